@@ -1,0 +1,64 @@
+# A chapter NN_name: chapters/NN_name, solutions/NN_name, exercises/NN_name and their tests.
+#
+#   NN_name            library: the chapter's own code and the solutions
+#   NN_name_mine       library: the chapter's own code and the learner's files
+#   NN_name_main       executable bin/NN_name
+#   NN_name_main_mine  executable bin/NN_name_mine
+
+define_property(GLOBAL PROPERTY ULTRA_CHAPTERS
+  BRIEF_DOCS "Libraries of the chapters so far" FULL_DOCS "In the order of their numbers")
+
+# An object library whose sources see the chapter's headers and everything before it.
+function(ultra_chapter_objects name warnings)
+  add_library(${name} OBJECT ${ARGN})
+  get_property(earlier GLOBAL PROPERTY ULTRA_CHAPTERS)
+  target_link_libraries(${name} PUBLIC ultra_common ${earlier} PRIVATE ${warnings})
+endfunction()
+
+# A static library made of object libraries.
+function(ultra_chapter_library name)
+  set(objects ${ARGN})
+  list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+  add_library(${name} STATIC ${objects})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  get_property(earlier GLOBAL PROPERTY ULTRA_CHAPTERS)
+  target_link_libraries(${name} PUBLIC ultra_common ${earlier})
+endfunction()
+
+function(ultra_chapter_executable target output_name main library)
+  add_executable(${target} ${main})
+  target_link_libraries(${target} PRIVATE ${library} ultra_warnings)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${output_name})
+endfunction()
+
+# The learner's variants stay out of `all`: a half-written file must not stop the build.
+function(ultra_chapter folder)
+  get_filename_component(chapter ${folder} NAME)
+  ultra_glob_sources(own_sources ${folder})
+  list(REMOVE_ITEM own_sources ${folder}/main.cpp)
+
+  set(own "")
+  if(own_sources)
+    ultra_chapter_objects(${chapter}_objects ultra_warnings ${own_sources})
+    set(own ${chapter}_objects)
+  endif()
+  ultra_exercise_objects(${chapter} solutions exercises)
+  if(NOT own AND NOT solutions)
+    message(STATUS "Chapter ${chapter} has no sources yet")
+    return()
+  endif()
+
+  ultra_chapter_library(${chapter} ${own} ${solutions})
+  ultra_chapter_library(${chapter}_mine ${own} ${exercises})
+  set_target_properties(${chapter}_mine PROPERTIES EXCLUDE_FROM_ALL ON)
+  if(EXISTS ${folder}/main.cpp)
+    ultra_chapter_executable(${chapter}_main ${chapter} ${folder}/main.cpp ${chapter})
+    ultra_chapter_executable(
+      ${chapter}_main_mine ${chapter}_mine ${folder}/main.cpp ${chapter}_mine)
+    set_target_properties(${chapter}_main_mine PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+
+  ultra_exercise_checks(${chapter} "${own}")
+  ultra_mistakes(${chapter} "${own}")
+  set_property(GLOBAL APPEND PROPERTY ULTRA_CHAPTERS ${chapter})
+endfunction()

@@ -1,0 +1,48 @@
+# CUDA, when the machine has the toolkit. ULTRA_HAS_CUDA says so; without it, every target that
+# has a CUDA side builds its stub instead. No GPU is needed to build.
+include(CheckLanguage)
+
+set(ULTRA_HAS_CUDA OFF)
+
+# The toolkit installs outside the usual PATH.
+function(ultra_find_nvcc)
+  if(CMAKE_CUDA_COMPILER OR DEFINED ENV{CUDACXX})
+    return()
+  endif()
+  find_program(ULTRA_NVCC nvcc HINTS /usr/local/cuda/bin)
+  if(ULTRA_NVCC)
+    set(CMAKE_CUDA_COMPILER ${ULTRA_NVCC} CACHE FILEPATH "The CUDA compiler")
+  endif()
+endfunction()
+
+# 80: A100. 90a: H100 with its architecture-specific instructions. 12.0 is the first toolkit that
+# speaks C++20 and knows 90a.
+macro(ultra_enable_cuda)
+  set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "GPU architectures")
+  enable_language(CUDA)
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
+    message(WARNING "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old (12.0 needed): CUDA is off.")
+  else()
+    set(ULTRA_HAS_CUDA ON)
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      # CMake before 3.26 does not know that nvcc speaks C++20.
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    endif()
+    find_package(CUDAToolkit REQUIRED)
+  endif()
+endmacro()
+
+if(NOT ULTRA_CUDA STREQUAL "OFF")
+  ultra_find_nvcc()
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    ultra_enable_cuda()
+  elseif(ULTRA_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "ULTRA_CUDA=ON but no CUDA compiler was found. "
+      "Put nvcc in PATH or set CUDACXX, or configure with ULTRA_CUDA=AUTO.")
+  endif()
+endif()
+message(STATUS "CUDA: ${ULTRA_HAS_CUDA}")

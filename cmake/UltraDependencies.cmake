@@ -1,0 +1,55 @@
+# The libraries we use, all from the distribution's packages (tools/packages.txt).
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+
+# The tools need the standard library only: the system's Python, not one that shadows it in PATH.
+if(NOT Python3_EXECUTABLE AND EXISTS /usr/bin/python3)
+  set(Python3_EXECUTABLE /usr/bin/python3)
+endif()
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+
+# The notebooks' and formatter's Python; ./workbook makes it. One for all presets.
+set(ULTRA_VENV_PYTHON ${CMAKE_SOURCE_DIR}/build/venv/bin/python3)
+
+# ultra_blas: OpenBLAS with one thread per caller. Each rank is a thread of ours that calls it, so
+# the threaded variants would oversubscribe the machine. Taken from its own folder, because what
+# the plain name libopenblas.so means is the distribution's alternatives system's choice.
+function(ultra_find_blas)
+  set(arch ${CMAKE_LIBRARY_ARCHITECTURE})
+  find_library(ULTRA_BLAS_LIBRARY openblas
+    PATHS /usr/lib/${arch}/openblas-serial NO_DEFAULT_PATH)
+  find_path(ULTRA_BLAS_INCLUDE cblas.h
+    PATHS /usr/include/${arch}/openblas-serial NO_DEFAULT_PATH)
+  if(NOT ULTRA_BLAS_LIBRARY OR NOT ULTRA_BLAS_INCLUDE)
+    unset(ULTRA_BLAS_LIBRARY CACHE)
+    unset(ULTRA_BLAS_INCLUDE CACHE)
+    find_library(ULTRA_BLAS_LIBRARY openblas REQUIRED)
+    find_path(ULTRA_BLAS_INCLUDE cblas.h PATH_SUFFIXES openblas REQUIRED)
+    message(WARNING "The serial OpenBLAS (libopenblas-serial-dev) is not installed; using "
+      "${ULTRA_BLAS_LIBRARY}. Set OPENBLAS_NUM_THREADS=1 when you run.")
+  endif()
+  add_library(ultra_blas INTERFACE)
+  target_include_directories(ultra_blas SYSTEM INTERFACE ${ULTRA_BLAS_INCLUDE})
+  target_link_libraries(ultra_blas INTERFACE ${ULTRA_BLAS_LIBRARY})
+endfunction()
+ultra_find_blas()
+
+set(ULTRA_HAS_MPI OFF)
+if(NOT ULTRA_MPI STREQUAL "OFF")
+  set(MPI_CXX_SKIP_MPICXX ON) # the C interface; the old C++ bindings are gone from the standard
+  if(ULTRA_MPI STREQUAL "ON")
+    find_package(MPI REQUIRED COMPONENTS CXX)
+  else()
+    find_package(MPI QUIET COMPONENTS CXX)
+  endif()
+  if(MPI_CXX_FOUND)
+    set(ULTRA_HAS_MPI ON)
+  endif()
+endif()
+message(STATUS "MPI: ${ULTRA_HAS_MPI}")

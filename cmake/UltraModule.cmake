@@ -1,0 +1,48 @@
+# Modules of common/: one folder, one static library ultra_<name>.
+
+# The C++ sources below a folder, and the CUDA sources when CUDA is on.
+function(ultra_glob_sources out folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  if(ULTRA_HAS_CUDA)
+    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${folder}/*.cu)
+    list(APPEND sources ${cuda_sources})
+  endif()
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+# Keeps the targets that exist: a module may be built before its neighbours are written.
+function(ultra_existing_targets out)
+  set(existing "")
+  foreach(name IN LISTS ARGN)
+    if(TARGET ${name})
+      list(APPEND existing ${name})
+    endif()
+  endforeach()
+  set(${out} ${existing} PARENT_SCOPE)
+endfunction()
+
+# ultra_module(tensor DEPENDS base [LIBRARIES fmt::fmt])
+#   DEPENDS    other modules, by folder name
+#   LIBRARIES  targets from outside
+# All modules together are ultra_common, which chapters and benchmarks link.
+function(ultra_module name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
+  set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
+  ultra_glob_sources(sources ${folder})
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${folder}/*.hpp)
+  if(NOT sources AND NOT headers)
+    return()
+  endif()
+  list(TRANSFORM ARG_DEPENDS PREPEND ultra_)
+  ultra_existing_targets(depends ${ARG_DEPENDS})
+  if(sources)
+    add_library(ultra_${name} STATIC ${sources})
+    target_link_libraries(ultra_${name}
+      PUBLIC ultra_options ${depends} ${ARG_LIBRARIES}
+      PRIVATE ultra_warnings)
+  else()
+    add_library(ultra_${name} INTERFACE)
+    target_link_libraries(ultra_${name} INTERFACE ultra_options ${depends} ${ARG_LIBRARIES})
+  endif()
+  target_link_libraries(ultra_common INTERFACE ultra_${name})
+endfunction()

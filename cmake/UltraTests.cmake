@@ -1,0 +1,71 @@
+# Tests: GoogleTest executables found by folder, one ctest entry per test case.
+include(GoogleTest)
+
+# The ctest label of a test file: its name says what it needs.
+#   *_gpu_test.cpp    gpu    skipped, with the reason, without a GPU
+#   *_ranks_test.cpp  ranks  many ranks as threads of one process
+#   *_test.cpp        unit
+function(ultra_test_label out source)
+  if(source MATCHES "_(gpu|ranks)_test\\.(cpp|cu)$")
+    set(${out} ${CMAKE_MATCH_1} PARENT_SCOPE)
+  else()
+    set(${out} unit PARENT_SCOPE)
+  endif()
+endfunction()
+
+# One executable tests/<target> and its cases in ctest as <target>.<Suite>.<Case>.
+function(ultra_test_executable target label sources libraries)
+  add_executable(${target} ${sources})
+  target_link_libraries(${target}
+    PRIVATE ${libraries} ultra_options ultra_warnings GTest::gmock GTest::gtest_main)
+  set_target_properties(${target} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  # protect_shadow_gap=0: the CUDA driver maps memory where AddressSanitizer wants a gap.
+  gtest_discover_tests(${target}
+    TEST_PREFIX ${target}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS ${label} TIMEOUT 120
+               ENVIRONMENT ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=1)
+endfunction()
+
+# ultra_test_folder(test.common.tensor ${folder} "ultra_tensor;...")
+# All *_test.cpp below a folder: one executable per label, the folder's other sources in each.
+function(ultra_test_folder target folder libraries)
+  ultra_glob_sources(sources ${folder})
+  set(helpers ${sources})
+  list(FILTER sources INCLUDE REGEX "_test\\.(cpp|cu)$")
+  list(FILTER helpers EXCLUDE REGEX "_test\\.(cpp|cu)$")
+  foreach(wanted IN ITEMS unit ranks gpu)
+    set(selected "")
+    foreach(source IN LISTS sources)
+      ultra_test_label(label ${source})
+      if(label STREQUAL wanted)
+        list(APPEND selected ${source})
+      endif()
+    endforeach()
+    if(selected AND wanted STREQUAL "unit")
+      ultra_test_executable(${target} unit "${selected};${helpers}" "${libraries}")
+    elseif(selected)
+      ultra_test_executable(${target}.${wanted} ${wanted} "${selected};${helpers}" "${libraries}")
+    endif()
+  endforeach()
+endfunction()
+
+# The sub-folders of a folder.
+function(ultra_subfolders out folder)
+  file(GLOB entries CONFIGURE_DEPENDS LIST_DIRECTORIES true ${folder}/*)
+  set(folders "")
+  foreach(entry IN LISTS entries)
+    if(IS_DIRECTORY ${entry})
+      list(APPEND folders ${entry})
+    endif()
+  endforeach()
+  set(${out} ${folders} PARENT_SCOPE)
+endfunction()
+
+# ultra_command_test(NAME LABEL command...): a test that is not GoogleTest.
+function(ultra_command_test name label timeout)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES
+    LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+    ENVIRONMENT "ULTRA_BUILD_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
+endfunction()

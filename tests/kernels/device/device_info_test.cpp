@@ -1,0 +1,24 @@
+// list_devices() must answer on every machine, with a GPU or not.
+
+#include "kernels/device/device_info.hpp"
+
+#include <gtest/gtest.h>
+
+#include "build_config.hpp"
+
+namespace ultra::kernels {
+namespace {
+
+TEST(DeviceInfo, WithoutCudaThereAreNoDevices) {
+  if (build::kHasCuda) {
+    GTEST_SKIP() << "this build has CUDA";
+  }
+  EXPECT_TRUE(list_devices().empty());
+}
+
+TEST(DeviceInfo, AsksTwiceWithTheSameAnswer) {
+  EXPECT_EQ(list_devices().size(), list_devices().size());
+}
+
+}  // namespace
+}  // namespace ultra::kernels
