@@ -1,0 +1,50 @@
+#pragma once
+/// @file
+/// CachingAllocator: serves tensors from a pool, so that a steady training step never asks the
+/// system for memory.
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+namespace ultra {
+
+/// @brief A pool of blocks sorted by size class; a freed block waits there for the next request.
+///
+/// Sizes are rounded up to one of eight classes per power of two, so at most 12.5% of a block above
+/// 512 bytes is unused. Not thread safe: its owner, the Device, serialises the calls.
+/// Source: the idea is that of PyTorch's CUDA caching allocator, without its block splitting.
+class CachingAllocator {
+ public:
+  /// @brief An allocator with an empty pool.
+  CachingAllocator() = default;
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+  ~CachingAllocator();
+
+  /// @brief The size that a request for `bytes` is rounded up to.
+  [[nodiscard]] static std::size_t size_class(std::size_t bytes);
+
+  /// @brief A block of at least `bytes` bytes, aligned to 64; from the pool when one fits.
+  /// @throws std::bad_alloc when the system has no more memory.
+  [[nodiscard]] void* allocate(std::size_t bytes);
+
+  /// @brief Puts a block back into the pool; `bytes` is the size that was asked for.
+  void release(void* block, std::size_t bytes);
+
+  /// @brief Gives every block in the pool back to the system.
+  void trim();
+
+  /// @brief Bytes taken from the system and not given back: in use plus waiting in the pool.
+  [[nodiscard]] std::size_t reserved_bytes() const { return reserved_bytes_; }
+
+  /// @brief How often the system was asked for memory.
+  [[nodiscard]] std::size_t system_allocations() const { return system_allocations_; }
+
+ private:
+  std::map<std::size_t, std::vector<void*>> pool_;
+  std::size_t reserved_bytes_ = 0;
+  std::size_t system_allocations_ = 0;
+};
+
+}  // namespace ultra

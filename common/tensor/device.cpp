@@ -1,0 +1,102 @@
+#include "common/tensor/device.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/base/units.hpp"
+#include "common/tensor/caching_allocator.hpp"
+
+namespace ultra {
+
+std::string_view to_string(DeviceKind kind) { return kind == DeviceKind::kCpu ? "cpu" : "cuda"; }
+
+DeviceKind parse_device_kind(const std::string& text) {
+  if (text == "cpu") return DeviceKind::kCpu;
+  if (text == "cuda") return DeviceKind::kCuda;
+  throw ConfigError(fmt::format("device '{}' is unknown. Use cpu or cuda.", text));
+}
+
+struct Device::State {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::mutex mutex;
+  CachingAllocator allocator;
+  MemoryTracker tracker;
+};
+
+Device::Device(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Device Device::cpu() { return Device(std::make_shared<State>()); }
+
+Device Device::create(DeviceKind kind) {
+  if (kind != DeviceKind::kCpu) {
+    throw ConfigError(
+        "device cuda: this version of the workbook trains on the CPU only. Use --device cpu.");
+  }
+  return cpu();
+}
+
+DeviceKind Device::kind() const { return state_->kind; }
+
+void* Device::allocate(std::size_t bytes, MemoryCategory category) const {
+  const std::lock_guard lock(state_->mutex);
+  void* block = nullptr;
+  try {
+    block = state_->allocator.allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        fmt::format("out of memory: {} more asked for with {} in use. Use a smaller "
+                    "--micro-batch, --seq or model.",
+                    format_bytes(bytes), format_bytes(state_->tracker.current().total())));
+  }
+  state_->tracker.add(category, bytes);
+  return block;
+}
+
+void Device::release(void* block, std::size_t bytes, MemoryCategory category) const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  state_->allocator.release(block, bytes);
+  state_->tracker.remove(category, bytes);
+}
+
+void Device::recategorize(std::size_t bytes, MemoryCategory from, MemoryCategory to) const {
+  const std::lock_guard lock(state_->mutex);
+  state_->tracker.move(from, to, bytes);
+}
+
+void Device::set_phase(std::string_view phase) const {
+  const std::lock_guard lock(state_->mutex);
+  state_->tracker.set_phase(phase);
+}
+
+MemoryTracker Device::memory() const {
+  const std::lock_guard lock(state_->mutex);
+  MemoryTracker copy = state_->tracker;
+  copy.set_listener({});
+  return copy;
+}
+
+void Device::reset_memory_peaks() const {
+  const std::lock_guard lock(state_->mutex);
+  state_->tracker.reset_peaks();
+}
+
+void Device::set_memory_listener(MemoryTracker::Listener listener) const {
+  const std::lock_guard lock(state_->mutex);
+  state_->tracker.set_listener(std::move(listener));
+}
+
+std::size_t Device::reserved_bytes() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->allocator.reserved_bytes();
+}
+
+std::size_t Device::system_allocations() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->allocator.system_allocations();
+}
+
+}  // namespace ultra

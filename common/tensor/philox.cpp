@@ -1,0 +1,106 @@
+#include "common/tensor/philox.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "common/base/errors.hpp"
+
+namespace ultra {
+namespace {
+
+/// FNV-1a: the same on every machine, unlike std::hash.
+std::uint64_t hash_name(std::string_view name) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  }
+  return hash;
+}
+
+std::array<std::uint32_t, 2> multiply_wide(std::uint32_t a, std::uint32_t b) {
+  const std::uint64_t product = static_cast<std::uint64_t>(a) * b;
+  return {static_cast<std::uint32_t>(product >> 32), static_cast<std::uint32_t>(product)};
+}
+
+/// 53 random bits as a double strictly between 0 and 1.
+double to_unit(std::uint64_t word) { return (static_cast<double>(word >> 11) + 0.5) * 0x1.0p-53; }
+
+}  // namespace
+
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+                                        std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const auto [hi0, lo0] = multiply_wide(0xD2511F53U, counter[0]);
+    const auto [hi1, lo1] = multiply_wide(0xCD9E8D57U, counter[2]);
+    counter = {hi1 ^ counter[1] ^ key[0], lo1, hi0 ^ counter[3] ^ key[1], lo0};
+    key[0] += 0x9E3779B9U;
+    key[1] += 0xBB67AE85U;
+  }
+  return counter;
+}
+
+PhiloxStream::PhiloxStream(std::uint64_t seed, std::string_view name)
+    : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
+      name_hash_(hash_name(name)) {}
+
+std::array<std::uint64_t, 2> PhiloxStream::words(std::uint64_t block) const {
+  const auto w = philox4x32(
+      {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+       static_cast<std::uint32_t>(name_hash_), static_cast<std::uint32_t>(name_hash_ >> 32)},
+      key_);
+  return {(static_cast<std::uint64_t>(w[0]) << 32) | w[1],
+          (static_cast<std::uint64_t>(w[2]) << 32) | w[3]};
+}
+
+double PhiloxStream::normal(std::uint64_t index) const {
+  const auto [a, b] = words(index / 2);
+  const double radius = std::sqrt(-2.0 * std::log(to_unit(a)));
+  const double angle = 2.0 * std::numbers::pi * to_unit(b);
+  return index % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
+}
+
+double PhiloxStream::uniform(std::uint64_t index) const {
+  return to_unit(words(index / 2)[index % 2]);
+}
+
+std::uint64_t PhiloxStream::below(std::uint64_t index, std::uint64_t bound) const {
+  ensure(bound > 0, "below() needs a positive bound");
+  // 64 bits modulo a bound of less than 2^32 in practice: the bias is below 2^-32.
+  return words(index / 2)[index % 2] % bound;
+}
+
+void fill_normal(const Tensor& out, const Shape& global_shape, std::span<const Range> shard,
+                 const PhiloxStream& stream, double standard_deviation) {
+  if (shard.size() != global_shape.rank() || out.shape().rank() != global_shape.rank()) {
+    throw ShapeError(fmt::format("a shard of {} dimensions does not fit shape {}", shard.size(),
+                                 global_shape.str()));
+  }
+  for (std::size_t d = 0; d < shard.size(); ++d) {
+    const int dim = static_cast<int>(d);
+    if (shard[d].end > global_shape[dim] || shard[d].size() != out.size(dim)) {
+      throw ShapeError(fmt::format("shard [{}, {}) of dimension {} does not fit {} into {}",
+                                   shard[d].begin, shard[d].end, d, global_shape.str(),
+                                   out.shape().str()));
+    }
+  }
+  const Shape global_strides = contiguous_strides(global_shape);
+  dispatch_float(out.dtype(), [&]<class T>() {
+    const std::span<T> values = out.span<T>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::size_t rest = i;
+      std::uint64_t global_index = 0;
+      for (int d = static_cast<int>(shard.size()) - 1; d >= 0; --d) {
+        const std::size_t extent = out.size(d);
+        const Range& range = shard[static_cast<std::size_t>(d)];
+        global_index += (range.begin + rest % extent) * global_strides[d];
+        rest /= extent;
+      }
+      values[i] = static_cast<T>(standard_deviation * stream.normal(global_index));
+    }
+  });
+}
+
+}  // namespace ultra

@@ -1,0 +1,276 @@
+#include "common/tensor/tensor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "common/base/errors.hpp"
+
+namespace ultra {
+
+/// Owns one block of a device and keeps the device's counters true.
+class Tensor::Storage {
+ public:
+  Storage(Device device, std::size_t bytes, MemoryCategory category)
+      : device_(std::move(device)),
+        data_(device_.allocate(bytes, category)),
+        bytes_(bytes),
+        category_(category) {}
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  ~Storage() { device_.release(data_, bytes_, category_); }
+
+  [[nodiscard]] const Device& device() const { return device_; }
+  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] MemoryCategory category() const { return category_; }
+
+  void set_category(MemoryCategory category) {
+    if (category == category_) return;
+    device_.recategorize(bytes_, category_, category);
+    category_ = category;
+  }
+
+ private:
+  Device device_;
+  void* data_;
+  std::size_t bytes_;
+  MemoryCategory category_;
+};
+
+namespace {
+
+template <class Fn>
+decltype(auto) dispatch_any(DType dtype, Fn&& fn) {
+  if (dtype == DType::kI32) return fn.template operator()<std::int32_t>();
+  return dispatch_float(dtype, std::forward<Fn>(fn));
+}
+
+/// Calls fn(destination row, source row) for each innermost row of two tensors of one shape.
+template <class To, class From, class Fn>
+void for_each_row(To* to, const Shape& to_strides, const From* from, const Shape& from_strides,
+                  const Shape& shape, std::size_t dim, const Fn& fn) {
+  if (dim + 1 >= shape.rank()) {
+    fn(to, from);
+    return;
+  }
+  const int d = static_cast<int>(dim);
+  for (std::size_t i = 0; i < shape[d]; ++i) {
+    for_each_row(to + i * to_strides[d], to_strides, from + i * from_strides[d], from_strides,
+                 shape, dim + 1, fn);
+  }
+}
+
+template <class To, class From>
+void copy_elements(const Tensor& to, const Tensor& from) {
+  if (to.numel() == 0) return;
+  const Shape& shape = to.shape();
+  const bool scalar = shape.rank() == 0;
+  const std::size_t row = scalar ? 1 : shape[-1];
+  const std::size_t to_step = scalar ? 1 : to.strides()[-1];
+  const std::size_t from_step = scalar ? 1 : from.strides()[-1];
+  for_each_row(to.data<To>(), to.strides(), from.data<From>(), from.strides(), shape, 0,
+               [=](To* t, const From* f) {
+                 for (std::size_t i = 0; i < row; ++i) {
+                   t[i * to_step] = static_cast<To>(f[i * from_step]);
+                 }
+               });
+}
+
+}  // namespace
+
+Shape contiguous_strides(const Shape& shape) {
+  Shape strides = shape;
+  std::size_t step = 1;
+  for (int d = static_cast<int>(shape.rank()) - 1; d >= 0; --d) {
+    strides = strides.with(d, step);
+    step *= shape[d];
+  }
+  return strides;
+}
+
+Tensor Tensor::empty(const Device& device, const Shape& shape, DType dtype,
+                     MemoryCategory category) {
+  Tensor t;
+  t.storage_ = std::make_shared<Storage>(device, shape.numel() * size_of(dtype), category);
+  t.shape_ = shape;
+  t.strides_ = contiguous_strides(shape);
+  t.dtype_ = dtype;
+  return t;
+}
+
+Tensor Tensor::zeros(const Device& device, const Shape& shape, DType dtype,
+                     MemoryCategory category) {
+  Tensor t = empty(device, shape, dtype, category);
+  std::memset(t.storage_->data(), 0, t.nbytes());
+  return t;
+}
+
+template <class T>
+Tensor Tensor::from(const Device& device, const Shape& shape, std::span<const T> values,
+                    MemoryCategory category) {
+  if (values.size() != shape.numel()) {
+    throw ShapeError(fmt::format("shape {} holds {} elements, found {} values", shape.str(),
+                                 shape.numel(), values.size()));
+  }
+  Tensor t = empty(device, shape, dtype_of<T>(), category);
+  std::copy(values.begin(), values.end(), t.data<T>());
+  return t;
+}
+
+void Tensor::check_access(DType asked) const {
+  if (!defined()) throw ShapeError("an undefined tensor was used");
+  if (asked != dtype_) {
+    throw ShapeError(fmt::format("a tensor {} of {} was accessed as {}", shape_.str(),
+                                 to_string(dtype_), to_string(asked)));
+  }
+}
+
+void Tensor::check_contiguous(const char* operation) const {
+  if (!is_contiguous()) {
+    throw ShapeError(
+        fmt::format("{} needs a contiguous tensor; found shape {} with strides {}. Hint: call "
+                    "contiguous() or reshape(), which copy.",
+                    operation, shape_.str(), strides_.str()));
+  }
+}
+
+const Device& Tensor::device() const {
+  if (!defined()) throw ShapeError("an undefined tensor has no device");
+  return storage_->device();
+}
+
+bool Tensor::is_contiguous() const {
+  std::size_t expected = 1;
+  for (int d = static_cast<int>(shape_.rank()) - 1; d >= 0; --d) {
+    if (shape_[d] != 1 && strides_[d] != expected) return false;
+    expected *= shape_[d];
+  }
+  return true;
+}
+
+template <class T>
+T* Tensor::data() const {
+  check_access(dtype_of<T>());
+  return static_cast<T*>(storage_->data()) + offset_;
+}
+
+template <class T>
+std::span<T> Tensor::span() const {
+  check_access(dtype_of<T>());
+  check_contiguous("span");
+  return {data<T>(), numel()};
+}
+
+std::vector<double> Tensor::to_vector() const {
+  const Tensor dense = contiguous();
+  return dispatch_any(dtype_, [&]<class T>() {
+    const std::span<T> values = dense.span<T>();
+    return std::vector<double>(values.begin(), values.end());
+  });
+}
+
+Tensor Tensor::view(const Shape& shape) const {
+  check_contiguous("view");
+  if (shape.numel() != numel()) {
+    throw ShapeError(fmt::format("view {} of a tensor {}: {} elements against {}", shape.str(),
+                                 shape_.str(), shape.numel(), numel()));
+  }
+  Tensor t = *this;
+  t.shape_ = shape;
+  t.strides_ = contiguous_strides(shape);
+  return t;
+}
+
+Tensor Tensor::reshape(const Shape& shape) const { return contiguous().view(shape); }
+
+Tensor Tensor::slice(int dim, Range range) const {
+  if (range.begin > range.end || range.end > shape_[dim]) {
+    throw ShapeError(fmt::format("slice [{}, {}) leaves dimension {} of {}", range.begin, range.end,
+                                 dim, shape_.str()));
+  }
+  Tensor t = *this;
+  t.shape_ = shape_.with(dim, range.size());
+  t.offset_ += range.begin * strides_[dim];
+  return t;
+}
+
+Tensor Tensor::transpose(int dim0, int dim1) const {
+  Tensor t = *this;
+  t.shape_ = shape_.with(dim0, shape_[dim1]).with(dim1, shape_[dim0]);
+  t.strides_ = strides_.with(dim0, strides_[dim1]).with(dim1, strides_[dim0]);
+  return t;
+}
+
+Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
+
+Tensor Tensor::clone(MemoryCategory category) const { return to(dtype_, category); }
+
+Tensor Tensor::to(DType dtype, MemoryCategory category) const {
+  if (dtype != dtype_ && (dtype == DType::kI32 || dtype_ == DType::kI32)) {
+    throw ShapeError(fmt::format("cannot convert {} to {}", to_string(dtype_), to_string(dtype)));
+  }
+  Tensor result = empty(device(), shape_, dtype, category);
+  dispatch_any(dtype_, [&]<class From>() {
+    dispatch_any(dtype, [&]<class To>() { copy_elements<To, From>(result, *this); });
+  });
+  return result;
+}
+
+void Tensor::fill(double value) const {
+  if (numel() == 0) return;
+  dispatch_any(dtype_, [&]<class T>() {
+    const std::size_t row = shape_.rank() == 0 ? 1 : shape_[-1];
+    const std::size_t step = shape_.rank() == 0 ? 1 : strides_[-1];
+    for_each_row(data<T>(), strides_, data<T>(), strides_, shape_, 0, [=](T* t, const T*) {
+      for (std::size_t i = 0; i < row; ++i) t[i * step] = static_cast<T>(value);
+    });
+  });
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  expect_tensor("source of copy_from", source, shape_, dtype_);
+  dispatch_any(dtype_, [&]<class T>() { copy_elements<T, T>(*this, source); });
+}
+
+MemoryCategory Tensor::category() const {
+  ensure(defined(), "category of an undefined tensor");
+  return storage_->category();
+}
+
+void Tensor::set_category(MemoryCategory category) const {
+  ensure(defined(), "category of an undefined tensor");
+  storage_->set_category(category);
+}
+
+std::size_t Tensor::storage_bytes() const { return defined() ? storage_->bytes() : 0; }
+
+void expect_tensor(const char* name, const Tensor& tensor, const Shape& shape, DType dtype) {
+  if (!tensor.defined()) {
+    throw ShapeError(fmt::format("{}: expected {} of {}, found an undefined tensor", name,
+                                 shape.str(), to_string(dtype)));
+  }
+  if (tensor.shape() != shape || tensor.dtype() != dtype) {
+    throw ShapeError(fmt::format("{}: expected {} of {}, found {} of {}", name, shape.str(),
+                                 to_string(dtype), tensor.shape().str(),
+                                 to_string(tensor.dtype())));
+  }
+}
+
+template float* Tensor::data<float>() const;
+template double* Tensor::data<double>() const;
+template std::int32_t* Tensor::data<std::int32_t>() const;
+template std::span<float> Tensor::span<float>() const;
+template std::span<double> Tensor::span<double>() const;
+template std::span<std::int32_t> Tensor::span<std::int32_t>() const;
+template Tensor Tensor::from<float>(const Device&, const Shape&, std::span<const float>,
+                                    MemoryCategory);
+template Tensor Tensor::from<double>(const Device&, const Shape&, std::span<const double>,
+                                     MemoryCategory);
+template Tensor Tensor::from<std::int32_t>(const Device&, const Shape&,
+                                           std::span<const std::int32_t>, MemoryCategory);
+
+}  // namespace ultra
