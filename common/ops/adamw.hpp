@@ -1,0 +1,30 @@
+#pragma once
+/// @file
+/// The AdamW update of one tensor.
+
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::ops {
+
+/// @brief Constants of one AdamW step.
+struct AdamWStep {
+  double learning_rate = 1e-3;  ///< step size
+  double beta1 = 0.9;           ///< decay of the mean of the gradients
+  double beta2 = 0.95;          ///< decay of the mean of their squares
+  double epsilon = 1e-8;        ///< added to the root of the second moment
+  double weight_decay = 0.1;    ///< decoupled weight decay, per unit of learning rate
+  double gradient_scale = 1.0;  ///< factor on the gradient: the clipping coefficient
+  int step = 1;                 ///< 1 for the first step: the bias correction's exponent
+};
+
+/// @brief One AdamW update in place, in a single pass.
+/// @param value          [n] weights, updated.
+/// @param grad           [n] gradient, read.
+/// @param first_moment   [n] mean of gradients, updated.
+/// @param second_moment  [n] mean of squared gradients, updated.
+/// Source: Loshchilov & Hutter 2019, "Decoupled weight decay regularization", arXiv 1711.05101,
+/// alg. 2.
+void adamw_into(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+                const Tensor& second_moment, const AdamWStep& constants);
+
+}  // namespace ultra::ops

@@ -1,0 +1,100 @@
+#include "common/ops/attention.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/ops/backend/backend.hpp"
+
+namespace ultra::ops {
+namespace {
+
+/// Owns the positions 0, 1, 2, ... where the caller gave none.
+class Positions {
+ public:
+  Positions(std::span<const std::int32_t> given, std::size_t count, const char* name) {
+    if (given.empty()) {
+      counted_.resize(count);
+      std::iota(counted_.begin(), counted_.end(), 0);
+      positions_ = counted_;
+      return;
+    }
+    if (given.size() != count || !std::is_sorted(given.begin(), given.end())) {
+      throw ShapeError(fmt::format("attention: expected {} ascending {} positions, found {}{}",
+                                   count, name, given.size(),
+                                   given.size() == count ? " that descend somewhere" : ""));
+    }
+    positions_ = given;
+  }
+  [[nodiscard]] std::span<const std::int32_t> get() const { return positions_; }
+
+ private:
+  std::vector<std::int32_t> counted_;
+  std::span<const std::int32_t> positions_;
+};
+
+void check_inputs(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const auto is_4d = [](const Tensor& t) {
+    return t.defined() && t.shape().rank() == 4 && t.is_contiguous();
+  };
+  if (!is_4d(query) || !is_4d(key) || !is_4d(value)) {
+    throw ShapeError(
+        fmt::format("attention: expected contiguous [batch, seq, heads, head_dim], found {}, {}, "
+                    "{}",
+                    query.shape().str(), key.shape().str(), value.shape().str()));
+  }
+  const bool fits = key.shape() == value.shape() && query.size(0) == key.size(0) &&
+                    query.size(3) == key.size(3) && key.dtype() == query.dtype() &&
+                    value.dtype() == query.dtype();
+  if (!fits) {
+    throw ShapeError(fmt::format("attention: query {}, key {} and value {} do not fit each other",
+                                 query.shape().str(), key.shape().str(), value.shape().str()));
+  }
+  if (key.size(2) == 0 || query.size(2) % key.size(2) != 0) {
+    throw ShapeError(fmt::format("attention: {} query heads are no multiple of {} key/value heads",
+                                 query.size(2), key.size(2)));
+  }
+}
+
+}  // namespace
+
+AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const AttentionOptions& options) {
+  check_inputs(query, key, value);
+  const Positions query_positions(options.query_positions, query.size(1), "query");
+  const Positions key_positions(options.key_positions, key.size(1), "key");
+  AttentionOptions complete = options;
+  complete.query_positions = query_positions.get();
+  complete.key_positions = key_positions.get();
+  const AttentionResult result{
+      Tensor::empty(query.device(), query.shape(), query.dtype()),
+      Tensor::empty(query.device(), {query.size(0), query.size(2), query.size(1)}, query.dtype())};
+  backend_of(query.device()).attention(result, query, key, value, complete);
+  return result;
+}
+
+AttentionGradients attention_backward(const Tensor& d_output, const Tensor& query,
+                                      const Tensor& key, const Tensor& value, const Tensor& output,
+                                      const Tensor& log_sum_exp, const AttentionOptions& options) {
+  check_inputs(query, key, value);
+  expect_tensor("d_output of attention_backward", d_output, query.shape(), query.dtype());
+  expect_tensor("output of attention_backward", output, query.shape(), query.dtype());
+  expect_tensor("log_sum_exp of attention_backward", log_sum_exp,
+                {query.size(0), query.size(2), query.size(1)}, query.dtype());
+  const Positions query_positions(options.query_positions, query.size(1), "query");
+  const Positions key_positions(options.key_positions, key.size(1), "key");
+  AttentionOptions complete = options;
+  complete.query_positions = query_positions.get();
+  complete.key_positions = key_positions.get();
+  const AttentionGradients gradients{Tensor::zeros(query.device(), query.shape(), query.dtype()),
+                                     Tensor::zeros(key.device(), key.shape(), key.dtype()),
+                                     Tensor::zeros(value.device(), value.shape(), value.dtype())};
+  backend_of(query.device())
+      .attention_backward(gradients, d_output, query, key, value, output, log_sum_exp, complete);
+  return gradients;
+}
+
+}  // namespace ultra::ops

@@ -1,0 +1,174 @@
+#include <cstring>
+
+#include "common/ops/backend/backend.hpp"
+#include "common/ops/backend/cpu/gemm.hpp"
+#include "common/ops/backend/cpu/kernels.hpp"
+
+namespace ultra::ops {
+namespace {
+
+template <class T>
+cpu::AttentionOperands<T> attention_operands(const Tensor& query, const Tensor& key,
+                                             const Tensor& value, const AttentionOptions& options) {
+  return {.extents = {.batch = query.size(0),
+                      .query_seq = query.size(1),
+                      .key_seq = key.size(1),
+                      .heads = query.size(2),
+                      .kv_heads = key.size(2),
+                      .head_dim = query.size(3)},
+          .query = query.data<T>(),
+          .key = key.data<T>(),
+          .value = value.data<T>(),
+          .options = &options};
+}
+
+class CpuBackend final : public Backend {
+ public:
+  void matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
+              Transpose transpose_b, Write write) const override {
+    const std::size_t k = transpose_a == Transpose::kNo ? a.size(1) : a.size(0);
+    if (out.numel() == 0) return;
+    dispatch_float(out.dtype(), [&]<class T>() {
+      cpu::gemm(transpose_a, transpose_b, out.size(0), out.size(1), k, T(1),
+                cpu::MatrixView<const T>{a.data<T>(), a.strides()[0]},
+                cpu::MatrixView<const T>{b.data<T>(), b.strides()[0]},
+                write == Write::kOverwrite ? T(0) : T(1),
+                cpu::MatrixView<T>{out.data<T>(), out.strides()[0]});
+    });
+  }
+
+  void add(const Tensor& out, const Tensor& a, const Tensor& b) const override {
+    dispatch_float(a.dtype(), [&]<class T>() {
+      cpu::add(a.numel(), a.span<T>().data(), b.span<T>().data(), out.span<T>().data());
+    });
+  }
+
+  void scale(const Tensor& a, double factor) const override {
+    dispatch_float(a.dtype(), [&]<class T>() {
+      cpu::scale(a.numel(), static_cast<T>(factor), a.span<T>().data());
+    });
+  }
+
+  double sum_of_squares(const Tensor& x) const override {
+    return dispatch_float(x.dtype(), [&]<class T>() {
+      return cpu::sum_of_squares(x.numel(), static_cast<const T*>(x.span<T>().data()));
+    });
+  }
+
+  void rms_norm(const Tensor& y, const Tensor& reciprocal_rms, const Tensor& x,
+                const Tensor& weight, double epsilon) const override {
+    dispatch_float(x.dtype(), [&]<class T>() {
+      cpu::rms_norm<T>(reciprocal_rms.numel(), x.size(-1), x.span<T>().data(),
+                       weight.span<T>().data(), static_cast<T>(epsilon), y.data<T>(),
+                       reciprocal_rms.data<T>());
+    });
+  }
+
+  void rms_norm_backward(const Tensor& d_x, const Tensor& d_weight, Write write, const Tensor& d_y,
+                         const Tensor& x, const Tensor& weight,
+                         const Tensor& reciprocal_rms) const override {
+    if (write == Write::kOverwrite) d_weight.fill(0.0);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      cpu::rms_norm_backward<T>(reciprocal_rms.numel(), x.size(-1), d_y.span<T>().data(),
+                                x.span<T>().data(), weight.span<T>().data(),
+                                reciprocal_rms.span<T>().data(), d_x.data<T>(),
+                                d_weight.span<T>().data());
+    });
+  }
+
+  void rope(const Tensor& x, const RopeTable& table, std::span<const std::int32_t> positions,
+            Rotation rotation) const override {
+    dispatch_float(x.dtype(), [&]<class T>() {
+      cpu::rope<T>(x.size(0), x.size(2), x.size(3) / 2, positions, table.cosines().span<T>().data(),
+                   table.sines().span<T>().data(), rotation == Rotation::kForward ? T(1) : T(-1),
+                   x.span<T>().data());
+    });
+  }
+
+  void attention(const AttentionResult& result, const Tensor& query, const Tensor& key,
+                 const Tensor& value, const AttentionOptions& options) const override {
+    dispatch_float(query.dtype(), [&]<class T>() {
+      cpu::attention(attention_operands<T>(query, key, value, options), query.device(),
+                     result.output.data<T>(), result.log_sum_exp.data<T>());
+    });
+  }
+
+  void attention_backward(const AttentionGradients& gradients, const Tensor& d_output,
+                          const Tensor& query, const Tensor& key, const Tensor& value,
+                          const Tensor& output, const Tensor& log_sum_exp,
+                          const AttentionOptions& options) const override {
+    dispatch_float(query.dtype(), [&]<class T>() {
+      cpu::attention_backward<T>(attention_operands<T>(query, key, value, options), query.device(),
+                                 d_output.span<T>().data(), output.span<T>().data(),
+                                 log_sum_exp.span<T>().data(), gradients.d_query.data<T>(),
+                                 gradients.d_key.data<T>(), gradients.d_value.data<T>());
+    });
+  }
+
+  void swiglu(const Tensor& product, const Tensor& gate, const Tensor& up) const override {
+    dispatch_float(gate.dtype(), [&]<class T>() {
+      cpu::swiglu<T>(gate.numel(), gate.span<T>().data(), up.span<T>().data(), product.data<T>());
+    });
+  }
+
+  void swiglu_backward(const Tensor& d_gate, const Tensor& d_up, const Tensor& d_product,
+                       const Tensor& gate, const Tensor& up) const override {
+    dispatch_float(gate.dtype(), [&]<class T>() {
+      cpu::swiglu_backward<T>(gate.numel(), d_product.span<T>().data(), gate.span<T>().data(),
+                              up.span<T>().data(), d_gate.data<T>(), d_up.data<T>());
+    });
+  }
+
+  void embedding(const Tensor& out, const Tensor& table, const Tensor& tokens) const override {
+    const std::span<const std::int32_t> ids = tokens.span<std::int32_t>();
+    const std::size_t row_bytes = table.size(1) * size_of(table.dtype());
+    dispatch_float(table.dtype(), [&]<class T>() {
+      const std::span<const T> rows = table.span<T>();
+      T* to = out.data<T>();
+      for (const std::int32_t id : ids) {
+        std::memcpy(to, &rows[static_cast<std::size_t>(id) * table.size(1)], row_bytes);
+        to += table.size(1);
+      }
+    });
+  }
+
+  void embedding_backward(const Tensor& d_table, const Tensor& d_output,
+                          const Tensor& tokens) const override {
+    const std::span<const std::int32_t> ids = tokens.span<std::int32_t>();
+    const std::size_t hidden = d_table.size(1);
+    dispatch_float(d_table.dtype(), [&]<class T>() {
+      const T* from = d_output.span<T>().data();
+      T* rows = d_table.span<T>().data();
+      for (const std::int32_t id : ids) {
+        T* row = rows + static_cast<std::size_t>(id) * hidden;
+        cpu::add(hidden, row, from, row);
+        from += hidden;
+      }
+    });
+  }
+
+  double cross_entropy(const Tensor& logits, const Tensor& targets,
+                       double normalizer) const override {
+    return dispatch_float(logits.dtype(), [&]<class T>() {
+      return cpu::cross_entropy(targets.numel(), logits.size(-1), logits.span<T>().data(),
+                                targets.data<std::int32_t>(), normalizer);
+    });
+  }
+
+  void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+             const Tensor& second_moment, const AdamWStep& constants) const override {
+    dispatch_float(value.dtype(), [&]<class T>() {
+      cpu::adamw<T>(value.numel(), constants, value.span<T>().data(), grad.span<T>().data(),
+                    first_moment.span<T>().data(), second_moment.span<T>().data());
+    });
+  }
+};
+
+}  // namespace
+
+const Backend& cpu_backend() {
+  static const CpuBackend backend;
+  return backend;
+}
+
+}  // namespace ultra::ops

@@ -1,0 +1,23 @@
+#include "common/ops/cross_entropy.hpp"
+
+#include <fmt/format.h>
+
+#include "common/base/errors.hpp"
+#include "common/ops/backend/backend.hpp"
+#include "common/ops/token_check.hpp"
+
+namespace ultra::ops {
+
+double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, double normalizer) {
+  const Shape& shape = logits.shape();
+  expect_tensor("targets of cross_entropy", targets, Shape(shape.dims().first(shape.rank() - 1)),
+                DType::kI32);
+  expect_token_ids("target", targets, logits.size(-1));
+  if (!(normalizer > 0.0)) {
+    throw ShapeError(
+        fmt::format("cross_entropy: the normaliser must be positive, found {}", normalizer));
+  }
+  return backend_of(logits.device()).cross_entropy(logits, targets, normalizer);
+}
+
+}  // namespace ultra::ops

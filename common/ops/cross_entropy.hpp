@@ -1,0 +1,22 @@
+#pragma once
+/// @file
+/// Cross-entropy of logits, with its gradient in the same pass.
+
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::ops {
+
+/// @brief Sum over tokens of -log softmax(logits)[target], divided by `normalizer`.
+///
+/// Replaces the logits by their gradient (softmax - one_hot) / normalizer: the probabilities are
+/// never stored beside them. The normaliser is given, because a rank or a micro-batch that holds
+/// part of the tokens must divide by the number of all tokens of the global batch.
+/// @param logits      [.., vocab], contiguous; holds d_logits afterwards.
+/// @param targets     [..] of i32.
+/// @param normalizer  usually the tokens of the global batch.
+/// @return this part's share of the mean loss, accumulated in f64.
+/// @throws ShapeError when a target is not in [0, vocab).
+[[nodiscard]] double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets,
+                                                 double normalizer);
+
+}  // namespace ultra::ops

@@ -1,0 +1,25 @@
+#pragma once
+/// @file
+/// Element by element: sums, scaling, sums of squares.
+
+#include "common/ops/matmul.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::ops {
+
+/// @brief A new tensor a + b; both have one shape and dtype.
+[[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
+
+/// @brief a += b, in place.
+void add_into(const Tensor& a, const Tensor& b);
+
+/// @brief a = b or a += b, in place.
+void write_or_add(const Tensor& a, const Tensor& b, Write write);
+
+/// @brief a *= factor, in place.
+void scale_into(const Tensor& a, double factor);
+
+/// @brief Sum of the squares of all elements, accumulated in f64 in a fixed order.
+[[nodiscard]] double sum_of_squares(const Tensor& x);
+
+}  // namespace ultra::ops

@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// Table look-up of token vectors.
+
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::ops {
+
+/// @brief Row tokens[b, s] of the table for each token.
+/// @param table   [vocab, hidden].
+/// @param tokens  [batch, seq] of i32.
+/// @return [batch, seq, hidden].
+/// @throws ShapeError when a token is not in [0, vocab).
+[[nodiscard]] Tensor embedding(const Tensor& table, const Tensor& tokens);
+
+/// @brief Adds each row of d_output to the row of d_table that its token names.
+/// @param d_table   [vocab, hidden], added to; the caller has set it.
+/// @param d_output  [batch, seq, hidden].
+void embedding_backward_into(const Tensor& d_table, const Tensor& d_output, const Tensor& tokens);
+
+}  // namespace ultra::ops

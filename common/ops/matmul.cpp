@@ -1,0 +1,62 @@
+#include "common/ops/matmul.hpp"
+
+#include <fmt/format.h>
+
+#include "common/base/errors.hpp"
+#include "common/ops/backend/backend.hpp"
+
+namespace ultra::ops {
+namespace {
+
+bool is_matrix(const Tensor& t) {
+  return t.defined() && t.shape().rank() == 2 && (t.size(1) <= 1 || t.strides()[1] == 1);
+}
+
+struct Extents {
+  std::size_t rows;
+  std::size_t columns;
+};
+
+Extents extents_of(const Tensor& t, Transpose transpose) {
+  return transpose == Transpose::kNo ? Extents{t.size(0), t.size(1)}
+                                     : Extents{t.size(1), t.size(0)};
+}
+
+void check_factors(const Tensor& a, const Tensor& b) {
+  if (!is_matrix(a) || !is_matrix(b) || a.dtype() != b.dtype()) {
+    throw ShapeError(
+        fmt::format("matmul: expected two matrices of one dtype with contiguous rows, found {} of "
+                    "{} and {} of {}",
+                    a.shape().str(), to_string(a.dtype()), b.shape().str(), to_string(b.dtype())));
+  }
+}
+
+}  // namespace
+
+void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
+                 Transpose transpose_b, Write write) {
+  check_factors(a, b);
+  const auto [m, k] = extents_of(a, transpose_a);
+  const auto [k_b, n] = extents_of(b, transpose_b);
+  if (!is_matrix(out) || out.dtype() != a.dtype() || k != k_b || out.size(0) != m ||
+      out.size(1) != n) {
+    throw ShapeError(fmt::format("matmul: [{}, {}] x [{}, {}] does not give {} of {}", m, k, k_b, n,
+                                 out.shape().str(), to_string(out.dtype())));
+  }
+  backend_of(out.device()).matmul(out, a, transpose_a, b, transpose_b, write);
+}
+
+Tensor matmul(const Tensor& a, Transpose transpose_a, const Tensor& b, Transpose transpose_b) {
+  check_factors(a, b);
+  const Shape shape{extents_of(a, transpose_a).rows, extents_of(b, transpose_b).columns};
+  const Tensor out = Tensor::empty(a.device(), shape, a.dtype());
+  matmul_into(out, a, transpose_a, b, transpose_b);
+  return out;
+}
+
+Tensor as_matrix(const Tensor& x) {
+  const std::size_t columns = x.size(-1);
+  return x.view({columns == 0 ? 0 : x.numel() / columns, columns});
+}
+
+}  // namespace ultra::ops

@@ -1,0 +1,31 @@
+#pragma once
+/// @file
+/// Matrix products.
+
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::ops {
+
+/// @brief Whether a factor of a product is used as it is or transposed.
+enum class Transpose { kNo, kYes };
+
+/// @brief Whether a result replaces what the output held or is added to it.
+enum class Write { kOverwrite, kAccumulate };
+
+/// @brief out = op(a) op(b), or out += op(a) op(b).
+/// @param out  [M, N], contiguous rows.
+/// @param a    [M, K], or [K, M] when transposed, contiguous rows.
+/// @param b    [K, N], or [N, K] when transposed, contiguous rows.
+/// @throws ShapeError when shapes or dtypes do not fit, with all three shapes.
+void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
+                 Transpose transpose_b, Write write = Write::kOverwrite);
+
+/// @brief A new tensor op(a) op(b) of shape [M, N].
+/// @throws ShapeError when shapes or dtypes do not fit.
+[[nodiscard]] Tensor matmul(const Tensor& a, Transpose transpose_a, const Tensor& b,
+                            Transpose transpose_b);
+
+/// @brief All leading dimensions folded into one: [batch, seq, hidden] -> [batch * seq, hidden].
+[[nodiscard]] Tensor as_matrix(const Tensor& x);
+
+}  // namespace ultra::ops

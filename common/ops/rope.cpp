@@ -1,0 +1,55 @@
+#include "common/ops/rope.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "common/base/errors.hpp"
+#include "common/ops/backend/backend.hpp"
+
+namespace ultra::ops {
+
+RopeTable::RopeTable(const Device& device, DType dtype, std::size_t head_dim,
+                     std::size_t num_positions, double theta) {
+  if (head_dim % 2 != 0) {
+    throw ConfigError(
+        fmt::format("rotary embedding needs an even head dimension, found {}", head_dim));
+  }
+  const std::size_t half = head_dim / 2;
+  cosines_ = Tensor::empty(device, {num_positions, half}, dtype);
+  sines_ = Tensor::empty(device, {num_positions, half}, dtype);
+  dispatch_float(dtype, [&]<class T>() {
+    const std::span<T> cosines = cosines_.span<T>();
+    const std::span<T> sines = sines_.span<T>();
+    for (std::size_t i = 0; i < half; ++i) {
+      const double frequency =
+          std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      for (std::size_t p = 0; p < num_positions; ++p) {
+        const double angle = static_cast<double>(p) * frequency;
+        cosines[p * half + i] = static_cast<T>(std::cos(angle));
+        sines[p * half + i] = static_cast<T>(std::sin(angle));
+      }
+    }
+  });
+}
+
+void rope_into(const Tensor& x, const RopeTable& table, std::span<const std::int32_t> positions,
+               Rotation rotation) {
+  const std::size_t num_positions = table.cosines().size(0);
+  const std::size_t half = table.cosines().size(1);
+  if (x.shape().rank() != 4 || !x.is_contiguous() || x.size(3) != 2 * half ||
+      x.size(1) != positions.size() || x.dtype() != table.cosines().dtype()) {
+    throw ShapeError(fmt::format(
+        "rope: expected contiguous [batch, {}, heads, {}] of {}, found {} of {}", positions.size(),
+        2 * half, to_string(table.cosines().dtype()), x.shape().str(), to_string(x.dtype())));
+  }
+  for (const std::int32_t position : positions) {
+    if (position < 0 || static_cast<std::size_t>(position) >= num_positions) {
+      throw ShapeError(fmt::format("rope: position {} is outside of the table's [0, {})", position,
+                                   num_positions));
+    }
+  }
+  backend_of(x.device()).rope(x, table, positions, rotation);
+}
+
+}  // namespace ultra::ops
