@@ -1,0 +1,47 @@
+#pragma once
+/// @file
+/// Self-attention: projections around an attention core.
+
+#include <memory>
+
+#include "common/nn/layer.hpp"
+#include "common/nn/layer_factory.hpp"
+
+namespace ultra::nn {
+
+/// @brief Rotary positions and causal attention over whole sequences on one device.
+///
+/// Saves "query", "key" (both rotated), "value", "output" and "log_sum_exp" ([batch, heads, seq]).
+class CausalAttention : public AttentionCore {
+ public:
+  /// @brief Attention over positions 0, 1, 2, ... of each sequence.
+  explicit CausalAttention(const BuildContext& context);
+
+  [[nodiscard]] Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                               Saved& saved) override;
+  [[nodiscard]] QkvGradients backward(const Tensor& d_output, Saved& saved) override;
+
+ private:
+  std::shared_ptr<const ops::RopeTable> rope_;
+};
+
+/// @brief Query, key and value projections, the attention core, and the output projection.
+///
+/// Saved subtrees: "qkv" (its "input"), "core", "output" (its "input" is the core's "output").
+class SelfAttention : public Layer {
+ public:
+  /// @param layer  index of the block, for the names of the weights.
+  SelfAttention(const BuildContext& context, std::size_t layer);
+
+  [[nodiscard]] Tensor forward(const Tensor& x, Saved& saved) override;
+  [[nodiscard]] Tensor backward(const Tensor& d_y, Saved& saved) override;
+  [[nodiscard]] std::vector<Parameter*> parameters() override;
+
+ private:
+  std::size_t head_dim_;
+  std::unique_ptr<Projections> qkv_;
+  std::unique_ptr<AttentionCore> core_;
+  std::unique_ptr<Layer> output_;
+};
+
+}  // namespace ultra::nn

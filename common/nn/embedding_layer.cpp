@@ -1,0 +1,29 @@
+#include "common/nn/embedding_layer.hpp"
+
+#include "common/nn/initialization.hpp"
+#include "common/ops/embedding.hpp"
+
+namespace ultra::nn {
+
+DenseEmbedding::DenseEmbedding(const BuildContext& context)
+    : table_({.name = "model.embed_tokens.weight",
+              .global_shape = {context.config.vocab_size, context.config.hidden_size},
+              .shard = {},
+              .initializer = {.standard_deviation = kInitialDeviation}},
+             context.device, context.dtype, context.seed) {}
+
+Tensor DenseEmbedding::forward(const Tensor& tokens, Saved& saved) {
+  saved.put("tokens", tokens);
+  return ops::embedding(table_.value(), tokens);
+}
+
+void DenseEmbedding::backward(const Tensor& d_y, Saved& saved) {
+  table_.add_grad([tokens = saved.take("tokens"), d_y](const Tensor& grad, ops::Write write) {
+    if (write == ops::Write::kOverwrite) grad.fill(0.0);
+    ops::embedding_backward_into(grad, d_y, tokens);
+  });
+}
+
+std::vector<Parameter*> DenseEmbedding::parameters() { return {&table_}; }
+
+}  // namespace ultra::nn

@@ -1,0 +1,98 @@
+#include "common/nn/layer_factory.hpp"
+
+#include <utility>
+
+#include "common/nn/attention_layer.hpp"
+#include "common/nn/embedding_layer.hpp"
+#include "common/nn/feed_forward.hpp"
+#include "common/nn/linear.hpp"
+#include "common/nn/loss_layer.hpp"
+#include "common/nn/norm.hpp"
+#include "common/nn/transformer_block.hpp"
+
+namespace ultra::nn {
+
+std::unique_ptr<Layer> DenseFactory::norm(const BuildContext& context, const std::string& name) {
+  return std::make_unique<RmsNorm>(context, name);
+}
+
+std::unique_ptr<Projections> DenseFactory::column_linear(const BuildContext& context,
+                                                         const std::vector<LinearSpec>& specs) {
+  std::vector<ParameterSpec> weights;
+  for (const LinearSpec& spec : specs) weights.push_back(weight_spec(spec));
+  return std::make_unique<DenseProjections>(std::move(weights), context.device, context.dtype,
+                                            context.seed);
+}
+
+std::unique_ptr<Layer> DenseFactory::row_linear(const BuildContext& context,
+                                                const LinearSpec& spec) {
+  return std::make_unique<DenseLinear>(weight_spec(spec), context.device, context.dtype,
+                                       context.seed);
+}
+
+std::unique_ptr<AttentionCore> DenseFactory::attention_core(const BuildContext& context) {
+  return std::make_unique<CausalAttention>(context);
+}
+
+std::unique_ptr<Layer> DenseFactory::feed_forward(const BuildContext& context, std::size_t layer) {
+  return std::make_unique<SwigluFeedForward>(context, layer);
+}
+
+std::unique_ptr<Layer> DenseFactory::block(const BuildContext& context, std::size_t layer) {
+  return std::make_unique<TransformerBlock>(context, layer);
+}
+
+std::unique_ptr<Layer> DenseFactory::stack(const BuildContext& /*context*/,
+                                           std::vector<std::unique_ptr<Layer>> blocks) {
+  return std::make_unique<Sequential>(std::move(blocks));
+}
+
+std::unique_ptr<TokenEmbedding> DenseFactory::embedding(const BuildContext& context) {
+  return std::make_unique<DenseEmbedding>(context);
+}
+
+std::unique_ptr<LossLayer> DenseFactory::loss(const BuildContext& /*context*/) {
+  return std::make_unique<CrossEntropyLoss>();
+}
+
+std::unique_ptr<Layer> FactoryWrapper::norm(const BuildContext& context, const std::string& name) {
+  return inner_.norm(context, name);
+}
+
+std::unique_ptr<Projections> FactoryWrapper::column_linear(const BuildContext& context,
+                                                           const std::vector<LinearSpec>& specs) {
+  return inner_.column_linear(context, specs);
+}
+
+std::unique_ptr<Layer> FactoryWrapper::row_linear(const BuildContext& context,
+                                                  const LinearSpec& spec) {
+  return inner_.row_linear(context, spec);
+}
+
+std::unique_ptr<AttentionCore> FactoryWrapper::attention_core(const BuildContext& context) {
+  return inner_.attention_core(context);
+}
+
+std::unique_ptr<Layer> FactoryWrapper::feed_forward(const BuildContext& context,
+                                                    std::size_t layer) {
+  return inner_.feed_forward(context, layer);
+}
+
+std::unique_ptr<Layer> FactoryWrapper::block(const BuildContext& context, std::size_t layer) {
+  return inner_.block(context, layer);
+}
+
+std::unique_ptr<Layer> FactoryWrapper::stack(const BuildContext& context,
+                                             std::vector<std::unique_ptr<Layer>> blocks) {
+  return inner_.stack(context, std::move(blocks));
+}
+
+std::unique_ptr<TokenEmbedding> FactoryWrapper::embedding(const BuildContext& context) {
+  return inner_.embedding(context);
+}
+
+std::unique_ptr<LossLayer> FactoryWrapper::loss(const BuildContext& context) {
+  return inner_.loss(context);
+}
+
+}  // namespace ultra::nn

@@ -1,0 +1,123 @@
+#pragma once
+/// @file
+/// LayerFactory: where a model's parts come from, and the seam at which parallelism is injected.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/nn/layer.hpp"
+#include "common/nn/model_config.hpp"
+#include "common/ops/rope.hpp"
+
+namespace ultra::nn {
+
+class LayerFactory;
+class TransformerBlock;
+
+/// @brief What every part of one model shares while it is built.
+struct BuildContext {
+  const ModelConfig& config;                   ///< dimensions of the whole model
+  Device device;                               ///< where the tensors live
+  DType dtype;                                 ///< f32 or f64
+  std::uint64_t seed;                          ///< of the initial weights
+  std::shared_ptr<const ops::RopeTable> rope;  ///< cosines and sines of all positions
+  LayerFactory& factory;                       ///< the outermost factory: compound parts ask it
+};
+
+/// @brief A linear map without bias, y = x W^T with W of shape [out_features, in_features].
+struct LinearSpec {
+  std::string name;           ///< of the weight
+  std::size_t in_features;    ///< width of the input
+  std::size_t out_features;   ///< width of the output
+  double standard_deviation;  ///< of the initial weights
+};
+
+/// @brief Makes the parts of a model.
+///
+/// A technique wraps a factory and overrides what it changes; wrappers compose. Compound parts
+/// (block, attention, feed-forward) ask `context.factory`, the outermost wrapper, for their own
+/// parts, so that each wrapper sees every request.
+class LayerFactory {
+ public:
+  virtual ~LayerFactory() = default;
+
+  /// @brief RMSNorm over the hidden dimension.
+  [[nodiscard]] virtual std::unique_ptr<Layer> norm(const BuildContext& context,
+                                                    const std::string& name) = 0;
+  /// @brief Linear maps that share their input; tensor parallelism splits their outputs.
+  [[nodiscard]] virtual std::unique_ptr<Projections> column_linear(
+      const BuildContext& context, const std::vector<LinearSpec>& specs) = 0;
+  /// @brief A linear map; tensor parallelism splits its input.
+  [[nodiscard]] virtual std::unique_ptr<Layer> row_linear(const BuildContext& context,
+                                                          const LinearSpec& spec) = 0;
+  /// @brief Attention between its projections.
+  [[nodiscard]] virtual std::unique_ptr<AttentionCore> attention_core(
+      const BuildContext& context) = 0;
+  /// @brief The feed-forward part of a block.
+  [[nodiscard]] virtual std::unique_ptr<Layer> feed_forward(const BuildContext& context,
+                                                            std::size_t layer) = 0;
+  /// @brief One transformer block.
+  [[nodiscard]] virtual std::unique_ptr<Layer> block(const BuildContext& context,
+                                                     std::size_t layer) = 0;
+  /// @brief All blocks of the model (or stage) as one layer.
+  [[nodiscard]] virtual std::unique_ptr<Layer> stack(
+      const BuildContext& context, std::vector<std::unique_ptr<Layer>> blocks) = 0;
+  /// @brief The token table.
+  [[nodiscard]] virtual std::unique_ptr<TokenEmbedding> embedding(const BuildContext& context) = 0;
+  /// @brief The loss.
+  [[nodiscard]] virtual std::unique_ptr<LossLayer> loss(const BuildContext& context) = 0;
+};
+
+/// @brief The parts for one device.
+class DenseFactory : public LayerFactory {
+ public:
+  [[nodiscard]] std::unique_ptr<Layer> norm(const BuildContext& context,
+                                            const std::string& name) override;
+  [[nodiscard]] std::unique_ptr<Projections> column_linear(
+      const BuildContext& context, const std::vector<LinearSpec>& specs) override;
+  [[nodiscard]] std::unique_ptr<Layer> row_linear(const BuildContext& context,
+                                                  const LinearSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<AttentionCore> attention_core(const BuildContext& context) override;
+  [[nodiscard]] std::unique_ptr<Layer> feed_forward(const BuildContext& context,
+                                                    std::size_t layer) override;
+  [[nodiscard]] std::unique_ptr<Layer> block(const BuildContext& context,
+                                             std::size_t layer) override;
+  [[nodiscard]] std::unique_ptr<Layer> stack(const BuildContext& context,
+                                             std::vector<std::unique_ptr<Layer>> blocks) override;
+  [[nodiscard]] std::unique_ptr<TokenEmbedding> embedding(const BuildContext& context) override;
+  [[nodiscard]] std::unique_ptr<LossLayer> loss(const BuildContext& context) override;
+};
+
+/// @brief A factory that passes every request on: the base of wrappers, which override a few.
+class FactoryWrapper : public LayerFactory {
+ public:
+  /// @param inner  the wrapped factory; must outlive this one.
+  explicit FactoryWrapper(LayerFactory& inner) : inner_(inner) {}
+
+  [[nodiscard]] std::unique_ptr<Layer> norm(const BuildContext& context,
+                                            const std::string& name) override;
+  [[nodiscard]] std::unique_ptr<Projections> column_linear(
+      const BuildContext& context, const std::vector<LinearSpec>& specs) override;
+  [[nodiscard]] std::unique_ptr<Layer> row_linear(const BuildContext& context,
+                                                  const LinearSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<AttentionCore> attention_core(const BuildContext& context) override;
+  [[nodiscard]] std::unique_ptr<Layer> feed_forward(const BuildContext& context,
+                                                    std::size_t layer) override;
+  [[nodiscard]] std::unique_ptr<Layer> block(const BuildContext& context,
+                                             std::size_t layer) override;
+  [[nodiscard]] std::unique_ptr<Layer> stack(const BuildContext& context,
+                                             std::vector<std::unique_ptr<Layer>> blocks) override;
+  [[nodiscard]] std::unique_ptr<TokenEmbedding> embedding(const BuildContext& context) override;
+  [[nodiscard]] std::unique_ptr<LossLayer> loss(const BuildContext& context) override;
+
+ protected:
+  /// @brief The wrapped factory.
+  [[nodiscard]] LayerFactory& inner() { return inner_; }
+
+ private:
+  LayerFactory& inner_;
+};
+
+}  // namespace ultra::nn

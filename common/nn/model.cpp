@@ -1,0 +1,109 @@
+#include "common/nn/model.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/nn/collect.hpp"
+#include "common/nn/initialization.hpp"
+
+namespace ultra::nn {
+
+StageSpec StageSpec::whole(const ModelConfig& config) {
+  return {.layers = {0, config.num_layers}, .has_embedding = true, .has_head = true};
+}
+
+Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
+             LayerFactory& factory, const StageSpec& stage)
+    : config_(config),
+      device_(device),
+      stage_(stage),
+      hooks_(std::make_shared<std::vector<BlockHooks>>()) {
+  config_.validate();
+  if (stage.layers.begin > stage.layers.end || stage.layers.end > config.num_layers) {
+    throw ConfigError(fmt::format("a stage of layers [{}, {}) does not fit a model of {} layers",
+                                  stage.layers.begin, stage.layers.end, config.num_layers));
+  }
+  const BuildContext context{
+      config_,
+      device,
+      dtype,
+      seed,
+      std::make_shared<const ops::RopeTable>(device, dtype, config_.head_dim(), config_.max_seq_len,
+                                             config_.rope_theta),
+      factory};
+  if (stage.has_embedding) embedding_ = factory.embedding(context);
+  std::vector<std::unique_ptr<Layer>> blocks;
+  for (std::size_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
+    blocks.push_back(std::make_unique<HookedBlock>(layer, factory.block(context, layer), hooks_));
+  }
+  blocks_ = factory.stack(context, std::move(blocks));
+  if (stage.has_head) {
+    final_norm_ = factory.norm(context, "model.norm.weight");
+    head_ = factory.column_linear(context, {{.name = "lm_head.weight",
+                                             .in_features = config_.hidden_size,
+                                             .out_features = config_.vocab_size,
+                                             .standard_deviation = kInitialDeviation}});
+    loss_ = factory.loss(context);
+  }
+  parameters_ = collect_parameters(
+      {embedding_.get(), blocks_.get(), final_norm_.get(), head_.get(), loss_.get()});
+}
+
+Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
+             LayerFactory& factory)
+    : Model(config, device, dtype, seed, factory, StageSpec::whole(config)) {}
+
+Tensor Model::forward(const Tensor& input, Saved& saved) {
+  if (input.size(1) > config_.max_seq_len) {
+    throw ShapeError(fmt::format("a sequence of {} tokens is longer than the model's {}",
+                                 input.size(1), config_.max_seq_len));
+  }
+  const Tensor x =
+      stage_.has_embedding ? embedding_->forward(input, saved.child("embedding")) : input;
+  const Tensor hidden = blocks_->forward(x, saved.child("blocks"));
+  if (!stage_.has_head) return hidden;
+  return head_
+      ->forward(final_norm_->forward(hidden, saved.child("final_norm")), saved.child("head"))
+      .front();
+}
+
+double Model::loss(const Tensor& logits, const Tensor& targets, double normalizer, Saved& saved) {
+  ensure(stage_.has_head, "loss of a stage without head");
+  return loss_->forward(logits, targets, normalizer, saved.child("loss"));
+}
+
+Tensor Model::backward(Saved& saved) {
+  ensure(stage_.has_head, "backward from the loss of a stage without head");
+  Tensor d_normed;
+  {
+    const Tensor d_logits = loss_->backward(saved.child("loss"));
+    d_normed = head_->backward(std::span<const Tensor>(&d_logits, 1), saved.child("head"));
+  }
+  return backward(final_norm_->backward(d_normed, saved.child("final_norm")), saved);
+}
+
+Tensor Model::backward(const Tensor& d_output, Saved& saved) {
+  Tensor d_x = blocks_->backward(d_output, saved.child("blocks"));
+  if (!stage_.has_embedding) return d_x;
+  embedding_->backward(d_x, saved.child("embedding"));
+  return Tensor();
+}
+
+void Model::drop_grads() {
+  for (Parameter* parameter : parameters_) parameter->drop_grad();
+}
+
+void Model::defer_grads_to(DeferredGradients* queue) {
+  for (Parameter* parameter : parameters_) parameter->defer_grads_to(queue);
+}
+
+std::size_t Model::parameter_count() const {
+  std::size_t count = 0;
+  for (const Parameter* parameter : parameters_) count += parameter->value().numel();
+  return count;
+}
+
+}  // namespace ultra::nn

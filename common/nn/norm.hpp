@@ -1,0 +1,27 @@
+#pragma once
+/// @file
+/// RMSNorm as a layer.
+
+#include "common/nn/layer.hpp"
+#include "common/nn/layer_factory.hpp"
+
+namespace ultra::nn {
+
+/// @brief RMSNorm over the innermost dimension with a learned weight, 1 at the start.
+///
+/// Saves "input" (the residual stream) and "reciprocal_rms" ([batch, seq]).
+class RmsNorm : public Layer {
+ public:
+  /// @param name  of the weight, [hidden_size].
+  RmsNorm(const BuildContext& context, const std::string& name);
+
+  [[nodiscard]] Tensor forward(const Tensor& x, Saved& saved) override;
+  [[nodiscard]] Tensor backward(const Tensor& d_y, Saved& saved) override;
+  [[nodiscard]] std::vector<Parameter*> parameters() override;
+
+ private:
+  Parameter weight_;
+  double epsilon_;
+};
+
+}  // namespace ultra::nn

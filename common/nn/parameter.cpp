@@ -1,0 +1,65 @@
+#include "common/nn/parameter.hpp"
+
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/tensor/philox.hpp"
+
+namespace ultra::nn {
+namespace {
+
+Shape shard_shape(const std::vector<Range>& shard) {
+  std::vector<std::size_t> dims;
+  for (const Range& range : shard) {
+    if (range.end < range.begin)
+      throw ShapeError("a parameter's shard has a range that ends before it begins");
+    dims.push_back(range.size());
+  }
+  return Shape(dims);
+}
+
+}  // namespace
+
+void DeferredGradients::run() {
+  const std::vector<std::function<void()>> work = std::exchange(work_, {});
+  for (const auto& piece : work) piece();
+}
+
+Parameter::Parameter(ParameterSpec spec, const Device& device, DType dtype, std::uint64_t seed)
+    : spec_(std::move(spec)) {
+  if (spec_.shard.empty()) {
+    for (const std::size_t extent : spec_.global_shape.dims()) spec_.shard.push_back({0, extent});
+  }
+  value_ = Tensor::empty(device, shard_shape(spec_.shard), dtype, MemoryCategory::kParameters);
+  if (spec_.initializer.standard_deviation == 0.0) {
+    value_.fill(spec_.initializer.constant);
+  } else {
+    fill_normal(value_, spec_.global_shape, spec_.shard, PhiloxStream(seed, spec_.name),
+                spec_.initializer.standard_deviation);
+  }
+}
+
+void Parameter::set_grad(const Tensor& grad) {
+  expect_tensor("gradient of a parameter", grad, value_.shape(), value_.dtype());
+  grad_ = grad;
+}
+
+void Parameter::add_grad(GradientWork work) {
+  if (queue_ != nullptr) {
+    queue_->push([this, work = std::move(work)] { run(work); });
+  } else {
+    run(work);
+  }
+}
+
+void Parameter::run(const GradientWork& work) {
+  const bool first = !grad_.defined();
+  if (first) {
+    grad_ =
+        Tensor::empty(value_.device(), value_.shape(), value_.dtype(), MemoryCategory::kGradients);
+  }
+  work(grad_, first ? ops::Write::kOverwrite : ops::Write::kAccumulate);
+  for (const GradReadyHook& hook : hooks_) hook(*this);
+}
+
+}  // namespace ultra::nn

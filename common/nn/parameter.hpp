@@ -1,0 +1,106 @@
+#pragma once
+/// @file
+/// Parameter: a weight, or one rank's shard of it, with its gradient.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/ops/matmul.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::nn {
+
+/// @brief How a parameter's elements start.
+struct Initializer {
+  double standard_deviation = 0.0;  ///< of mean-zero normal numbers; 0 means `constant` instead
+  double constant = 0.0;            ///< every element, when standard_deviation is 0
+};
+
+/// @brief What a parameter is, before it has memory.
+struct ParameterSpec {
+  std::string name;          ///< unique in the model; Hugging Face's Llama names
+  Shape global_shape;        ///< of the whole weight
+  std::vector<Range> shard;  ///< index range per dimension held here; empty means all of it
+  Initializer initializer;   ///< how the elements start
+};
+
+/// @brief Work that writes a gradient, or adds to it.
+using GradientWork = std::function<void(const Tensor& grad, ops::Write write)>;
+
+/// @brief Weight-gradient work that was put off, in order.
+///
+/// A zero-bubble pipeline sends the input gradient on first and fills its bubbles with this work.
+class DeferredGradients {
+ public:
+  /// @brief Adds work to the end.
+  void push(std::function<void()> work) { work_.push_back(std::move(work)); }
+
+  /// @brief Pieces of work that wait.
+  [[nodiscard]] std::size_t size() const { return work_.size(); }
+
+  /// @brief Does all waiting work, first in first out.
+  void run();
+
+ private:
+  std::vector<std::function<void()>> work_;
+};
+
+/// @brief A weight or a shard of it.
+///
+/// Initial values depend on (seed, name, global element index) alone, so that every way to split a
+/// weight starts from the same numbers without communication.
+class Parameter {
+ public:
+  /// Called after each addition to the gradient.
+  using GradReadyHook = std::function<void(Parameter&)>;
+
+  /// @brief Allocates and initialises the shard that the spec names.
+  /// @throws ShapeError when the shard does not fit the global shape.
+  Parameter(ParameterSpec spec, const Device& device, DType dtype, std::uint64_t seed);
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+
+  /// @brief Unique name in the model.
+  [[nodiscard]] const std::string& name() const { return spec_.name; }
+  /// @brief Shape of the whole weight.
+  [[nodiscard]] const Shape& global_shape() const { return spec_.global_shape; }
+  /// @brief Index range of each dimension that this rank holds.
+  [[nodiscard]] const std::vector<Range>& shard() const { return spec_.shard; }
+
+  /// @brief The weight's shard; assign to it to let another tensor hold the values.
+  [[nodiscard]] Tensor& value() { return value_; }
+  /// @brief The weight's shard.
+  [[nodiscard]] const Tensor& value() const { return value_; }
+
+  /// @brief The gradient; undefined until the first addition after construction or drop_grad().
+  [[nodiscard]] const Tensor& grad() const { return grad_; }
+  /// @brief Lets another tensor of the shard's shape hold the gradient from now on.
+  void set_grad(const Tensor& grad);
+  /// @brief Frees the gradient; the next addition starts a fresh one.
+  void drop_grad() { grad_ = Tensor(); }
+
+  /// @brief Runs `work` on the gradient now, or puts it off while a queue is set.
+  ///
+  /// The first work after drop_grad() overwrites, later work accumulates. The hooks run after it.
+  void add_grad(GradientWork work);
+
+  /// @brief Calls `hook` each time work on the gradient has been done: once per micro-batch.
+  void on_grad_ready(GradReadyHook hook) { hooks_.push_back(std::move(hook)); }
+
+  /// @brief Puts work on the gradient off to `queue`; a null pointer ends that.
+  void defer_grads_to(DeferredGradients* queue) { queue_ = queue; }
+
+ private:
+  void run(const GradientWork& work);
+
+  ParameterSpec spec_;
+  Tensor value_;
+  Tensor grad_;
+  std::vector<GradReadyHook> hooks_;
+  DeferredGradients* queue_ = nullptr;
+};
+
+}  // namespace ultra::nn
