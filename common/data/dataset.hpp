@@ -1,0 +1,84 @@
+#pragma once
+/// @file
+/// Text as byte tokens, and batches of it whose order does not depend on the layout.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/tensor/philox.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::data {
+
+/// Number of token ids when every byte is a token.
+inline constexpr std::size_t kByteVocabulary = 256;
+
+/// @brief A text, one token per byte. Any bytes are allowed: a binary file is a text too.
+class Dataset {
+ public:
+  /// @brief Takes over the bytes.
+  /// @param source  what messages call this text, for example the file's path.
+  Dataset(std::vector<std::uint8_t> bytes, std::string source);
+
+  /// @brief Reads a file.
+  /// @throws FileError when it is missing, not a regular file, unreadable or empty.
+  [[nodiscard]] static Dataset from_file(const std::filesystem::path& path);
+
+  /// @brief The workbook's own text: its Markdown, C++, CUDA and Python files, in path order.
+  /// @param root  the workbook's folder.
+  /// @throws FileError when no such file is there.
+  [[nodiscard]] static Dataset workbook(const std::filesystem::path& root);
+
+  /// @brief Number of tokens.
+  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
+  /// @brief What messages call this text.
+  [[nodiscard]] const std::string& source() const { return source_; }
+  /// @brief The token at an index.
+  [[nodiscard]] std::int32_t operator[](std::size_t index) const { return bytes_[index]; }
+
+ private:
+  std::vector<std::uint8_t> bytes_;
+  std::string source_;
+};
+
+/// @brief Tokens and, one place further on in the text, their targets.
+struct Batch {
+  Tensor tokens;   ///< [batch, seq] of i32
+  Tensor targets;  ///< [batch, seq] of i32
+};
+
+/// @brief Draws sequences at random places of a text.
+///
+/// Sequence i of step t depends on (seed, t, i) alone: however a global batch is split into ranks
+/// and micro-batches, all of them together see the same sequences.
+class Sampler {
+ public:
+  /// @param dataset            must outlive the sampler.
+  /// @param global_batch_size  sequences per optimizer step, over all ranks.
+  /// @throws FileError when the text has fewer than seq_len + 1 tokens.
+  Sampler(const Dataset& dataset, std::size_t seq_len, std::size_t global_batch_size,
+          std::uint64_t seed);
+
+  /// @brief Sequences `samples` of the global batch of a step, in order.
+  /// @param step     0 for the first.
+  /// @param samples  range within [0, global_batch_size).
+  [[nodiscard]] Batch batch(const Device& device, std::size_t step, Range samples) const;
+
+  /// @brief Sequences per optimizer step.
+  [[nodiscard]] std::size_t global_batch_size() const { return global_batch_size_; }
+  /// @brief Tokens per sequence.
+  [[nodiscard]] std::size_t seq_len() const { return seq_len_; }
+  /// @brief Tokens per optimizer step: what the mean loss divides by.
+  [[nodiscard]] std::size_t global_tokens() const { return global_batch_size_ * seq_len_; }
+
+ private:
+  const Dataset& dataset_;
+  std::size_t seq_len_;
+  std::size_t global_batch_size_;
+  PhiloxStream stream_;
+};
+
+}  // namespace ultra::data
