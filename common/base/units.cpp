@@ -59,9 +59,12 @@ std::uint64_t parse_bytes(const std::string& text) {
       unit += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
     }
   }
-  if (end != text.c_str() && std::isfinite(value) && value >= 0.0) {
+  constexpr double kTooLarge = 0x1.0p63;  // llround's range ends there
+  if (end != text.c_str() && value >= 0.0) {
     for (const auto& [name, factor] : kUnits) {
-      if (unit == name) return static_cast<std::uint64_t>(std::llround(value * factor));
+      if (unit == name && value * factor < kTooLarge) {
+        return static_cast<std::uint64_t>(std::llround(value * factor));
+      }
     }
   }
   throw ConfigError(

@@ -25,12 +25,17 @@ Tensor RmsNorm::backward(const Tensor& d_y, Saved& saved) {
   const Tensor reciprocal_rms = saved.take("reciprocal_rms");
   // One pass gives both gradients; only adding the weight's (hidden elements) can be put off.
   const Tensor d_weight = Tensor::empty(x.device(), weight_.value().shape(), x.dtype());
-  const Tensor d_x = ops::rms_norm_backward(d_y, x, weight_.value(), reciprocal_rms, d_weight,
-                                            ops::Write::kOverwrite);
+  const Tensor d_x = gradients(d_y, x, reciprocal_rms, d_weight);
   weight_.add_grad([d_weight](const Tensor& grad, ops::Write write) {
     ops::write_or_add(grad, d_weight, write);
   });
   return d_x;
+}
+
+Tensor RmsNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
+                          const Tensor& d_weight) const {
+  return ops::rms_norm_backward(d_y, x, weight_.value(), reciprocal_rms, d_weight,
+                                ops::Write::kOverwrite);
 }
 
 std::vector<Parameter*> RmsNorm::parameters() { return {&weight_}; }

@@ -19,6 +19,15 @@ class RmsNorm : public Layer {
   [[nodiscard]] Tensor backward(const Tensor& d_y, Saved& saved) override;
   [[nodiscard]] std::vector<Parameter*> parameters() override;
 
+ protected:
+  /// @brief Returns d_x and writes d_weight ([hidden_size]); another implementation may override.
+  [[nodiscard]] virtual Tensor gradients(const Tensor& d_y, const Tensor& x,
+                                         const Tensor& reciprocal_rms,
+                                         const Tensor& d_weight) const;
+
+  /// @brief The learned weight.
+  [[nodiscard]] const Parameter& weight() const { return weight_; }
+
  private:
   Parameter weight_;
   double epsilon_;

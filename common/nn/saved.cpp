@@ -50,6 +50,10 @@ Tensor Saved::take(std::string_view name) {
   return tensor;
 }
 
+void Saved::drop(std::string_view name) {
+  if (const auto at = find(tensors_, name); at != tensors_.end()) tensors_.erase(at);
+}
+
 bool Saved::has(std::string_view name) const { return find(tensors_, name) != tensors_.end(); }
 
 Saved& Saved::child(std::string_view name) {

@@ -41,6 +41,9 @@ class Saved {
   /// @throws InternalError when there is none.
   [[nodiscard]] Tensor take(std::string_view name);
 
+  /// @brief Forgets the tensor of that name, if there is one.
+  void drop(std::string_view name);
+
   /// @brief True when a tensor of that name is kept here.
   [[nodiscard]] bool has(std::string_view name) const;
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "common/ops/backend/backend.hpp"
@@ -22,6 +23,12 @@ cpu::AttentionOperands<T> attention_operands(const Tensor& query, const Tensor& 
           .options = &options};
 }
 
+/// Elements between the starts of neighbouring rows, as BLAS wants it: at least a row's length. The
+/// stride of a dimension of one row, or of an empty one, may be anything.
+std::size_t row_stride(const Tensor& matrix) {
+  return std::max({matrix.strides()[0], matrix.size(1), std::size_t{1}});
+}
+
 class CpuBackend final : public Backend {
  public:
   void matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
@@ -30,10 +37,10 @@ class CpuBackend final : public Backend {
     if (out.numel() == 0) return;
     dispatch_float(out.dtype(), [&]<class T>() {
       cpu::gemm(transpose_a, transpose_b, out.size(0), out.size(1), k, T(1),
-                cpu::MatrixView<const T>{a.data<T>(), a.strides()[0]},
-                cpu::MatrixView<const T>{b.data<T>(), b.strides()[0]},
+                cpu::MatrixView<const T>{a.data<T>(), row_stride(a)},
+                cpu::MatrixView<const T>{b.data<T>(), row_stride(b)},
                 write == Write::kOverwrite ? T(0) : T(1),
-                cpu::MatrixView<T>{out.data<T>(), out.strides()[0]});
+                cpu::MatrixView<T>{out.data<T>(), row_stride(out)});
     });
   }
 

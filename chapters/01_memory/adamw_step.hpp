@@ -1,0 +1,31 @@
+#pragma once
+/// @file
+/// The AdamW update.
+///
+/// Exercise 01.3 (`./workbook check 01.3`).
+
+#include <span>
+
+#include "common/ops/adamw.hpp"
+#include "common/tensor/dtype.hpp"
+
+namespace ultra::memory {
+
+/// @brief One AdamW update of n weights, in place.
+///
+/// With g = gradient_scale * grad and t = constants.step:
+///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,
+///   m_hat = m / (1 - beta1^t),    v_hat = v / (1 - beta2^t),
+///   value = value - learning_rate (m_hat / (sqrt(v_hat) + epsilon) + weight_decay value).
+/// Requires: T is float or double (both are instantiated).
+/// @param value          [n] weights, updated.
+/// @param grad           [n] gradient, read.
+/// @param first_moment   [n] m, updated.
+/// @param second_moment  [n] v, updated.
+/// Memory: m and v double what weights and gradients take: 8 bytes per fp32 parameter.
+/// Source: Loshchilov & Hutter 2019, arXiv 1711.05101, alg. 2.
+template <FloatingScalar T>
+void adamw_step(std::span<T> value, std::span<const T> grad, std::span<T> first_moment,
+                std::span<T> second_moment, const ops::AdamWStep& constants);
+
+}  // namespace ultra::memory

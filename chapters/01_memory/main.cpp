@@ -1,0 +1,60 @@
+/// 01_memory: trains on one rank and accounts for every byte; or estimates a model's memory.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "chapters/01_memory/estimate_report.hpp"
+#include "chapters/01_memory/gradient_accumulation.hpp"
+#include "chapters/01_memory/memory_options.hpp"
+#include "chapters/01_memory/memory_table.hpp"
+#include "chapters/01_memory/recompute.hpp"
+#include "chapters/01_memory/written_parts.hpp"
+#include "common/train/options.hpp"
+#include "common/train/program.hpp"
+#include "common/train/trainer.hpp"
+
+namespace {
+
+using namespace ultra;
+
+void estimate(const memory::MemoryOptions& memory, const train::TrainOptions& options) {
+  const memory::MemoryEstimate estimate = memory::estimate_memory(memory.request(options));
+  fmt::print("{}", memory.json ? memory::estimate_to_json(estimate).dump(2) + "\n"
+                               : memory::format_estimate(estimate));
+}
+
+void train_and_explain(const memory::MemoryOptions& memory, const train::TrainOptions& options) {
+  nn::DenseFactory dense;
+  memory::WrittenNormFactory written(dense);
+  memory::RecomputeFactory factory(written, memory.recompute);
+  const train::TrainResult result = train::train(
+      options, {.factory = factory,
+                .forward_backward =
+                    [&](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
+                      return memory::accumulate_gradients(model, sampler, step,
+                                                          options.micro_batch);
+                    },
+                .adamw = memory::written_adamw,
+                .extra_config = memory.config()});
+  fmt::print("{}", memory::format_memory_table(options, memory.recompute, result));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a small Llama-style model on one rank and accounts for every byte.",
+               "01_memory");
+  train::TrainOptions options;
+  memory::MemoryOptions memory;
+  options.add_to(app);
+  memory.add_to(app);
+  return train::run_program(app, argc, argv, [&] {
+    memory.validate();
+    if (memory.estimates()) return estimate(memory, options);
+    options.validate();
+    if (options.print_ranks) return fmt::print("1\n");
+    train_and_explain(memory, options);
+  });
+}

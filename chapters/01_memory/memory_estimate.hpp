@@ -1,0 +1,164 @@
+#pragma once
+/// @file
+/// Memory of a training step by closed form: parameters, gradients, optimizer states, activations.
+///
+/// Exercise 01.1 (`./workbook check 01.1`). Legend: h hidden_size, f ffn_hidden_size, L num_layers,
+/// V vocab_size, d = h / num_heads, kv = num_kv_heads * d, e bytes per element, s seq_len,
+/// b micro-batch size, tokens = b s.
+
+#include <cstddef>
+#include <string>
+
+#include "chapters/01_memory/recompute_mode.hpp"
+
+namespace ultra::memory {
+
+/// @brief The two families of transformer blocks whose memory is known in closed form.
+enum class BlockKind {
+  kGpt,  ///< LayerNorm, biases everywhere, two-matrix GELU feed-forward part, dropout, stored S x S
+  kLlama  ///< RMSNorm, rotary positions, grouped-query attention, SwiGLU, no biases: our own block
+};
+
+/// @brief Whether the output projection reuses the token table.
+enum class Embeddings {
+  kUntied,  ///< two tables of V x h
+  kTied     ///< one
+};
+
+/// @brief The dimensions that decide how much memory a model takes.
+struct TransformerShape {
+  std::string name;                             ///< for messages and tables
+  BlockKind kind = BlockKind::kLlama;           ///< which block
+  std::size_t num_layers = 0;                   ///< L, blocks
+  std::size_t hidden_size = 0;                  ///< h, width of the residual stream
+  std::size_t num_heads = 0;                    ///< query heads; divides h
+  std::size_t num_kv_heads = 0;                 ///< key/value heads; divides num_heads
+  std::size_t ffn_hidden_size = 0;              ///< f, width inside the feed-forward part
+  std::size_t vocab_size = 0;                   ///< V, rows of a token table
+  std::size_t num_positions = 0;                ///< rows of the learned position table; 0: none
+  Embeddings embeddings = Embeddings::kUntied;  ///< one token table or two
+
+  /// @brief d, elements per head.
+  [[nodiscard]] std::size_t head_dim() const { return hidden_size / num_heads; }
+  /// @brief kv, width of the key (and of the value) projection.
+  [[nodiscard]] std::size_t kv_hidden_size() const { return num_kv_heads * head_dim(); }
+
+  /// @brief Equal when all members are.
+  bool operator==(const TransformerShape&) const = default;
+};
+
+/// @brief In which formats a step keeps its numbers.
+enum class Precision {
+  kFp64,               ///< everything in 8 bytes: `--dtype f64`, for comparing computations
+  kFp32,               ///< everything in 4 bytes: `--dtype f32`
+  kBf16Mixed,          ///< bf16 weights, gradients, activations; fp32 master weights, Adam states
+  kBf16MixedFp32Grads  ///< the same, with gradients accumulated in a second, fp32 buffer
+};
+
+/// @brief e, bytes of one element of an activation.
+[[nodiscard]] constexpr std::size_t activation_element_bytes(Precision precision) {
+  switch (precision) {
+    case Precision::kFp64:
+      return 8;
+    case Precision::kFp32:
+      return 4;
+    case Precision::kBf16Mixed:
+    case Precision::kBf16MixedFp32Grads:
+      break;
+  }
+  return 2;
+}
+
+/// @brief Bytes of the model's states, per parameter or in total.
+struct StateBytes {
+  std::size_t parameters = 0;  ///< the weights that the passes compute with
+  std::size_t gradients = 0;   ///< their gradients, with the fp32 buffer where there is one
+  std::size_t optimizer = 0;   ///< Adam's two moments, with the fp32 master weights where needed
+
+  /// @brief All states together.
+  [[nodiscard]] std::size_t total() const { return parameters + gradients + optimizer; }
+  /// @brief Equal when all members are.
+  bool operator==(const StateBytes&) const = default;
+};
+
+/// @brief What one forward and backward pass works on.
+struct MicroBatch {
+  std::size_t size = 1;     ///< b, sequences
+  std::size_t seq_len = 0;  ///< s, tokens per sequence
+
+  /// @brief b s.
+  [[nodiscard]] std::size_t tokens() const { return size * seq_len; }
+  /// @brief Equal when both members are.
+  bool operator==(const MicroBatch&) const = default;
+};
+
+/// @brief Bytes of the activations that no block keeps.
+struct OutsideBytes {
+  std::size_t embedding = 0;  ///< kept by the embedding, until the very end of backward
+  std::size_t head = 0;       ///< kept by final norm, output projection and loss, and dropped
+                              ///< before the backward pass of the first block starts
+
+  /// @brief Equal when both members are.
+  bool operator==(const OutsideBytes&) const = default;
+};
+
+/// @brief Number of weights, each counted once.
+///
+/// kGpt:   V h (1 | 2) + num_positions h + L (4 h^2 + 2 h f + f + 9 h) + 2 h.
+///         With f = 4 h and tied tables: h V + L (12 h^2 + 13 h) + 2 h + num_positions h.
+/// kLlama: V h (1 | 2) + L (2 h^2 + 2 h kv + 3 h f + 2 h) + h.
+/// Source: the Ultra-Scale Playbook, "Memory for weights/grads/optimizer states"; the Llama form
+/// follows from the shapes of Hugging Face's `LlamaForCausalLM`.
+[[nodiscard]] std::size_t parameter_count(const TransformerShape& shape);
+
+/// @brief Bytes per parameter, trained with AdamW.
+///
+/// fp32 4 + 4 + 8; bf16 mixed 2 + 2 + (4 + 8); with fp32 gradient accumulation 2 + (2 + 4) +
+/// (4 + 8); fp64 twice fp32.
+/// Source: Rajbhandari et al. 2020 (ZeRO), arXiv 1910.02054, sec. 3.1; the Ultra-Scale Playbook.
+/// Megatron-LM needs 18 instead of 20: its gradients are in the fp32 buffer only.
+[[nodiscard]] StateBytes bytes_per_parameter(Precision precision);
+
+/// @brief Bytes that one block keeps between its forward and its backward pass, under `mode`.
+///
+/// kGpt, activations of e bytes and dropout masks of 1 byte:
+/// - kNone:      tokens (e (8 h + 2 f) + 2 h) + (2 e + 1) num_heads s^2 b,
+///               which is 34 s b h + 5 a s^2 b for e = 2 and f = 4 h;
+/// - kSelective: the same without the s^2 term (scores, softmax, its dropout are computed again);
+/// - kFull:      e tokens h, the block's input.
+///
+/// kLlama, our block, whose attention never stores the S x S matrix:
+/// - kNone:      e tokens (6 h + 2 kv + 3 f + num_heads + 2): both norms' inputs and 1/rms, the
+///               norms' outputs, query, key, value, attention's output and log-sum-exp, gate, up,
+///               and their product;
+/// - kSelective: without the norms' outputs and the product, e tokens (2 h + f) less;
+/// - kFull:      e tokens h, the block's input.
+/// Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer
+/// Models", arXiv 2205.05198, eq. 1 and table 2.
+[[nodiscard]] std::size_t block_activation_bytes(const TransformerShape& shape,
+                                                 const MicroBatch& batch, Precision precision,
+                                                 Recompute mode);
+
+/// @brief Bytes that embedding and head keep.
+///
+/// kGpt:   embedding h tokens (dropout mask); head tokens (2 e h + 4 V): inputs of the final norm
+///         and of the output projection, fp32 logits.
+/// kLlama: embedding 4 tokens (token ids); head e tokens (2 h + 1 + V): the same two inputs,
+///         1/rms, and the gradient of the logits, which overwrites them.
+/// Source: Korthikanti et al. 2022, sec. 4.3; ours: common/nn/model.cpp.
+[[nodiscard]] OutsideBytes outside_activation_bytes(const TransformerShape& shape,
+                                                    const MicroBatch& batch, Precision precision);
+
+/// @brief Highest bytes of activations within one micro-batch's forward and backward pass.
+///
+/// The highest of a few moments: the loss, when the head has just put its tensors on top of what
+/// all blocks keep; and the backward pass of a block (or group of K blocks) for which everything
+/// that had been dropped is there again. While one block (or group) is recomputed, the head's
+/// tensors are gone, and so is what the blocks behind it kept.
+/// @param config  mode and K; a group's kept input is the first recomputed block's input too: one
+///                tensor, counted once.
+[[nodiscard]] std::size_t peak_activation_bytes(const TransformerShape& shape,
+                                                const MicroBatch& batch, Precision precision,
+                                                const RecomputeConfig& config);
+
+}  // namespace ultra::memory

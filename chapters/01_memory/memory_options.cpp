@@ -1,0 +1,55 @@
+#include "chapters/01_memory/memory_options.hpp"
+
+#include "chapters/01_memory/model_presets.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::memory {
+
+void MemoryOptions::add_to(CLI::App& app) {
+  app.add_option_function<std::string>(
+         "--recompute", [this](const std::string& text) { recompute.mode = parse_recompute(text); },
+         "activations to compute again: none, selective or full")
+      ->default_str("none")
+      ->group("Memory");
+  app.add_option("--recompute-every", recompute.recompute_every,
+                 "blocks per group of --recompute full")
+      ->capture_default_str()
+      ->group("Memory");
+  app.add_option("--estimate", estimate,
+                 "print a model's memory by closed form instead of training: a known model's name, "
+                 "or 'custom' for the model that the flags describe")
+      ->group("Estimate");
+  app.add_option_function<std::string>(
+         "--precision",
+         [this](const std::string& text) {
+           precision = parse_precision(text);
+           precision_given_ = true;
+         },
+         "fp32, bf16-mixed or bf16-mixed-fp32grads")
+      ->default_str("bf16-mixed")
+      ->group("Estimate");
+  app.add_flag("--json", json, "print the estimate as JSON")->group("Estimate");
+}
+
+void MemoryOptions::validate() const {
+  recompute.validate();
+  if (estimates()) return;
+  if (json) throw ConfigError("--json needs --estimate MODEL. For training use --metrics FILE.");
+  if (precision_given_) {
+    throw ConfigError("--precision needs --estimate MODEL. For training use --dtype f32 or f64.");
+  }
+}
+
+EstimateRequest MemoryOptions::request(const train::TrainOptions& options) const {
+  return {.shape = shape_for_estimate(estimate, options.model),
+          .batch = {.size = options.micro_batch, .seq_len = options.model.max_seq_len},
+          .precision = precision,
+          .recompute = recompute};
+}
+
+train::ExtraConfig MemoryOptions::config() const {
+  return {{"recompute", std::string(to_string(recompute.mode))},
+          {"recompute_every", std::to_string(recompute.recompute_every)}};
+}
+
+}  // namespace ultra::memory

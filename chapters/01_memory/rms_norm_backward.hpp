@@ -1,0 +1,30 @@
+#pragma once
+/// @file
+/// The backward pass of RMSNorm, one row at a time.
+///
+/// Exercise 01.2 (`./workbook check 01.2`).
+
+#include <span>
+
+#include "common/tensor/dtype.hpp"
+
+namespace ultra::memory {
+
+/// @brief Gradients of y = x r w, with r = 1 / sqrt(mean(x^2) + epsilon), for one row.
+///
+/// r depends on every x: d_x_i = r (w_i d_y_i - x_hat_i mean_j(w_j d_y_j x_hat_j)), with
+/// x_hat = x r; and d_weight_i += d_y_i x_hat_i. What the forward pass must keep is x and the
+/// single number r: y is not needed, nor is epsilon.
+/// Requires: T is float or double (both are instantiated).
+/// @param d_y             [hidden], gradient of the row's output.
+/// @param x               [hidden], the row's input.
+/// @param weight          [hidden].
+/// @param reciprocal_rms  r of this row, from the forward pass.
+/// @param d_x             [hidden], written.
+/// @param d_weight        [hidden], added to: every row of the batch contributes.
+/// Source: Zhang & Sennrich 2019, "Root mean square layer normalization", sec. 4.
+template <FloatingScalar T>
+void rms_norm_backward_row(std::span<const T> d_y, std::span<const T> x, std::span<const T> weight,
+                           T reciprocal_rms, std::span<T> d_x, std::span<T> d_weight);
+
+}  // namespace ultra::memory

@@ -1,0 +1,49 @@
+#include "chapters/01_memory/written_parts.hpp"
+
+#include "chapters/01_memory/adamw_step.hpp"
+#include "chapters/01_memory/rms_norm_backward.hpp"
+#include "common/nn/norm.hpp"
+
+namespace ultra::memory {
+namespace {
+
+class WrittenRmsNorm : public nn::RmsNorm {
+ public:
+  using RmsNorm::RmsNorm;
+
+ protected:
+  Tensor gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
+                   const Tensor& d_weight) const override {
+    const Tensor d_x = Tensor::empty(x.device(), x.shape(), x.dtype());
+    d_weight.fill(0.0);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      const std::size_t hidden = x.size(-1);
+      const std::span<const T> r = reciprocal_rms.span<T>();
+      for (std::size_t row = 0; row < r.size(); ++row) {
+        const auto row_of = [&](const Tensor& t) {
+          return t.span<T>().subspan(row * hidden, hidden);
+        };
+        rms_norm_backward_row<T>(row_of(d_y), row_of(x), weight().value().span<T>(), r[row],
+                                 row_of(d_x), d_weight.span<T>());
+      }
+    });
+    return d_x;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<nn::Layer> WrittenNormFactory::norm(const nn::BuildContext& context,
+                                                    const std::string& name) {
+  return std::make_unique<WrittenRmsNorm>(context, name);
+}
+
+void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+                   const Tensor& second_moment, const ops::AdamWStep& constants) {
+  dispatch_float(value.dtype(), [&]<class T>() {
+    adamw_step<T>(value.span<T>(), grad.span<T>(), first_moment.span<T>(), second_moment.span<T>(),
+                  constants);
+  });
+}
+
+}  // namespace ultra::memory

@@ -1,0 +1,103 @@
+#include "common/train/metrics.hpp"
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace ultra::train {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
+  ordered_json config = {{"layers", o.model.num_layers},
+                         {"hidden", o.model.hidden_size},
+                         {"heads", o.model.num_heads},
+                         {"kv_heads", o.model.num_kv_heads},
+                         {"ffn", o.model.ffn_hidden_size},
+                         {"seq", o.model.max_seq_len},
+                         {"vocab", o.model.vocab_size},
+                         {"global_batch", o.global_batch},
+                         {"micro_batch", o.micro_batch},
+                         {"steps", o.steps},
+                         {"lr", o.learning_rate},
+                         {"warmup", o.warmup},
+                         {"clip", o.clip_norm},
+                         {"seed", o.seed},
+                         {"dtype", to_string(o.dtype)},
+                         {"device", to_string(o.device)},
+                         {"data", o.data}};
+  for (const auto& [name, value] : extra) config[name] = value;
+  return config;
+}
+
+ordered_json rank_json(const RankSummary& r) {
+  ordered_json peak_bytes;
+  ordered_json peak_phase;
+  ordered_json bytes_at_peak;
+  for (const MemoryCategory category : kMemoryCategories) {
+    const std::string name(to_string(category));
+    peak_bytes[name] = r.memory.peak(category).bytes;
+    peak_phase[name] = r.memory.peak(category).phase;
+    bytes_at_peak[name] = r.memory.usage_at_peak()[category];
+  }
+  peak_bytes["total"] = r.memory.peak_total().bytes;
+  peak_phase["total"] = r.memory.peak_total().phase;
+  return {{"rank", r.rank},
+          {"peak_bytes", peak_bytes},
+          {"peak_phase", peak_phase},
+          {"bytes_at_peak", bytes_at_peak},
+          {"reserved_bytes", r.reserved_bytes},
+          {"system_allocations", r.system_allocations},
+          {"sent_bytes", ordered_json::object()},
+          {"seconds",
+           {{"compute", r.seconds.compute},
+            {"communication", r.seconds.communication},
+            {"exposed_communication", r.seconds.exposed_communication},
+            {"idle", r.seconds.idle},
+            {"forward_backward", r.seconds.forward_backward},
+            {"optimizer", r.seconds.optimizer}}}};
+}
+
+}  // namespace
+
+double TrainResult::tokens_per_second(const TrainOptions& options) const {
+  const double tokens = static_cast<double>(steps.size()) *
+                        static_cast<double>(options.global_batch * options.model.max_seq_len);
+  return seconds > 0.0 ? tokens / seconds : 0.0;
+}
+
+MetricsFile::MetricsFile(const std::string& path) {
+  if (!path.empty()) file_.emplace(path, "metrics file (--metrics)");
+}
+
+void MetricsFile::add_step(const StepMetrics& m) {
+  if (!file_) return;
+  const ordered_json event = {{"event", "step"},
+                              {"step", m.step},
+                              {"loss", m.loss},
+                              {"grad_norm", m.grad_norm},
+                              {"learning_rate", m.learning_rate},
+                              {"tokens_per_second", m.tokens_per_second}};
+  file_->write(event.dump() + "\n");
+}
+
+void MetricsFile::finish(const TrainOptions& options, const ExtraConfig& extra,
+                         const TrainResult& result) {
+  if (!file_) return;
+  ordered_json losses = ordered_json::array();
+  for (const StepMetrics& step : result.steps) losses.push_back(step.loss);
+  ordered_json ranks = ordered_json::array();
+  for (const RankSummary& rank : result.ranks) ranks.push_back(rank_json(rank));
+  const ordered_json summary = {{"event", "summary"},
+                                {"config", config_json(options, extra)},
+                                {"losses", losses},
+                                {"parameters", result.parameters},
+                                {"seconds", result.seconds},
+                                {"tokens_per_second", result.tokens_per_second(options)},
+                                {"ranks", ranks}};
+  file_->write(summary.dump() + "\n");
+  file_->commit();
+}
+
+}  // namespace ultra::train

@@ -1,0 +1,77 @@
+#pragma once
+/// @file
+/// The metrics file: JSON lines, the stable interface for notebooks and scripts.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/atomic_file.hpp"
+#include "common/tensor/memory_tracker.hpp"
+#include "common/train/options.hpp"
+
+namespace ultra::train {
+
+/// @brief What one optimizer step gave.
+struct StepMetrics {
+  std::size_t step;          ///< 1 for the first
+  double loss;               ///< mean over the tokens of the global batch
+  double grad_norm;          ///< global norm before clipping
+  double learning_rate;      ///< of this step
+  double tokens_per_second;  ///< tokens of the global batch over the step's wall time
+};
+
+/// @brief Where a rank's time went, in seconds over the whole run.
+struct RankSeconds {
+  double compute = 0;                ///< forward, backward and optimizer
+  double communication = 0;          ///< operations under way, hidden or not
+  double exposed_communication = 0;  ///< waiting for communication
+  double idle = 0;                   ///< waiting for other ranks' work
+  double forward_backward = 0;       ///< the part of compute in forward and backward passes
+  double optimizer = 0;              ///< the part of compute in clipping and optimizer steps
+};
+
+/// @brief What one rank used.
+struct RankSummary {
+  int rank = 0;                        ///< its number
+  MemoryTracker memory;                ///< peaks per category and of the total
+  std::size_t reserved_bytes = 0;      ///< what its pool held from the system at the end
+  std::size_t system_allocations = 0;  ///< how often the pool asked the system
+  RankSeconds seconds;                 ///< where its time went
+};
+
+/// @brief What a whole run gave.
+struct TrainResult {
+  std::vector<StepMetrics> steps;  ///< one per optimizer step
+  std::size_t parameters = 0;      ///< elements of the whole model
+  double seconds = 0;              ///< wall time of all steps
+  std::vector<RankSummary> ranks;  ///< one per rank
+
+  /// @brief Tokens of all steps over their wall time.
+  [[nodiscard]] double tokens_per_second(const TrainOptions& options) const;
+};
+
+/// Flags of a chapter as they shall stand in the summary's "config": name and value.
+using ExtraConfig = std::vector<std::pair<std::string, std::string>>;
+
+/// @brief Writes step events and one summary event; the file appears when finish() has run.
+class MetricsFile {
+ public:
+  /// @param path  empty for no file.
+  /// @throws FileError when the file cannot be made.
+  explicit MetricsFile(const std::string& path);
+
+  /// @brief Adds a step event.
+  void add_step(const StepMetrics& metrics);
+
+  /// @brief Adds the summary event and moves the file to its place.
+  /// @throws FileError when the disk is full.
+  void finish(const TrainOptions& options, const ExtraConfig& extra, const TrainResult& result);
+
+ private:
+  std::optional<AtomicFile> file_;
+};
+
+}  // namespace ultra::train

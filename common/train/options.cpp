@@ -1,0 +1,65 @@
+#include "common/train/options.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "common/base/errors.hpp"
+
+namespace ultra::train {
+
+void TrainOptions::add_to(CLI::App& app) {
+  const auto add = [&](const char* name, auto& value, const char* help, const char* group) {
+    app.add_option(name, value, help)->capture_default_str()->group(group);
+  };
+  add("--layers", model.num_layers, "transformer blocks", "Model");
+  add("--hidden", model.hidden_size, "hidden size", "Model");
+  add("--heads", model.num_heads, "query heads; divides --hidden", "Model");
+  add("--kv-heads", model.num_kv_heads, "key/value heads; divides --heads", "Model");
+  add("--ffn", model.ffn_hidden_size, "width of the feed-forward part", "Model");
+  add("--seq", model.max_seq_len, "tokens per sequence", "Model");
+  add("--global-batch", global_batch, "sequences per optimizer step", "Training");
+  add("--micro-batch", micro_batch, "sequences per forward and backward pass", "Training");
+  add("--steps", steps, "optimizer steps", "Training");
+  add("--lr", learning_rate, "highest learning rate", "Training");
+  add("--warmup", warmup, "steps until the highest learning rate", "Training");
+  add("--clip", clip_norm, "highest global gradient norm; 0 is no clipping", "Training");
+  add("--seed", seed, "seed of weights and data order", "Training");
+  app.add_option_function<std::string>(
+         "--dtype", [this](const std::string& text) { dtype = parse_float_dtype(text); },
+         "f32 or f64")
+      ->default_str("f32")
+      ->group("Training");
+  app.add_option_function<std::string>(
+         "--device", [this](const std::string& text) { device = parse_device_kind(text); },
+         "cpu or cuda")
+      ->default_str("cpu")
+      ->group("Training");
+  app.add_option("--data", data, "any text file [the workbook's own text]")->group("Files");
+  app.add_option("--metrics", metrics, "write one JSON line per step, and a summary")
+      ->group("Files");
+  app.add_option("--trace", trace, "write a timeline that ui.perfetto.dev opens")->group("Files");
+  add("--trace-steps", trace_steps, "steps that the timeline covers", "Files");
+  app.add_flag("--print-ranks", print_ranks, "print how many ranks these flags need, and stop")
+      ->group("");
+}
+
+void TrainOptions::validate() const {
+  model.validate();
+  if (global_batch == 0) throw ConfigError("--global-batch is 0. It must be at least 1.");
+  if (micro_batch == 0) throw ConfigError("--micro-batch is 0. It must be at least 1.");
+  if (global_batch % micro_batch != 0) {
+    throw ConfigError(fmt::format(
+        "--micro-batch must divide --global-batch: {} % {} = {}. Choose a divisor of {}.",
+        global_batch, micro_batch, global_batch % micro_batch, global_batch));
+  }
+  if (steps == 0) throw ConfigError("--steps is 0. It must be at least 1.");
+  if (!std::isfinite(learning_rate) || learning_rate < 0.0) {
+    throw ConfigError(fmt::format("--lr is {}. It must be a number of at least 0.", learning_rate));
+  }
+  if (!std::isfinite(clip_norm) || clip_norm < 0.0) {
+    throw ConfigError(fmt::format("--clip is {}. It must be a number of at least 0.", clip_norm));
+  }
+}
+
+}  // namespace ultra::train

@@ -1,0 +1,36 @@
+#pragma once
+/// @file
+/// What a person sees while a model trains.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+
+namespace ultra::train {
+
+/// @brief Step, loss, tokens per second and time to go: one live line on a terminal, else a plain
+/// line now and then.
+class Progress {
+ public:
+  /// @param total_steps  steps of the run.
+  /// @param out          stdout in programs.
+  Progress(std::size_t total_steps, std::FILE* out);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// Ends a live line that is still open.
+  ~Progress();
+
+  /// @brief Shows a step that has ended; the first is 1.
+  void show(std::size_t step, double loss, double tokens_per_second);
+
+ private:
+  [[nodiscard]] bool is_due(std::size_t step) const;
+
+  std::size_t total_steps_;
+  std::FILE* out_;
+  bool live_;
+  bool line_open_ = false;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace ultra::train

@@ -1,0 +1,142 @@
+#include "chapters/01_memory/adamw_step.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra {
+namespace {
+
+/// Which rule the transcription follows: the paper's, or one with a typical mistake.
+enum class Rule { kPaper, kNoBiasCorrection, kCoupledDecay, kEpsilonInsideRoot };
+
+/// One weight's state, updated as the paper writes it, in extended precision.
+struct Weight {
+  long double value = 0;
+  long double m = 0;
+  long double v = 0;
+
+  void step(long double grad, const ops::AdamWStep& c, Rule rule) {
+    long double g = grad * static_cast<long double>(c.gradient_scale);
+    const long double decay = static_cast<long double>(c.weight_decay) * value;
+    if (rule == Rule::kCoupledDecay) g += decay;
+    m = static_cast<long double>(c.beta1) * m + (1 - static_cast<long double>(c.beta1)) * g;
+    v = static_cast<long double>(c.beta2) * v + (1 - static_cast<long double>(c.beta2)) * g * g;
+    const bool corrected = rule != Rule::kNoBiasCorrection;
+    const long double m_hat =
+        corrected ? m / (1 - std::pow(static_cast<long double>(c.beta1), c.step)) : m;
+    const long double v_hat =
+        corrected ? v / (1 - std::pow(static_cast<long double>(c.beta2), c.step)) : v;
+    const long double epsilon = static_cast<long double>(c.epsilon);
+    const long double denominator =
+        rule == Rule::kEpsilonInsideRoot ? std::sqrt(v_hat + epsilon) : std::sqrt(v_hat) + epsilon;
+    value -= static_cast<long double>(c.learning_rate) *
+             (m_hat / denominator + (rule == Rule::kCoupledDecay ? 0 : decay));
+  }
+};
+
+template <class T>
+struct Problem {
+  std::vector<T> value, m, v;
+  std::vector<std::vector<T>> grads;
+  ops::AdamWStep constants{.learning_rate = 0.01, .epsilon = 1e-3, .gradient_scale = 0.5};
+};
+
+constexpr int kSteps = 10;
+
+template <class T>
+Problem<T> random_problem(test::Random& random) {
+  const std::size_t n = random.between(1, 50);
+  Problem<T> p;
+  p.m.assign(n, T(0));
+  p.v.assign(n, T(0));
+  for (std::size_t i = 0; i < n; ++i) p.value.push_back(static_cast<T>(random.normal()));
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<T>& grad = p.grads.emplace_back();
+    for (std::size_t i = 0; i < n; ++i) grad.push_back(static_cast<T>(random.normal()));
+  }
+  return p;
+}
+
+template <class T>
+std::vector<double> expected_values(Problem<T> p, Rule rule) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < p.value.size(); ++i) {
+    Weight weight{.value = static_cast<long double>(p.value[i])};
+    for (int step = 1; step <= kSteps; ++step) {
+      p.constants.step = step;
+      weight.step(static_cast<long double>(p.grads[static_cast<std::size_t>(step - 1)][i]),
+                  p.constants, rule);
+    }
+    values.push_back(static_cast<double>(weight.value));
+  }
+  return values;
+}
+
+template <class T>
+std::vector<double> actual_values(Problem<T> p) {
+  for (int step = 1; step <= kSteps; ++step) {
+    p.constants.step = step;
+    memory::adamw_step<T>(p.value, p.grads[static_cast<std::size_t>(step - 1)], p.m, p.v,
+                          p.constants);
+  }
+  return {p.value.begin(), p.value.end()};
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+template <class T>
+void expect_paper(test::Random& random) {
+  const Problem<T> problem = random_problem<T>(random);
+  const std::vector<double> actual = actual_values(problem);
+  // About 15 operations per step on numbers below 10.
+  const double tolerance = test::rounding_bound(dtype_of<T>(), 15.0 * kSteps, 10.0);
+  const auto follows = [&](Rule rule) {
+    return largest_difference(actual, expected_values(problem, rule)) <= tolerance;
+  };
+  const char* hint = follows(Rule::kNoBiasCorrection)
+                         ? "Hint: m and v start at 0 and are too small in the first steps: divide "
+                           "them by 1 - beta^step."
+                     : follows(Rule::kCoupledDecay)
+                         ? "Hint: this is Adam with L2 regularisation. AdamW's decay is decoupled: "
+                           "it acts on the weight and never enters the moments."
+                     : follows(Rule::kEpsilonInsideRoot)
+                         ? "Hint: epsilon is added to the root of v_hat, not under it."
+                         : "";
+  EXPECT_LE(largest_difference(actual, expected_values(problem, Rule::kPaper)), tolerance) << hint;
+}
+
+class AdamWStep : public test::RandomTest {};
+
+TEST_F(AdamWStep, FollowsThePaperInF64) { expect_paper<double>(random); }
+
+TEST_F(AdamWStep, FollowsThePaperInF32) { expect_paper<float>(random); }
+
+TEST_F(AdamWStep, MovesByTheLearningRateInTheFirstStep) {
+  // m_hat / sqrt(v_hat) is the gradient's sign in step 1, whatever its size.
+  std::vector<double> value = {0, 0}, m = {0, 0}, v = {0, 0};
+  const std::vector<double> grad = {1e-3, -1e5};
+  memory::adamw_step<double>(value, grad, m, v,
+                             {.learning_rate = 0.5, .epsilon = 0.0, .weight_decay = 0.0});
+  EXPECT_NEAR(value[0], -0.5, 1e-12);
+  EXPECT_NEAR(value[1], 0.5, 1e-12);
+}
+
+TEST_F(AdamWStep, LeavesTheGradientAlone) {
+  Problem<double> p = random_problem<double>(random);
+  const std::vector<double> before = p.grads[0];
+  memory::adamw_step<double>(p.value, p.grads[0], p.m, p.v, p.constants);
+  EXPECT_EQ(p.grads[0], before);
+}
+
+}  // namespace
+}  // namespace ultra

@@ -1,0 +1,125 @@
+#include "chapters/01_memory/recompute.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/01_memory/model_presets.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/model.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra {
+namespace {
+
+using memory::Recompute;
+using memory::RecomputeConfig;
+
+/// What a step gives and what it takes.
+struct Outcome {
+  double loss;
+  std::vector<Tensor> grads;
+  std::size_t kept_bytes;        // by the blocks, between forward and backward
+  std::size_t peak_activations;  // within the whole step
+};
+
+/// The tokens on a device whose memory counts only what one run allocates.
+Tensor copy_to(const Device& device, const Tensor& tokens) {
+  return Tensor::from<std::int32_t>(device, tokens.shape(), tokens.span<std::int32_t>());
+}
+
+class RecomputeLayers : public test::RandomTest {
+ protected:
+  Outcome run(const RecomputeConfig& recompute, DType dtype) {
+    nn::DenseFactory dense;
+    memory::RecomputeFactory factory(dense, recompute);
+    const Device own = Device::cpu();
+    nn::Model model(config, own, dtype, seed, factory);
+    test::Random weights(seed);
+    test::randomize_weights(weights, model);
+    nn::Saved saved;
+    Outcome outcome{};
+    {
+      const Tensor logits = model.forward(copy_to(own, tokens), saved);
+      outcome.kept_bytes = saved.child("blocks").bytes();
+      outcome.loss = model.loss(logits, targets, static_cast<double>(targets.numel()), saved);
+    }
+    model.backward(saved);
+    outcome.grads = test::gradients_of(model);
+    outcome.peak_activations = own.memory().peak(MemoryCategory::kActivations).bytes;
+    EXPECT_TRUE(saved.empty()) << "backward must consume what forward has saved";
+    return outcome;
+  }
+
+  void expect_bitwise(const Outcome& recomputed, const Outcome& baseline) {
+    EXPECT_EQ(recomputed.loss, baseline.loss) << "the forward pass must not change";
+    for (std::size_t i = 0; i < baseline.grads.size(); ++i) {
+      EXPECT_TRUE(test::all_equal(recomputed.grads[i], baseline.grads[i]))
+          << "gradient " << i << " differs.\nHint: backward must see exactly the tensors of the "
+          << "forward pass: compute each again from the input that was kept for it, with the same "
+          << "operations.";
+    }
+  }
+
+  std::size_t predicted_peak(const RecomputeConfig& recompute, DType dtype) const {
+    return memory::peak_activation_bytes(memory::shape_of(config),
+                                         {.size = tokens.size(0), .seq_len = tokens.size(1)},
+                                         memory::precision_of(dtype), recompute);
+  }
+
+  nn::ModelConfig config = test::random_model_config(random);
+  test::MicroBatch batch = test::random_micro_batch(random, device, config, random.between(1, 3),
+                                                    random.between(1, config.max_seq_len));
+  Tensor tokens = batch.tokens;
+  Tensor targets = batch.targets;
+};
+
+TEST_F(RecomputeLayers, FullIsBitwiseEqualAndKeepsOneInputPerGroup) {
+  config.num_layers = random.between(2, 5);
+  for (const DType dtype : test::kFloatDTypes) {
+    const Outcome baseline = run({}, dtype);
+    for (std::size_t every = 1; every <= config.num_layers + 1; ++every) {
+      SCOPED_TRACE("every " + std::to_string(every) + " of " + std::to_string(config.num_layers));
+      const RecomputeConfig full{.mode = Recompute::kFull, .recompute_every = every};
+      const Outcome outcome = run(full, dtype);
+      expect_bitwise(outcome, baseline);
+      const std::size_t groups = (config.num_layers + every - 1) / every;
+      const std::size_t input = tokens.numel() * config.hidden_size * size_of(dtype);
+      EXPECT_EQ(outcome.kept_bytes, groups * input)
+          << "Hint: only the input of each group may stay between forward and backward. Give the "
+             "wrapped layer's forward pass a Saved that discards.";
+    }
+  }
+}
+
+TEST_F(RecomputeLayers, SelectiveIsBitwiseEqualAndDropsWhatIsCheap) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const Outcome baseline = run({}, dtype);
+    const Outcome outcome = run({.mode = Recompute::kSelective}, dtype);
+    expect_bitwise(outcome, baseline);
+    const std::size_t dropped = config.num_layers * tokens.numel() *
+                                (2 * config.hidden_size + config.ffn_hidden_size) * size_of(dtype);
+    EXPECT_EQ(baseline.kept_bytes - outcome.kept_bytes, dropped)
+        << "Hint: three tensors per block are dropped: the outputs of both norms (tokens x hidden) "
+           "and the SwiGLU product (tokens x ffn).";
+  }
+}
+
+TEST_F(RecomputeLayers, PeakIsThatOfTheClosedForm) {
+  config.num_layers = random.between(1, 6);
+  for (const DType dtype : test::kFloatDTypes) {
+    for (const RecomputeConfig& recompute :
+         {RecomputeConfig{}, RecomputeConfig{.mode = Recompute::kSelective},
+          RecomputeConfig{.mode = Recompute::kFull},
+          RecomputeConfig{.mode = Recompute::kFull, .recompute_every = random.between(2, 4)}}) {
+      SCOPED_TRACE(std::string(to_string(recompute.mode)) + " every " +
+                   std::to_string(recompute.recompute_every));
+      EXPECT_EQ(run(recompute, dtype).peak_activations, predicted_peak(recompute, dtype));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra
