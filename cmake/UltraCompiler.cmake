@@ -3,6 +3,7 @@
 # ultra_options   what every target and every consumer compiles with (language, optimisation,
 #                 sanitizers): it must be the same everywhere, inline functions are shared.
 # ultra_warnings  warnings as errors, for our own sources only (link it PRIVATE).
+# ultra_exercise_warnings  the same warnings for exercises/, where they stop nothing.
 include(CheckCXXCompilerFlag)
 include(CheckLinkerFlag)
 
@@ -52,26 +53,30 @@ if(ULTRA_SANITIZERS)
   target_link_options(ultra_options INTERFACE -fsanitize=${ULTRA_SANITIZERS})
 endif()
 
-add_library(ultra_warnings INTERFACE)
-ultra_cxx_options(ultra_warnings
-  -Werror -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor
+add_library(ultra_warning_flags INTERFACE)
+ultra_cxx_options(ultra_warning_flags
+  -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor
   -Woverloaded-virtual -Wold-style-cast -Wcast-align -Wdouble-promotion -Wimplicit-fallthrough
   -Winvalid-pch)
-ultra_cxx_options_if_known(ultra_warnings -Wduplicated-cond -Wlogical-op -Wsuggest-override)
+ultra_cxx_options_if_known(ultra_warning_flags -Wduplicated-cond -Wlogical-op -Wsuggest-override)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports a false overlap inside std::string's own insert (GCC bug 105651).
-  ultra_cxx_options(ultra_warnings -Wno-restrict)
+  ultra_cxx_options(ultra_warning_flags -Wno-restrict)
   if(ULTRA_SANITIZERS)
     # The sanitizers' instrumentation hides assignments from this analysis.
-    ultra_cxx_options(ultra_warnings -Wno-maybe-uninitialized)
+    ultra_cxx_options(ultra_warning_flags -Wno-maybe-uninitialized)
   endif()
 endif()
 
+add_library(ultra_warnings INTERFACE)
+target_link_libraries(ultra_warnings INTERFACE ultra_warning_flags)
+ultra_cxx_options(ultra_warnings -Werror)
+
 # The learner's half-written file may have an unused variable: that is a warning, not a stop.
 add_library(ultra_exercise_warnings INTERFACE)
-target_link_libraries(ultra_exercise_warnings INTERFACE ultra_warnings)
-if(NOT ULTRA_STRICT_EXERCISES)
-  ultra_cxx_options(ultra_exercise_warnings -Wno-error)
+target_link_libraries(ultra_exercise_warnings INTERFACE ultra_warning_flags)
+if(ULTRA_STRICT_EXERCISES)
+  ultra_cxx_options(ultra_exercise_warnings -Werror)
 endif()
 
 # Many small executables: a fast linker and a compiler cache are worth having.

@@ -9,25 +9,28 @@
 
 set(ULTRA_CHECK_TIMEOUT 120) # seconds; a hang must end by itself
 
-# The names of the chapter's exercises: the files in solutions/NN_name, without their extension.
+# The chapter's exercises are the files in solutions/NN_name.
 function(ultra_exercise_files out chapter)
   ultra_glob_sources(sources ${CMAKE_SOURCE_DIR}/solutions/${chapter})
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# The object library of one side (solutions or exercises) of an exercise; empty without its source.
+# The object library of one side (solution or exercise) of an exercise; empty without its source.
 function(ultra_exercise_side out chapter source side warnings)
   get_filename_component(file ${source} NAME_WE)
   get_filename_component(file_name ${source} NAME)
   set(${out} "" PARENT_SCOPE)
+  # By globbing: the learner may delete the file and get it back.
+  ultra_glob_sources(present ${CMAKE_SOURCE_DIR}/${side}s/${chapter})
   set(path ${CMAKE_SOURCE_DIR}/${side}s/${chapter}/${file_name})
-  if(EXISTS ${path})
+  if(path IN_LIST present)
     ultra_chapter_objects(${chapter}.${file}.${side} ${warnings} ${path})
     set(${out} ${chapter}.${file}.${side} PARENT_SCOPE)
   endif()
 endfunction()
 
-# Makes both object libraries of every exercise; out: the names of all of each side.
+# Makes both object libraries of every exercise; the out variables list those of each side. The
+# learner's stay out of `all`: a half-written file must not stop the build.
 function(ultra_exercise_objects chapter out_solutions out_exercises)
   set(solutions "")
   set(exercises "")
@@ -61,7 +64,8 @@ function(ultra_check_executable target chapter file provider tested_file own)
   configure_file(${CMAKE_SOURCE_DIR}/cmake/tested_file.cpp.in ${tested_file_source} @ONLY)
   add_executable(${target} ${tested_file_source})
   target_link_libraries(${target}
-    PRIVATE ${chapter}.${file}.test ultra_exercise_main ${provider} ${others} GTest::gmock)
+    PRIVATE ${chapter}.${file}.test ultra_exercise_main ${provider} ${others} ultra_test_support
+            GTest::gmock)
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
@@ -92,18 +96,20 @@ endfunction()
 # Makes both check executables and the tests of every exercise that has a test file.
 function(ultra_exercise_checks chapter own)
   ultra_exercise_main_library()
+  set(tests_dir ${CMAKE_SOURCE_DIR}/tests/exercises/${chapter})
+  ultra_glob_sources(tests ${tests_dir})
   ultra_exercise_files(sources ${chapter})
   foreach(source IN LISTS sources)
     get_filename_component(file ${source} NAME_WE)
     get_filename_component(file_name ${source} NAME)
     set(name ${chapter}.${file})
-    set(test ${CMAKE_SOURCE_DIR}/tests/exercises/${chapter}/${file}_test.cpp)
-    if(NOT EXISTS ${test})
+    set(test ${tests_dir}/${file}_test.cpp)
+    if(NOT test IN_LIST tests)
       message(WARNING "${file_name} of ${chapter} has no test: write ${test}")
       continue()
     endif()
     ultra_chapter_objects(${name}.test ultra_warnings ${test})
-    target_link_libraries(${name}.test PUBLIC GTest::gmock)
+    target_link_libraries(${name}.test PUBLIC ultra_test_support) # made in tests/
     ultra_check_executable(check.${name}.solution ${chapter} ${file}
       ${name}.solution solutions/${chapter}/${file_name} "${own}")
     if(TARGET ${name}.exercise)

@@ -1,0 +1,158 @@
+"""./workbook itself: commands, failures, the comparison table, and the whole test run of a toy."""
+
+import json
+import os
+import pathlib
+import unittest
+
+from toy_workbook import ToyWorkbook
+
+
+class FrontDoor(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.toy = ToyWorkbook()
+
+    def setUp(self):
+        self.toy.git("checkout", "--quiet", ".")
+
+    def workbook(self, *arguments, code=0, says=(), **options):
+        found, output = self.toy.workbook(*arguments, **options)
+        self.assertEqual(found, code, output)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, output)
+        return output
+
+    def test_help_names_every_command(self):
+        commands = ("run", "test", "check", "hint", "diff", "status", "reset", "notebook", "setup",
+                    "bench", "docs", "format", "help")
+        for arguments in ((), ("help",), ("--help",)):
+            self.workbook(*arguments, says=[f"\n  {command} " for command in commands])
+
+    def test_unknown_command_is_one_line(self):
+        output = self.workbook("frobnicate", code=2, says="unknown command 'frobnicate'")
+        self.assertEqual(output.count("\n"), 1)
+
+    def test_unknown_chapter_preset_and_benchmark(self):
+        self.workbook("run", "07", code=2, says="no chapter '07'; the chapters are: 01_toy")
+        self.workbook("test", "--preset", "fast", code=2, says="use release, dev or tsan")
+        self.workbook("test", "--preset", code=2, says="--preset needs a name")
+        self.workbook("bench", "speed", code=2, says="no benchmark's name contains 'speed'")
+        self.workbook("notebook", code=2, says="which chapter?")
+
+    def test_run_trains_and_compares(self):
+        self.workbook("run", says=[
+            "loss 3, twice that 6", "01_toy: every technique against plain training (--steps 2; ",
+            "bitwise ✓", "1.0e-07  <= 1e-5 ✓", "peak MB"])
+
+    def test_a_broken_promise_fails_the_run(self):
+        comparison = self.toy.read("chapters/01_toy/compare.json").replace("1e-5", "bitwise")
+        self.toy.write("chapters/01_toy/compare.json", comparison)
+        self.workbook("run", code=1, says=["bitwise ✗ BROKEN", "Broken promises: nearly"])
+
+    def test_a_failing_program_is_named(self):
+        self.toy.write("chapters/01_toy/compare.json", json.dumps({
+            "baseline": {"label": "plain", "flags": ""},
+            "rows": [{"label": "x", "flags": "--metrics /nowhere/x", "promise": "bitwise"}]}))
+        self.workbook("run", code=1, says="✗ exit code")
+
+    def test_run_starts_where_the_user_stands(self):
+        folder = self.toy.root / "docs"
+        self.toy.run("../workbook", "run", "1", "--metrics", "here.jsonl", cwd=folder)
+        self.assertTrue((folder / "here.jsonl").is_file())
+        (folder / "here.jsonl").unlink()
+
+    def test_run_with_mpi_asks_for_one_rank_of_a_program_without_ranks(self):
+        # mpirun is not needed for one rank.
+        self.with_fake_packages("run", "1", "--mpi", says="loss 3")
+
+    def with_fake_packages(self, *arguments, **options):
+        """Runs ./workbook on a machine on which every package is installed."""
+        tools = self.toy.root / "build" / "fake_tools"
+        tools.mkdir(parents=True, exist_ok=True)
+        dpkg = tools / "dpkg-query"
+        dpkg.write_text("#!/bin/sh\nshift 3\nfor p; do echo $p installed; done\n", encoding="utf-8")
+        dpkg.chmod(0o755)
+        return self.workbook(*arguments, environment={"PATH": f"{tools}:{os.environ['PATH']}"},
+                             **options)
+
+    def test_failed_step_tells_which_where_and_what_to_do(self):
+        self.toy.write("solutions/01_toy/add.cpp", "int x = ;\n")
+        self.workbook("run", "01", code=1, says=[
+            "FAILED: Building (release)", "build/logs/build-01_toy.log",
+            "solutions/01_toy/add.cpp:1", "What to do: "])
+        self.assertTrue((self.toy.root / "build/logs/build-01_toy.log").is_file())
+
+    def test_moved_checkout_configures_anew(self):
+        self.workbook("run", "01")
+        moved = pathlib.Path(f"{self.toy.root}_moved")
+        self.toy.root.rename(moved)
+        try:
+            code, output = self.toy.run(str(moved / "workbook"), "run", "01", cwd=moved)
+        finally:
+            moved.rename(self.toy.root)
+        self.assertEqual(code, 0, output)
+        self.assertIn("loss 3", output)
+
+
+class TestsOfAChapter(unittest.TestCase):
+    """What ctest says of solutions, stubs and mistakes; apart from format and docs."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.toy = ToyWorkbook()
+        cls.toy.workbook("run", "01")
+
+    def setUp(self):
+        self.toy.git("checkout", "--quiet", ".")
+
+    def ctest(self, label, environment=None):
+        """Builds what the label's tests need and runs them; (exit code, output)."""
+        _, untouched = self.toy.python("tools/exercises", "untouched-targets",
+                                       environment=environment)
+        code, output = self.toy.run("cmake", "--build", "build/release", "--target", "all",
+                                    "mistakes", *untouched.split(), environment=environment)
+        self.assertEqual(code, 0, output)
+        return self.toy.run("ctest", "--test-dir", "build/release", "--verbose", "--label-regex",
+                            label, environment=environment)
+
+    def test_solutions_pass_stubs_fail_by_name_and_mistakes_are_caught(self):
+        code, output = self.ctest("exercise|stub_guard|mistakes")
+        self.assertEqual(code, 0, output)
+        self.assertIn("100% tests passed, 0 tests failed out of 5", output)
+        self.assertIn("Tested file: solutions/01_toy/add.cpp with "
+                      "tests/mistakes/01_toy/add_forgets_b.patch", output)
+
+    def test_changed_exercise_is_skipped_but_not_in_ci(self):
+        self.toy.solve("add")
+        code, output = self.ctest("stub_guard")
+        self.assertEqual(code, 0, output)
+        self.assertIn("stub_guard.01_toy.add (Skipped)", output)
+        self.assertIn("exercises/01_toy/add.cpp is not as shipped", output)
+        code, output = self.ctest("stub_guard", environment={"CI": "true"})
+        self.assertNotEqual(code, 0, output)
+        self.assertIn("expected exit code 3 (not written), found 0", output)
+
+    def test_a_learners_broken_file_does_not_stop_the_test_run(self):
+        self.toy.write_exercise("add", "this is not C++")
+        code, output = self.ctest("exercise|stub_guard|mistakes")
+        self.assertEqual(code, 0, output)
+
+    def test_uncaught_mistake_fails(self):
+        patch = "tests/mistakes/01_toy/add_forgets_b.patch"
+        self.toy.write(patch, self.toy.read(patch).replace("return a;", "return b + a - 0 * a;")
+                       .replace("int /*b*/", "int b"))
+        code, output = self.ctest("mistakes")
+        self.assertNotEqual(code, 0, output)
+        self.assertIn("was not caught: expected exit code 1, found 0", output)
+
+    def test_mistake_caught_without_its_hint_fails(self):
+        patch = "tests/mistakes/01_toy/add_forgets_b.patch"
+        self.toy.write(patch, self.toy.read(patch).replace("did you forget", "have you looked at"))
+        code, output = self.ctest("mistakes")
+        self.assertNotEqual(code, 0, output)
+        self.assertIn("the check failed without its hint", output)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

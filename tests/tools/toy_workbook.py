@@ -1,0 +1,84 @@
+"""A complete little workbook in a temporary folder: this checkout's machinery, one toy chapter.
+
+The toy's files are in tests/tools/toy; it is built without CUDA and MPI, in its own build folder.
+"""
+
+import atexit
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+TOY = SOURCE / "tests" / "tools" / "toy"
+MACHINERY = ["workbook", "CMakeLists.txt", "CMakePresets.json", "cmake", "docs", "tools", "kernels",
+             "common/CMakeLists.txt", "common/base/errors.hpp", "common/base/errors.cpp",
+             "chapters/CMakeLists.txt", "tests/CMakeLists.txt", "bench/CMakeLists.txt",
+             "tests/support/exercise_main.cpp", ".gitignore", ".clang-format"]
+
+
+def copy(relative, folder):
+    target = folder / relative
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if (SOURCE / relative).is_dir():
+        # The notebooks' machinery has tests of its own and needs a Python environment.
+        ignore = shutil.ignore_patterns("__pycache__", "notebook")
+        shutil.copytree(SOURCE / relative, target, ignore=ignore)
+    else:
+        shutil.copy2(SOURCE / relative, target)
+
+
+class ToyWorkbook:
+    """One toy checkout; removed when the tests end."""
+
+    def __init__(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="toy_workbook_"))
+        atexit.register(shutil.rmtree, self.root, ignore_errors=True)
+        for relative in MACHINERY:
+            copy(relative, self.root)
+        shutil.copytree(TOY, self.root, dirs_exist_ok=True)
+        code, output = self.python("tools/update_stub_hashes.py")
+        if code != 0:
+            raise RuntimeError(output)
+        self.git("init", "--quiet")
+        self.commit()
+
+    def git(self, *arguments):
+        identity = ["-c", "user.name=toy", "-c", "user.email=toy@localhost"]
+        subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True)
+
+    def commit(self):
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "toy")
+
+    def run(self, *command, cwd=None, environment=None):
+        """(exit code, stdout and stderr together) of a command in the checkout."""
+        settings = dict(os.environ, WORKBOOK_CMAKE_ARGS="-DULTRA_CUDA=OFF -DULTRA_MPI=OFF",
+                        PYTHONDONTWRITEBYTECODE="1", COLUMNS="100")
+        settings.pop("CI", None)
+        settings.update(environment or {})
+        done = subprocess.run(command, cwd=cwd or self.root, env=settings, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, errors="replace", check=False)
+        return done.returncode, done.stdout
+
+    def workbook(self, *arguments, **options):
+        return self.run(str(self.root / "workbook"), *arguments, **options)
+
+    def python(self, script, *arguments, **options):
+        return self.run("/usr/bin/python3", script, *arguments, **options)
+
+    def write(self, relative, text):
+        (self.root / relative).write_text(text, encoding="utf-8")
+
+    def read(self, relative):
+        return (self.root / relative).read_text(encoding="utf-8")
+
+    def write_exercise(self, name, body):
+        """The learner writes: the whole signature and body of the toy's one function."""
+        self.write(f"exercises/01_toy/{name}.cpp",
+                   f'#include "chapters/01_toy/toy.hpp"\nnamespace ultra::toy {{\n{body}\n}}\n')
+
+    def solve(self, name):
+        self.write(f"exercises/01_toy/{name}.cpp", self.read(f"solutions/01_toy/{name}.cpp"))

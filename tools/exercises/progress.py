@@ -1,0 +1,102 @@
+"""What the learner has done so far, remembered in .workbook/progress.json.
+
+An outcome counts only as long as everything that the check was built from is unchanged; that is
+kept as one hash of all inputs.
+"""
+
+import hashlib
+import json
+import os
+
+from catalog import ROOT, STATE, chapters, sha256_of
+
+SOURCES = {".cpp", ".hpp", ".cu", ".cuh"}
+
+
+def source_files(*folders):
+    found = []
+    for folder in folders:
+        found += [p for p in (ROOT / folder).rglob("*") if p.suffix in SOURCES]
+    return sorted(found)
+
+
+class InputHasher:
+    """Hashes what an exercise's check is built from; reads every file once."""
+
+    def __init__(self):
+        self._shared = {}
+
+    def _hash_of_files(self, files):
+        digest = hashlib.sha256()
+        for path in files:
+            digest.update(f"{path.relative_to(ROOT)} {sha256_of(path)}\n".encode())
+        return digest.hexdigest()
+
+    def _shared_inputs(self, chapter):
+        """The core, the chapters up to this one with their solutions, and the test support."""
+        if chapter not in self._shared:
+            folders = ["common", "kernels", "tests/support"]
+            for name in chapters():
+                if name <= chapter:
+                    folders += [f"chapters/{name}", f"solutions/{name}"]
+            self._shared[chapter] = self._hash_of_files(source_files(*folders))
+        return self._shared[chapter]
+
+    def inputs_of(self, exercise):
+        own = [ROOT / exercise.path, ROOT / exercise.test_path]
+        own += sorted((ROOT / exercise.test_path).parent.glob("*.hpp"))
+        own_hash = self._hash_of_files(p for p in own if p.is_file())
+        return f"{self._shared_inputs(exercise.chapter)[:32]}{own_hash[:32]}"
+
+
+class Progress:
+    """The remembered outcomes and the number of hints shown."""
+
+    def __init__(self):
+        self._path = STATE / "progress.json"
+        self._data = self._read()
+        self._hasher = InputHasher()
+
+    def _read(self):
+        """What the file holds; a missing or damaged one costs a few repeated checks, no more."""
+        data = {}
+        try:
+            data = json.loads(self._path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            pass
+        if not isinstance(data, dict):
+            data = {}
+        return {name: data[name] if isinstance(data.get(name), dict) else {}
+                for name in ("exercises", "hints")}
+
+    def outcome(self, exercise):
+        """(outcome, current): the last check's outcome or None; whether it still holds."""
+        record = self._data["exercises"].get(exercise.id)
+        if record is None:
+            return None, False
+        return record["outcome"], record["inputs"] == self._hasher.inputs_of(exercise)
+
+    def passed_and_unchanged(self, exercise):
+        return self.outcome(exercise) == ("passed", True)
+
+    def remember(self, exercise, outcome):
+        self._data["exercises"][exercise.id] = {
+            "outcome": outcome, "inputs": self._hasher.inputs_of(exercise)}
+        self._save()
+
+    def forget(self, exercise):
+        self._data["exercises"].pop(exercise.id, None)
+        self._save()
+
+    def hints_shown(self, exercise):
+        return self._data["hints"].get(exercise.id, 0)
+
+    def remember_hints(self, exercise, count):
+        self._data["hints"][exercise.id] = count
+        self._save()
+
+    def _save(self):
+        self._path.parent.mkdir(exist_ok=True)
+        draft = self._path.with_suffix(".tmp")
+        draft.write_text(json.dumps(self._data, indent=2) + "\n", encoding="utf-8")
+        os.replace(draft, self._path)

@@ -1,0 +1,153 @@
+# One function per command of the front door. Sourced by ./workbook, which sets called_from (where
+# the user stands) and checkout (where the workbook is).
+# shellcheck disable=SC2154
+
+readonly build_advice="the errors above name file and line; the whole log has the rest."
+
+command_help() { cat tools/front/help.txt; }
+
+command_setup() {
+  need_packages build mpi venv docs
+  need_venv
+  build_targets release build "$build_advice" all
+  say "Ready. Next: ./workbook run"
+}
+
+# run without a chapter: train with the newest, then compare all techniques.
+run_everything() {
+  local newest targets=() name
+  newest=$(newest_chapter) || exit
+  while read -r name; do
+    [[ -f chapters/$name/main.cpp ]] && targets+=("${name}_main")
+  done < <(list_chapters)
+  build_targets release build "$build_advice" "${targets[@]}"
+  (cd "$called_from" && exec "$checkout/build/release/bin/$newest" "$@") || exit
+  exec "$(system_python)" tools/compare.py build/release/bin
+}
+
+command_run() {
+  if (($# == 0)) || [[ $1 == -* ]]; then
+    run_everything "$@"
+  fi
+  local chapter suffix="" mpi=no flags=() argument
+  chapter=$(chapter_of "$1") || exit
+  shift
+  [[ -f chapters/$chapter/main.cpp ]] || die "chapter $chapter has no executable"
+  for argument in "$@"; do
+    case $argument in
+      --mpi) mpi=yes ;;
+      --mine) suffix=_mine ;;
+      *) flags+=("$argument") ;;
+    esac
+  done
+  local advice=$build_advice
+  [[ -n $suffix ]] && advice="your exercises must compile first: ./workbook check ${chapter%%_*}"
+  [[ $mpi == yes ]] && need_packages mpi
+  build_targets release "build-$chapter$suffix" "$advice" "${chapter}_main$suffix"
+  local program="$checkout/build/release/bin/$chapter$suffix"
+  cd "$called_from" || exit 1 # the flags may hold paths relative to it
+  if [[ $mpi == yes ]]; then
+    exec_with_mpi "$program" "${flags[@]}"
+  fi
+  exec "$program" "${flags[@]}"
+}
+
+# The flags of `test`: sets preset and ctest_arguments of its caller.
+parse_test_arguments() {
+  while (($# > 0)); do
+    if [[ $1 == --preset ]]; then
+      (($# > 1)) || die "--preset needs a name: release, dev or tsan"
+      preset=$2
+      shift
+    else
+      ctest_arguments+=("$1")
+    fi
+    shift
+  done
+}
+
+command_test() {
+  local preset=release ctest_arguments=() targets=(all) untouched
+  parse_test_arguments "$@"
+  case $preset in
+    release)
+      need_packages build mpi venv docs
+      untouched=$("$(system_python)" tools/exercises untouched-targets) || exit
+      # shellcheck disable=SC2206  # one target a line
+      targets+=(mistakes $untouched)
+      ;;
+    dev | tsan)
+      # What is not C++ of ours behaves the same under a sanitizer.
+      ctest_arguments=(--label-regex '^(unit|ranks|gpu|exercise)$' "${ctest_arguments[@]}")
+      need_packages build mpi venv
+      ;;
+    *) die "there is no preset '$preset'; use release, dev or tsan" ;;
+  esac
+  need_venv
+  build_targets "$preset" "build-$preset" "$build_advice" "${targets[@]}"
+  exec ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure \
+    "${ctest_arguments[@]}"
+}
+
+# Builds all but the learner's files, with a live line; what fails after that is the learner's.
+command_check() {
+  need_python
+  local python targets
+  python=$(system_python)
+  targets=$("$python" tools/exercises pending-targets "$@") || exit
+  if [[ -n $targets ]]; then
+    # shellcheck disable=SC2086  # one target a line
+    build_targets release build-check "$build_advice" $targets
+  fi
+  exec "$python" tools/exercises check "$@"
+}
+
+# hint, diff, status and reset need Python only.
+exercise_command() {
+  need_python
+  exec "$(system_python)" tools/exercises "$@"
+}
+
+command_notebook() {
+  (($# > 0)) || die "which chapter? For example: ./workbook notebook 01"
+  local chapter
+  chapter=$(chapter_of "$1") || exit
+  shift
+  need_venv
+  # What its cells link; the programs that they run build themselves.
+  build_targets release "build-$chapter" "$build_advice" "$chapter"
+  exec build/venv/bin/python3 tools/notebook/open.py "$chapter" "$@"
+}
+
+command_bench() {
+  local name="" source targets=()
+  if (($# > 0)) && [[ $1 != -* ]]; then
+    name=$1
+    shift
+  fi
+  for source in bench/bench_*"$name"*.cpp; do
+    [[ -f $source ]] && targets+=("$(basename "$source" .cpp)")
+  done
+  ((${#targets[@]} > 0)) || die "no benchmark's name contains '$name'; see bench/"
+  build_targets release build-bench "$build_advice" "${targets[@]}"
+  local target status=0
+  for target in "${targets[@]}"; do
+    say "== $target"
+    (cd "$called_from" && exec "$checkout/build/release/bin/$target" "$@") || status=1
+  done
+  exit "$status"
+}
+
+command_docs() {
+  need_packages build docs
+  lock_build
+  need_configured release
+  unlock_build
+  "$(system_python)" tools/build_docs.py build/release/generated/Doxyfile || exit
+  say "The reference: $PWD/build/docs/index.html"
+}
+
+command_format() {
+  need_venv
+  exec "$(system_python)" tools/format.py --write
+}

@@ -1,0 +1,56 @@
+# Notebooks in the build: what their C++ cells link, and one test per chapter.
+#
+#   include(tools/notebook/notebook.cmake)
+#   ultra_notebooks()    once, when all chapters' libraries exist and testing is enabled
+#
+# For each chapters/NN_name/NN_name.md it makes
+#   notebook.NN_name     a target that is never built: from the commands that would build it,
+#                        ultra_notebook/build_settings.py reads how to compile and link a cell
+#   notebook.NN_name     a test (label notebook) that executes the chapter
+# and tools.notebook, the test of these tools (label tools).
+
+set(ULTRA_NOTEBOOK_TOOLS ${CMAKE_CURRENT_LIST_DIR})
+set(ULTRA_NOTEBOOK_TIMEOUT 600) # seconds for a whole chapter, cold, on a busy machine
+
+# What a cell of the chapter may use: the chapter's library (solutions), common/ and GoogleTest.
+function(ultra_notebook_target chapter)
+  add_executable(notebook.${chapter} EXCLUDE_FROM_ALL ${ULTRA_NOTEBOOK_TOOLS}/cell_target.cpp)
+  foreach(library IN ITEMS ${chapter} ultra_common)
+    if(TARGET ${library})
+      target_link_libraries(notebook.${chapter} PRIVATE ${library})
+    endif()
+  endforeach()
+  target_link_libraries(notebook.${chapter} PRIVATE GTest::gtest)
+  target_include_directories(notebook.${chapter} PRIVATE ${ULTRA_NOTEBOOK_TOOLS}/include)
+endfunction()
+
+function(ultra_notebook_test chapter file)
+  set(output ${CMAKE_BINARY_DIR}/notebooks)
+  if(CMAKE_BINARY_DIR STREQUAL "${CMAKE_SOURCE_DIR}/build/release")
+    set(output ${CMAKE_SOURCE_DIR}/build/notebooks)
+  endif()
+  add_test(NAME notebook.${chapter}
+    COMMAND ${ULTRA_VENV_PYTHON} ${ULTRA_NOTEBOOK_TOOLS}/run.py ${file}
+            --build-dir ${CMAKE_BINARY_DIR} --output ${output})
+  set_tests_properties(notebook.${chapter} PROPERTIES
+    LABELS notebook TIMEOUT ${ULTRA_NOTEBOOK_TIMEOUT})
+endfunction()
+
+function(ultra_notebooks)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/chapters/[0-9][0-9]_*/*.md)
+  foreach(file IN LISTS files)
+    get_filename_component(folder ${file} DIRECTORY)
+    get_filename_component(chapter ${folder} NAME)
+    get_filename_component(name ${file} NAME_WE)
+    if(name STREQUAL chapter)
+      ultra_notebook_target(${chapter})
+      ultra_notebook_test(${chapter} ${file})
+    endif()
+  endforeach()
+
+  add_test(NAME tools.notebook
+    COMMAND ${ULTRA_VENV_PYTHON} -m unittest discover
+            --start-directory ${CMAKE_SOURCE_DIR}/tests/tools/notebook --pattern "*_test.py")
+  set_tests_properties(tools.notebook PROPERTIES
+    LABELS tools TIMEOUT ${ULTRA_NOTEBOOK_TIMEOUT})
+endfunction()

@@ -1,0 +1,17 @@
+"""What a chapter's kernel offers: the magic `%%c++` and, in Python cells, `workbook_run`, `region`
+and `COLORS`. kernel.py loads it as an IPython extension."""
+
+from .magic import CppMagic
+from .plotting import COLORS
+from .quote import region
+from .training import workbook_run
+from .workspace import current_workspace
+
+
+def load_ipython_extension(shell) -> None:
+    """Called by IPython when a chapter's kernel starts."""
+    magic = CppMagic(current_workspace(), shell.user_ns)
+    shell.register_magic_function(magic, magic_kind="cell", magic_name="c++")
+    shell.push(
+        {"workbook_run": workbook_run, "region": region, "COLORS": COLORS}, interactive=False
+    )

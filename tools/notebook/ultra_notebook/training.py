@@ -1,0 +1,89 @@
+"""Runs a chapter's executable and reads its metrics."""
+
+import json
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .failures import TrainingFailed
+from .freshness import require_fresh_build
+from .workspace import Workspace, current_workspace, find_chapter
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What one run of an executable said."""
+
+    command: str
+    steps: "pandas.DataFrame"
+    """One row per optimizer step: step, loss, grad_norm, tokens_per_second, ..."""
+    summary: dict
+    """The last line of the metrics: configuration, losses, bytes and seconds per rank."""
+    output: str = field(repr=False)
+    """What it printed."""
+    trace: dict | None = field(default=None, repr=False)
+    """The Chrome trace, when it was asked for."""
+
+    def __repr__(self) -> str:
+        return f"<{self.command}: {len(self.steps)} steps>"
+
+
+def workbook_run(
+    chapter: str, flags: str | Sequence[str] = "", *, trace: bool = False, timeout: float = 300
+) -> TrainingRun:
+    """Runs the executable of a chapter with these flags, as `./workbook run NN flags` does.
+
+    workbook_run("01", "--steps 4 --recompute full").summary["ranks"][0]["peak_bytes"]
+
+    @raises TrainingFailed with what the executable wrote to stderr
+    """
+    workspace = current_workspace()
+    name = find_chapter(workspace.root, chapter).stem
+    require_fresh_build(workspace.build_dir, f"{name}_main")
+    flags = shlex.split(flags) if isinstance(flags, str) else list(flags)
+    command = shlex.join([name, *flags])
+    with tempfile.TemporaryDirectory(prefix="ultra-run-") as folder:
+        metrics, trace_file = Path(folder) / "metrics.jsonl", Path(folder) / "trace.json"
+        flags += ["--metrics", str(metrics)]
+        if trace:
+            flags += ["--trace", str(trace_file)]
+        output = _run(workspace, name, flags, command, timeout)
+        steps, summary = _read_metrics(metrics, command)
+        events = json.loads(trace_file.read_text()) if trace else None
+    return TrainingRun(command, steps, summary, output, events)
+
+
+def _run(workspace: Workspace, name: str, flags: list[str], command: str, timeout: float) -> str:
+    executable = workspace.build_dir / "bin" / name
+    try:
+        done = subprocess.run(
+            [executable, *flags],
+            cwd=workspace.root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired:
+        raise TrainingFailed(f"{command}: still running after {timeout:g} s: stopped") from None
+    if done.returncode != 0:
+        raise TrainingFailed(f"{command}: exit code {done.returncode}\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def _read_metrics(path: Path, command: str) -> tuple["pandas.DataFrame", dict]:
+    import pandas
+
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    steps = pandas.DataFrame([event for event in events if event["event"] == "step"])
+    summaries = [event for event in events if event["event"] == "summary"]
+    if len(summaries) != 1:
+        raise TrainingFailed(f"{command}: wrote {len(summaries)} summaries to --metrics, not 1")
+    return steps.drop(columns="event", errors="ignore"), summaries[0]
