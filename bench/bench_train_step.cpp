@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "common/data/dataset.hpp"
@@ -116,6 +117,9 @@ BENCHMARK(train_step)->Arg(384)->Arg(512)->Unit(benchmark::kMillisecond)->MinTim
 int main(int argc, char** argv) {
   std::printf("OpenBLAS kernels: %s, %d thread(s)\n", openblas_get_corename(),
               openblas_get_num_threads());
+  if (std::getenv("OPENBLAS_CORETYPE") != nullptr) {
+    std::printf("warning: OPENBLAS_CORETYPE forces these kernels; unset it to measure the machine\n");
+  }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -11,6 +11,7 @@
 
 #include "chapters/01_memory/recompute_mode.hpp"
 
+/// @brief Chapter 01: the memory of a training step, and two ways to need less of it.
 namespace ultra::memory {
 
 /// @brief The two families of transformer blocks whose memory is known in closed form.

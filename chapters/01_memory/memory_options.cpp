@@ -13,6 +13,7 @@ void MemoryOptions::add_to(CLI::App& app) {
       ->group("Memory");
   app.add_option("--recompute-every", recompute.recompute_every,
                  "blocks per group of --recompute full")
+      ->check(train::whole_number())
       ->capture_default_str()
       ->group("Memory");
   app.add_option("--estimate", estimate,
@@ -25,7 +26,7 @@ void MemoryOptions::add_to(CLI::App& app) {
            precision = parse_precision(text);
            precision_given_ = true;
          },
-         "fp32, bf16-mixed or bf16-mixed-fp32grads")
+         "fp64, fp32, bf16-mixed or bf16-mixed-fp32grads")
       ->default_str("bf16-mixed")
       ->group("Estimate");
   app.add_flag("--json", json, "print the estimate as JSON")->group("Estimate");

@@ -52,27 +52,22 @@ std::string format_memory_table(const train::TrainOptions& options,
       "tokens, recompute {})\n\n",
       format_count(result.parameters), options.micro_batch, options.model.max_seq_len,
       to_string(recompute.mode));
-  table += fmt::format("  {:<14}{:>12}{:>12}{:>9}  {}\n", "", "predicted", "measured", "",
-                       "at its highest in");
+  const MemoryUsage& usage = rank.memory.usage_at_peak();
+  const MemoryPeak& total = rank.memory.peak_total();
+  table += fmt::format("  {:<14}{:>12}{:>12}{:>8}{:>12}   {}\n", "", "predicted", "measured", "",
+                       "at the peak", "at its highest in");
   for (const MemoryCategory category : kMemoryCategories) {
     const MemoryPeak& peak = rank.memory.peak(category);
     const auto predicted = predict(category, options, recompute);
     if (!predicted && peak.bytes == 0) continue;
-    table += fmt::format("  {:<14}{:>12}{:>12}{:>9}  {}\n", to_string(category),
+    table += fmt::format("  {:<14}{:>12}{:>12}{:>8}{:>12}   {}\n", to_string(category),
                          predicted ? format_bytes(*predicted) : "-", format_bytes(peak.bytes),
-                         predicted ? difference(*predicted, peak.bytes) : "", peak.phase);
+                         predicted ? difference(*predicted, peak.bytes) : "",
+                         format_bytes(usage[category]), peak.phase);
   }
-  const MemoryPeak& total = rank.memory.peak_total();
-  table += fmt::format("\n  At the step's peak ({}) {} were in use:", total.phase,
-                       format_bytes(total.bytes));
-  const MemoryUsage& usage = rank.memory.usage_at_peak();
-  const char* separator = " ";
-  for (const MemoryCategory category : kMemoryCategories) {
-    if (usage[category] == 0) continue;
-    table += fmt::format("{}{} {}", separator, to_string(category), format_bytes(usage[category]));
-    separator = ", ";
-  }
-  table += fmt::format(".\n  The pool holds {} from the system, taken in {} requests.\n",
+  table += fmt::format("  {:<14}{:>12}{:>12}{:>8}{:>12}   {}\n", "total", "", "", "",
+                       format_bytes(total.bytes), total.phase);
+  table += fmt::format("\n  The pool holds {} from the system, taken in {} requests.\n",
                        format_bytes(rank.reserved_bytes), rank.system_allocations);
   table += "  other: the inputs, the rotary table, and what operations borrow for a moment.\n";
   return table;

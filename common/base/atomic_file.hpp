@@ -11,7 +11,8 @@ namespace ultra {
 /// @brief Writes to `PATH.partial` and moves it to PATH when all is written.
 ///
 /// The constructor opens the partial file, so that a path that cannot be written is an error before
-/// the work, not after it. Without commit() the destructor removes the partial file.
+/// the work, not after it. Without commit() the destructor removes the partial file. A symbolic
+/// link stays one: its target is replaced. A device or a pipe (/dev/stdout) is written to directly.
 class AtomicFile {
  public:
   /// @param path     where the file shall be.
@@ -30,6 +31,8 @@ class AtomicFile {
   void commit();
 
  private:
+  void discard() const;
+
   std::filesystem::path path_;
   std::filesystem::path partial_;
   std::string purpose_;

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -27,10 +26,14 @@ std::vector<std::uint8_t> read_bytes(const fs::path& path) {
   std::error_code size_error;
   const std::uintmax_t size = fs::file_size(path, size_error);
   if (!size_error) bytes.reserve(size);
-  bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  std::array<char, 65536> chunk;
+  while (file.read(chunk.data(), chunk.size()), file.gcount() > 0) {
+    bytes.insert(bytes.end(), chunk.begin(), chunk.begin() + file.gcount());
+  }
   if (file.bad()) {
     throw FileError(
-        fmt::format("data file '{}' cannot be read: {}", path.string(), std::strerror(errno)));
+        fmt::format("data file '{}' cannot be read: {}. Give --data the path of a text.",
+                    path.string(), std::strerror(errno)));
   }
   return bytes;
 }
@@ -55,13 +58,18 @@ Dataset::Dataset(std::vector<std::uint8_t> bytes, std::string source)
 Dataset Dataset::from_file(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) {
+  if (status.type() == fs::file_type::not_found) {
     throw FileError(fmt::format("data file '{}' does not exist. Give --data the path of a text.",
                                 path.string()));
   }
   if (fs::is_directory(status)) {
     throw FileError(
         fmt::format("data file '{}' is a folder. Give --data the path of a text.", path.string()));
+  }
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw FileError(fmt::format(
+        "data file '{}' is a device or a pipe, not a regular file. Give --data the path of a text.",
+        path.string()));
   }
   std::vector<std::uint8_t> bytes = read_bytes(path);
   if (bytes.empty()) {

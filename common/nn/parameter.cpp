@@ -1,6 +1,9 @@
 #include "common/nn/parameter.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
+#include <vector>
 
 #include "common/base/errors.hpp"
 #include "common/tensor/philox.hpp"
@@ -8,12 +11,18 @@
 namespace ultra::nn {
 namespace {
 
-Shape shard_shape(const std::vector<Range>& shard) {
+/// The extents of a shard; throws unless it is a part of the whole.
+Shape shard_shape(const ParameterSpec& spec) {
   std::vector<std::size_t> dims;
-  for (const Range& range : shard) {
-    if (range.end < range.begin)
-      throw ShapeError("a parameter's shard has a range that ends before it begins");
+  bool fits = spec.shard.size() == spec.global_shape.rank();
+  for (const Range& range : spec.shard) {
+    fits = fits && range.begin <= range.end &&
+           range.end <= spec.global_shape[static_cast<int>(dims.size())];
     dims.push_back(range.size());
+  }
+  if (!fits) {
+    throw ShapeError(fmt::format("the shard of parameter {} does not fit its global shape {}",
+                                 spec.name, spec.global_shape.str()));
   }
   return Shape(dims);
 }
@@ -30,7 +39,7 @@ Parameter::Parameter(ParameterSpec spec, const Device& device, DType dtype, std:
   if (spec_.shard.empty()) {
     for (const std::size_t extent : spec_.global_shape.dims()) spec_.shard.push_back({0, extent});
   }
-  value_ = Tensor::empty(device, shard_shape(spec_.shard), dtype, MemoryCategory::kParameters);
+  value_ = Tensor::empty(device, shard_shape(spec_), dtype, MemoryCategory::kParameters);
   if (spec_.initializer.standard_deviation == 0.0) {
     value_.fill(spec_.initializer.constant);
   } else {

@@ -56,7 +56,8 @@ Tensor matmul(const Tensor& a, Transpose transpose_a, const Tensor& b, Transpose
 
 Tensor as_matrix(const Tensor& x) {
   const std::size_t columns = x.size(-1);
-  return x.view({columns == 0 ? 0 : x.numel() / columns, columns});
+  // Not numel / columns: rows without columns are rows too.
+  return x.view({x.shape().with(-1, 1).numel(), columns});
 }
 
 }  // namespace ultra::ops

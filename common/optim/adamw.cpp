@@ -28,6 +28,11 @@ void AdamW::step(std::span<const TensorUpdate> updates, double learning_rate,
     throw ShapeError(fmt::format("AdamW holds the moments of {} tensors, found {}", moments_.size(),
                                  updates.size()));
   }
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].value.shape() == moments_[i].first.shape()) continue;
+    throw ShapeError(fmt::format("AdamW: tensor {} has shape {}, its moments have {}", i,
+                                 updates[i].value.shape().str(), moments_[i].first.shape().str()));
+  }
   ++steps_;
   for (std::size_t i = 0; i < updates.size(); ++i) {
     const TensorUpdate& u = updates[i];

@@ -2,15 +2,58 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
+#include <concepts>
+#include <system_error>
 
 #include "common/base/errors.hpp"
 
 namespace ultra::train {
+namespace {
+
+/// Bytes above this do not fit a machine, and far above it not the integers that count them.
+constexpr double kLargestBytes = 1e13;
+
+/// More than weights, gradients, moments and activations can be, without overflow.
+double bytes_upper_bound(const TrainOptions& options) {
+  const auto real = [](std::size_t value) { return static_cast<double>(value); };
+  const nn::ModelConfig& model = options.model;
+  const double width =
+      real(model.hidden_size) + real(model.ffn_hidden_size) + real(model.vocab_size);
+  const double layers = real(model.num_layers) + 1.0;
+  const double states = 4.0 * width * width * layers;
+  const double activations =
+      real(options.micro_batch) * real(model.max_seq_len) * 8.0 * width * layers;
+  const double tokens = real(options.global_batch) * real(model.max_seq_len);
+  return (4.0 * states + activations + tokens) * real(size_of(options.dtype));
+}
+
+void expect_different_files(const char* flag, const std::string& path, const char* other_flag,
+                            const std::string& other_path) {
+  if (path.empty() || path != other_path) return;
+  throw ConfigError(fmt::format("{} and {} both name '{}'. Give each a file of its own.", flag,
+                                other_flag, path));
+}
+
+}  // namespace
+
+CLI::Validator whole_number() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        std::uint64_t value = 0;
+        const char* const end = text.data() + text.size();
+        const auto [last, error] = std::from_chars(text.data(), end, value);
+        if (error == std::errc() && last == end) return "";
+        return fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text);
+      },
+      "");
+}
 
 void TrainOptions::add_to(CLI::App& app) {
-  const auto add = [&](const char* name, auto& value, const char* help, const char* group) {
-    app.add_option(name, value, help)->capture_default_str()->group(group);
+  const auto add = [&]<class T>(const char* name, T& value, const char* help, const char* group) {
+    CLI::Option* option = app.add_option(name, value, help)->capture_default_str()->group(group);
+    if constexpr (std::integral<T>) option->check(whole_number());
   };
   add("--layers", model.num_layers, "transformer blocks", "Model");
   add("--hidden", model.hidden_size, "hidden size", "Model");
@@ -60,6 +103,14 @@ void TrainOptions::validate() const {
   if (!std::isfinite(clip_norm) || clip_norm < 0.0) {
     throw ConfigError(fmt::format("--clip is {}. It must be a number of at least 0.", clip_norm));
   }
+  if (bytes_upper_bound(*this) > kLargestBytes) {
+    throw ConfigError(
+        "this model and batch can take more than 10 TB. Choose smaller --layers, --hidden, --ffn, "
+        "--seq, --micro-batch or --global-batch.");
+  }
+  expect_different_files("--metrics", metrics, "--trace", trace);
+  expect_different_files("--data", data, "--metrics", metrics);
+  expect_different_files("--data", data, "--trace", trace);
 }
 
 }  // namespace ultra::train

@@ -157,10 +157,11 @@ class Trainer {
 
   void check_finite(const char* what, double value, std::size_t step) const {
     if (std::isfinite(value)) return;
-    throw NumericError(fmt::format(
-        "the {} is {} at step {}. Training diverged: lower --lr ({}), raise --warmup "
-        "({}) or clip with --clip ({}).",
-        what, value, step, options_.learning_rate, options_.warmup, options_.clip_norm));
+    throw NumericError(
+        fmt::format("the {} is {} at step {}. Training diverged: lower --lr ({}), raise --warmup "
+                    "({}) or clip with --clip ({}).",
+                    what, std::isnan(value) ? std::abs(value) : value, step, options_.learning_rate,
+                    options_.warmup, options_.clip_norm));
   }
 
   TrainResult finish() {
