@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/notebook"))
 from ultra_notebook.plotting import COLORS  # noqa: E402  (after the path)
 
+VISIBLE_BYTES = 100_000  # smaller changes are thinner than the picture's lines
 KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 PICTURE = ROOT / "docs/figures/memory_timeline.svg"
 
@@ -29,8 +30,19 @@ def trace_of_four_steps():
         return json.loads(trace.read_text())["traceEvents"]
 
 
+def visible_changes(events):
+    """The memory counters without those that differ too little from the one before."""
+    shown = []
+    for event in (event for event in events if event["ph"] == "C"):
+        levels = event["args"]
+        if not shown or any(abs(levels[kind] - shown[-1]["args"][kind]) > VISIBLE_BYTES
+                            for kind in KINDS):
+            shown.append(event)
+    return shown
+
+
 def draw(events):
-    memory = [event for event in events if event["ph"] == "C"]
+    memory = visible_changes(events)
     steps = [event for event in events if event["name"].startswith("step ")]
     time = [event["ts"] / 1e3 for event in memory]
     levels = [[event["args"][kind] / 1e6 for event in memory] for kind in KINDS]
