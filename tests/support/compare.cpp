@@ -34,10 +34,9 @@ double excess(double actual, double expected, double tolerance) {
   if (actual.shape() == expected.shape() && actual.dtype() == expected.dtype()) {
     return ::testing::AssertionSuccess();
   }
-  return ::testing::AssertionFailure()
-         << fmt::format("found {} of {}, expected {} of {}", actual.shape().str(),
-                        to_string(actual.dtype()), expected.shape().str(),
-                        to_string(expected.dtype()));
+  return ::testing::AssertionFailure() << fmt::format(
+             "found {} of {}, expected {} of {}", actual.shape().str(), to_string(actual.dtype()),
+             expected.shape().str(), to_string(expected.dtype()));
 }
 
 }  // namespace
@@ -61,8 +60,7 @@ double largest_magnitude(const std::vector<double>& values) {
   if (actual.numel() != expected.size() || actual.numel() != tolerances.size()) {
     return ::testing::AssertionFailure()
            << fmt::format("{} of {} elements against {} values and {} tolerances",
-                          actual.shape().str(), actual.numel(), expected.size(),
-                          tolerances.size());
+                          actual.shape().str(), actual.numel(), expected.size(), tolerances.size());
   }
   const std::vector<double> values = actual.to_vector();
   std::size_t worst = 0;
@@ -77,11 +75,11 @@ double largest_magnitude(const std::vector<double>& values) {
     }
   }
   if (wrong == 0) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure()
-         << fmt::format("{} of {} elements differ; the worst at {} of {}: found {:.17g}, expected "
-                        "{:.17g}, tolerance {:.3g}",
-                        wrong, values.size(), index_text(actual.shape(), worst),
-                        actual.shape().str(), values[worst], expected[worst], tolerances[worst]);
+  return ::testing::AssertionFailure() << fmt::format(
+             "{} of {} elements differ; the worst at {} of {}: found {:.17g}, expected "
+             "{:.17g}, tolerance {:.3g}",
+             wrong, values.size(), index_text(actual.shape(), worst), actual.shape().str(),
+             values[worst], expected[worst], tolerances[worst]);
 }
 
 ::testing::AssertionResult all_near(const Tensor& actual, const std::vector<double>& expected,

@@ -12,7 +12,7 @@
 namespace ultra::test {
 namespace {
 
-constexpr double kStep = 0x1.0p-9;
+constexpr double kStep = 0x1.0p-11;
 
 /// What the roundings of f make of a slope of zero (attention over one key has such gradients).
 double slope_floor(const std::function<double()>& f) {
@@ -32,8 +32,7 @@ double central_difference(const std::function<double()>& f,
   return (8.0 * near - far) / (12.0 * kStep);
 }
 
-std::vector<std::size_t> indices_to_check(Random& random, std::size_t count,
-                                          std::size_t elements) {
+std::vector<std::size_t> indices_to_check(Random& random, std::size_t count, std::size_t elements) {
   std::vector<std::size_t> indices(count);
   std::iota(indices.begin(), indices.end(), std::size_t{0});
   if (count <= elements) return indices;

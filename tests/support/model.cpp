@@ -1,5 +1,7 @@
 #include "tests/support/model.hpp"
 
+#include <algorithm>
+
 #include "tests/support/compare.hpp"
 
 namespace ultra::test {
@@ -42,6 +44,14 @@ std::vector<Tensor> gradients_of(const nn::Model& model) {
     gradients.push_back(parameter->grad().clone());
   }
   return gradients;
+}
+
+double largest_gradient(const nn::Model& model) {
+  double largest = 0.0;
+  for (const nn::Parameter* parameter : model.parameters()) {
+    largest = std::max(largest, largest_magnitude(parameter->grad().to_vector()));
+  }
+  return largest;
 }
 
 double model_roundings(const nn::ModelConfig& config, std::size_t seq) {

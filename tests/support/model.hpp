@@ -33,6 +33,12 @@ double run_step(nn::Model& model, const MicroBatch& batch, double normalizer);
 /// @brief Copies of all gradients, in the order of the parameters.
 [[nodiscard]] std::vector<Tensor> gradients_of(const nn::Model& model);
 
+/// @brief Size of the terms that the gradients are sums of: the largest element of all of them.
+///
+/// Not the largest of each: those of queries and keys are differences of terms like the values', and
+/// over a single key they cancel to zero.
+[[nodiscard]] double largest_gradient(const nn::Model& model);
+
 /// @brief Roundings on the longest way through the model: the lengths of all sums on it.
 [[nodiscard]] double model_roundings(const nn::ModelConfig& config, std::size_t seq);
 

@@ -38,8 +38,7 @@ class Random {
   /// @brief One of the values.
   template <class T>
   [[nodiscard]] T pick(std::initializer_list<T> values) {
-    return *std::next(values.begin(),
-                      static_cast<std::ptrdiff_t>(between(0, values.size() - 1)));
+    return *std::next(values.begin(), static_cast<std::ptrdiff_t>(between(0, values.size() - 1)));
   }
 
   /// @brief A contiguous tensor of normal numbers times `scale`.

@@ -5,6 +5,7 @@ Standard library only.
 """
 
 import argparse
+import signal
 import sys
 
 import catalog
@@ -54,6 +55,7 @@ def parse_arguments(arguments):
 
 
 def main():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `./workbook diff 01 | head` ends quietly
     try:
         options = parse_arguments(sys.argv[1:])
         return options.run(options)

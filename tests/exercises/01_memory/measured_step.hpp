@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <map>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +17,9 @@
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/01_memory/recompute.hpp"
 #include "common/nn/model.hpp"
+#include "tests/support/random.hpp"
 
-namespace ultra::memory::test {
+namespace ultra::memory::measured {
 
 /// For ratios.
 inline double real(std::size_t value) { return static_cast<double>(value); }
@@ -40,32 +41,30 @@ struct Case {
 };
 
 /// A legal model with odd widths and grouped heads.
-inline Case random_case(std::mt19937_64& engine) {
-  const auto between = [&](std::size_t low, std::size_t high) {
-    return std::uniform_int_distribution<std::size_t>(low, high)(engine);
-  };
-  const std::size_t kv_heads = between(1, 3);
-  const std::size_t heads = kv_heads * between(1, 3);
-  const std::size_t seq = between(1, 9);
-  return {.config = {.vocab_size = between(2, 200),
-                     .hidden_size = heads * 2 * between(1, 4),
-                     .num_layers = between(1, 5),
+inline Case random_case(ultra::test::Random& random) {
+  const std::size_t kv_heads = random.between(1, 3);
+  const std::size_t heads = kv_heads * random.between(1, 3);
+  const std::size_t seq = random.between(1, 9);
+  return {.config = {.vocab_size = random.between(2, 80),
+                     .hidden_size = heads * 2 * random.between(1, 3),
+                     .num_layers = random.between(1, 4),
                      .num_heads = heads,
                      .num_kv_heads = kv_heads,
-                     .ffn_hidden_size = between(1, 90),
+                     .ffn_hidden_size = random.between(1, 50),
                      .max_seq_len = seq},
-          .batch = {.size = between(1, 3), .seq_len = seq}};
+          .batch = {.size = random.between(1, 3), .seq_len = seq}};
 }
 
-/// Calls test(case) on random models until one fails; a failure prints the seed and the case.
-template <class Test>
-void for_random_cases(const Test& test) {
-  const auto seed = std::random_device()();
-  std::mt19937_64 engine(seed);
-  for (int i = 0; i < 20 && !testing::Test::HasFailure(); ++i) {
-    const Case random = random_case(engine);
-    SCOPED_TRACE(fmt::format("seed {}, model {}: {}", seed, i, random.str()));
-    test(random);
+/// Calls check(case) on random models until one fails; a failure prints the seed and the case.
+template <class Check>
+void for_random_cases(const Check& check) {
+  const std::uint64_t seed = ultra::test::seed_of_this_run();
+  ultra::test::Random random(seed);
+  for (int i = 0; i < 6 && !testing::Test::HasFailure(); ++i) {
+    const Case drawn = random_case(random);
+    SCOPED_TRACE(fmt::format("model {} of seed {}: {}; ULTRA_TEST_SEED={} repeats this run", i,
+                             seed, drawn.str(), seed));
+    check(drawn);
   }
 }
 
@@ -113,4 +112,4 @@ inline Measured measure_step(const Case& c, DType dtype, const RecomputeConfig& 
   return measured;
 }
 
-}  // namespace ultra::memory::test
+}  // namespace ultra::memory::measured

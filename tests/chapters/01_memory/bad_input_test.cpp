@@ -1,0 +1,193 @@
+// The executable 01_memory and input that cannot work: exit code 2, one line that names what was
+// wrong and what to do, and no file.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/chapters/01_memory/program_flags.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::memory {
+namespace {
+
+namespace fs = std::filesystem;
+using test::flags;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+using ::ultra::test::ProcessResult;
+using ::ultra::test::run_program;
+
+using Changes = std::map<std::string, std::string>;
+using Words = std::vector<std::string>;
+
+class BadInput : public ::testing::Test {
+ protected:
+  /// Runs with files asked for; expects the refusal before the first step, with all `parts` in it.
+  void expect_refused(const Changes& changes, const Words& parts, const Words& more = {}) const {
+    const ProcessResult result = refused(changes, more);
+    EXPECT_EQ(result.out, "") << "nothing may look like a run";
+    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
+  }
+
+  /// Exit code 2, one line, no file; the rest is for the caller.
+  ProcessResult refused(Changes changes, const Words& more = {}) const {
+    changes.try_emplace("--metrics", output.path("metrics.jsonl"));
+    changes.try_emplace("--trace", output.path("trace.json"));
+    const ProcessResult result = run_program("01_memory", flags(changes, more));
+    EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
+    EXPECT_THAT(result.err, AllOf(StartsWith("error: "), EndsWith("\n")));
+    EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << "one line: " << result.err;
+    EXPECT_THAT(output.names(), IsEmpty()) << "no partial output";
+    return result;
+  }
+
+  ultra::test::TemporaryFolder folder;
+  ultra::test::TemporaryFolder output;
+};
+
+TEST_F(BadInput, UnknownFlagsAndStrayWords) {
+  expect_refused({}, {"--bogus", "01_memory --help"}, {"--bogus"});
+  expect_refused({}, {"--bogus", "01_memory --help"}, {"--bogus=3"});
+  expect_refused({}, {"stray", "01_memory --help"}, {"stray"});
+  expect_refused({}, {"--warmup", "01_memory --help"}, {"--warmup"});
+}
+
+TEST_F(BadInput, DivisionsThatDoNotHold) {
+  expect_refused({{"--heads", "3"}}, {"--heads must divide --hidden", "16 % 3 = 1", "Choose"});
+  expect_refused({{"--kv-heads", "3"}}, {"--kv-heads must divide --heads", "4 % 3 = 1"});
+  expect_refused({{"--hidden", "12"}}, {"even head dimension", "12 / 4 = 3"});
+  expect_refused({{"--micro-batch", "3"}}, {"--micro-batch must divide --global-batch", "4 % 3 = 1",
+                                            "Choose a divisor of 4"});
+  expect_refused({{"--micro-batch", "8"}}, {"4 % 8 = 4", "Choose a divisor of 4"});
+}
+
+TEST_F(BadInput, CountsOfZero) {
+  for (const char* flag : {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq",
+                           "--global-batch", "--micro-batch", "--steps", "--recompute-every"}) {
+    expect_refused({{flag, "0"}}, {std::string(flag) + " is 0", "at least 1"});
+  }
+}
+
+TEST_F(BadInput, CountsThatAreNegative) {
+  for (const char* flag :
+       {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
+        "--micro-batch", "--steps", "--warmup", "--seed", "--trace-steps", "--recompute-every"}) {
+    expect_refused({{flag, "-1"}}, {flag, "'-1'", "whole number"});
+  }
+}
+
+TEST_F(BadInput, TextAndFractionsForCounts) {
+  for (const char* flag : {"--layers", "--seq", "--steps", "--seed"}) {
+    expect_refused({{flag, "many"}}, {flag, "'many'", "whole number"});
+    expect_refused({{flag, "1.5"}}, {flag, "'1.5'", "whole number"});
+  }
+  expect_refused({{"--steps", "18446744073709551616"}}, {"--steps", "18446744073709551616"});
+  expect_refused({{"--steps", ""}}, {"--steps"});
+}
+
+TEST_F(BadInput, CountsThatNoMachineHolds) {
+  for (const char* flag : {"--layers", "--ffn", "--seq"}) {
+    expect_refused({{flag, "18446744073709551615"}}, {"10 TB", "Choose smaller", flag});
+  }
+  expect_refused({{"--hidden", "4611686018427387904"}}, {"10 TB", "Choose smaller", "--hidden"});
+  expect_refused(
+      {{"--global-batch", "9223372036854775808"}, {"--micro-batch", "9223372036854775808"}},
+      {"10 TB", "--micro-batch"});
+}
+
+TEST_F(BadInput, RatesThatAreNone) {
+  expect_refused({{"--lr", "-1"}}, {"--lr is -1", "at least 0"});
+  expect_refused({{"--lr", "nan"}}, {"--lr is nan", "at least 0"});
+  expect_refused({{"--lr", "inf"}}, {"--lr is inf", "at least 0"});
+  expect_refused({{"--lr", "fast"}}, {"--lr", "fast", "--help"});
+  expect_refused({{"--clip", "-0.5"}}, {"--clip is -0.5", "at least 0"});
+}
+
+TEST_F(BadInput, UnknownNames) {
+  expect_refused({{"--dtype", "bf16"}}, {"dtype 'bf16'", "f32 or f64"});
+  expect_refused({{"--device", "tpu"}}, {"device 'tpu'", "cpu or cuda"});
+  expect_refused({{"--recompute", "most"}}, {"--recompute 'most'", "none, selective or full"});
+  expect_refused({{"--recompute-every", "2"}}, {"--recompute-every 2", "--recompute full"});
+}
+
+TEST_F(BadInput, ADeviceThatThereIsNoCodeFor) {
+  expect_refused({{"--device", "cuda"}}, {"device cuda", "Use --device cpu"});
+}
+
+TEST_F(BadInput, EstimatesOfModelsThatDoNotExist) {
+  expect_refused({{"--estimate", "llama-9b"}},
+                 {"'llama-9b'", "gpt2-124m", "llama-1b", "llama-7b", "llama-8b", "llama-70b",
+                  "gpt3-175b", "llama-405b", "custom"});
+  expect_refused({{"--estimate", "custom"}, {"--heads", "3"}}, {"16 % 3 = 1"});
+  expect_refused({{"--estimate", "llama-7b"}, {"--precision", "int8"}}, {"'int8'", "bf16-mixed"});
+  expect_refused({}, {"--json needs --estimate"}, {"--json"});
+  expect_refused({{"--precision", "fp32"}}, {"--precision needs --estimate"});
+}
+
+TEST_F(BadInput, DataThatIsNoText) {
+  const std::string missing = folder.path("missing.txt");
+  expect_refused({{"--data", missing}}, {missing, "does not exist", "--data"});
+  expect_refused({{"--data", folder.path()}}, {folder.path(), "is a folder", "--data"});
+  const std::string empty = folder.write("empty", "");
+  expect_refused({{"--data", empty}}, {empty, "is empty", "--data"});
+  const std::string too_short = folder.write("short", std::string(16, 'x'));
+  expect_refused({{"--data", too_short}},
+                 {too_short, "has 16 tokens", "--seq + 1 = 17", "smaller --seq"});
+  expect_refused({{"--data", "/dev/zero"}}, {"/dev/zero", "not a regular file"});
+}
+
+TEST_F(BadInput, DataThatMayNotBeRead) {
+  const std::string secret = folder.write("secret", std::string(100, 'x'));
+  fs::permissions(secret, fs::perms::none);
+  expect_refused({{"--data", secret}}, {secret, "cannot be read", "Permission denied"});
+  const std::string inside = folder.write("closed/text", std::string(100, 'x'));
+  fs::permissions(folder.path("closed"), fs::perms::none);
+  expect_refused({{"--data", inside}}, {inside, "Permission denied"});
+}
+
+TEST_F(BadInput, OutputThatCannotBeWritten) {
+  fs::create_directory(folder.path("closed"));
+  fs::permissions(folder.path("closed"), fs::perms::none);
+  for (const std::string flag : {"--metrics", "--trace"}) {
+    expect_refused({{flag, folder.path("missing/file")}},
+                   {flag, folder.path("missing/file"), "cannot be written", "Give a path"});
+    expect_refused({{flag, folder.path()}}, {flag, folder.path(), "is a folder", "path of a file"});
+    expect_refused({{flag, folder.path("closed/file")}}, {flag, "Permission denied"});
+    expect_refused({{flag, folder.path(std::string(300, 'a'))}}, {flag, "name too long"});
+  }
+  expect_refused({{"--metrics", output.path("same")}, {"--trace", output.path("same")}},
+                 {"--metrics and --trace", "a file of its own"});
+  fs::permissions(folder.path("closed"), fs::perms::owner_all);
+  EXPECT_THAT(folder.names(), ElementsAre("closed")) << "nothing was left there either";
+}
+
+TEST_F(BadInput, AFullDisk) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
+  EXPECT_THAT(refused({{"--metrics", "/dev/full"}}).err,
+              AllOf(HasSubstr("--metrics"), HasSubstr("'/dev/full'"), HasSubstr("disk full")));
+  EXPECT_TRUE(fs::is_character_file("/dev/full")) << "a device must never be replaced";
+}
+
+TEST_F(BadInput, TrainingThatDiverges) {
+  const ProcessResult result =
+      refused({{"--lr", "1e10"}, {"--clip", "0"}, {"--warmup", "0"}, {"--steps", "20"}});
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the loss is nan at step 2"), HasSubstr("lower --lr"),
+                                HasSubstr("--warmup"), HasSubstr("--clip")));
+  EXPECT_THAT(result.out, Not(HasSubstr("Where the memory went"))) << "no table of half a run";
+  EXPECT_THAT(refused({{"--lr", "1e30"}, {"--clip", "0"}, {"--steps", "20"}}).err,
+              HasSubstr("at step 2"));
+}
+
+}  // namespace
+}  // namespace ultra::memory

@@ -1,0 +1,173 @@
+// The chapter's promises, through whole training runs: micro-batches and recomputation change no
+// number, and the closed forms say what memory they take.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/01_memory/memory_table.hpp"
+#include "chapters/01_memory/model_presets.hpp"
+#include "common/base/errors.hpp"
+#include "tests/chapters/01_memory/chapter_run.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/model.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/short_run.hpp"
+
+namespace ultra::memory {
+namespace {
+
+using test::chapter_run;
+using ::testing::HasSubstr;
+
+constexpr double kPromise = 1e-12;
+
+void expect_equal_runs(const train::TrainResult& actual, const train::TrainResult& expected,
+                       double relative) {
+  ASSERT_EQ(actual.steps.size(), expected.steps.size());
+  for (std::size_t i = 0; i < expected.steps.size(); ++i) {
+    const train::StepMetrics& a = actual.steps[i];
+    const train::StepMetrics& e = expected.steps[i];
+    EXPECT_LE(std::abs(a.loss - e.loss), relative * e.loss) << "step " << e.step;
+    EXPECT_LE(std::abs(a.grad_norm - e.grad_norm), relative * e.grad_norm) << "step " << e.step;
+  }
+}
+
+std::size_t peak_of(const train::TrainResult& result, MemoryCategory category) {
+  return result.ranks.at(0).memory.peak(category).bytes;
+}
+
+class ChapterTraining : public ultra::test::RandomTest {
+ protected:
+  /// A legal run of a few steps; the seed is the test's.
+  train::TrainOptions random_run() {
+    train::TrainOptions options = ultra::test::short_run();
+    options.model = ultra::test::random_model_config(random);
+    options.model.vocab_size = data::kByteVocabulary + random.between(0, 40);
+    options.micro_batch = random.between(1, 4);
+    options.global_batch = options.micro_batch * random.between(1, 3);
+    options.dtype = random.pick({DType::kF32, DType::kF64});
+    options.seed = seed;
+    return options;
+  }
+
+  RecomputeConfig random_recompute() {
+    const Recompute mode = random.pick({Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+    return {.mode = mode, .recompute_every = mode == Recompute::kFull ? random.between(1, 4) : 1};
+  }
+};
+
+TEST_F(ChapterTraining, MicroBatchesChangeNoLossAndNoGradient) {
+  train::TrainOptions options = ultra::test::short_run();
+  options.dtype = DType::kF64;
+  options.seed = seed;
+  options.global_batch = options.micro_batch = 12;
+  const train::TrainResult whole = chapter_run(options);
+  for (const std::size_t micro_batch : {1U, 2U, 3U, 4U, 6U}) {
+    SCOPED_TRACE(fmt::format("micro-batch {}", micro_batch));
+    options.micro_batch = micro_batch;
+    const train::TrainResult split = chapter_run(options);
+    expect_equal_runs(split, whole, kPromise);
+    EXPECT_EQ(12 * (peak_of(split, MemoryCategory::kActivations) / micro_batch),
+              peak_of(whole, MemoryCategory::kActivations))
+        << "activations are those of one micro-batch";
+  }
+}
+
+TEST_F(ChapterTraining, RecomputationChangesNoBit) {
+  for (const DType dtype : ultra::test::kFloatDTypes) {
+    train::TrainOptions options = random_run();
+    options.dtype = dtype;
+    options.model.num_layers = 4;
+    const train::TrainResult none = chapter_run(options);
+    for (const RecomputeConfig& config :
+         {RecomputeConfig{.mode = Recompute::kSelective}, RecomputeConfig{.mode = Recompute::kFull},
+          RecomputeConfig{.mode = Recompute::kFull, .recompute_every = 2},
+          RecomputeConfig{.mode = Recompute::kFull, .recompute_every = 3},
+          RecomputeConfig{.mode = Recompute::kFull, .recompute_every = 9}}) {
+      SCOPED_TRACE(fmt::format("{} every {}", to_string(config.mode), config.recompute_every));
+      expect_equal_runs(chapter_run(options, config), none, 0.0);
+    }
+  }
+}
+
+TEST_F(ChapterTraining, WrittenPartsTrainLikeTheLibrarys) {
+  train::TrainOptions options = ultra::test::short_run();
+  options.dtype = DType::kF64;
+  // The norm's backward and the update sum in another order than the library's: some roundings of
+  // the hidden size and of AdamW's few operations, in each of 5 steps.
+  expect_equal_runs(chapter_run(options), ultra::test::train_quietly(options), 1e-10);
+}
+
+TEST_F(ChapterTraining, MemoryIsThatOfTheClosedForms) {
+  for (int round = 0; round < 12; ++round) {
+    train::TrainOptions options = random_run();
+    options.steps = 2;
+    const RecomputeConfig recompute = random_recompute();
+    const nn::ModelConfig& m = options.model;
+    SCOPED_TRACE(fmt::format("L {} h {} a {} kv {} f {} V {} s {} b {} of {}, {}, {} every {}",
+                             m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads,
+                             m.ffn_hidden_size, m.vocab_size, m.max_seq_len, options.micro_batch,
+                             options.global_batch, to_string(options.dtype),
+                             to_string(recompute.mode), recompute.recompute_every));
+    const train::TrainResult result = chapter_run(options, recompute);
+    const std::size_t h = m.hidden_size;
+    const std::size_t kv = m.num_kv_heads * (h / m.num_heads);
+    const std::size_t block = 2 * h * h + 2 * h * kv + 3 * h * m.ffn_hidden_size + 2 * h;
+    const std::size_t parameters = 2 * m.vocab_size * h + m.num_layers * block + h;
+    const std::size_t e = size_of(options.dtype);
+    EXPECT_EQ(result.parameters, parameters);
+    EXPECT_EQ(peak_of(result, MemoryCategory::kParameters), parameters * e);
+    EXPECT_EQ(peak_of(result, MemoryCategory::kGradients), parameters * e);
+    EXPECT_EQ(peak_of(result, MemoryCategory::kOptimizer), 2 * parameters * e);
+
+    const MicroBatch batch{.size = options.micro_batch, .seq_len = m.max_seq_len};
+    EXPECT_EQ(peak_of(result, MemoryCategory::kActivations),
+              peak_activation_bytes(shape_of(m), batch, precision_of(options.dtype), recompute));
+    if (recompute.mode == Recompute::kNone) {
+      const std::size_t per_block = 6 * h + 2 * kv + 3 * m.ffn_hidden_size + m.num_heads + 2;
+      const std::size_t head = 2 * h + 1 + m.vocab_size;
+      EXPECT_EQ(peak_of(result, MemoryCategory::kActivations),
+                batch.tokens() * (4 + e * (m.num_layers * per_block + head)))
+          << "what is saved, tensor by tensor";
+    }
+    const std::string table = format_memory_table(options, recompute, result);
+    std::size_t exact = 0;
+    for (std::size_t at = 0; (at = table.find("exact", at)) != std::string::npos; ++at) ++exact;
+    EXPECT_EQ(exact, 4U) << table;
+  }
+}
+
+TEST_F(ChapterTraining, RecomputationTakesLessMemoryTheMoreItRecomputes) {
+  train::TrainOptions options = ultra::test::short_run();
+  options.model.num_layers = 6;
+  options.micro_batch = options.global_batch;
+  options.steps = 2;
+  const auto peak = [&](const RecomputeConfig& config) {
+    return peak_of(chapter_run(options, config), MemoryCategory::kActivations);
+  };
+  const std::size_t none = peak({});
+  const std::size_t selective = peak({.mode = Recompute::kSelective});
+  const std::size_t full = peak({.mode = Recompute::kFull});
+  EXPECT_LT(selective, none);
+  EXPECT_LT(full, selective);
+}
+
+TEST_F(ChapterTraining, AccumulationThatDoesNotDivideIsAnError) {
+  nn::DenseFactory factory;
+  const train::TrainOptions options = ultra::test::short_run();
+  nn::Model model(options.model, device, options.dtype, 1, factory);
+  const data::Dataset text = data::Dataset::from_file(ultra::test::kText);
+  const data::Sampler sampler(text, options.model.max_seq_len, 4, 1);
+  EXPECT_THAT(
+      ultra::test::message_of<ConfigError>([&] { accumulate_gradients(model, sampler, 0, 3); }),
+      HasSubstr("micro-batches of 3 do not divide a global batch of 4"));
+}
+
+}  // namespace
+}  // namespace ultra::memory

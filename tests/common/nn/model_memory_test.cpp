@@ -1,0 +1,124 @@
+// What a model's passes do to the memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "common/nn/model.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/model.hpp"
+
+namespace ultra::nn {
+namespace {
+
+using enum MemoryCategory;
+
+class ModelMemoryTest : public test::RandomTest {
+ protected:
+  [[nodiscard]] std::size_t now(MemoryCategory category) const {
+    return device.memory().current()[category];
+  }
+
+  ModelConfig config = test::random_model_config(random);
+  DenseFactory factory;
+  DType dtype = random.pick({DType::kF32, DType::kF64});
+  Model model{config, device, dtype, seed, factory};
+  test::MicroBatch batch =
+      test::random_micro_batch(random, device, config, 2, random.between(1, config.max_seq_len));
+};
+
+TEST_F(ModelMemoryTest, ParametersAndGradientsTakeTheirBytes) {
+  const std::size_t bytes = model.parameter_count() * size_of(dtype);
+  EXPECT_EQ(now(kParameters), bytes);
+  EXPECT_EQ(now(kGradients), 0U);
+  test::run_step(model, batch, 1.0);
+  EXPECT_EQ(now(kGradients), bytes);
+  test::run_step(model, batch, 1.0);
+  EXPECT_EQ(now(kGradients), bytes);
+  EXPECT_EQ(device.memory().peak(kGradients).bytes, bytes);
+  model.drop_grads();
+  EXPECT_EQ(now(kGradients), 0U);
+}
+
+TEST_F(ModelMemoryTest, ActivationsAreWhatTheSavedTreeHolds) {
+  Saved saved;
+  const Tensor logits = model.forward(batch.tokens, saved);
+  EXPECT_EQ(now(kActivations), saved.bytes());
+  static_cast<void>(model.loss(logits, batch.targets, 1.0, saved));
+  EXPECT_EQ(now(kActivations), saved.bytes());
+  model.backward(saved);
+  batch.tokens = Tensor();  // saved once, so it counts as an activation until its owner drops it
+  EXPECT_EQ(now(kActivations), logits.nbytes());
+}
+
+TEST_F(ModelMemoryTest, ABlockSavesTheTensorsThatTheTextLists) {
+  const std::size_t tokens = batch.tokens.numel();
+  Saved saved;
+  static_cast<void>(model.forward(batch.tokens, saved));
+  // Per token and block: two norms' inputs, their outputs (inputs of the projections), query and
+  // attention output; key and value; gate, up and their product; a log-sum-exp per head and a
+  // reciprocal RMS per norm.
+  const std::size_t block = 6 * config.hidden_size + 2 * config.kv_hidden_size() +
+                            3 * config.ffn_hidden_size + config.num_heads + 2;
+  const std::size_t head = 2 * config.hidden_size + 1;  // the last norm and the head's input
+  const std::size_t elements = tokens * (config.num_layers * block + head);
+  EXPECT_EQ(saved.bytes(), elements * size_of(dtype) + batch.tokens.nbytes());
+}
+
+TEST_F(ModelMemoryTest, AForwardPassThatKeepsNothingLeavesNothing) {
+  Saved discard(Saved::Mode::kDiscard);
+  const std::size_t before = device.memory().current().total();
+  static_cast<void>(model.forward(batch.tokens, discard));
+  EXPECT_EQ(device.memory().current().total(), before);
+  EXPECT_EQ(device.memory().peak(kActivations).bytes, 0U);
+}
+
+TEST_F(ModelMemoryTest, ActivationsFallWhileBackwardWalksDown) {
+  std::vector<std::size_t> left;
+  model.add_block_hooks(
+      {.before_forward = {},
+       .after_forward = {},
+       .before_backward = {},
+       .after_backward = [&](std::size_t) { left.push_back(now(kActivations)); }});
+  Saved saved;
+  {
+    const Tensor logits = model.forward(batch.tokens, saved);
+    static_cast<void>(model.loss(logits, batch.targets, 1.0, saved));
+  }
+  std::size_t before = now(kActivations);
+  model.backward(saved);
+  for (const std::size_t bytes : left) {
+    EXPECT_LT(bytes, before);
+    before = bytes;
+  }
+  EXPECT_EQ(now(kActivations), batch.tokens.nbytes());
+}
+
+TEST_F(ModelMemoryTest, TheModelGivesEverythingBack) {
+  const Device own = Device::cpu();
+  {
+    Model short_lived(config, own, dtype, seed, factory);
+    test::run_step(short_lived, test::random_micro_batch(random, own, config, 1, 1), 1.0);
+  }
+  EXPECT_EQ(own.memory().current().total(), 0U);
+}
+
+TEST_F(ModelMemoryTest, ASteadyStepAsksTheSystemForNothing) {
+  for (int warm_up = 0; warm_up < 2; ++warm_up) {
+    test::run_step(model, batch, 1.0);
+    test::run_step(model, batch, 1.0);
+    model.drop_grads();
+  }
+  const std::size_t allocations = device.system_allocations();
+  const std::size_t reserved = device.reserved_bytes();
+  for (int step = 0; step < 5; ++step) {
+    test::run_step(model, batch, 1.0);
+    test::run_step(model, batch, 1.0);
+    model.drop_grads();
+  }
+  EXPECT_EQ(device.system_allocations(), allocations);
+  EXPECT_EQ(device.reserved_bytes(), reserved);
+}
+
+}  // namespace
+}  // namespace ultra::nn

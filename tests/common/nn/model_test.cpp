@@ -1,0 +1,198 @@
+#include "common/nn/model.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/finite_difference.hpp"
+#include "tests/support/model.hpp"
+
+namespace ultra::nn {
+namespace {
+
+using test::count_of;
+using test::message_of;
+using ::testing::HasSubstr;
+
+class ModelTest : public test::RandomTest {
+ protected:
+  [[nodiscard]] Model make(DType dtype = DType::kF64) {
+    return Model(config, device, dtype, seed, factory);
+  }
+
+  [[nodiscard]] test::MicroBatch draw_batch() {
+    return test::random_micro_batch(random, device, config, random.between(1, 3),
+                                    random.between(1, config.max_seq_len));
+  }
+
+  ModelConfig config = test::random_model_config(random);
+  DenseFactory factory;
+};
+
+TEST_F(ModelTest, HasAsManyParametersAsItsDimensionsSay) {
+  for (int round = 0; round < 10; ++round) {
+    config = test::random_model_config(random);
+    const Model model = make(DType::kF32);
+    const std::size_t h = config.hidden_size;
+    const std::size_t attention = 2 * h * h + 2 * h * config.kv_hidden_size();
+    const std::size_t block = 2 * h + attention + 3 * h * config.ffn_hidden_size;
+    EXPECT_EQ(model.parameter_count(), 2 * config.vocab_size * h + config.num_layers * block + h);
+    EXPECT_EQ(model.parameters().size(), 9 * config.num_layers + 3);
+  }
+}
+
+TEST_F(ModelTest, ParametersHaveUniqueNamesInForwardOrder) {
+  const Model model = make();
+  std::set<std::string> names;
+  for (const Parameter* p : model.parameters()) names.insert(p->name());
+  EXPECT_EQ(names.size(), model.parameters().size());
+  EXPECT_EQ(model.parameters().front()->name(), "model.embed_tokens.weight");
+  EXPECT_EQ(model.parameters().back()->name(), "lm_head.weight");
+  EXPECT_EQ((*(model.parameters().end() - 2))->name(), "model.norm.weight");
+}
+
+TEST_F(ModelTest, GradientsMatchFiniteDifferences) {
+  for (int round = 0; round < 3; ++round) {
+    config = test::random_model_config(random);
+    config.norm_epsilon = 0.1;
+    Model model = make();
+    test::randomize_weights(random, model);
+    const test::MicroBatch batch = draw_batch();
+    const double tokens = count_of(batch.tokens.numel());
+    SCOPED_TRACE(batch.tokens.shape().str());
+    const double loss = test::run_step(model, batch, tokens);
+    const auto f = [&] {
+      Saved discard(Saved::Mode::kDiscard);
+      return model.loss(model.forward(batch.tokens, discard), batch.targets, tokens, discard);
+    };
+    EXPECT_EQ(f(), loss);  // a forward pass that keeps nothing computes the same
+    std::vector<test::Differentiated> at;
+    for (Parameter* p : model.parameters()) {
+      at.push_back({p->name(), p->value(), p->grad()});
+    }
+    EXPECT_TRUE(test::gradients_match(random, f, at, 4));
+  }
+}
+
+TEST_F(ModelTest, ANewModelGuessesAlmostUniformly) {
+  config.vocab_size = 256;
+  Model model = make(DType::kF32);
+  const test::MicroBatch batch = draw_batch();
+  const double loss = test::run_step(model, batch, count_of(batch.tokens.numel()));
+  // Logits of deviation 0.02 sqrt(hidden) <= 0.15 around 0: the loss is log(256) within a few of it.
+  EXPECT_NEAR(loss, std::log(256.0), 6 * 0.02 * std::sqrt(count_of(config.hidden_size)));
+}
+
+TEST_F(ModelTest, SinglePrecisionFollowsDoublePrecision) {
+  Model f32 = make(DType::kF32);
+  Model f64 = make(DType::kF64);
+  const test::MicroBatch batch = draw_batch();
+  const double tokens = count_of(batch.tokens.numel());
+  const double expected = test::run_step(f64, batch, tokens);
+  const double bound = test::rounding_bound(
+      DType::kF32, test::model_roundings(config, batch.tokens.size(1)), expected);
+  EXPECT_NEAR(test::run_step(f32, batch, tokens), expected, bound);
+}
+
+TEST_F(ModelTest, BackwardEmptiesTheSavedActivations) {
+  Model model = make();
+  const test::MicroBatch batch = draw_batch();
+  Saved saved;
+  const Tensor logits = model.forward(batch.tokens, saved);
+  EXPECT_FALSE(saved.empty());
+  static_cast<void>(model.loss(logits, batch.targets, 1.0, saved));
+  model.backward(saved);
+  EXPECT_TRUE(saved.empty());
+}
+
+TEST_F(ModelTest, BackwardNeedsItsForward) {
+  Model model = make();
+  Saved saved;
+  EXPECT_THAT(message_of<InternalError>([&] { model.backward(saved); }),
+              HasSubstr("no saved activation 'd_logits'"));
+  const test::MicroBatch batch = draw_batch();
+  const Tensor logits = model.forward(batch.tokens, saved);
+  static_cast<void>(model.loss(logits, batch.targets, 1.0, saved));
+  model.backward(saved);
+  EXPECT_THROW(model.backward(saved), InternalError);  // a second time
+}
+
+TEST_F(ModelTest, MicroBatchesAddUpToTheWholeBatch) {
+  Model model = make();
+  const std::size_t seq = random.between(1, config.max_seq_len);
+  const std::size_t count = random.between(2, 4);
+  const test::MicroBatch whole = test::random_micro_batch(random, device, config, count, seq);
+  const double tokens = count_of(count * seq);
+  const double loss = test::run_step(model, whole, tokens);
+  const std::vector<Tensor> gradients = test::gradients_of(model);
+  const double magnitude = tokens * test::largest_gradient(model);
+  model.drop_grads();
+  double sum = 0.0;
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += test::run_step(
+        model, {whole.tokens.slice(0, {i, i + 1}), whole.targets.slice(0, {i, i + 1})}, tokens);
+  }
+  const double roundings = 2 * test::model_roundings(config, seq);
+  EXPECT_NEAR(sum, loss, test::rounding_bound(DType::kF64, roundings, loss));
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    EXPECT_TRUE(test::all_near(model.parameters()[i]->grad(), gradients[i],
+                               test::rounding_bound(DType::kF64, roundings, magnitude)))
+        << model.parameters()[i]->name();
+  }
+}
+
+// forward A, forward B, backward A, backward B: what a pipeline does.
+TEST_F(ModelTest, SeveralMicroBatchesMayBeInFlight) {
+  Model model = make();
+  const std::vector<test::MicroBatch> batches = {draw_batch(), draw_batch(), draw_batch()};
+  std::vector<double> losses;
+  for (const auto& batch : batches) losses.push_back(test::run_step(model, batch, 8.0));
+  const std::vector<Tensor> expected = test::gradients_of(model);
+  model.drop_grads();
+
+  std::vector<Saved> saved(batches.size());
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const Tensor logits = model.forward(batches[i].tokens, saved[i]);
+    EXPECT_EQ(model.loss(logits, batches[i].targets, 8.0, saved[i]), losses[i]);
+  }
+  for (Saved& one : saved) model.backward(one);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(test::all_equal(model.parameters()[i]->grad(), expected[i]));
+  }
+}
+
+TEST_F(ModelTest, OverlongSequencesAndBadStagesAreNamed) {
+  Model model = make();
+  Saved saved;
+  const Tensor tokens = Tensor::zeros(device, {1, config.max_seq_len + 1}, DType::kI32);
+  EXPECT_THAT(
+      message_of<ShapeError>([&] { static_cast<void>(model.forward(tokens, saved)); }),
+      HasSubstr("a sequence of " + std::to_string(config.max_seq_len + 1) +
+                " tokens is longer than the model's " + std::to_string(config.max_seq_len)));
+  const std::size_t layers = config.num_layers;
+  for (const Range range : {Range{0, layers + 1}, Range{1, 0}}) {
+    EXPECT_THAT(message_of<ConfigError>([&] {
+                  const Model stage(config, device, DType::kF32, seed, factory, {.layers = range});
+                }),
+                HasSubstr("does not fit a model of " + std::to_string(layers) + " layers"));
+  }
+  config.num_heads = 0;
+  EXPECT_THROW(static_cast<void>(make()), ConfigError);
+}
+
+TEST_F(ModelTest, TokensOutsideOfTheVocabularyAreNamed) {
+  Model model = make();
+  Saved saved;
+  const Tensor tokens = Tensor::zeros(device, {1, 1}, DType::kI32);
+  tokens.span<std::int32_t>()[0] = static_cast<std::int32_t>(config.vocab_size);
+  EXPECT_THAT(message_of<ShapeError>([&] { static_cast<void>(model.forward(tokens, saved)); }),
+              HasSubstr("outside of the vocabulary"));
+}
+
+}  // namespace
+}  // namespace ultra::nn

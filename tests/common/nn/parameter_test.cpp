@@ -1,0 +1,183 @@
+#include "common/nn/parameter.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/ops/elementwise.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::nn {
+namespace {
+
+using enum MemoryCategory;
+using test::message_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ParameterTest : public test::RandomTest {
+ protected:
+  [[nodiscard]] static ParameterSpec spec(const Shape& shape, std::vector<Range> shard = {}) {
+    return {.name = "model.w",
+            .global_shape = shape,
+            .shard = std::move(shard),
+            .initializer = {.standard_deviation = 0.02}};
+  }
+
+  /// Adds a constant to every element of the gradient.
+  static void add(Parameter& parameter, double amount) {
+    parameter.add_grad([amount](const Tensor& grad, ops::Write write) {
+      const Tensor term = Tensor::empty(grad.device(), grad.shape(), grad.dtype());
+      term.fill(amount);
+      ops::write_or_add(grad, term, write);
+    });
+  }
+};
+
+TEST_F(ParameterTest, HoldsTheWholeWeightUnlessToldOtherwise) {
+  const Parameter p(spec({3, 5}), device, DType::kF32, seed);
+  EXPECT_EQ(p.name(), "model.w");
+  EXPECT_EQ(p.global_shape(), (Shape{3, 5}));
+  EXPECT_THAT(p.shard(), ElementsAre(Range{0, 3}, Range{0, 5}));
+  EXPECT_EQ(p.value().shape(), (Shape{3, 5}));
+  EXPECT_EQ(p.value().category(), kParameters);
+  EXPECT_FALSE(p.grad().defined());
+  EXPECT_EQ(device.memory().current().total(), 60U);
+}
+
+TEST_F(ParameterTest, AnyShardStartsAsThatPartOfTheWhole) {
+  for (int round = 0; round < 20; ++round) {
+    const Shape shape{random.between(1, 9), random.between(1, 9)};
+    const DType dtype = random.pick({DType::kF32, DType::kF64});
+    const Parameter whole(spec(shape), device, dtype, seed);
+    std::vector<Range> shard;
+    for (const std::size_t extent : shape.dims()) {
+      const std::size_t begin = random.between(0, extent);
+      shard.push_back({begin, random.between(begin, extent)});
+    }
+    const Parameter part(spec(shape, shard), device, dtype, seed);
+    EXPECT_TRUE(test::all_equal(part.value(), whole.value().slice(0, shard[0]).slice(1, shard[1])));
+  }
+}
+
+TEST_F(ParameterTest, StartsWithTheDeviationOrTheConstantOfItsInitializer) {
+  const Parameter normal(spec({400, 50}), device, DType::kF64, seed);
+  const double squares = ops::sum_of_squares(normal.value());
+  // The mean of n squares of deviation s has the standard error s^2 sqrt(2 / n): six of them.
+  EXPECT_NEAR(squares / 20'000.0, 4e-4, 6.0 * 4e-4 * std::sqrt(2.0 / 20'000.0));
+  const Parameter constant(
+      {.name = "norm", .global_shape = {7}, .shard = {}, .initializer = {.constant = 1.0}}, device,
+      DType::kF32, seed);
+  EXPECT_THAT(constant.value().to_vector(), ::testing::Each(1.0));
+}
+
+TEST_F(ParameterTest, OtherNamesAndSeedsStartElsewhere) {
+  const Parameter a(spec({9}), device, DType::kF64, seed);
+  const Parameter b(spec({9}), device, DType::kF64, seed + 1);
+  ParameterSpec renamed = spec({9});
+  renamed.name = "model.v";
+  const Parameter c(renamed, device, DType::kF64, seed);
+  EXPECT_FALSE(test::all_equal(a.value(), b.value()));
+  EXPECT_FALSE(test::all_equal(a.value(), c.value()));
+}
+
+TEST_F(ParameterTest, GradientsAddUpUntilTheyAreDropped) {
+  Parameter p(spec({4}), device, DType::kF64, seed);
+  add(p, 1.5);
+  EXPECT_THAT(p.grad().to_vector(), ::testing::Each(1.5));
+  EXPECT_EQ(p.grad().category(), kGradients);
+  add(p, 1.5);
+  EXPECT_THAT(p.grad().to_vector(), ::testing::Each(3.0));
+  p.drop_grad();
+  EXPECT_FALSE(p.grad().defined());
+  EXPECT_EQ(device.memory().current()[kGradients], 0U);
+  add(p, -2.0);
+  EXPECT_THAT(p.grad().to_vector(), ::testing::Each(-2.0));
+}
+
+TEST_F(ParameterTest, AnotherTensorCanHoldTheGradient) {
+  Parameter p(spec({4}), device, DType::kF64, seed);
+  const Tensor flat = Tensor::zeros(device, {10}, DType::kF64, kGradients);
+  p.set_grad(flat.slice(0, {3, 7}));
+  add(p, 2.0);
+  EXPECT_THAT(flat.to_vector(), ElementsAre(0, 0, 0, 2, 2, 2, 2, 0, 0, 0));
+  EXPECT_THAT(message_of<ShapeError>([&] { p.set_grad(flat); }),
+              HasSubstr("gradient of a parameter: expected [4] of f64, found [10] of f64"));
+}
+
+TEST_F(ParameterTest, AnotherTensorCanHoldTheValues) {
+  Parameter p(spec({2}), device, DType::kF64, seed);
+  const Tensor flat = Tensor::zeros(device, {2}, DType::kF64, kParameters);
+  p.value() = flat;
+  EXPECT_TRUE(p.value().shares_storage(flat));
+  EXPECT_EQ(device.memory().current()[kParameters], 16U);
+}
+
+TEST_F(ParameterTest, HooksRunAfterEachAdditionInTheirOrder) {
+  Parameter p(spec({1}), device, DType::kF64, seed);
+  std::vector<std::string> calls;
+  p.on_grad_ready([&](Parameter& ready) {
+    calls.push_back("first " + std::to_string(static_cast<int>(ready.grad().to_vector()[0])));
+  });
+  p.on_grad_ready([&](Parameter&) { calls.emplace_back("second"); });
+  add(p, 1.0);
+  add(p, 1.0);
+  EXPECT_THAT(calls, ElementsAre("first 1", "second", "first 2", "second"));
+}
+
+TEST_F(ParameterTest, ADeferredAdditionWaitsForTheQueueAndSoDoItsHooks) {
+  Parameter p(spec({1}), device, DType::kF64, seed);
+  int ready = 0;
+  p.on_grad_ready([&](Parameter&) { ++ready; });
+  DeferredGradients queue;
+  p.defer_grads_to(&queue);
+  add(p, 1.0);
+  add(p, 2.0);
+  EXPECT_EQ(queue.size(), 2U);
+  EXPECT_FALSE(p.grad().defined());
+  EXPECT_EQ(ready, 0);
+  queue.run();
+  EXPECT_EQ(queue.size(), 0U);
+  EXPECT_THAT(p.grad().to_vector(), ElementsAre(3.0));
+  EXPECT_EQ(ready, 2);
+  p.defer_grads_to(nullptr);
+  add(p, 4.0);
+  EXPECT_THAT(p.grad().to_vector(), ElementsAre(7.0));
+}
+
+TEST_F(ParameterTest, QueuedWorkRunsInOrderAndMayQueueMore) {
+  DeferredGradients queue;
+  std::vector<int> order;
+  queue.push([&] {
+    order.push_back(1);
+    queue.push([&] { order.push_back(3); });
+  });
+  queue.push([&] { order.push_back(2); });
+  queue.run();
+  EXPECT_THAT(order, ElementsAre(1, 2));
+  EXPECT_EQ(queue.size(), 1U);
+  queue.run();
+  EXPECT_THAT(order, ElementsAre(1, 2, 3));
+}
+
+TEST_F(ParameterTest, AShardThatDoesNotFitIsAnErrorForEveryInitializer) {
+  for (const double deviation : {0.02, 0.0}) {
+    for (const std::vector<Range>& shard :
+         {std::vector<Range>{{0, 5}, {0, 3}}, {{2, 1}, {0, 3}}, {{0, 4}}}) {
+      ParameterSpec bad = spec({4, 3}, shard);
+      bad.initializer = {.standard_deviation = deviation, .constant = 1.0};
+      EXPECT_THAT(
+          message_of<ShapeError>([&] { const Parameter p(bad, device, DType::kF32, seed); }),
+          HasSubstr("shard"))
+          << deviation;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::nn

@@ -1,0 +1,157 @@
+#include "common/nn/saved.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+
+namespace ultra::nn {
+namespace {
+
+using enum MemoryCategory;
+using test::message_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class SavedTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] Tensor tensor(std::size_t elements) const {
+    return Tensor::zeros(device, {elements}, DType::kF64);
+  }
+
+  [[nodiscard]] static std::vector<std::string> paths(const Saved& saved) {
+    std::vector<std::string> all;
+    saved.for_each([&](const std::string& path, const Tensor&) { all.push_back(path); });
+    return all;
+  }
+
+  Device device = Device::cpu();
+};
+
+TEST_F(SavedTest, KeepsTensorsByName) {
+  Saved saved;
+  EXPECT_TRUE(saved.empty());
+  const Tensor x = tensor(2);
+  saved.put("x", x);
+  EXPECT_TRUE(saved.has("x"));
+  EXPECT_FALSE(saved.has("y"));
+  EXPECT_TRUE(saved.get("x").shares_storage(x));
+  EXPECT_FALSE(saved.empty());
+  EXPECT_TRUE(saved.take("x").shares_storage(x));
+  EXPECT_FALSE(saved.has("x"));
+  EXPECT_TRUE(saved.empty());
+}
+
+TEST_F(SavedTest, PuttingTwiceReplaces) {
+  Saved saved;
+  saved.put("x", tensor(2));
+  const Tensor second = tensor(3);
+  saved.put("x", second);
+  EXPECT_TRUE(saved.get("x").shares_storage(second));
+  EXPECT_EQ(saved.bytes(), 24U);
+  EXPECT_EQ(device.memory().current().total(), 24U);  // nothing keeps the first alive
+}
+
+TEST_F(SavedTest, DropForgetsOneTensorAndMindsNoneThere) {
+  Saved saved;
+  saved.put("x", tensor(2));
+  saved.put("y", tensor(2));
+  saved.drop("x");
+  saved.drop("z");
+  EXPECT_THAT(paths(saved), ElementsAre("y"));
+}
+
+TEST_F(SavedTest, IsATreeWhosePathsAreVisitedInOrder) {
+  Saved saved;
+  saved.child("block").child("norm").put("input", tensor(1));
+  saved.put("tokens", tensor(1));
+  saved.child("block").put("gate", tensor(1));
+  static_cast<void>(saved.child("other"));
+  EXPECT_THAT(paths(saved), ElementsAre("tokens", "block/gate", "block/norm/input"));
+  EXPECT_FALSE(saved.empty());
+  saved.child("block").clear();
+  EXPECT_THAT(paths(saved), ElementsAre("tokens"));
+  static_cast<void>(saved.take("tokens"));
+  EXPECT_TRUE(saved.empty());  // subtrees without tensors do not count
+}
+
+TEST_F(SavedTest, AChildStaysWhereItIsWhenOthersAreAdded) {
+  Saved saved;
+  Saved& first = saved.child("first");
+  for (int i = 0; i < 100; ++i) static_cast<void>(saved.child(std::to_string(i)));
+  first.put("x", tensor(1));
+  EXPECT_TRUE(saved.child("first").has("x"));
+}
+
+TEST_F(SavedTest, AMissingTensorSaysWhatIsMissingAndWhy) {
+  Saved saved;
+  EXPECT_THAT(message_of<InternalError>([&] { static_cast<void>(saved.get("query")); }),
+              HasSubstr("no saved activation 'query'"));
+  const std::string message =
+      message_of<InternalError>([&] { static_cast<void>(saved.take("query")); });
+  EXPECT_THAT(message, HasSubstr("'query'"));
+  EXPECT_THAT(message, HasSubstr("needs its own forward pass"));
+}
+
+TEST_F(SavedTest, WhatIsSavedCountsAsActivationsButOnlyIfItWasOther) {
+  Saved saved;
+  const Tensor x = tensor(4);
+  const Tensor weight = Tensor::zeros(device, {3}, DType::kF64, kParameters);
+  saved.put("x", x);
+  saved.put("weight", weight);
+  EXPECT_EQ(x.category(), kActivations);
+  EXPECT_EQ(weight.category(), kParameters);
+  EXPECT_EQ(device.memory().current()[kActivations], 32U);
+  EXPECT_EQ(device.memory().current()[kOther], 0U);
+}
+
+TEST_F(SavedTest, ADiscardingTreeKeepsNothingAndRetagsNothing) {
+  Saved saved(Saved::Mode::kDiscard);
+  const Tensor x = tensor(4);
+  saved.put("x", x);
+  saved.child("deep").child("deeper").put("x", x);
+  EXPECT_TRUE(saved.empty());
+  EXPECT_FALSE(saved.has("x"));
+  EXPECT_EQ(saved.bytes(), 0U);
+  EXPECT_EQ(x.category(), kOther);
+}
+
+TEST_F(SavedTest, BytesCountASharedStorageOnce) {
+  Saved saved;
+  const Tensor x = tensor(6);
+  saved.put("whole", x);
+  saved.child("a").put("view", x.view({2, 3}));
+  saved.child("b").put("slice", x.slice(0, {0, 1}));
+  EXPECT_EQ(saved.bytes(), 48U);
+  saved.child("b").put("more", tensor(1));
+  EXPECT_EQ(saved.bytes(), 56U);
+  static_cast<void>(saved.take("whole"));
+  EXPECT_EQ(saved.bytes(), 56U);  // the views keep the storage
+}
+
+TEST_F(SavedTest, ClearingFreesTheMemory) {
+  Saved saved;
+  saved.put("x", tensor(100));
+  saved.child("c").put("y", tensor(100));
+  saved.clear();
+  EXPECT_TRUE(saved.empty());
+  EXPECT_EQ(device.memory().current().total(), 0U);
+}
+
+TEST_F(SavedTest, MovesAsAPipelineMovesIt) {
+  Saved saved;
+  saved.child("c").put("x", tensor(5));
+  std::vector<Saved> queue;
+  queue.push_back(std::move(saved));
+  queue.emplace_back();
+  EXPECT_EQ(queue.front().bytes(), 40U);
+  EXPECT_TRUE(queue.front().child("c").has("x"));
+}
+
+}  // namespace
+}  // namespace ultra::nn

@@ -1,0 +1,69 @@
+#include "common/ops/backend/cpu/vector_math.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "tests/support/random.hpp"
+
+namespace ultra::ops::cpu {
+namespace {
+
+class VectorMathTest : public test::RandomTest {};
+
+/// Distance of `found` from the exact value, in units of the exact value's last place.
+double error_in_ulp(float found, double exact) {
+  const int exponent = std::ilogb(exact);
+  return std::abs(static_cast<double>(found) - exact) / std::ldexp(1.0, exponent - 23);
+}
+
+TEST_F(VectorMathTest, ExpIsWithinTwoUlpOverItsRange) {
+  float worst_at = 0.0F;
+  double worst = 0.0;
+  const auto visit = [&](float x) {
+    const double error = error_in_ulp(exp_of(x), std::exp(static_cast<double>(x)));
+    if (error > worst) {
+      worst = error;
+      worst_at = x;
+    }
+  };
+  for (float x = -87.3F; x <= 88.3F; x += 0x1.0p-13F) visit(x);
+  for (int i = 0; i < 200'000; ++i) visit(static_cast<float>(random.uniform(-87.3, 88.3)));
+  for (int i = 0; i < 100'000; ++i) visit(static_cast<float>(random.uniform(-1.0, 1.0) * 1e-3));
+  EXPECT_LE(worst, 2.0) << "at " << worst_at;
+}
+
+TEST_F(VectorMathTest, ExpOfSpecialArguments) {
+  EXPECT_EQ(exp_of(0.0F), 1.0F);
+  EXPECT_EQ(exp_of(-0.0F), 1.0F);
+  EXPECT_EQ(exp_of(-87.4F), 0.0F);
+  EXPECT_EQ(exp_of(-1e30F), 0.0F);
+  EXPECT_EQ(exp_of(-std::numeric_limits<float>::infinity()), 0.0F);
+  EXPECT_GT(exp_of(1e30F), 2e38F);
+  EXPECT_TRUE(std::isnan(exp_of(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_EQ(exp_of(-std::numeric_limits<double>::infinity()), 0.0);
+}
+
+TEST_F(VectorMathTest, SigmoidHasItsLimitsAndSymmetry) {
+  EXPECT_EQ(sigmoid(0.0F), 0.5F);
+  EXPECT_EQ(sigmoid(200.0F), 1.0F);
+  EXPECT_LT(sigmoid(-200.0F), 1e-37F);
+  EXPECT_GE(sigmoid(-200.0F), 0.0F);
+  for (int i = 0; i < 1000; ++i) {
+    const double x = random.uniform(-40.0, 40.0);
+    const double exact = 1.0 / (1.0 + std::exp(-x));
+    // exp within 2 ulp, a sum and a division, relative to the result.
+    constexpr double kSingle = 4.0 * 0x1.0p-23;
+    const auto single = static_cast<float>(x);
+    const double exact_single = 1.0 / (1.0 + std::exp(-static_cast<double>(single)));
+    EXPECT_NEAR(static_cast<double>(sigmoid(single)), exact_single, kSingle * exact_single);
+    EXPECT_NEAR(sigmoid(x), exact, 4.0 * 0x1.0p-52 * exact);
+    EXPECT_NEAR(sigmoid(x) + sigmoid(-x), 1.0, 8.0 * 0x1.0p-52);
+  }
+}
+
+}  // namespace
+}  // namespace ultra::ops::cpu

@@ -1,0 +1,178 @@
+#include "common/ops/cross_entropy.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/finite_difference.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::ops {
+namespace {
+
+using test::all_near;
+using test::count_of;
+using test::message_of;
+using test::rounding_bound;
+using ::testing::HasSubstr;
+
+/// Loss, gradient and their largest errors, by plain loops in extended precision.
+struct Expected {
+  Expected(const Tensor& logits, const Tensor& targets, double normalizer) {
+    const DType dtype = logits.dtype();
+    const std::size_t vocab = logits.size(-1);
+    const std::vector<double> x = logits.to_vector();
+    long double total = 0.0L;
+    for (std::size_t row = 0; row < targets.numel(); ++row) {
+      const double* z = x.data() + row * vocab;
+      const auto target = static_cast<std::size_t>(targets.span<std::int32_t>()[row]);
+      const long double highest = *std::max_element(z, z + vocab);
+      long double sum = 0.0L;
+      for (std::size_t i = 0; i < vocab; ++i) sum += std::exp(z[i] - highest);
+      total += std::log(sum) + highest - z[target];
+      // Each exponential: 2 ulp, and its argument's rounding eps |t| e^-|t| < eps; then the sum.
+      loss_tolerance += (rounding_bound(dtype, count_of(vocab) + 4, 1.0) +
+                         rounding_bound(DType::kF64, 4,
+                                        std::abs(static_cast<double>(highest)) +
+                                            std::abs(z[target]) + std::log(count_of(vocab)))) /
+                        normalizer;
+      for (std::size_t i = 0; i < vocab; ++i) {
+        const double distance = static_cast<double>(highest) - z[i];
+        const double p = static_cast<double>(std::exp(-static_cast<long double>(distance)) / sum);
+        const double one_hot = i == target ? 1.0 : 0.0;
+        gradient.push_back((p - one_hot) / normalizer);
+        tolerances.push_back((rounding_bound(dtype, distance + count_of(vocab) + 7, p) +
+                              rounding_bound(dtype, 2, one_hot) + 0x1.0p-125) /
+                             normalizer);
+      }
+    }
+    loss = static_cast<double>(total / static_cast<long double>(normalizer));
+    loss_tolerance += rounding_bound(DType::kF64, count_of(targets.numel()), std::abs(loss));
+  }
+
+  double loss = 0.0;
+  double loss_tolerance = 0.0;
+  std::vector<double> gradient;
+  std::vector<double> tolerances;
+};
+
+class CrossEntropyTest : public test::RandomTest {
+ protected:
+  void check(const Tensor& logits, const Tensor& targets, double normalizer) {
+    const Expected expected(logits, targets, normalizer);
+    const double loss = cross_entropy_into_gradient(logits, targets, normalizer);
+    EXPECT_NEAR(loss, expected.loss, expected.loss_tolerance) << logits.shape().str();
+    EXPECT_TRUE(all_near(logits, expected.gradient, expected.tolerances)) << logits.shape().str();
+  }
+};
+
+TEST_F(CrossEntropyTest, EqualsLogSoftmaxByPlainLoops) {
+  for (int round = 0; round < 20; ++round) {
+    const DType dtype = random.pick({DType::kF32, DType::kF64});
+    const std::size_t vocab = random.pick({std::size_t{1}, random.between(2, 300)});
+    const Shape batch{random.between(0, 3), random.between(1, 6)};
+    const double scale = random.pick({0.1, 1.0, 20.0});
+    check(random.tensor(device, {batch[0], batch[1], vocab}, dtype, scale),
+          random.tokens(device, batch, vocab), random.uniform(0.5, 40.0));
+  }
+}
+
+TEST_F(CrossEntropyTest, ExtremeLogitsNeitherOverflowNorTurnIntoNan) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const Tensor logits = random.tensor(device, {4, 33}, dtype);
+    logits.slice(0, {0, 1}).slice(1, {3, 4}).fill(1e4);
+    logits.slice(0, {1, 2}).slice(1, {5, 6}).fill(-1e4);
+    logits.slice(0, {2, 3}).fill(1e4);
+    logits.slice(0, {3, 4}).fill(-1e4);
+    const std::vector<std::int32_t> targets = {0, 5, 7, 32};
+    check(logits, Tensor::from<std::int32_t>(device, {4}, targets), 4.0);
+  }
+}
+
+TEST_F(CrossEntropyTest, EqualLogitsCostTheLogarithmOfTheVocabulary) {
+  const Tensor logits = Tensor::zeros(device, {5, 256}, DType::kF64);
+  const double loss = cross_entropy_into_gradient(logits, random.tokens(device, {5}, 256), 5.0);
+  EXPECT_NEAR(loss, std::log(256.0), rounding_bound(DType::kF64, 256 + 5, std::log(256.0)));
+}
+
+TEST_F(CrossEntropyTest, TheGradientOfEachTokenSumsToZero) {
+  const std::size_t vocab = random.between(2, 200);
+  const Tensor logits = random.tensor(device, {3, vocab}, DType::kF64, 5.0);
+  static_cast<void>(cross_entropy_into_gradient(logits, random.tokens(device, {3}, vocab), 3.0));
+  for (std::size_t row = 0; row < 3; ++row) {
+    double sum = 0.0;
+    for (const double d : logits.slice(0, {row, row + 1}).to_vector()) sum += d;
+    // exp's argument is off by up to 30 ulp for logits this far apart, and vocab terms add up.
+    EXPECT_NEAR(sum, 0.0, rounding_bound(DType::kF64, count_of(2 * vocab) + 40, 2.0 / 3.0));
+  }
+}
+
+TEST_F(CrossEntropyTest, TheGradientMatchesFiniteDifferences) {
+  for (int round = 0; round < 4; ++round) {
+    const std::size_t vocab = random.between(1, 40);
+    const Tensor logits = random.tensor(device, {2, 3, vocab}, DType::kF64, 2.0);
+    const Tensor targets = random.tokens(device, {2, 3}, vocab);
+    const auto f = [&] { return cross_entropy_into_gradient(logits.clone(), targets, 6.0); };
+    const Tensor gradient = logits.clone();
+    static_cast<void>(cross_entropy_into_gradient(gradient, targets, 6.0));
+    EXPECT_TRUE(test::gradients_match(random, f, {{"logits", logits, gradient}}));
+  }
+}
+
+TEST_F(CrossEntropyTest, MicroBatchesUnderOneNormalizerAddUpToTheBatch) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::size_t rows = random.between(2, 9);
+    const Tensor logits = random.tensor(device, {rows, 31}, dtype, 3.0);
+    const Tensor targets = random.tokens(device, {rows}, 31);
+    const Tensor whole = logits.clone();
+    const double loss = cross_entropy_into_gradient(whole, targets, count_of(rows));
+    double parts = 0.0;
+    for (std::size_t begin = 0; begin < rows;) {
+      const Range part{begin, random.between(begin + 1, rows)};
+      parts += cross_entropy_into_gradient(logits.slice(0, part), targets.slice(0, part),
+                                           count_of(rows));
+      begin = part.end;
+    }
+    EXPECT_NEAR(parts, loss, rounding_bound(DType::kF64, 3 * count_of(rows), loss));
+    EXPECT_TRUE(test::all_equal(logits, whole));  // rows are independent: bitwise
+  }
+}
+
+TEST_F(CrossEntropyTest, NanGoesThroughToTheLoss) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const Tensor logits = random.tensor(device, {1, 50}, dtype);
+    logits.slice(1, {random.between(0, 49), 50}).fill(std::nan(""));
+    const Tensor targets = Tensor::zeros(device, {1}, DType::kI32);
+    EXPECT_TRUE(std::isnan(cross_entropy_into_gradient(logits, targets, 1.0)));
+  }
+}
+
+TEST_F(CrossEntropyTest, BadInputIsNamed) {
+  const Tensor logits = Tensor::zeros(device, {2, 3}, DType::kF32);
+  const Tensor targets = Tensor::zeros(device, {2}, DType::kI32);
+  const auto fails = [&](const Tensor& z, const Tensor& t, double normalizer) {
+    return message_of<ShapeError>(
+        [&] { static_cast<void>(cross_entropy_into_gradient(z, t, normalizer)); });
+  };
+  EXPECT_THAT(fails(logits, Tensor::zeros(device, {3}, DType::kI32), 2.0),
+              HasSubstr("targets of cross_entropy: expected [2] of i32, found [3]"));
+  EXPECT_THAT(fails(logits, targets, 0.0), HasSubstr("normaliser must be positive, found 0"));
+  EXPECT_THAT(fails(logits, targets, std::nan("")), HasSubstr("found nan"));
+  fails(logits.transpose(0, 1), Tensor::zeros(device, {3}, DType::kI32), 2.0);
+  targets.span<std::int32_t>()[1] = 3;
+  EXPECT_THAT(fails(logits, targets, 2.0),
+              HasSubstr("target 3 at index 1 is outside of the vocabulary [0, 3)"));
+}
+
+TEST_F(CrossEntropyTest, UndefinedLogitsAreAnError) {
+  const Tensor targets = Tensor::zeros(device, {2}, DType::kI32);
+  EXPECT_THROW(static_cast<void>(cross_entropy_into_gradient(Tensor(), targets, 1.0)), ShapeError);
+}
+
+}  // namespace
+}  // namespace ultra::ops

@@ -1,0 +1,90 @@
+#include "common/ops/embedding.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::ops {
+namespace {
+
+using test::message_of;
+using ::testing::HasSubstr;
+
+class EmbeddingTest : public test::RandomTest {};
+
+TEST_F(EmbeddingTest, LooksUpTheRowOfEachToken) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::size_t vocab = random.between(1, 20);
+    const std::size_t hidden = random.between(1, 17);
+    const Tensor table = random.tensor(device, {vocab, hidden}, dtype);
+    const Tensor tokens =
+        random.tokens(device, {random.between(0, 3), random.between(1, 7)}, vocab);
+    const Tensor y = embedding(table, tokens);
+    EXPECT_EQ(y.shape(), (Shape{tokens.size(0), tokens.size(1), hidden}));
+    const std::vector<double> rows = table.to_vector();
+    std::vector<double> expected;
+    for (const double token : tokens.to_vector()) {
+      for (std::size_t i = 0; i < hidden; ++i) {
+        expected.push_back(rows[static_cast<std::size_t>(token) * hidden + i]);
+      }
+    }
+    EXPECT_TRUE(test::all_equal(y, expected));
+  }
+}
+
+// Small integers add up exactly, in any order and in either dtype.
+TEST_F(EmbeddingTest, BackwardAddsTheGradientsOfEachTokensPlaces) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::size_t vocab = random.between(1, 9);
+    const std::size_t hidden = random.between(1, 11);
+    const Tensor tokens = random.tokens(device, {3, 5}, vocab);
+    const Tensor d_y = random.tokens(device, {3, 5, hidden}, 100);
+    const Tensor d_y_real = Tensor::from<double>(device, d_y.shape(), d_y.to_vector()).to(dtype);
+    const Tensor d_table = Tensor::empty(device, {vocab, hidden}, dtype);
+    d_table.fill(7.0);
+    embedding_backward_into(d_table, d_y_real, tokens);
+    std::vector<double> expected(vocab * hidden, 7.0);
+    for (std::size_t t = 0; t < tokens.numel(); ++t) {
+      const auto row = static_cast<std::size_t>(tokens.span<std::int32_t>()[t]);
+      for (std::size_t i = 0; i < hidden; ++i) {
+        expected[row * hidden + i] += d_y.span<std::int32_t>()[t * hidden + i];
+      }
+    }
+    EXPECT_TRUE(test::all_equal(d_table, expected));
+  }
+}
+
+TEST_F(EmbeddingTest, TokensOutsideOfTheVocabularyAreNamed) {
+  const Tensor table = Tensor::zeros(device, {5, 2}, DType::kF32);
+  const Tensor tokens = Tensor::zeros(device, {1, 3}, DType::kI32);
+  for (const std::int32_t bad : {5, -1}) {
+    tokens.span<std::int32_t>()[2] = bad;
+    EXPECT_THAT(message_of<ShapeError>([&] { static_cast<void>(embedding(table, tokens)); }),
+                HasSubstr("token " + std::to_string(bad) +
+                          " at index 2 is outside of the vocabulary [0, 5)"));
+    const Tensor d_y = Tensor::zeros(device, {1, 3, 2}, DType::kF32);
+    EXPECT_THAT(message_of<ShapeError>([&] { embedding_backward_into(table, d_y, tokens); }),
+                HasSubstr("vocabulary"));
+  }
+}
+
+TEST_F(EmbeddingTest, ShapesThatDoNotFitAreErrors) {
+  const Tensor table = Tensor::zeros(device, {5, 2}, DType::kF32);
+  const Tensor tokens = Tensor::zeros(device, {1, 3}, DType::kI32);
+  EXPECT_THROW(static_cast<void>(embedding(table, table)), ShapeError);
+  EXPECT_THROW(static_cast<void>(embedding(table, tokens.view({3}))), ShapeError);
+  EXPECT_THROW(static_cast<void>(embedding(table, Tensor())), ShapeError);
+  EXPECT_THAT(
+      message_of<ShapeError>([&] {
+        embedding_backward_into(table, Tensor::zeros(device, {1, 3, 4}, DType::kF32), tokens);
+      }),
+      HasSubstr("expected [1, 3, 2] of f32, found [1, 3, 4]"));
+}
+
+}  // namespace
+}  // namespace ultra::ops

@@ -1,0 +1,194 @@
+#include "common/ops/matmul.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/finite_difference.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::ops {
+namespace {
+
+using test::all_near;
+using test::message_of;
+using ::testing::HasSubstr;
+
+/// op(t) as a plain row-major matrix.
+struct Matrix {
+  Matrix(const Tensor& t, Transpose transpose)
+      : values((transpose == Transpose::kNo ? t : t.transpose(0, 1)).to_vector()),
+        rows(t.size(transpose == Transpose::kNo ? 0 : 1)),
+        columns(t.size(transpose == Transpose::kNo ? 1 : 0)) {}
+
+  [[nodiscard]] double at(std::size_t i, std::size_t j) const { return values[i * columns + j]; }
+
+  std::vector<double> values;
+  std::size_t rows;
+  std::size_t columns;
+};
+
+/// The product by three loops, and the largest error that k products and sums may have.
+struct Expected {
+  Expected(const Matrix& a, const Matrix& b, const std::vector<double>& before, DType dtype) {
+    for (std::size_t i = 0; i < a.rows; ++i) {
+      for (std::size_t j = 0; j < b.columns; ++j) {
+        long double sum = before.empty() ? 0.0 : before[i * b.columns + j];
+        long double magnitude = std::abs(sum);
+        for (std::size_t k = 0; k < a.columns; ++k) {
+          const long double term = static_cast<long double>(a.at(i, k)) * b.at(k, j);
+          sum += term;
+          magnitude += std::abs(term);
+        }
+        values.push_back(static_cast<double>(sum));
+        tolerances.push_back(test::rounding_bound(dtype, test::count_of(a.columns + 2),
+                                                  static_cast<double>(magnitude)));
+      }
+    }
+  }
+
+  std::vector<double> values;
+  std::vector<double> tolerances;
+};
+
+class MatmulTest : public test::RandomTest {
+ protected:
+  /// A matrix whose rows stand `gap` elements apart inside a wider one.
+  [[nodiscard]] Tensor matrix(std::size_t rows, std::size_t columns, DType dtype, std::size_t gap) {
+    const std::size_t before = random.between(0, gap);
+    return random.tensor(device, {rows, columns + gap}, dtype).slice(1, {before, before + columns});
+  }
+
+  [[nodiscard]] std::size_t extent() {
+    return random.pick({std::size_t{1}, random.between(1, 9), random.between(10, 70)});
+  }
+
+  void check_one_product(DType dtype) {
+    const std::size_t m = extent();
+    const std::size_t n = extent();
+    const std::size_t k = extent();
+    const Transpose ta = random.pick({Transpose::kNo, Transpose::kYes});
+    const Transpose tb = random.pick({Transpose::kNo, Transpose::kYes});
+    const Write write = random.pick({Write::kOverwrite, Write::kAccumulate});
+    const std::size_t gap = random.pick({std::size_t{0}, std::size_t{5}});
+    const Tensor a = ta == Transpose::kNo ? matrix(m, k, dtype, gap) : matrix(k, m, dtype, gap);
+    const Tensor b = tb == Transpose::kNo ? matrix(k, n, dtype, gap) : matrix(n, k, dtype, gap);
+    const Tensor out = matrix(m, n, dtype, gap);
+    const Expected expected(Matrix(a, ta), Matrix(b, tb),
+                            write == Write::kAccumulate ? out.to_vector() : std::vector<double>(),
+                            dtype);
+    matmul_into(out, a, ta, b, tb, write);
+    EXPECT_TRUE(all_near(out, expected.values, expected.tolerances))
+        << a.shape().str() << " " << b.shape().str() << " gap " << gap;
+  }
+};
+
+TEST_F(MatmulTest, EqualsThreeLoopsForAllTransposesStridesAndWrites) {
+  for (const DType dtype : test::kFloatDTypes) {
+    for (int round = 0; round < 60; ++round) check_one_product(dtype);
+  }
+}
+
+TEST_F(MatmulTest, OverwritingIgnoresWhatTheOutputHeld) {
+  const Tensor a = random.tensor(device, {3, 4}, DType::kF64);
+  const Tensor b = random.tensor(device, {4, 2}, DType::kF64);
+  const Tensor out = Tensor::empty(device, {3, 2}, DType::kF64);
+  out.fill(std::nan(""));
+  matmul_into(out, a, Transpose::kNo, b, Transpose::kNo);
+  EXPECT_TRUE(test::all_equal(out, matmul(a, Transpose::kNo, b, Transpose::kNo)));
+}
+
+TEST_F(MatmulTest, WritesInsideAWiderMatrixLeaveTheRestAlone) {
+  const Tensor wide = Tensor::zeros(device, {3, 7}, DType::kF32);
+  const Tensor a = random.tensor(device, {3, 4}, DType::kF32);
+  const Tensor b = random.tensor(device, {4, 2}, DType::kF32);
+  matmul_into(wide.slice(1, {3, 5}), a, Transpose::kNo, b, Transpose::kNo);
+  for (const Range rest : {Range{0, 3}, Range{5, 7}}) {
+    EXPECT_THAT(wide.slice(1, rest).to_vector(), ::testing::Each(0.0));
+  }
+}
+
+TEST_F(MatmulTest, AnEmptySumIsZero) {
+  const Tensor a = Tensor::zeros(device, {3, 0}, DType::kF64);
+  const Tensor b = Tensor::zeros(device, {0, 2}, DType::kF64);
+  const Tensor out = random.tensor(device, {3, 2}, DType::kF64);
+  const Tensor before = out.clone();
+  matmul_into(out, a, Transpose::kNo, b, Transpose::kNo, Write::kAccumulate);
+  EXPECT_TRUE(test::all_equal(out, before));
+  matmul_into(out, a, Transpose::kNo, b, Transpose::kNo, Write::kOverwrite);
+  EXPECT_THAT(out.to_vector(), ::testing::Each(0.0));
+}
+
+TEST_F(MatmulTest, AnEmptyOutputIsLegal) {
+  const Tensor a = Tensor::zeros(device, {0, 3}, DType::kF32);
+  const Tensor b = Tensor::zeros(device, {3, 2}, DType::kF32);
+  EXPECT_EQ(matmul(a, Transpose::kNo, b, Transpose::kNo).shape(), (Shape{0, 2}));
+  EXPECT_EQ(matmul(b, Transpose::kYes, a, Transpose::kYes).shape(), (Shape{2, 0}));
+}
+
+TEST_F(MatmulTest, ATransposedColumnCountsAsARow) {
+  const Tensor column = random.tensor(device, {5, 1}, DType::kF64);
+  const Tensor b = random.tensor(device, {5, 3}, DType::kF64);
+  const Tensor row = column.transpose(0, 1);  // [1, 5] with strides [1, 1]
+  const Expected expected(Matrix(row, Transpose::kNo), Matrix(b, Transpose::kNo), {}, DType::kF64);
+  EXPECT_TRUE(all_near(matmul(row, Transpose::kNo, b, Transpose::kNo), expected.values,
+                       expected.tolerances));
+  const Tensor out = Tensor::zeros(device, {3, 1}, DType::kF64).transpose(0, 1);
+  matmul_into(out, row, Transpose::kNo, b, Transpose::kNo);
+  EXPECT_TRUE(all_near(out, expected.values, expected.tolerances));
+}
+
+TEST_F(MatmulTest, TheGradientsOfAProductAreProducts) {
+  const Tensor a = random.tensor(device, {random.between(1, 5), random.between(1, 5)}, DType::kF64);
+  const Tensor b = random.tensor(device, {a.size(1), random.between(1, 5)}, DType::kF64);
+  const Tensor d_out = random.tensor(device, {a.size(0), b.size(1)}, DType::kF64);
+  const auto f = [&] {
+    return test::inner_product(d_out, matmul(a, Transpose::kNo, b, Transpose::kNo));
+  };
+  EXPECT_TRUE(test::gradients_match(random, f,
+                                    {{"a", a, matmul(d_out, Transpose::kNo, b, Transpose::kYes)},
+                                     {"b", b, matmul(a, Transpose::kYes, d_out, Transpose::kNo)}}));
+}
+
+TEST_F(MatmulTest, ShapesThatDoNotFitAreNamed) {
+  const Tensor a = Tensor::zeros(device, {2, 3}, DType::kF32);
+  const Tensor b = Tensor::zeros(device, {4, 5}, DType::kF32);
+  EXPECT_THAT(message_of<ShapeError>(
+                  [&] { static_cast<void>(matmul(a, Transpose::kNo, b, Transpose::kNo)); }),
+              HasSubstr("[2, 3] x [4, 5] does not give [2, 5] of f32"));
+  const Tensor out = Tensor::zeros(device, {2, 2}, DType::kF32);
+  EXPECT_THAT(message_of<ShapeError>([&] {
+                matmul_into(out, a, Transpose::kNo, b.slice(0, {0, 3}), Transpose::kNo);
+              }),
+              HasSubstr("[2, 3] x [3, 5] does not give [2, 2]"));
+}
+
+TEST_F(MatmulTest, OtherDTypesRanksAndColumnStridesAreErrors) {
+  const Tensor a = Tensor::zeros(device, {3, 3}, DType::kF32);
+  const auto fails = [&](const Tensor& bad) {
+    return message_of<ShapeError>(
+        [&] { static_cast<void>(matmul(a, Transpose::kNo, bad, Transpose::kNo)); });
+  };
+  EXPECT_THAT(fails(a.to(DType::kF64)), HasSubstr("of f32 and [3, 3] of f64"));
+  EXPECT_THAT(fails(a.view({9})), HasSubstr("[9]"));
+  EXPECT_THAT(fails(a.transpose(0, 1)), HasSubstr("contiguous rows"));
+  EXPECT_THAT(fails(Tensor()), HasSubstr("matmul"));
+}
+
+TEST_F(MatmulTest, AsMatrixFoldsTheLeadingDimensions) {
+  const Tensor x = random.tensor(device, {2, 3, 4}, DType::kF32);
+  const Tensor rows = as_matrix(x);
+  EXPECT_EQ(rows.shape(), (Shape{6, 4}));
+  EXPECT_TRUE(rows.shares_storage(x));
+  EXPECT_EQ(as_matrix(Tensor::zeros(device, {0, 3, 4}, DType::kF32)).shape(), (Shape{0, 4}));
+  EXPECT_EQ(as_matrix(Tensor::zeros(device, {2, 3, 0}, DType::kF32)).shape(), (Shape{6, 0}));
+  EXPECT_THROW(static_cast<void>(as_matrix(x.transpose(0, 1))), ShapeError);
+}
+
+}  // namespace
+}  // namespace ultra::ops

@@ -1,0 +1,172 @@
+#include "common/ops/rope.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/finite_difference.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::ops {
+namespace {
+
+using test::all_near;
+using test::message_of;
+using ::testing::HasSubstr;
+
+constexpr double kTheta = 10000.0;
+constexpr std::size_t kPositions = 300;
+
+class RopeTest : public test::RandomTest {
+ protected:
+  /// [batch, seq, heads, head_dim] with odd sizes, and ascending absolute positions.
+  void draw(DType dtype) {
+    const std::size_t head_dim = 2 * random.between(1, 9);
+    x = random.tensor(device,
+                      {random.between(1, 3), random.between(1, 7), random.between(1, 3), head_dim},
+                      dtype);
+    positions.clear();
+    for (std::size_t i = 0; i < x.size(1); ++i) {
+      positions.push_back(static_cast<std::int32_t>(random.between(0, kPositions - 1)));
+    }
+  }
+
+  [[nodiscard]] RopeTable table() const {
+    return RopeTable(device, x.dtype(), x.size(3), kPositions, kTheta);
+  }
+
+  Tensor x;
+  std::vector<std::int32_t> positions;
+};
+
+/// Rotates pair (i, i + half) of a head in extended precision.
+struct Rotated {
+  Rotated(const std::vector<double>& head, std::size_t at, std::int32_t position, DType dtype) {
+    const std::size_t half = head.size() / 2;
+    const std::size_t i = at % half;
+    const long double angle =
+        static_cast<long double>(position) *
+        std::pow(static_cast<long double>(kTheta),
+                 -2.0L * static_cast<long double>(i) / static_cast<long double>(2 * half));
+    const long double cosine = std::cos(angle);
+    const long double sine = std::sin(angle);
+    const long double a = head[i];
+    const long double b = head[i + half];
+    value = static_cast<double>(at < half ? a * cosine - b * sine : b * cosine + a * sine);
+    // Two products, a sum, and the table's rounding; the table's angle in f64 is off by 3 ulp.
+    const double size = std::abs(head[i]) + std::abs(head[i + half]);
+    tolerance = test::rounding_bound(dtype, 4, size) +
+                test::rounding_bound(DType::kF64, 3.0 * static_cast<double>(angle), size);
+  }
+  double value;
+  double tolerance;
+};
+
+TEST_F(RopeTest, TurnsEachPairByItsAngle) {
+  for (int round = 0; round < 12; ++round) {
+    const DType dtype = random.pick({DType::kF32, DType::kF64});
+    draw(dtype);
+    const std::vector<double> before = x.to_vector();
+    rope_into(x, table(), positions, Rotation::kForward);
+    const std::size_t d = x.size(3);
+    std::vector<double> expected;
+    std::vector<double> tolerances;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const std::size_t first = i / d * d;
+      const std::vector<double> head(before.begin() + static_cast<std::ptrdiff_t>(first),
+                                     before.begin() + static_cast<std::ptrdiff_t>(first + d));
+      const std::size_t row = i / (d * x.size(2)) % x.size(1);
+      const Rotated rotated(head, i % d, positions[row], dtype);
+      expected.push_back(rotated.value);
+      tolerances.push_back(rotated.tolerance);
+    }
+    EXPECT_TRUE(all_near(x, expected, tolerances)) << x.shape().str();
+  }
+}
+
+TEST_F(RopeTest, PositionZeroChangesNothing) {
+  draw(DType::kF64);
+  const Tensor before = x.clone();
+  rope_into(x, table(), std::vector<std::int32_t>(x.size(1), 0), Rotation::kForward);
+  EXPECT_TRUE(test::all_equal(x, before));
+}
+
+TEST_F(RopeTest, BackwardUndoesForward) {
+  for (const DType dtype : test::kFloatDTypes) {
+    draw(dtype);
+    const Tensor before = x.clone();
+    rope_into(x, table(), positions, Rotation::kForward);
+    rope_into(x, table(), positions, Rotation::kBackward);
+    // Twice four roundings of two terms, and c^2 + s^2 differs from 1 by the table's roundings.
+    const double bound =
+        test::rounding_bound(dtype, 16, 2 * test::largest_magnitude(before.to_vector()));
+    EXPECT_TRUE(all_near(x, before, bound));
+  }
+}
+
+TEST_F(RopeTest, ARotationKeepsTheLength) {
+  draw(DType::kF64);
+  const double before = test::inner_product(x, x);
+  rope_into(x, table(), positions, Rotation::kForward);
+  EXPECT_NEAR(test::inner_product(x, x), before, test::rounding_bound(DType::kF64, 16, before));
+}
+
+TEST_F(RopeTest, ScoresDependOnTheDistanceOfTwoPositionsOnly) {
+  const std::size_t d = 2 * random.between(1, 16);
+  const Tensor query = random.tensor(device, {1, 1, 1, d}, DType::kF64);
+  const Tensor key = random.tensor(device, {1, 1, 1, d}, DType::kF64);
+  const RopeTable table(device, DType::kF64, d, kPositions, kTheta);
+  const auto score = [&](std::int32_t query_position, std::int32_t key_position) {
+    const Tensor q = query.clone();
+    const Tensor k = key.clone();
+    rope_into(q, table, std::vector<std::int32_t>{query_position}, Rotation::kForward);
+    rope_into(k, table, std::vector<std::int32_t>{key_position}, Rotation::kForward);
+    return test::inner_product(q, k);
+  };
+  const double length =
+      std::sqrt(test::inner_product(query, query) * test::inner_product(key, key));
+  const double expected = score(17, 5);
+  for (const std::int32_t shift : {1, 40, 250}) {
+    // Each angle is off by up to 3 ulp of the largest angle; the two rotations add up.
+    EXPECT_NEAR(score(17 + shift, 5 + shift), expected,
+                test::rounding_bound(DType::kF64, 12.0 * kPositions, 2 * length));
+  }
+}
+
+TEST_F(RopeTest, TheGradientIsTheRotationBack) {
+  draw(DType::kF64);
+  const Tensor d_y = random.tensor(device, x.shape(), DType::kF64);
+  const RopeTable t = table();
+  const auto f = [&] {
+    const Tensor y = x.clone();
+    rope_into(y, t, positions, Rotation::kForward);
+    return test::inner_product(d_y, y);
+  };
+  const Tensor d_x = d_y.clone();
+  rope_into(d_x, t, positions, Rotation::kBackward);
+  EXPECT_TRUE(test::gradients_match(random, f, {{"x", x, d_x}}));
+}
+
+TEST_F(RopeTest, BadInputIsNamed) {
+  EXPECT_THAT(message_of<ConfigError>([&] { RopeTable(device, DType::kF32, 5, 10, kTheta); }),
+              HasSubstr("even head dimension, found 5"));
+  const RopeTable t(device, DType::kF32, 4, 10, kTheta);
+  const Tensor good = Tensor::zeros(device, {1, 2, 3, 4}, DType::kF32);
+  const auto fails = [&](const Tensor& bad, std::vector<std::int32_t> at) {
+    return message_of<ShapeError>([&] { rope_into(bad, t, at, Rotation::kForward); });
+  };
+  EXPECT_THAT(fails(good, {0, 10}), HasSubstr("position 10 is outside of the table's [0, 10)"));
+  EXPECT_THAT(fails(good, {-1, 0}), HasSubstr("position -1"));
+  EXPECT_THAT(fails(good, {0}), HasSubstr("[batch, 1, heads, 4] of f32, found [1, 2, 3, 4]"));
+  EXPECT_THAT(fails(good.to(DType::kF64), {0, 1}), HasSubstr("of f64"));
+  EXPECT_THAT(fails(good.transpose(1, 2), {0, 1, 2}), HasSubstr("contiguous"));
+  EXPECT_THAT(fails(good.view({1, 2, 6, 2}), {0, 1}), HasSubstr("[1, 2, 6, 2]"));
+}
+
+}  // namespace
+}  // namespace ultra::ops

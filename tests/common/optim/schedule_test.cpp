@@ -1,0 +1,90 @@
+#include "common/optim/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::optim {
+namespace {
+
+/// A few operations on numbers below the peak.
+double tolerance(const WarmupCosine& schedule) {
+  return test::rounding_bound(DType::kF64, 16, schedule.peak);
+}
+
+TEST(WarmupCosine, RisesLinearlyFromTheFirstStepToThePeak) {
+  const WarmupCosine schedule{.peak = 0.02, .warmup_steps = 4, .total_steps = 20};
+  EXPECT_NEAR(schedule.at(1), 0.005, tolerance(schedule)) << "step 1 must not be wasted on zero";
+  EXPECT_NEAR(schedule.at(2), 0.010, tolerance(schedule));
+  EXPECT_NEAR(schedule.at(3), 0.015, tolerance(schedule));
+  EXPECT_NEAR(schedule.at(4), 0.020, tolerance(schedule)) << "the peak is reached at its end";
+}
+
+TEST(WarmupCosine, FallsAlongHalfACosineToTheFinalFraction) {
+  const WarmupCosine schedule{
+      .peak = 1.0, .warmup_steps = 10, .total_steps = 110, .final_fraction = 0.2};
+  // cos(pi / 3) = 1/2, cos(pi / 2) = 0, cos(pi) = -1: 1/4, 1/2 and all of the way from 1 to 0.2.
+  EXPECT_NEAR(schedule.at(10), 1.0, tolerance(schedule));
+  EXPECT_NEAR(schedule.at(60), 0.6, tolerance(schedule));
+  EXPECT_NEAR(schedule.at(110), 0.2, tolerance(schedule));
+  const WarmupCosine thirds{
+      .peak = 1.0, .warmup_steps = 0, .total_steps = 90, .final_fraction = 0.0};
+  EXPECT_NEAR(thirds.at(30), 0.75, tolerance(thirds));
+  EXPECT_NEAR(thirds.at(60), 0.25, tolerance(thirds));
+  EXPECT_NEAR(thirds.at(90), 0.0, tolerance(thirds));
+}
+
+TEST(WarmupCosine, StaysAtTheFinalRateBeyondTheEnd) {
+  const WarmupCosine schedule{.peak = 0.5, .warmup_steps = 3, .total_steps = 30};
+  EXPECT_NEAR(schedule.at(31), 0.05, tolerance(schedule));
+  EXPECT_NEAR(schedule.at(3000), 0.05, tolerance(schedule));
+}
+
+TEST(WarmupCosine, HasNoWarmUpWhenNoneIsAskedFor) {
+  const WarmupCosine schedule{.peak = 0.3, .warmup_steps = 0, .total_steps = 1};
+  EXPECT_NEAR(schedule.at(1), 0.03, tolerance(schedule));
+}
+
+TEST(WarmupCosine, AWarmUpAsLongAsTheRunNeverFalls) {
+  const WarmupCosine schedule{.peak = 0.4, .warmup_steps = 8, .total_steps = 8};
+  EXPECT_NEAR(schedule.at(7), 0.35, tolerance(schedule));
+  EXPECT_EQ(schedule.at(8), 0.4);
+  const WarmupCosine longer{.peak = 0.4, .warmup_steps = 100, .total_steps = 8};
+  EXPECT_NEAR(longer.at(8), 0.032, tolerance(longer));
+}
+
+class RandomSchedules : public test::RandomTest {};
+
+TEST_F(RandomSchedules, RiseThenFallAndEqualTheClosedForm) {
+  for (int i = 0; i < 50; ++i) {
+    const WarmupCosine schedule{.peak = random.uniform(1e-5, 1.0),
+                                .warmup_steps = random.between(0, 40),
+                                .total_steps = random.between(41, 400),
+                                .final_fraction = random.uniform(0.0, 1.0)};
+    const auto warmup = static_cast<long double>(schedule.warmup_steps);
+    const auto total = static_cast<long double>(schedule.total_steps);
+    for (std::size_t step = 1; step <= schedule.total_steps; ++step) {
+      const auto t = static_cast<long double>(step);
+      const long double low = schedule.final_fraction;
+      const long double cosine =
+          std::cos(std::numbers::pi_v<long double> * (t - warmup) / (total - warmup));
+      const long double factor =
+          t < warmup ? t / warmup : low + (1.0L - low) * (1.0L + cosine) / 2.0L;
+      ASSERT_NEAR(schedule.at(step), static_cast<double>(schedule.peak * factor),
+                  tolerance(schedule))
+          << "step " << step << " of " << schedule.total_steps << ", warm-up "
+          << schedule.warmup_steps;
+      if (step <= 1) continue;
+      const double slope = schedule.at(step) - schedule.at(step - 1);
+      const double allowed = tolerance(schedule);
+      ASSERT_TRUE(step <= schedule.warmup_steps ? slope > -allowed : slope < allowed);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::optim

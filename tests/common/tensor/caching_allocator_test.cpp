@@ -1,0 +1,107 @@
+// Covers: common/tensor/backend/host_memory.hpp
+#include "common/tensor/caching_allocator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "tests/support/random.hpp"
+
+namespace ultra {
+namespace {
+
+class CachingAllocatorTest : public test::RandomTest {
+ protected:
+  CachingAllocator allocator;
+};
+
+TEST_F(CachingAllocatorTest, ASizeClassHoldsTheRequestAndWastesLittle) {
+  for (int i = 0; i < 2000; ++i) {
+    const std::size_t bytes = random.between(0, std::size_t{1} << random.between(0, 40));
+    const std::size_t size = CachingAllocator::size_class(bytes);
+    ASSERT_GE(size, bytes);
+    ASSERT_EQ(size % 64, 0U) << bytes;
+    ASSERT_EQ(CachingAllocator::size_class(size), size) << bytes;
+    if (bytes > 512) {
+      ASSERT_LE(static_cast<double>(size - bytes), 0.125 * static_cast<double>(size)) << bytes;
+    }
+  }
+}
+
+TEST_F(CachingAllocatorTest, ThereAreEightClassesPerPowerOfTwo) {
+  for (const std::size_t power : {std::size_t{512}, std::size_t{4096}, std::size_t{1} << 30}) {
+    std::set<std::size_t> classes;
+    const std::size_t step = power / 64;
+    for (std::size_t bytes = power + 1; bytes <= 2 * power; bytes += step) {
+      classes.insert(CachingAllocator::size_class(bytes));
+    }
+    EXPECT_EQ(classes.size(), 8U) << power;
+  }
+}
+
+TEST_F(CachingAllocatorTest, BlocksAreAlignedToCacheLines) {
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  for (int i = 0; i < 50; ++i) {
+    const std::size_t bytes = random.between(0, i % 10 == 0 ? 5'000'000 : 5'000);
+    void* block = allocator.allocate(bytes);
+    blocks.emplace_back(block, bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0U) << bytes;
+    std::memset(block, 1, bytes);
+  }
+  for (const auto& [block, bytes] : blocks) allocator.release(block, bytes);
+}
+
+TEST_F(CachingAllocatorTest, AFreedBlockServesTheNextRequestOfItsClass) {
+  void* const first = allocator.allocate(1000);
+  allocator.release(first, 1000);
+  EXPECT_EQ(allocator.system_allocations(), 1U);
+  void* const second = allocator.allocate(1020);  // both are of class 1024
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(allocator.system_allocations(), 1U);
+  void* const third = allocator.allocate(1000);  // the pool is empty again
+  EXPECT_NE(third, second);
+  EXPECT_EQ(allocator.system_allocations(), 2U);
+  EXPECT_EQ(allocator.reserved_bytes(), 2048U);
+  allocator.release(second, 1020);
+  allocator.release(third, 1000);
+}
+
+TEST_F(CachingAllocatorTest, ARepeatedPatternAsksTheSystemOnce) {
+  std::vector<std::size_t> sizes(40);
+  for (std::size_t& size : sizes) size = random.between(0, 100'000);
+  std::size_t after_first_round = 0;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<void*> blocks;
+    for (const std::size_t size : sizes) blocks.push_back(allocator.allocate(size));
+    for (std::size_t i = 0; i < sizes.size(); ++i) allocator.release(blocks[i], sizes[i]);
+    if (round == 0) after_first_round = allocator.system_allocations();
+  }
+  EXPECT_EQ(allocator.system_allocations(), after_first_round);
+}
+
+TEST_F(CachingAllocatorTest, EmptyRequestsGetBlocksOfTheirOwn) {
+  void* const a = allocator.allocate(0);
+  void* const b = allocator.allocate(0);
+  EXPECT_NE(a, nullptr);
+  EXPECT_NE(a, b);
+  allocator.release(a, 0);
+  allocator.release(b, 0);
+}
+
+TEST_F(CachingAllocatorTest, TrimmingGivesThePoolBackButNotBlocksInUse) {
+  void* const used = allocator.allocate(64);
+  void* const freed = allocator.allocate(4096);
+  allocator.release(freed, 4096);
+  allocator.trim();
+  EXPECT_EQ(allocator.reserved_bytes(), 64U);
+  std::memset(used, 7, 64);
+  allocator.release(used, 64);
+  allocator.trim();
+  EXPECT_EQ(allocator.reserved_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace ultra

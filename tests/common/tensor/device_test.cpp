@@ -1,0 +1,129 @@
+#include "common/tensor/device.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/tensor/tensor.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/sanitizer.hpp"
+
+namespace ultra {
+namespace {
+
+using enum MemoryCategory;
+using ::testing::HasSubstr;
+
+TEST(Device, ParsesItsKindAndNamesIt) {
+  EXPECT_EQ(parse_device_kind("cpu"), DeviceKind::kCpu);
+  EXPECT_EQ(parse_device_kind("cuda"), DeviceKind::kCuda);
+  EXPECT_EQ(to_string(DeviceKind::kCpu), "cpu");
+  EXPECT_EQ(to_string(DeviceKind::kCuda), "cuda");
+  const std::string message =
+      test::message_of<ConfigError>([] { static_cast<void>(parse_device_kind("gpu")); });
+  EXPECT_THAT(message, HasSubstr("'gpu'"));
+  EXPECT_THAT(message, HasSubstr("cpu or cuda"));
+}
+
+TEST(Device, CreatesTheCpu) {
+  EXPECT_EQ(Device::create(DeviceKind::kCpu).kind(), DeviceKind::kCpu);
+}
+
+TEST(Device, CopiesShareOnePoolAndTracker) {
+  const Device device = Device::cpu();
+  const Device copy = device;
+  EXPECT_EQ(device, copy);
+  void* const block = device.allocate(100, kOther);
+  EXPECT_EQ(copy.memory().current()[kOther], 100U);
+  copy.release(block, 100, kOther);
+  EXPECT_EQ(device.memory().current().total(), 0U);
+}
+
+TEST(Device, TwoDevicesShareNothing) {
+  const Device a = Device::cpu();
+  const Device b = Device::cpu();
+  EXPECT_FALSE(a == b);
+  const Tensor t = Tensor::zeros(a, {10}, DType::kF32);
+  EXPECT_EQ(b.memory().current().total(), 0U);
+  EXPECT_EQ(b.reserved_bytes(), 0U);
+  EXPECT_EQ(b.system_allocations(), 0U);
+  EXPECT_EQ(a.system_allocations(), 1U);
+}
+
+TEST(Device, CountsTheBytesThatWereAskedForNotTheBlocks) {
+  const Device device = Device::cpu();
+  const Tensor t = Tensor::zeros(device, {3}, DType::kF32, kParameters);
+  EXPECT_EQ(device.memory().current()[kParameters], 12U);
+  EXPECT_EQ(device.reserved_bytes(), 64U);
+}
+
+TEST(Device, PeaksAreLabelledAndReset) {
+  const Device device = Device::cpu();
+  device.set_phase("forward");
+  static_cast<void>(Tensor::zeros(device, {100}, DType::kF64));
+  device.set_phase("backward");
+  EXPECT_EQ(device.memory().peak_total().bytes, 800U);
+  EXPECT_EQ(device.memory().peak_total().phase, "forward");
+  device.reset_memory_peaks();
+  EXPECT_EQ(device.memory().peak_total().bytes, 0U);
+}
+
+TEST(Device, TheListenerFollowsTheMemoryInUse) {
+  const Device device = Device::cpu();
+  std::vector<std::size_t> totals;
+  device.set_memory_listener([&](const MemoryUsage& usage) { totals.push_back(usage.total()); });
+  static_cast<void>(Tensor::zeros(device, {2}, DType::kF64));
+  device.set_memory_listener({});
+  static_cast<void>(Tensor::zeros(device, {4}, DType::kF64));
+  EXPECT_THAT(totals, ::testing::ElementsAre(16U, 0U));
+}
+
+TEST(Device, AnImpossibleRequestSaysHowMuchAndWhatToDo) {
+  if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "a sanitizer ends the program instead";
+  const Device device = Device::cpu();
+  const Tensor held = Tensor::zeros(device, {250}, DType::kF32);
+  constexpr std::size_t kExbibyte = std::size_t{1} << 60;
+  const std::string message = test::message_of<Error>(
+      [&] { static_cast<void>(Tensor::empty(device, {kExbibyte / 4}, DType::kF32)); });
+  EXPECT_THAT(message, HasSubstr("out of memory"));
+  EXPECT_THAT(message, HasSubstr("1153 PB"));
+  EXPECT_THAT(message, HasSubstr("1.00 kB in use"));
+  EXPECT_THAT(message, HasSubstr("--micro-batch"));
+  EXPECT_EQ(device.memory().current().total(), 1000U);
+  EXPECT_EQ(device.system_allocations(), 1U);
+}
+
+/// Makes, checks and frees tensors; returns how many held a value that another thread wrote.
+int churn(const Device& device, int thread) {
+  int wrong = 0;
+  for (std::size_t i = 0; i < 200; ++i) {
+    const Tensor t = Tensor::empty(device, {1 + i % 17}, DType::kF64, kActivations);
+    t.fill(thread);
+    t.set_category(kGradients);
+    for (const double value : t.span<double>()) wrong += value == thread ? 0 : 1;
+  }
+  return wrong;
+}
+
+TEST(Device, ManyThreadsMayAllocateAtOnce) {
+  constexpr int kThreads = 4;
+  const Device device = Device::cpu();
+  std::vector<int> wrong(kThreads, 0);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] { wrong[static_cast<std::size_t>(t)] = churn(device, t); });
+    }
+  }
+  EXPECT_THAT(wrong, ::testing::Each(0));
+  EXPECT_EQ(device.memory().current().total(), 0U);
+  EXPECT_GE(device.memory().peak_total().bytes, 17U * 8U);
+  EXPECT_LE(device.memory().peak_total().bytes, kThreads * 17U * 8U);
+}
+
+}  // namespace
+}  // namespace ultra

@@ -1,0 +1,54 @@
+#include "common/tensor/dtype.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/compare.hpp"
+
+namespace ultra {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DType, SizesAreThoseOfTheScalars) {
+  EXPECT_EQ(size_of(DType::kF32), sizeof(float));
+  EXPECT_EQ(size_of(DType::kF64), sizeof(double));
+  EXPECT_EQ(size_of(DType::kI32), sizeof(std::int32_t));
+}
+
+TEST(DType, NamesAndTypesBelongTogether) {
+  EXPECT_EQ(to_string(DType::kF32), "f32");
+  EXPECT_EQ(to_string(DType::kF64), "f64");
+  EXPECT_EQ(to_string(DType::kI32), "i32");
+  EXPECT_EQ(dtype_of<float>(), DType::kF32);
+  EXPECT_EQ(dtype_of<double>(), DType::kF64);
+  EXPECT_EQ(dtype_of<std::int32_t>(), DType::kI32);
+}
+
+TEST(DType, ParsesTheFloatingTypes) {
+  EXPECT_EQ(parse_float_dtype("f32"), DType::kF32);
+  EXPECT_EQ(parse_float_dtype("f64"), DType::kF64);
+}
+
+TEST(DType, RefusesOtherTextAndNamesTheChoices) {
+  for (const std::string text : {"i32", "float", "F32", ""}) {
+    const std::string message =
+        test::message_of<ConfigError>([&] { static_cast<void>(parse_float_dtype(text)); });
+    EXPECT_THAT(message, HasSubstr("'" + text + "'"));
+    EXPECT_THAT(message, HasSubstr("f32 or f64"));
+  }
+}
+
+TEST(DType, DispatchCallsWithTheScalarType) {
+  const auto size = []<class T>() { return sizeof(T); };
+  EXPECT_EQ(dispatch_float(DType::kF32, size), 4U);
+  EXPECT_EQ(dispatch_float(DType::kF64, size), 8U);
+  const std::string message =
+      test::message_of<ShapeError>([&] { static_cast<void>(dispatch_float(DType::kI32, size)); });
+  EXPECT_THAT(message, HasSubstr("found i32"));
+}
+
+}  // namespace
+}  // namespace ultra

@@ -1,0 +1,180 @@
+#include "common/tensor/philox.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::array<std::uint32_t, 4>;
+
+class PhiloxTest : public test::RandomTest {};
+
+// Source: Random123's kat_vectors, lines "philox4x32 10".
+TEST_F(PhiloxTest, MatchesThePublishedKnownAnswers) {
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
+            (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  constexpr std::uint32_t kOnes = 0xffffffff;
+  EXPECT_EQ(philox4x32({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+/// Six standard errors: exceeded by chance about twice in 1e9 runs.
+double six_sigma(double variance_of_one, std::size_t samples) {
+  return 6.0 * std::sqrt(variance_of_one / static_cast<double>(samples));
+}
+
+TEST_F(PhiloxTest, NormalNumbersHaveTheMomentsOfTheNormalDistribution) {
+  constexpr std::size_t kSamples = 200'000;
+  const PhiloxStream stream(seed, "moments");
+  std::array<double, 5> moment{};
+  double neighbours = 0.0;
+  double outside_two = 0.0;
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const double x = stream.normal(i);
+    for (std::size_t k = 1; k <= 4; ++k) moment[k] += std::pow(x, static_cast<double>(k));
+    neighbours += x * stream.normal(i + 1);
+    outside_two += std::abs(x) > 2.0 ? 1.0 : 0.0;
+  }
+  const auto mean = [](double sum) { return sum / static_cast<double>(kSamples); };
+  // E x^k of the normal distribution is 0, 1, 0, 3, and Var x^k is E x^2k - (E x^k)^2.
+  EXPECT_NEAR(mean(moment[1]), 0.0, six_sigma(1.0, kSamples));
+  EXPECT_NEAR(mean(moment[2]), 1.0, six_sigma(2.0, kSamples));
+  EXPECT_NEAR(mean(moment[3]), 0.0, six_sigma(15.0, kSamples));
+  EXPECT_NEAR(mean(moment[4]), 3.0, six_sigma(96.0, kSamples));
+  EXPECT_NEAR(mean(neighbours), 0.0, six_sigma(1.0, kSamples));
+  const double tail = std::erfc(2.0 / std::sqrt(2.0));
+  EXPECT_NEAR(mean(outside_two), tail, six_sigma(tail * (1.0 - tail), kSamples));
+}
+
+TEST_F(PhiloxTest, UniformNumbersFillTheOpenUnitInterval) {
+  constexpr std::size_t kSamples = 100'000;
+  const PhiloxStream stream(seed, "uniform");
+  double sum = 0.0;
+  double squares = 0.0;
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const double u = stream.uniform(i);
+    ASSERT_GT(u, 0.0);
+    ASSERT_LT(u, 1.0);
+    sum += u;
+    squares += u * u;
+  }
+  EXPECT_NEAR(sum / kSamples, 0.5, six_sigma(1.0 / 12.0, kSamples));
+  EXPECT_NEAR(squares / kSamples, 1.0 / 3.0, six_sigma(4.0 / 45.0, kSamples));
+}
+
+TEST_F(PhiloxTest, BelowDrawsEveryIntegerEquallyOften) {
+  constexpr std::size_t kSamples = 60'000;
+  const PhiloxStream stream(seed, "below");
+  const std::size_t bound = random.between(1, 13);
+  std::vector<double> count(bound, 0.0);
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const std::uint64_t drawn = stream.below(i, bound);
+    ASSERT_LT(drawn, bound);
+    count[drawn] += 1.0;
+  }
+  const double p = 1.0 / static_cast<double>(bound);
+  for (const double c : count) {
+    EXPECT_NEAR(c / kSamples, p, six_sigma(p * (1.0 - p), kSamples) + 1e-12);
+  }
+  EXPECT_THROW(static_cast<void>(stream.below(0, 0)), InternalError);
+}
+
+TEST_F(PhiloxTest, AnElementDependsOnItsIndexNotOnTheOrderOfDrawing) {
+  const PhiloxStream stream(seed, "weight");
+  std::vector<double> forward;
+  for (std::uint64_t i = 0; i < 50; ++i) forward.push_back(stream.normal(i));
+  const PhiloxStream again(seed, "weight");
+  for (std::uint64_t i = 50; i-- > 0;) EXPECT_EQ(again.normal(i), forward[i]);
+}
+
+TEST_F(PhiloxTest, OtherSeedsNamesAndIndicesGiveOtherNumbers) {
+  const PhiloxStream stream(seed, "a");
+  const PhiloxStream other_name(seed, "b");
+  const PhiloxStream other_low_seed(seed + 1, "a");
+  const PhiloxStream other_high_seed(seed ^ (std::uint64_t{1} << 40), "a");
+  const std::uint64_t far = std::uint64_t{1} << 34;  // beyond 32 bits of counter
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    EXPECT_NE(stream.normal(i), other_name.normal(i));
+    EXPECT_NE(stream.normal(i), other_low_seed.normal(i));
+    EXPECT_NE(stream.normal(i), other_high_seed.normal(i));
+    EXPECT_NE(stream.normal(i), stream.normal(i + far));
+    EXPECT_NE(stream.normal(i), stream.normal(i + 1));
+  }
+}
+
+TEST_F(PhiloxTest, AWholeTensorHoldsTheStreamInRowMajorOrder) {
+  const PhiloxStream stream(seed, "w");
+  const Shape shape{random.between(1, 7), random.between(1, 9)};
+  const Tensor whole = Tensor::empty(device, shape, DType::kF64);
+  fill_normal(whole, shape, std::vector<Range>{{0, shape[0]}, {0, shape[1]}}, stream, 0.5);
+  for (std::size_t i = 0; i < whole.numel(); ++i) {
+    EXPECT_EQ(whole.span<double>()[i], 0.5 * stream.normal(i));
+  }
+}
+
+TEST_F(PhiloxTest, AnyShardEqualsThatPartOfTheWhole) {
+  const PhiloxStream stream(seed, "w");
+  for (int round = 0; round < 20; ++round) {
+    const std::size_t rank = random.between(1, 3);
+    std::vector<std::size_t> dims;
+    std::vector<std::size_t> extents;
+    std::vector<Range> all;
+    std::vector<Range> shard;
+    for (std::size_t d = 0; d < rank; ++d) {
+      dims.push_back(random.between(1, 8));
+      const std::size_t begin = random.between(0, dims[d]);
+      shard.push_back({begin, random.between(begin, dims[d])});
+      extents.push_back(shard[d].size());
+      all.push_back({0, dims[d]});
+    }
+    const DType dtype = random.pick({DType::kF32, DType::kF64});
+    const Tensor whole = Tensor::empty(device, Shape(dims), dtype);
+    const Tensor part = Tensor::empty(device, Shape(extents), dtype);
+    fill_normal(whole, Shape(dims), all, stream, 0.02);
+    fill_normal(part, Shape(dims), shard, stream, 0.02);
+    Tensor expected = whole;
+    for (std::size_t d = 0; d < rank; ++d) expected = expected.slice(static_cast<int>(d), shard[d]);
+    EXPECT_TRUE(test::all_equal(part, expected)) << Shape(dims).str();
+  }
+}
+
+TEST_F(PhiloxTest, SinglePrecisionHoldsTheRoundedDoubles) {
+  const PhiloxStream stream(seed, "w");
+  const std::vector<Range> all{{0, 33}};
+  const Tensor f32 = Tensor::empty(device, {33}, DType::kF32);
+  const Tensor f64 = Tensor::empty(device, {33}, DType::kF64);
+  fill_normal(f32, {33}, all, stream, 0.02);
+  fill_normal(f64, {33}, all, stream, 0.02);
+  EXPECT_TRUE(test::all_equal(f32, f64.to(DType::kF32)));
+}
+
+TEST_F(PhiloxTest, AShardThatDoesNotFitIsNamed) {
+  const PhiloxStream stream(seed, "w");
+  const Tensor out = Tensor::empty(device, {2, 3}, DType::kF32);
+  const auto message = [&](const Shape& global, const std::vector<Range>& shard) {
+    return test::message_of<ShapeError>([&] { fill_normal(out, global, shard, stream, 1.0); });
+  };
+  EXPECT_THAT(message({4, 3}, {{3, 5}, {0, 3}}), HasSubstr("[3, 5) of dimension 0"));
+  EXPECT_THAT(message({4, 3}, {{0, 2}, {0, 2}}), HasSubstr("[0, 2) of dimension 1"));
+  EXPECT_THAT(message({4, 3}, {{0, 2}}), HasSubstr("1 dimensions"));
+  EXPECT_THAT(message({24}, {{0, 6}}), HasSubstr("[24]"));
+  const Tensor tokens = Tensor::empty(device, {2}, DType::kI32);
+  EXPECT_THROW(fill_normal(tokens, {2}, std::vector<Range>{{0, 2}}, stream, 1.0), ShapeError);
+}
+
+}  // namespace
+}  // namespace ultra

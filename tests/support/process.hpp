@@ -1,0 +1,27 @@
+#pragma once
+/// @file
+/// Starts the programs of this build, as a user would.
+
+#include <string>
+#include <vector>
+
+namespace ultra::test {
+
+/// @brief What a program left behind.
+struct ProcessResult {
+  int exit_code = -1;  ///< 128 + n when signal n ended it
+  std::string out;     ///< its standard output
+  std::string err;     ///< its standard error
+};
+
+/// @brief The path of an executable of this build: bin/NAME beside the folder of this test.
+[[nodiscard]] std::string program_path(const std::string& name);
+
+/// @brief Runs a program of this build to its end, with no terminal.
+///
+/// Root's right to read and write everything is taken from it, so that permissions count.
+/// @param name  of the executable, for example "01_memory".
+[[nodiscard]] ProcessResult run_program(const std::string& name,
+                                        const std::vector<std::string>& arguments);
+
+}  // namespace ultra::test
