@@ -118,7 +118,8 @@ int main(int argc, char** argv) {
   std::printf("OpenBLAS kernels: %s, %d thread(s)\n", openblas_get_corename(),
               openblas_get_num_threads());
   if (std::getenv("OPENBLAS_CORETYPE") != nullptr) {
-    std::printf("warning: OPENBLAS_CORETYPE forces these kernels; unset it to measure the machine\n");
+    std::printf(
+        "warning: OPENBLAS_CORETYPE forces these kernels; unset it to measure the machine\n");
   }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -110,6 +110,7 @@ function(ultra_exercise_checks chapter own)
     endif()
     ultra_chapter_objects(${name}.test ultra_warnings ${test})
     target_link_libraries(${name}.test PUBLIC ultra_test_support) # made in tests/
+    ultra_compile_quickly(${name}.test)
     ultra_check_executable(check.${name}.solution ${chapter} ${file}
       ${name}.solution solutions/${chapter}/${file_name} "${own}")
     if(TARGET ${name}.exercise)

@@ -1,5 +1,7 @@
 #include "chapters/01_memory/memory_options.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include "chapters/01_memory/model_presets.hpp"
 #include "common/base/errors.hpp"
 
@@ -50,7 +52,7 @@ EstimateRequest MemoryOptions::request(const train::TrainOptions& options) const
 
 train::ExtraConfig MemoryOptions::config() const {
   return {{"recompute", std::string(to_string(recompute.mode))},
-          {"recompute_every", std::to_string(recompute.recompute_every)}};
+          {"recompute_every", recompute.recompute_every}};
 }
 
 }  // namespace ultra::memory

@@ -2,13 +2,17 @@
 /// @file
 /// The command-line options that chapter 01 adds to the trainer's.
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "chapters/01_memory/estimate_report.hpp"
 #include "chapters/01_memory/recompute_mode.hpp"
 #include "common/train/metrics.hpp"
 #include "common/train/options.hpp"
+
+// CLI11 is large: only the sources that use it include it.
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace ultra::memory {
 

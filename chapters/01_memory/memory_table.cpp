@@ -54,18 +54,18 @@ std::string format_memory_table(const train::TrainOptions& options,
       to_string(recompute.mode));
   const MemoryUsage& usage = rank.memory.usage_at_peak();
   const MemoryPeak& total = rank.memory.peak_total();
-  table += fmt::format("  {:<14}{:>12}{:>12}{:>8}{:>12}   {}\n", "", "predicted", "measured", "",
+  table += fmt::format("  {:<14}{:>12}{:>12}{:>10}{:>12}   {}\n", "", "predicted", "measured", "",
                        "at the peak", "at its highest in");
   for (const MemoryCategory category : kMemoryCategories) {
     const MemoryPeak& peak = rank.memory.peak(category);
     const auto predicted = predict(category, options, recompute);
     if (!predicted && peak.bytes == 0) continue;
-    table += fmt::format("  {:<14}{:>12}{:>12}{:>8}{:>12}   {}\n", to_string(category),
+    table += fmt::format("  {:<14}{:>12}{:>12}{:>10}{:>12}   {}\n", to_string(category),
                          predicted ? format_bytes(*predicted) : "-", format_bytes(peak.bytes),
                          predicted ? difference(*predicted, peak.bytes) : "",
                          format_bytes(usage[category]), peak.phase);
   }
-  table += fmt::format("  {:<14}{:>12}{:>12}{:>8}{:>12}   {}\n", "total", "", "", "",
+  table += fmt::format("  {:<14}{:>12}{:>12}{:>10}{:>12}   {}\n", "total", "", "", "",
                        format_bytes(total.bytes), total.phase);
   table += fmt::format("\n  The pool holds {} from the system, taken in {} requests.\n",
                        format_bytes(rank.reserved_bytes), rank.system_allocations);

@@ -33,8 +33,8 @@ std::string format_count(std::uint64_t count) {
 }
 
 std::string format_seconds(double seconds) {
-  if (seconds < 10.0) return fmt::format("{:.2f} s", seconds);
-  if (seconds < 60.0) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 9.995) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 59.5) return fmt::format("{:.0f} s", seconds);
   const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
   return fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }

@@ -10,6 +10,10 @@ namespace ultra::ops {
 
 double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, double normalizer) {
   const Shape& shape = logits.shape();
+  if (!logits.defined() || shape.rank() == 0) {
+    throw ShapeError(
+        fmt::format("cross_entropy: expected logits [.., vocab], found {}", shape.str()));
+  }
   expect_tensor("targets of cross_entropy", targets, Shape(shape.dims().first(shape.rank() - 1)),
                 DType::kI32);
   expect_token_ids("target", targets, logits.size(-1));

@@ -27,7 +27,9 @@ ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
                          {"dtype", to_string(o.dtype)},
                          {"device", to_string(o.device)},
                          {"data", o.data}};
-  for (const auto& [name, value] : extra) config[name] = value;
+  for (const auto& flag : extra) {
+    std::visit([&](const auto& value) { config[flag.first] = value; }, flag.second);
+  }
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/base/atomic_file.hpp"
@@ -54,7 +55,8 @@ struct TrainResult {
 };
 
 /// Flags of a chapter as they shall stand in the summary's "config": name and value.
-using ExtraConfig = std::vector<std::pair<std::string, std::string>>;
+using ExtraConfig =
+    std::vector<std::pair<std::string, std::variant<std::string, std::size_t, double>>>;
 
 /// @brief Writes step events and one summary event; the file appears when finish() has run.
 class MetricsFile {

@@ -2,13 +2,18 @@
 /// @file
 /// The command-line options that every chapter's trainer has.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "common/nn/model_config.hpp"
 #include "common/tensor/device.hpp"
 #include "common/tensor/dtype.hpp"
+
+// CLI11 is large: only the sources that use it include it.
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace ultra::train {
 

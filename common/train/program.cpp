@@ -1,6 +1,7 @@
 #include "common/train/program.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>

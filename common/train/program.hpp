@@ -2,8 +2,12 @@
 /// @file
 /// The frame of every executable: command line in, one line per error out.
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+// CLI11 is large: only the sources that use it include it.
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace ultra::train {
 

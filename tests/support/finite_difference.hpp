@@ -28,7 +28,7 @@ inline constexpr double kGradientTolerance = 1e-6;
 ///
 /// The slope is f's four-point central difference (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / (12 h) for
 /// h = 2^-11. Its rounding error 1.5 eps |f| / h is near 1e-12 for functions of order one, and its
-/// truncation error h^4 |f^(5)| / 30 stays below 1e-9 for fifth derivatives of up to 1e6, which
+/// truncation error h^4 |f^(5)| / 30 stays below 2e-9 for fifth derivatives of up to 1e6, which
 /// norms and softmax of norms reach. Errors are relative to the largest element of the tensor's
 /// gradient (elements) or the gradient's Euclidean norm (direction); 8 eps |f| / h is allowed beside
 /// it, for gradients that are exactly zero.

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+
 #include <string>
 #include <vector>
 
@@ -46,7 +48,7 @@ TEST(MemoryOptions, NoFlagsTrainWithoutRecomputation) {
   EXPECT_FALSE(flags.memory.estimates());
   EXPECT_EQ(flags.memory.recompute, RecomputeConfig{});
   EXPECT_EQ(flags.memory.config(),
-            (train::ExtraConfig{{"recompute", "none"}, {"recompute_every", "1"}}));
+            (train::ExtraConfig{{"recompute", "none"}, {"recompute_every", std::size_t{1}}}));
 }
 
 TEST(MemoryOptions, RecomputationReachesTheMetrics) {
@@ -55,7 +57,7 @@ TEST(MemoryOptions, RecomputationReachesTheMetrics) {
   EXPECT_EQ(flags.memory.recompute,
             (RecomputeConfig{.mode = Recompute::kFull, .recompute_every = 3}));
   EXPECT_EQ(flags.memory.config(),
-            (train::ExtraConfig{{"recompute", "full"}, {"recompute_every", "3"}}));
+            (train::ExtraConfig{{"recompute", "full"}, {"recompute_every", std::size_t{3}}}));
 }
 
 TEST(MemoryOptions, ModesAreReadAsTheyAreWritten) {

@@ -77,7 +77,7 @@ TEST(Program, WritesMetricsAndTrace) {
   EXPECT_EQ(events[3].at("event"), "summary");
   EXPECT_EQ(events[3].at("config").at("seed"), 9);
   EXPECT_EQ(events[3].at("config").at("recompute"), "full");
-  EXPECT_EQ(events[3].at("config").at("recompute_every"), "2");
+  EXPECT_EQ(events[3].at("config").at("recompute_every"), 2);
   EXPECT_TRUE(json::parse(ultra::test::read_file(trace)).at("traceEvents").is_array());
 }
 

@@ -51,6 +51,8 @@ TEST(FormatSeconds, PicksDigitsByLength) {
   EXPECT_EQ(format_seconds(0.42), "0.42 s");
   EXPECT_EQ(format_seconds(0.0), "0.00 s");
   EXPECT_EQ(format_seconds(12.3), "12 s");
+  EXPECT_EQ(format_seconds(9.996), "10 s");
+  EXPECT_EQ(format_seconds(59.7), "1 min 00 s");
   EXPECT_EQ(format_seconds(187.0), "3 min 07 s");
   EXPECT_EQ(format_seconds(60.0), "1 min 00 s");
   EXPECT_EQ(format_seconds(3599.6), "60 min 00 s");
