@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 
 namespace ultra::train {
 namespace {
@@ -27,6 +28,7 @@ int run_program(CLI::App& app, int argc, const char* const* argv,
                 const std::function<void()>& body) {
   try {
     app.parse(argc, argv);
+    const InterruptGuard guard;
     body();
     return kExitOk;
   } catch (const CLI::CallForHelp& help) {
@@ -34,6 +36,8 @@ int run_program(CLI::App& app, int argc, const char* const* argv,
   } catch (const CLI::ParseError& error) {
     return report(fmt::format("{}. Run {} --help for the flags.", error.what(), app.get_name()),
                   kExitBadInput);
+  } catch (const Interrupted& error) {
+    return report(error.what(), kExitInterrupted);
   } catch (const NotWritten& error) {
     return report(error.what(), kExitNotWritten);
   } catch (const InternalError& error) {

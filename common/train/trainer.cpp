@@ -12,6 +12,7 @@
 
 #include "build_config.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 #include "common/base/units.hpp"
 #include "common/optim/clip.hpp"
 #include "common/optim/schedule.hpp"
@@ -79,6 +80,7 @@ class Trainer {
     Progress progress(options_.steps, stdout);
     const auto start = Clock::now();
     for (std::size_t step = 1; step <= options_.steps; ++step) {
+      throw_if_interrupted();
       const StepMetrics metrics = run_step(step);
       result_.steps.push_back(metrics);
       metrics_.add_step(metrics);

@@ -28,8 +28,8 @@ struct TrainerParts {
 
 /// @brief Trains a model on one rank, shows progress on stdout, writes metrics and trace.
 /// @throws ConfigError for options that do not fit, FileError for files that cannot be read or
-/// written (before the first step), NumericError when the loss or the gradient is not finite. No
-/// partial file is left behind.
+/// written (before the first step), NumericError when the loss or the gradient is not finite,
+/// Interrupted when the program was told to stop. No partial file is left behind.
 [[nodiscard]] TrainResult train(const TrainOptions& options, const TrainerParts& parts);
 
 }  // namespace ultra::train

@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <string>
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 #include "common/optim/schedule.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/short_run.hpp"
@@ -194,6 +196,27 @@ std::string stopped_by(double loss, const TrainOptions& options) {
   return test::message_of<NumericError>([&] {
     static_cast<void>(test::printed_by([&] { static_cast<void>(train(options, parts)); }));
   });
+}
+
+TEST(TrainerStops, WhenASignalComesAndLeavesNoFile) {
+  const test::TemporaryFolder folder;
+  TrainOptions options = test::short_run();
+  options.metrics = folder.path("metrics.jsonl");
+  options.trace = folder.path("trace.json");
+  nn::DenseFactory factory;
+  TrainerParts parts = test::dense_parts(factory, options.micro_batch);
+  const ForwardBackward inner = parts.forward_backward;
+  std::size_t passes = 0;
+  parts.forward_backward = [&](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
+    if (++passes == 2) std::raise(SIGTERM);
+    return inner(model, sampler, step);
+  };
+  const InterruptGuard guard;
+  EXPECT_THROW(
+      static_cast<void>(test::printed_by([&] { static_cast<void>(train(options, parts)); })),
+      Interrupted);
+  EXPECT_EQ(passes, 2U) << "the step under way ends, the next does not begin";
+  EXPECT_TRUE(folder.names().empty());
 }
 
 TEST(TrainerStops, WhenTheLossIsNotFiniteAndLeavesNoFile) {
