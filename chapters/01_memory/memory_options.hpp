@@ -6,13 +6,9 @@
 
 #include "chapters/01_memory/estimate_report.hpp"
 #include "chapters/01_memory/recompute_mode.hpp"
+#include "common/train/cli_fwd.hpp"
 #include "common/train/metrics.hpp"
 #include "common/train/options.hpp"
-
-// CLI11 is large: only the sources that use it include it.
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace ultra::memory {
 

@@ -8,12 +8,7 @@
 #include "common/nn/model_config.hpp"
 #include "common/tensor/device.hpp"
 #include "common/tensor/dtype.hpp"
-
-// CLI11 is large: only the sources that use it include it.
-namespace CLI {
-class App;
-class Validator;
-}  // namespace CLI
+#include "common/train/cli_fwd.hpp"
 
 namespace ultra::train {
 

@@ -4,10 +4,7 @@
 
 #include <functional>
 
-// CLI11 is large: only the sources that use it include it.
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "common/train/cli_fwd.hpp"
 
 namespace ultra::train {
 

@@ -1,3 +1,4 @@
+// Covers: common/train/cli_fwd.hpp
 #include "common/train/options.hpp"
 
 #include <gmock/gmock.h>
