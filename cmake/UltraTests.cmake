@@ -16,7 +16,9 @@ endfunction()
 # Tests compile once and run for a moment: optimising them takes longer than it saves. Behind the
 # build type's flags, so that it wins. What they test keeps its own flags.
 function(ultra_compile_quickly target)
-  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>
+    $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O0;-g1>)
 endfunction()
 
 # One executable tests/<target> and its cases in ctest as <target>.<Suite>.<Case>.
