@@ -17,30 +17,34 @@ find_package(Python3 COMPONENTS Interpreter REQUIRED)
 # The notebooks' and formatter's Python; ./workbook makes it. One for all presets.
 set(ULTRA_VENV_PYTHON ${CMAKE_SOURCE_DIR}/build/venv/bin/python3)
 
-# ultra_blas: OpenBLAS with one thread per caller. Each rank is a thread of ours that calls it, so
-# the threaded variants would oversubscribe the machine. Taken from its own folder, because what
-# the plain name libopenblas.so means is the distribution's alternatives system's choice.
+# ultra_blas: OpenBLAS in the variant for threads, told to use one thread per caller (the CPU
+# backend says so): each rank is a thread of ours, and more would oversubscribe the machine. Not the
+# serial variant: it takes no locks, and products of several ranks at once come out wrong. Taken from
+# its own folder, because what the plain name libopenblas.so means is the distribution's alternatives
+# system's choice.
 function(ultra_find_blas)
   set(arch ${CMAKE_LIBRARY_ARCHITECTURE})
-  find_library(ULTRA_BLAS_LIBRARY openblas
-    PATHS /usr/lib/${arch}/openblas-serial NO_DEFAULT_PATH)
-  find_path(ULTRA_BLAS_INCLUDE cblas.h
-    PATHS /usr/include/${arch}/openblas-serial NO_DEFAULT_PATH)
-  if(NOT ULTRA_BLAS_LIBRARY OR NOT ULTRA_BLAS_INCLUDE)
-    unset(ULTRA_BLAS_LIBRARY CACHE)
-    unset(ULTRA_BLAS_INCLUDE CACHE)
-    find_library(ULTRA_BLAS_LIBRARY openblas REQUIRED)
-    find_path(ULTRA_BLAS_INCLUDE cblas.h PATH_SUFFIXES openblas REQUIRED)
-    message(WARNING "The serial OpenBLAS (libopenblas-serial-dev) is not installed; using "
-      "${ULTRA_BLAS_LIBRARY}. Set OPENBLAS_NUM_THREADS=1 when you run.")
+  find_library(ULTRA_OPENBLAS_LIBRARY openblas
+    PATHS /usr/lib/${arch}/openblas-pthread NO_DEFAULT_PATH)
+  find_path(ULTRA_OPENBLAS_INCLUDE cblas.h
+    PATHS /usr/include/${arch}/openblas-pthread NO_DEFAULT_PATH)
+  if(NOT ULTRA_OPENBLAS_LIBRARY OR NOT ULTRA_OPENBLAS_INCLUDE)
+    unset(ULTRA_OPENBLAS_LIBRARY CACHE)
+    unset(ULTRA_OPENBLAS_INCLUDE CACHE)
+    find_library(ULTRA_OPENBLAS_LIBRARY openblas REQUIRED)
+    find_path(ULTRA_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas REQUIRED)
+    message(WARNING "OpenBLAS for threads (libopenblas-pthread-dev) is not installed; using "
+      "${ULTRA_OPENBLAS_LIBRARY}. If that is a serial build, ranks on threads compute wrong products.")
   endif()
   add_library(ultra_blas INTERFACE)
-  target_include_directories(ultra_blas SYSTEM INTERFACE ${ULTRA_BLAS_INCLUDE})
-  target_link_libraries(ultra_blas INTERFACE ${ULTRA_BLAS_LIBRARY})
+  target_include_directories(ultra_blas SYSTEM INTERFACE ${ULTRA_OPENBLAS_INCLUDE})
+  target_link_libraries(ultra_blas INTERFACE ${ULTRA_OPENBLAS_LIBRARY})
 endfunction()
 ultra_find_blas()
 
 set(ULTRA_HAS_MPI OFF)
+set(ULTRA_MPI_LIBRARIES "")
+set(ULTRA_MPIRUN "")
 if(NOT ULTRA_MPI STREQUAL "OFF")
   set(MPI_CXX_SKIP_MPICXX ON) # the C interface; the old C++ bindings are gone from the standard
   if(ULTRA_MPI STREQUAL "ON")
@@ -50,6 +54,10 @@ if(NOT ULTRA_MPI STREQUAL "OFF")
   endif()
   if(MPI_CXX_FOUND)
     set(ULTRA_HAS_MPI ON)
+    set(ULTRA_MPI_LIBRARIES MPI::MPI_CXX)
+    if(MPIEXEC_EXECUTABLE)
+      set(ULTRA_MPIRUN ${MPIEXEC_EXECUTABLE})
+    endif()
   endif()
 endif()
 message(STATUS "MPI: ${ULTRA_HAS_MPI}")

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -153,6 +155,23 @@ TEST_F(MatmulTest, TheGradientsOfAProductAreProducts) {
   EXPECT_TRUE(test::gradients_match(random, f,
                                     {{"a", a, matmul(d_out, Transpose::kNo, b, Transpose::kYes)},
                                      {"b", b, matmul(a, Transpose::kYes, d_out, Transpose::kNo)}}));
+}
+
+TEST_F(MatmulTest, ProductsOfSeveralThreadsAtOnceAreTheSame) {
+  // Ranks are threads. A BLAS without locks shares its packing buffers between them and errs.
+  const Tensor a = random.tensor(device, {200, 200}, DType::kF64);
+  const Tensor b = random.tensor(device, {200, 200}, DType::kF64);
+  const auto product = [&] { return matmul(a, Transpose::kNo, b, Transpose::kYes).to_vector(); };
+  const std::vector<double> expected = product();
+  std::atomic<int> wrong{0};
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 150; ++i) wrong += product() == expected ? 0 : 1;
+    });
+  }
+  threads.clear();  // joins them
+  EXPECT_EQ(wrong.load(), 0);
 }
 
 TEST_F(MatmulTest, ShapesThatDoNotFitAreNamed) {

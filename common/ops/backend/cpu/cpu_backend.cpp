@@ -31,6 +31,9 @@ std::size_t row_stride(const Tensor& matrix) {
 
 class CpuBackend final : public Backend {
  public:
+  // One thread per caller: ranks are threads of ours, and more would take each other's cores.
+  CpuBackend() { openblas_set_num_threads(1); }
+
   void matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
               Transpose transpose_b, Write write) const override {
     const std::size_t k = transpose_a == Transpose::kNo ? a.size(1) : a.size(0);
