@@ -7,6 +7,15 @@ function(ultra_glob_sources out folder)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${folder}/*.cu)
     list(APPEND sources ${cuda_sources})
   endif()
+  # backend/mpi/ needs MPI; without it, its *_stub.cpp stand in.
+  if(ULTRA_HAS_MPI)
+    list(FILTER sources EXCLUDE REGEX "/backend/mpi/[^/]*_stub\\.cpp$")
+  else()
+    set(stubs ${sources})
+    list(FILTER stubs INCLUDE REGEX "/backend/mpi/[^/]*_stub\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/backend/mpi/")
+    list(APPEND sources ${stubs})
+  endif()
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
@@ -21,12 +30,13 @@ function(ultra_existing_targets out)
   set(${out} ${existing} PARENT_SCOPE)
 endfunction()
 
-# ultra_module(tensor DEPENDS base [LIBRARIES fmt::fmt])
-#   DEPENDS    other modules, by folder name
-#   LIBRARIES  targets from outside
+# ultra_module(tensor DEPENDS base [LIBRARIES fmt::fmt] [PRIVATE_LIBRARIES ...])
+#   DEPENDS            other modules, by folder name
+#   LIBRARIES          targets from outside
+#   PRIVATE_LIBRARIES  targets from outside that only the module's own sources name
 # All modules together are ultra_common, which chapters and benchmarks link.
 function(ultra_module name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   ultra_glob_sources(sources ${folder})
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${folder}/*.hpp)
@@ -39,7 +49,7 @@ function(ultra_module name)
     add_library(ultra_${name} STATIC ${sources})
     target_link_libraries(ultra_${name}
       PUBLIC ultra_options ${depends} ${ARG_LIBRARIES}
-      PRIVATE ultra_warnings)
+      PRIVATE ultra_warnings ${ARG_PRIVATE_LIBRARIES})
   else()
     add_library(ultra_${name} INTERFACE)
     target_link_libraries(ultra_${name} INTERFACE ultra_options ${depends} ${ARG_LIBRARIES})

@@ -3,7 +3,8 @@ include(GoogleTest)
 
 # The ctest label of a test file: its name says what it needs.
 #   *_gpu_test.cpp    gpu    skipped, with the reason, without a GPU
-#   *_ranks_test.cpp  ranks  many ranks as threads of one process
+#   *_ranks_test.cpp  ranks  many ranks as threads of one process; and mpi: the same executable
+#                            once more under mpirun, with ranks as processes
 #   *_test.cpp        unit
 function(ultra_test_label out source)
   if(source MATCHES "_(gpu|ranks)_test\\.(cpp|cu)$")
@@ -21,11 +22,31 @@ function(ultra_compile_quickly target)
     $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O0;-g1>)
 endfunction()
 
+# Runs an executable of tests of ranks under mpirun, all cases in one go: mpi.<target>.<processes>.
+function(ultra_mpi_test target processes)
+  set(name mpi.${target}.${processes})
+  if(ULTRA_MPIRUN)
+    # More ranks than cores is normal here.
+    add_test(NAME ${name} COMMAND
+      ${ULTRA_MPIRUN} --oversubscribe --bind-to none -n ${processes} $<TARGET_FILE:${target}>)
+  else()
+    add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: there is no mpirun")
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    LABELS mpi TIMEOUT 300 PROCESSORS 2 SKIP_REGULAR_EXPRESSION "skipped: there is no mpirun"
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endfunction()
+
 # One executable tests/<target> and its cases in ctest as <target>.<Suite>.<Case>.
 function(ultra_test_executable target label sources libraries)
+  set(main GTest::gtest_main)
+  if(label STREQUAL "ranks")
+    list(APPEND sources ${CMAKE_SOURCE_DIR}/tests/support/ranks_main.cpp)
+    set(main GTest::gtest)
+  endif()
   add_executable(${target} ${sources})
   target_link_libraries(${target}
-    PRIVATE ${libraries} ultra_options ultra_warnings GTest::gmock GTest::gtest_main)
+    PRIVATE ${libraries} ultra_options ultra_warnings GTest::gmock ${main})
   ultra_compile_quickly(${target})
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -34,6 +55,9 @@ function(ultra_test_executable target label sources libraries)
     TEST_PREFIX ${target}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS ${label} TIMEOUT 120
                ENVIRONMENT ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=1)
+  if(label STREQUAL "ranks")
+    ultra_mpi_test(${target} 8)
+  endif()
 endfunction()
 
 # ultra_test_folder(test.common.tensor ${folder} "ultra_tensor;...")

@@ -7,15 +7,21 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::test {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kNotStarted = 127;
+constexpr int kTimedOut = 124;
 
 /// In the child: only calls that are safe after fork.
 [[noreturn]] void become(char* const* argv, const char* out, const char* err) {
@@ -30,12 +36,62 @@ constexpr int kNotStarted = 127;
   _exit(kNotStarted);
 }
 
+int exit_code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 int wait_for(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) throw std::runtime_error("the program was lost");
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return exit_code_of(status);
+}
+
+/// Whether the child ends before `deadline`; it has been waited for then.
+bool ends_before(pid_t child, Clock::time_point deadline, int& exit_code) {
+  while (Clock::now() < deadline) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) {
+      exit_code = exit_code_of(status);
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+/// Ends a child, gently first: mpirun then ends what it has started.
+int end_now(pid_t child) {
+  int ignored = 0;
+  kill(child, SIGTERM);
+  if (!ends_before(child, Clock::now() + std::chrono::seconds(5), ignored)) {
+    kill(child, SIGKILL);
+    wait_for(child);
+  }
+  return kTimedOut;
+}
+
+/// Starts the command, lets `wait` wait for it, and reads what it left.
+template <class Wait>
+ProcessResult run(std::vector<std::string> words, Wait wait) {
+  const TemporaryFolder folder;
+  const std::string out = folder.path("out");
+  const std::string err = folder.path("err");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  const auto begin = Clock::now();
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("no process could be started");
+  if (child == 0) become(argv.data(), out.c_str(), err.c_str());
+  ProcessResult result;
+  result.exit_code = wait(child);
+  result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  result.out = read_file(out);
+  result.err = read_file(err);
+  return result;
 }
 
 }  // namespace
@@ -46,22 +102,16 @@ std::string program_path(const std::string& name) {
 }
 
 ProcessResult run_program(const std::string& name, const std::vector<std::string>& arguments) {
-  const TemporaryFolder folder;
-  const std::string out = folder.path("out");
-  const std::string err = folder.path("err");
   std::vector<std::string> words{program_path(name)};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  return run(std::move(words), wait_for);
+}
 
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error("no process could be started");
-  if (child == 0) become(argv.data(), out.c_str(), err.c_str());
-  ProcessResult result{.exit_code = wait_for(child), .out = {}, .err = {}};
-  result.out = read_file(out);
-  result.err = read_file(err);
-  return result;
+ProcessResult run_command(const std::vector<std::string>& words, std::chrono::seconds limit) {
+  return run(words, [limit](pid_t child) {
+    int exit_code = 0;
+    return ends_before(child, Clock::now() + limit, exit_code) ? exit_code : end_now(child);
+  });
 }
 
 }  // namespace ultra::test

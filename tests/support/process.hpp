@@ -2,6 +2,7 @@
 /// @file
 /// Starts the programs of this build, as a user would.
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct ProcessResult {
   int exit_code = -1;  ///< 128 + n when signal n ended it
   std::string out;     ///< its standard output
   std::string err;     ///< its standard error
+  double seconds = 0;  ///< how long it ran
 };
 
 /// @brief The path of an executable of this build: bin/NAME beside the folder of this test.
@@ -23,5 +25,11 @@ struct ProcessResult {
 /// @param name  of the executable, for example "01_memory".
 [[nodiscard]] ProcessResult run_program(const std::string& name,
                                         const std::vector<std::string>& arguments);
+
+/// @brief Runs any command to its end, with no terminal.
+/// @param words  the program's path and its arguments.
+/// @param limit  after it the command is ended, mpirun with all that it started: exit code 124.
+[[nodiscard]] ProcessResult run_command(const std::vector<std::string>& words,
+                                        std::chrono::seconds limit);
 
 }  // namespace ultra::test

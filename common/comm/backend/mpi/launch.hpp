@@ -1,0 +1,18 @@
+#pragma once
+/// @file
+/// What a launcher (mpirun, srun) tells its processes by their environment, before MPI is started.
+
+#include <optional>
+
+namespace ultra::comm::mpi {
+
+/// @brief A process's place among those that one launcher started.
+struct Launch {
+  int rank = 0;  ///< its number
+  int size = 1;  ///< how many there are
+};
+
+/// @brief This process's place; nothing when no launcher started it.
+[[nodiscard]] std::optional<Launch> find_launch();
+
+}  // namespace ultra::comm::mpi

@@ -1,0 +1,17 @@
+// In place of mpi_ranks.cpp in a build without MPI: no process was ever started by mpirun.
+
+#include "common/base/errors.hpp"
+#include "common/comm/backend/mpi/mpi_ranks.hpp"
+
+namespace ultra::comm::mpi {
+
+std::optional<int> launched_world_size() { return std::nullopt; }
+
+int launched_rank() { return 0; }
+
+void run_ranks(int /*world_size*/, const RankBody& /*body*/,
+               std::chrono::duration<double> /*timeout*/) {
+  throw InternalError("this build has no MPI: ranks are threads");
+}
+
+}  // namespace ultra::comm::mpi

@@ -1,0 +1,152 @@
+#include "common/comm/backend/mpi/session.hpp"
+
+#include <fmt/format.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+#include "common/comm/comm_error.hpp"
+
+namespace ultra::comm::mpi {
+namespace {
+
+constexpr auto kFinishInterval = std::chrono::milliseconds(1);
+constexpr auto kPatience = std::chrono::milliseconds(20);
+
+/// Says what the user has not said already, by mpirun's --mca or in the environment.
+void prefer(const char* parameter, const char* value) {
+  constexpr int kKeepTheUsers = 0;
+  setenv(parameter, value, kKeepTheUsers);
+}
+
+/// Whether the system lets processes copy from each other's memory; many containers do not.
+bool may_copy_between_processes() {
+  int from = 1;
+  int to = 0;
+  const iovec local{.iov_base = &to, .iov_len = sizeof to};
+  const iovec remote{.iov_base = &from, .iov_len = sizeof from};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == ssize_t{sizeof to};
+}
+
+/// Settings of Open MPI that it reads once, when it starts.
+void set_parameters() {
+  const char* const local_size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  // A rank that crashes must die. Open MPI's own handler would print a stack first, with memory that
+  // the crash may have left in no state for that, and hang.
+  prefer("OMPI_MCA_opal_signal", "");
+  // Copies straight from the sender's memory need nothing of the sender, who may be computing.
+  if (!may_copy_between_processes()) prefer("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  if (local_size != nullptr && std::atol(local_size) > cores) {
+    // Ranks that wait inside MPI must leave the cores to those that compute.
+    prefer("OMPI_MCA_mpi_yield_when_idle", "1");
+  }
+}
+
+}  // namespace
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) [[likely]]
+    return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw CommError(
+      fmt::format("{}: {}", call, std::string_view(text, static_cast<std::size_t>(length))));
+}
+
+Session& Session::get() {
+  // Never destroyed: what still names it at exit must find it. finish_at_exit ends MPI.
+  static auto* const session = new Session;
+  return *session;
+}
+
+Session::Session() {
+  set_parameters();
+  int provided = MPI_THREAD_SINGLE;
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  if (provided < MPI_THREAD_SERIALIZED) {
+    throw CommError("this MPI cannot be called by a second thread, even by one at a time");
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  int* highest_tag = nullptr;
+  int known = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&highest_tag), &known);
+  if (known != 0)
+    tag_bits_ = static_cast<int>(std::bit_width(static_cast<unsigned>(*highest_tag) + 1U)) - 1;
+  notices_ = std::make_unique<Notices>();
+  watch_ = std::make_unique<ProcessWatch>(MPI_COMM_WORLD);
+  std::atexit(finish_at_exit);
+}
+
+std::shared_ptr<std::byte[]> Session::take_scratch() {
+  if (scratch_.empty()) return std::make_shared_for_overwrite<std::byte[]>(kScratchBytes);
+  auto scratch = std::move(scratch_.back());
+  scratch_.pop_back();
+  return scratch;
+}
+
+void Session::return_scratch(std::shared_ptr<std::byte[]> scratch) {
+  scratch_.push_back(std::move(scratch));
+}
+
+bool Session::ends_soon(MPI_Request& request) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  int done = 0;
+  MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  while (done == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  }
+  return done != 0;
+}
+
+void Session::bury(MPI_Request request, std::shared_ptr<const void> memory) {
+  buried_.push_back({.request = request, .memory = std::move(memory)});
+}
+
+void Session::tend() {
+  std::erase_if(buried_, [](Buried& buried) {
+    int done = 0;
+    MPI_Test(&buried.request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+}
+
+void Session::give_up(const std::string& why) {
+  if (given_up_.empty()) given_up_ = why;
+}
+
+void Session::finish_at_exit() {
+  try {
+    get().finish();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "MPI could not be finished: {}\n", error.what());
+  }
+}
+
+void Session::finish() {
+  // MPI_Finalize waits for all processes, without end when one is lost. Without it, mpirun ends
+  // the others, which is then right.
+  if (!given_up_.empty()) return;
+  const Lock guard = lock();
+  notices_->tell_leave();
+  const auto left = [](const Notices::Standing& standing) { return standing.left; };
+  while (!std::ranges::all_of(notices_->standings(), left)) {
+    if (watch_->death()) return;
+    std::this_thread::sleep_for(kFinishInterval);
+    notices_->poll();
+    tend();
+  }
+  MPI_Finalize();
+}
+
+}  // namespace ultra::comm::mpi

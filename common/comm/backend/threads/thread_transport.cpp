@@ -1,0 +1,147 @@
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "common/comm/backend/threads/direct_collective.hpp"
+#include "common/comm/backend/threads/thread_world.hpp"
+#include "common/comm/operation.hpp"
+
+namespace ultra::comm::threads {
+namespace {
+
+class SendRequest : public Request {
+ public:
+  SendRequest(ThreadWorld& world, int peer, std::shared_ptr<Posted> message)
+      : world_(world), peer_(peer), message_(std::move(message)) {}
+  SendRequest(const SendRequest&) = delete;
+  SendRequest& operator=(const SendRequest&) = delete;
+  ~SendRequest() override {
+    if (test() || world_.mailbox(peer_).withdraw(*message_)) return;
+    // The receiver is copying from this rank's memory: it is done in a moment.
+    while (!test()) std::this_thread::yield();
+  }
+
+  bool test() override { return message_->stage.load() == Posted::Stage::kDone; }
+
+ private:
+  ThreadWorld& world_;
+  int peer_;
+  std::shared_ptr<Posted> message_;
+};
+
+class ReceiveRequest : public Request {
+ public:
+  ReceiveRequest(ThreadWorld& world, int rank, std::uint64_t context, const Landing& landing,
+                 int source, Tag tag)
+      : world_(world),
+        rank_(rank),
+        context_(context),
+        landing_(landing),
+        source_(source),
+        tag_(tag) {}
+
+  bool test() override {
+    if (done_) return true;
+    const auto message =
+        world_.mailbox(rank_).take(source_, context_, tag_, landing_.memory.size());
+    if (!message) return false;
+    land(message->data);
+    message->stage.store(Posted::Stage::kDone);
+    world_.bell(source_).ring();
+    done_ = true;
+    return true;
+  }
+
+ private:
+  void land(std::span<const std::byte> data) const {
+    if (data.empty()) return;
+    if (landing_.combine) {
+      combine(*landing_.combine, landing_.memory.data(), data.data(),
+              data.size() / size_of(landing_.combine->dtype));
+    } else {
+      std::memcpy(landing_.memory.data(), data.data(), data.size());
+    }
+  }
+
+  ThreadWorld& world_;
+  int rank_;
+  std::uint64_t context_;
+  Landing landing_;
+  int source_;
+  Tag tag_;
+  bool done_ = false;
+};
+
+/// A name for a new group that all members compute alike.
+std::uint64_t mix(std::uint64_t context, std::uint64_t value) {
+  std::uint64_t x = context * 0x9E3779B97F4A7C15ULL + value + 1;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+class ThreadTransport : public Transport {
+ public:
+  ThreadTransport(std::shared_ptr<ThreadWorld> world, std::vector<int> members, int rank,
+                  std::uint64_t context)
+      : world_(std::move(world)),
+        members_(std::move(members)),
+        rank_(rank),
+        context_(context),
+        board_(world_->board(context, members_)) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+  int world_rank(int member) const override { return members_[static_cast<std::size_t>(member)]; }
+
+  std::unique_ptr<Request> isend(const Parcel& parcel, int peer, Tag tag) override {
+    const int to = world_rank(peer);
+    auto message = std::make_shared<Posted>(world_rank(rank_), context_, tag, parcel.memory);
+    auto request = std::make_unique<SendRequest>(*world_, to, message);
+    world_->mailbox(to).post(std::move(message));
+    world_->bell(to).ring();
+    return request;
+  }
+
+  std::unique_ptr<Request> irecv(const Landing& landing, int peer, Tag tag) override {
+    return std::make_unique<ReceiveRequest>(*world_, world_rank(rank_), context_, landing,
+                                            world_rank(peer), tag);
+  }
+
+  std::unique_ptr<Transport> subgroup(std::span<const int> members,
+                                      std::uint32_t sequence) override {
+    std::vector<int> world_members;
+    int rank = 0;
+    for (const int member : members) {
+      if (member == rank_) rank = static_cast<int>(world_members.size());
+      world_members.push_back(world_rank(member));
+    }
+    std::uint64_t context = mix(context_, sequence);
+    for (const int member : world_members)
+      context = mix(context, static_cast<std::uint64_t>(member));
+    return std::make_unique<ThreadTransport>(world_, std::move(world_members), rank, context);
+  }
+
+  std::shared_ptr<Operation> native(const CollectiveCall& call, Checking) override {
+    return make_direct(call, board_, rank_, direct_operations_++);
+  }
+
+ private:
+  std::shared_ptr<ThreadWorld> world_;
+  std::vector<int> members_;
+  int rank_;
+  std::uint64_t context_;
+  std::shared_ptr<DirectBoard> board_;
+  std::uint64_t direct_operations_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_transport(std::shared_ptr<ThreadWorld> world, int rank) {
+  std::vector<int> members(static_cast<std::size_t>(world->size()));
+  std::iota(members.begin(), members.end(), 0);
+  return std::make_unique<ThreadTransport>(std::move(world), std::move(members), rank, 1);
+}
+
+}  // namespace ultra::comm::threads

@@ -1,0 +1,139 @@
+#include "common/comm/backend/threads/thread_world.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/comm/comm_error.hpp"
+
+namespace ultra::comm::threads {
+
+void Bell::ring() {
+  count_.fetch_add(1);
+  if (sleepers_.load() == 0) return;
+  const std::scoped_lock lock(mutex_);
+  wake_.notify_all();
+}
+
+void Bell::sleep(std::uint64_t seen, RankMonitor::Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  sleepers_.fetch_add(1);  // before the count is read: ring() reads them the other way round
+  wake_.wait_until(lock, until, [&] { return count_.load() != seen; });
+  sleepers_.fetch_sub(1);
+}
+
+void Mailbox::post(std::shared_ptr<Posted> message) {
+  const std::scoped_lock lock(mutex_);
+  messages_.push_back(std::move(message));
+}
+
+std::shared_ptr<Posted> Mailbox::take(int source, std::uint64_t context, Tag tag,
+                                      std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find_if(messages_, [&](const auto& message) {
+    return message->source == source && message->context == context && message->tag == tag;
+  });
+  if (found == messages_.end()) return nullptr;
+  if ((*found)->data.size() != bytes) {
+    throw CommMismatch(fmt::format("rank {} sends {} bytes where this rank expects {}", source,
+                                   (*found)->data.size(), bytes));
+  }
+  std::shared_ptr<Posted> message = std::move(*found);
+  messages_.erase(found);
+  message->stage.store(Posted::Stage::kTaken);
+  return message;
+}
+
+bool Mailbox::withdraw(const Posted& message) {
+  const std::scoped_lock lock(mutex_);
+  const auto found =
+      std::ranges::find(messages_, &message, [](const auto& posted) { return posted.get(); });
+  if (found == messages_.end()) return false;
+  messages_.erase(found);
+  return true;
+}
+
+ThreadWorld::ThreadWorld(int size) {
+  for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>());
+}
+
+std::shared_ptr<DirectBoard> ThreadWorld::board(std::uint64_t context,
+                                                std::span<const int> members) {
+  const std::scoped_lock lock(mutex_);
+  std::weak_ptr<DirectBoard>& known = boards_[context];
+  std::shared_ptr<DirectBoard> board = known.lock();
+  if (!board) {
+    std::vector<Bell*> bells;
+    for (const int member : members) bells.push_back(&bell(member));
+    board = std::make_shared<DirectBoard>(std::vector<int>(members.begin(), members.end()),
+                                          std::move(bells));
+    known = board;
+  }
+  return board;
+}
+
+void ThreadWorld::fail(int rank, std::exception_ptr error) {
+  {
+    const std::scoped_lock lock(mutex_);
+    ranks_[static_cast<std::size_t>(rank)]->doing = Doing::kFinished;
+    if (has_failed_) return;
+    failed_rank_ = rank;
+    failure_ = std::move(error);
+    has_failed_ = true;
+  }
+  for (const auto& other : ranks_) other->bell.ring();
+}
+
+std::exception_ptr ThreadWorld::failure() const {
+  const std::scoped_lock lock(mutex_);
+  return failure_;
+}
+
+void ThreadWorld::check(int rank, const std::string& doing) const {
+  if (!has_failed_ || failed_rank_ == rank) return;
+  throw RankFailed(failed_rank_, kind_of(failure_),
+                   fmt::format("rank {} has failed while rank {} waited in {}: {}", failed_rank_,
+                               rank, doing, message_of(failure_)));
+}
+
+void ThreadWorld::finished(int rank) {
+  const std::scoped_lock lock(mutex_);
+  Rank& own = *ranks_[static_cast<std::size_t>(rank)];
+  own.doing = Doing::kFinished;
+  own.what = "has returned from its function";
+}
+
+void ThreadWorld::blocked(int rank, std::uint64_t seen, const std::string& doing) {
+  const std::scoped_lock lock(mutex_);
+  Rank& own = *ranks_[static_cast<std::size_t>(rank)];
+  own.doing = Doing::kBlocked;
+  own.seen = seen;
+  own.what = fmt::format("waits in {}", doing);
+  if (has_failed_ || !nobody_can_move()) return;
+  throw Deadlock(fmt::format("deadlock: no rank can move.{}", all_that_wait()));
+}
+
+void ThreadWorld::moving(int rank) {
+  const std::scoped_lock lock(mutex_);
+  ranks_[static_cast<std::size_t>(rank)]->doing = Doing::kMoving;
+}
+
+bool ThreadWorld::nobody_can_move() const {
+  // Only a rank that can move rings bells, and it counts as one until it takes mutex_ to say that it
+  // is blocked. So whoever rings while the ranks are looked at is found further on.
+  return std::ranges::none_of(ranks_, [](const auto& rank) {
+    return rank->doing == Doing::kMoving ||
+           (rank->doing == Doing::kBlocked && rank->seen != rank->bell.count());
+  });
+}
+
+std::string ThreadWorld::all_that_wait() const {
+  std::string text;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    text += fmt::format(" Rank {} {}.", rank, ranks_[rank]->what);
+  }
+  return text;
+}
+
+}  // namespace ultra::comm::threads

@@ -1,0 +1,128 @@
+#pragma once
+/// @file
+/// ThreadWorld: what ranks that are threads of one process share.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/comm/backend/threads/direct_board.hpp"
+#include "common/comm/rank_monitor.hpp"
+#include "common/comm/transport.hpp"
+
+namespace ultra::comm::threads {
+
+/// @brief A rank's bell: rung when something has happened for it.
+class Bell {
+ public:
+  /// @brief How often it was rung.
+  [[nodiscard]] std::uint64_t count() const { return count_.load(); }
+  /// @brief Rings; wakes who sleeps.
+  void ring();
+  /// @brief Sleeps until count() differs from `seen` or `until` has come.
+  void sleep(std::uint64_t seen, RankMonitor::Clock::time_point until);
+
+ private:
+  std::atomic<std::uint64_t> count_{0};
+  std::atomic<int> sleepers_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+};
+
+/// @brief A message that its sender has put up; the receiver copies it from the sender's memory.
+struct Posted {
+  /// Who may touch the sender's memory.
+  enum class Stage : std::uint8_t { kWaiting, kTaken, kDone };
+
+  int source;                                 ///< the sender's rank in the world
+  std::uint64_t context;                      ///< of the group
+  Tag tag;                                    ///< of the message
+  std::span<const std::byte> data;            ///< the sender's
+  std::atomic<Stage> stage{Stage::kWaiting};  ///< where it stands
+
+  /// @brief A message that nobody has taken yet.
+  Posted(int from, std::uint64_t group, Tag name, std::span<const std::byte> bytes)
+      : source(from), context(group), tag(name), data(bytes) {}
+};
+
+/// @brief The messages that wait for one rank, in the order in which they were sent.
+class Mailbox {
+ public:
+  /// @brief Puts a message up.
+  void post(std::shared_ptr<Posted> message);
+  /// @brief Takes the first message of that sender, group and tag; null when there is none.
+  /// @param bytes  its expected size. @throws CommMismatch for another size.
+  [[nodiscard]] std::shared_ptr<Posted> take(int source, std::uint64_t context, Tag tag,
+                                             std::size_t bytes);
+  /// @brief Takes a message back; false when the receiver was faster.
+  [[nodiscard]] bool withdraw(const Posted& message);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Posted>> messages_;
+};
+
+/// @brief What all ranks of a run share.
+class ThreadWorld {
+ public:
+  /// @brief A world of `size` ranks, none of which has begun.
+  explicit ThreadWorld(int size);
+
+  /// @brief Number of ranks.
+  [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
+  /// @brief A rank's bell.
+  [[nodiscard]] Bell& bell(int rank) { return ranks_[static_cast<std::size_t>(rank)]->bell; }
+  /// @brief A rank's mailbox.
+  [[nodiscard]] Mailbox& mailbox(int rank) {
+    return ranks_[static_cast<std::size_t>(rank)]->mailbox;
+  }
+  /// @brief The board of a group: the same object for all its members.
+  [[nodiscard]] std::shared_ptr<DirectBoard> board(std::uint64_t context,
+                                                   std::span<const int> members);
+
+  /// @brief The first failure wins: `rank` has thrown `error`.
+  void fail(int rank, std::exception_ptr error);
+  /// @brief The first failure; null when there is none.
+  [[nodiscard]] std::exception_ptr failure() const;
+  /// @brief Throws RankFailed when another rank than `rank` has failed.
+  void check(int rank, const std::string& doing) const;
+
+  /// @brief `rank` has returned from its function.
+  void finished(int rank);
+  /// @brief `rank` waits, having seen `seen` rings. @throws Deadlock when no rank can move.
+  void blocked(int rank, std::uint64_t seen, const std::string& doing);
+  /// @brief `rank` does not wait any longer.
+  void moving(int rank);
+
+ private:
+  enum class Doing : std::uint8_t { kMoving, kBlocked, kFinished };
+  struct Rank {
+    Bell bell;
+    Mailbox mailbox;
+    Doing doing = Doing::kMoving;
+    std::uint64_t seen = 0;
+    std::string what;
+  };
+  [[nodiscard]] bool nobody_can_move() const;
+  [[nodiscard]] std::string all_that_wait() const;
+
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  mutable std::mutex mutex_;
+  std::atomic<bool> has_failed_{false};
+  int failed_rank_ = -1;
+  std::exception_ptr failure_;
+  std::map<std::uint64_t, std::weak_ptr<DirectBoard>> boards_;
+};
+
+/// @brief The world's transport for one rank.
+[[nodiscard]] std::unique_ptr<Transport> make_transport(std::shared_ptr<ThreadWorld> world,
+                                                        int rank);
+
+}  // namespace ultra::comm::threads

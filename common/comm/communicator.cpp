@@ -1,0 +1,222 @@
+#include "common/comm/communicator.hpp"
+
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/comm/collective_call.hpp"
+#include "common/comm/group_state.hpp"
+#include "common/comm/point_to_point.hpp"
+#include "common/comm/schedule_runner.hpp"
+
+namespace ultra {
+
+int Communicator::rank() const { return state_->group->transport->rank(); }
+int Communicator::size() const { return state_->group->transport->size(); }
+const std::string& Communicator::name() const { return state_->group->name; }
+int Communicator::world_rank(int member) const {
+  return state_->group->transport->world_rank(member);
+}
+
+comm::calls::Member Communicator::member() const { return {.rank = rank(), .size = size()}; }
+
+Work Communicator::start(comm::CollectiveCall call, bool background) const {
+  comm::GroupState& group = *state_->group;
+  group.number(call.info);
+  std::shared_ptr<comm::Operation> operation =
+      state_->algorithms ? comm::run_schedule(std::move(call), *state_->algorithms, group.transport,
+                                              group.control, group.own->checking)
+                         : group.transport->native(call, group.own->checking);
+  return submit(std::move(operation), background);
+}
+
+Work Communicator::submit(std::shared_ptr<comm::Operation> operation, bool background) const {
+  const std::shared_ptr<comm::ProgressEngine>& engine = state_->group->own->engine;
+  engine->submit(operation, background);
+  return {engine, std::move(operation)};
+}
+
+Communicator Communicator::split(int color, int key, const std::string& name) const {
+  comm::GroupState& group = *state_->group;
+  OperationInfo info{.kind = OpKind::kSplit};
+  group.number(info);
+  const auto operation = std::make_shared<comm::SplitOperation>(info, group.control, color, key);
+  submit(operation, false).wait();
+  auto joined = comm::GroupState::join(
+      group.own, group.control->subgroup(operation->members(), group.splits++), name);
+  return Communicator(std::make_shared<State>(State{std::move(joined), state_->algorithms}));
+}
+
+Communicator Communicator::with_algorithms(
+    std::shared_ptr<const comm::CollectiveAlgorithms> algorithms) const {
+  if (!algorithms && state_->group->own->link) {
+    throw ConfigError(
+        "the platform's own collectives do not pass through a slowed link: choose algorithms over "
+        "send and receive (--collectives ours)");
+  }
+  return Communicator(std::make_shared<State>(State{state_->group, std::move(algorithms)}));
+}
+
+Work Communicator::broadcast_async(const Tensor& data, int root) const {
+  return start(comm::calls::broadcast(data, root, member()), true);
+}
+void Communicator::broadcast(const Tensor& data, int root) const {
+  start(comm::calls::broadcast(data, root, member()), false).wait();
+}
+
+Work Communicator::reduce_async(const Tensor& data, int root, ReduceOp op) const {
+  return start(comm::calls::reduce(data, root, op, member()), true);
+}
+void Communicator::reduce(const Tensor& data, int root, ReduceOp op) const {
+  start(comm::calls::reduce(data, root, op, member()), false).wait();
+}
+
+Work Communicator::all_reduce_async(const Tensor& data, ReduceOp op) const {
+  return start(comm::calls::all_reduce(data, op), true);
+}
+void Communicator::all_reduce(const Tensor& data, ReduceOp op) const {
+  start(comm::calls::all_reduce(data, op), false).wait();
+}
+
+Work Communicator::gather_async(const Tensor& input, const Tensor& output, int root) const {
+  return start(comm::calls::gather(input, output, root, member()), true);
+}
+void Communicator::gather(const Tensor& input, const Tensor& output, int root) const {
+  start(comm::calls::gather(input, output, root, member()), false).wait();
+}
+
+Work Communicator::gather_v_async(const Tensor& input, std::span<const std::size_t> counts,
+                                  const Tensor& output, int root) const {
+  return start(comm::calls::gather_v(input, counts, output, root, member()), true);
+}
+void Communicator::gather_v(const Tensor& input, std::span<const std::size_t> counts,
+                            const Tensor& output, int root) const {
+  start(comm::calls::gather_v(input, counts, output, root, member()), false).wait();
+}
+
+Work Communicator::scatter_async(const Tensor& input, const Tensor& output, int root) const {
+  return start(comm::calls::scatter(input, output, root, member()), true);
+}
+void Communicator::scatter(const Tensor& input, const Tensor& output, int root) const {
+  start(comm::calls::scatter(input, output, root, member()), false).wait();
+}
+
+Work Communicator::scatter_v_async(const Tensor& input, std::span<const std::size_t> counts,
+                                   const Tensor& output, int root) const {
+  return start(comm::calls::scatter_v(input, counts, output, root, member()), true);
+}
+void Communicator::scatter_v(const Tensor& input, std::span<const std::size_t> counts,
+                             const Tensor& output, int root) const {
+  start(comm::calls::scatter_v(input, counts, output, root, member()), false).wait();
+}
+
+Work Communicator::all_gather_async(const Tensor& input, const Tensor& output) const {
+  return start(comm::calls::all_gather(input, output, member()), true);
+}
+void Communicator::all_gather(const Tensor& input, const Tensor& output) const {
+  start(comm::calls::all_gather(input, output, member()), false).wait();
+}
+
+Work Communicator::all_gather_v_async(const Tensor& input, std::span<const std::size_t> counts,
+                                      const Tensor& output) const {
+  return start(comm::calls::all_gather_v(input, counts, output, member()), true);
+}
+void Communicator::all_gather_v(const Tensor& input, std::span<const std::size_t> counts,
+                                const Tensor& output) const {
+  start(comm::calls::all_gather_v(input, counts, output, member()), false).wait();
+}
+
+Work Communicator::reduce_scatter_async(const Tensor& input, const Tensor& output,
+                                        ReduceOp op) const {
+  return start(comm::calls::reduce_scatter(input, output, op, member()), true);
+}
+void Communicator::reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op) const {
+  start(comm::calls::reduce_scatter(input, output, op, member()), false).wait();
+}
+
+Work Communicator::reduce_scatter_v_async(const Tensor& input, std::span<const std::size_t> counts,
+                                          const Tensor& output, ReduceOp op) const {
+  return start(comm::calls::reduce_scatter_v(input, counts, output, op, member()), true);
+}
+void Communicator::reduce_scatter_v(const Tensor& input, std::span<const std::size_t> counts,
+                                    const Tensor& output, ReduceOp op) const {
+  start(comm::calls::reduce_scatter_v(input, counts, output, op, member()), false).wait();
+}
+
+Work Communicator::all_to_all_async(const Tensor& input, const Tensor& output) const {
+  return start(comm::calls::all_to_all(input, output, member()), true);
+}
+void Communicator::all_to_all(const Tensor& input, const Tensor& output) const {
+  start(comm::calls::all_to_all(input, output, member()), false).wait();
+}
+
+Work Communicator::all_to_all_v_async(const Tensor& input, std::span<const std::size_t> send_rows,
+                                      const Tensor& output,
+                                      std::span<const std::size_t> receive_rows) const {
+  return start(comm::calls::all_to_all_v(input, send_rows, output, receive_rows, member()), true);
+}
+void Communicator::all_to_all_v(const Tensor& input, std::span<const std::size_t> send_rows,
+                                const Tensor& output,
+                                std::span<const std::size_t> receive_rows) const {
+  start(comm::calls::all_to_all_v(input, send_rows, output, receive_rows, member()), false).wait();
+}
+
+void Communicator::barrier() const { start(comm::calls::barrier(), false).wait(); }
+
+std::shared_ptr<comm::Operation> Communicator::message(OpKind kind, const Tensor& data, int peer,
+                                                       int channel) const {
+  comm::GroupState& group = *state_->group;
+  OperationInfo info = comm::calls::message(kind, data, peer, member());
+  auto& numbers = kind == OpKind::kSend ? group.sent : group.received;
+  info.communicator = group.name;
+  info.communicator_id = group.id;
+  info.sequence = numbers[{peer, channel}]++;
+  const comm::Tag tag{.use = comm::Tag::Use::kPointToPoint,
+                      .lane = static_cast<std::uint16_t>(channel),
+                      .sequence = info.sequence};
+  return comm::make_message(std::move(info), data, group.transport, tag);
+}
+
+std::shared_ptr<comm::Operation> Communicator::shift(const Tensor& send, const Tensor& receive,
+                                                     int distance) const {
+  comm::calls::expect_shift(send, receive);
+  const int p = size();
+  const int step = ((distance % p) + p) % p;
+  auto sending = message(OpKind::kSend, send, (rank() + step) % p, comm::calls::kShiftChannel);
+  auto receiving =
+      message(OpKind::kRecv, receive, (rank() + p - step) % p, comm::calls::kShiftChannel);
+  OperationInfo info = sending->info();
+  return comm::make_shift(std::move(info), std::move(sending), std::move(receiving));
+}
+
+Work Communicator::send_async(const Tensor& data, int peer, int channel) const {
+  comm::calls::expect_channel(OpKind::kSend, channel);
+  return submit(message(OpKind::kSend, data, peer, channel), true);
+}
+void Communicator::send(const Tensor& data, int peer, int channel) const {
+  comm::calls::expect_channel(OpKind::kSend, channel);
+  submit(message(OpKind::kSend, data, peer, channel), false).wait();
+}
+
+Work Communicator::recv_async(const Tensor& data, int peer, int channel) const {
+  comm::calls::expect_channel(OpKind::kRecv, channel);
+  return submit(message(OpKind::kRecv, data, peer, channel), true);
+}
+void Communicator::recv(const Tensor& data, int peer, int channel) const {
+  comm::calls::expect_channel(OpKind::kRecv, channel);
+  submit(message(OpKind::kRecv, data, peer, channel), false).wait();
+}
+
+Work Communicator::ring_shift_async(const Tensor& send, const Tensor& receive, int distance) const {
+  return submit(shift(send, receive, distance), true);
+}
+void Communicator::ring_shift(const Tensor& send, const Tensor& receive, int distance) const {
+  submit(shift(send, receive, distance), false).wait();
+}
+
+void Communicator::progress() const { state_->group->own->engine->poll(); }
+CommStats Communicator::stats() const { return state_->group->own->engine->stats(); }
+void Communicator::set_observer(CommObserver* observer) const {
+  state_->group->own->engine->set_observer(observer);
+}
+
+}  // namespace ultra

@@ -1,0 +1,298 @@
+#include "common/comm/progress_engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/comm/comm_error.hpp"
+
+namespace ultra::comm {
+namespace {
+
+using Clock = ProgressEngine::Clock;
+
+constexpr auto kLongestSleep = std::chrono::milliseconds(10);
+// A wait that has lasted this long looks for failures; before, it only looks for messages.
+constexpr auto kSuspicion = std::chrono::milliseconds(20);
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+/// The error with the operation's name in front, where the transport could not know it.
+std::exception_ptr with_operation(const OperationInfo& info, std::exception_ptr error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommMismatch& mismatch) {
+    return std::make_exception_ptr(
+        CommMismatch(fmt::format("{}: {}", to_string(info), mismatch.what())));
+  } catch (...) {
+    return error;
+  }
+}
+
+}  // namespace
+
+/// While it lives, the rank's own thread waits: the progress thread stands back, the time counts.
+class ProgressEngine::Waiting {
+ public:
+  Waiting(ProgressEngine& engine, const Operation& operation)
+      : engine_(engine), operation_(operation), begin_(Clock::now()) {
+    const std::scoped_lock lock(engine_.mutex_);
+    ++engine_.waiters_;
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() {
+    if (reported) engine_.monitor_->report_moving();
+    const std::scoped_lock lock(engine_.mutex_);
+    // What the rank waited for has ended by then: waiting is a part of the busy time.
+    const auto end =
+        engine_.active_.empty() ? std::max(begin_, engine_.last_retired_) : Clock::now();
+    --engine_.waiters_;
+    engine_.stats_.exposed_seconds += seconds_between(begin_, end);
+    if (engine_.observer_ != nullptr) engine_.observer_->waited(operation_.info(), begin_, end);
+    if (engine_.thread_has_work()) engine_.wake_thread_.notify_one();
+  }
+
+  [[nodiscard]] Clock::time_point begin() const { return begin_; }
+
+  bool reported = false;  ///< the monitor was told that this rank is blocked
+
+ private:
+  ProgressEngine& engine_;
+  const Operation& operation_;
+  Clock::time_point begin_;
+};
+
+ProgressEngine::ProgressEngine(std::shared_ptr<RankMonitor> monitor, EngineOptions options)
+    : monitor_(std::move(monitor)), options_(std::move(options)) {}
+
+ProgressEngine::~ProgressEngine() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    wake_thread_.notify_one();
+  }
+  monitor_->wake();
+  if (thread_.joinable()) thread_.join();
+  abandon();
+}
+
+void ProgressEngine::submit(std::shared_ptr<Operation> operation, bool background) {
+  const std::scoped_lock lock(mutex_);
+  if (abandoned_) {
+    throw CommError(
+        fmt::format("{} begins after its rank has ended", to_string(operation->info())));
+  }
+  if (active_.empty()) busy_since_ = Clock::now();
+  active_.push_back({.operation = std::move(operation), .background = background, .begin = {}});
+  if (!background) return;
+  advance_all();
+  if (options_.progress == Progress::kOnCall) return;
+  if (!thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
+  wake_thread_.notify_one();
+}
+
+void ProgressEngine::advance_all() {
+  std::vector<std::uint64_t> taken;  // communicators whose turn is somebody else's
+  for (std::size_t i = 0; i < active_.size();) {
+    Entry& entry = active_[i];
+    const std::uint64_t communicator = entry.operation->info().communicator_id;
+    const bool in_turn = entry.operation->order() == Operation::Order::kInTurn;
+    if (in_turn && std::ranges::find(taken, communicator) != taken.end()) {
+      ++i;
+      continue;
+    }
+    if (!entry.begin) entry.begin = Clock::now();
+    std::exception_ptr error;
+    bool ended = true;
+    try {
+      ended = entry.operation->advance();
+    } catch (...) {
+      error = with_operation(entry.operation->info(), std::current_exception());
+    }
+    if (!ended) {
+      if (in_turn) taken.push_back(communicator);
+      ++i;
+      continue;
+    }
+    const Entry done = std::move(entry);
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    retire(done, error);
+  }
+}
+
+void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
+  const auto end = Clock::now();
+  last_retired_ = end;
+  if (active_.empty()) stats_.busy_seconds += seconds_between(busy_since_, end);
+  if (error) {
+    failed_.push_back({entry.operation, error});
+    return;
+  }
+  const OperationInfo& info = entry.operation->info();
+  const std::size_t sent = entry.operation->sent_bytes();
+  stats_[info.kind].operations += 1;
+  stats_[info.kind].sent_bytes += sent;
+  if (observer_ != nullptr) observer_->operation_ended(info, sent, *entry.begin, end);
+}
+
+bool ProgressEngine::take_result(const std::shared_ptr<Operation>& operation) {
+  const auto failure = std::ranges::find(failed_, operation, &Failure::operation);
+  if (failure != failed_.end()) {
+    const std::exception_ptr error = failure->error;
+    failed_.erase(failure);
+    std::rethrow_exception(error);
+  }
+  if (abandoned_) {
+    throw CommError(
+        fmt::format("{} belongs to a rank that has ended", to_string(operation->info())));
+  }
+  return std::ranges::find(active_, operation, &Entry::operation) == active_.end();
+}
+
+void ProgressEngine::wait(const std::shared_ptr<Operation>& operation) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (take_result(operation)) return;
+  }
+  Waiting waiting(*this, *operation);
+  for (int spins = 0;; ++spins) {
+    const std::uint64_t seen = monitor_->events();
+    {
+      const std::scoped_lock lock(mutex_);
+      advance_all();
+      if (take_result(operation)) return;
+    }
+    if (spins < monitor_->spins()) {
+      std::this_thread::yield();
+      continue;
+    }
+    if (Clock::now() - waiting.begin() > kSuspicion) {
+      waiting.reported = true;
+      look_around(*operation, seen, waiting.begin());
+    }
+    monitor_->sleep(seen, next_look(kLongestSleep));
+  }
+}
+
+/// What it is and whom it waits for: "all_reduce #3 of 'dp' (...): rank 2 has not arrived".
+std::string ProgressEngine::describe(const Operation& operation) const {
+  const std::scoped_lock lock(mutex_);
+  const OperationInfo& info = operation.info();
+  const auto first = std::ranges::find_if(active_, [&](const Entry& entry) {
+    return entry.operation->order() == Operation::Order::kInTurn &&
+           entry.operation->info().communicator_id == info.communicator_id;
+  });
+  const bool in_turn = operation.order() == Operation::Order::kInTurn && first != active_.end();
+  if (!in_turn || first->operation.get() == &operation) {
+    return fmt::format("{}: {}", to_string(info), operation.waits_for());
+  }
+  return fmt::format("{}, which comes after {}: {}", to_string(info),
+                     to_string(first->operation->info()), first->operation->waits_for());
+}
+
+/// Throws when the operation will not end.
+void ProgressEngine::expect_hope(const std::string& doing, Clock::time_point begin) {
+  monitor_->check(doing);
+  if (Clock::now() - begin > options_.timeout) {
+    throw CommTimeout(fmt::format(
+        "rank {} has waited {:g} s in {}. Look at what the missing ranks do; if they are only "
+        "slow, raise --timeout.",
+        monitor_->world_rank(), options_.timeout.count(), doing));
+  }
+}
+
+void ProgressEngine::look_around(const Operation& operation, std::uint64_t seen,
+                                 Clock::time_point begin) {
+  const std::string doing = describe(operation);
+  expect_hope(doing, begin);
+  const bool moves_by_itself = options_.next_alarm && options_.next_alarm();
+  if (!moves_by_itself) monitor_->report_blocked(seen, doing);
+}
+
+bool ProgressEngine::poll(const std::shared_ptr<Operation>& operation) {
+  {
+    const std::scoped_lock lock(mutex_);
+    advance_all();
+    if (take_result(operation)) return true;
+  }
+  look_while_polling(*operation);
+  return false;
+}
+
+void ProgressEngine::look_while_polling(const Operation& operation) {
+  const auto now = Clock::now();
+  if (now - last_poll_ > kSuspicion) polling_since_ = now;  // it has computed meanwhile
+  last_poll_ = now;
+  if (now - last_look_ < kSuspicion) return;
+  last_look_ = now;
+  expect_hope(describe(operation), polling_since_);
+}
+
+void ProgressEngine::poll() {
+  const std::scoped_lock lock(mutex_);
+  advance_all();
+}
+
+void ProgressEngine::finish() {
+  while (true) {
+    std::shared_ptr<Operation> next;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!failed_.empty()) std::rethrow_exception(failed_.front().error);
+      if (active_.empty()) return;
+      next = active_.front().operation;
+    }
+    wait(next);
+  }
+}
+
+void ProgressEngine::abandon() {
+  const std::scoped_lock lock(mutex_);
+  abandoned_ = true;
+  active_.clear();
+}
+
+CommStats ProgressEngine::stats() const {
+  const std::scoped_lock lock(mutex_);
+  CommStats stats = stats_;
+  if (!active_.empty()) stats.busy_seconds += seconds_between(busy_since_, Clock::now());
+  return stats;
+}
+
+void ProgressEngine::set_observer(CommObserver* observer) {
+  const std::scoped_lock lock(mutex_);
+  observer_ = observer;
+}
+
+bool ProgressEngine::thread_has_work() const {
+  return waiters_ == 0 && std::ranges::any_of(active_, &Entry::background);
+}
+
+Clock::time_point ProgressEngine::next_look(Clock::duration at_most) const {
+  Clock::time_point next = Clock::now() + at_most;
+  if (options_.next_alarm) {
+    if (const auto alarm = options_.next_alarm()) next = std::min(next, *alarm);
+  }
+  return next;
+}
+
+void ProgressEngine::run_thread() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_thread_.wait(lock, [this] { return stop_ || thread_has_work(); });
+    if (stop_) return;
+    const std::uint64_t seen = monitor_->events();
+    advance_all();
+    if (!thread_has_work()) continue;
+    const auto until = next_look(kLongestSleep);
+    lock.unlock();
+    monitor_->sleep(seen, until);
+    lock.lock();
+  }
+}
+
+}  // namespace ultra::comm

@@ -1,0 +1,84 @@
+#include "common/comm/run_ranks.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/comm/backend/mpi/mpi_ranks.hpp"
+#include "common/comm/backend/threads/thread_ranks.hpp"
+#include "common/comm/group_state.hpp"
+
+namespace ultra {
+namespace {
+
+void expect_possible(int world_size, const RankOptions& options) {
+  if (world_size < 1) {
+    throw ConfigError(fmt::format("a world has at least 1 rank, not {}", world_size));
+  }
+  if (options.link && !options.algorithms) {
+    throw ConfigError(
+        "the platform's own collectives do not pass through a slowed link: choose algorithms over "
+        "send and receive (--collectives ours)");
+  }
+  const std::optional<int> launched = launched_world_size();
+  if (launched && *launched < world_size) {
+    throw ConfigError(
+        fmt::format("{} ranks are asked for, but mpirun started {} process{}. Start "
+                    "it with -n {}.",
+                    world_size, *launched, *launched == 1 ? "" : "es", world_size));
+  }
+}
+
+std::shared_ptr<comm::RankState> make_rank(const RankOptions& options,
+                                           std::shared_ptr<comm::RankMonitor> monitor) {
+  auto rank = std::make_shared<comm::RankState>();
+  comm::EngineOptions engine{
+      .timeout = options.timeout, .progress = options.progress, .next_alarm = {}};
+  if (options.link) {
+    rank->link = std::make_shared<comm::SlowLink>(*options.link);
+    engine.next_alarm = [link = rank->link] { return link->next_arrival(); };
+  }
+  rank->checking = options.checking;
+  rank->engine = std::make_shared<comm::ProgressEngine>(std::move(monitor), std::move(engine));
+  return rank;
+}
+
+/// Drops what is under way when a rank leaves, with an error or without.
+class AbandonAtEnd {
+ public:
+  explicit AbandonAtEnd(comm::ProgressEngine& engine) : engine_(engine) {}
+  AbandonAtEnd(const AbandonAtEnd&) = delete;
+  AbandonAtEnd& operator=(const AbandonAtEnd&) = delete;
+  ~AbandonAtEnd() { engine_.abandon(); }
+
+ private:
+  comm::ProgressEngine& engine_;
+};
+
+}  // namespace
+
+void run_ranks(int world_size, const std::function<void(Communicator& world)>& fn,
+               const RankOptions& options) {
+  expect_possible(world_size, options);
+  const comm::RankBody body = [&](std::unique_ptr<comm::Transport> transport,
+                                  std::shared_ptr<comm::RankMonitor> monitor) {
+    const auto rank = make_rank(options, std::move(monitor));
+    const AbandonAtEnd abandon(*rank->engine);
+    Communicator world(std::make_shared<Communicator::State>(Communicator::State{
+        comm::GroupState::join(rank, std::move(transport), "world"), options.algorithms}));
+    fn(world);
+    rank->engine->finish();
+  };
+  if (launched_world_size()) {
+    comm::mpi::run_ranks(world_size, body, options.timeout);
+  } else {
+    comm::threads::run_ranks(world_size, body);
+  }
+}
+
+std::optional<int> launched_world_size() { return comm::mpi::launched_world_size(); }
+
+int launched_rank() { return launched_world_size() ? comm::mpi::launched_rank() : 0; }
+
+}  // namespace ultra

@@ -1,0 +1,40 @@
+#pragma once
+/// @file
+/// run_ranks: the same function once per rank, on threads of this process or under mpirun.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "common/comm/communicator.hpp"
+#include "common/comm/slow_link.hpp"
+
+namespace ultra {
+
+/// @brief How the ranks of a run communicate; the same on every rank.
+struct RankOptions {
+  std::chrono::duration<double> timeout{60};  ///< a wait that lasts longer is an error
+  Checking checking = Checking::kOn;          ///< compare kind, count, dtype, root and order
+  Progress progress = Progress::kThread;      ///< who moves operations along meanwhile
+  std::optional<LinkSpeed> link;              ///< slows messages between ranks down to this
+  /// Steps of the collectives; nullptr means the platform's own.
+  std::shared_ptr<const comm::CollectiveAlgorithms> algorithms;
+};
+
+/// @brief Calls `fn` once per rank of a world of `world_size` ranks and returns when all have ended.
+///
+/// Ranks are threads of this process; in a process started by mpirun they are MPI's processes, and
+/// the first `world_size` of them run `fn`. Ends with the first error that a rank threw, its type
+/// kept; under mpirun the other ranks throw RankFailed, which quotes it.
+/// @throws ConfigError when world_size < 1 or mpirun started fewer processes.
+void run_ranks(int world_size, const std::function<void(Communicator& world)>& fn,
+               const RankOptions& options = {});
+
+/// @brief How many processes mpirun started; nothing when this process was not started by it.
+[[nodiscard]] std::optional<int> launched_world_size();
+
+/// @brief This process's rank under mpirun; 0 otherwise. Rank 0 prints and writes files.
+[[nodiscard]] int launched_rank();
+
+}  // namespace ultra

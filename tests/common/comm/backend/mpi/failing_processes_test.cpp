@@ -1,0 +1,103 @@
+// Covers: common/comm/backend/mpi/process_watch.hpp, common/comm/backend/mpi/mpi_monitor.hpp,
+// Covers: common/comm/backend/mpi/notices.hpp, common/comm/backend/mpi/session.hpp
+//
+// Real processes that fail under mpirun: every other rank says which one and what it was doing, and
+// nothing hangs.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "build_config.hpp"
+#include "tests/support/process.hpp"
+
+namespace ultra {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class FailingProcesses : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (build::kMpirun.empty() || !build::kHasMpi) GTEST_SKIP() << "there is no mpirun";
+  }
+
+  static test::ProcessResult run(const std::string& how, int processes = 4) {
+    std::string program = test::program_path("failing_ranks");
+    program.replace(program.rfind("bin/"), 4, "tests/");
+    return test::run_command(
+        {"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+         std::string(build::kMpirun), "--oversubscribe", "--bind-to", "none", "-n",
+         std::to_string(processes), program, how},
+        std::chrono::seconds(60));
+  }
+
+  /// Rank `rank` printed a line, and it holds this.
+  static void expect_said(const test::ProcessResult& result, int rank, const std::string& what) {
+    const std::size_t begin = result.err.find("<" + std::to_string(rank) + "> ");
+    ASSERT_NE(begin, std::string::npos) << "rank " << rank << " said nothing:\n" << result.err;
+    const std::string line = result.err.substr(begin, result.err.find('\n', begin) - begin);
+    EXPECT_THAT(line, HasSubstr(what));
+  }
+
+  static void expect_others_waited_for_rank_1(const test::ProcessResult& result,
+                                              const std::string& what) {
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_LT(result.seconds, 20);
+    for (const int rank : {0, 2, 3}) {
+      expect_said(result, rank,
+                  "rank 1 has failed while rank " + std::to_string(rank) +
+                      " waited in all_reduce #1 of 'world'");
+      expect_said(result, rank, what);
+    }
+  }
+};
+
+TEST_F(FailingProcesses, NothingIsSaidWhenAllGoesWell) {
+  const auto result = run("ok");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("rank")));
+}
+
+TEST_F(FailingProcesses, AThrownErrorIsQuotedByTheOthers) {
+  const auto result = run("throws");
+  expect_others_waited_for_rank_1(result, "the culprit's own words");
+  expect_said(result, 1, "<1> the culprit's own words");
+  EXPECT_EQ(result.exit_code, 2);
+}
+
+TEST_F(FailingProcesses, AKilledProcessIsNamed) {
+  expect_others_waited_for_rank_1(run("killed"), "was killed or left without a word");
+}
+
+TEST_F(FailingProcesses, AProcessThatLeavesInTheMiddleIsNamed) {
+  expect_others_waited_for_rank_1(run("exits"), "was killed or left without a word");
+}
+
+TEST_F(FailingProcesses, ARankThatNeverComesEndsInATimeout) {
+  const auto result = run("hangs");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_LT(result.seconds, 30);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("has waited 2 s in all_reduce #1 of 'world'"),
+                                HasSubstr("rank 1 has not arrived")));
+  for (const int rank : {0, 2, 3}) expect_said(result, rank, "rank 1 has not arrived");
+}
+
+TEST_F(FailingProcesses, AProgramThatHasEndedIsMissedByTheNextRun) {
+  const auto result = run("leaves");
+  EXPECT_NE(result.exit_code, 0);
+  for (const int rank : {0, 2, 3}) expect_said(result, rank, "the program of rank 1 has ended");
+}
+
+TEST_F(FailingProcesses, TooFewProcessesAreToldTheCommand) {
+  const auto result = run("ok", 2);
+  EXPECT_EQ(result.exit_code, 2);
+  expect_said(result, 0, "4 ranks are asked for, but mpirun started 2 processes");
+}
+
+}  // namespace
+}  // namespace ultra

@@ -1,0 +1,68 @@
+#include "common/comm/backend/mpi/launch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ultra::comm::mpi {
+namespace {
+
+/// Sets the variables of one launcher and takes them back.
+class Launched : public ::testing::Test {
+ protected:
+  void set(const char* name, const char* value) {
+    const char* const old = std::getenv(name);
+    old_.emplace_back(name, old == nullptr ? std::nullopt : std::optional<std::string>(old));
+    setenv(name, value, 1);
+  }
+
+  void TearDown() override {
+    for (; !old_.empty(); old_.pop_back()) {  // what was set last, first
+      const auto& [name, value] = old_.back();
+      if (value) {
+        setenv(name.c_str(), value->c_str(), 1);
+      } else {
+        unsetenv(name.c_str());
+      }
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::optional<std::string>>> old_;
+};
+
+TEST_F(Launched, NobodyStartedThisTest) { EXPECT_FALSE(find_launch().has_value()); }
+
+TEST_F(Launched, MpirunTellsRankAndSize) {
+  set("OMPI_COMM_WORLD_RANK", "3");
+  set("OMPI_COMM_WORLD_SIZE", "8");
+  const auto launch = find_launch();
+  ASSERT_TRUE(launch.has_value());
+  EXPECT_EQ(launch->rank, 3);
+  EXPECT_EQ(launch->size, 8);
+}
+
+TEST_F(Launched, SrunTellsTheSizeApart) {
+  set("PMIX_RANK", "1");
+  EXPECT_FALSE(find_launch().has_value());
+  set("SLURM_STEP_NUM_TASKS", "2");
+  const auto launch = find_launch();
+  ASSERT_TRUE(launch.has_value());
+  EXPECT_EQ(launch->rank, 1);
+  EXPECT_EQ(launch->size, 2);
+}
+
+TEST_F(Launched, NonsenseIsNoLaunch) {
+  for (const char* rank : {"", "x", "4", "-1", "1x"}) {
+    set("OMPI_COMM_WORLD_RANK", rank);
+    set("OMPI_COMM_WORLD_SIZE", "4");
+    EXPECT_FALSE(find_launch().has_value()) << "rank '" << rank << "'";
+  }
+}
+
+}  // namespace
+}  // namespace ultra::comm::mpi

@@ -1,0 +1,166 @@
+// Covers: common/comm/backend/mpi/native_collective.hpp
+//
+// What the collectives compute is communicator_ranks_test.cpp's subject, under mpirun too. Here:
+// run_ranks of processes: how runs end, well or not, and that all processes go on to the next.
+
+#include "common/comm/backend/mpi/mpi_ranks.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "common/comm/comm_error.hpp"
+#include "common/comm/run_ranks.hpp"
+
+namespace ultra {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ProcessRanks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!launched_world_size()) GTEST_SKIP() << "ranks are threads: run it under mpirun";
+    if (*launched_world_size() < 4) GTEST_SKIP() << "needs 4 processes";
+  }
+};
+
+Tensor ones(std::size_t count) {
+  const Tensor data = Tensor::empty(Device::cpu(), {count}, DType::kF32);
+  data.fill(1.0);
+  return data;
+}
+
+RankOptions with_timeout(std::chrono::milliseconds timeout) {
+  RankOptions options;
+  options.timeout = timeout;
+  return options;
+}
+
+RankOptions unchecked() {
+  RankOptions options;
+  options.checking = Checking::kOff;
+  return options;
+}
+
+/// A run in which all is well.
+void expect_that_ranks_still_run() {
+  run_ranks(4, [](Communicator& world) {
+    const Tensor data = ones(100000);
+    world.all_reduce(data);
+    EXPECT_EQ(data.to_vector().front(), 4.0);
+  });
+}
+
+TEST_F(ProcessRanks, ARankIsAProcess) {
+  int calls = 0;
+  int rank = -1;
+  run_ranks(3, [&](Communicator& world) {
+    ++calls;
+    rank = world.rank();
+  });
+  EXPECT_EQ(calls, launched_rank() < 3 ? 1 : 0);
+  EXPECT_EQ(rank, launched_rank() < 3 ? launched_rank() : -1);
+}
+
+TEST_F(ProcessRanks, TheGuiltyRankKeepsItsErrorAndTheOthersQuoteIt) {
+  for (int round = 0; round < 20; ++round) {
+    const int guilty = round % 4;
+    const std::string words = "round " + std::to_string(round);
+    try {
+      run_ranks(4, [&](Communicator& world) {
+        const Tensor data = ones(round % 2 == 0 ? 1000 : 500000);
+        world.all_reduce(data);
+        if (world.rank() == guilty) throw ConfigError(words);
+        world.all_reduce(data);
+        world.all_reduce(data);
+      });
+      ADD_FAILURE() << "no exception was thrown";
+    } catch (const RankFailed& error) {
+      EXPECT_NE(launched_rank(), guilty);
+      EXPECT_EQ(error.failed_rank(), guilty);
+      EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(launched_rank(), guilty);
+      EXPECT_EQ(error.what(), words);
+    }
+  }
+  expect_that_ranks_still_run();
+}
+
+TEST_F(ProcessRanks, ARankThatHasEndedLearnsOfALaterFailure) {
+  EXPECT_THROW(run_ranks(2,
+                         [](Communicator& world) {
+                           if (world.rank() == 0) return;
+                           std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                           throw std::out_of_range("late");
+                         }),
+               std::exception);
+  expect_that_ranks_still_run();
+}
+
+TEST_F(ProcessRanks, ATimeoutNamesTheMissingRankAndAllGoOn) {
+  std::string message;
+  try {
+    run_ranks(
+        3,
+        [](Communicator& world) {
+          const Tensor data = ones(10);
+          if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(1));
+          world.all_reduce(data);
+        },
+        with_timeout(std::chrono::milliseconds(200)));
+  } catch (const CommError& error) {
+    message = error.what();
+  }
+  EXPECT_THAT(message, AllOf(HasSubstr("has waited 0.2 s"), HasSubstr("rank 2 has not arrived")));
+  expect_that_ranks_still_run();
+}
+
+TEST_F(ProcessRanks, NativeCollectivesThatDifferAreAMismatch) {
+  EXPECT_THROW(run_ranks(4,
+                         [](Communicator& world) {
+                           const Tensor data = ones(10);
+                           if (world.rank() == 1) {
+                             world.broadcast(data, 0);
+                           } else {
+                             world.all_reduce(data);
+                           }
+                         }),
+               CommError);
+  expect_that_ranks_still_run();
+}
+
+TEST_F(ProcessRanks, ANativeCollectiveThatIsLeftBehindHarmsNobody) {
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_THROW(run_ranks(
+                     4,
+                     [](Communicator& world) {
+                       Work work = world.all_reduce_async(ones(1000000));
+                       if (world.rank() == 1) throw std::runtime_error("with work under way");
+                       world.barrier();
+                     },
+                     unchecked()),
+                 std::exception);
+    expect_that_ranks_still_run();
+  }
+}
+
+TEST_F(ProcessRanks, WorldsOfDifferentSizesAreAMismatch) {
+  EXPECT_THROW(run_ranks(launched_rank() == 1 ? 2 : 3, [](Communicator&) {}), CommMismatch);
+  expect_that_ranks_still_run();
+}
+
+TEST_F(ProcessRanks, MoreRanksThanProcessesAreRefused) {
+  EXPECT_THROW(run_ranks(*launched_world_size() + 1, [](Communicator&) {}), ConfigError);
+}
+
+}  // namespace
+}  // namespace ultra

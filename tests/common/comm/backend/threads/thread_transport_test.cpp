@@ -1,0 +1,283 @@
+// Covers: common/comm/transport.hpp, common/comm/backend/threads/thread_world.hpp
+// Covers: common/comm/point_to_point.hpp
+//
+// Two ranks' transports in the hands of one thread: nothing is left to chance.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "common/comm/backend/threads/thread_world.hpp"
+#include "common/comm/comm_error.hpp"
+#include "common/comm/point_to_point.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/watchdog.hpp"
+
+namespace ultra::comm::threads {
+namespace {
+
+using Clock = RankMonitor::Clock;
+using std::chrono::milliseconds;
+using test::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr Tag kTag{.use = Tag::Use::kPointToPoint, .lane = 0, .sequence = 0};
+
+std::vector<std::byte> bytes(std::initializer_list<int> values) {
+  std::vector<std::byte> result;
+  for (const int value : values) result.push_back(static_cast<std::byte>(value));
+  return result;
+}
+
+class ThreadTransport : public ::testing::Test {
+ protected:
+  std::unique_ptr<Request> send(int from, const std::vector<std::byte>& data, int to,
+                                Tag tag = kTag) {
+    return at(from).isend({std::span(data), {}}, to, tag);
+  }
+  std::unique_ptr<Request> receive(int at_rank, std::vector<std::byte>& data, int from,
+                                   Tag tag = kTag) {
+    return at(at_rank).irecv({std::span(data), {}, {}}, from, tag);
+  }
+  Transport& at(int rank) { return *ranks[static_cast<std::size_t>(rank)]; }
+
+  std::shared_ptr<ThreadWorld> world = std::make_shared<ThreadWorld>(3);
+  std::vector<std::unique_ptr<Transport>> ranks = [this] {
+    std::vector<std::unique_ptr<Transport>> made;
+    for (int rank = 0; rank < 3; ++rank) made.push_back(make_transport(world, rank));
+    return made;
+  }();
+};
+
+TEST_F(ThreadTransport, KnowsItsPlace) {
+  EXPECT_EQ(at(2).rank(), 2);
+  EXPECT_EQ(at(2).size(), 3);
+  EXPECT_EQ(at(2).world_rank(1), 1);
+}
+
+TEST_F(ThreadTransport, ASendEndsWhenItsReceiverHasTakenIt) {
+  const auto data = bytes({1, 2, 3});
+  auto got = bytes({0, 0, 0});
+  const auto sending = send(0, data, 1);
+  EXPECT_FALSE(sending->test());
+  const auto receiving = receive(1, got, 0);
+  EXPECT_FALSE(sending->test());
+  EXPECT_TRUE(receiving->test());
+  EXPECT_EQ(got, data);
+  EXPECT_TRUE(sending->test());
+  EXPECT_TRUE(receiving->test()) << "asking again does no harm";
+}
+
+TEST_F(ThreadTransport, AReceiveMayComeFirst) {
+  const auto data = bytes({7});
+  auto got = bytes({0});
+  const auto receiving = receive(1, got, 0);
+  EXPECT_FALSE(receiving->test());
+  const auto sending = send(0, data, 1);
+  EXPECT_TRUE(receiving->test());
+  EXPECT_EQ(got, data);
+}
+
+TEST_F(ThreadTransport, MessagesOfATagArriveInTheirOrder) {
+  const auto first = bytes({1});
+  const auto second = bytes({2});
+  auto got = bytes({0});
+  const auto one = send(0, first, 1);
+  const auto two = send(0, second, 1);
+  EXPECT_TRUE(receive(1, got, 0)->test());
+  EXPECT_EQ(got, first);
+  EXPECT_TRUE(receive(1, got, 0)->test());
+  EXPECT_EQ(got, second);
+}
+
+TEST_F(ThreadTransport, TagsAndSendersKeepMessagesApart) {
+  Tag lane = kTag;
+  lane.lane = 1;
+  Tag sequence = kTag;
+  sequence.sequence = 1;
+  Tag use = kTag;
+  use.use = Tag::Use::kCollective;
+  const auto data = bytes({9});
+  auto got = bytes({0});
+  const auto sending = send(0, data, 1, lane);
+  EXPECT_FALSE(receive(1, got, 0)->test());
+  EXPECT_FALSE(receive(1, got, 0, sequence)->test());
+  EXPECT_FALSE(receive(1, got, 0, use)->test());
+  EXPECT_FALSE(receive(1, got, 2, lane)->test());
+  EXPECT_FALSE(receive(2, got, 0, lane)->test());
+  EXPECT_TRUE(receive(1, got, 0, lane)->test());
+}
+
+TEST_F(ThreadTransport, GroupsKeepMessagesApart) {
+  const std::vector<int> members{2, 0};
+  const auto two = at(2).subgroup(members, 0);
+  const auto zero = at(0).subgroup(members, 0);
+  const auto later = at(0).subgroup(members, 1);
+  EXPECT_EQ(two->rank(), 0);
+  EXPECT_EQ(zero->rank(), 1);
+  EXPECT_EQ(zero->world_rank(0), 2);
+  const auto data = bytes({5});
+  auto got = bytes({0});
+  const auto sending = two->isend({std::span(data), {}}, 1, kTag);
+  EXPECT_FALSE(receive(0, got, 2)->test()) << "the world's message";
+  EXPECT_FALSE(later->irecv({std::span(got), {}, {}}, 0, kTag)->test()) << "another group's";
+  EXPECT_TRUE(zero->irecv({std::span(got), {}, {}}, 0, kTag)->test());
+  EXPECT_EQ(got, data);
+}
+
+TEST_F(ThreadTransport, AMessageMayCombine) {
+  const std::vector<double> data{1, 2};
+  std::vector<double> sum{10, 20};
+  const auto sending = at(0).isend({std::as_bytes(std::span(data)), {}}, 1, kTag);
+  const Landing landing{.memory = std::as_writable_bytes(std::span(sum)),
+                        .combine = Combine{DType::kF64, ReduceOp::kSum}};
+  EXPECT_TRUE(at(1).irecv(landing, 0, kTag)->test());
+  EXPECT_EQ(sum, (std::vector<double>{11, 22}));
+}
+
+TEST_F(ThreadTransport, EmptyMessagesArriveToo) {
+  auto nothing = bytes({});
+  const auto receiving = receive(1, nothing, 0);
+  EXPECT_FALSE(receiving->test());
+  const auto sending = send(0, nothing, 1);
+  EXPECT_TRUE(receiving->test());
+  EXPECT_TRUE(sending->test());
+}
+
+TEST_F(ThreadTransport, ARankMaySendToItself) {
+  const auto data = bytes({3});
+  auto got = bytes({0});
+  const auto sending = send(1, data, 1);
+  EXPECT_TRUE(receive(1, got, 1)->test());
+  EXPECT_TRUE(sending->test());
+  EXPECT_EQ(got, data);
+}
+
+TEST_F(ThreadTransport, RefusesAMessageOfAnotherSize) {
+  const auto data = bytes({1, 2, 3});
+  auto got = bytes({0, 0});
+  const auto sending = send(0, data, 1);
+  const auto receiving = receive(1, got, 0);
+  const auto text = message_of<CommMismatch>([&] { static_cast<void>(receiving->test()); });
+  EXPECT_THAT(text, AllOf(HasSubstr("rank 0"), HasSubstr("3 bytes"), HasSubstr("expects 2")));
+  EXPECT_EQ(got, bytes({0, 0}));
+}
+
+TEST_F(ThreadTransport, AWithdrawnMessageNeverArrives) {
+  auto data = std::make_unique<std::vector<std::byte>>(bytes({1, 2}));
+  auto sending = send(0, *data, 1);
+  sending.reset();
+  data.reset();
+  auto got = bytes({0, 0});
+  EXPECT_FALSE(receive(1, got, 0)->test());
+  // One that was withdrawn on the other side does not take the next one's message.
+  receive(1, got, 0).reset();
+  const auto next = bytes({4, 4});
+  const auto again = send(0, next, 1);
+  EXPECT_TRUE(receive(1, got, 0)->test());
+  EXPECT_EQ(got, next);
+}
+
+TEST_F(ThreadTransport, ArrivalsAndDeparturesRingTheBell) {
+  const auto data = bytes({1});
+  auto got = bytes({0});
+  const std::uint64_t before = world->bell(1).count();
+  const auto sending = send(0, data, 1);
+  EXPECT_GT(world->bell(1).count(), before);
+  const std::uint64_t sender = world->bell(0).count();
+  EXPECT_TRUE(receive(1, got, 0)->test());
+  EXPECT_GT(world->bell(0).count(), sender);
+}
+
+TEST(Bell, WakesWhoSleeps) {
+  const test::Watchdog watchdog(std::chrono::seconds(30));
+  Bell bell;
+  const std::uint64_t seen = bell.count();
+  std::thread sleeper([&] { bell.sleep(seen, Clock::now() + std::chrono::hours(1)); });
+  std::this_thread::sleep_for(milliseconds(5));
+  bell.ring();
+  sleeper.join();
+  EXPECT_EQ(bell.count(), seen + 1);
+}
+
+TEST(Bell, DoesNotSleepThroughARingThatCameBefore) {
+  const test::Watchdog watchdog(std::chrono::seconds(30));
+  Bell bell;
+  const std::uint64_t seen = bell.count();
+  bell.ring();
+  bell.sleep(seen, Clock::now() + std::chrono::hours(1));
+}
+
+TEST(Bell, SleepsUntilTheTimeHasCome) {
+  Bell bell;
+  const auto until = Clock::now() + milliseconds(10);
+  bell.sleep(bell.count(), until);
+  EXPECT_GE(Clock::now(), until);
+}
+
+TEST(ThreadWorldTest, ADeadlockIsSeenByTheLastWhoBlocks) {
+  ThreadWorld world(3);
+  EXPECT_NO_THROW(world.blocked(0, 0, "a"));
+  EXPECT_NO_THROW(world.blocked(1, 0, "b"));
+  EXPECT_NO_THROW(world.finished(2));
+  const auto text = message_of<Deadlock>([&] { world.blocked(0, 0, "c"); });
+  EXPECT_THAT(text, AllOf(HasSubstr("Rank 0 waits in c."), HasSubstr("Rank 1 waits in b."),
+                          HasSubstr("Rank 2 has returned from its function.")));
+}
+
+TEST(ThreadWorldTest, WhoMovesOrHasSomethingToLookAtIsNotDeadlocked) {
+  ThreadWorld world(2);
+  EXPECT_NO_THROW(world.blocked(0, 0, "a")) << "rank 1 moves";
+  world.bell(1).ring();
+  EXPECT_NO_THROW(world.blocked(1, 0, "b")) << "rank 1 has not seen the ring";
+  world.moving(0);
+  EXPECT_NO_THROW(world.blocked(1, 1, "b")) << "rank 0 moves again";
+  EXPECT_THROW(world.blocked(0, 0, "a"), Deadlock);
+}
+
+TEST(ThreadWorldTest, TheFirstFailureIsToldToTheOthers) {
+  ThreadWorld world(3);
+  EXPECT_EQ(world.failure(), nullptr);
+  EXPECT_NO_THROW(world.check(0, "x"));
+  world.fail(1, std::make_exception_ptr(ConfigError("first")));
+  world.fail(2, std::make_exception_ptr(ConfigError("second")));
+  EXPECT_EQ(ultra::message_of(world.failure()), "first");
+  EXPECT_NO_THROW(world.check(1, "x")) << "its own error";
+  EXPECT_EQ(message_of<RankFailed>([&] { world.check(0, "barrier #1"); }),
+            "rank 1 has failed while rank 0 waited in barrier #1: first");
+  EXPECT_NO_THROW(world.blocked(0, 0, "a")) << "a failure is no deadlock";
+}
+
+TEST(BytesOf, AreAllBytesOfATensor) {
+  const Tensor tensor = Tensor::zeros(Device::cpu(), {3, 2}, DType::kF64);
+  EXPECT_EQ(bytes_of(tensor).size(), 48U);
+  EXPECT_EQ(bytes_of(tensor.slice(0, {1, 2})).size(), 16U);
+  EXPECT_EQ(bytes_of(tensor.slice(0, {1, 2})).data(), bytes_of(tensor).data() + 16);
+  EXPECT_EQ(bytes_of(Tensor::zeros(Device::cpu(), {5}, DType::kI32)).size(), 20U);
+  EXPECT_TRUE(bytes_of(Tensor{}).empty());
+}
+
+TEST(Overlap, NeedsAnElementInCommon) {
+  const Tensor tensor = Tensor::zeros(Device::cpu(), {10}, DType::kF32);
+  const auto piece = [&](std::size_t begin, std::size_t end) {
+    return tensor.slice(0, {begin, end});
+  };
+  EXPECT_TRUE(overlap(tensor, tensor));
+  EXPECT_TRUE(overlap(tensor, piece(9, 10)));
+  EXPECT_TRUE(overlap(piece(0, 5), piece(4, 6)));
+  EXPECT_FALSE(overlap(piece(0, 5), piece(5, 10)));
+  EXPECT_FALSE(overlap(piece(5, 10), piece(0, 5)));
+  EXPECT_FALSE(overlap(piece(5, 5), tensor));
+  EXPECT_FALSE(overlap(tensor, Tensor{}));
+  EXPECT_FALSE(overlap(tensor, tensor.clone()));
+}
+
+}  // namespace
+}  // namespace ultra::comm::threads

@@ -1,0 +1,370 @@
+// Covers: common/comm/comm_error.hpp
+//
+// When a rank fails, every other rank that waits ends at once with an error that says why: in every
+// operation, waited for or not, carried out by the platform or by schedules.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/comm/comm_error.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/rank_fates.hpp"
+#include "tests/support/star_algorithms.hpp"
+#include "tests/support/watchdog.hpp"
+
+namespace ultra {
+namespace {
+
+using std::chrono::milliseconds;
+using test::is_a;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kSize = 4;
+constexpr int kFailing = 2;
+constexpr std::size_t kPart = 6;
+constexpr std::size_t kWhole = kSize * kPart;
+// Far below the time limit of a wait, far above what a busy machine needs.
+constexpr double kPromptly = 10;
+constexpr std::chrono::seconds kTimeout{100};
+
+/// A rank's tensors for any operation.
+struct Data {
+  Tensor whole = Tensor::zeros(Device::cpu(), {kWhole}, DType::kF32);
+  Tensor other = Tensor::zeros(Device::cpu(), {kWhole}, DType::kF32);
+  Tensor part = Tensor::zeros(Device::cpu(), {kPart}, DType::kF32);
+  Tensor large = Tensor::zeros(Device::cpu(), {50000}, DType::kF64);
+  std::vector<std::size_t> counts = std::vector<std::size_t>(kSize, kPart);
+};
+
+/// An operation that needs the failing rank.
+struct Waiting {
+  const char* text;  ///< how its error names it, if everybody waits for the failing rank in it
+  std::function<Work(const Communicator&, const Data&)> start;
+  std::function<void(const Communicator&, const Data&)> call;
+};
+
+constexpr const char* kSome = "of 'world'";
+
+const std::vector<Waiting>& operations() {
+  static const std::vector<Waiting> kOperations = {
+      {"broadcast #1 of 'world' (24 f32 from rank 2)",
+       [](const auto& world, const Data& d) { return world.broadcast_async(d.whole, kFailing); },
+       [](const auto& world, const Data& d) { world.broadcast(d.whole, kFailing); }},
+      {"all_reduce #1 of 'world' (sum of 24 f32)",
+       [](const auto& world, const Data& d) { return world.all_reduce_async(d.whole); },
+       [](const auto& world, const Data& d) { world.all_reduce(d.whole); }},
+      {"all_reduce #1 of 'world' (max of 50000 f64)",
+       [](const auto& w, const Data& d) { return w.all_reduce_async(d.large, ReduceOp::kMax); },
+       [](const auto& world, const Data& d) { world.all_reduce(d.large, ReduceOp::kMax); }},
+      {"scatter #1 of 'world' (24 f32 from rank 2)",
+       [](const auto& w, const Data& d) { return w.scatter_async(d.whole, d.part, kFailing); },
+       [](const auto& world, const Data& d) { world.scatter(d.whole, d.part, kFailing); }},
+      {"scatter #1 of 'world' (24 f32 from rank 2)",
+       [](const auto& world, const Data& d) {
+         return world.scatter_v_async(d.whole, d.counts, d.part, kFailing);
+       },
+       [](const auto& w, const Data& d) { w.scatter_v(d.whole, d.counts, d.part, kFailing); }},
+      {"all_gather #1 of 'world' (24 f32)",
+       [](const auto& world, const Data& d) { return world.all_gather_async(d.part, d.whole); },
+       [](const auto& world, const Data& d) { world.all_gather(d.part, d.whole); }},
+      {"all_gather #1 of 'world' (24 f32)",
+       [](const auto& w, const Data& d) { return w.all_gather_v_async(d.part, d.counts, d.whole); },
+       [](const auto& world, const Data& d) { world.all_gather_v(d.part, d.counts, d.whole); }},
+      {"reduce_scatter #1 of 'world' (sum of 24 f32)",
+       [](const auto& world, const Data& d) { return world.reduce_scatter_async(d.whole, d.part); },
+       [](const auto& world, const Data& d) { world.reduce_scatter(d.whole, d.part); }},
+      {"all_to_all #1 of 'world' (24 f32)",
+       [](const auto& world, const Data& d) { return world.all_to_all_async(d.whole, d.other); },
+       [](const auto& world, const Data& d) { world.all_to_all(d.whole, d.other); }},
+      {"all_to_all #1 of 'world'",
+       [](const auto& world, const Data& d) {
+         return world.all_to_all_v_async(d.whole, d.counts, d.other, d.counts);
+       },
+       [](const auto& w, const Data& d) { w.all_to_all_v(d.whole, d.counts, d.other, d.counts); }},
+      {"recv #0 of 'world' (6 f32 from rank 2)",
+       [](const auto& world, const Data& d) { return world.recv_async(d.part, kFailing); },
+       [](const auto& world, const Data& d) { world.recv(d.part, kFailing); }},
+      {"reduce_scatter #1 of 'world' (sum of 24 f32)",
+       [](const auto& world, const Data& d) {
+         return world.reduce_scatter_v_async(d.whole, d.counts, d.part);
+       },
+       [](const auto& w, const Data& d) { w.reduce_scatter_v(d.whole, d.counts, d.part); }},
+      {"barrier #1 of 'world'", [](const auto&, const Data&) { return Work(); },
+       [](const auto& world, const Data&) { world.barrier(); }},
+      {"split #1 of 'world'", [](const auto&, const Data&) { return Work(); },
+       [](const auto& world, const Data&) { static_cast<void>(world.split(0, 0)); }},
+      // What only some ranks wait for may have ended on the others.
+      {kSome, [](const auto& world, const Data& d) { return world.reduce_async(d.whole, 0); },
+       [](const auto& world, const Data& d) { world.reduce(d.whole, 0); }},
+      {kSome, [](const auto& w, const Data& d) { return w.gather_async(d.part, d.whole, 0); },
+       [](const auto& world, const Data& d) { world.gather(d.part, d.whole, 0); }},
+      {kSome,
+       [](const auto& world, const Data& d) {
+         return world.gather_v_async(d.part, d.counts, d.whole, 0);
+       },
+       [](const auto& world, const Data& d) { world.gather_v(d.part, d.counts, d.whole, 0); }},
+      {kSome, [](const auto& world, const Data& d) { return world.send_async(d.large, kFailing); },
+       [](const auto& world, const Data& d) { world.send(d.large, kFailing); }},
+      {kSome,
+       [](const auto& world, const Data& d) { return world.ring_shift_async(d.whole, d.other); },
+       [](const auto& world, const Data& d) { world.ring_shift(d.whole, d.other); }},
+  };
+  return kOperations;
+}
+
+/// The platform's own collectives and schedules, checked and not.
+class FailureRanks : public test::RandomTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  FailureRanks() {
+    options.timeout = kTimeout;
+    if (GetParam() != "native") options.algorithms = std::make_shared<test::StarAlgorithms>();
+    if (GetParam() == "unchecked") options.checking = Checking::kOff;
+  }
+
+  RankOptions options;
+
+ private:
+  test::Watchdog watchdog_{std::chrono::seconds(90)};
+};
+
+void expect_told(int rank, const test::Fate& fate, const std::string& doing) {
+  SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+  EXPECT_LT(fate.seconds, kPromptly);
+  if (rank == kFailing) {
+    EXPECT_TRUE(is_a<NumericError>(fate.error));
+    return;
+  }
+  ASSERT_TRUE(is_a<RankFailed>(fate.error));
+  EXPECT_EQ(kind_of(fate.error), ErrorKind::kBadInput);
+  EXPECT_THAT(fate.message, AllOf(HasSubstr("rank 2"), HasSubstr("the loss is NaN"),
+                                  HasSubstr(doing), HasSubstr(fmt::format("rank {}", rank))));
+}
+
+TEST_P(FailureRanks, ARankThatThrowsEndsEveryBlockingCall) {
+  for (const Waiting& operation : operations()) {
+    SCOPED_TRACE(operation.text);
+    const auto pause = milliseconds(random.between(0, 5));
+    const test::Fates fates = test::fates_of(
+        kSize,
+        [&](Communicator& world) {
+          const Data data;
+          world.barrier();
+          if (world.rank() == kFailing) {
+            std::this_thread::sleep_for(pause);
+            throw NumericError("the loss is NaN");
+          }
+          operation.call(world, data);
+          world.barrier();
+        },
+        options);
+    for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, operation.text);
+    if (fates.ranks.empty()) continue;
+    EXPECT_NE(fates.thrown, nullptr);
+    EXPECT_EQ(is_a<NumericError>(fates.thrown), fates.ranks.contains(kFailing));
+  }
+}
+
+TEST_P(FailureRanks, ARankThatThrowsEndsEveryWait) {
+  for (const Waiting& operation : operations()) {
+    SCOPED_TRACE(operation.text);
+    const auto pause = milliseconds(random.between(0, 5));
+    const test::Fates fates = test::fates_of(
+        kSize,
+        [&](Communicator& world) {
+          const Data data;
+          world.barrier();
+          Work work;
+          if (world.rank() != kFailing) work = operation.start(world, data);
+          std::this_thread::sleep_for(pause);
+          if (world.rank() == kFailing) throw NumericError("the loss is NaN");
+          work.wait();
+          world.barrier();
+        },
+        options);
+    for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, "of 'world'");
+  }
+}
+
+TEST_P(FailureRanks, ARankThatForgetsItsWorkIsToldAtItsEnd) {
+  const test::Fates fates = test::fates_of(
+      kSize,
+      [](Communicator& world) {
+        const Data data;
+        if (world.rank() == kFailing) throw NumericError("the loss is NaN");
+        static_cast<void>(world.all_reduce_async(data.large));
+      },
+      options);
+  for (const auto& [rank, fate] : fates.ranks) {
+    if (rank != kFailing) {
+      EXPECT_EQ(fate.error, nullptr) << "the function had returned";
+    }
+  }
+  EXPECT_EQ(fates.thrown == nullptr, fates.ranks.empty());
+}
+
+TEST_P(FailureRanks, AFailureReachesTheRanksOfOtherGroups) {
+  const test::Fates fates = test::fates_of(
+      kSize,
+      [](Communicator& world) {
+        const Data data;
+        const Communicator half = world.split(world.rank() / 2, world.rank(), "half");
+        if (world.rank() == kFailing) throw NumericError("the loss is NaN");
+        if (world.rank() == 3) half.all_reduce(data.whole);
+        world.barrier();
+      },
+      options);
+  for (const auto& [rank, fate] : fates.ranks) {
+    expect_told(rank, fate, rank == 3 ? "all_reduce #0 of 'half'" : "barrier #1 of 'world'");
+    if (rank == 3) {
+      EXPECT_THAT(fate.message, HasSubstr("rank 0 (in the world: 2) has not"));
+    }
+  }
+}
+
+TEST_P(FailureRanks, WhoCatchesTheErrorIsToldAgain) {
+  const test::Fates fates = test::fates_of(
+      kSize,
+      [](Communicator& world) {
+        const Data data;
+        if (world.rank() == kFailing) throw NumericError("the loss is NaN");
+        EXPECT_THROW(world.all_reduce(data.whole), RankFailed);
+        EXPECT_THROW(world.barrier(), RankFailed);
+        world.all_gather(data.part, data.whole);
+      },
+      options);
+  for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, "of 'world'");
+}
+
+TEST_P(FailureRanks, ATimeoutNamesTheOperationAndTheMissingRank) {
+  options.timeout = milliseconds(300);
+  const test::Fates fates = test::fates_of(
+      kSize,
+      [](Communicator& world) {
+        const Data data;
+        world.barrier();
+        if (world.rank() == kFailing) std::this_thread::sleep_for(milliseconds(1500));
+        world.all_reduce(data.whole);
+      },
+      options);
+  for (const auto& [rank, fate] : fates.ranks) {
+    SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+    if (rank == kFailing) continue;  // what the others gave before they left may be enough for it
+    ASSERT_TRUE(is_a<CommTimeout>(fate.error) || is_a<RankFailed>(fate.error));
+    EXPECT_THAT(fate.message, AllOf(HasSubstr("has waited 0.3 s in all_reduce #1 of 'world'"),
+                                    HasSubstr("--timeout")));
+    // The star's members without a roll call wait for its center, which waits for rank 2.
+    if (GetParam() == "unchecked") continue;
+    EXPECT_THAT(fate.message, HasSubstr("rank 2 has not arrived"));
+  }
+  if (!launched_world_size()) {
+    EXPECT_TRUE(is_a<CommTimeout>(fates.thrown));
+  }
+}
+
+TEST_P(FailureRanks, MessagesOfTwoSizesAreAMismatch) {
+  const test::Fates fates = test::fates_of(
+      2,
+      [](Communicator& world) {
+        const Tensor data =
+            Tensor::zeros(Device::cpu(), {world.rank() == 0 ? 3UL : 4UL}, DType::kF32);
+        if (world.rank() == 0) {
+          world.send(data, 1);
+        } else {
+          world.recv(data, 0);
+        }
+        world.barrier();
+      },
+      options);
+  for (const auto& [rank, fate] : fates.ranks) {
+    SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+    EXPECT_TRUE(is_a<CommError>(fate.error));
+    EXPECT_THAT(fate.message, AllOf(HasSubstr("12 bytes"), HasSubstr("16")));
+    EXPECT_LT(fate.seconds, kPromptly);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, FailureRanks,
+                         ::testing::Values("native", "schedules", "unchecked"),
+                         [](const auto& param) { return param.param; });
+
+/// Two operations of which one rank calls the second and the others the first.
+struct Mismatch {
+  const char* name;
+  std::function<void(const Communicator&, const Data&)> common;
+  std::function<void(const Communicator&, const Data&)> odd;
+  const char* common_text;
+  const char* odd_text;
+};
+
+const Mismatch kMismatches[] = {
+    {"Kind", [](const auto& world, const Data& d) { world.all_reduce(d.whole); },
+     [](const auto& world, const Data& d) { world.broadcast(d.whole, 0); },
+     "all_reduce (sum of 24 f32)", "broadcast (24 f32 from rank 0)"},
+    {"Count", [](const auto& world, const Data& d) { world.all_reduce(d.whole); },
+     [](const auto& world, const Data& d) { world.all_reduce(d.part); },
+     "all_reduce (sum of 24 f32)", "all_reduce (sum of 6 f32)"},
+    {"DType", [](const auto& world, const Data& d) { world.all_reduce(d.whole); },
+     [](const auto& world, const Data& d) { world.all_reduce(d.whole.to(DType::kF64)); },
+     "all_reduce (sum of 24 f32)", "all_reduce (sum of 24 f64)"},
+    {"Reduction", [](const auto& world, const Data& d) { world.reduce_scatter(d.whole, d.part); },
+     [](const auto& w, const Data& d) { w.reduce_scatter(d.whole, d.part, ReduceOp::kMin); },
+     "reduce_scatter (sum of 24 f32)", "reduce_scatter (min of 24 f32)"},
+    {"Root", [](const auto& world, const Data& d) { world.reduce(d.whole, 1); },
+     [](const auto& world, const Data& d) { world.reduce(d.whole, 0); },
+     "reduce (sum of 24 f32 to rank 1)", "reduce (sum of 24 f32 to rank 0)"},
+    {"Order",
+     [](const auto& world, const Data& d) {
+       world.barrier();
+       world.all_gather(d.part, d.whole);
+     },
+     [](const auto& world, const Data& d) {
+       world.all_gather(d.part, d.whole);
+       world.barrier();
+     },
+     "barrier", "all_gather (24 f32)"},
+};
+
+class MismatchRanks : public ::testing::TestWithParam<Mismatch> {};
+
+TEST_P(MismatchRanks, NamesBothCallsAndWhoCallsWhat) {
+  const test::Watchdog watchdog(std::chrono::seconds(90));
+  RankOptions star;
+  star.algorithms = std::make_shared<const test::StarAlgorithms>();
+  for (RankOptions options : {RankOptions{}, star}) {
+    options.timeout = kTimeout;
+    const test::Fates fates = test::fates_of(
+        kSize,
+        [&](Communicator& world) {
+          const Data data;
+          world.barrier();
+          (world.rank() == kFailing ? GetParam().odd : GetParam().common)(world, data);
+        },
+        options);
+    for (const auto& [rank, fate] : fates.ranks) {
+      SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+      EXPECT_TRUE(is_a<CommMismatch>(fate.error) || is_a<RankFailed>(fate.error));
+      EXPECT_EQ(kind_of(fate.error), ErrorKind::kComm);
+      EXPECT_LT(fate.seconds, kPromptly);
+      EXPECT_THAT(fate.message,
+                  HasSubstr(fmt::format("'world' call different operations as their number 1: rank "
+                                        "2 calls {}, ranks 0, 1, 3 call {}.",
+                                        GetParam().odd_text, GetParam().common_text)));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, MismatchRanks, ::testing::ValuesIn(kMismatches),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+}  // namespace
+}  // namespace ultra

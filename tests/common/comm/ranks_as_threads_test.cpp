@@ -1,0 +1,237 @@
+// Covers: common/comm/run_ranks.hpp, common/comm/backend/rank_body.hpp
+// Covers: common/comm/backend/threads/thread_ranks.hpp
+//
+// Ranks as threads of this process.
+
+#include "common/comm/run_ranks.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/comm/comm_error.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/star_algorithms.hpp"
+#include "tests/support/watchdog.hpp"
+
+namespace ultra {
+namespace {
+
+using test::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RunRanks : public ::testing::Test {
+ private:
+  test::Watchdog watchdog_{std::chrono::seconds(90)};
+};
+
+/// The type of an error of a user's own.
+class HouseError : public std::logic_error {
+ public:
+  HouseError(const std::string& text, int number) : std::logic_error(text), code(number) {}
+  int code;
+};
+
+TEST_F(RunRanks, CallsTheFunctionOncePerRank) {
+  for (const int size : {1, 2, 7, 16}) {
+    std::vector<std::atomic<int>> calls(static_cast<std::size_t>(size));
+    run_ranks(size, [&](Communicator& world) {
+      EXPECT_EQ(world.size(), size);
+      EXPECT_EQ(world.name(), "world");
+      EXPECT_EQ(world.world_rank(world.rank()), world.rank());
+      calls[static_cast<std::size_t>(world.rank())].fetch_add(1);
+    });
+    for (const auto& count : calls) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST_F(RunRanks, RefusesAWorldOfNobody) {
+  for (const int size : {0, -1, -100}) {
+    const auto text = message_of<ConfigError>(
+        [&] { run_ranks(size, [](Communicator&) { FAIL() << "nobody runs"; }); });
+    EXPECT_THAT(text, AllOf(HasSubstr("at least 1"), HasSubstr(std::to_string(size))));
+  }
+}
+
+TEST_F(RunRanks, RefusesASlowedLinkWithoutAlgorithms) {
+  RankOptions options;
+  options.link = LinkSpeed{.latency = 0, .bytes_per_second = 1e9};
+  const auto text = message_of<ConfigError>([&] {
+    run_ranks(
+        2, [](Communicator&) {}, options);
+  });
+  EXPECT_THAT(text, HasSubstr("--collectives ours"));
+  options.algorithms = std::make_shared<const test::StarAlgorithms>();
+  run_ranks(
+      2,
+      [](Communicator& world) {
+        EXPECT_THROW(static_cast<void>(world.with_algorithms(nullptr)), ConfigError);
+        world.barrier();
+      },
+      options);
+}
+
+TEST_F(RunRanks, RefusesALinkThatCarriesNothing) {
+  RankOptions options;
+  options.link = LinkSpeed{};
+  options.algorithms = std::make_shared<const test::StarAlgorithms>();
+  EXPECT_THROW(run_ranks(
+                   2, [](Communicator&) {}, options),
+               ConfigError);
+}
+
+TEST_F(RunRanks, KeepsTheTypeAndTheContentOfTheFirstError) {
+  try {
+    run_ranks(4, [](Communicator& world) {
+      if (world.rank() == 3) throw HouseError("own text", 42);
+      world.barrier();
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const HouseError& error) {
+    EXPECT_STREQ(error.what(), "own text");
+    EXPECT_EQ(error.code, 42);
+  }
+}
+
+TEST_F(RunRanks, EvenWhatIsNoException) {
+  const auto throw_a_number = [](Communicator& world) {
+    if (world.rank() == 1) throw 42;
+    try {
+      world.barrier();
+    } catch (const RankFailed& error) {
+      EXPECT_THAT(error.what(), HasSubstr("something that is not an exception"));
+      throw;
+    }
+  };
+  EXPECT_THROW(run_ranks(3, throw_a_number), int);
+}
+
+TEST_F(RunRanks, KeepsWhatIsNestedInTheError) {
+  try {
+    run_ranks(2, [](Communicator& world) {
+      if (world.rank() == 0) {
+        try {
+          throw std::out_of_range("the cause");
+        } catch (...) {
+          std::throw_with_nested(ConfigError("the consequence"));
+        }
+      }
+      world.barrier();
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "the consequence");
+    EXPECT_THROW(std::rethrow_if_nested(error), std::out_of_range);
+  }
+}
+
+TEST_F(RunRanks, TheFirstErrorWins) {
+  EXPECT_EQ(message_of<ConfigError>([] {
+              run_ranks(3, [](Communicator& world) {
+                if (world.rank() == 1) throw ConfigError("first");
+                try {
+                  world.barrier();
+                } catch (const RankFailed&) {
+                  throw ConfigError("a later one");
+                }
+              });
+            }),
+            "first");
+}
+
+TEST_F(RunRanks, WorksAgainAfterAFailure) {
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_THROW(run_ranks(3,
+                           [](Communicator& world) {
+                             if (world.rank() == 0) throw ConfigError("x");
+                             world.barrier();
+                           }),
+                 ConfigError);
+    run_ranks(3, [](Communicator& world) { world.barrier(); });
+  }
+}
+
+TEST_F(RunRanks, AnEmptyFunctionIsAnError) {
+  EXPECT_THROW(run_ranks(2, nullptr), std::bad_function_call);
+}
+
+TEST_F(RunRanks, RanksMayStartRanksOfTheirOwn) {
+  std::atomic<int> inner{0};
+  run_ranks(2, [&](Communicator& world) {
+    run_ranks(3, [&](Communicator& own) {
+      const Tensor one = Tensor::zeros(Device::cpu(), {1}, DType::kF32);
+      one.fill(1);
+      own.all_reduce(one);
+      EXPECT_EQ(one.to_vector(), std::vector<double>{3});
+      inner.fetch_add(1);
+    });
+    world.barrier();
+  });
+  EXPECT_EQ(inner, 6);
+}
+
+TEST_F(RunRanks, TwoRunsAtOnceDoNotMeet) {
+  const auto run = [](int size, double value) {
+    for (int round = 0; round < 20; ++round) {
+      run_ranks(size, [&](Communicator& world) {
+        const Tensor data = Tensor::empty(Device::cpu(), {2000}, DType::kF64);
+        data.fill(value);
+        world.all_reduce(data);
+        const Communicator half = world.split(world.rank() % 2, 0, "half");
+        half.all_reduce(data, ReduceOp::kMax);
+        EXPECT_EQ(data.data<double>()[1999], value * size);
+      });
+    }
+  };
+  std::thread other(run, 3, 5.0);
+  run(4, 7.0);
+  other.join();
+}
+
+TEST_F(RunRanks, AFailureOfOneRunIsNotTheOthers) {
+  std::thread failing([] {
+    for (int round = 0; round < 10; ++round) {
+      EXPECT_THROW(run_ranks(2,
+                             [](Communicator& world) {
+                               if (world.rank() == 1) throw ConfigError("x");
+                               world.barrier();
+                             }),
+                   ConfigError);
+    }
+  });
+  for (int round = 0; round < 10; ++round) {
+    run_ranks(2, [](Communicator& world) {
+      for (int i = 0; i < 50; ++i) world.barrier();
+    });
+  }
+  failing.join();
+}
+
+TEST_F(RunRanks, EachRankCountsItsOwnMemory) {
+  run_ranks(3, [](Communicator& world) {
+    const Device device = Device::cpu();
+    const auto elements = 100 * static_cast<std::size_t>(world.rank() + 1);
+    const Tensor data = Tensor::zeros(device, {elements}, DType::kF64);
+    world.all_reduce(Tensor::zeros(device, {4000}, DType::kF64));
+    world.barrier();
+    EXPECT_EQ(device.memory().current()[MemoryCategory::kOther], data.storage_bytes());
+  });
+}
+
+TEST_F(RunRanks, WithoutALauncherThisIsRank0) {
+  if (launched_world_size()) GTEST_SKIP() << "started by mpirun";
+  EXPECT_EQ(launched_rank(), 0);
+}
+
+}  // namespace
+}  // namespace ultra

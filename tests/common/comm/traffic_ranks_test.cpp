@@ -1,0 +1,116 @@
+// Covers: common/comm/traffic.hpp
+//
+// What communicators count is what the closed forms and the schedules say.
+
+#include "common/comm/traffic.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/comm/collective_call.hpp"
+#include "common/comm/native_volume.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/star_algorithms.hpp"
+
+namespace ultra {
+namespace {
+
+class TrafficRanks : public test::RandomTest {
+ protected:
+  static Tensor elements(std::size_t count) {
+    return Tensor::zeros(Device::cpu(), {count}, DType::kF32);
+  }
+
+  const int size = static_cast<int>(random.pick<std::size_t>({1, 2, 3, 5, 8}));
+  const std::size_t p = static_cast<std::size_t>(size);
+  const std::size_t n = random.between(0, 3000);
+  const int root = static_cast<int>(random.between(0, p - 1));
+};
+
+TEST_F(TrafficRanks, ThePlatformsCollectivesCountTheClosedForm) {
+  run_ranks(size, [&](Communicator& world) {
+    const comm::calls::Member me{.rank = world.rank(), .size = size};
+    const std::size_t own = comm::Chunks::even({0, n}, size)[me.rank].size();
+    const Tensor whole = elements(n);
+    const Tensor parts = elements(n * p);
+    const Tensor others = elements(n * p);
+    const Tensor chunk = elements(own);
+    const auto expect = [&](OpKind kind, const comm::CollectiveCall& call) {
+      const CommStats::PerKind expected{1, comm::native_sent_bytes(call, me.rank, size)};
+      EXPECT_EQ(world.stats()[kind].operations, expected.operations) << to_string(kind);
+      EXPECT_EQ(world.stats()[kind].sent_bytes, expected.sent_bytes) << to_string(kind);
+    };
+    world.broadcast(whole, root);
+    expect(OpKind::kBroadcast, comm::calls::broadcast(whole, root, me));
+    world.reduce(whole, root);
+    expect(OpKind::kReduce, comm::calls::reduce(whole, root, ReduceOp::kSum, me));
+    world.all_reduce(whole);
+    expect(OpKind::kAllReduce, comm::calls::all_reduce(whole, ReduceOp::kSum));
+    world.gather(whole, parts, root);
+    expect(OpKind::kGather, comm::calls::gather(whole, parts, root, me));
+    world.scatter(parts, whole, root);
+    expect(OpKind::kScatter, comm::calls::scatter(parts, whole, root, me));
+    world.all_gather(chunk, whole);
+    expect(OpKind::kAllGather, comm::calls::all_gather(chunk, whole, me));
+    world.reduce_scatter(whole, chunk);
+    expect(OpKind::kReduceScatter, comm::calls::reduce_scatter(whole, chunk, ReduceOp::kSum, me));
+    world.all_to_all(parts, others);
+    expect(OpKind::kAllToAll, comm::calls::all_to_all(parts, others, me));
+    world.barrier();
+    expect(OpKind::kBarrier, comm::calls::barrier());
+  });
+}
+
+TEST_F(TrafficRanks, SchedulesCountWhatTheirStepsSend) {
+  RankOptions options;
+  const auto star = std::make_shared<const test::StarAlgorithms>();
+  options.algorithms = star;
+  run_ranks(
+      size,
+      [&](Communicator& world) {
+        const comm::Group group = comm::Group::all(world.rank(), size);
+        const Tensor whole = elements(n);
+        world.all_reduce(whole);
+        EXPECT_EQ(world.stats()[OpKind::kAllReduce].sent_bytes,
+                  4 * comm::sent_count(star->all_reduce(group, n, 4), world.rank()));
+        world.broadcast(whole, root);
+        EXPECT_EQ(world.stats()[OpKind::kBroadcast].sent_bytes,
+                  4 * comm::sent_count(star->broadcast(group, n, root), world.rank()));
+      },
+      options);
+}
+
+TEST_F(TrafficRanks, MessagesCountAtTheSenderAndToOthersOnly) {
+  run_ranks(size, [&](Communicator& world) {
+    const Tensor out = elements(n);
+    const Tensor in = elements(n);
+    world.ring_shift(out, in);
+    world.ring_shift(out, in, size);  // to itself
+    const std::size_t expected = size == 1 ? 0 : 4 * n;
+    EXPECT_EQ(world.stats()[OpKind::kSend], (CommStats::PerKind{2, expected}));
+    Work sending = world.send_async(out, world.next_rank());
+    world.recv(in, world.prev_rank());
+    sending.wait();
+    EXPECT_EQ(world.stats()[OpKind::kSend], (CommStats::PerKind{3, 2 * expected}));
+    EXPECT_EQ(world.stats()[OpKind::kRecv], (CommStats::PerKind{1, 0}));
+    EXPECT_EQ(world.stats().sent_bytes(), 2 * expected);
+  });
+}
+
+TEST_F(TrafficRanks, AllGroupsOfARankCountTogether) {
+  run_ranks(4, [&](Communicator& world) {
+    const Communicator half = world.split(world.rank() / 2, world.rank(), "half");
+    EXPECT_EQ(world.stats()[OpKind::kSplit], (CommStats::PerKind{1, 0})) << "an agreement only";
+    const Tensor data = elements(10);
+    half.all_reduce(data);
+    world.all_reduce(data);
+    EXPECT_EQ(half.stats()[OpKind::kAllReduce].operations, 2U);
+    EXPECT_EQ(world.stats()[OpKind::kAllReduce], half.stats()[OpKind::kAllReduce]);
+  });
+}
+
+}  // namespace
+}  // namespace ultra

@@ -1,0 +1,35 @@
+#pragma once
+/// @file
+/// Collectives carried out for real: on ranks of this process, through a Communicator with the
+/// algorithms under test injected.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "common/comm/collective_algorithms.hpp"
+#include "common/comm/operation.hpp"
+
+namespace ultra::test {
+
+/// @brief One rank's schedule of an operation on `count` elements with a root, where it has one.
+using MakeRankSchedule =
+    std::function<comm::Schedule(const comm::Group& group, std::size_t count, int root)>;
+
+/// @brief Algorithms of which only one operation exists: the one under test.
+/// @param op  not kAllToAll.
+[[nodiscard]] std::shared_ptr<const comm::CollectiveAlgorithms> only(OpKind op,
+                                                                     MakeRankSchedule make);
+
+/// @brief Runs one collective on `size` ranks, on f64 tensors whose values tell where they come
+/// from, and compares every rank's result with what the collective promises.
+/// @param op     any collective.
+/// @param count  elements of the whole operation; for all_to_all, of each part.
+/// @param root   where the operation has one.
+[[nodiscard]] ::testing::AssertionResult holds_on_ranks(
+    OpKind op, std::shared_ptr<const comm::CollectiveAlgorithms> algorithms, int size,
+    std::size_t count, int root = 0);
+
+}  // namespace ultra::test
