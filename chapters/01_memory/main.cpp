@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "chapters/01_memory/estimate_report.hpp"
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/01_memory/memory_table.hpp"
@@ -18,12 +17,6 @@
 namespace {
 
 using namespace ultra;
-
-void estimate(const memory::MemoryOptions& memory, const train::TrainOptions& options) {
-  const memory::MemoryEstimate estimate = memory::estimate_memory(memory.request(options));
-  fmt::print("{}", memory.json ? memory::estimate_to_json(estimate).dump(2) + "\n"
-                               : memory::format_estimate(estimate));
-}
 
 void train_and_explain(const memory::MemoryOptions& memory, const train::TrainOptions& options) {
   nn::DenseFactory dense;
@@ -52,7 +45,7 @@ int main(int argc, char** argv) {
   memory.add_to(app);
   return train::run_program(app, argc, argv, [&] {
     memory.validate();
-    if (memory.estimates()) return estimate(memory, options);
+    if (memory.estimates()) return fmt::print("{}", memory.answer(options));
     options.validate();
     if (options.print_ranks) return fmt::print("1\n");
     train_and_explain(memory, options);

@@ -50,6 +50,11 @@ EstimateRequest MemoryOptions::request(const train::TrainOptions& options) const
           .recompute = recompute};
 }
 
+std::string MemoryOptions::answer(const train::TrainOptions& options) const {
+  const MemoryEstimate found = estimate_memory(request(options));
+  return json ? estimate_to_json(found).dump(2) + "\n" : format_estimate(found);
+}
+
 train::ExtraConfig MemoryOptions::config() const {
   return {{"recompute", std::string(to_string(recompute.mode))},
           {"recompute_every", recompute.recompute_every}};

@@ -33,6 +33,10 @@ struct MemoryOptions {
   /// @throws ConfigError for an unknown model.
   [[nodiscard]] EstimateRequest request(const train::TrainOptions& options) const;
 
+  /// @brief The answer to --estimate, for stdout: a table, or JSON with --json.
+  /// @throws ConfigError for an unknown model and for one that cannot be.
+  [[nodiscard]] std::string answer(const train::TrainOptions& options) const;
+
   /// @brief These flags for the metrics file.
   [[nodiscard]] train::ExtraConfig config() const;
 

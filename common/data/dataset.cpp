@@ -107,7 +107,8 @@ Sampler::Sampler(const Dataset& dataset, std::size_t seq_len, std::size_t global
                  std::uint64_t seed)
     : dataset_(dataset),
       seq_len_(seq_len),
-      global_batch_size_(global_batch_size),
+      sequences_per_step_(global_batch_size),
+      samples_{0, global_batch_size},
       stream_(seed, "data order") {
   if (dataset.size() < seq_len + 1) {
     throw FileError(
@@ -117,8 +118,16 @@ Sampler::Sampler(const Dataset& dataset, std::size_t seq_len, std::size_t global
   }
 }
 
+Sampler Sampler::share(Range samples) const {
+  ensure(samples.begin <= samples.end && samples.end <= samples_.size(),
+         "a share outside of the global batch");
+  Sampler result = *this;
+  result.samples_ = {samples_.begin + samples.begin, samples_.begin + samples.end};
+  return result;
+}
+
 Batch Sampler::batch(const Device& device, std::size_t step, Range samples) const {
-  ensure(samples.begin <= samples.end && samples.end <= global_batch_size_,
+  ensure(samples.begin <= samples.end && samples.end <= samples_.size(),
          "samples outside of the global batch");
   const Shape shape{samples.size(), seq_len_};
   const Batch batch{Tensor::empty(device, shape, DType::kI32),
@@ -126,8 +135,9 @@ Batch Sampler::batch(const Device& device, std::size_t step, Range samples) cons
   std::int32_t* tokens = batch.tokens.data<std::int32_t>();
   std::int32_t* targets = batch.targets.data<std::int32_t>();
   const std::size_t starts = dataset_.size() - seq_len_;
+  const std::size_t first = step * sequences_per_step_ + samples_.begin;
   for (std::size_t sample = samples.begin; sample < samples.end; ++sample) {
-    const std::size_t start = stream_.below(step * global_batch_size_ + sample, starts);
+    const std::size_t start = stream_.below(first + sample, starts);
     for (std::size_t i = 0; i < seq_len_; ++i) {
       *tokens++ = dataset_[start + i];
       *targets++ = dataset_[start + i + 1];

@@ -67,17 +67,23 @@ class Sampler {
   /// @param samples  range within [0, global_batch_size).
   [[nodiscard]] Batch batch(const Device& device, std::size_t step, Range samples) const;
 
+  /// @brief The sampler of a part of each global batch, which is its whole batch: sequence i of it is
+  /// sequence `samples.begin + i` here.
+  /// @param samples  range within [0, global_batch_size).
+  [[nodiscard]] Sampler share(Range samples) const;
+
   /// @brief Sequences per optimizer step.
-  [[nodiscard]] std::size_t global_batch_size() const { return global_batch_size_; }
+  [[nodiscard]] std::size_t global_batch_size() const { return samples_.size(); }
   /// @brief Tokens per sequence.
   [[nodiscard]] std::size_t seq_len() const { return seq_len_; }
   /// @brief Tokens per optimizer step: what the mean loss divides by.
-  [[nodiscard]] std::size_t global_tokens() const { return global_batch_size_ * seq_len_; }
+  [[nodiscard]] std::size_t global_tokens() const { return samples_.size() * seq_len_; }
 
  private:
   const Dataset& dataset_;
   std::size_t seq_len_;
-  std::size_t global_batch_size_;
+  std::size_t sequences_per_step_;  // of the whole global batch
+  Range samples_;                   // the part of it that this sampler draws
   PhiloxStream stream_;
 };
 

@@ -9,11 +9,23 @@ namespace ultra::trace {
 
 using nlohmann::ordered_json;
 
-TraceRecorder::TraceRecorder(int rank) : rank_(rank), start_(std::chrono::steady_clock::now()) {}
+namespace {
 
-double TraceRecorder::now() const {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
-      .count();
+/// A counter has no duration, a span one of at least 0.
+constexpr double kNoDuration = -1.0;
+
+ordered_json object_of(const TraceRecorder::Series& series) {
+  ordered_json object = ordered_json::object();
+  for (const auto& [name, value] : series) object[name] = value;
+  return object;
+}
+
+}  // namespace
+
+TraceRecorder::TraceRecorder(int rank, Clock::time_point start) : rank_(rank), start_(start) {}
+
+double TraceRecorder::at(Clock::time_point moment) const {
+  return std::chrono::duration<double, std::micro>(moment - start_).count();
 }
 
 int TraceRecorder::track_index(std::string_view track) {
@@ -24,51 +36,59 @@ int TraceRecorder::track_index(std::string_view track) {
 }
 
 void TraceRecorder::add_span(std::string_view track, std::string_view name, double begin,
-                             double end) {
+                             double end, Series figures) {
   const std::lock_guard lock(mutex_);
-  events_.push_back({std::string(name), begin, end - begin, track_index(track), {}});
+  events_.push_back(
+      {std::string(name), begin, end - begin, track_index(track), std::move(figures)});
 }
 
 void TraceRecorder::add_counter(std::string_view name, Series values) {
   const double time = now();
   const std::lock_guard lock(mutex_);
-  events_.push_back({std::string(name), time, -1.0, 0, std::move(values)});
+  events_.push_back({std::string(name), time, kNoDuration, 0, std::move(values)});
 }
 
-std::string TraceRecorder::json() const {
+std::string TraceRecorder::events() const {
   const std::lock_guard lock(mutex_);
-  ordered_json list = ordered_json::array();
-  list.push_back({{"ph", "M"},
-                  {"name", "process_name"},
-                  {"pid", rank_},
-                  {"args", {{"name", fmt::format("rank {}", rank_)}}}});
+  std::string text = ordered_json{{"ph", "M"},
+                                  {"name", "process_name"},
+                                  {"pid", rank_},
+                                  {"args", {{"name", fmt::format("rank {}", rank_)}}}}
+                         .dump();
   for (std::size_t t = 0; t < tracks_.size(); ++t) {
-    list.push_back({{"ph", "M"},
-                    {"name", "thread_name"},
-                    {"pid", rank_},
-                    {"tid", t},
-                    {"args", {{"name", tracks_[t]}}}});
+    text += "," + ordered_json{{"ph", "M"},
+                               {"name", "thread_name"},
+                               {"pid", rank_},
+                               {"tid", t},
+                               {"args", {{"name", tracks_[t]}}}}
+                      .dump();
   }
   std::vector<const Event*> sorted;
   for (const Event& event : events_) sorted.push_back(&event);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Event* a, const Event* b) { return a->begin < b->begin; });
   for (const Event* event : sorted) {
-    ordered_json entry = {{"ph", event->duration < 0 ? "C" : "X"},
+    const bool is_span = event->duration >= 0;
+    ordered_json entry = {{"ph", is_span ? "X" : "C"},
                           {"name", event->name},
                           {"pid", rank_},
                           {"tid", event->track},
                           {"ts", event->begin}};
-    if (event->duration < 0) {
-      ordered_json values = ordered_json::object();
-      for (const auto& [name, value] : event->values) values[name] = value;
-      entry["args"] = std::move(values);
-    } else {
-      entry["dur"] = event->duration;
-    }
-    list.push_back(std::move(entry));
+    if (is_span) entry["dur"] = event->duration;
+    if (!is_span || !event->values.empty()) entry["args"] = object_of(event->values);
+    text += "," + entry.dump();
   }
-  return ordered_json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(list)}}.dump();
+  return text;
+}
+
+std::string TraceRecorder::json() const {
+  const std::string own = events();
+  return join_timelines({&own, 1});
+}
+
+std::string join_timelines(std::span<const std::string> events_of_ranks) {
+  return fmt::format(R"({{"displayTimeUnit":"ms","traceEvents":[{}]}})",
+                     fmt::join(events_of_ranks, ","));
 }
 
 }  // namespace ultra::trace

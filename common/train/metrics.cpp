@@ -1,7 +1,6 @@
 #include "common/train/metrics.hpp"
 
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 namespace ultra::train {
 
@@ -33,34 +32,6 @@ ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
   return config;
 }
 
-ordered_json rank_json(const RankSummary& r) {
-  ordered_json peak_bytes;
-  ordered_json peak_phase;
-  ordered_json bytes_at_peak;
-  for (const MemoryCategory category : kMemoryCategories) {
-    const std::string name(to_string(category));
-    peak_bytes[name] = r.memory.peak(category).bytes;
-    peak_phase[name] = r.memory.peak(category).phase;
-    bytes_at_peak[name] = r.memory.usage_at_peak()[category];
-  }
-  peak_bytes["total"] = r.memory.peak_total().bytes;
-  peak_phase["total"] = r.memory.peak_total().phase;
-  return {{"rank", r.rank},
-          {"peak_bytes", peak_bytes},
-          {"peak_phase", peak_phase},
-          {"bytes_at_peak", bytes_at_peak},
-          {"reserved_bytes", r.reserved_bytes},
-          {"system_allocations", r.system_allocations},
-          {"sent_bytes", ordered_json::object()},
-          {"seconds",
-           {{"compute", r.seconds.compute},
-            {"communication", r.seconds.communication},
-            {"exposed_communication", r.seconds.exposed_communication},
-            {"idle", r.seconds.idle},
-            {"forward_backward", r.seconds.forward_backward},
-            {"optimizer", r.seconds.optimizer}}}};
-}
-
 }  // namespace
 
 double TrainResult::tokens_per_second(const TrainOptions& options) const {
@@ -90,7 +61,7 @@ void MetricsFile::finish(const TrainOptions& options, const ExtraConfig& extra,
   ordered_json losses = ordered_json::array();
   for (const StepMetrics& step : result.steps) losses.push_back(step.loss);
   ordered_json ranks = ordered_json::array();
-  for (const RankSummary& rank : result.ranks) ranks.push_back(rank_json(rank));
+  for (const RankSummary& rank : result.ranks) ranks.push_back(to_json(rank));
   const ordered_json summary = {{"event", "summary"},
                                 {"config", config_json(options, extra)},
                                 {"losses", losses},

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/base/atomic_file.hpp"
-#include "common/tensor/memory_tracker.hpp"
 #include "common/train/options.hpp"
+#include "common/train/rank_summary.hpp"
 
 namespace ultra::train {
 
@@ -22,25 +22,6 @@ struct StepMetrics {
   double grad_norm;          ///< global norm before clipping
   double learning_rate;      ///< of this step
   double tokens_per_second;  ///< tokens of the global batch over the step's wall time
-};
-
-/// @brief Where a rank's time went, in seconds over the whole run.
-struct RankSeconds {
-  double compute = 0;                ///< forward, backward and optimizer
-  double communication = 0;          ///< operations under way, hidden or not
-  double exposed_communication = 0;  ///< waiting for communication
-  double idle = 0;                   ///< waiting for other ranks' work
-  double forward_backward = 0;       ///< the part of compute in forward and backward passes
-  double optimizer = 0;              ///< the part of compute in clipping and optimizer steps
-};
-
-/// @brief What one rank used.
-struct RankSummary {
-  int rank = 0;                        ///< its number
-  MemoryTracker memory;                ///< peaks per category and of the total
-  std::size_t reserved_bytes = 0;      ///< what its pool held from the system at the end
-  std::size_t system_allocations = 0;  ///< how often the pool asked the system
-  RankSeconds seconds;                 ///< where its time went
 };
 
 /// @brief What a whole run gave.

@@ -10,7 +10,8 @@ namespace ultra::train {
 
 /// Exit code of a success.
 inline constexpr int kExitOk = 0;
-/// Exit code of a bug of the workbook.
+/// Exit code of what no flag mends: a bug of the workbook, or ranks that lost each other (a
+/// CommError: a timeout, a deadlock, operations that do not match, a rank that was killed).
 inline constexpr int kExitBug = 1;
 /// Exit code of bad input: flags, files, numbers.
 inline constexpr int kExitBadInput = 2;
@@ -20,6 +21,10 @@ inline constexpr int kExitNotWritten = 3;
 inline constexpr int kExitInterrupted = 130;
 
 /// @brief Parses the command line, calls `body`, and turns every error into one line on stderr.
+///
+/// Under mpirun rank 0 alone prints that line, and --help: every failure reaches it, with the name
+/// of the rank where it began unless all ranks failed alike. All ranks return the same code: that of
+/// the error with which it began.
 /// @param app   the flags; what they set must outlive this call.
 /// @param body  the program.
 /// @return one of the exit codes above, for main to return.

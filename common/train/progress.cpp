@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/base/units.hpp"
+#include "common/comm/run_ranks.hpp"
 
 namespace ultra::train {
 namespace {
@@ -24,7 +25,8 @@ std::string bar(std::size_t step, std::size_t total) {
 Progress::Progress(std::size_t total_steps, std::FILE* out)
     : total_steps_(total_steps),
       out_(out),
-      live_(isatty(fileno(out)) == 1),
+      // mpirun gives its processes a terminal, whatever becomes of what they print.
+      live_(isatty(fileno(out)) == 1 && !launched_world_size()),
       start_(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() {

@@ -8,8 +8,8 @@
 
 namespace ultra::train {
 
-/// @brief Step, loss, tokens per second and time to go: one live line on a terminal, else a plain
-/// line now and then.
+/// @brief Step, loss, tokens per second and time to go: one live line on a terminal, else (and under
+/// mpirun) a plain line now and then.
 class Progress {
  public:
   /// @param total_steps  steps of the run.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
-#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,11 +14,18 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/base/units.hpp"
+#include "common/comm/run_ranks.hpp"
 #include "common/optim/clip.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/trace/step_timeline.hpp"
 #include "common/trace/trace_recorder.hpp"
+#include "common/train/agree.hpp"
+#include "common/train/comm_trace.hpp"
 #include "common/train/progress.hpp"
+#include "common/train/rank_clock.hpp"
+#include "common/train/rank_meter.hpp"
+#include "common/train/run_files.hpp"
+#include "common/train/text_messages.hpp"
 
 namespace ultra::train {
 namespace {
@@ -34,67 +41,77 @@ data::Dataset open_data(const TrainOptions& options) {
                               : data::Dataset::from_file(options.data);
 }
 
-/// The trace file, opened before training and written after it.
-class TraceFile {
- public:
-  explicit TraceFile(const std::string& path) {
-    if (path.empty()) return;
-    file_.emplace(path, "trace file (--trace)");
-    recorder_.emplace(0);
-  }
+/// What a run needs from the machine, and what may be missing on one rank only.
+struct RunSetup {
+  RunSetup(const TrainOptions& options, int rank)
+      : dataset(open_data(options)),
+        sampler(dataset, options.model.max_seq_len, options.global_batch, options.seed),
+        files(options, rank),
+        device(Device::create(options.device)) {}
 
-  [[nodiscard]] trace::TraceRecorder* recorder() { return recorder_ ? &*recorder_ : nullptr; }
-
-  void finish() {
-    if (!file_) return;
-    file_->write(recorder_->json());
-    file_->commit();
-  }
-
- private:
-  std::optional<AtomicFile> file_;
-  std::optional<trace::TraceRecorder> recorder_;
+  data::Dataset dataset;
+  data::Sampler sampler;
+  RunFiles files;
+  Device device;
 };
+
+std::unique_ptr<RunSetup> set_up(const TrainOptions& options, const Communicator& world) {
+  std::unique_ptr<RunSetup> setup;
+  agree(world, [&] { setup = std::make_unique<RunSetup>(options, world.rank()); });
+  return setup;
+}
+
+std::unique_ptr<trace::TraceRecorder> timeline_of(const TrainOptions& options,
+                                                  const Communicator& world) {
+  if (options.trace.empty()) return nullptr;
+  return std::make_unique<trace::TraceRecorder>(world.rank(), common_moment(world));
+}
 
 class Trainer {
  public:
-  Trainer(const TrainOptions& options, const TrainerParts& parts)
+  Trainer(const TrainOptions& options, const TrainerParts& parts, const Communicator& world)
       : options_(options),
         parts_(parts),
-        dataset_(open_data(options)),
-        sampler_(dataset_, options.model.max_seq_len, options.global_batch, options.seed),
-        metrics_(options.metrics),
-        trace_(options.trace),
-        device_(Device::create(options.device)),
-        timeline_(device_, trace_.recorder(), options.trace_steps),
-        model_(options.model, device_, options.dtype, options.seed, parts.factory),
+        world_(world),
+        setup_(set_up(options, world)),
+        recorder_(timeline_of(options, world)),
+        comm_trace_(world, recorder_.get()),
+        timeline_(setup_->device, recorder_.get(), options.trace_steps),
+        model_(options.model, setup_->device, options.dtype, options.seed, parts.factory),
         optimizer_({}, parts.adamw),
         schedule_{.peak = options.learning_rate,
                   .warmup_steps = options.warmup,
-                  .total_steps = options.steps} {
+                  .total_steps = options.steps},
+        meter_(world, setup_->device) {
     name_phases();
   }
 
   TrainResult run() {
-    introduce();
+    if (is_first_rank()) introduce();
     Progress progress(options_.steps, stdout);
     const auto start = Clock::now();
     for (std::size_t step = 1; step <= options_.steps; ++step) {
       throw_if_interrupted();
       const StepMetrics metrics = run_step(step);
       result_.steps.push_back(metrics);
-      metrics_.add_step(metrics);
-      progress.show(step, metrics.loss, metrics.tokens_per_second);
+      setup_->files.add_step(metrics);
+      if (is_first_rank()) progress.show(step, metrics.loss, metrics.tokens_per_second);
     }
     result_.seconds = seconds_between(start, Clock::now());
-    return finish();
+    finish();
+    return std::move(result_);
   }
 
  private:
+  [[nodiscard]] bool is_first_rank() const { return world_.rank() == 0; }
+
   void introduce() const {
-    fmt::print("{} parameters in {}, trained on {} ({} of text)\n",
-               format_count(model_.parameter_count()), to_string(options_.dtype), dataset_.source(),
-               format_bytes(dataset_.size()));
+    const data::Dataset& dataset = setup_->dataset;
+    const std::string ranks =
+        world_.size() > 1 ? fmt::format(" by {} ranks", world_.size()) : std::string();
+    fmt::print("{} parameters in {}, trained{} on {} ({} of text)\n",
+               format_count(model_.parameter_count()), to_string(options_.dtype), ranks,
+               dataset.source(), format_bytes(dataset.size()));
     std::fflush(stdout);
   }
 
@@ -119,26 +136,26 @@ class Trainer {
   }
 
   StepMetrics run_step(std::size_t step) {
+    if (step > options_.trace_steps) comm_trace_.stop();
     const auto begin = Clock::now();
+    meter_.step_began();
     timeline_.begin_step(step);
     timeline_.enter("embedding");
     StepMetrics metrics{.step = step,
-                        .loss = parts_.forward_backward(model_, sampler_, step - 1),
+                        .loss = parts_.forward_backward(model_, setup_->sampler, step - 1),
                         .grad_norm = 0,
                         .learning_rate = schedule_.at(step),
                         .tokens_per_second = 0};
     check_finite("loss", metrics.loss, step);
-    const auto optimizer_begin = Clock::now();
+    meter_.gradients_done();
     timeline_.enter("optimizer");
     metrics.grad_norm = optimize(metrics.learning_rate, step);
     timeline_.enter("gradients freed");
     model_.drop_grads();
     timeline_.end_step();
-    const auto end = Clock::now();
-    seconds_.forward_backward += seconds_between(begin, optimizer_begin);
-    seconds_.optimizer += seconds_between(optimizer_begin, end);
+    meter_.step_ended();
     metrics.tokens_per_second =
-        static_cast<double>(sampler_.global_tokens()) / seconds_between(begin, end);
+        static_cast<double>(setup_->sampler.global_tokens()) / seconds_between(begin, Clock::now());
     return metrics;
   }
 
@@ -166,39 +183,47 @@ class Trainer {
                     options_.warmup, options_.clip_norm));
   }
 
-  TrainResult finish() {
-    seconds_.compute = seconds_.forward_backward + seconds_.optimizer;
+  void finish() {
+    comm_trace_.stop();
     result_.parameters = model_.parameter_count();
-    result_.ranks.push_back({.rank = 0,
-                             .memory = device_.memory(),
-                             .reserved_bytes = device_.reserved_bytes(),
-                             .system_allocations = device_.system_allocations(),
-                             .seconds = seconds_});
-    metrics_.finish(options_, parts_.extra_config, result_);
-    trace_.finish();
-    return std::move(result_);
+    result_.ranks = exchange_summaries(world_, meter_.summary());
+    std::vector<std::string> timelines;
+    if (recorder_) timelines = gather_texts(world_, recorder_->events());
+    agree(world_, [&] { setup_->files.finish(options_, parts_.extra_config, result_, timelines); });
   }
 
   const TrainOptions& options_;
   const TrainerParts& parts_;
-  data::Dataset dataset_;
-  data::Sampler sampler_;
-  MetricsFile metrics_;
-  TraceFile trace_;
-  Device device_;
+  const Communicator& world_;
+  std::unique_ptr<RunSetup> setup_;
+  std::unique_ptr<trace::TraceRecorder> recorder_;  // null without --trace
+  CommTrace comm_trace_;
   trace::StepTimeline timeline_;
   nn::Model model_;
   optim::AdamW optimizer_;
   optim::WarmupCosine schedule_;
-  RankSeconds seconds_;
+  RankMeter meter_;
   TrainResult result_;
 };
 
 }  // namespace
 
+TrainResult train(const TrainOptions& options, const TrainerParts& parts,
+                  const Communicator& world) {
+  options.validate();
+  return Trainer(options, parts, world).run();
+}
+
 TrainResult train(const TrainOptions& options, const TrainerParts& parts) {
   options.validate();
-  return Trainer(options, parts).run();
+  if (const int launched = launched_world_size().value_or(1); launched > 1) {
+    throw ConfigError(fmt::format(
+        "this trains on one rank, but mpirun started {} processes. Start it without mpirun.",
+        launched));
+  }
+  TrainResult result;
+  run_ranks(1, [&](Communicator& world) { result = train(options, parts, world); });
+  return result;
 }
 
 }  // namespace ultra::train

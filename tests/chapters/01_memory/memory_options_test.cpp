@@ -77,6 +77,11 @@ TEST(MemoryOptions, AnEstimateTakesTheTrainersFlags) {
   EXPECT_EQ(request.precision, Precision::kBf16MixedFp32Grads);
   EXPECT_EQ(request.recompute.mode, Recompute::kSelective);
   EXPECT_TRUE(flags.memory.json);
+  const MemoryEstimate estimate = estimate_memory(request);
+  EXPECT_EQ(flags.memory.answer(flags.train), estimate_to_json(estimate).dump(2) + "\n");
+  const Flags as_table({"--estimate", "llama-8b"});
+  EXPECT_EQ(as_table.memory.answer(as_table.train),
+            format_estimate(estimate_memory(as_table.memory.request(as_table.train))));
 }
 
 TEST(MemoryOptions, CustomIsTheModelOfTheFlags) {

@@ -47,14 +47,16 @@ class MemoryTable : public ::testing::Test {
   train::RankSummary& rank() { return result.ranks.front(); }
 
   void add(const char* phase, MemoryCategory category, std::size_t bytes) {
-    rank().memory.set_phase(phase);
-    rank().memory.add(category, bytes);
+    tracker.set_phase(phase);
+    tracker.add(category, bytes);
+    rank().memory = tracker;
   }
 
   [[nodiscard]] std::string table() const { return format_memory_table(options, {}, result); }
 
   train::TrainOptions options;
   train::TrainResult result;
+  MemoryTracker tracker;
 };
 
 TEST_F(MemoryTable, ShowsPredictedMeasuredAndWhere) {
@@ -82,7 +84,7 @@ TEST_F(MemoryTable, OtherBytesHaveNoPredictionAndUnusedCategoriesNoRow) {
 TEST_F(MemoryTable, ShowsWhatEachCategoryHeldAtTheHighestTotal) {
   add("setup", MemoryCategory::kParameters, 19'040);
   add("step 2: head and loss", MemoryCategory::kActivations, 12'480);
-  rank().memory.remove(MemoryCategory::kActivations, 12'480);
+  tracker.remove(MemoryCategory::kActivations, 12'480);
   add("step 2: optimizer", MemoryCategory::kOptimizer, 12'000);
   EXPECT_EQ(row(table(), "total"), "total 31.5 kB step 2: head and loss") << "19,040 + 12,480";
   EXPECT_THAT(row(table(), "activations"), HasSubstr("exact 12.5 kB step 2"));

@@ -72,6 +72,28 @@ TEST_F(Sampling, EverySequenceStandsInTheTextWithItsNextToken) {
   }
 }
 
+TEST_F(Sampling, AShareIsAPartOfTheGlobalBatchAsABatchOfItsOwn) {
+  const Dataset text = random_text(5000);
+  for (int round = 0; round < 20; ++round) {
+    const std::size_t global = random.between(1, 24);
+    const std::size_t step = random.between(0, 1000);
+    const Sampler whole(text, random.between(1, 30), global, seed);
+    const std::size_t begin = random.between(0, global);
+    const std::size_t end = random.between(begin, global);
+    const Sampler share = whole.share({begin, end});
+    EXPECT_EQ(share.global_batch_size(), end - begin);
+    EXPECT_EQ(share.global_tokens(), (end - begin) * whole.seq_len());
+    EXPECT_EQ(tokens_of(share, step, {0, end - begin}), tokens_of(whole, step, {begin, end}));
+    const std::size_t inner = random.between(0, end - begin);
+    EXPECT_EQ(tokens_of(share.share({inner, end - begin}), step, {0, end - begin - inner}),
+              tokens_of(whole, step, {begin + inner, end}))
+        << "a share of a share";
+    EXPECT_THROW(static_cast<void>(whole.share({begin, global + 1})), InternalError);
+    EXPECT_THROW(static_cast<void>(tokens_of(share, step, {0, end - begin + 1})), InternalError)
+        << "the neighbour's sequences are out of reach";
+  }
+}
+
 TEST_F(Sampling, AnySplitIntoRanksAndMicroBatchesSeesTheSameGlobalBatch) {
   const Dataset text = random_text(5000);
   for (int round = 0; round < 20; ++round) {

@@ -108,6 +108,30 @@ TEST(TraceRecorder, CountersCarryTheTimeOfTheCall) {
   EXPECT_LE(time, after);
 }
 
+TEST(TraceRecorder, SpansShowTheirFigures) {
+  TraceRecorder recorder(0);
+  recorder.add_span("communication", "all_reduce", 1.0, 2.0, {{"sent_bytes", 4096.0}});
+  recorder.add_span("phase", "forward", 3.0, 4.0);
+  const std::vector<json> spans = events_of(recorder, "X");
+  EXPECT_EQ(spans.at(0).at("args"), (json{{"sent_bytes", 4096.0}}));
+  EXPECT_FALSE(spans.at(1).contains("args"));
+}
+
+TEST(TraceRecorder, RanksThatStartAtOneMomentShareOneFile) {
+  const auto start = TraceRecorder::Clock::now();
+  const TraceRecorder early(0, start);
+  TraceRecorder late(1, start + std::chrono::milliseconds(3));
+  EXPECT_EQ(early.at(start + std::chrono::microseconds(5)), 5.0);
+  EXPECT_EQ(late.at(start + std::chrono::microseconds(3500)), 500.0);
+  late.add_span("phase", "forward", 7.0, 8.0);
+  const std::vector<std::string> both = {early.events(), late.events()};
+  const json trace = json::parse(join_timelines(both));
+  std::set<int> ranks;
+  for (const json& event : trace.at("traceEvents")) ranks.insert(event.at("pid").get<int>());
+  EXPECT_EQ(ranks, (std::set<int>{0, 1}));
+  EXPECT_EQ(trace.at("traceEvents").size(), 1U + 3U) << "a name; a name, a track and a span";
+}
+
 TEST(TraceRecorder, AnEmptyTimelineIsAFileTooThatOpens) {
   EXPECT_EQ(json::parse(TraceRecorder(0).json()).at("traceEvents").size(), 1U)
       << "only the rank's name";

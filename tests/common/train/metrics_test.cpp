@@ -59,19 +59,19 @@ class Metrics : public ::testing::Test {
     RankSummary rank;
     rank.reserved_bytes = 5000;
     rank.system_allocations = 17;
-    rank.memory.set_phase("setup");
-    rank.memory.add(MemoryCategory::kParameters, 100);
-    rank.memory.set_phase("step 1: forward");
-    rank.memory.add(MemoryCategory::kActivations, 300);
-    rank.memory.remove(MemoryCategory::kActivations, 300);
-    rank.memory.set_phase("step 1: optimizer");
-    rank.memory.add(MemoryCategory::kOptimizer, 200);
-    rank.seconds = {.compute = 2.5,
-                    .communication = 0.25,
-                    .exposed_communication = 0.125,
-                    .idle = 0.0625,
-                    .forward_backward = 2.0,
-                    .optimizer = 0.5};
+    MemoryTracker memory;
+    memory.set_phase("setup");
+    memory.add(MemoryCategory::kParameters, 100);
+    memory.set_phase("step 1: forward");
+    memory.add(MemoryCategory::kActivations, 300);
+    memory.remove(MemoryCategory::kActivations, 300);
+    memory.set_phase("step 1: optimizer");
+    memory.add(MemoryCategory::kOptimizer, 200);
+    rank.memory = memory;
+    rank.seconds = {.compute = 2.5, .idle = 0.0625, .forward_backward = 2.0, .optimizer = 0.5};
+    rank.communication.busy_seconds = 0.25;
+    rank.communication.exposed_seconds = 0.125;
+    rank.communication[OpKind::kAllReduce] = {.operations = 3, .sent_bytes = 4096};
     result.ranks.push_back(rank);
   }
 
@@ -159,7 +159,8 @@ TEST_F(Metrics, TheSummaryHoldsPeaksTrafficAndSecondsOfEachRank) {
   EXPECT_EQ(rank.at("peak_phase").at("total"), "step 1: forward");
   EXPECT_EQ(rank.at("reserved_bytes"), 5000);
   EXPECT_EQ(rank.at("system_allocations"), 17);
-  EXPECT_TRUE(rank.at("sent_bytes").is_object());
+  EXPECT_EQ(rank.at("sent_bytes"), (json{{"all_reduce", 4096}}));
+  EXPECT_EQ(rank.at("operations"), (json{{"all_reduce", 3}}));
   EXPECT_EQ(rank.at("seconds").at("compute"), 2.5);
   EXPECT_EQ(rank.at("seconds").at("communication"), 0.25);
   EXPECT_EQ(rank.at("seconds").at("exposed_communication"), 0.125);

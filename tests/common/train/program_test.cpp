@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
+#include "common/comm/comm_error.hpp"
 #include "tests/support/short_run.hpp"
 
 namespace ultra::train {
@@ -19,6 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Outcome {
@@ -104,6 +107,30 @@ TEST(RunProgram, AnExerciseThatIsNotWrittenHasItsOwnCode) {
   const Outcome outcome = run_throwing<NotWritten>("01.2 rms_norm_backward");
   expect_one_error_line(outcome, 3);
   EXPECT_THAT(outcome.err, HasSubstr("not written: 01.2 rms_norm_backward"));
+}
+
+TEST(RunProgram, RanksThatLostEachOtherAreNotTheUsersFault) {
+  expect_one_error_line(run_throwing<CommError>("rank 2 is missing"), 1);
+  expect_one_error_line(run_throwing<CommTimeout>("rank 2 is missing"), 1);
+  expect_one_error_line(run_throwing<Deadlock>("all wait"), 1);
+}
+
+TEST(RunProgram, TheFailureOfAnotherRankHasTheCodeOfItsError) {
+  const auto run_failing = [](ErrorKind kind) {
+    return run({}, [&] { throw RankFailed(2, kind, "rank 2 failed: its message"); });
+  };
+  expect_one_error_line(run_failing(ErrorKind::kBadInput), 2);
+  expect_one_error_line(run_failing(ErrorKind::kNotWritten), 3);
+  expect_one_error_line(run_failing(ErrorKind::kInterrupted), 130);
+  expect_one_error_line(run_failing(ErrorKind::kComm), 1);
+  expect_one_error_line(run_failing(ErrorKind::kOther), 1);
+  EXPECT_THAT(run_failing(ErrorKind::kOther).err, HasSubstr("rank 2 failed: its message"));
+  EXPECT_THAT(run_failing(ErrorKind::kInterrupted).err, Not(HasSubstr("failed")))
+      << "who pressed Ctrl-C knows why";
+}
+
+TEST(RunProgram, BeingStoppedHasTheShellsCode) {
+  expect_one_error_line(run_throwing<Interrupted>("stopped before the end"), 130);
 }
 
 TEST(RunProgram, OurBugsAreNotTheUsersFault) {

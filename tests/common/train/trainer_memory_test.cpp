@@ -45,7 +45,7 @@ TEST(TrainingMemory, StatesAreCountedByTheirCategory) {
     TrainOptions options = test::short_run();
     options.dtype = dtype;
     const TrainResult result = test::train_quietly(options);
-    const MemoryTracker& memory = result.ranks.at(0).memory;
+    const MemoryPeaks& memory = result.ranks.at(0).memory;
     const std::size_t bytes = result.parameters * size_of(dtype);
     EXPECT_EQ(memory.peak(MemoryCategory::kParameters).bytes, bytes);
     EXPECT_EQ(memory.peak(MemoryCategory::kGradients).bytes, bytes);

@@ -1,0 +1,122 @@
+#include "common/train/comm_options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/train/options.hpp"
+
+namespace ultra::train {
+namespace {
+
+/// Beyond it one machine only switches threads; a cluster's ranks are processes.
+constexpr std::size_t kMostThreadRanks = 256;
+
+/// An option whose value is one of two words.
+template <class T>
+void add_choice(CLI::App& app, const char* flag, T& value, std::pair<const char*, T> first,
+                std::pair<const char*, T> second, const char* help) {
+  app.add_option_function<std::string>(
+         flag,
+         [=, &value](const std::string& text) {
+           if (text != first.first && text != second.first) {
+             throw ConfigError(fmt::format("{} is '{}'. It must be {} or {}.", flag, text,
+                                           first.first, second.first));
+           }
+           value = text == first.first ? first.second : second.second;
+         },
+         help)
+      ->default_str(value == first.second ? first.first : second.first)
+      ->group("Ranks");
+}
+
+}  // namespace
+
+std::string_view to_string(Collectives collectives) {
+  return collectives == Collectives::kOurs ? "ours" : "native";
+}
+
+int resolve_world_size(std::optional<std::size_t> asked, std::optional<int> launched) {
+  if (asked == 0U) throw ConfigError("--ranks is 0. It must be at least 1.");
+  if (launched) {
+    if (asked && *asked != static_cast<std::size_t>(*launched)) {
+      throw ConfigError(
+          fmt::format("--ranks is {}, but mpirun started {} processes. Leave --ranks out, or start "
+                      "mpirun -n {}.",
+                      *asked, *launched, *asked));
+    }
+    return *launched;
+  }
+  if (asked.value_or(1) > kMostThreadRanks) {
+    throw ConfigError(fmt::format(
+        "--ranks is {}. Ranks are threads of this process, at most {}; for more, start processes "
+        "with mpirun.",
+        *asked, kMostThreadRanks));
+  }
+  return checked_cast<int>(asked.value_or(1));
+}
+
+void CommOptions::add_to(CLI::App& app) {
+  app.add_option("--ranks", ranks,
+                 "number of ranks: threads, or processes under mpirun [1, or mpirun's]")
+      ->check(whole_number())
+      ->group("Ranks");
+  add_choice<Collectives>(app, "--collectives", collectives, {"ours", Collectives::kOurs},
+                          {"native", Collectives::kNative},
+                          "ours (written out over send and recv) or native (the platform's)");
+  app.add_option("--timeout", timeout, "seconds that a rank waits for others before it gives up")
+      ->capture_default_str()
+      ->group("Ranks");
+  app.add_option("--link", link,
+                 "slow messages down to a network, for example \"latency-us=50,gbps=1\"")
+      ->group("Ranks");
+  add_choice<ultra::Progress>(
+      app, "--progress", progress, {"thread", ultra::Progress::kThread},
+      {"on-call", ultra::Progress::kOnCall},
+      "who moves communication along while a rank computes: thread or on-call");
+  add_choice<Checking>(app, "--check-collectives", checking, {"on", Checking::kOn},
+                       {"off", Checking::kOff},
+                       "compare what ranks call before each collective: on or off");
+}
+
+void CommOptions::validate() const {
+  static_cast<void>(world_size());
+  if (!std::isfinite(timeout) || timeout <= 0) {
+    throw ConfigError(
+        fmt::format("--timeout is {}. It must be a number of seconds above 0.", timeout));
+  }
+  if (link.empty()) return;
+  static_cast<void>(LinkSpeed::parse(link));
+  if (collectives == Collectives::kNative) {
+    throw ConfigError(
+        "--link slows single messages down, which the platform's own collectives do not show. Use "
+        "--collectives ours with --link.");
+  }
+}
+
+int CommOptions::world_size() const { return resolve_world_size(ranks, launched_world_size()); }
+
+RankOptions CommOptions::rank_options(
+    std::shared_ptr<const comm::CollectiveAlgorithms> ours) const {
+  RankOptions options{.timeout = std::chrono::duration<double>(timeout),
+                      .checking = checking,
+                      .progress = progress,
+                      .link = {},
+                      .algorithms = {}};
+  if (!link.empty()) options.link = LinkSpeed::parse(link);
+  if (collectives == Collectives::kOurs) options.algorithms = std::move(ours);
+  return options;
+}
+
+ExtraConfig CommOptions::config() const {
+  return {{"ranks", checked_cast<std::size_t>(world_size())},
+          {"collectives", std::string(to_string(collectives))},
+          {"link", link},
+          {"timeout", timeout}};
+}
+
+}  // namespace ultra::train

@@ -1,0 +1,47 @@
+#pragma once
+/// @file
+/// RankMeter: measures what one rank of a run uses.
+
+#include <chrono>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/tensor/device.hpp"
+#include "common/train/rank_summary.hpp"
+
+namespace ultra::train {
+
+/// @brief Takes the time of a rank's training steps, and reads its memory and its traffic.
+///
+/// Time in which the rank's thread waited for communication is not compute: CommStats has it.
+class RankMeter {
+ public:
+  /// @brief Counts traffic from now on.
+  RankMeter(Communicator world, Device device);
+
+  /// @brief A training step begins.
+  void step_began();
+  /// @brief Its forward and backward passes have ended, its optimizer step begins.
+  void gradients_done();
+  /// @brief Its optimizer step has ended.
+  void step_ended();
+
+  /// @brief What the rank has used up to now.
+  [[nodiscard]] RankSummary summary() const;
+
+ private:
+  [[nodiscard]] double lap();
+
+  Communicator world_;
+  Device device_;
+  CommStats before_;
+  std::chrono::steady_clock::time_point lap_begin_;
+  double waited_before_lap_ = 0;
+  RankSeconds seconds_;
+};
+
+/// @brief The summaries of all ranks, in their order, on every rank. Collective.
+[[nodiscard]] std::vector<RankSummary> exchange_summaries(const Communicator& world,
+                                                          const RankSummary& own);
+
+}  // namespace ultra::train
