@@ -1,10 +1,10 @@
-"""What a chapter's kernel offers: the magic `%%c++` and, in Python cells, `workbook_run`, `region`
-and `COLORS`. kernel.py loads it as an IPython extension."""
+"""What a chapter's kernel offers: the magic `%%c++` and, in Python cells, `workbook_run`,
+`workbook_json`, `region` and `COLORS`. kernel.py loads it as an IPython extension."""
 
 from .magic import CppMagic
 from .plotting import COLORS
 from .quote import region
-from .training import workbook_run
+from .training import workbook_json, workbook_run
 from .workspace import current_workspace
 
 
@@ -13,5 +13,11 @@ def load_ipython_extension(shell) -> None:
     magic = CppMagic(current_workspace(), shell.user_ns)
     shell.register_magic_function(magic, magic_kind="cell", magic_name="c++")
     shell.push(
-        {"workbook_run": workbook_run, "region": region, "COLORS": COLORS}, interactive=False
+        {
+            "workbook_run": workbook_run,
+            "workbook_json": workbook_json,
+            "region": region,
+            "COLORS": COLORS,
+        },
+        interactive=False,
     )

@@ -30,12 +30,14 @@ def header_source(cell: CellText) -> str:
     return f"#pragma once\n{cell.with_lines(cell.body)}"
 
 
-def program_source(cell: CellText, ranks: int, headers: Sequence[Path]) -> str:
-    """The program whose ranks run the cell as their body.
+def program_source(
+    cell: CellText, ranks: int, headers: Sequence[Path], *, mpi: bool = False
+) -> str:
+    """The program whose ranks run the cell as their body; `mpi`: it is for mpirun.
 
     `#include` lines of the cell move to the top of the file; all other lines keep their place.
     """
-    world = "one_rank" if ranks == 1 else "many_ranks"
+    world = "one_rank" if ranks == 1 and not mpi else "many_ranks"
     includes, body = _split_includes(cell)
     return f"""{_prelude(world, headers)}
 {includes}

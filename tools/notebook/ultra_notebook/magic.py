@@ -4,6 +4,7 @@ import argparse
 import re
 import shlex
 import sys
+from pathlib import Path
 
 from IPython.core.error import UsageError
 
@@ -29,6 +30,7 @@ def argument_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%c++", description=__doc__, add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--ranks", type=int, default=1, help="run the cell on so many ranks")
+    add("--mpi", action="store_true", help="ranks as processes under mpirun")
     add("--header", metavar="NAME", help="definitions: include them in the cells that follow")
     add("--rows", metavar="NAME", help="the Python name of the emitted rows (default: rows)")
     add("--release", action="store_true", help="compile with -O3, for a cell that takes time")
@@ -76,11 +78,16 @@ class CppMagic:
             if options.header:
                 self._define(cell, options)
                 return
-            source = program_source(cell, options.ranks, list(self._headers.values()))
+            if options.mpi:
+                _require_mpi(self._workspace.build_dir, cell)
+            headers = list(self._headers.values())
+            source = program_source(cell, options.ranks, headers, mpi=options.mpi)
             binary = self._build(source, options)
         except CompileError as error:
             raise CellFailed(self._shortened(str(error))) from None
-        run = run_cell(binary, options.ranks, options.timeout, self._workspace.root)
+        run = run_cell(
+            binary, options.ranks, options.timeout, self._workspace.root, mpi=options.mpi
+        )
         _show(run)
         _raise_failures(run, cell)
         self._keep_rows(run, cell, options)
@@ -123,6 +130,13 @@ class CppMagic:
             self._user_namespace[options.rows or "rows"] = pandas.DataFrame(run.rows)
         elif options.rows:
             raise CellFailed(f"{cell.place}: --rows {options.rows}, but the cell emitted no rows")
+
+
+def _require_mpi(build_dir: Path, cell: CellText) -> None:
+    """Without MPI in the build, each process under mpirun would run all ranks as its threads."""
+    config = build_dir / "generated" / "build_config.hpp"
+    if config.exists() and "kHasMpi = false" in config.read_text(encoding="utf-8"):
+        raise CellFailed(f"{cell.place}: this build has no MPI: run ./workbook setup")
 
 
 def _show(run: CellRun) -> None:

@@ -1,19 +1,27 @@
 """Runs a compiled cell: its output by rank, its rows, its failures, and how it ended."""
 
+import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .failures import CellFailed
+
 MAX_OUTPUT = 100_000
 """Characters of output that are shown, per rank."""
 
 FAILURE_SEPARATOR = "\n\x1e"
 """Ends each record of failures.txt (include/notebook/cell.hpp writes it)."""
+
+
+LAST_WORDS = 3.0
+"""Seconds that mpirun gets to end what it has started."""
 
 
 @dataclass
@@ -30,11 +38,19 @@ class CellRun:
     """How the process ended, when it did not end well: an exit code, a signal, the timeout."""
 
 
-def run_cell(binary: Path, world_size: int, timeout: float, directory: Path) -> CellRun:
-    """Runs a cell's binary in `directory`, for at most `timeout` seconds."""
+def run_cell(
+    binary: Path, world_size: int, timeout: float, directory: Path, *, mpi: bool = False
+) -> CellRun:
+    """Runs a cell's binary in `directory`, for at most `timeout` seconds.
+
+    With `mpi` its ranks are processes that mpirun starts.
+    """
+    command = [*(_mpirun(world_size) if mpi else []), str(binary)]
     with tempfile.TemporaryDirectory(prefix="ultra-cell-") as folder:
         environment = {**os.environ, "ULTRA_NOTEBOOK_OUTPUT": folder}
-        output, end = _run_to_its_end(binary, timeout, directory, environment)
+        if mpi and os.geteuid() == 0:
+            environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        output, end = _run_to_its_end(command, timeout, directory, environment)
         return CellRun(
             output=_shortened(output),
             by_rank=_read_by_rank(Path(folder), world_size),
@@ -44,11 +60,19 @@ def run_cell(binary: Path, world_size: int, timeout: float, directory: Path) -> 
         )
 
 
+def _mpirun(processes: int) -> list[str]:
+    """The command in front of a program: more processes than cores is normal here."""
+    if shutil.which("mpirun") is None:
+        raise CellFailed("there is no mpirun here: ./workbook setup installs it")
+    options = ["-quiet", "--oversubscribe", "--bind-to", "none"]
+    return ["mpirun", *options, "-n", str(processes)]
+
+
 def _run_to_its_end(
-    binary: Path, timeout: float, directory: Path, environment: dict[str, str]
+    command: list[str], timeout: float, directory: Path, environment: dict[str, str]
 ) -> tuple[str, str]:
     process = subprocess.Popen(
-        [binary],
+        command,
         cwd=directory,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -61,17 +85,21 @@ def _run_to_its_end(
     try:
         output, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        _kill_group(process)
+        _stop(process, command)
         output, _ = process.communicate()
         end = f"still running after {timeout:g} s: stopped"
     except BaseException:  # the learner interrupts the kernel
-        _kill_group(process)
+        _stop(process, command)
         raise
     return output.decode(errors="replace"), end or _end(process.returncode)
 
 
-def _kill_group(process: subprocess.Popen) -> None:
+def _stop(process: subprocess.Popen, command: list[str]) -> None:
     try:
+        if command[0] == "mpirun":  # its ranks are not of its process group
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LAST_WORDS)
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass  # it has ended

@@ -60,6 +60,25 @@ def workbook_run(
     return TrainingRun(command, steps, summary, output, events)
 
 
+def workbook_json(chapter: str, flags: str | Sequence[str], *, timeout: float = 300):
+    """What the executable of a chapter prints as JSON, for the flags that make it do so.
+
+    workbook_json("02", "--simulate h100,nodes=4 --simulate-json")["runs"]
+
+    @raises TrainingFailed with what the executable wrote to stderr, or when it printed no JSON
+    """
+    workspace = current_workspace()
+    name = find_chapter(workspace.root, chapter).stem
+    require_fresh_build(workspace.build_dir, f"{name}_main")
+    flags = shlex.split(flags) if isinstance(flags, str) else list(flags)
+    command = shlex.join([name, *flags])
+    output = _run(workspace, name, flags, command, timeout)
+    try:
+        return json.loads(output)
+    except json.JSONDecodeError as error:
+        raise TrainingFailed(f"{command}: printed no JSON ({error}): {output[:200]}") from None
+
+
 def _run(workspace: Workspace, name: str, flags: list[str], command: str, timeout: float) -> str:
     executable = workspace.build_dir / "bin" / name
     try:

@@ -1,0 +1,154 @@
+#include "chapters/02_collectives/simulate_options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <system_error>
+
+#include "common/base/errors.hpp"
+#include "common/base/units.hpp"
+
+namespace ultra::collectives {
+namespace {
+
+constexpr std::size_t kMostSizes = 100;
+constexpr const char* kSizesHelp = "Write for example 1KB:1GB, 1KB:1GB:2 or 4KB,1MB.";
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+std::vector<std::size_t> size_list(const std::string& text) {
+  std::vector<std::size_t> sizes;
+  for (const std::string& part : split(text, ',')) sizes.push_back(parse_bytes(part));
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+double growth_factor(const std::string& text) {
+  double factor = 0.0;
+  const char* const end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, factor);
+  if (error != std::errc() || last != end || !(factor > 1.0) || !std::isfinite(factor)) {
+    throw ConfigError(fmt::format(
+        "--simulate-sizes: the factor between sizes must be above 1, found '{}'.", text));
+  }
+  return factor;
+}
+
+/// first, first * factor, ... up to last.
+std::vector<std::size_t> size_range(const std::string& text) {
+  const std::vector<std::string> parts = split(text, ':');
+  if (parts.size() > 3) {
+    throw ConfigError(
+        fmt::format("--simulate-sizes '{}' has too many parts. {}", text, kSizesHelp));
+  }
+  const std::size_t first = parse_bytes(parts[0]);
+  const std::size_t last = parse_bytes(parts[1]);
+  const double factor = parts.size() == 3 ? growth_factor(parts[2]) : 10.0;
+  if (first == 0 || first > last) {
+    throw ConfigError(fmt::format(
+        "--simulate-sizes '{}': the first size must be above 0 and at most the last.", text));
+  }
+  std::vector<std::size_t> sizes;
+  const auto limit = static_cast<double>(last) * (1.0 + 1e-12);
+  for (auto size = static_cast<double>(first); size <= limit; size *= factor) {
+    const auto bytes = static_cast<std::size_t>(std::llround(size));
+    if (sizes.empty() || bytes > sizes.back()) sizes.push_back(bytes);
+    if (sizes.size() > kMostSizes) break;
+  }
+  return sizes;
+}
+
+std::string known_machines() {
+  std::string text;
+  for (const TopologyPreset& preset : topology_presets()) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", preset.name);
+  }
+  return text;
+}
+
+}  // namespace
+
+void SimulateOptions::add_to(CLI::App& app) {
+  app.add_option(
+         "--simulate", simulate,
+         fmt::format("time a collective on a machine that is not here instead of training: one of "
+                     "{}, and changes to it: h100,nodes=64,nics=1,order=interleaved",
+                     known_machines()))
+      ->group("Simulation");
+  app.add_option("--simulate-op", op, "the collective")->capture_default_str()->group("Simulation");
+  app.add_option("--simulate-algorithms", algorithms, "names, separated by commas; else all")
+      ->delimiter(',')
+      ->group("Simulation");
+  app.add_option("--simulate-sizes", sizes,
+                 "bytes of the array: FIRST:LAST, FIRST:LAST:FACTOR, or a list with commas")
+      ->capture_default_str()
+      ->group("Simulation");
+  app.add_flag("--simulate-json", json, "print the simulation as JSON")->group("Simulation");
+  app.add_flag("--simulate-messages", messages, "list every message in the JSON")
+      ->group("Simulation");
+}
+
+void SimulateOptions::validate() const {
+  if (simulates()) {
+    if (messages && !json) throw ConfigError("--simulate-messages needs --simulate-json.");
+    return;
+  }
+  const SimulateOptions defaults;
+  const std::array<std::pair<bool, const char*>, 5> given = {
+      {{op != defaults.op, "--simulate-op"},
+       {!algorithms.empty(), "--simulate-algorithms"},
+       {sizes != defaults.sizes, "--simulate-sizes"},
+       {json, "--simulate-json"},
+       {messages, "--simulate-messages"}}};
+  for (const auto& [is_given, flag] : given) {
+    if (is_given) {
+      throw ConfigError(
+          fmt::format("{} needs --simulate MACHINE, for example --simulate h100,nodes=4.", flag));
+    }
+  }
+}
+
+SimulationRequest SimulateOptions::request() const {
+  SimulationRequest request{.topology = parse_topology(simulate),
+                            .op = parse_collective(op),
+                            .algorithms = algorithms,
+                            .sizes = parse_sizes(sizes),
+                            .record = messages ? Record::kMessages : Record::kTotals};
+  request.validate();
+  return request;
+}
+
+std::vector<std::size_t> parse_sizes(const std::string& text) {
+  std::vector<std::size_t> sizes;
+  try {
+    sizes = text.find(':') == std::string::npos ? size_list(text) : size_range(text);
+  } catch (const ConfigError& error) {
+    const std::string_view what = error.what();
+    if (what.starts_with("--simulate-sizes")) throw;
+    throw ConfigError(fmt::format("--simulate-sizes: {}", what));
+  }
+  if (sizes.size() > kMostSizes) {
+    throw ConfigError(
+        fmt::format("--simulate-sizes '{}' has more than {} sizes.", text, kMostSizes));
+  }
+  return sizes;
+}
+
+}  // namespace ultra::collectives

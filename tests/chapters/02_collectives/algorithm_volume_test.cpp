@@ -1,0 +1,228 @@
+// What each algorithm sends, and in how many rounds: the Cost lines of the headers.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "chapters/02_collectives/algorithm_table.hpp"
+#include "chapters/02_collectives/double_binary_tree.hpp"
+#include "chapters/02_collectives/steps.hpp"
+#include "tests/support/contracts/collective_trial.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra {
+namespace {
+
+using collectives::CollectiveRequest;
+using collectives::doubling_rounds;
+using collectives::Tree;
+using collectives::tree_place;
+using collectives::TreePlace;
+using collectives::Tuning;
+using comm::Chunks;
+using comm::Group;
+using test::CollectiveTrial;
+
+std::size_t real(int n) { return static_cast<std::size_t>(n); }
+
+/// An all-reduce of `count` elements that has run.
+CollectiveTrial all_reduced(std::string_view name, int size, std::size_t count,
+                            const Tuning& tuning = {}) {
+  const collectives::NamedAlgorithm& algorithm =
+      collectives::find_algorithm(OpKind::kAllReduce, name);
+  CollectiveTrial trial(test::whole_world(size), [&](const Group& group) {
+    return algorithm.schedule(CollectiveRequest::of(OpKind::kAllReduce, group, count, tuning));
+  });
+  EXPECT_TRUE(trial.all_reduce(count)) << name;
+  return trial;
+}
+
+class AllReduceVolume : public test::RandomTest {};
+
+TEST_F(AllReduceVolume, IsLeastForRingsAndHalvingDoubling) {
+  for (const int size : {1, 2, 4, 8, 16}) {
+    const std::size_t count = 60 * real(size) * 4;
+    for (const char* name : {"ring", "segmented-ring", "halving-doubling", "rabenseifner",
+                             "two-level", "torus-2d", "torus-3d"}) {
+      const CollectiveTrial trial = all_reduced(
+          name, size, count, {.ranks_per_node = size > 2 ? size / 2 : 1, .segments = 4});
+      for (int p = 0; p < size; ++p) {
+        EXPECT_EQ(trial.sent(p), 2 * count * real(size - 1) / real(size))
+            << name << " of " << size << ", position " << p;
+      }
+    }
+  }
+}
+
+TEST_F(AllReduceVolume, IsEveryRoundTheWholeMessageInRecursiveDoubling) {
+  const std::size_t count = random.between(1, 100);
+  for (const int size : test::kGroupSizes) {
+    const CollectiveTrial trial = all_reduced("recursive-doubling", size, count);
+    const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
+    const int folded = size - core;
+    EXPECT_EQ(trial.rounds(), doubling_rounds(core) + (folded > 0 ? 2 : 0));
+    for (int p = 0; p < size; ++p) {
+      const int messages = p >= core ? 1 : doubling_rounds(core) + (p < folded ? 1 : 0);
+      EXPECT_EQ(trial.sent(p), count * real(messages)) << size << " ranks, position " << p;
+    }
+  }
+}
+
+TEST_F(AllReduceVolume, OfRabenseifnerAddsOneMessageForFolding) {
+  const std::size_t count = 16 * random.between(1, 10);
+  for (const int size : {3, 5, 6, 7, 9, 12}) {
+    const CollectiveTrial trial = all_reduced("rabenseifner", size, count);
+    const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
+    EXPECT_EQ(trial.rounds(), 2 * doubling_rounds(core) + 2);
+    for (int p = 0; p < size; ++p) {
+      const std::size_t in_core = 2 * count * real(core - 1) / real(core);
+      EXPECT_EQ(trial.sent(p), p >= core ? count : in_core + (p < size - core ? count : 0));
+    }
+  }
+}
+
+TEST_F(AllReduceVolume, OfTheMeshIsTwoWholeRings) {
+  const std::size_t count = 12 * random.between(1, 10);
+  const CollectiveTrial trial = all_reduced("mesh-2d", 12, count, {.grid = {3, 4}});
+  EXPECT_EQ(trial.rounds(), 2 * 2 + 2 * 3);
+  for (int p = 0; p < 12; ++p) EXPECT_EQ(trial.sent(p), 2 * count * 2 / 3 + 2 * count * 3 / 4);
+}
+
+TEST_F(AllReduceVolume, OfTheTorusTakesOneShortRingPerDimension) {
+  const CollectiveTrial flat = all_reduced("torus-2d", 12, 120, {.grid = {3, 4}});
+  EXPECT_EQ(flat.rounds(), 2 * (2 + 3));
+  const CollectiveTrial deep = all_reduced("torus-3d", 12, 120, {.grid = {2, 3, 2}});
+  EXPECT_EQ(deep.rounds(), 2 * (1 + 2 + 1));
+  // Along the last dimension half of the data, along the first a sixth of it, both ways.
+  for (int p = 0; p < 12; ++p) {
+    EXPECT_EQ(deep.sent_to(p, [&](int peer) { return peer / 2 == p / 2; }), 120U);
+    EXPECT_EQ(deep.sent_to(p, [&](int peer) { return peer % 6 == p % 6; }), 20U);
+  }
+}
+
+TEST_F(AllReduceVolume, OfTheBinomialTreesIsLargestAtTheRoot) {
+  const std::size_t count = random.between(1, 100);
+  for (const int size : test::kGroupSizes) {
+    const CollectiveTrial trial = all_reduced("binomial", size, count);
+    EXPECT_EQ(trial.rounds(), 2 * doubling_rounds(size));
+    EXPECT_EQ(trial.sent(0), count * real(doubling_rounds(size)));
+  }
+}
+
+TEST_F(AllReduceVolume, OfTheDoubleTreeIsHalfAMessagePerNeighbour) {
+  for (const int size : test::kGroupSizes) {
+    const std::size_t count = 2 * random.between(1, 200);
+    const int segments = static_cast<int>(random.between(1, 8));
+    const CollectiveTrial trial = all_reduced("double-tree", size, count, {.segments = segments});
+    for (int p = 0; p < size; ++p) {
+      std::size_t neighbours = 0;
+      for (const Tree tree : {Tree::kFirst, Tree::kSecond}) {
+        const TreePlace place = tree_place(size, p, tree);
+        neighbours += place.children.size() + (place.parent == comm::kNobody ? 0 : 1);
+      }
+      EXPECT_EQ(trial.sent(p), count / 2 * neighbours);
+      EXPECT_LE(trial.sent(p), 2 * count);
+    }
+    EXPECT_LE(trial.rounds(), 2 * (2 * segments + 2 * (doubling_rounds(size) + 1)));
+  }
+}
+
+TEST(DoubleTree, GivesNoPositionChildrenInBothTrees) {
+  for (int size = 1; size <= 70; ++size) {
+    for (int p = 0; p < size; ++p) {
+      EXPECT_TRUE(tree_place(size, p, Tree::kFirst).children.empty() ||
+                  tree_place(size, p, Tree::kSecond).children.empty())
+          << "position " << p << " of " << size;
+    }
+  }
+}
+
+TEST(DoubleTree, ReachesEveryPositionFromOneRootInLogSteps) {
+  for (int size = 1; size <= 70; ++size) {
+    for (const Tree tree : {Tree::kFirst, Tree::kSecond}) {
+      int roots = 0;
+      for (int p = 0; p < size; ++p) {
+        const TreePlace place = tree_place(size, p, tree);
+        EXPECT_LE(place.children.size(), 2U);
+        for (const int child : place.children) {
+          EXPECT_EQ(tree_place(size, child, tree).parent, p) << "size " << size;
+        }
+        int depth = 0;
+        for (int at = p; tree_place(size, at, tree).parent != comm::kNobody && depth <= size;
+             ++depth) {
+          at = tree_place(size, at, tree).parent;
+        }
+        roots += depth == 0 ? 1 : 0;
+        EXPECT_LE(depth, doubling_rounds(size) + 1) << "position " << p << " of " << size;
+      }
+      EXPECT_EQ(roots, 1) << "size " << size;
+    }
+  }
+}
+
+TEST(AllToAllVolume, IsOnceInPairsAndHalfTheDataPerRoundInBruck) {
+  for (const int size : {1, 2, 3, 4, 7, 8, 16}) {
+    const std::size_t part = 5;
+    const std::vector<std::vector<std::size_t>> counts(real(size),
+                                                       std::vector<std::size_t>(real(size), part));
+    const auto run = [&](const char* name) {
+      CollectiveTrial trial(test::whole_world(size), [&](const Group& group) {
+        return collectives::find_algorithm(OpKind::kAllToAll, name)
+            .schedule(CollectiveRequest::of(OpKind::kAllToAll, group, part * real(size)));
+      });
+      EXPECT_TRUE(trial.all_to_all(counts)) << name;
+      return trial;
+    };
+    std::size_t bits = 0;  // of all distances: how often a chunk travels
+    for (unsigned i = 0; i < static_cast<unsigned>(size); ++i) {
+      bits += static_cast<std::size_t>(std::popcount(i));
+    }
+    const CollectiveTrial pairwise = run("pairwise");
+    const CollectiveTrial bruck = run("bruck");
+    EXPECT_EQ(pairwise.rounds(), size - 1);
+    EXPECT_EQ(bruck.rounds(), doubling_rounds(size));
+    for (int p = 0; p < size; ++p) {
+      EXPECT_EQ(pairwise.sent(p), part * real(size - 1));
+      EXPECT_EQ(bruck.sent(p), part * bits);
+    }
+  }
+}
+
+TEST(RootedVolume, IsWhatTheHeadersSay) {
+  for (const int size : {1, 2, 3, 5, 8, 16}) {
+    const std::size_t count = 10 * real(size);
+    const Chunks chunks = Chunks::even({0, count}, size);
+    const int root = size / 2;
+    const auto trial_of = [&](OpKind op, const char* name) {
+      return CollectiveTrial(test::whole_world(size), [&](const Group& group) {
+        CollectiveRequest request = CollectiveRequest::of(op, group, count);
+        request.root = root;
+        return collectives::find_algorithm(op, name).schedule(request);
+      });
+    };
+    CollectiveTrial linear = trial_of(OpKind::kBroadcast, "linear");
+    EXPECT_TRUE(linear.broadcast(count, root));
+    EXPECT_EQ(linear.rounds(), size - 1);
+    EXPECT_EQ(linear.sent(root), count * real(size - 1));
+
+    CollectiveTrial reduce = trial_of(OpKind::kReduce, "binomial");
+    EXPECT_TRUE(reduce.reduce(count, root));
+    EXPECT_EQ(reduce.rounds(), doubling_rounds(size));
+    for (int p = 0; p < size; ++p) EXPECT_EQ(reduce.sent(p), p == root ? 0 : count);
+
+    CollectiveTrial large = trial_of(OpKind::kBroadcast, "scatter-all-gather");
+    EXPECT_TRUE(large.broadcast(count, root));
+    EXPECT_LE(large.sent(root), 2 * count * real(size - 1) / real(size));
+
+    CollectiveTrial scatter = trial_of(OpKind::kScatter, "binomial");
+    EXPECT_TRUE(scatter.scatter(chunks, root));
+    EXPECT_EQ(scatter.sent(root), count * real(size - 1) / real(size));
+    EXPECT_LE(scatter.rounds(), doubling_rounds(size) + 2);
+  }
+}
+
+}  // namespace
+}  // namespace ultra

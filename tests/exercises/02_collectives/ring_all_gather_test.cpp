@@ -1,0 +1,92 @@
+#include "chapters/02_collectives/ring_all_gather.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/exercises/02_collectives/ring_hints.hpp"
+#include "tests/support/contracts/collective_trial.hpp"
+#include "tests/support/contracts/rank_trial.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra {
+namespace {
+
+using comm::Chunks;
+using comm::Group;
+using comm::Lane;
+using test::CollectiveTrial;
+using test::TrialCase;
+
+test::MakeSchedule ring(const Chunks& chunks) {
+  return test::one_lane(
+      [chunks](const Group& group) { return collectives::ring_all_gather(group, chunks); });
+}
+
+std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
+  if (const std::string shape = test::hint_for_ring(trial); !shape.empty()) return shape;
+  if (trial.fault() != test::Fault::kNone || !trial.in_whole_world()) return "";
+  const Lane& steps = trial.schedule(0).lanes.front();
+  for (const comm::Step& step : steps) {
+    if (step.on_receive == comm::OnReceive::kReduce) {
+      return "\nHint: these chunks are complete. What arrives overwrites the old contents; "
+             "combining "
+             "it with them is the reduce-scatter's work.";
+    }
+  }
+  if (!steps.empty() && steps.front().send.range != chunks[0]) {
+    return "\nHint: at first a position has nothing but its own chunk: in step 0 position r sends "
+           "chunk r, and in step s chunk r - s.";
+  }
+  return "\nHint: in step s position r sends chunk r - s and receives chunk r - 1 - s.";
+}
+
+class RingAllGather : public test::RandomTest {};
+
+TEST_F(RingAllGather, AllEndWithAllChunks) {
+  test::for_trial_cases(random, test::kGroupSizes, [](const TrialCase& c) {
+    const Chunks chunks = Chunks::even({0, c.count}, c.members.size());
+    CollectiveTrial trial(c.members, ring(chunks));
+    EXPECT_TRUE(trial.all_gather(chunks)) << hint(trial, chunks);
+  });
+}
+
+TEST_F(RingAllGather, TakesChunksOfAnySize) {
+  const int size = static_cast<int>(random.between(2, 9));
+  const Chunks chunks = test::random_chunks(random, size);
+  CollectiveTrial trial(test::whole_world(size), ring(chunks));
+  EXPECT_TRUE(trial.all_gather(chunks)) << hint(trial, chunks);
+}
+
+TEST_F(RingAllGather, SendsEveryChunkButTheNextOnceInPMinus1Steps) {
+  test::for_trial_cases(random, test::kGroupSizes, [](const TrialCase& c) {
+    const Chunks chunks = Chunks::even({0, c.count}, c.members.size());
+    CollectiveTrial trial(c.members, ring(chunks));
+    const auto kept = trial.all_gather(chunks);
+    EXPECT_TRUE(kept) << hint(trial, chunks);
+    if (!kept) return;
+    EXPECT_EQ(trial.rounds(), trial.size() - 1)
+        << "steps until the last rank has ended" << hint(trial, chunks);
+    for (int p = 0; p < trial.size(); ++p) {
+      EXPECT_EQ(trial.sent(p), c.count - chunks[p + 1].size())
+          << "elements that position " << p
+          << " sends.\nHint: the next position's chunk comes from "
+          << "there and need not go back: P - 1 steps of one chunk each.";
+    }
+  });
+}
+
+TEST_F(RingAllGather, RunsOnRanks) {
+  const auto algorithms =
+      test::only(OpKind::kAllGather, [](const Group& group, std::size_t count, int) {
+        return comm::Schedule{
+            .lanes = {collectives::ring_all_gather(group, Chunks::even({0, count}, group.size()))}};
+      });
+  for (const int size : {1, 2, 3, 5}) {
+    EXPECT_TRUE(test::holds_on_ranks(OpKind::kAllGather, algorithms, size, random.between(0, 200)))
+        << size << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace ultra

@@ -1,0 +1,96 @@
+#include "chapters/02_collectives/ring_all_reduce.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/support/contracts/collective_trial.hpp"
+#include "tests/support/contracts/rank_trial.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra {
+namespace {
+
+using comm::Chunks;
+using comm::Group;
+using test::CollectiveTrial;
+using test::TrialCase;
+
+test::MakeSchedule ring(const Chunks& chunks) {
+  return test::one_lane(
+      [chunks](const Group& group) { return collectives::ring_all_reduce(group, chunks); });
+}
+
+std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
+  if (trial.fault() != test::Fault::kNone || !trial.in_whole_world()) {
+    return test::hint_for_stuck(trial);
+  }
+  const auto most = [&](int position, std::size_t i) {
+    const std::vector<int> counts = trial.contributions(trial.data(position)[i]);
+    return *std::max_element(counts.begin(), counts.end());
+  };
+  const comm::Lane& steps = trial.schedule(0).lanes.front();
+  if (!steps.empty() && steps.front().on_receive == comm::OnReceive::kStore) {
+    return "\nHint: the reduce-scatter comes first: what the all-gather copies must be complete.";
+  }
+  for (int p = 0; p < trial.size(); ++p) {
+    for (std::size_t i = 0; i < chunks.whole().end; ++i) {
+      if (most(p, i) > 1) {
+        return "\nHint: contributions are counted more than once: finished chunks were combined "
+               "again "
+               "after the reduce-scatter. The gather phase copies them.";
+      }
+    }
+  }
+  return "\nHint: each chunk is complete, but at one rank only: the all-gather is missing.";
+}
+
+class RingAllReduce : public test::RandomTest {};
+
+TEST_F(RingAllReduce, AllEndWithTheReductionOfEverything) {
+  test::for_trial_cases(random, test::kGroupSizes, [](const TrialCase& c) {
+    const Chunks chunks = Chunks::even({0, c.count}, c.members.size());
+    CollectiveTrial trial(c.members, ring(chunks));
+    EXPECT_TRUE(trial.all_reduce(c.count)) << hint(trial, chunks);
+  });
+}
+
+TEST_F(RingAllReduce, AllEndWithTheSameBits) {
+  test::for_trial_cases(random, test::kGroupSizes, [this](const TrialCase& c) {
+    const Chunks chunks = Chunks::even({0, c.count}, c.members.size());
+    CollectiveTrial trial(c.members, ring(chunks));
+    EXPECT_TRUE(trial.same_bits_everywhere(c.count, random));
+  });
+}
+
+TEST_F(RingAllReduce, SendsTwiceTheDataHoweverManyRanksThereAre) {
+  test::for_trial_cases(random, test::kGroupSizes, [](const TrialCase& c) {
+    const Chunks chunks = Chunks::even({0, c.count}, c.members.size());
+    CollectiveTrial trial(c.members, ring(chunks));
+    const auto kept = trial.all_reduce(c.count);
+    EXPECT_TRUE(kept) << hint(trial, chunks);
+    if (!kept) return;
+    EXPECT_EQ(trial.rounds(), 2 * (trial.size() - 1)) << "steps until the last rank has ended";
+    for (int p = 0; p < trial.size(); ++p) {
+      EXPECT_EQ(trial.sent(p), 2 * c.count - chunks[p].size() - chunks[p + 1].size())
+          << "elements that position " << p << " sends: every chunk but one in each phase";
+    }
+  });
+}
+
+TEST_F(RingAllReduce, RunsOnRanks) {
+  const auto algorithms =
+      test::only(OpKind::kAllReduce, [](const Group& group, std::size_t count, int) {
+        return comm::Schedule{
+            .lanes = {collectives::ring_all_reduce(group, Chunks::even({0, count}, group.size()))}};
+      });
+  for (const int size : {1, 2, 3, 5}) {
+    EXPECT_TRUE(test::holds_on_ranks(OpKind::kAllReduce, algorithms, size, random.between(0, 200)))
+        << size << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace ultra

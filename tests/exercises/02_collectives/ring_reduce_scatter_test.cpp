@@ -1,0 +1,105 @@
+#include "chapters/02_collectives/ring_reduce_scatter.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/exercises/02_collectives/ring_hints.hpp"
+#include "tests/support/contracts/collective_trial.hpp"
+#include "tests/support/contracts/rank_trial.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra {
+namespace {
+
+using comm::Chunks;
+using comm::Group;
+using test::CollectiveTrial;
+using test::TrialCase;
+
+test::MakeSchedule ring(const Chunks& chunks) {
+  return test::one_lane(
+      [chunks](const Group& group) { return collectives::ring_reduce_scatter(group, chunks); });
+}
+
+/// Whether every position p ends with chunk p + shift complete: each contribution once.
+bool complete_at(const CollectiveTrial& trial, const Chunks& chunks, int shift) {
+  for (int p = 0; p < trial.size(); ++p) {
+    for (std::size_t i = chunks[p + shift].begin; i < chunks[p + shift].end; ++i) {
+      for (const int count : trial.contributions(trial.data(p)[i])) {
+        if (count != 1) return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
+  if (const std::string shape = test::hint_for_ring(trial); !shape.empty()) return shape;
+  if (trial.fault() != test::Fault::kNone || !trial.in_whole_world()) return "";
+  for (const comm::Step& step : trial.schedule(0).lanes.front()) {
+    if (step.on_receive == comm::OnReceive::kStore) {
+      return "\nHint: a chunk that arrives is combined with the own contribution, not put in its "
+             "place: on_receive.";
+    }
+  }
+  for (const int shift : {1, -1}) {
+    if (trial.size() > 2 && complete_at(trial, chunks, shift)) {
+      return "\nHint: the chunks are complete, but each one position off. Position r must end with "
+             "chunk r, the last that it receives: in step s it sends chunk r - 1 - s and receives "
+             "chunk r - 2 - s.";
+    }
+  }
+  return "\nHint: write down for P = 3 which chunk each rank sends in each step. The last chunk "
+         "that "
+         "position r receives is chunk r.";
+}
+
+class RingReduceScatter : public test::RandomTest {};
+
+TEST_F(RingReduceScatter, PositionIEndsWithChunkIReduced) {
+  test::for_trial_cases(random, test::kGroupSizes, [](const TrialCase& c) {
+    const Chunks chunks = Chunks::even({0, c.count}, c.members.size());
+    CollectiveTrial trial(c.members, ring(chunks));
+    EXPECT_TRUE(trial.reduce_scatter(chunks)) << hint(trial, chunks);
+  });
+}
+
+TEST_F(RingReduceScatter, TakesChunksOfAnySize) {
+  const int size = static_cast<int>(random.between(2, 9));
+  const Chunks chunks = test::random_chunks(random, size);
+  CollectiveTrial trial(test::whole_world(size), ring(chunks));
+  EXPECT_TRUE(trial.reduce_scatter(chunks)) << hint(trial, chunks);
+}
+
+TEST_F(RingReduceScatter, SendsEveryChunkButTheOwnOnceInPMinus1Steps) {
+  test::for_trial_cases(random, test::kGroupSizes, [](const TrialCase& c) {
+    const Chunks chunks = Chunks::even({0, c.count}, c.members.size());
+    CollectiveTrial trial(c.members, ring(chunks));
+    const auto kept = trial.reduce_scatter(chunks);
+    EXPECT_TRUE(kept) << hint(trial, chunks);
+    if (!kept) return;
+    EXPECT_EQ(trial.rounds(), trial.size() - 1)
+        << "steps until the last rank has ended" << hint(trial, chunks);
+    for (int p = 0; p < trial.size(); ++p) {
+      EXPECT_EQ(trial.sent(p), c.count - chunks[p].size())
+          << "elements that position " << p << " sends.\nHint: one chunk per step, n/P elements.";
+    }
+  });
+}
+
+TEST_F(RingReduceScatter, RunsOnRanks) {
+  const auto algorithms =
+      test::only(OpKind::kReduceScatter, [](const Group& group, std::size_t count, int) {
+        return comm::Schedule{.lanes = {collectives::ring_reduce_scatter(
+                                  group, Chunks::even({0, count}, group.size()))}};
+      });
+  for (const int size : {1, 2, 3, 5}) {
+    EXPECT_TRUE(
+        test::holds_on_ranks(OpKind::kReduceScatter, algorithms, size, random.between(0, 200)))
+        << size << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace ultra
