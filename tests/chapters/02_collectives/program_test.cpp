@@ -147,6 +147,31 @@ TEST_F(BadRun, FlagsThatCannotWork) {
           {"--collectives ours"});
 }
 
+TEST_F(BadRun, ModesThatExcludeEachOther) {
+  refused({{"--op", "all_reduce"}, {"--simulate", "h100"}}, {"--simulate-op", "give one of them"});
+  refused({{"--algorithm", "ring"}}, {"--algorithm needs --op"});
+  refused({{"--simulate-op", "broadcast"}}, {"needs --simulate MACHINE"});
+}
+
+TEST_F(Program, MeasuresACollectiveInsteadOfTraining) {
+  const ProcessResult result = ultra::test::run_program(
+      "02_collectives", {"--op", "all_reduce", "--ranks", "3", "--algorithm", "ring,native",
+                         "--max-bytes", "16KB", "--iterations", "2", "--op-json"});
+  expect_success(result);
+  const json report = json::parse(result.out);
+  EXPECT_EQ(report.at("ranks"), 3);
+  ASSERT_EQ(report.at("rows").size(), 6U);
+  for (const json& row : report.at("rows")) EXPECT_EQ(row.at("wrong_elements"), 0);
+}
+
+TEST_F(Program, SimulatesACollectiveInsteadOfTraining) {
+  const ProcessResult result = ultra::test::run_program(
+      "02_collectives", {"--simulate", "nodes=2,gpus=4", "--simulate-algorithms", "ring",
+                         "--simulate-sizes", "1MB", "--simulate-json"});
+  expect_success(result);
+  EXPECT_GT(json::parse(result.out).at("runs").at(0).at("seconds").get<double>(), 0.0);
+}
+
 TEST_F(BadRun, FilesThatCannotBeUsed) {
   const Changes two = {{"--ranks", "2"}};
   const auto with = [&](const char* flag, const std::string& path) {
