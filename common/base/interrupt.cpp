@@ -1,22 +1,24 @@
 #include "common/base/interrupt.hpp"
 
+#include <atomic>
 #include <csignal>
 
 namespace ultra {
 namespace {
 
-// A signal handler can reach nothing but static storage.
-volatile std::sig_atomic_t interrupted = 0;
+// A signal handler can reach nothing but static storage; ranks that are threads all look at it.
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "else a signal handler must not touch it");
 
 void remember(int signal) {
-  interrupted = 1;
+  interrupted = true;
   std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
-  interrupted = 0;
+  interrupted = false;
   std::signal(SIGINT, remember);
   std::signal(SIGTERM, remember);
 }
@@ -24,11 +26,11 @@ InterruptGuard::InterruptGuard() {
 InterruptGuard::~InterruptGuard() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
-  interrupted = 0;
+  interrupted = false;
 }
 
 void throw_if_interrupted() {
-  if (interrupted != 0) throw Interrupted("stopped before the end; no file was written");
+  if (interrupted) throw Interrupted("stopped before the end; no file was written");
 }
 
 }  // namespace ultra

@@ -81,44 +81,63 @@ ProgressEngine::~ProgressEngine() {
 }
 
 void ProgressEngine::submit(std::shared_ptr<Operation> operation, bool background) {
-  const std::scoped_lock lock(mutex_);
-  if (abandoned_) {
-    throw CommError(
-        fmt::format("{} begins after its rank has ended", to_string(operation->info())));
+  {
+    const std::scoped_lock lock(mutex_);
+    if (abandoned_) {
+      throw CommError(
+          fmt::format("{} begins after its rank has ended", to_string(operation->info())));
+    }
+    if (active_.empty()) busy_since_ = Clock::now();
+    active_.push_back({.operation = std::move(operation), .background = background, .begin = {}});
+    if (background) wake_thread_.notify_one();
   }
-  if (active_.empty()) busy_since_ = Clock::now();
-  active_.push_back({.operation = std::move(operation), .background = background, .begin = {}});
   if (!background) return;
-  advance_all();
-  if (options_.progress == Progress::kOnCall) return;
+  if (options_.progress == Progress::kOnCall) return advance_all();
   if (!thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
-  wake_thread_.notify_one();
+  monitor_->wake();
 }
 
-void ProgressEngine::advance_all() {
-  std::vector<std::uint64_t> taken;  // communicators whose turn is somebody else's
-  for (std::size_t i = 0; i < active_.size();) {
-    Entry& entry = active_[i];
+/// The next operation, from `index` on, that may move; null when there is none.
+/// @param taken  communicators whose turn it is for an earlier operation.
+std::shared_ptr<Operation> ProgressEngine::next_in_pass(std::size_t& index,
+                                                        const std::vector<std::uint64_t>& taken) {
+  const std::scoped_lock lock(mutex_);
+  for (; index < active_.size(); ++index) {
+    Entry& entry = active_[index];
     const std::uint64_t communicator = entry.operation->info().communicator_id;
-    const bool in_turn = entry.operation->order() == Operation::Order::kInTurn;
-    if (in_turn && std::ranges::find(taken, communicator) != taken.end()) {
-      ++i;
+    if (entry.operation->order() == Operation::Order::kInTurn &&
+        std::ranges::find(taken, communicator) != taken.end()) {
       continue;
     }
     if (!entry.begin) entry.begin = Clock::now();
+    return entry.operation;
+  }
+  return nullptr;
+}
+
+void ProgressEngine::advance_all() {
+  const std::scoped_lock pass(pass_mutex_);
+  std::vector<std::uint64_t> taken;
+  std::size_t i = 0;
+  while (const std::shared_ptr<Operation> operation = next_in_pass(i, taken)) {
     std::exception_ptr error;
     bool ended = true;
     try {
-      ended = entry.operation->advance();
+      ended = operation->advance();
     } catch (...) {
-      error = with_operation(entry.operation->info(), std::current_exception());
+      error = with_operation(operation->info(), std::current_exception());
     }
     if (!ended) {
-      if (in_turn) taken.push_back(communicator);
+      if (operation->order() == Operation::Order::kInTurn) {
+        taken.push_back(operation->info().communicator_id);
+      }
       ++i;
       continue;
     }
-    const Entry done = std::move(entry);
+    // The list may have grown meanwhile, at its end; only a pass takes from it.
+    const std::scoped_lock lock(mutex_);
+
+    const Entry done = std::move(active_[i]);
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
     retire(done, error);
   }
@@ -161,9 +180,9 @@ void ProgressEngine::wait(const std::shared_ptr<Operation>& operation) {
   Waiting waiting(*this, *operation);
   for (int spins = 0;; ++spins) {
     const std::uint64_t seen = monitor_->events();
+    advance_all();
     {
       const std::scoped_lock lock(mutex_);
-      advance_all();
       if (take_result(operation)) return;
     }
     if (spins < monitor_->spins()) {
@@ -180,7 +199,7 @@ void ProgressEngine::wait(const std::shared_ptr<Operation>& operation) {
 
 /// What it is and whom it waits for: "all_reduce #3 of 'dp' (...): rank 2 has not arrived".
 std::string ProgressEngine::describe(const Operation& operation) const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(pass_mutex_, mutex_);
   const OperationInfo& info = operation.info();
   const auto first = std::ranges::find_if(active_, [&](const Entry& entry) {
     return entry.operation->order() == Operation::Order::kInTurn &&
@@ -214,9 +233,9 @@ void ProgressEngine::look_around(const Operation& operation, std::uint64_t seen,
 }
 
 bool ProgressEngine::poll(const std::shared_ptr<Operation>& operation) {
+  advance_all();
   {
     const std::scoped_lock lock(mutex_);
-    advance_all();
     if (take_result(operation)) return true;
   }
   look_while_polling(*operation);
@@ -232,10 +251,7 @@ void ProgressEngine::look_while_polling(const Operation& operation) {
   expect_hope(describe(operation), polling_since_);
 }
 
-void ProgressEngine::poll() {
-  const std::scoped_lock lock(mutex_);
-  advance_all();
-}
+void ProgressEngine::poll() { advance_all(); }
 
 void ProgressEngine::finish() {
   while (true) {
@@ -251,7 +267,7 @@ void ProgressEngine::finish() {
 }
 
 void ProgressEngine::abandon() {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(pass_mutex_, mutex_);
   abandoned_ = true;
   active_.clear();
 }
@@ -285,12 +301,13 @@ void ProgressEngine::run_thread() {
   while (true) {
     wake_thread_.wait(lock, [this] { return stop_ || thread_has_work(); });
     if (stop_) return;
+    lock.unlock();
     const std::uint64_t seen = monitor_->events();
     advance_all();
+    lock.lock();
     if (!thread_has_work()) continue;
-    const auto until = next_look(kLongestSleep);
     lock.unlock();
-    monitor_->sleep(seen, until);
+    monitor_->sleep(seen, next_look(kLongestSleep));
     lock.lock();
   }
 }

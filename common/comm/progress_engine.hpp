@@ -70,7 +70,7 @@ class ProgressEngine {
   /// Withdraws what is still under way.
   ~ProgressEngine();
 
-  /// @brief Takes an operation over.
+  /// @brief Takes an operation over; with Progress::kThread, the thread begins it.
   /// @param background  true when its caller goes on computing.
   void submit(std::shared_ptr<Operation> operation, bool background);
 
@@ -114,6 +114,8 @@ class ProgressEngine {
   };
   class Waiting;
 
+  [[nodiscard]] std::shared_ptr<Operation> next_in_pass(std::size_t& index,
+                                                        const std::vector<std::uint64_t>& taken);
   void advance_all();
   void retire(const Entry& entry, std::exception_ptr error);
   [[nodiscard]] bool take_result(const std::shared_ptr<Operation>& operation);
@@ -129,6 +131,9 @@ class ProgressEngine {
   EngineOptions options_;
   CommObserver* observer_ = nullptr;
 
+  // Held by whoever moves operations along, which may take long: one thread at a time does. Before
+  // mutex_, which guards the rest and is never held for long, so that submit() returns at once.
+  mutable std::mutex pass_mutex_;
   mutable std::mutex mutex_;
   std::condition_variable wake_thread_;
   std::vector<Entry> active_;

@@ -189,9 +189,9 @@ TEST_F(ScheduleRunner, BlocksThatMeetWithTwoSizesAreAMismatch) {
       options);
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
-    EXPECT_THAT(fate.message, HasSubstr("all_reduce #0 of 'world' (sum of 3 f64)"));
-    if (rank == 0) continue;
+    if (rank == 0) continue;  // MPI may take a small message before anybody asks for it
     EXPECT_TRUE(test::is_a<CommMismatch>(fate.error));
+    EXPECT_THAT(fate.message, HasSubstr("all_reduce #0 of 'world' (sum of 3 f64)"));
     EXPECT_THAT(fate.message, AllOf(HasSubstr("16 bytes"), HasSubstr("24")));
   }
 }
