@@ -4,6 +4,7 @@
 //   ok      it does
 //   throws  it throws
 //   killed  it kills itself, in mid-run
+//   aborts  it calls std::abort, in mid-run
 //   exits   it leaves, in mid-run, without a word
 //   hangs   it never comes to the second all-reduce, and would not for a long time
 //   leaves  its program ends well, but before the second run_ranks
@@ -33,6 +34,7 @@ constexpr int kCulprit = 1;
 void fail(const std::string& how) {
   if (how == "throws") throw ultra::ConfigError("the culprit's own words");
   if (how == "killed") kill(getpid(), SIGKILL);
+  if (how == "aborts") std::abort();
   if (how == "exits") _exit(0);
   if (how == "hangs") std::this_thread::sleep_for(std::chrono::minutes(5));
 }

@@ -66,13 +66,22 @@ class FrontDoor(unittest.TestCase):
         # mpirun is not needed for one rank.
         self.with_fake_packages("run", "1", "--mpi", says="loss 3")
 
-    def with_fake_packages(self, *arguments, **options):
-        """Runs ./workbook on a machine on which every package is installed."""
+    def test_run_with_mpi_starts_as_many_ranks_as_it_is_told(self):
+        self.write_tool("mpirun", 'echo "mpirun $*"\n')
+        output = self.with_fake_packages("run", "1", "--mpi", "3", "--metrics", "7")
+        self.assertRegex(output, r"mpirun -n 3 .*/bin/01_toy --metrics 7\n")
+        self.with_fake_packages("run", "1", "--mpi", "0", code=2, says="at least 1 rank")
+
+    def write_tool(self, name, script):
         tools = self.toy.root / "build" / "fake_tools"
         tools.mkdir(parents=True, exist_ok=True)
-        dpkg = tools / "dpkg-query"
-        dpkg.write_text("#!/bin/sh\nshift 3\nfor p; do echo $p installed; done\n", encoding="utf-8")
-        dpkg.chmod(0o755)
+        (tools / name).write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
+        (tools / name).chmod(0o755)
+        return tools
+
+    def with_fake_packages(self, *arguments, **options):
+        """Runs ./workbook on a machine on which every package is installed."""
+        tools = self.write_tool("dpkg-query", "shift 3\nfor p; do echo $p installed; done\n")
         return self.workbook(*arguments, environment={"PATH": f"{tools}:{os.environ['PATH']}"},
                              **options)
 

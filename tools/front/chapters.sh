@@ -41,19 +41,20 @@ ranks_for() {
   echo "$ranks"
 }
 
-# Replaces this process by the program under mpirun, or by the plain program for one rank.
+# exec_with_mpi RANKS PROGRAM FLAG...: replaces this process by the program under mpirun. RANKS may be
+# empty: as many as the flags ask for, and for one of them no mpirun.
 exec_with_mpi() {
-  local program=$1 ranks
-  shift
-  ranks=$(ranks_for "$program" "$@")
-  if ((ranks == 1)); then
-    exec "$program" "$@"
+  local ranks=$1 program=$2
+  shift 2
+  if [[ -z $ranks ]]; then
+    ranks=$(ranks_for "$program" "$@")
+    if ((ranks == 1)); then
+      exec "$program" "$@"
+    fi
   fi
   if ((EUID == 0)); then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
-  # More ranks than cores is normal here: no binding, idle ranks yield, and no single-copy
-  # transfers, which containers forbid.
-  exec mpirun -n "$ranks" --oversubscribe --bind-to none \
-    --mca btl_vader_single_copy_mechanism none --mca mpi_yield_when_idle 1 "$program" "$@"
+  # More ranks than cores is normal here. The rest of MPI's settings is the program's own.
+  exec mpirun -n "$ranks" --oversubscribe --bind-to none "$program" "$@"
 }

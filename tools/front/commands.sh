@@ -29,16 +29,24 @@ command_run() {
   if (($# == 0)) || [[ $1 == -* ]]; then
     run_everything "$@"
   fi
-  local chapter suffix="" mpi=no flags=() argument
+  local chapter suffix="" mpi=no ranks="" flags=()
   chapter=$(chapter_of "$1") || exit
   shift
   [[ -f chapters/$chapter/main.cpp ]] || die "chapter $chapter has no executable"
-  for argument in "$@"; do
-    case $argument in
-      --mpi) mpi=yes ;;
+  while (($# > 0)); do
+    case $1 in
+      --mpi)
+        mpi=yes
+        if [[ ${2:-} =~ ^[0-9]+$ ]]; then
+          ranks=$2
+          ((ranks > 0)) || die "--mpi $ranks: there must be at least 1 rank"
+          shift
+        fi
+        ;;
       --mine) suffix=_mine ;;
-      *) flags+=("$argument") ;;
+      *) flags+=("$1") ;;
     esac
+    shift
   done
   local advice=$build_advice
   [[ -n $suffix ]] && advice="your exercises must compile first: ./workbook check ${chapter%%_*}"
@@ -47,7 +55,7 @@ command_run() {
   local program="$checkout/build/release/bin/$chapter$suffix"
   cd "$called_from" || exit 1 # the flags may hold paths relative to it
   if [[ $mpi == yes ]]; then
-    exec_with_mpi "$program" "${flags[@]}"
+    exec_with_mpi "$ranks" "$program" "${flags[@]}"
   fi
   exec "$program" "${flags[@]}"
 }

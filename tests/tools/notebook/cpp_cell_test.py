@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import pathlib
+import re
+import shutil
 import unittest
 
 from toy_project import line_of, toy_project
@@ -158,6 +161,36 @@ class CppCellTest(unittest.TestCase):
         self.run_cell('for (int i = 0; i < 2; ++i) emit({{"i", i}});', "--ranks 3")
         self.assertEqual(list(self.names["rows"]["rank"]), [0, 0, 1, 1, 2, 2])
         self.assertEqual(list(self.names["rows"].i), [0, 1] * 3)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
+    def test_ranks_under_mpirun_are_processes(self):
+        self.run_cell('static int calls = 0; emit({{"calls", ++calls}, {"size", world.size()}});\n'
+                      'out << "rank " << rank << "\\n";', "--ranks 3 --mpi")
+        self.assertEqual(list(self.names["rows"]["rank"]), [0, 1, 2])
+        self.assertEqual(list(self.names["rows"].calls), [1, 1, 1])
+        self.assertEqual(list(self.names["rows"]["size"]), [3, 3, 3])
+
+    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
+    def test_failure_under_mpirun_names_the_rank_and_nothing_else(self):
+        body = "EXPECT_NE(rank, 1);"
+        self.cells([body])
+        message = self.failure(body, "--ranks 2 --mpi")
+        self.assertIn("rank 1 of 2: Expected", message)
+        self.assertEqual(message.count("01_toy.md"), 1)
+        self.assertNotIn("mpirun", message)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
+    def test_timeout_ends_the_processes_too(self):
+        body = ("#include <chrono>\n#include <thread>\n#include <unistd.h>\n"
+                'out << getpid(); if (rank == 1) std::this_thread::sleep_for(std::chrono::hours(1));')
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            with self.assertRaisesRegex(CellFailed, "still running after 2 s"):
+                self.magic("--ranks 2 --mpi --timeout 2", body + "\n")
+        process = re.search(r"rank 1 │ (\d+)", out.getvalue()).group(1)
+        state = pathlib.Path("/proc", process, "stat")
+        # It is gone, or dead and nobody has asked for its exit code yet.
+        self.assertTrue(not state.exists() or state.read_text().split(") ")[1].startswith("Z"))
 
     def test_bad_options(self):
         for options in ("--rank 3", "--ranks 0", "--ranks", "--header 2x"):

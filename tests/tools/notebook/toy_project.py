@@ -1,7 +1,7 @@
 """A small project in a temporary folder: a library, an executable, ranks, and chapters to run.
 
-It is configured and built once per test process. Its ranks are threads that know their number and
-nothing else, which is all that the notebooks ask of a communicator.
+It is configured and built once per test process. Its ranks are threads, or processes under
+mpirun, that know their number and nothing else, which is all that the notebooks ask of a communicator.
 """
 
 import atexit
@@ -54,6 +54,7 @@ int answer() { return 42; }
 }
 """,
     "common/comm/run_ranks.hpp": """#pragma once
+#include <cstdlib>
 #include <exception>
 #include <thread>
 #include <vector>
@@ -69,6 +70,10 @@ class Communicator {
 };
 template <class Function>
 void run_ranks(int size, Function function) {
+  if (const char* own = std::getenv("OMPI_COMM_WORLD_RANK")) {
+    Communicator world(std::atoi(own), std::atoi(std::getenv("OMPI_COMM_WORLD_SIZE")));
+    return function(world);
+  }
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   {
     std::vector<std::jthread> threads;

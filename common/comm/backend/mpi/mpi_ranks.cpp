@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <functional>
@@ -30,12 +31,32 @@ constexpr Seconds kPatience{5};
 
 /// While it lives, SIGTERM, by which mpirun ends the others when a process has died, does not end
 /// this one before it has said which. A guard of main's own is left alone.
-std::unique_ptr<InterruptGuard> guard_against_stop() {
-  struct sigaction now {};
-  sigaction(SIGTERM, nullptr, &now);
-  if (now.sa_handler != SIG_DFL) return nullptr;
-  return std::make_unique<InterruptGuard>();
-}
+class StopGuard {
+ public:
+  explicit StopGuard(const Session& session) : session_(session) {
+    struct sigaction now {};
+    sigaction(SIGTERM, nullptr, &now);
+    if (now.sa_handler == SIG_DFL) guard_ = std::make_unique<InterruptGuard>();
+  }
+  StopGuard(const StopGuard&) = delete;
+  StopGuard& operator=(const StopGuard&) = delete;
+  ~StopGuard() {
+    if (!guard_ || session_.given_up().empty()) return;
+    // The program is about to report the death and to end. mpirun's signal may still be on its way.
+    sigset_t stop;
+    sigset_t before;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &stop, &before);
+    guard_.reset();
+    std::signal(SIGTERM, SIG_IGN);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+ private:
+  const Session& session_;
+  std::unique_ptr<InterruptGuard> guard_;
+};
 
 /// One call of run_ranks on one process.
 class Run {
@@ -59,18 +80,13 @@ class Run {
           return standing.begun >= number_ || standing.left;
         },
         std::max(timeout_, kPatience));
+    const auto lock = session_.lock();
+    expect_all_present();
     for (std::size_t rank = 0; rank < standings().size(); ++rank) {
-      const Notices::Standing& standing = standings()[rank];
-      if (standing.left) {
-        throw RankFailed(static_cast<int>(rank), ErrorKind::kComm,
-                         fmt::format("the program of rank {} has ended, others go on to another "
-                                     "run_ranks",
-                                     rank));
-      }
-      if (standing.world_size != world_size_) {
-        throw CommMismatch(fmt::format("rank {} asks for a world of {} ranks, rank {} for {}",
-                                       session_.rank(), world_size_, rank, standing.world_size));
-      }
+      if (standings()[rank].world_size == world_size_) continue;
+      throw CommMismatch(fmt::format("rank {} asks for a world of {} ranks, rank {} for {}",
+                                     session_.rank(), world_size_, rank,
+                                     standings()[rank].world_size));
     }
   }
 
@@ -112,6 +128,19 @@ class Run {
 
  private:
   const std::vector<Notices::Standing>& standings() const { return session_.notices().standings(); }
+
+  /// Throws when a program has ended instead of beginning this run. Tells the others before this
+  /// program ends too: the first one to be missed is the guilty one, everywhere.
+  void expect_all_present() {
+    const auto gone = std::ranges::find_if(standings(), &Notices::Standing::left);
+    if (gone == standings().end()) return;
+    const auto rank = static_cast<int>(gone - standings().begin());
+    session_.notices().note_failure(
+        number_, {.rank = rank, .kind = ErrorKind::kComm, .text = "its program has ended"});
+    const auto failure = session_.notices().failure_of(number_);
+    session_.notices().tell_end(number_, failure);
+    throw failed_by(*failure, session_.rank(), "the beginning of run_ranks");
+  }
 
   MPI_Comm make_world(const std::vector<int>& worlds) {
     const auto lock = session_.lock();
@@ -224,7 +253,7 @@ void run_ranks(int world_size, const RankBody& body, Seconds timeout) {
     throw CommError(
         fmt::format("no ranks can run any more in this program: {}", session.given_up()));
   }
-  const auto guard = guard_against_stop();
+  const StopGuard guard(session);
   Run run(session, world_size, timeout);
   run.begin();
   run.run(body);

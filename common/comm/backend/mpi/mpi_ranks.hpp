@@ -18,8 +18,13 @@ namespace ultra::comm::mpi {
 
 /// @brief Calls `body` on the first `world_size` processes and returns on all of them when all have
 /// ended. Every process calls it.
-/// @param timeout  how long to wait for the others' end when this rank's body has ended.
-/// @throws what this rank's body threw; RankFailed when another rank failed.
+///
+/// Afterwards all are ready for another run, whether this one ended well or not; but not when a process
+/// has died, or did not come within the time: then every later call throws CommError at once, and the
+/// program ends without MPI_Finalize, which tells mpirun to end the others.
+/// @param timeout  how long to wait for the others' beginning, and for their end when this rank's body
+///                 has ended; at least 5 s, and 5 s for their end when the run has failed.
+/// @throws what this rank's body threw; RankFailed when another rank failed, died or left.
 void run_ranks(int world_size, const RankBody& body, std::chrono::duration<double> timeout);
 
 }  // namespace ultra::comm::mpi

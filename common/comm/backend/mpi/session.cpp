@@ -16,7 +16,8 @@
 namespace ultra::comm::mpi {
 namespace {
 
-constexpr auto kFinishInterval = std::chrono::milliseconds(1);
+constexpr auto kLongestFinishSleep = std::chrono::milliseconds(20);
+constexpr auto kLastWords = std::chrono::milliseconds(300);
 constexpr auto kPatience = std::chrono::milliseconds(20);
 
 /// Says what the user has not said already, by mpirun's --mca or in the environment.
@@ -134,15 +135,21 @@ void Session::finish_at_exit() {
 }
 
 void Session::finish() {
-  // MPI_Finalize waits for all processes, without end when one is lost. Without it, mpirun ends
-  // the others, which is then right.
-  if (!given_up_.empty()) return;
+  if (!given_up_.empty()) {
+    // MPI_Finalize waits for all processes, without end when one is lost. Without it, mpirun ends the
+    // others, which is then right. When the last one has ended, mpirun leaves what it has not yet
+    // read of their output: let it read this one's first.
+    std::this_thread::sleep_for(kLastWords);
+    return;
+  }
   const Lock guard = lock();
   notices_->tell_leave();
   const auto left = [](const Notices::Standing& standing) { return standing.left; };
+  std::chrono::milliseconds sleep{1};
   while (!std::ranges::all_of(notices_->standings(), left)) {
     if (watch_->death()) return;
-    std::this_thread::sleep_for(kFinishInterval);
+    std::this_thread::sleep_for(sleep);
+    sleep = std::min(2 * sleep, kLongestFinishSleep);
     notices_->poll();
     tend();
   }

@@ -11,9 +11,9 @@ namespace ultra::comm::mpi {
 
 /// @brief Where a message goes or comes from.
 struct Address {
-  MPI_Comm comm;
-  int peer;
-  int tag;
+  MPI_Comm comm;  ///< the group
+  int peer;       ///< rank in the group
+  int tag;        ///< MPI's
   /// @brief Equal when all members are.
   bool operator==(const Address&) const = default;
 };

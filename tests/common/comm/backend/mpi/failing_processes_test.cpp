@@ -74,6 +74,13 @@ TEST_F(FailingProcesses, AKilledProcessIsNamed) {
   expect_others_waited_for_rank_1(run("killed"), "was killed or left without a word");
 }
 
+TEST_F(FailingProcesses, AProcessThatCrashesIsNamed) {
+  const auto result = run("aborts");
+  expect_others_waited_for_rank_1(result, "was killed or left without a word");
+  // Its signal handler prints a stack, which hangs when the heap is broken.
+  EXPECT_THAT(result.err, Not(HasSubstr("Process received signal")));
+}
+
 TEST_F(FailingProcesses, AProcessThatLeavesInTheMiddleIsNamed) {
   expect_others_waited_for_rank_1(run("exits"), "was killed or left without a word");
 }
@@ -90,7 +97,11 @@ TEST_F(FailingProcesses, ARankThatNeverComesEndsInATimeout) {
 TEST_F(FailingProcesses, AProgramThatHasEndedIsMissedByTheNextRun) {
   const auto result = run("leaves");
   EXPECT_NE(result.exit_code, 0);
-  for (const int rank : {0, 2, 3}) expect_said(result, rank, "the program of rank 1 has ended");
+  for (const int rank : {0, 2, 3}) {
+    expect_said(result, rank,
+                "rank 1 has failed while rank " + std::to_string(rank) +
+                    " waited in the beginning of run_ranks: its program has ended");
+  }
 }
 
 TEST_F(FailingProcesses, TooFewProcessesAreToldTheCommand) {
