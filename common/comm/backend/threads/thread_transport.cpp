@@ -32,23 +32,26 @@ class SendRequest : public Request {
 
 class ReceiveRequest : public Request {
  public:
-  ReceiveRequest(ThreadWorld& world, int rank, std::uint64_t context, const Landing& landing,
-                 int source, Tag tag)
+  ReceiveRequest(ThreadWorld& world, int rank, const Landing& landing, const Envelope& envelope)
       : world_(world),
         rank_(rank),
-        context_(context),
         landing_(landing),
-        source_(source),
-        tag_(tag) {}
+        source_(envelope.source),
+        receive_(world.mailbox(rank).expect(envelope)) {}
+  ReceiveRequest(const ReceiveRequest&) = delete;
+  ReceiveRequest& operator=(const ReceiveRequest&) = delete;
+  ~ReceiveRequest() override {
+    if (!done_) world_.mailbox(rank_).forget(receive_);
+  }
 
   bool test() override {
     if (done_) return true;
-    const auto message =
-        world_.mailbox(rank_).take(source_, context_, tag_, landing_.memory.size());
-    if (!message) return false;
-    land(message->data);
-    message->stage.store(Posted::Stage::kDone);
+    const auto taken = world_.mailbox(rank_).take(receive_, landing_.memory.size());
+    if (!taken.message) return false;
+    land(taken.message->data);
+    taken.message->stage.store(Posted::Stage::kDone);
     world_.bell(source_).ring();
+    if (taken.next_waits) world_.bell(rank_).ring();
     done_ = true;
     return true;
   }
@@ -66,10 +69,9 @@ class ReceiveRequest : public Request {
 
   ThreadWorld& world_;
   int rank_;
-  std::uint64_t context_;
   Landing landing_;
   int source_;
-  Tag tag_;
+  std::uint64_t receive_;
   bool done_ = false;
 };
 
@@ -97,7 +99,7 @@ class ThreadTransport : public Transport {
 
   std::unique_ptr<Request> isend(const Parcel& parcel, int peer, Tag tag) override {
     const int to = world_rank(peer);
-    auto message = std::make_shared<Posted>(world_rank(rank_), context_, tag, parcel.memory);
+    auto message = std::make_shared<Posted>(envelope(rank_, tag), parcel.memory);
     auto request = std::make_unique<SendRequest>(*world_, to, message);
     world_->mailbox(to).post(std::move(message));
     world_->bell(to).ring();
@@ -105,8 +107,8 @@ class ThreadTransport : public Transport {
   }
 
   std::unique_ptr<Request> irecv(const Landing& landing, int peer, Tag tag) override {
-    return std::make_unique<ReceiveRequest>(*world_, world_rank(rank_), context_, landing,
-                                            world_rank(peer), tag);
+    return std::make_unique<ReceiveRequest>(*world_, world_rank(rank_), landing,
+                                            envelope(peer, tag));
   }
 
   std::unique_ptr<Transport> subgroup(std::span<const int> members,
@@ -128,6 +130,10 @@ class ThreadTransport : public Transport {
   }
 
  private:
+  Envelope envelope(int sender, Tag tag) const {
+    return {.source = world_rank(sender), .context = context_, .tag = tag};
+  }
+
   std::shared_ptr<ThreadWorld> world_;
   std::vector<int> members_;
   int rank_;

@@ -28,21 +28,37 @@ void Mailbox::post(std::shared_ptr<Posted> message) {
   messages_.push_back(std::move(message));
 }
 
-std::shared_ptr<Posted> Mailbox::take(int source, std::uint64_t context, Tag tag,
-                                      std::size_t bytes) {
+std::uint64_t Mailbox::expect(const Envelope& envelope) {
   const std::scoped_lock lock(mutex_);
-  const auto found = std::ranges::find_if(messages_, [&](const auto& message) {
-    return message->source == source && message->context == context && message->tag == tag;
-  });
-  if (found == messages_.end()) return nullptr;
+  expected_.push_back({.receive = receives_, .envelope = envelope});
+  return receives_++;
+}
+
+Mailbox::Taken Mailbox::take(std::uint64_t receive, std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  const auto own = std::ranges::find(expected_, receive, &Expected::receive);
+  ensure(own != expected_.end(), "a receive takes one message");
+  const Envelope envelope = own->envelope;
+  if (std::ranges::find(expected_, envelope, &Expected::envelope) != own) return {};
+  const auto found =
+      std::ranges::find(messages_, envelope, [](const auto& message) { return message->envelope; });
+  if (found == messages_.end()) return {};
   if ((*found)->data.size() != bytes) {
-    throw CommMismatch(fmt::format("rank {} sends {} bytes where this rank expects {}", source,
-                                   (*found)->data.size(), bytes));
+    throw CommMismatch(fmt::format("rank {} sends {} bytes where this rank expects {}",
+                                   envelope.source, (*found)->data.size(), bytes));
   }
   std::shared_ptr<Posted> message = std::move(*found);
   messages_.erase(found);
+  expected_.erase(own);
   message->stage.store(Posted::Stage::kTaken);
-  return message;
+  const bool next_waits =
+      std::ranges::find(expected_, envelope, &Expected::envelope) != expected_.end();
+  return {.message = std::move(message), .next_waits = next_waits};
+}
+
+void Mailbox::forget(std::uint64_t receive) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(expected_, [&](const Expected& expected) { return expected.receive == receive; });
 }
 
 bool Mailbox::withdraw(const Posted& message) {

@@ -36,37 +36,61 @@ class Bell {
   std::condition_variable wake_;
 };
 
+/// @brief Which messages belong to which receives: those of one sender, group and tag, in order.
+struct Envelope {
+  int source;             ///< the sender's rank in the world
+  std::uint64_t context;  ///< of the group
+  Tag tag;                ///< of the message
+  /// @brief Equal when all members are.
+  bool operator==(const Envelope&) const = default;
+};
+
 /// @brief A message that its sender has put up; the receiver copies it from the sender's memory.
 struct Posted {
   /// Who may touch the sender's memory.
   enum class Stage : std::uint8_t { kWaiting, kTaken, kDone };
 
-  int source;                                 ///< the sender's rank in the world
-  std::uint64_t context;                      ///< of the group
-  Tag tag;                                    ///< of the message
+  Envelope envelope;                          ///< whose it is
   std::span<const std::byte> data;            ///< the sender's
   std::atomic<Stage> stage{Stage::kWaiting};  ///< where it stands
 
   /// @brief A message that nobody has taken yet.
-  Posted(int from, std::uint64_t group, Tag name, std::span<const std::byte> bytes)
-      : source(from), context(group), tag(name), data(bytes) {}
+  Posted(const Envelope& belongs_to, std::span<const std::byte> bytes)
+      : envelope(belongs_to), data(bytes) {}
 };
 
-/// @brief The messages that wait for one rank, in the order in which they were sent.
+/// @brief The messages that wait for one rank, in the order in which they were sent, and its receives
+/// that wait for one, in the order in which they were begun.
 class Mailbox {
  public:
+  /// @brief What a receive got.
+  struct Taken {
+    std::shared_ptr<Posted> message;  ///< null when there is none yet
+    bool next_waits = false;          ///< another receive of the same kind has become the first
+  };
+
   /// @brief Puts a message up.
   void post(std::shared_ptr<Posted> message);
-  /// @brief Takes the first message of that sender, group and tag; null when there is none.
-  /// @param bytes  its expected size. @throws CommMismatch for another size.
-  [[nodiscard]] std::shared_ptr<Posted> take(int source, std::uint64_t context, Tag tag,
-                                             std::size_t bytes);
   /// @brief Takes a message back; false when the receiver was faster.
   [[nodiscard]] bool withdraw(const Posted& message);
 
+  /// @brief Begins a receive; returns its number.
+  [[nodiscard]] std::uint64_t expect(const Envelope& envelope);
+  /// @brief Takes the first message of the receive's kind, when it is the first receive of that kind.
+  /// @param bytes  its expected size. @throws CommMismatch for another size.
+  [[nodiscard]] Taken take(std::uint64_t receive, std::size_t bytes);
+  /// @brief Ends a receive that has taken nothing.
+  void forget(std::uint64_t receive);
+
  private:
+  struct Expected {
+    std::uint64_t receive;
+    Envelope envelope;
+  };
   std::mutex mutex_;
   std::vector<std::shared_ptr<Posted>> messages_;
+  std::vector<Expected> expected_;
+  std::uint64_t receives_ = 0;
 };
 
 /// @brief What all ranks of a run share.

@@ -185,6 +185,25 @@ TEST_F(ThreadTransport, AWithdrawnMessageNeverArrives) {
   EXPECT_EQ(got, next);
 }
 
+TEST_F(ThreadTransport, ReceivesOfOneKindAreServedInTheOrderInWhichTheyBegan) {
+  auto first = bytes({0});
+  auto second = bytes({0});
+  const auto receive_first = receive(1, first, 0);
+  const auto receive_second = receive(1, second, 0);
+  const auto one = bytes({1});
+  const auto two = bytes({2});
+  const auto send_one = send(0, one, 1);
+  EXPECT_FALSE(receive_second->test()) << "the message is the first one's";
+  const auto send_two = send(0, two, 1);
+  EXPECT_FALSE(receive_second->test());
+  const std::uint64_t before = world->bell(1).count();
+  EXPECT_TRUE(receive_first->test());
+  EXPECT_GT(world->bell(1).count(), before) << "the second one may move now";
+  EXPECT_TRUE(receive_second->test());
+  EXPECT_EQ(first, one);
+  EXPECT_EQ(second, two);
+}
+
 TEST_F(ThreadTransport, ArrivalsAndDeparturesRingTheBell) {
   const auto data = bytes({1});
   auto got = bytes({0});
