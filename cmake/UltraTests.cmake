@@ -17,6 +17,7 @@ endfunction()
 # Tests compile once and run for a moment: optimising them takes longer than it saves. Behind the
 # build type's flags, so that it wins. What they test keeps its own flags.
 function(ultra_compile_quickly target)
+  set_target_properties(${target} PROPERTIES ULTRA_COMPILES_QUICKLY ON)
   target_compile_options(${target} PRIVATE
     $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>
     $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O0;-g1>)
