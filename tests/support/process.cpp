@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "build_config.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::test {
@@ -112,6 +113,24 @@ ProcessResult run_command(const std::vector<std::string>& words, std::chrono::se
     int exit_code = 0;
     return ends_before(child, Clock::now() + limit, exit_code) ? exit_code : end_now(child);
   });
+}
+
+bool has_mpirun() { return build::kHasMpi && !build::kMpirun.empty(); }
+
+ProcessResult run_with_mpirun(int processes, const std::vector<std::string>& words,
+                              std::chrono::seconds limit) {
+  std::vector<std::string> all = {"/usr/bin/env",
+                                  "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                  "ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=0",
+                                  std::string(build::kMpirun),
+                                  "--oversubscribe",
+                                  "--bind-to",
+                                  "none",
+                                  "-n",
+                                  std::to_string(processes)};
+  all.insert(all.end(), words.begin(), words.end());
+  return run_command(all, limit);
 }
 
 }  // namespace ultra::test

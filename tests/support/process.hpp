@@ -32,4 +32,13 @@ struct ProcessResult {
 [[nodiscard]] ProcessResult run_command(const std::vector<std::string>& words,
                                         std::chrono::seconds limit);
 
+/// @brief Whether run_with_mpirun can be used.
+[[nodiscard]] bool has_mpirun();
+
+/// @brief Runs a command under mpirun, once per process.
+///
+/// Leaks are not looked for there: MPI leaves memory of its own at its end.
+[[nodiscard]] ProcessResult run_with_mpirun(int processes, const std::vector<std::string>& words,
+                                            std::chrono::seconds limit);
+
 }  // namespace ultra::test

@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 class UnderMpirun : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!build::kHasMpi || build::kMpirun.empty()) GTEST_SKIP() << "there is no mpirun";
+    if (!ultra::test::has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   }
 
   ultra::test::TemporaryFolder folder;

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "build_config.hpp"
 #include "tests/chapters/01_memory/program_flags.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -32,19 +31,10 @@ inline ProcessResult run(const std::map<std::string, std::string>& changes = {},
 inline ProcessResult run_shell_with_mpi(int processes, const std::string& command,
                                         const std::map<std::string, std::string>& changes = {},
                                         const std::vector<std::string>& more = {}) {
-  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  std::vector<std::string> words = {std::string(build::kMpirun), "-n", std::to_string(processes)};
-  for (const char* word :
-       {"--oversubscribe", "--bind-to", "none", "--mca", "btl_vader_single_copy_mechanism", "none",
-        "--mca", "mpi_yield_when_idle", "1", "/bin/sh", "-c"}) {
-    words.emplace_back(word);
-  }
-  words.push_back(command);
-  words.push_back(ultra::test::program_path(kProgram));
+  std::vector<std::string> words = {"/bin/sh", "-c", command, ultra::test::program_path(kProgram)};
   const std::vector<std::string> own = flags(changes, more);
   words.insert(words.end(), own.begin(), own.end());
-  return ultra::test::run_command(words, std::chrono::seconds(60));
+  return ultra::test::run_with_mpirun(processes, words, std::chrono::seconds(60));
 }
 
 /// @brief Runs the executable under mpirun.

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "build_config.hpp"
 #include "tests/support/process.hpp"
 
 namespace ultra {
@@ -23,17 +22,13 @@ using testing::Not;
 class FailingProcesses : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (build::kMpirun.empty() || !build::kHasMpi) GTEST_SKIP() << "there is no mpirun";
+    if (!test::has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   }
 
   static test::ProcessResult run(const std::string& how, int processes = 4) {
     std::string program = test::program_path("failing_ranks");
     program.replace(program.rfind("bin/"), 4, "tests/");
-    return test::run_command(
-        {"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-         std::string(build::kMpirun), "--oversubscribe", "--bind-to", "none", "-n",
-         std::to_string(processes), program, how},
-        std::chrono::seconds(60));
+    return test::run_with_mpirun(processes, {program, how}, std::chrono::seconds(60));
   }
 
   /// Rank `rank` printed a line, and it holds this.
