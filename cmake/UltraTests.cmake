@@ -35,7 +35,7 @@ function(ultra_mpi_test target processes)
   endif()
   set_tests_properties(${name} PROPERTIES
     LABELS mpi TIMEOUT 300 PROCESSORS 2 SKIP_REGULAR_EXPRESSION "skipped: there is no mpirun"
-    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=0")
 endfunction()
 
 # One executable tests/<target> and its cases in ctest as <target>.<Suite>.<Case>.
