@@ -31,6 +31,7 @@ function(ultra_mistake chapter patch own)
     COMMENT "Applying mistake ${name}" VERBATIM)
   # A mistake may leave something unused: that is not what its test is about.
   ultra_chapter_objects(mistake.${name}.objects ultra_options ${mistaken})
+  ultra_precompile(mistake.${name}.objects library)
   ultra_check_executable(mistake.${name} ${chapter} ${file} mistake.${name}.objects
     "solutions/${chapter}/${file_name} with tests/mistakes/${chapter}/${mistake}.patch" "${own}")
   set_target_properties(mistake.${name} mistake.${name}.objects PROPERTIES EXCLUDE_FROM_ALL ON)

@@ -50,6 +50,8 @@ function(ultra_module name)
     target_link_libraries(ultra_${name}
       PUBLIC ultra_options ${depends} ${ARG_LIBRARIES}
       PRIVATE ultra_warnings ${ARG_PRIVATE_LIBRARIES})
+    ultra_precompile(ultra_${name} library)
+    ultra_compile_text_sources(${sources})
   else()
     add_library(ultra_${name} INTERFACE)
     target_link_libraries(ultra_${name} INTERFACE ultra_options ${depends} ${ARG_LIBRARIES})

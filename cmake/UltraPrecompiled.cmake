@@ -1,0 +1,64 @@
+# Precompiled headers: what most sources include of the standard library, fmt and GoogleTest is parsed
+# once per kind of target instead of once per source.
+#
+#   ultra_precompile(target library)   our libraries and programs
+#   ultra_precompile(target test)      tests, which ultra_compile_quickly has set up
+#
+# Only headers that are not ours, so that a change of ours rebuilds no more than it has to. Neither
+# nlohmann/json nor CLI11: GCC instantiates a precompiled header's pending templates in every source,
+# and theirs cost more than they save. A source still includes all that it uses: the preset tsan has
+# no precompiled headers (CMAKE_DISABLE_PRECOMPILE_HEADERS) and shows an include that is missing.
+set(ULTRA_PRECOMPILED_LIBRARY
+  <algorithm> <array> <atomic> <bit> <chrono> <cmath> <condition_variable> <cstddef> <cstdint>
+  <cstring> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <span> <stdexcept>
+  <string> <string_view> <thread> <utility> <vector> <fmt/format.h>)
+set(ULTRA_PRECOMPILED_TEST ${ULTRA_PRECOMPILED_LIBRARY} <fmt/ranges.h> <gmock/gmock.h> <gtest/gtest.h>)
+
+# ccache takes precompiled headers only when it is told that no header depends on the time.
+if(ULTRA_CCACHE)
+  set(ULTRA_PRECOMPILED_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${ULTRA_CCACHE})
+endif()
+
+# The target that makes the precompiled header; it needs a source, which is empty.
+set(ULTRA_PRECOMPILED_SOURCE ${CMAKE_BINARY_DIR}/generated/precompiled.cpp)
+file(CONFIGURE OUTPUT ${ULTRA_PRECOMPILED_SOURCE} CONTENT "// Made by cmake/UltraPrecompiled.cmake.\n")
+
+function(ultra_precompiled_target target)
+  add_library(${target} OBJECT ${ULTRA_PRECOMPILED_SOURCE})
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  # All that decides on a predefined macro must be as in the sources; -Wpedantic does.
+  target_link_libraries(${target}
+    PRIVATE ultra_options ultra_warning_flags fmt::fmt spdlog::spdlog Threads::Threads)
+  if(ULTRA_CCACHE)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${ULTRA_PRECOMPILED_LAUNCHER}")
+  endif()
+endfunction()
+
+ultra_precompiled_target(ultra_precompiled_library ${ULTRA_PRECOMPILED_LIBRARY})
+ultra_precompiled_target(ultra_precompiled_test ${ULTRA_PRECOMPILED_TEST})
+target_link_libraries(ultra_precompiled_test PRIVATE GTest::gmock)
+ultra_compile_quickly(ultra_precompiled_test)
+
+# A source that includes CLI11 or nlohmann/json reads or writes text; optimising these two in full
+# takes seconds and gains nothing. Not -O0 for what is measured: the linker keeps one copy of each
+# inline function, and it may be this source's.
+function(ultra_compile_text_sources)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} large REGEX "^#include <(CLI/CLI|nlohmann/json)\\.hpp>" LIMIT_COUNT 1)
+    if(large)
+      set_source_files_properties(${source} PROPERTIES
+        COMPILE_OPTIONS "$<IF:$<CONFIG:Release>,-O1,-O0>"
+        SKIP_PRECOMPILE_HEADERS ON) # other flags: another header would be needed
+    endif()
+  endforeach()
+endfunction()
+
+function(ultra_precompile target kind)
+  target_precompile_headers(${target} REUSE_FROM ultra_precompiled_${kind})
+  # The macros of these libraries are part of the precompiled header.
+  target_link_libraries(${target} PRIVATE fmt::fmt spdlog::spdlog Threads::Threads)
+  if(ULTRA_CCACHE)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${ULTRA_PRECOMPILED_LAUNCHER}")
+  endif()
+endfunction()
