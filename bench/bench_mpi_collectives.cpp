@@ -10,11 +10,8 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/mpirun.hpp"
+#include "bench/timing.hpp"
 #include "build_config.hpp"
 #include "chapters/02_collectives/collective_bench.hpp"
 #include "chapters/02_collectives/collective_case.hpp"
@@ -32,20 +31,13 @@
 namespace {
 
 using namespace ultra;
+using bench::median;
+using bench::now;
 using collectives::BenchRequest;
 using Seconds = std::map<std::size_t, double>;  // by bytes
 
 constexpr std::array<std::size_t, 7> kSizes = {1 << 10, 64 << 10, 256 << 10, 1 << 20,
                                                4 << 20, 16 << 20, 64 << 20};
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 std::size_t runs_for(std::size_t bytes) { return bytes >= (16U << 20U) ? 9 : 41; }
 
@@ -133,10 +125,7 @@ struct MpiTimes {
 };
 
 MpiTimes start_under_mpirun(const std::string& self, int ranks) {
-  if (geteuid() == 0) {
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  }
+  bench::let_root_use_mpirun();
   const std::string command = fmt::format("{} --oversubscribe --bind-to none -n {} {} {}",
                                           build::kMpirun, ranks, self, ranks);
   MpiTimes times;

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -24,6 +23,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/mpirun.hpp"
+#include "bench/timing.hpp"
 #include "build_config.hpp"
 #include "chapters/02_collectives/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
@@ -32,17 +33,10 @@
 namespace {
 
 using namespace ultra;
+using bench::median;
+using bench::now;
 
 constexpr int kRounds = 9;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 /// Products of small matrices, 0.2 ms or so each: what a layer's backward pass is made of.
 class Products {
@@ -179,11 +173,7 @@ void compare(int ranks, const Transfer& transfer) {
 /// Becomes the same program under mpirun; returns when there is none.
 void start_under_mpirun(char** argv, const std::string& ranks) {
   const std::string mpirun(build::kMpirun);
-  constexpr int kReplace = 1;
-  if (geteuid() == 0) {
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", kReplace);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", kReplace);
-  }
+  bench::let_root_use_mpirun();
   execl(mpirun.c_str(), mpirun.c_str(), "--oversubscribe", "--bind-to", "none", "-n", ranks.c_str(),
         argv[0], ranks.c_str(), nullptr);
 }

@@ -8,12 +8,11 @@
 #include <benchmark/benchmark.h>
 #include <cblas.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
+#include "bench/timing.hpp"
 #include "common/data/dataset.hpp"
 #include "common/nn/model.hpp"
 #include "common/ops/matmul.hpp"
@@ -23,10 +22,8 @@
 namespace {
 
 using namespace ultra;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+using bench::median;
+using bench::now;
 
 /// The rate of products of two 1024 x 1024 f32 matrices, over about as long as a step takes: on a
 /// shared machine the clock changes from second to second, so each step is compared with the
@@ -36,11 +33,11 @@ class SgemmRate {
   /// FLOP/s of ten products in a row.
   [[nodiscard]] double measure() const {
     constexpr int kProducts = 10;
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     for (int i = 0; i < kProducts; ++i) {
       ops::matmul_into(c_, a_, ops::Transpose::kNo, b_, ops::Transpose::kYes);
     }
-    return kProducts * 2.0 * kSize * kSize * kSize / seconds_since(start);
+    return kProducts * 2.0 * kSize * kSize * kSize / (now() - start);
   }
 
  private:
@@ -50,12 +47,6 @@ class SgemmRate {
   Tensor b_ = Tensor::zeros(device_, {kSize, kSize}, DType::kF32);
   Tensor c_ = Tensor::zeros(device_, {kSize, kSize}, DType::kF32);
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 struct Flops {
   double full;
@@ -116,9 +107,9 @@ void train_step(benchmark::State& state) {
   std::vector<double> shares;
   double before = sgemm.measure();
   for (auto _ : state) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     step();
-    step_seconds.push_back(seconds_since(start));
+    step_seconds.push_back(now() - start);
     state.PauseTiming();
     const double after = sgemm.measure();
     rates.push_back((before + after) / 2.0);

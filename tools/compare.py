@@ -30,6 +30,7 @@ class Run:
 
     losses: list
     peak_bytes: dict  # per category, of the rank with the largest total; with other and total
+    sent_bytes: float  # in a step, of the rank that sends most
     tokens_per_second: float
 
 
@@ -56,7 +57,8 @@ def read_metrics(text):
     # The first step also allocates and warms up.
     speed = statistics.median(speeds[1:] or speeds)
     peak = max((rank["peak_bytes"] for rank in summary["ranks"]), key=lambda p: p["total"])
-    return Run(summary["losses"], with_other(peak), speed)
+    sent = max(sum(rank["sent_bytes"].values()) for rank in summary["ranks"])
+    return Run(summary["losses"], with_other(peak), sent / max(len(speeds), 1), speed)
 
 
 def with_other(peak):
@@ -86,7 +88,7 @@ def megabytes(count):
 
 def measured_cells(run):
     return [*(megabytes(run.peak_bytes[name]) for name in (*CATEGORIES, "other", "total")),
-            f"{run.tokens_per_second:,.0f}"]
+            megabytes(run.sent_bytes), f"{run.tokens_per_second:,.0f}"]
 
 
 def row_cells(row, run, baseline):
@@ -128,15 +130,16 @@ def compare_chapter(chapter, comparison, program):
         try:
             cells, kept = row_cells(row, run_program(program, flags_of(comparison, row)), baseline)
         except RunFailed as error:
-            cells, kept = [row["label"], "-", f"✗ {error}", *["-"] * 7], False
+            cells, kept = [row["label"], "-", f"✗ {error}", *["-"] * 8], False
         table.append(cells)
         if not kept:
             broken.append(row["label"])
     show_progress("")
     flags = " ".join(flags_of(comparison, {"flags": ""}))
-    print(f"\n{chapter}: every technique against plain training ({flags}; memory in MB)")
+    print(f"\n{chapter}: every technique against plain training ({flags})")
+    print("Memory in MB, of the rank that needs most; MB sent in a step, by the one that sends most.")
     header = ["technique", "loss difference", "promise", *CATEGORIES, "other", "peak MB",
-              "tokens/s"]
+              "sent MB", "tokens/s"]
     print_table(header, table)
     return broken
 

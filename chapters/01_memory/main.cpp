@@ -29,7 +29,7 @@ void train_and_explain(const memory::MemoryOptions& memory, const train::TrainOp
                       return memory::accumulate_gradients(model, sampler, step,
                                                           options.micro_batch);
                     },
-                .adamw = memory::written_adamw,
+                .update = train::clipped_adamw(options, memory::written_adamw),
                 .extra_config = memory.config()});
   fmt::print("{}", memory::format_memory_table(options, memory.recompute, result));
 }

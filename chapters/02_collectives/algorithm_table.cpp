@@ -18,6 +18,7 @@
 #include "chapters/02_collectives/halving_doubling.hpp"
 #include "chapters/02_collectives/large_message.hpp"
 #include "chapters/02_collectives/linear_broadcast.hpp"
+#include "chapters/02_collectives/pairwise_reduction.hpp"
 #include "chapters/02_collectives/rabenseifner.hpp"
 #include "chapters/02_collectives/recursive_doubling.hpp"
 #include "chapters/02_collectives/ring_all_gather.hpp"
@@ -112,6 +113,8 @@ constexpr auto kAllReduce = std::to_array<NamedAlgorithm>({
        return segmented_ring_all_reduce(r.group, whole(r), segments_of(r, r.group.size()));
      },
      always},
+    {"pairwise", "the ring's volume, and every sum in the order of the ranks wherever it is",
+     [](const Request& r) { return pairwise_all_reduce(r.group, r.chunks); }, always},
     {"recursive-doubling", "a butterfly on whole messages: log2 P rounds, n log2 P elements",
      [](const Request& r) { return recursive_doubling_all_reduce(r.group, whole(r)); }, always},
     {"halving-doubling", "recursive halving, then doubling: 2 log2 P rounds, least volume",
@@ -164,6 +167,9 @@ constexpr auto kAllGather = std::to_array<NamedAlgorithm>({
 constexpr auto kReduceScatter = std::to_array<NamedAlgorithm>({
     {"ring", "partial sums travel around a ring: P - 1 rounds",
      [](const Request& r) { return one_lane(ring_reduce_scatter(r.group, r.chunks)); }, always},
+    {"pairwise",
+     "each chunk's contributions straight to its owner, summed in the order of the ranks",
+     [](const Request& r) { return pairwise_reduce_scatter(r.group, r.chunks); }, always},
     {"recursive-halving", "windows of chunks halve: log2 P rounds",
      [](const Request& r) { return one_lane(recursive_halving_reduce_scatter(r.group, r.chunks)); },
      needs_power_of_two},

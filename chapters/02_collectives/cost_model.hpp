@@ -46,7 +46,8 @@ struct CollectiveCost {
 
 // Reduce-scatter and all-gather -------------------------------------------------------------------
 
-/// @brief (n-1) alpha + (n-1)/n S (beta + gamma). For counts that do not divide: ring_cost.hpp.
+/// @brief (n-1) alpha + (n-1)/n S (beta + gamma); of the pairwise exchange, too. For counts that do
+/// not divide: ring_cost.hpp.
 [[nodiscard]] CollectiveCost ring_reduce_scatter_cost(int ranks, const LinkCost& link);
 /// @brief (n-1) alpha + (n-1)/n S beta.
 [[nodiscard]] CollectiveCost ring_all_gather_cost(int ranks, const LinkCost& link);
@@ -57,7 +58,7 @@ struct CollectiveCost {
 
 // All-reduce --------------------------------------------------------------------------------------
 
-/// @brief 2 (n-1) alpha + 2 (n-1)/n S beta + (n-1)/n S gamma.
+/// @brief 2 (n-1) alpha + 2 (n-1)/n S beta + (n-1)/n S gamma; of the pairwise exchange, too.
 [[nodiscard]] CollectiveCost ring_all_reduce_cost(int ranks, const LinkCost& link);
 /// @brief log n (alpha + S beta + S gamma) for a power of two; else with the floor of log n, and
 /// 2 alpha + 2 S beta + S gamma more, to fold the other ranks in and out.

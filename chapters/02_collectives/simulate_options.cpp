@@ -6,12 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+#include <optional>
 #include <string_view>
-#include <system_error>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::collectives {
@@ -20,46 +20,34 @@ namespace {
 constexpr std::size_t kMostSizes = 100;
 constexpr const char* kSizesHelp = "Write for example 1KB:1GB, 1KB:1GB:2 or 4KB,1MB.";
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
 std::vector<std::size_t> size_list(const std::string& text) {
   std::vector<std::size_t> sizes;
-  for (const std::string& part : split(text, ',')) sizes.push_back(parse_bytes(part));
+  for (const std::string_view part : split(text, ',')) {
+    sizes.push_back(parse_bytes(std::string(part)));
+  }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
 
-double growth_factor(const std::string& text) {
-  double factor = 0.0;
-  const char* const end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, factor);
-  if (error != std::errc() || last != end || !(factor > 1.0) || !std::isfinite(factor)) {
+double growth_factor(std::string_view text) {
+  const std::optional<double> factor = parse_number<double>(text);
+  if (!factor || !(*factor > 1.0) || !std::isfinite(*factor)) {
     throw ConfigError(fmt::format(
         "--simulate-sizes: the factor between sizes must be above 1, found '{}'.", text));
   }
-  return factor;
+  return *factor;
 }
 
 /// first, first * factor, ... up to last.
 std::vector<std::size_t> size_range(const std::string& text) {
-  const std::vector<std::string> parts = split(text, ':');
+  const std::vector<std::string_view> parts = split(text, ':');
   if (parts.size() > 3) {
     throw ConfigError(
         fmt::format("--simulate-sizes '{}' has too many parts. {}", text, kSizesHelp));
   }
-  const std::size_t first = parse_bytes(parts[0]);
-  const std::size_t last = parse_bytes(parts[1]);
+  const std::size_t first = parse_bytes(std::string(parts[0]));
+  const std::size_t last = parse_bytes(std::string(parts[1]));
   const double factor = parts.size() == 3 ? growth_factor(parts[2]) : 10.0;
   if (first == 0 || first > last) {
     throw ConfigError(fmt::format(

@@ -69,7 +69,8 @@ struct SimulationReport {
 
   /// @brief The run of an algorithm at a size; nullptr when there is none.
   [[nodiscard]] const SimulatedRun* find(const std::string& algorithm, std::size_t bytes) const;
-  /// @brief The fastest run of that size; nullptr when there is none.
+  /// @brief The fastest run of that size, the first of those that are equal but for rounding;
+  /// nullptr when there is none.
   [[nodiscard]] const SimulatedRun* fastest(std::size_t bytes) const;
 };
 

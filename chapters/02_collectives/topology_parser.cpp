@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "chapters/02_collectives/topology.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -25,27 +25,15 @@ constexpr auto kKeys = std::to_array<std::string_view>(
     {"nodes", "gpus", "nics", "intra-gb-per-second", "intra-gbps", "intra-us",
      "inter-gb-per-second", "inter-gbps", "inter-us", "gamma", "order", "torus"});
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 /// The number that the whole of `value` is; `what` it should have been goes into the message.
 template <class T>
 T number(const Entry& entry, std::string_view value, const char* what) {
-  T number{};
-  const char* const end = value.data() + value.size();
-  const auto [last, error] = std::from_chars(value.data(), end, number);
-  if (error != std::errc() || last != end) {
+  const std::optional<T> number = parse_number<T>(value);
+  if (!number) {
     throw ConfigError(
         fmt::format("--simulate {}={}: '{}' is not {}.", entry.key, entry.value, value, what));
   }
-  return number;
+  return *number;
 }
 
 int whole(const Entry& entry, std::string_view value) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/point_to_point.hpp"
+#include "common/comm/tensor_bytes.hpp"
 
 namespace ultra::comm::calls {
 namespace {
@@ -289,8 +289,8 @@ CollectiveCall all_to_all_v(const Tensor& input, std::span<const std::size_t> se
   return call;
 }
 
-CollectiveCall barrier() {
-  return make_call(OpKind::kBarrier, {}, Tensor::zeros(Device::cpu(), {1}, DType::kI32), 0);
+CollectiveCall barrier(const Tensor& element) {
+  return make_call(OpKind::kBarrier, {}, element, 0);
 }
 
 OperationInfo message(OpKind kind, const Tensor& data, int peer, Member member) {

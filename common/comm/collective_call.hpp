@@ -55,7 +55,8 @@ struct Member {
                                           const Tensor& output,
                                           std::span<const std::size_t> receive_rows, Member member);
 /// @brief Arguments of Communicator::barrier.
-[[nodiscard]] CollectiveCall barrier();
+/// @param element  [1] i32 that nobody reads: what a barrier's messages may carry.
+[[nodiscard]] CollectiveCall barrier(const Tensor& element);
 /// @brief What a message to or from `peer` is.
 [[nodiscard]] OperationInfo message(OpKind kind, const Tensor& data, int peer, Member member);
 

@@ -2,11 +2,12 @@
 
 #include <utility>
 
-#include "common/base/errors.hpp"
 #include "common/comm/collective_call.hpp"
 #include "common/comm/group_state.hpp"
 #include "common/comm/point_to_point.hpp"
 #include "common/comm/schedule_runner.hpp"
+#include "common/comm/send_queue.hpp"
+#include "common/comm/slow_link.hpp"
 
 namespace ultra {
 
@@ -22,6 +23,7 @@ comm::calls::Member Communicator::member() const { return {.rank = rank(), .size
 Work Communicator::start(comm::CollectiveCall call, bool background) const {
   comm::GroupState& group = *state_->group;
   group.number(call.info);
+  call.info.label = state_->label;
   std::shared_ptr<comm::Operation> operation =
       state_->algorithms ? comm::run_schedule(std::move(call), *state_->algorithms, group.transport,
                                               group.control, group.own->checking)
@@ -39,21 +41,24 @@ Communicator Communicator::split(int color, int key, const std::string& name) co
   comm::GroupState& group = *state_->group;
   OperationInfo info{.kind = OpKind::kSplit};
   group.number(info);
+  info.label = state_->label;
   const auto operation = std::make_shared<comm::SplitOperation>(info, group.control, color, key);
   submit(operation, false).wait();
   auto joined = comm::GroupState::join(
       group.own, group.control->subgroup(operation->members(), group.splits++), name);
-  return Communicator(std::make_shared<State>(State{std::move(joined), state_->algorithms}));
+  return Communicator(std::make_shared<State>(State{std::move(joined), state_->algorithms, {}}));
 }
 
 Communicator Communicator::with_algorithms(
     std::shared_ptr<const comm::CollectiveAlgorithms> algorithms) const {
-  if (!algorithms && state_->group->own->link) {
-    throw ConfigError(
-        "the platform's own collectives do not pass through a slowed link: choose algorithms over "
-        "send and receive (--collectives ours)");
-  }
-  return Communicator(std::make_shared<State>(State{state_->group, std::move(algorithms)}));
+  if (!algorithms && state_->group->own->link) throw comm::native_on_slowed_link();
+  return Communicator(
+      std::make_shared<State>(State{state_->group, std::move(algorithms), state_->label}));
+}
+
+Communicator Communicator::labeled(std::string label) const {
+  return Communicator(
+      std::make_shared<State>(State{state_->group, state_->algorithms, std::move(label)}));
 }
 
 Work Communicator::broadcast_async(const Tensor& data, int root) const {
@@ -160,20 +165,40 @@ void Communicator::all_to_all_v(const Tensor& input, std::span<const std::size_t
   start(comm::calls::all_to_all_v(input, send_rows, output, receive_rows, member()), false).wait();
 }
 
-void Communicator::barrier() const { start(comm::calls::barrier(), false).wait(); }
+void Communicator::barrier() const {
+  start(comm::calls::barrier(state_->group->barrier_element), false).wait();
+}
+
+std::shared_ptr<comm::Operation> Communicator::tagged(OpKind kind, const Tensor& data, int peer,
+                                                      const comm::Tag& tag) const {
+  const comm::GroupState& group = *state_->group;
+  OperationInfo info = comm::calls::message(kind, data, peer, member());
+  info.communicator = group.name;
+  info.communicator_id = group.id;
+  info.label = state_->label;
+  info.sequence = tag.sequence;
+  return comm::make_message(std::move(info), data, group.transport, tag);
+}
 
 std::shared_ptr<comm::Operation> Communicator::message(OpKind kind, const Tensor& data, int peer,
                                                        int channel) const {
   comm::GroupState& group = *state_->group;
-  OperationInfo info = comm::calls::message(kind, data, peer, member());
-  auto& numbers = kind == OpKind::kSend ? group.sent : group.received;
-  info.communicator = group.name;
-  info.communicator_id = group.id;
-  info.sequence = numbers[{peer, channel}]++;
-  const comm::Tag tag{.use = comm::Tag::Use::kPointToPoint,
-                      .lane = static_cast<std::uint16_t>(channel),
-                      .sequence = info.sequence};
-  return comm::make_message(std::move(info), data, group.transport, tag);
+  std::uint32_t& number = (kind == OpKind::kSend ? group.sent : group.received)[{peer, channel}];
+  auto operation = tagged(kind, data, peer,
+                          {.use = comm::Tag::Use::kPointToPoint,
+                           .lane = static_cast<std::uint16_t>(channel),
+                           .sequence = number});
+  ++number;
+  return operation;
+}
+
+std::shared_ptr<comm::Operation> Communicator::named(OpKind kind, const Tensor& data, int peer,
+                                                     const MessageName& name) const {
+  comm::calls::expect_channel(kind, name.channel);
+  return tagged(kind, data, peer,
+                {.use = comm::Tag::Use::kNamed,
+                 .lane = static_cast<std::uint16_t>(name.channel),
+                 .sequence = name.number});
 }
 
 std::shared_ptr<comm::Operation> Communicator::shift(const Tensor& send, const Tensor& receive,
@@ -192,6 +217,12 @@ Work Communicator::send_async(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kSend, channel);
   return submit(message(OpKind::kSend, data, peer, channel), true);
 }
+Work Communicator::send_async(const Tensor& data, int peer, int channel,
+                              const SendOrder& order) const {
+  if (!order.queue) return send_async(data, peer, channel);
+  comm::calls::expect_channel(OpKind::kSend, channel);
+  return submit(comm::make_queued(message(OpKind::kSend, data, peer, channel), order), true);
+}
 void Communicator::send(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kSend, channel);
   submit(message(OpKind::kSend, data, peer, channel), false).wait();
@@ -204,6 +235,16 @@ Work Communicator::recv_async(const Tensor& data, int peer, int channel) const {
 void Communicator::recv(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kRecv, channel);
   submit(message(OpKind::kRecv, data, peer, channel), false).wait();
+}
+
+Work Communicator::send_async(const Tensor& data, int peer, const MessageName& name,
+                              const SendOrder& order) const {
+  auto operation = named(OpKind::kSend, data, peer, name);
+  if (order.queue) operation = comm::make_queued(std::move(operation), order);
+  return submit(std::move(operation), true);
+}
+Work Communicator::recv_async(const Tensor& data, int peer, const MessageName& name) const {
+  return submit(named(OpKind::kRecv, data, peer, name), true);
 }
 
 Work Communicator::ring_shift_async(const Tensor& send, const Tensor& receive, int distance) const {

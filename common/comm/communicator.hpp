@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,11 +14,23 @@
 #include "common/comm/collective_call.hpp"
 #include "common/comm/operation.hpp"
 #include "common/comm/progress_engine.hpp"
+#include "common/comm/send_queue.hpp"
 #include "common/comm/traffic.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra {
+
+/// @brief What both ends of a message call it, where its place in an order does not tell.
+///
+/// Named messages and those that are matched by order never meet, on no channel.
+struct MessageName {
+  int channel = 0;           ///< keeps streams of messages apart; 0 to 30
+  std::uint32_t number = 0;  ///< those of messages under way between two ranks on a channel are
+                             ///< less than 2^24 apart, and differ
+  /// @brief Equal when both members are.
+  bool operator==(const MessageName&) const = default;
+};
 
 /// @brief A group of ranks; copies are handles on the same group.
 ///
@@ -28,7 +41,7 @@ namespace ultra {
 /// cut into one chunk per rank it need not divide: Chunks::even says who gets what. Input and output
 /// have no memory in common, but where an operation says how it works in place.
 /// **Errors:** ShapeError for tensors that do not fit, before any message; CommMismatch when members
-/// call different operations (in checked mode: kind, count, dtype, reduction, root and order);
+/// call different operations (in checked mode: kind, count, dtype, reduction, root, label and order);
 /// CommTimeout, RankFailed, Deadlock when members do not come. **Cost:** see each operation, for n
 /// elements of the whole operation and P members; it is what CommStats counts, of the algorithms in
 /// use or, for the platform's own collectives, of the bandwidth-optimal ones.
@@ -60,6 +73,11 @@ class Communicator {
   /// theirs. @throws ConfigError for nullptr on a slowed link.
   [[nodiscard]] Communicator with_algorithms(
       std::shared_ptr<const comm::CollectiveAlgorithms> algorithms) const;
+
+  /// @brief The same members; operations issued through this handle carry `label` in messages and
+  /// timelines. In checked mode, members must give a collective the same label: so buckets of one
+  /// size that are flushed in different orders are told apart. Groups split off have none.
+  [[nodiscard]] Communicator labeled(std::string label) const;
 
   /// @brief Copies `data` of member `root` to all. Cost: n elements reach each other member.
   Work broadcast_async(const Tensor& data, int root) const;
@@ -110,8 +128,17 @@ class Communicator {
   /// @brief Sends to a member. The k-th send to it on a channel meets its k-th recv from here.
   /// @param channel  keeps streams of messages apart; 0 to 30.
   Work send_async(const Tensor& data, int peer, int channel = 0) const;
+  /// @brief Like send_async above, but waits for its turn among the sends of a queue; which message
+  /// meets which recv is still given by the order of issue.
+  Work send_async(const Tensor& data, int peer, int channel, const SendOrder& order) const;
   /// @brief Receives from a member; shape and dtype must be the sender's.
   Work recv_async(const Tensor& data, int peer, int channel = 0) const;
+  /// @brief Sends to a member, to the recv of the same name there, whatever else was issued before.
+  /// @param order  its turn among the sends of a queue; by default it has no turn to wait for.
+  Work send_async(const Tensor& data, int peer, const MessageName& name,
+                  const SendOrder& order = {}) const;
+  /// @brief Receives what a member sends under the same name; shape and dtype must be the sender's.
+  Work recv_async(const Tensor& data, int peer, const MessageName& name) const;
   /// @brief Sends to member rank + distance and receives from rank - distance, on the ring. Not in
   /// place.
   Work ring_shift_async(const Tensor& send, const Tensor& receive, int distance = 1) const;
@@ -172,6 +199,10 @@ class Communicator {
   [[nodiscard]] Work submit(std::shared_ptr<comm::Operation> operation, bool background) const;
   [[nodiscard]] std::shared_ptr<comm::Operation> message(OpKind kind, const Tensor& data, int peer,
                                                          int channel) const;
+  [[nodiscard]] std::shared_ptr<comm::Operation> named(OpKind kind, const Tensor& data, int peer,
+                                                       const MessageName& name) const;
+  [[nodiscard]] std::shared_ptr<comm::Operation> tagged(OpKind kind, const Tensor& data, int peer,
+                                                        const comm::Tag& tag) const;
   [[nodiscard]] std::shared_ptr<comm::Operation> shift(const Tensor& send, const Tensor& receive,
                                                        int distance) const;
 

@@ -34,6 +34,8 @@ struct GroupState {
   std::uint32_t splits = 0;              ///< how often it was split
   std::map<std::pair<int, int>, std::uint32_t> sent;      ///< messages by (peer, channel)
   std::map<std::pair<int, int>, std::uint32_t> received;  ///< messages by (peer, channel)
+  /// What the messages of barriers may carry; made once, because barriers are frequent.
+  Tensor barrier_element = Tensor::zeros(Device::cpu(), {1}, DType::kI32);
 
   /// @brief Joins a group over `control`.
   [[nodiscard]] static std::shared_ptr<GroupState> join(std::shared_ptr<RankState> own,
@@ -46,8 +48,9 @@ struct GroupState {
 
 }  // namespace ultra::comm
 
-/// @brief A handle's part: the group, and the algorithms that this handle uses.
+/// @brief A handle's part: the group, and how operations that this handle issues are done and named.
 struct ultra::Communicator::State {
   std::shared_ptr<comm::GroupState> group;                       ///< shared by all handles
   std::shared_ptr<const comm::CollectiveAlgorithms> algorithms;  ///< null: the platform's own
+  std::string label;                                             ///< empty: none
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "common/comm/tensor_bytes.hpp"
+
 namespace ultra {
 namespace {
 
@@ -31,6 +33,10 @@ std::string describe_data(const OperationInfo& info) {
   return "";
 }
 
+std::string describe_label(const OperationInfo& info) {
+  return info.label.empty() ? "" : fmt::format(" [{}]", info.label);
+}
+
 }  // namespace
 
 std::string_view to_string(OpKind kind) {
@@ -41,12 +47,21 @@ std::string_view to_string(OpKind kind) {
 }
 
 std::string call_text(const OperationInfo& info) {
-  return fmt::format("{}{}", to_string(info.kind), describe_data(info));
+  return fmt::format("{}{}{}", to_string(info.kind), describe_data(info), describe_label(info));
 }
 
 std::string to_string(const OperationInfo& info) {
-  return fmt::format("{} #{} of '{}'{}", to_string(info.kind), info.sequence, info.communicator,
-                     describe_data(info));
+  return fmt::format("{} #{} of '{}'{}{}", to_string(info.kind), info.sequence, info.communicator,
+                     describe_data(info), describe_label(info));
 }
 
 }  // namespace ultra
+
+namespace ultra::comm {
+
+void divide_average(const CollectiveCall& call, int size) {
+  if (call.info.op != ReduceOp::kAverage || !call.output.defined()) return;
+  divide(call.info.dtype, bytes_of(call.output).data(), call.output.numel(), size);
+}
+
+}  // namespace ultra::comm

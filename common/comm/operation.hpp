@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,13 +58,13 @@ struct OperationInfo {
   DType dtype = DType::kF32;          ///< of the elements
   ReduceOp op = ReduceOp::kSum;       ///< for reductions
   int root = 0;                       ///< for broadcast, reduce, gather, scatter; a message's peer
-  std::string label{};                ///< set by the caller, for timelines
+  std::string label{};                ///< by Communicator::labeled
 };
 
-/// @brief "all_reduce (sum of 4096 f32)".
+/// @brief "all_reduce (sum of 4096 f32)"; with a label "... [bucket 2]" at its end.
 [[nodiscard]] std::string call_text(const OperationInfo& info);
 
-/// @brief "all_reduce #3 of 'dp' (sum of 4096 f32)".
+/// @brief "all_reduce #3 of 'dp' (sum of 4096 f32)"; with a label "... [bucket 2]" at its end.
 [[nodiscard]] std::string to_string(const OperationInfo& info);
 
 }  // namespace ultra
@@ -79,6 +79,11 @@ struct CollectiveCall {
   Chunks sent;         ///< how the input is cut, where it is cut
   Chunks received;     ///< how the output is cut, where it is cut
 };
+
+/// @brief Ends an average whose sum stands in the output: divides it by the group's size.
+///
+/// Does nothing for any other call, and where this rank receives nothing.
+void divide_average(const CollectiveCall& call, int size);
 
 /// @brief Work that the progress engine moves along.
 class Operation {
@@ -106,10 +111,18 @@ class Operation {
   [[nodiscard]] const OperationInfo& info() const { return info_; }
   /// @brief When it may begin.
   [[nodiscard]] Order order() const { return order_; }
+  /// @brief When it began, where that is later than its first advance(): it waited for its turn.
+  [[nodiscard]] virtual std::optional<std::chrono::steady_clock::time_point> begin_time() const {
+    return std::nullopt;
+  }
 
  private:
+  friend class ProgressEngine;
+
   OperationInfo info_;
   Order order_;
+  // The engine's: its place in the order in which the rank's operations end; 0 before it has.
+  std::uint64_t ended_as_ = 0;
 };
 
 }  // namespace ultra::comm

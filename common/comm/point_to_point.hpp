@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "common/comm/operation.hpp"
@@ -14,7 +13,7 @@
 namespace ultra::comm {
 
 /// @brief A message to or from `info.root`, as an operation.
-/// @param tag  its use is Tag::Use::kPointToPoint.
+/// @param tag  its use is Tag::Use::kPointToPoint or kNamed.
 [[nodiscard]] std::shared_ptr<Operation> make_message(OperationInfo info, Tensor data,
                                                       std::shared_ptr<Transport> transport,
                                                       Tag tag);
@@ -39,11 +38,5 @@ class SplitOperation : public Operation {
   int color_;
   RollCall roll_;
 };
-
-/// @brief All bytes of a contiguous tensor.
-[[nodiscard]] std::span<std::byte> bytes_of(const Tensor& tensor);
-
-/// @brief Whether two contiguous tensors have an element's memory in common.
-[[nodiscard]] bool overlap(const Tensor& a, const Tensor& b);
 
 }  // namespace ultra::comm

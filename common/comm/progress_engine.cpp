@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include "common/comm/comm_error.hpp"
@@ -15,6 +17,8 @@ using Clock = ProgressEngine::Clock;
 constexpr auto kLongestSleep = std::chrono::milliseconds(10);
 // A wait that has lasted this long looks for failures; before, it only looks for messages.
 constexpr auto kSuspicion = std::chrono::milliseconds(20);
+// Messages about a wait for one of many name so many.
+constexpr std::size_t kNamed = 4;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -37,8 +41,8 @@ std::exception_ptr with_operation(const OperationInfo& info, std::exception_ptr 
 /// While it lives, the rank's own thread waits: the progress thread stands back, the time counts.
 class ProgressEngine::Waiting {
  public:
-  Waiting(ProgressEngine& engine, const Operation& operation)
-      : engine_(engine), operation_(operation), begin_(Clock::now()) {
+  Waiting(ProgressEngine& engine, const Operation* operation)
+      : waits_for(operation), engine_(engine), begin_(Clock::now()) {
     const std::scoped_lock lock(engine_.mutex_);
     ++engine_.waiters_;
   }
@@ -52,17 +56,17 @@ class ProgressEngine::Waiting {
         engine_.active_.empty() ? std::max(begin_, engine_.last_retired_) : Clock::now();
     --engine_.waiters_;
     engine_.stats_.exposed_seconds += seconds_between(begin_, end);
-    if (engine_.observer_ != nullptr) engine_.observer_->waited(operation_.info(), begin_, end);
+    if (engine_.observer_ != nullptr) engine_.observer_->waited(waits_for->info(), begin_, end);
     if (engine_.thread_has_work()) engine_.wake_thread_.notify_one();
   }
 
   [[nodiscard]] Clock::time_point begin() const { return begin_; }
 
-  bool reported = false;  ///< the monitor was told that this rank is blocked
+  bool reported = false;       ///< the monitor was told that this rank is blocked
+  const Operation* waits_for;  ///< of several: the one that has ended, when one has
 
  private:
   ProgressEngine& engine_;
-  const Operation& operation_;
   Clock::time_point begin_;
 };
 
@@ -146,6 +150,7 @@ void ProgressEngine::advance_all() {
 void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
   const auto end = Clock::now();
   last_retired_ = end;
+  entry.operation->ended_as_ = ++ended_;
   if (active_.empty()) stats_.busy_seconds += seconds_between(busy_since_, end);
   if (error) {
     failed_.push_back({entry.operation, error});
@@ -155,35 +160,57 @@ void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
   const std::size_t sent = entry.operation->sent_bytes();
   stats_[info.kind].operations += 1;
   stats_[info.kind].sent_bytes += sent;
-  if (observer_ != nullptr) observer_->operation_ended(info, sent, *entry.begin, end);
+  const auto begin = entry.operation->begin_time().value_or(*entry.begin);
+  if (observer_ != nullptr) observer_->operation_ended(info, sent, begin, end);
 }
 
-bool ProgressEngine::take_result(const std::shared_ptr<Operation>& operation) {
-  const auto failure = std::ranges::find(failed_, operation, &Failure::operation);
-  if (failure != failed_.end()) {
-    const std::exception_ptr error = failure->error;
-    failed_.erase(failure);
-    std::rethrow_exception(error);
+/// The operation that ended first; nothing while all are under way. An error is handed out once.
+std::optional<ProgressEngine::Ended> ProgressEngine::take_ended(
+    std::span<const Operation* const> operations) {
+  std::optional<std::size_t> first;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    if (operations[i] == nullptr || operations[i]->ended_as_ == 0) continue;
+    if (!first || operations[i]->ended_as_ < operations[*first]->ended_as_) first = i;
+  }
+  if (first) {
+    const auto failure = std::ranges::find(failed_, operations[*first], [](const Failure& failed) {
+      return static_cast<const Operation*>(failed.operation.get());
+    });
+    if (failure != failed_.end()) {
+      const std::exception_ptr error = failure->error;
+      failed_.erase(failure);
+      return Ended{.index = *first, .error = error};
+    }
   }
   if (abandoned_) {
-    throw CommError(
-        fmt::format("{} belongs to a rank that has ended", to_string(operation->info())));
+    const Operation* const any = *std::ranges::find_if(operations, std::identity());
+    throw CommError(fmt::format("{} belongs to a rank that has ended", to_string(any->info())));
   }
-  return std::ranges::find(active_, operation, &Entry::operation) == active_.end();
+  if (!first) return std::nullopt;
+  return Ended{.index = *first, .error = nullptr};
 }
 
 void ProgressEngine::wait(const std::shared_ptr<Operation>& operation) {
+  const Operation* const one = operation.get();
+  const Ended ended = wait_any(std::span(&one, 1));
+  if (ended.error) std::rethrow_exception(ended.error);
+}
+
+ProgressEngine::Ended ProgressEngine::wait_any(std::span<const Operation* const> operations) {
   {
     const std::scoped_lock lock(mutex_);
-    if (take_result(operation)) return;
+    if (const auto ended = take_ended(operations)) return *ended;
   }
-  Waiting waiting(*this, *operation);
+  Waiting waiting(*this, *std::ranges::find_if(operations, std::identity()));
   for (int spins = 0;; ++spins) {
     const std::uint64_t seen = monitor_->events();
     advance_all();
     {
       const std::scoped_lock lock(mutex_);
-      if (take_result(operation)) return;
+      if (const auto ended = take_ended(operations)) {
+        waiting.waits_for = operations[ended->index];
+        return *ended;
+      }
     }
     if (spins < monitor_->spins()) {
       std::this_thread::yield();
@@ -191,7 +218,7 @@ void ProgressEngine::wait(const std::shared_ptr<Operation>& operation) {
     }
     if (Clock::now() - waiting.begin() > kSuspicion) {
       waiting.reported = true;
-      look_around(*operation, seen, waiting.begin());
+      look_around(describe(operations), seen, waiting.begin());
     }
     monitor_->sleep(seen, next_look(kLongestSleep));
   }
@@ -213,6 +240,19 @@ std::string ProgressEngine::describe(const Operation& operation) const {
                      to_string(first->operation->info()), first->operation->waits_for());
 }
 
+/// The operation; or "wait_any of 12 operations: ..." and what the first of them wait for.
+std::string ProgressEngine::describe(std::span<const Operation* const> operations) const {
+  std::vector<const Operation*> some;
+  std::ranges::copy_if(operations, std::back_inserter(some), std::identity());
+  if (some.size() == 1) return describe(*some.front());
+  std::string text = fmt::format("wait_any of {} operations: ", some.size());
+  for (std::size_t i = 0; i < std::min(kNamed, some.size()); ++i) {
+    text += (i == 0 ? "" : "; ") + describe(*some[i]);
+  }
+  if (some.size() > kNamed) text += fmt::format("; and {} others", some.size() - kNamed);
+  return text;
+}
+
 /// Throws when the operation will not end.
 void ProgressEngine::expect_hope(const std::string& doing, Clock::time_point begin) {
   monitor_->check(doing);
@@ -224,9 +264,8 @@ void ProgressEngine::expect_hope(const std::string& doing, Clock::time_point beg
   }
 }
 
-void ProgressEngine::look_around(const Operation& operation, std::uint64_t seen,
+void ProgressEngine::look_around(const std::string& doing, std::uint64_t seen,
                                  Clock::time_point begin) {
-  const std::string doing = describe(operation);
   expect_hope(doing, begin);
   const bool moves_by_itself = options_.next_alarm && options_.next_alarm();
   if (!moves_by_itself) monitor_->report_blocked(seen, doing);
@@ -236,7 +275,11 @@ bool ProgressEngine::poll(const std::shared_ptr<Operation>& operation) {
   advance_all();
   {
     const std::scoped_lock lock(mutex_);
-    if (take_result(operation)) return true;
+    const Operation* const one = operation.get();
+    if (const auto ended = take_ended(std::span(&one, 1))) {
+      if (ended->error) std::rethrow_exception(ended->error);
+      return true;
+    }
   }
   look_while_polling(*operation);
   return false;

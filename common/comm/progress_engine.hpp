@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -79,6 +80,16 @@ class ProgressEngine {
   /// CommError when the rank has ended.
   void wait(const std::shared_ptr<Operation>& operation);
 
+  /// @brief An operation that has ended.
+  struct Ended {
+    std::size_t index;         ///< which
+    std::exception_ptr error;  ///< what it threw; null when it ended well
+  };
+  /// @brief Returns when one of the operations has ended: the first to do so.
+  /// @param operations  null ones are passed over; one at least is not null.
+  /// @throws what wait() throws, but for the operation's own error.
+  [[nodiscard]] Ended wait_any(std::span<const Operation* const> operations);
+
   /// @brief Moves everything along once; true when the operation has ended.
   /// @throws what wait() throws, but for Deadlock: a rank that polls can do something else. A
   /// timeout counts from the first of polls that follow each other without a pause.
@@ -118,10 +129,11 @@ class ProgressEngine {
                                                         const std::vector<std::uint64_t>& taken);
   void advance_all();
   void retire(const Entry& entry, std::exception_ptr error);
-  [[nodiscard]] bool take_result(const std::shared_ptr<Operation>& operation);
+  [[nodiscard]] std::optional<Ended> take_ended(std::span<const Operation* const> operations);
   [[nodiscard]] std::string describe(const Operation& operation) const;
+  [[nodiscard]] std::string describe(std::span<const Operation* const> operations) const;
   void expect_hope(const std::string& doing, Clock::time_point begin);
-  void look_around(const Operation& operation, std::uint64_t seen, Clock::time_point begin);
+  void look_around(const std::string& doing, std::uint64_t seen, Clock::time_point begin);
   void look_while_polling(const Operation& operation);
   void run_thread();
   [[nodiscard]] bool thread_has_work() const;
@@ -138,6 +150,7 @@ class ProgressEngine {
   std::condition_variable wake_thread_;
   std::vector<Entry> active_;
   std::vector<Failure> failed_;
+  std::uint64_t ended_ = 0;  // how many have, well or not
   CommStats stats_;
   Clock::time_point busy_since_;
   Clock::time_point last_retired_;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -13,7 +14,29 @@
 namespace ultra::comm {
 namespace {
 
-static_assert(sizeof(Answer) == 24 && std::is_trivially_copyable_v<Answer>);
+static_assert(sizeof(Answer) == 56 && std::is_trivially_copyable_v<Answer>);
+
+/// FNV-1a: the same on every machine, unlike std::hash.
+std::uint32_t hash_of(std::string_view label) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : label) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash;
+}
+
+/// As much of a label as travels.
+std::array<char, Answer::kLabelBytes> shortened(std::string_view label) {
+  constexpr std::string_view kMore = "...";
+  std::array<char, Answer::kLabelBytes> text{};
+  const bool fits = label.size() <= text.size();
+  const auto kept = label.substr(0, fits ? text.size() : text.size() - kMore.size());
+  const auto end = std::ranges::copy(kept, text.begin()).out;
+  if (!fits) std::ranges::copy(kMore, end);
+  return text;
+}
+
+std::string label_text(const Answer& answer) {
+  return {answer.label.begin(), std::ranges::find(answer.label, '\0')};
+}
 
 std::string text(const Answer& answer) {
   return call_text({.kind = answer.kind,
@@ -24,7 +47,11 @@ std::string text(const Answer& answer) {
                     .dtype = static_cast<DType>(answer.dtype),
                     .op = answer.op,
                     .root = answer.root,
-                    .label = {}});
+                    .label = label_text(answer)});
+}
+
+const char* has_or_have(const std::vector<int>& ranks) {
+  return ranks.size() == 1 ? "has" : "have";
 }
 
 }  // namespace
@@ -32,14 +59,16 @@ std::string text(const Answer& answer) {
 Answer Answer::of(const OperationInfo& info) {
   return {.count = info.count,
           .root = info.root,
+          .label_hash = hash_of(info.label),
           .kind = info.kind,
           .op = info.op,
-          .dtype = static_cast<std::uint8_t>(info.dtype)};
+          .dtype = static_cast<std::uint8_t>(info.dtype),
+          .label = shortened(info.label)};
 }
 
 bool Answer::same_call(const Answer& other) const {
   return kind == other.kind && count == other.count && dtype == other.dtype && op == other.op &&
-         root == other.root;
+         root == other.root && label_hash == other.label_hash;
 }
 
 void expect_same_call(const std::vector<Answer>& answers, const OperationInfo& info) {
@@ -58,10 +87,12 @@ void expect_same_call(const std::vector<Answer>& answers, const OperationInfo& i
     who += fmt::format("{}{} call{} {}", who.empty() ? "" : ", ", rank_list(members),
                        members.size() == 1 ? "s" : "", text(answer));
   }
+  const bool labeled =
+      std::ranges::any_of(answers, [](const Answer& a) { return a.label[0] != 0; });
   throw CommMismatch(
       fmt::format("the members of '{}' call different operations as their number {}: {}. All must "
-                  "call the same operations in the same order.",
-                  info.communicator, info.sequence, who));
+                  "call the same operations in the same order{}.",
+                  info.communicator, info.sequence, who, labeled ? ", under the same labels" : ""));
 }
 
 RollCall::RollCall(std::shared_ptr<Transport> transport, const OperationInfo& info, Answer own)
@@ -124,17 +155,19 @@ std::string rank_list(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
+std::string have(const std::vector<int>& ranks, const char* done) {
+  return fmt::format("{} {} {}", rank_list(ranks), has_or_have(ranks), done);
+}
+
 std::string have(const std::vector<int>& members, const std::vector<int>& worlds,
                  const char* done) {
   std::vector<int> in_the_world;
   for (const int member : members) {
     in_the_world.push_back(worlds[static_cast<std::size_t>(member)]);
   }
-  std::string who = rank_list(members);
-  if (in_the_world != members) {
-    who += fmt::format(" (in the world: {})", fmt::join(in_the_world, ", "));
-  }
-  return fmt::format("{} {} {}", who, members.size() == 1 ? "has" : "have", done);
+  if (in_the_world == members) return have(members, done);
+  return fmt::format("{} (in the world: {}) {} {}", rank_list(members),
+                     fmt::join(in_the_world, ", "), has_or_have(members), done);
 }
 
 std::vector<int> world_ranks(const Transport& group) {

@@ -2,6 +2,7 @@
 /// @file
 /// RollCall: the members of a group tell each other what they are about to do.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,14 +15,20 @@ namespace ultra::comm {
 
 /// @brief What a member says when the roll is called; plain bytes on the wire.
 struct Answer {
-  std::uint64_t count = 0;  ///< elements of the operation
-  std::int32_t root = 0;    ///< its root
-  std::int32_t color = 0;   ///< for split
-  std::int32_t key = 0;     ///< for split
-  OpKind kind{};            ///< what the member calls
-  ReduceOp op{};            ///< how elements are reduced
-  std::uint8_t dtype = 0;   ///< a DType: the type of the elements
-  std::uint8_t unused = 0;  ///< so that no byte is undefined
+  /// Bytes of a label that travel.
+  static constexpr std::size_t kLabelBytes = 28;
+
+  std::uint64_t count = 0;       ///< elements of the operation
+  std::int32_t root = 0;         ///< its root
+  std::uint32_t label_hash = 0;  ///< of the whole label
+  OpKind kind{};                 ///< what the member calls
+  ReduceOp op{};                 ///< how elements are reduced
+  std::uint8_t dtype = 0;        ///< a DType: the type of the elements
+  std::uint8_t unused = 0;       ///< so that no byte is undefined
+  std::int32_t color = 0;        ///< for split
+  std::int32_t key = 0;          ///< for split
+  /// The label for messages, with zeros behind it; of a long one, the beginning and "...".
+  std::array<char, kLabelBytes> label{};
 
   /// @brief What `info` says of an operation.
   [[nodiscard]] static Answer of(const OperationInfo& info);
@@ -34,7 +41,7 @@ struct Answer {
 /// @param info     this member's operation: gives the message its number and group.
 void expect_same_call(const std::vector<Answer>& answers, const OperationInfo& info);
 
-/// @brief One round of answers: each member to each other. Cost: P-1 messages of 24 bytes per rank.
+/// @brief One round of answers: each member to each other. Cost: P-1 messages of 56 bytes per rank.
 class RollCall {
  public:
   /// @brief A round that has not begun.
@@ -64,6 +71,10 @@ class RollCall {
 
 /// @brief "rank 2" or "ranks 2, 3".
 [[nodiscard]] std::string rank_list(const std::vector<int>& ranks);
+
+/// @brief "rank 2 has not arrived", "ranks 0, 1 have not arrived".
+/// @param ranks  of the world.
+[[nodiscard]] std::string have(const std::vector<int>& ranks, const char* done);
 
 /// @brief "rank 2 has not arrived"; of a smaller group than the world "ranks 0, 1 (in the world: 4,
 /// 6) have not arrived".

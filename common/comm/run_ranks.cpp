@@ -16,11 +16,7 @@ void expect_possible(int world_size, const RankOptions& options) {
   if (world_size < 1) {
     throw ConfigError(fmt::format("a world has at least 1 rank, not {}", world_size));
   }
-  if (options.link && !options.algorithms) {
-    throw ConfigError(
-        "the platform's own collectives do not pass through a slowed link: choose algorithms over "
-        "send and receive (--collectives ours)");
-  }
+  if (options.link && !options.algorithms) throw comm::native_on_slowed_link();
   const std::optional<int> launched = launched_world_size();
   if (launched && *launched < world_size) {
     throw ConfigError(
@@ -66,7 +62,7 @@ void run_ranks(int world_size, const std::function<void(Communicator& world)>& f
     const auto rank = make_rank(options, std::move(monitor));
     const AbandonAtEnd abandon(*rank->engine);
     Communicator world(std::make_shared<Communicator::State>(Communicator::State{
-        comm::GroupState::join(rank, std::move(transport), "world"), options.algorithms}));
+        comm::GroupState::join(rank, std::move(transport), "world"), options.algorithms, {}}));
     fn(world);
     rank->engine->finish();
   };

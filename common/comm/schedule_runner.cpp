@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/point_to_point.hpp"
+#include "common/comm/tensor_bytes.hpp"
 
 namespace ultra::comm {
 namespace {
@@ -236,18 +236,10 @@ class ScheduleRunner : public Operation {
     if (info().kind == OpKind::kScatter || info().kind == OpKind::kReduceScatter) {
       copy_elements(data_, own_chunk().begin, call_.output, 0, own_chunk().size());
     }
-    if (info().op == ReduceOp::kAverage) average();
+    divide_average(call_, transport_->size());
     data_ = {};
     scratch_ = {};
     memory_ = {};
-  }
-
-  void average() const {
-    const bool reduces_here = info().kind == OpKind::kAllReduce ||
-                              info().kind == OpKind::kReduceScatter ||
-                              (info().kind == OpKind::kReduce && transport_->rank() == info().root);
-    if (!reduces_here) return;
-    divide(info().dtype, bytes_of(call_.output).data(), call_.output.numel(), transport_->size());
   }
 
   static void copy_elements(const Tensor& from, std::size_t from_begin, const Tensor& to,

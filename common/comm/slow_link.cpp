@@ -3,38 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 #include "common/comm/operation.hpp"
 
 namespace ultra {
 namespace {
 
-double positive(const std::string& key, const std::string& text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || last != end || !std::isfinite(value) || value < 0) {
+double positive(std::string_view key, std::string_view text) {
+  const std::optional<double> value = parse_number<double>(text);
+  if (!value || !std::isfinite(*value) || *value < 0) {
     throw ConfigError(
         fmt::format("'{}' of the link is '{}'; it must be a number of at least 0", key, text));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace
 
 LinkSpeed LinkSpeed::parse(const std::string& text) {
   LinkSpeed speed;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string item = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string_view item : split(text, ',')) {
     const std::size_t equals = item.find('=');
-    const std::string key = item.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : item.substr(equals + 1);
+    const std::string_view key = item.substr(0, equals);
+    const std::string_view value =
+        equals == std::string_view::npos ? std::string_view() : item.substr(equals + 1);
     if (key == "latency-us") {
       speed.latency = positive(key, value) * 1e-6;
     } else if (key == "gbps") {
@@ -115,10 +112,7 @@ class SlowTransport : public Transport {
     return slowed(inner_->subgroup(members, sequence), link_);
   }
   std::shared_ptr<Operation> native(const CollectiveCall& call, Checking) override {
-    throw ConfigError(fmt::format(
-        "{} cannot run on a slowed link: the platform's own collectives do not pass through it. "
-        "Choose algorithms over send and receive (--collectives ours).",
-        to_string(call.info)));
+    throw ConfigError(fmt::format("{}: {}", to_string(call.info), native_on_slowed_link().what()));
   }
 
  private:
@@ -161,6 +155,12 @@ std::optional<SlowLink::Clock::time_point> SlowLink::next_arrival() const {
   const std::scoped_lock lock(mutex_);
   if (arrivals_.empty()) return std::nullopt;
   return *arrivals_.begin();
+}
+
+ConfigError native_on_slowed_link() {
+  return ConfigError(
+      "the platform's own collectives do not pass through a slowed link: choose algorithms over "
+      "send and receive (--collectives ours)");
 }
 
 std::unique_ptr<Transport> slowed(std::shared_ptr<Transport> inner,

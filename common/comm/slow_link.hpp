@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "common/base/errors.hpp"
 #include "common/comm/rank_monitor.hpp"
 #include "common/comm/transport.hpp"
 
@@ -50,6 +51,9 @@ class SlowLink {
   Clock::time_point free_at_{};
   std::multiset<Clock::time_point> arrivals_;
 };
+
+/// @brief The refusal of the platform's own collectives where messages are slowed down.
+[[nodiscard]] ConfigError native_on_slowed_link();
 
 /// @brief `inner`, whose messages to other ranks take as long as `link` says.
 ///

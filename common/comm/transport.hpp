@@ -23,10 +23,10 @@ class Operation;
 /// @brief What keeps messages of different operations apart.
 struct Tag {
   /// What a message belongs to.
-  enum class Use : std::uint8_t { kCollective, kPointToPoint, kRollCall };
+  enum class Use : std::uint8_t { kCollective, kPointToPoint, kRollCall, kNamed };
   Use use = Use::kCollective;  ///< what it belongs to
   std::uint16_t lane = 0;      ///< lane of a schedule, or channel of a send; below kLanes
-  std::uint32_t sequence = 0;  ///< number of the operation; counts up and wraps
+  std::uint32_t sequence = 0;  ///< number of the operation, which counts up, or of a name; wraps
 
   /// Lanes and channels per operation.
   static constexpr std::uint16_t kLanes = 32;

@@ -1,5 +1,10 @@
 #include "common/comm/work.hpp"
 
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "common/base/errors.hpp"
 #include "common/comm/progress_engine.hpp"
 
 namespace ultra {
@@ -12,6 +17,28 @@ void Work::wait() {
 bool Work::done() {
   if (operation_ && engine_->poll(operation_)) operation_.reset();
   return operation_ == nullptr;
+}
+
+std::size_t wait_any(std::span<Work> works) {
+  comm::ProgressEngine* engine = nullptr;
+  std::vector<const comm::Operation*> operations;
+  operations.reserve(works.size());
+  for (const Work& work : works) {
+    operations.push_back(work.operation_.get());
+    if (!work.operation_) continue;
+    if (engine == nullptr) engine = work.engine_.get();
+    if (engine != work.engine_.get()) {
+      throw ConfigError("wait_any: the works belong to several ranks; a rank waits for its own");
+    }
+  }
+  if (engine == nullptr) {
+    throw ConfigError(fmt::format(
+        "wait_any: none of the {} works is under way: it would wait for ever", works.size()));
+  }
+  const comm::ProgressEngine::Ended ended = engine->wait_any(operations);
+  works[ended.index].operation_.reset();
+  if (ended.error) std::rethrow_exception(ended.error);
+  return ended.index;
 }
 
 }  // namespace ultra

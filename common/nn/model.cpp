@@ -38,6 +38,7 @@ Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::
   std::vector<std::unique_ptr<Layer>> blocks;
   for (std::size_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
     blocks.push_back(std::make_unique<HookedBlock>(layer, factory.block(context, layer), hooks_));
+    block_parameters_.push_back(blocks.back()->parameters());
   }
   blocks_ = factory.stack(context, std::move(blocks));
   if (stage.has_head) {
@@ -90,6 +91,11 @@ Tensor Model::backward(const Tensor& d_output, Saved& saved) {
   if (!stage_.has_embedding) return d_x;
   embedding_->backward(d_x, saved.child("embedding"));
   return Tensor();
+}
+
+const std::vector<Parameter*>& Model::block_parameters(std::size_t layer) const {
+  ensure(layer >= stage_.layers.begin && layer < stage_.layers.end, "a block of this stage");
+  return block_parameters_[layer - stage_.layers.begin];
 }
 
 void Model::drop_grads() {

@@ -64,6 +64,10 @@ class Model {
   /// @brief The parameters in forward order.
   [[nodiscard]] const std::vector<Parameter*>& parameters() const { return parameters_; }
 
+  /// @brief Those of one block, in forward order.
+  /// @param layer  index of the block in the whole model; one of this stage's.
+  [[nodiscard]] const std::vector<Parameter*>& block_parameters(std::size_t layer) const;
+
   /// @brief Frees all gradients.
   void drop_grads();
 
@@ -91,6 +95,7 @@ class Model {
   std::unique_ptr<Projections> head_;
   std::unique_ptr<LossLayer> loss_;
   std::vector<Parameter*> parameters_;
+  std::vector<std::vector<Parameter*>> block_parameters_;  // of each block of the stage
 };
 
 }  // namespace ultra::nn

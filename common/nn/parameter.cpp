@@ -48,11 +48,6 @@ Parameter::Parameter(ParameterSpec spec, const Device& device, DType dtype, std:
   }
 }
 
-void Parameter::set_grad(const Tensor& grad) {
-  expect_tensor("gradient of a parameter", grad, value_.shape(), value_.dtype());
-  grad_ = grad;
-}
-
 void Parameter::add_grad(GradientWork work) {
   if (queue_ != nullptr) {
     queue_->push([this, work = std::move(work)] { run(work); });
@@ -61,12 +56,19 @@ void Parameter::add_grad(GradientWork work) {
   }
 }
 
+Tensor Parameter::fresh_grad() const {
+  if (!allocate_grad_) {
+    return Tensor::empty(value_.device(), value_.shape(), value_.dtype(),
+                         MemoryCategory::kGradients);
+  }
+  const Tensor grad = allocate_grad_();
+  expect_tensor("gradient of a parameter", grad, value_.shape(), value_.dtype());
+  return grad;
+}
+
 void Parameter::run(const GradientWork& work) {
   const bool first = !grad_.defined();
-  if (first) {
-    grad_ =
-        Tensor::empty(value_.device(), value_.shape(), value_.dtype(), MemoryCategory::kGradients);
-  }
+  if (first) grad_ = fresh_grad();
   work(grad_, first ? ops::Write::kOverwrite : ops::Write::kAccumulate);
   for (const GradReadyHook& hook : hooks_) hook(*this);
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/ops/matmul.hpp"
@@ -77,10 +78,17 @@ class Parameter {
 
   /// @brief The gradient; undefined until the first addition after construction or drop_grad().
   [[nodiscard]] const Tensor& grad() const { return grad_; }
-  /// @brief Lets another tensor of the shard's shape hold the gradient from now on.
-  void set_grad(const Tensor& grad);
-  /// @brief Frees the gradient; the next addition starts a fresh one.
+  /// @brief Lets go of the gradient; the next addition starts a fresh one.
   void drop_grad() { grad_ = Tensor(); }
+
+  /// @brief Lets `allocate` say where gradients stand; an empty function ends that.
+  ///
+  /// The first addition to the gradient after construction or drop_grad() is written to the tensor
+  /// that `allocate` returns, over what stands there, instead of fresh memory. So a view of a larger
+  /// buffer, at any place in it, can hold the gradient. A gradient that is there already stays.
+  /// @param allocate  returns a contiguous tensor of the shard's shape and dtype; for another shape
+  /// or dtype the addition throws ShapeError.
+  void allocate_grad_by(std::function<Tensor()> allocate) { allocate_grad_ = std::move(allocate); }
 
   /// @brief Runs `work` on the gradient now, or puts it off while a queue is set.
   ///
@@ -88,6 +96,9 @@ class Parameter {
   void add_grad(GradientWork work);
 
   /// @brief Calls `hook` each time work on the gradient has been done: once per micro-batch.
+  ///
+  /// A hook lives as long as the parameter; it checks by itself, with a std::weak_ptr, whether what it
+  /// works for does.
   void on_grad_ready(GradReadyHook hook) { hooks_.push_back(std::move(hook)); }
 
   /// @brief Puts work on the gradient off to `queue`; a null pointer ends that.
@@ -95,10 +106,12 @@ class Parameter {
 
  private:
   void run(const GradientWork& work);
+  [[nodiscard]] Tensor fresh_grad() const;
 
   ParameterSpec spec_;
   Tensor value_;
   Tensor grad_;
+  std::function<Tensor()> allocate_grad_;  // empty: fresh memory
   std::vector<GradReadyHook> hooks_;
   DeferredGradients* queue_ = nullptr;
 };

@@ -8,6 +8,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/train/choice_option.hpp"
 #include "common/train/options.hpp"
 
 namespace ultra::train {
@@ -15,24 +16,6 @@ namespace {
 
 /// Beyond it one machine only switches threads; a cluster's ranks are processes.
 constexpr std::size_t kMostThreadRanks = 256;
-
-/// An option whose value is one of two words.
-template <class T>
-void add_choice(CLI::App& app, const char* flag, T& value, std::pair<const char*, T> first,
-                std::pair<const char*, T> second, const char* help) {
-  app.add_option_function<std::string>(
-         flag,
-         [=, &value](const std::string& text) {
-           if (text != first.first && text != second.first) {
-             throw ConfigError(fmt::format("{} is '{}'. It must be {} or {}.", flag, text,
-                                           first.first, second.first));
-           }
-           value = text == first.first ? first.second : second.second;
-         },
-         help)
-      ->default_str(value == first.second ? first.first : second.first)
-      ->group("Ranks");
-}
 
 }  // namespace
 
@@ -65,8 +48,8 @@ void CommOptions::add_to(CLI::App& app) {
                  "number of ranks: threads, or processes under mpirun [1, or mpirun's]")
       ->check(whole_number())
       ->group("Ranks");
-  add_choice<Collectives>(app, "--collectives", collectives, {"ours", Collectives::kOurs},
-                          {"native", Collectives::kNative},
+  add_choice<Collectives>(app, "--collectives", collectives,
+                          {{"ours", Collectives::kOurs}, {"native", Collectives::kNative}}, "Ranks",
                           "ours (written out over send and recv) or native (the platform's)");
   app.add_option("--timeout", timeout, "seconds that a rank waits for others before it gives up")
       ->capture_default_str()
@@ -75,11 +58,11 @@ void CommOptions::add_to(CLI::App& app) {
                  "slow messages down to a network, for example \"latency-us=50,gbps=1\"")
       ->group("Ranks");
   add_choice<ultra::Progress>(
-      app, "--progress", progress, {"thread", ultra::Progress::kThread},
-      {"on-call", ultra::Progress::kOnCall},
+      app, "--progress", progress,
+      {{"thread", ultra::Progress::kThread}, {"on-call", ultra::Progress::kOnCall}}, "Ranks",
       "who moves communication along while a rank computes: thread or on-call");
-  add_choice<Checking>(app, "--check-collectives", checking, {"on", Checking::kOn},
-                       {"off", Checking::kOff},
+  add_choice<Checking>(app, "--check-collectives", checking,
+                       {{"on", Checking::kOn}, {"off", Checking::kOff}}, "Ranks",
                        "compare what ranks call before each collective: on or off");
 }
 

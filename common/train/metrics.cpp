@@ -32,6 +32,15 @@ ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
   return config;
 }
 
+ordered_json step_json(const StepMetrics& m) {
+  return {{"event", "step"},
+          {"step", m.step},
+          {"loss", m.loss},
+          {"grad_norm", m.grad_norm},
+          {"learning_rate", m.learning_rate},
+          {"tokens_per_second", m.tokens_per_second}};
+}
+
 }  // namespace
 
 double TrainResult::tokens_per_second(const TrainOptions& options) const {
@@ -44,22 +53,14 @@ MetricsFile::MetricsFile(const std::string& path) {
   if (!path.empty()) file_.emplace(path, "metrics file (--metrics)");
 }
 
-void MetricsFile::add_step(const StepMetrics& m) {
-  if (!file_) return;
-  const ordered_json event = {{"event", "step"},
-                              {"step", m.step},
-                              {"loss", m.loss},
-                              {"grad_norm", m.grad_norm},
-                              {"learning_rate", m.learning_rate},
-                              {"tokens_per_second", m.tokens_per_second}};
-  file_->write(event.dump() + "\n");
-}
-
 void MetricsFile::finish(const TrainOptions& options, const ExtraConfig& extra,
                          const TrainResult& result) {
   if (!file_) return;
   ordered_json losses = ordered_json::array();
-  for (const StepMetrics& step : result.steps) losses.push_back(step.loss);
+  for (const StepMetrics& step : result.steps) {
+    file_->write(step_json(step).dump() + "\n");
+    losses.push_back(step.loss);
+  }
   ordered_json ranks = ordered_json::array();
   for (const RankSummary& rank : result.ranks) ranks.push_back(to_json(rank));
   const ordered_json summary = {{"event", "summary"},

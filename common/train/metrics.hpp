@@ -39,17 +39,14 @@ struct TrainResult {
 using ExtraConfig =
     std::vector<std::pair<std::string, std::variant<std::string, std::size_t, double>>>;
 
-/// @brief Writes step events and one summary event; the file appears when finish() has run.
+/// @brief One event per step and one summary event; the file appears when finish() has run.
 class MetricsFile {
  public:
   /// @param path  empty for no file.
   /// @throws FileError when the file cannot be made.
   explicit MetricsFile(const std::string& path);
 
-  /// @brief Adds a step event.
-  void add_step(const StepMetrics& metrics);
-
-  /// @brief Adds the summary event and moves the file to its place.
+  /// @brief Writes the step events and the summary event, and moves the file to its place.
   /// @throws FileError when the disk is full.
   void finish(const TrainOptions& options, const ExtraConfig& extra, const TrainResult& result);
 

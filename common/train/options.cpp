@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <charconv>
 #include <cmath>
 #include <concepts>
-#include <system_error>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra::train {
 namespace {
@@ -42,10 +41,7 @@ void expect_different_files(const char* flag, const std::string& path, const cha
 CLI::Validator whole_number() {
   return CLI::Validator(
       [](const std::string& text) -> std::string {
-        std::uint64_t value = 0;
-        const char* const end = text.data() + text.size();
-        const auto [last, error] = std::from_chars(text.data(), end, value);
-        if (error == std::errc() && last == end) return "";
+        if (parse_number<std::uint64_t>(text)) return "";
         return fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text);
       },
       "");

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/nn/model_config.hpp"
+#include "common/optim/schedule.hpp"
 #include "common/tensor/device.hpp"
 #include "common/tensor/dtype.hpp"
 #include "common/train/cli_fwd.hpp"
@@ -41,6 +42,11 @@ struct TrainOptions {
   /// @brief Checks the values against each other.
   /// @throws ConfigError with the equation that does not hold and its values.
   void validate() const;
+
+  /// @brief The learning rate over the steps.
+  [[nodiscard]] optim::WarmupCosine schedule() const {
+    return {.peak = learning_rate, .warmup_steps = warmup, .total_steps = steps};
+  }
 };
 
 }  // namespace ultra::train

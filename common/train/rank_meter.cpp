@@ -28,7 +28,12 @@ CommStats difference(CommStats now, const CommStats& before) {
 }  // namespace
 
 RankMeter::RankMeter(Communicator world, Device device)
-    : world_(std::move(world)), device_(std::move(device)), before_(world_.stats()) {
+    : world_(std::move(world)), device_(std::move(device)) {
+  run_began();
+}
+
+void RankMeter::run_began() {
+  before_ = world_.stats();
   step_began();
 }
 
@@ -42,6 +47,7 @@ double RankMeter::lap() {
   const double waited = world_.stats().exposed_seconds;
   const double seconds = std::chrono::duration<double>(now - lap_begin_).count();
   const double computed = std::max(0.0, seconds - (waited - waited_before_lap_));
+  no_compute_ += seconds - computed;
   lap_begin_ = now;
   waited_before_lap_ = waited;
   return computed;
@@ -51,6 +57,8 @@ void RankMeter::gradients_done() { seconds_.forward_backward += lap(); }
 
 void RankMeter::step_ended() { seconds_.optimizer += lap(); }
 
+void RankMeter::run_ended() { no_compute_ += lap(); }
+
 RankSummary RankMeter::summary() const {
   RankSummary summary{.rank = world_.rank(),
                       .memory = device_.memory(),
@@ -59,6 +67,7 @@ RankSummary RankMeter::summary() const {
                       .seconds = seconds_,
                       .communication = difference(world_.stats(), before_)};
   summary.seconds.compute = seconds_.forward_backward + seconds_.optimizer;
+  summary.seconds.total = summary.seconds.compute + no_compute_;
   return summary;
 }
 

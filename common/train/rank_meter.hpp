@@ -16,20 +16,27 @@ namespace ultra::train {
 /// Time in which the rank's thread waited for communication is not compute: CommStats has it.
 class RankMeter {
  public:
-  /// @brief Counts traffic from now on.
+  /// @brief Starts as run_began() does.
   RankMeter(Communicator world, Device device);
 
+  /// @brief Counts traffic from now on: what went before was set-up.
+  void run_began();
   /// @brief A training step begins.
   void step_began();
   /// @brief Its forward and backward passes have ended, its optimizer step begins.
   void gradients_done();
-  /// @brief Its optimizer step has ended.
+  /// @brief Its optimizer step has ended. Without gradients_done() all of the step's compute counts
+  /// as the optimizer's.
   void step_ended();
+  /// @brief What was still under way after the last step has ended, too: the time since then belongs
+  /// to the training, though it is no compute.
+  void run_ended();
 
   /// @brief What the rank has used up to now.
   [[nodiscard]] RankSummary summary() const;
 
  private:
+  /// Ends a lap and begins the next; returns what of it was compute.
   [[nodiscard]] double lap();
 
   Communicator world_;
@@ -37,6 +44,7 @@ class RankMeter {
   CommStats before_;
   std::chrono::steady_clock::time_point lap_begin_;
   double waited_before_lap_ = 0;
+  double no_compute_ = 0;  // of all laps
   RankSeconds seconds_;
 };
 

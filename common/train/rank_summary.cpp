@@ -84,7 +84,8 @@ ordered_json to_json(const RankSummary& summary) {
                      {"exposed_communication", summary.communication.exposed_seconds},
                      {"idle", summary.seconds.idle},
                      {"forward_backward", summary.seconds.forward_backward},
-                     {"optimizer", summary.seconds.optimizer}};
+                     {"optimizer", summary.seconds.optimizer},
+                     {"total", summary.seconds.total}};
   return json;
 }
 
@@ -97,7 +98,8 @@ RankSummary rank_summary_from(const ordered_json& json) {
                       .seconds = {.compute = seconds.at("compute"),
                                   .idle = seconds.at("idle"),
                                   .forward_backward = seconds.at("forward_backward"),
-                                  .optimizer = seconds.at("optimizer")},
+                                  .optimizer = seconds.at("optimizer"),
+                                  .total = seconds.at("total")},
                       .communication = traffic_from(json)};
   summary.communication.busy_seconds = seconds.at("communication");
   summary.communication.exposed_seconds = seconds.at("exposed_communication");

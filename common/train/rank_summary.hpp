@@ -46,6 +46,7 @@ struct RankSeconds {
   double idle = 0;              ///< waiting for other ranks' work
   double forward_backward = 0;  ///< the part of compute in forward and backward passes
   double optimizer = 0;         ///< the part of compute in clipping and optimizer steps
+  double total = 0;             ///< wall time of training, waiting included
 };
 
 /// @brief What one rank used.

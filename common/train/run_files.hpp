@@ -20,10 +20,7 @@ class RunFiles {
   /// @throws FileError when one cannot be made.
   RunFiles(const TrainOptions& options, int rank);
 
-  /// @brief Adds a step to the metrics file.
-  void add_step(const StepMetrics& metrics) { metrics_.add_step(metrics); }
-
-  /// @brief Writes the rest and moves the files to their places.
+  /// @brief Writes the files and moves them to their places.
   /// @param timelines  TraceRecorder::events() of each rank; for the trace file, if there is one.
   /// @throws FileError when the disk is full.
   void finish(const TrainOptions& options, const ExtraConfig& extra, const TrainResult& result,

@@ -33,10 +33,12 @@ inline train::TrainOptions short_run() {
   return options;
 }
 
-/// The parts of an ordinary training on one device, with micro-batches of `micro_batch` sequences.
-inline train::TrainerParts dense_parts(nn::LayerFactory& factory, std::size_t micro_batch) {
-  const auto forward_backward = [micro_batch](nn::Model& model, const data::Sampler& sampler,
-                                              std::size_t step) {
+/// The parts of an ordinary training on one device.
+inline train::TrainerParts dense_parts(nn::LayerFactory& factory,
+                                       const train::TrainOptions& options) {
+  const auto forward_backward = [micro_batch = options.micro_batch](nn::Model& model,
+                                                                    const data::Sampler& sampler,
+                                                                    std::size_t step) {
     double loss = 0;
     for (std::size_t i = 0; i < sampler.global_batch_size(); i += micro_batch) {
       const data::Batch batch = sampler.batch(model.device(), step, {i, i + micro_batch});
@@ -49,7 +51,7 @@ inline train::TrainerParts dense_parts(nn::LayerFactory& factory, std::size_t mi
   };
   return {.factory = factory,
           .forward_backward = forward_backward,
-          .adamw = ops::adamw_into,
+          .update = train::clipped_adamw(options),
           .extra_config = {}};
 }
 
@@ -70,8 +72,8 @@ std::string printed_by(Fn&& fn) {
 inline train::TrainResult train_quietly(const train::TrainOptions& options) {
   nn::DenseFactory factory;
   train::TrainResult result;
-  static_cast<void>(printed_by(
-      [&] { result = train::train(options, dense_parts(factory, options.micro_batch)); }));
+  static_cast<void>(
+      printed_by([&] { result = train::train(options, dense_parts(factory, options)); }));
   return result;
 }
 

@@ -23,7 +23,7 @@ inline train::TrainResult chapter_run(const train::TrainOptions& options,
   static_cast<void>(ultra::test::printed_by([&] {
     result = train::train(options, {.factory = factory,
                                     .forward_backward = forward_backward,
-                                    .adamw = written_adamw,
+                                    .update = train::clipped_adamw(options, written_adamw),
                                     .extra_config = {}});
   }));
   return result;

@@ -12,6 +12,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/parse_options.hpp"
 
 namespace ultra::memory {
 namespace {
@@ -25,11 +26,7 @@ struct Flags {
   MemoryOptions memory;
 
   explicit Flags(const std::vector<std::string>& arguments) {
-    CLI::App app;
-    train.add_to(app);
-    memory.add_to(app);
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
+    ultra::test::parse_into(arguments, train, memory);
   }
 };
 

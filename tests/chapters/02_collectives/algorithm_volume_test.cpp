@@ -45,13 +45,33 @@ class AllReduceVolume : public test::RandomTest {};
 TEST_F(AllReduceVolume, IsLeastForRingsAndHalvingDoubling) {
   for (const int size : {1, 2, 4, 8, 16}) {
     const std::size_t count = 60 * real(size) * 4;
-    for (const char* name : {"ring", "segmented-ring", "halving-doubling", "rabenseifner",
-                             "two-level", "torus-2d", "torus-3d"}) {
+    for (const char* name : {"ring", "segmented-ring", "pairwise", "halving-doubling",
+                             "rabenseifner", "two-level", "torus-2d", "torus-3d"}) {
       const CollectiveTrial trial = all_reduced(
           name, size, count, {.ranks_per_node = size > 2 ? size / 2 : 1, .segments = 4});
       for (int p = 0; p < size; ++p) {
         EXPECT_EQ(trial.sent(p), 2 * count * real(size - 1) / real(size))
             << name << " of " << size << ", position " << p;
+      }
+    }
+  }
+}
+
+TEST_F(AllReduceVolume, OfThePairwiseExchangeIsTheRings) {
+  for (const int size : test::kGroupSizes) {
+    const std::size_t count = real(size) * random.between(1, 50);
+    EXPECT_EQ(all_reduced("pairwise", size, count).rounds(), 2 * (size - 1));
+    CollectiveTrial trial(test::whole_world(size), [&](const Group& group) {
+      const auto request = CollectiveRequest::of(OpKind::kReduceScatter, group, count);
+      return collectives::find_algorithm(OpKind::kReduceScatter, "pairwise").schedule(request);
+    });
+    EXPECT_TRUE(trial.reduce_scatter(Chunks::even({0, count}, size)));
+    EXPECT_EQ(trial.rounds(), size - 1);
+    // The same to everybody else.
+    for (int p = 0; p < size; ++p) {
+      for (int to = 0; to < size; ++to) {
+        const std::size_t expected = p == to ? 0 : count / real(size);
+        EXPECT_EQ(trial.sent_to(p, [&](int peer) { return peer == to; }), expected);
       }
     }
   }

@@ -9,40 +9,33 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/parse_options.hpp"
 
 namespace ultra::collectives {
 namespace {
 
+using test::parsed;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-BenchOptions parsed(const std::vector<std::string>& arguments) {
-  BenchOptions options;
-  CLI::App app;
-  options.add_to(app);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  app.parse(reversed);
-  return options;
-}
-
 std::string refusal(const std::vector<std::string>& arguments) {
   return test::message_of<ConfigError>([&] {
-    const BenchOptions options = parsed(arguments);
+    const BenchOptions options = parsed<BenchOptions>(arguments);
     options.validate();
     static_cast<void>(options.request(DType::kF32));
   });
 }
 
 TEST(BenchOptions, NoFlagsMeasureNothing) {
-  const BenchOptions options = parsed({});
+  const BenchOptions options = parsed<BenchOptions>({});
   EXPECT_NO_THROW(options.validate());
   EXPECT_FALSE(options.measures());
 }
 
 TEST(BenchOptions, ACollectiveIsEnough) {
-  const BenchOptions options = parsed({"--op", "all_gather"});
+  const BenchOptions options = parsed<BenchOptions>({"--op", "all_gather"});
   options.validate();
   ASSERT_TRUE(options.measures());
   const BenchRequest request = options.request(DType::kF64);
@@ -54,16 +47,17 @@ TEST(BenchOptions, ACollectiveIsEnough) {
 }
 
 TEST(BenchOptions, SizesGrowByTheFactorAndEndAtTheLast) {
-  const BenchRequest request = parsed({"--op", "broadcast", "--min-bytes", "1KiB", "--max-bytes",
-                                       "10KiB", "--step-factor", "3"})
+  const BenchRequest request = parsed<BenchOptions>({"--op", "broadcast", "--min-bytes", "1KiB",
+                                                     "--max-bytes", "10KiB", "--step-factor", "3"})
                                    .request(DType::kF32);
   EXPECT_THAT(request.sizes, ElementsAre(1024, 3072, 9216, 10240));
 }
 
 TEST(BenchOptions, ReachTheRequest) {
   const BenchRequest request =
-      parsed({"--op", "all_reduce", "--algorithm", "ring,native", "--iterations", "7", "--check",
-              "off", "--ranks-per-node", "2", "--min-bytes", "64", "--max-bytes", "64"})
+      parsed<BenchOptions>({"--op", "all_reduce", "--algorithm", "ring,native", "--iterations", "7",
+                            "--check", "off", "--ranks-per-node", "2", "--min-bytes", "64",
+                            "--max-bytes", "64"})
           .request(DType::kF32);
   EXPECT_THAT(request.algorithms, ElementsAre("ring", "native"));
   EXPECT_THAT(request.sizes, ElementsAre(64));
@@ -92,7 +86,8 @@ TEST(BenchOptions, WhatCannotBeMeasuredIsAnError) {
   EXPECT_THAT(refusal({"--op", "all_reduce", "--step-factor", "1"}), HasSubstr("at least 2"));
   EXPECT_THAT(refusal({"--op", "all_reduce", "--iterations", "0"}), HasSubstr("between 1 and"));
   EXPECT_THAT(refusal({"--op", "all_reduce", "--ranks-per-node", "0"}), HasSubstr("at least 1"));
-  EXPECT_THROW(parsed({"--op", "all_reduce", "--check", "maybe"}), CLI::ValidationError);
+  EXPECT_THROW(parsed<BenchOptions>({"--op", "all_reduce", "--check", "maybe"}),
+               CLI::ValidationError);
 }
 
 }  // namespace

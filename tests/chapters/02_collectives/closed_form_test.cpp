@@ -87,15 +87,15 @@ class ClosedForm : public test::RandomTest {
 
 TEST_F(ClosedForm, IsTheSimulatedTimeOnOneNode) {
   for (int ranks = 2; ranks <= 17 && !HasFailure(); ++ranks) {
-    expect_all_closed_forms(draw(1, ranks), random.between(1, 100), 15);
+    expect_all_closed_forms(draw(1, ranks), random.between(1, 100), 17);
   }
-  expect_all_closed_forms(draw(1, 32), 3, 22);
-  expect_all_closed_forms(draw(1, 60), 3, 15);
+  expect_all_closed_forms(draw(1, 32), 3, 24);
+  expect_all_closed_forms(draw(1, 60), 3, 17);
 }
 
 TEST_F(ClosedForm, IsTheSimulatedTimeWithOneGpuPerNode) {
   for (int i = 0; i < 5 && !HasFailure(); ++i)
-    expect_all_closed_forms(draw(between(2, 40), 1), 2, 15);
+    expect_all_closed_forms(draw(between(2, 40), 1), 2, 17);
 }
 
 TEST_F(ClosedForm, IsTheSimulatedTimeOfTwoLevels) {
@@ -120,20 +120,24 @@ TEST_F(ClosedForm, IsTheSimulatedTimeOnATorus) {
   }
 }
 
-TEST_F(ClosedForm, OfTheRingHoldsForCountsThatDoNotDivide) {
+TEST_F(ClosedForm, OfRingAndPairwiseExchangeHoldsForCountsThatDoNotDivide) {
   for (int i = 0; i < 40 && !HasFailure(); ++i) {
     const Topology topology = draw(1, between(2, 24));
     const LinkCost link = topology.cost(LinkKind::kIntra);
     const std::size_t count = random.between(0, 200);
     const int n = topology.ranks();
-    const auto expect_same = [&](OpKind op, double expected) {
-      const double found = simulated(op, find_algorithm(op, "ring"), topology, {}, count).seconds;
+    const auto expect_same = [&](OpKind op, const char* name, double expected) {
+      const double found = simulated(op, find_algorithm(op, name), topology, {}, count).seconds;
       EXPECT_NEAR(found, expected, kRelative * expected)
-          << to_string(op) << " " << n << " " << count;
+          << to_string(op) << " " << name << " " << n << " " << count;
     };
-    expect_same(OpKind::kReduceScatter, ring_reduce_scatter_cost(n, count, 4, link).seconds);
-    expect_same(OpKind::kAllGather, ring_all_gather_cost(n, count, 4, link).seconds);
-    expect_same(OpKind::kAllReduce, ring_all_reduce_cost(n, count, 4, link).seconds);
+    expect_same(OpKind::kAllGather, "ring", ring_all_gather_cost(n, count, 4, link).seconds);
+    for (const char* name : {"ring", "pairwise"}) {
+      const auto scatter = ring_reduce_scatter_cost(n, count, 4, link);
+      expect_same(OpKind::kReduceScatter, name, scatter.seconds);
+      const auto reduce = ring_all_reduce_cost(n, count, 4, link);
+      expect_same(OpKind::kAllReduce, name, reduce.seconds);
+    }
   }
 }
 

@@ -8,42 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "tests/chapters/02_collectives/program_run.hpp"
+#include "tests/chapters/02_collectives/program_fixture.hpp"
 
 namespace ultra::collectives {
 namespace {
 
 using nlohmann::json;
-using test::error_lines;
-using test::events_of;
+using test::Changes;
+using test::expect_success;
 using test::ProcessResult;
-using test::run;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
-using Changes = std::map<std::string, std::string>;
-using Words = std::vector<std::string>;
-
-void expect_success(const ProcessResult& result) {
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.err, "");
-}
-
-class Program : public ::testing::Test {
+class Program : public test::ProgramTest {
  protected:
-  /// The summary of a run with metrics.
-  json summary_of(Changes changes) const {
-    const std::string path = folder.path("metrics.jsonl");
-    changes["--metrics"] = path;
-    expect_success(run(changes));
-    return events_of(path).back();
-  }
-
-  ultra::test::TemporaryFolder folder;
+  Program() : ProgramTest(test::kProgram) {}
 };
 
 TEST_F(Program, TrainsOnOneRankWithoutFlagsOfItsOwn) {
@@ -97,7 +77,7 @@ TEST_F(Program, PrintsTheRanksThatItsFlagsNeed) {
 }
 
 TEST_F(Program, HelpListsTheFlagsOfBothChapters) {
-  const ProcessResult result = ultra::test::run_program(test::kProgram, {"--help"});
+  const ProcessResult result = run_words({"--help"});
   expect_success(result);
   for (const char* flag : {"--layers", "--recompute", "--estimate", "--ranks", "--collectives",
                            "--timeout", "--link", "--progress", "--check-collectives"}) {
@@ -111,25 +91,7 @@ TEST_F(Program, StillEstimates) {
   EXPECT_THAT(result.out, HasSubstr("6,738,415,616"));
 }
 
-/// Runs that must end with an error: one line, nothing that looks like a result, no file.
-class BadRun : public Program {
- protected:
-  ProcessResult failed(Changes changes, int exit_code, const Words& parts) const {
-    changes.try_emplace("--metrics", folder.path("metrics.jsonl"));
-    changes.try_emplace("--trace", folder.path("trace.json"));
-    const ProcessResult result = run(changes);
-    EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
-    EXPECT_THAT(result.err, AllOf(StartsWith("error: "), EndsWith("\n")));
-    EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << "one line: " << result.err;
-    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
-    EXPECT_THAT(folder.names(), IsEmpty()) << "no partial output";
-    return result;
-  }
-
-  void refused(const Changes& changes, const Words& parts) const {
-    EXPECT_EQ(failed(changes, 2, parts).out, "") << "refused before the first step";
-  }
-};
+using BadRun = Program;
 
 TEST_F(BadRun, RankCountsThatDoNotDivide) {
   refused({{"--ranks", "3"}}, {"4 % (3 * 2) = 4", "multiple of 6"});
@@ -154,9 +116,9 @@ TEST_F(BadRun, ModesThatExcludeEachOther) {
 }
 
 TEST_F(Program, MeasuresACollectiveInsteadOfTraining) {
-  const ProcessResult result = ultra::test::run_program(
-      "02_collectives", {"--op", "all_reduce", "--ranks", "3", "--algorithm", "ring,native",
-                         "--max-bytes", "16KB", "--iterations", "2", "--op-json"});
+  const ProcessResult result =
+      run_words({"--op", "all_reduce", "--ranks", "3", "--algorithm", "ring,native", "--max-bytes",
+                 "16KB", "--iterations", "2", "--op-json"});
   expect_success(result);
   const json report = json::parse(result.out);
   EXPECT_EQ(report.at("ranks"), 3);
@@ -165,9 +127,8 @@ TEST_F(Program, MeasuresACollectiveInsteadOfTraining) {
 }
 
 TEST_F(Program, SimulatesACollectiveInsteadOfTraining) {
-  const ProcessResult result = ultra::test::run_program(
-      "02_collectives", {"--simulate", "nodes=2,gpus=4", "--simulate-algorithms", "ring",
-                         "--simulate-sizes", "1MB", "--simulate-json"});
+  const ProcessResult result = run_words({"--simulate", "nodes=2,gpus=4", "--simulate-algorithms",
+                                          "ring", "--simulate-sizes", "1MB", "--simulate-json"});
   expect_success(result);
   EXPECT_GT(json::parse(result.out).at("runs").at(0).at("seconds").get<double>(), 0.0);
 }

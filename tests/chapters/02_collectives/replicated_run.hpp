@@ -35,7 +35,7 @@ inline RankRun run_with(const train::ForwardBackward& forward_backward, const Co
   run.result = train::train(options,
                             {.factory = factory,
                              .forward_backward = forward_backward,
-                             .adamw = adamw,
+                             .update = train::clipped_adamw(options, adamw),
                              .extra_config = {}},
                             world);
   for (const Tensor& value : values) run.weights.push_back(value.to_vector());

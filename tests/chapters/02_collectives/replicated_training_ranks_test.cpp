@@ -227,10 +227,7 @@ TEST(AverageGradients, AveragesEveryParameter) {
     nn::DenseFactory factory;
     const nn::Model model(ultra::test::short_run().model, device, DType::kF64, 1, factory);
     for (nn::Parameter* parameter : model.parameters()) {
-      const Tensor grad = Tensor::empty(device, parameter->value().shape(), DType::kF64,
-                                        MemoryCategory::kGradients);
-      grad.fill(1.0 + world.rank());
-      parameter->set_grad(grad);
+      parameter->add_grad([&](const Tensor& grad, ops::Write) { grad.fill(1.0 + world.rank()); });
     }
     average_gradients(model, world);
     for (const nn::Parameter* parameter : model.parameters()) {

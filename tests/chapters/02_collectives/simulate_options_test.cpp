@@ -3,45 +3,37 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/parse_options.hpp"
 
 namespace ultra::collectives {
 namespace {
 
+using test::parsed;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-SimulateOptions parsed(const std::vector<std::string>& arguments) {
-  SimulateOptions options;
-  CLI::App app;
-  options.add_to(app);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  app.parse(reversed);
-  return options;
-}
-
 std::string refusal(const std::vector<std::string>& arguments) {
   return test::message_of<ConfigError>([&] {
-    const SimulateOptions options = parsed(arguments);
+    const SimulateOptions options = parsed<SimulateOptions>(arguments);
     options.validate();
     static_cast<void>(options.request());
   });
 }
 
 TEST(SimulateOptions, NoFlagsSimulateNothing) {
-  const SimulateOptions options = parsed({});
+  const SimulateOptions options = parsed<SimulateOptions>({});
   EXPECT_NO_THROW(options.validate());
   EXPECT_FALSE(options.simulates());
 }
 
 TEST(SimulateOptions, AMachineIsEnough) {
-  const SimulateOptions options = parsed({"--simulate", "h100"});
+  const SimulateOptions options = parsed<SimulateOptions>({"--simulate", "h100"});
   EXPECT_NO_THROW(options.validate());
   ASSERT_TRUE(options.simulates());
   const SimulationRequest request = options.request();
@@ -54,10 +46,10 @@ TEST(SimulateOptions, AMachineIsEnough) {
 }
 
 TEST(SimulateOptions, ReachTheRequest) {
-  const SimulateOptions options =
-      parsed({"--simulate", "nodes=4,gpus=2", "--simulate-op", "all_gather",
-              "--simulate-algorithms", "ring,recursive-doubling", "--simulate-sizes", "4KB,1MB",
-              "--simulate-json", "--simulate-messages"});
+  const SimulateOptions options = parsed<SimulateOptions>(
+      {"--simulate", "nodes=4,gpus=2", "--simulate-op", "all_gather", "--simulate-algorithms",
+       "ring,recursive-doubling", "--simulate-sizes", "4KB,1MB", "--simulate-json",
+       "--simulate-messages"});
   EXPECT_NO_THROW(options.validate());
   const SimulationRequest request = options.request();
   EXPECT_EQ(request.topology.nodes, 4);

@@ -55,6 +55,16 @@ TEST(SimulateCollective, SmallArraysAreLatency) {
   EXPECT_EQ(report.fastest(512)->algorithm, "rabenseifner");
 }
 
+// Ring and pairwise exchange add the same latencies, transfers and reductions in another order.
+TEST(SimulateCollective, NamesTheFirstOfThoseThatDifferByRounding) {
+  const SimulationReport report = simulate_collective(
+      request_for("h100,gpus=7,gamma=3e-13", {"ring", "pairwise"}, {700, 7'000, 70'000, 700'000}));
+  for (const std::size_t bytes : report.request.sizes) {
+    EXPECT_EQ(report.fastest(bytes)->algorithm, "ring") << bytes;
+  }
+  EXPECT_TRUE(report.crossovers.empty());
+}
+
 // One NIC of 400 GB/s for 8 ranks. In natural order one rank per node sends through it; interleaved,
 // all eight do: 8 times the bytes.
 TEST(SimulateCollective, ABadRankOrderCostsTheNics) {

@@ -48,7 +48,7 @@ TEST(CollectiveCall, CountsTheWholeOperation) {
   EXPECT_EQ(all_gather(floats({3}), floats({10}), kMember).info.count, 10U);
   EXPECT_EQ(reduce_scatter(floats({10}), floats({3}), ReduceOp::kSum, kMember).info.count, 10U);
   EXPECT_EQ(all_to_all(floats({8}), floats({8}), kMember).info.count, 8U);
-  EXPECT_EQ(barrier().info.count, 0U);
+  EXPECT_EQ(barrier(Tensor::zeros(Device::cpu(), {1}, DType::kI32)).info.count, 0U);
 }
 
 TEST(CollectiveCall, CutsUnevenSizesAsChunksDo) {

@@ -405,6 +405,45 @@ TEST_P(CommunicatorRanks, AllRanksEndBitwiseEqual) {
   }
 }
 
+/// What an observer is told, one text for each operation.
+class Log : public CommObserver {
+ public:
+  void operation_ended(const OperationInfo& info, std::size_t, Clock::time_point,
+                       Clock::time_point) override {
+    lines.push_back(fmt::format("{} {}: {}", to_string(info.kind), info.communicator, info.label));
+  }
+  void waited(const OperationInfo&, Clock::time_point, Clock::time_point) override {}
+
+  std::vector<std::string> lines;
+};
+
+TEST_P(CommunicatorRanks, AHandlesLabelIsOnWhatItIssues) {
+  run_ranks(
+      2,
+      [&](Communicator& world) {
+        Log log;
+        world.set_observer(&log);
+        const Communicator bucket = world.labeled("bucket 2");
+        const Tensor data = contribution(world.rank(), 5, DType::kF32);
+        bucket.all_reduce(data);
+        if (world.rank() == 0) bucket.send(data, 1);
+        if (world.rank() == 1) bucket.recv(data, 0);
+        bucket.ring_shift(data, data.clone());
+        bucket.with_algorithms(options.algorithms).barrier();
+        bucket.split(0, world.rank(), "pair").barrier();
+        bucket.labeled("bucket 3").barrier();
+        world.barrier();
+        world.set_observer(nullptr);
+        EXPECT_EQ(log.lines,
+                  (std::vector<std::string>{
+                      "all_reduce world: bucket 2",
+                      world.rank() == 0 ? "send world: bucket 2" : "recv world: bucket 2",
+                      "send world: bucket 2", "barrier world: bucket 2", "split world: bucket 2",
+                      "barrier pair: ", "barrier world: bucket 3", "barrier world: "}));
+      },
+      options);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorRanks,
                          ::testing::Values("native", "schedules", "unchecked"),
                          [](const auto& param) { return param.param; });

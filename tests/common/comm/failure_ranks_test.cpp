@@ -257,14 +257,15 @@ TEST_P(FailureRanks, ATimeoutNamesTheOperationAndTheMissingRank) {
         const Data data;
         world.barrier();
         if (world.rank() == kFailing) std::this_thread::sleep_for(milliseconds(1500));
-        world.all_reduce(data.whole);
+        world.labeled("bucket 2").all_reduce(data.whole);
       },
       options);
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
     if (rank == kFailing) continue;  // what the others gave before they left may be enough for it
     ASSERT_TRUE(is_a<CommTimeout>(fate.error) || is_a<RankFailed>(fate.error));
-    EXPECT_THAT(fate.message, AllOf(HasSubstr("has waited 0.3 s in all_reduce #1 of 'world'"),
+    EXPECT_THAT(fate.message, AllOf(HasSubstr("has waited 0.3 s in all_reduce #1 of 'world' "
+                                              "(sum of 24 f32) [bucket 2]"),
                                     HasSubstr("--timeout")));
     // The star's members without a roll call wait for its center, which waits for rank 2.
     if (GetParam() == "unchecked") continue;
@@ -336,6 +337,13 @@ const Mismatch kMismatches[] = {
        world.barrier();
      },
      "barrier", "all_gather (24 f32)"},
+    {"Label", [](const auto& w, const Data& d) { w.labeled("bucket 1").all_reduce(d.whole); },
+     [](const auto& w, const Data& d) { w.labeled("bucket 2").all_reduce(d.whole); },
+     "all_reduce (sum of 24 f32) [bucket 1]", "all_reduce (sum of 24 f32) [bucket 2]"},
+    {"LabelOfALargeOne",
+     [](const auto& w, const Data& d) { w.labeled("bucket 1").all_reduce(d.large); },
+     [](const auto& world, const Data& d) { world.all_reduce(d.large); },
+     "all_reduce (sum of 50000 f64) [bucket 1]", "all_reduce (sum of 50000 f64)"},
 };
 
 class MismatchRanks : public ::testing::TestWithParam<Mismatch> {};
@@ -369,6 +377,19 @@ TEST_P(MismatchRanks, NamesBothCallsAndWhoCallsWhat) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, MismatchRanks, ::testing::ValuesIn(kMismatches),
                          [](const auto& param) { return std::string(param.param.name); });
+
+TEST(LabeledRanks, AMismatchNamesTheOperationAndItsLabel) {
+  const test::Fates fates = test::fates_of(2, [](Communicator& world) {
+    const Data data;
+    world.labeled("bucket 2").all_reduce(world.rank() == 0 ? data.whole : data.part);
+  });
+  for (const auto& [rank, fate] : fates.ranks) {
+    SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+    EXPECT_TRUE(is_a<CommMismatch>(fate.error) || is_a<RankFailed>(fate.error));
+    EXPECT_THAT(fate.message, AllOf(HasSubstr("all_reduce #0 of 'world' (sum of "),
+                                    HasSubstr(" f32) [bucket 2]: the members of 'world' call")));
+  }
+}
 
 }  // namespace
 }  // namespace ultra

@@ -130,7 +130,7 @@ TEST_F(NativeVolume, OfUnevenChunksIsTheirOwn) {
 }
 
 TEST_F(NativeVolume, OfABarrierIsNothing) {
-  EXPECT_EQ(sent([](calls::Member) { return calls::barrier(); }),
+  EXPECT_EQ(sent([&](calls::Member) { return calls::barrier(elements(1)); }),
             by_rank([](int) { return std::size_t{0}; }));
 }
 

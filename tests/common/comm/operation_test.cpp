@@ -41,6 +41,33 @@ TEST(Operation, IsNamedByKindNumberGroupAndData) {
   EXPECT_EQ(text_of(OpKind::kSplit), "split #3 of 'dp'");
 }
 
+TEST(Operation, ItsLabelStandsBehindIt) {
+  OperationInfo info{.kind = OpKind::kAllReduce, .communicator = "dp", .label = "bucket 2"};
+  info.count = 5;
+  EXPECT_EQ(to_string(info), "all_reduce #0 of 'dp' (sum of 5 f32) [bucket 2]");
+  info.kind = OpKind::kBarrier;
+  EXPECT_EQ(to_string(info), "barrier #0 of 'dp' [bucket 2]");
+  EXPECT_EQ(call_text(info), "barrier [bucket 2]");
+}
+
+TEST(DivideAverage, DividesWhereThereIsAResult) {
+  const Tensor data = Tensor::empty(Device::cpu(), {3}, DType::kF64);
+  data.fill(12.0);
+  comm::CollectiveCall call{.info = {.kind = OpKind::kAllReduce, .dtype = DType::kF64},
+                            .input = data,
+                            .output = data,
+                            .sent = {},
+                            .received = {}};
+  divide_average(call, 4);
+  EXPECT_EQ(data.to_vector(), (std::vector<double>{12, 12, 12})) << "a sum";
+  call.info.op = ReduceOp::kAverage;
+  divide_average(call, 4);
+  EXPECT_EQ(data.to_vector(), (std::vector<double>{3, 3, 3}));
+  call.output = {};
+  divide_average(call, 4);
+  EXPECT_EQ(data.to_vector(), (std::vector<double>{3, 3, 3})) << "not the root of a reduce";
+}
+
 TEST(Operation, AsACallHasNoNumber) {
   OperationInfo info;
   info.kind = OpKind::kAllReduce;

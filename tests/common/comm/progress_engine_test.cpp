@@ -371,6 +371,81 @@ TEST_F(ProgressEngineTest, AHandleEndsWithItsOperation) {
   EXPECT_NO_THROW(work.wait());
 }
 
+TEST_F(ProgressEngineTest, OfSeveralHandlesTheFirstToEndIsReturned) {
+  Log log;
+  on_call->set_observer(&log);
+  const auto first = start(*on_call, 0);
+  const auto message =
+      start(*on_call, std::make_shared<FakeOperation>(9, Operation::Order::kAnyTime));
+  Work works[] = {Work(on_call, first), Work(on_call, message), Work()};
+  message->ends = true;
+  on_call->poll();
+  first->ends = true;
+  EXPECT_EQ(wait_any(works), 1U);
+  EXPECT_TRUE(log.waits.empty()) << "it had ended";
+  EXPECT_EQ(wait_any(works), 0U);
+  EXPECT_THAT(log.waits, ElementsAre(0));
+}
+
+TEST_F(ProgressEngineTest, AWaitForOneOfManyIsExposedAndToldAsTheOneThatEnded) {
+  Log log;
+  on_call->set_observer(&log);
+  const auto any_time = Operation::Order::kAnyTime;
+  const auto one = start(*on_call, std::make_shared<FakeOperation>(8, any_time));
+  const auto other = start(*on_call, std::make_shared<FakeOperation>(9, any_time));
+  std::thread later([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    other->ends = true;
+  });
+  Work works[] = {Work(on_call, one), Work(on_call, other)};
+  EXPECT_EQ(wait_any(works), 1U);
+  later.join();
+  EXPECT_GT(on_call->stats().exposed_seconds, 0.0);
+  EXPECT_THAT(log.waits, ElementsAre(9));
+}
+
+TEST_F(ProgressEngineTest, TheErrorOfOneOfManyIsThrownOnce) {
+  const auto any_time = Operation::Order::kAnyTime;
+  const auto bad = start(*on_call, std::make_shared<FakeOperation>(8, any_time));
+  const auto good = start(*on_call, std::make_shared<FakeOperation>(9, any_time));
+  bad->fails = true;
+  good->ends = true;
+  Work works[] = {Work(on_call, bad), Work(on_call, good)};
+  EXPECT_EQ(message_of<CommMismatch>([&] { static_cast<void>(wait_any(works)); }),
+            "barrier #8 of 'dp': sizes differ");
+  EXPECT_EQ(wait_any(works), 1U);
+  EXPECT_NO_THROW(on_call->finish());
+}
+
+TEST_F(ProgressEngineTest, AWaitForOneOfManyNamesTheFirstOfThem) {
+  ProgressEngine engine(
+      monitor, {.timeout = milliseconds(30), .progress = Progress::kOnCall, .next_alarm = {}});
+  std::vector<std::shared_ptr<FakeOperation>> some;
+  std::vector<const Operation*> operations{nullptr};
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    some.push_back(std::make_shared<FakeOperation>(i, Operation::Order::kAnyTime));
+    operations.push_back(start(engine, some.back()).get());
+  }
+  EXPECT_THAT(message_of<CommTimeout>([&] { static_cast<void>(engine.wait_any(operations)); }),
+              AllOf(HasSubstr("in wait_any of 6 operations: barrier #0 of 'dp': rank 2 has not "
+                              "arrived; barrier #1 of 'dp': "),
+                    HasSubstr("barrier #3 of 'dp': rank 2 has not arrived; and 2 others.")));
+}
+
+TEST_F(ProgressEngineTest, OneOfManyNeedsManyOfOneRank) {
+  std::vector<Work> nothing(3);
+  EXPECT_THAT(message_of<ConfigError>([&] { static_cast<void>(wait_any(nothing)); }),
+              HasSubstr("none of the 3 works is under way"));
+  EXPECT_THROW(static_cast<void>(wait_any({})), ConfigError);
+  const auto other = make(Progress::kOnCall);
+  Work works[] = {Work(on_call, start(*on_call, 0)), Work(other, start(*other, 0))};
+  EXPECT_THAT(message_of<ConfigError>([&] { static_cast<void>(wait_any(works)); }),
+              HasSubstr("several ranks"));
+  on_call->abandon();
+  EXPECT_EQ(message_of<CommError>([&] { static_cast<void>(wait_any(std::span(works).first(1))); }),
+            "barrier #0 of 'dp' belongs to a rank that has ended");
+}
+
 TEST_F(ProgressEngineTest, DroppingAHandleDoesNotStopTheOperation) {
   const auto operation = start(*on_call, 0);
   { const Work work(on_call, operation); }

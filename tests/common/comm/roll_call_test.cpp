@@ -84,12 +84,48 @@ TEST(RollCall, ListsEveryCallTheRarestFirst) {
                               "ranks 0, 2, 5 call all_reduce (sum of 1 f32)"));
 }
 
+OperationInfo labeled(const std::string& label) {
+  OperationInfo info = sum_of(12);
+  info.label = label;
+  return info;
+}
+
+/// What two members are told that call the same under these labels; empty: nothing.
+std::string complaint(const std::string& one, const std::string& other) {
+  const std::vector<Answer> answers{Answer::of(labeled(one)), Answer::of(labeled(other))};
+  if (answers[0].same_call(answers[1])) return "";
+  return message_of<CommMismatch>([&] { expect_same_call(answers, labeled(one)); });
+}
+
+TEST(RollCall, ALabelIsAPartOfTheCall) {
+  EXPECT_EQ(complaint("bucket 1", "bucket 1"), "");
+  EXPECT_EQ(complaint("bucket 1", "bucket 2"),
+            "the members of 'dp' call different operations as their number 7: rank 0 calls "
+            "all_reduce (sum of 12 f32) [bucket 1], rank 1 calls all_reduce (sum of 12 f32) "
+            "[bucket 2]. All must call the same operations in the same order, under the same "
+            "labels.");
+  EXPECT_THAT(complaint("", "bucket 2"),
+              HasSubstr("rank 0 calls all_reduce (sum of 12 f32), rank 1 calls all_reduce (sum of "
+                        "12 f32) [bucket 2]. All"));
+}
+
+TEST(RollCall, OfALongLabelItQuotesTheBeginning) {
+  const std::string fits = "gradients of layer 0 to 11..";
+  ASSERT_EQ(fits.size(), Answer::kLabelBytes);
+  EXPECT_THAT(complaint(fits, fits + "x"), HasSubstr("[gradients of layer 0 to 11..], rank 1"));
+  EXPECT_THAT(complaint(fits, fits + "x"), HasSubstr("[gradients of layer 0 to 1...]. All"));
+  EXPECT_EQ(complaint(fits + "x", fits + "x"), "");
+  EXPECT_NE(complaint(fits + "x", fits + "y"), "") << "all of it is compared";
+}
+
 TEST(RollCall, SpeaksOfOneRankAndOfMany) {
   EXPECT_EQ(rank_list({2}), "rank 2");
   EXPECT_EQ(rank_list({0, 2, 3}), "ranks 0, 2, 3");
   const std::vector<int> world{0, 1, 2, 3};
   EXPECT_EQ(have({2}, world, "not arrived"), "rank 2 has not arrived");
   EXPECT_EQ(have({0, 2}, world, "not sent"), "ranks 0, 2 have not sent");
+  EXPECT_EQ(have({2}, "not arrived"), "rank 2 has not arrived");
+  EXPECT_EQ(have({0, 2}, "not sent"), "ranks 0, 2 have not sent");
 }
 
 TEST(RollCall, SaysWhoTheMembersOfAGroupAreInTheWorld) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/errors.hpp"
 #include "common/nn/model.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
@@ -52,6 +53,43 @@ TEST_F(ModelHooksTest, EveryGradientIsReadyOncePerMicroBatchInBackwardOrder) {
     for (const auto& [name, count] : calls) EXPECT_EQ(count, micro_batch) << name;
   }
   EXPECT_EQ(calls.size(), model.parameters().size());
+}
+
+TEST_F(ModelHooksTest, AWeightIsReadBeforeItsGradientIsMade) {
+  const test::MicroBatch batch = draw_batch();
+  const double loss = test::run_step(model, batch, 1.0);
+  const std::vector<Tensor> expected = test::gradients_of(model);
+  model.drop_grads();
+  for (Parameter* p : model.parameters()) {
+    p->on_grad_ready([](Parameter& ready) { ready.value().fill(1e9); });
+  }
+  EXPECT_EQ(test::run_step(model, batch, 1.0), loss);
+  const std::vector<Tensor> found = test::gradients_of(model);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(test::all_equal(found[i], expected[i])) << model.parameters()[i]->name();
+  }
+}
+
+TEST_F(ModelHooksTest, ABlockHasTheParametersOfItsName) {
+  std::vector<Parameter*> of_blocks;
+  for (std::size_t layer = 0; layer < config.num_layers; ++layer) {
+    for (Parameter* p : model.block_parameters(layer)) {
+      EXPECT_EQ(depth_of(*p), layer + 1) << p->name();
+      of_blocks.push_back(p);
+    }
+  }
+  std::vector<Parameter*> expected;
+  for (Parameter* p : model.parameters()) {
+    if (depth_of(*p) > 0 && depth_of(*p) <= config.num_layers) expected.push_back(p);
+  }
+  EXPECT_EQ(of_blocks, expected);
+  EXPECT_THROW(static_cast<void>(model.block_parameters(config.num_layers)), InternalError);
+
+  config.num_layers = 3;
+  const Model stage(config, device, DType::kF64, seed, factory,
+                    {.layers = {1, 3}, .has_embedding = false, .has_head = true});
+  EXPECT_EQ(depth_of(*stage.block_parameters(2).front()), 3U) << "counted in the whole model";
+  EXPECT_THROW(static_cast<void>(stage.block_parameters(0)), InternalError);
 }
 
 TEST_F(ModelHooksTest, AReadyGradientIsFinal) {

@@ -100,14 +100,78 @@ TEST_F(ParameterTest, GradientsAddUpUntilTheyAreDropped) {
   EXPECT_THAT(p.grad().to_vector(), ::testing::Each(-2.0));
 }
 
-TEST_F(ParameterTest, AnotherTensorCanHoldTheGradient) {
-  Parameter p(spec({4}), device, DType::kF64, seed);
-  const Tensor flat = Tensor::zeros(device, {10}, DType::kF64, kGradients);
-  p.set_grad(flat.slice(0, {3, 7}));
+TEST_F(ParameterTest, GradientsCanStandInAPartOfALargerBuffer) {
+  Parameter p(spec({2, 2}), device, DType::kF64, seed);
+  const Tensor flat = Tensor::zeros(device, {7}, DType::kF64, kGradients);
+  flat.fill(9.0);
+  p.allocate_grad_by([&] { return flat.slice(0, {1, 5}).view({2, 2}); });
+  EXPECT_FALSE(p.grad().defined());
   add(p, 2.0);
-  EXPECT_THAT(flat.to_vector(), ElementsAre(0, 0, 0, 2, 2, 2, 2, 0, 0, 0));
-  EXPECT_THAT(message_of<ShapeError>([&] { p.set_grad(flat); }),
-              HasSubstr("gradient of a parameter: expected [4] of f64, found [10] of f64"));
+  EXPECT_THAT(flat.to_vector(), ElementsAre(9, 2, 2, 2, 2, 9, 9)) << "over what stood there";
+  EXPECT_TRUE(p.grad().shares_storage(flat));
+  add(p, 0.5);
+  EXPECT_THAT(flat.to_vector(), ElementsAre(9, 2.5, 2.5, 2.5, 2.5, 9, 9)) << "added";
+  EXPECT_EQ(device.memory().current()[kGradients], 56U) << "the buffer and nothing else";
+
+  p.drop_grad();
+  EXPECT_FALSE(p.grad().defined());
+  EXPECT_THAT(flat.to_vector(), ElementsAre(9, 2.5, 2.5, 2.5, 2.5, 9, 9)) << "let go of, not freed";
+  add(p, 3.0);
+  EXPECT_THAT(flat.to_vector(), ElementsAre(9, 3, 3, 3, 3, 9, 9)) << "afresh";
+}
+
+TEST_F(ParameterTest, FreshMemoryHoldsGradientsAgainWithoutAnAllocator) {
+  Parameter p(spec({2}), device, DType::kF64, seed);
+  const Tensor first = Tensor::zeros(device, {2}, DType::kF64, kGradients);
+  const Tensor second = Tensor::zeros(device, {2}, DType::kF64, kGradients);
+  p.allocate_grad_by([&] { return first; });
+  add(p, 1.0);
+  p.allocate_grad_by([&] { return second; });
+  add(p, 1.0);
+  EXPECT_THAT(first.to_vector(), ElementsAre(2, 2)) << "a gradient that is there stays there";
+  p.drop_grad();
+  add(p, 4.0);
+  EXPECT_THAT(second.to_vector(), ElementsAre(4, 4));
+  p.drop_grad();
+  p.allocate_grad_by({});
+  add(p, 5.0);
+  EXPECT_FALSE(p.grad().shares_storage(first) || p.grad().shares_storage(second));
+  EXPECT_THAT(p.grad().to_vector(), ElementsAre(5, 5));
+}
+
+TEST_F(ParameterTest, MemoryOfAnotherShapeOrDtypeCannotHoldTheGradient) {
+  Parameter p(spec({4}), device, DType::kF64, seed);
+  const auto message_for = [&](const Tensor& memory) {
+    p.allocate_grad_by([memory] { return memory; });
+    const std::string message = message_of<ShapeError>([&] { add(p, 1.0); });
+    EXPECT_FALSE(p.grad().defined());
+    return message;
+  };
+  const std::string expected = "gradient of a parameter: expected [4] of f64, found ";
+  EXPECT_THAT(message_for(Tensor::zeros(device, {10}, DType::kF64)),
+              HasSubstr(expected + "[10] of f64"));
+  EXPECT_THAT(message_for(Tensor::zeros(device, {2, 2}, DType::kF64)),
+              HasSubstr(expected + "[2, 2] of f64"));
+  EXPECT_THAT(message_for(Tensor::zeros(device, {4}, DType::kF32)),
+              HasSubstr(expected + "[4] of f32"));
+  EXPECT_THAT(message_for(Tensor()), HasSubstr(expected + "an undefined tensor"));
+}
+
+TEST_F(ParameterTest, ADeferredAdditionAsksForMemoryWhenItRuns) {
+  Parameter p(spec({1}), device, DType::kF64, seed);
+  int asked = 0;
+  p.allocate_grad_by([&] {
+    ++asked;
+    return Tensor::zeros(device, {1}, DType::kF64, kGradients);
+  });
+  DeferredGradients queue;
+  p.defer_grads_to(&queue);
+  add(p, 1.0);
+  add(p, 2.0);
+  EXPECT_EQ(asked, 0);
+  queue.run();
+  EXPECT_EQ(asked, 1);
+  EXPECT_THAT(p.grad().to_vector(), ElementsAre(3.0));
 }
 
 TEST_F(ParameterTest, AnotherTensorCanHoldTheValues) {

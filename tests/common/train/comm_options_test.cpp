@@ -10,6 +10,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/parse_options.hpp"
 #include "tests/support/star_algorithms.hpp"
 
 namespace ultra::train {
@@ -19,11 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 CommOptions parse(const std::vector<std::string>& arguments) {
-  CommOptions options;
-  CLI::App app;
-  options.add_to(app);
-  app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  return options;
+  return test::parsed<CommOptions>(arguments);
 }
 
 std::string refusal(const std::vector<std::string>& arguments) {

@@ -40,6 +40,7 @@ TEST(CommTrace, RecordsOperationsAndWaits) {
     world.all_reduce(data);
     const Communicator pair = world.split(0, world.rank(), "dp");
     pair.broadcast(data, 0);
+    pair.labeled("bucket 2").all_reduce(data);
     comm_trace.stop();
     world.all_reduce(data);
 
@@ -48,6 +49,7 @@ TEST(CommTrace, RecordsOperationsAndWaits) {
     for (const json& span : tracks.at("communication")) operations[span.at("name")] = span;
     ASSERT_EQ(operations.count("all_reduce world"), 1U);
     ASSERT_EQ(operations.count("broadcast dp"), 1U);
+    ASSERT_EQ(operations.count("all_reduce dp: bucket 2"), 1U);
     EXPECT_EQ(operations["all_reduce world"].at("args").at("elements"), 100);
     EXPECT_EQ(operations["all_reduce world"].at("args").at("sent_bytes"), 800)
         << "2 (P-1)/P of 800 bytes";

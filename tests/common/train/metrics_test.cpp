@@ -68,7 +68,8 @@ class Metrics : public ::testing::Test {
     memory.set_phase("step 1: optimizer");
     memory.add(MemoryCategory::kOptimizer, 200);
     rank.memory = memory;
-    rank.seconds = {.compute = 2.5, .idle = 0.0625, .forward_backward = 2.0, .optimizer = 0.5};
+    rank.seconds = {
+        .compute = 2.5, .idle = 0.0625, .forward_backward = 2.0, .optimizer = 0.5, .total = 4.0};
     rank.communication.busy_seconds = 0.25;
     rank.communication.exposed_seconds = 0.125;
     rank.communication[OpKind::kAllReduce] = {.operations = 3, .sent_bytes = 4096};
@@ -77,7 +78,6 @@ class Metrics : public ::testing::Test {
 
   void write() {
     MetricsFile file(options.metrics);
-    for (const StepMetrics& step : result.steps) file.add_step(step);
     file.finish(options, {{"recompute", "full"}}, result);
   }
 
@@ -165,13 +165,11 @@ TEST_F(Metrics, TheSummaryHoldsPeaksTrafficAndSecondsOfEachRank) {
   EXPECT_EQ(rank.at("seconds").at("communication"), 0.25);
   EXPECT_EQ(rank.at("seconds").at("exposed_communication"), 0.125);
   EXPECT_EQ(rank.at("seconds").at("idle"), 0.0625);
+  EXPECT_EQ(rank.at("seconds").at("total"), 4.0);
 }
 
 TEST_F(Metrics, NothingIsLeftOfARunThatDidNotFinish) {
-  {
-    MetricsFile file(path);
-    file.add_step(result.steps[0]);
-  }
+  { const MetricsFile file(path); }
   EXPECT_THAT(folder.names(), IsEmpty());
 }
 

@@ -13,6 +13,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/parse_options.hpp"
 
 namespace ultra::train {
 namespace {
@@ -21,12 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TrainOptions parse(const std::vector<std::string>& arguments) {
-  TrainOptions options;
-  CLI::App app;
-  options.add_to(app);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  app.parse(reversed);
-  return options;
+  return test::parsed<TrainOptions>(arguments);
 }
 
 std::string parse_error(const std::vector<std::string>& arguments) {
@@ -83,6 +79,16 @@ TEST(TrainOptions, NoFlagsAreTheDefaultRun) {
   EXPECT_TRUE(o.data.empty() && o.metrics.empty() && o.trace.empty());
   EXPECT_EQ(o.trace_steps, 4U) << "the memory timeline shows four steps";
   EXPECT_NO_THROW(o.validate());
+}
+
+TEST(TrainOptions, ScheduleWarmsUpToTheHighestRateAndFalls) {
+  TrainOptions o;
+  o.learning_rate = 0.25;
+  o.warmup = 10;
+  o.steps = 40;
+  EXPECT_DOUBLE_EQ(o.schedule().at(10), 0.25);
+  EXPECT_LT(o.schedule().at(1), 0.25);
+  EXPECT_DOUBLE_EQ(o.schedule().at(40), 0.25 * o.schedule().final_fraction);
 }
 
 TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {

@@ -34,6 +34,8 @@ TEST(RankMeter, WaitingForOthersIsNoCompute) {
     EXPECT_GE(summary.seconds.optimizer, 0.01);
     EXPECT_EQ(summary.seconds.compute,
               summary.seconds.forward_backward + summary.seconds.optimizer);
+    EXPECT_GE(summary.seconds.total, 0.33) << "waiting included";
+    EXPECT_GE(summary.seconds.total, summary.seconds.compute);
     if (world.rank() == 0) {
       EXPECT_LT(summary.seconds.forward_backward, 0.2) << "of more than 0.32 seconds";
       EXPECT_GE(summary.communication.exposed_seconds, 0.15);
@@ -41,6 +43,36 @@ TEST(RankMeter, WaitingForOthersIsNoCompute) {
     } else {
       EXPECT_GE(summary.seconds.forward_backward, 0.32);
     }
+  });
+}
+
+TEST(RankMeter, WhatIsUnderWayAfterTheLastStepIsTimeButNoCompute) {
+  using std::chrono::milliseconds;
+  run_ranks(1, [](Communicator& world) {
+    RankMeter meter(world, Device::cpu());
+    meter.step_began();
+    pass(milliseconds(5));
+    meter.step_ended();
+    pass(milliseconds(20));
+    const RankSeconds before = meter.summary().seconds;
+    meter.run_ended();
+    const RankSeconds after = meter.summary().seconds;
+    EXPECT_EQ(before.total, before.compute) << "between steps the time is not the training's";
+    EXPECT_EQ(before.optimizer, before.compute) << "no gradients_done()";
+    EXPECT_EQ(after.compute, before.compute);
+    EXPECT_GE(after.total, before.total + 0.02);
+  });
+}
+
+TEST(RankMeter, CountsNoTrafficOfTheSetUp) {
+  run_ranks(2, [](Communicator& world) {
+    const Device device = Device::cpu();
+    const Tensor data = Tensor::zeros(device, {64}, DType::kF32);
+    RankMeter meter(world, device);
+    world.all_reduce(data);
+    EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].operations, 1U);
+    meter.run_began();
+    EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].operations, 0U);
   });
 }
 

@@ -47,7 +47,7 @@ inline TrainResult train_replicated(
   return train(options,
                {.factory = factory,
                 .forward_backward = change ? change(plain) : plain,
-                .adamw = ops::adamw_into,
+                .update = clipped_adamw(options),
                 .extra_config = {}},
                world);
 }

@@ -24,13 +24,16 @@ MemoryTracker some_memory() {
 
 /// Every member differs from its default and from the others.
 RankSummary some_summary() {
-  RankSummary summary{
-      .rank = 3,
-      .memory = some_memory(),
-      .reserved_bytes = std::size_t{1} << 60,
-      .system_allocations = 17,
-      .seconds = {.compute = 1.0 / 3, .idle = 0.1, .forward_backward = 0.3, .optimizer = 1.0 / 7},
-      .communication = {}};
+  RankSummary summary{.rank = 3,
+                      .memory = some_memory(),
+                      .reserved_bytes = std::size_t{1} << 60,
+                      .system_allocations = 17,
+                      .seconds = {.compute = 1.0 / 3,
+                                  .idle = 0.1,
+                                  .forward_backward = 0.3,
+                                  .optimizer = 1.0 / 7,
+                                  .total = 0.7},
+                      .communication = {}};
   summary.communication.busy_seconds = 2.0 / 3;
   summary.communication.exposed_seconds = 5e-324;
   std::size_t number = 1;
@@ -73,6 +76,7 @@ TEST(RankSummaryJson, ComesBackWithEveryFigure) {
   EXPECT_EQ(after.seconds.idle, 0.1);
   EXPECT_EQ(after.seconds.forward_backward, 0.3);
   EXPECT_EQ(after.seconds.optimizer, 1.0 / 7);
+  EXPECT_EQ(after.seconds.total, 0.7);
   EXPECT_EQ(after.communication.busy_seconds, 2.0 / 3);
   EXPECT_EQ(after.communication.exposed_seconds, 5e-324);
   EXPECT_EQ(after.communication.kinds, before.communication.kinds);

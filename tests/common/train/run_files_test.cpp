@@ -30,7 +30,10 @@ class Files : public ::testing::Test {
   void finish(RunFiles& files) const {
     const std::vector<std::string> timelines = {trace::TraceRecorder(0).events(),
                                                 trace::TraceRecorder(1).events()};
-    files.finish(options, {}, {}, timelines);
+    TrainResult result;
+    result.steps.push_back(
+        {.step = 1, .loss = 2, .grad_norm = 3, .learning_rate = 4, .tokens_per_second = 5});
+    files.finish(options, {}, result, timelines);
   }
 
   test::TemporaryFolder folder;
@@ -41,8 +44,6 @@ TEST_F(Files, AppearWhenTheRunHasFinished) {
   RunFiles files(options, 0);
   EXPECT_THAT(folder.names(), ElementsAre("metrics.jsonl.partial", "trace.json.partial"))
       << "opened before the first step";
-  files.add_step(
-      {.step = 1, .loss = 2, .grad_norm = 3, .learning_rate = 4, .tokens_per_second = 5});
   finish(files);
   EXPECT_THAT(folder.names(), ElementsAre("metrics.jsonl", "trace.json"));
   EXPECT_THAT(test::read_file(options.metrics), HasSubstr(R"({"event":"step","step":1,)"));
@@ -52,8 +53,6 @@ TEST_F(Files, AppearWhenTheRunHasFinished) {
 
 TEST_F(Files, AreRankZerosOnly) {
   RunFiles files(options, 1);
-  files.add_step(
-      {.step = 1, .loss = 2, .grad_norm = 3, .learning_rate = 4, .tokens_per_second = 5});
   finish(files);
   EXPECT_THAT(folder.names(), IsEmpty());
 }

@@ -102,6 +102,7 @@ TEST_F(RanksTrain, EachRanksFiguresAreItsOwn) {
         EXPECT_EQ(rank.memory.peak(MemoryCategory::kParameters).phase, "setup");
         EXPECT_GT(rank.seconds.forward_backward, 0.0);
         EXPECT_GT(rank.seconds.optimizer, 0.0);
+        EXPECT_GE(rank.seconds.total, rank.seconds.compute);
         EXPECT_GT(rank.communication.busy_seconds, 0.0);
         const CommStats::PerKind& reductions = rank.communication[OpKind::kAllReduce];
         EXPECT_GT(reductions.operations, 0U);

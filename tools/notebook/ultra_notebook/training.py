@@ -31,6 +31,31 @@ class TrainingRun:
     trace: dict | None = field(default=None, repr=False)
     """The Chrome trace, when it was asked for."""
 
+    @property
+    def spans(self) -> "pandas.DataFrame":
+        """The trace's spans: rank, track, name, and begin and end in seconds; with trace=True."""
+        import pandas
+
+        if self.trace is None:
+            raise TrainingFailed(f"{self.command}: has no trace; ask for it with trace=True")
+        events = self.trace["traceEvents"]
+        tracks = {
+            (event["pid"], event["tid"]): event["args"]["name"]
+            for event in events
+            if event["name"] == "thread_name"
+        }
+        return pandas.DataFrame(
+            {
+                "rank": event["pid"],
+                "track": tracks[event["pid"], event["tid"]],
+                "name": event["name"],
+                "begin": event["ts"] / 1e6,
+                "end": (event["ts"] + event["dur"]) / 1e6,
+            }
+            for event in events
+            if event["ph"] == "X"
+        )
+
     def __repr__(self) -> str:
         return f"<{self.command}: {len(self.steps)} steps>"
 

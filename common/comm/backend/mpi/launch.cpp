@@ -1,8 +1,8 @@
 #include "common/comm/backend/mpi/launch.hpp"
 
-#include <charconv>
 #include <cstdlib>
-#include <string_view>
+
+#include "common/base/text.hpp"
 
 namespace ultra::comm::mpi {
 namespace {
@@ -20,11 +20,7 @@ constexpr Names kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}
 std::optional<int> number(const char* name) {
   const char* const value = std::getenv(name);
   if (value == nullptr) return std::nullopt;
-  const std::string_view text(value);
-  int result = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return result;
+  return parse_number<int>(value);
 }
 
 }  // namespace

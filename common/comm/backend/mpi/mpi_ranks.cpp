@@ -182,8 +182,7 @@ class Run {
     while (true) {
       const std::vector<int> missing = missing_ranks(is_there);
       if (missing.empty()) return;
-      const std::string doing = fmt::format("{}: {} {} not arrived", what, rank_list(missing),
-                                            missing.size() == 1 ? "has" : "have");
+      const std::string doing = fmt::format("{}: {}", what, have(missing, "not arrived"));
       expect_all_alive(doing);
       if (has_failed() && !had_failed) {
         had_failed = true;
@@ -228,12 +227,13 @@ class Run {
   std::exception_ptr error_;
 };
 
-void expect_enough(int world_size, int launched) {
-  if (world_size <= launched) return;
+/// Another MPI's mpirun starts processes that do not find each other: each is a world of its own.
+void expect_connected(int world_size, int processes) {
+  if (world_size <= processes) return;
   throw ConfigError(
-      fmt::format("{} ranks are wanted, but mpirun started {} process{}; start it "
-                  "with mpirun -n {}",
-                  world_size, launched, launched == 1 ? "" : "es", world_size));
+      fmt::format("MPI connects {} process{}, not the {} that the launcher says it has started. "
+                  "Start it with the mpirun of the MPI that it was built with.",
+                  processes, processes == 1 ? "" : "es", find_launch().value_or(Launch{}).size));
 }
 
 }  // namespace
@@ -248,7 +248,7 @@ int launched_rank() { return find_launch().value_or(Launch{}).rank; }
 
 void run_ranks(int world_size, const RankBody& body, Seconds timeout) {
   Session& session = Session::get();
-  expect_enough(world_size, session.size());
+  expect_connected(world_size, session.size());
   if (!session.given_up().empty()) {
     throw CommError(
         fmt::format("no ranks can run any more in this program: {}", session.given_up()));

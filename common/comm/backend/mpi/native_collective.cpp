@@ -11,8 +11,8 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/native_volume.hpp"
-#include "common/comm/point_to_point.hpp"
 #include "common/comm/roll_call.hpp"
+#include "common/comm/tensor_bytes.hpp"
 
 namespace ultra::comm::mpi {
 namespace {
@@ -215,10 +215,7 @@ class NativeCollective final : public Operation {
     if (memory_->own_chunk.defined() && memory_->own_chunk.numel() > 0) {
       std::memcpy(output(), bytes_of(memory_->own_chunk).data(), memory_->own_chunk.nbytes());
     }
-    const bool has_result = info().kind != OpKind::kReduce || is_root();
-    if (info().op == ReduceOp::kAverage && has_result && call_.output.numel() > 0) {
-      divide(info().dtype, output(), call_.output.numel(), size_);
-    }
+    divide_average(call_, size_);
   }
 
   Session& session_;

@@ -25,8 +25,8 @@ struct alignas(64) Showing {
   std::atomic<std::uint64_t> working{0};  ///< 1 + the operation for which it touches others' memory
   std::atomic<std::uint64_t> done{0};     ///< 1 + the last operation in which its part is done
   std::atomic<std::uint64_t> left{0};     ///< 1 + the last one it gave up: its memory may be gone
-  Answer answer;                          ///< what it calls
   const CollectiveCall* call = nullptr;   ///< its tensors
+  Answer answer;  ///< what it calls; the label's text, which is seldom read, in the next cache line
   alignas(64) std::array<std::byte, kStagedBytes> staged;  ///< a small tensor's elements
 };
 

@@ -11,7 +11,7 @@
 #include "common/comm/backend/threads/thread_world.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/comm/native_volume.hpp"
-#include "common/comm/point_to_point.hpp"
+#include "common/comm/tensor_bytes.hpp"
 
 namespace ultra::comm::threads {
 namespace {
@@ -101,6 +101,13 @@ class DirectCollective : public Operation {
   }
 
   void expect_agreement() const {
+    const Answer& own = showing(rank_).answer;
+    bool agreed = true;
+    for (int member = 0; member < size(); ++member) {
+      agreed = agreed && showing(member).answer.same_call(own);
+    }
+    if (agreed) [[likely]]
+      return;
     std::vector<Answer> answers;
     for (int member = 0; member < size(); ++member) answers.push_back(showing(member).answer);
     expect_same_call(answers, info());

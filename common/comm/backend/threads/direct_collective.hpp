@@ -15,7 +15,9 @@ namespace ultra::comm::threads {
 ///
 /// In an all_reduce of n elements over P ranks, rank r combines chunk r of all P tensors, in the
 /// order of the ranks, and stores the result in all of them: each element is read once and written
-/// once per rank, which is the least that memory allows. Bitwise the same on all ranks.
+/// once per rank, which is the least that memory allows. Every reduced element is
+/// ((x_0 + x_1) + x_2) + ..., wherever it is: bitwise the same on all ranks, and the same whether an
+/// array is reduced whole, in pieces, or by reduce_scatter with any counts.
 /// Cost: counted as sent is what others read from a rank's tensors and what it writes into theirs:
 /// 2 n (P-1)/P elements for all_reduce, n (P-1)/P for reduce_scatter, all_gather and all_to_all.
 /// @param number  how many of these the group has begun before.

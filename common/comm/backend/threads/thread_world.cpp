@@ -36,13 +36,14 @@ std::uint64_t Mailbox::expect(const Envelope& envelope) {
 
 Mailbox::Taken Mailbox::take(std::uint64_t receive, std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
-  const auto own = std::ranges::find(expected_, receive, &Expected::receive);
-  ensure(own != expected_.end(), "a receive takes one message");
+  // In the order of their numbers: hundreds may wait, and each of them asks again and again.
+  const auto own = std::ranges::lower_bound(expected_, receive, {}, &Expected::receive);
+  ensure(own != expected_.end() && own->receive == receive, "a receive takes one message");
   const Envelope envelope = own->envelope;
-  if (std::ranges::find(expected_, envelope, &Expected::envelope) != own) return {};
   const auto found =
       std::ranges::find(messages_, envelope, [](const auto& message) { return message->envelope; });
   if (found == messages_.end()) return {};
+  if (std::ranges::find(expected_, envelope, &Expected::envelope) != own) return {};
   if ((*found)->data.size() != bytes) {
     throw CommMismatch(fmt::format("rank {} sends {} bytes where this rank expects {}",
                                    envelope.source, (*found)->data.size(), bytes));

@@ -25,10 +25,13 @@ class FailingProcesses : public ::testing::Test {
     if (!test::has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   }
 
+  static std::string program() {
+    std::string path = test::program_path("failing_ranks");
+    return path.replace(path.rfind("bin/"), 4, "tests/");
+  }
+
   static test::ProcessResult run(const std::string& how, int processes = 4) {
-    std::string program = test::program_path("failing_ranks");
-    program.replace(program.rfind("bin/"), 4, "tests/");
-    return test::run_with_mpirun(processes, {program, how}, std::chrono::seconds(60));
+    return test::run_with_mpirun(processes, {program(), how}, std::chrono::seconds(60));
   }
 
   /// Rank `rank` printed a line, and it holds this.
@@ -103,6 +106,15 @@ TEST_F(FailingProcesses, TooFewProcessesAreToldTheCommand) {
   const auto result = run("ok", 2);
   EXPECT_EQ(result.exit_code, 2);
   expect_said(result, 0, "4 ranks are asked for, but mpirun started 2 processes");
+}
+
+TEST_F(FailingProcesses, ALauncherThatThisMpiDoesNotKnowIsNamed) {
+  const auto result =
+      test::run_command({"/usr/bin/env", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4",
+                         "ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=0", program(), "ok"},
+                        std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 2);
+  expect_said(result, 0, "MPI connects 1 process, not the 4 that the launcher says");
 }
 
 }  // namespace

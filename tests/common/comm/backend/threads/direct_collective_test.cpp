@@ -52,9 +52,9 @@ class DirectCollectiveTest : public ::testing::Test {
 };
 
 TEST_F(DirectCollectiveTest, ABarrierEndsOnceAllHaveCome) {
-  const auto zero = start(0, calls::barrier());
-  const auto one = start(1, calls::barrier());
-  const auto two = start(2, calls::barrier());
+  const auto zero = start(0, calls::barrier(filled(1, 0)));
+  const auto one = start(1, calls::barrier(filled(1, 0)));
+  const auto two = start(2, calls::barrier(filled(1, 0)));
   EXPECT_FALSE(zero->advance());
   EXPECT_EQ(zero->waits_for(), "ranks 1, 2 have not arrived");
   EXPECT_FALSE(one->advance());

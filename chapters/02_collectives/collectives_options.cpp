@@ -1,0 +1,52 @@
+#include "chapters/02_collectives/collectives_options.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "chapters/02_collectives/collective_bench.hpp"
+#include "chapters/02_collectives/simulate_report.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::collectives {
+
+void CollectivesOptions::add_to(CLI::App& app) {
+  comm.add_to(app);
+  bench.add_to(app);
+  simulate.add_to(app);
+}
+
+void CollectivesOptions::validate() const {
+  comm.validate();
+  bench.validate();
+  simulate.validate();
+  if (measures() && simulates()) {
+    throw ConfigError(
+        "--op measures a collective on this machine, --simulate predicts it for another: give one "
+        "of them. The collective to simulate is --simulate-op.");
+  }
+}
+
+void CollectivesOptions::print_simulation() const {
+  const SimulationReport report = simulate_collective(simulate.request());
+  fmt::print("{}",
+             simulate.json ? simulation_to_json(report).dump(2) + "\n" : format_simulation(report));
+}
+
+void CollectivesOptions::print_measurement(DType dtype) const {
+  const BenchRequest request = bench.request(dtype);
+  RankOptions options = comm.rank_options(std::make_shared<const BookAlgorithms>());
+  options.checking = Checking::kOff;  // what is timed is the collective alone
+  run_ranks(
+      comm.world_size(),
+      [&](Communicator& world) {
+        const auto rows = measure_collective(request, world);
+        if (world.rank() != 0) return;
+        fmt::print("{}", bench.json ? bench_to_json(request, world.size(), rows).dump(2) + "\n"
+                                    : format_bench(request, world.size(), rows));
+      },
+      options);
+}
+
+}  // namespace ultra::collectives

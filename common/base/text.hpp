@@ -1,0 +1,27 @@
+#pragma once
+/// @file
+/// Taking text apart: the pieces of a list, and numbers.
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace ultra {
+
+/// @brief The pieces between the separators, empty ones too: "a,,b" -> "a", "", "b"; "" -> "".
+/// @return views into `text`.
+[[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// @brief The types that parse_number reads.
+template <class T>
+concept ParsedNumber =
+    std::same_as<T, int> || std::same_as<T, std::uint64_t> || std::same_as<T, double>;
+
+/// @brief The number that the whole of `text` is, in the decimal system: no spaces, no leading "+".
+/// @return nothing for any other text and for what T cannot hold. A double may be infinite or NaN.
+template <ParsedNumber T>
+[[nodiscard]] std::optional<T> parse_number(std::string_view text);
+
+}  // namespace ultra

@@ -1,0 +1,30 @@
+#include "common/train/update.hpp"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/optim/clip.hpp"
+#include "common/train/divergence.hpp"
+
+namespace ultra::train {
+
+Update clipped_adamw(const TrainOptions& options, optim::AdamWUpdate update) {
+  const auto optimizer = std::make_shared<optim::AdamW>(optim::AdamWConfig{}, std::move(update));
+  return [options, optimizer](nn::Model& model, const StepPlan& plan) {
+    std::vector<Tensor> grads;
+    std::vector<optim::TensorUpdate> updates;
+    for (nn::Parameter* parameter : model.parameters()) {
+      grads.push_back(parameter->grad());
+      updates.push_back({.value = parameter->value(),
+                         .grad = parameter->grad(),
+                         .decay = parameter->global_shape().rank() > 1});
+    }
+    const double norm = optim::global_norm(grads);
+    expect_finite("gradient norm", norm, plan.step, options);
+    optimizer->step(updates, plan.learning_rate, optim::clip_coefficient(norm, options.clip_norm));
+    return norm;
+  };
+}
+
+}  // namespace ultra::train

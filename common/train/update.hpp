@@ -1,0 +1,29 @@
+#pragma once
+/// @file
+/// Update: how a step's gradients change the weights.
+
+#include <functional>
+
+#include "common/nn/model.hpp"
+#include "common/optim/adamw.hpp"
+#include "common/train/options.hpp"
+#include "common/train/worker.hpp"
+
+namespace ultra::train {
+
+/// @brief Applies the gradients to the weights; returns the global gradient norm before clipping.
+///
+/// It holds the optimizer's state: each rank makes its own for each run, and copies of it share that
+/// state.
+using Update = std::function<double(nn::Model& model, const StepPlan& plan)>;
+
+/// @brief Clips the gradients to options.clip_norm, by their global norm, and makes a step of AdamW;
+/// matrices decay, norm weights do not.
+///
+/// Memory: 2 n elements, allocated by the first step. Throws (when called) NumericError when the
+/// norm is not finite.
+/// @param update  of one tensor.
+[[nodiscard]] Update clipped_adamw(const TrainOptions& options,
+                                   optim::AdamWUpdate update = ops::adamw_into);
+
+}  // namespace ultra::train

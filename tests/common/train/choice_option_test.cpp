@@ -1,0 +1,49 @@
+#include "common/train/choice_option.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/compare.hpp"
+#include "tests/support/parse_options.hpp"
+
+namespace ultra::train {
+namespace {
+
+enum class Fruit { kApple, kPear, kPlum };
+
+const std::vector<Choice<Fruit>> kFruits = {
+    {"apple", Fruit::kApple}, {"pear", Fruit::kPear}, {"plum", Fruit::kPlum}};
+
+struct FruitOptions {
+  Fruit fruit = Fruit::kPear;
+  void add_to(CLI::App& app) { add_choice(app, "--fruit", fruit, kFruits, "Food", "what to eat"); }
+};
+
+TEST(ChoiceOption, EachWordHasItsMeaning) {
+  EXPECT_EQ(test::parsed<FruitOptions>({"--fruit", "apple"}).fruit, Fruit::kApple);
+  EXPECT_EQ(test::parsed<FruitOptions>({"--fruit", "plum"}).fruit, Fruit::kPlum);
+}
+
+TEST(ChoiceOption, WithoutTheFlagTheValueStaysAndHelpShowsItsWord) {
+  EXPECT_EQ(test::parsed<FruitOptions>({}).fruit, Fruit::kPear);
+  CLI::App app;
+  FruitOptions options;
+  options.add_to(app);
+  EXPECT_THAT(app.help(), ::testing::HasSubstr("[pear]"));
+}
+
+TEST(ChoiceOption, AnotherWordIsRefusedWithAllThatThereAre) {
+  EXPECT_EQ(test::message_of<ConfigError>(
+                [] { static_cast<void>(parse_choice("--fruit", "kiwi", kFruits)); }),
+            "--fruit is 'kiwi'. It must be apple, pear or plum.");
+  const std::vector<Choice<bool>> two = {{"on", true}, {"off", false}};
+  EXPECT_EQ(
+      test::message_of<ConfigError>([&] { static_cast<void>(parse_choice("--light", "", two)); }),
+      "--light is ''. It must be on or off.");
+}
+
+}  // namespace
+}  // namespace ultra::train

@@ -1,0 +1,27 @@
+#pragma once
+/// @file
+/// Whether a reduction combines every element in the order of the ranks.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "common/comm/collective_algorithms.hpp"
+#include "common/tensor/dtype.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::test {
+
+/// @brief Runs all_reduce and reduce_scatter on `size` ranks, with random numbers whose sums are not
+/// exact, and compares every bit with ((x_0 + x_1) + x_2) + ..., worked out in one loop.
+///
+/// The array is reduced whole, in pieces cut anywhere, and scattered with even and random counts, in
+/// place and not; for sum, average, max and min (no average of i32).
+/// @param algorithms  nullptr for the platform's own.
+/// @param count       elements of the whole array.
+[[nodiscard]] ::testing::AssertionResult reduces_in_rank_order(
+    std::shared_ptr<const comm::CollectiveAlgorithms> algorithms, int size, std::size_t count,
+    DType dtype, Random& random);
+
+}  // namespace ultra::test
