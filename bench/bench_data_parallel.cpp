@@ -1,0 +1,127 @@
+/// Weak scaling of data parallelism: tokens per second of several replicas over as many times those of
+/// one, each with one thread and the same share of the batch. Measured side by side, round by round,
+/// because a shared machine's clock changes from second to second; the median over the rounds.
+///
+/// One replica trains without any communication. `exposed` is the share of a step in which a replica
+/// waits: for messages, and for the others to come.
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bench/timing.hpp"
+#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/03_data_parallel/data_parallel_training.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/data/dataset.hpp"
+#include "common/nn/model.hpp"
+#include "common/optim/adamw.hpp"
+#include "common/train/update.hpp"
+
+namespace {
+
+using namespace ultra;
+using bench::median;
+using bench::now;
+
+constexpr std::size_t kSequencesPerReplica = 4;
+constexpr std::size_t kSteps = 6;  // of a round; the first warms up
+
+nn::ModelConfig config_of(std::size_t hidden) {
+  return {.vocab_size = 256,
+          .hidden_size = hidden,
+          .num_layers = 4,
+          .num_heads = 8,
+          .num_kv_heads = 8,
+          .ffn_hidden_size = hidden * 8 / 3 / 64 * 64,
+          .max_seq_len = 256};
+}
+
+data::Dataset some_text() {
+  std::vector<std::uint8_t> text(1 << 16);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i >> 3);
+  return {std::move(text), "numbers"};
+}
+
+/// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
+struct Round {
+  double step_seconds = 0;
+  double exposed = 0;
+};
+
+Round train_round(int replicas, const nn::ModelConfig& config, const data::Dataset& text,
+                  std::size_t bucket_elements) {
+  collectives::BookOptions names;
+  names.names = {{OpKind::kAllReduce, "pairwise"}};
+  RankOptions options;
+  options.algorithms = std::make_shared<const collectives::BookAlgorithms>(names);
+  Round round;
+  run_ranks(
+      replicas,
+      [&](Communicator& dp) {
+        nn::DenseFactory factory;
+        nn::Model model(config, Device::cpu(), DType::kF32, 1, factory);
+        const data::Sampler sampler(text, config.max_seq_len,
+                                    kSequencesPerReplica * static_cast<std::size_t>(dp.size()), 1);
+        const auto exchange = data_parallel::all_reduce_exchange(dp);
+        const auto passes = data_parallel::data_parallel_forward_backward(
+            dp, kSequencesPerReplica, [&](nn::Model& made) {
+              return data_parallel::sync_in_buckets(made, bucket_elements,
+                                                    data_parallel::Flush::kWhenReady, exchange);
+            });
+        train::TrainOptions train_options;
+        const train::Update update = train::clipped_adamw(train_options);
+        std::vector<double> seconds;
+        double waited = 0;
+        double total = 0;
+        for (std::size_t step = 0; step < kSteps; ++step) {
+          dp.barrier();
+          const double before = dp.stats().exposed_seconds;
+          const double start = now();
+          benchmark::DoNotOptimize(passes(model, sampler, step));
+          update(model, {.step = step + 1, .learning_rate = 1e-4});
+          model.drop_grads();
+          if (step == 0) continue;
+          seconds.push_back(now() - start);
+          total += seconds.back();
+          waited += dp.stats().exposed_seconds - before;
+        }
+        if (dp.rank() == 0) round = {.step_seconds = median(seconds), .exposed = waited / total};
+      },
+      options);
+  return round;
+}
+
+void weak_scaling(benchmark::State& state) {
+  const nn::ModelConfig config = config_of(static_cast<std::size_t>(state.range(0)));
+  const int replicas = static_cast<int>(state.range(1));
+  const data::Dataset text = some_text();
+  constexpr std::size_t kBucketElements = 500'000;  // 2 MB
+  std::vector<double> efficiencies;
+  std::vector<double> exposed;
+  std::vector<double> seconds;
+  for (auto _ : state) {
+    const Round before = train_round(1, config, text, kBucketElements);
+    const Round many = train_round(replicas, config, text, kBucketElements);
+    const Round after = train_round(1, config, text, kBucketElements);
+    efficiencies.push_back((before.step_seconds + after.step_seconds) / 2 / many.step_seconds);
+    exposed.push_back(many.exposed);
+    seconds.push_back(many.step_seconds);
+  }
+  const double tokens = static_cast<double>(kSequencesPerReplica * config.max_seq_len);
+  state.counters["efficiency"] = median(efficiencies);
+  state.counters["exposed"] = median(exposed);
+  state.counters["tokens_per_s"] = replicas * tokens / median(seconds);
+}
+BENCHMARK(weak_scaling)
+    ->ArgNames({"hidden", "dp"})
+    ->Args({384, 2})
+    ->Args({512, 2})
+    ->Unit(benchmark::kSecond)
+    ->Iterations(5);
+
+}  // namespace
+
+BENCHMARK_MAIN();

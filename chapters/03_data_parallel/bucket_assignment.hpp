@@ -1,0 +1,37 @@
+#pragma once
+/// @file
+/// Bucket assignment: which gradients travel together.
+///
+/// A message for every small gradient pays the latency each time; one message for all of them cannot
+/// leave before the backward pass is over. Buckets of some megabytes, filled in the order in which the
+/// backward pass makes gradients, are the way between.
+///
+/// Exercise 03.2 (`./workbook check 03.2`).
+/// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, sections 3.2.2 and 3.2.3.
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace ultra::data_parallel {
+
+/// @brief Gradients that are reduced by one operation.
+struct Bucket {
+  std::vector<std::size_t> parameters;  ///< their numbers in forward order, in the bucket's order
+  std::size_t count = 0;                ///< elements of all of them
+  /// @brief Equal when both members are.
+  bool operator==(const Bucket&) const = default;
+};
+
+/// @brief Puts parameters into buckets in backward order: the last parameter first.
+///
+/// A bucket takes parameters until the next one would make it larger than `capacity`; a parameter
+/// that is larger by itself gets a bucket of its own. With a capacity of 0 every parameter does.
+/// Deviation: PyTorch's first bucket is smaller (1 MB), so that communication starts early.
+/// @param counts    elements of each parameter, in forward order; none is 0.
+/// @param capacity  elements; any number, 0 and the largest too.
+/// @return buckets in the order in which the backward pass fills them; every parameter is in one.
+[[nodiscard]] std::vector<Bucket> assign_buckets(std::span<const std::size_t> counts,
+                                                 std::size_t capacity);
+
+}  // namespace ultra::data_parallel

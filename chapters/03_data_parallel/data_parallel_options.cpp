@@ -1,0 +1,166 @@
+#include "chapters/03_data_parallel/data_parallel_options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <utility>
+
+#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/03_data_parallel/compression_options.hpp"
+#include "chapters/03_data_parallel/compression_warmup.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/train/choice_option.hpp"
+#include "common/train/options.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+const std::vector<train::Choice<Overlap>> kOverlaps = {{"none", Overlap::kNone},
+                                                       {"per-parameter", Overlap::kPerParameter},
+                                                       {"bucketed", Overlap::kBucketed}};
+
+collectives::BookOptions book_options(const std::string& all_reduce) {
+  return {.names = {{OpKind::kAllReduce, all_reduce}}, .tuning = {}};
+}
+
+/// "--dp 3" or "--dp 3 and --servers 1".
+std::string asked_text(std::size_t dp, std::size_t servers) {
+  return servers == 0 ? fmt::format("--dp {}", dp)
+                      : fmt::format("--dp {} and --servers {}", dp, servers);
+}
+
+}  // namespace
+
+std::string_view to_string(Overlap overlap) {
+  return std::ranges::find(kOverlaps, overlap, &train::Choice<Overlap>::second)->first;
+}
+
+void DataParallelOptions::add_to(CLI::App& app) {
+  const char* group = "Data parallel";
+  app.add_option("--dp", dp, "replicas of the model [as many as there are ranks]")
+      ->check(train::whole_number())
+      ->group(group);
+  train::add_choice(app, "--overlap", overlap, kOverlaps, group,
+                    "when gradients travel: none (after the backward pass), per-parameter or "
+                    "bucketed (while it runs)");
+  app.add_option("--bucket-mb", bucket_mb, "10^6 bytes of gradients in a bucket")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--all-reduce", all_reduce,
+                 "algorithm that averages gradients, of those that --op all_reduce lists")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--compress", compress,
+                 "gradients on the wire: none, topk:FRACTION, int8, onebit or powersgd:RANK")
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag("!--no-error-feedback", error_feedback,
+               "forget what compression leaves out, instead of sending it later")
+      ->group(group);
+  app.add_option("--compress-warmup", compress_warmup,
+                 "uncompressed steps before; then AdamW keeps its second moments")
+      ->check(train::whole_number())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--check-replicas", check_replicas,
+                 "compare the replicas' weights every so many steps [0: never]")
+      ->check(train::whole_number())
+      ->capture_default_str()
+      ->group(group);
+  for (const char* flag : {"--overlap", "--bucket-mb", "--all-reduce", "--compress"}) {
+    app.get_option(flag)->each([this, flag](const std::string&) { all_reduce_flag_ = flag; });
+  }
+}
+
+void DataParallelOptions::validate() const {
+  if (dp == 0U) throw ConfigError("--dp is 0. It must be at least 1.");
+  if (!std::isfinite(bucket_mb) || bucket_mb <= 0 || bucket_mb > 1e6) {
+    throw ConfigError(fmt::format(
+        "--bucket-mb is {}. It must be a number of megabytes above 0 and up to 1000000.",
+        bucket_mb));
+  }
+  static_cast<void>(algorithms());
+  const bool compresses = parse_compression(compress).kind != CompressionKind::kNone;
+  if (!compresses && !error_feedback) {
+    throw ConfigError(
+        "--no-error-feedback has no meaning without --compress: nothing is left out that could be "
+        "sent later.");
+  }
+  if (!compresses && compress_warmup > 0) {
+    throw ConfigError("--compress-warmup has no meaning without --compress.");
+  }
+}
+
+void DataParallelOptions::resolve_ranks(train::CommOptions& comm, std::size_t servers) const {
+  if (!dp) return;
+  const std::size_t needed = *dp + servers;
+  const auto launched = launched_world_size();
+  if (launched && static_cast<std::size_t>(*launched) != needed) {
+    throw ConfigError(
+        fmt::format("{}: {} ranks are needed, but mpirun started {} processes. Start mpirun -n {}.",
+                    asked_text(*dp, servers), needed, *launched, needed));
+  }
+  if (comm.ranks && *comm.ranks != needed) {
+    throw ConfigError(fmt::format("{}: {} ranks are needed, but --ranks is {}. Leave --ranks out.",
+                                  asked_text(*dp, servers), needed, *comm.ranks));
+  }
+  comm.ranks = needed;
+}
+
+int DataParallelOptions::replicas(const train::CommOptions& comm, std::size_t servers) {
+  const int ranks = comm.world_size();
+  if (static_cast<std::size_t>(ranks) <= servers) {
+    throw ConfigError(fmt::format(
+        "--servers {} leave none of {} ranks for a replica. Ask for more ranks: --dp N.", servers,
+        ranks));
+  }
+  return ranks - checked_cast<int>(servers);
+}
+
+void DataParallelOptions::expect_work_for_all(std::size_t global_batch, int replicas) {
+  if (checked_cast<std::size_t>(replicas) <= global_batch) return;
+  throw ConfigError(fmt::format(
+      "{} replicas cannot share a --global-batch of {}: each needs at least one sequence. Choose "
+      "--dp of at most {}, or a larger --global-batch.",
+      replicas, global_batch, global_batch));
+}
+
+std::size_t DataParallelOptions::bucket_capacity(DType dtype) const {
+  return static_cast<std::size_t>(bucket_mb * 1e6 / static_cast<double>(size_of(dtype)));
+}
+
+std::shared_ptr<const comm::CollectiveAlgorithms> DataParallelOptions::algorithms() const {
+  return std::make_shared<const collectives::BookAlgorithms>(book_options(all_reduce));
+}
+
+MakeGradientSync DataParallelOptions::make_sync(const Communicator& dp_group, DType dtype) const {
+  const Compression compression = parse_compression(compress);
+  if (overlap == Overlap::kNone && compression.kind == CompressionKind::kNone) {
+    return [dp_group](nn::Model& model) { return sync_after_backward(model, dp_group); };
+  }
+  const std::size_t capacity = overlap == Overlap::kPerParameter ? 0 : bucket_capacity(dtype);
+  const Flush flush = overlap == Overlap::kNone ? Flush::kAfterBackward : Flush::kWhenReady;
+  MakeBucketExchange exchange = make_exchange(
+      compression, dp_group, error_feedback ? ErrorFeedback::kOn : ErrorFeedback::kOff);
+  if (compress_warmup > 0) {
+    exchange = switch_exchange(compress_warmup, all_reduce_exchange(dp_group), exchange);
+  }
+  return [=](nn::Model& model) { return sync_in_buckets(model, capacity, flush, exchange); };
+}
+
+optim::AdamWUpdate DataParallelOptions::adamw(optim::AdamWUpdate update) const {
+  return compress_warmup > 0 ? keep_second_moment(compress_warmup, std::move(update)) : update;
+}
+
+train::ExtraConfig DataParallelOptions::config() const {
+  return {{"overlap", std::string(to_string(overlap))},
+          {"bucket_mb", bucket_mb},
+          {"all_reduce", all_reduce},
+          {"compress", compress},
+          {"compress_warmup", compress_warmup},
+          {"error_feedback", std::string(error_feedback ? "on" : "off")}};
+}
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,70 @@
+#include "chapters/03_data_parallel/gradient_buckets.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "common/base/errors.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+Tensor gradient_memory(const nn::Parameter& parameter, const Shape& shape) {
+  const Tensor& value = parameter.value();
+  return Tensor::empty(value.device(), shape, value.dtype(), MemoryCategory::kGradients);
+}
+
+}  // namespace
+
+GradientBuckets::GradientBuckets(const nn::Model& model, std::vector<Bucket> buckets)
+    : parameters_(model.parameters()),
+      buckets_(std::move(buckets)),
+      flat_(buckets_.size()),
+      alive_(std::make_shared<const bool>(true)) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    std::size_t begin = 0;
+    for (const std::size_t p : buckets_[b].parameters) {
+      nn::Parameter& parameter = *parameters_.at(p);
+      const Range place{begin, begin + parameter.value().numel()};
+      begin = place.end;
+      parameter.allocate_grad_by(
+          [this, b, place, &parameter, alive = std::weak_ptr<const bool>(alive_)] {
+            if (alive.expired()) return gradient_memory(parameter, parameter.value().shape());
+            return allocate(b, place, parameter);
+          });
+    }
+    ensure(begin == buckets_[b].count, "a bucket counts the elements of its parameters");
+  }
+}
+
+Tensor GradientBuckets::allocate(std::size_t bucket, Range place, const nn::Parameter& parameter) {
+  Tensor& flat = flat_[bucket];
+  if (!flat.defined()) flat = gradient_memory(parameter, {buckets_[bucket].count});
+  return flat.slice(0, place).view(parameter.value().shape());
+}
+
+BucketContents GradientBuckets::contents(std::size_t bucket) const {
+  BucketContents contents{.number = bucket, .shapes = {}, .count = buckets_.at(bucket).count};
+  for (const std::size_t p : buckets_[bucket].parameters) {
+    contents.shapes.push_back(parameters_[p]->value().shape());
+  }
+  return contents;
+}
+
+const Tensor& GradientBuckets::flat(std::size_t bucket) const {
+  const Tensor& flat = flat_.at(bucket);
+  for (const std::size_t p : buckets_[bucket].parameters) {
+    if (parameters_[p]->grad().shares_storage(flat)) continue;
+    throw ConfigError(
+        fmt::format("the gradient of {} does not stand in bucket {}: it was there before the step "
+                    "began. Drop the model's gradients after each step (Model::drop_grads).",
+                    parameters_[p]->name(), bucket));
+  }
+  return flat;
+}
+
+void GradientBuckets::release() {
+  for (Tensor& flat : flat_) flat = Tensor();
+}
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,56 @@
+#pragma once
+/// @file
+/// The overlap condition: how much of the gradients' communication the backward pass can hide.
+///
+/// Exercise 03.6 (`./workbook check 03.6`). Legend: N replicas, G bytes of gradients in B equal buckets,
+/// T_b seconds of backward pass, c seconds for one bucket's ring all-reduce.
+/// Source: the Ultra-Scale Playbook, appendix A3. Deviation: its printed ratio has the number of
+/// parameters left over and counts elements where the bandwidth counts bytes; both are put right
+/// here.
+
+#include <cstddef>
+
+#include "chapters/02_collectives/link_cost.hpp"
+
+namespace ultra::data_parallel {
+
+/// @brief One backward pass and its gradients.
+struct OverlapCase {
+  int replicas = 1;              ///< N, at least 1
+  double gradient_bytes = 0;     ///< G
+  std::size_t buckets = 1;       ///< B, at least 1
+  double backward_seconds = 0;   ///< T_b
+  collectives::LinkCost link{};  ///< of each rank to its next
+};
+
+/// @brief What becomes of the communication.
+struct OverlapPrediction {
+  double bucket_seconds = 0;         ///< c
+  double communication_seconds = 0;  ///< B c
+  double exposed_seconds = 0;        ///< what the backward pass cannot hide, whatever one does
+  double hidden_seconds = 0;         ///< the rest
+
+  /// @brief Equal when all members are.
+  bool operator==(const OverlapPrediction&) const = default;
+};
+
+/// @brief Communication time over backward time when all gradients of a model are averaged: at most 1
+/// if the backward pass can hide them.
+///
+/// A parameter costs 4 FLOP per token of the backward pass, and 2 (N-1)/N of its bytes on the link:
+/// (N-1)/N * element_bytes / (2 tokens) * flops / bandwidth. The number of parameters cancels out.
+/// @param tokens            of one replica's backward pass.
+/// @param flops             FLOP per second that the replica reaches.
+/// @param bytes_per_second  of the link, in one direction.
+[[nodiscard]] double overlap_ratio(int replicas, double tokens, double element_bytes, double flops,
+                                   double bytes_per_second);
+
+/// @brief The least time that is exposed when buckets are sent as soon as they are full.
+///
+/// Buckets become ready every T_b / B seconds, the last when the backward pass ends, and travel one
+/// after the other. Either the link keeps up, and the last bucket alone is exposed; or it does not,
+/// and works without a pause from the first bucket on:
+/// exposed = max(c, B c - T_b (B - 1) / B).
+[[nodiscard]] OverlapPrediction predict_overlap(const OverlapCase& overlap);
+
+}  // namespace ultra::data_parallel

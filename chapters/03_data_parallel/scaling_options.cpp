@@ -1,0 +1,176 @@
+#include "chapters/03_data_parallel/scaling_options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "chapters/01_memory/model_presets.hpp"
+#include "chapters/02_collectives/algorithm_table.hpp"
+#include "chapters/03_data_parallel/scaling_report.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/text.hpp"
+#include "common/train/options.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+constexpr std::size_t kDefaultGlobalBatch = 256;
+constexpr std::size_t kMostPoints = 100;
+constexpr const char* kGroup = "Scaling";
+
+std::vector<int> replica_numbers(const std::string& text) {
+  std::vector<int> numbers;
+  for (const std::string_view part : split(text, ',')) {
+    const std::optional<int> number = parse_number<int>(part);
+    if (!number) {
+      throw ConfigError(fmt::format(
+          "--scale {}: '{}' is not a whole number. Write for example 1,2,4,8.", text, part));
+    }
+    numbers.push_back(*number);
+  }
+  if (numbers.size() > kMostPoints) {
+    throw ConfigError(fmt::format("--scale has {} numbers. It must have at most {}.",
+                                  numbers.size(), kMostPoints));
+  }
+  return numbers;
+}
+
+/// What fn returns; its message names our flag instead of the one that it belongs to elsewhere.
+template <class Fn>
+auto under_flag(std::string_view flag, std::string_view elsewhere, Fn&& fn) {
+  try {
+    return fn();
+  } catch (const ConfigError& error) {
+    std::string_view what = error.what();
+    if (what.starts_with(elsewhere)) what.remove_prefix(elsewhere.size());
+    const bool sentence = what.starts_with(' ') || what.starts_with(':');
+    throw ConfigError(fmt::format("{}{}{}", flag, sentence ? "" : ": ", what));
+  }
+}
+
+collectives::Topology node_of(const std::string& text) {
+  for (const std::string_view entry : split(text, ',')) {
+    if (entry.starts_with("nodes=")) {
+      throw ConfigError(
+          fmt::format("--scale-machine {}: leave out '{}'. --scale says how many nodes there are.",
+                      text, entry));
+    }
+  }
+  return under_flag("--scale-machine", "--simulate",
+                    [&] { return collectives::parse_topology(text); });
+}
+
+}  // namespace
+
+void ScalingOptions::add_to(CLI::App& app) {
+  const CLI::Validator whole = train::whole_number();
+  app.add_option("--scale", scale,
+                 "predict the step on this many replicas of a machine that is not here instead of "
+                 "training: 1,2,4,8,16")
+      ->group(kGroup);
+  app.add_option("--scale-machine", machine, "one node of it, as for --simulate: h100,nics=1")
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--scale-algorithm", algorithm, "of all_reduce, as for --simulate-algorithms")
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--scale-preset", preset,
+                 "a known model, as for --estimate, or 'custom' for the model that the flags "
+                 "describe")
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--scale-seq", seq_len, "tokens per sequence")
+      ->check(whole)
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--scale-global-batch", global_batch,
+                 "sequences per step, however many replicas there are (256)")
+      ->check(whole)
+      ->group(kGroup);
+  app.add_option("--scale-rank-batch", rank_batch, "sequences per replica and step instead")
+      ->check(whole)
+      ->group(kGroup);
+  app.add_option("--scale-micro-batch", micro_batch,
+                 "sequences per forward and backward pass; 0: all of a replica's at once")
+      ->check(whole)
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--scale-bytes", element_bytes, "bytes of a gradient's element on the link")
+      ->check(whole)
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--scale-peak-tflops", peak_tflops, "1e12 FLOP per second of a GPU")
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--scale-mfu", mfu, "the part of it that a replica alone reaches")
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--scale-bucket-mb", bucket_mb,
+                 "capacity of a bucket in MB (1e6 bytes); 0: each gradient by itself")
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_flag("--scale-json", json, "print the prediction as JSON")->group(kGroup);
+}
+
+void ScalingOptions::validate() const {
+  if (global_batch && rank_batch) {
+    throw ConfigError(fmt::format(
+        "--scale-global-batch {} and --scale-rank-batch {} exclude each other: give one of them.",
+        *global_batch, *rank_batch));
+  }
+  if (predicts()) return;
+  const ScalingOptions defaults;
+  const auto given = std::to_array<std::pair<bool, const char*>>({
+      {machine != defaults.machine, "--scale-machine"},
+      {algorithm != defaults.algorithm, "--scale-algorithm"},
+      {preset != defaults.preset, "--scale-preset"},
+      {seq_len != defaults.seq_len, "--scale-seq"},
+      {global_batch.has_value(), "--scale-global-batch"},
+      {rank_batch.has_value(), "--scale-rank-batch"},
+      {micro_batch != defaults.micro_batch, "--scale-micro-batch"},
+      {element_bytes != defaults.element_bytes, "--scale-bytes"},
+      {peak_tflops != defaults.peak_tflops, "--scale-peak-tflops"},
+      {mfu != defaults.mfu, "--scale-mfu"},
+      {bucket_mb != defaults.bucket_mb, "--scale-bucket-mb"},
+      {json, "--scale-json"},
+  });
+  for (const auto& [is_given, flag] : given) {
+    if (is_given) {
+      throw ConfigError(
+          fmt::format("{} needs --scale REPLICAS, for example --scale 1,2,4,8.", flag));
+    }
+  }
+}
+
+ScalingRequest ScalingOptions::request(const nn::ModelConfig& custom) const {
+  under_flag("--scale-algorithm", "", [&] {
+    static_cast<void>(collectives::find_algorithm(OpKind::kAllReduce, algorithm));
+  });
+  ScalingRequest request{
+      .model = sizes_of(under_flag("--scale-preset", "--estimate",
+                                   [&] { return memory::shape_for_estimate(preset, custom); })),
+      .machine = node_of(machine),
+      .algorithm = algorithm,
+      .dp = replica_numbers(scale),
+      .seq_len = seq_len,
+      .batch_rule = rank_batch ? BatchRule::kPerRank : BatchRule::kGlobal,
+      .batch = rank_batch.value_or(global_batch.value_or(kDefaultGlobalBatch)),
+      .micro_batch = micro_batch,
+      .element_bytes = element_bytes,
+      .peak_flops = peak_tflops * 1e12,
+      .mfu = mfu,
+      .bucket_bytes = bucket_mb * 1e6};
+  request.validate();
+  return request;
+}
+
+std::string ScalingOptions::answer(const nn::ModelConfig& custom) const {
+  const ScalingReport report = predict_scaling(request(custom));
+  return json ? scaling_to_json(report).dump(2) + "\n" : format_scaling(report);
+}
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,26 @@
+#pragma once
+/// @file
+/// Straggler: a replica that is slower than the others, for experiments.
+
+#include <chrono>
+
+#include "common/comm/communicator.hpp"
+#include "common/train/model_worker.hpp"
+
+namespace ultra::data_parallel {
+
+/// @brief Which replica is slow, and by how much.
+struct Straggler {
+  int replica = 0;                        ///< its rank among the replicas
+  std::chrono::duration<double> delay{};  ///< what each of its steps takes longer
+  /// @brief Equal when both members are.
+  bool operator==(const Straggler&) const = default;
+};
+
+/// @brief `inner`, before which one replica sleeps in every step.
+/// @param dp  the replicas.
+[[nodiscard]] train::ForwardBackward with_straggler(train::ForwardBackward inner,
+                                                    const Straggler& straggler,
+                                                    const Communicator& dp);
+
+}  // namespace ultra::data_parallel

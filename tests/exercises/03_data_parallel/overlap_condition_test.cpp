@@ -1,0 +1,313 @@
+// Contract of exercise 03.6: published thresholds, cases worked by hand, and a queue of buckets that
+// is served one by one.
+#include "chapters/03_data_parallel/overlap_condition.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/support/random.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+/// Both numbers are the same few products and sums in another order.
+bool close(double a, double b) {
+  return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b));
+}
+
+// What may have gone wrong ------------------------------------------------------------------------
+
+constexpr const char* kBytes =
+    "a link's bandwidth counts bytes, not elements: multiply by element_bytes.";
+constexpr const char* kFourFlop =
+    "the backward pass takes 4 FLOP per token and parameter; the other 2 of the 6 are the forward "
+    "pass, during which there is nothing to send.";
+constexpr const char* kShare =
+    "each rank sends 2 (N - 1) / N of the bytes: one replica sends none, many send just under 2.";
+constexpr const char* kTwoWays =
+    "an all-reduce sends (N - 1) / N of the bytes twice: to reduce, and to gather.";
+constexpr const char* kInverted = "communication over backward, not backward over communication.";
+constexpr const char* kLastBucket =
+    "the last bucket is always exposed: it is full only when the backward pass ends.";
+constexpr const char* kFirstBucket =
+    "the link cannot begin before the first bucket is full, after T_b / B seconds: T_b (B - 1) / B "
+    "are left to hide in.";
+constexpr const char* kOneBucket = "a bucket holds G / B bytes, not all of G.";
+constexpr const char* kLatency =
+    "every bucket pays the latency of its own 2 (N - 1) messages: more buckets, more latency.";
+constexpr const char* kOneAfterTheOther =
+    "buckets travel one after the other: one that is ready waits for those before it.";
+
+/// A wrong value, and what to say about it.
+struct Suspect {
+  double value = 0.0;
+  const char* hint = "";
+};
+
+std::string diagnosis(double found, double expected, const std::vector<Suspect>& suspects) {
+  for (const auto& [value, hint] : suspects) {
+    if (!close(value, expected) && close(found, value)) return fmt::format("Hint: {}", hint);
+  }
+  return "";
+}
+
+// The ratio ---------------------------------------------------------------------------------------
+
+/// What overlap_ratio is asked. Elements of 4 bytes: with 2, a wrong element would look like a wrong
+/// factor of 2.
+struct Question {
+  int replicas = 8;
+  double tokens = 1.0;
+  double element_bytes = 4.0;
+  double flops = 989e12;
+  double bandwidth = 450e9;
+
+  [[nodiscard]] double ratio() const {
+    return overlap_ratio(replicas, tokens, element_bytes, flops, bandwidth);
+  }
+  [[nodiscard]] std::string str() const {
+    return fmt::format("{} replicas, {} tokens, {} bytes per element, {} FLOP/s, {} bytes/s",
+                       replicas, tokens, element_bytes, flops, bandwidth);
+  }
+};
+
+/// The ratios of typical mistakes.
+std::vector<Suspect> wrong_ratios(const Question& q, double right) {
+  if (q.replicas == 1) return {{q.ratio(), kShare}};
+  const double n = q.replicas;
+  return {{right / q.element_bytes, kBytes},
+          {right * 4.0 / 6.0, kFourFlop},
+          {right * 2.0, kFourFlop},
+          {right / 2.0, kTwoWays},
+          {1.0 / right, kInverted},
+          {right / (n - 1.0) * n, kShare},
+          {right * n, kShare},
+          {right * n * n / (n - 1.0) / (n - 1.0), kShare}};
+}
+
+void expect_ratio(const Question& q, double expected) {
+  const double found = q.ratio();
+  EXPECT_TRUE(close(found, expected))
+      << q.str() << ": ratio " << found << ", expected " << expected << ". "
+      << diagnosis(found, expected, wrong_ratios(q, expected));
+}
+
+/// 4 replicas, 2 tokens, a link of 8 bytes/s, 12 FLOP/s: a parameter's 4 bytes pass the link 2 x 3/4
+/// times, 6 bytes in 3/4 s. Its backward pass takes 8 FLOP, 2/3 s.
+TEST(OverlapRatio, ByHand) {
+  expect_ratio({.replicas = 4, .tokens = 2, .element_bytes = 4, .flops = 12, .bandwidth = 8},
+               9.0 / 8.0);
+  // 3 replicas, one byte per element: 4/3 bytes, 1/6 s.
+  expect_ratio({.replicas = 3, .tokens = 2, .element_bytes = 1, .flops = 12, .bandwidth = 8}, 0.25);
+}
+
+/// The Ultra-Scale Playbook, appendix A3, from its two printed times (its printed ratio has the
+/// number of parameters left over): with 989 TFLOP/s and 450 GB/s, 8 replicas hide the
+/// communication from 961.5 tokens each. It counts elements; for bf16 these are twice as many.
+TEST(OverlapRatio, IsOneAtThePublishedThresholds) {
+  const auto tokens_for_one = [](int replicas, double element_bytes, double bandwidth) {
+    return Question{.replicas = replicas, .element_bytes = element_bytes, .bandwidth = bandwidth}
+        .ratio();  // of one token: the ratio falls with their number
+  };
+  constexpr int kMany = 1 << 30;
+  EXPECT_NEAR(tokens_for_one(8, 1, 450e9), 961.5, 0.05);
+  EXPECT_NEAR(tokens_for_one(kMany, 1, 450e9), 1099, 0.5);
+  EXPECT_NEAR(tokens_for_one(kMany, 1, 370e9), 1336.5, 0.05);
+  EXPECT_NEAR(tokens_for_one(kMany, 1, 50e9), 9890, 0.5);
+  EXPECT_NEAR(tokens_for_one(8, 2, 450e9), 2 * 961.5, 0.1);
+  EXPECT_NEAR(tokens_for_one(kMany, 4, 50e9), 4 * 9890, 2);
+  expect_ratio({}, 989e12 / 450e9 * 7.0 / 4.0);
+}
+
+TEST(OverlapRatio, OfOneReplicaIsNothing) { expect_ratio({.replicas = 1}, 0.0); }
+
+TEST(OverlapRatio, FallsWithTokensAndBandwidthAndGrowsWithBytesAndFlops) {
+  const double base = Question{.tokens = 1000}.ratio();
+  EXPECT_TRUE(close(Question{.tokens = 2000}.ratio(), base / 2));
+  EXPECT_TRUE(close((Question{.tokens = 1000, .bandwidth = 900e9}.ratio()), base / 2));
+  EXPECT_TRUE(close((Question{.tokens = 1000, .element_bytes = 8}.ratio()), base * 2))
+      << "Hint: " << kBytes;
+  EXPECT_TRUE(close((Question{.tokens = 1000, .flops = 2 * 989e12}.ratio()), base * 2));
+}
+
+// Buckets -----------------------------------------------------------------------------------------
+
+std::string str(const OverlapCase& c) {
+  return fmt::format(
+      "{} replicas, {} bytes in {} buckets, {} s of backward pass, alpha {} beta {} gamma {}",
+      c.replicas, c.gradient_bytes, c.buckets, c.backward_seconds, c.link.alpha, c.link.beta,
+      c.link.gamma);
+}
+
+/// One bucket around the ring, step by step: 2 (N - 1) messages of a chunk each, half of them
+/// reduced.
+double walked_bucket(const OverlapCase& c) {
+  const double chunk = c.gradient_bytes / static_cast<double>(c.buckets) / c.replicas;
+  double seconds = 0.0;
+  for (int step = 0; step < 2 * (c.replicas - 1); ++step) {
+    const bool reduces = step < c.replicas - 1;
+    seconds += c.link.alpha + chunk * (c.link.beta + (reduces ? c.link.gamma : 0.0));
+  }
+  return seconds;
+}
+
+/// A queue: bucket i comes when i / B of the backward pass are over, and is served when the link has
+/// done with the one before. What is left of it after the backward pass is exposed.
+double queued_exposed(const OverlapCase& c) {
+  const double bucket = walked_bucket(c);
+  double link_free = 0.0;
+  for (std::size_t i = 1; i <= c.buckets; ++i) {
+    const double ready =
+        c.backward_seconds * static_cast<double>(i) / static_cast<double>(c.buckets);
+    link_free = std::max(link_free, ready) + bucket;
+  }
+  return link_free - c.backward_seconds;
+}
+
+std::vector<Suspect> wrong_exposed(const OverlapCase& c) {
+  const auto buckets = static_cast<double>(c.buckets);
+  const double bucket = walked_bucket(c);
+  const double all = buckets * bucket;
+  const double hiding = c.backward_seconds * (buckets - 1.0) / buckets;
+  return {{all - c.backward_seconds, c.buckets == 1 ? kLastBucket : kFirstBucket},
+          {std::max(bucket, all - c.backward_seconds), kFirstBucket},
+          {std::max(0.0, all - c.backward_seconds), kLastBucket},
+          {std::max(0.0, all - hiding), kLastBucket},
+          {all - hiding, kLastBucket},
+          {bucket, kOneAfterTheOther}};
+}
+
+std::vector<Suspect> wrong_bucket(const OverlapCase& c) {
+  const auto buckets = static_cast<double>(c.buckets);
+  const double n = c.replicas;
+  const double bucket = walked_bucket(c);
+  const double latency = 2.0 * (n - 1.0) * c.link.alpha;
+  const double bytes = bucket - latency;
+  return {{latency + bytes * buckets, kOneBucket},
+          {bucket * buckets, kOneBucket},
+          {bytes, kLatency},
+          {bytes + latency / buckets, kLatency},
+          {bytes + c.link.alpha, kLatency},
+          {bytes + 2 * c.link.alpha, kLatency},
+          {bucket / 2.0, kTwoWays},
+          {latency + bytes / (n - 1.0) * n, kShare},
+          {latency + bytes * n, kShare}};
+}
+
+void expect_prediction(const OverlapCase& c) {
+  const OverlapPrediction found = predict_overlap(c);
+  const double bucket = walked_bucket(c);
+  const double all = static_cast<double>(c.buckets) * bucket;
+  ASSERT_TRUE(close(found.bucket_seconds, bucket))
+      << str(c) << ": a bucket takes " << found.bucket_seconds << " s, expected " << bucket
+      << " s. " << diagnosis(found.bucket_seconds, bucket, wrong_bucket(c));
+  ASSERT_TRUE(close(found.communication_seconds, all))
+      << str(c) << ": all buckets take " << found.communication_seconds << " s, expected " << all
+      << " s.";
+  // The smallest exposed times are differences of the larger ones: their rounding counts.
+  const double exposed = queued_exposed(c);
+  const double rounding = 1e-12 * (all + c.backward_seconds);
+  ASSERT_NEAR(found.exposed_seconds, exposed, rounding)
+      << str(c) << ". " << diagnosis(found.exposed_seconds, exposed, wrong_exposed(c));
+  ASSERT_NEAR(found.hidden_seconds, all - exposed, rounding)
+      << str(c) << ". Hint: what is not exposed is hidden.";
+}
+
+/// 2 replicas: the all-reduce of a bucket of S bytes takes 2 alpha + S (beta + gamma / 2).
+constexpr OverlapCase kByHand{.replicas = 2,
+                              .gradient_bytes = 64,
+                              .buckets = 4,
+                              .backward_seconds = 16,
+                              .link = {.alpha = 0.5, .beta = 0.0625, .gamma = 0.0}};
+
+/// Buckets of 16 bytes take 2 s and come every 4 s: the link rests, and only the last is exposed.
+TEST(PredictOverlap, WhereTheLinkKeepsUpOnlyTheLastBucketIsExposed) {
+  const OverlapPrediction found = predict_overlap(kByHand);
+  expect_prediction(kByHand);
+  EXPECT_EQ(found.bucket_seconds, 2.0);
+  EXPECT_EQ(found.exposed_seconds, 2.0)
+      << diagnosis(found.exposed_seconds, 2.0, wrong_exposed(kByHand));
+  EXPECT_EQ(found.hidden_seconds, 6.0);
+}
+
+/// The same buckets on links of a fifth of the bandwidth take 6 s. The link works from second 4 to
+/// second 28, 12 s longer than the backward pass.
+TEST(PredictOverlap, WhereTheLinkIsTooSlowItWorksFromTheFirstBucketOn) {
+  OverlapCase slow = kByHand;
+  slow.link.beta = 0.3125;
+  const OverlapPrediction found = predict_overlap(slow);
+  expect_prediction(slow);
+  EXPECT_EQ(found.exposed_seconds, 12.0)
+      << diagnosis(found.exposed_seconds, 12.0, wrong_exposed(slow));
+  EXPECT_EQ(found.hidden_seconds, 12.0);
+}
+
+TEST(PredictOverlap, OfOneBucketHidesNothing) {
+  OverlapCase one = kByHand;
+  one.buckets = 1;
+  expect_prediction(one);
+  EXPECT_EQ(predict_overlap(one).hidden_seconds, 0.0) << "Hint: " << kLastBucket;
+}
+
+TEST(PredictOverlap, OfOneReplicaHasNothingToHide) {
+  OverlapCase alone = kByHand;
+  alone.replicas = 1;
+  EXPECT_EQ(predict_overlap(alone), OverlapPrediction{}) << "Hint: " << kShare;
+}
+
+/// Without latency, all communication over the backward pass is the ratio.
+TEST(PredictOverlap, AgreesWithTheRatio) {
+  const double parameters = 1e9;
+  const Question q{.replicas = 16, .tokens = 4096};
+  const OverlapPrediction found =
+      predict_overlap({.replicas = q.replicas,
+                       .gradient_bytes = parameters * q.element_bytes,
+                       .buckets = 80,
+                       .backward_seconds = 4.0 * q.tokens * parameters / q.flops,
+                       .link = {.beta = 1.0 / q.bandwidth}});
+  const double backward = 4.0 * q.tokens * parameters / q.flops;
+  expect_ratio(q, found.communication_seconds / backward);
+}
+
+/// Smaller buckets expose less, until the latency of many of them takes longer than the backward
+/// pass.
+TEST(PredictOverlap, HasABestNumberOfBuckets) {
+  const auto exposed = [](std::size_t buckets) {
+    return predict_overlap({.replicas = 8,
+                            .gradient_bytes = 2.5e9,
+                            .buckets = buckets,
+                            .backward_seconds = 0.05,
+                            .link = {.alpha = 14e-6, .beta = 1.0 / 370e9}})
+        .exposed_seconds;
+  };
+  EXPECT_LT(exposed(10), exposed(1));
+  EXPECT_LT(exposed(100), exposed(10));
+  EXPECT_GT(exposed(10000), exposed(100));
+}
+
+class PredictOverlapOfRandomCases : public ultra::test::RandomTest {
+ protected:
+  /// Half of the links keep up with the backward pass, about.
+  OverlapCase draw() {
+    return {.replicas = static_cast<int>(random.between(2, 40)),
+            .gradient_bytes = random.uniform(1.0, 100.0),
+            .buckets = random.between(1, 50),
+            .backward_seconds = random.uniform(1.0, 200.0),
+            .link = {.alpha = random.uniform(0.0, 0.05),
+                     .beta = random.uniform(0.1, 1.0),
+                     .gamma = random.uniform(0.0, 0.5)}};
+  }
+};
+
+TEST_F(PredictOverlapOfRandomCases, IsTheTimeThatAQueueTakes) {
+  for (int i = 0; i < 500 && !HasFailure(); ++i) expect_prediction(draw());
+}
+
+}  // namespace
+}  // namespace ultra::data_parallel

@@ -1,0 +1,269 @@
+// Contract of exercise 03.5: the selection against a stable sort; the feedback on a compressor whose
+// arithmetic is exact, so that what is sent and what is kept must add up without an error.
+#include "chapters/03_data_parallel/top_k_feedback.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+using Positions = std::vector<std::uint32_t>;
+
+// Selection ---------------------------------------------------------------------------------------
+
+/// The first `kept` positions of a stable sort, in the order of the sort.
+template <class T, class Before>
+Positions first_of_sorted(const std::vector<T>& entries, std::size_t kept, const Before& before) {
+  Positions positions(entries.size());
+  std::iota(positions.begin(), positions.end(), 0U);
+  std::stable_sort(positions.begin(), positions.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return before(entries[a], entries[b]);
+  });
+  positions.resize(kept);
+  return positions;
+}
+
+Positions ascending(Positions positions) {
+  std::sort(positions.begin(), positions.end());
+  return positions;
+}
+
+template <class T>
+std::vector<T> magnitudes_at(const std::vector<T>& entries, const Positions& positions) {
+  std::vector<T> magnitudes;
+  for (const std::uint32_t p : positions) {
+    if (p < entries.size()) magnitudes.push_back(std::abs(entries[p]));
+  }
+  std::sort(magnitudes.begin(), magnitudes.end());
+  return magnitudes;
+}
+
+constexpr auto kLargerMagnitude = [](auto a, auto b) { return std::abs(a) > std::abs(b); };
+
+template <class T>
+std::string hint_for(const std::vector<T>& entries, const Positions& found,
+                     const Positions& expected) {
+  const Positions sorted = ascending(found);
+  if (sorted == expected) return "Hint: the positions must be in ascending order.";
+  const Positions largest_values =
+      ascending(first_of_sorted(entries, expected.size(), [](T a, T b) { return a > b; }));
+  if (sorted == largest_values) {
+    return "Hint: these are the largest values. A large negative entry matters as much: compare "
+           "magnitudes.";
+  }
+  const Positions smallest = ascending(first_of_sorted(
+      entries, expected.size(), [](T a, T b) { return std::abs(a) < std::abs(b); }));
+  if (sorted == smallest) return "Hint: these are the smallest magnitudes: std::greater.";
+  if (found.size() != expected.size()) {
+    return "Hint: exactly `kept` entries. Of those that equal the kept-th largest magnitude only "
+           "some may be taken.";
+  }
+  if (magnitudes_at(entries, found) == magnitudes_at(entries, expected)) {
+    return "Hint: of equal magnitudes the one at the lower position comes first: all replicas must "
+           "choose alike on equal gradients.";
+  }
+  return "Hint: write the magnitudes of a short array down and mark the `kept` largest.";
+}
+
+template <class T>
+void expect_largest(const std::vector<T>& entries, std::size_t kept) {
+  const Positions expected = ascending(first_of_sorted(entries, kept, kLargerMagnitude));
+  const Positions found = largest_entries<T>(entries, kept);
+  EXPECT_EQ(found, expected) << "the " << kept << " largest of ["
+                             << fmt::format("{}", fmt::join(entries, ", ")) << "]\n"
+                             << hint_for(entries, found, expected);
+}
+
+class TopKFeedback : public test::RandomTest {
+ protected:
+  /// Normal numbers, or small whole numbers with many ties.
+  template <class T>
+  std::vector<T> draw(std::size_t count, bool ties) {
+    std::vector<T> entries;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double x = random.normal();
+      entries.push_back(static_cast<T>(ties ? std::round(2 * x) : x));
+    }
+    return entries;
+  }
+};
+
+TEST_F(TopKFeedback, KeepsTheFractionRoundedUp) {
+  const auto expect = [](double fraction, std::size_t count, std::size_t kept) {
+    EXPECT_EQ(kept_entries(fraction, count), kept)
+        << fraction << " of " << count
+        << " entries\nHint: round up. Rounded down or to the nearest, a short gradient, such as a "
+           "norm's, would send nothing in any step.";
+  };
+  expect(0.01, 50, 1);
+  expect(0.25, 10, 3);
+  expect(0.125, 9, 2);
+  expect(0.5, 7, 4);
+  expect(0.25, 8, 2);
+  expect(1.0, 9, 9);
+  expect(1e-6, 1, 1);
+  expect(0.25, 0, 0);
+}
+
+TEST_F(TopKFeedback, FindsTheLargestMagnitudes) {
+  expect_largest<float>({1, -5, 3, -2, 4}, 2);
+  for (int i = 0; i < 30 && !HasFailure(); ++i) {
+    const std::size_t count = random.between(1, 60);
+    expect_largest<float>(draw<float>(count, false), random.between(0, count));
+    expect_largest<double>(draw<double>(count, false), random.between(0, count));
+  }
+  expect_largest<float>({}, 0);
+}
+
+TEST_F(TopKFeedback, TakesTheLowerOfEqualMagnitudes) {
+  expect_largest<float>({2, -2, 1, 2, -2}, 3);
+  expect_largest<double>(std::vector<double>(10, 0.0), 4);
+  for (int i = 0; i < 30 && !HasFailure(); ++i) {
+    const std::size_t count = random.between(1, 60);
+    expect_largest<float>(draw<float>(count, true), random.between(0, count));
+    expect_largest<double>(draw<double>(count, true), random.between(0, count));
+  }
+}
+
+TEST_F(TopKFeedback, SendsWhatIsNotANumber) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t kept : {1U, 2U, 5U}) {
+    std::vector<float> entries = draw<float>(20, false);
+    entries[random.between(0, 19)] = nan;
+    bool found = false;
+    for (const std::uint32_t p : largest_entries<float>(entries, kept)) {
+      found = found || (p < entries.size() && std::isnan(entries[p]));
+    }
+    EXPECT_TRUE(found) << "NaN is not among the " << kept << " largest of 20 entries.\n"
+                       << "Hint: a NaN must reach the other replicas, or training goes on with a "
+                          "broken gradient that nobody sees. Count it as infinite.";
+  }
+}
+
+// Feedback ----------------------------------------------------------------------------------------
+
+/// C(x): the whole number towards zero, one word each. It keeps what it was given.
+class WholeNumbers final : public Compressor {
+ public:
+  [[nodiscard]] std::size_t message_words(std::size_t count, DType) const override { return count; }
+
+  void compress(const Tensor& gradient, const Tensor& message) const override {
+    given_ = gradient.to_vector();
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+      message.span<std::int32_t>()[i] = static_cast<std::int32_t>(given_[i]);
+    }
+  }
+
+  void add_decompressed(const Tensor& message, double factor, const Tensor& into) const override {
+    dispatch_float(into.dtype(), [&]<class T>() {
+      for (std::size_t i = 0; i < into.numel(); ++i) {
+        into.span<T>()[i] += static_cast<T>(factor * message.span<std::int32_t>()[i]);
+      }
+    });
+  }
+
+  [[nodiscard]] const std::vector<double>& given() const { return given_; }
+
+ private:
+  mutable std::vector<double> given_;
+};
+
+std::vector<double> combine(const std::vector<double>& a, double factor,
+                            const std::vector<double>& b) {
+  std::vector<double> sums;
+  for (std::size_t i = 0; i < a.size(); ++i) sums.push_back(a[i] + factor * b[i]);
+  return sums;
+}
+
+constexpr const char* kAddFirst =
+    "Hint: what is compressed is gradient plus residual. Added after the compression, the residual "
+    "is never sent.";
+
+std::string hint_for_residual(const std::vector<double>& found, const std::vector<double>& gradient,
+                              const std::vector<double>& residual,
+                              const std::vector<double>& sent) {
+  const std::vector<double> all = combine(gradient, 1, residual);
+  if (found == std::vector<double>(found.size(), 0.0)) {
+    return "Hint: the residual is dropped. What the message does not hold must be there in the "
+           "next "
+           "step.";
+  }
+  if (found == sent) return "Hint: the residual holds what was sent. It keeps what was not.";
+  if (found == combine(gradient, -1, sent)) {
+    return "Hint: the old residual is lost: what is left is g + e - C(g + e), not g - C(g + e).";
+  }
+  if (found == combine(all, 1, sent)) {
+    return "Hint: what the message holds is taken out of the residual, with factor -1, not added.";
+  }
+  if (found == all) return "Hint: what was sent is still in the residual: it would be sent again.";
+  return "Hint: e' = g + e - C(g + e).";
+}
+
+TEST_F(TopKFeedback, KeepsWhatTheMessageDoesNotHold) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::size_t count = random.between(3, 40);
+    std::vector<double> gradient;
+    std::vector<double> residual;
+    for (std::size_t i = 0; i < count;
+         ++i) {  // on a grid of sixteenths, so that all sums are exact
+      gradient.push_back(static_cast<double>(random.between(0, 200)) / 16 - 6);
+      residual.push_back(static_cast<double>(random.between(0, 30)) / 16 - 1);
+    }
+    gradient[0] = 1.75;
+    residual[0] = 0.5;  // together they hold a whole number that neither of them has
+    const Tensor g = Tensor::from<double>(device, {count}, gradient).to(dtype);
+    const Tensor e = Tensor::from<double>(device, {count}, residual).to(dtype);
+    const Tensor message = Tensor::zeros(device, {count}, DType::kI32);
+    const WholeNumbers compressor;
+    compress_with_feedback(compressor, g, e, message);
+
+    const std::vector<double> all = combine(gradient, 1, residual);
+    EXPECT_EQ(compressor.given(), all) << kAddFirst;
+    std::vector<double> sent;
+    for (const double x : all) sent.push_back(std::trunc(x));
+    EXPECT_EQ(message.to_vector(), sent) << kAddFirst;
+    EXPECT_EQ(e.to_vector(), combine(all, -1, sent))
+        << hint_for_residual(e.to_vector(), gradient, residual, message.to_vector());
+    EXPECT_EQ(g.to_vector(), gradient) << "Hint: the gradient is only read.";
+  }
+}
+
+TEST_F(TopKFeedback, LosesNothingOverManySteps) {
+  // Whole numbers: sums of a hundred of them are exact.
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::size_t count = random.between(1, 70);
+    const auto compressor = top_k_compressor(random.pick({0.02, 0.1, 0.5}));
+    const Tensor residual = Tensor::zeros(device, {count}, dtype);
+    const Tensor message =
+        Tensor::zeros(device, {compressor->message_words(count, dtype)}, DType::kI32);
+    const Tensor received = Tensor::zeros(device, {count}, dtype);
+    std::vector<double> expected(count, 0.0);
+    for (int step = 0; step < 100; ++step) {
+      std::vector<double> gradient;
+      for (std::size_t i = 0; i < count; ++i) gradient.push_back(std::round(5 * random.normal()));
+      expected = combine(expected, 1, gradient);
+      compress_with_feedback(*compressor, Tensor::from<double>(device, {count}, gradient).to(dtype),
+                             residual, message);
+      compressor->add_decompressed(message, 1, received);
+    }
+    EXPECT_EQ(combine(received.to_vector(), 1, residual.to_vector()), expected)
+        << "all messages of 100 steps and the last residual, against the sum of the gradients\n"
+        << "Hint: e' = g + e - C(g + e): what is neither sent nor kept is lost, what is both is "
+           "counted twice.";
+  }
+}
+
+}  // namespace
+}  // namespace ultra::data_parallel
