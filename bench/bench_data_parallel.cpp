@@ -27,7 +27,7 @@ using bench::median;
 using bench::now;
 
 constexpr std::size_t kSequencesPerReplica = 4;
-constexpr std::size_t kSteps = 6;  // of a round; the first warms up
+constexpr std::size_t kSteps = 5;  // of a round; the first warms up
 
 nn::ModelConfig config_of(std::size_t hidden) {
   return {.vocab_size = 256,
@@ -120,7 +120,7 @@ BENCHMARK(weak_scaling)
     ->Args({384, 2})
     ->Args({512, 2})
     ->Unit(benchmark::kSecond)
-    ->Iterations(5);
+    ->Iterations(3);
 
 }  // namespace
 

@@ -69,7 +69,8 @@ void DataParallelOptions::add_to(CLI::App& app) {
       ->check(train::whole_number())
       ->capture_default_str()
       ->group(group);
-  for (const char* flag : {"--overlap", "--bucket-mb", "--all-reduce", "--compress"}) {
+  for (const char* flag :
+       {"--overlap", "--bucket-mb", "--all-reduce", "--compress", "--check-replicas"}) {
     app.get_option(flag)->each([this, flag](const std::string&) { all_reduce_flag_ = flag; });
   }
 }

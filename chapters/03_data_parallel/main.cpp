@@ -51,8 +51,8 @@ struct Flags {
     servers.validate();
     if (uses_servers() && !data_parallel.all_reduce_flag().empty()) {
       throw ConfigError(fmt::format(
-          "{} is about averaging by all-reduce, which --sync parameter-server does not do. Leave "
-          "one of the two out.",
+          "{} belongs to replicas that average their gradients themselves, and has no meaning with "
+          "--sync parameter-server. Leave one of the two out.",
           data_parallel.all_reduce_flag()));
     }
     data_parallel.resolve_ranks(collectives.comm, servers.num_servers());

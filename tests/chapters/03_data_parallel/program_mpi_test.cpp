@@ -23,7 +23,8 @@ class DataParallelUnderMpirun : public ::testing::Test {
 
   [[nodiscard]] ProcessResult start(int processes, const Words& flags) const {
     Words words = {ultra::test::program_path("03_data_parallel")};
-    const Words own = memory::test::flags({{"--steps", "4"}, {"--global-batch", "5"}}, flags);
+    const Words own = memory::test::flags(
+        {{"--steps", "4"}, {"--global-batch", "5"}, {"--micro-batch", "1"}}, flags);
     words.insert(words.end(), own.begin(), own.end());
     if (processes == 0) return ultra::test::run_program("03_data_parallel", own);
     return ultra::test::run_with_mpirun(processes, words, std::chrono::seconds(60));
@@ -31,9 +32,10 @@ class DataParallelUnderMpirun : public ::testing::Test {
 
   [[nodiscard]] json losses(int processes, Words flags) const {
     const std::string path = folder.path("metrics.jsonl");
-    flags.insert(flags.end(), {"--metrics", path, "--micro-batch", "1"});
+    flags.insert(flags.end(), {"--metrics", path});
     const ProcessResult result = start(processes, flags);
     EXPECT_EQ(result.exit_code, 0) << result.err;
+    if (result.exit_code != 0) return {};
     return collectives::test::events_of(path).back().at("losses");
   }
 

@@ -144,8 +144,9 @@ TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
 
 TEST_F(BadDataParallelRun, FlagsWithoutTheOneThatTheyNeed) {
   const Words served = {"--dp", "2", "--sync", "parameter-server"};
-  for (const Words& all_reduce : {Words{"--overlap", "none"}, Words{"--bucket-mb", "1"},
-                                  Words{"--compress", "int8"}, Words{"--all-reduce", "ring"}}) {
+  for (const Words& all_reduce :
+       {Words{"--overlap", "none"}, Words{"--bucket-mb", "1"}, Words{"--compress", "int8"},
+        Words{"--all-reduce", "ring"}, Words{"--check-replicas", "1"}}) {
     Words flags = served;
     flags.insert(flags.end(), all_reduce.begin(), all_reduce.end());
     refused({}, {all_reduce.front(), "--sync parameter-server"}, flags);

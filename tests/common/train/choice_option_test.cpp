@@ -32,7 +32,7 @@ TEST(ChoiceOption, WithoutTheFlagTheValueStaysAndHelpShowsItsWord) {
   CLI::App app;
   FruitOptions options;
   options.add_to(app);
-  EXPECT_THAT(app.help(), ::testing::HasSubstr("[pear]"));
+  EXPECT_THAT(app.help(), ::testing::HasSubstr("--fruit TEXT=pear"));
 }
 
 TEST(ChoiceOption, AnotherWordIsRefusedWithAllThatThereAre) {
