@@ -43,7 +43,7 @@ def write_log(exercise, text):
 
 def compiler_messages(ninja_output):
     """Ninja's output without its own lines: the progress and the long command lines."""
-    noise = re.compile(r"^(\[\d+/\d+\]|ninja: |FAILED: |\S*/(ccache|c\+\+|g\+\+|nvcc) |: && )")
+    noise = re.compile(r"^(\[\d+/\d+\]|ninja: |FAILED: |\S*/(ccache|cmake|c\+\+|g\+\+|nvcc) |: && )")
     lines = [line for line in ninja_output.splitlines() if not noise.match(line)]
     return "\n".join(lines).replace(f"{ROOT}/", "").strip("\n")
 
