@@ -28,6 +28,18 @@ void CollectivesOptions::validate() const {
   }
 }
 
+void CollectivesOptions::run(const train::TrainOptions& options,
+                             const std::function<void()>& validate,
+                             const std::function<void()>& training) const {
+  if (simulates()) return on_one_process([&] { print_simulation(); });
+  if (!measures()) validate();
+  if (options.print_ranks) {
+    return on_one_process([&] { fmt::print("{}\n", comm.world_size()); });
+  }
+  if (measures()) return print_measurement(options.dtype);
+  training();
+}
+
 void CollectivesOptions::print_simulation() const {
   const SimulationReport report = simulate_collective(simulate.request());
   fmt::print("{}",

@@ -2,6 +2,8 @@
 /// @file
 /// All flags of chapter 02 in one place, for its executable and those of later chapters.
 
+#include <functional>
+
 #include "chapters/02_collectives/bench_options.hpp"
 #include "chapters/02_collectives/book_algorithms.hpp"
 #include "chapters/02_collectives/simulate_options.hpp"
@@ -29,9 +31,15 @@ struct CollectivesOptions {
   /// @brief True when a measurement is asked for.
   [[nodiscard]] bool measures() const { return bench.measures(); }
 
-  /// @brief Simulates and prints the report.
+  /// @brief What a program does with these flags: it simulates, prints how many ranks it needs,
+  /// measures, or trains.
+  /// @param training    called to train, unless another answer is asked for; its flags are valid.
+  /// @param validate    checks the flags of training, before --print-ranks answers and before it.
+  void run(const train::TrainOptions& options, const std::function<void()>& validate,
+           const std::function<void()>& training) const;
+
+ private:
   void print_simulation() const;
-  /// @brief Measures on all ranks and prints the report on rank 0.
   void print_measurement(DType dtype) const;
 };
 

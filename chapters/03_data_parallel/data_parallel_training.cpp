@@ -38,14 +38,18 @@ class SyncOfModels {
 }  // namespace
 
 // [region data_parallel_forward_backward]
+double pass_own_share(nn::Model& model, const data::Sampler& global, std::size_t step,
+                      std::size_t micro_batch, const Communicator& dp, GradientSync& sync) {
+  const data::Sampler share = global.share(share_of_batch(global.global_batch_size(), dp));
+  return accumulate_and_sync(model, share, step, micro_batch, loss_normalizer(global, dp), sync);
+}
+
 train::ForwardBackward data_parallel_forward_backward(const Communicator& dp,
                                                       std::size_t micro_batch,
                                                       MakeGradientSync make_sync) {
   const auto syncs = std::make_shared<SyncOfModels>(std::move(make_sync));
   return [dp, micro_batch, syncs](nn::Model& model, const data::Sampler& global, std::size_t step) {
-    const data::Sampler share = global.share(share_of_batch(global.global_batch_size(), dp));
-    const double own_loss = accumulate_and_sync(model, share, step, micro_batch,
-                                                loss_normalizer(global, dp), *syncs->of(model));
+    const double own_loss = pass_own_share(model, global, step, micro_batch, dp, *syncs->of(model));
     return collectives::average(own_loss, model.device(), dp.labeled("loss"));
   };
 }

@@ -72,12 +72,11 @@ struct Flags {
   }
 
   [[nodiscard]] train::ExtraConfig config() const {
-    train::ExtraConfig config{{"dp", static_cast<std::size_t>(replicas())}};
-    for (const train::ExtraConfig& more :
-         {memory.config(), collectives.comm.config(), data_parallel.config(), servers.config()}) {
-      config.insert(config.end(), more.begin(), more.end());
-    }
-    return config;
+    return train::joined({{{"dp", static_cast<std::size_t>(replicas())}},
+                          memory.config(),
+                          collectives.comm.config(),
+                          data_parallel.config(),
+                          servers.config()});
   }
 };
 
@@ -148,7 +147,6 @@ int main(int argc, char** argv) {
   flags.add_to(app);
   return train::run_program(app, argc, argv, [&] {
     flags.validate();
-    const collectives::CollectivesOptions& collectives = flags.collectives;
     if (flags.memory.estimates()) {
       return collectives::on_one_process(
           [&] { fmt::print("{}", flags.memory.answer(flags.train)); });
@@ -157,15 +155,7 @@ int main(int argc, char** argv) {
       return collectives::on_one_process(
           [&] { fmt::print("{}", flags.scaling.answer(flags.train.model)); });
     }
-    if (collectives.simulates()) {
-      return collectives::on_one_process([&] { collectives.print_simulation(); });
-    }
-    if (!collectives.measures()) flags.validate_training();
-    if (flags.train.print_ranks) {
-      return collectives::on_one_process(
-          [&] { fmt::print("{}\n", collectives.comm.world_size()); });
-    }
-    if (collectives.measures()) return collectives.print_measurement(flags.train.dtype);
-    train_on_all_ranks(flags);
+    flags.collectives.run(
+        flags.train, [&] { flags.validate_training(); }, [&] { train_on_all_ranks(flags); });
   });
 }

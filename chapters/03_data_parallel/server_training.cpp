@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/03_data_parallel/accumulation.hpp"
-#include "chapters/03_data_parallel/gradient_average.hpp"
+#include "chapters/03_data_parallel/data_parallel_training.hpp"
 #include "chapters/03_data_parallel/parameter_server.hpp"
 #include "chapters/03_data_parallel/push_pull.hpp"
 #include "common/train/divergence.hpp"
@@ -86,10 +85,7 @@ class Replica : public train::Worker {
     train::ForwardBackward forward_backward = [this, micro_batch = parts.micro_batch](
                                                   nn::Model& model, const data::Sampler& global,
                                                   std::size_t step) {
-      const Communicator& dp = servers_.group;
-      const data::Sampler share = global.share(share_of_batch(global.global_batch_size(), dp));
-      return accumulate_and_sync(model, share, step, micro_batch, loss_normalizer(global, dp),
-                                 *sync_);
+      return pass_own_share(model, global, step, micro_batch, servers_.group, *sync_);
     };
     if (parts.change) forward_backward = parts.change(std::move(forward_backward));
     // The weights change at the servers; what is left is to look at the gradient.

@@ -42,6 +42,12 @@ class NumericError : public Error {
   using Error::Error;
 };
 
+/// @brief Memory that a device has not, or must not use; the message holds what the rest is used for.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
 /// @brief A broken invariant of our own code: always a bug, never the user's mistake.
 class InternalError : public Error {
  public:

@@ -10,7 +10,7 @@ DenseEmbedding::DenseEmbedding(const BuildContext& context)
               .global_shape = {context.config.vocab_size, context.config.hidden_size},
               .shard = {},
               .initializer = {.standard_deviation = kInitialDeviation}},
-             context.device, context.dtype, context.seed) {}
+             context.device, context.dtype, context.seed, context.values) {}
 
 Tensor DenseEmbedding::forward(const Tensor& tokens, Saved& saved) {
   saved.put("tokens", tokens);

@@ -21,13 +21,13 @@ std::unique_ptr<Projections> DenseFactory::column_linear(const BuildContext& con
   std::vector<ParameterSpec> weights;
   for (const LinearSpec& spec : specs) weights.push_back(weight_spec(spec));
   return std::make_unique<DenseProjections>(std::move(weights), context.device, context.dtype,
-                                            context.seed);
+                                            context.seed, context.values);
 }
 
 std::unique_ptr<Layer> DenseFactory::row_linear(const BuildContext& context,
                                                 const LinearSpec& spec) {
   return std::make_unique<DenseLinear>(weight_spec(spec), context.device, context.dtype,
-                                       context.seed);
+                                       context.seed, context.values);
 }
 
 std::unique_ptr<AttentionCore> DenseFactory::attention_core(const BuildContext& context) {

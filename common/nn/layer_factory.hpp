@@ -24,6 +24,7 @@ struct BuildContext {
   std::uint64_t seed;                          ///< of the initial weights
   std::shared_ptr<const ops::RopeTable> rope;  ///< cosines and sines of all positions
   LayerFactory& factory;                       ///< the outermost factory: compound parts ask it
+  Values values = Values::kAllocated;          ///< whether weights have memory from the start
 };
 
 /// @brief A linear map without bias, y = x W^T with W of shape [out_features, in_features].

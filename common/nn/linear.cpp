@@ -19,9 +19,9 @@ ParameterSpec weight_spec(const LinearSpec& spec) {
 }
 
 DenseProjections::DenseProjections(std::vector<ParameterSpec> weights, const Device& device,
-                                   DType dtype, std::uint64_t seed) {
+                                   DType dtype, std::uint64_t seed, Values values) {
   for (ParameterSpec& spec : weights) {
-    weights_.push_back(std::make_unique<Parameter>(std::move(spec), device, dtype, seed));
+    weights_.push_back(std::make_unique<Parameter>(std::move(spec), device, dtype, seed, values));
   }
 }
 
@@ -40,9 +40,11 @@ Tensor DenseProjections::backward(std::span<const Tensor> d_y, Saved& saved) {
   ensure(d_y.size() == weights_.size(), "one gradient per projection");
   const Tensor x = saved.take("input");
   const Tensor d_x = Tensor::empty(x.device(), x.shape(), x.dtype());
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
+  // The last map first: gradients are made in the reverse of the forward order, all over the model.
+  for (std::size_t i = weights_.size(); i-- > 0;) {
+    const bool first = i + 1 == weights_.size();
     ops::matmul_into(as_matrix(d_x), as_matrix(d_y[i]), Transpose::kNo, weights_[i]->value(),
-                     Transpose::kNo, i == 0 ? Write::kOverwrite : Write::kAccumulate);
+                     Transpose::kNo, first ? Write::kOverwrite : Write::kAccumulate);
     weights_[i]->add_grad([x, d = d_y[i]](const Tensor& grad, Write write) {
       ops::matmul_into(grad, as_matrix(d), Transpose::kYes, as_matrix(x), Transpose::kNo, write);
     });
@@ -57,8 +59,8 @@ std::vector<Parameter*> DenseProjections::parameters() {
 }
 
 DenseLinear::DenseLinear(ParameterSpec weight, const Device& device, DType dtype,
-                         std::uint64_t seed)
-    : maps_({std::move(weight)}, device, dtype, seed) {}
+                         std::uint64_t seed, Values values)
+    : maps_({std::move(weight)}, device, dtype, seed, values) {}
 
 Tensor DenseLinear::forward(const Tensor& x, Saved& saved) {
   return maps_.forward(x, saved).front();

@@ -20,7 +20,7 @@ class DenseProjections : public Projections {
  public:
   /// @brief One weight [out_features, in_features] (or a shard of it) per spec.
   DenseProjections(std::vector<ParameterSpec> weights, const Device& device, DType dtype,
-                   std::uint64_t seed);
+                   std::uint64_t seed, Values values = Values::kAllocated);
 
   [[nodiscard]] std::vector<Tensor> forward(const Tensor& x, Saved& saved) override;
   [[nodiscard]] Tensor backward(std::span<const Tensor> d_y, Saved& saved) override;
@@ -34,7 +34,8 @@ class DenseProjections : public Projections {
 class DenseLinear : public Layer {
  public:
   /// @brief The weight [out_features, in_features], or a shard of it.
-  DenseLinear(ParameterSpec weight, const Device& device, DType dtype, std::uint64_t seed);
+  DenseLinear(ParameterSpec weight, const Device& device, DType dtype, std::uint64_t seed,
+              Values values = Values::kAllocated);
 
   [[nodiscard]] Tensor forward(const Tensor& x, Saved& saved) override;
   [[nodiscard]] Tensor backward(const Tensor& d_y, Saved& saved) override;

@@ -16,7 +16,7 @@ StageSpec StageSpec::whole(const ModelConfig& config) {
 }
 
 Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
-             LayerFactory& factory, const StageSpec& stage)
+             LayerFactory& factory, const StageSpec& stage, Values values)
     : config_(config),
       device_(device),
       stage_(stage),
@@ -33,7 +33,8 @@ Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::
       seed,
       std::make_shared<const ops::RopeTable>(device, dtype, config_.head_dim(), config_.max_seq_len,
                                              config_.rope_theta),
-      factory};
+      factory,
+      values};
   if (stage.has_embedding) embedding_ = factory.embedding(context);
   std::vector<std::unique_ptr<Layer>> blocks;
   for (std::size_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
@@ -51,6 +52,17 @@ Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::
   }
   parameters_ = collect_parameters(
       {embedding_.get(), blocks_.get(), final_norm_.get(), head_.get(), loss_.get()});
+  name_parts();
+}
+
+void Model::name_parts() {
+  if (stage_.has_embedding) parts_.push_back({"embedding", embedding_->parameters()});
+  for (std::size_t i = 0; i < block_parameters_.size(); ++i) {
+    parts_.push_back({fmt::format("block {}", stage_.layers.begin + i), block_parameters_[i]});
+  }
+  if (stage_.has_head) {
+    parts_.push_back({"head", collect_parameters({final_norm_.get(), head_.get(), loss_.get()})});
+  }
 }
 
 Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
@@ -62,13 +74,19 @@ Tensor Model::forward(const Tensor& input, Saved& saved) {
     throw ShapeError(fmt::format("a sequence of {} tokens is longer than the model's {}",
                                  input.size(1), config_.max_seq_len));
   }
-  const Tensor x =
-      stage_.has_embedding ? embedding_->forward(input, saved.child("embedding")) : input;
-  const Tensor hidden = blocks_->forward(x, saved.child("blocks"));
+  Tensor x = input;
+  if (stage_.has_embedding) {
+    call_embedding(&PartHooks::before_forward);
+    x = embedding_->forward(input, saved.child("embedding"));
+    call_embedding(&PartHooks::after_forward);
+  }
+  Tensor hidden = blocks_->forward(x, saved.child("blocks"));
   if (!stage_.has_head) return hidden;
-  return head_
-      ->forward(final_norm_->forward(hidden, saved.child("final_norm")), saved.child("head"))
-      .front();
+  call_head(&PartHooks::before_forward);
+  const Tensor normed = final_norm_->forward(hidden, saved.child("final_norm"));
+  Tensor logits = head_->forward(normed, saved.child("head")).front();
+  call_head(&PartHooks::after_forward);
+  return logits;
 }
 
 double Model::loss(const Tensor& logits, const Tensor& targets, double normalizer, Saved& saved) {
@@ -78,24 +96,55 @@ double Model::loss(const Tensor& logits, const Tensor& targets, double normalize
 
 Tensor Model::backward(Saved& saved) {
   ensure(stage_.has_head, "backward from the loss of a stage without head");
+  call_head(&PartHooks::before_backward);
   Tensor d_normed;
   {
     const Tensor d_logits = loss_->backward(saved.child("loss"));
     d_normed = head_->backward(std::span<const Tensor>(&d_logits, 1), saved.child("head"));
   }
-  return backward(final_norm_->backward(d_normed, saved.child("final_norm")), saved);
+  const Tensor d_hidden = final_norm_->backward(d_normed, saved.child("final_norm"));
+  call_head(&PartHooks::after_backward);
+  return backward(d_hidden, saved);
 }
 
 Tensor Model::backward(const Tensor& d_output, Saved& saved) {
   Tensor d_x = blocks_->backward(d_output, saved.child("blocks"));
   if (!stage_.has_embedding) return d_x;
+  call_embedding(&PartHooks::before_backward);
   embedding_->backward(d_x, saved.child("embedding"));
+  call_embedding(&PartHooks::after_backward);
   return Tensor();
 }
 
 const std::vector<Parameter*>& Model::block_parameters(std::size_t layer) const {
   ensure(layer >= stage_.layers.begin && layer < stage_.layers.end, "a block of this stage");
   return block_parameters_[layer - stage_.layers.begin];
+}
+
+void Model::add_part_hooks(const PartHooks& hooks) {
+  const auto of_layer = [begin = stage_.layers.begin,
+                         first = std::size_t{stage_.has_embedding ? 1U : 0U}](
+                            const PartHooks::Function& hook) -> std::function<void(std::size_t)> {
+    if (!hook) return {};
+    return [=](std::size_t layer) { hook(layer - begin + first); };
+  };
+  add_block_hooks({.before_forward = of_layer(hooks.before_forward),
+                   .after_forward = of_layer(hooks.after_forward),
+                   .before_backward = of_layer(hooks.before_backward),
+                   .after_backward = of_layer(hooks.after_backward)});
+  end_hooks_.push_back(hooks);
+}
+
+void Model::call_embedding(PartHooks::Function PartHooks::*hook) const {
+  for (const PartHooks& hooks : end_hooks_) {
+    if (hooks.*hook) (hooks.*hook)(0);
+  }
+}
+
+void Model::call_head(PartHooks::Function PartHooks::*hook) const {
+  for (const PartHooks& hooks : end_hooks_) {
+    if (hooks.*hook) (hooks.*hook)(parts_.size() - 1);
+  }
 }
 
 void Model::drop_grads() {
@@ -108,7 +157,7 @@ void Model::defer_grads_to(DeferredGradients* queue) {
 
 std::size_t Model::parameter_count() const {
   std::size_t count = 0;
-  for (const Parameter* parameter : parameters_) count += parameter->value().numel();
+  for (const Parameter* parameter : parameters_) count += parameter->count();
   return count;
 }
 

@@ -3,7 +3,9 @@
 /// The Llama-style model, or any range of its layers.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/nn/layer.hpp"
@@ -23,6 +25,25 @@ struct StageSpec {
   [[nodiscard]] static StageSpec whole(const ModelConfig& config);
 };
 
+/// @brief A part of a model that a pass runs through in one go.
+struct ModelPart {
+  std::string name;                    ///< "embedding", "block 3" or "head"
+  std::vector<Parameter*> parameters;  ///< in forward order
+};
+
+/// @brief What to call around the passes of each part of a model; empty functions are not called.
+///
+/// Parts are numbered as Model::parts() has them. What BlockHooks says of recomputed blocks holds.
+struct PartHooks {
+  /// Called with the number of a part.
+  using Function = std::function<void(std::size_t part)>;
+
+  Function before_forward;   ///< before the part runs forward
+  Function after_forward;    ///< after it has
+  Function before_backward;  ///< before the part runs backward
+  Function after_backward;   ///< after it has
+};
+
 /// @brief Token embedding, transformer blocks, final norm, output projection and loss.
 ///
 /// One micro-batch: `logits = forward(tokens, saved)`, `loss(logits, targets, ..., saved)`,
@@ -31,9 +52,10 @@ struct StageSpec {
 class Model {
  public:
   /// @brief Builds the stage from the factory's parts.
+  /// @param values  whether its weights have memory from the start.
   /// @throws ConfigError when the dimensions make no model or the layers are out of range.
   Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
-        LayerFactory& factory, const StageSpec& stage);
+        LayerFactory& factory, const StageSpec& stage, Values values = Values::kAllocated);
 
   /// @brief Builds the whole model from the factory's parts.
   Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
@@ -68,6 +90,10 @@ class Model {
   /// @param layer  index of the block in the whole model; one of this stage's.
   [[nodiscard]] const std::vector<Parameter*>& block_parameters(std::size_t layer) const;
 
+  /// @brief What the passes run through: the embedding if there is one, each block, the head if there
+  /// is one. Their parameters, one after the other, are those of the model.
+  [[nodiscard]] const std::vector<ModelPart>& parts() const { return parts_; }
+
   /// @brief Frees all gradients.
   void drop_grads();
 
@@ -77,6 +103,9 @@ class Model {
   /// @brief Calls these around the passes of each block from now on.
   void add_block_hooks(BlockHooks hooks) { hooks_->push_back(std::move(hooks)); }
 
+  /// @brief Calls these around the passes of each part from now on.
+  void add_part_hooks(const PartHooks& hooks);
+
   /// @brief Dimensions of the whole model.
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   /// @brief Where the tensors live.
@@ -85,6 +114,10 @@ class Model {
   [[nodiscard]] std::size_t parameter_count() const;
 
  private:
+  void name_parts();
+  void call_embedding(PartHooks::Function PartHooks::*hook) const;
+  void call_head(PartHooks::Function PartHooks::*hook) const;
+
   ModelConfig config_;
   Device device_;
   StageSpec stage_;
@@ -96,6 +129,8 @@ class Model {
   std::unique_ptr<LossLayer> loss_;
   std::vector<Parameter*> parameters_;
   std::vector<std::vector<Parameter*>> block_parameters_;  // of each block of the stage
+  std::vector<ModelPart> parts_;
+  std::vector<PartHooks> end_hooks_;  // called for embedding and head
 };
 
 }  // namespace ultra::nn

@@ -11,6 +11,13 @@
 namespace ultra::nn {
 namespace {
 
+/// A shard that is not given is the whole weight.
+ParameterSpec with_shard(ParameterSpec spec) {
+  if (!spec.shard.empty()) return spec;
+  for (const std::size_t extent : spec.global_shape.dims()) spec.shard.push_back({0, extent});
+  return spec;
+}
+
 /// The extents of a shard; throws unless it is a part of the whole.
 Shape shard_shape(const ParameterSpec& spec) {
   std::vector<std::size_t> dims;
@@ -34,18 +41,44 @@ void DeferredGradients::run() {
   for (const auto& piece : work) piece();
 }
 
-Parameter::Parameter(ParameterSpec spec, const Device& device, DType dtype, std::uint64_t seed)
-    : spec_(std::move(spec)) {
-  if (spec_.shard.empty()) {
-    for (const std::size_t extent : spec_.global_shape.dims()) spec_.shard.push_back({0, extent});
+Parameter::Parameter(ParameterSpec spec, const Device& device, DType dtype, std::uint64_t seed,
+                     Values values)
+    : spec_(with_shard(std::move(spec))),
+      shape_(shard_shape(spec_)),
+      device_(device),
+      dtype_(dtype),
+      seed_(seed) {
+  if (values == Values::kDeferred) return;
+  value_ = Tensor::empty(device, shape_, dtype, MemoryCategory::kParameters);
+  initial_values_into(value_);
+}
+
+void Parameter::initial_values_into(const Tensor& out, std::size_t first) const {
+  if (first > count() || out.numel() > count() - first) {
+    throw ShapeError(fmt::format("elements [{}, {}) do not fit parameter {}, which has {}", first,
+                                 first + out.numel(), name(), count()));
   }
-  value_ = Tensor::empty(device, shard_shape(spec_), dtype, MemoryCategory::kParameters);
   if (spec_.initializer.standard_deviation == 0.0) {
-    value_.fill(spec_.initializer.constant);
+    out.fill(spec_.initializer.constant);
   } else {
-    fill_normal(value_, spec_.global_shape, spec_.shard, PhiloxStream(seed, spec_.name),
-                spec_.initializer.standard_deviation);
+    fill_normal_elements(out, first, spec_.global_shape, spec_.shard,
+                         PhiloxStream(seed_, spec_.name), spec_.initializer.standard_deviation);
   }
+}
+
+const Tensor& Parameter::value() const {
+  if (!value_.defined()) {
+    throw InternalError(fmt::format(
+        "the values of {} are not on this rank: they were released, or were never gathered. "
+        "Gather a sharded weight before the pass that reads it.",
+        name()));
+  }
+  return value_;
+}
+
+void Parameter::set_value(const Tensor& value) {
+  expect_tensor(name().c_str(), value, shape_, dtype_);
+  value_ = value;
 }
 
 void Parameter::add_grad(GradientWork work) {
@@ -58,11 +91,10 @@ void Parameter::add_grad(GradientWork work) {
 
 Tensor Parameter::fresh_grad() const {
   if (!allocate_grad_) {
-    return Tensor::empty(value_.device(), value_.shape(), value_.dtype(),
-                         MemoryCategory::kGradients);
+    return Tensor::empty(device_, shape_, dtype_, MemoryCategory::kGradients);
   }
   const Tensor grad = allocate_grad_();
-  expect_tensor("gradient of a parameter", grad, value_.shape(), value_.dtype());
+  expect_tensor("gradient of a parameter", grad, shape_, dtype_);
   return grad;
 }
 

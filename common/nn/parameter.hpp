@@ -28,6 +28,12 @@ struct ParameterSpec {
   Initializer initializer;   ///< how the elements start
 };
 
+/// @brief Whether a parameter has memory for its values from the start.
+enum class Values {
+  kAllocated,  ///< yes, and they are initialised
+  kDeferred,   ///< no: whoever shards the weights says later where they stand
+};
+
 /// @brief Work that writes a gradient, or adds to it.
 using GradientWork = std::function<void(const Tensor& grad, ops::Write write)>;
 
@@ -58,9 +64,10 @@ class Parameter {
   /// Called after each addition to the gradient.
   using GradReadyHook = std::function<void(Parameter&)>;
 
-  /// @brief Allocates and initialises the shard that the spec names.
+  /// @brief Allocates and initialises the shard that the spec names, unless `values` defers that.
   /// @throws ShapeError when the shard does not fit the global shape.
-  Parameter(ParameterSpec spec, const Device& device, DType dtype, std::uint64_t seed);
+  Parameter(ParameterSpec spec, const Device& device, DType dtype, std::uint64_t seed,
+            Values values = Values::kAllocated);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
@@ -71,10 +78,31 @@ class Parameter {
   /// @brief Index range of each dimension that this rank holds.
   [[nodiscard]] const std::vector<Range>& shard() const { return spec_.shard; }
 
-  /// @brief The weight's shard; assign to it to let another tensor hold the values.
-  [[nodiscard]] Tensor& value() { return value_; }
+  /// @brief Extents of the shard.
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  /// @brief Elements of the shard.
+  [[nodiscard]] std::size_t count() const { return shape_.numel(); }
+  /// @brief Element type of values and gradient.
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  /// @brief Where values and gradient live.
+  [[nodiscard]] const Device& device() const { return device_; }
+
   /// @brief The weight's shard.
-  [[nodiscard]] const Tensor& value() const { return value_; }
+  /// @throws InternalError with the parameter's name when the values are not here: deferred, or
+  /// released by drop_value().
+  [[nodiscard]] const Tensor& value() const;
+  /// @brief Whether the values are here.
+  [[nodiscard]] bool has_value() const { return value_.defined(); }
+  /// @brief Lets another tensor hold the values from now on.
+  /// @throws ShapeError when it has not the shard's shape and dtype.
+  void set_value(const Tensor& value);
+  /// @brief Lets go of the values; whoever calls it has them, or can fetch them.
+  void drop_value() { value_ = Tensor(); }
+
+  /// @brief Writes the values that elements [first, first + out.numel()) of the shard start with,
+  /// row-major.
+  /// @throws ShapeError when the shard has not that many elements.
+  void initial_values_into(const Tensor& out, std::size_t first = 0) const;
 
   /// @brief The gradient; undefined until the first addition after construction or drop_grad().
   [[nodiscard]] const Tensor& grad() const { return grad_; }
@@ -109,6 +137,10 @@ class Parameter {
   [[nodiscard]] Tensor fresh_grad() const;
 
   ParameterSpec spec_;
+  Shape shape_;
+  Device device_;
+  DType dtype_;
+  std::uint64_t seed_;
   Tensor value_;
   Tensor grad_;
   std::function<Tensor()> allocate_grad_;  // empty: fresh memory

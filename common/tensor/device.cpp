@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -25,7 +26,33 @@ struct Device::State {
   std::mutex mutex;
   CachingAllocator allocator;
   MemoryTracker tracker;
+  std::optional<std::size_t> limit;
 };
+
+namespace {
+
+/// "parameters 1.2 MB, gradients 400 kB".
+std::string breakdown(const MemoryUsage& usage) {
+  std::string text;
+  for (const MemoryCategory category : kMemoryCategories) {
+    if (usage[category] == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", to_string(category),
+                        format_bytes(usage[category]));
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+OutOfMemory above_limit(std::size_t bytes, MemoryCategory category, std::size_t limit,
+                        const MemoryUsage& usage) {
+  return OutOfMemory(fmt::format(
+      "out of device memory: {} more for {} do not fit into {}, of which {} are in use ({}). Split "
+      "the model over more ranks, keep fewer activations, use a smaller --micro-batch, --seq or "
+      "model, or raise --device-memory.",
+      format_bytes(bytes), to_string(category), format_bytes(limit), format_bytes(usage.total()),
+      breakdown(usage)));
+}
+
+}  // namespace
 
 Device::Device(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
@@ -43,14 +70,18 @@ DeviceKind Device::kind() const { return state_->kind; }
 
 void* Device::allocate(std::size_t bytes, MemoryCategory category) const {
   const std::lock_guard lock(state_->mutex);
+  const MemoryUsage& usage = state_->tracker.current();
+  if (state_->limit && bytes > *state_->limit - std::min(usage.total(), *state_->limit)) {
+    throw above_limit(bytes, category, *state_->limit, usage);
+  }
   void* block = nullptr;
   try {
     block = state_->allocator.allocate(bytes);
   } catch (const std::bad_alloc&) {
-    throw Error(
+    throw OutOfMemory(
         fmt::format("out of memory: {} more asked for with {} in use. Use a smaller "
                     "--micro-batch, --seq or model.",
-                    format_bytes(bytes), format_bytes(state_->tracker.current().total())));
+                    format_bytes(bytes), format_bytes(usage.total())));
   }
   state_->tracker.add(category, bytes);
   return block;
@@ -65,6 +96,11 @@ void Device::release(void* block, std::size_t bytes, MemoryCategory category) co
 void Device::recategorize(std::size_t bytes, MemoryCategory from, MemoryCategory to) const {
   const std::lock_guard lock(state_->mutex);
   state_->tracker.move(from, to, bytes);
+}
+
+void Device::set_memory_limit(std::optional<std::size_t> bytes) const {
+  const std::lock_guard lock(state_->mutex);
+  state_->limit = bytes;
 }
 
 void Device::set_phase(std::string_view phase) const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,7 @@ class Device {
   [[nodiscard]] DeviceKind kind() const;
 
   /// @brief Takes a block from the pool and counts it.
+  /// @throws OutOfMemory when the limit or the system does not allow it, with what is in use.
   [[nodiscard]] void* allocate(std::size_t bytes, MemoryCategory category) const;
 
   /// @brief Gives a block back to the pool and stops counting it.
@@ -46,6 +48,9 @@ class Device {
 
   /// @brief Counts `bytes` under another category from now on.
   void recategorize(std::size_t bytes, MemoryCategory from, MemoryCategory to) const;
+
+  /// @brief Refuses what would bring the bytes in use above `bytes` from now on; nullopt ends that.
+  void set_memory_limit(std::optional<std::size_t> bytes) const;
 
   /// @brief Names the phase of the step that the rank is in; memory peaks carry that name.
   void set_phase(std::string_view phase) const;

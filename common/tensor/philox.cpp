@@ -28,6 +28,18 @@ std::array<std::uint32_t, 2> multiply_wide(std::uint32_t a, std::uint32_t b) {
 /// 53 random bits as a double strictly between 0 and 1.
 double to_unit(std::uint64_t word) { return (static_cast<double>(word >> 11) + 0.5) * 0x1.0p-53; }
 
+void expect_part(const Shape& global_shape, std::span<const Range> shard) {
+  if (shard.size() != global_shape.rank()) {
+    throw ShapeError(fmt::format("a shard of {} dimensions does not fit shape {}", shard.size(),
+                                 global_shape.str()));
+  }
+  for (std::size_t d = 0; d < shard.size(); ++d) {
+    if (shard[d].end <= global_shape[static_cast<int>(d)]) continue;
+    throw ShapeError(fmt::format("shard [{}, {}) of dimension {} does not fit {}", shard[d].begin,
+                                 shard[d].end, d, global_shape.str()));
+  }
+}
+
 }  // namespace
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
@@ -74,29 +86,39 @@ std::uint64_t PhiloxStream::below(std::uint64_t index, std::uint64_t bound) cons
 
 void fill_normal(const Tensor& out, const Shape& global_shape, std::span<const Range> shard,
                  const PhiloxStream& stream, double standard_deviation) {
-  if (shard.size() != global_shape.rank() || out.shape().rank() != global_shape.rank()) {
-    throw ShapeError(fmt::format("a shard of {} dimensions does not fit shape {}", shard.size(),
-                                 global_shape.str()));
+  expect_part(global_shape, shard);
+  if (out.shape().rank() != shard.size()) {
+    throw ShapeError(fmt::format("a shard of {} dimensions does not fit into {}", shard.size(),
+                                 out.shape().str()));
   }
   for (std::size_t d = 0; d < shard.size(); ++d) {
-    const int dim = static_cast<int>(d);
-    if (shard[d].end > global_shape[dim] || shard[d].size() != out.size(dim)) {
-      throw ShapeError(fmt::format("shard [{}, {}) of dimension {} does not fit {} into {}",
-                                   shard[d].begin, shard[d].end, d, global_shape.str(),
-                                   out.shape().str()));
-    }
+    if (shard[d].size() == out.size(static_cast<int>(d))) continue;
+    throw ShapeError(fmt::format("shard [{}, {}) of dimension {} does not fit into {}",
+                                 shard[d].begin, shard[d].end, d, out.shape().str()));
+  }
+  fill_normal_elements(out, 0, global_shape, shard, stream, standard_deviation);
+}
+
+void fill_normal_elements(const Tensor& out, std::size_t first, const Shape& global_shape,
+                          std::span<const Range> shard, const PhiloxStream& stream,
+                          double standard_deviation) {
+  expect_part(global_shape, shard);
+  std::size_t count = 1;
+  for (const Range& range : shard) count *= range.size();
+  if (first > count || out.numel() > count - first) {
+    throw ShapeError(fmt::format("elements [{}, {}) are not in a shard of {} elements", first,
+                                 first + out.numel(), count));
   }
   const Shape global_strides = contiguous_strides(global_shape);
   dispatch_float(out.dtype(), [&]<class T>() {
     const std::span<T> values = out.span<T>();
     for (std::size_t i = 0; i < values.size(); ++i) {
-      std::size_t rest = i;
+      std::size_t rest = first + i;
       std::uint64_t global_index = 0;
       for (int d = static_cast<int>(shard.size()) - 1; d >= 0; --d) {
-        const std::size_t extent = out.size(d);
         const Range& range = shard[static_cast<std::size_t>(d)];
-        global_index += (range.begin + rest % extent) * global_strides[d];
-        rest /= extent;
+        global_index += (range.begin + rest % range.size()) * global_strides[d];
+        rest /= range.size();
       }
       values[i] = static_cast<T>(standard_deviation * stream.normal(global_index));
     }

@@ -49,6 +49,12 @@ double TrainResult::tokens_per_second(const TrainOptions& options) const {
   return seconds > 0.0 ? tokens / seconds : 0.0;
 }
 
+ExtraConfig joined(std::initializer_list<ExtraConfig> configs) {
+  ExtraConfig all;
+  for (const ExtraConfig& config : configs) all.insert(all.end(), config.begin(), config.end());
+  return all;
+}
+
 MetricsFile::MetricsFile(const std::string& path) {
   if (!path.empty()) file_.emplace(path, "metrics file (--metrics)");
 }

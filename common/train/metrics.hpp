@@ -3,6 +3,7 @@
 /// The metrics file: JSON lines, the stable interface for notebooks and scripts.
 
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,6 +39,9 @@ struct TrainResult {
 /// Flags of a chapter as they shall stand in the summary's "config": name and value.
 using ExtraConfig =
     std::vector<std::pair<std::string, std::variant<std::string, std::size_t, double>>>;
+
+/// @brief The flags of several parts of a program, one after the other.
+[[nodiscard]] ExtraConfig joined(std::initializer_list<ExtraConfig> configs);
 
 /// @brief One event per step and one summary event; the file appears when finish() has run.
 class MetricsFile {

@@ -8,6 +8,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
+#include "common/base/units.hpp"
 
 namespace ultra::train {
 namespace {
@@ -74,6 +75,10 @@ void TrainOptions::add_to(CLI::App& app) {
          "--device", [this](const std::string& text) { device = parse_device_kind(text); },
          "cpu or cuda")
       ->default_str("cpu")
+      ->group("Training");
+  app.add_option_function<std::string>(
+         "--device-memory", [this](const std::string& text) { device_memory = parse_bytes(text); },
+         "what the tensors of a rank may take, for example 64MB [all there is]")
       ->group("Training");
   app.add_option("--data", data, "any text file [the workbook's own text]")->group("Files");
   app.add_option("--metrics", metrics, "write one JSON line per step, and a summary")

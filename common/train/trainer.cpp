@@ -45,7 +45,9 @@ struct RunSetup {
       : dataset(open_data(options)),
         sampler(dataset, options.model.max_seq_len, options.global_batch, options.seed),
         files(options, rank),
-        device(Device::create(options.device)) {}
+        device(Device::create(options.device)) {
+    device.set_memory_limit(options.device_memory);
+  }
 
   data::Dataset dataset;
   data::Sampler sampler;

@@ -132,16 +132,16 @@ TEST_F(ModelHooksTest, AHookMayBringTheWeightsOfItsBlockIn) {
   for (Parameter* p : model.parameters()) {
     if (depth_of(*p) == 0 || depth_of(*p) > config.num_layers) continue;
     away[p] = p->value();
-    p->value() = Tensor();
+    p->drop_value();
   }
   const auto bring = [&](std::size_t layer) {
     for (auto& [p, value] : away) {
-      if (depth_of(*p) == layer + 1) p->value() = value;
+      if (depth_of(*p) == layer + 1) p->set_value(value);
     }
   };
   const auto drop = [&](std::size_t layer) {
     for (auto& [p, value] : away) {
-      if (depth_of(*p) == layer + 1) p->value() = Tensor();
+      if (depth_of(*p) == layer + 1) p->drop_value();
     }
   };
   model.add_block_hooks({.before_forward = bring,

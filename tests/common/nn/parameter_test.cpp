@@ -177,7 +177,7 @@ TEST_F(ParameterTest, ADeferredAdditionAsksForMemoryWhenItRuns) {
 TEST_F(ParameterTest, AnotherTensorCanHoldTheValues) {
   Parameter p(spec({2}), device, DType::kF64, seed);
   const Tensor flat = Tensor::zeros(device, {2}, DType::kF64, kParameters);
-  p.value() = flat;
+  p.set_value(flat);
   EXPECT_TRUE(p.value().shares_storage(flat));
   EXPECT_EQ(device.memory().current()[kParameters], 16U);
 }
