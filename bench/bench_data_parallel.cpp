@@ -7,10 +7,11 @@
 
 #include <benchmark/benchmark.h>
 
-#include <cstdint>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
+#include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
 #include "chapters/02_collectives/book_algorithms.hpp"
 #include "chapters/03_data_parallel/data_parallel_training.hpp"
@@ -28,22 +29,6 @@ using bench::now;
 
 constexpr std::size_t kSequencesPerReplica = 4;
 constexpr std::size_t kSteps = 5;  // of a round; the first warms up
-
-nn::ModelConfig config_of(std::size_t hidden) {
-  return {.vocab_size = 256,
-          .hidden_size = hidden,
-          .num_layers = 4,
-          .num_heads = 8,
-          .num_kv_heads = 8,
-          .ffn_hidden_size = hidden * 8 / 3 / 64 * 64,
-          .max_seq_len = 256};
-}
-
-data::Dataset some_text() {
-  std::vector<std::uint8_t> text(1 << 16);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i >> 3);
-  return {std::move(text), "numbers"};
-}
 
 /// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
 struct Round {
@@ -95,9 +80,9 @@ Round train_round(int replicas, const nn::ModelConfig& config, const data::Datas
 }
 
 void weak_scaling(benchmark::State& state) {
-  const nn::ModelConfig config = config_of(static_cast<std::size_t>(state.range(0)));
+  const nn::ModelConfig config = bench::benchmark_model(static_cast<std::size_t>(state.range(0)));
   const int replicas = static_cast<int>(state.range(1));
-  const data::Dataset text = some_text();
+  const data::Dataset text = bench::benchmark_text();
   constexpr std::size_t kBucketElements = 500'000;  // 2 MB
   std::vector<double> efficiencies;
   std::vector<double> exposed;

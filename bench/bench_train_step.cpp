@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
 #include "common/data/dataset.hpp"
 #include "common/nn/model.hpp"
@@ -62,22 +63,13 @@ Flops flops_per_step(const nn::ModelConfig& c, std::size_t weights, std::size_t 
 }
 
 void train_step(benchmark::State& state) {
-  const auto hidden = static_cast<std::size_t>(state.range(0));
-  const nn::ModelConfig config{.vocab_size = 256,
-                               .hidden_size = hidden,
-                               .num_layers = 4,
-                               .num_heads = 8,
-                               .num_kv_heads = 8,
-                               .ffn_hidden_size = hidden * 8 / 3 / 64 * 64,
-                               .max_seq_len = 256};
+  const nn::ModelConfig config = bench::benchmark_model(static_cast<std::size_t>(state.range(0)));
   constexpr std::size_t kSequences = 4;
   const Device device = Device::cpu();
   nn::DenseFactory factory;
   nn::Model model(config, device, DType::kF32, 1, factory);
-  std::vector<std::uint8_t> text(1 << 16);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i >> 3);
-  const data::Dataset dataset(std::move(text), "numbers");
-  const data::Sampler sampler(dataset, config.max_seq_len, kSequences, 1);
+  const data::Dataset text = bench::benchmark_text();
+  const data::Sampler sampler(text, config.max_seq_len, kSequences, 1);
   const data::Batch batch = sampler.batch(device, 0, {0, kSequences});
   optim::AdamW optimizer({});
 

@@ -4,6 +4,8 @@
 
 #include "chapters/03_data_parallel/top_k_feedback.hpp"
 #include "common/base/numeric.hpp"
+#include "common/comm/reduce_op.hpp"
+#include "common/comm/tensor_bytes.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -43,9 +45,7 @@ class CompressedExchange final : public BucketExchange {
     for (std::size_t rank = 0; rank < size(); ++rank) {
       compressor_->add_decompressed(message_of(rank), 1, bucket_);
     }
-    dispatch_float(bucket_.dtype(), [&]<class T>() {
-      for (T& sum : bucket_.span<T>()) sum /= static_cast<T>(size());
-    });
+    comm::divide(bucket_.dtype(), comm::bytes_of(bucket_).data(), bucket_.numel(), dp_.size());
     bucket_ = Tensor();
     messages_ = Tensor();
   }

@@ -10,26 +10,27 @@ namespace ultra::data_parallel {
 namespace {
 
 Tensor gradient_memory(const nn::Parameter& parameter, const Shape& shape) {
-  const Tensor& value = parameter.value();
-  return Tensor::empty(value.device(), shape, value.dtype(), MemoryCategory::kGradients);
+  return Tensor::empty(parameter.device(), shape, parameter.dtype(), MemoryCategory::kGradients);
 }
 
 }  // namespace
 
-GradientBuckets::GradientBuckets(const nn::Model& model, std::vector<Bucket> buckets)
+GradientBuckets::GradientBuckets(const nn::Model& model, std::vector<Bucket> buckets,
+                                 std::size_t multiple)
     : parameters_(model.parameters()),
       buckets_(std::move(buckets)),
+      multiple_(multiple),
       flat_(buckets_.size()),
       alive_(std::make_shared<const bool>(true)) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     std::size_t begin = 0;
     for (const std::size_t p : buckets_[b].parameters) {
       nn::Parameter& parameter = *parameters_.at(p);
-      const Range place{begin, begin + parameter.value().numel()};
+      const Range place{begin, begin + parameter.count()};
       begin = place.end;
       parameter.allocate_grad_by(
           [this, b, place, &parameter, alive = std::weak_ptr<const bool>(alive_)] {
-            if (alive.expired()) return gradient_memory(parameter, parameter.value().shape());
+            if (alive.expired()) return gradient_memory(parameter, parameter.shape());
             return allocate(b, place, parameter);
           });
     }
@@ -39,14 +40,22 @@ GradientBuckets::GradientBuckets(const nn::Model& model, std::vector<Bucket> buc
 
 Tensor GradientBuckets::allocate(std::size_t bucket, Range place, const nn::Parameter& parameter) {
   Tensor& flat = flat_[bucket];
-  if (!flat.defined()) flat = gradient_memory(parameter, {buckets_[bucket].count});
-  return flat.slice(0, place).view(parameter.value().shape());
+  if (!flat.defined()) flat = new_flat(bucket);
+  return flat.slice(0, place).view(parameter.shape());
+}
+
+Tensor GradientBuckets::new_flat(std::size_t bucket) const {
+  const std::size_t count = buckets_[bucket].count;
+  const std::size_t filled_up = (count + multiple_ - 1) / multiple_ * multiple_;
+  Tensor flat = gradient_memory(*parameters_[buckets_[bucket].parameters.front()], {filled_up});
+  if (filled_up > count) flat.slice(0, {count, filled_up}).fill(0.0);
+  return flat;
 }
 
 BucketContents GradientBuckets::contents(std::size_t bucket) const {
   BucketContents contents{.number = bucket, .shapes = {}, .count = buckets_.at(bucket).count};
   for (const std::size_t p : buckets_[bucket].parameters) {
-    contents.shapes.push_back(parameters_[p]->value().shape());
+    contents.shapes.push_back(parameters_[p]->shape());
   }
   return contents;
 }

@@ -27,8 +27,10 @@ namespace ultra::data_parallel {
 class GradientBuckets {
  public:
   /// @brief From now on new gradients of `model` stand in buckets.
-  /// @param buckets  hold each of the model's parameters once: assign_buckets().
-  GradientBuckets(const nn::Model& model, std::vector<Bucket> buckets);
+  /// @param buckets   hold each of the model's parameters once: assign_buckets().
+  /// @param multiple  of elements that each array is filled up to with zeros, so that as many ranks can
+  /// take equal parts of it.
+  GradientBuckets(const nn::Model& model, std::vector<Bucket> buckets, std::size_t multiple = 1);
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
@@ -38,7 +40,7 @@ class GradientBuckets {
   /// @brief What a bucket holds.
   [[nodiscard]] BucketContents contents(std::size_t bucket) const;
 
-  /// @brief [count] All gradients of a bucket, in its order.
+  /// @brief [count, filled up] All gradients of a bucket, in its order.
   /// @throws ConfigError, which names the parameter, when one of them does not stand here: it was
   /// made before this object, or was not dropped since release().
   [[nodiscard]] const Tensor& flat(std::size_t bucket) const;
@@ -48,9 +50,11 @@ class GradientBuckets {
 
  private:
   [[nodiscard]] Tensor allocate(std::size_t bucket, Range place, const nn::Parameter& parameter);
+  [[nodiscard]] Tensor new_flat(std::size_t bucket) const;
 
   std::vector<nn::Parameter*> parameters_;  // of the model, in forward order
   std::vector<Bucket> buckets_;
+  std::size_t multiple_;
   std::vector<Tensor> flat_;           // by bucket; undefined: not taken
   std::shared_ptr<const bool> alive_;  // what the parameters ask before they ask this object
 };

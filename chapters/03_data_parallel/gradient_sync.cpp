@@ -35,7 +35,7 @@ class SyncAfterBackward : public GradientSync {
 std::vector<std::size_t> counts_of(const nn::Model& model) {
   std::vector<std::size_t> counts;
   for (const nn::Parameter* parameter : model.parameters()) {
-    counts.push_back(parameter->value().numel());
+    counts.push_back(parameter->count());
   }
   return counts;
 }
@@ -44,13 +44,13 @@ std::vector<std::size_t> counts_of(const nn::Model& model) {
 class BucketSync : public GradientSync {
  public:
   BucketSync(nn::Model& model, std::size_t capacity, Flush flush,
-             const MakeBucketExchange& make_exchange)
-      : buckets_(model, assign_buckets(counts_of(model), capacity)),
+             const MakeBucketExchange& make_exchange, std::size_t multiple)
+      : buckets_(model, assign_buckets(counts_of(model), capacity), multiple),
         flush_(flush),
         watch_(model, buckets_.buckets(), [this](std::size_t bucket) { bucket_ready(bucket); }) {
-    const Tensor& value = model.parameters().front()->value();
+    const nn::Parameter& first = *model.parameters().front();
     for (std::size_t b = 0; b < buckets_.buckets().size(); ++b) {
-      exchanges_.push_back(make_exchange(buckets_.contents(b), value.device(), value.dtype()));
+      exchanges_.push_back(make_exchange(buckets_.contents(b), first.device(), first.dtype()));
     }
   }
 
@@ -84,8 +84,9 @@ std::unique_ptr<GradientSync> sync_after_backward(nn::Model& model, const Commun
 }
 
 std::unique_ptr<GradientSync> sync_in_buckets(nn::Model& model, std::size_t capacity, Flush flush,
-                                              const MakeBucketExchange& exchange) {
-  return std::make_unique<BucketSync>(model, capacity, flush, exchange);
+                                              const MakeBucketExchange& exchange,
+                                              std::size_t multiple) {
+  return std::make_unique<BucketSync>(model, capacity, flush, exchange, multiple);
 }
 
 }  // namespace ultra::data_parallel

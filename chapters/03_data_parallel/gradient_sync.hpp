@@ -72,9 +72,11 @@ enum class Flush {
 /// pass must use each of its parameters once.
 /// @param capacity  elements of a bucket; 0 sends each parameter by itself.
 /// @param exchange  makes the exchange of each bucket.
+/// @param multiple  of elements that each bucket is filled up to with zeros before it is exchanged.
 /// @see assign_buckets, BucketQueue, GradientBuckets
 [[nodiscard]] std::unique_ptr<GradientSync> sync_in_buckets(nn::Model& model, std::size_t capacity,
                                                             Flush flush,
-                                                            const MakeBucketExchange& exchange);
+                                                            const MakeBucketExchange& exchange,
+                                                            std::size_t multiple = 1);
 
 }  // namespace ultra::data_parallel

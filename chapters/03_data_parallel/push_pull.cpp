@@ -25,11 +25,6 @@ void wait_all(std::vector<Work>& works) {
   works.clear();
 }
 
-/// A slice of a contiguous tensor of any shape.
-Tensor piece(const Tensor& whole, Range elements) {
-  return whole.view({whole.numel()}).slice(0, elements);
-}
-
 }  // namespace
 
 class PushPull::Impl {
@@ -139,10 +134,10 @@ class PushPull::Impl {
     for (const std::size_t s : slices_of_[p]) {
       const Slice& slice = served_.slices[s];
       const int server = servers_.rank_of_server(slice.server);
-      pushes_.push_back(named_[p].send_async(piece(parameter.grad(), slice.elements), server,
+      pushes_.push_back(named_[p].send_async(elements_of(slice, parameter.grad()), server,
                                              push_name(served_, step_, s),
                                              {queue_, checked_cast<int>(s)}));
-      pulls_[stage_of_[p]].push_back(named_[p].recv_async(piece(parameter.value(), slice.elements),
+      pulls_[stage_of_[p]].push_back(named_[p].recv_async(elements_of(slice, parameter.value()),
                                                           server, pull_name(served_, step_, s)));
     }
   }

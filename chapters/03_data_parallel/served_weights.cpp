@@ -61,9 +61,8 @@ void send_first_weights(const ServerWorld& servers, const ServedModel& model,
   std::vector<Work> works;
   for (std::size_t s = 0; s < model.slices.size(); ++s) {
     const Slice& slice = model.slices[s];
-    const Tensor& value = values[slice.parameter];
     works.push_back(servers.world.labeled(model.parameters[slice.parameter].name)
-                        .send_async(value.view({value.numel()}).slice(0, slice.elements),
+                        .send_async(elements_of(slice, values[slice.parameter]),
                                     servers.rank_of_server(slice.server), push_name(model, 0, s)));
   }
   for (Work& work : works) work.wait();

@@ -36,4 +36,8 @@ std::vector<std::size_t> slices_of_server(std::span<const Slice> slices, int ser
   return own;
 }
 
+Tensor elements_of(const Slice& slice, const Tensor& parameter) {
+  return parameter.view({parameter.numel()}).slice(0, slice.elements);
+}
+
 }  // namespace ultra::data_parallel

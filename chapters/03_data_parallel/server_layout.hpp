@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/tensor/shape.hpp"
+#include "common/tensor/tensor.hpp"
 
 namespace ultra::data_parallel {
 
@@ -35,5 +36,9 @@ struct Slice {
 
 /// @brief The numbers of a server's slices, in forward order.
 [[nodiscard]] std::vector<std::size_t> slices_of_server(std::span<const Slice> slices, int server);
+
+/// @brief What a slice holds of its parameter's values or gradient: [its elements], without a copy.
+/// @param parameter  the whole tensor; contiguous, of any shape.
+[[nodiscard]] Tensor elements_of(const Slice& slice, const Tensor& parameter);
 
 }  // namespace ultra::data_parallel

@@ -74,8 +74,8 @@ class Replica : public train::Worker {
     std::vector<ServedParameter> parameters;
     for (const nn::Parameter* parameter : model.parameters()) {
       parameters.push_back({.name = parameter->name(),
-                            .count = parameter->value().numel(),
-                            .decays = parameter->global_shape().rank() > 1});
+                            .count = parameter->count(),
+                            .decays = train::decays(*parameter)});
     }
     return parameters;
   }

@@ -28,4 +28,12 @@ template std::optional<int> parse_number(std::string_view);
 template std::optional<std::uint64_t> parse_number(std::string_view);
 template std::optional<double> parse_number(std::string_view);
 
+std::uint64_t stable_hash(std::string_view text) {
+  constexpr std::uint64_t kOffsetBasis = 14695981039346656037ULL;
+  constexpr std::uint64_t kPrime = 1099511628211ULL;
+  std::uint64_t hash = kOffsetBasis;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
+  return hash;
+}
+
 }  // namespace ultra

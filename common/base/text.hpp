@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Taking text apart: the pieces of a list, and numbers.
+/// Taking text apart: the pieces of a list, and numbers; and hashing it.
 
 #include <concepts>
 #include <cstdint>
@@ -23,5 +23,9 @@ concept ParsedNumber =
 /// @return nothing for any other text and for what T cannot hold. A double may be infinite or NaN.
 template <ParsedNumber T>
 [[nodiscard]] std::optional<T> parse_number(std::string_view text);
+
+/// @brief A number that stands for a text: the same on every machine, unlike std::hash.
+/// Source: RFC 9923, FNV-1a of 64 bits.
+[[nodiscard]] std::uint64_t stable_hash(std::string_view text);
 
 }  // namespace ultra

@@ -13,7 +13,7 @@ namespace ultra {
 /// @brief What kind of error a rank ended with: what another rank must know to end alike.
 enum class ErrorKind : std::uint8_t {
   kOther,        ///< not one of ours
-  kBadInput,     ///< ConfigError, ShapeError, FileError, NumericError
+  kBadInput,     ///< ConfigError, ShapeError, FileError, NumericError, OutOfMemory
   kNotWritten,   ///< an exercise
   kInterrupted,  ///< Ctrl-C or SIGTERM
   kComm,         ///< a CommError, or a rank that was killed

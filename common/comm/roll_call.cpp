@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 #include "common/comm/comm_error.hpp"
 
 namespace ultra::comm {
@@ -16,11 +17,10 @@ namespace {
 
 static_assert(sizeof(Answer) == 56 && std::is_trivially_copyable_v<Answer>);
 
-/// FNV-1a: the same on every machine, unlike std::hash.
+/// Half as many bits as the hash, made of all of them.
 std::uint32_t hash_of(std::string_view label) {
-  std::uint32_t hash = 2166136261U;
-  for (const char c : label) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return hash;
+  const std::uint64_t hash = stable_hash(label);
+  return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 
 /// As much of a label as travels.

@@ -7,18 +7,10 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra {
 namespace {
-
-/// FNV-1a: the same on every machine, unlike std::hash.
-std::uint64_t hash_name(std::string_view name) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  for (const char c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  }
-  return hash;
-}
 
 std::array<std::uint32_t, 2> multiply_wide(std::uint32_t a, std::uint32_t b) {
   const std::uint64_t product = static_cast<std::uint64_t>(a) * b;
@@ -34,7 +26,8 @@ void expect_part(const Shape& global_shape, std::span<const Range> shard) {
                                  global_shape.str()));
   }
   for (std::size_t d = 0; d < shard.size(); ++d) {
-    if (shard[d].end <= global_shape[static_cast<int>(d)]) continue;
+    const std::size_t extent = global_shape[static_cast<int>(d)];
+    if (shard[d].begin <= shard[d].end && shard[d].end <= extent) continue;
     throw ShapeError(fmt::format("shard [{}, {}) of dimension {} does not fit {}", shard[d].begin,
                                  shard[d].end, d, global_shape.str()));
   }
@@ -56,7 +49,7 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
 
 PhiloxStream::PhiloxStream(std::uint64_t seed, std::string_view name)
     : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
-      name_hash_(hash_name(name)) {}
+      name_hash_(stable_hash(name)) {}
 
 std::array<std::uint64_t, 2> PhiloxStream::words(std::uint64_t block) const {
   const auto w = philox4x32(

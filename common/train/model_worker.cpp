@@ -12,7 +12,7 @@ ModelWorker::ModelWorker(const RunContext& context, TrainerParts parts)
     : context_(context),
       parts_(std::move(parts)),
       model_(context.options.model, context.device, context.options.dtype, context.options.seed,
-             parts_.factory) {
+             parts_.factory, nn::StageSpec::whole(context.options.model), parts_.values) {
   name_phases();
 }
 

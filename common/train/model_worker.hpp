@@ -28,6 +28,7 @@ struct TrainerParts {
   ForwardBackward forward_backward;  ///< how a global batch passes through the model
   Update update;                     ///< how its gradients change the weights; see clipped_adamw
   ExtraConfig extra_config;          ///< the chapter's own flags, for the metrics file
+  nn::Values values = nn::Values::kAllocated;  ///< whether the model starts with weights
 };
 
 /// @brief Each step: forward and backward passes, update of the weights, gradients freed.

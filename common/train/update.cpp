@@ -9,6 +9,8 @@
 
 namespace ultra::train {
 
+bool decays(const nn::Parameter& parameter) { return parameter.global_shape().rank() > 1; }
+
 Update clipped_adamw(const TrainOptions& options, optim::AdamWUpdate update) {
   const auto optimizer = std::make_shared<optim::AdamW>(optim::AdamWConfig{}, std::move(update));
   return [options, optimizer](nn::Model& model, const StepPlan& plan) {
@@ -18,7 +20,7 @@ Update clipped_adamw(const TrainOptions& options, optim::AdamWUpdate update) {
       grads.push_back(parameter->grad());
       updates.push_back({.value = parameter->value(),
                          .grad = parameter->grad(),
-                         .decay = parameter->global_shape().rank() > 1});
+                         .decay = decays(*parameter)});
     }
     const double norm = optim::global_norm(grads);
     expect_finite("gradient norm", norm, plan.step, options);

@@ -17,6 +17,9 @@ namespace ultra::train {
 /// state.
 using Update = std::function<double(nn::Model& model, const StepPlan& plan)>;
 
+/// @brief Whether weight decay applies to a parameter: to matrices, not to the weights of norms.
+[[nodiscard]] bool decays(const nn::Parameter& parameter);
+
 /// @brief Clips the gradients to options.clip_norm, by their global norm, and makes a step of AdamW;
 /// matrices decay, norm weights do not.
 ///

@@ -18,8 +18,8 @@
 #include "common/base/errors.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/random_run.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -85,15 +85,10 @@ class Replicated : public ultra::test::RandomTest {
  protected:
   /// A legal run for `ranks` ranks, with one or more micro-batches on each.
   train::TrainOptions random_run(int ranks) {
-    train::TrainOptions options = ultra::test::short_run();
-    options.model = ultra::test::random_model_config(random);
-    options.model.vocab_size = data::kByteVocabulary;
-    options.model.max_seq_len = random.between(2, 13);
+    train::TrainOptions options = ultra::test::random_run(random, seed, ranks, DType::kF32);
     options.micro_batch = random.between(1, 3);
     options.global_batch =
         static_cast<std::size_t>(ranks) * options.micro_batch * random.between(1, 3);
-    options.clip_norm = random.pick({0.0, 0.05, 1.0});
-    options.seed = seed;
     return options;
   }
 

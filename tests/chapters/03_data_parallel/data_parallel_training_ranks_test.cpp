@@ -17,8 +17,8 @@
 #include "common/base/errors.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/random_run.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -88,19 +88,9 @@ void expect_same_bits(const RankRun& actual, const RankRun& expected) {
 class DataParallel : public ultra::test::RandomTest {
  protected:
   Case draw(int replicas, DType dtype) {
-    const auto least = static_cast<std::size_t>(replicas);
-    Case c{.replicas = replicas,
-           .micro_batch = random.between(1, 3),
-           .options = ultra::test::short_run()};
-    c.options.model = ultra::test::random_model_config(random);
-    c.options.model.vocab_size = data::kByteVocabulary;
-    c.options.model.max_seq_len = random.between(2, 13);
-    c.options.global_batch = least + random.between(0, 2 * least);
-    c.options.micro_batch = 1;
-    c.options.clip_norm = random.pick({0.0, 0.05, 1.0});
-    c.options.seed = seed;
-    c.options.dtype = dtype;
-    return c;
+    return {.replicas = replicas,
+            .micro_batch = random.between(1, 3),
+            .options = ultra::test::random_run(random, seed, replicas, dtype)};
   }
 
   /// Seven sequences on three replicas in pairs: shares of 3, 2 and 2; 2, 1 and 1 micro-batches.

@@ -19,8 +19,8 @@
 #include "chapters/03_data_parallel/server_training.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/random_run.hpp"
 #include "tests/support/watchdog.hpp"
 
 namespace ultra::data_parallel::test {
@@ -137,7 +137,6 @@ inline std::vector<double> losses_and_norms(const RankRun& run) {
 class ServedTest : public ultra::test::RandomTest {
  protected:
   ServedCase draw(int replicas, int servers, DType dtype) {
-    const auto least = static_cast<std::size_t>(replicas);
     ServedCase c{
         .replicas = replicas,
         .settings = {.servers = servers,
@@ -146,20 +145,12 @@ class ServedTest : public ultra::test::RandomTest {
         .recompute = {.mode = random.pick({memory::Recompute::kNone, memory::Recompute::kSelective,
                                            memory::Recompute::kFull}),
                       .recompute_every = 1},
-        .options = ultra::test::short_run()};
+        .options = ultra::test::random_run(random, seed, replicas, dtype)};
     c.settings.slice_capacity = random.pick<std::size_t>({0, 300, random.between(200, 5000)});
     if (c.recompute.mode == memory::Recompute::kFull) {
       c.recompute.recompute_every = random.between(1, 2);
     }
     c.ranks.progress = random.pick({Progress::kThread, Progress::kThread, Progress::kOnCall});
-    c.options.model = ultra::test::random_model_config(random);
-    c.options.model.vocab_size = data::kByteVocabulary;
-    c.options.model.max_seq_len = random.between(2, 13);
-    c.options.global_batch = least + random.between(0, 2 * least);
-    c.options.micro_batch = 1;
-    c.options.clip_norm = random.pick({0.0, 0.05, 1.0});
-    c.options.seed = seed;
-    c.options.dtype = dtype;
     return c;
   }
 

@@ -43,6 +43,15 @@ TEST(ServerLayout, NeedsAServer) {
                InternalError);
 }
 
+TEST(ServerLayout, ASliceIsAPartOfTheFlattenedParameter) {
+  const Tensor parameter = Tensor::zeros(Device::cpu(), {3, 4}, DType::kF32);
+  const Tensor part = elements_of({.parameter = 0, .elements = {3, 9}, .server = 0}, parameter);
+  EXPECT_EQ(part.shape(), Shape{6});
+  EXPECT_TRUE(part.shares_storage(parameter));
+  part.fill(1.0);
+  EXPECT_THAT(parameter.to_vector(), ElementsAre(0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0));
+}
+
 class RandomServerLayout : public ultra::test::RandomTest {};
 
 TEST_F(RandomServerLayout, HoldsEachElementOnceAndInEvenLoads) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 
 namespace ultra {
 namespace {
@@ -52,6 +53,20 @@ TEST(ParseNumber, TakesNothingButANumber) {
   }
   EXPECT_EQ(parse_number<int>("1.5"), std::nullopt);
   EXPECT_EQ(parse_number<int>("1e3"), std::nullopt);
+}
+
+// Source: the test vectors of RFC 9923.
+TEST(StableHash, MatchesThePublishedKnownAnswers) {
+  EXPECT_EQ(stable_hash(""), 0xcbf29ce484222325U);
+  EXPECT_EQ(stable_hash("a"), 0xaf63dc4c8601ec8cU);
+  EXPECT_EQ(stable_hash("foobar"), 0x85944171f73967e8U);
+}
+
+TEST(StableHash, TakesEveryByteAsItIs) {
+  EXPECT_NE(stable_hash("ab"), stable_hash("ba"));
+  EXPECT_NE(stable_hash("a"), stable_hash(std::string_view("a\0", 2)));
+  // One step by hand, of a byte that is negative as a signed char.
+  EXPECT_EQ(stable_hash("\xff"), (0xcbf29ce484222325U ^ 0xffU) * 0x100000001b3U);
 }
 
 }  // namespace

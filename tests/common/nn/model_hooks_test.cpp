@@ -1,4 +1,5 @@
-// The seams of a whole model: gradients that are ready, block hooks, deferred weight gradients.
+// The seams of a whole model: gradients that are ready, hooks around blocks and parts, weights that
+// are here for a while only, deferred weight gradients.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@
 namespace ultra::nn {
 namespace {
 
-using ::testing::Each;
+using ::testing::HasSubstr;
 
 class ModelHooksTest : public test::RandomTest {
  protected:
@@ -31,28 +32,60 @@ class ModelHooksTest : public test::RandomTest {
     return p.name() == "model.embed_tokens.weight" ? 0 : config.num_layers + 1;
   }
 
+  [[nodiscard]] static std::vector<std::string> names_of(const std::vector<Parameter*>& all) {
+    std::vector<std::string> names;
+    for (const Parameter* p : all) names.push_back(p->name());
+    return names;
+  }
+
+  /// The whole model; then some of its blocks, with and without the ends.
+  [[nodiscard]] std::vector<StageSpec> draw_stages() {
+    std::vector<StageSpec> stages = {StageSpec::whole(config)};
+    for (const bool has_embedding : {true, false}) {
+      for (const bool has_head : {true, false}) {
+        const std::size_t begin = random.between(0, config.num_layers);
+        const std::size_t end = random.between(begin, config.num_layers);
+        stages.push_back(
+            {.layers = {begin, end}, .has_embedding = has_embedding, .has_head = has_head});
+      }
+    }
+    return stages;
+  }
+
+  /// A pass through a stage, forward and back.
+  void run_stage(Model& stage, const StageSpec& spec);
+
   ModelConfig config = test::random_model_config(random);
   DenseFactory factory;
   Model model{config, device, DType::kF64, seed, factory};
 };
 
+void ModelHooksTest::run_stage(Model& stage, const StageSpec& spec) {
+  const test::MicroBatch batch = draw_batch();
+  const Shape hidden = {batch.tokens.size(0), batch.tokens.size(1), config.hidden_size};
+  Saved saved;
+  const Tensor y = stage.forward(
+      spec.has_embedding ? batch.tokens : random.tensor(device, hidden, DType::kF64), saved);
+  if (spec.has_head) {
+    static_cast<void>(stage.loss(y, batch.targets, 1.0, saved));
+    stage.backward(saved);
+  } else {
+    stage.backward(random.tensor(device, hidden, DType::kF64), saved);
+  }
+}
+
 TEST_F(ModelHooksTest, EveryGradientIsReadyOncePerMicroBatchInBackwardOrder) {
-  std::map<std::string, int> calls;
-  std::vector<std::size_t> depths;
+  std::vector<std::string> ready;
   for (Parameter* p : model.parameters()) {
-    p->on_grad_ready([&](Parameter& ready) {
-      ++calls[ready.name()];
-      depths.push_back(depth_of(ready));
-    });
+    p->on_grad_ready([&](Parameter& one) { ready.push_back(one.name()); });
   }
+  std::vector<std::string> expected = names_of(model.parameters());
+  std::reverse(expected.begin(), expected.end());
   for (int micro_batch = 1; micro_batch <= 3; ++micro_batch) {
-    depths.clear();
+    ready.clear();
     test::run_step(model, draw_batch(), 1.0);
-    EXPECT_TRUE(std::is_sorted(depths.rbegin(), depths.rend()));
-    EXPECT_EQ(depths.size(), model.parameters().size());
-    for (const auto& [name, count] : calls) EXPECT_EQ(count, micro_batch) << name;
+    EXPECT_EQ(ready, expected) << "exactly the reverse of the forward order";
   }
-  EXPECT_EQ(calls.size(), model.parameters().size());
 }
 
 TEST_F(ModelHooksTest, AWeightIsReadBeforeItsGradientIsMade) {
@@ -149,6 +182,159 @@ TEST_F(ModelHooksTest, AHookMayBringTheWeightsOfItsBlockIn) {
                          .before_backward = bring,
                          .after_backward = drop});
   EXPECT_EQ(test::run_step(model, batch, 1.0), expected);
+}
+
+TEST_F(ModelHooksTest, PartsAreEmbeddingBlocksAndHeadAndHoldEveryParameter) {
+  for (const StageSpec& spec : draw_stages()) {
+    const Model stage(config, device, DType::kF64, seed, factory, spec);
+    std::vector<std::string> names;
+    if (spec.has_embedding) names.emplace_back("embedding");
+    for (std::size_t layer = spec.layers.begin; layer < spec.layers.end; ++layer) {
+      names.push_back("block " + std::to_string(layer));
+    }
+    if (spec.has_head) names.emplace_back("head");
+    std::vector<std::string> found;
+    std::vector<Parameter*> parameters;
+    for (const ModelPart& part : stage.parts()) {
+      found.push_back(part.name);
+      parameters.insert(parameters.end(), part.parameters.begin(), part.parameters.end());
+    }
+    EXPECT_EQ(found, names);
+    EXPECT_EQ(parameters, stage.parameters());
+  }
+}
+
+TEST_F(ModelHooksTest, APartHasTheParametersOfItsName) {
+  for (std::size_t part = 0; part < model.parts().size(); ++part) {
+    for (const Parameter* p : model.parts()[part].parameters) {
+      EXPECT_EQ(depth_of(*p), part) << p->name();
+    }
+  }
+  for (std::size_t layer = 0; layer < config.num_layers; ++layer) {
+    EXPECT_EQ(model.parts()[layer + 1].parameters, model.block_parameters(layer));
+  }
+}
+
+TEST_F(ModelHooksTest, PartHooksSurroundEachPartForwardAndBack) {
+  for (const StageSpec& spec : draw_stages()) {
+    Model stage(config, device, DType::kF64, seed, factory, spec);
+    std::vector<std::string> calls;
+    const auto record = [&](const std::string& what) {
+      return [&calls, what](std::size_t part) { calls.push_back(what + std::to_string(part)); };
+    };
+    stage.add_part_hooks({.before_forward = record("before forward "),
+                          .after_forward = record("after forward "),
+                          .before_backward = record("before backward "),
+                          .after_backward = record("after backward ")});
+    std::vector<std::string> expected;
+    for (std::size_t i = 0; i < stage.parts().size(); ++i) {
+      expected.push_back("before forward " + std::to_string(i));
+      expected.push_back("after forward " + std::to_string(i));
+    }
+    for (std::size_t i = stage.parts().size(); i-- > 0;) {
+      expected.push_back("before backward " + std::to_string(i));
+      expected.push_back("after backward " + std::to_string(i));
+    }
+    run_stage(stage, spec);
+    EXPECT_EQ(calls, expected) << "layers [" << spec.layers.begin << ", " << spec.layers.end
+                               << "), embedding " << spec.has_embedding << ", head "
+                               << spec.has_head;
+  }
+}
+
+TEST_F(ModelHooksTest, GradientsOfAPartAreReadyBetweenItsHooks) {
+  std::size_t entered = model.parts().size();  // none
+  model.add_part_hooks({.before_forward = {},
+                        .after_forward = {},
+                        .before_backward = [&](std::size_t part) { entered = part; },
+                        .after_backward = [&](std::size_t) { entered = model.parts().size(); }});
+  for (Parameter* p : model.parameters()) {
+    p->on_grad_ready([&](Parameter& ready) { EXPECT_EQ(entered, depth_of(ready)); });
+  }
+  test::run_step(model, draw_batch(), 1.0);
+}
+
+TEST_F(ModelHooksTest, EmptyPartHooksAreNotCalledAndSeveralAreCalledInTheirOrder) {
+  std::vector<std::string> calls;
+  const auto record = [&](const std::string& who) {
+    return [&calls, who](std::size_t part) { calls.push_back(who + std::to_string(part)); };
+  };
+  model.add_part_hooks({});
+  model.add_part_hooks({.before_forward = record("first "),
+                        .after_forward = {},
+                        .before_backward = {},
+                        .after_backward = {}});
+  model.add_part_hooks({.before_forward = record("second "),
+                        .after_forward = {},
+                        .before_backward = {},
+                        .after_backward = {}});
+  test::run_step(model, draw_batch(), 1.0);
+  std::vector<std::string> expected;
+  for (std::size_t i = 0; i < model.parts().size(); ++i) {
+    expected.push_back("first " + std::to_string(i));
+    expected.push_back("second " + std::to_string(i));
+  }
+  EXPECT_EQ(calls, expected);
+}
+
+TEST_F(ModelHooksTest, DeferredWeightsTakeNoMemory) {
+  const auto bytes = [&] { return device.memory().current()[MemoryCategory::kParameters]; };
+  const std::size_t before = bytes();
+  for (const StageSpec& spec : draw_stages()) {
+    const Model stage(config, device, DType::kF64, seed, factory, spec, Values::kDeferred);
+    EXPECT_EQ(bytes(), before);
+    for (const Parameter* p : stage.parameters()) EXPECT_FALSE(p->has_value()) << p->name();
+  }
+  const Model deferred(config, device, DType::kF64, seed, factory, StageSpec::whole(config),
+                       Values::kDeferred);
+  EXPECT_EQ(names_of(deferred.parameters()), names_of(model.parameters()));
+  EXPECT_EQ(deferred.parameter_count(), model.parameter_count());
+}
+
+TEST_F(ModelHooksTest, WeightsThatAreHereForTheirPartOnlyGiveTheSameGradientsBitwise) {
+  const auto memory = [&] { return device.memory(); };
+  const std::size_t before = memory().current()[MemoryCategory::kParameters];
+  Model sharded(config, device, DType::kF64, seed, factory, StageSpec::whole(config),
+                Values::kDeferred);
+  const auto bring = [&](std::size_t part) {
+    for (Parameter* p : sharded.parts()[part].parameters) {
+      p->set_value(Tensor::empty(device, p->shape(), p->dtype(), MemoryCategory::kParameters));
+      p->initial_values_into(p->value());
+    }
+  };
+  const auto drop = [&](std::size_t part) {
+    for (Parameter* p : sharded.parts()[part].parameters) p->drop_value();
+  };
+  sharded.add_part_hooks({.before_forward = bring,
+                          .after_forward = drop,
+                          .before_backward = bring,
+                          .after_backward = drop});
+  device.reset_memory_peaks();
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const test::MicroBatch batch = draw_batch();
+    EXPECT_EQ(test::run_step(sharded, batch, 1.0), test::run_step(model, batch, 1.0));
+  }
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    const Parameter& p = *sharded.parameters()[i];
+    EXPECT_TRUE(test::all_equal(p.grad(), model.parameters()[i]->grad())) << p.name();
+    EXPECT_FALSE(p.has_value()) << p.name();
+  }
+  std::size_t largest = 0;
+  for (const ModelPart& part : sharded.parts()) {
+    std::size_t count = 0;
+    for (const Parameter* p : part.parameters) count += p->count();
+    largest = std::max(largest, count * sizeof(double));
+  }
+  EXPECT_EQ(memory().current()[MemoryCategory::kParameters], before);
+  EXPECT_EQ(memory().peak(MemoryCategory::kParameters).bytes, before + largest)
+      << "one part at a time";
+}
+
+TEST_F(ModelHooksTest, AMissingWeightIsNamed) {
+  Model deferred(config, device, DType::kF64, seed, factory, StageSpec::whole(config),
+                 Values::kDeferred);
+  EXPECT_THAT(test::message_of<InternalError>([&] { test::run_step(deferred, draw_batch(), 1.0); }),
+              HasSubstr("model.embed_tokens.weight"));
 }
 
 TEST_F(ModelHooksTest, DeferredWeightGradientsEqualImmediateOnesBitwise) {

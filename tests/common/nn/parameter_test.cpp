@@ -29,6 +29,20 @@ class ParameterTest : public test::RandomTest {
             .initializer = {.standard_deviation = 0.02}};
   }
 
+  /// A part of each dimension; it may be empty.
+  std::vector<Range> draw_shard(const Shape& shape) {
+    std::vector<Range> shard;
+    for (const std::size_t extent : shape.dims()) {
+      const std::size_t begin = random.between(0, extent);
+      shard.push_back({begin, random.between(begin, extent)});
+    }
+    return shard;
+  }
+
+  [[nodiscard]] std::size_t bytes_of_parameters() const {
+    return device.memory().current()[kParameters];
+  }
+
   /// Adds a constant to every element of the gradient.
   static void add(Parameter& parameter, double amount) {
     parameter.add_grad([amount](const Tensor& grad, ops::Write write) {
@@ -55,11 +69,7 @@ TEST_F(ParameterTest, AnyShardStartsAsThatPartOfTheWhole) {
     const Shape shape{random.between(1, 9), random.between(1, 9)};
     const DType dtype = random.pick({DType::kF32, DType::kF64});
     const Parameter whole(spec(shape), device, dtype, seed);
-    std::vector<Range> shard;
-    for (const std::size_t extent : shape.dims()) {
-      const std::size_t begin = random.between(0, extent);
-      shard.push_back({begin, random.between(begin, extent)});
-    }
+    const std::vector<Range> shard = draw_shard(shape);
     const Parameter part(spec(shape, shard), device, dtype, seed);
     EXPECT_TRUE(test::all_equal(part.value(), whole.value().slice(0, shard[0]).slice(1, shard[1])));
   }
@@ -182,6 +192,126 @@ TEST_F(ParameterTest, AnotherTensorCanHoldTheValues) {
   EXPECT_EQ(device.memory().current()[kParameters], 16U);
 }
 
+TEST_F(ParameterTest, AnotherShapeOrDtypeCannotHoldTheValues) {
+  Parameter p(spec({4}), device, DType::kF64, seed, Values::kDeferred);
+  const auto message_for = [&](const Tensor& value) {
+    return message_of<ShapeError>([&] { p.set_value(value); });
+  };
+  const std::string expected = "model.w: expected [4] of f64, found ";
+  EXPECT_THAT(message_for(Tensor::zeros(device, {5}, DType::kF64)),
+              HasSubstr(expected + "[5] of f64"));
+  EXPECT_THAT(message_for(Tensor::zeros(device, {2, 2}, DType::kF64)),
+              HasSubstr(expected + "[2, 2] of f64"));
+  EXPECT_THAT(message_for(Tensor::zeros(device, {4}, DType::kF32)),
+              HasSubstr(expected + "[4] of f32"));
+  EXPECT_THAT(message_for(Tensor()), HasSubstr(expected + "an undefined tensor"));
+  EXPECT_FALSE(p.has_value());
+}
+
+TEST_F(ParameterTest, DeferredValuesTakeNoMemory) {
+  const Parameter p(spec({3, 5}, {{1, 3}, {0, 5}}), device, DType::kF32, seed, Values::kDeferred);
+  EXPECT_FALSE(p.has_value());
+  EXPECT_EQ(device.memory().current().total(), 0U);
+  EXPECT_EQ(device.memory().peak_total().bytes, 0U);
+  EXPECT_EQ(p.name(), "model.w");
+  EXPECT_EQ(p.global_shape(), (Shape{3, 5}));
+  EXPECT_THAT(p.shard(), ElementsAre(Range{1, 3}, Range{0, 5}));
+  EXPECT_EQ(p.shape(), (Shape{2, 5}));
+  EXPECT_EQ(p.count(), 10U);
+  EXPECT_EQ(p.dtype(), DType::kF32);
+  EXPECT_EQ(p.device(), device);
+}
+
+TEST_F(ParameterTest, ValuesThatAreNotHereAreAnErrorThatNamesTheParameter) {
+  Parameter p(spec({2}), device, DType::kF64, seed, Values::kDeferred);
+  const auto message = [&] {
+    return message_of<InternalError>([&] { static_cast<void>(p.value()); });
+  };
+  EXPECT_THAT(message(), HasSubstr("the values of model.w are not on this rank"));
+  p.set_value(Tensor::zeros(device, {2}, DType::kF64));
+  EXPECT_THAT(p.value().to_vector(), ElementsAre(0, 0));
+  p.drop_value();
+  EXPECT_THAT(message(), HasSubstr("the values of model.w are not on this rank"));
+}
+
+TEST_F(ParameterTest, ValuesComeAndGo) {
+  Parameter p(spec({2, 3}), device, DType::kF64, seed);
+  EXPECT_TRUE(p.has_value());
+  EXPECT_EQ(bytes_of_parameters(), 48U);
+  p.drop_value();
+  EXPECT_FALSE(p.has_value());
+  EXPECT_EQ(bytes_of_parameters(), 0U) << "nobody else holds them";
+  {
+    const Tensor value = Tensor::empty(device, {2, 3}, DType::kF64, kParameters);
+    p.set_value(value);
+    p.drop_value();
+    EXPECT_EQ(bytes_of_parameters(), 48U) << "let go of, not freed";
+    p.set_value(value);
+  }
+  EXPECT_EQ(bytes_of_parameters(), 48U) << "the parameter alone holds them";
+  EXPECT_TRUE(p.has_value());
+}
+
+TEST_F(ParameterTest, InitialValuesAreThoseOfAnAllocatedParameterWholeOrInParts) {
+  for (int round = 0; round < 40; ++round) {
+    ParameterSpec part = spec({random.between(1, 9), random.between(1, 9)});
+    if (random.between(0, 2) > 0) part.shard = draw_shard(part.global_shape);
+    if (random.between(0, 2) == 0) part.initializer = {.constant = random.uniform(-2.0, 2.0)};
+    const DType dtype = random.pick({DType::kF32, DType::kF64});
+    const Parameter allocated(part, device, dtype, seed);
+    const Parameter deferred(part, device, dtype, seed, Values::kDeferred);
+
+    const Tensor whole = Tensor::empty(device, deferred.shape(), dtype);
+    deferred.initial_values_into(whole);
+    EXPECT_TRUE(test::all_equal(whole, allocated.value()));
+
+    const std::size_t first = random.between(0, deferred.count());
+    const std::size_t count = random.between(0, deferred.count() - first);
+    const Tensor elements = Tensor::empty(device, {count}, dtype);
+    deferred.initial_values_into(elements, first);
+    const Tensor flat = allocated.value().view({allocated.count()});
+    EXPECT_TRUE(test::all_equal(elements, flat.slice(0, {first, first + count})))
+        << "elements [" << first << ", " << first + count << ") of " << deferred.shape().str();
+  }
+}
+
+TEST_F(ParameterTest, InitialValuesDoNotChangeWithTheValues) {
+  Parameter p(spec({7}), device, DType::kF64, seed);
+  const Tensor initial = p.value().clone();
+  p.value().fill(3.0);
+  const Tensor again = Tensor::empty(device, {7}, DType::kF64);
+  p.initial_values_into(again);
+  EXPECT_TRUE(test::all_equal(again, initial));
+}
+
+TEST_F(ParameterTest, ElementsThatTheShardHasNotAreAnErrorForEveryInitializer) {
+  for (const double deviation : {0.02, 0.0}) {
+    ParameterSpec part = spec({4, 3}, {{0, 2}, {1, 3}});
+    part.initializer = {.standard_deviation = deviation, .constant = 1.0};
+    const Parameter p(part, device, DType::kF32, seed, Values::kDeferred);
+    const auto message_for = [&](std::size_t count, std::size_t first) {
+      const Tensor out = Tensor::empty(device, {count}, DType::kF32);
+      return message_of<ShapeError>([&] { p.initial_values_into(out, first); });
+    };
+    const std::string rest = ") do not fit parameter model.w, which has 4";
+    EXPECT_THAT(message_for(3, 2), HasSubstr("elements [2, 5" + rest)) << deviation;
+    EXPECT_THAT(message_for(5, 0), HasSubstr("elements [0, 5" + rest)) << deviation;
+    EXPECT_THAT(message_for(0, 5), HasSubstr("elements [5, 5" + rest)) << deviation;
+  }
+}
+
+TEST_F(ParameterTest, AGradientIsMadeWithoutValues) {
+  Parameter p(spec({4, 3}, {{1, 3}, {0, 3}}), device, DType::kF64, seed, Values::kDeferred);
+  add(p, 1.5);
+  add(p, 1.5);
+  EXPECT_EQ(p.grad().shape(), (Shape{2, 3}));
+  EXPECT_EQ(p.grad().dtype(), DType::kF64);
+  EXPECT_EQ(p.grad().category(), kGradients);
+  EXPECT_THAT(p.grad().to_vector(), ::testing::Each(3.0));
+  EXPECT_FALSE(p.has_value());
+  EXPECT_EQ(bytes_of_parameters(), 0U);
+}
+
 TEST_F(ParameterTest, HooksRunAfterEachAdditionInTheirOrder) {
   Parameter p(spec({1}), device, DType::kF64, seed);
   std::vector<std::string> calls;
@@ -235,10 +365,12 @@ TEST_F(ParameterTest, AShardThatDoesNotFitIsAnErrorForEveryInitializer) {
          {std::vector<Range>{{0, 5}, {0, 3}}, {{2, 1}, {0, 3}}, {{0, 4}}}) {
       ParameterSpec bad = spec({4, 3}, shard);
       bad.initializer = {.standard_deviation = deviation, .constant = 1.0};
-      EXPECT_THAT(
-          message_of<ShapeError>([&] { const Parameter p(bad, device, DType::kF32, seed); }),
-          HasSubstr("shard"))
-          << deviation;
+      for (const Values values : {Values::kAllocated, Values::kDeferred}) {
+        EXPECT_THAT(message_of<ShapeError>(
+                        [&] { const Parameter p(bad, device, DType::kF32, seed, values); }),
+                    HasSubstr("shard"))
+            << deviation;
+      }
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@ namespace ultra {
 namespace {
 
 using enum MemoryCategory;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Device, ParsesItsKindAndNamesIt) {
@@ -95,6 +97,85 @@ TEST(Device, AnImpossibleRequestSaysHowMuchAndWhatToDo) {
   EXPECT_THAT(message, HasSubstr("--micro-batch"));
   EXPECT_EQ(device.memory().current().total(), 1000U);
   EXPECT_EQ(device.system_allocations(), 1U);
+}
+
+/// What a request for that many bytes is refused with.
+std::string refusal(const Device& device, std::size_t bytes, MemoryCategory category = kOther) {
+  return test::message_of<OutOfMemory>(
+      [&] { static_cast<void>(device.allocate(bytes, category)); });
+}
+
+TEST(DeviceMemoryLimit, RefusesWhatGoesAboveItAndSaysWhatIsInUse) {
+  const Device device = Device::cpu();
+  device.set_memory_limit(10'000);
+  EXPECT_THAT(refusal(device, 10'001, kGradients),
+              AllOf(HasSubstr("10.0 kB more for gradients do not fit into 10.0 kB"),
+                    HasSubstr("0 B are in use (nothing)")));
+  const Tensor weights = Tensor::zeros(device, {1000}, DType::kF32, kParameters);
+  const Tensor gradients = Tensor::zeros(device, {125}, DType::kF64, kGradients);
+  const std::string message = test::message_of<OutOfMemory>(
+      [&] { static_cast<void>(Tensor::empty(device, {2000}, DType::kF32, kActivations)); });
+  EXPECT_THAT(message, HasSubstr("8.00 kB more for activations do not fit into 10.0 kB"));
+  EXPECT_THAT(message, HasSubstr("5.00 kB are in use (parameters 4.00 kB, gradients 1.00 kB)"));
+  EXPECT_THAT(message, AllOf(HasSubstr("--micro-batch"), HasSubstr("--device-memory")));
+}
+
+TEST(DeviceMemoryLimit, MayBeReachedExactly) {
+  const Device device = Device::cpu();
+  device.set_memory_limit(100);
+  const Tensor first = Tensor::zeros(device, {15}, DType::kF32);
+  Tensor second = Tensor::zeros(device, {5}, DType::kF64);
+  EXPECT_EQ(device.memory().current().total(), 100U);
+  EXPECT_THAT(refusal(device, 1), HasSubstr("1 B more for other do not fit into 100 B"));
+  second = Tensor();
+  EXPECT_NO_THROW(second = Tensor::zeros(device, {5}, DType::kF64)) << "what is freed can be used";
+}
+
+TEST(DeviceMemoryLimit, HoldsForAllCopiesOfADeviceAndForNoOther) {
+  const Device device = Device::cpu();
+  const Device copy = device;
+  copy.set_memory_limit(8);
+  EXPECT_THAT(refusal(device, 9), HasSubstr("8 B"));
+  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(Device::cpu(), {9}, DType::kF32)));
+}
+
+TEST(DeviceMemoryLimit, CanBeChangedAndLifted) {
+  const Device device = Device::cpu();
+  device.set_memory_limit(40);
+  EXPECT_THAT(refusal(device, 80), HasSubstr("40 B"));
+  device.set_memory_limit(80);
+  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {10}, DType::kF64)));
+  EXPECT_THAT(refusal(device, 81), HasSubstr("80 B"));
+  device.set_memory_limit(std::nullopt);
+  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {1000}, DType::kF64)));
+}
+
+TEST(DeviceMemoryLimit, ARefusedRequestLeavesNoTrace) {
+  const Device device = Device::cpu();
+  const Tensor held = Tensor::zeros(device, {10}, DType::kF64, kParameters);
+  device.set_memory_limit(100);
+  int changes = 0;
+  device.set_memory_listener([&](const MemoryUsage&) { ++changes; });
+  const std::size_t reserved = device.reserved_bytes();
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(refusal(device, 21, kGradients), HasSubstr("21 B"));
+  EXPECT_EQ(changes, 0);
+  EXPECT_EQ(device.memory().current()[kGradients], 0U);
+  EXPECT_EQ(device.memory().current().total(), 80U);
+  EXPECT_EQ(device.memory().peak_total().bytes, 80U);
+  EXPECT_EQ(device.reserved_bytes(), reserved);
+  EXPECT_EQ(device.system_allocations(), 1U);
+  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {5}, DType::kF32)));
+}
+
+TEST(DeviceMemoryLimit, BelowWhatIsInUseRefusesEverythingMore) {
+  const Device device = Device::cpu();
+  Tensor held = Tensor::zeros(device, {10}, DType::kF64, kParameters);
+  device.set_memory_limit(50);
+  EXPECT_THAT(refusal(device, 1), HasSubstr("do not fit into 50 B, of which 80 B are in use"));
+  held.set_category(kGradients);
+  EXPECT_EQ(device.memory().current()[kGradients], 80U) << "what is there stays";
+  held = Tensor();
+  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {6}, DType::kF64)));
 }
 
 /// Makes, checks and frees tensors; returns how many held a value that another thread wrote.

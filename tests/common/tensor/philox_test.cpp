@@ -19,7 +19,32 @@ namespace {
 using ::testing::HasSubstr;
 using Words = std::array<std::uint32_t, 4>;
 
-class PhiloxTest : public test::RandomTest {};
+class PhiloxTest : public test::RandomTest {
+ protected:
+  /// A part of a tensor of up to three dimensions; it may be empty.
+  struct Part {
+    Shape global;
+    std::vector<Range> shard;
+
+    [[nodiscard]] Shape shape() const {
+      std::vector<std::size_t> extents;
+      for (const Range& range : shard) extents.push_back(range.size());
+      return Shape(extents);
+    }
+  };
+
+  Part draw_part() {
+    std::vector<std::size_t> dims(random.between(1, 3));
+    Part part;
+    for (std::size_t& extent : dims) {
+      extent = random.between(1, 8);
+      const std::size_t begin = random.between(0, extent);
+      part.shard.push_back({begin, random.between(begin, extent)});
+    }
+    part.global = Shape(dims);
+    return part;
+  }
+};
 
 // Source: Random123's kat_vectors, lines "philox4x32 10".
 TEST_F(PhiloxTest, MatchesThePublishedKnownAnswers) {
@@ -129,27 +154,48 @@ TEST_F(PhiloxTest, AWholeTensorHoldsTheStreamInRowMajorOrder) {
 TEST_F(PhiloxTest, AnyShardEqualsThatPartOfTheWhole) {
   const PhiloxStream stream(seed, "w");
   for (int round = 0; round < 20; ++round) {
-    const std::size_t rank = random.between(1, 3);
-    std::vector<std::size_t> dims;
-    std::vector<std::size_t> extents;
+    const Part part = draw_part();
     std::vector<Range> all;
-    std::vector<Range> shard;
-    for (std::size_t d = 0; d < rank; ++d) {
-      dims.push_back(random.between(1, 8));
-      const std::size_t begin = random.between(0, dims[d]);
-      shard.push_back({begin, random.between(begin, dims[d])});
-      extents.push_back(shard[d].size());
-      all.push_back({0, dims[d]});
-    }
+    for (const std::size_t extent : part.global.dims()) all.push_back({0, extent});
     const DType dtype = random.pick({DType::kF32, DType::kF64});
-    const Tensor whole = Tensor::empty(device, Shape(dims), dtype);
-    const Tensor part = Tensor::empty(device, Shape(extents), dtype);
-    fill_normal(whole, Shape(dims), all, stream, 0.02);
-    fill_normal(part, Shape(dims), shard, stream, 0.02);
+    const Tensor whole = Tensor::empty(device, part.global, dtype);
+    const Tensor found = Tensor::empty(device, part.shape(), dtype);
+    fill_normal(whole, part.global, all, stream, 0.02);
+    fill_normal(found, part.global, part.shard, stream, 0.02);
     Tensor expected = whole;
-    for (std::size_t d = 0; d < rank; ++d) expected = expected.slice(static_cast<int>(d), shard[d]);
-    EXPECT_TRUE(test::all_equal(part, expected)) << Shape(dims).str();
+    for (std::size_t d = 0; d < all.size(); ++d) {
+      expected = expected.slice(static_cast<int>(d), part.shard[d]);
+    }
+    EXPECT_TRUE(test::all_equal(found, expected)) << part.global.str();
   }
+}
+
+TEST_F(PhiloxTest, AnyElementsOfAnyShardEqualThatRangeOfIt) {
+  const PhiloxStream stream(seed, "w");
+  for (int round = 0; round < 40; ++round) {
+    const Part part = draw_part();
+    const DType dtype = random.pick({DType::kF32, DType::kF64});
+    const Tensor whole = Tensor::empty(device, part.shape(), dtype);
+    fill_normal(whole, part.global, part.shard, stream, 0.02);
+    const std::size_t first = random.between(0, whole.numel());
+    const std::size_t count = random.between(0, whole.numel() - first);
+    const Tensor found = Tensor::empty(device, {count}, dtype);
+    fill_normal_elements(found, first, part.global, part.shard, stream, 0.02);
+    const Tensor expected = whole.view({whole.numel()}).slice(0, {first, first + count});
+    EXPECT_TRUE(test::all_equal(found, expected))
+        << "elements [" << first << ", " << first + count << ") of a shard of "
+        << part.shape().str() << " of " << part.global.str();
+  }
+}
+
+TEST_F(PhiloxTest, ElementsMayStandInATensorOfAnotherShape) {
+  const PhiloxStream stream(seed, "w");
+  const std::vector<Range> all{{0, 10}};
+  const Tensor row = Tensor::empty(device, {10}, DType::kF64);
+  const Tensor square = Tensor::empty(device, {2, 2}, DType::kF64);
+  fill_normal(row, {10}, all, stream, 1.0);
+  fill_normal_elements(square, 3, {10}, all, stream, 1.0);
+  EXPECT_TRUE(test::all_equal(square, row.slice(0, {3, 7}).view({2, 2})));
 }
 
 TEST_F(PhiloxTest, SinglePrecisionHoldsTheRoundedDoubles) {
@@ -169,11 +215,30 @@ TEST_F(PhiloxTest, AShardThatDoesNotFitIsNamed) {
     return test::message_of<ShapeError>([&] { fill_normal(out, global, shard, stream, 1.0); });
   };
   EXPECT_THAT(message({4, 3}, {{3, 5}, {0, 3}}), HasSubstr("[3, 5) of dimension 0"));
+  EXPECT_THAT(message({4, 3}, {{2, 1}, {0, 3}}), HasSubstr("[2, 1) of dimension 0"));
   EXPECT_THAT(message({4, 3}, {{0, 2}, {0, 2}}), HasSubstr("[0, 2) of dimension 1"));
   EXPECT_THAT(message({4, 3}, {{0, 2}}), HasSubstr("1 dimensions"));
   EXPECT_THAT(message({24}, {{0, 6}}), HasSubstr("1 dimensions does not fit into [2, 3]"));
   const Tensor tokens = Tensor::empty(device, {2}, DType::kI32);
   EXPECT_THROW(fill_normal(tokens, {2}, std::vector<Range>{{0, 2}}, stream, 1.0), ShapeError);
+}
+
+TEST_F(PhiloxTest, ElementsThatTheShardHasNotAreNamed) {
+  const PhiloxStream stream(seed, "w");
+  const auto message = [&](std::size_t count, std::size_t first, const std::vector<Range>& shard) {
+    const Tensor out = Tensor::empty(device, {count}, DType::kF32);
+    return test::message_of<ShapeError>([&] {
+      fill_normal_elements(out, first, {4, 3}, shard, stream, 1.0);
+    });
+  };
+  EXPECT_THAT(message(4, 3, {{1, 3}, {0, 3}}),
+              HasSubstr("elements [3, 7) are not in a shard of 6 elements"));
+  EXPECT_THAT(message(7, 0, {{1, 3}, {0, 3}}), HasSubstr("elements [0, 7)"));
+  EXPECT_THAT(message(0, 7, {{1, 3}, {0, 3}}), HasSubstr("elements [7, 7)"));
+  EXPECT_THAT(message(1, 0, {{2, 2}, {0, 3}}), HasSubstr("a shard of 0 elements"));
+  EXPECT_THAT(message(1, 0, {{3, 5}, {0, 3}}), HasSubstr("[3, 5) of dimension 0"));
+  EXPECT_THAT(message(1, 0, {{0, 4}, {2, 1}}), HasSubstr("[2, 1) of dimension 1"));
+  EXPECT_THAT(message(1, 0, {{0, 4}}), HasSubstr("1 dimensions"));
 }
 
 }  // namespace

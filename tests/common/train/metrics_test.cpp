@@ -191,6 +191,15 @@ TEST_F(Metrics, AFullDiskIsAnError) {
               AllOf(HasSubstr("--metrics"), HasSubstr("disk full")));
 }
 
+TEST(ExtraConfigs, AreJoinedInTheirOrder) {
+  const ExtraConfig memory = {{"recompute", "full"}, {"every", std::size_t{2}}};
+  const ExtraConfig comm = {{"alpha", 0.5}};
+  const ExtraConfig expected = {{"recompute", "full"}, {"every", std::size_t{2}}, {"alpha", 0.5}};
+  EXPECT_EQ(joined({memory, {}, comm}), expected);
+  EXPECT_EQ(joined({comm, memory}).front(), comm.front());
+  EXPECT_THAT(joined({}), IsEmpty());
+}
+
 TEST(TokensPerSecond, AreZeroForARunOfNoTime) {
   EXPECT_EQ(TrainResult{}.tokens_per_second(TrainOptions{}), 0.0);
 }

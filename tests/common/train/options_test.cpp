@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,25 +31,46 @@ std::string parse_error(const std::vector<std::string>& arguments) {
 }
 
 TEST(TrainOptions, EveryFlagReachesItsValue) {
-  const TrainOptions o = parse({"--layers",       "3",
-                                "--hidden",       "96",
-                                "--heads",        "6",
-                                "--kv-heads",     "3",
-                                "--ffn",          "111",
-                                "--seq",          "33",
-                                "--global-batch", "12",
-                                "--micro-batch",  "6",
-                                "--steps",        "77",
-                                "--lr",           "0.25",
-                                "--warmup",       "9",
-                                "--clip",         "0.5",
-                                "--seed",         "18446744073709551615",
-                                "--dtype",        "f64",
-                                "--device",       "cpu",
-                                "--data",         "text",
-                                "--metrics",      "m",
-                                "--trace",        "t",
-                                "--trace-steps",  "8"});
+  const TrainOptions o = parse({"--layers",
+                                "3",
+                                "--hidden",
+                                "96",
+                                "--heads",
+                                "6",
+                                "--kv-heads",
+                                "3",
+                                "--ffn",
+                                "111",
+                                "--seq",
+                                "33",
+                                "--global-batch",
+                                "12",
+                                "--micro-batch",
+                                "6",
+                                "--steps",
+                                "77",
+                                "--lr",
+                                "0.25",
+                                "--warmup",
+                                "9",
+                                "--clip",
+                                "0.5",
+                                "--seed",
+                                "18446744073709551615",
+                                "--dtype",
+                                "f64",
+                                "--device",
+                                "cpu",
+                                "--device-memory",
+                                "64MB",
+                                "--data",
+                                "text",
+                                "--metrics",
+                                "m",
+                                "--trace",
+                                "t",
+                                "--trace-steps",
+                                "8"});
   EXPECT_EQ(o.model.num_layers, 3U);
   EXPECT_EQ(o.model.hidden_size, 96U);
   EXPECT_EQ(o.model.num_heads, 6U);
@@ -64,6 +86,7 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
   EXPECT_EQ(o.seed, std::numeric_limits<std::uint64_t>::max()) << "every 64-bit seed is a seed";
   EXPECT_EQ(o.dtype, DType::kF64);
   EXPECT_EQ(o.device, DeviceKind::kCpu);
+  EXPECT_EQ(o.device_memory, 64'000'000U);
   EXPECT_EQ(o.data, "text");
   EXPECT_EQ(o.metrics, "m");
   EXPECT_EQ(o.trace, "t");
@@ -76,6 +99,7 @@ TEST(TrainOptions, NoFlagsAreTheDefaultRun) {
   const TrainOptions o = parse({});
   EXPECT_EQ(o.dtype, DType::kF32);
   EXPECT_EQ(o.device, DeviceKind::kCpu);
+  EXPECT_EQ(o.device_memory, std::nullopt) << "all there is";
   EXPECT_TRUE(o.data.empty() && o.metrics.empty() && o.trace.empty());
   EXPECT_EQ(o.trace_steps, 4U) << "the memory timeline shows four steps";
   EXPECT_NO_THROW(o.validate());
@@ -97,9 +121,10 @@ TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
   options.add_to(app);
   const std::string help = app.help();
   for (const char* flag :
-       {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
-        "--micro-batch", "--steps", "--lr", "--warmup", "--clip", "--seed", "--dtype", "--device",
-        "--data", "--metrics", "--trace", "--trace-steps"}) {
+       {"--layers",        "--hidden",       "--heads",       "--kv-heads", "--ffn",
+        "--seq",           "--global-batch", "--micro-batch", "--steps",    "--lr",
+        "--warmup",        "--clip",         "--seed",        "--dtype",    "--device",
+        "--device-memory", "--data",         "--metrics",     "--trace",    "--trace-steps"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
   EXPECT_THAT(help, HasSubstr("f32"));
@@ -134,6 +159,21 @@ TEST(TrainOptions, UnknownTypesAndDevicesListTheKnown) {
                 parse({"--device", "tpu"});
               }),
               AllOf(HasSubstr("device 'tpu'"), HasSubstr("cpu or cuda")));
+}
+
+TEST(TrainOptions, DeviceMemoryIsASizeInBytes) {
+  const auto bytes = [](const std::string& text) {
+    return parse({"--device-memory", text}).device_memory;
+  };
+  EXPECT_EQ(bytes("64MB"), 64'000'000U);
+  EXPECT_EQ(bytes("1.5GiB"), 1'610'612'736U);
+  EXPECT_EQ(bytes("4096"), 4096U);
+  EXPECT_EQ(bytes("0"), 0U) << "not the same as no limit";
+  for (const std::string text : {"lots", "64 apples", "-1MB", "nan"}) {
+    EXPECT_THAT(
+        test::message_of<ConfigError>([&] { parse({"--device-memory=" + text}); }),
+        AllOf(HasSubstr("'" + text + "' is not a size"), HasSubstr("64MB, 1.5GiB or 4096")));
+  }
 }
 
 /// The message of validate() after one change to the default options.

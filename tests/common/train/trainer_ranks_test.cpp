@@ -254,6 +254,14 @@ TEST_F(RanksStop, AlikeWhenTrainingDiverges) {
   expect_alike<NumericError>("at step 2");
 }
 
+TEST_F(RanksStop, WhenTheModelDoesNotFitAndLeaveNoFile) {
+  options.device_memory = 50'000;  // of the 86,496 bytes of weights
+  const Fates fates = fates_when(0, [] {});
+  EXPECT_EQ(kind_of(fates.thrown), ErrorKind::kBadInput);
+  EXPECT_THAT(message_of(fates.thrown), HasSubstr("out of device memory"));
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
 TEST_F(RanksStop, AlikeBeforeTheFirstStepWhenRankZeroCannotWrite) {
   options.trace = folder.path("missing/trace.json");
   expect_alike<FileError>("--trace");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+
 #include <array>
 #include <cmath>
 #include <csignal>
@@ -12,6 +14,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/optim/schedule.hpp"
+#include "common/train/program.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/short_run.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -21,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::vector<double> losses_of(const TrainResult& result) {
   std::vector<double> losses;
@@ -244,6 +248,54 @@ TEST(TrainerStops, WhenTrainingDiverges) {
   options.trace = folder.path("t.json");
   EXPECT_THAT(test::message_of<NumericError>([&] { test::train_quietly(options); }),
               AllOf(HasSubstr("at step 2"), HasSubstr("lower --lr (1e+30)")));
+  EXPECT_THAT(folder.names(), ::testing::IsEmpty());
+}
+
+TEST(TrainerStops, WhenItDoesNotFitIntoTheDeviceMemoryAndLeavesNoFile) {
+  const test::TemporaryFolder folder;
+  TrainOptions options = test::short_run();
+  const TrainResult unlimited = test::train_quietly(options);
+  const std::size_t needed = unlimited.ranks.at(0).memory.peak_total().bytes;
+  options.metrics = folder.path("m.jsonl");
+  options.trace = folder.path("t.json");
+  const auto refusal_with = [&](std::size_t bytes) {
+    options.device_memory = bytes;
+    const std::string message =
+        test::message_of<OutOfMemory>([&] { test::train_quietly(options); });
+    EXPECT_THAT(folder.names(), ::testing::IsEmpty());
+    return message;
+  };
+  EXPECT_THAT(refusal_with(0), HasSubstr("more for other do not fit into 0 B"));
+  EXPECT_THAT(refusal_with(unlimited.parameters * 4), HasSubstr("more for parameters"))
+      << "the positions' table takes some of it";
+  EXPECT_THAT(refusal_with(needed - 1),
+              AllOf(HasSubstr("are in use (parameters"), HasSubstr("raise --device-memory")));
+  options.device_memory = needed;
+  EXPECT_EQ(losses_of(test::train_quietly(options)), losses_of(unlimited));
+  EXPECT_THAT(folder.names(), ::testing::ElementsAre("m.jsonl", "t.json"));
+}
+
+TEST(TrainerStops, WithTheExitCodeOfBadInputWhenItDoesNotFit) {
+  const test::TemporaryFolder folder;
+  TrainOptions options = test::short_run();
+  options.metrics = folder.path("m.jsonl");
+  options.trace = folder.path("t.json");
+  CLI::App app("Trains.", "trainer");
+  options.add_to(app);
+  const std::vector<const char*> arguments = {"trainer", "--device-memory", "100kB"};
+  ::testing::internal::CaptureStderr();
+  int exit_code = kExitOk;
+  static_cast<void>(test::printed_by([&] {
+    nn::DenseFactory factory;
+    exit_code = run_program(app, static_cast<int>(arguments.size()), arguments.data(), [&] {
+      static_cast<void>(train(options, test::dense_parts(factory, options)));
+    });
+  }));
+  const std::string message = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(exit_code, 2);
+  EXPECT_THAT(message,
+              AllOf(StartsWith("error: out of device memory: "), HasSubstr("into 100 kB")));
+  EXPECT_EQ(message.find('\n'), message.size() - 1) << message;
   EXPECT_THAT(folder.names(), ::testing::IsEmpty());
 }
 

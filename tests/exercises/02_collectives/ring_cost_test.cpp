@@ -6,15 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "tests/support/random.hpp"
+#include "tests/support/suspects.hpp"
 
 namespace ultra::collectives {
 namespace {
+
+using ultra::test::Suspect;
 
 /// What is asked, for messages.
 struct Question {
@@ -40,9 +42,9 @@ RingCost all_reduce(const Question& q) {
 }
 
 /// Both numbers are the same sum in another order: a few thousand roundings.
-bool close(double a, double b) {
-  return std::abs(a - b) <= 1e-11 * std::max(std::abs(a), std::abs(b));
-}
+constexpr double kRoundings = 1e-11;
+
+bool close(double a, double b) { return ultra::test::close(a, b, kRoundings); }
 
 // A walk of the ring, step by step: the oracle ----------------------------------------------------
 
@@ -108,17 +110,8 @@ constexpr const char* kLinks =
     "a chunk passes N - 1 links on its way around the ring: its last stop need not pass it on.";
 constexpr const char* kBytes = "beta and gamma are per byte: multiply by element_bytes.";
 
-/// A wrong value, and what to say about it.
-struct Suspect {
-  double value = 0.0;
-  const char* hint = "";
-};
-
 std::string diagnosis(double found, double expected, const std::vector<Suspect>& suspects) {
-  for (const auto& [value, hint] : suspects) {
-    if (!close(value, expected) && close(found, value)) return fmt::format("Hint: {}", hint);
-  }
-  return "";
+  return ultra::test::diagnosis(found, expected, suspects, kRoundings);
 }
 
 /// The seconds that typical mistakes give, for a collective of `reducing` trips that reduce and

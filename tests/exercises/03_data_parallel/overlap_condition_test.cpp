@@ -6,20 +6,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "tests/support/random.hpp"
+#include "tests/support/suspects.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
+using ultra::test::Suspect;
+
 /// Both numbers are the same few products and sums in another order.
-bool close(double a, double b) {
-  return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b));
-}
+constexpr double kRoundings = 1e-12;
+
+bool close(double a, double b) { return ultra::test::close(a, b, kRoundings); }
 
 // What may have gone wrong ------------------------------------------------------------------------
 
@@ -44,17 +46,8 @@ constexpr const char* kLatency =
 constexpr const char* kOneAfterTheOther =
     "buckets travel one after the other: one that is ready waits for those before it.";
 
-/// A wrong value, and what to say about it.
-struct Suspect {
-  double value = 0.0;
-  const char* hint = "";
-};
-
 std::string diagnosis(double found, double expected, const std::vector<Suspect>& suspects) {
-  for (const auto& [value, hint] : suspects) {
-    if (!close(value, expected) && close(found, value)) return fmt::format("Hint: {}", hint);
-  }
-  return "";
+  return ultra::test::diagnosis(found, expected, suspects, kRoundings);
 }
 
 // The ratio ---------------------------------------------------------------------------------------

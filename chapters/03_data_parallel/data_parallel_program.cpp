@@ -1,0 +1,120 @@
+#include "chapters/03_data_parallel/data_parallel_program.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "chapters/01_memory/memory_table.hpp"
+#include "chapters/01_memory/recompute.hpp"
+#include "chapters/01_memory/written_parts.hpp"
+#include "chapters/03_data_parallel/communication_table.hpp"
+#include "chapters/03_data_parallel/data_parallel_training.hpp"
+#include "chapters/03_data_parallel/replica_check.hpp"
+#include "chapters/03_data_parallel/server_training.hpp"
+#include "common/base/errors.hpp"
+#include "common/train/trainer.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+train::TrainResult train_by_all_reduce(const Communicator& dp, const DataParallelProgram& program,
+                                       nn::LayerFactory& factory,
+                                       const train::ExtraConfig& extra_config) {
+  const DataParallelOptions& options = program.data_parallel;
+  train::ForwardBackward passes = data_parallel_forward_backward(
+      dp, program.train.micro_batch, options.make_sync(dp, program.train.dtype));
+  const train::TrainerParts parts{
+      .factory = factory,
+      .forward_backward = program.with_delay(std::move(passes), dp),
+      .update =
+          checked_every(train::clipped_adamw(program.train, options.adamw(memory::written_adamw)),
+                        dp, options.check_replicas),
+      .extra_config = extra_config};
+  return train::train(program.train, parts, dp);
+}
+
+train::TrainResult train_by_servers(const Communicator& world, const DataParallelProgram& program,
+                                    nn::LayerFactory& factory,
+                                    const train::ExtraConfig& extra_config) {
+  const auto servers = make_server_world(world, program.servers.settings(program.train.dtype));
+  const ServerParts parts{.factory = factory,
+                          .micro_batch = program.train.micro_batch,
+                          .adamw = memory::written_adamw,
+                          .change = [&](train::ForwardBackward passes) {
+                            return program.with_delay(std::move(passes), servers.group);
+                          }};
+  return train::train(program.train, parameter_server_worker(servers, parts), extra_config, world);
+}
+
+}  // namespace
+
+void DataParallelProgram::add_to(CLI::App& app) {
+  train.add_to(app);
+  memory.add_to(app);
+  collectives.add_to(app);
+  data_parallel.add_to(app);
+  servers.add_to(app);
+  scaling.add_to(app);
+}
+
+void DataParallelProgram::validate() {
+  memory.validate();
+  data_parallel.validate();
+  servers.validate();
+  if (uses_servers() && !data_parallel.all_reduce_flag().empty()) {
+    throw ConfigError(fmt::format(
+        "{} belongs to replicas that average their gradients themselves, and has no meaning with "
+        "--sync parameter-server. Leave one of the two out.",
+        data_parallel.all_reduce_flag()));
+  }
+  // An estimate may be asked for more ranks than can run here.
+  if (!memory.estimates()) data_parallel.resolve_ranks(collectives.comm, servers.num_servers());
+  collectives.validate();
+  scaling.validate();
+}
+
+void DataParallelProgram::validate_training() const {
+  train.validate();
+  DataParallelOptions::expect_work_for_all(train.global_batch, replicas());
+  servers.expect_straggler_among(replicas());
+}
+
+int DataParallelProgram::replicas() const {
+  return DataParallelOptions::replicas(collectives.comm, servers.num_servers());
+}
+
+train::ExtraConfig DataParallelProgram::config() const {
+  return train::joined({{{"dp", static_cast<std::size_t>(replicas())}},
+                        memory.config(),
+                        collectives.comm.config(),
+                        data_parallel.config(),
+                        servers.config()});
+}
+
+train::ForwardBackward DataParallelProgram::with_delay(train::ForwardBackward passes,
+                                                       const Communicator& dp) const {
+  const auto slow = servers.slow_replica();
+  return slow ? with_straggler(std::move(passes), *slow, dp) : passes;
+}
+
+void DataParallelProgram::train_on(const Communicator& world, nn::LayerFactory& factory,
+                                   const train::ExtraConfig& extra_config) const {
+  const train::TrainResult result = uses_servers()
+                                        ? train_by_servers(world, *this, factory, extra_config)
+                                        : train_by_all_reduce(world, *this, factory, extra_config);
+  if (world.rank() != 0) return;
+  if (!uses_servers()) {
+    fmt::print("{}", memory::format_memory_table(train, memory.recompute, result));
+  }
+  fmt::print("{}", format_communication_table(result));
+}
+
+void with_written_parts(const memory::MemoryOptions& memory,
+                        const std::function<void(nn::LayerFactory&)>& fn) {
+  nn::DenseFactory dense;
+  memory::WrittenNormFactory written(dense);
+  memory::RecomputeFactory factory(written, memory.recompute);
+  fn(factory);
+}
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,64 @@
+#pragma once
+/// @file
+/// What this chapter's executable does, for it and for those of later chapters.
+
+#include <functional>
+
+#include "chapters/01_memory/memory_options.hpp"
+#include "chapters/02_collectives/collectives_options.hpp"
+#include "chapters/03_data_parallel/data_parallel_options.hpp"
+#include "chapters/03_data_parallel/scaling_options.hpp"
+#include "chapters/03_data_parallel/server_options.hpp"
+#include "common/comm/communicator.hpp"
+#include "common/nn/layer_factory.hpp"
+#include "common/train/metrics.hpp"
+#include "common/train/model_worker.hpp"
+#include "common/train/options.hpp"
+
+namespace ultra::data_parallel {
+
+/// @brief All flags up to this chapter, and training by them.
+struct DataParallelProgram {
+  train::TrainOptions train;                    ///< model, training, files
+  memory::MemoryOptions memory;                 ///< recomputation, estimates
+  collectives::CollectivesOptions collectives;  ///< ranks and links; measuring and simulating
+  DataParallelOptions data_parallel;            ///< replicas and how they average gradients
+  ServerOptions servers;                        ///< parameter servers, stragglers
+  ScalingOptions scaling;                       ///< predictions of scaling
+
+  /// @brief Adds all flags to a command line.
+  void add_to(CLI::App& app);
+
+  /// @brief Checks the flags against each other, but for those that only training needs, and
+  /// settles the number of ranks.
+  /// @throws ConfigError that says what does not fit and what to do.
+  void validate();
+
+  /// @brief Checks what only training needs.
+  /// @throws ConfigError that says what does not fit and what to do.
+  void validate_training() const;
+
+  /// @brief Whether ranks beside the replicas keep the weights.
+  [[nodiscard]] bool uses_servers() const { return servers.num_servers() > 0; }
+  /// @brief Number of replicas.
+  [[nodiscard]] int replicas() const;
+  /// @brief All flags for the metrics file.
+  [[nodiscard]] train::ExtraConfig config() const;
+
+  /// @brief The passes of a replica, late in each step if it is the straggler.
+  [[nodiscard]] train::ForwardBackward with_delay(train::ForwardBackward passes,
+                                                  const Communicator& dp) const;
+
+  /// @brief Trains as the flags say, and prints the tables on rank 0.
+  /// @param extra_config  all flags of the executable, for the metrics file.
+  /// Collective over world.
+  void train_on(const Communicator& world, nn::LayerFactory& factory,
+                const train::ExtraConfig& extra_config) const;
+};
+
+/// @brief Calls `fn` with the parts of a model that this rank builds: those that the reader wrote in
+/// chapter 01, with recomputation as the flags say.
+void with_written_parts(const memory::MemoryOptions& memory,
+                        const std::function<void(nn::LayerFactory&)>& fn);
+
+}  // namespace ultra::data_parallel
