@@ -43,7 +43,6 @@ int main(int argc, char** argv) {
           [&] { fmt::print("{}", program.scaling.answer(program.train.model)); });
     }
     program.collectives.run(
-        program.train, [&] { program.validate_training(); },
-        [&] { train_on_all_ranks(program); });
+        program.train, [&] { program.validate_training(); }, [&] { train_on_all_ranks(program); });
   });
 }

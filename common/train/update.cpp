@@ -18,9 +18,8 @@ Update clipped_adamw(const TrainOptions& options, optim::AdamWUpdate update) {
     std::vector<optim::TensorUpdate> updates;
     for (nn::Parameter* parameter : model.parameters()) {
       grads.push_back(parameter->grad());
-      updates.push_back({.value = parameter->value(),
-                         .grad = parameter->grad(),
-                         .decay = decays(*parameter)});
+      updates.push_back(
+          {.value = parameter->value(), .grad = parameter->grad(), .decay = decays(*parameter)});
     }
     const double norm = optim::global_norm(grads);
     expect_finite("gradient norm", norm, plan.step, options);

@@ -1,0 +1,124 @@
+/// 04_zero: trains replicas that share the model's states out among themselves; or says how much
+/// memory that takes.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+
+#include "chapters/01_memory/written_parts.hpp"
+#include "chapters/03_data_parallel/communication_table.hpp"
+#include "chapters/03_data_parallel/data_parallel_program.hpp"
+#include "chapters/03_data_parallel/replica_check.hpp"
+#include "chapters/04_zero/zero_estimate.hpp"
+#include "chapters/04_zero/zero_memory_table.hpp"
+#include "chapters/04_zero/zero_options.hpp"
+#include "chapters/04_zero/zero_training.hpp"
+#include "common/base/numeric.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/train/program.hpp"
+#include "common/train/trainer.hpp"
+
+namespace {
+
+using namespace ultra;
+
+struct Program {
+  data_parallel::DataParallelProgram base;
+  zero::ZeroOptions zero;
+
+  void add_to(CLI::App& app) {
+    base.add_to(app);
+    zero.add_to(app);
+  }
+
+  void validate() {
+    base.validate();
+    zero.validate(base.data_parallel, base.servers.num_servers());
+    if (!base.memory.estimates()) zero.expect_nodes_of(base.replicas());
+  }
+
+  [[nodiscard]] train::ExtraConfig config() const {
+    return train::joined({base.config(), zero.config(base.data_parallel)});
+  }
+
+  /// The answer to --estimate, on as many ranks as --dp says: a node of 8 by default.
+  [[nodiscard]] std::string estimate() const {
+    const auto ranks = checked_cast<int>(base.data_parallel.dp.value_or(8));
+    return zero::answer(base.memory, base.train, ranks, zero.node_size);
+  }
+
+  /// What the replicas' shares and their largest micro-batch are, for the closed forms.
+  [[nodiscard]] zero::ShardedRun sharded_run() const {
+    const auto replicas = static_cast<std::size_t>(base.replicas());
+    const std::size_t share = (base.train.global_batch + replicas - 1) / replicas;
+    const zero::Sharding sharding = zero.sharding(base.replicas());
+    return {.model = base.train.model,
+            .dtype = base.train.dtype,
+            .settings = zero.settings(base.data_parallel, base.train.dtype),
+            .shards = sharding.shards,
+            .replicas = sharding.replicas,
+            .micro_batches = (share + base.train.micro_batch - 1) / base.train.micro_batch,
+            .recompute_every = base.memory.recompute.recompute_every};
+  }
+};
+
+void train_sharded(const Communicator& dp, const Program& program, nn::LayerFactory& factory) {
+  const data_parallel::DataParallelProgram& base = program.base;
+  const zero::ZeroParts parts{
+      .factory = factory,
+      .micro_batch = base.train.micro_batch,
+      .adamw = memory::written_adamw,
+      .change_passes =
+          [&](train::ForwardBackward passes) { return base.with_delay(std::move(passes), dp); },
+      .change_update =
+          [&](train::Update update) {
+            return data_parallel::checked_every(std::move(update), dp,
+                                                base.data_parallel.check_replicas);
+          }};
+  const zero::ShardGroups ranks = zero::make_shard_groups(dp, program.zero.node_size);
+  const zero::ZeroSettings settings = program.zero.settings(base.data_parallel, base.train.dtype);
+  const train::TrainResult result =
+      train::train(base.train, zero::zero_worker(ranks, settings, parts), program.config(), dp);
+  if (dp.rank() != 0) return;
+  const auto algorithms = program.zero.algorithms(base.data_parallel);
+  fmt::print("{}", zero::format_zero_memory_table(base.train, base.memory.recompute,
+                                                  program.sharded_run(), *algorithms, result));
+  fmt::print("{}", data_parallel::format_communication_table(result));
+}
+
+void train_on_all_ranks(const Program& program) {
+  const train::CommOptions& comm = program.base.collectives.comm;
+  run_ranks(
+      comm.world_size(),
+      [&](Communicator& world) {
+        data_parallel::with_written_parts(program.base.memory, [&](nn::LayerFactory& factory) {
+          if (program.zero.shards()) return train_sharded(world, program, factory);
+          program.base.train_on(world, factory, program.config());
+        });
+      },
+      comm.rank_options(program.zero.algorithms(program.base.data_parallel)));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains replicas of a small Llama-style model that share its states out.",
+               "04_zero");
+  Program program;
+  program.add_to(app);
+  return train::run_program(app, argc, argv, [&] {
+    program.validate();
+    data_parallel::DataParallelProgram& base = program.base;
+    if (base.memory.estimates()) {
+      return collectives::on_one_process([&] { fmt::print("{}", program.estimate()); });
+    }
+    if (base.scaling.predicts()) {
+      return collectives::on_one_process(
+          [&] { fmt::print("{}", base.scaling.answer(base.train.model)); });
+    }
+    base.collectives.run(
+        base.train, [&] { base.validate_training(); }, [&] { train_on_all_ranks(program); });
+  });
+}

@@ -1,0 +1,49 @@
+#pragma once
+/// @file
+/// ParameterGroup: parameters of a model that stand in one flat array and travel together.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "chapters/03_data_parallel/bucket_assignment.hpp"
+#include "chapters/04_zero/flat_layout.hpp"
+#include "common/nn/model.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::zero {
+
+/// @brief Parameters in one flat array: a bucket, or a part of the model.
+struct ParameterGroup {
+  std::string name;                        ///< "bucket 3", "block 1": for messages and timelines
+  std::vector<std::size_t> numbers;        ///< of the parameters in the model's forward order
+  std::vector<nn::Parameter*> parameters;  ///< those, in the order of the array
+  FlatLayout layout;                       ///< of the array
+
+  /// @brief A new flat array of `count` elements of the parameters' type.
+  [[nodiscard]] Tensor flat(std::size_t count, MemoryCategory category) const;
+
+  /// @brief The elements of parameter `i` of the group in a whole flat array, in their shape.
+  /// @param flat  [layout.padded].
+  [[nodiscard]] Tensor view(const Tensor& flat, std::size_t i) const;
+
+  /// @brief Writes the values that the group starts with, and zeros to the padding.
+  /// @param flat   [n] elements [begin, begin + n) of the array.
+  /// @param begin  where in the array they stand.
+  void initialize(const Tensor& flat, std::size_t begin) const;
+};
+
+/// @brief Buckets of at most `capacity` elements, in the order in which the backward pass fills them.
+/// @see data_parallel::assign_buckets
+[[nodiscard]] std::vector<ParameterGroup> groups_by_bucket(const nn::Model& model,
+                                                           std::size_t capacity, int ranks);
+
+/// @brief One group for each part of the model (embedding, block, head), last part first: in the order
+/// in which the backward pass makes their gradients.
+[[nodiscard]] std::vector<ParameterGroup> groups_by_part(const nn::Model& model, int ranks);
+
+/// @brief The groups as buckets, for chapter 03's parts.
+[[nodiscard]] std::vector<data_parallel::Bucket> as_buckets(
+    const std::vector<ParameterGroup>& groups);
+
+}  // namespace ultra::zero

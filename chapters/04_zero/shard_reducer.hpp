@@ -1,0 +1,94 @@
+#pragma once
+/// @file
+/// ShardReducer: ZeRO-2's gradients, which exist as shards only.
+///
+/// The backward pass makes the gradients of one group of parameters after the other. As soon as a group
+/// is complete it is reduce-scattered, this rank's shard of the average is kept, and the memory of the
+/// whole group is free for another. So two groups stand in memory as a whole at any time, one under way
+/// and one that fills up, and never all of them.
+///
+/// The price: a gradient of which only shards are kept cannot wait for the next micro-batch. Every
+/// micro-batch communicates.
+///
+/// Exercise 04.3 (`./workbook check 04.3`).
+/// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, sections 5.2 and 7.2.1.
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "chapters/04_zero/flat_layout.hpp"
+#include "common/comm/communicator.hpp"
+#include "common/comm/work.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::zero {
+
+/// @brief Whether communication goes on while the rank computes.
+enum class Overlap {
+  kOff,  ///< the rank waits for each operation at once
+  kOn,   ///< until it needs the result
+};
+
+/// @brief What a reducer reduces.
+struct ReducedGroup {
+  std::string name;   ///< for messages and timelines
+  FlatLayout layout;  ///< of its flat array
+};
+
+/// @brief Reduces groups of gradients to this rank's shards, in memory for two groups.
+///
+/// In each backward pass and for each group, in the same order on all ranks: open(), whose memory
+/// receives the gradients, then flush() when they are complete. finish() ends a step of one or more
+/// passes; drop() frees the shards.
+/// Memory: the shards, as MemoryCategory::kGradients; two groups (with Overlap::kOff one), as
+/// MemoryCategory::kCommunication, and what the reduce-scatter needs.
+/// Cost: (S-1)/S bytes of all groups sent per rank and pass.
+class ShardReducer {
+ public:
+  /// @brief Reduces nothing yet.
+  /// @param groups  in the order in which the backward pass makes them.
+  /// @param shards  the ranks that share the result.
+  ShardReducer(std::vector<ReducedGroup> groups, Communicator shards, Device device, DType dtype,
+               Overlap overlap);
+
+  /// @brief [padded] memory for the gradients of a group. All but one of the groups that are under
+  /// way have been taken in when it returns.
+  /// The caller must let go of it before it calls open() again.
+  [[nodiscard]] Tensor open(std::size_t group);
+
+  /// @brief The gradients of the group that was opened last are complete: they are on their way.
+  void flush(std::size_t group);
+
+  /// @brief Returns when all groups have been taken in.
+  void finish();
+
+  /// @brief [padded / S] This rank's shard of a group: the sum over the passes since drop() of the
+  /// averages over the ranks.
+  [[nodiscard]] const Tensor& shard(std::size_t group) const { return shards_.at(group); }
+
+  /// @brief Frees the shards.
+  void drop();
+
+ private:
+  /// Waits for the group that is under way for longest, and adds its average to the shard.
+  void take_in_oldest();
+
+  struct UnderWay {
+    std::size_t group;
+    Tensor own;  // this rank's part of the group's memory, which it keeps alive
+    Work work;
+  };
+
+  std::vector<ReducedGroup> groups_;
+  Communicator comm_;
+  Device device_;
+  DType dtype_;
+  Overlap overlap_;
+  Tensor open_;  // the memory of the group that fills up
+  std::deque<UnderWay> under_way_;
+  std::vector<Tensor> shards_;  // by group; undefined: nothing taken in since drop()
+};
+
+}  // namespace ultra::zero

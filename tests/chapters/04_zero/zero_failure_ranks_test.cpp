@@ -1,0 +1,336 @@
+// Covers: chapters/04_zero/zero_training.hpp
+//
+// A rank that fails in the middle of a step ends all ranks, with gathers and reduce-scatters under
+// way; ranks that do not agree are told so. Nobody waits for ever, and nothing stays in memory.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/chapters/04_zero/zero_run.hpp"
+#include "tests/support/rank_fates.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ultra::test::Fates;
+using ultra::test::is_a;
+
+constexpr double kPromptly = 20;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+class ZeroFailure : public ZeroTest {
+ protected:
+  /// Several blocks, so that units are gathered ahead while gradients travel.
+  ZeroCase draw_any(ZeroStage stage) {
+    ZeroCase c = draw(static_cast<int>(random.between(2, 4)), stage, DType::kF32);
+    c.options.model.num_layers = random.between(2, 3);
+    c.options.steps = 3;
+    return c;
+  }
+
+  /// Trains on ranks of which each makes its own changes, and expects that no tensor is left.
+  using ChangesOf = std::function<Changes(const Communicator&)>;
+  static Fates fates(const ZeroCase& c, const ChangesOf& changes_of,
+                     const std::function<ZeroCase(int rank)>& case_of = {}) {
+    std::vector<std::optional<Device>> devices(static_cast<std::size_t>(c.ranks));
+    Fates found;
+    quietly([&] {
+      found = ultra::test::fates_of(
+          c.ranks,
+          [&](Communicator& dp) {
+            Changes changes = changes_of(dp);
+            changes.device = [&, limit = std::move(changes.device)](const Device& device) {
+              devices[static_cast<std::size_t>(dp.rank())] = device;
+              if (limit) limit(device);
+            };
+            static_cast<void>(train_zero(dp, case_of ? case_of(dp.rank()) : c, changes));
+          },
+          in_rank_order());
+    });
+    SCOPED_TRACE(c.str());
+    if (launched_world_size()) return found;  // MPI keeps what nobody received until its end
+    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+      EXPECT_EQ(devices[rank].value().memory().current().total(), 0U) << "left by rank " << rank;
+    }
+    return found;
+  }
+
+  /// One rank threw an E, and the others were told.
+  template <class E>
+  static void expect_told(const Fates& fates, const ZeroCase& c, int guilty,
+                          const std::string& message) {
+    SCOPED_TRACE(c.str());
+    EXPECT_NE(fates.thrown, nullptr);
+    for (const auto& [rank, fate] : fates.ranks) {
+      SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+      EXPECT_LT(fate.seconds, kPromptly);
+      EXPECT_THAT(fate.message, HasSubstr(message));
+      EXPECT_EQ(is_a<E>(fate.error), rank == guilty);
+      EXPECT_EQ(is_a<RankFailed>(fate.error), rank != guilty);
+    }
+  }
+
+  /// Every rank ended with one of two errors that say the same.
+  template <class E>
+  static void expect_all(const Fates& fates, const ZeroCase& c, const std::string& message) {
+    SCOPED_TRACE(c.str());
+    EXPECT_NE(fates.thrown, nullptr);
+    if (!launched_world_size()) {
+      EXPECT_TRUE(is_a<E>(fates.thrown));
+    }
+    for (const auto& [rank, fate] : fates.ranks) {
+      SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+      EXPECT_LT(fate.seconds, kPromptly);
+      EXPECT_THAT(fate.message, HasSubstr(message));
+      EXPECT_TRUE(is_a<E>(fate.error) || is_a<RankFailed>(fate.error));
+    }
+  }
+};
+
+/// A rank's changes: from its `step` on (0 for the first) the model has other hooks.
+Changes with_hooks(std::size_t from, const nn::BlockHooks& hooks) {
+  Changes changes;
+  changes.passes = [=](train::ForwardBackward inner) -> train::ForwardBackward {
+    return [=](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
+      if (step == from) model.add_block_hooks(hooks);
+      return inner(model, sampler, step);
+    };
+  };
+  return changes;
+}
+
+// A rank that throws ------------------------------------------------------------------------------
+
+TEST_F(ZeroFailure, ARankThatThrowsInAPassEndsAll) {
+  for (const ZeroStage stage : kSharded) {
+    for (const auto hook : {&nn::BlockHooks::before_forward, &nn::BlockHooks::after_forward,
+                            &nn::BlockHooks::before_backward, &nn::BlockHooks::after_backward}) {
+      const ZeroCase c = draw_any(stage);
+      const int guilty = static_cast<int>(random.between(0, static_cast<std::size_t>(c.ranks) - 1));
+      const std::size_t block = random.between(0, c.options.model.num_layers - 1);
+      const std::size_t step = random.between(0, 2);
+      expect_told<NumericError>(fates(c,
+                                      [&](const Communicator& dp) {
+                                        nn::BlockHooks hooks;
+                                        hooks.*hook = [&](std::size_t layer) {
+                                          if (layer == block)
+                                            throw NumericError("this block is broken");
+                                        };
+                                        return dp.rank() == guilty ? with_hooks(step, hooks)
+                                                                   : Changes();
+                                      }),
+                                c, guilty, "this block is broken");
+    }
+  }
+}
+
+TEST_F(ZeroFailure, ARankThatThrowsInItsOptimizerEndsAll) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase c = draw_any(stage);
+    if (random.between(0, 1) == 1) {
+      c.ranks = 4;
+      c.node_size = 2;
+      c.options.global_batch = 6;
+    }
+    const int guilty = c.ranks - 1;
+    const int step = static_cast<int>(random.between(1, 3));
+    expect_told<NumericError>(
+        fates(c,
+              [&](const Communicator& dp) {
+                Changes changes;
+                if (dp.rank() != guilty) return changes;
+                changes.adamw = [=](const Tensor& value, const Tensor& grad,
+                                    const Tensor& first_moment, const Tensor& second_moment,
+                                    const ops::AdamWStep& constants) {
+                  if (constants.step == step) throw NumericError("this optimizer is broken");
+                  ops::adamw_into(value, grad, first_moment, second_moment, constants);
+                };
+                return changes;
+              }),
+        c, guilty, "this optimizer is broken");
+  }
+}
+
+// A rank that runs out of memory ------------------------------------------------------------------
+
+TEST_F(ZeroFailure, OneRankWithoutMemoryEndsAll) {
+  for (const ZeroStage stage : kSharded) {
+    const ZeroCase c = draw_any(stage);
+    const int guilty = static_cast<int>(random.between(0, static_cast<std::size_t>(c.ranks) - 1));
+    std::size_t peak = 0;
+    on_ranks(c, [&](Communicator& dp) {
+      const train::TrainResult result = train_zero(dp, c);
+      if (dp.rank() == guilty) {
+        peak = result.ranks[static_cast<std::size_t>(guilty)].memory.peak_total().bytes;
+      }
+    });
+    for (const double part : {0.1, 0.5, 0.7, 0.9}) {
+      const auto limit = static_cast<std::size_t>(part * static_cast<double>(peak));
+      expect_told<OutOfMemory>(fates(c,
+                                     [&](const Communicator& dp) {
+                                       Changes changes;
+                                       if (dp.rank() == guilty) {
+                                         changes.device = [=](const Device& own) {
+                                           own.set_memory_limit(limit);
+                                         };
+                                       }
+                                       return changes;
+                                     }),
+                               c, guilty, "out of device memory");
+    }
+  }
+}
+
+TEST_F(ZeroFailure, AModelThatDoesNotFitAsAWholeTrainsInShards) {
+  ZeroCase c = draw_any(ZeroStage::kParameters);
+  c.ranks = 4;
+  c.options.global_batch = 4;
+  c.options.model = {.vocab_size = data::kByteVocabulary,
+                     .hidden_size = 36,
+                     .num_layers = 6,
+                     .num_heads = 3,
+                     .num_kv_heads = 3,
+                     .ffn_hidden_size = 50,
+                     .max_seq_len = 4};
+  c.settings = {.stage = ZeroStage::kParameters, .bucket_capacity = 5000, .prefetch = 1};
+  ZeroCase whole = c;
+  whole.settings.stage = ZeroStage::kOptimizer;
+  std::atomic<std::size_t> limit = 0;  // the same from every rank
+  on_ranks(c, [&](Communicator& dp) {
+    const train::TrainResult in_shards = train_zero(dp, c);
+    const train::TrainResult as_a_whole = train_zero(dp, whole);
+    const std::size_t enough = in_shards.ranks.front().memory.peak_total().bytes;
+    const std::size_t needed = as_a_whole.ranks.front().memory.peak_total().bytes;
+    EXPECT_LT(enough * 3 / 2, needed) << "a wide margin";
+    limit = (enough + needed) / 2;
+  });
+  c.options.device_memory = whole.options.device_memory = limit;
+  const auto unchanged = [](const Communicator&) { return Changes(); };
+  expect_all<OutOfMemory>(fates(whole, unchanged), whole, "out of device memory");
+  EXPECT_EQ(fates(c, unchanged).thrown, nullptr);
+}
+
+// A loss that is no number ------------------------------------------------------------------------
+
+TEST_F(ZeroFailure, ALossThatIsNoNumberEndsAll) {
+  for (const ZeroStage stage : kSharded) {
+    const ZeroCase c = draw_any(stage);
+    const int guilty = static_cast<int>(random.between(0, static_cast<std::size_t>(c.ranks) - 1));
+    expect_all<NumericError>(
+        fates(c,
+              [&](const Communicator& dp) {
+                Changes changes;
+                changes.adamw = [=, rank = dp.rank()](const Tensor& value, const Tensor& grad,
+                                                      const Tensor& first_moment,
+                                                      const Tensor& second_moment,
+                                                      const ops::AdamWStep& constants) {
+                  ops::adamw_into(value, grad, first_moment, second_moment, constants);
+                  if (rank == guilty && constants.step == 1) value.fill(kNaN);
+                };
+                return changes;
+              }),
+        c, "loss is nan at step 2");
+  }
+}
+
+TEST_F(ZeroFailure, AGradientThatIsNoNumberEndsAll) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase c = draw_any(stage);
+    c.settings.bucket_capacity = kEverything;
+    expect_all<NumericError>(
+        fates(c,
+              [&](const Communicator& dp) {
+                Changes changes;
+                if (dp.rank() != 1) return changes;
+                changes.passes = [=](train::ForwardBackward inner) -> train::ForwardBackward {
+                  return [=](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
+                    if (step == 1) {  // the first that the backward pass makes, of a larger group
+                      model.parameters().back()->on_grad_ready(
+                          [](nn::Parameter& parameter) { parameter.grad().fill(kNaN); });
+                    }
+                    return inner(model, sampler, step);
+                  };
+                };
+                return changes;
+              }),
+        c, "gradient norm is nan at step 2");
+  }
+}
+
+// Ranks that do not agree -------------------------------------------------------------------------
+
+class ZeroMismatch : public ZeroFailure {
+ protected:
+  /// The last rank has other settings.
+  static void expect_mismatch(const ZeroCase& c, const ZeroSettings& other) {
+    const Fates found = fates(
+        c, [](const Communicator&) { return Changes(); },
+        [&](int rank) {
+          ZeroCase own = c;
+          if (rank == c.ranks - 1) own.settings = other;
+          return own;
+        });
+    expect_all<CommMismatch>(found, c, "call different operations");
+  }
+};
+
+TEST_F(ZeroMismatch, AnotherPrefetchIsReported) {
+  for (const auto& [one, other] :
+       {std::pair{std::size_t{0}, std::size_t{1}}, std::pair{std::size_t{2}, std::size_t{1}}}) {
+    ZeroCase c = draw_any(ZeroStage::kParameters);
+    c.settings.prefetch = one;
+    c.settings.reshard = Reshard::kAfterForward;
+    ZeroSettings settings = c.settings;
+    settings.prefetch = other;
+    expect_mismatch(c, settings);
+  }
+}
+
+TEST_F(ZeroMismatch, AnotherReshardIsReported) {
+  ZeroCase c = draw_any(ZeroStage::kParameters);
+  c.settings.reshard = Reshard::kAfterForward;
+  ZeroSettings settings = c.settings;
+  settings.reshard = Reshard::kAfterBackward;
+  expect_mismatch(c, settings);
+}
+
+TEST_F(ZeroMismatch, OtherBucketsAreReported) {
+  for (const ZeroStage stage : {ZeroStage::kOptimizer, ZeroStage::kGradients}) {
+    ZeroCase c = draw_any(stage);
+    c.settings.bucket_capacity = kEverything;
+    ZeroSettings settings = c.settings;
+    settings.bucket_capacity = 0;
+    expect_mismatch(c, settings);
+  }
+}
+
+TEST_F(ZeroMismatch, AnotherStageIsReported) {
+  for (const ZeroStage one : kSharded) {
+    for (const ZeroStage other : kSharded) {
+      if (one == other) continue;
+      ZeroCase c = draw_any(one);
+      c.micro_batch = 1;  // with one micro-batch stages 1 and 2 communicate alike
+      c.options.global_batch = 2 * static_cast<std::size_t>(c.ranks);
+      ZeroSettings settings = c.settings;
+      settings.stage = other;
+      expect_mismatch(c, settings);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::zero

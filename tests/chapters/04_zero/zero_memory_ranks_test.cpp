@@ -1,0 +1,315 @@
+// What each rank keeps, holds for a moment and sends, measured in training runs: to the byte what
+// sharded_bytes.hpp predicts, and the P / N of the closed forms.
+//
+// Covers: chapters/04_zero/zero_memory.hpp
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/01_memory/model_presets.hpp"
+#include "chapters/04_zero/zero_memory.hpp"
+#include "tests/chapters/04_zero/zero_run.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using train::RankSummary;
+using train::TrainResult;
+
+double real(std::size_t number) { return static_cast<double>(number); }
+
+std::size_t peak(const RankSummary& rank, MemoryCategory category) {
+  return rank.memory.peak(category).bytes;
+}
+
+Sharding sharding_of(const ZeroCase& c) {
+  return {.stage = c.settings.stage, .shards = c.shards(), .replicas = c.ranks / c.shards()};
+}
+
+/// The loss, and what averaging it needs for a moment.
+std::size_t bytes_of_the_loss(const ZeroCase& c) {
+  return sizeof(double) * static_cast<std::size_t>(c.ranks);
+}
+
+class ZeroMemory : public ZeroTest {
+ protected:
+  /// Two steps: the second begins with the optimizer's states in memory.
+  ZeroCase draw_two_steps(int ranks, ZeroStage stage) {
+    ZeroCase c = draw(ranks, stage, random.pick({DType::kF32, DType::kF64}));
+    c.options.steps = 2;
+    c.recompute.mode = random.pick(
+        {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull});
+    if (c.recompute.mode == memory::Recompute::kFull) {
+      c.recompute.recompute_every = random.between(1, 2);
+    }
+    return c;
+  }
+
+  /// Every part and every parameter is a multiple of 24 elements: 2, 3, 4, 6 and 8 ranks need no
+  /// padding.
+  ZeroCase without_padding(int ranks, ZeroStage stage) {
+    ZeroCase c = draw_two_steps(ranks, stage);
+    c.options.model.hidden_size = 24;
+    c.options.model.num_heads = 4;
+    c.options.model.num_kv_heads = random.pick<std::size_t>({1, 2});
+    return c;
+  }
+
+  /// What the run on all ranks gave. Without a progress thread: that keeps the memory of an operation
+  /// that has ended for a moment longer, or does not.
+  static TrainResult trained(const ZeroCase& c, Progress progress = Progress::kOnCall) {
+    TrainResult result;
+    on_ranks(
+        c,
+        [&](Communicator& dp) {
+          const TrainResult own = train_zero(dp, c);
+          if (dp.rank() == 0) result = own;
+        },
+        in_rank_order(progress));
+    return result;
+  }
+
+  /// Calls `check` for each rank of the run; under mpirun where rank 0 is.
+  static void for_each_rank(
+      const ZeroCase& c,
+      const std::function<void(const RankSummary&, std::size_t parameters)>& check) {
+    const TrainResult result = trained(c);
+    SCOPED_TRACE(c.str());
+    for (const RankSummary& rank : result.ranks) {
+      SCOPED_TRACE(fmt::format("rank {}", rank.rank));
+      check(rank, result.parameters);
+    }
+  }
+
+  static void expect_predicted(const ZeroCase& c, const RankSummary& rank) {
+    const ShardedBytes bytes =
+        predict_bytes(c.sharded_run(), rank.rank % c.shards(), *rank_order());
+    EXPECT_EQ(peak(rank, MemoryCategory::kParameters), bytes.parameters);
+    EXPECT_EQ(peak(rank, MemoryCategory::kGradients), bytes.gradients);
+    EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), bytes.optimizer);
+    EXPECT_GE(peak(rank, MemoryCategory::kCommunication), bytes.buffers);
+    EXPECT_LE(peak(rank, MemoryCategory::kCommunication),
+              std::max(bytes.buffers + bytes.scratch, bytes_of_the_loss(c)));
+  }
+};
+
+// Memory ------------------------------------------------------------------------------------------
+
+TEST_F(ZeroMemory, EveryRankTakesWhatIsPredictedToTheByte) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (const ZeroStage stage : kSharded) {
+      const ZeroCase c = draw_two_steps(ranks, stage);
+      for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
+    }
+  }
+}
+
+TEST_F(ZeroMemory, NodesTakeWhatTheirShardsTake) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase c = draw_two_steps(6, stage);
+    c.node_size = random.pick<std::size_t>({2, 3});
+    for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
+  }
+}
+
+TEST_F(ZeroMemory, ActivationsAreThoseOfOneDevice) {
+  for (const ZeroStage stage : kSharded) {
+    const ZeroCase c = draw_two_steps(3, stage);
+    for_each_rank(c, [&](const RankSummary& rank, std::size_t) {
+      const std::size_t share = c.options.global_batch / 3 +
+                                (static_cast<std::size_t>(rank.rank) < c.options.global_batch % 3);
+      EXPECT_EQ(peak(rank, MemoryCategory::kActivations),
+                memory::peak_activation_bytes(memory::shape_of(c.options.model),
+                                              {.size = std::min(c.micro_batch, share),
+                                               .seq_len = c.options.model.max_seq_len},
+                                              memory::precision_of(c.options.dtype), c.recompute));
+    });
+  }
+}
+
+/// Padding is less than one element per rank and group.
+TEST_F(ZeroMemory, StatesAreOneNthOfThoseThatAreSharded) {
+  for (const int ranks : {1, 2, 5, 8}) {
+    for (const ZeroStage stage : kSharded) {
+      ZeroCase c = draw(ranks, stage, DType::kF32);
+      c.options.model.hidden_size = 48;
+      c.options.model.num_heads = 4;
+      c.options.model.num_kv_heads = 2;
+      c.options.model.ffn_hidden_size = 61;
+      c.options.steps = 1;
+      for_each_rank(c, [&](const RankSummary& rank, std::size_t parameters) {
+        const RankBytes bytes =
+            bytes_per_rank(sharding_of(c), parameters, memory::Precision::kFp32);
+        EXPECT_NEAR(real(peak(rank, MemoryCategory::kParameters)), bytes.parameters,
+                    0.01 * bytes.parameters);
+        EXPECT_NEAR(real(peak(rank, MemoryCategory::kGradients)), bytes.gradients,
+                    0.01 * bytes.gradients);
+        EXPECT_NEAR(real(peak(rank, MemoryCategory::kOptimizer)), bytes.optimizer,
+                    0.01 * bytes.optimizer);
+      });
+    }
+  }
+}
+
+TEST_F(ZeroMemory, TheWholeGradientNeverExists) {
+  for (const ZeroStage stage : {ZeroStage::kGradients, ZeroStage::kParameters}) {
+    for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
+      ZeroCase c = draw(4, stage, DType::kF32);
+      c.options.model.num_layers = 12;
+      c.options.model.hidden_size = 36;
+      c.options.model.num_heads = 3;
+      c.options.model.num_kv_heads = 3;
+      c.options.model.ffn_hidden_size = 64;
+      c.options.steps = 1;
+      c.settings = {.stage = stage, .bucket_capacity = 5000, .overlap = overlap, .prefetch = 1};
+      for_each_rank(c, [&](const RankSummary& rank, std::size_t parameters) {
+        const std::size_t whole = parameters * sizeof(float);
+        EXPECT_LT(
+            peak(rank, MemoryCategory::kGradients) + peak(rank, MemoryCategory::kCommunication),
+            whole * 2 / 3);
+        EXPECT_EQ(peak(rank, MemoryCategory::kParameters) < whole / 3,
+                  stage == ZeroStage::kParameters)
+            << "nor do the weights, in stage 3";
+      });
+    }
+  }
+}
+
+TEST_F(ZeroMemory, OverlapCostsOneMoreGroupAndPrefetchOneMoreUnit) {
+  ZeroCase c = draw(2, ZeroStage::kParameters, DType::kF32);
+  c.options.model.num_layers = 3;
+  c.options.steps = 1;
+  std::size_t before = 0;
+  for (const auto& [overlap, prefetch] :
+       {std::pair{Overlap::kOff, std::size_t{0}}, std::pair{Overlap::kOn, std::size_t{0}},
+        std::pair{Overlap::kOn, std::size_t{3}}}) {
+    c.settings.overlap = overlap;
+    c.settings.prefetch = prefetch;
+    c.settings.reshard = Reshard::kAfterForward;
+    for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
+    const std::size_t bytes = predict_bytes(c.sharded_run(), 0, *rank_order()).buffers;
+    EXPECT_GT(bytes, before);
+    before = bytes;
+  }
+}
+
+// Volume ------------------------------------------------------------------------------------------
+
+/// Bytes that a rank sent in a step to average gradients and to gather weights.
+std::size_t sent_in_a_step(const RankSummary& rank, const ZeroCase& c) {
+  return (rank.communication[OpKind::kReduceScatter].sent_bytes +
+          rank.communication[OpKind::kAllGather].sent_bytes) /
+         c.options.steps;
+}
+
+TEST_F(ZeroMemory, EveryRankSendsWhatIsPredictedToTheByte) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const ZeroStage stage : kSharded) {
+      const ZeroCase c = draw_two_steps(ranks, stage);
+      for_each_rank(c, [&](const RankSummary& rank, std::size_t) {
+        EXPECT_EQ(sent_in_a_step(rank, c),
+                  predict_sent_elements(c.sharded_run()) * size_of(c.options.dtype));
+        EXPECT_EQ(
+            rank.communication.sent_bytes() - rank.communication[OpKind::kAllReduce].sent_bytes,
+            c.options.steps * sent_in_a_step(rank, c))
+            << "nothing else but losses and norms";
+      });
+    }
+  }
+}
+
+TEST_F(ZeroMemory, ClosedFormsHoldExactlyWithoutPadding) {
+  for (const int ranks : {2, 3, 4, 8}) {
+    for (const ZeroStage stage : kSharded) {
+      const ZeroCase c = without_padding(ranks, stage);
+      for_each_rank(c, [&](const RankSummary& rank, std::size_t parameters) {
+        const SentElements sent =
+            sent_per_rank(sharding_of(c), parameters, c.passes(), c.settings.reshard);
+        EXPECT_DOUBLE_EQ(real(sent_in_a_step(rank, c)),
+                         sent.total() * real(size_of(c.options.dtype)));
+        EXPECT_EQ(sent.between, 0);
+      });
+    }
+  }
+}
+
+/// How often P (N-1)/N elements are sent in a step of m passes, by kind.
+struct Trips {
+  std::size_t reduce_scatters;
+  std::size_t all_gathers;
+};
+
+TEST_F(ZeroMemory, StagesSend2PAnd2PAnd3PAndMoreWithAccumulation) {
+  for (const std::size_t m : {1U, 3U}) {
+    for (const auto& [stage, reshard, trips] :
+         {std::tuple{ZeroStage::kOptimizer, Reshard::kAfterForward, Trips{1, 1}},
+          std::tuple{ZeroStage::kGradients, Reshard::kAfterForward, Trips{m, 1}},
+          std::tuple{ZeroStage::kParameters, Reshard::kAfterForward, Trips{m, 2 * m}},
+          std::tuple{ZeroStage::kParameters, Reshard::kAfterBackward, Trips{m, m}}}) {
+      ZeroCase c = without_padding(4, stage);
+      c.settings.reshard = reshard;
+      c.settings.prefetch = 0;
+      c.options.global_batch = 4 * m;
+      c.micro_batch = 1;
+      ASSERT_EQ(c.passes(), m);
+      for_each_rank(c, [&](const RankSummary& rank, std::size_t parameters) {
+        const std::size_t trip =
+            c.options.steps * parameters * size_of(c.options.dtype) * 3 / 4;  // P (N-1)/N
+        EXPECT_EQ(rank.communication[OpKind::kReduceScatter].sent_bytes,
+                  trips.reduce_scatters * trip);
+        EXPECT_EQ(rank.communication[OpKind::kAllGather].sent_bytes, trips.all_gathers * trip);
+      });
+    }
+  }
+}
+
+/// Between nodes only averages of shards travel, once per step however many micro-batches there are.
+TEST_F(ZeroMemory, NodesSendTheirShardsOncePerStep) {
+  for (const auto& [ranks, node] : {std::pair{4, 2}, std::pair{6, 2}, std::pair{6, 3}}) {
+    for (const ZeroStage stage : kSharded) {
+      ZeroCase c = without_padding(ranks, stage);
+      c.node_size = static_cast<std::size_t>(node);
+      const TrainResult result = trained(c);
+      SCOPED_TRACE(c.str());
+      std::size_t inside = 0;
+      std::size_t between = 0;
+      for (const RankSummary& rank : result.ranks) {
+        EXPECT_EQ(sent_in_a_step(rank, c),
+                  predict_sent_elements(c.sharded_run()) * size_of(c.options.dtype));
+        inside += sent_in_a_step(rank, c);
+        between += rank.communication[OpKind::kAllReduce].sent_bytes / c.options.steps;
+      }
+      if (result.ranks.empty()) continue;  // under mpirun: another process has them
+      const std::size_t all = static_cast<std::size_t>(ranks);
+      const std::size_t nodes = static_cast<std::size_t>(ranks / node);
+      // All ranks average the loss; the norm is added up in each node.
+      const std::size_t scalars = 2 * sizeof(double) * ((all - 1) + (all - nodes));
+      const SentElements sent =
+          sent_per_rank(sharding_of(c), result.parameters, c.passes(), c.settings.reshard);
+      const double bytes = real(all * size_of(c.options.dtype));
+      EXPECT_DOUBLE_EQ(real(inside), sent.inside * bytes);
+      EXPECT_DOUBLE_EQ(real(between - scalars), sent.between * bytes);
+    }
+  }
+}
+
+TEST_F(ZeroMemory, APartialPassIsAPassOnEveryRank) {
+  ZeroCase c = without_padding(3, ZeroStage::kParameters);
+  c.options.global_batch = 4;  // shares of 2, 1 and 1
+  c.micro_batch = 1;
+  const TrainResult result = trained(c, Progress::kThread);
+  for (const RankSummary& rank : result.ranks) {
+    EXPECT_EQ(rank.communication[OpKind::kReduceScatter].operations,
+              c.options.steps * 2 * (c.options.model.num_layers + 2))
+        << "every unit, in each of two passes";
+  }
+}
+
+}  // namespace
+}  // namespace ultra::zero

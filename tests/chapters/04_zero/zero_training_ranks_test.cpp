@@ -1,0 +1,293 @@
+// The chapter's promise, through whole training runs: with every stage of ZeRO the ranks compute what
+// plain data parallelism computes, bit for bit, and what one rank computes.
+//
+// Covers: chapters/04_zero/zero_stage.hpp
+
+#include "chapters/04_zero/zero_training.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <initializer_list>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/chapters/04_zero/zero_run.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using ::testing::HasSubstr;
+
+class ZeroTraining : public ZeroTest {
+ protected:
+  using Settings = std::vector<ZeroSettings>;
+
+  /// Three steps.
+  ZeroCase draw_short(int ranks) {
+    ZeroCase c = draw(ranks, ZeroStage::kOptimizer, DType::kF32);
+    c.options.steps = 3;
+    return c;
+  }
+
+  /// Sequences that fall unevenly on the ranks, in micro-batches of which some ranks have fewer.
+  ZeroCase draw_accumulating(int ranks) {
+    ZeroCase c = draw_short(ranks);
+    c.micro_batch = random.between(1, 2);
+    c.options.global_batch = 2 * c.micro_batch * static_cast<std::size_t>(ranks) + 1;
+    return c;
+  }
+
+  Settings draw_settings_of(std::initializer_list<ZeroStage> stages) {
+    Settings all;
+    for (const ZeroStage stage : stages) all.push_back(draw_settings(stage));
+    return all;
+  }
+
+  /// Every capacity of buckets, with and without overlap.
+  static Settings all_buckets(ZeroStage stage) {
+    Settings all;
+    for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
+      for (const std::size_t capacity : kCapacities) {
+        all.push_back({.stage = stage, .bucket_capacity = capacity, .overlap = overlap});
+      }
+    }
+    return all;
+  }
+
+  /// Every way to gather units.
+  static Settings all_gathers() {
+    Settings all;
+    for (std::size_t prefetch = 0; prefetch <= 3; ++prefetch) {
+      for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kAfterBackward}) {
+        for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
+          all.push_back({.stage = ZeroStage::kParameters,
+                         .overlap = overlap,
+                         .prefetch = prefetch,
+                         .reshard = reshard});
+        }
+      }
+    }
+    return all;
+  }
+
+  /// Sums in the order of the ranks, or by the platform's own collectives.
+  RankOptions any_order() { return random.between(0, 1) == 0 ? in_rank_order() : RankOptions(); }
+
+  /// Within the tolerance of f64. Collective.
+  static void expect_equals_one_rank(const ZeroRun& run, const RankRun& one,
+                                     const Communicator& dp) {
+    expect_near_losses(run, one, 1e-10);
+    expect_near_norms(run.result, one.result, 1e-10);
+    expect_near_weights(run, one, 1e-10);
+    expect_same_on_all(dp, losses_and_norms(run.result));
+  }
+
+  /// A run under each of the settings is, bit for bit, the same as one run in which ranks hold all.
+  static void expect_same_with_all(const ZeroCase& drawn, const Settings& all,
+                                   RankRun (*expected)(const Communicator&, const ZeroCase&)) {
+    on_ranks(drawn, [&](Communicator& dp) {
+      const RankRun wanted = expected(dp, drawn);
+      for (const ZeroSettings& settings : all) {
+        ZeroCase c = drawn;
+        c.settings = settings;
+        SCOPED_TRACE(c.str());
+        expect_same_bits(run_zero(dp, c), wanted);
+      }
+    });
+  }
+};
+
+// Plain data parallelism --------------------------------------------------------------------------
+
+TEST_F(ZeroTraining, Stage1IsPlainDataParallelismBitForBit) {
+  expect_same_with_all(draw_accumulating(3), all_buckets(ZeroStage::kOptimizer), run_plain);
+  for (const int ranks : {1, 2, 4, 5, 8}) {
+    const ZeroCase c = ranks % 2 == 0 ? draw_accumulating(ranks) : draw_short(ranks);
+    expect_same_with_all(c, draw_settings_of({ZeroStage::kOptimizer, ZeroStage::kOptimizer}),
+                         run_plain);
+  }
+}
+
+TEST_F(ZeroTraining, Stages2And3ArePlainDataParallelismBitForBitWithOneMicroBatch) {
+  for (const int ranks : {1, 2, 3, 4, 5, 8}) {
+    ZeroCase c = draw_short(ranks);
+    c.micro_batch = c.largest_share() + random.between(0, 1);
+    expect_same_with_all(c, draw_settings_of({ZeroStage::kGradients, ZeroStage::kParameters}),
+                         run_plain);
+  }
+}
+
+/// Clipping scales by a norm whose last bit depends on the shards, and f64 keeps that bit.
+TEST_F(ZeroTraining, InF64TheBitsAreTheSameWithoutClipping) {
+  ZeroCase c = draw(3, ZeroStage::kOptimizer, DType::kF64);
+  c.options.clip_norm = 0;
+  c.options.global_batch = 4;
+  c.micro_batch = 2;
+  expect_same_with_all(c, draw_settings_of({kSharded[0], kSharded[1], kSharded[2]}), run_plain);
+}
+
+// Several micro-batches: gradients are added up after they were averaged --------------------------
+
+TEST_F(ZeroTraining, Stage2AveragesEachMicroBatchBitForBit) {
+  expect_same_with_all(draw_accumulating(3), all_buckets(ZeroStage::kGradients),
+                       run_averaging_each_pass);
+}
+
+TEST_F(ZeroTraining, Stage3AveragesEachMicroBatchBitForBit) {
+  expect_same_with_all(draw_accumulating(3), all_gathers(), run_averaging_each_pass);
+}
+
+TEST_F(ZeroTraining, OtherNumbersOfRanksAverageEachMicroBatchBitForBit) {
+  for (const int ranks : {1, 2, 4, 5, 8}) {
+    expect_same_with_all(draw_accumulating(ranks),
+                         draw_settings_of({ZeroStage::kGradients, ZeroStage::kParameters}),
+                         run_averaging_each_pass);
+  }
+}
+
+TEST_F(ZeroTraining, RecomputationComposes) {
+  ZeroCase drawn = draw_accumulating(3);
+  drawn.options.model.num_layers = 3;  // a group of two blocks and one of one
+  const Settings all = draw_settings_of({kSharded[0], kSharded[1], kSharded[2]});
+  on_ranks(drawn, [&](Communicator& dp) {
+    const RankRun plain = run_plain(dp, drawn);
+    const RankRun averaging = run_averaging_each_pass(dp, drawn);
+    for (const memory::RecomputeConfig& recompute :
+         {memory::RecomputeConfig{.mode = memory::Recompute::kSelective, .recompute_every = 1},
+          memory::RecomputeConfig{.mode = memory::Recompute::kFull, .recompute_every = 1},
+          memory::RecomputeConfig{.mode = memory::Recompute::kFull, .recompute_every = 2}}) {
+      for (const ZeroSettings& settings : all) {
+        ZeroCase c = drawn;
+        c.recompute = recompute;
+        c.settings = settings;
+        SCOPED_TRACE(c.str());
+        expect_same_bits(run_zero(dp, c),
+                         settings.stage == ZeroStage::kOptimizer ? plain : averaging);
+      }
+    }
+  });
+}
+
+// One rank ----------------------------------------------------------------------------------------
+
+TEST_F(ZeroTraining, EqualsOneRankInF64) {
+  for (const int ranks : {1, 2, 3, 4, 5}) {
+    const ZeroCase drawn = draw(ranks, ZeroStage::kOptimizer, DType::kF64);
+    const Settings all = draw_settings_of({kSharded[0], kSharded[1], kSharded[2]});
+    on_ranks(
+        drawn,
+        [&](Communicator& dp) {
+          const RankRun one = run_alone(dp, drawn.options);
+          for (const ZeroSettings& settings : all) {
+            ZeroCase c = drawn;
+            c.settings = settings;
+            SCOPED_TRACE(c.str());
+            expect_equals_one_rank(run_zero(dp, c), one, dp);
+          }
+        },
+        any_order());
+  }
+}
+
+TEST_F(ZeroTraining, EqualsOneRankInF32) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase c = draw(static_cast<int>(random.between(2, 4)), stage, DType::kF32);
+    c.options.steps = 20;
+    on_ranks(c, [&](Communicator& dp) {
+      const ZeroRun run = run_zero(dp, c);
+      expect_near_losses(run, run_alone(dp, c.options), 1e-5);
+      expect_same_on_all(dp, losses_and_norms(run.result));
+    });
+  }
+}
+
+// Nodes -------------------------------------------------------------------------------------------
+
+TEST_F(ZeroTraining, NodesEqualOneRank) {
+  for (const int ranks : {4, 6}) {
+    const ZeroCase drawn = draw(ranks, ZeroStage::kOptimizer, DType::kF64);
+    const Settings all = draw_settings_of({kSharded[0], kSharded[1], kSharded[2]});
+    on_ranks(
+        drawn,
+        [&](Communicator& dp) {
+          const RankRun one = run_alone(dp, drawn.options);
+          for (const ZeroSettings& settings : all) {
+            ZeroCase c = drawn;
+            c.settings = settings;
+            c.node_size = 2;
+            SCOPED_TRACE(c.str());
+            expect_equals_one_rank(run_zero(dp, c), one, dp);
+          }
+        },
+        any_order());
+  }
+}
+
+TEST_F(ZeroTraining, NodesEqualOneRankInF32) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase c = draw(4, stage, DType::kF32);
+    c.node_size = 2;
+    c.options.steps = 20;
+    on_ranks(c, [&](Communicator& dp) {
+      expect_near_losses(run_zero(dp, c), run_alone(dp, c.options), 1e-5);
+    });
+  }
+}
+
+TEST_F(ZeroTraining, ARankHasTheShardOfItsTwinInAnotherNode) {
+  for (const int ranks : {4, 6}) {
+    for (const ZeroStage stage : kSharded) {
+      ZeroCase c = draw_accumulating(ranks);
+      c.settings = draw_settings(stage);
+      c.node_size = static_cast<std::size_t>(ranks == 4 ? 2 : 3);
+      const int size = c.shards();
+      on_ranks(c, [&](Communicator& dp) {
+        const ZeroRun run = run_zero(dp, c);
+        expect_same_on_all(dp.split(dp.rank() % size, dp.rank(), "twins"), run.own);
+        for (const std::vector<double>& weight : run.weights) expect_same_on_all(dp, weight);
+        for (const std::vector<double>& weight : run.replica) expect_same_on_all(dp, weight);
+      });
+    }
+  }
+}
+
+TEST_F(ZeroTraining, NodesOfAllRanksAreNoNodes) {
+  ZeroCase c = draw(3, ZeroStage::kParameters, DType::kF32);
+  on_ranks(c, [&](Communicator& dp) {
+    const ZeroRun expected = run_zero(dp, c);
+    ZeroCase one_node = c;
+    one_node.node_size = 3;
+    const ZeroRun run = run_zero(dp, one_node);
+    EXPECT_EQ(losses_and_norms(run.result), losses_and_norms(expected.result));
+    EXPECT_TRUE(run.weights == expected.weights);
+  });
+}
+
+TEST_F(ZeroTraining, NodesOfOneRankArePlainDataParallelism) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase c = draw(3, stage, DType::kF32);
+    c.node_size = 1;
+    c.micro_batch = c.largest_share();
+    on_ranks(c, [&](Communicator& dp) { expect_same_bits(run_zero(dp, c), run_plain(dp, c)); });
+  }
+}
+
+// Errors ------------------------------------------------------------------------------------------
+
+TEST_F(ZeroTraining, ABatchSmallerThanTheReplicasIsAnError) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase c = draw(4, stage, DType::kF32);
+    c.options.global_batch = 3;
+    on_ranks(c, [&](Communicator& dp) {
+      EXPECT_THAT(
+          ultra::test::message_of<ConfigError>([&] { static_cast<void>(train_zero(dp, c)); }),
+          HasSubstr("a global batch of 3"));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ultra::zero
