@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "chapters/01_memory/gradient_accumulation.hpp"
@@ -37,17 +36,23 @@ void train_and_explain(const memory::MemoryOptions& memory, const train::TrainOp
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains a small Llama-style model on one rank and accounts for every byte.",
-               "01_memory");
   train::TrainOptions options;
   memory::MemoryOptions memory;
-  options.add_to(app);
-  memory.add_to(app);
-  return train::run_program(app, argc, argv, [&] {
+  const auto body = [&] {
     memory.validate();
     if (memory.estimates()) return fmt::print("{}", memory.answer(options));
     options.validate();
     if (options.print_ranks) return fmt::print("1\n");
     train_and_explain(memory, options);
-  });
+  };
+  return train::run_program(
+      {.name = "01_memory",
+       .description = "Trains a small Llama-style model on one rank and accounts for every byte.",
+       .add_flags =
+           [&](CLI::App& app) {
+             options.add_to(app);
+             memory.add_to(app);
+           },
+       .body = body},
+      argc, argv);
 }

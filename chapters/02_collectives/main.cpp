@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "chapters/01_memory/memory_options.hpp"
@@ -73,11 +72,8 @@ void train_on_all_ranks(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains a small Llama-style model on ranks that each hold all of it.",
-               "02_collectives");
   Flags flags;
-  flags.add_to(app);
-  return train::run_program(app, argc, argv, [&] {
+  const auto body = [&] {
     flags.validate();
     if (flags.memory.estimates()) {
       return collectives::on_one_process(
@@ -85,5 +81,11 @@ int main(int argc, char** argv) {
     }
     flags.collectives.run(
         flags.train, [&] { flags.validate_training(); }, [&] { train_on_all_ranks(flags); });
-  });
+  };
+  return train::run_program(
+      {.name = "02_collectives",
+       .description = "Trains a small Llama-style model on ranks that each hold all of it.",
+       .add_flags = [&](CLI::App& app) { flags.add_to(app); },
+       .body = body},
+      argc, argv);
 }

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/03_data_parallel/data_parallel_program.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/train/program.hpp"
@@ -28,11 +26,8 @@ void train_on_all_ranks(const data_parallel::DataParallelProgram& program) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains replicas of a small Llama-style model, each on its share of the batch.",
-               "03_data_parallel");
   data_parallel::DataParallelProgram program;
-  program.add_to(app);
-  return train::run_program(app, argc, argv, [&] {
+  const auto body = [&] {
     program.validate();
     if (program.memory.estimates()) {
       return collectives::on_one_process(
@@ -44,5 +39,12 @@ int main(int argc, char** argv) {
     }
     program.collectives.run(
         program.train, [&] { program.validate_training(); }, [&] { train_on_all_ranks(program); });
-  });
+  };
+  return train::run_program(
+      {.name = "03_data_parallel",
+       .description =
+           "Trains replicas of a small Llama-style model, each on its share of the batch.",
+       .add_flags = [&](CLI::App& app) { program.add_to(app); },
+       .body = body},
+      argc, argv);
 }

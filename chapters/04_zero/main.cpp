@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <utility>
 
@@ -43,9 +42,10 @@ struct Program {
     return train::joined({base.config(), zero.config(base.data_parallel)});
   }
 
-  /// The answer to --estimate, on as many ranks as --dp says: a node of 8 by default.
+  /// The answer to --estimate, on as many ranks as --dp or --ranks says: a node of 8 by default.
   [[nodiscard]] std::string estimate() const {
-    const auto ranks = checked_cast<int>(base.data_parallel.dp.value_or(8));
+    const auto ranks =
+        checked_cast<int>(base.data_parallel.dp.value_or(base.collectives.comm.ranks.value_or(8)));
     return zero::answer(base.memory, base.train, ranks, zero.node_size);
   }
 
@@ -104,11 +104,8 @@ void train_on_all_ranks(const Program& program) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains replicas of a small Llama-style model that share its states out.",
-               "04_zero");
   Program program;
-  program.add_to(app);
-  return train::run_program(app, argc, argv, [&] {
+  const auto body = [&] {
     program.validate();
     data_parallel::DataParallelProgram& base = program.base;
     if (base.memory.estimates()) {
@@ -120,5 +117,11 @@ int main(int argc, char** argv) {
     }
     base.collectives.run(
         base.train, [&] { base.validate_training(); }, [&] { train_on_all_ranks(program); });
-  });
+  };
+  return train::run_program(
+      {.name = "04_zero",
+       .description = "Trains replicas of a small Llama-style model that share its states out.",
+       .add_flags = [&](CLI::App& app) { program.add_to(app); },
+       .body = body},
+      argc, argv);
 }

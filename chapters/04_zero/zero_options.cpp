@@ -35,7 +35,7 @@ void ZeroOptions::add_to(CLI::App& app) {
                     "what exists as shards only: 0 nothing, 1 optimizer states, 2 gradients too, "
                     "3 parameters too");
   app.add_option("--prefetch", prefetch,
-                 "units whose weights are gathered ahead, with --zero 3 [1]")
+                 "units whose weights are gathered ahead, with --zero 3 [1; 0 with --overlap none]")
       ->check(train::whole_number())
       ->group(group);
   app.add_option_function<std::string>(

@@ -77,7 +77,14 @@ void TrainOptions::add_to(CLI::App& app) {
       ->default_str("cpu")
       ->group("Training");
   app.add_option_function<std::string>(
-         "--device-memory", [this](const std::string& text) { device_memory = parse_bytes(text); },
+         "--device-memory",
+         [this](const std::string& text) {
+           try {
+             device_memory = parse_bytes(text);
+           } catch (const ConfigError& error) {
+             throw ConfigError(fmt::format("--device-memory: {}", error.what()));
+           }
+         },
          "what the tensors of a rank may take, for example 64MB [all there is]")
       ->group("Training");
   app.add_option("--data", data, "any text file [the workbook's own text]")->group("Files");

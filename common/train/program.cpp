@@ -74,4 +74,10 @@ int run_program(CLI::App& app, int argc, const char* const* argv,
   }
 }
 
+int run_program(const Program& program, int argc, const char* const* argv) {
+  CLI::App app(program.description, program.name);
+  program.add_flags(app);
+  return run_program(app, argc, argv, program.body);
+}
+
 }  // namespace ultra::train

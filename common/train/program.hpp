@@ -3,6 +3,7 @@
 /// The frame of every executable: command line in, one line per error out.
 
 #include <functional>
+#include <string>
 
 #include "common/train/cli_fwd.hpp"
 
@@ -30,5 +31,16 @@ inline constexpr int kExitInterrupted = 130;
 /// @return one of the exit codes above, for main to return.
 [[nodiscard]] int run_program(CLI::App& app, int argc, const char* const* argv,
                               const std::function<void()>& body);
+
+/// @brief What an executable is.
+struct Program {
+  std::string name;                          ///< for --help
+  std::string description;                   ///< for --help: one sentence
+  std::function<void(CLI::App&)> add_flags;  ///< adds its flags to the command line
+  std::function<void()> body;                ///< what it does when they are set
+};
+
+/// @brief The same for executables that need not know CLI11, which takes seconds to compile.
+[[nodiscard]] int run_program(const Program& program, int argc, const char* const* argv);
 
 }  // namespace ultra::train

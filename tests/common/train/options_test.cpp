@@ -170,9 +170,9 @@ TEST(TrainOptions, DeviceMemoryIsASizeInBytes) {
   EXPECT_EQ(bytes("4096"), 4096U);
   EXPECT_EQ(bytes("0"), 0U) << "not the same as no limit";
   for (const std::string text : {"lots", "64 apples", "-1MB", "nan"}) {
-    EXPECT_THAT(
-        test::message_of<ConfigError>([&] { parse({"--device-memory=" + text}); }),
-        AllOf(HasSubstr("'" + text + "' is not a size"), HasSubstr("64MB, 1.5GiB or 4096")));
+    EXPECT_THAT(test::message_of<ConfigError>([&] { parse({"--device-memory=" + text}); }),
+                AllOf(HasSubstr("--device-memory: '" + text + "' is not a size"),
+                      HasSubstr("64MB, 1.5GiB or 4096")));
   }
 }
 
