@@ -25,11 +25,11 @@ function(ultra_chapter_library name)
   target_link_libraries(${name} PUBLIC ultra_common ${earlier})
 endfunction()
 
-function(ultra_chapter_executable target output_name main library)
-  add_executable(${target} ${main})
+# An executable from objects that both variants share.
+function(ultra_chapter_executable target output_name program library)
+  add_executable(${target} $<TARGET_OBJECTS:${program}>)
   target_link_libraries(${target} PRIVATE ${library} ultra_warnings)
-  ultra_compile_text_sources(${main})
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${output_name})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${output_name} LINKER_LANGUAGE CXX)
 endfunction()
 
 # The learner's variants stay out of `all`: a half-written file must not stop the build.
@@ -55,9 +55,11 @@ function(ultra_chapter folder)
   ultra_chapter_library(${chapter}_mine ${own} ${exercises})
   set_target_properties(${chapter}_mine PROPERTIES EXCLUDE_FROM_ALL ON)
   if(EXISTS ${folder}/main.cpp)
-    ultra_chapter_executable(${chapter}_main ${chapter} ${folder}/main.cpp ${chapter})
-    ultra_chapter_executable(
-      ${chapter}_main_mine ${chapter}_mine ${folder}/main.cpp ${chapter}_mine)
+    ultra_chapter_objects(${chapter}_program ultra_warnings ${folder}/main.cpp)
+    ultra_precompile(${chapter}_program library)
+    ultra_compile_text_sources(${folder}/main.cpp)
+    ultra_chapter_executable(${chapter}_main ${chapter} ${chapter}_program ${chapter})
+    ultra_chapter_executable(${chapter}_main_mine ${chapter}_mine ${chapter}_program ${chapter}_mine)
     set_target_properties(${chapter}_main_mine PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
 
