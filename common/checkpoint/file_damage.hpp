@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// How messages speak of a file that is damaged, and of what it holds.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ultra::checkpoint {
+
+/// @brief Throws FileError "safetensors file 'PATH' is damaged: WHAT. ..." in one line.
+[[noreturn]] void report_damage(const std::string& path, std::string_view what);
+
+/// @brief A text from a file, for a message: in quotes, on one line, in ASCII, cut off when long.
+[[nodiscard]] std::string shown_text(std::string_view text);
+
+/// @brief A shape as "[2, 3]", cut off when it has many dimensions.
+[[nodiscard]] std::string shown_shape(std::span<const std::size_t> shape);
+
+}  // namespace ultra::checkpoint
