@@ -7,8 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -16,6 +14,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
+#include "tests/chapters/02_collectives/run_comparison.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/random_run.hpp"
@@ -23,6 +22,9 @@
 namespace ultra::data_parallel {
 namespace {
 
+using collectives::test::expect_near_losses;
+using collectives::test::expect_near_weights;
+using collectives::test::losses_and_norms;
 using collectives::test::RankRun;
 using collectives::test::run_alone;
 using collectives::test::run_with;
@@ -50,38 +52,8 @@ RankRun run_on(const Communicator& dp, const Case& c, const MakeGradientSync& ma
   return run_with(data_parallel_forward_backward(dp, c.micro_batch, make_sync), dp, c.options);
 }
 
-/// Losses and weights within a relative distance of those of one rank.
-void expect_near(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.result.steps.size(), expected.result.steps.size());
-  for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
-    const double loss = expected.result.steps[i].loss;
-    EXPECT_NEAR(actual.result.steps[i].loss, loss, relative * loss) << "step " << i + 1;
-  }
-}
-
-void expect_near_weights(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.weights.size(), expected.weights.size());
-  for (std::size_t p = 0; p < expected.weights.size(); ++p) {
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.weights[p].size(); ++i) {
-      worst = std::max(worst, std::abs(actual.weights[p][i] - expected.weights[p][i]));
-    }
-    EXPECT_LE(worst, relative * ultra::test::largest_magnitude(expected.weights[p]))
-        << "parameter " << p;
-  }
-}
-
-std::vector<double> losses_and_norms(const RankRun& run) {
-  std::vector<double> numbers;
-  for (const train::StepMetrics& step : run.result.steps) {
-    numbers.push_back(step.loss);
-    numbers.push_back(step.grad_norm);
-  }
-  return numbers;
-}
-
 void expect_same_bits(const RankRun& actual, const RankRun& expected) {
-  EXPECT_EQ(losses_and_norms(actual), losses_and_norms(expected));
+  EXPECT_EQ(losses_and_norms(actual.result), losses_and_norms(expected.result));
   EXPECT_EQ(actual.weights, expected.weights);
 }
 
@@ -121,9 +93,9 @@ TEST_F(DataParallel, EqualsOneRankInF64) {
             for (const SyncWay& way : {ways.front(), ways[3], ways[5]}) {
               const RankRun run = run_on(dp, c, way.make);
               SCOPED_TRACE(way.name);
-              expect_near(run, one, 1e-10);
+              expect_near_losses(run, one, 1e-10);
               expect_near_weights(run, one, 1e-10);
-              expect_same_on_all(dp, losses_and_norms(run));
+              expect_same_on_all(dp, losses_and_norms(run.result));
               for (const std::vector<double>& weight : run.weights) expect_same_on_all(dp, weight);
             }
           },
@@ -140,8 +112,8 @@ TEST_F(DataParallel, EqualsOneRankInF32) {
       const RankRun run = run_on(dp, c, [&](nn::Model& model) {
         return sync_in_buckets(model, 1000, Flush::kWhenReady, all_reduce_exchange(dp));
       });
-      expect_near(run, run_alone(dp, c.options), 1e-5);
-      expect_same_on_all(dp, losses_and_norms(run));
+      expect_near_losses(run, run_alone(dp, c.options), 1e-5);
+      expect_same_on_all(dp, losses_and_norms(run.result));
     });
   }
 }

@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -18,6 +16,7 @@
 #include "chapters/03_data_parallel/data_parallel_training.hpp"
 #include "chapters/03_data_parallel/server_training.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
+#include "tests/chapters/02_collectives/run_comparison.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/random_run.hpp"
@@ -25,6 +24,8 @@
 
 namespace ultra::data_parallel::test {
 
+using collectives::test::expect_near_weights;
+using collectives::test::losses_and_norms;
 using collectives::test::RankRun;
 using collectives::test::run_alone;
 using collectives::test::run_with;
@@ -109,28 +110,6 @@ inline void expect_near_figures(const RankRun& actual, const RankRun& expected, 
     EXPECT_NEAR(found.loss, wanted.loss, relative * wanted.loss) << "step " << i + 1;
     EXPECT_NEAR(found.grad_norm, wanted.grad_norm, relative * wanted.grad_norm) << "step " << i + 1;
   }
-}
-
-/// @brief Weights within a relative distance of each parameter's largest.
-inline void expect_near_weights(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.weights.size(), expected.weights.size());
-  for (std::size_t p = 0; p < expected.weights.size(); ++p) {
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.weights[p].size(); ++i) {
-      worst = std::max(worst, std::abs(actual.weights[p][i] - expected.weights[p][i]));
-    }
-    EXPECT_LE(worst, relative * ultra::test::largest_magnitude(expected.weights[p]))
-        << "parameter " << p;
-  }
-}
-
-inline std::vector<double> losses_and_norms(const RankRun& run) {
-  std::vector<double> numbers;
-  for (const train::StepMetrics& step : run.result.steps) {
-    numbers.push_back(step.loss);
-    numbers.push_back(step.grad_norm);
-  }
-  return numbers;
 }
 
 /// @brief Random small runs, with a watchdog: servers and replicas must never wait for ever.

@@ -56,7 +56,7 @@ TEST_F(AsyncServerTraining, OfOneReplicaIsTrainingOnOneRank) {
       const RankRun one = run_alone(world, c.options);
       test::expect_near_figures(run, one, 1e-10);
       if (world.rank() == 0) test::expect_near_weights(run, one, 1e-10);
-      test::expect_same_on_all(world, test::losses_and_norms(run));
+      test::expect_same_on_all(world, test::losses_and_norms(run.result));
     });
   }
 }
@@ -67,7 +67,7 @@ TEST_F(AsyncServerTraining, AllReplicasEndWithTheSameWeights) {
                                     random.between(0, 3), random.pick({DType::kF32, DType::kF64}));
     on_ranks(c, [&](Communicator& world) {
       const RankRun run = run_served(world, c);
-      test::expect_same_on_all(world, test::losses_and_norms(run));
+      test::expect_same_on_all(world, test::losses_and_norms(run.result));
       const bool replica = world.rank() < c.replicas;
       const Communicator group = world.split(replica ? 1 : 0, world.rank(), "dp");
       if (!replica) return;

@@ -32,7 +32,7 @@ class ServerTraining : public test::ServedTest {
         const RankRun run = run_served(world, c);
         const RankRun one = run_alone(world, c.options);
         test::expect_near_figures(run, one, relative);
-        test::expect_same_on_all(world, test::losses_and_norms(run));
+        test::expect_same_on_all(world, test::losses_and_norms(run.result));
         const bool replica = world.rank() < c.replicas;
         const Communicator group = world.split(replica ? 1 : 0, world.rank(), "dp");
         if (!replica) return;

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <stdexcept>
@@ -20,11 +19,15 @@
 #include "chapters/04_zero/zero_training.hpp"
 #include "common/ops/elementwise.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
+#include "tests/chapters/02_collectives/run_comparison.hpp"
 #include "tests/chapters/04_zero/zero_case.hpp"
 #include "tests/support/compare.hpp"
 
 namespace ultra::zero::test {
 
+using collectives::test::expect_near_losses;
+using collectives::test::expect_near_weights;
+using collectives::test::losses_and_norms;
 using collectives::test::RankRun;
 using collectives::test::run_alone;
 using collectives::test::run_with;
@@ -195,12 +198,6 @@ inline std::vector<double> losses(const train::TrainResult& result) {
   return numbers;
 }
 
-inline std::vector<double> losses_and_norms(const train::TrainResult& result) {
-  std::vector<double> numbers = losses(result);
-  for (const train::StepMetrics& step : result.steps) numbers.push_back(step.grad_norm);
-  return numbers;
-}
-
 /// @brief Gradient norms within a relative distance: shards add their squares up in another order.
 inline void expect_near_norms(const train::TrainResult& actual, const train::TrainResult& expected,
                               double relative) {
@@ -218,28 +215,6 @@ inline void expect_same_bits(const ZeroRun& actual, const RankRun& expected) {
   EXPECT_TRUE(actual.weights == expected.weights) << "weights";
   if (!actual.replica.empty()) {
     EXPECT_TRUE(actual.replica == expected.weights) << "what is gathered";
-  }
-}
-
-/// @brief Losses within a relative distance.
-inline void expect_near_losses(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.result.steps.size(), expected.result.steps.size());
-  for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
-    const double loss = expected.result.steps[i].loss;
-    EXPECT_NEAR(actual.result.steps[i].loss, loss, relative * loss) << "step " << i + 1;
-  }
-}
-
-/// @brief Weights within a relative distance of each parameter's largest.
-inline void expect_near_weights(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.weights.size(), expected.weights.size());
-  for (std::size_t p = 0; p < expected.weights.size(); ++p) {
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.weights[p].size(); ++i) {
-      worst = std::max(worst, std::abs(actual.weights[p][i] - expected.weights[p][i]));
-    }
-    EXPECT_LE(worst, relative * ultra::test::largest_magnitude(expected.weights[p]))
-        << "parameter " << p;
   }
 }
 
