@@ -7,7 +7,6 @@
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/01_memory/memory_table.hpp"
-#include "chapters/01_memory/recompute.hpp"
 #include "chapters/01_memory/written_parts.hpp"
 #include "common/train/options.hpp"
 #include "common/train/program.hpp"
@@ -17,10 +16,8 @@ namespace {
 
 using namespace ultra;
 
-void train_and_explain(const memory::MemoryOptions& memory, const train::TrainOptions& options) {
-  nn::DenseFactory dense;
-  memory::WrittenNormFactory written(dense);
-  memory::RecomputeFactory factory(written, memory.recompute);
+void train_and_explain(const memory::MemoryOptions& memory, const train::TrainOptions& options,
+                       nn::LayerFactory& factory) {
   const train::TrainResult result = train::train(
       options, {.factory = factory,
                 .forward_backward =
@@ -43,7 +40,9 @@ int main(int argc, char** argv) {
     if (memory.estimates()) return fmt::print("{}", memory.answer(options));
     options.validate();
     if (options.print_ranks) return fmt::print("1\n");
-    train_and_explain(memory, options);
+    memory::with_written_parts(memory.recompute, [&](nn::LayerFactory& factory) {
+      train_and_explain(memory, options, factory);
+    });
   };
   return train::run_program(
       {.name = "01_memory",

@@ -1,6 +1,7 @@
 #include "chapters/01_memory/written_parts.hpp"
 
 #include "chapters/01_memory/adamw_step.hpp"
+#include "chapters/01_memory/recompute.hpp"
 #include "chapters/01_memory/rms_norm_backward.hpp"
 #include "common/nn/norm.hpp"
 
@@ -36,6 +37,14 @@ class WrittenRmsNorm : public nn::RmsNorm {
 std::unique_ptr<nn::Layer> WrittenNormFactory::norm(const nn::BuildContext& context,
                                                     const std::string& name) {
   return std::make_unique<WrittenRmsNorm>(context, name);
+}
+
+void with_written_parts(const RecomputeConfig& recompute,
+                        const std::function<void(nn::LayerFactory&)>& fn) {
+  nn::DenseFactory dense;
+  WrittenNormFactory written(dense);
+  RecomputeFactory factory(written, recompute);
+  fn(factory);
 }
 
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,

@@ -2,9 +2,11 @@
 /// @file
 /// The chapter's written-out functions as parts of a trainer: the first use of injection.
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "chapters/01_memory/recompute_mode.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/ops/adamw.hpp"
 
@@ -18,6 +20,12 @@ class WrittenNormFactory : public nn::FactoryWrapper {
   [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
                                                 const std::string& name) override;
 };
+
+/// @brief Calls `fn` with the parts of a model in which the written norms run and blocks recompute as
+/// the configuration says.
+/// @throws ConfigError when the configuration is not valid; what `fn` throws.
+void with_written_parts(const RecomputeConfig& recompute,
+                        const std::function<void(nn::LayerFactory&)>& fn);
 
 /// @brief ops::adamw_into by way of adamw_step.
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,

@@ -7,7 +7,6 @@
 
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/01_memory/memory_table.hpp"
-#include "chapters/01_memory/recompute.hpp"
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/02_collectives/collectives_options.hpp"
 #include "chapters/02_collectives/replicated_training.hpp"
@@ -47,10 +46,7 @@ struct Flags {
   }
 };
 
-void train_on(const Communicator& world, const Flags& flags) {
-  nn::DenseFactory dense;
-  memory::WrittenNormFactory written(dense);
-  memory::RecomputeFactory factory(written, flags.memory.recompute);
+void train_on(const Communicator& world, const Flags& flags, nn::LayerFactory& factory) {
   const train::TrainerParts parts{
       .factory = factory,
       .forward_backward = collectives::replicated_forward_backward(world, flags.train.micro_batch),
@@ -65,7 +61,12 @@ void train_on_all_ranks(const Flags& flags) {
   const train::CommOptions& comm = flags.collectives.comm;
   const auto ours = std::make_shared<const collectives::BookAlgorithms>();
   run_ranks(
-      comm.world_size(), [&](Communicator& world) { train_on(world, flags); },
+      comm.world_size(),
+      [&](Communicator& world) {
+        memory::with_written_parts(flags.memory.recompute, [&](nn::LayerFactory& factory) {
+          train_on(world, flags, factory);
+        });
+      },
       comm.rank_options(ours));
 }
 

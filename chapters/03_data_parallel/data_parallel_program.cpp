@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "chapters/01_memory/memory_table.hpp"
-#include "chapters/01_memory/recompute.hpp"
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/communication_table.hpp"
 #include "chapters/03_data_parallel/data_parallel_training.hpp"
@@ -107,14 +106,6 @@ void DataParallelProgram::train_on(const Communicator& world, nn::LayerFactory& 
     fmt::print("{}", memory::format_memory_table(train, memory.recompute, result));
   }
   fmt::print("{}", format_communication_table(result));
-}
-
-void with_written_parts(const memory::MemoryOptions& memory,
-                        const std::function<void(nn::LayerFactory&)>& fn) {
-  nn::DenseFactory dense;
-  memory::WrittenNormFactory written(dense);
-  memory::RecomputeFactory factory(written, memory.recompute);
-  fn(factory);
 }
 
 }  // namespace ultra::data_parallel

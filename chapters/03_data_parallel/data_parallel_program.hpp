@@ -2,8 +2,6 @@
 /// @file
 /// What this chapter's executable does, for it and for those of later chapters.
 
-#include <functional>
-
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/02_collectives/collectives_options.hpp"
 #include "chapters/03_data_parallel/data_parallel_options.hpp"
@@ -55,10 +53,5 @@ struct DataParallelProgram {
   void train_on(const Communicator& world, nn::LayerFactory& factory,
                 const train::ExtraConfig& extra_config) const;
 };
-
-/// @brief Calls `fn` with the parts of a model that this rank builds: those that the reader wrote in
-/// chapter 01, with recomputation as the flags say.
-void with_written_parts(const memory::MemoryOptions& memory,
-                        const std::function<void(nn::LayerFactory&)>& fn);
 
 }  // namespace ultra::data_parallel

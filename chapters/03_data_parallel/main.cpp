@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/data_parallel_program.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/train/program.hpp"
@@ -16,7 +17,7 @@ void train_on_all_ranks(const data_parallel::DataParallelProgram& program) {
   run_ranks(
       comm.world_size(),
       [&](Communicator& world) {
-        data_parallel::with_written_parts(program.memory, [&](nn::LayerFactory& factory) {
+        memory::with_written_parts(program.memory.recompute, [&](nn::LayerFactory& factory) {
           program.train_on(world, factory, program.config());
         });
       },

@@ -93,7 +93,7 @@ void train_on_all_ranks(const Program& program) {
   run_ranks(
       comm.world_size(),
       [&](Communicator& world) {
-        data_parallel::with_written_parts(program.base.memory, [&](nn::LayerFactory& factory) {
+        memory::with_written_parts(program.base.memory.recompute, [&](nn::LayerFactory& factory) {
           if (program.zero.shards()) return train_sharded(world, program, factory);
           program.base.train_on(world, factory, program.config());
         });

@@ -3,25 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
+
+#include "tests/support/table_row.hpp"
 
 namespace ultra::memory {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// The line of the table whose first word is `name`, its spaces squeezed.
-std::string row(const std::string& table, const std::string& name) {
-  std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string result;
-    for (std::string word; words >> word;) result += (result.empty() ? "" : " ") + word;
-    if (result.starts_with(name)) return result;
-  }
-  return "no row " + name;
-}
+using ultra::test::row;
 
 // h 8, kv 8, f 16, V 256, L 1, e 4, 2 x 4 tokens:
 // parameters 2 V h + (2 h^2 + 2 h kv + 3 h f + 2 h) + h = 4096 + 656 + 8 = 4760, 19,040 bytes;

@@ -4,28 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <sstream>
 #include <string>
 
 #include "chapters/02_collectives/book_algorithms.hpp"
+#include "tests/support/table_row.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// The line of the table whose first word is `name`, its spaces squeezed.
-std::string row(const std::string& table, const std::string& name) {
-  std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string result;
-    for (std::string word; words >> word;) result += (result.empty() ? "" : " ") + word;
-    if (result.starts_with(name)) return result;
-  }
-  return "no row " + name;
-}
+using ultra::test::row;
 
 /// Rank 0 of two, of a model of 4760 parameters that needs no padding: h 8, kv 8, f 16, V 256, L 1.
 /// The embedding and the head have 2048 and 2056 elements, the block 656. Activations of 2 x 4
