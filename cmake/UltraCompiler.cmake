@@ -83,19 +83,12 @@ if(ULTRA_STRICT_EXERCISES)
   ultra_cxx_options(ultra_exercise_warnings -Werror)
 endif()
 
-# Many small executables: a fast linker and a compiler cache are worth having.
-foreach(linker IN ITEMS mold lld)
-  check_linker_flag(CXX -fuse-ld=${linker} ULTRA_HAS_LINKER_${linker})
-  if(ULTRA_HAS_LINKER_${linker})
-    target_link_options(ultra_options INTERFACE $<$<LINK_LANGUAGE:CXX>:-fuse-ld=${linker}>)
-    if(linker STREQUAL "mold")
-      # mold 1.10 rounds the part that is read-only after relocation down to a page that may not be
-      # mapped, in about one executable of 300 with thread-local data: that one does not start.
-      target_link_options(ultra_options INTERFACE $<$<LINK_LANGUAGE:CXX>:-Wl,-z,norelro>)
-    endif()
-    break()
-  endif()
-endforeach()
+# Many small executables: a fast linker and a compiler cache are worth having. Not mold: that of
+# Debian 12 never ends now and then, about once in a few thousand links on a busy machine.
+check_linker_flag(CXX -fuse-ld=lld ULTRA_HAS_LINKER_lld)
+if(ULTRA_HAS_LINKER_lld)
+  target_link_options(ultra_options INTERFACE $<$<LINK_LANGUAGE:CXX>:-fuse-ld=lld>)
+endif()
 
 find_program(ULTRA_CCACHE ccache)
 if(ULTRA_CCACHE)

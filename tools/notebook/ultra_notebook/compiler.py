@@ -191,7 +191,4 @@ def compiler_of(workspace: Workspace) -> Compiler:
 
 
 def _fast_linker() -> list[str]:
-    for name in ("mold", "lld"):
-        if shutil.which(name):
-            return [f"-fuse-ld={name}"]
-    return []
+    return ["-fuse-ld=lld"] if shutil.which("ld.lld") else []
