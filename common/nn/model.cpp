@@ -35,11 +35,14 @@ Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::
                                              config_.rope_theta),
       factory,
       values};
-  if (stage.has_embedding) embedding_ = factory.embedding(context);
+  if (stage.has_embedding) {
+    embedding_ = factory.embedding(context);
+    parts_.push_back({"embedding", embedding_->parameters()});
+  }
   std::vector<std::unique_ptr<Layer>> blocks;
   for (std::size_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
     blocks.push_back(std::make_unique<HookedBlock>(layer, factory.block(context, layer), hooks_));
-    block_parameters_.push_back(blocks.back()->parameters());
+    parts_.push_back({fmt::format("block {}", layer), blocks.back()->parameters()});
   }
   blocks_ = factory.stack(context, std::move(blocks));
   if (stage.has_head) {
@@ -49,20 +52,10 @@ Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::
                                              .out_features = config_.vocab_size,
                                              .standard_deviation = kInitialDeviation}});
     loss_ = factory.loss(context);
+    parts_.push_back({"head", collect_parameters({final_norm_.get(), head_.get(), loss_.get()})});
   }
   parameters_ = collect_parameters(
       {embedding_.get(), blocks_.get(), final_norm_.get(), head_.get(), loss_.get()});
-  name_parts();
-}
-
-void Model::name_parts() {
-  if (stage_.has_embedding) parts_.push_back({"embedding", embedding_->parameters()});
-  for (std::size_t i = 0; i < block_parameters_.size(); ++i) {
-    parts_.push_back({fmt::format("block {}", stage_.layers.begin + i), block_parameters_[i]});
-  }
-  if (stage_.has_head) {
-    parts_.push_back({"head", collect_parameters({final_norm_.get(), head_.get(), loss_.get()})});
-  }
 }
 
 Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
@@ -118,7 +111,7 @@ Tensor Model::backward(const Tensor& d_output, Saved& saved) {
 
 const std::vector<Parameter*>& Model::block_parameters(std::size_t layer) const {
   ensure(layer >= stage_.layers.begin && layer < stage_.layers.end, "a block of this stage");
-  return block_parameters_[layer - stage_.layers.begin];
+  return parts_[layer - stage_.layers.begin + (stage_.has_embedding ? 1 : 0)].parameters;
 }
 
 void Model::add_part_hooks(const PartHooks& hooks) {
@@ -135,15 +128,9 @@ void Model::add_part_hooks(const PartHooks& hooks) {
   end_hooks_.push_back(hooks);
 }
 
-void Model::call_embedding(PartHooks::Function PartHooks::*hook) const {
+void Model::call_end(PartHooks::Function PartHooks::*hook, std::size_t part) const {
   for (const PartHooks& hooks : end_hooks_) {
-    if (hooks.*hook) (hooks.*hook)(0);
-  }
-}
-
-void Model::call_head(PartHooks::Function PartHooks::*hook) const {
-  for (const PartHooks& hooks : end_hooks_) {
-    if (hooks.*hook) (hooks.*hook)(parts_.size() - 1);
+    if (hooks.*hook) (hooks.*hook)(part);
   }
 }
 

@@ -114,9 +114,9 @@ class Model {
   [[nodiscard]] std::size_t parameter_count() const;
 
  private:
-  void name_parts();
-  void call_embedding(PartHooks::Function PartHooks::*hook) const;
-  void call_head(PartHooks::Function PartHooks::*hook) const;
+  void call_end(PartHooks::Function PartHooks::*hook, std::size_t part) const;
+  void call_embedding(PartHooks::Function PartHooks::*hook) const { call_end(hook, 0); }
+  void call_head(PartHooks::Function PartHooks::*hook) const { call_end(hook, parts_.size() - 1); }
 
   ModelConfig config_;
   Device device_;
@@ -128,7 +128,6 @@ class Model {
   std::unique_ptr<Projections> head_;
   std::unique_ptr<LossLayer> loss_;
   std::vector<Parameter*> parameters_;
-  std::vector<std::vector<Parameter*>> block_parameters_;  // of each block of the stage
   std::vector<ModelPart> parts_;
   std::vector<PartHooks> end_hooks_;  // called for embedding and head
 };
