@@ -13,19 +13,83 @@
 namespace ultra::zero {
 namespace {
 
-/// The part of a piece's parameter that it stands for.
-Tensor part_of(const Tensor& whole, const Piece& piece) {
-  return whole.view({whole.numel()}).slice(0, piece.elements);
-}
+/// A piece of a group's parameter that this rank owns, and where it stands in the rank's shard.
+struct ShardPiece {
+  std::size_t group;
+  Range place;
+};
+
+/// What the three stages have in common: which pieces this rank owns.
+class ShardPieces : public ShardedModel {
+ public:
+  ShardPieces(std::vector<ParameterGroup> groups, ShardGroups ranks)
+      : ranks_(std::move(ranks)), groups_(std::move(groups)) {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      for (const Piece& piece : pieces_of(groups_[g].layout, ranks_.shards.rank())) {
+        pieces_.push_back(
+            {.parameter = groups_[g].parameters[piece.tensor], .elements = piece.elements});
+        places_.push_back({.group = g, .place = piece.place});
+      }
+    }
+  }
+
+  const std::vector<OwnedPiece>& pieces() const override { return pieces_; }
+
+  Tensor weights(std::size_t piece) override {
+    return weight_shard(places_.at(piece).group).slice(0, places_[piece].place);
+  }
+
+  std::vector<optim::TensorUpdate> own() override {
+    std::vector<optim::TensorUpdate> updates;
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      updates.push_back({.value = weights(i),
+                         .grad = gradient(i),
+                         .decay = train::decays(*pieces_[i].parameter)});
+    }
+    return updates;
+  }
+
+ protected:
+  /// [padded / S] This rank's shard of a group's weights.
+  virtual Tensor weight_shard(std::size_t group) = 0;
+  /// The gradient of a piece.
+  virtual Tensor gradient(std::size_t piece) = 0;
+
+  [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
+  [[nodiscard]] const ShardPiece& place(std::size_t piece) const { return places_[piece]; }
+  [[nodiscard]] int rank() const { return ranks_.shards.rank(); }
+
+ private:
+  ShardGroups ranks_;
+  std::vector<ParameterGroup> groups_;
+  std::vector<OwnedPiece> pieces_;
+  std::vector<ShardPiece> places_;
+};
+
+/// Every rank has all weights; its shard is a part of each array.
+class WholeModel : public ShardPieces {
+ public:
+  WholeModel(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
+      : ShardPieces(groups_by_bucket(model, settings.bucket_capacity, ranks.shards.size()), ranks),
+        weights_(groups()) {}
+
+  const std::vector<Tensor>& whole() const override { return weights_.flats(); }
+
+ protected:
+  Tensor weight_shard(std::size_t group) override {
+    return weights_.flats()[group].slice(0, shard_range(groups()[group].layout, rank()));
+  }
+
+ private:
+  WholeWeights weights_;
+};
 
 /// ZeRO-1: weights and gradients as wholes; only the optimizer's states are shards.
-class OptimizerShards : public ShardedModel {
+class OptimizerShards : public WholeModel {
  public:
   OptimizerShards(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
-      : model_(model),
-        ranks_(ranks),
-        groups_(groups_by_bucket(model, settings.bucket_capacity, ranks.shards.size())),
-        weights_(groups_),
+      : WholeModel(model, ranks, settings),
+        model_(model),
         sync_(data_parallel::sync_in_buckets(
             model, settings.bucket_capacity,
             settings.overlap == Overlap::kOn ? data_parallel::Flush::kWhenReady
@@ -33,86 +97,51 @@ class OptimizerShards : public ShardedModel {
             reduce_scatter_exchange(ranks), static_cast<std::size_t>(ranks.shards.size()))) {}
 
   data_parallel::GradientSync& sync() override { return *sync_; }
-
-  std::vector<optim::TensorUpdate> own() override {
-    std::vector<optim::TensorUpdate> updates;
-    for (const ParameterGroup& group : groups_) {
-      for (const Piece& piece : pieces_of(group.layout, ranks_.shards.rank())) {
-        const nn::Parameter& parameter = *group.parameters[piece.tensor];
-        updates.push_back({.value = part_of(parameter.value(), piece),
-                           .grad = part_of(parameter.grad(), piece),
-                           .decay = train::decays(parameter)});
-      }
-    }
-    return updates;
-  }
-
-  const std::vector<Tensor>& whole() const override { return weights_.flats(); }
   void drop_gradients() override { model_.drop_grads(); }
+
+ protected:
+  Tensor gradient(std::size_t piece) override {
+    const OwnedPiece& owned = pieces()[piece];
+    const Tensor& whole = owned.parameter->grad();
+    return whole.view({whole.numel()}).slice(0, owned.elements);
+  }
 
  private:
   nn::Model& model_;
-  ShardGroups ranks_;
-  std::vector<ParameterGroup> groups_;
-  WholeWeights weights_;
   std::unique_ptr<data_parallel::GradientSync> sync_;
 };
 
-/// The pieces of one shard of weights and of its gradient.
-void append_pieces(const ParameterGroup& group, int rank, const Tensor& weights,
-                   const Tensor& gradients, std::vector<optim::TensorUpdate>& updates) {
-  for (const Piece& piece : pieces_of(group.layout, rank)) {
-    updates.push_back({.value = weights.slice(0, piece.place),
-                       .grad = gradients.slice(0, piece.place),
-                       .decay = train::decays(*group.parameters[piece.tensor])});
-  }
-}
-
 /// ZeRO-2: weights as wholes, gradients as shards.
-class GradientsAndOptimizerShards : public ShardedModel {
+class GradientsAndOptimizerShards : public WholeModel {
  public:
   GradientsAndOptimizerShards(nn::Model& model, const ShardGroups& ranks,
                               const ZeroSettings& settings)
-      : ranks_(ranks),
-        groups_(groups_by_bucket(model, settings.bucket_capacity, ranks.shards.size())),
-        weights_(groups_),
-        gradients_(model, groups_, ranks, settings.overlap) {}
+      : WholeModel(model, ranks, settings), gradients_(model, groups(), ranks, settings.overlap) {}
 
   data_parallel::GradientSync& sync() override { return gradients_; }
-
-  std::vector<optim::TensorUpdate> own() override {
-    const int rank = ranks_.shards.rank();
-    std::vector<optim::TensorUpdate> updates;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const Tensor own = weights_.flats()[g].slice(0, shard_range(groups_[g].layout, rank));
-      append_pieces(groups_[g], rank, own, gradients_.shard(g), updates);
-    }
-    return updates;
-  }
-
-  const std::vector<Tensor>& whole() const override { return weights_.flats(); }
   void drop_gradients() override { gradients_.drop(); }
 
+ protected:
+  Tensor gradient(std::size_t piece) override {
+    return gradients_.shard(place(piece).group).slice(0, place(piece).place);
+  }
+
  private:
-  ShardGroups ranks_;
-  std::vector<ParameterGroup> groups_;
-  WholeWeights weights_;
   GradientShards gradients_;
 };
 
 // [region fully_sharded]
 /// ZeRO-3: everything as shards; units of weights come and go.
-class FullyShardedModel : public ShardedModel {
+class FullyShardedModel : public ShardPieces {
  public:
   FullyShardedModel(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
-      : ranks_(ranks),
-        groups_(groups_by_part(model, ranks.shards.size())),
-        gradients_(model, groups_, ranks, settings.overlap),
-        prefetch_(groups_.size(), settings.prefetch, settings.reshard,
+      : ShardPieces(groups_by_part(model, ranks.shards.size()), ranks),
+        gradients_(model, groups(), ranks, settings.overlap),
+        prefetch_(groups().size(), settings.prefetch, settings.reshard,
                   {.start_gather = [this](std::size_t part) { unit(part).start_gather(); },
                    .wait = [this](std::size_t part) { unit(part).wait(); },
                    .release = [this](std::size_t part) { unit(part).release(); }}) {
-    for (const ParameterGroup& group : groups_) units_.emplace_back(group, ranks.shards);
+    for (const ParameterGroup& group : groups()) units_.emplace_back(group, ranks.shards);
     model.add_part_hooks(
         {.before_forward = [this](std::size_t part) { prefetch_.before_forward(part); },
          .after_forward = [this](std::size_t part) { prefetch_.after_forward(part); },
@@ -121,25 +150,20 @@ class FullyShardedModel : public ShardedModel {
   }
 
   data_parallel::GradientSync& sync() override { return gradients_; }
-
-  std::vector<optim::TensorUpdate> own() override {
-    std::vector<optim::TensorUpdate> updates;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      append_pieces(groups_[g], ranks_.shards.rank(), units_[g].shard(), gradients_.shard(g),
-                    updates);
-    }
-    return updates;
-  }
-
   const std::vector<Tensor>& whole() const override { return nothing_; }
   void drop_gradients() override { gradients_.drop(); }
+
+ protected:
+  Tensor weight_shard(std::size_t group) override { return units_[group].shard(); }
+
+  Tensor gradient(std::size_t piece) override {
+    return gradients_.shard(place(piece).group).slice(0, place(piece).place);
+  }
 
  private:
   /// Parts are numbered in forward order, groups in backward order.
   UnitWeights& unit(std::size_t part) { return units_[units_.size() - 1 - part]; }
 
-  ShardGroups ranks_;
-  std::vector<ParameterGroup> groups_;
   std::vector<UnitWeights> units_;  // by group
   GradientShards gradients_;
   Prefetch prefetch_;

@@ -25,6 +25,12 @@ struct ZeroSettings {
   Reshard reshard = Reshard::kAfterForward;  ///< what becomes of gathered units; stage 3
 };
 
+/// @brief A part of a parameter whose states one rank owns.
+struct OwnedPiece {
+  const nn::Parameter* parameter = nullptr;  ///< of the model
+  Range elements;                            ///< of the parameter, row-major
+};
+
 /// @brief One rank's part of a model, of which its parameters' values and gradients are views.
 ///
 /// A step: passes under sync(), then an optimizer step of own(), an all-gather of whole(), and
@@ -39,8 +45,14 @@ class ShardedModel {
   /// @brief Averages the gradients; when it is finished, own() has this rank's shards.
   [[nodiscard]] virtual data_parallel::GradientSync& sync() = 0;
 
-  /// @brief The pieces of parameters that this rank updates, with their gradients: the same pieces in
-  /// each step. Only after sync() is finished.
+  /// @brief The pieces of parameters that this rank updates: the same in each step.
+  [[nodiscard]] virtual const std::vector<OwnedPiece>& pieces() const = 0;
+
+  /// @brief The weights of a piece.
+  /// @param piece  its number in pieces().
+  [[nodiscard]] virtual Tensor weights(std::size_t piece) = 0;
+
+  /// @brief pieces() with their weights and gradients. Only after sync() is finished.
   [[nodiscard]] virtual std::vector<optim::TensorUpdate> own() = 0;
 
   /// @brief Flat arrays of weights that every rank keeps as a whole; none in stage 3.

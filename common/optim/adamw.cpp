@@ -8,35 +8,41 @@
 
 namespace ultra::optim {
 
-AdamW::AdamW(const AdamWConfig& config, AdamWUpdate update)
-    : config_(config), update_(std::move(update)) {}
+AdamW::AdamW(const AdamWConfig& config, AdamWUpdate update, std::unique_ptr<MomentStore> moments)
+    : config_(config), update_(std::move(update)), moments_(std::move(moments)) {}
 
-void AdamW::allocate(std::span<const TensorUpdate> updates) {
-  for (const TensorUpdate& u : updates) {
-    const auto zeros = [&] {
-      return Tensor::zeros(u.value.device(), u.value.shape(), u.value.dtype(),
-                           MemoryCategory::kOptimizer);
-    };
-    moments_.push_back({zeros(), zeros()});
+void AdamW::resume(int steps, std::span<const Tensor> values) {
+  ensure(steps_ == 0 && shapes_.empty(), "an optimizer that goes on has made no step of its own");
+  moments_->allocate(values);
+  for (const Tensor& value : values) shapes_.push_back(value.shape());
+  steps_ = steps;
+}
+
+void AdamW::expect_same_tensors(std::span<const TensorUpdate> updates) const {
+  if (updates.size() != shapes_.size()) {
+    throw ShapeError(fmt::format("AdamW holds the moments of {} tensors, found {}", shapes_.size(),
+                                 updates.size()));
+  }
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].value.shape() == shapes_[i]) continue;
+    throw ShapeError(fmt::format("AdamW: tensor {} has shape {}, its moments have {}", i,
+                                 updates[i].value.shape().str(), shapes_[i].str()));
   }
 }
 
 void AdamW::step(std::span<const TensorUpdate> updates, double learning_rate,
                  double gradient_scale) {
-  if (steps_ == 0) allocate(updates);
-  if (updates.size() != moments_.size()) {
-    throw ShapeError(fmt::format("AdamW holds the moments of {} tensors, found {}", moments_.size(),
-                                 updates.size()));
+  if (steps_ == 0 && shapes_.empty()) {
+    std::vector<Tensor> values;
+    for (const TensorUpdate& u : updates) values.push_back(u.value);
+    resume(0, values);
   }
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    if (updates[i].value.shape() == moments_[i].first.shape()) continue;
-    throw ShapeError(fmt::format("AdamW: tensor {} has shape {}, its moments have {}", i,
-                                 updates[i].value.shape().str(), moments_[i].first.shape().str()));
-  }
+  expect_same_tensors(updates);
   ++steps_;
   for (std::size_t i = 0; i < updates.size(); ++i) {
     const TensorUpdate& u = updates[i];
-    update_(u.value, u.grad, moments_[i].first, moments_[i].second,
+    const Moments moments = moments_->borrow(i);
+    update_(u.value, u.grad, moments.first, moments.second,
             {.learning_rate = learning_rate,
              .beta1 = config_.beta1,
              .beta2 = config_.beta2,
@@ -44,7 +50,9 @@ void AdamW::step(std::span<const TensorUpdate> updates, double learning_rate,
              .weight_decay = u.decay ? config_.weight_decay : 0.0,
              .gradient_scale = gradient_scale,
              .step = steps_});
+    moments_->give_back(i);
   }
+  moments_->end_step();
 }
 
 }  // namespace ultra::optim

@@ -3,10 +3,12 @@
 /// AdamW over a list of tensors.
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/ops/adamw.hpp"
+#include "common/optim/moment_store.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::optim {
@@ -33,11 +35,14 @@ using AdamWUpdate =
 
 /// @brief AdamW with two moments per weight.
 ///
-/// Memory: 2 n elements, allocated (as MemoryCategory::kOptimizer) by the first step.
+/// Memory: 2 n elements, allocated by the first step (moments_on_device() as
+/// MemoryCategory::kOptimizer).
 class AdamW {
  public:
   /// @brief An optimizer that has made no step.
-  explicit AdamW(const AdamWConfig& config, AdamWUpdate update = ops::adamw_into);
+  /// @param moments  where its moments live.
+  explicit AdamW(const AdamWConfig& config, AdamWUpdate update = ops::adamw_into,
+                 std::unique_ptr<MomentStore> moments = moments_on_device());
 
   /// @brief One step over all tensors; call with the same tensors in the same order each time.
   /// @param gradient_scale  factor on all gradients: the clipping coefficient.
@@ -47,16 +52,23 @@ class AdamW {
   /// @brief Steps made so far.
   [[nodiscard]] int steps() const { return steps_; }
 
+  /// @brief Goes on from where an optimizer of an earlier run stood: its moments are allocated and
+  /// wait for their values, which the caller writes to moments().
+  /// @param steps   that it had made.
+  /// @param values  the weights of all updates to come, in their order.
+  /// @throws InternalError when this one has made steps itself.
+  void resume(int steps, std::span<const Tensor> values);
+
+  /// @brief The moments, in the order of the updates; empty before the first step.
+  [[nodiscard]] MomentStore& moments() { return *moments_; }
+
  private:
-  struct Moments {
-    Tensor first;
-    Tensor second;
-  };
-  void allocate(std::span<const TensorUpdate> updates);
+  void expect_same_tensors(std::span<const TensorUpdate> updates) const;
 
   AdamWConfig config_;
   AdamWUpdate update_;
-  std::vector<Moments> moments_;
+  std::unique_ptr<MomentStore> moments_;
+  std::vector<Shape> shapes_;  // of the tensors whose moments there are
   int steps_ = 0;
 };
 

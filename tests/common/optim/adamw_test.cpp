@@ -1,3 +1,4 @@
+// Covers: common/optim/moment_store.hpp
 #include "common/optim/adamw.hpp"
 
 #include <gmock/gmock.h>
@@ -200,6 +201,45 @@ TEST_F(AdamWTest, FindsTheMinimumOfAConvexProblem) {
   }
   // The last steps are a few times the final rate long; the path there may be off by as much.
   EXPECT_TRUE(test::all_near(x.value, minimum, 100 * kFinalRate));
+}
+
+TEST_F(AdamWTest, GoesOnFromTheMomentsOfAnEarlierRun) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::vector<TensorUpdate> whole_run = {update_of({7, 3}, true, dtype),
+                                                 update_of({5}, false, dtype)};
+    std::vector<TensorUpdate> continued;
+    std::vector<Tensor> values;
+    for (const TensorUpdate& u : whole_run) {
+      continued.push_back({.value = u.value.clone(), .grad = u.grad, .decay = u.decay});
+      values.push_back(continued.back().value);
+    }
+    AdamW uninterrupted({});
+    for (int step = 0; step < 5; ++step) uninterrupted.step(whole_run, 1e-2, 0.5);
+
+    AdamW before({});
+    for (int step = 0; step < 3; ++step) before.step(continued, 1e-2, 0.5);
+    AdamW after({});
+    after.resume(before.steps(), values);
+    ASSERT_EQ(after.moments().size(), 2U);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Moments copy = {.first = values[i].clone(), .second = values[i].clone()};
+      before.moments().read(i, copy);
+      after.moments().write(i, copy);
+    }
+    for (int step = 0; step < 2; ++step) after.step(continued, 1e-2, 0.5);
+    EXPECT_EQ(after.steps(), 5);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(values[i].to_vector(), whole_run[i].value.to_vector()) << "tensor " << i;
+    }
+  }
+}
+
+TEST_F(AdamWTest, CannotGoOnFromAnotherRunAfterStepsOfItsOwn) {
+  const std::vector<TensorUpdate> updates = {update_of({3}, false)};
+  AdamW optimizer({});
+  optimizer.step(updates, 1e-2, 1.0);
+  const std::vector<Tensor> values = {updates[0].value};
+  EXPECT_THROW(optimizer.resume(3, values), InternalError);
 }
 
 }  // namespace
