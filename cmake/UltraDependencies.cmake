@@ -7,6 +7,7 @@ find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
+find_package(ZLIB REQUIRED)
 
 # The tools need the standard library only: the system's Python, not one that shadows it in PATH.
 if(NOT Python3_EXECUTABLE AND EXISTS /usr/bin/python3)

@@ -18,18 +18,26 @@ namespace {
 
 train::TrainResult train_by_all_reduce(const Communicator& dp, const DataParallelProgram& program,
                                        nn::LayerFactory& factory,
-                                       const train::ExtraConfig& extra_config) {
+                                       const train::ExtraConfig& extra_config,
+                                       const ChangeReplica& change) {
   const DataParallelOptions& options = program.data_parallel;
-  train::ForwardBackward passes = data_parallel_forward_backward(
-      dp, program.train.micro_batch, options.make_sync(dp, program.train.dtype));
-  const train::TrainerParts parts{
-      .factory = factory,
-      .forward_backward = program.with_delay(std::move(passes), dp),
-      .update =
-          checked_every(train::clipped_adamw(program.train, options.adamw(memory::written_adamw)),
-                        dp, options.check_replicas),
-      .extra_config = extra_config};
-  return train::train(program.train, parts, dp);
+  const train::MakeWorker make_worker =
+      [&](const train::RunContext& context) -> std::unique_ptr<train::Worker> {
+    const auto optimizer =
+        std::make_shared<optim::AdamW>(optim::AdamWConfig{}, options.adamw(memory::written_adamw));
+    train::ForwardBackward passes = data_parallel_forward_backward(
+        dp, program.train.micro_batch, options.make_sync(dp, program.train.dtype));
+    auto worker = std::make_unique<train::ModelWorker>(
+        context,
+        train::TrainerParts{.factory = factory,
+                            .forward_backward = program.with_delay(std::move(passes), dp),
+                            .update = checked_every(train::clipped_adamw(program.train, optimizer),
+                                                    dp, options.check_replicas),
+                            .extra_config = {}});
+    if (!change) return worker;
+    return change(std::move(worker), optimizer, context);
+  };
+  return train::train(program.train, make_worker, extra_config, dp);
 }
 
 train::TrainResult train_by_servers(const Communicator& world, const DataParallelProgram& program,
@@ -97,10 +105,11 @@ train::ForwardBackward DataParallelProgram::with_delay(train::ForwardBackward pa
 }
 
 void DataParallelProgram::train_on(const Communicator& world, nn::LayerFactory& factory,
-                                   const train::ExtraConfig& extra_config) const {
-  const train::TrainResult result = uses_servers()
-                                        ? train_by_servers(world, *this, factory, extra_config)
-                                        : train_by_all_reduce(world, *this, factory, extra_config);
+                                   const train::ExtraConfig& extra_config,
+                                   const ChangeReplica& change) const {
+  const train::TrainResult result =
+      uses_servers() ? train_by_servers(world, *this, factory, extra_config)
+                     : train_by_all_reduce(world, *this, factory, extra_config, change);
   if (world.rank() != 0) return;
   if (!uses_servers()) {
     fmt::print("{}", memory::format_memory_table(train, memory.recompute, result));

@@ -2,6 +2,9 @@
 /// @file
 /// What this chapter's executable does, for it and for those of later chapters.
 
+#include <functional>
+#include <memory>
+
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/02_collectives/collectives_options.hpp"
 #include "chapters/03_data_parallel/data_parallel_options.hpp"
@@ -9,11 +12,17 @@
 #include "chapters/03_data_parallel/server_options.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/nn/layer_factory.hpp"
+#include "common/optim/adamw.hpp"
 #include "common/train/metrics.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options.hpp"
 
 namespace ultra::data_parallel {
+
+/// @brief Puts a worker around the one of a replica, or returns that.
+using ChangeReplica = std::function<std::unique_ptr<train::Worker>(
+    std::unique_ptr<train::ModelWorker> worker, std::shared_ptr<optim::AdamW> optimizer,
+    const train::RunContext& context)>;
 
 /// @brief All flags up to this chapter, and training by them.
 struct DataParallelProgram {
@@ -49,9 +58,10 @@ struct DataParallelProgram {
 
   /// @brief Trains as the flags say, and prints the tables on rank 0.
   /// @param extra_config  all flags of the executable, for the metrics file.
+  /// @param change        of replicas that average their gradients; may be empty.
   /// Collective over world.
   void train_on(const Communicator& world, nn::LayerFactory& factory,
-                const train::ExtraConfig& extra_config) const;
+                const train::ExtraConfig& extra_config, const ChangeReplica& change = {}) const;
 };
 
 }  // namespace ultra::data_parallel

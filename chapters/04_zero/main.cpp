@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -10,10 +11,13 @@
 #include "chapters/03_data_parallel/communication_table.hpp"
 #include "chapters/03_data_parallel/data_parallel_program.hpp"
 #include "chapters/03_data_parallel/replica_check.hpp"
+#include "chapters/04_zero/checkpoint_options.hpp"
+#include "chapters/04_zero/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero_estimate.hpp"
 #include "chapters/04_zero/zero_memory_table.hpp"
 #include "chapters/04_zero/zero_options.hpp"
 #include "chapters/04_zero/zero_training.hpp"
+#include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/train/program.hpp"
@@ -26,20 +30,30 @@ using namespace ultra;
 struct Program {
   data_parallel::DataParallelProgram base;
   zero::ZeroOptions zero;
+  zero::CheckpointOptions checkpoints;
 
   void add_to(CLI::App& app) {
     base.add_to(app);
     zero.add_to(app);
+    checkpoints.add_to(app);
   }
 
   void validate() {
     base.validate();
     zero.validate(base.data_parallel, base.servers.num_servers());
     if (!base.memory.estimates()) zero.expect_nodes_of(base.replicas());
+    checkpoints.validate();
+    expect_whole_state();
   }
 
   [[nodiscard]] train::ExtraConfig config() const {
-    return train::joined({base.config(), zero.config(base.data_parallel)});
+    return train::joined({base.config(), zero.config(base.data_parallel), checkpoints.config()});
+  }
+
+  /// Saves and loads the state if a flag asks for it.
+  [[nodiscard]] zero::KeepState keep_state() const {
+    if (!checkpoints.used()) return {};
+    return zero::with_checkpoints(checkpoints, checkpoint::posix_files());
   }
 
   /// The answer to --estimate, on as many ranks as --dp or --ranks says: a node of 8 by default.
@@ -47,6 +61,22 @@ struct Program {
     const auto ranks =
         checked_cast<int>(base.data_parallel.dp.value_or(base.collectives.comm.ranks.value_or(8)));
     return zero::answer(base.memory, base.train, ranks, zero.node_size);
+  }
+
+  /// Throws for trainings with a state that checkpoints do not hold.
+  void expect_whole_state() const {
+    if (!checkpoints.used()) return;
+    if (base.uses_servers()) {
+      throw ConfigError(
+          "checkpoints do not go together with --sync parameter-server: the servers' weights and "
+          "moments would not be saved. Leave out --checkpoint and --resume, or the servers.");
+    }
+    if (base.data_parallel.compress != "none") {
+      throw ConfigError(
+          "checkpoints do not go together with --compress: what the compression has left over "
+          "would "
+          "not be saved. Leave out --checkpoint and --resume, or --compress.");
+    }
   }
 
   /// What the replicas' shares and their largest micro-batch are, for the closed forms.
@@ -76,7 +106,8 @@ void train_sharded(const Communicator& dp, const Program& program, nn::LayerFact
           [&](train::Update update) {
             return data_parallel::checked_every(std::move(update), dp,
                                                 base.data_parallel.check_replicas);
-          }};
+          },
+      .keep_state = program.keep_state()};
   const zero::ShardGroups ranks = zero::make_shard_groups(dp, program.zero.node_size);
   const zero::ZeroSettings settings = program.zero.settings(base.data_parallel, base.train.dtype);
   const train::TrainResult result =
@@ -88,6 +119,20 @@ void train_sharded(const Communicator& dp, const Program& program, nn::LayerFact
   fmt::print("{}", data_parallel::format_communication_table(result));
 }
 
+void train_replicas(const Communicator& world, const Program& program, nn::LayerFactory& factory) {
+  data_parallel::ChangeReplica change;
+  if (const zero::KeepState keep = program.keep_state()) {
+    change = [&world, keep](std::unique_ptr<train::ModelWorker> worker,
+                            std::shared_ptr<optim::AdamW> optimizer,
+                            const train::RunContext& context) {
+      auto state = std::make_unique<zero::TrainingState>(
+          zero::replicated_state(worker->model(), std::move(optimizer), world));
+      return keep(std::move(worker), std::move(state), context);
+    };
+  }
+  program.base.train_on(world, factory, program.config(), change);
+}
+
 void train_on_all_ranks(const Program& program) {
   const train::CommOptions& comm = program.base.collectives.comm;
   run_ranks(
@@ -95,7 +140,7 @@ void train_on_all_ranks(const Program& program) {
       [&](Communicator& world) {
         memory::with_written_parts(program.base.memory.recompute, [&](nn::LayerFactory& factory) {
           if (program.zero.shards()) return train_sharded(world, program, factory);
-          program.base.train_on(world, factory, program.config());
+          train_replicas(world, program, factory);
         });
       },
       comm.rank_options(program.zero.algorithms(program.base.data_parallel)));

@@ -72,6 +72,7 @@ std::string compared(const Prediction& prediction, std::size_t measured) {
 }
 
 std::string sent_line(const ShardedRun& run, const train::RankSummary& rank, std::size_t steps) {
+  if (steps == 0) return "";
   const std::size_t predicted = predict_sent_elements(run) * size_of(run.dtype);
   const std::size_t sent = rank.communication[OpKind::kReduceScatter].sent_bytes +
                            rank.communication[OpKind::kAllGather].sent_bytes;
@@ -105,7 +106,7 @@ std::string format_zero_memory_table(const train::TrainOptions& options,
   const MemoryPeak& total = rank.memory.peak_total();
   table += fmt::format("  {:<14}{:>10}{:>12}{:>12}{:>10}   {}\n", "total", "", "",
                        format_bytes(total.bytes), "", total.phase);
-  return table + sent_line(run, rank, result.steps.size());
+  return table + sent_line(run, rank, result.steps_made());
 }
 
 }  // namespace ultra::zero

@@ -50,13 +50,16 @@ class ZeroWorker : public train::Worker {
              const ZeroSettings& settings, const ZeroParts& parts)
       : context_(context),
         ranks_(ranks),
-        adamw_(optim::AdamWConfig{}, parts.adamw),
+        adamw_(std::make_shared<optim::AdamW>(optim::AdamWConfig{}, parts.adamw)),
         worker_(context, trainer_parts(parts)),
         sharded_(shard_model(worker_.model(), ranks, settings)) {}
 
   train::StepOutcome step(const train::StepPlan& plan) override { return worker_.step(plan); }
 
   std::size_t parameter_count() const override { return worker_.parameter_count(); }
+
+  /// What the worker trains; ends with it.
+  TrainingState state() { return sharded_state(worker_.model(), *sharded_, adamw_, ranks_); }
 
  private:
   // [region zero_worker]
@@ -76,7 +79,7 @@ class ZeroWorker : public train::Worker {
                      {.learning_rate = plan.learning_rate,
                       .norm = norm,
                       .clip_norm = context_.options.clip_norm},
-                     adamw_, ranks_.shards);
+                     *adamw_, ranks_.shards);
       sharded_->drop_gradients();
       return norm;
     };
@@ -92,7 +95,7 @@ class ZeroWorker : public train::Worker {
 
   train::RunContext context_;
   ShardGroups ranks_;
-  optim::AdamW adamw_;
+  std::shared_ptr<optim::AdamW> adamw_;
   train::ModelWorker worker_;
   std::unique_ptr<ShardedModel> sharded_;
 };
@@ -101,9 +104,13 @@ class ZeroWorker : public train::Worker {
 
 train::MakeWorker zero_worker(const ShardGroups& ranks, const ZeroSettings& settings,
                               const ZeroParts& parts) {
-  return [ranks, settings, parts](const train::RunContext& context) {
-    return std::make_unique<ZeroWorker>(context, ranks, settings, parts);
-  };
+  return
+      [ranks, settings, parts](const train::RunContext& context) -> std::unique_ptr<train::Worker> {
+        auto worker = std::make_unique<ZeroWorker>(context, ranks, settings, parts);
+        if (!parts.keep_state) return worker;
+        auto state = std::make_unique<TrainingState>(worker->state());
+        return parts.keep_state(std::move(worker), std::move(state), context);
+      };
 }
 
 }  // namespace ultra::zero

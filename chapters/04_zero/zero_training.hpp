@@ -8,6 +8,7 @@
 #include "chapters/03_data_parallel/gradient_sync.hpp"
 #include "chapters/04_zero/shard_groups.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
+#include "chapters/04_zero/training_state.hpp"
 #include "common/data/dataset.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
@@ -38,6 +39,7 @@ struct ZeroParts {
   /// Changes the passes of a rank, or its update; may be empty.
   std::function<train::ForwardBackward(train::ForwardBackward)> change_passes;
   std::function<train::Update(train::Update)> change_update;  ///< likewise
+  KeepState keep_state;  ///< what is done with the training's state; may be empty
 };
 
 /// @brief A rank's worker in a training with ZeRO-1, 2 or 3.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra::data {
 namespace fs = std::filesystem;
@@ -54,6 +55,10 @@ bool is_text(const fs::directory_entry& entry) {
 
 Dataset::Dataset(std::vector<std::uint8_t> bytes, std::string source)
     : bytes_(std::move(bytes)), source_(std::move(source)) {}
+
+std::uint64_t Dataset::hash() const {
+  return stable_hash({reinterpret_cast<const char*>(bytes_.data()), bytes_.size()});
+}
 
 Dataset Dataset::from_file(const fs::path& path) {
   std::error_code error;

@@ -36,6 +36,8 @@ class Dataset {
   [[nodiscard]] std::size_t size() const { return bytes_.size(); }
   /// @brief What messages call this text.
   [[nodiscard]] const std::string& source() const { return source_; }
+  /// @brief A number that stands for the text: another text has another one, almost certainly.
+  [[nodiscard]] std::uint64_t hash() const;
   /// @brief The token at an index.
   [[nodiscard]] std::int32_t operator[](std::size_t index) const { return bytes_[index]; }
 
@@ -72,6 +74,8 @@ class Sampler {
   /// @param samples  range within [0, global_batch_size).
   [[nodiscard]] Sampler share(Range samples) const;
 
+  /// @brief The text.
+  [[nodiscard]] const Dataset& dataset() const { return dataset_; }
   /// @brief Sequences per optimizer step.
   [[nodiscard]] std::size_t global_batch_size() const { return samples_.size(); }
   /// @brief Tokens per sequence.

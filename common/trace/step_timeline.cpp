@@ -20,10 +20,11 @@ StepTimeline::StepTimeline(Device device, TraceRecorder* recorder, std::size_t t
 
 StepTimeline::~StepTimeline() { device_.set_memory_listener({}); }
 
-bool StepTimeline::tracing() const { return recorder_ != nullptr && step_ <= traced_steps_; }
+bool StepTimeline::tracing() const { return recorder_ != nullptr && begun_steps_ <= traced_steps_; }
 
 void StepTimeline::begin_step(std::size_t step) {
   step_ = step;
+  ++begun_steps_;
   if (recorder_ != nullptr && !tracing()) device_.set_memory_listener({});
   if (tracing()) step_begin_ = recorder_->now();
 }

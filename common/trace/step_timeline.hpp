@@ -14,7 +14,7 @@ namespace ultra::trace {
 /// @brief Follows a rank through the phases of its training steps.
 ///
 /// Each phase labels the device's memory peaks. With a recorder, phases of the first `traced_steps`
-/// steps become spans, and every change of the memory in use becomes a stacked counter, "memory".
+/// steps that are begun become spans, and every change of the memory in use becomes a stacked counter, "memory".
 class StepTimeline {
  public:
   /// @param recorder      may be null: then only memory peaks are labelled.
@@ -41,6 +41,7 @@ class StepTimeline {
   TraceRecorder* recorder_;
   std::size_t traced_steps_;
   std::size_t step_ = 0;
+  std::size_t begun_steps_ = 0;
   double step_begin_ = 0;
   double phase_begin_ = 0;
   std::string phase_;

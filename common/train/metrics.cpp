@@ -44,7 +44,7 @@ ordered_json step_json(const StepMetrics& m) {
 }  // namespace
 
 double TrainResult::tokens_per_second(const TrainOptions& options) const {
-  const double tokens = static_cast<double>(steps.size()) *
+  const double tokens = static_cast<double>(steps_made()) *
                         static_cast<double>(options.global_batch * options.model.max_seq_len);
   return seconds > 0.0 ? tokens / seconds : 0.0;
 }
@@ -72,6 +72,7 @@ void MetricsFile::finish(const TrainOptions& options, const ExtraConfig& extra,
   const ordered_json summary = {{"event", "summary"},
                                 {"config", config_json(options, extra)},
                                 {"losses", losses},
+                                {"earlier_steps", result.earlier_steps},
                                 {"parameters", result.parameters},
                                 {"seconds", result.seconds},
                                 {"tokens_per_second", result.tokens_per_second(options)},

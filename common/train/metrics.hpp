@@ -27,12 +27,15 @@ struct StepMetrics {
 
 /// @brief What a whole run gave.
 struct TrainResult {
-  std::vector<StepMetrics> steps;  ///< one per optimizer step
+  std::vector<StepMetrics> steps;  ///< one per optimizer step, with those of earlier runs
+  std::size_t earlier_steps = 0;   ///< how many of them earlier runs have made
   std::size_t parameters = 0;      ///< elements of the whole model
-  double seconds = 0;              ///< wall time of all steps
+  double seconds = 0;              ///< wall time of this run's steps
   std::vector<RankSummary> ranks;  ///< one per rank
 
-  /// @brief Tokens of all steps over their wall time.
+  /// @brief Steps that this run has made.
+  [[nodiscard]] std::size_t steps_made() const { return steps.size() - earlier_steps; }
+  /// @brief Tokens of this run's steps over their wall time.
   [[nodiscard]] double tokens_per_second(const TrainOptions& options) const;
 };
 

@@ -22,8 +22,9 @@ std::string bar(std::size_t step, std::size_t total) {
 
 }  // namespace
 
-Progress::Progress(std::size_t total_steps, std::FILE* out)
+Progress::Progress(std::size_t total_steps, std::FILE* out, std::size_t earlier_steps)
     : total_steps_(total_steps),
+      earlier_steps_(earlier_steps),
       out_(out),
       // mpirun gives its processes a terminal, whatever becomes of what they print.
       live_(isatty(fileno(out)) == 1 && !launched_world_size()),
@@ -35,14 +36,14 @@ Progress::~Progress() {
 
 bool Progress::is_due(std::size_t step) const {
   const std::size_t every = std::max<std::size_t>(1, total_steps_ / kPlainLines);
-  return live_ || step == 1 || step % every == 0 || step == total_steps_;
+  return live_ || step == earlier_steps_ + 1 || step % every == 0 || step == total_steps_;
 }
 
 void Progress::show(std::size_t step, double loss, double tokens_per_second) {
   if (!is_due(step)) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-  const double to_go =
-      elapsed.count() / static_cast<double>(step) * static_cast<double>(total_steps_ - step);
+  const double to_go = elapsed.count() / static_cast<double>(step - earlier_steps_) *
+                       static_cast<double>(total_steps_ - step);
   const std::string text =
       fmt::format("step {:>5}/{}  loss {:.4f}  {:>7.0f} tokens/s  {} left", step, total_steps_,
                   loss, tokens_per_second, format_seconds(to_go));

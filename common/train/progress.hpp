@@ -12,21 +12,23 @@ namespace ultra::train {
 /// mpirun) a plain line now and then.
 class Progress {
  public:
-  /// @param total_steps  steps of the run.
-  /// @param out          stdout in programs.
-  Progress(std::size_t total_steps, std::FILE* out);
+  /// @param total_steps    steps of the run.
+  /// @param out            stdout in programs.
+  /// @param earlier_steps  how many of them earlier runs have made.
+  Progress(std::size_t total_steps, std::FILE* out, std::size_t earlier_steps = 0);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   /// Ends a live line that is still open.
   ~Progress();
 
-  /// @brief Shows a step that has ended; the first is 1.
+  /// @brief Shows a step that has ended; the first of all runs is 1.
   void show(std::size_t step, double loss, double tokens_per_second);
 
  private:
   [[nodiscard]] bool is_due(std::size_t step) const;
 
   std::size_t total_steps_;
+  std::size_t earlier_steps_;
   std::FILE* out_;
   bool live_;
   bool line_open_ = false;

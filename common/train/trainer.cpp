@@ -90,6 +90,8 @@ class Trainer {
 
   TrainResult run() {
     result_.parameters = worker_->parameter_count();
+    result_.steps = worker_->history();
+    result_.earlier_steps = result_.steps.size();
     if (is_first_rank()) introduce();
     const auto start = Clock::now();
     meter_.run_began();
@@ -115,17 +117,18 @@ class Trainer {
   }
 
   void make_steps() {
-    Progress progress(options_.steps, stdout);
-    for (std::size_t step = 1; step <= options_.steps; ++step) {
+    Progress progress(options_.steps, stdout, result_.earlier_steps);
+    for (std::size_t step = result_.earlier_steps + 1; step <= options_.steps; ++step) {
       throw_if_interrupted();
       const StepMetrics metrics = make_step({.step = step, .learning_rate = schedule_.at(step)});
       result_.steps.push_back(metrics);
       if (is_first_rank()) progress.show(step, metrics.loss, metrics.tokens_per_second);
+      worker_->step_ended(result_.steps);
     }
   }
 
   StepMetrics make_step(const StepPlan& plan) {
-    if (plan.step > options_.trace_steps) comm_trace_.stop();
+    if (plan.step > result_.earlier_steps + options_.trace_steps) comm_trace_.stop();
     const auto begin = Clock::now();
     meter_.step_began();
     timeline_.begin_step(plan.step);

@@ -12,8 +12,12 @@ namespace ultra::train {
 bool decays(const nn::Parameter& parameter) { return parameter.global_shape().rank() > 1; }
 
 Update clipped_adamw(const TrainOptions& options, optim::AdamWUpdate update) {
-  const auto optimizer = std::make_shared<optim::AdamW>(optim::AdamWConfig{}, std::move(update));
-  return [options, optimizer](nn::Model& model, const StepPlan& plan) {
+  return clipped_adamw(options,
+                       std::make_shared<optim::AdamW>(optim::AdamWConfig{}, std::move(update)));
+}
+
+Update clipped_adamw(const TrainOptions& options, std::shared_ptr<optim::AdamW> optimizer) {
+  return [options, optimizer = std::move(optimizer)](nn::Model& model, const StepPlan& plan) {
     std::vector<Tensor> grads;
     std::vector<optim::TensorUpdate> updates;
     for (nn::Parameter* parameter : model.parameters()) {

@@ -3,6 +3,7 @@
 /// Update: how a step's gradients change the weights.
 
 #include <functional>
+#include <memory>
 
 #include "common/nn/model.hpp"
 #include "common/optim/adamw.hpp"
@@ -28,5 +29,9 @@ using Update = std::function<double(nn::Model& model, const StepPlan& plan)>;
 /// @param update  of one tensor.
 [[nodiscard]] Update clipped_adamw(const TrainOptions& options,
                                    optim::AdamWUpdate update = ops::adamw_into);
+
+/// @brief The same with an optimizer that the caller has too.
+[[nodiscard]] Update clipped_adamw(const TrainOptions& options,
+                                   std::shared_ptr<optim::AdamW> optimizer);
 
 }  // namespace ultra::train

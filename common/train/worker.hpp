@@ -46,6 +46,14 @@ class Worker {
   /// Communication that it starts may still be under way when it returns.
   virtual StepOutcome step(const StepPlan& plan) = 0;
 
+  /// @brief What the steps gave that an earlier run has made, in their order; the same on every rank.
+  /// The frame makes the steps that follow them. Called once, before the first step.
+  [[nodiscard]] virtual std::vector<StepMetrics> history() { return {}; }
+
+  /// @brief A step is over and measured: the time for what is done between steps. Collective.
+  /// @param steps  one per step, in their order, with those of history().
+  virtual void step_ended([[maybe_unused]] const std::vector<StepMetrics>& steps) {}
+
   /// @brief Elements of the whole model, over all ranks; the same on every rank.
   [[nodiscard]] virtual std::size_t parameter_count() const = 0;
 
@@ -54,7 +62,7 @@ class Worker {
   /// Collective over all workers of the run. Waits for what is still under way, and may replace
   /// what this rank measured alone (loss, grad_norm) by what the ranks measured together, so that
   /// these are the same on every rank afterwards. Its traffic counts as the training's.
-  /// @param steps  one per step, in their order.
+  /// @param steps  one per step, in their order, with those of history().
   virtual void conclude([[maybe_unused]] std::vector<StepMetrics>& steps) {}
 };
 

@@ -1,0 +1,197 @@
+#include "chapters/04_zero/checkpoint_files.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/base/text.hpp"
+#include "common/checkpoint/element_runs.hpp"
+#include "common/checkpoint/llama_config.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using checkpoint::ElementRun;
+using checkpoint::SafetensorsHeader;
+using checkpoint::TensorSpec;
+
+constexpr const char* kFirstMoment = "exp_avg";
+constexpr const char* kSecondMoment = "exp_avg_sq";
+
+std::string text_of(const SafetensorsHeader& header) {
+  const std::vector<std::byte> bytes = header.to_bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
+  return checkpoint::element_runs(piece.parameter->global_shape(), piece.parameter->shard(),
+                                  piece.elements);
+}
+
+/// What a rank saves of its state, in the order of its files.
+class Collector {
+ public:
+  Collector(const TrainingState& state, DType dtype) : state_(state), dtype_(dtype) {
+    for (std::size_t i = 0; i < state.pieces().size(); ++i) {
+      if (state.saves(i)) copies_.push_back({.piece = i, .values = state.copy(i)});
+    }
+  }
+
+  void add_weights(const SafetensorsHeader& header, std::vector<PendingPart>& parts) const {
+    for (const Copy& copy : copies_) {
+      const OwnedPiece& piece = state_.pieces()[copy.piece];
+      const checkpoint::StoredTensor& stored = *header.find(piece.parameter->name());
+      for (const ElementRun& run : runs_of(piece)) {
+        parts.push_back({.file = kWeightsFile,
+                         .offset = header.offset_of(stored, run.global),
+                         .text = {},
+                         .values = part(copy.values.weights, run)});
+      }
+    }
+  }
+
+  void add_moments(const std::string& file, std::vector<PendingPart>& parts) const {
+    std::vector<TensorSpec> specs;
+    std::vector<Tensor> values;
+    for (const Copy& copy : copies_) {
+      const OwnedPiece& piece = state_.pieces()[copy.piece];
+      for (const ElementRun& run : runs_of(piece)) {
+        const auto add = [&](const char* kind, const Tensor& moment) {
+          specs.push_back(
+              {.name = to_string(MomentsName{kind, piece.parameter->name(), run.global}),
+               .type = checkpoint::stored_type_for(dtype_),
+               .shape = {run.count}});
+          values.push_back(part(moment, run));
+        };
+        add(kFirstMoment, copy.values.moments.first);
+        add(kSecondMoment, copy.values.moments.second);
+      }
+    }
+    const SafetensorsHeader header = checkpoint::make_header(specs);
+    parts.push_back({.file = file, .offset = 0, .text = text_of(header), .values = {}});
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      parts.push_back({.file = file,
+                       .offset = header.offset_of(*header.find(specs[i].name), 0),
+                       .text = {},
+                       .values = values[i]});
+    }
+  }
+
+ private:
+  struct Copy {
+    std::size_t piece;
+    PieceValues values;
+  };
+
+  static Tensor part(const Tensor& values, const ElementRun& run) {
+    return values.slice(0, {run.local, run.local + run.count});
+  }
+
+  const TrainingState& state_;
+  DType dtype_;
+  std::vector<Copy> copies_;
+};
+
+}  // namespace
+
+std::string optimizer_file(int writer, int writers) {
+  return fmt::format("optimizer-{:05}-of-{:05}.safetensors", writer, writers);
+}
+
+std::string parts_file(int writer, int writers) {
+  return fmt::format("parts-{:05}-of-{:05}.json", writer, writers);
+}
+
+SafetensorsHeader weights_header(const TrainingState& state, DType dtype) {
+  std::vector<TensorSpec> specs;
+  for (const NamedShape& parameter : state.parameters()) {
+    const auto dims = parameter.shape.dims();
+    specs.push_back({.name = parameter.name,
+                     .type = checkpoint::stored_type_for(dtype),
+                     .shape = {dims.begin(), dims.end()}});
+  }
+  return checkpoint::make_header(specs, {{"format", "pt"}});
+}
+
+std::string to_string(const MomentsName& name) {
+  return fmt::format("{}/{}@{}", name.kind, name.parameter, name.begin);
+}
+
+std::optional<MomentsName> parse_moments_name(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const std::size_t at = text.rfind('@');
+  if (slash == std::string_view::npos || at == std::string_view::npos || at < slash) return {};
+  const std::string_view kind = text.substr(0, slash);
+  if (kind != kFirstMoment && kind != kSecondMoment) return {};
+  const auto begin = parse_number<std::uint64_t>(text.substr(at + 1));
+  if (!begin) return {};
+  return MomentsName{.kind = std::string(kind),
+                     .parameter = std::string(text.substr(slash + 1, at - slash - 1)),
+                     .begin = *begin};
+}
+
+std::span<const std::byte> PendingPart::bytes() const {
+  if (!values.defined()) return std::as_bytes(std::span(text));
+  if (values.dtype() == DType::kF64) return std::as_bytes(values.span<double>());
+  return std::as_bytes(values.span<float>());
+}
+
+// [region pending_files]
+PendingFiles pending_files(const TrainingState& state, const TrainingRecord& record, int rank) {
+  const DType dtype = record.identity.dtype;
+  const SafetensorsHeader header = weights_header(state, dtype);
+  const Collector collector(state, dtype);
+  PendingFiles pending;
+  pending.weights_bytes = header.file_size();
+  const auto add_text = [&](const char* file, std::string text) {
+    pending.parts.push_back({.file = file, .offset = 0, .text = std::move(text), .values = {}});
+  };
+  if (rank == 0) {
+    add_text(kRecordFile, to_json(record));
+    add_text(kConfigFile, checkpoint::llama_config_json(record.identity.model, dtype));
+    add_text(kWeightsFile, text_of(header));
+  }
+  collector.add_weights(header, pending.parts);
+  collector.add_moments(optimizer_file(rank, record.writers), pending.parts);
+  return pending;
+}
+// [/region]
+
+std::string to_json(const std::vector<WrittenPart>& parts) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const WrittenPart& part : parts) {
+    json.push_back({{"file", part.file},
+                    {"offset", part.offset},
+                    {"bytes", part.bytes},
+                    {"crc32", part.crc32}});
+  }
+  return json.dump(1) + "\n";
+}
+
+std::vector<WrittenPart> parse_parts(const std::string& text, const std::string& path) {
+  try {
+    std::vector<WrittenPart> parts;
+    for (const nlohmann::json& part : nlohmann::json::parse(text)) {
+      parts.push_back({.file = part.at("file"),
+                       .offset = part.at("offset"),
+                       .bytes = part.at("bytes"),
+                       .crc32 = part.at("crc32")});
+    }
+    return parts;
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.",
+                                path, error.what()));
+  }
+}
+
+std::string read_text(checkpoint::FileLayer& files, const std::filesystem::path& path) {
+  const auto file = files.open_for_reading(path);
+  std::string text(checked_cast<std::size_t>(file->size()), '\0');
+  file->read_at(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace ultra::zero

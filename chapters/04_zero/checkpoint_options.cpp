@@ -1,0 +1,50 @@
+#include "chapters/04_zero/checkpoint_options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/errors.hpp"
+#include "common/train/options.hpp"
+
+namespace ultra::zero {
+
+void CheckpointOptions::add_to(CLI::App& app) {
+  const char* group = "Checkpoints";
+  app.add_option("--checkpoint", folder,
+                 "folder to save the training's state in, so that it can go on later")
+      ->group(group);
+  app.add_option("--save-every", save_every,
+                 "save it after so many steps, and at the end [the end]")
+      ->check(train::whole_number())
+      ->each([this](const std::string&) { save_every_given_ = true; })
+      ->group(group);
+  app.add_option("--keep", keep, "checkpoints that stay, the newest ones [all]")
+      ->check(train::whole_number())
+      ->each([this](const std::string&) { keep_given_ = true; })
+      ->group(group);
+  app.add_option("--resume", resume,
+                 "go on from the newest checkpoint in this folder, or from the one that it is")
+      ->group(group);
+}
+
+void CheckpointOptions::validate() const {
+  const auto expect = [&](bool given, const char* flag, std::size_t value) {
+    if (!given) return;
+    if (folder.empty()) {
+      throw ConfigError(fmt::format("{} has no meaning without --checkpoint DIR.", flag));
+    }
+    if (value == 0) {
+      throw ConfigError(fmt::format("{} must be at least 1, found 0. Leave it out instead.", flag));
+    }
+  };
+  expect(save_every_given_, "--save-every", save_every);
+  expect(keep_given_, "--keep", keep);
+}
+
+train::ExtraConfig CheckpointOptions::config() const {
+  if (!used()) return {};
+  return {{"checkpoint", folder}, {"save_every", save_every}, {"keep", keep}, {"resume", resume}};
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,177 @@
+#include "chapters/04_zero/checkpoint_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chapters/04_zero/checkpoint_files.hpp"
+#include "chapters/04_zero/reshard.hpp"
+#include "common/base/errors.hpp"
+#include "common/checkpoint/checksum.hpp"
+#include "common/checkpoint/element_runs.hpp"
+#include "common/checkpoint/safetensors.hpp"
+#include "common/train/agree.hpp"
+
+namespace ultra::zero {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::ElementRun;
+using checkpoint::FileLayer;
+using checkpoint::SafetensorsReader;
+
+constexpr std::size_t kBlock = std::size_t{1} << 20;
+
+[[noreturn]] void report(const fs::path& file, std::string_view what) {
+  throw FileError(fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.",
+                              file.string(), what));
+}
+
+// Checksums ---------------------------------------------------------------------------------------
+
+void expect_checksum(FileLayer& files, const fs::path& folder, const WrittenPart& part) {
+  const fs::path path = folder / part.file;
+  if (fs::path(part.file).filename() != part.file) report(path, "it is not in its folder");
+  const auto file = files.open_for_reading(path);
+  if (part.bytes > file->size() || part.offset > file->size() - part.bytes) {
+    report(path, fmt::format("it has {} bytes, and bytes up to {} were written", file->size(),
+                             part.offset + part.bytes));
+  }
+  std::vector<std::byte> block(std::min<std::size_t>(kBlock, part.bytes));
+  std::uint32_t crc32 = 0;
+  for (std::uint64_t done = 0; done < part.bytes; done += block.size()) {
+    const auto bytes = std::span(block).first(std::min<std::size_t>(kBlock, part.bytes - done));
+    file->read_at(part.offset + done, bytes);
+    crc32 = checkpoint::crc32_of(bytes, crc32);
+  }
+  if (crc32 == part.crc32) return;
+  report(path, fmt::format("bytes {} to {} have the checksum {:08x}, they were written with {:08x}",
+                           part.offset, part.offset + part.bytes, crc32, part.crc32));
+}
+
+/// Every rank looks at what some of the writers have written.
+void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
+                      const Communicator& world) {
+  for (int writer = world.rank(); writer < writers; writer += world.size()) {
+    const fs::path list = folder / parts_file(writer, writers);
+    for (const WrittenPart& part : parse_parts(read_text(files, list), list.string())) {
+      expect_checksum(files, folder, part);
+    }
+  }
+}
+
+// Tensors -----------------------------------------------------------------------------------------
+
+/// The moments of one kind of one parameter, in all optimizer files.
+struct StoredMoments {
+  std::vector<Range> elements;       ///< of each stored piece
+  std::vector<std::size_t> files;    ///< its file
+  std::vector<std::string> tensors;  ///< its name there
+};
+
+/// All tensors of a checkpoint.
+class StoredState {
+ public:
+  StoredState(FileLayer& files, const fs::path& folder, int writers)
+      : folder_(folder), weights_(files, folder / kWeightsFile) {
+    for (int writer = 0; writer < writers; ++writer) {
+      const fs::path path = folder / optimizer_file(writer, writers);
+      optimizers_.push_back(std::make_unique<SafetensorsReader>(files, path));
+      add_names(path, optimizers_.size() - 1);
+    }
+  }
+
+  /// Checks that model.safetensors holds the weights of a model, and no others.
+  void expect_weights_of(const TrainingState& state) const {
+    const fs::path path = folder_ / kWeightsFile;
+    for (const NamedShape& parameter : state.parameters()) {
+      const checkpoint::StoredTensor* stored = weights_.find(parameter.name);
+      if (stored == nullptr) report(path, fmt::format("'{}' is missing", parameter.name));
+      if (std::ranges::equal(stored->shape, parameter.shape.dims())) continue;
+      report(path, fmt::format("'{}' has {} elements in another shape than {}", parameter.name,
+                               stored->numel(), parameter.shape.str()));
+    }
+    if (weights_.tensors().size() == state.parameters().size()) return;
+    report(path, fmt::format("it has {} tensors, the model has {}", weights_.tensors().size(),
+                             state.parameters().size()));
+  }
+
+  // [region read_piece]
+  void read(const OwnedPiece& piece, const PieceValues& values) const {
+    const std::string& name = piece.parameter->name();
+    for (const ElementRun& run : checkpoint::element_runs(
+             piece.parameter->global_shape(), piece.parameter->shard(), piece.elements)) {
+      weights_.read(name, run.global, part(values.weights, run.local, run.count));
+      read_moment("exp_avg", name, run, values.moments.first);
+      read_moment("exp_avg_sq", name, run, values.moments.second);
+    }
+  }
+  // [/region]
+
+ private:
+  static Tensor part(const Tensor& values, std::size_t begin, std::size_t count) {
+    return values.slice(0, {begin, begin + count});
+  }
+
+  void add_names(const fs::path& path, std::size_t file) {
+    for (const checkpoint::StoredTensor& tensor : optimizers_[file]->tensors()) {
+      const auto name = parse_moments_name(tensor.name);
+      if (!name) report(path, fmt::format("its tensor '{}' has an unknown name", tensor.name));
+      StoredMoments& stored = moments_[{name->kind, name->parameter}];
+      stored.elements.push_back({name->begin, name->begin + tensor.numel()});
+      stored.files.push_back(file);
+      stored.tensors.push_back(tensor.name);
+    }
+  }
+
+  void read_moment(const std::string& kind, const std::string& parameter, const ElementRun& run,
+                   const Tensor& out) const {
+    const auto found = moments_.find({kind, parameter});
+    std::size_t count = 0;
+    if (found != moments_.end()) {
+      const StoredMoments& stored = found->second;
+      for (const PieceCopy& copy :
+           copies_for(stored.elements, {run.global, run.global + run.count})) {
+        optimizers_[stored.files[copy.piece]]->read(stored.tensors[copy.piece], copy.from,
+                                                    part(out, run.local + copy.to, copy.count));
+        count += copy.count;
+      }
+    }
+    if (count == run.count) return;
+    report(folder_ / "optimizer-*.safetensors",
+           fmt::format("of {} of '{}' there are {} of the {} elements from {} on", kind, parameter,
+                       count, run.count, run.global));
+  }
+
+  fs::path folder_;
+  SafetensorsReader weights_;
+  std::vector<std::unique_ptr<SafetensorsReader>> optimizers_;
+  std::map<std::pair<std::string, std::string>, StoredMoments> moments_;  // by kind and parameter
+};
+
+}  // namespace
+
+TrainingRecord load_checkpoint(FileLayer& files, const fs::path& folder,
+                               const TrainingIdentity& identity, TrainingState& state,
+                               const Communicator& world) {
+  TrainingRecord record;
+  std::unique_ptr<StoredState> stored;
+  train::agree(world, [&] {
+    const fs::path path = folder / kRecordFile;
+    record = parse_record(read_text(files, path), path.string());
+    identity.expect_same(record.identity, folder.string());
+    expect_checksums(files, folder, record.writers, world);
+    stored = std::make_unique<StoredState>(files, folder, record.writers);
+    stored->expect_weights_of(state);
+  });
+  state.load(record.optimizer_steps, [&](std::size_t piece, const PieceValues& values) {
+    stored->read(state.pieces()[piece], values);
+  });
+  return record;
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,36 @@
+#pragma once
+/// @file
+/// Resharding: reading what N ranks wrote, on M ranks.
+///
+/// Each rank saves the pieces of tensors that it owns. Who reads them later may be cut differently: its
+/// piece begins in the middle of one stored piece and ends in another. A checkpoint that says for each
+/// piece which elements of the whole tensor it holds can be read by any layout.
+///
+/// Exercise 04.8 (`./workbook check 04.8`).
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/tensor/shape.hpp"
+
+namespace ultra::zero {
+
+/// @brief Consecutive elements to copy from one stored piece.
+struct PieceCopy {
+  std::size_t piece = 0;  ///< number of the stored piece
+  std::size_t from = 0;   ///< first element, counted from the begin of the stored piece
+  std::size_t to = 0;     ///< where it belongs, counted from the begin of what is wanted
+  std::size_t count = 0;  ///< elements; at least 1
+  /// @brief Equal when all members are.
+  bool operator==(const PieceCopy&) const = default;
+};
+
+/// @brief The copies that bring together elements of a tensor from the pieces that hold it.
+/// @param stored  the elements of the whole tensor that each piece holds: in any order, none twice; may
+/// be empty ranges.
+/// @param wanted  elements of the whole tensor.
+/// @return in the order in which the elements are wanted; what no piece holds is left out.
+[[nodiscard]] std::vector<PieceCopy> copies_for(std::span<const Range> stored, Range wanted);
+
+}  // namespace ultra::zero

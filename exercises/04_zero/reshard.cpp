@@ -1,0 +1,26 @@
+// Exercise 04.8: reading on M ranks what N ranks wrote.
+//
+// Goal:        find the stored pieces that hold the elements a rank needs, whatever the layouts.
+// Length:      about 15 lines
+// Difficulty:  easy
+// Check:       ./workbook check 04.8
+// Hints:       ./workbook hint 04.8
+// Targets:     every element that is wanted comes from the piece that holds it, once;
+//              copies in the order of what is wanted, none of them empty;
+//              pieces in any order and of any size, with gaps between them
+//
+// chapters/04_zero/reshard.hpp declares the function.
+#include "chapters/04_zero/reshard.hpp"
+
+#include "common/base/errors.hpp"
+
+namespace ultra::zero {
+
+// TODO: for each stored piece, what it has in common with what is wanted: where that is in the piece,
+// and where it belongs. Then the order.
+std::vector<PieceCopy> copies_for([[maybe_unused]] std::span<const Range> stored,
+                                  [[maybe_unused]] Range wanted) {
+  throw NotWritten("04.8 reshard: copies_for");
+}
+
+}  // namespace ultra::zero
