@@ -5,9 +5,10 @@ include(GoogleTest)
 #   *_gpu_test.cpp    gpu    skipped, with the reason, without a GPU
 #   *_ranks_test.cpp  ranks  many ranks as threads of one process; and mpi: the same executable
 #                            once more under mpirun, with ranks as processes
+#   *_slow_test.cpp   slow   takes minutes: ./workbook test -L slow
 #   *_test.cpp        unit
 function(ultra_test_label out source)
-  if(source MATCHES "_(gpu|ranks)_test\\.(cpp|cu)$")
+  if(source MATCHES "_(gpu|ranks|slow)_test\\.(cpp|cu)$")
     set(${out} ${CMAKE_MATCH_1} PARENT_SCOPE)
   else()
     set(${out} unit PARENT_SCOPE)
@@ -55,10 +56,14 @@ function(ultra_test_executable target label sources libraries)
   endif()
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  set(timeout 120)
+  if(label STREQUAL "slow")
+    set(timeout 1800)
+  endif()
   # protect_shadow_gap=0: the CUDA driver maps memory where AddressSanitizer wants a gap.
   gtest_discover_tests(${target}
     TEST_PREFIX ${target}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${label} TIMEOUT 120
+    PROPERTIES LABELS ${label} TIMEOUT ${timeout}
                ENVIRONMENT ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=1)
   if(label STREQUAL "ranks")
     ultra_mpi_test(${target} 8)
@@ -72,7 +77,7 @@ function(ultra_test_folder target folder libraries)
   set(helpers ${sources})
   list(FILTER sources INCLUDE REGEX "_test\\.(cpp|cu)$")
   list(FILTER helpers EXCLUDE REGEX "_test\\.(cpp|cu)$")
-  foreach(wanted IN ITEMS unit ranks gpu)
+  foreach(wanted IN ITEMS unit ranks gpu slow)
     set(selected "")
     foreach(source IN LISTS sources)
       ultra_test_label(label ${source})

@@ -60,22 +60,36 @@ command_run() {
   exec "$program" "${flags[@]}"
 }
 
-# The flags of `test`: sets preset and ctest_arguments of its caller.
+# The flags of `test`: sets preset, core, slow and ctest_arguments of its caller.
 parse_test_arguments() {
   while (($# > 0)); do
-    if [[ $1 == --preset ]]; then
-      (($# > 1)) || die "--preset needs a name: release, dev or tsan"
-      preset=$2
-      shift
-    else
-      ctest_arguments+=("$1")
-    fi
+    case $1 in
+      --preset)
+        (($# > 1)) || die "--preset needs a name: release, dev or tsan"
+        preset=$2
+        shift
+        ;;
+      --core) core=yes ;;
+      --slow) slow=yes ;;
+      *) ctest_arguments+=("$1") ;;
+    esac
     shift
   done
 }
 
+# What the flags of `test` leave of all tests, as ctest's arguments.
+select_tests() {
+  local labels=""
+  # What is not C++ of ours behaves the same under a sanitizer.
+  [[ $preset == release ]] || labels='unit|ranks|gpu|exercise'
+  [[ $slow == no ]] || labels=slow
+  [[ -z $labels ]] || ctest_arguments+=(--label-regex "^($labels)\$")
+  [[ $slow == yes ]] || ctest_arguments+=(--label-exclude '^slow$')
+  [[ $core == no ]] || ctest_arguments+=(--tests-regex '^test\.common\.')
+}
+
 command_test() {
-  local preset=release ctest_arguments=() targets=(all) untouched
+  local preset=release core=no slow=no ctest_arguments=() targets=(all) untouched
   parse_test_arguments "$@"
   case $preset in
     release)
@@ -84,13 +98,11 @@ command_test() {
       # shellcheck disable=SC2206  # one target a line
       targets+=(mistakes $untouched)
       ;;
-    dev | tsan)
-      # What is not C++ of ours behaves the same under a sanitizer.
-      ctest_arguments=(--label-regex '^(unit|ranks|gpu|exercise)$' "${ctest_arguments[@]}")
-      need_packages build mpi venv
-      ;;
+    dev | tsan) need_packages build mpi venv ;;
     *) die "there is no preset '$preset'; use release, dev or tsan" ;;
   esac
+  [[ $core == no ]] || targets=(core_tests)
+  select_tests
   need_venv
   build_targets "$preset" "build-$preset" "$build_advice" "${targets[@]}"
   exec ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure \

@@ -127,6 +127,14 @@ TEST_F(DatasetFiles, TheWorkbooksTextIsThere) {
   EXPECT_EQ(text, text_of(Dataset::workbook(build::kSourceDir))) << "its order is fixed";
 }
 
+TEST(DatasetHash, IsTheTexts) {
+  EXPECT_EQ(Dataset({}, "empty").hash(), 0xcbf29ce484222325U) << "FNV-1a of nothing, RFC 9923";
+  EXPECT_EQ(Dataset({'a'}, "letter").hash(), 0xaf63dc4c8601ec8cU) << "of one letter, likewise";
+  const Dataset text({'a', 'b', 'c'}, "here");
+  EXPECT_EQ(text.hash(), Dataset({'a', 'b', 'c'}, "there").hash());
+  EXPECT_NE(text.hash(), Dataset({'a', 'c', 'b'}, "here").hash());
+}
+
 TEST_F(DatasetFiles, AFolderWithoutTheWorkbooksTextIsNamed) {
   EXPECT_THAT(
       test::message_of<FileError>([&] { static_cast<void>(Dataset::workbook(folder.path())); }),

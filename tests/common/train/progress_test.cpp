@@ -54,6 +54,16 @@ TEST(ProgressWithoutATerminal, IsPlainLines) {
   }
 }
 
+TEST(ProgressWithoutATerminal, BeginsBehindTheStepsOfEarlierRuns) {
+  const std::vector<std::string> lines = plain_lines([](std::FILE* out) {
+    Progress progress(100, out, 57);
+    for (std::size_t step = 58; step <= 100; ++step) progress.show(step, 2.5, 1000.0);
+  });
+  ASSERT_EQ(lines.size(), 6U) << "58, 60, 70, 80, 90, 100";
+  EXPECT_THAT(lines.front(), HasSubstr("step    58/100"));
+  EXPECT_THAT(lines.back(), AllOf(HasSubstr("step   100/100"), HasSubstr("0.00 s left")));
+}
+
 TEST(ProgressWithoutATerminal, ShowsTheFirstAndTheLastStepAndAFewBetween) {
   for (const std::size_t steps : {1U, 2U, 10U, 19U, 20U, 99U, 150U, 1000U, 12345U}) {
     const std::vector<std::string> lines = lines_of_a_run(steps);

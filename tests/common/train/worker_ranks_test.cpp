@@ -234,5 +234,71 @@ TEST_F(Workers, ThatThrowEndTheOthersAndLeaveNoFile) {
   expect_fates(true, "the conclusion went wrong");
 }
 
+/// Has made two steps in an earlier run.
+class ContinuedTrainer : public FakeTrainer {
+ public:
+  ContinuedTrainer(const RunContext& context, std::vector<std::string>& calls)
+      : FakeTrainer(context, calls), log_(calls) {}
+
+  std::vector<StepMetrics> history() override {
+    log_.emplace_back("history");
+    std::vector<StepMetrics> steps(2);
+    steps[0] = {.step = 1, .loss = 7, .grad_norm = 1, .learning_rate = 0, .tokens_per_second = 1};
+    steps[1] = {.step = 2, .loss = 6, .grad_norm = 1, .learning_rate = 0, .tokens_per_second = 1};
+    return steps;
+  }
+
+  void step_ended(const std::vector<StepMetrics>& steps) override {
+    log_.push_back("ended " + std::to_string(steps.size()));
+    EXPECT_EQ(steps.back().step, steps.size());
+    EXPECT_GT(steps.back().tokens_per_second, 0) << "the step has been measured";
+  }
+
+  void conclude(std::vector<StepMetrics>&) override { log_.emplace_back("conclude"); }
+
+ private:
+  std::vector<std::string>& log_;
+};
+
+TEST_F(Workers, GoOnBehindTheirHistory) {
+  options.steps = 4;
+  options.trace_steps = 1;
+  const std::string printed = quietly([&] {
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<std::string> calls;
+      const TrainResult result = train(options, maker<ContinuedTrainer>(calls), {}, world);
+      EXPECT_THAT(calls,
+                  ElementsAre("history", "step 3", "ended 3", "step 4", "ended 4", "conclude"));
+      EXPECT_EQ(result.earlier_steps, 2U);
+      EXPECT_EQ(result.steps_made(), 2U);
+      EXPECT_THAT(losses_of(result), ElementsAre(7, 6, 30 + world.rank(), 40 + world.rank()));
+      EXPECT_DOUBLE_EQ(result.tokens_per_second(options),
+                       static_cast<double>(2 * options.global_batch * options.model.max_seq_len) /
+                           result.seconds);
+    });
+  });
+  EXPECT_THAT(printed, HasSubstr("step     3/4"));
+  const std::vector<json> written = events();
+  ASSERT_EQ(written.size(), 5U) << "all steps and the summary";
+  EXPECT_EQ(written.front().at("loss"), 7);
+  EXPECT_EQ(written.back().at("earlier_steps"), 2);
+  const std::string trace = ultra::test::read_file(options.trace);
+  EXPECT_THAT(trace, HasSubstr("step 3")) << "the first step that is made is traced";
+  EXPECT_THAT(trace, ::testing::Not(HasSubstr("step 4")));
+}
+
+TEST_F(Workers, WithNothingLeftToDoStillHaveTheirHistory) {
+  options.steps = 2;
+  quietly([&] {
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<std::string> calls;
+      const TrainResult result = train(options, maker<ContinuedTrainer>(calls), {}, world);
+      EXPECT_THAT(calls, ElementsAre("history", "conclude"));
+      EXPECT_THAT(losses_of(result), ElementsAre(7, 6));
+      EXPECT_EQ(result.tokens_per_second(options), 0);
+    });
+  });
+}
+
 }  // namespace
 }  // namespace ultra::train
