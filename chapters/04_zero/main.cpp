@@ -10,6 +10,7 @@
 #include "chapters/03_data_parallel/communication_table.hpp"
 #include "chapters/03_data_parallel/data_parallel_program.hpp"
 #include "chapters/03_data_parallel/replica_check.hpp"
+#include "chapters/04_zero/offload_options.hpp"
 #include "chapters/04_zero/zero_estimate.hpp"
 #include "chapters/04_zero/zero_memory_table.hpp"
 #include "chapters/04_zero/zero_options.hpp"
@@ -26,20 +27,30 @@ using namespace ultra;
 struct Program {
   data_parallel::DataParallelProgram base;
   zero::ZeroOptions zero;
+  zero::OffloadOptions offload;
 
   void add_to(CLI::App& app) {
     base.add_to(app);
     zero.add_to(app);
+    offload.add_to(app);
   }
 
   void validate() {
     base.validate();
     zero.validate(base.data_parallel, base.servers.num_servers());
+    offload.validate(zero.stage, base.train.device);
     if (!base.memory.estimates()) zero.expect_nodes_of(base.replicas());
   }
 
   [[nodiscard]] train::ExtraConfig config() const {
-    return train::joined({base.config(), zero.config(base.data_parallel)});
+    return train::joined({base.config(), zero.config(base.data_parallel), offload.config()});
+  }
+
+  /// How the model is sharded, and what of it is offloaded.
+  [[nodiscard]] zero::ZeroSettings settings() const {
+    zero::ZeroSettings settings = zero.settings(base.data_parallel, base.train.dtype);
+    settings.offload = offload.settings();
+    return settings;
   }
 
   /// The answer to --estimate, on as many ranks as --dp or --ranks says: a node of 8 by default.
@@ -56,7 +67,7 @@ struct Program {
     const zero::Sharding sharding = zero.sharding(base.replicas());
     return {.model = base.train.model,
             .dtype = base.train.dtype,
-            .settings = zero.settings(base.data_parallel, base.train.dtype),
+            .settings = settings(),
             .shards = sharding.shards,
             .replicas = sharding.replicas,
             .micro_batches = (share + base.train.micro_batch - 1) / base.train.micro_batch,
@@ -78,9 +89,8 @@ void train_sharded(const Communicator& dp, const Program& program, nn::LayerFact
                                                 base.data_parallel.check_replicas);
           }};
   const zero::ShardGroups ranks = zero::make_shard_groups(dp, program.zero.node_size);
-  const zero::ZeroSettings settings = program.zero.settings(base.data_parallel, base.train.dtype);
-  const train::TrainResult result =
-      train::train(base.train, zero::zero_worker(ranks, settings, parts), program.config(), dp);
+  const train::TrainResult result = train::train(
+      base.train, zero::zero_worker(ranks, program.settings(), parts), program.config(), dp);
   if (dp.rank() != 0) return;
   const auto algorithms = program.zero.algorithms(base.data_parallel);
   fmt::print("{}", zero::format_zero_memory_table(base.train, base.memory.recompute,

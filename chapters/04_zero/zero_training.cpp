@@ -7,8 +7,10 @@
 
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "chapters/03_data_parallel/gradient_average.hpp"
+#include "chapters/04_zero/storage_trace.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/numeric.hpp"
+#include "common/train/agree.hpp"
 #include "common/train/divergence.hpp"
 
 namespace ultra::zero {
@@ -50,15 +52,41 @@ class ZeroWorker : public train::Worker {
              const ZeroSettings& settings, const ZeroParts& parts)
       : context_(context),
         ranks_(ranks),
-        adamw_(optim::AdamWConfig{}, parts.adamw),
         worker_(context, trainer_parts(parts)),
-        sharded_(shard_model(worker_.model(), ranks, settings)) {}
+        sharded_(make_sharded(settings)),
+        offloaded_(sharded_->offloaded()),
+        adamw_(optim::AdamWConfig{}, parts.adamw,
+               offloaded_ ? offloaded_moments(offloaded_) : optim::moments_on_device()) {
+    if (offloaded_) show_storage_on(*offloaded_, context.timeline);
+  }
 
-  train::StepOutcome step(const train::StepPlan& plan) override { return worker_.step(plan); }
+  train::StepOutcome step(const train::StepPlan& plan) override {
+    const train::StepOutcome outcome = worker_.step(plan);
+    if (offloaded_) context_.meter.storage_used(offloaded_->use());
+    return outcome;
+  }
+
+  void conclude([[maybe_unused]] std::vector<train::StepMetrics>& steps) override {
+    if (!offloaded_) return;
+    offloaded_->settle();
+    context_.meter.storage_used(offloaded_->use());
+  }
 
   std::size_t parameter_count() const override { return worker_.parameter_count(); }
 
  private:
+  /// Storage may be missing on one rank only: then all ranks end alike, before the first step.
+  std::unique_ptr<ShardedModel> make_sharded(const ZeroSettings& settings) {
+    std::unique_ptr<ShardedModel> made;
+    const auto make = [&] { made = shard_model(worker_.model(), ranks_, settings); };
+    if (settings.offload.what == Offload::kNone) {
+      make();
+    } else {
+      train::agree(context_.world, make);
+    }
+    return made;
+  }
+
   // [region zero_worker]
   train::TrainerParts trainer_parts(const ZeroParts& parts) {
     train::ForwardBackward passes = [this, micro_batch = parts.micro_batch](
@@ -92,9 +120,10 @@ class ZeroWorker : public train::Worker {
 
   train::RunContext context_;
   ShardGroups ranks_;
-  optim::AdamW adamw_;
   train::ModelWorker worker_;
   std::unique_ptr<ShardedModel> sharded_;
+  std::shared_ptr<OffloadedStates> offloaded_;  // null: all on the device
+  optim::AdamW adamw_;
 };
 
 }  // namespace
