@@ -16,6 +16,12 @@ function(ultra_glob_sources out folder)
     list(FILTER sources EXCLUDE REGEX "/backend/mpi/")
     list(APPEND sources ${stubs})
   endif()
+  # backend/uring/ needs liburing, likewise.
+  if(ULTRA_HAS_URING)
+    list(FILTER sources EXCLUDE REGEX "/backend/uring/[^/]*_stub\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/backend/uring/uring_file\\.cpp$")
+  endif()
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 

@@ -17,6 +17,7 @@ import catalog  # noqa: E402  (a folder of plain modules, not a package)
 MODULE_USES = {
     "base": (),
     "tensor": ("base",),
+    "storage": ("base",),
     "comm": ("tensor",),
     "ops": ("tensor",),
     "nn": ("ops",),

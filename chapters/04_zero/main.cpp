@@ -13,6 +13,7 @@
 #include "chapters/03_data_parallel/replica_check.hpp"
 #include "chapters/04_zero/checkpoint_options.hpp"
 #include "chapters/04_zero/checkpointed_worker.hpp"
+#include "chapters/04_zero/offload_options.hpp"
 #include "chapters/04_zero/zero_estimate.hpp"
 #include "chapters/04_zero/zero_memory_table.hpp"
 #include "chapters/04_zero/zero_options.hpp"
@@ -31,29 +32,40 @@ struct Program {
   data_parallel::DataParallelProgram base;
   zero::ZeroOptions zero;
   zero::CheckpointOptions checkpoints;
+  zero::OffloadOptions offload;
 
   void add_to(CLI::App& app) {
     base.add_to(app);
     zero.add_to(app);
     checkpoints.add_to(app);
+    offload.add_to(app);
   }
 
   void validate() {
     base.validate();
     zero.validate(base.data_parallel, base.servers.num_servers());
+    offload.validate(zero.stage, base.train.device);
     if (!base.memory.estimates()) zero.expect_nodes_of(base.replicas());
     checkpoints.validate();
     expect_whole_state();
   }
 
   [[nodiscard]] train::ExtraConfig config() const {
-    return train::joined({base.config(), zero.config(base.data_parallel), checkpoints.config()});
+    return train::joined({base.config(), zero.config(base.data_parallel), offload.config(),
+                          checkpoints.config()});
   }
 
   /// Saves and loads the state if a flag asks for it.
   [[nodiscard]] zero::KeepState keep_state() const {
     if (!checkpoints.used()) return {};
     return zero::with_checkpoints(checkpoints, checkpoint::posix_files());
+  }
+
+  /// How the model is sharded, and what of it is offloaded.
+  [[nodiscard]] zero::ZeroSettings settings() const {
+    zero::ZeroSettings settings = zero.settings(base.data_parallel, base.train.dtype);
+    settings.offload = offload.settings();
+    return settings;
   }
 
   /// The answer to --estimate, on as many ranks as --dp or --ranks says: a node of 8 by default.
@@ -86,7 +98,7 @@ struct Program {
     const zero::Sharding sharding = zero.sharding(base.replicas());
     return {.model = base.train.model,
             .dtype = base.train.dtype,
-            .settings = zero.settings(base.data_parallel, base.train.dtype),
+            .settings = settings(),
             .shards = sharding.shards,
             .replicas = sharding.replicas,
             .micro_batches = (share + base.train.micro_batch - 1) / base.train.micro_batch,
@@ -109,9 +121,8 @@ void train_sharded(const Communicator& dp, const Program& program, nn::LayerFact
           },
       .keep_state = program.keep_state()};
   const zero::ShardGroups ranks = zero::make_shard_groups(dp, program.zero.node_size);
-  const zero::ZeroSettings settings = program.zero.settings(base.data_parallel, base.train.dtype);
-  const train::TrainResult result =
-      train::train(base.train, zero::zero_worker(ranks, settings, parts), program.config(), dp);
+  const train::TrainResult result = train::train(
+      base.train, zero::zero_worker(ranks, program.settings(), parts), program.config(), dp);
   if (dp.rank() != 0) return;
   const auto algorithms = program.zero.algorithms(base.data_parallel);
   fmt::print("{}", zero::format_zero_memory_table(base.train, base.memory.recompute,

@@ -28,10 +28,13 @@ struct ShardedRun {
 struct ShardedBytes {
   std::size_t parameters = 0;  ///< weights that are kept, with the padding
   std::size_t gradients = 0;   ///< those kept until the optimizer step, with the padding
-  std::size_t optimizer = 0;   ///< two moments of each weight that the rank updates; no padding
-  std::size_t buffers = 0;     ///< communication: groups of gradients under way, gathered units
-  std::size_t scratch = 0;     ///< what the reduce-scatter of the largest group needs beside; in
-                               ///< stage 1 also what averaging a shard over the copies does
+  std::size_t optimizer =
+      0;                    ///< two moments of each weight that the rank updates, no padding; where
+                            ///< they are offloaded, the window of blocks
+  std::size_t buffers = 0;  ///< communication: groups of gradients under way, gathered units
+  std::size_t scratch = 0;  ///< what the reduce-scatter of the largest group needs beside; in
+                            ///< stage 1 also what averaging a shard over the copies does
+  std::size_t stored = 0;   ///< offloaded: in the host's memory or in a file, not on the device
 };
 
 /// @brief The peaks of a rank.

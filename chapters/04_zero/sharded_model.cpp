@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "chapters/04_zero/gathered_unit.hpp"
 #include "chapters/04_zero/gradient_shards.hpp"
 #include "chapters/04_zero/parameter_group.hpp"
-#include "chapters/04_zero/unit_weights.hpp"
 #include "chapters/04_zero/whole_weights.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/errors.hpp"
@@ -19,10 +19,20 @@ struct ShardPiece {
   Range place;
 };
 
+/// The states of the pieces, outside the device's memory if they are to be.
+std::shared_ptr<OffloadedStates> make_states(const OffloadSettings& settings,
+                                             const std::vector<OwnedPiece>& pieces,
+                                             const nn::Parameter& like) {
+  if (settings.what == Offload::kNone) return nullptr;
+  std::vector<std::size_t> counts;
+  for (const OwnedPiece& piece : pieces) counts.push_back(piece.elements.size());
+  return std::make_shared<OffloadedStates>(settings, counts, like.device(), like.dtype());
+}
+
 /// What the three stages have in common: which pieces this rank owns.
 class ShardPieces : public ShardedModel {
  public:
-  ShardPieces(std::vector<ParameterGroup> groups, ShardGroups ranks)
+  ShardPieces(std::vector<ParameterGroup> groups, ShardGroups ranks, const OffloadSettings& offload)
       : ranks_(std::move(ranks)), groups_(std::move(groups)) {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       for (const Piece& piece : pieces_of(groups_[g].layout, ranks_.shards.rank())) {
@@ -31,13 +41,27 @@ class ShardPieces : public ShardedModel {
         places_.push_back({.group = g, .place = piece.place});
       }
     }
+    states_ = make_states(offload, pieces_, *groups_.front().parameters.front());
   }
 
   const std::vector<OwnedPiece>& pieces() const override { return pieces_; }
 
   Tensor weights(std::size_t piece) override {
+    if (stores_weights()) return states_->weights_in_window(piece);
     return weight_shard(places_.at(piece).group).slice(0, places_[piece].place);
   }
+
+  void read_weights(std::size_t piece, const Tensor& out) override {
+    if (!stores_weights()) return out.copy_from(weights(piece));
+    states_->read_weights(states_->layout().elements_of(piece), out);
+  }
+
+  void write_weights(std::size_t piece, const Tensor& in) override {
+    if (!stores_weights()) return weights(piece).copy_from(in);
+    states_->write_weights(states_->layout().elements_of(piece), in);
+  }
+
+  std::shared_ptr<OffloadedStates> offloaded() const override { return states_; }
 
   std::vector<optim::TensorUpdate> own() override {
     std::vector<optim::TensorUpdate> updates;
@@ -58,19 +82,24 @@ class ShardPieces : public ShardedModel {
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
   [[nodiscard]] const ShardPiece& place(std::size_t piece) const { return places_[piece]; }
   [[nodiscard]] int rank() const { return ranks_.shards.rank(); }
+  [[nodiscard]] bool stores_weights() const {
+    return states_ && states_->layout().stores_weights();
+  }
 
  private:
   ShardGroups ranks_;
   std::vector<ParameterGroup> groups_;
   std::vector<OwnedPiece> pieces_;
   std::vector<ShardPiece> places_;
+  std::shared_ptr<OffloadedStates> states_;  // null: all on the device
 };
 
 /// Every rank has all weights; its shard is a part of each array.
 class WholeModel : public ShardPieces {
  public:
   WholeModel(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
-      : ShardPieces(groups_by_bucket(model, settings.bucket_capacity, ranks.shards.size()), ranks),
+      : ShardPieces(groups_by_bucket(model, settings.bucket_capacity, ranks.shards.size()), ranks,
+                    settings.offload),
         weights_(groups()) {}
 
   const std::vector<Tensor>& whole() const override { return weights_.flats(); }
@@ -135,18 +164,25 @@ class GradientsAndOptimizerShards : public WholeModel {
 class FullyShardedModel : public ShardPieces {
  public:
   FullyShardedModel(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
-      : ShardPieces(groups_by_part(model, ranks.shards.size()), ranks),
+      : ShardPieces(groups_by_part(model, ranks.shards.size()), ranks, settings.offload),
         gradients_(model, groups(), ranks, settings.overlap),
+        fetch_(groups().size(), fetch_ahead(settings), settings.reshard,
+               {.start_gather = [this](std::size_t part) { unit(part).start_fetch(); },
+                .wait = [](std::size_t) {},
+                .release = [](std::size_t) {}}),
         prefetch_(groups().size(), settings.prefetch, settings.reshard,
                   {.start_gather = [this](std::size_t part) { unit(part).start_gather(); },
                    .wait = [this](std::size_t part) { unit(part).wait(); },
                    .release = [this](std::size_t part) { unit(part).release(); }}) {
-    for (const ParameterGroup& group : groups()) units_.emplace_back(group, ranks.shards);
-    model.add_part_hooks(
-        {.before_forward = [this](std::size_t part) { prefetch_.before_forward(part); },
-         .after_forward = [this](std::size_t part) { prefetch_.after_forward(part); },
-         .before_backward = [this](std::size_t part) { prefetch_.before_backward(part); },
-         .after_backward = [this](std::size_t part) { prefetch_.after_backward(part); }});
+    make_units(ranks.shards);
+    for (Prefetch* follows : {&fetch_, &prefetch_}) {  // a shard comes before it is gathered
+      if (follows == &fetch_ && !stores_weights()) continue;
+      model.add_part_hooks(
+          {.before_forward = [follows](std::size_t part) { follows->before_forward(part); },
+           .after_forward = [follows](std::size_t part) { follows->after_forward(part); },
+           .before_backward = [follows](std::size_t part) { follows->before_backward(part); },
+           .after_backward = [follows](std::size_t part) { follows->after_backward(part); }});
+    }
   }
 
   data_parallel::GradientSync& sync() override { return gradients_; }
@@ -154,7 +190,7 @@ class FullyShardedModel : public ShardPieces {
   void drop_gradients() override { gradients_.drop(); }
 
  protected:
-  Tensor weight_shard(std::size_t group) override { return units_[group].shard(); }
+  Tensor weight_shard(std::size_t group) override { return units_[group]->shard(); }
 
   Tensor gradient(std::size_t piece) override {
     return gradients_.shard(place(piece).group).slice(0, place(piece).place);
@@ -162,10 +198,20 @@ class FullyShardedModel : public ShardPieces {
 
  private:
   /// Parts are numbered in forward order, groups in backward order.
-  UnitWeights& unit(std::size_t part) { return units_[units_.size() - 1 - part]; }
+  GatheredUnit& unit(std::size_t part) { return *units_[units_.size() - 1 - part]; }
 
-  std::vector<UnitWeights> units_;  // by group
+  void make_units(const Communicator& shards) {
+    std::size_t first = 0;  // element of those that this rank owns
+    for (const ParameterGroup& group : groups()) {
+      units_.push_back(stores_weights() ? offloaded_unit(group, shards, *offloaded(), first)
+                                        : resident_unit(group, shards));
+      for (const Piece& piece : pieces_of(group.layout, rank())) first += piece.elements.size();
+    }
+  }
+
+  std::vector<std::unique_ptr<GatheredUnit>> units_;  // by group
   GradientShards gradients_;
+  Prefetch fetch_;  // of shards that are not on the device, one use earlier
   Prefetch prefetch_;
   std::vector<Tensor> nothing_;
 };
@@ -175,6 +221,8 @@ class FullyShardedModel : public ShardPieces {
 
 std::unique_ptr<ShardedModel> shard_model(nn::Model& model, const ShardGroups& ranks,
                                           const ZeroSettings& settings) {
+  ensure(settings.stage == ZeroStage::kParameters || !settings.offload.offloads_parameters(),
+         "weights that every rank keeps as a whole are not offloaded");
   switch (settings.stage) {
     case ZeroStage::kNone:
       break;

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "chapters/03_data_parallel/gradient_sync.hpp"
+#include "chapters/04_zero/offload_settings.hpp"
+#include "chapters/04_zero/offloaded_states.hpp"
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/shard_groups.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
@@ -23,7 +25,14 @@ struct ZeroSettings {
   Overlap overlap = Overlap::kOn;            ///< whether the rank computes while gradients travel
   std::size_t prefetch = 1;                  ///< units to gather ahead; stage 3
   Reshard reshard = Reshard::kAfterForward;  ///< what becomes of gathered units; stage 3
+  OffloadSettings offload = {};              ///< what is outside the device, and where
 };
+
+/// @brief Uses to look ahead when offloaded shards are fetched: one more than for gathers, or as many
+/// when nothing shall overlap.
+[[nodiscard]] inline std::size_t fetch_ahead(const ZeroSettings& settings) {
+  return settings.prefetch + (settings.overlap == Overlap::kOn ? 1 : 0);
+}
 
 /// @brief A part of a parameter whose states one rank owns.
 struct OwnedPiece {
@@ -48,9 +57,21 @@ class ShardedModel {
   /// @brief The pieces of parameters that this rank updates: the same in each step.
   [[nodiscard]] virtual const std::vector<OwnedPiece>& pieces() const = 0;
 
-  /// @brief The weights of a piece.
+  /// @brief The weights of a piece, on the device. Offloaded weights are there while their moments are
+  /// borrowed, and anything at other times: between steps, use read_weights() and write_weights().
   /// @param piece  its number in pieces().
   [[nodiscard]] virtual Tensor weights(std::size_t piece) = 0;
+
+  /// @brief Copies the weights of a piece, wherever they are, between steps.
+  /// @param out  [n] on the CPU.
+  virtual void read_weights(std::size_t piece, const Tensor& out) = 0;
+
+  /// @brief Replaces the weights of a piece, wherever they are, between steps.
+  /// @param in  [n] on the CPU.
+  virtual void write_weights(std::size_t piece, const Tensor& in) = 0;
+
+  /// @brief What is outside the device's memory; null when nothing is.
+  [[nodiscard]] virtual std::shared_ptr<OffloadedStates> offloaded() const = 0;
 
   /// @brief pieces() with their weights and gradients. Only after sync() is finished.
   [[nodiscard]] virtual std::vector<optim::TensorUpdate> own() = 0;
@@ -65,7 +86,8 @@ class ShardedModel {
 /// @brief Shards a model that was made with nn::Values::kDeferred, and makes its initial weights.
 /// @param model  outlives the result. Its hooks stay when the result is gone, so its passes must not
 /// run any more then.
-/// @throws InternalError for ZeroStage::kNone.
+/// @throws InternalError for ZeroStage::kNone, and for offloaded weights in another stage than 3; what
+/// OffloadedStates throws.
 [[nodiscard]] std::unique_ptr<ShardedModel> shard_model(nn::Model& model, const ShardGroups& ranks,
                                                         const ZeroSettings& settings);
 

@@ -8,6 +8,7 @@
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/01_memory/model_presets.hpp"
 #include "common/base/units.hpp"
+#include "common/storage/storage.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -28,6 +29,7 @@ class Predictions {
   Predictions(const train::TrainOptions& options, const memory::RecomputeConfig& recompute,
               const ShardedRun& run, const comm::CollectiveAlgorithms& algorithms)
       : stage_(run.settings.stage),
+        offload_(run.settings.offload),
         width_(size_of(run.dtype)),
         bytes_(predict_bytes(run, 0, algorithms)),
         activations_(memory::peak_activation_bytes(
@@ -38,10 +40,14 @@ class Predictions {
   [[nodiscard]] Prediction of(MemoryCategory category) const {
     switch (category) {
       case MemoryCategory::kParameters:
+        if (offload_.offloads_parameters())
+          return {.formula = "fetched", .bytes = bytes_.parameters};
         return of_state(shards_parameters(stage_), width_, bytes_.parameters);
       case MemoryCategory::kGradients:
         return of_state(shards_gradients(stage_), width_, bytes_.gradients);
       case MemoryCategory::kOptimizer:
+        if (offload_.what != Offload::kNone)
+          return {.formula = "window", .bytes = bytes_.optimizer};
         return of_state(true, 2 * width_, bytes_.optimizer);
       case MemoryCategory::kActivations:
         return {.formula = "", .bytes = activations_};
@@ -56,8 +62,14 @@ class Predictions {
     return {};
   }
 
+  /// What stands beside the device.
+  [[nodiscard]] Prediction stored() const {
+    return of_state(true, (offload_.offloads_parameters() ? 3 : 2) * width_, bytes_.stored);
+  }
+
  private:
   ZeroStage stage_;
+  OffloadSettings offload_;
   std::size_t width_;
   ShardedBytes bytes_;
   std::size_t activations_;
@@ -69,6 +81,36 @@ std::string compared(const Prediction& prediction, std::size_t measured) {
   if (prediction.at_most) return measured < *prediction.bytes ? "within" : "ABOVE";
   const double predicted = static_cast<double>(*prediction.bytes);
   return fmt::format("{:+.2f}%", 100.0 * (static_cast<double>(measured) - predicted) / predicted);
+}
+
+std::string row(std::string_view name, const Prediction& prediction, std::size_t measured,
+                std::string_view phase) {
+  const std::string bytes = prediction.bytes ? format_bytes(*prediction.bytes) : "-";
+  return fmt::format("  {:<14}{:>10}{:>12}{:>12}{:>10}   {}\n", name, prediction.formula,
+                     (prediction.at_most ? "<= " : "") + bytes, format_bytes(measured),
+                     compared(prediction, measured), phase);
+}
+
+std::string traffic_line(std::string_view name, const train::StorageTraffic& traffic) {
+  const double moved = traffic.read_seconds + traffic.write_seconds;
+  if (moved <= 0) return "";
+  return fmt::format(
+      "  {:<14}read {} in {:.3f} s, wrote {} in {:.3f} s; waited {:.3f} s, {:.0f}%\n", name,
+      format_bytes(traffic.read_bytes), traffic.read_seconds, format_bytes(traffic.written_bytes),
+      traffic.write_seconds, traffic.exposed_seconds, 100.0 * traffic.exposed_seconds / moved);
+}
+
+/// What rank 0 keeps beside its device, and what moved.
+std::string offload_lines(const OffloadSettings& settings, const Prediction& stored,
+                          const train::OffloadUse& use) {
+  if (settings.what == Offload::kNone) return "";
+  const std::string where =
+      settings.folder.empty() ? "in the host's memory"
+                              : fmt::format("in a file, by {}", to_string(storage::file_backend()));
+  const std::string first =
+      row(settings.folder.empty() ? "host" : "file", stored, use.stored_bytes, where);
+  return fmt::format("\n{}{}{}", first, traffic_line("optimizer", use.optimizer),
+                     traffic_line("weights", use.weights));
 }
 
 std::string sent_line(const ShardedRun& run, const train::RankSummary& rank, std::size_t steps) {
@@ -98,14 +140,12 @@ std::string format_zero_memory_table(const train::TrainOptions& options,
     const MemoryPeak& peak = rank.memory.peak(category);
     const Prediction prediction = predictions.of(category);
     if (!prediction.bytes && peak.bytes == 0) continue;
-    const std::string bytes = prediction.bytes ? format_bytes(*prediction.bytes) : "-";
-    table += fmt::format("  {:<14}{:>10}{:>12}{:>12}{:>10}   {}\n", to_string(category),
-                         prediction.formula, (prediction.at_most ? "<= " : "") + bytes,
-                         format_bytes(peak.bytes), compared(prediction, peak.bytes), peak.phase);
+    table += row(to_string(category), prediction, peak.bytes, peak.phase);
   }
   const MemoryPeak& total = rank.memory.peak_total();
   table += fmt::format("  {:<14}{:>10}{:>12}{:>12}{:>10}   {}\n", "total", "", "",
                        format_bytes(total.bytes), "", total.phase);
+  table += offload_lines(run.settings.offload, predictions.stored(), rank.offload);
   return table + sent_line(run, rank, result.steps_made());
 }
 

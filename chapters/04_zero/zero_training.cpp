@@ -7,8 +7,10 @@
 
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "chapters/03_data_parallel/gradient_average.hpp"
+#include "chapters/04_zero/storage_trace.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/numeric.hpp"
+#include "common/train/agree.hpp"
 #include "common/train/divergence.hpp"
 
 namespace ultra::zero {
@@ -50,11 +52,25 @@ class ZeroWorker : public train::Worker {
              const ZeroSettings& settings, const ZeroParts& parts)
       : context_(context),
         ranks_(ranks),
-        adamw_(std::make_shared<optim::AdamW>(optim::AdamWConfig{}, parts.adamw)),
         worker_(context, trainer_parts(parts)),
-        sharded_(shard_model(worker_.model(), ranks, settings)) {}
+        sharded_(make_sharded(settings)),
+        offloaded_(sharded_->offloaded()),
+        adamw_(optim::AdamWConfig{}, parts.adamw,
+               offloaded_ ? offloaded_moments(offloaded_) : optim::moments_on_device()) {
+    if (offloaded_) show_storage_on(*offloaded_, context.timeline);
+  }
 
-  train::StepOutcome step(const train::StepPlan& plan) override { return worker_.step(plan); }
+  train::StepOutcome step(const train::StepPlan& plan) override {
+    const train::StepOutcome outcome = worker_.step(plan);
+    if (offloaded_) context_.meter.storage_used(offloaded_->use());
+    return outcome;
+  }
+
+  void conclude([[maybe_unused]] std::vector<train::StepMetrics>& steps) override {
+    if (!offloaded_) return;
+    offloaded_->settle();
+    context_.meter.storage_used(offloaded_->use());
+  }
 
   std::size_t parameter_count() const override { return worker_.parameter_count(); }
 
@@ -62,6 +78,18 @@ class ZeroWorker : public train::Worker {
   TrainingState state() { return sharded_state(worker_.model(), *sharded_, adamw_, ranks_); }
 
  private:
+  /// Storage may be missing on one rank only: then all ranks end alike, before the first step.
+  std::unique_ptr<ShardedModel> make_sharded(const ZeroSettings& settings) {
+    std::unique_ptr<ShardedModel> made;
+    const auto make = [&] { made = shard_model(worker_.model(), ranks_, settings); };
+    if (settings.offload.what == Offload::kNone) {
+      make();
+    } else {
+      train::agree(context_.world, make);
+    }
+    return made;
+  }
+
   // [region zero_worker]
   train::TrainerParts trainer_parts(const ZeroParts& parts) {
     train::ForwardBackward passes = [this, micro_batch = parts.micro_batch](
@@ -95,9 +123,10 @@ class ZeroWorker : public train::Worker {
 
   train::RunContext context_;
   ShardGroups ranks_;
-  std::shared_ptr<optim::AdamW> adamw_;
   train::ModelWorker worker_;
   std::unique_ptr<ShardedModel> sharded_;
+  std::shared_ptr<OffloadedStates> offloaded_;  // null: all on the device
+  std::shared_ptr<optim::AdamW> adamw_;
 };
 
 }  // namespace

@@ -45,7 +45,9 @@ struct ZeroParts {
 /// @brief A rank's worker in a training with ZeRO-1, 2 or 3.
 ///
 /// Losses, gradient norms and weights are those of plain data parallelism.
-/// The worker throws NumericError when the loss or the gradient norm is not finite.
+/// Offloading changes neither: the bits are the same.
+/// The worker throws NumericError when the loss or the gradient norm is not finite. Making it throws
+/// FileError, the same on all ranks, when a rank has no storage for what it shall offload; collective.
 [[nodiscard]] train::MakeWorker zero_worker(const ShardGroups& ranks, const ZeroSettings& settings,
                                             const ZeroParts& parts);
 

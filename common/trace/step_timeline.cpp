@@ -50,4 +50,11 @@ void StepTimeline::end_step() {
   }
 }
 
+void StepTimeline::add_span(std::string_view track, std::string_view name,
+                            TraceRecorder::Clock::time_point begin,
+                            TraceRecorder::Clock::time_point end) {
+  if (!tracing()) return;
+  recorder_->add_span(track, name, recorder_->at(begin), recorder_->at(end));
+}
+
 }  // namespace ultra::trace

@@ -33,6 +33,11 @@ class StepTimeline {
   /// @brief Ends the phase and the step under way.
   void end_step();
 
+  /// @brief Adds a span of work that goes on beside the phases, when the step is recorded.
+  /// @param track  the row that it stands in.
+  void add_span(std::string_view track, std::string_view name,
+                TraceRecorder::Clock::time_point begin, TraceRecorder::Clock::time_point end);
+
  private:
   [[nodiscard]] bool tracing() const;
   void close_span();

@@ -39,17 +39,21 @@ void RankMeter::run_began() {
 
 void RankMeter::step_began() {
   lap_begin_ = Clock::now();
-  waited_before_lap_ = world_.stats().exposed_seconds;
+  waited_before_lap_ = waited();
+}
+
+double RankMeter::waited() const {
+  return world_.stats().exposed_seconds + offload_.exposed_seconds();
 }
 
 double RankMeter::lap() {
   const auto now = Clock::now();
-  const double waited = world_.stats().exposed_seconds;
+  const double waited_until_now = waited();
   const double seconds = std::chrono::duration<double>(now - lap_begin_).count();
-  const double computed = std::max(0.0, seconds - (waited - waited_before_lap_));
+  const double computed = std::max(0.0, seconds - (waited_until_now - waited_before_lap_));
   no_compute_ += seconds - computed;
   lap_begin_ = now;
-  waited_before_lap_ = waited;
+  waited_before_lap_ = waited_until_now;
   return computed;
 }
 
@@ -65,7 +69,8 @@ RankSummary RankMeter::summary() const {
                       .reserved_bytes = device_.reserved_bytes(),
                       .system_allocations = device_.system_allocations(),
                       .seconds = seconds_,
-                      .communication = difference(world_.stats(), before_)};
+                      .communication = difference(world_.stats(), before_),
+                      .offload = offload_};
   summary.seconds.compute = seconds_.forward_backward + seconds_.optimizer;
   summary.seconds.total = summary.seconds.compute + no_compute_;
   return summary;

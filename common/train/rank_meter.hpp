@@ -28,6 +28,9 @@ class RankMeter {
   /// @brief Its optimizer step has ended. Without gradients_done() all of the step's compute counts
   /// as the optimizer's.
   void step_ended();
+  /// @brief What the rank's storage was used for, from the run's beginning until now. Called before
+  /// step_ended(), so that waiting for storage is no compute.
+  void storage_used(const OffloadUse& use) { offload_ = use; }
   /// @brief What was still under way after the last step has ended, too: the time since then belongs
   /// to the training, though it is no compute.
   void run_ended();
@@ -38,6 +41,8 @@ class RankMeter {
  private:
   /// Ends a lap and begins the next; returns what of it was compute.
   [[nodiscard]] double lap();
+  /// Seconds up to now that the rank's thread waited for communication or for storage.
+  [[nodiscard]] double waited() const;
 
   Communicator world_;
   Device device_;
@@ -46,6 +51,7 @@ class RankMeter {
   double waited_before_lap_ = 0;
   double no_compute_ = 0;  // of all laps
   RankSeconds seconds_;
+  OffloadUse offload_;
 };
 
 /// @brief The summaries of all ranks, in their order, on every rank. Collective.

@@ -61,6 +61,28 @@ CommStats traffic_from(const ordered_json& json) {
   return stats;
 }
 
+ordered_json to_json(const StorageTraffic& traffic) {
+  return {{"read_bytes", traffic.read_bytes},
+          {"written_bytes", traffic.written_bytes},
+          {"read_seconds", traffic.read_seconds},
+          {"write_seconds", traffic.write_seconds},
+          {"exposed_seconds", traffic.exposed_seconds}};
+}
+
+StorageTraffic storage_traffic_from(const ordered_json& json) {
+  return {.read_bytes = json.at("read_bytes"),
+          .written_bytes = json.at("written_bytes"),
+          .read_seconds = json.at("read_seconds"),
+          .write_seconds = json.at("write_seconds"),
+          .exposed_seconds = json.at("exposed_seconds")};
+}
+
+OffloadUse offload_from(const ordered_json& json) {
+  return {.stored_bytes = json.at("stored_bytes"),
+          .optimizer = storage_traffic_from(json.at("optimizer")),
+          .weights = storage_traffic_from(json.at("weights"))};
+}
+
 }  // namespace
 
 MemoryPeaks::MemoryPeaks(const MemoryTracker& tracker)
@@ -86,6 +108,11 @@ ordered_json to_json(const RankSummary& summary) {
                      {"forward_backward", summary.seconds.forward_backward},
                      {"optimizer", summary.seconds.optimizer},
                      {"total", summary.seconds.total}};
+  if (summary.offload.stored_bytes > 0) {
+    json["offload"] = {{"stored_bytes", summary.offload.stored_bytes},
+                       {"optimizer", to_json(summary.offload.optimizer)},
+                       {"weights", to_json(summary.offload.weights)}};
+  }
   return json;
 }
 
@@ -100,9 +127,11 @@ RankSummary rank_summary_from(const ordered_json& json) {
                                   .forward_backward = seconds.at("forward_backward"),
                                   .optimizer = seconds.at("optimizer"),
                                   .total = seconds.at("total")},
-                      .communication = traffic_from(json)};
+                      .communication = traffic_from(json),
+                      .offload = {}};
   summary.communication.busy_seconds = seconds.at("communication");
   summary.communication.exposed_seconds = seconds.at("exposed_communication");
+  if (json.contains("offload")) summary.offload = offload_from(json.at("offload"));
   return summary;
 }
 

@@ -49,6 +49,27 @@ struct RankSeconds {
   double total = 0;             ///< wall time of training, waiting included
 };
 
+/// @brief What moved between a rank's device and the storage beside it.
+struct StorageTraffic {
+  std::size_t read_bytes = 0;     ///< brought to the device
+  std::size_t written_bytes = 0;  ///< taken from it
+  double read_seconds = 0;        ///< durations of all reads, added up
+  double write_seconds = 0;       ///< durations of all writes, added up
+  double exposed_seconds = 0;     ///< in which the rank's thread waited for either
+};
+
+/// @brief What a rank keeps outside its device's memory: in the host's, or in a file.
+struct OffloadUse {
+  std::size_t stored_bytes = 0;  ///< none: nothing is offloaded
+  StorageTraffic optimizer;      ///< of the optimizer steps
+  StorageTraffic weights;        ///< of the weights for the passes
+
+  /// @brief Seconds that the rank's thread waited for its storage.
+  [[nodiscard]] double exposed_seconds() const {
+    return optimizer.exposed_seconds + weights.exposed_seconds;
+  }
+};
+
 /// @brief What one rank used.
 struct RankSummary {
   int rank = 0;                        ///< its number
@@ -57,6 +78,7 @@ struct RankSummary {
   std::size_t system_allocations = 0;  ///< how often the pool asked the system
   RankSeconds seconds;                 ///< where its time went
   CommStats communication;             ///< of the training steps: operations, bytes and seconds
+  OffloadUse offload;                  ///< what it keeps beside its device
 };
 
 /// @brief The summary as it stands in the metrics file's "ranks".

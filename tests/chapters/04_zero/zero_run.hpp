@@ -113,13 +113,14 @@ inline std::vector<std::vector<double>> gathered(const std::vector<double>& own,
 
 /// @brief Trains with ZeRO and brings the weights together.
 inline ZeroRun run_zero(const Communicator& dp, const ZeroCase& c) {
-  std::vector<Tensor> pieces;
   ZeroRun run;
   Changes changes;
   changes.adamw = [&](const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                       const Tensor& second_moment, const ops::AdamWStep& constants) {
     ops::adamw_into(value, grad, first_moment, second_moment, constants);
-    if (constants.step == 1) pieces.push_back(value);
+    if (constants.step != static_cast<int>(c.options.steps)) return;
+    const std::vector<double> values = value.to_vector();  // offloaded ones are here for a moment
+    run.own.insert(run.own.end(), values.begin(), values.end());
   };
   changes.update = [&](train::Update inner) -> train::Update {
     return [&, inner = std::move(inner)](nn::Model& model, const train::StepPlan& plan) {
@@ -132,10 +133,6 @@ inline ZeroRun run_zero(const Communicator& dp, const ZeroCase& c) {
     };
   };
   run.result = train_zero(dp, c, changes);
-  for (const Tensor& piece : pieces) {
-    const std::vector<double> values = piece.to_vector();
-    run.own.insert(run.own.end(), values.begin(), values.end());
-  }
   run.weights = gathered(run.own, c, make_shard_groups(dp, c.node_size).shards);
   return run;
 }

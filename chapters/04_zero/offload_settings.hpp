@@ -1,0 +1,49 @@
+#pragma once
+/// @file
+/// OffloadSettings: what a rank keeps outside its device's memory, and where.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/storage/async_file.hpp"
+
+namespace ultra::zero {
+
+/// @brief What of a rank's shards does not stay in the device's memory.
+enum class Offload {
+  kNone,                    ///< everything stays
+  kOptimizer,               ///< the optimizer's moments go (ZeRO-Offload)
+  kOptimizerAndParameters,  ///< the shards of the weights too; stage 3 only (ZeRO-Infinity)
+};
+
+/// @brief Makes storage of so many zeros.
+using OpenStorage = std::function<std::unique_ptr<storage::AsyncFile>(std::uint64_t bytes)>;
+
+/// @brief How states are offloaded.
+///
+/// Moments are offloaded in the weights' type. Master weights of mixed precision would be a further
+/// state beside them; this training has none yet.
+struct OffloadSettings {
+  Offload what = Offload::kNone;               ///< which states
+  std::string folder = {};                     ///< of the scratch file; empty: the host's memory
+  std::optional<double> gigabytes_per_second;  ///< slows the storage to that, each way
+  std::size_t least_block_bytes = 1 << 18;     ///< of a block's moments, if there are as many
+  OpenStorage open = {};                       ///< a storage of the caller's; empty: the above
+
+  /// @brief Whether weights are offloaded.
+  [[nodiscard]] bool offloads_parameters() const {
+    return what == Offload::kOptimizerAndParameters;
+  }
+};
+
+/// @brief Makes the storage that the settings name.
+/// @throws FileError when the folder is missing, cannot be written to, or its disk is too full;
+/// OutOfMemory when the host has not as much memory.
+[[nodiscard]] std::unique_ptr<storage::AsyncFile> open_storage(const OffloadSettings& settings,
+                                                               std::uint64_t bytes);
+
+}  // namespace ultra::zero
