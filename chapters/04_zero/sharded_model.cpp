@@ -4,8 +4,9 @@
 
 #include "chapters/04_zero/gradient_shards.hpp"
 #include "chapters/04_zero/parameter_group.hpp"
-#include "chapters/04_zero/unit_weights.hpp"
+#include "chapters/04_zero/sharded_unit.hpp"
 #include "chapters/04_zero/whole_weights.hpp"
+#include "chapters/04_zero/zero_plus_plus_parts.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/errors.hpp"
 #include "common/train/update.hpp"
@@ -107,12 +108,16 @@ class FullyShardedModel : public ShardedModel {
   FullyShardedModel(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
       : ranks_(ranks),
         groups_(groups_by_part(model, ranks.shards.size())),
-        gradients_(model, groups_, ranks, settings.overlap),
+        parts_(ranks.shards, settings.plus_plus),
+        gradients_(model, groups_, ranks,
+                   [&](std::vector<ReducedGroup> groups, const Device& device, DType dtype) {
+                     return parts_.reducer(std::move(groups), device, dtype, settings.overlap);
+                   }),
         prefetch_(groups_.size(), settings.prefetch, settings.reshard,
                   {.start_gather = [this](std::size_t part) { unit(part).start_gather(); },
                    .wait = [this](std::size_t part) { unit(part).wait(); },
                    .release = [this](std::size_t part) { unit(part).release(); }}) {
-    for (const ParameterGroup& group : groups_) units_.emplace_back(group, ranks.shards);
+    for (const ParameterGroup& group : groups_) units_.push_back(parts_.unit(group));
     model.add_part_hooks(
         {.before_forward = [this](std::size_t part) { prefetch_.before_forward(part); },
          .after_forward = [this](std::size_t part) { prefetch_.after_forward(part); },
@@ -125,7 +130,7 @@ class FullyShardedModel : public ShardedModel {
   std::vector<optim::TensorUpdate> own() override {
     std::vector<optim::TensorUpdate> updates;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      append_pieces(groups_[g], ranks_.shards.rank(), units_[g].shard(), gradients_.shard(g),
+      append_pieces(groups_[g], ranks_.shards.rank(), units_[g]->shard(), gradients_.shard(g),
                     updates);
     }
     return updates;
@@ -136,11 +141,12 @@ class FullyShardedModel : public ShardedModel {
 
  private:
   /// Parts are numbered in forward order, groups in backward order.
-  UnitWeights& unit(std::size_t part) { return units_[units_.size() - 1 - part]; }
+  ShardedUnit& unit(std::size_t part) { return *units_[units_.size() - 1 - part]; }
 
   ShardGroups ranks_;
   std::vector<ParameterGroup> groups_;
-  std::vector<UnitWeights> units_;  // by group
+  ZeroPlusPlusParts parts_;
+  std::vector<std::unique_ptr<ShardedUnit>> units_;  // by group
   GradientShards gradients_;
   Prefetch prefetch_;
   std::vector<Tensor> nothing_;

@@ -10,6 +10,7 @@
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/shard_groups.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
+#include "chapters/04_zero/zero_plus_plus.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/nn/model.hpp"
 #include "common/optim/adamw.hpp"
@@ -23,6 +24,7 @@ struct ZeroSettings {
   Overlap overlap = Overlap::kOn;            ///< whether the rank computes while gradients travel
   std::size_t prefetch = 1;                  ///< units to gather ahead; stage 3
   Reshard reshard = Reshard::kAfterForward;  ///< what becomes of gathered units; stage 3
+  ZeroPlusPlus plus_plus;                    ///< how weights and gradients travel; stage 3
 };
 
 /// @brief One rank's part of a model, of which its parameters' values and gradients are views.
@@ -53,7 +55,8 @@ class ShardedModel {
 /// @brief Shards a model that was made with nn::Values::kDeferred, and makes its initial weights.
 /// @param model  outlives the result. Its hooks stay when the result is gone, so its passes must not
 /// run any more then.
-/// @throws InternalError for ZeroStage::kNone.
+/// @throws InternalError for ZeroStage::kNone; ConfigError when nodes of plus_plus do not make up the
+/// ranks.
 [[nodiscard]] std::unique_ptr<ShardedModel> shard_model(nn::Model& model, const ShardGroups& ranks,
                                                         const ZeroSettings& settings);
 
