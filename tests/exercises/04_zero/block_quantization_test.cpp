@@ -111,9 +111,9 @@ class BlockQuantizationTest : public ultra::test::RandomTest {
 
 /// Every number of a block within half its scale.
 ///
-/// With roundings of the type, u each: the scale a/q and the quotient x/scale have one, the product
-/// another. |x - x'| <= scale/2 + (|x| + 2 |x'|) u, and both are at most q scale (1 + u): within
-/// scale/2 (1 + 8 q u).
+/// With roundings of the type, u each: the quotient x/scale has one, the product another, and both are
+/// at most q scale (1 + u): |x - x'| <= scale/2 + 2 q scale u, and the scale itself has one rounding.
+/// That is scale/2 (1 + 4 q u + u); the bound is twice as far, for the roundings of this function.
 void expect_within_half_a_scale(const Case& c, const Values& values, const Values& found,
                                 const std::string& hint) {
   const double integers = c.format.bits == QuantizedBits::kFour ? 7 : 127;
