@@ -49,8 +49,8 @@ Tensor QuantizedReducer::open(std::size_t group) {
 }
 
 void QuantizedReducer::flush(std::size_t group) {
-  const Tensor flat = std::exchange(open_, Tensor());
-  under_way_.push_back({group, begin_first_step(group, flat)});
+  under_way_.push_back({group, begin_first_step(group, open_)});
+  open_ = Tensor();  // it was quantised: only the pieces are on their way
   if (overlap_ == Overlap::kOff) finish();
 }
 

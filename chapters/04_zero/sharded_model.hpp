@@ -24,7 +24,7 @@ struct ZeroSettings {
   Overlap overlap = Overlap::kOn;            ///< whether the rank computes while gradients travel
   std::size_t prefetch = 1;                  ///< units to gather ahead; stage 3
   Reshard reshard = Reshard::kAfterForward;  ///< what becomes of gathered units; stage 3
-  ZeroPlusPlus plus_plus;                    ///< how weights and gradients travel; stage 3
+  ZeroPlusPlus plus_plus = {};               ///< how weights and gradients travel; stage 3
 };
 
 /// @brief One rank's part of a model, of which its parameters' values and gradients are views.

@@ -29,10 +29,10 @@ enum class SecondaryShards {
 
 /// @brief Which techniques of ZeRO++ are in use; by default none of them.
 struct ZeroPlusPlus {
-  std::optional<BlockFormat> weights;                  ///< qwZ: how weights travel; absent: exact
+  std::optional<BlockFormat> weights = {};             ///< qwZ: how weights travel; absent: exact
   SecondaryShards secondary = SecondaryShards::kNone;  ///< hpZ; needs node_size
-  std::optional<BlockFormat> gradients;                ///< qgZ: how gradients travel; absent: exact
-  std::optional<std::size_t> node_size;  ///< ranks of a node; divides the ranks; absent: no nodes
+  std::optional<BlockFormat> gradients = {};           ///< qgZ: how gradients travel; absent: exact
+  std::optional<std::size_t> node_size = {};           ///< divides the ranks; absent: no nodes
 
   /// @brief True when units of weights travel in another way than ZeRO-3's.
   [[nodiscard]] bool changes_weights() const {

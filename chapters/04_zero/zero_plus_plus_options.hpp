@@ -16,9 +16,9 @@ namespace ultra::zero {
 
 /// @brief What --zero++ must fit to.
 struct ZeroPlusPlusContext {
-  ZeroStage stage = ZeroStage::kNone;        ///< --zero
-  Reshard reshard = Reshard::kAfterForward;  ///< --reshard-after-forward
-  std::optional<std::size_t> hybrid_shard;   ///< --hybrid-shard
+  ZeroStage stage = ZeroStage::kNone;            ///< --zero
+  Reshard reshard = Reshard::kAfterForward;      ///< --reshard-after-forward
+  std::optional<std::size_t> hybrid_shard = {};  ///< --hybrid-shard
 };
 
 /// @brief Which techniques of ZeRO++ are in use.

@@ -31,6 +31,14 @@ class ZeroPlusPlusTraining : public ZeroPlusPlusTest {
     return c;
   }
 
+  static double loss_at_the_end(const train::TrainResult& result) {
+    double sum = 0;
+    for (std::size_t i = result.steps.size() - 20; i < result.steps.size(); ++i) {
+      sum += result.steps[i].loss;
+    }
+    return sum / 20;
+  }
+
   static void expect_same_runs(const ZeroRun& actual, const ZeroRun& expected) {
     EXPECT_EQ(losses_and_norms(actual.result), losses_and_norms(expected.result));
     EXPECT_TRUE(actual.own == expected.own) << "the weights that this rank updates";
@@ -96,7 +104,9 @@ TEST_F(ZeroPlusPlusTraining, OneNodeAndNodesOfOneRankReduceInOneStep) {
 
 // Near ZeRO-3 -------------------------------------------------------------------------------------
 
-/// The promise of the method: quantisation costs no quality.
+/// The promise of the method: quantisation costs no quality. The loss is that of the last 20 steps'
+/// batches, 2560 tokens: one batch has too few to tell 1 % apart. Lists without "hierarchical" stand for
+/// those with it, which have the same bits (SecondaryShardsChangeNoBit).
 TEST_F(ZeroPlusPlusTraining, LossesAfter200StepsAreWithinOnePercentOfZero3) {
   ZeroCase c = draw(4, ZeroStage::kParameters, DType::kF32);
   c.options.model = {.vocab_size = data::kByteVocabulary,
@@ -113,9 +123,11 @@ TEST_F(ZeroPlusPlusTraining, LossesAfter200StepsAreWithinOnePercentOfZero3) {
   c.options.clip_norm = 1;
   c.settings = {.stage = ZeroStage::kParameters, .prefetch = 1};
   on_ranks(c, [&](Communicator& dp) {
-    const double expected = train_zero(dp, c).steps.back().loss;
+    const double expected = loss_at_the_end(train_zero(dp, c));
     for (const std::string& list : all_techniques()) {
-      const double loss = train_zero(dp, with(c, techniques(list, 2))).steps.back().loss;
+      if (list.find("hierarchical") != std::string::npos) continue;
+      const ZeroPlusPlus how = techniques(list, 2);
+      const double loss = loss_at_the_end(train_zero(dp, with(c, how)));
       EXPECT_NEAR(loss, expected, 0.01 * expected) << list;
       if (dp.rank() == 0) {
         std::fprintf(stderr, "  %-45s loss %.6f, %+.3f%% of ZeRO-3's %.6f\n", list.c_str(), loss,
@@ -136,9 +148,9 @@ TEST_F(ZeroPlusPlusTraining, ARankThatThrowsInAPassEndsAll) {
       changes.passes = [&](train::ForwardBackward inner) -> train::ForwardBackward {
         return [&, inner](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
           if (dp.rank() == guilty && step == 1) {
-            model.add_block_hooks({.before_backward = [](std::size_t) {
-              throw NumericError("this block is broken");
-            }});
+            nn::BlockHooks hooks;
+            hooks.before_backward = [](std::size_t) { throw NumericError("this block is broken"); };
+            model.add_block_hooks(hooks);
           }
           return inner(model, sampler, step);
         };

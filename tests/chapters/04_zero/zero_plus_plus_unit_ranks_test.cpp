@@ -119,7 +119,7 @@ TEST_F(ZeroPlusPlusUnitTest, BothPassesOfAllRanksHaveTheWeightsThatTravelled) {
           unit.release();
           EXPECT_FALSE(rank.groups[u].parameters.front()->has_value());
         }
-        ultra::test::Random numbers(static_cast<std::uint64_t>(dp.rank() + 1));
+        ultra::test::Random numbers(static_cast<std::uint64_t>(10 * step + dp.rank() + 1));
         numbers.fill(unit.shard(), 1.0);  // an update, of the exact weights
         EXPECT_TRUE(rank.expected(u) != wanted);
       }
