@@ -46,7 +46,7 @@ void apply(Technique technique, ZeroPlusPlus& settings) {
       settings.gradients = BlockFormat{.bits = QuantizedBits::kEight};
       return;
     case Technique::kGradientsInt4:
-      settings.gradients = BlockFormat{.bits = QuantizedBits::kFour};
+      settings.gradients = BlockFormat{.bits = QuantizedBits::kFour, .block = kInt4Block};
       return;
   }
 }

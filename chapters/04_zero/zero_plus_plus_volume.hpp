@@ -4,7 +4,7 @@
 ///
 /// Legend: N ranks, n of them in each of K = N / n nodes; s bytes of a rank's shard of a unit, w of
 /// the same shard as it travels when weights are gathered, g as it travels when gradients are reduced:
-/// s or quantised_bytes. Per unit and micro-batch a rank sends
+/// s or quantized_bytes(). Per unit and micro-batch a rank sends
 ///
 /// |                          | in all                | of which to other nodes                |
 /// |--------------------------|-----------------------|----------------------------------------|

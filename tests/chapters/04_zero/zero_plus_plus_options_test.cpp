@@ -61,7 +61,7 @@ class ZeroPlusPlusOptionsTest : public ::testing::Test {
 };
 
 constexpr BlockFormat kInt8{.bits = QuantizedBits::kEight};
-constexpr BlockFormat kInt4{.bits = QuantizedBits::kFour};
+constexpr BlockFormat kInt4{.bits = QuantizedBits::kFour, .block = 32};
 
 TEST_F(ZeroPlusPlusOptionsTest, ByDefaultNothingChanges) {
   EXPECT_EQ(settings({}), ZeroPlusPlus());

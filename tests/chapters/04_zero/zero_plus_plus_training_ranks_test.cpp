@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -31,12 +31,33 @@ class ZeroPlusPlusTraining : public ZeroPlusPlusTest {
     return c;
   }
 
-  static double loss_at_the_end(const train::TrainResult& result) {
+  ZeroCase draw_200_steps() {
+    ZeroCase c = draw(4, ZeroStage::kParameters, DType::kF32);
+    c.options.model = {.vocab_size = data::kByteVocabulary,
+                       .hidden_size = 32,
+                       .num_layers = 1,
+                       .num_heads = 4,
+                       .num_kv_heads = 2,
+                       .ffn_hidden_size = 64,
+                       .max_seq_len = 16};
+    c.options.global_batch = 8;
+    c.micro_batch = 2;
+    c.options.steps = 200;
+    c.options.clip_norm = 1;
+    c.settings = {.stage = ZeroStage::kParameters, .prefetch = 1};
+    return c;
+  }
+
+  /// The mean loss of the last 20 steps, of two runs: one batch has 128 tokens, too few to tell 1 %
+  /// apart, and rounding alone moves a run's loss by some 0.5 %.
+  static double loss_at_the_end(const Communicator& dp, ZeroCase c) {
     double sum = 0;
-    for (std::size_t i = result.steps.size() - 20; i < result.steps.size(); ++i) {
-      sum += result.steps[i].loss;
+    for (const std::uint64_t seed : {0U, 1U}) {
+      c.options.seed = seed;
+      const train::TrainResult result = train_zero(dp, c);
+      for (std::size_t i = 180; i < 200; ++i) sum += result.steps.at(i).loss;
     }
-    return sum / 20;
+    return sum / 40;
   }
 
   static void expect_same_runs(const ZeroRun& actual, const ZeroRun& expected) {
@@ -104,37 +125,24 @@ TEST_F(ZeroPlusPlusTraining, OneNodeAndNodesOfOneRankReduceInOneStep) {
 
 // Near ZeRO-3 -------------------------------------------------------------------------------------
 
-/// The promise of the method: quantisation costs no quality. The loss is that of the last 20 steps'
-/// batches, 2560 tokens: one batch has too few to tell 1 % apart. Lists without "hierarchical" stand for
-/// those with it, which have the same bits (SecondaryShardsChangeNoBit).
+/// The promise of the method: quantisation costs no quality. Lists without "hierarchical" stand for those
+/// with it, which have the same bits (SecondaryShardsChangeNoBit).
 TEST_F(ZeroPlusPlusTraining, LossesAfter200StepsAreWithinOnePercentOfZero3) {
-  ZeroCase c = draw(4, ZeroStage::kParameters, DType::kF32);
-  c.options.model = {.vocab_size = data::kByteVocabulary,
-                     .hidden_size = 32,
-                     .num_layers = 2,
-                     .num_heads = 4,
-                     .num_kv_heads = 2,
-                     .ffn_hidden_size = 64,
-                     .max_seq_len = 16};
-  c.options.global_batch = 8;
-  c.micro_batch = 2;
-  c.options.steps = 200;
-  c.options.seed = 0;
-  c.options.clip_norm = 1;
-  c.settings = {.stage = ZeroStage::kParameters, .prefetch = 1};
-  on_ranks(c, [&](Communicator& dp) {
-    const double expected = loss_at_the_end(train_zero(dp, c));
-    for (const std::string& list : all_techniques()) {
-      if (list.find("hierarchical") != std::string::npos) continue;
-      const ZeroPlusPlus how = techniques(list, 2);
-      const double loss = loss_at_the_end(train_zero(dp, with(c, how)));
-      EXPECT_NEAR(loss, expected, 0.01 * expected) << list;
-      if (dp.rank() == 0) {
-        std::fprintf(stderr, "  %-45s loss %.6f, %+.3f%% of ZeRO-3's %.6f\n", list.c_str(), loss,
-                     100 * (loss / expected - 1), expected);
-      }
-    }
-  });
+  const ZeroCase c = draw_200_steps();
+  on_ranks(
+      c,
+      [&](Communicator& dp) {
+        const double expected = loss_at_the_end(dp, c);
+        for (const std::string& list : all_techniques()) {
+          if (list.find("hierarchical") != std::string::npos) continue;
+          const double loss = loss_at_the_end(dp, with(c, techniques(list, 2)));
+          EXPECT_NEAR(loss, expected, 0.01 * expected) << list;
+          if (dp.rank() > 0) continue;
+          std::fprintf(stderr, "  %-27s loss %.4f, %+.2f%% of ZeRO-3's %.4f\n", list.c_str(), loss,
+                       100 * (loss / expected - 1), expected);
+        }
+      },
+      in_rank_order(Progress::kOnCall));
 }
 
 // Errors ------------------------------------------------------------------------------------------

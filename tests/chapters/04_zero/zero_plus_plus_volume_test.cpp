@@ -37,7 +37,7 @@ StepVolume sent(const std::string& list, std::optional<std::size_t> node_size, i
 
 constexpr std::size_t kExact = (512 + 100) * 4;
 constexpr std::size_t kInt8 = (2 * 4 + 512) + (4 + 100);
-constexpr std::size_t kInt4 = (2 * 4 + 256) + (4 + 52);  // 50 bytes, filled up
+constexpr std::size_t kInt4 = (16 * 4 + 256) + (4 * 4 + 52);  // blocks of 32; 50 bytes, filled up
 
 // The paper's table -------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ TEST(VolumeBetweenNodes, EachTechniqueChangesItsOwnCells) {
 }
 
 /// What the ranks of a node send together is the table's number, but for what a ring keeps in a node,
-/// (N-1)/N or (K-1)/K, and the scales: 4 bytes with each 256 numbers.
+/// (N-1)/N or (K-1)/K, and the scales: 4 bytes with each block.
 TEST(VolumeBetweenNodes, IsWhatTheRanksOfANodeSend) {
   constexpr int kRanks = 512;
   constexpr std::size_t kNode = 8;
@@ -89,7 +89,7 @@ TEST(VolumeBetweenNodes, IsWhatTheRanksOfANodeSend) {
     }
     const NodeVolume table = volume_between_nodes(how, 32);
     const auto scales = [](const std::optional<BlockFormat>& format) {
-      return format ? 1.0 / 256 : 0.0;
+      return format ? 1.0 / static_cast<double>(format->block) : 0.0;
     };
     const double ring = (kRanks - 1.0) / kRanks;
     EXPECT_DOUBLE_EQ(static_cast<double>(node.forward.between) / model,
