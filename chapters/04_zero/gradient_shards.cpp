@@ -1,5 +1,7 @@
 #include "chapters/04_zero/gradient_shards.hpp"
 
+#include <utility>
+
 namespace ultra::zero {
 namespace {
 
@@ -17,10 +19,17 @@ std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups) {
 
 GradientShards::GradientShards(nn::Model& model, const std::vector<ParameterGroup>& groups,
                                const ShardGroups& ranks, Overlap overlap)
+    : GradientShards(model, groups, ranks,
+                     [&](std::vector<ReducedGroup> all, const Device& device, DType dtype) {
+                       return std::make_unique<ShardReducer>(std::move(all), ranks.shards, device,
+                                                             dtype, overlap);
+                     }) {}
+
+GradientShards::GradientShards(nn::Model& model, const std::vector<ParameterGroup>& groups,
+                               const ShardGroups& ranks, const MakeReducer& reducer)
     : groups_(groups),
       ranks_(ranks),
-      reducer_(reduced(groups), ranks.shards, model.device(), model.parameters().front()->dtype(),
-               overlap),
+      reducer_(reducer(reduced(groups), model.device(), model.parameters().front()->dtype())),
       open_(groups.size()),
       watch_(model, as_buckets(groups), [this](std::size_t group) { flush(group); }),
       alive_(std::make_shared<const bool>(true)) {
@@ -46,7 +55,7 @@ void GradientShards::begin(Pass pass) {
 
 Tensor GradientShards::memory_for(std::size_t group, std::size_t i) {
   Tensor& flat = open_[group];
-  if (!flat.defined()) flat = reducer_.open(group);
+  if (!flat.defined()) flat = reducer_->open(group);
   return groups_[group].view(flat, i);
 }
 
@@ -54,7 +63,7 @@ Tensor GradientShards::memory_for(std::size_t group, std::size_t i) {
 void GradientShards::flush(std::size_t group) {
   for (nn::Parameter* parameter : groups_[group].parameters) parameter->drop_grad();
   open_[group] = Tensor();  // from now on only the reduction keeps this memory alive
-  reducer_.flush(group);
+  reducer_->flush(group);
 }
 // [/region]
 
@@ -66,12 +75,12 @@ void GradientShards::end_pass() {
 void GradientShards::finish() {
   if (in_pass_) end_pass();
   state_.finish();
-  reducer_.finish();
+  reducer_->finish();
   if (!ranks_.replicas) return;
   std::vector<Work> works;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     works.push_back(ranks_.replicas->labeled("copies of " + groups_[g].name)
-                        .all_reduce_async(reducer_.shard(g), ReduceOp::kAverage));
+                        .all_reduce_async(reducer_->shard(g), ReduceOp::kAverage));
   }
   for (Work& work : works) work.wait();
 }

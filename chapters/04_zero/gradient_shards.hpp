@@ -2,17 +2,23 @@
 /// @file
 /// GradientShards: gradients of a model that exist as shards only (ZeRO-2 and ZeRO-3).
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "chapters/03_data_parallel/gradient_sync.hpp"
 #include "chapters/03_data_parallel/gradient_watch.hpp"
+#include "chapters/04_zero/group_reducer.hpp"
 #include "chapters/04_zero/parameter_group.hpp"
 #include "chapters/04_zero/shard_groups.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
 #include "common/nn/model.hpp"
 
 namespace ultra::zero {
+
+/// @brief Makes what reduces these groups, of gradients of this type on this device.
+using MakeReducer = std::function<std::unique_ptr<GroupReducer>(std::vector<ReducedGroup> groups,
+                                                                const Device&, DType)>;
 
 /// @brief Reduces the gradients of a model to shards, group by group, while each backward pass runs.
 ///
@@ -27,14 +33,19 @@ class GradientShards : public data_parallel::GradientSync {
   GradientShards(nn::Model& model, const std::vector<ParameterGroup>& groups,
                  const ShardGroups& ranks, Overlap overlap);
 
+  /// @brief With another reducer than ShardReducer.
+  /// @param reducer  its shards are those of ranks.shards.
+  GradientShards(nn::Model& model, const std::vector<ParameterGroup>& groups,
+                 const ShardGroups& ranks, const MakeReducer& reducer);
+
   void begin(data_parallel::Pass pass) override;
   void finish() override;
 
   /// @brief [shard] This rank's part of a group's gradient, after finish().
-  [[nodiscard]] const Tensor& shard(std::size_t group) const { return reducer_.shard(group); }
+  [[nodiscard]] const Tensor& shard(std::size_t group) const { return reducer_->shard(group); }
 
   /// @brief Frees the shards, after the optimizer step.
-  void drop() { reducer_.drop(); }
+  void drop() { reducer_->drop(); }
 
  private:
   void end_pass();
@@ -43,7 +54,7 @@ class GradientShards : public data_parallel::GradientSync {
 
   std::vector<ParameterGroup> groups_;
   ShardGroups ranks_;
-  ShardReducer reducer_;
+  std::unique_ptr<GroupReducer> reducer_;
   std::vector<Tensor> open_;  // by group: the memory that its gradients are made in
   data_parallel::StepState state_;
   bool in_pass_ = false;

@@ -45,14 +45,15 @@ struct Program {
     base.validate();
     zero.validate(base.data_parallel, base.servers.num_servers());
     offload.validate(zero.stage, base.train.device);
+    expect_weights_in_one_place();
     if (!base.memory.estimates()) zero.expect_nodes_of(base.replicas());
     checkpoints.validate();
     expect_whole_state();
   }
 
   [[nodiscard]] train::ExtraConfig config() const {
-    return train::joined({base.config(), zero.config(base.data_parallel), offload.config(),
-                          checkpoints.config()});
+    return train::joined(
+        {base.config(), zero.config(base.data_parallel), offload.config(), checkpoints.config()});
   }
 
   /// Saves and loads the state if a flag asks for it.
@@ -73,6 +74,14 @@ struct Program {
     const auto ranks =
         checked_cast<int>(base.data_parallel.dp.value_or(base.collectives.comm.ranks.value_or(8)));
     return zero::answer(base.memory, base.train, ranks, zero.node_size);
+  }
+
+  /// Throws when weights are offloaded and shall travel in another way than ZeRO-3's.
+  void expect_weights_in_one_place() const {
+    if (!offload.settings().offloads_parameters() || zero.plus_plus.techniques.empty()) return;
+    throw ConfigError(
+        "--offload optimizer+params does not go together with --zero++: its units expect their "
+        "shards on the device. Use --offload optimizer, or leave out --zero++.");
   }
 
   /// Throws for trainings with a state that checkpoints do not hold.

@@ -7,7 +7,7 @@
 /// the time. So three blocks are in the device's memory: while block i is updated, block i + 1 is read
 /// and block i - 1 is written.
 ///
-/// Exercise 04.7 (`./workbook check 04.7`).
+/// Exercise 04.9 (`./workbook check 04.9`).
 /// Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857, sections 5.2.2 and 6.2; the step
 /// on offloaded states is that of Ren et al. 2021, "ZeRO-Offload", arXiv 2101.06840, section 4.
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "chapters/04_zero/flat_layout.hpp"
+#include "chapters/04_zero/group_reducer.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"
@@ -45,7 +46,7 @@ struct ReducedGroup {
 /// Memory: the shards, as MemoryCategory::kGradients; two groups (with Overlap::kOff one), as
 /// MemoryCategory::kCommunication, and what the reduce-scatter needs.
 /// Cost: (S-1)/S bytes of all groups sent per rank and pass.
-class ShardReducer {
+class ShardReducer : public GroupReducer {
  public:
   /// @brief Reduces nothing yet.
   /// @param groups  in the order in which the backward pass makes them.
@@ -56,20 +57,20 @@ class ShardReducer {
   /// @brief [padded] memory for the gradients of a group. All but one of the groups that are under
   /// way have been taken in when it returns.
   /// The caller must let go of it before it calls open() again.
-  [[nodiscard]] Tensor open(std::size_t group);
+  [[nodiscard]] Tensor open(std::size_t group) override;
 
   /// @brief The gradients of the group that was opened last are complete: they are on their way.
-  void flush(std::size_t group);
+  void flush(std::size_t group) override;
 
   /// @brief Returns when all groups have been taken in.
-  void finish();
+  void finish() override;
 
   /// @brief [padded / S] This rank's shard of a group: the sum over the passes since drop() of the
   /// averages over the ranks.
-  [[nodiscard]] const Tensor& shard(std::size_t group) const { return shards_.at(group); }
+  [[nodiscard]] const Tensor& shard(std::size_t group) const override { return shards_.at(group); }
 
   /// @brief Frees the shards.
-  void drop();
+  void drop() override;
 
  private:
   /// Waits for the group that is under way for longest, and adds its average to the shard.

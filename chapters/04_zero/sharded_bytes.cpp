@@ -1,9 +1,9 @@
 #include "chapters/04_zero/sharded_bytes.hpp"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
+#include "chapters/04_zero/buffer_replay.hpp"
 #include "chapters/04_zero/offloaded_layout.hpp"
 #include "chapters/04_zero/parameter_group.hpp"
 #include "common/comm/schedule.hpp"
@@ -12,139 +12,53 @@
 namespace ultra::zero {
 namespace {
 
-/// Follows the passes of micro-batches through units whose weights come and go, with gradients that
-/// are reduced, and notes the largest number of elements that stand in buffers; and in shards that are
-/// fetched for their gathers.
-class BufferReplay {
- public:
-  BufferReplay(std::vector<std::size_t> padded, std::vector<std::size_t> shards,
-               const ZeroSettings& settings)
-      : padded_(std::move(padded)),
-        shards_(std::move(shards)),
-        overlap_(settings.overlap),
-        fetched_(padded_.size(), false),
-        fetch_(padded_.size(), fetch_ahead(settings), settings.reshard,
-               {.start_gather = [this](std::size_t unit) { fetch(unit); },
-                .wait = [](std::size_t) {},
-                .release = [](std::size_t) {}}),
-        prefetch_(padded_.size(), settings.prefetch, settings.reshard,
-                  {.start_gather = [this](std::size_t unit) { gathered_ += of_unit(unit); },
-                   .wait = [this](std::size_t unit) { forget(unit); },
-                   .release = [this](std::size_t unit) { gathered_ -= of_unit(unit); }}) {}
-
-  /// @param recompute_every  K, blocks that run forward again together.
-  std::size_t peak(std::size_t micro_batches, std::size_t recompute_every) {
-    const std::size_t head = padded_.size() - 1;
-    for (std::size_t m = 0; m < micro_batches; ++m) {
-      run_forward({0, head + 1});
-      run_backward({head, head + 1});
-      for (std::size_t end = head; end > 1;) {
-        const std::size_t begin = 1 + (end - 2) / recompute_every * recompute_every;
-        if (recompute_every > 1) run_forward({begin, end});
-        run_backward({begin, end});
-        end = begin;
-      }
-      run_backward({0, 1});
-    }
-    return peak_;
+/// What one group takes in buffers.
+GroupBuffers buffers_of(const FlatLayout& layout, const ShardedRun& run) {
+  const auto ranks = static_cast<std::size_t>(run.shards);
+  const ZeroPlusPlus& how = run.settings.plus_plus;
+  GroupBuffers bytes{.whole = layout.padded * size_of(run.dtype),
+                     .shard = layout.shard * size_of(run.dtype)};
+  if (how.weights) bytes.gathered = ranks * quantized_bytes(*how.weights, layout.shard, run.dtype);
+  if (how.gradients) {
+    const std::size_t message = quantized_bytes(*how.gradients, layout.shard, run.dtype);
+    bytes.reduced = 2 * ranks * message;
+    const std::size_t node = how.node_size.value_or(ranks);
+    bytes.sums = (node > 1 ? ranks / node : 1) * layout.shard * size_of(run.dtype);
   }
+  return bytes;
+}
 
-  /// The gradients of a group are made and reduced.
-  void make_gradients(std::size_t padded) {
-    while (under_way_.size() > 1) under_way_.erase(under_way_.begin());
-    under_way_.push_back(padded);
-    note();
-    if (overlap_ == Overlap::kOff) under_way_.clear();
-  }
-
-  [[nodiscard]] std::size_t peak() const { return peak_; }
-  /// Of the shards that were fetched.
-  [[nodiscard]] std::size_t peak_of_shards() const { return peak_of_shards_; }
-
- private:
-  void fetch(std::size_t unit) {
-    fetched_[unit] = true;
-    in_shards_ += shard_of(unit);
-    peak_of_shards_ = std::max(peak_of_shards_, in_shards_);
-  }
-
-  /// A unit is gathered: its shard is not needed any more.
-  void forget(std::size_t unit) {
-    if (!fetched_[unit]) return;
-    fetched_[unit] = false;
-    in_shards_ -= shard_of(unit);
-  }
-
-  void run_forward(Range units) {
-    for (std::size_t unit = units.begin; unit < units.end; ++unit) {
-      fetch_.before_forward(unit);
-      prefetch_.before_forward(unit);
-      note();
-      prefetch_.after_forward(unit);
-      fetch_.after_forward(unit);
-    }
-  }
-
-  void run_backward(Range units) {
-    for (std::size_t unit = units.end; unit-- > units.begin;) {
-      fetch_.before_backward(unit);
-      prefetch_.before_backward(unit);
-      note();
-      make_gradients(of_unit(unit));
-      prefetch_.after_backward(unit);
-      fetch_.after_backward(unit);
-    }
-  }
-
-  [[nodiscard]] std::size_t of_unit(std::size_t unit) const {
-    return padded_[padded_.size() - 1 - unit];
-  }
-  [[nodiscard]] std::size_t shard_of(std::size_t unit) const {
-    return shards_[shards_.size() - 1 - unit];
-  }
-
-  void note() {
-    std::size_t elements = gathered_;
-    for (const std::size_t padded : under_way_) elements += padded;
-    peak_ = std::max(peak_, elements);
-  }
-
-  std::vector<std::size_t> padded_;  // by group: in backward order
-  std::vector<std::size_t> shards_;  // likewise
-  Overlap overlap_;
-  std::vector<bool> fetched_;  // by unit
-  std::size_t in_shards_ = 0;
-  std::size_t peak_of_shards_ = 0;
-  Prefetch fetch_;
-  Prefetch prefetch_;
-  std::size_t gathered_ = 0;
-  std::vector<std::size_t> under_way_;
-  std::size_t peak_ = 0;
-};
-
-/// Elements that are on a rank for a moment.
+/// Bytes that are on a rank for a moment.
 struct Passing {
   std::size_t buffers = 0;
   std::size_t shards = 0;  ///< fetched from storage
 };
 
-Passing passing_elements(const ShardedRun& run, const std::vector<FlatLayout>& layouts) {
-  std::vector<std::size_t> padded;
-  std::vector<std::size_t> shards;
-  for (const FlatLayout& layout : layouts) {
-    padded.push_back(layout.padded);
-    shards.push_back(layout.shard);
-  }
-  BufferReplay replay(padded, shards, run.settings);
+Passing passing_bytes(const ShardedRun& run, const std::vector<FlatLayout>& layouts) {
+  std::vector<GroupBuffers> groups;
+  for (const FlatLayout& layout : layouts) groups.push_back(buffers_of(layout, run));
+  BufferReplay replay(groups, run.settings);
   if (run.settings.stage == ZeroStage::kParameters) {
-    const std::size_t buffers = replay.peak(run.micro_batches, run.recompute_every);
-    return {.buffers = buffers, .shards = replay.peak_of_shards()};
+    replay.run_step(run.micro_batches, run.recompute_every);
+  } else if (run.settings.stage == ZeroStage::kGradients) {
+    for (std::size_t m = 0; m < run.micro_batches; ++m) {
+      for (std::size_t group = 0; group < groups.size(); ++group) replay.make_gradients(group);
+    }
   }
-  if (run.settings.stage != ZeroStage::kGradients) return {};
-  for (std::size_t m = 0; m < run.micro_batches; ++m) {
-    for (const std::size_t group : padded) replay.make_gradients(group);
+  return {.buffers = replay.peak(), .shards = replay.peak_of_shards()};
+}
+
+/// The parts of gathered units that a rank keeps for the backward pass.
+std::size_t secondary_bytes(const ShardedRun& run, const std::vector<FlatLayout>& layouts) {
+  const ZeroPlusPlus& how = run.settings.plus_plus;
+  if (how.secondary == SecondaryShards::kNone) return 0;
+  const std::size_t shards = static_cast<std::size_t>(run.shards) / how.node_size.value();
+  std::size_t bytes = 0;
+  for (const FlatLayout& layout : layouts) {
+    bytes += shards * (how.weights ? quantized_bytes(*how.weights, layout.shard, run.dtype)
+                                   : layout.shard * size_of(run.dtype));
   }
-  return {.buffers = replay.peak()};
+  return bytes;
 }
 
 /// The flat arrays of a run, in backward order; no weights are made.
@@ -177,7 +91,7 @@ std::size_t scratch_between_copies(const ShardedRun& run,
 
 /// What offloading changes.
 void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int rank,
-             const Passing& passing, ShardedBytes& elements) {
+             std::size_t fetched_bytes, ShardedBytes& elements) {
   const OffloadSettings& settings = run.settings.offload;
   if (settings.what == Offload::kNone) return;
   std::vector<std::size_t> counts;
@@ -189,7 +103,7 @@ void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int 
                                settings.offloads_parameters() ? Weights::kStored : Weights::kStay);
   elements.optimizer = stored.window();
   elements.stored = stored.stored();
-  if (settings.offloads_parameters()) elements.parameters = passing.shards;
+  if (settings.offloads_parameters()) elements.parameters = fetched_bytes / size_of(run.dtype);
 }
 
 }  // namespace
@@ -198,25 +112,27 @@ ShardedBytes predict_bytes(const ShardedRun& run, int rank,
                            const comm::CollectiveAlgorithms& algorithms) {
   const ZeroStage stage = run.settings.stage;
   const comm::Group group = comm::Group::all(rank, run.shards);
-  ShardedBytes elements;
   const std::vector<FlatLayout> layouts = layouts_of(run);
+  ShardedBytes elements;
   for (const FlatLayout& layout : layouts) {
     elements.parameters += shards_parameters(stage) ? layout.shard : layout.padded;
     elements.gradients += shards_gradients(stage) ? layout.shard : layout.padded;
     for (const Piece& piece : pieces_of(layout, rank)) elements.optimizer += 2 * piece.place.size();
+    if (run.settings.plus_plus.gradients) continue;  // an all-to-all needs no scratch memory
     const comm::Schedule schedule =
         algorithms.reduce_scatter(group, comm::Chunks::even({0, layout.padded}, run.shards));
     elements.scratch = std::max(elements.scratch, schedule.scratch_count);
   }
   if (stage == ZeroStage::kOptimizer) elements.scratch += scratch_between_copies(run, algorithms);
-  const Passing passing = passing_elements(run, layouts);
-  elements.buffers = passing.buffers;
-  offload(run, layouts, rank, passing, elements);
+  const Passing passing = passing_bytes(run, layouts);
+  offload(run, layouts, rank, passing.shards, elements);
   const std::size_t width = size_of(run.dtype);
-  return {.parameters = elements.parameters * width,
+  const std::size_t secondary = secondary_bytes(run, layouts);
+  return {.parameters = elements.parameters * width + secondary,
           .gradients = elements.gradients * width,
           .optimizer = elements.optimizer * width,
-          .buffers = elements.buffers * width,
+          .buffers = passing.buffers,
+          .secondary = secondary,
           .scratch = elements.scratch * width,
           .stored = elements.stored * width};
 }
@@ -232,6 +148,18 @@ std::size_t predict_sent_elements(const ShardedRun& run) {
     elements += times * (layout.padded - layout.shard);
   }
   return elements;
+}
+
+SentBytes predict_sent(const ShardedRun& run, int rank) {
+  if (run.settings.stage != ZeroStage::kParameters) {
+    return {.total = predict_sent_elements(run) * size_of(run.dtype), .between = 0};
+  }
+  const std::vector<FlatLayout> layouts = layouts_of(run);
+  const SentBytes one =
+      sent_in_micro_batch(layouts, run.dtype, run.settings.plus_plus,
+                          {.rank = rank, .ranks = run.shards}, run.settings.reshard)
+          .total();
+  return {.total = run.micro_batches * one.total, .between = run.micro_batches * one.between};
 }
 
 }  // namespace ultra::zero

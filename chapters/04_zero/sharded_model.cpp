@@ -2,10 +2,12 @@
 
 #include <utility>
 
-#include "chapters/04_zero/gathered_unit.hpp"
 #include "chapters/04_zero/gradient_shards.hpp"
+#include "chapters/04_zero/offloaded_unit.hpp"
 #include "chapters/04_zero/parameter_group.hpp"
+#include "chapters/04_zero/sharded_unit.hpp"
 #include "chapters/04_zero/whole_weights.hpp"
+#include "chapters/04_zero/zero_plus_plus_parts.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/errors.hpp"
 #include "common/train/update.hpp"
@@ -165,7 +167,11 @@ class FullyShardedModel : public ShardPieces {
  public:
   FullyShardedModel(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
       : ShardPieces(groups_by_part(model, ranks.shards.size()), ranks, settings.offload),
-        gradients_(model, groups(), ranks, settings.overlap),
+        parts_(ranks.shards, settings.plus_plus),
+        gradients_(model, groups(), ranks,
+                   [&](std::vector<ReducedGroup> reduced, const Device& device, DType dtype) {
+                     return parts_.reducer(std::move(reduced), device, dtype, settings.overlap);
+                   }),
         fetch_(groups().size(), fetch_ahead(settings), settings.reshard,
                {.start_gather = [this](std::size_t part) { unit(part).start_fetch(); },
                 .wait = [](std::size_t) {},
@@ -198,18 +204,19 @@ class FullyShardedModel : public ShardPieces {
 
  private:
   /// Parts are numbered in forward order, groups in backward order.
-  GatheredUnit& unit(std::size_t part) { return *units_[units_.size() - 1 - part]; }
+  ShardedUnit& unit(std::size_t part) { return *units_[units_.size() - 1 - part]; }
 
   void make_units(const Communicator& shards) {
     std::size_t first = 0;  // element of those that this rank owns
     for (const ParameterGroup& group : groups()) {
       units_.push_back(stores_weights() ? offloaded_unit(group, shards, *offloaded(), first)
-                                        : resident_unit(group, shards));
+                                        : parts_.unit(group));
       for (const Piece& piece : pieces_of(group.layout, rank())) first += piece.elements.size();
     }
   }
 
-  std::vector<std::unique_ptr<GatheredUnit>> units_;  // by group
+  ZeroPlusPlusParts parts_;
+  std::vector<std::unique_ptr<ShardedUnit>> units_;  // by group
   GradientShards gradients_;
   Prefetch fetch_;  // of shards that are not on the device, one use earlier
   Prefetch prefetch_;

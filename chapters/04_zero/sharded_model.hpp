@@ -12,6 +12,7 @@
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/shard_groups.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
+#include "chapters/04_zero/zero_plus_plus.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/nn/model.hpp"
 #include "common/optim/adamw.hpp"
@@ -25,6 +26,7 @@ struct ZeroSettings {
   Overlap overlap = Overlap::kOn;            ///< whether the rank computes while gradients travel
   std::size_t prefetch = 1;                  ///< units to gather ahead; stage 3
   Reshard reshard = Reshard::kAfterForward;  ///< what becomes of gathered units; stage 3
+  ZeroPlusPlus plus_plus = {};               ///< how weights and gradients travel; stage 3
   OffloadSettings offload = {};              ///< what is outside the device, and where
 };
 
@@ -86,8 +88,8 @@ class ShardedModel {
 /// @brief Shards a model that was made with nn::Values::kDeferred, and makes its initial weights.
 /// @param model  outlives the result. Its hooks stay when the result is gone, so its passes must not
 /// run any more then.
-/// @throws InternalError for ZeroStage::kNone, and for offloaded weights in another stage than 3; what
-/// OffloadedStates throws.
+/// @throws InternalError for ZeroStage::kNone, and for offloaded weights in another stage than 3;
+/// ConfigError when nodes of plus_plus do not make up the ranks; what OffloadedStates throws.
 [[nodiscard]] std::unique_ptr<ShardedModel> shard_model(nn::Model& model, const ShardGroups& ranks,
                                                         const ZeroSettings& settings);
 

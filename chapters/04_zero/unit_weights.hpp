@@ -8,6 +8,7 @@
 /// al. 2023, "PyTorch FSDP", arXiv 2304.11277, section 3.2.1.
 
 #include "chapters/04_zero/parameter_group.hpp"
+#include "chapters/04_zero/sharded_unit.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"
@@ -19,7 +20,7 @@ namespace ultra::zero {
 /// Between release() and wait() the unit's parameters have no values.
 /// Memory: the shard, as MemoryCategory::kParameters; from start_gather() to release() the whole unit,
 /// as MemoryCategory::kCommunication.
-class UnitWeights {
+class UnitWeights : public ShardedUnit {
  public:
   /// @brief Makes this rank's shard of the initial weights; the whole unit never exists.
   /// @param group   its parameters get their values here; they outlive this object.
@@ -27,22 +28,22 @@ class UnitWeights {
   UnitWeights(ParameterGroup group, const Communicator& shards);
 
   /// @brief [padded / S] The weights that this rank owns, and updates.
-  [[nodiscard]] const Tensor& shard() const { return shard_; }
+  [[nodiscard]] const Tensor& shard() const override { return shard_; }
   /// @brief What the unit is made of.
   [[nodiscard]] const ParameterGroup& group() const { return group_; }
 
   /// @brief Takes memory for the whole unit and begins to gather it.
   /// @throws InternalError when it is there, or under way.
   /// Collective.   Cost: (S-1)/S bytes of the unit sent per rank.
-  void start_gather();
+  void start_gather() override;
 
   /// @brief Returns when the unit is there: its parameters have their values. May be called again.
   /// @throws InternalError without start_gather().
-  void wait();
+  void wait() override;
 
   /// @brief Takes the values away from the unit's parameters and frees the memory of the whole unit.
   /// @throws InternalError without start_gather().
-  void release();
+  void release() override;
 
  private:
   ParameterGroup group_;

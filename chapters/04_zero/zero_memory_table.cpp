@@ -66,6 +66,7 @@ class Predictions {
   [[nodiscard]] Prediction stored() const {
     return of_state(true, (offload_.offloads_parameters() ? 3 : 2) * width_, bytes_.stored);
   }
+  [[nodiscard]] const ShardedBytes& bytes() const { return bytes_; }
 
  private:
   ZeroStage stage_;
@@ -115,11 +116,31 @@ std::string offload_lines(const OffloadSettings& settings, const Prediction& sto
 
 std::string sent_line(const ShardedRun& run, const train::RankSummary& rank, std::size_t steps) {
   if (steps == 0) return "";
-  const std::size_t predicted = predict_sent_elements(run) * size_of(run.dtype);
-  const std::size_t sent = rank.communication[OpKind::kReduceScatter].sent_bytes +
-                           rank.communication[OpKind::kAllGather].sent_bytes;
+  const SentBytes predicted = predict_sent(run, rank.rank);
+  std::size_t sent = 0;
+  for (const OpKind kind : {OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kAllToAll}) {
+    sent += rank.communication[kind].sent_bytes;
+  }
   return fmt::format("\n  Gradients and weights sent in a step: {} predicted, {} measured.\n",
-                     format_bytes(predicted), format_bytes(sent / steps));
+                     format_bytes(predicted.total), format_bytes(sent / steps));
+}
+
+/// What the ranks of a node send to other nodes, and keep of units that were gathered.
+std::string node_lines(const ShardedRun& run, const ShardedBytes& bytes) {
+  const std::optional<std::size_t> node_size = run.settings.plus_plus.node_size;
+  if (!node_size) return "";
+  std::size_t between = 0;
+  for (std::size_t rank = 0; rank < *node_size; ++rank) {
+    between += predict_sent(run, static_cast<int>(rank)).between;
+  }
+  std::string lines =
+      fmt::format("  Of those, the {} ranks of a node send {} to other nodes, with rings.\n",
+                  *node_size, format_bytes(between));
+  if (bytes.secondary > 0) {
+    lines += fmt::format("  Of the parameters, {} are 1/{} of each unit for the backward pass.\n",
+                         format_bytes(bytes.secondary), *node_size);
+  }
+  return lines;
 }
 
 }  // namespace
@@ -146,7 +167,7 @@ std::string format_zero_memory_table(const train::TrainOptions& options,
   table += fmt::format("  {:<14}{:>10}{:>12}{:>12}{:>10}   {}\n", "total", "", "",
                        format_bytes(total.bytes), "", total.phase);
   table += offload_lines(run.settings.offload, predictions.stored(), rank.offload);
-  return table + sent_line(run, rank, result.steps_made());
+  return table + sent_line(run, rank, result.steps_made()) + node_lines(run, predictions.bytes());
 }
 
 }  // namespace ultra::zero

@@ -55,6 +55,7 @@ void ZeroOptions::add_to(CLI::App& app) {
                  "lists")
       ->capture_default_str()
       ->group(group);
+  plus_plus.add_to(app);
   app.get_option("--bucket-mb")->each([this](const std::string&) { bucket_mb_given_ = true; });
 }
 
@@ -64,6 +65,9 @@ void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parall
   expect_meaning(prefetch.has_value(), "--prefetch", all, "--zero 3");
   expect_meaning(reshard.has_value(), "--reshard-after-forward", all, "--zero 3");
   static_cast<void>(algorithms(data_parallel));
+  plus_plus.validate({.stage = stage,
+                      .reshard = reshard.value_or(Reshard::kAfterForward),
+                      .hybrid_shard = node_size});
   if (!shards()) return;
   const auto refuse = [&](bool given, const char* flag, const char* why) {
     if (!given) return;
@@ -87,6 +91,7 @@ void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parall
 void ZeroOptions::expect_nodes_of(int replicas) const {
   expect_meaning(node_size.has_value(), "--hybrid-shard", shards(), "--zero 1, 2 or 3");
   if (node_size) expect_whole_nodes(checked_cast<std::size_t>(replicas), *node_size);
+  plus_plus.expect_nodes_of(replicas);
 }
 
 Sharding ZeroOptions::sharding(int replicas) const {
@@ -103,7 +108,8 @@ ZeroSettings ZeroOptions::settings(const data_parallel::DataParallelOptions& dat
           .bucket_capacity = by_parameter ? 0 : data_parallel.bucket_capacity(dtype),
           .overlap = overlaps ? Overlap::kOn : Overlap::kOff,
           .prefetch = prefetch.value_or(overlaps ? 1 : 0),
-          .reshard = reshard.value_or(Reshard::kAfterForward)};
+          .reshard = reshard.value_or(Reshard::kAfterForward),
+          .plus_plus = plus_plus.settings};
 }
 
 std::shared_ptr<const comm::CollectiveAlgorithms> ZeroOptions::algorithms(
@@ -124,7 +130,7 @@ train::ExtraConfig ZeroOptions::config(
   config.emplace_back("prefetch", settings(data_parallel, DType::kF32).prefetch);
   config.emplace_back("reshard_after_forward",
                       reshard == Reshard::kAfterBackward ? std::string("no") : std::string("yes"));
-  return config;
+  return train::joined({config, plus_plus.config()});
 }
 
 }  // namespace ultra::zero

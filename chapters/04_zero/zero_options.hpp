@@ -10,6 +10,7 @@
 #include "chapters/03_data_parallel/data_parallel_options.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
+#include "chapters/04_zero/zero_plus_plus_options.hpp"
 #include "common/comm/collective_algorithms.hpp"
 #include "common/tensor/dtype.hpp"
 #include "common/train/cli_fwd.hpp"
@@ -24,6 +25,7 @@ struct ZeroOptions {
   std::optional<Reshard> reshard;           ///< --reshard-after-forward; absent: yes
   std::optional<std::size_t> node_size;     ///< --hybrid-shard; absent: one copy on all ranks
   std::string reduce_scatter = "pairwise";  ///< --reduce-scatter: the algorithm
+  ZeroPlusPlusOptions plus_plus;            ///< --zero++ and --node-size
 
   /// @brief Adds the flags to a command line. Chapter 03's are there already.
   void add_to(CLI::App& app);
@@ -34,7 +36,8 @@ struct ZeroOptions {
   /// @throws ConfigError that says what does not fit and what to do.
   void validate(const data_parallel::DataParallelOptions& data_parallel, std::size_t servers) const;
 
-  /// @brief Checks that nodes of --hybrid-shard make up the replicas of a training, and share something.
+  /// @brief Checks that nodes of --hybrid-shard make up the replicas of a training, and share something;
+  /// and that those of --node-size do.
   /// @throws ConfigError with the equation.
   void expect_nodes_of(int replicas) const;
 

@@ -1,7 +1,7 @@
 // Training with offloaded states, on all ranks: bit for bit the run without, within the memory that is
 // predicted to the byte; a rank whose storage fails ends all.
 //
-// Covers: chapters/04_zero/gathered_unit.hpp, chapters/04_zero/offload_settings.hpp
+// Covers: chapters/04_zero/offloaded_unit.hpp, chapters/04_zero/offload_settings.hpp
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -29,6 +29,15 @@ TEST_F(ZeroUnderMpirun, NodesThatAreNotWholeAreRefused) {
   expect_refused(3, {"--zero", "3", "--hybrid-shard", "2"}, "3 ranks are not whole nodes of 2");
 }
 
+TEST_F(ZeroUnderMpirun, ZeroPlusPlusOnNodesOfProcesses) {
+  expect_same_as_threads(
+      4,
+      {"--zero", "3", "--zero++", "weights-int8,hierarchical,gradients-int4", "--node-size", "2"},
+      "4");
+  expect_refused(3, {"--zero", "3", "--zero++", "hierarchical", "--node-size", "2"},
+                 "3 ranks are not whole nodes of 2");
+}
+
 TEST_F(ZeroUnderMpirun, ProcessesWithoutMemoryEndWithOneError) {
   expect_refused(3, {"--zero", "2", "--device-memory", "20kB"}, "out of device memory");
 }

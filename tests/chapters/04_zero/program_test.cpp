@@ -107,6 +107,24 @@ TEST_F(ZeroProgram, NodesAndOtherAlgorithmsHaveTheLossesOfOneRank) {
   }
 }
 
+/// Five steps of a model that small: quantisation shows behind the first digits only.
+TEST_F(ZeroProgram, ZeroPlusPlusHasNearlyTheLossesOfZero3) {
+  const Words zero3 = {"--dp", "4", "--zero", "3"};
+  const json expected = summary_of(kFiveSteps, zero3).at("losses");
+  EXPECT_EQ(summary_of(kFiveSteps, joined(zero3, {"--zero++", "hierarchical", "--node-size", "2"}))
+                .at("losses"),
+            expected)
+      << "bitwise: nothing is quantised";
+  for (const Words& flags :
+       {Words{"--zero++", "weights-int8"}, Words{"--zero++", "gradients-int4"},
+        Words{"--zero++", "weights-int8,hierarchical,gradients-int4", "--node-size", "2"}}) {
+    const json summary = summary_of(kFiveSteps, joined(zero3, flags));
+    expect_near(summary.at("losses"), expected, 0.01);
+    EXPECT_NE(summary.at("losses"), expected) << "something was quantised";
+    EXPECT_EQ(summary.at("config").at("zero_plus_plus"), flags[1]);
+  }
+}
+
 TEST_F(ZeroProgram, TheSummaryHoldsItsFlags) {
   const json config = summary_of({}, {"--dp", "2", "--zero", "3", "--prefetch", "2",
                                       "--reshard-after-forward", "no", "--hybrid-shard", "1"})
@@ -128,7 +146,10 @@ TEST_F(ZeroProgram, ExplainsItsMemoryAndItsCommunication) {
        {Words{"--dp", "1", "--zero", "1"}, Words{"--dp", "3", "--zero", "1"},
         Words{"--dp", "3", "--zero", "2"},
         Words{"--dp", "3", "--zero", "3", "--recompute", "full", "--recompute-every", "2"},
-        Words{"--dp", "4", "--zero", "3", "--hybrid-shard", "2"}}) {
+        Words{"--dp", "4", "--zero", "3", "--hybrid-shard", "2"},
+        Words{"--dp", "3", "--zero", "3", "--zero++", "weights-int8,gradients-int8"},
+        Words{"--dp", "4", "--zero", "3", "--zero++", "weights-int8,hierarchical,gradients-int4",
+              "--node-size", "2"}}) {
     const ProcessResult result =
         run({{"--steps", "2"}, {"--global-batch", "10"}, {"--micro-batch", "1"}},
             joined({"--progress", "on-call"}, flags));
@@ -262,11 +283,29 @@ TEST_F(BadZeroRun, FlagsThatDoNotGoTogether) {
           {"--zero", "3", "--overlap", "none", "--prefetch", "1"});
 }
 
+TEST_F(BadZeroRun, ZeroPlusPlusThatCannotWork) {
+  refused({}, {"--zero++ is 'int8'", "weights-int8, hierarchical, gradients-int8 or"},
+          {"--zero", "3", "--zero++", "int8"});
+  refused({}, {"--zero++ names hierarchical twice"},
+          {"--zero", "3", "--zero++", "hierarchical,hierarchical"});
+  refused({}, {"--zero++ weights-int8 needs parameters in shards", "Add --zero 3"},
+          {"--zero", "2", "--zero++", "weights-int8"});
+  refused({}, {"--zero++ hierarchical needs nodes", "--node-size"},
+          {"--zero", "3", "--zero++", "hierarchical"});
+  refused({}, {"--node-size 2 has no meaning"}, {"--zero", "3", "--node-size", "2"});
+  refused({}, {"--node-size 2", "3 ranks are not whole nodes of 2"},
+          {"--dp", "3", "--zero", "3", "--zero++", "hierarchical", "--node-size", "2"});
+  refused({}, {"--hybrid-shard 2 does not go together with --zero++"},
+          {"--dp", "4", "--zero", "3", "--zero++", "weights-int8", "--hybrid-shard", "2"});
+}
+
 TEST_F(BadZeroRun, TrainingThatDivergesEndsAllRanks) {
   const Changes diverges = {{"--steps", "9"}, {"--lr", "1e30"}, {"--clip", "0"}};
   for (const char* stage : {"1", "2", "3"}) {
     failed(diverges, 2, {"at step", "lower --lr"}, {"--dp", "2", "--zero", stage});
   }
+  failed(diverges, 2, {"at step", "lower --lr"},
+         {"--dp", "2", "--zero", "3", "--zero++", "weights-int8,gradients-int4"});
 }
 
 }  // namespace

@@ -151,6 +151,57 @@ TEST(ShardedBytes, InStage1AveragingOverCopiesNeedsMemoryAtTheSameTime) {
   }
 }
 
+/// Nodes of 2 on 4 ranks, of the same model: padded to 20, 92 and 24, shards of 5, 23 and 6.
+ShardedRun on_nodes(const ZeroPlusPlus& how) {
+  ShardedRun run = run_of(ZeroStage::kParameters);
+  run.shards = 4;
+  run.settings.plus_plus = how;
+  return run;
+}
+
+TEST(ShardedBytes, SecondaryShardsAreParametersToo) {
+  EXPECT_EQ(elements(on_nodes({})).parameters, 34U);
+  ZeroPlusPlus how{.secondary = SecondaryShards::kInNode, .node_size = 2};
+  EXPECT_EQ(elements(on_nodes(how)).parameters, 34U + 136U / 2);
+  EXPECT_EQ(elements(on_nodes(how)).buffers, elements(on_nodes({})).buffers);
+  how.weights = BlockFormat{};
+  // Messages of 5, 23 and 6 bytes, filled up to 8, 24 and 8, with a scale of one word each.
+  EXPECT_EQ(elements(on_nodes(how)).parameters, 34U + 2 * (3U + 7U + 3U));
+}
+
+TEST(ShardedBytes, QuantisedWeightsStandBesideTheUnitForAMoment) {
+  ZeroPlusPlus how{.weights = BlockFormat{}};
+  EXPECT_EQ(elements(on_nodes(how)).buffers, 92U + 92U) << "the block and its gradient, as ever";
+  ShardedRun run = on_nodes(how);
+  run.settings.reshard = Reshard::kAfterBackward;
+  run.settings.prefetch = 1;
+  // Forward: embedding and block are there, and the head stands beside its messages of 4 ranks.
+  EXPECT_GE(elements(run).buffers, 20U + 92U + 24U + 4 * 3U);
+}
+
+TEST(ShardedBytes, QuantisedGradientsStandBesideTheirMessages) {
+  // 4 messages of 7 words each way, beside the block and its gradient.
+  ZeroPlusPlus how{.gradients = BlockFormat{}};
+  EXPECT_EQ(elements(on_nodes(how)).buffers, 92U + 92U + 2 * 4 * 7U);
+  ShardedRun run = on_nodes(how);
+  run.settings.overlap = Overlap::kOn;
+  EXPECT_EQ(elements(run).buffers, 92U + 92U + 2 * 4 * 7U + 2 * 4 * 3U)
+      << "and the head's messages";
+  EXPECT_EQ(elements(run).scratch, 0U);
+}
+
+TEST(ShardedBytes, QuantisedBytesSentHaveTheirScales) {
+  const ShardedRun exact = on_nodes({});
+  EXPECT_EQ(predict_sent(exact, 0).total, 4 * predict_sent_elements(exact));
+  ShardedRun run = on_nodes({.weights = BlockFormat{}, .gradients = BlockFormat{}});
+  EXPECT_EQ(predict_sent(run, 0).total, 3 * 3 * 4 * (3U + 7U + 3U));
+  run.micro_batches = 2;
+  EXPECT_EQ(predict_sent(run, 0).total, 2 * 3 * 3 * 4 * (3U + 7U + 3U));
+  for (const ZeroStage stage : {ZeroStage::kOptimizer, ZeroStage::kGradients}) {
+    EXPECT_EQ(predict_sent(run_of(stage), 0).total, 4 * predict_sent_elements(run_of(stage)));
+  }
+}
+
 TEST(ShardedBytes, OneRankHasEverythingAndNoPadding) {
   for (const ZeroStage stage :
        {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kParameters}) {

@@ -130,5 +130,26 @@ TEST_F(ZeroMemoryTable, SaysWhatAStepSends) {
   EXPECT_THAT(table(), HasSubstr("sent in a step: 28.6 kB predicted, 28.6 kB measured."));
 }
 
+TEST_F(ZeroMemoryTable, SaysWhatNodesKeepAndSend) {
+  EXPECT_THAT(table(), Not(HasSubstr("node")));
+  run.settings.plus_plus = {.secondary = SecondaryShards::kInNode, .node_size = 1};
+  add("setup", MemoryCategory::kParameters, 9520 + 19'040);
+  const std::string text = table();
+  EXPECT_THAT(row(text, "parameters"), HasSubstr("exact"));
+  EXPECT_THAT(text, HasSubstr("Of the parameters, 19.0 kB are 1/1 of each unit"));
+  // A gather for the forward pass and the pairwise reduction; the backward pass needs nobody.
+  EXPECT_THAT(text, HasSubstr("the 1 ranks of a node send 19.0 kB to other nodes, with rings"));
+}
+
+TEST_F(ZeroMemoryTable, QuantisedWeightsAndGradientsAreSentInFewerBytes) {
+  run.settings.plus_plus = {.weights = BlockFormat{}, .gradients = BlockFormat{}};
+  // Half of 2048, 656 and 2056 elements: 4, 2 and 5 scales of 4 bytes, and a byte for each element.
+  const std::size_t message = 11 * 4 + 2380;
+  CommStats& sent = result.ranks.front().communication;
+  sent[OpKind::kAllToAll].sent_bytes = 2 * message;
+  sent[OpKind::kAllGather].sent_bytes = 2 * 2 * message;
+  EXPECT_THAT(table(), HasSubstr("sent in a step: 7.27 kB predicted, 7.27 kB measured."));
+}
+
 }  // namespace
 }  // namespace ultra::zero

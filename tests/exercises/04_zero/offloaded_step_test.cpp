@@ -1,4 +1,4 @@
-// Contract of exercise 04.7: some steps with actions that only take notes, and do what was begun as
+// Contract of exercise 04.9: some steps with actions that only take notes, and do what was begun as
 // late as possible: a block is in its buffer, or out of it, when that is waited for, and not before.
 #include "chapters/04_zero/offloaded_step.hpp"
 

@@ -1,26 +1,12 @@
-#include "chapters/04_zero/gathered_unit.hpp"
+#include "chapters/04_zero/offloaded_unit.hpp"
 
 #include <utility>
 
-#include "chapters/04_zero/unit_weights.hpp"
 #include "common/base/errors.hpp"
 #include "common/comm/work.hpp"
 
 namespace ultra::zero {
 namespace {
-
-class ResidentUnit final : public GatheredUnit {
- public:
-  ResidentUnit(const ParameterGroup& group, const Communicator& shards) : weights_(group, shards) {}
-
-  void start_gather() override { weights_.start_gather(); }
-  void wait() override { weights_.wait(); }
-  void release() override { weights_.release(); }
-  Tensor shard() const override { return weights_.shard(); }
-
- private:
-  UnitWeights weights_;
-};
 
 /// Elements of a rank's shard that are not padding: they stand at its beginning.
 std::size_t stored_elements(const FlatLayout& layout, int rank) {
@@ -29,7 +15,7 @@ std::size_t stored_elements(const FlatLayout& layout, int rank) {
 }
 
 // [region offloaded_unit]
-class OffloadedUnit final : public GatheredUnit {
+class OffloadedUnit final : public ShardedUnit {
  public:
   OffloadedUnit(const ParameterGroup& group, const Communicator& shards, OffloadedStates& states,
                 std::size_t first)
@@ -71,7 +57,7 @@ class OffloadedUnit final : public GatheredUnit {
     whole_ = Tensor();
   }
 
-  Tensor shard() const override {
+  const Tensor& shard() const override {
     throw InternalError("an offloaded shard is not on the device between its gathers");
   }
 
@@ -96,14 +82,8 @@ class OffloadedUnit final : public GatheredUnit {
 
 }  // namespace
 
-std::unique_ptr<GatheredUnit> resident_unit(const ParameterGroup& group,
-                                            const Communicator& shards) {
-  return std::make_unique<ResidentUnit>(group, shards);
-}
-
-std::unique_ptr<GatheredUnit> offloaded_unit(const ParameterGroup& group,
-                                             const Communicator& shards, OffloadedStates& states,
-                                             std::size_t first) {
+std::unique_ptr<ShardedUnit> offloaded_unit(const ParameterGroup& group, const Communicator& shards,
+                                            OffloadedStates& states, std::size_t first) {
   return std::make_unique<OffloadedUnit>(group, shards, states, first);
 }
 

@@ -1,0 +1,284 @@
+// Contract of exercise 04.10: what dequantised numbers may differ from the numbers, block by block, in
+// how many bytes. The blocks, their scales and the bounds are computed here from the numbers alone.
+#include "chapters/04_zero/block_quantization.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/support/random.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using Values = std::vector<double>;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr QuantizedBits kAllBits[] = {QuantizedBits::kFour, QuantizedBits::kEight};
+
+constexpr const char* kScale =
+    "Hint: the scale of a block is its largest magnitude over 127 (8 bits) or 7 (4 bits), and each "
+    "number becomes the nearest multiple of it: the error is at most half the scale.";
+constexpr const char* kPerBlock =
+    "Hint: each block has a scale of its own: the largest number of another block must not matter.";
+constexpr const char* kZeros =
+    "Hint: 0 is 0 times any scale. A block of zeros has no largest magnitude to divide by: give it "
+    "some scale that is not 0, or do not divide.";
+constexpr const char* kHidden =
+    "Hint: NaN and infinity must not become numbers: such a block has the scale NaN, and 0 * NaN "
+    "is "
+    "NaN. Comparing with NaN is always false: std::max does not find it.";
+constexpr const char* kBytes =
+    "Hint: ceil(n / block) scales of the numbers' type, ceil(n bits / 8) bytes, filled up to a "
+    "multiple of 4.";
+constexpr const char* kNibbles =
+    "Hint: two numbers of 4 bits share a byte; reading one, its highest bit is its sign.";
+constexpr const char* kAdds = "Hint: add_dequantized() adds to what is there.";
+constexpr const char* kSameBytes =
+    "Hint: every byte of the message is written, also those that no number needs: messages of the "
+    "same numbers are the same.";
+
+/// Numbers and how they are quantised.
+struct Case {
+  BlockFormat format;
+  DType dtype = DType::kF32;
+
+  [[nodiscard]] std::string str(std::size_t count) const {
+    return fmt::format("{} numbers of {} in blocks of {}, {} bits", count, to_string(dtype),
+                       format.block, static_cast<int>(format.bits));
+  }
+  /// Half the distance of two numbers of this type around 1.
+  [[nodiscard]] double rounding() const {
+    return (dtype == DType::kF32 ? double{std::numeric_limits<float>::epsilon()}
+                                 : std::numeric_limits<double>::epsilon()) /
+           2;
+  }
+};
+
+class BlockQuantizationTest : public ultra::test::RandomTest {
+ protected:
+  [[nodiscard]] Tensor tensor(const Values& values, DType dtype) const {
+    return Tensor::from<double>(device, {values.size()}, values).to(dtype);
+  }
+
+  /// The message, in memory full of something else.
+  [[nodiscard]] Tensor message_of(const Case& c, const Values& values, double garbage = -1) const {
+    const std::size_t bytes = quantized_bytes(c.format, values.size(), c.dtype);
+    const Tensor message = Tensor::empty(device, {bytes / 4}, DType::kI32);
+    message.fill(garbage);
+    quantize(c.format, tensor(values, c.dtype), message);
+    return message;
+  }
+
+  [[nodiscard]] Values there_and_back(const Case& c, const Values& values) const {
+    const Tensor into = Tensor::empty(device, {values.size()}, c.dtype);
+    into.fill(kNaN);
+    dequantize(c.format, message_of(c, values), into);
+    return into.to_vector();
+  }
+
+  /// Calls fn with both widths, both types, and blocks that do and do not divide the count.
+  void for_cases(const std::function<void(const Case&, std::size_t count)>& fn) {
+    for (const QuantizedBits bits : kAllBits) {
+      for (const DType dtype : ultra::test::kFloatDTypes) {
+        for (const std::size_t block : {std::size_t{1}, std::size_t{7}, std::size_t{256}}) {
+          for (const std::size_t count :
+               {std::size_t{1}, 3 * block, 2 * block + 1, random.between(1, 700)}) {
+            if (HasFailure()) return;
+            const Case c{.format = {.bits = bits, .block = block}, .dtype = dtype};
+            SCOPED_TRACE(c.str(count));
+            fn(c, count);
+          }
+        }
+      }
+    }
+  }
+
+  /// Normal numbers as the type of the case has them.
+  Values draw(std::size_t count, DType dtype, double size = 1.0) {
+    return random.tensor(device, {count}, dtype, size).to_vector();
+  }
+};
+
+/// Every number of a block within half its scale.
+///
+/// With roundings of the type, u each: the quotient x/scale has one, the product another, and both are
+/// at most q scale (1 + u): |x - x'| <= scale/2 + 2 q scale u, and the scale itself has one rounding.
+/// That is scale/2 (1 + 4 q u + u); the bound is twice as far, for the roundings of this function.
+void expect_within_half_a_scale(const Case& c, const Values& values, const Values& found,
+                                const std::string& hint) {
+  const double integers = c.format.bits == QuantizedBits::kFour ? 7 : 127;
+  for (std::size_t begin = 0; begin < values.size(); begin += c.format.block) {
+    const std::size_t end = std::min(begin + c.format.block, values.size());
+    double largest = 0;
+    for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(values[i]));
+    const double bound = largest / integers / 2 * (1 + 8 * integers * c.rounding());
+    for (std::size_t i = begin; i < end; ++i) {
+      const double error = std::abs(found[i] - values[i]);
+      EXPECT_LE(error, bound) << "element " << i << ": " << values[i] << " became " << found[i]
+                              << "\n"
+                              << hint;
+      if (!(error <= bound)) return;
+    }
+  }
+}
+
+// Bytes -------------------------------------------------------------------------------------------
+
+TEST_F(BlockQuantizationTest, AMessageHasTheBytesOfTheClosedForm) {
+  const auto bytes = [](QuantizedBits bits, std::size_t count, DType dtype) {
+    return quantized_bytes({.bits = bits, .block = 256}, count, dtype);
+  };
+  using enum QuantizedBits;
+  EXPECT_EQ(bytes(kEight, 0, DType::kF32), 0U) << kBytes;
+  EXPECT_EQ(bytes(kEight, 1, DType::kF32), 4U + 4U) << kBytes;
+  EXPECT_EQ(bytes(kEight, 256, DType::kF32), 4U + 256U) << kBytes;
+  EXPECT_EQ(bytes(kEight, 257, DType::kF32), 2 * 4U + 260U) << kBytes;
+  EXPECT_EQ(bytes(kEight, 1024, DType::kF64), 4 * 8U + 1024U) << kBytes;
+  EXPECT_EQ(bytes(kFour, 1, DType::kF32), 4U + 4U) << kBytes;
+  EXPECT_EQ(bytes(kFour, 8, DType::kF32), 4U + 4U) << kBytes;
+  EXPECT_EQ(bytes(kFour, 9, DType::kF32), 4U + 8U) << kBytes;
+  EXPECT_EQ(bytes(kFour, 1024, DType::kF32), 4 * 4U + 512U) << kBytes;
+  EXPECT_EQ(bytes(kFour, 1025, DType::kF64), 5 * 8U + 516U) << kBytes;
+  EXPECT_EQ(quantized_bytes({.bits = kEight, .block = 7}, 15, DType::kF32), 3 * 4U + 16U) << kBytes;
+}
+
+TEST_F(BlockQuantizationTest, MessagesOfTheSameNumbersAreTheSame) {
+  for_cases([&](const Case& c, std::size_t count) {
+    const Values values = draw(count, c.dtype);
+    EXPECT_EQ(message_of(c, values, 12345).to_vector(), message_of(c, values, -1).to_vector())
+        << kSameBytes;
+  });
+}
+
+TEST_F(BlockQuantizationTest, NoNumbersAreNoMessage) {
+  for (const DType dtype : ultra::test::kFloatDTypes) {
+    EXPECT_TRUE(there_and_back({.format = {}, .dtype = dtype}, {}).empty());
+  }
+}
+
+// Numbers -----------------------------------------------------------------------------------------
+
+TEST_F(BlockQuantizationTest, EveryErrorIsAtMostHalfTheScaleOfItsBlock) {
+  for_cases([&](const Case& c, std::size_t count) {
+    const Values values = draw(count, c.dtype, random.pick({1e-20, 1.0, 1e20}));
+    expect_within_half_a_scale(c, values, there_and_back(c, values), kScale);
+  });
+}
+
+/// Multiples of a power of two, the largest of which is 127 or 7 of them, come back as they were.
+TEST_F(BlockQuantizationTest, MultiplesOfTheScaleAreExact) {
+  for_cases([&](const Case& c, std::size_t count) {
+    const int integers = largest_of(c.format.bits);
+    const double scale = std::ldexp(1.0, -3);
+    Values values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool first = i % c.format.block == 0;
+      const auto q = first ? integers : static_cast<int>(i) % (2 * integers + 1) - integers;
+      values[i] = (i / c.format.block % 2 == 0 ? 1 : -1) * scale * q;
+    }
+    EXPECT_EQ(there_and_back(c, values), values)
+        << (c.format.bits == QuantizedBits::kFour ? kNibbles : kScale);
+  });
+}
+
+TEST_F(BlockQuantizationTest, ZeroStaysZero) {
+  for_cases([&](const Case& c, std::size_t count) {
+    EXPECT_EQ(there_and_back(c, Values(count, 0.0)), Values(count, 0.0)) << kZeros;
+    Values values = draw(count, c.dtype);
+    for (std::size_t i = 0; i < count; i += 2) values[i] = 0;
+    const Values found = there_and_back(c, values);
+    for (std::size_t i = 0; i < count; i += 2) EXPECT_EQ(found[i], 0) << kZeros;
+  });
+}
+
+/// Numbers of which a scale would be a denormal, or 0, become small numbers: no NaN, no infinity.
+TEST_F(BlockQuantizationTest, TheSmallestNumbersStayNumbers) {
+  for (const QuantizedBits bits : kAllBits) {
+    const Case c{.format = {.bits = bits, .block = 4}, .dtype = DType::kF32};
+    const double denormal = std::numeric_limits<float>::denorm_min();
+    const Values values = {denormal, -denormal, 100 * denormal, 0, 1, -1};
+    const Values found = there_and_back(c, values);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_LE(std::abs(found[i] - values[i]), double{std::numeric_limits<float>::min()})
+          << kZeros;
+    }
+    EXPECT_EQ(found[4], 1);
+  }
+}
+
+TEST_F(BlockQuantizationTest, AnOutlierSpoilsItsOwnBlockOnly) {
+  for_cases([&](const Case& c, std::size_t count) {
+    Values values = draw(count, c.dtype);
+    const Values before = there_and_back(c, values);
+    const std::size_t outlier = random.between(0, count - 1);
+    values[outlier] = 1e6;
+    const Values after = there_and_back(c, values);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i / c.format.block == outlier / c.format.block) continue;
+      EXPECT_EQ(after[i], before[i]) << "element " << i << ", the outlier is " << outlier << "\n"
+                                     << kPerBlock;
+      if (after[i] != before[i]) return;
+    }
+    expect_within_half_a_scale(c, values, after, kPerBlock);
+  });
+}
+
+TEST_F(BlockQuantizationTest, ABlockThatIsNotFiniteIsNaNAndNoOtherIs) {
+  for (const double bad : {kNaN, kInfinity, -kInfinity}) {
+    for_cases([&](const Case& c, std::size_t count) {
+      Values values = draw(count, c.dtype);
+      const std::size_t place = random.between(0, count - 1);
+      values[place] = bad;
+      const Values found = there_and_back(c, values);
+      for (std::size_t i = 0; i < count; ++i) {
+        const bool hit = i / c.format.block == place / c.format.block;
+        EXPECT_EQ(std::isnan(found[i]), hit)
+            << "element " << i << ", " << bad << " at " << place << "\n"
+            << kHidden;
+        if (std::isnan(found[i]) != hit) return;
+      }
+    });
+  }
+}
+
+// Sums --------------------------------------------------------------------------------------------
+
+/// A machine may round the product before it adds, or not: one rounding of it, and one of the sum.
+TEST_F(BlockQuantizationTest, AddingIsDequantisingAndThenAdding) {
+  for_cases([&](const Case& c, std::size_t count) {
+    const Values values = draw(count, c.dtype);
+    const Values start = draw(count, c.dtype);
+    const Values numbers = there_and_back(c, values);
+    const Tensor sums = tensor(start, c.dtype);
+    add_dequantized(c.format, message_of(c, values), sums);
+    const Values found = sums.to_vector();
+    for (std::size_t i = 0; i < count; ++i) {
+      const double bound = 4 * c.rounding() * (std::abs(start[i]) + std::abs(numbers[i]));
+      EXPECT_LE(std::abs(found[i] - (start[i] + numbers[i])), bound) << "element " << i << "\n"
+                                                                     << kAdds;
+      if (HasFailure()) return;
+    }
+  });
+}
+
+TEST_F(BlockQuantizationTest, AddingToZerosIsDequantising) {
+  for_cases([&](const Case& c, std::size_t count) {
+    const Values values = draw(count, c.dtype);
+    const Tensor sums = Tensor::zeros(device, {count}, c.dtype);
+    add_dequantized(c.format, message_of(c, values), sums);
+    EXPECT_EQ(sums.to_vector(), there_and_back(c, values)) << kAdds;
+  });
+}
+
+}  // namespace
+}  // namespace ultra::zero
