@@ -7,8 +7,8 @@
 namespace ultra::zero {
 namespace {
 
-PieceValues make_values(std::size_t elements, DType dtype) {
-  const auto values = [&] { return Tensor::zeros(Device::cpu(), {elements}, dtype); };
+PieceValues make_values(const Device& host, std::size_t elements, DType dtype) {
+  const auto values = [&] { return Tensor::empty(host, {elements}, dtype); };
   return {.weights = values(), .moments = {.first = values(), .second = values()}};
 }
 
@@ -39,7 +39,7 @@ void gather_whole(std::span<const Tensor> whole, const Communicator& shards) {
 
 PieceValues TrainingState::copy(std::size_t piece) const {
   const Tensor weights = flat(parts_.weights(piece));
-  const PieceValues copied = make_values(weights.numel(), weights.dtype());
+  const PieceValues copied = make_values(host_, weights.numel(), weights.dtype());
   copied.weights.copy_from(weights);
   const Shape& shape = parts_.weights(piece).shape();
   parts_.optimizer->moments().read(piece, {.first = copied.moments.first.view(shape),
@@ -54,7 +54,7 @@ void TrainingState::load(
   for (std::size_t i = 0; i < pieces().size(); ++i) weights.push_back(parts_.weights(i));
   parts_.optimizer->resume(optimizer_steps, weights);
   for (std::size_t i = 0; i < pieces().size(); ++i) {
-    const PieceValues loaded = make_values(weights[i].numel(), weights[i].dtype());
+    const PieceValues loaded = make_values(host_, weights[i].numel(), weights[i].dtype());
     values(i, loaded);
     flat(weights[i]).copy_from(loaded.weights);
     const Shape& shape = weights[i].shape();

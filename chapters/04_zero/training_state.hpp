@@ -69,6 +69,7 @@ class TrainingState {
 
  private:
   Parts parts_;
+  Device host_ = Device::cpu();  // its pool keeps the memory of one copy for the next
 };
 
 /// @brief Puts a worker around one whose state it is given, for example to save that. The result owns
