@@ -38,10 +38,10 @@ void gather_whole(std::span<const Tensor> whole, const Communicator& shards) {
 }  // namespace
 
 PieceValues TrainingState::copy(std::size_t piece) const {
-  const Tensor weights = flat(parts_.weights(piece));
-  const PieceValues copied = make_values(host_, weights.numel(), weights.dtype());
-  copied.weights.copy_from(weights);
-  const Shape& shape = parts_.weights(piece).shape();
+  const Tensor like = parts_.weights(piece);
+  const Shape& shape = like.shape();
+  const PieceValues copied = make_values(host_, shape.numel(), like.dtype());
+  parts_.read_weights(piece, copied.weights);
   parts_.optimizer->moments().read(piece, {.first = copied.moments.first.view(shape),
                                            .second = copied.moments.second.view(shape)});
   return copied;
@@ -56,7 +56,7 @@ void TrainingState::load(
   for (std::size_t i = 0; i < pieces().size(); ++i) {
     const PieceValues loaded = make_values(host_, weights[i].numel(), weights[i].dtype());
     values(i, loaded);
-    flat(weights[i]).copy_from(loaded.weights);
+    parts_.write_weights(i, loaded.weights);
     const Shape& shape = weights[i].shape();
     parts_.optimizer->moments().write(i, {.first = loaded.moments.first.view(shape),
                                           .second = loaded.moments.second.view(shape)});
@@ -86,6 +86,14 @@ TrainingState replicated_state(nn::Model& model, std::shared_ptr<optim::AdamW> o
       {.parameters = named_shapes(model),
        .pieces = std::move(pieces),
        .saves = std::move(saves),
+       .read_weights =
+           [&model](std::size_t i, const Tensor& out) {
+             out.copy_from(flat(model.parameters()[i]->value()));
+           },
+       .write_weights =
+           [&model](std::size_t i, const Tensor& in) {
+             flat(model.parameters()[i]->value()).copy_from(in);
+           },
        .weights = [&model](std::size_t i) { return model.parameters()[i]->value(); },
        .optimizer = std::move(optimizer),
        .share = [] {}});
@@ -98,6 +106,10 @@ TrainingState sharded_state(const nn::Model& model, ShardedModel& sharded,
       {.parameters = named_shapes(model),
        .pieces = sharded.pieces(),
        .saves = std::vector<bool>(sharded.pieces().size(), saves),
+       .read_weights = [&sharded](std::size_t i,
+                                  const Tensor& out) { sharded.read_weights(i, out); },
+       .write_weights = [&sharded](std::size_t i,
+                                   const Tensor& in) { sharded.write_weights(i, in); },
        .weights = [&sharded](std::size_t i) { return sharded.weights(i); },
        .optimizer = std::move(optimizer),
        .share = [&sharded, shards = ranks.shards] { gather_whole(sharded.whole(), shards); }});
