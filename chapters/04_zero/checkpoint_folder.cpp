@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "chapters/04_zero/checkpoint_files.hpp"
 #include "common/base/errors.hpp"
@@ -29,8 +28,10 @@ std::optional<std::size_t> step_of(const std::string& name) {
   return static_cast<std::size_t>(*step);
 }
 
-CheckpointFolder::CheckpointFolder(checkpoint::FileLayer& files, fs::path folder)
-    : files_(files), folder_(std::move(folder)) {}
+CheckpointFolder::CheckpointFolder(checkpoint::FileLayer& files, const fs::path& folder)
+    : files_(files), folder_(folder.lexically_normal()) {
+  if (!folder_.has_filename()) folder_ = folder_.parent_path();  // "folder/"
+}
 
 fs::path CheckpointFolder::checkpoint(std::size_t step) const { return folder_ / name_of(step); }
 
@@ -48,9 +49,17 @@ std::vector<std::size_t> CheckpointFolder::steps() const {
   return steps;
 }
 
-void CheckpointFolder::prepare() {
+void CheckpointFolder::make_durable_folder() {
+  std::vector<fs::path> made;
+  for (fs::path path = fs::absolute(folder_); !files_.exists(path); path = path.parent_path()) {
+    made.push_back(path);
+  }
   files_.make_folder(folder_);
-  files_.sync_folder(fs::absolute(folder_).parent_path());
+  for (const fs::path& path : made) files_.sync_folder(path.parent_path());
+}
+
+void CheckpointFolder::prepare() {
+  make_durable_folder();
   for (const std::string& name : files_.list(folder_)) {
     if (name.starts_with(kStaging) || name.starts_with(kRemoved)) files_.remove_all(folder_ / name);
   }
@@ -64,6 +73,7 @@ void CheckpointFolder::keep_newest(std::size_t count) {
   for (std::size_t i = 0; i + count < all.size(); ++i) {
     const fs::path removed = folder_ / fmt::format("{}{}", kRemoved, name_of(all[i]));
     files_.rename(checkpoint(all[i]), removed);
+    files_.sync_folder(folder_);  // or the old name might survive, with files missing
     files_.remove_all(removed);
   }
 }

@@ -17,7 +17,7 @@ namespace ultra::zero {
 class CheckpointFolder {
  public:
   /// @brief Looks at nothing yet.
-  CheckpointFolder(checkpoint::FileLayer& files, std::filesystem::path folder);
+  CheckpointFolder(checkpoint::FileLayer& files, const std::filesystem::path& folder);
 
   /// @brief Where the checkpoint of a step is, or will be.
   [[nodiscard]] std::filesystem::path checkpoint(std::size_t step) const;
@@ -37,6 +37,9 @@ class CheckpointFolder {
   void keep_newest(std::size_t count);
 
  private:
+  /// Makes the folder, and those on the way to it, so that their names survive a power failure.
+  void make_durable_folder();
+
   checkpoint::FileLayer& files_;
   std::filesystem::path folder_;
 };

@@ -27,7 +27,8 @@ struct FilePart {
 
 /// @brief Writes parts of a file that is there; when it returns they survive a power failure.
 ///
-/// Several ranks may write to one file, each its own parts.
+/// Several ranks may write to one file, each its own parts. A file system may tell of a failure as late
+/// as when the file is closed.
 /// @throws FileError when the disk is full, or fails.
 void write_durably(checkpoint::FileLayer& files, const std::filesystem::path& file,
                    std::span<const FilePart> parts);
@@ -37,7 +38,7 @@ void write_durably(checkpoint::FileLayer& files, const std::filesystem::path& fi
 /// Whoever looks, and after a power failure too, finds either nothing under that name or all files with
 /// all their bytes; when it returns, all files.
 /// @param staging      the folder under its temporary name, beside `destination`.
-/// @param destination  does not exist yet.
+/// @param destination  does not exist yet; a name in a folder ("folder/step-00000100").
 /// @throws FileError when the disk fails.
 void commit_folder(checkpoint::FileLayer& files, const std::filesystem::path& staging,
                    const std::filesystem::path& destination);

@@ -55,8 +55,9 @@ class ZeroWorker : public train::Worker {
         worker_(context, trainer_parts(parts)),
         sharded_(make_sharded(settings)),
         offloaded_(sharded_->offloaded()),
-        adamw_(optim::AdamWConfig{}, parts.adamw,
-               offloaded_ ? offloaded_moments(offloaded_) : optim::moments_on_device()) {
+        adamw_(std::make_shared<optim::AdamW>(
+            optim::AdamWConfig{}, parts.adamw,
+            offloaded_ ? offloaded_moments(offloaded_) : optim::moments_on_device())) {
     if (offloaded_) show_storage_on(*offloaded_, context.timeline);
   }
 
