@@ -110,7 +110,7 @@ void DataParallelProgram::train_on(const Communicator& world, nn::LayerFactory& 
   const train::TrainResult result =
       uses_servers() ? train_by_servers(world, *this, factory, extra_config)
                      : train_by_all_reduce(world, *this, factory, extra_config, change);
-  if (world.rank() != 0) return;
+  if (world.rank() != 0 || result.steps_made() == 0) return;
   if (!uses_servers()) {
     fmt::print("{}", memory::format_memory_table(train, memory.recompute, result));
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "chapters/04_zero/json_numbers.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
@@ -174,11 +175,12 @@ std::string to_json(const std::vector<WrittenPart>& parts) {
 std::vector<WrittenPart> parse_parts(const std::string& text, const std::string& path) {
   try {
     std::vector<WrittenPart> parts;
-    for (const nlohmann::json& part : nlohmann::json::parse(text)) {
+    const auto list = nlohmann::json::parse(text).get<nlohmann::json::array_t>();
+    for (const nlohmann::json& part : list) {
       parts.push_back({.file = part.at("file"),
-                       .offset = part.at("offset"),
-                       .bytes = part.at("bytes"),
-                       .crc32 = part.at("crc32")});
+                       .offset = whole_number_in<std::uint64_t>(part, "offset"),
+                       .bytes = whole_number_in<std::uint64_t>(part, "bytes"),
+                       .crc32 = whole_number_in<std::uint32_t>(part, "crc32")});
     }
     return parts;
   } catch (const nlohmann::json::exception& error) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +27,12 @@ using checkpoint::FileLayer;
 using checkpoint::SafetensorsReader;
 
 constexpr std::size_t kBlock = std::size_t{1} << 20;
+constexpr std::array<const char*, 2> kMoments = {"exp_avg", "exp_avg_sq"};
+
+std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
+  return checkpoint::element_runs(piece.parameter->global_shape(), piece.parameter->shard(),
+                                  piece.elements);
+}
 
 [[noreturn]] void report(const fs::path& file, std::string_view what) {
   throw FileError(fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.",
@@ -53,15 +61,35 @@ void expect_checksum(FileLayer& files, const fs::path& folder, const WrittenPart
                            part.offset, part.offset + part.bytes, crc32, part.crc32));
 }
 
+/// Checks that the parts of a file are all of it.
+void expect_whole(FileLayer& files, const fs::path& path, std::vector<WrittenPart> parts) {
+  std::ranges::sort(parts, {}, &WrittenPart::offset);
+  std::uint64_t end = 0;
+  for (const WrittenPart& part : parts) {
+    if (part.offset == end) end += part.bytes;
+  }
+  const std::uint64_t size = files.open_for_reading(path)->size();
+  if (end == size) return;
+  report(path,
+         fmt::format("the checkpoint lists what was written to it up to byte {}, and it has {} "
+                     "bytes",
+                     end, size));
+}
+
 /// Every rank looks at what some of the writers have written.
 void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
                       const Communicator& world) {
-  for (int writer = world.rank(); writer < writers; writer += world.size()) {
+  std::map<std::string, std::vector<WrittenPart>> by_file;
+  for (const char* file : {kRecordFile, kConfigFile, kWeightsFile}) by_file[file] = {};
+  for (int writer = 0; writer < writers; ++writer) {
+    by_file[optimizer_file(writer, writers)];
     const fs::path list = folder / parts_file(writer, writers);
     for (const WrittenPart& part : parse_parts(read_text(files, list), list.string())) {
-      expect_checksum(files, folder, part);
+      by_file[part.file].push_back(part);
+      if (writer % world.size() == world.rank()) expect_checksum(files, folder, part);
     }
   }
+  for (const auto& [file, parts] : by_file) expect_whole(files, folder / file, parts);
 }
 
 // Tensors -----------------------------------------------------------------------------------------
@@ -85,6 +113,17 @@ class StoredState {
     }
   }
 
+  /// Checks that there are moments of all pieces that a rank needs.
+  void expect_moments_of(const TrainingState& state) const {
+    for (const OwnedPiece& piece : state.pieces()) {
+      for (const ElementRun& run : runs_of(piece)) {
+        for (const char* kind : kMoments) {
+          static_cast<void>(copies_of(kind, piece.parameter->name(), run));
+        }
+      }
+    }
+  }
+
   /// Checks that model.safetensors holds the weights of a model, and no others.
   void expect_weights_of(const TrainingState& state) const {
     const fs::path path = folder_ / kWeightsFile;
@@ -103,11 +142,10 @@ class StoredState {
   // [region read_piece]
   void read(const OwnedPiece& piece, const PieceValues& values) const {
     const std::string& name = piece.parameter->name();
-    for (const ElementRun& run : checkpoint::element_runs(
-             piece.parameter->global_shape(), piece.parameter->shard(), piece.elements)) {
+    for (const ElementRun& run : runs_of(piece)) {
       weights_.read(name, run.global, part(values.weights, run.local, run.count));
-      read_moment("exp_avg", name, run, values.moments.first);
-      read_moment("exp_avg_sq", name, run, values.moments.second);
+      read_moment(kMoments[0], name, run, values.moments.first);
+      read_moment(kMoments[1], name, run, values.moments.second);
     }
   }
   // [/region]
@@ -128,23 +166,29 @@ class StoredState {
     }
   }
 
-  void read_moment(const std::string& kind, const std::string& parameter, const ElementRun& run,
-                   const Tensor& out) const {
+  /// Where the moments of some elements are.
+  std::vector<PieceCopy> copies_of(const std::string& kind, const std::string& parameter,
+                                   const ElementRun& run) const {
+    std::vector<PieceCopy> copies;
     const auto found = moments_.find({kind, parameter});
-    std::size_t count = 0;
     if (found != moments_.end()) {
-      const StoredMoments& stored = found->second;
-      for (const PieceCopy& copy :
-           copies_for(stored.elements, {run.global, run.global + run.count})) {
-        optimizers_[stored.files[copy.piece]]->read(stored.tensors[copy.piece], copy.from,
-                                                    part(out, run.local + copy.to, copy.count));
-        count += copy.count;
-      }
+      copies = copies_for(found->second.elements, {run.global, run.global + run.count});
     }
-    if (count == run.count) return;
+    std::size_t count = 0;
+    for (const PieceCopy& copy : copies) count += copy.count;
+    if (count == run.count) return copies;
     report(folder_ / "optimizer-*.safetensors",
            fmt::format("of {} of '{}' there are {} of the {} elements from {} on", kind, parameter,
                        count, run.count, run.global));
+  }
+
+  void read_moment(const std::string& kind, const std::string& parameter, const ElementRun& run,
+                   const Tensor& out) const {
+    for (const PieceCopy& copy : copies_of(kind, parameter, run)) {
+      const StoredMoments& stored = moments_.at({kind, parameter});
+      optimizers_[stored.files[copy.piece]]->read(stored.tensors[copy.piece], copy.from,
+                                                  part(out, run.local + copy.to, copy.count));
+    }
   }
 
   fs::path folder_;
@@ -163,10 +207,11 @@ TrainingRecord load_checkpoint(FileLayer& files, const fs::path& folder,
   train::agree(world, [&] {
     const fs::path path = folder / kRecordFile;
     record = parse_record(read_text(files, path), path.string());
-    identity.expect_same(record.identity, folder.string());
     expect_checksums(files, folder, record.writers, world);
+    identity.expect_same(record.identity, folder.string());
     stored = std::make_unique<StoredState>(files, folder, record.writers);
     stored->expect_weights_of(state);
+    stored->expect_moments_of(state);
   });
   state.load(record.optimizer_steps, [&](std::size_t piece, const PieceValues& values) {
     stored->read(state.pieces()[piece], values);

@@ -94,7 +94,9 @@ class CheckpointedWorker : public train::Worker {
 
   /// A folder that is only to be made is as good as an empty one.
   [[nodiscard]] std::optional<fs::path> find() const {
-    if (options_.resume == options_.folder && !files_.exists(options_.resume)) return {};
+    const bool own = fs::path(options_.resume + "/").lexically_normal() ==
+                     fs::path(options_.folder + "/").lexically_normal();
+    if (own && !files_.exists(options_.resume)) return {};
     return find_checkpoint(files_, options_.resume);
   }
 

@@ -132,7 +132,7 @@ void train_sharded(const Communicator& dp, const Program& program, nn::LayerFact
   const zero::ShardGroups ranks = zero::make_shard_groups(dp, program.zero.node_size);
   const train::TrainResult result = train::train(
       base.train, zero::zero_worker(ranks, program.settings(), parts), program.config(), dp);
-  if (dp.rank() != 0) return;
+  if (dp.rank() != 0 || result.steps_made() == 0) return;
   const auto algorithms = program.zero.algorithms(base.data_parallel);
   fmt::print("{}", zero::format_zero_memory_table(base.train, base.memory.recompute,
                                                   program.sharded_run(), *algorithms, result));

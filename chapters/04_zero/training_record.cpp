@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "chapters/04_zero/json_numbers.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::zero {
@@ -43,25 +44,31 @@ ordered_json identity_json(const TrainingIdentity& identity) {
           {"data_hash", identity.data_hash}};
 }
 
+DType dtype_from(const ordered_json& json) {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    if (json.get<std::string>() == to_string(dtype)) return dtype;
+  }
+  throw ordered_json::type_error::create(302, "the dtype is " + json.dump(), &json);
+}
+
 TrainingIdentity identity_from(const ordered_json& json) {
   TrainingIdentity identity;
   nn::ModelConfig& model = identity.model;
-  json.at("layers").get_to(model.num_layers);
-  json.at("hidden").get_to(model.hidden_size);
-  json.at("heads").get_to(model.num_heads);
-  json.at("kv_heads").get_to(model.num_kv_heads);
-  json.at("ffn").get_to(model.ffn_hidden_size);
-  json.at("seq").get_to(model.max_seq_len);
-  json.at("vocab").get_to(model.vocab_size);
+  model.num_layers = whole_number_in<std::size_t>(json, "layers");
+  model.hidden_size = whole_number_in<std::size_t>(json, "hidden");
+  model.num_heads = whole_number_in<std::size_t>(json, "heads");
+  model.num_kv_heads = whole_number_in<std::size_t>(json, "kv_heads");
+  model.ffn_hidden_size = whole_number_in<std::size_t>(json, "ffn");
+  model.max_seq_len = whole_number_in<std::size_t>(json, "seq");
+  model.vocab_size = whole_number_in<std::size_t>(json, "vocab");
   json.at("rope_theta").get_to(model.rope_theta);
   json.at("norm_epsilon").get_to(model.norm_epsilon);
-  identity.dtype =
-      json.at("dtype").get<std::string>() == to_string(DType::kF64) ? DType::kF64 : DType::kF32;
-  json.at("seed").get_to(identity.seed);
-  json.at("global_batch").get_to(identity.global_batch);
+  identity.dtype = dtype_from(json.at("dtype"));
+  identity.seed = whole_number_in<std::uint64_t>(json, "seed");
+  identity.global_batch = whole_number_in<std::size_t>(json, "global_batch");
   json.at("data").get_to(identity.data);
-  json.at("data_bytes").get_to(identity.data_bytes);
-  json.at("data_hash").get_to(identity.data_hash);
+  identity.data_bytes = whole_number_in<std::size_t>(json, "data_bytes");
+  identity.data_hash = whole_number_in<std::uint64_t>(json, "data_hash");
   return identity;
 }
 
@@ -70,7 +77,7 @@ ordered_json step_json(const train::StepMetrics& step) {
 }
 
 train::StepMetrics step_from(const ordered_json& json) {
-  return {.step = json.at(0),
+  return {.step = json.at(0).get<std::size_t>(),
           .loss = json.at(1),
           .grad_norm = json.at(2),
           .learning_rate = json.at(3),
@@ -89,8 +96,8 @@ TrainingRecord record_from(const ordered_json& json, const std::string& path) {
   }
   TrainingRecord record;
   record.identity = identity_from(json.at("training"));
-  json.at("optimizer_steps").get_to(record.optimizer_steps);
-  json.at("writers").get_to(record.writers);
+  record.optimizer_steps = whole_number_in<int>(json, "optimizer_steps");
+  record.writers = whole_number_in<int>(json, "writers");
   for (const ordered_json& step : json.at("steps")) record.steps.push_back(step_from(step));
   for (std::size_t i = 0; i < record.steps.size(); ++i) {
     if (record.steps[i].step != i + 1) report(path, fmt::format("step {} is missing", i + 1));
@@ -142,7 +149,8 @@ std::string to_json(const TrainingRecord& record) {
       {"writers", record.writers},
       {"step_columns", {"step", "loss", "grad_norm", "learning_rate", "tokens_per_second"}},
       {"steps", steps}};
-  return json.dump(1) + "\n";
+  // A file may have a name that is no UTF-8.
+  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 TrainingRecord parse_record(const std::string& text, const std::string& path) {

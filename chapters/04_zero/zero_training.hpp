@@ -39,7 +39,7 @@ struct ZeroParts {
   /// Changes the passes of a rank, or its update; may be empty.
   std::function<train::ForwardBackward(train::ForwardBackward)> change_passes;
   std::function<train::Update(train::Update)> change_update;  ///< likewise
-  KeepState keep_state;  ///< what is done with the training's state; may be empty
+  KeepState keep_state = {};  ///< what is done with the training's state; may be empty
 };
 
 /// @brief A rank's worker in a training with ZeRO-1, 2 or 3.

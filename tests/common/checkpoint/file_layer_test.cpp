@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "common/base/errors.hpp"
-#include "tests/common/checkpoint/own_disk.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/own_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::checkpoint {
@@ -26,6 +26,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::ultra::test::DiskState;
+using ::ultra::test::with_own_disk;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));

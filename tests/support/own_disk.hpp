@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace ultra::checkpoint {
+namespace ultra::test {
 
 /// @brief Kind of the disk.
 enum class DiskState { kWritable, kReadOnly };
@@ -19,4 +19,4 @@ enum class DiskState { kWritable, kReadOnly };
                                                        DiskState state,
                                                        const std::function<std::string()>& fn);
 
-}  // namespace ultra::checkpoint
+}  // namespace ultra::test

@@ -1,4 +1,4 @@
-#include "tests/common/checkpoint/own_disk.hpp"
+#include "tests/support/own_disk.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <exception>
 #include <fstream>
 
-namespace ultra::checkpoint {
+namespace ultra::test {
 namespace {
 
 constexpr int kDone = 0;
@@ -80,4 +80,4 @@ std::optional<std::string> with_own_disk(const std::string& folder, std::size_t 
   return answer;
 }
 
-}  // namespace ultra::checkpoint
+}  // namespace ultra::test
