@@ -248,7 +248,7 @@ TEST(Storage, ALineLetsBytesPassOneAfterTheOther) {
   Transfer first = file->read_async(0, bytes);
   Transfer second = file->read_async(0, more);
   const Bytes few(1'000);
-  Transfer write = file->write_async(0, few);
+  Transfer write = file->write_async(2'500'000, few);
   const TransferTimes one = first.wait();
   const TransferTimes two = second.wait();
   const TransferTimes beside = write.wait();
