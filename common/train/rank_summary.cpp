@@ -127,8 +127,7 @@ RankSummary rank_summary_from(const ordered_json& json) {
                                   .forward_backward = seconds.at("forward_backward"),
                                   .optimizer = seconds.at("optimizer"),
                                   .total = seconds.at("total")},
-                      .communication = traffic_from(json),
-                      .offload = {}};
+                      .communication = traffic_from(json)};
   summary.communication.busy_seconds = seconds.at("communication");
   summary.communication.exposed_seconds = seconds.at("exposed_communication");
   if (json.contains("offload")) summary.offload = offload_from(json.at("offload"));

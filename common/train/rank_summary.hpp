@@ -78,7 +78,7 @@ struct RankSummary {
   std::size_t system_allocations = 0;  ///< how often the pool asked the system
   RankSeconds seconds;                 ///< where its time went
   CommStats communication;             ///< of the training steps: operations, bytes and seconds
-  OffloadUse offload;                  ///< what it keeps beside its device
+  OffloadUse offload = {};             ///< what it keeps beside its device
 };
 
 /// @brief The summary as it stands in the metrics file's "ranks".

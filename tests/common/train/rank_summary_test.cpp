@@ -93,5 +93,26 @@ TEST(RankSummaryJson, ListsOnlyOperationsThatTookPlace) {
       << "barriers move no data";
 }
 
+TEST(RankSummaryJson, SaysWhatIsBesideTheDevice) {
+  RankSummary summary;
+  EXPECT_FALSE(to_json(summary).contains("offload")) << "nothing is";
+  const StorageTraffic traffic{.read_bytes = 1,
+                               .written_bytes = 2,
+                               .read_seconds = 0.1,
+                               .write_seconds = 0.2,
+                               .exposed_seconds = 1.0 / 3};
+  summary.offload = {.stored_bytes = 7, .optimizer = traffic, .weights = traffic};
+  summary.offload.weights.read_bytes = 5;
+  const RankSummary after = rank_summary_from(ordered_json::parse(to_json(summary).dump()));
+  EXPECT_EQ(after.offload.stored_bytes, 7U);
+  EXPECT_EQ(after.offload.optimizer.read_bytes, 1U);
+  EXPECT_EQ(after.offload.optimizer.written_bytes, 2U);
+  EXPECT_EQ(after.offload.optimizer.read_seconds, 0.1);
+  EXPECT_EQ(after.offload.optimizer.write_seconds, 0.2);
+  EXPECT_EQ(after.offload.optimizer.exposed_seconds, 1.0 / 3);
+  EXPECT_EQ(after.offload.weights.read_bytes, 5U);
+  EXPECT_EQ(after.offload.exposed_seconds(), 2.0 / 3);
+}
+
 }  // namespace
 }  // namespace ultra::train

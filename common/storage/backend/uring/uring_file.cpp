@@ -111,6 +111,8 @@ class UringFile final : public AsyncFile {
       ::io_uring_cqe_seen(&ring_, entry);
       if (data == nullptr) return;
       if (data == this) continue;
+      // The kernel may be done before submit() has let go of the request.
+      { const std::lock_guard lock(mutex_); }
       advance(std::unique_ptr<Request>(static_cast<Request*>(data)), result);
     }
   }
