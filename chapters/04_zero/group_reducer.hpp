@@ -19,7 +19,9 @@ class GroupReducer {
   GroupReducer() = default;
   GroupReducer(const GroupReducer&) = delete;
   GroupReducer& operator=(const GroupReducer&) = delete;
+  /// @brief A reducer moves; there are no copies of it.
   GroupReducer(GroupReducer&&) = default;
+  /// @copybrief GroupReducer(GroupReducer&&)
   GroupReducer& operator=(GroupReducer&&) = default;
   virtual ~GroupReducer() = default;
 

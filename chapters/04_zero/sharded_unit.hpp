@@ -14,7 +14,9 @@ class ShardedUnit {
   ShardedUnit() = default;
   ShardedUnit(const ShardedUnit&) = delete;
   ShardedUnit& operator=(const ShardedUnit&) = delete;
+  /// @brief A unit moves; there are no copies of it.
   ShardedUnit(ShardedUnit&&) = default;
+  /// @copybrief ShardedUnit(ShardedUnit&&)
   ShardedUnit& operator=(ShardedUnit&&) = default;
   virtual ~ShardedUnit() = default;
 
