@@ -24,10 +24,11 @@ namespace ultra::zero {
 
 /// @brief A transfer that has ended, or a wait for one, for a timeline.
 struct StorageEvent {
-  enum class Kind { kRead, kWrite, kWait };  ///< what took the time
-  Kind kind;                                 ///< of this event
-  std::string name;                          ///< "read block 1"
-  storage::TransferTimes times;              ///< when
+  /// @brief What took the time.
+  enum class Kind { kRead, kWrite, kWait };
+  Kind kind;                     ///< of this event
+  std::string name;              ///< "read block 1"
+  storage::TransferTimes times;  ///< when
 };
 
 /// @brief A read of weights that is under way.

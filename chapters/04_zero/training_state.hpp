@@ -39,8 +39,10 @@ class TrainingState {
     std::vector<NamedShape> parameters;  ///< of the whole model, in forward order
     std::vector<OwnedPiece> pieces;      ///< those that this rank updates
     std::vector<bool> saves;             ///< by piece: whether this rank saves it
-    /// Copies the weights of a piece to a tensor [elements] on the CPU, or from one.
-    std::function<void(std::size_t piece, const Tensor&out)> read_weights, write_weights;
+    /// Copies the weights of a piece to a tensor [elements] on the CPU.
+    std::function<void(std::size_t piece, const Tensor& out)> read_weights;
+    /// Replaces them by those of a tensor [elements] on the CPU.
+    std::function<void(std::size_t piece, const Tensor& in)> write_weights;
     std::function<Tensor(std::size_t piece)> weights;  ///< a tensor of a piece's shape and dtype
     std::shared_ptr<optim::AdamW> optimizer;           ///< of the pieces, in their order
     std::function<void()> share;  ///< gives all ranks the new weights of all pieces; collective

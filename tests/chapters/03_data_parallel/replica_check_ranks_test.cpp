@@ -156,12 +156,12 @@ TEST_F(ReplicaCheck, RanksAreCountedInTheWorld) {
   const ultra::test::Fates fates = ultra::test::fates_of(4, [&](Communicator& world) {
     const Communicator dp = world.split(world.rank() % 2, world.rank(), "dp");
     Replica replica(config, DType::kF32, seed);
-    if (world.rank() >= 2) nudge(replica.model, 0, 0);
+    if (world.rank() == 3) nudge(replica.model, 0, 0);
     expect_equal_replicas(replica.model, dp, 1);
   });
-  for (const auto& [rank, fate] : fates.ranks) {
-    EXPECT_THAT(fate.message,
-                HasSubstr(fmt::format("on rank {} differs from rank {}", rank % 2 + 2, rank % 2)));
+  for (const int rank : {1, 3}) {               // the others may end before they hear of it
+    if (!fates.ranks.contains(rank)) continue;  // another process
+    EXPECT_THAT(fates.ranks.at(rank).message, HasSubstr("on rank 3 differs from rank 1"));
   }
 }
 
