@@ -96,8 +96,10 @@ void BufferReplay::release(std::size_t unit) {
 }
 
 void BufferReplay::take_in_oldest() {
-  note(groups_[under_way_.front()].sums);
+  const GroupBuffers& bytes = groups_[under_way_.front()];
+  note(bytes.sums);
   under_way_.erase(under_way_.begin());
+  note(bytes.second_step);
 }
 
 void BufferReplay::note(std::size_t more) {

@@ -17,8 +17,9 @@ struct GroupBuffers {
   std::size_t whole = 0;     ///< the flat array: of weights that are gathered, or of gradients
   std::size_t gathered = 0;  ///< quantised weights of all ranks, until the unit is needed; 0: none
   std::size_t reduced = 0;   ///< quantised gradients on their way, in both directions; 0: whole is
-  std::size_t sums = 0;      ///< what adding quantised gradients up takes
-  std::size_t shard = 0;     ///< this rank's part of the flat array
+  std::size_t sums = 0;      ///< what adding quantised gradients up takes, beside their messages
+  std::size_t second_step = 0;  ///< what the exchange between nodes takes, with the sums in a node
+  std::size_t shard = 0;        ///< this rank's part of the flat array
 };
 
 /// @brief Follows the passes of micro-batches through units whose weights come and go, with gradients

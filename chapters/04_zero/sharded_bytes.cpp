@@ -23,7 +23,10 @@ GroupBuffers buffers_of(const FlatLayout& layout, const ShardedRun& run) {
     const std::size_t message = quantized_bytes(*how.gradients, layout.shard, run.dtype);
     bytes.reduced = 2 * ranks * message;
     const std::size_t node = how.node_size.value_or(ranks);
-    bytes.sums = (node > 1 ? ranks / node : 1) * layout.shard * size_of(run.dtype);
+    const std::size_t nodes = node > 1 ? ranks / node : 1;
+    const std::size_t shard = layout.shard * size_of(run.dtype);
+    bytes.sums = nodes * shard;
+    if (nodes > 1) bytes.second_step = bytes.sums + 2 * nodes * message + shard;
   }
   return bytes;
 }
