@@ -5,7 +5,7 @@ include(GoogleTest)
 #   *_gpu_test.cpp    gpu    skipped, with the reason, without a GPU
 #   *_ranks_test.cpp  ranks  many ranks as threads of one process; and mpi: the same executable
 #                            once more under mpirun, with ranks as processes
-#   *_slow_test.cpp   slow   takes minutes: ./workbook test -L slow
+#   *_slow_test.cpp   slow   takes minutes: ./workbook test --slow
 #   *_test.cpp        unit
 function(ultra_test_label out source)
   if(source MATCHES "_(gpu|ranks|slow)_test\\.(cpp|cu)$")

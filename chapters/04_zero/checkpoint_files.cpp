@@ -9,7 +9,6 @@
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
-#include "common/checkpoint/element_runs.hpp"
 #include "common/checkpoint/llama_config.hpp"
 
 namespace ultra::zero {
@@ -19,17 +18,9 @@ using checkpoint::ElementRun;
 using checkpoint::SafetensorsHeader;
 using checkpoint::TensorSpec;
 
-constexpr const char* kFirstMoment = "exp_avg";
-constexpr const char* kSecondMoment = "exp_avg_sq";
-
 std::string text_of(const SafetensorsHeader& header) {
   const std::vector<std::byte> bytes = header.to_bytes();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
-  return checkpoint::element_runs(piece.parameter->global_shape(), piece.parameter->shard(),
-                                  piece.elements);
 }
 
 /// What a rank saves of its state, in the order of its files.
@@ -97,6 +88,11 @@ class Collector {
 };
 
 }  // namespace
+
+std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
+  return checkpoint::element_runs(piece.parameter->global_shape(), piece.parameter->shard(),
+                                  piece.elements);
+}
 
 std::string optimizer_file(int writer, int writers) {
   return fmt::format("optimizer-{:05}-of-{:05}.safetensors", writer, writers);

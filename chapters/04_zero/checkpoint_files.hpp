@@ -22,6 +22,7 @@
 
 #include "chapters/04_zero/training_record.hpp"
 #include "chapters/04_zero/training_state.hpp"
+#include "common/checkpoint/element_runs.hpp"
 #include "common/checkpoint/file_layer.hpp"
 #include "common/checkpoint/safetensors_header.hpp"
 #include "common/tensor/tensor.hpp"
@@ -40,6 +41,13 @@ inline constexpr const char* kWeightsFile = "model.safetensors";  ///< Hugging F
 
 /// @brief What stands before the weights in model.safetensors.
 [[nodiscard]] checkpoint::SafetensorsHeader weights_header(const TrainingState& state, DType dtype);
+
+/// @brief Where a piece stands in its whole parameter.
+[[nodiscard]] std::vector<checkpoint::ElementRun> runs_of(const OwnedPiece& piece);
+
+/// @brief The moments' kinds, by PyTorch's names.
+inline constexpr const char* kFirstMoment = "exp_avg";
+inline constexpr const char* kSecondMoment = "exp_avg_sq";  ///< of the squares
 
 /// @brief Which moments, and of which elements.
 struct MomentsName {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,7 +13,6 @@
 #include "chapters/04_zero/reshard.hpp"
 #include "common/base/errors.hpp"
 #include "common/checkpoint/checksum.hpp"
-#include "common/checkpoint/element_runs.hpp"
 #include "common/checkpoint/safetensors.hpp"
 #include "common/train/agree.hpp"
 
@@ -27,12 +25,6 @@ using checkpoint::FileLayer;
 using checkpoint::SafetensorsReader;
 
 constexpr std::size_t kBlock = std::size_t{1} << 20;
-constexpr std::array<const char*, 2> kMoments = {"exp_avg", "exp_avg_sq"};
-
-std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
-  return checkpoint::element_runs(piece.parameter->global_shape(), piece.parameter->shard(),
-                                  piece.elements);
-}
 
 [[noreturn]] void report(const fs::path& file, std::string_view what) {
   throw FileError(fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.",
@@ -121,7 +113,7 @@ class StoredState {
   void expect_moments_of(const TrainingState& state) const {
     for (const OwnedPiece& piece : state.pieces()) {
       for (const ElementRun& run : runs_of(piece)) {
-        for (const char* kind : kMoments) {
+        for (const char* kind : {kFirstMoment, kSecondMoment}) {
           static_cast<void>(copies_of(kind, piece.parameter->name(), run));
         }
       }
@@ -148,8 +140,8 @@ class StoredState {
     const std::string& name = piece.parameter->name();
     for (const ElementRun& run : runs_of(piece)) {
       weights_.read(name, run.global, part(values.weights, run.local, run.count));
-      read_moment(kMoments[0], name, run, values.moments.first);
-      read_moment(kMoments[1], name, run, values.moments.second);
+      read_moment(kFirstMoment, name, run, values.moments.first);
+      read_moment(kSecondMoment, name, run, values.moments.second);
     }
   }
   // [/region]

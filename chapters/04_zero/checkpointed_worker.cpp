@@ -29,7 +29,8 @@ class CheckpointedWorker : public train::Worker {
         state_(std::move(state)),
         context_(context),
         options_(options),
-        files_(files) {
+        files_(files),
+        identity_(identity_of(context)) {
     if (!options_.resume.empty()) resume();
     if (options_.folder.empty()) return;
     expect_nothing_newer();
@@ -79,7 +80,7 @@ class CheckpointedWorker : public train::Worker {
                              options_.resume));
     }
     const TrainingRecord record =
-        load_checkpoint(files_, found, identity_of(context_), *state_, context_.world);
+        load_checkpoint(files_, found, identity_, *state_, context_.world);
     history_ = record.steps;
     const std::size_t steps = context_.options.steps;
     if (history_.size() > steps) {
@@ -115,7 +116,7 @@ class CheckpointedWorker : public train::Worker {
   }
 
   void save(const std::vector<train::StepMetrics>& steps) {
-    writer_->begin(*state_, {.identity = identity_of(context_),
+    writer_->begin(*state_, {.identity = identity_,
                              .steps = steps,
                              .optimizer_steps = state_->optimizer_steps(),
                              .writers = context_.world.size()});
@@ -126,6 +127,7 @@ class CheckpointedWorker : public train::Worker {
   train::RunContext context_;
   CheckpointOptions options_;
   checkpoint::FileLayer& files_;
+  TrainingIdentity identity_;  // hashes the whole text: once
   std::vector<train::StepMetrics> history_;
   std::optional<CheckpointWriter> writer_;
 };
