@@ -54,34 +54,29 @@ OffloadedStates::OffloadedStates(const OffloadSettings& settings,
 }
 
 // [region block_transfers]
-void OffloadedStates::start_read(std::size_t block, std::size_t buffer) {
+template <class Begin>
+void OffloadedStates::start(std::size_t block, std::size_t buffer, Transfers& transfers,
+                            const Begin& begin) {
   const OffloadedBlock& b = layout_.blocks()[block];
   const Tensor& window = window_.at(buffer);
   const std::size_t weights = layout_.stores_weights() ? b.elements.size() : 0;
   const Range moments = layout_.stored_moments(block);
-  Transfers& reads = reads_.at(buffer);
-  reads.clear();
+  transfers.clear();
   if (weights > 0) {
-    reads.push_back(
-        file_->read_async(byte(b.elements.begin), bytes_of(window.slice(0, {0, weights}))));
+    transfers.push_back(begin(byte(b.elements.begin), bytes_of(window.slice(0, {0, weights}))));
   }
-  reads.push_back(file_->read_async(
-      byte(moments.begin), bytes_of(window.slice(0, {weights, weights + moments.size()}))));
+  transfers.push_back(
+      begin(byte(moments.begin), bytes_of(window.slice(0, {weights, weights + moments.size()}))));
+}
+
+void OffloadedStates::start_read(std::size_t block, std::size_t buffer) {
+  start(block, buffer, reads_.at(buffer),
+        [this](auto offset, auto bytes) { return file_->read_async(offset, bytes); });
 }
 
 void OffloadedStates::start_write(std::size_t block, std::size_t buffer) {
-  const OffloadedBlock& b = layout_.blocks()[block];
-  const Tensor& window = window_.at(buffer);
-  const std::size_t weights = layout_.stores_weights() ? b.elements.size() : 0;
-  const Range moments = layout_.stored_moments(block);
-  Transfers& writes = writes_.at(buffer);
-  writes.clear();
-  if (weights > 0) {
-    writes.push_back(
-        file_->write_async(byte(b.elements.begin), bytes_of(window.slice(0, {0, weights}))));
-  }
-  writes.push_back(file_->write_async(
-      byte(moments.begin), bytes_of(window.slice(0, {weights, weights + moments.size()}))));
+  start(block, buffer, writes_.at(buffer),
+        [this](auto offset, auto bytes) { return file_->write_async(offset, bytes); });
 }
 // [/region]
 

@@ -106,6 +106,9 @@ class OffloadedStates {
   /// The transfers of a block: of its moments, and of its weights.
   using Transfers = std::vector<storage::Transfer>;
 
+  /// Begins to move all that storage has of a block, by `begin`.
+  template <class Begin>
+  void start(std::size_t block, std::size_t buffer, Transfers& transfers, const Begin& begin);
   void start_read(std::size_t block, std::size_t buffer);
   void start_write(std::size_t block, std::size_t buffer);
   void finish(std::size_t block, Transfers& transfers, StorageEvent::Kind kind);
