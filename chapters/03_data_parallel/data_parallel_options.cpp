@@ -25,10 +25,12 @@ collectives::BookOptions book_options(const std::string& all_reduce) {
   return {.names = {{OpKind::kAllReduce, all_reduce}}, .tuning = {}};
 }
 
-/// "--dp 3" or "--dp 3 and --servers 1".
-std::string asked_text(std::size_t dp, std::size_t servers) {
-  return servers == 0 ? fmt::format("--dp {}", dp)
-                      : fmt::format("--dp {} and --servers {}", dp, servers);
+/// "--dp 3", "--dp 3 and --servers 1" or "--dp 3 and --tp 2".
+std::string asked_text(std::size_t dp, std::size_t servers, const ReplicaSize& replica) {
+  std::string text = fmt::format("--dp {}", dp);
+  if (!replica.flags.empty()) text += " and " + replica.flags;
+  if (servers > 0) text += fmt::format(" and --servers {}", servers);
+  return text;
 }
 
 }  // namespace
@@ -94,30 +96,43 @@ void DataParallelOptions::validate() const {
   }
 }
 
-void DataParallelOptions::resolve_ranks(train::CommOptions& comm, std::size_t servers) const {
-  if (!dp) return;
-  const std::size_t needed = *dp + servers;
+void DataParallelOptions::resolve_ranks(train::CommOptions& comm, std::size_t servers,
+                                        const ReplicaSize& replica) const {
+  if (!dp) {
+    // One replica, unless there are ranks for more.
+    if (!comm.ranks && !launched_world_size() && replica.ranks > 1) comm.ranks = replica.ranks;
+    return;
+  }
+  const std::size_t needed = *dp * replica.ranks + servers;
   const auto launched = launched_world_size();
   if (launched && static_cast<std::size_t>(*launched) != needed) {
     throw ConfigError(
         fmt::format("{}: {} ranks are needed, but mpirun started {} processes. Start mpirun -n {}.",
-                    asked_text(*dp, servers), needed, *launched, needed));
+                    asked_text(*dp, servers, replica), needed, *launched, needed));
   }
   if (comm.ranks && *comm.ranks != needed) {
     throw ConfigError(fmt::format("{}: {} ranks are needed, but --ranks is {}. Leave --ranks out.",
-                                  asked_text(*dp, servers), needed, *comm.ranks));
+                                  asked_text(*dp, servers, replica), needed, *comm.ranks));
   }
   comm.ranks = needed;
 }
 
-int DataParallelOptions::replicas(const train::CommOptions& comm, std::size_t servers) {
+int DataParallelOptions::replicas(const train::CommOptions& comm, std::size_t servers,
+                                  const ReplicaSize& replica) {
   const int ranks = comm.world_size();
   if (static_cast<std::size_t>(ranks) <= servers) {
     throw ConfigError(fmt::format(
         "--servers {} leave none of {} ranks for a replica. Ask for more ranks: --dp N.", servers,
         ranks));
   }
-  return ranks - checked_cast<int>(servers);
+  const std::size_t left = static_cast<std::size_t>(ranks) - servers;
+  if (left % replica.ranks != 0) {
+    throw ConfigError(fmt::format(
+        "{} ranks are no whole replicas of {} ranks each ({}): {} % {} = {}. Change the number of "
+        "ranks, or give --dp N and leave --ranks out.",
+        left, replica.ranks, replica.flags, left, replica.ranks, left % replica.ranks));
+  }
+  return checked_cast<int>(left / replica.ranks);
 }
 
 void DataParallelOptions::expect_work_for_all(std::size_t global_batch, int replicas) {

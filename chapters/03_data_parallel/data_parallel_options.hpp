@@ -27,6 +27,12 @@ enum class Overlap {
 /// @brief "none", "per-parameter" or "bucketed".
 [[nodiscard]] std::string_view to_string(Overlap overlap);
 
+/// @brief The ranks that share one replica of the model.
+struct ReplicaSize {
+  std::size_t ranks = 1;   ///< how many
+  std::string flags = {};  ///< that say so, for messages: "--tp 2"
+};
+
 /// @brief How many replicas, and how they average their gradients.
 struct DataParallelOptions {
   std::optional<std::size_t> dp;         ///< --dp; absent: as many as there are ranks for
@@ -48,14 +54,17 @@ struct DataParallelOptions {
   /// @brief A flag that was given and has no meaning with a parameter server; empty if there is none.
   [[nodiscard]] const std::string& all_reduce_flag() const { return all_reduce_flag_; }
 
-  /// @brief Gives `comm` the number of ranks that --dp asks for.
+  /// @brief Gives `comm` the number of ranks that --dp and the replicas' size ask for.
   /// @param servers  ranks beside the replicas.
   /// @throws ConfigError when --ranks or mpirun says something else, with the equation.
-  void resolve_ranks(train::CommOptions& comm, std::size_t servers) const;
+  void resolve_ranks(train::CommOptions& comm, std::size_t servers,
+                     const ReplicaSize& replica = {}) const;
 
   /// @brief Number of replicas of a world.
-  /// @throws ConfigError when nothing is left beside the servers.
-  [[nodiscard]] static int replicas(const train::CommOptions& comm, std::size_t servers);
+  /// @throws ConfigError when nothing is left beside the servers, or when its ranks are no whole
+  /// replicas.
+  [[nodiscard]] static int replicas(const train::CommOptions& comm, std::size_t servers,
+                                    const ReplicaSize& replica = {});
 
   /// @brief Checks that each replica gets something of a global batch.
   /// @throws ConfigError with the numbers.

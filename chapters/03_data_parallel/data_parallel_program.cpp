@@ -16,11 +16,15 @@
 namespace ultra::data_parallel {
 namespace {
 
-train::TrainResult train_by_all_reduce(const Communicator& dp, const DataParallelProgram& program,
+train::TrainResult train_by_all_reduce(const ReplicaRanks& ranks,
+                                       const DataParallelProgram& program,
                                        nn::LayerFactory& factory,
                                        const train::ExtraConfig& extra_config,
                                        const ChangeReplica& change) {
   const DataParallelOptions& options = program.data_parallel;
+  const Communicator& dp = ranks.dp;
+  const train::FinishGradients finish =
+      ranks.finish_gradients ? ranks.finish_gradients : train::gradient_norm;
   const train::MakeWorker make_worker =
       [&](const train::RunContext& context) -> std::unique_ptr<train::Worker> {
     const auto optimizer =
@@ -28,16 +32,16 @@ train::TrainResult train_by_all_reduce(const Communicator& dp, const DataParalle
     train::ForwardBackward passes = data_parallel_forward_backward(
         dp, program.train.micro_batch, options.make_sync(dp, program.train.dtype));
     auto worker = std::make_unique<train::ModelWorker>(
-        context,
-        train::TrainerParts{.factory = factory,
-                            .forward_backward = program.with_delay(std::move(passes), dp),
-                            .update = checked_every(train::clipped_adamw(program.train, optimizer),
-                                                    dp, options.check_replicas),
-                            .extra_config = {}});
+        context, train::TrainerParts{
+                     .factory = factory,
+                     .forward_backward = program.with_delay(std::move(passes), dp),
+                     .update = checked_every(train::clipped_adamw(program.train, optimizer, finish),
+                                             dp, options.check_replicas),
+                     .extra_config = {}});
     if (!change) return worker;
     return change(std::move(worker), optimizer, context);
   };
-  return train::train(program.train, make_worker, extra_config, dp);
+  return train::train(program.train, make_worker, extra_config, ranks.world);
 }
 
 train::TrainResult train_by_servers(const Communicator& world, const DataParallelProgram& program,
@@ -75,7 +79,9 @@ void DataParallelProgram::validate() {
         data_parallel.all_reduce_flag()));
   }
   // An estimate may be asked for more ranks than can run here.
-  if (!memory.estimates()) data_parallel.resolve_ranks(collectives.comm, servers.num_servers());
+  if (!memory.estimates()) {
+    data_parallel.resolve_ranks(collectives.comm, servers.num_servers(), replica);
+  }
   collectives.validate();
   scaling.validate();
 }
@@ -87,7 +93,7 @@ void DataParallelProgram::validate_training() const {
 }
 
 int DataParallelProgram::replicas() const {
-  return DataParallelOptions::replicas(collectives.comm, servers.num_servers());
+  return DataParallelOptions::replicas(collectives.comm, servers.num_servers(), replica);
 }
 
 train::ExtraConfig DataParallelProgram::config() const {
@@ -104,17 +110,19 @@ train::ForwardBackward DataParallelProgram::with_delay(train::ForwardBackward pa
   return slow ? with_straggler(std::move(passes), *slow, dp) : passes;
 }
 
-void DataParallelProgram::train_on(const Communicator& world, nn::LayerFactory& factory,
-                                   const train::ExtraConfig& extra_config,
-                                   const ChangeReplica& change) const {
-  const train::TrainResult result =
-      uses_servers() ? train_by_servers(world, *this, factory, extra_config)
-                     : train_by_all_reduce(world, *this, factory, extra_config, change);
-  if (world.rank() != 0 || result.steps_made() == 0) return;
-  if (!uses_servers()) {
-    fmt::print("{}", memory::format_memory_table(train, memory.recompute, result));
-  }
-  fmt::print("{}", format_communication_table(result));
+train::TrainResult DataParallelProgram::train_on(const ReplicaRanks& ranks,
+                                                 nn::LayerFactory& factory,
+                                                 const train::ExtraConfig& extra_config,
+                                                 const ChangeReplica& change) const {
+  return uses_servers() ? train_by_servers(ranks.world, *this, factory, extra_config)
+                        : train_by_all_reduce(ranks, *this, factory, extra_config, change);
+}
+
+std::string DataParallelProgram::tables(const train::TrainResult& result) const {
+  if (result.steps_made() == 0) return {};
+  std::string text;
+  if (!uses_servers()) text = memory::format_memory_table(train, memory.recompute, result);
+  return text + format_communication_table(result);
 }
 
 }  // namespace ultra::data_parallel

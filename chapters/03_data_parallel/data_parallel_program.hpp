@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/02_collectives/collectives_options.hpp"
@@ -16,6 +17,7 @@
 #include "common/train/metrics.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options.hpp"
+#include "common/train/update.hpp"
 
 namespace ultra::data_parallel {
 
@@ -23,6 +25,19 @@ namespace ultra::data_parallel {
 using ChangeReplica = std::function<std::unique_ptr<train::Worker>(
     std::unique_ptr<train::ModelWorker> worker, std::shared_ptr<optim::AdamW> optimizer,
     const train::RunContext& context)>;
+
+/// @brief What the ranks of a training are to each other.
+struct ReplicaRanks {
+  Communicator world;  ///< all of them
+  Communicator dp;     ///< those that hold the same part of the model as this one, in each replica
+  /// Completes the gradients of a rank that has a part of the model only; empty: it has all of it.
+  train::FinishGradients finish_gradients = {};
+
+  /// @brief Every rank is a replica, or a server.
+  [[nodiscard]] static ReplicaRanks whole(const Communicator& world) {
+    return {.world = world, .dp = world};
+  }
+};
 
 /// @brief All flags up to this chapter, and training by them.
 struct DataParallelProgram {
@@ -32,6 +47,7 @@ struct DataParallelProgram {
   DataParallelOptions data_parallel;            ///< replicas and how they average gradients
   ServerOptions servers;                        ///< parameter servers, stragglers
   ScalingOptions scaling;                       ///< predictions of scaling
+  ReplicaSize replica = {};                     ///< one rank here; later chapters split replicas
 
   /// @brief Adds all flags to a command line.
   void add_to(CLI::App& app);
@@ -56,12 +72,16 @@ struct DataParallelProgram {
   [[nodiscard]] train::ForwardBackward with_delay(train::ForwardBackward passes,
                                                   const Communicator& dp) const;
 
-  /// @brief Trains as the flags say, and prints the tables on rank 0.
+  /// @brief Trains as the flags say.
   /// @param extra_config  all flags of the executable, for the metrics file.
   /// @param change        of replicas that average their gradients; may be empty.
-  /// Collective over world.
-  void train_on(const Communicator& world, nn::LayerFactory& factory,
-                const train::ExtraConfig& extra_config, const ChangeReplica& change = {}) const;
+  /// Collective over ranks.world.
+  [[nodiscard]] train::TrainResult train_on(const ReplicaRanks& ranks, nn::LayerFactory& factory,
+                                            const train::ExtraConfig& extra_config,
+                                            const ChangeReplica& change = {}) const;
+
+  /// @brief The tables of a training on whole replicas; empty when it made no step.
+  [[nodiscard]] std::string tables(const train::TrainResult& result) const;
 };
 
 }  // namespace ultra::data_parallel

@@ -18,7 +18,9 @@ void train_on_all_ranks(const data_parallel::DataParallelProgram& program) {
       comm.world_size(),
       [&](Communicator& world) {
         memory::with_written_parts(program.memory.recompute, [&](nn::LayerFactory& factory) {
-          program.train_on(world, factory, program.config());
+          const train::TrainResult result = program.train_on(
+              data_parallel::ReplicaRanks::whole(world), factory, program.config());
+          if (world.rank() == 0) fmt::print("{}", program.tables(result));
         });
       },
       comm.rank_options(program.data_parallel.algorithms()));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -90,8 +91,11 @@ class Collector {
 }  // namespace
 
 std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
-  return checkpoint::element_runs(piece.parameter->global_shape(), piece.parameter->shard(),
-                                  piece.elements);
+  const nn::Parameter& parameter = *piece.parameter;
+  const std::size_t end = parameter.own_count();  // padding is in no file
+  return checkpoint::element_runs(
+      parameter.global_shape(), parameter.shard(),
+      {std::min(piece.elements.begin, end), std::min(piece.elements.end, end)});
 }
 
 std::string optimizer_file(int writer, int writers) {

@@ -7,12 +7,15 @@
 namespace ultra::zero {
 namespace {
 
+/// Zeros: what pads a shard has no values in a checkpoint.
 PieceValues make_values(const Device& host, std::size_t elements, DType dtype) {
-  const auto values = [&] { return Tensor::empty(host, {elements}, dtype); };
+  const auto values = [&] { return Tensor::zeros(host, {elements}, dtype); };
   return {.weights = values(), .moments = {.first = values(), .second = values()}};
 }
 
 Tensor flat(const Tensor& tensor) { return tensor.view({tensor.numel()}); }
+
+bool is_first_copy(const OwnedPiece& piece) { return piece.parameter->copies().index == 0; }
 
 /// Which rank takes each of the sizes: always the one that has least so far.
 std::vector<int> balanced(std::span<const std::size_t> sizes, int ranks) {
@@ -81,7 +84,9 @@ TrainingState replicated_state(nn::Model& model, std::shared_ptr<optim::AdamW> o
     sizes.push_back(parameter->count());
   }
   std::vector<bool> saves;
-  for (const int rank : balanced(sizes, replicas.size())) saves.push_back(rank == replicas.rank());
+  for (const int rank : balanced(sizes, replicas.size())) {
+    saves.push_back(rank == replicas.rank() && is_first_copy(pieces[saves.size()]));
+  }
   return TrainingState(
       {.parameters = named_shapes(model),
        .pieces = std::move(pieces),
@@ -101,11 +106,15 @@ TrainingState replicated_state(nn::Model& model, std::shared_ptr<optim::AdamW> o
 
 TrainingState sharded_state(const nn::Model& model, ShardedModel& sharded,
                             std::shared_ptr<optim::AdamW> optimizer, const ShardGroups& ranks) {
-  const bool saves = !ranks.replicas || ranks.replicas->rank() == 0;
+  const bool first_shards = !ranks.replicas || ranks.replicas->rank() == 0;
+  std::vector<bool> saves;
+  for (const OwnedPiece& piece : sharded.pieces()) {
+    saves.push_back(first_shards && is_first_copy(piece));
+  }
   return TrainingState(
       {.parameters = named_shapes(model),
        .pieces = sharded.pieces(),
-       .saves = std::vector<bool>(sharded.pieces().size(), saves),
+       .saves = std::move(saves),
        .read_weights = [&sharded](std::size_t i,
                                   const Tensor& out) { sharded.read_weights(i, out); },
        .write_weights = [&sharded](std::size_t i,

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "chapters/03_data_parallel/gradient_average.hpp"
@@ -52,6 +54,7 @@ class ZeroWorker : public train::Worker {
              const ZeroSettings& settings, const ZeroParts& parts)
       : context_(context),
         ranks_(ranks),
+        finish_gradients_(parts.finish_gradients),
         worker_(context, trainer_parts(parts)),
         sharded_(make_sharded(settings)),
         offloaded_(sharded_->offloaded()),
@@ -91,6 +94,15 @@ class ZeroWorker : public train::Worker {
     return made;
   }
 
+  double finish(std::span<const optim::TensorUpdate> own) const {
+    if (!finish_gradients_) return sharded_norm(own, ranks_.shards);
+    std::vector<train::GradientPiece> pieces;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      pieces.push_back({.parameter = sharded_->pieces()[i].parameter, .grad = own[i].grad});
+    }
+    return finish_gradients_(pieces);
+  }
+
   // [region zero_worker]
   train::TrainerParts trainer_parts(const ZeroParts& parts) {
     train::ForwardBackward passes = [this, micro_batch = parts.micro_batch](
@@ -102,7 +114,7 @@ class ZeroWorker : public train::Worker {
     };
     train::Update update = [this](nn::Model&, const train::StepPlan& plan) {
       const std::vector<optim::TensorUpdate> own = sharded_->own();
-      const double norm = sharded_norm(own, ranks_.shards);
+      const double norm = finish(own);
       train::expect_finite("gradient norm", norm, plan.step, context_.options);
       step_own_shard(own, sharded_->whole(),
                      {.learning_rate = plan.learning_rate,
@@ -124,6 +136,7 @@ class ZeroWorker : public train::Worker {
 
   train::RunContext context_;
   ShardGroups ranks_;
+  train::FinishGradients finish_gradients_;
   train::ModelWorker worker_;
   std::unique_ptr<ShardedModel> sharded_;
   std::shared_ptr<OffloadedStates> offloaded_;  // null: all on the device

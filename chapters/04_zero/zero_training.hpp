@@ -40,6 +40,8 @@ struct ZeroParts {
   std::function<train::ForwardBackward(train::ForwardBackward)> change_passes;
   std::function<train::Update(train::Update)> change_update;  ///< likewise
   KeepState keep_state = {};  ///< what is done with the training's state; may be empty
+  /// Completes the gradients of a rank that has a part of the model only; empty: it has all of it.
+  train::FinishGradients finish_gradients = {};
 };
 
 /// @brief A rank's worker in a training with ZeRO-1, 2 or 3.

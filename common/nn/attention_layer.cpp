@@ -34,14 +34,16 @@ Tensor merge_heads(const Tensor& x) {
 }
 
 std::vector<LinearSpec> qkv_specs(const ModelConfig& config, std::size_t layer) {
-  const auto spec = [&](const char* which, std::size_t width) {
+  const auto spec = [&](const char* which, std::size_t width, std::size_t heads) {
     return LinearSpec{.name = fmt::format("model.layers.{}.self_attn.{}_proj.weight", layer, which),
                       .in_features = config.hidden_size,
                       .out_features = width,
-                      .standard_deviation = kInitialDeviation};
+                      .standard_deviation = kInitialDeviation,
+                      .output_heads = heads};
   };
-  return {spec("q", config.hidden_size), spec("k", config.kv_hidden_size()),
-          spec("v", config.kv_hidden_size())};
+  return {spec("q", config.hidden_size, config.num_heads),
+          spec("k", config.kv_hidden_size(), config.num_kv_heads),
+          spec("v", config.kv_hidden_size(), config.num_kv_heads)};
 }
 
 }  // namespace

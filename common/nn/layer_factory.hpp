@@ -29,10 +29,11 @@ struct BuildContext {
 
 /// @brief A linear map without bias, y = x W^T with W of shape [out_features, in_features].
 struct LinearSpec {
-  std::string name;           ///< of the weight
-  std::size_t in_features;    ///< width of the input
-  std::size_t out_features;   ///< width of the output
-  double standard_deviation;  ///< of the initial weights
+  std::string name;              ///< of the weight
+  std::size_t in_features;       ///< width of the input
+  std::size_t out_features;      ///< width of the output
+  double standard_deviation;     ///< of the initial weights
+  std::size_t output_heads = 0;  ///< equal parts of the output that stay together; 0: none do
 };
 
 /// @brief Makes the parts of a model.

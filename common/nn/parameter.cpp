@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ Shape shard_shape(const ParameterSpec& spec) {
     throw ShapeError(fmt::format("the shard of parameter {} does not fit its global shape {}",
                                  spec.name, spec.global_shape.str()));
   }
+  if (spec.padding > 0) dims.at(0) += spec.padding;
   return Shape(dims);
 }
 
@@ -58,12 +60,23 @@ void Parameter::initial_values_into(const Tensor& out, std::size_t first) const 
     throw ShapeError(fmt::format("elements [{}, {}) do not fit parameter {}, which has {}", first,
                                  first + out.numel(), name(), count()));
   }
+  const std::size_t own_end = std::clamp(own_count(), first, first + out.numel()) - first;
+  const Tensor flat = out.view({out.numel()});
+  flat.slice(0, {own_end, out.numel()}).fill(0.0);
+  if (own_end == 0) return;
+  const Tensor own = flat.slice(0, {0, own_end});
   if (spec_.initializer.standard_deviation == 0.0) {
-    out.fill(spec_.initializer.constant);
+    own.fill(spec_.initializer.constant);
   } else {
-    fill_normal_elements(out, first, spec_.global_shape, spec_.shard,
+    fill_normal_elements(own, first, spec_.global_shape, spec_.shard,
                          PhiloxStream(seed_, spec_.name), spec_.initializer.standard_deviation);
   }
+}
+
+std::size_t Parameter::own_count() const {
+  std::size_t count = 1;
+  for (const Range& range : spec_.shard) count *= range.size();
+  return count;
 }
 
 const Tensor& Parameter::value() const {

@@ -26,6 +26,25 @@ struct ParameterSpec {
   Shape global_shape;        ///< of the whole weight
   std::vector<Range> shard;  ///< index range per dimension held here; empty means all of it
   Initializer initializer;   ///< how the elements start
+  std::size_t padding = 0;   ///< rows of zeros behind the shard's, which belong to no weight: they
+                             ///< give shards of different sizes the same shape
+};
+
+/// @brief How the gradients relate that several ranks compute for the same elements.
+enum class CopyGradients {
+  kEqual,   ///< each has the whole gradient
+  kPartial  ///< they add up to it
+};
+
+/// @brief The ranks among which a model is split that hold the same elements of a parameter. Replicas of
+/// the whole model do not count.
+struct Copies {
+  int count = 1;                                    ///< ranks that hold them
+  int index = 0;                                    ///< which of them this one is
+  CopyGradients gradients = CopyGradients::kEqual;  ///< what each computes
+
+  /// @brief Equal when all members are.
+  bool operator==(const Copies&) const = default;
 };
 
 /// @brief Whether a parameter has memory for its values from the start.
@@ -78,10 +97,17 @@ class Parameter {
   /// @brief Index range of each dimension that this rank holds.
   [[nodiscard]] const std::vector<Range>& shard() const { return spec_.shard; }
 
-  /// @brief Extents of the shard.
+  /// @brief Extents of the shard, with the padding.
   [[nodiscard]] const Shape& shape() const { return shape_; }
-  /// @brief Elements of the shard.
+  /// @brief Elements of the shard, with the padding.
   [[nodiscard]] std::size_t count() const { return shape_.numel(); }
+  /// @brief Elements of the shard that belong to the weight: the first ones; padding stands behind.
+  [[nodiscard]] std::size_t own_count() const;
+
+  /// @brief Who else holds these elements.
+  [[nodiscard]] const Copies& copies() const { return copies_; }
+  /// @brief Says who else holds these elements: the layout of the model that splits or replicates them.
+  void set_copies(const Copies& copies) { copies_ = copies; }
   /// @brief Element type of values and gradient.
   [[nodiscard]] DType dtype() const { return dtype_; }
   /// @brief Where values and gradient live.
@@ -101,7 +127,7 @@ class Parameter {
 
   /// @brief Writes the values that elements [first, first + out.numel()) of the shard start with,
   /// row-major.
-  /// @throws ShapeError when the shard has not that many elements.
+  /// @throws ShapeError when shard and padding have not that many elements.
   void initial_values_into(const Tensor& out, std::size_t first = 0) const;
 
   /// @brief The gradient; undefined until the first addition after construction or drop_grad().
@@ -141,6 +167,7 @@ class Parameter {
   Device device_;
   DType dtype_;
   std::uint64_t seed_;
+  Copies copies_;
   Tensor value_;
   Tensor grad_;
   std::function<Tensor()> allocate_grad_;  // empty: fresh memory

@@ -18,4 +18,17 @@ namespace ultra::ops {
 /// @param d_output  [batch, seq, hidden].
 void embedding_backward_into(const Tensor& d_table, const Tensor& d_output, const Tensor& tokens);
 
+/// @brief Look-up in a part of a table; the tokens of the other parts give rows of zeros.
+///
+/// Summed over all parts, that is the look-up in the whole table.
+/// @param part         [rows, hidden], the rows of tokens [first_token, first_token + rows).
+/// @return [batch, seq, hidden].
+[[nodiscard]] Tensor embedding_part(const Tensor& part, const Tensor& tokens,
+                                    std::size_t first_token);
+
+/// @brief Adds each row of d_output whose token has a row in this part of the table to that row.
+/// @param d_part  [rows, hidden], the rows of tokens [first_token, first_token + rows); added to.
+void embedding_part_backward_into(const Tensor& d_part, const Tensor& d_output,
+                                  const Tensor& tokens, std::size_t first_token);
+
 }  // namespace ultra::ops

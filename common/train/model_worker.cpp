@@ -37,6 +37,14 @@ void ModelWorker::name_phases() {
                               }});
 }
 
+std::size_t ModelWorker::parameter_count() const {
+  std::size_t count = 0;
+  for (const nn::Parameter* parameter : model_.parameters()) {
+    count += parameter->global_shape().numel();
+  }
+  return count;
+}
+
 StepOutcome ModelWorker::step(const StepPlan& plan) {
   context_.timeline.enter("embedding");
   const double loss = parts_.forward_backward(model_, context_.sampler, plan.step - 1);

@@ -45,7 +45,8 @@ class ModelWorker : public Worker {
   /// @throws NumericError when the loss is not finite.
   StepOutcome step(const StepPlan& plan) override;
 
-  [[nodiscard]] std::size_t parameter_count() const override { return model_.parameter_count(); }
+  /// @brief Elements of the weights of which this rank has all, or a shard.
+  [[nodiscard]] std::size_t parameter_count() const override;
 
   /// @brief The rank's model.
   [[nodiscard]] nn::Model& model() { return model_; }

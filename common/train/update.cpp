@@ -9,6 +9,12 @@
 
 namespace ultra::train {
 
+double gradient_norm(std::span<const GradientPiece> pieces) {
+  std::vector<Tensor> grads;
+  for (const GradientPiece& piece : pieces) grads.push_back(piece.grad);
+  return optim::global_norm(grads);
+}
+
 bool decays(const nn::Parameter& parameter) { return parameter.global_shape().rank() > 1; }
 
 Update clipped_adamw(const TrainOptions& options, optim::AdamWUpdate update) {
@@ -16,16 +22,18 @@ Update clipped_adamw(const TrainOptions& options, optim::AdamWUpdate update) {
                        std::make_shared<optim::AdamW>(optim::AdamWConfig{}, std::move(update)));
 }
 
-Update clipped_adamw(const TrainOptions& options, std::shared_ptr<optim::AdamW> optimizer) {
-  return [options, optimizer = std::move(optimizer)](nn::Model& model, const StepPlan& plan) {
-    std::vector<Tensor> grads;
+Update clipped_adamw(const TrainOptions& options, std::shared_ptr<optim::AdamW> optimizer,
+                     FinishGradients finish) {
+  return [options, optimizer = std::move(optimizer), finish = std::move(finish)](
+             nn::Model& model, const StepPlan& plan) {
+    std::vector<GradientPiece> pieces;
     std::vector<optim::TensorUpdate> updates;
     for (nn::Parameter* parameter : model.parameters()) {
-      grads.push_back(parameter->grad());
+      pieces.push_back({.parameter = parameter, .grad = parameter->grad()});
       updates.push_back(
           {.value = parameter->value(), .grad = parameter->grad(), .decay = decays(*parameter)});
     }
-    const double norm = optim::global_norm(grads);
+    const double norm = finish(pieces);
     expect_finite("gradient norm", norm, plan.step, options);
     optimizer->step(updates, plan.learning_rate, optim::clip_coefficient(norm, options.clip_norm));
     return norm;

@@ -53,11 +53,12 @@ class Backend {
   /// @brief See ops::swiglu_backward.
   virtual void swiglu_backward(const Tensor& d_gate, const Tensor& d_up, const Tensor& d_product,
                                const Tensor& gate, const Tensor& up) const = 0;
-  /// @brief See ops::embedding.
-  virtual void embedding(const Tensor& out, const Tensor& table, const Tensor& tokens) const = 0;
-  /// @brief See ops::embedding_backward_into.
-  virtual void embedding_backward(const Tensor& d_table, const Tensor& d_output,
-                                  const Tensor& tokens) const = 0;
+  /// @brief See ops::embedding_part.
+  virtual void embedding(const Tensor& out, const Tensor& part, const Tensor& tokens,
+                         std::size_t first_token) const = 0;
+  /// @brief See ops::embedding_part_backward_into.
+  virtual void embedding_backward(const Tensor& d_part, const Tensor& d_output,
+                                  const Tensor& tokens, std::size_t first_token) const = 0;
   /// @brief See ops::cross_entropy_into_gradient.
   [[nodiscard]] virtual double cross_entropy(const Tensor& logits, const Tensor& targets,
                                              double normalizer) const = 0;

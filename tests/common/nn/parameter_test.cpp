@@ -75,6 +75,29 @@ TEST_F(ParameterTest, AnyShardStartsAsThatPartOfTheWhole) {
   }
 }
 
+TEST_F(ParameterTest, PaddingStandsBehindTheShardAndIsZero) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const Shape shape{random.between(1, 9), random.between(1, 9)};
+    const Parameter whole(spec(shape), device, dtype, seed);
+    ParameterSpec padded = spec(shape, draw_shard(shape));
+    padded.padding = random.between(1, 4);
+    const Parameter part(padded, device, dtype, seed);
+    const Range rows = padded.shard[0];
+    EXPECT_EQ(part.shape(), (Shape{rows.size() + padded.padding, padded.shard[1].size()}));
+    EXPECT_EQ(part.own_count(), rows.size() * padded.shard[1].size());
+    const Tensor own = part.value().slice(0, {0, rows.size()});
+    EXPECT_TRUE(test::all_equal(own, whole.value().slice(0, rows).slice(1, padded.shard[1])));
+    const std::size_t first = random.between(0, part.count());
+    const Tensor some = Tensor::empty(device, {part.count() - first}, dtype);
+    part.initial_values_into(some, first);
+    const Tensor flat = part.value().view({part.count()});
+    EXPECT_TRUE(test::all_equal(some, flat.slice(0, {first, part.count()})));
+    for (const double value : flat.slice(0, {part.own_count(), part.count()}).to_vector()) {
+      EXPECT_EQ(value, 0.0);
+    }
+  }
+}
+
 TEST_F(ParameterTest, StartsWithTheDeviationOrTheConstantOfItsInitializer) {
   const Parameter normal(spec({400, 50}), device, DType::kF64, seed);
   const double squares = ops::sum_of_squares(normal.value());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/ops/elementwise.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/random.hpp"
 
@@ -84,6 +85,42 @@ TEST_F(EmbeddingTest, ShapesThatDoNotFitAreErrors) {
         embedding_backward_into(table, Tensor::zeros(device, {1, 3, 4}, DType::kF32), tokens);
       }),
       HasSubstr("expected [1, 3, 2] of f32, found [1, 3, 4]"));
+}
+
+// Each token is in one part: the parts' rows are those of the whole table, everything else is zero.
+TEST_F(EmbeddingTest, PartsOfATableAddUpToTheWhole) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::size_t vocab = random.between(1, 20);
+    const Tensor table = random.tensor(device, {vocab, random.between(1, 9)}, dtype);
+    const Tensor tokens = random.tokens(device, {2, 7}, vocab);
+    const std::size_t cut = random.between(0, vocab);
+    const Tensor sum = embedding_part(table.slice(0, {0, cut}), tokens, 0);
+    const Tensor rest = embedding_part(table.slice(0, {cut, vocab}), tokens, cut);
+    for (std::size_t t = 0; t < tokens.numel(); ++t) {
+      const bool in_first = static_cast<std::size_t>(tokens.span<std::int32_t>()[t]) < cut;
+      const Tensor& zeros = in_first ? rest : sum;
+      const Tensor row = zeros.view({tokens.numel(), table.size(1)}).slice(0, {t, t + 1});
+      EXPECT_TRUE(test::all_equal(row, std::vector<double>(table.size(1), 0.0)));
+    }
+    ops::add_into(sum, rest);
+    EXPECT_TRUE(test::all_equal(sum, embedding(table, tokens)));
+  }
+}
+
+TEST_F(EmbeddingTest, PartsOfATableGetTheGradientsOfTheirTokens) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::size_t vocab = random.between(1, 9);
+    const Tensor tokens = random.tokens(device, {3, 5}, vocab);
+    const Tensor d_y = random.tensor(device, {3, 5, random.between(1, 11)}, dtype);
+    const Tensor whole = Tensor::zeros(device, {vocab, d_y.size(2)}, dtype);
+    embedding_backward_into(whole, d_y, tokens);
+    const std::size_t cut = random.between(0, vocab);
+    for (const Range part : {Range{0, cut}, Range{cut, vocab}}) {
+      const Tensor d_part = Tensor::zeros(device, {part.size(), d_y.size(2)}, dtype);
+      embedding_part_backward_into(d_part, d_y, tokens, part.begin);
+      EXPECT_TRUE(test::all_equal(d_part, whole.slice(0, part)));
+    }
+  }
 }
 
 }  // namespace

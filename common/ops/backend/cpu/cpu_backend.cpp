@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "common/ops/backend/backend.hpp"
 #include "common/ops/backend/cpu/gemm.hpp"
@@ -7,6 +8,13 @@
 
 namespace ultra::ops {
 namespace {
+
+/// The row of a token in a part of a table; nothing when another part has it.
+std::optional<std::size_t> row_of(std::int32_t token, std::size_t first_token, std::size_t rows) {
+  const auto id = static_cast<std::size_t>(token);
+  if (id < first_token || id - first_token >= rows) return {};
+  return id - first_token;
+}
 
 template <class T>
 cpu::AttentionOperands<T> attention_operands(const Tensor& query, const Tensor& key,
@@ -129,29 +137,34 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void embedding(const Tensor& out, const Tensor& table, const Tensor& tokens) const override {
-    const std::span<const std::int32_t> ids = tokens.span<std::int32_t>();
-    const std::size_t row_bytes = table.size(1) * size_of(table.dtype());
-    dispatch_float(table.dtype(), [&]<class T>() {
-      const std::span<const T> rows = table.span<T>();
+  void embedding(const Tensor& out, const Tensor& part, const Tensor& tokens,
+                 std::size_t first_token) const override {
+    const std::size_t row_bytes = part.size(1) * size_of(part.dtype());
+    dispatch_float(part.dtype(), [&]<class T>() {
+      const T* rows = part.span<T>().data();
       T* to = out.data<T>();
-      for (const std::int32_t id : ids) {
-        std::memcpy(to, &rows[static_cast<std::size_t>(id) * table.size(1)], row_bytes);
-        to += table.size(1);
+      for (const std::int32_t id : tokens.span<std::int32_t>()) {
+        const auto row = row_of(id, first_token, part.size(0));
+        if (row) {
+          std::memcpy(to, rows + *row * part.size(1), row_bytes);
+        } else {
+          std::memset(to, 0, row_bytes);
+        }
+        to += part.size(1);
       }
     });
   }
 
-  void embedding_backward(const Tensor& d_table, const Tensor& d_output,
-                          const Tensor& tokens) const override {
-    const std::span<const std::int32_t> ids = tokens.span<std::int32_t>();
-    const std::size_t hidden = d_table.size(1);
-    dispatch_float(d_table.dtype(), [&]<class T>() {
+  void embedding_backward(const Tensor& d_part, const Tensor& d_output, const Tensor& tokens,
+                          std::size_t first_token) const override {
+    const std::size_t hidden = d_part.size(1);
+    dispatch_float(d_part.dtype(), [&]<class T>() {
       const T* from = d_output.span<T>().data();
-      T* rows = d_table.span<T>().data();
-      for (const std::int32_t id : ids) {
-        T* row = rows + static_cast<std::size_t>(id) * hidden;
-        cpu::add(hidden, row, from, row);
+      T* rows = d_part.span<T>().data();
+      for (const std::int32_t id : tokens.span<std::int32_t>()) {
+        if (const auto row = row_of(id, first_token, d_part.size(0))) {
+          cpu::add(hidden, rows + *row * hidden, from, rows + *row * hidden);
+        }
         from += hidden;
       }
     });
