@@ -11,10 +11,11 @@ namespace {
 
 void expect_kv_heads(std::size_t num_kv_heads, std::size_t tp) {
   if (num_kv_heads % tp == 0 || tp % num_kv_heads == 0) return;
-  throw ConfigError(fmt::format(
-      "--tp must divide --kv-heads, or be a multiple of it so that each key/value head is on equally "
-      "many ranks: {0} % {1} = {2} and {1} % {0} = {3}. Change --tp or --kv-heads.",
-      num_kv_heads, tp, num_kv_heads % tp, tp % num_kv_heads));
+  throw ConfigError(
+      fmt::format("--tp must divide --kv-heads, or be a multiple of it so that each key/value head "
+                  "is on equally "
+                  "many ranks: {0} % {1} = {2} and {1} % {0} = {3}. Change --tp or --kv-heads.",
+                  num_kv_heads, tp, num_kv_heads % tp, tp % num_kv_heads));
 }
 
 }  // namespace
@@ -38,10 +39,11 @@ void TensorParallelLayout::validate(const nn::ModelConfig& model) const {
   }
   expect_kv_heads(model.num_kv_heads, ranks());
   if (splits_sequences() && model.max_seq_len % ranks() != 0) {
-    throw ConfigError(fmt::format(
-        "with --sp on, --tp must divide --seq: {} % {} = {}. Choose --seq as a multiple of --tp, or "
-        "--sp off.",
-        model.max_seq_len, tp, model.max_seq_len % ranks()));
+    throw ConfigError(
+        fmt::format("with --sp on, --tp must divide --seq: {} % {} = {}. Choose --seq as a "
+                    "multiple of --tp, or "
+                    "--sp off.",
+                    model.max_seq_len, tp, model.max_seq_len % ranks()));
   }
 }
 

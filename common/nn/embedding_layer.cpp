@@ -5,12 +5,16 @@
 
 namespace ultra::nn {
 
+ParameterSpec embedding_spec(const ModelConfig& config) {
+  return {.name = "model.embed_tokens.weight",
+          .global_shape = {config.vocab_size, config.hidden_size},
+          .shard = {},
+          .initializer = {.standard_deviation = kInitialDeviation}};
+}
+
 DenseEmbedding::DenseEmbedding(const BuildContext& context)
-    : table_({.name = "model.embed_tokens.weight",
-              .global_shape = {context.config.vocab_size, context.config.hidden_size},
-              .shard = {},
-              .initializer = {.standard_deviation = kInitialDeviation}},
-             context.device, context.dtype, context.seed, context.values) {}
+    : table_(embedding_spec(context.config), context.device, context.dtype, context.seed,
+             context.values) {}
 
 Tensor DenseEmbedding::forward(const Tensor& tokens, Saved& saved) {
   saved.put("tokens", tokens);

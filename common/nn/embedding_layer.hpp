@@ -7,6 +7,9 @@
 
 namespace ultra::nn {
 
+/// @brief The parameter of a token table, whole.
+[[nodiscard]] ParameterSpec embedding_spec(const ModelConfig& config);
+
 /// @brief A table of one vector per token, [vocab_size, hidden_size]. Saves "tokens".
 class DenseEmbedding : public TokenEmbedding {
  public:

@@ -1,0 +1,44 @@
+#pragma once
+/// @file
+/// Rings around matrix products: while a chunk travels, the product of the chunk before it is computed.
+///
+/// An all-gather in front of a product, and a reduce-scatter behind one, keep the product waiting. Cut
+/// into steps around a ring they need not: the product of a chunk that is here does not need the others.
+/// "Asynchronous tensor parallelism".
+///
+/// Chunk c are the tokens of rank c. In both rings a rank sends to Communicator::next_rank().
+///
+/// Exercise 05.6 (`./workbook check 05.6`).
+/// Source: Wang et al. 2023, "Overlap communication with dependent computation via decomposition in
+/// large deep learning models", ASPLOS 2023, section 3.
+
+#include <functional>
+
+#include "common/comm/communicator.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::tensor_parallel {
+
+/// @brief What is done with a rank's chunk when it is here; must not write to it.
+using UseChunk = std::function<void(int chunk, const Tensor& values)>;
+
+/// @brief All-gather in a ring: `use` is called for every rank's chunk, for the own one first, then for
+/// that of the rank before, and so on; while it works, the next chunk arrives.
+/// @param own  this rank's chunk, of the same shape on all ranks.
+/// Collective over tp.
+/// Cost: tp - 1 chunks sent per rank, as by an all-gather.   Memory: two chunks, never all of them.
+void gather_in_ring(const Tensor& own, const Communicator& tp, const UseChunk& use);
+
+/// @brief Computes this rank's part of the sum for a rank's chunk; the caller may write to it.
+using MakeChunk = std::function<Tensor(int chunk)>;
+
+/// @brief Reduce-scatter in a ring: sums that are not complete travel, and every rank adds its part;
+/// while it computes that, they arrive.
+///
+/// Calls `make` once for every chunk; for the own one last.
+/// @return the sum of all ranks' parts of this rank's chunk.
+/// Collective over tp.
+/// Cost: tp - 1 chunks sent per rank, as by a reduce-scatter.   Memory: three chunks.
+[[nodiscard]] Tensor reduce_scatter_in_ring(const Communicator& tp, const MakeChunk& make);
+
+}  // namespace ultra::tensor_parallel

@@ -1,0 +1,131 @@
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "chapters/05_tensor_sequence_parallel/column_parallel.hpp"
+#include "chapters/05_tensor_sequence_parallel/ring_layers.hpp"
+#include "chapters/05_tensor_sequence_parallel/row_parallel.hpp"
+#include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/nn/embedding_layer.hpp"
+#include "common/nn/linear.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+std::unique_ptr<nn::Parameter> make_parameter(const nn::BuildContext& context,
+                                              nn::ParameterSpec spec) {
+  return std::make_unique<nn::Parameter>(std::move(spec), context.device, context.dtype,
+                                         context.seed, context.values);
+}
+
+/// This rank's rows of a matrix, with as many rows on every rank.
+nn::ParameterSpec shard_of_rows(nn::ParameterSpec whole, const TensorParallelLayout& layout,
+                                int rank) {
+  const std::size_t rows = whole.global_shape[0];
+  const std::size_t part = (rows + layout.ranks() - 1) / layout.ranks();
+  const std::size_t begin = std::min(static_cast<std::size_t>(rank) * part, rows);
+  const std::size_t end = std::min(begin + part, rows);
+  whole.shard = {{begin, end}, {0, whole.global_shape[1]}};
+  whole.padding = part - (end - begin);
+  return whole;
+}
+
+}  // namespace
+
+nn::Copies column_copies(const nn::LinearSpec& spec, const TensorParallelLayout& layout, int rank) {
+  if (spec.output_heads == 0) return {};
+  const auto count = checked_cast<int>(layout.kv_copies(spec.output_heads));
+  return {.count = count,
+          .index = rank % count,
+          .gradients = count > 1 ? nn::CopyGradients::kPartial : nn::CopyGradients::kEqual};
+}
+
+// [region shards]
+nn::ParameterSpec column_shard(const nn::LinearSpec& spec, const TensorParallelLayout& layout,
+                               int rank) {
+  nn::ParameterSpec whole = nn::weight_spec(spec);
+  if (spec.output_heads == 0 || spec.output_heads % layout.ranks() == 0) {
+    return shard_of_rows(std::move(whole), layout, rank);
+  }
+  // Fewer heads than ranks: neighbours hold the same one.
+  const std::size_t rows = spec.out_features / spec.output_heads;
+  const std::size_t head = static_cast<std::size_t>(rank) / layout.kv_copies(spec.output_heads);
+  whole.shard = {{head * rows, (head + 1) * rows}, {0, spec.in_features}};
+  return whole;
+}
+
+nn::ParameterSpec row_shard(const nn::LinearSpec& spec, const TensorParallelLayout& layout,
+                            int rank) {
+  nn::ParameterSpec whole = nn::weight_spec(spec);
+  ensure(spec.in_features % layout.ranks() == 0, "the inputs divide");
+  const std::size_t part = spec.in_features / layout.ranks();
+  const std::size_t begin = static_cast<std::size_t>(rank) * part;
+  whole.shard = {{0, spec.out_features}, {begin, begin + part}};
+  return whole;
+}
+// [/region]
+
+TensorParallelFactory::TensorParallelFactory(nn::LayerFactory& inner, Communicator tp,
+                                             SequenceParallel sequence_parallel,
+                                             TensorOverlap overlap)
+    : FactoryWrapper(inner),
+      tp_(std::move(tp)),
+      layout_{.tp = tp_.size(), .sequence_parallel = sequence_parallel},
+      overlap_(overlap),
+      region_(make_region(tp_, sequence_parallel)) {
+  ensure(overlap != TensorOverlap::kRing || sequence_parallel == SequenceParallel::kOn,
+         "rings carry the chunks of sequence parallelism");
+  if (overlap == TensorOverlap::kNone) region_ = std::make_shared<WaitingRegion>(region_);
+}
+
+std::unique_ptr<nn::Layer> TensorParallelFactory::norm(const nn::BuildContext& context,
+                                                       const std::string& name) {
+  std::unique_ptr<nn::Layer> norm = inner().norm(context, name);
+  for (nn::Parameter* parameter : norm->parameters()) {
+    parameter->set_copies({.count = tp_.size(),
+                           .index = tp_.rank(),
+                           .gradients = layout_.splits_sequences() ? nn::CopyGradients::kPartial
+                                                                   : nn::CopyGradients::kEqual});
+  }
+  return norm;
+}
+
+std::unique_ptr<nn::Projections> TensorParallelFactory::column_linear(
+    const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) {
+  std::vector<std::unique_ptr<nn::Parameter>> weights;
+  for (const nn::LinearSpec& spec : specs) {
+    weights.push_back(make_parameter(context, column_shard(spec, layout_, tp_.rank())));
+    weights.back()->set_copies(column_copies(spec, layout_, tp_.rank()));
+  }
+  if (overlap_ == TensorOverlap::kRing) {
+    return std::make_unique<RingColumnParallel>(std::move(weights), tp_);
+  }
+  return std::make_unique<ColumnParallelProjections>(std::move(weights), region_);
+}
+
+std::unique_ptr<nn::Layer> TensorParallelFactory::row_linear(const nn::BuildContext& context,
+                                                             const nn::LinearSpec& spec) {
+  auto weight = make_parameter(context, row_shard(spec, layout_, tp_.rank()));
+  if (overlap_ == TensorOverlap::kRing) {
+    return std::make_unique<RingRowParallel>(std::move(weight), tp_);
+  }
+  return std::make_unique<RowParallelLinear>(std::move(weight), nullptr, region_);
+}
+
+std::unique_ptr<nn::TokenEmbedding> TensorParallelFactory::embedding(
+    const nn::BuildContext& context) {
+  const std::size_t vocab_size = context.config.vocab_size;
+  nn::ParameterSpec whole = nn::embedding_spec(context.config);
+  return std::make_unique<VocabularyParallelEmbedding>(
+      vocab_size, make_parameter(context, shard_of_rows(std::move(whole), layout_, tp_.rank())),
+      region_);
+}
+
+std::unique_ptr<nn::LossLayer> TensorParallelFactory::loss(const nn::BuildContext& context) {
+  return std::make_unique<VocabularyParallelLoss>(context.config.vocab_size, tp_);
+}
+
+}  // namespace ultra::tensor_parallel

@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
+#include "common/ops/embedding.hpp"
+#include "common/ops/token_check.hpp"
+
+namespace ultra::tensor_parallel {
+
+Range vocabulary_of(std::size_t vocab_size, const Communicator& tp) {
+  const auto ranks = static_cast<std::size_t>(tp.size());
+  const auto rank = static_cast<std::size_t>(tp.rank());
+  const std::size_t part = (vocab_size + ranks - 1) / ranks;
+  return {std::min(rank * part, vocab_size), std::min((rank + 1) * part, vocab_size)};
+}
+
+double VocabularyParallelLoss::forward(const Tensor& logits, const Tensor& targets,
+                                       double normalizer, nn::Saved& saved) {
+  ops::expect_token_ids("target", targets, vocab_size_);
+  const double loss = vocabulary_parallel_cross_entropy(
+      logits, targets, vocabulary_of(vocab_size_, tp_), normalizer, tp_);
+  saved.put("d_logits", logits);
+  return loss;
+}
+
+Tensor VocabularyParallelLoss::backward(nn::Saved& saved) { return saved.take("d_logits"); }
+
+Tensor VocabularyParallelEmbedding::forward(const Tensor& tokens, nn::Saved& saved) {
+  ops::expect_token_ids("token", tokens, vocab_size_);
+  saved.put("tokens", tokens);
+  const Tensor part = ops::embedding_part(table_->value(), tokens, table_->shard()[0].begin);
+  return region_->leave(part).wait();
+}
+
+void VocabularyParallelEmbedding::backward(const Tensor& d_y, nn::Saved& saved) {
+  const Tensor d_all = region_->leave_backward(d_y).wait();
+  table_->add_grad([tokens = saved.take("tokens"), d_all, first = table_->shard()[0].begin](
+                       const Tensor& grad, ops::Write write) {
+    if (write == ops::Write::kOverwrite) grad.fill(0.0);
+    ops::embedding_part_backward_into(grad, d_all, tokens, first);
+  });
+}
+
+}  // namespace ultra::tensor_parallel
