@@ -40,6 +40,10 @@ int main(int argc, char** argv) {
       return collectives::on_one_process(
           [&] { fmt::print("{}", base.scaling.answer(base.train.model)); });
     }
+    if (program.scaling.predicts()) {
+      return collectives::on_one_process(
+          [&] { fmt::print("{}", program.scaling.answer(base.train.model)); });
+    }
     base.collectives.run(
         base.train, [&] { program.validate_training(); }, [&] { train_on_all_ranks(program); });
   };

@@ -37,12 +37,14 @@ data_parallel::ReplicaRanks replica_ranks(const Mesh& mesh, std::size_t num_kv_h
 void TensorParallelProgram::add_to(CLI::App& app) {
   base.add_to(app);
   tensor_parallel.add_to(app);
+  scaling.add_to(app);
 }
 
 void TensorParallelProgram::validate() {
   tensor_parallel.validate(base.base.servers.num_servers());
   base.base.replica = tensor_parallel.replica();
   base.validate();
+  scaling.validate();
 }
 
 void TensorParallelProgram::validate_training() const {

@@ -8,6 +8,7 @@
 
 #include "chapters/04_zero/zero_program.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_options.hpp"
+#include "chapters/05_tensor_sequence_parallel/tp_scaling_options.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/train/metrics.hpp"
@@ -31,6 +32,7 @@ namespace ultra::tensor_parallel {
 struct TensorParallelProgram {
   zero::ZeroProgram base;                 ///< chapter 04's
   TensorParallelOptions tensor_parallel;  ///< how matrices are split
+  TpScalingOptions scaling;               ///< predictions of throughput over tp
 
   /// @brief Adds all flags to a command line.
   void add_to(CLI::App& app);
