@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
 #include <utility>
 
 #include "common/base/errors.hpp"
@@ -206,65 +205,6 @@ Region region_of(const RecordedStep& step) {
   return Region::kBetween;
 }
 
-std::string_view to_string(Pass pass) { return pass == Pass::kForward ? "forward" : "backward"; }
-
-// The table ---------------------------------------------------------------------------------------
-
-std::string heading(const BlockShapesRequest& request) {
-  const nn::ModelConfig& m = request.model;
-  return fmt::format(
-      "Shapes on each of t = {} rank{}, {} sequence parallelism\n"
-      "b = {} sequence{}, s = {} tokens, h = {} hidden, a = {} heads of {}, k = {} key/value "
-      "heads\n"
-      "(together kv = {}), f = {} ffn, V = {} vocabulary\n",
-      request.layout.tp, request.layout.tp == 1 ? "" : "s",
-      request.layout.splits_sequences() ? "with" : "without", request.batch.size,
-      request.batch.size == 1 ? "" : "s", request.batch.seq_len, m.hidden_size, m.num_heads,
-      m.head_dim(), m.num_kv_heads, m.kv_hidden_size(), m.ffn_hidden_size, m.vocab_size);
-}
-
-void add_line(std::string& table, std::string_view step, std::string_view region,
-              std::string_view role, std::string_view tensor, std::string_view local,
-              std::string_view whole, std::string_view words) {
-  fmt::format_to(std::back_inserter(table), "  {:<25}{:<11}{:<8}{:<26}{:<16}{:<16}{}\n", step,
-                 region, role, tensor, local, whole, words);
-}
-
-void add_row(std::string& table, const BlockShapeRow& row) {
-  std::string_view step = row.step;
-  std::string_view region = to_string(row.region);
-  const auto add = [&](std::string_view role, const std::vector<PlacedTensor>& tensors) {
-    for (const PlacedTensor& tensor : tensors) {
-      add_line(table, step, region, role, tensor.name, tensor.local.str(), tensor.whole.str(),
-               tensor.words);
-      step = region = "";  // on the first line only
-    }
-  };
-  add("in", row.inputs);
-  add("weight", row.weights);
-  add("out", row.outputs);
-}
-
-// JSON --------------------------------------------------------------------------------------------
-
-nlohmann::ordered_json dims_to_json(const Shape& shape) {
-  return std::vector<std::size_t>(shape.dims().begin(), shape.dims().end());
-}
-
-nlohmann::ordered_json tensors_to_json(const std::vector<PlacedTensor>& tensors) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const PlacedTensor& tensor : tensors) {
-    json.push_back({{"name", tensor.name},
-                    {"local", dims_to_json(tensor.local)},
-                    {"whole", dims_to_json(tensor.whole)},
-                    {"placement", to_string(tensor.placement)},
-                    {"split", nullptr},
-                    {"words", tensor.words}});
-    if (tensor.split) json.back()["split"] = *tensor.split;
-  }
-  return json;
-}
-
 }  // namespace
 
 void BlockShapesRequest::validate() const {
@@ -310,66 +250,6 @@ std::vector<BlockShapeRow> run_block(const BlockShapesRequest& request, nn::Laye
   static_cast<void>(model.loss(logits, zeros, static_cast<double>(request.batch.tokens()), saved));
   model.backward(saved);
   return block_shapes(request, recorder.steps());
-}
-
-std::string_view to_string(Region region) {
-  switch (region) {
-    case Region::kEnter:
-      return "enter TP";
-    case Region::kInside:
-      return "TP region";
-    case Region::kExit:
-      return "exit TP";
-    case Region::kBetween:
-      return "SP region";
-  }
-  return "?";
-}
-
-std::string_view to_string(Placement placement) {
-  switch (placement) {
-    case Placement::kWhole:
-      return "whole";
-    case Placement::kHeads:
-      return "heads";
-    case Placement::kFfn:
-      return "ffn";
-    case Placement::kVocabulary:
-      return "vocabulary";
-    case Placement::kSequence:
-      return "sequence";
-  }
-  return "?";
-}
-
-std::string format_block_shapes(const BlockShapesRequest& request,
-                                std::span<const BlockShapeRow> rows) {
-  std::string table = heading(request);
-  std::optional<Pass> pass;
-  for (const BlockShapeRow& row : rows) {
-    if (row.pass != pass) {
-      table += "\n";
-      add_line(table, to_string(row.pass), "region", "", "tensor", "on a rank", "whole", "place");
-      pass = row.pass;
-    }
-    add_row(table, row);
-  }
-  return table;
-}
-
-nlohmann::ordered_json block_shapes_to_json(std::span<const BlockShapeRow> rows) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const BlockShapeRow& row : rows) {
-    json.push_back({{"pass", to_string(row.pass)},
-                    {"layer", nullptr},
-                    {"step", row.step},
-                    {"region", to_string(row.region)},
-                    {"inputs", tensors_to_json(row.inputs)},
-                    {"outputs", tensors_to_json(row.outputs)},
-                    {"weights", tensors_to_json(row.weights)}});
-    if (row.layer) json.back()["layer"] = *row.layer;
-  }
-  return json;
 }
 
 }  // namespace ultra::tensor_parallel

@@ -4,11 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "chapters/01_memory/memory_estimate.hpp"
@@ -93,19 +91,5 @@ struct BlockShapesRequest {
 /// @throws what block_shapes throws.
 [[nodiscard]] std::vector<BlockShapeRow> run_block(const BlockShapesRequest& request,
                                                    nn::LayerFactory& inner, const Device& device);
-
-/// @brief "enter TP", "TP region", "exit TP" or "SP region".
-[[nodiscard]] std::string_view to_string(Region region);
-
-/// @brief "whole", "heads", "ffn", "vocabulary" or "sequence".
-[[nodiscard]] std::string_view to_string(Placement placement);
-
-/// @brief The rows as lines for the terminal, one per tensor, under the sizes that they are made of.
-[[nodiscard]] std::string format_block_shapes(const BlockShapesRequest& request,
-                                              std::span<const BlockShapeRow> rows);
-
-/// @brief The rows as a JSON array of objects: "pass", "layer", "step", "region", "inputs",
-/// "outputs", "weights"; a tensor is "name", "local", "whole", "placement", "split", "words".
-[[nodiscard]] nlohmann::ordered_json block_shapes_to_json(std::span<const BlockShapeRow> rows);
 
 }  // namespace ultra::tensor_parallel

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "chapters/01_memory/model_presets.hpp"
+#include "chapters/05_tensor_sequence_parallel/block_shapes_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_memory.hpp"
 #include "common/base/errors.hpp"
 #include "common/nn/model.hpp"
 #include "tests/chapters/05_tensor_sequence_parallel/fake_tensor_parallel.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
-#include "tests/support/table_row.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -282,51 +282,6 @@ TEST_F(BlockShapes, KeepTheBytesOfTheClosedForms) {
       EXPECT_EQ(model.parameter_count(), parameter_count(shape, layout));
     }
   }
-}
-
-// Terminal and JSON -------------------------------------------------------------------------------
-
-TEST_F(BlockShapes, PrintOneLinePerTensor) {
-  const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
-  const auto rows = fake_rows(request);
-  const std::string table = format_block_shapes(request, rows);
-  EXPECT_THAT(table, HasSubstr("Shapes on each of t = 2 ranks, with sequence parallelism\n"));
-  EXPECT_THAT(table,
-              HasSubstr("b = 3 sequences, s = 8 tokens, h = 16 hidden, a = 4 heads of 4, k = "
-                        "2 key/value heads\n(together kv = 8), f = 24 ffn, V = 32 "
-                        "vocabulary\n"));
-  EXPECT_EQ(ultra::test::row(table, "forward"), "forward region tensor on a rank whole place");
-  EXPECT_EQ(ultra::test::row(table, "backward"), "backward region tensor on a rank whole place");
-  EXPECT_EQ(ultra::test::row(table, "input_layernorm"),
-            "input_layernorm SP region in input [3, 4, 16] [3, 8, 16] split along the sequence: "
-            "s/t");
-  EXPECT_EQ(ultra::test::row(table, "weight o_proj"),
-            "weight o_proj [16, 8] [16, 16] columns split by heads: h/t");
-  EXPECT_EQ(ultra::test::row(table, "out d_query"),
-            "out d_query [3, 8, 2, 4] [3, 8, 4, 4] split by heads: a/t");
-}
-
-TEST_F(BlockShapes, AreJsonRows) {
-  const auto rows = fake_rows(2, SequenceParallel::kOn);
-  const auto json = nlohmann::json::parse(block_shapes_to_json(rows).dump());
-  ASSERT_EQ(json.size(), 22U);
-  EXPECT_TRUE(json[0]["layer"].is_null());
-  const auto& row = json[4];
-  EXPECT_EQ(row["pass"], "forward");
-  EXPECT_EQ(row["layer"], 0);
-  EXPECT_EQ(row["step"], "o_proj");
-  EXPECT_EQ(row["region"], "exit TP");
-  EXPECT_EQ(row["inputs"], (nlohmann::json::array({{{"name", "input"},
-                                                    {"local", {3, 8, 8}},
-                                                    {"whole", {3, 8, 16}},
-                                                    {"placement", "heads"},
-                                                    {"split", 2},
-                                                    {"words", "split by heads: h/t"}}})));
-  EXPECT_EQ(row["outputs"][0]["placement"], "sequence");
-  EXPECT_EQ(row["weights"][0]["split"], 1);
-  EXPECT_TRUE(json[1]["weights"][0]["split"].is_null());
-  EXPECT_EQ(json[21]["pass"], "backward");
-  EXPECT_TRUE(json[21]["outputs"].empty());
 }
 
 }  // namespace
