@@ -18,7 +18,8 @@ namespace ultra::tensor_parallel::test {
 /// @brief Matrices that keep their input and give zeros.
 class FakeProjections : public nn::Projections {
  public:
-  /// @param seq  tokens per sequence of the outputs.
+  /// @param weights  each with its shard.
+  /// @param seq      tokens per sequence of the outputs.
   FakeProjections(const nn::BuildContext& context, std::vector<nn::ParameterSpec> weights,
                   std::size_t seq)
       : seq_(seq) {
@@ -60,6 +61,7 @@ class FakeProjections : public nn::Projections {
 /// @brief One such matrix.
 class FakeLinear : public nn::Layer {
  public:
+  /// @param seq  tokens per sequence of the output.
   FakeLinear(const nn::BuildContext& context, nn::ParameterSpec weight, std::size_t seq)
       : maps_(context, {std::move(weight)}, seq) {}
 
@@ -78,6 +80,7 @@ class FakeLinear : public nn::Layer {
 /// @brief A part of the token table that gives zeros.
 class FakeEmbedding : public nn::TokenEmbedding {
  public:
+  /// @param seq  tokens per sequence of the output.
   FakeEmbedding(const nn::BuildContext& context, nn::ParameterSpec table, std::size_t seq)
       : table_(std::move(table), context.device, context.dtype, context.seed), seq_(seq) {}
 
@@ -101,6 +104,7 @@ class FakeEmbedding : public nn::TokenEmbedding {
 /// any number of tokens, heads and logits. Sequences have config.max_seq_len tokens.
 class FakeTensorParallelFactory : public nn::DenseFactory {
  public:
+  /// @brief A factory whose parts are split as the layout says.
   explicit FakeTensorParallelFactory(const TensorParallelLayout& layout) : layout_(layout) {}
 
   std::unique_ptr<nn::Projections> column_linear(
