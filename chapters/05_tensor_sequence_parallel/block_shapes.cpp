@@ -188,21 +188,21 @@ class Expectation {
   memory::MicroBatch batch_;
 };
 
-Region region_of(const RecordedStep& step) {
+BlockRegion region_of(const RecordedStep& step) {
   const bool forward = step.pass == Pass::kForward;
   switch (step.kind) {
     case PartKind::kColumnLinear:
-      return forward ? Region::kEnter : Region::kExit;
+      return forward ? BlockRegion::kEnter : BlockRegion::kExit;
     case PartKind::kRowLinear:
     case PartKind::kEmbedding:  // its table is split by rows, as a matrix's input would be
-      return forward ? Region::kExit : Region::kEnter;
+      return forward ? BlockRegion::kExit : BlockRegion::kEnter;
     case PartKind::kAttentionCore:
     case PartKind::kLoss:
-      return Region::kInside;
+      return BlockRegion::kInside;
     case PartKind::kNorm:
       break;
   }
-  return Region::kBetween;
+  return BlockRegion::kBetween;
 }
 
 }  // namespace

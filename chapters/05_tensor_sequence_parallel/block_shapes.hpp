@@ -22,7 +22,7 @@ namespace ultra::tensor_parallel {
 /// In the backward pass the way in is the way out: a column linear takes gradients of split tensors
 /// and leaves the region with a whole one.
 /// Source: the Ultra-Scale Playbook, "Sequence parallelism", table of shapes.
-enum class Region : std::uint8_t {
+enum class BlockRegion : std::uint8_t {
   kEnter,   ///< in: a tensor that is whole, or split along the sequence; out: split by its features
   kInside,  ///< features are split, the sequence is whole
   kExit,    ///< in: split by features; out: whole, or split along the sequence
@@ -56,7 +56,7 @@ struct BlockShapeRow {
   Pass pass;                          ///< which direction
   std::optional<std::size_t> layer;   ///< index of the block; absent outside of blocks
   std::string step;                   ///< as RecordedStep::name
-  Region region;                      ///< where in the block
+  BlockRegion region;                 ///< where in the block
   std::vector<PlacedTensor> inputs;   ///< what the step was given
   std::vector<PlacedTensor> outputs;  ///< what it has made
   std::vector<PlacedTensor> weights;  ///< those that it used; backward: their gradients

@@ -104,15 +104,15 @@ nlohmann::ordered_json tensors_to_json(const std::vector<PlacedTensor>& tensors)
 
 }  // namespace
 
-std::string_view to_string(Region region) {
+std::string_view to_string(BlockRegion region) {
   switch (region) {
-    case Region::kEnter:
+    case BlockRegion::kEnter:
       return "enter TP";
-    case Region::kInside:
+    case BlockRegion::kInside:
       return "TP region";
-    case Region::kExit:
+    case BlockRegion::kExit:
       return "exit TP";
-    case Region::kBetween:
+    case BlockRegion::kBetween:
       return "SP region";
   }
   return "?";

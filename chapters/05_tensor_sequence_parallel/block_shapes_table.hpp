@@ -13,7 +13,7 @@
 namespace ultra::tensor_parallel {
 
 /// @brief "enter TP", "TP region", "exit TP" or "SP region".
-[[nodiscard]] std::string_view to_string(Region region);
+[[nodiscard]] std::string_view to_string(BlockRegion region);
 
 /// @brief "whole", "heads", "ffn", "vocabulary" or "sequence".
 [[nodiscard]] std::string_view to_string(Placement placement);

@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
     program.validate();
     data_parallel::DataParallelProgram& base = program.base.base;
     if (base.memory.estimates()) {
-      return collectives::on_one_process([&] { fmt::print("{}", program.base.estimate()); });
+      return collectives::on_one_process([&] { fmt::print("{}", program.estimate()); });
     }
     if (base.scaling.predicts()) {
       return collectives::on_one_process(
@@ -43,6 +43,9 @@ int main(int argc, char** argv) {
     if (program.scaling.predicts()) {
       return collectives::on_one_process(
           [&] { fmt::print("{}", program.scaling.answer(base.train.model)); });
+    }
+    if (program.tensor_parallel.shapes != tensor_parallel::Shapes::kNone) {
+      return collectives::on_one_process([&] { fmt::print("{}", program.shapes()); });
     }
     base.collectives.run(
         base.train, [&] { program.validate_training(); }, [&] { train_on_all_ranks(program); });

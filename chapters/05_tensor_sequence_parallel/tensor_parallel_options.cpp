@@ -22,6 +22,11 @@ const std::vector<train::Choice<TensorOverlap>> kOverlaps = {{"none", TensorOver
 const std::vector<train::Choice<SequenceParallel>> kSequenceParallel = {
     {"off", SequenceParallel::kOff}, {"on", SequenceParallel::kOn}};
 
+const std::vector<train::Choice<Shapes>> kShapes = {{"none", Shapes::kNone},
+                                                    {"table", Shapes::kTable},
+                                                    {"compare", Shapes::kCompare},
+                                                    {"json", Shapes::kJson}};
+
 /// No machine splits matrices over more.
 constexpr std::size_t kMostRanks = 4096;
 
@@ -42,6 +47,10 @@ void TensorParallelOptions::add_to(CLI::App& app) {
   train::add_choice(app, "--tp-overlap", overlap, kOverlaps, group,
                     "what hides their communication: none, backward (the weights' gradients) or "
                     "ring (every product, chunk by chunk; with --sp on)");
+  train::add_choice(
+      app, "--shapes", shapes, kShapes, group,
+      "print what a rank has of each tensor along a block, instead of training: table, "
+      "compare (with one device and without --sp) or json");
   app.get_option("--tp-overlap")->each([this](const std::string&) { overlap_given_ = true; });
 }
 

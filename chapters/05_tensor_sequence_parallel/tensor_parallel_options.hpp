@@ -3,6 +3,7 @@
 /// The command-line options of tensor and sequence parallelism.
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "chapters/03_data_parallel/data_parallel_options.hpp"
@@ -16,11 +17,20 @@ namespace ultra::tensor_parallel {
 /// @brief "none", "backward" or "ring".
 [[nodiscard]] std::string_view to_string(TensorOverlap overlap);
 
+/// @brief What --shapes prints instead of training.
+enum class Shapes : std::uint8_t {
+  kNone,     ///< nothing: train
+  kTable,    ///< every tensor along a block
+  kCompare,  ///< one device, tensor parallelism and both side by side
+  kJson,     ///< the table as JSON
+};
+
 /// @brief How many ranks share each matrix, and how they communicate.
 struct TensorParallelOptions {
   std::size_t tp = 1;                                           ///< --tp
   SequenceParallel sequence_parallel = SequenceParallel::kOff;  ///< --sp
   TensorOverlap overlap = TensorOverlap::kBackward;             ///< --tp-overlap
+  Shapes shapes = Shapes::kNone;                                ///< --shapes
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);

@@ -4,6 +4,9 @@
 
 #include "chapters/03_data_parallel/communication_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
+#include "chapters/05_tensor_sequence_parallel/split_shapes.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_estimate.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_table.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::tensor_parallel {
@@ -56,6 +59,19 @@ train::ExtraConfig TensorParallelProgram::config() const {
   return train::joined({base.config(), tensor_parallel.config()});
 }
 
+std::string TensorParallelProgram::estimate() const {
+  if (!tensor_parallel.splits()) return base.estimate();
+  const auto replicas = checked_cast<int>(base.base.data_parallel.dp.value_or(1));
+  return answer(base.base.memory, base.base.train, tensor_parallel.layout(),
+                base.zero.sharding(replicas));
+}
+
+std::string TensorParallelProgram::shapes() const {
+  const nn::ModelConfig& model = base.base.train.model;
+  const memory::MicroBatch batch{.size = base.base.train.micro_batch, .seq_len = model.max_seq_len};
+  return describe_shapes(tensor_parallel.shapes, model, batch, tensor_parallel.layout());
+}
+
 MeshShape TensorParallelProgram::mesh_shape() const {
   return {.dp = base.base.replicas(), .tp = checked_cast<int>(tensor_parallel.tp)};
 }
@@ -77,7 +93,8 @@ train::TrainResult TensorParallelProgram::train_on(const Communicator& world,
 std::string TensorParallelProgram::tables(const train::TrainResult& result) const {
   if (!tensor_parallel.splits()) return base.tables(result);
   if (result.steps_made() == 0) return {};
-  return data_parallel::format_communication_table(result);
+  return format_tensor_parallel_table(base, tensor_parallel, result) +
+         data_parallel::format_communication_table(result);
 }
 
 }  // namespace ultra::tensor_parallel

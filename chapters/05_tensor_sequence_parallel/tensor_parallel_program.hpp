@@ -49,6 +49,12 @@ struct TensorParallelProgram {
   /// @brief All flags for the metrics file.
   [[nodiscard]] train::ExtraConfig config() const;
 
+  /// @brief The answer to --estimate.
+  [[nodiscard]] std::string estimate() const;
+
+  /// @brief The answer to --shapes. Runs a block on tp ranks of this process.
+  [[nodiscard]] std::string shapes() const;
+
   /// @brief dp x tp.
   [[nodiscard]] MeshShape mesh_shape() const;
 
