@@ -1,0 +1,159 @@
+// The chapter's promise, through whole training runs: however matrices, sequences, batches and states are
+// split over a mesh dp x tp, the ranks compute what one rank computes.
+//
+// Covers: chapters/05_tensor_sequence_parallel/tensor_parallel_program.hpp
+// Covers: chapters/05_tensor_sequence_parallel/ring_layers.hpp
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+using namespace tensor_parallel::test;
+using ::testing::Each;
+using ::testing::Eq;
+
+using Meshes = std::vector<std::pair<int, int>>;  // dp, tp
+
+class SplitTraining : public SplitTest {
+ protected:
+  /// Losses, norms and weights within a relative distance of one rank's; the same on all ranks.
+  static void expect_equals_one_rank(const SplitCase& c, double relative) {
+    on_mesh(c, [&](Communicator& world) {
+      const SplitRun run = run_split(world, c);
+      const RankRun one = run_alone(world, c.options);
+      expect_near_losses(run, one, relative);
+      expect_near_norms(run, one, relative);
+      expect_near_weights(run, one, relative);
+      EXPECT_THAT(run.coverage, Each(Eq(1.0))) << "every element is saved by one rank";
+      EXPECT_THAT(run.padding, Each(Eq(0.0))) << "what pads the vocabulary";
+      expect_same_on_all(world, losses_and_norms(run.result));
+    });
+  }
+
+  /// Both cases' losses, norms and weights, bit for bit.
+  static void expect_same_bits(const SplitCase& c, const SplitCase& other) {
+    on_mesh(c, [&](Communicator& world) {
+      const SplitRun run = run_split(world, c);
+      const SplitRun expected = run_split(world, other);
+      EXPECT_EQ(losses_and_norms(run.result), losses_and_norms(expected.result));
+      EXPECT_TRUE(run.weights == expected.weights) << "weights";
+    });
+  }
+};
+
+// One rank ----------------------------------------------------------------------------------------
+
+TEST_F(SplitTraining, TensorParallelRanksComputeWhatOneComputes) {
+  for (const int tp : {1, 2, 3, 4, 5, 8}) {
+    for (const SequenceParallel on : {SequenceParallel::kOff, SequenceParallel::kOn}) {
+      SplitCase c = draw(1, tp, DType::kF64);
+      c.sequence_parallel = on;
+      c.options.model = draw_model(static_cast<std::size_t>(tp), on == SequenceParallel::kOn);
+      c.overlap = random.pick({TensorOverlap::kNone, TensorOverlap::kBackward});
+      expect_equals_one_rank(c, 1e-10);
+    }
+  }
+}
+
+TEST_F(SplitTraining, RingsComputeWhatOneRankComputes) {
+  for (const int tp : {2, 3, 4, 8}) {
+    SplitCase c = draw(1, tp, DType::kF64);
+    c.sequence_parallel = SequenceParallel::kOn;
+    c.options.model = draw_model(static_cast<std::size_t>(tp), true);
+    c.overlap = TensorOverlap::kRing;
+    c.micro_batch = random.between(1, 3);
+    expect_equals_one_rank(c, 1e-10);
+  }
+}
+
+TEST_F(SplitTraining, MeshesComputeWhatOneRankComputes) {
+  for (const auto& [dp, tp] : Meshes{{2, 2}, {3, 2}, {2, 3}, {4, 2}, {2, 4}}) {
+    expect_equals_one_rank(draw(dp, tp, DType::kF64), 1e-10);
+  }
+}
+
+TEST_F(SplitTraining, EveryStageOfZeroOnAMesh) {
+  for (const auto& [dp, tp] : Meshes{{2, 2}, {3, 2}, {2, 4}}) {
+    for (const auto stage :
+         {zero::ZeroStage::kOptimizer, zero::ZeroStage::kGradients, zero::ZeroStage::kParameters}) {
+      expect_equals_one_rank(with_zero(draw(dp, tp, DType::kF64), stage), 1e-10);
+    }
+  }
+}
+
+TEST_F(SplitTraining, ShardsInNodesOnAMesh) {
+  for (const auto stage : {zero::ZeroStage::kOptimizer, zero::ZeroStage::kParameters}) {
+    SplitCase c = with_zero(draw(4, 2, DType::kF64), stage);
+    c.node_size = 2;
+    expect_equals_one_rank(c, 1e-10);
+  }
+}
+
+TEST_F(SplitTraining, RecomputationOnAMesh) {
+  for (const auto mode : {memory::Recompute::kSelective, memory::Recompute::kFull}) {
+    SplitCase c = draw(2, random.pick({2, 3}), DType::kF64);
+    const SplitCase whole = c;
+    c.recompute = {.mode = mode, .recompute_every = 1};
+    expect_equals_one_rank(c, 1e-10);
+    expect_same_bits(c, whole);
+  }
+}
+
+// 20 steps in f32, as the workbook promises for every layout.
+TEST_F(SplitTraining, InF32LossesStayWithinAHundredThousandth) {
+  for (const auto& [dp, tp] : Meshes{{1, 2}, {1, 4}, {2, 2}, {2, 4}}) {
+    SplitCase c = draw(dp, tp, DType::kF32);
+    if (dp == 2 && tp == 2) c = with_zero(c, zero::ZeroStage::kParameters);
+    c.options.steps = 20;
+    on_mesh(c, [&](Communicator& world) {
+      expect_near_losses(run_split(world, c), run_alone(world, c.options), 1e-5);
+    });
+  }
+}
+
+// Bit for bit -------------------------------------------------------------------------------------
+
+TEST_F(SplitTraining, OverlapChangesNoBit) {
+  for (const DType dtype : ultra::test::kFloatDTypes) {
+    SplitCase c = draw(random.pick({1, 2}), random.pick({2, 3, 4}), dtype);
+    c.overlap = TensorOverlap::kBackward;
+    SplitCase waiting = c;
+    waiting.overlap = TensorOverlap::kNone;
+    expect_same_bits(c, waiting);
+  }
+}
+
+TEST_F(SplitTraining, CopiesStayTheSame) {
+  for (const SequenceParallel on : {SequenceParallel::kOff, SequenceParallel::kOn}) {
+    SplitCase c = draw(1, 4, DType::kF32);
+    c.sequence_parallel = on;
+    c.overlap = TensorOverlap::kBackward;
+    c.options.model = draw_model(4, on == SequenceParallel::kOn);
+    c.options.model.num_kv_heads = 2;
+    c.options.model.num_heads = 4;
+    c.options.model.hidden_size = 16;
+    on_mesh(c, [&](Communicator& world) {
+      const SplitRun run = run_split(world, c);
+      std::vector<double> of_norms;
+      std::vector<double> of_heads;
+      for (const std::vector<double>& values : run.copies) {
+        auto& where = values.size() == c.options.model.hidden_size ? of_norms : of_heads;
+        where.insert(where.end(), values.begin(), values.end());
+      }
+      EXPECT_EQ(of_norms.size(), (2 * c.options.model.num_layers + 1) * 16);
+      EXPECT_EQ(of_heads.size(), 2 * c.options.model.num_layers * 4 * 16);
+      expect_same_on_all(world, of_norms);
+      expect_same_on_all(world.split(world.rank() / 2, world.rank(), "copies"), of_heads);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ultra::tensor_parallel

@@ -1,0 +1,132 @@
+// What ranks send and keep, in runs, against the closed forms.
+//
+// Covers: chapters/05_tensor_sequence_parallel/tensor_parallel_volume.hpp
+
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_volume.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "chapters/01_memory/model_presets.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_memory.hpp"
+#include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+using namespace tensor_parallel::test;
+using train::RankSummary;
+
+class TensorTrafficTest : public SplitTest {
+ protected:
+  /// One replica, two steps.
+  SplitCase draw_replica(int tp) {
+    SplitCase c = draw(1, tp, random.pick({DType::kF32, DType::kF64}));
+    c.options.steps = 2;
+    c.micro_batch = random.between(1, c.options.global_batch);
+    return c;
+  }
+
+  static std::vector<std::size_t> micro_batches(const SplitCase& c) {
+    std::vector<std::size_t> sizes;
+    const std::size_t share = c.options.global_batch / static_cast<std::size_t>(c.mesh.dp);
+    for (std::size_t begin = 0; begin < share; begin += c.micro_batch) {
+      sizes.push_back(std::min(c.micro_batch, share - begin));
+    }
+    return sizes;
+  }
+
+  /// The summary of all ranks.
+  static std::vector<RankSummary> summaries(const SplitCase& c) {
+    std::vector<RankSummary> ranks;
+    on_mesh(
+        c,
+        [&](Communicator& world) {
+          const SplitRun run = run_split(world, c, Weights::kLeft);
+          if (world.rank() == 0) ranks = run.result.ranks;
+        },
+        mesh_options(Progress::kOnCall));
+    return ranks;
+  }
+};
+
+TEST_F(TensorTrafficTest, RanksSendWhatTheClosedFormSays) {
+  for (const int tp : {1, 2, 3, 4, 8}) {
+    for (const SequenceParallel on : {SequenceParallel::kOff, SequenceParallel::kOn}) {
+      SplitCase c = draw_replica(tp);
+      if (on != c.sequence_parallel) {
+        c.sequence_parallel = on;
+        c.overlap = TensorOverlap::kBackward;
+        c.options.model = draw_model(static_cast<std::size_t>(tp), on == SequenceParallel::kOn);
+      }
+      if (tp == 4) c.recompute = {.mode = memory::Recompute::kFull, .recompute_every = 1};
+      const std::vector<std::size_t> sizes = micro_batches(c);
+      const TensorTraffic step = tensor_traffic({.model = c.options.model,
+                                                 .layout = c.layout(),
+                                                 .overlap = c.overlap,
+                                                 .dtype = c.options.dtype,
+                                                 .micro_batches = sizes,
+                                                 .block_forwards = tp == 4 ? 2U : 1U});
+      const auto sent = [all = summaries(c)](OpKind kind) {
+        std::size_t bytes = 0;
+        for (const RankSummary& rank : all) bytes += rank.communication[kind].sent_bytes;
+        return bytes / 2;  // steps
+      };
+      if (launched_rank() != 0) continue;
+      SCOPED_TRACE(c.str());
+      EXPECT_EQ(sent(OpKind::kAllReduce), step.all_reduce);
+      EXPECT_EQ(sent(OpKind::kAllGather), step.all_gather);
+      EXPECT_EQ(sent(OpKind::kReduceScatter), step.reduce_scatter);
+      EXPECT_EQ(sent(OpKind::kSend), step.send);
+    }
+  }
+}
+
+// Megatron's count: 4 all-reduces of b s h elements per block. With sequence parallelism each becomes a
+// reduce-scatter and an all-gather; the other all-gathers get a column's input again.
+TEST_F(TensorTrafficTest, ABlockExchangesItsActivationsFourTimes) {
+  const std::size_t layers = random.between(1, 90);
+  const auto per_block = [&](const TensorParallelLayout& layout) {
+    const ActivationExchanges more = activation_exchanges(layers + 1, layout);
+    const ActivationExchanges less = activation_exchanges(layers, layout);
+    return ActivationExchanges{.all_reduces = more.all_reduces - less.all_reduces,
+                               .all_gathers = more.all_gathers - less.all_gathers,
+                               .reduce_scatters = more.reduce_scatters - less.reduce_scatters};
+  };
+  EXPECT_EQ(per_block({.tp = 2}), (ActivationExchanges{.all_reduces = 4}));
+  EXPECT_EQ(per_block({.tp = 2, .sequence_parallel = SequenceParallel::kOn}),
+            (ActivationExchanges{.all_gathers = 4 + 2, .reduce_scatters = 4}));
+  EXPECT_EQ(per_block({.tp = 1}), ActivationExchanges());
+}
+
+TEST_F(TensorTrafficTest, RanksKeepWhatTheClosedFormSays) {
+  for (const int tp : {1, 2, 3, 4}) {
+    for (const auto mode :
+         {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull}) {
+      SplitCase c = draw_replica(tp);
+      c.recompute = {.mode = mode, .recompute_every = 1};
+      const auto shape = memory::shape_of(c.options.model);
+      const auto precision = memory::precision_of(c.options.dtype);
+      const std::size_t largest = std::ranges::max(micro_batches(c));
+      const std::size_t weights = parameter_count(shape, c.layout()) * size_of(c.options.dtype);
+      const std::vector<RankSummary> ranks = summaries(c);
+      SCOPED_TRACE(c.str());
+      for (const RankSummary& rank : ranks) {
+        const auto peak = [&](MemoryCategory category) { return rank.memory.peak(category).bytes; };
+        EXPECT_EQ(peak(MemoryCategory::kParameters), weights);
+        EXPECT_EQ(peak(MemoryCategory::kGradients), weights);
+        EXPECT_EQ(peak(MemoryCategory::kOptimizer), 2 * weights);
+        EXPECT_EQ(
+            peak(MemoryCategory::kActivations),
+            peak_activation_bytes(shape, {.size = largest, .seq_len = c.options.model.max_seq_len},
+                                  precision, c.recompute, c.layout()));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::tensor_parallel
