@@ -51,13 +51,16 @@ class Collector {
     std::vector<Tensor> values;
     for (const Copy& copy : copies_) {
       const OwnedPiece& piece = state_.pieces()[copy.piece];
-      for (const ElementRun& run : runs_of(piece)) {
+      for (const RowsOfRuns& rows : rows_of(runs_of(piece))) {
         const auto add = [&](const char* kind, const Tensor& moment) {
-          specs.push_back(
-              {.name = to_string(MomentsName{kind, piece.parameter->name(), run.global}),
-               .type = checkpoint::stored_type_for(dtype_),
-               .shape = {run.count}});
-          values.push_back(part(moment, run));
+          const ElementRun& run = rows.first;
+          std::vector<std::size_t> shape = {run.count};
+          if (rows.rows > 1) shape.insert(shape.begin(), rows.rows);
+          specs.push_back({.name = to_string(
+                               MomentsName{kind, piece.parameter->name(), run.global, rows.stride}),
+                           .type = checkpoint::stored_type_for(dtype_),
+                           .shape = shape});
+          values.push_back(moment.slice(0, {run.local, run.local + rows.rows * run.count}));
         };
         add(kFirstMoment, copy.values.moments.first);
         add(kSecondMoment, copy.values.moments.second);
@@ -98,6 +101,24 @@ std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
       {std::min(piece.elements.begin, end), std::min(piece.elements.end, end)});
 }
 
+std::vector<RowsOfRuns> rows_of(const std::vector<ElementRun>& runs) {
+  std::vector<RowsOfRuns> found;
+  for (const ElementRun& run : runs) {
+    if (!found.empty()) {
+      RowsOfRuns& last = found.back();
+      const std::size_t distance = run.global - last.first.global;
+      const std::size_t stride = last.rows == 1 ? distance : last.stride;
+      if (run.count == last.first.count && distance == last.rows * stride) {
+        last.stride = stride;
+        ++last.rows;
+        continue;
+      }
+    }
+    found.push_back({.first = run});
+  }
+  return found;
+}
+
 std::string optimizer_file(int writer, int writers) {
   return fmt::format("optimizer-{:05}-of-{:05}.safetensors", writer, writers);
 }
@@ -118,7 +139,8 @@ SafetensorsHeader weights_header(const TrainingState& state, DType dtype) {
 }
 
 std::string to_string(const MomentsName& name) {
-  return fmt::format("{}/{}@{}", name.kind, name.parameter, name.begin);
+  const std::string rows = name.stride > 0 ? fmt::format("+{}", name.stride) : "";
+  return fmt::format("{}/{}@{}{}", name.kind, name.parameter, name.begin, rows);
 }
 
 std::optional<MomentsName> parse_moments_name(std::string_view text) {
@@ -127,11 +149,17 @@ std::optional<MomentsName> parse_moments_name(std::string_view text) {
   if (slash == std::string_view::npos || at == std::string_view::npos || at < slash) return {};
   const std::string_view kind = text.substr(0, slash);
   if (kind != kFirstMoment && kind != kSecondMoment) return {};
-  const auto begin = parse_number<std::uint64_t>(text.substr(at + 1));
-  if (!begin) return {};
+  const std::string_view place = text.substr(at + 1);
+  const std::size_t plus = place.find('+');
+  const auto begin = parse_number<std::uint64_t>(place.substr(0, plus));
+  const auto stride = plus == std::string_view::npos
+                          ? std::optional<std::uint64_t>(0)
+                          : parse_number<std::uint64_t>(place.substr(plus + 1));
+  if (!begin || !stride || (plus != std::string_view::npos && *stride == 0)) return {};
   return MomentsName{.kind = std::string(kind),
                      .parameter = std::string(text.substr(slash + 1, at - slash - 1)),
-                     .begin = *begin};
+                     .begin = *begin,
+                     .stride = *stride};
 }
 
 std::span<const std::byte> PendingPart::bytes() const {

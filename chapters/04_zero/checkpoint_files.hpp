@@ -54,12 +54,26 @@ struct MomentsName {
   std::string kind;       ///< "exp_avg" or "exp_avg_sq"
   std::string parameter;  ///< its name
   std::size_t begin = 0;  ///< first element of the whole parameter
+  std::size_t stride =
+      0;  ///< from each row of the stored tensor to the next, in elements of the whole
+          ///< parameter; 0: they follow each other, and the tensor has one dimension
 };
 
-/// @brief "exp_avg/model.norm.weight@128": a tensor of an optimizer file.
+/// @brief "exp_avg/model.norm.weight@128": a tensor of an optimizer file. With a stride,
+/// "exp_avg/model.layers.0.mlp.down_proj.weight@96+384".
 [[nodiscard]] std::string to_string(const MomentsName& name);
 /// @brief Reads to_string's text; nothing for any other.
 [[nodiscard]] std::optional<MomentsName> parse_moments_name(std::string_view text);
+
+/// @brief Runs of the same length and at the same distance from each other: some columns of a matrix.
+struct RowsOfRuns {
+  checkpoint::ElementRun first;  ///< the others have its length
+  std::size_t rows = 1;          ///< how many
+  std::size_t stride = 0;        ///< from run to run in the whole tensor; 0 for one run
+};
+
+/// @brief Runs as few groups of rows as possible, in their order.
+[[nodiscard]] std::vector<RowsOfRuns> rows_of(const std::vector<checkpoint::ElementRun>& runs);
 
 /// @brief Bytes that a rank will write to a file of a checkpoint.
 struct PendingPart {

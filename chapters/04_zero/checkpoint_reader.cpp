@@ -90,11 +90,25 @@ void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
 
 // Tensors -----------------------------------------------------------------------------------------
 
-/// The moments of one kind of one parameter, in all optimizer files.
+/// A tensor of an optimizer file: rows of elements of a parameter.
 struct StoredMoments {
-  std::vector<Range> elements;       ///< of each stored piece
-  std::vector<std::size_t> files;    ///< its file
-  std::vector<std::string> tensors;  ///< its name there
+  std::size_t file;    ///< its file
+  std::string tensor;  ///< its name there
+  Range first_row;     ///< of the whole parameter's elements
+  std::size_t rows;    ///< how many
+  std::size_t stride;  ///< from row to row in the whole parameter; 0 for one row
+};
+
+/// A row of a stored tensor.
+struct StoredRow {
+  const StoredMoments* moments;
+  std::size_t begin;  ///< its place in the stored tensor
+};
+
+/// Elements to copy from a stored tensor.
+struct MomentsCopy {
+  const StoredMoments* moments;
+  std::size_t from, to, count;
 };
 
 /// All tensors of a checkpoint.
@@ -154,24 +168,53 @@ class StoredState {
   void add_names(const fs::path& path, std::size_t file) {
     for (const checkpoint::StoredTensor& tensor : optimizers_[file]->tensors()) {
       const auto name = parse_moments_name(tensor.name);
-      if (!name) report(path, fmt::format("its tensor '{}' has an unknown name", tensor.name));
-      StoredMoments& stored = moments_[{name->kind, name->parameter}];
-      stored.elements.push_back({name->begin, name->begin + tensor.numel()});
-      stored.files.push_back(file);
-      stored.tensors.push_back(tensor.name);
+      const std::size_t dimensions = name && name->stride > 0 ? 2 : 1;
+      if (!name || tensor.shape.size() != dimensions) {
+        report(path, fmt::format("its tensor '{}' has an unknown name", tensor.name));
+      }
+      moments_[{name->kind, name->parameter}].push_back(
+          {.file = file,
+           .tensor = tensor.name,
+           .first_row = {name->begin, name->begin + tensor.shape.back()},
+           .rows = dimensions == 2 ? tensor.shape.front() : 1,
+           .stride = name->stride});
     }
   }
 
+  /// The rows of stored tensors that hold some of the wanted elements, and which elements those are.
+  static std::pair<std::vector<Range>, std::vector<StoredRow>> rows_with(
+      const std::vector<StoredMoments>& all, const Range& wanted) {
+    std::pair<std::vector<Range>, std::vector<StoredRow>> found;
+    for (const StoredMoments& stored : all) {
+      const std::size_t end = stored.first_row.end;
+      // Rows before this one end before the wanted elements begin.
+      std::size_t row = 0;
+      if (stored.stride > 0 && wanted.begin > end) row = (wanted.begin - end) / stored.stride;
+      for (; row < stored.rows; ++row) {
+        const std::size_t begin = stored.first_row.begin + row * stored.stride;
+        if (begin >= wanted.end) break;
+        found.first.push_back({begin, begin + stored.first_row.size()});
+        found.second.push_back({&stored, row * stored.first_row.size()});
+      }
+    }
+    return found;
+  }
+
   /// Where the moments of some elements are.
-  std::vector<PieceCopy> copies_of(const std::string& kind, const std::string& parameter,
-                                   const ElementRun& run) const {
-    std::vector<PieceCopy> copies;
+  std::vector<MomentsCopy> copies_of(const std::string& kind, const std::string& parameter,
+                                     const ElementRun& run) const {
+    std::vector<MomentsCopy> copies;
+    std::size_t count = 0;
     const auto found = moments_.find({kind, parameter});
     if (found != moments_.end()) {
-      copies = copies_for(found->second.elements, {run.global, run.global + run.count});
+      const Range wanted{run.global, run.global + run.count};
+      const auto [elements, rows] = rows_with(found->second, wanted);
+      for (const PieceCopy& copy : copies_for(elements, wanted)) {
+        const StoredRow& row = rows[copy.piece];
+        copies.push_back({row.moments, row.begin + copy.from, copy.to, copy.count});
+        count += copy.count;
+      }
     }
-    std::size_t count = 0;
-    for (const PieceCopy& copy : copies) count += copy.count;
     if (count == run.count) return copies;
     report(folder_ / "optimizer-*.safetensors",
            fmt::format("of {} of '{}' there are {} of the {} elements from {} on", kind, parameter,
@@ -180,17 +223,17 @@ class StoredState {
 
   void read_moment(const std::string& kind, const std::string& parameter, const ElementRun& run,
                    const Tensor& out) const {
-    for (const PieceCopy& copy : copies_of(kind, parameter, run)) {
-      const StoredMoments& stored = moments_.at({kind, parameter});
-      optimizers_[stored.files[copy.piece]]->read(stored.tensors[copy.piece], copy.from,
-                                                  part(out, run.local + copy.to, copy.count));
+    for (const MomentsCopy& copy : copies_of(kind, parameter, run)) {
+      optimizers_[copy.moments->file]->read(copy.moments->tensor, copy.from,
+                                            part(out, run.local + copy.to, copy.count));
     }
   }
 
   fs::path folder_;
   SafetensorsReader weights_;
   std::vector<std::unique_ptr<SafetensorsReader>> optimizers_;
-  std::map<std::pair<std::string, std::string>, StoredMoments> moments_;  // by kind and parameter
+  /// By kind and parameter.
+  std::map<std::pair<std::string, std::string>, std::vector<StoredMoments>> moments_;
 };
 
 }  // namespace

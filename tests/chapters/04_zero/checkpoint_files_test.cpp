@@ -36,24 +36,74 @@ TEST(MomentsName, GoesThroughText) {
   for (const MomentsName& name :
        {MomentsName{"exp_avg", "model.norm.weight", 128},
         MomentsName{"exp_avg_sq", "model.embed_tokens.weight", 0},
-        MomentsName{"exp_avg", "odd/name@with@signs", kLargest}, MomentsName{"exp_avg", "", 1}}) {
+        MomentsName{"exp_avg", "down_proj", 96, 384}, MomentsName{"exp_avg", "", 0, kLargest},
+        MomentsName{"exp_avg", "odd/name@with@signs+1", kLargest}, MomentsName{"exp_avg", "", 1}}) {
     const auto read = parse_moments_name(to_string(name));
     ASSERT_TRUE(read) << to_string(name);
     EXPECT_EQ(read->kind, name.kind);
     EXPECT_EQ(read->parameter, name.parameter);
     EXPECT_EQ(read->begin, name.begin);
+    EXPECT_EQ(read->stride, name.stride);
   }
   EXPECT_EQ(to_string(MomentsName{"exp_avg", "model.norm.weight", 128}),
             "exp_avg/model.norm.weight@128");
+  EXPECT_EQ(to_string(MomentsName{"exp_avg", "down_proj", 96, 384}), "exp_avg/down_proj@96+384");
 }
 
 TEST(MomentsName, OtherTextsAreNone) {
-  for (const char* text :
-       {"", "/", "@", "@/", "exp_avg", "exp_avg/", "exp_avg/w", "exp_avg/w@", "exp_avg/w@x",
-        "exp_avg/w@-1", "exp_avg/w@1x", "exp_avg/w@ 1", "exp_avg/w@18446744073709551616",
-        "exp_avgs/w@1", "exp/w@1", "/w@1", "w@1", "exp_avg@1/w", "EXP_AVG/w@1"}) {
+  for (const char* text : {"",
+                           "/",
+                           "@",
+                           "@/",
+                           "exp_avg",
+                           "exp_avg/",
+                           "exp_avg/w",
+                           "exp_avg/w@",
+                           "exp_avg/w@x",
+                           "exp_avg/w@-1",
+                           "exp_avg/w@1x",
+                           "exp_avg/w@ 1",
+                           "exp_avg/w@18446744073709551616",
+                           "exp_avg/w@1+",
+                           "exp_avg/w@+1",
+                           "exp_avg/w@1+0",
+                           "exp_avg/w@1+2+3",
+                           "exp_avg/w@1+-2",
+                           "exp_avgs/w@1",
+                           "exp/w@1",
+                           "/w@1",
+                           "w@1",
+                           "exp_avg@1/w",
+                           "EXP_AVG/w@1"}) {
     EXPECT_FALSE(parse_moments_name(text)) << text;
   }
+}
+
+// Rows: a shard of columns is one tensor, whatever the number of rows, but for rows that a piece begins or
+// ends within.
+TEST(RowsOfRuns, AreTheRunsInTheirOrder) {
+  ultra::test::Random random(ultra::test::seed_of_this_run());
+  for (int round = 0; round < 50; ++round) {
+    const Shape whole{random.between(1, 9), random.between(1, 9)};
+    const std::size_t begin = random.between(0, whole[1] - 1);
+    const std::vector<Range> shard = {{0, whole[0]}, {begin, random.between(begin + 1, whole[1])}};
+    const std::size_t count = whole[0] * shard[1].size();
+    const std::size_t first = random.between(0, count);
+    const auto runs = checkpoint::element_runs(whole, shard, {first, random.between(first, count)});
+    const std::vector<RowsOfRuns> rows = rows_of(runs);
+    EXPECT_LE(rows.size(), 3U);
+    std::vector<checkpoint::ElementRun> unfolded;
+    for (const RowsOfRuns& group : rows) {
+      EXPECT_EQ(group.stride > 0, group.rows > 1);
+      for (std::size_t row = 0; row < group.rows; ++row) {
+        unfolded.push_back({.global = group.first.global + row * group.stride,
+                            .local = group.first.local + row * group.first.count,
+                            .count = group.first.count});
+      }
+    }
+    EXPECT_EQ(unfolded, runs);
+  }
+  EXPECT_THAT(rows_of({}), IsEmpty());
 }
 
 // Parts -------------------------------------------------------------------------------------------
