@@ -75,14 +75,21 @@ std::string memory_rows(const Predictions& predictions, const train::RankSummary
 }
 
 /// "4 L + 2 = 18 all-reduces".
-std::string exchanges_text(const ActivationExchanges& times, std::size_t layers) {
-  const auto text = [layers](std::size_t count, std::string_view what) {
-    return fmt::format("{} L + {} = {} {}", (count - 1) / layers,
-                       count - (count - 1) / layers * layers, count, what);
+std::string exchanges_text(const TensorStep& step) {
+  const std::size_t layers = step.model.num_layers;
+  const auto times = [&](std::size_t blocks) {
+    return activation_exchanges(blocks, step.layout, step.block_forwards);
   };
-  if (times.all_reduces > 0) return text(times.all_reduces, "all-reduces");
-  return text(times.all_gathers, "all-gathers") + " and " +
-         text(times.reduce_scatters, "reduce-scatters");
+  const auto text = [&](std::size_t ActivationExchanges::*kind, std::string_view what) {
+    const std::size_t outside = times(0).*kind;
+    return fmt::format("{} L + {} = {} {}", times(1).*kind - outside, outside, times(layers).*kind,
+                       what);
+  };
+  if (!step.layout.splits_sequences()) {
+    return text(&ActivationExchanges::all_reduces, "all-reduces");
+  }
+  return text(&ActivationExchanges::all_gathers, "all-gathers") + " and " +
+         text(&ActivationExchanges::reduce_scatters, "reduce-scatters");
 }
 
 }  // namespace
@@ -117,12 +124,9 @@ std::string format_tensor_parallel_table(const zero::ZeroProgram& program,
   table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
                        "at its highest in");
   table += memory_rows(Predictions(program, step.layout, largest), result.ranks.front());
-  const ActivationExchanges times =
-      activation_exchanges(step.model.num_layers, step.layout, step.block_forwards);
-  table +=
-      fmt::format("\n  Activations travel in {} of {} elements per micro-batch of {}.\n",
-                  exchanges_text(times, step.model.num_layers),
-                  format_count(largest * step.model.max_seq_len * step.model.hidden_size), largest);
+  table += fmt::format(
+      "\n  Activations travel in {} of {} elements per micro-batch of {}.\n", exchanges_text(step),
+      format_count(largest * step.model.max_seq_len * step.model.hidden_size), largest);
   const TensorTraffic traffic = tensor_traffic(step);
   table += fmt::format("  The {} ranks of a replica send {} to each other in a step, predicted",
                        options.tp, format_bytes(traffic.total()));

@@ -68,6 +68,27 @@ TEST(DataParallelOptions, RanksThatSaySomethingElseAreRefused) {
       HasSubstr("leave none of 4 ranks"));
 }
 
+TEST(DataParallelOptions, AReplicaMayTakeSeveralRanks) {
+  const ReplicaSize replica{.ranks = 4, .flags = "--tp 4"};
+  train::CommOptions comm = ranks(std::nullopt);
+  parse({"--dp", "2"}).resolve_ranks(comm, 0, replica);
+  EXPECT_EQ(comm.ranks, 8U);
+  EXPECT_EQ(DataParallelOptions::replicas(comm, 0, replica), 2);
+
+  comm = ranks(std::nullopt);
+  parse({}).resolve_ranks(comm, 0, replica);
+  EXPECT_EQ(comm.ranks, 4U) << "one replica";
+
+  comm = ranks(6);
+  EXPECT_THAT(message_of<ConfigError>(
+                  [&] { static_cast<void>(DataParallelOptions::replicas(comm, 0, replica)); }),
+              AllOf(HasSubstr("6 ranks are no whole replicas of 4"), HasSubstr("6 % 4 = 2")));
+  EXPECT_THAT(message_of<ConfigError>([&] {
+                parse({"--dp", "2"}).resolve_ranks(comm, 0, replica);
+              }),
+              AllOf(HasSubstr("--dp 2 and --tp 4: 8 ranks"), HasSubstr("--ranks is 6")));
+}
+
 TEST(DataParallelOptions, ABucketHoldsAsManyElementsAsItsMegabytes) {
   const DataParallelOptions options = parse({"--bucket-mb", "0.5"});
   EXPECT_EQ(options.bucket_capacity(DType::kF32), 125'000U);

@@ -1,0 +1,132 @@
+// Models made by the factory: shards of all weights, and the gradients of one device.
+
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/nn/model.hpp"
+#include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+using namespace tensor_parallel::test;
+
+class FactoryTest : public SplitTest {
+ protected:
+  /// A weight's shard of a whole tensor, without the padding.
+  static Tensor shard_of(const nn::Parameter& parameter, const Tensor& whole) {
+    Tensor shard = whole;
+    for (std::size_t dim = 0; dim < parameter.shard().size(); ++dim) {
+      shard = shard.slice(static_cast<int>(dim), parameter.shard()[dim]);
+    }
+    return shard.contiguous();
+  }
+
+  static Tensor without_padding(const nn::Parameter& parameter, const Tensor& values) {
+    const Range& rows = parameter.shard()[0];
+    return values.slice(0, {0, rows.size()}).contiguous();
+  }
+};
+
+TEST_F(FactoryTest, RanksStartWithTheirShardsOfTheWholeWeights) {
+  for (const int tp : {1, 2, 3, 4}) {
+    const SplitCase c = draw(1, tp, DType::kF32);
+    on_mesh(c, [&](Communicator& ranks) {
+      nn::DenseFactory dense;
+      TensorParallelFactory split(dense, ranks, c.sequence_parallel, c.overlap);
+      const nn::Model model(c.options.model, device, DType::kF32, seed, split);
+      const nn::Model whole(c.options.model, device, DType::kF32, seed, dense);
+      ASSERT_EQ(model.parameters().size(), whole.parameters().size());
+      for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
+        const nn::Parameter& own = *model.parameters()[i];
+        SCOPED_TRACE(own.name());
+        EXPECT_EQ(own.name(), whole.parameters()[i]->name());
+        EXPECT_EQ(own.global_shape(), whole.parameters()[i]->global_shape());
+        EXPECT_TRUE(ultra::test::all_equal(without_padding(own, own.value()),
+                                           shard_of(own, whole.parameters()[i]->value())));
+      }
+    });
+  }
+}
+
+// One pass, every gradient: those of copies that are partial add up to the whole.
+TEST_F(FactoryTest, GradientsAreTheShardsOfOneDevicesGradients) {
+  for (const int tp : {1, 2, 3, 4}) {
+    SplitCase c = draw(1, tp, DType::kF64);
+    const auto batch = ultra::test::random_micro_batch(random, device, c.options.model, 2,
+                                                       c.options.model.max_seq_len);
+    on_mesh(c, [&](Communicator& ranks) {
+      nn::DenseFactory dense;
+      TensorParallelFactory split(dense, ranks, c.sequence_parallel, c.overlap);
+      nn::Model model(c.options.model, Device::cpu(), DType::kF64, seed, split);
+      nn::Model whole(c.options.model, Device::cpu(), DType::kF64, seed, dense);
+      const double normalizer = static_cast<double>(batch.tokens.numel());
+      const double loss = ultra::test::run_step(model, batch, normalizer);
+      const double expected = ultra::test::run_step(whole, batch, normalizer);
+      EXPECT_NEAR(loss, expected, 1e-12 * expected);
+      const double largest = ultra::test::largest_gradient(whole);
+      for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
+        const nn::Parameter& own = *model.parameters()[i];
+        SCOPED_TRACE(own.name());
+        const nn::Copies& copies = own.copies();
+        const Tensor grad = without_padding(own, own.grad()).clone();
+        // A group for each number of copies: collective, and the same on all ranks.
+        const Communicator group = ranks.split(ranks.rank() / copies.count, ranks.rank(), "copies");
+        if (copies.gradients == nn::CopyGradients::kPartial) group.all_reduce(grad);
+        EXPECT_TRUE(ultra::test::all_near(grad, shard_of(own, whole.parameters()[i]->grad()),
+                                          1e-12 * largest));
+      }
+    });
+  }
+}
+
+TEST_F(FactoryTest, HeadsStayWholeAndFewHeadsAreCopied) {
+  const nn::LinearSpec keys{.name = "k",
+                            .in_features = 6,
+                            .out_features = 8,
+                            .standard_deviation = 0.02,
+                            .output_heads = 2};
+  const TensorParallelLayout four{.tp = 4};
+  for (int rank = 0; rank < 4; ++rank) {
+    const nn::ParameterSpec shard = column_shard(keys, four, rank);
+    const std::size_t head = rank < 2 ? 0 : 1;
+    EXPECT_EQ(shard.shard[0], (Range{4 * head, 4 * head + 4}));
+    EXPECT_EQ(shard.padding, 0U);
+    EXPECT_EQ(
+        column_copies(keys, four, rank),
+        (nn::Copies{.count = 2, .index = rank % 2, .gradients = nn::CopyGradients::kPartial}));
+  }
+  EXPECT_EQ(column_copies(keys, {.tp = 2}, 1), nn::Copies());
+  EXPECT_EQ(row_shard(keys, {.tp = 3}, 1).shard[1], (Range{2, 4}));
+}
+
+TEST_F(FactoryTest, AVocabularyThatDoesNotDivideIsPadded) {
+  const nn::LinearSpec head{
+      .name = "lm_head", .in_features = 2, .out_features = 10, .standard_deviation = 0.02};
+  std::vector<Range> rows;
+  std::vector<std::size_t> padding;
+  for (int rank = 0; rank < 4; ++rank) {
+    const nn::ParameterSpec shard = column_shard(head, {.tp = 4}, rank);
+    rows.push_back(shard.shard[0]);
+    padding.push_back(shard.padding);
+  }
+  EXPECT_EQ(rows, (std::vector<Range>{{0, 3}, {3, 6}, {6, 9}, {9, 10}}));
+  EXPECT_EQ(padding, (std::vector<std::size_t>{0, 0, 0, 2}));
+}
+
+TEST_F(FactoryTest, RingsNeedSequenceParallelism) {
+  run_ranks(2, [&](Communicator& tp) {
+    nn::DenseFactory dense;
+    EXPECT_THROW(TensorParallelFactory(dense, tp, SequenceParallel::kOff, TensorOverlap::kRing),
+                 InternalError);
+  });
+}
+
+}  // namespace
+}  // namespace ultra::tensor_parallel
