@@ -74,6 +74,10 @@ void copy_elements(const Tensor& to, const Tensor& from) {
   const std::size_t from_step = scalar ? 1 : from.strides()[-1];
   for_each_row(to.data<To>(), to.strides(), from.data<From>(), from.strides(), shape, 0,
                [=](To* t, const From* f) {
+                 if (to_step == 1 && from_step == 1) {  // the usual case, which vectorises
+                   for (std::size_t i = 0; i < row; ++i) t[i] = static_cast<To>(f[i]);
+                   return;
+                 }
                  for (std::size_t i = 0; i < row; ++i) {
                    t[i * to_step] = static_cast<To>(f[i * from_step]);
                  }

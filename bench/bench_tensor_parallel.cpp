@@ -1,0 +1,166 @@
+// What tensor parallelism gains and costs: tokens per second of tp ranks over those of one, on the same
+// batch; and on a slowed link, how much of a step is left waiting by each way to hide communication. One
+// BLAS thread per rank.
+//
+// Each round measures one rank, tp ranks, and one rank again, because these machines are noisy.
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/benchmark_model.hpp"
+#include "bench/timing.hpp"
+#include "chapters/01_memory/gradient_accumulation.hpp"
+#include "chapters/04_zero/zero_options.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_program.hpp"
+#include "common/comm/mesh.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/data/dataset.hpp"
+#include "common/nn/model.hpp"
+#include "common/train/update.hpp"
+
+namespace {
+
+using namespace ultra;
+using bench::median;
+using bench::now;
+using tensor_parallel::SequenceParallel;
+using tensor_parallel::TensorOverlap;
+
+constexpr std::size_t kSequences = 4;
+constexpr std::size_t kSteps = 5;  // of a round; the first warms up
+constexpr double kLearningRate = 1e-4;
+
+/// How a model is split, or that it is not.
+struct Split {
+  int tp = 1;
+  SequenceParallel sequence_parallel = SequenceParallel::kOff;
+  TensorOverlap overlap = TensorOverlap::kNone;
+  std::string link;  // empty: as fast as it goes
+};
+
+/// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
+struct Round {
+  double step_seconds = 0;
+  double exposed = 0;
+};
+
+Round time_steps(const Communicator& world, const nn::ModelConfig& config,
+                 const data::Sampler& sampler, nn::LayerFactory& factory,
+                 const train::Update& update) {
+  nn::Model model(config, Device::cpu(), DType::kF32, 1, factory);
+  std::vector<double> seconds;
+  double waited = 0;
+  double total = 0;
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    world.barrier();
+    const double before = world.stats().exposed_seconds;
+    const double start = now();
+    benchmark::DoNotOptimize(memory::accumulate_gradients(model, sampler, step, kSequences));
+    update(model, {.step = step + 1, .learning_rate = kLearningRate});
+    model.drop_grads();
+    if (step == 0) continue;
+    seconds.push_back(now() - start);
+    total += seconds.back();
+    waited += world.stats().exposed_seconds - before;
+  }
+  return {.step_seconds = median(seconds), .exposed = waited / total};
+}
+
+Round round_of(const Split& split, const nn::ModelConfig& config, const data::Dataset& text) {
+  RankOptions options;
+  options.algorithms = zero::ZeroOptions().algorithms({});
+  if (!split.link.empty()) options.link = LinkSpeed::parse(split.link);
+  Round round;
+  run_ranks(
+      split.tp,
+      [&](Communicator& world) {
+        const data::Sampler sampler(text, config.max_seq_len, kSequences, 1);
+        nn::DenseFactory dense;
+        const auto optimizer = std::make_shared<optim::AdamW>(optim::AdamWConfig{});
+        std::optional<tensor_parallel::TensorParallelFactory> parts;
+        train::FinishGradients finish = train::gradient_norm;
+        if (split.tp > 1) {
+          parts.emplace(dense, world, split.sequence_parallel, split.overlap);
+          const Mesh mesh(world, {.tp = split.tp});
+          finish = tensor_parallel::replica_ranks(mesh, config.num_kv_heads, 1).finish_gradients;
+        }
+        nn::LayerFactory& factory = parts ? static_cast<nn::LayerFactory&>(*parts) : dense;
+        const Round own =
+            time_steps(world, config, sampler, factory,
+                       train::clipped_adamw(train::TrainOptions{}, optimizer, finish));
+        if (world.rank() == 0) round = own;
+      },
+      options);
+  return round;
+}
+
+Split split_of(const benchmark::State& state) {
+  return {.tp = static_cast<int>(state.range(1)),
+          .sequence_parallel = static_cast<SequenceParallel>(state.range(2)),
+          .overlap = static_cast<TensorOverlap>(state.range(3)),
+          .link = {}};
+}
+
+void ranks_against_one(benchmark::State& state) {
+  const nn::ModelConfig config = bench::benchmark_model(static_cast<std::size_t>(state.range(0)));
+  const Split split = split_of(state);
+  const data::Dataset text = bench::benchmark_text();
+  std::vector<double> speeds;
+  std::vector<double> exposed;
+  for (auto _ : state) {
+    const Round before = round_of({}, config, text);
+    const Round ranks = round_of(split, config, text);
+    const Round after = round_of({}, config, text);
+    speeds.push_back((before.step_seconds + after.step_seconds) / 2 / ranks.step_seconds);
+    exposed.push_back(ranks.exposed);
+  }
+  state.counters["speed_over_one_rank"] = median(speeds);
+  state.counters["efficiency"] = median(speeds) / split.tp;
+  state.counters["exposed"] = median(exposed);
+}
+BENCHMARK(ranks_against_one)
+    ->ArgNames({"hidden", "tp", "sp", "overlap"})
+    ->ArgsProduct({{384}, {2}, {0}, {0, 1}})
+    ->ArgsProduct({{384}, {2}, {1}, {0, 1, 2}})
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
+/// On a link on which a step's transfers take about as long as its products.
+void on_a_slow_link(benchmark::State& state) {
+  const nn::ModelConfig config = bench::benchmark_model(static_cast<std::size_t>(state.range(0)));
+  Split split = split_of(state);
+  split.link = "latency-us=20,gbps=4";
+  Split waiting = split;
+  waiting.overlap = TensorOverlap::kNone;
+  const data::Dataset text = bench::benchmark_text();
+  std::vector<double> speeds;
+  std::vector<double> exposed;
+  std::vector<double> exposed_waiting;
+  for (auto _ : state) {
+    const Round before = round_of(waiting, config, text);
+    const Round hidden = round_of(split, config, text);
+    const Round after = round_of(waiting, config, text);
+    speeds.push_back((before.step_seconds + after.step_seconds) / 2 / hidden.step_seconds);
+    exposed.push_back(hidden.exposed * hidden.step_seconds * 1e3);
+    exposed_waiting.push_back(
+        (before.exposed * before.step_seconds + after.exposed * after.step_seconds) / 2 * 1e3);
+  }
+  state.counters["speed_over_waiting"] = median(speeds);
+  state.counters["exposed_ms"] = median(exposed);
+  state.counters["exposed_ms_waiting"] = median(exposed_waiting);
+}
+BENCHMARK(on_a_slow_link)
+    ->ArgNames({"hidden", "tp", "sp", "overlap"})
+    ->ArgsProduct({{384}, {2}, {1}, {1, 2}})
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
