@@ -14,6 +14,7 @@
 #include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/fake_region.hpp"
+#include "tests/exercises/05_tensor_sequence_parallel/split_case.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel {
@@ -29,10 +30,12 @@ constexpr const char* kOneMap =
     "Hint: only one map's part of the gradient is there: the product of the last map overwrites "
     "what stands in fresh memory, those of the others are added to it.";
 constexpr const char* kNotSummed =
-    "Hint: this is only the part of the gradient that this rank's columns give: enter_backward adds "
+    "Hint: this is only the part of the gradient that this rank's columns give: enter_backward "
+    "adds "
     "the parts of all ranks up.";
 constexpr const char* kOwnTokens =
-    "Hint: d_y has the tokens of all ranks, so a weight's gradient needs all tokens of the input: it "
+    "Hint: d_y has the tokens of all ranks, so a weight's gradient needs all tokens of the input: "
+    "it "
     "enters the region again in the backward pass.";
 constexpr const char* kOverwritten =
     "Hint: only the last micro-batch is there: the work that add_grad() runs is told whether to "
@@ -47,53 +50,43 @@ constexpr const char* kGradientsMeanwhile =
     "Hint: the gradient of the input is waited for too early: begin with enter_backward, make the "
     "weights' gradients, and wait then.";
 constexpr const char* kProductsMeanwhile =
-    "Hint: the input is waited for before the products that do not need it: let it enter, add up the "
+    "Hint: the input is waited for before the products that do not need it: let it enter, add up "
+    "the "
     "gradient of the input, and wait then.";
 constexpr const char* kLastMapFirst =
     "Hint: the last map's gradient is made first: gradients come in the reverse of the forward "
     "order, all over the model, and buckets count on it.";
+constexpr const char* kShapes =
+    "Hint: outside the region a rank has local_seq tokens of each sequence, inside it all of them. "
+    "x and what backward() returns are outside; what has entered, y and d_y are inside.";
 constexpr const char* kDeferred =
     "Hint: a weight's gradient is written by the work that add_grad() is given, which may run much "
     "later: it holds the tensors that it reads.";
 
 /// Linear maps of one input, of which each rank has the same number of columns.
-struct Case {
-  int ranks = 1;
-  SequenceParallel sequence_parallel = SequenceParallel::kOff;
-  DType dtype = DType::kF32;
-  std::size_t micro_batches = 1;
-  std::size_t batch = 1;
-  std::size_t local_seq = 1;
-  std::size_t in_features = 1;
+struct Case : test::SplitCase {
+  std::size_t in_features;
   std::vector<std::size_t> columns;  ///< by map: of each rank
-  std::size_t padding = 0;           ///< columns of the last map that belong to no weight
+  std::size_t padding;               ///< columns of the last map that belong to no weight
 
-  [[nodiscard]] bool splits_sequences() const { return sequence_parallel == SequenceParallel::kOn; }
-  [[nodiscard]] std::size_t seq() const {
-    return local_seq * (splits_sequences() ? as_size(ranks) : 1);
+  Case(const test::SplitCase& split, std::size_t maps, ultra::test::Random& random)
+      : SplitCase(split), in_features(random.between(1, 9)) {
+    for (std::size_t map = 0; map < maps; ++map) columns.push_back(random.between(1, 5));
+    padding = random.between(0, columns.back() * as_size(ranks) - 1);
   }
-  [[nodiscard]] Range sequences_of(std::size_t micro_batch) const {
-    return {micro_batch * batch, (micro_batch + 1) * batch};
-  }
-  [[nodiscard]] Range tokens_of(int rank) const {
-    if (!splits_sequences()) return {0, local_seq};
-    return {as_size(rank) * local_seq, (as_size(rank) + 1) * local_seq};
-  }
+
   [[nodiscard]] Range columns_of(std::size_t map, int rank) const {
     return {as_size(rank) * columns[map], (as_size(rank) + 1) * columns[map]};
   }
   /// Length of the sums that gradients and outputs are.
   [[nodiscard]] double roundings() const {
-    std::size_t all = in_features + micro_batches * batch * seq() + as_size(ranks) + 8;
+    std::size_t all = in_features + sequences() * seq() + as_size(ranks) + 8;
     for (const std::size_t count : columns) all += count * as_size(ranks);
     return static_cast<double>(all);
   }
   [[nodiscard]] std::string str() const {
-    return fmt::format(
-        "{}, sequence parallelism {}, {} micro-batches of {} sequences of {} tokens, {} inputs, "
-        "columns of each rank {}, of which {} pad the last map",
-        to_string(dtype), splits_sequences() ? "on" : "off", micro_batches, batch, seq(),
-        in_features, fmt::join(columns, " "), padding);
+    return fmt::format("{}, {} inputs, columns of each rank {}, of which {} pad the last map",
+                       SplitCase::str(), in_features, fmt::join(columns, " "), padding);
   }
 };
 
@@ -104,7 +97,7 @@ struct Data {
   std::vector<Tensor> d_y;      ///< by map
 
   Data(const Case& c, const Device& device, ultra::test::Random& random)
-      : x(random.tensor(device, {c.micro_batches * c.batch, c.seq(), c.in_features}, c.dtype)) {
+      : x(random.tensor(device, {c.sequences(), c.seq(), c.in_features}, c.dtype)) {
     for (const std::size_t columns : c.columns) {
       const std::size_t all = columns * as_size(c.ranks);
       weights.push_back(random.tensor(device, {all, c.in_features}, c.dtype));
@@ -123,8 +116,9 @@ class Rank {
       : case_(c), data_(data), rank_(rank), layer_(weights(), std::move(region)) {}
 
   void forward(std::size_t micro_batch) {
-    inputs.push_back(test::copy_to(device, data_.x.slice(0, case_.sequences_of(micro_batch))
-                                               .slice(1, case_.tokens_of(rank_))));
+    inputs.push_back(test::copy_to(
+        device,
+        data_.x.slice(0, case_.sequences_of(micro_batch)).slice(1, case_.tokens_of(rank_))));
     saved.emplace_back();
     outputs.push_back(layer_.forward(inputs.back(), saved.back()));
   }
@@ -154,8 +148,9 @@ class Rank {
   [[nodiscard]] std::vector<std::unique_ptr<nn::Parameter>> weights() const {
     std::vector<std::unique_ptr<nn::Parameter>> all;
     for (std::size_t map = 0; map < case_.columns.size(); ++map) {
-      all.push_back(test::make_parameter(device, fmt::format("map {}", map),
-                                         data_.weights[map].slice(0, case_.columns_of(map, rank_))));
+      all.push_back(
+          test::make_parameter(device, fmt::format("map {}", map),
+                               data_.weights[map].slice(0, case_.columns_of(map, rank_))));
     }
     return all;
   }
@@ -166,40 +161,14 @@ class Rank {
   ColumnParallelProjections layer_;
 };
 
-class ColumnParallelTest : public ultra::test::RandomTest {
+class ColumnParallelTest : public test::SplitTest {
  protected:
-  Case draw(int ranks, SequenceParallel sequence_parallel, DType dtype) {
-    Case c{.ranks = ranks,
-           .sequence_parallel = sequence_parallel,
-           .dtype = dtype,
-           .micro_batches = random.between(1, 2),
-           .batch = random.between(1, 3),
-           .local_seq = random.between(1, 4),
-           .in_features = random.between(1, 9),
-           .columns = {}};
-    c.columns.resize(random.between(1, 3));
-    for (std::size_t& count : c.columns) count = random.between(1, 5);
-    c.padding = random.between(0, c.columns.back() * as_size(ranks) - 1);
-    return c;
-  }
-  /// Three maps on one rank, two micro-batches.
-  Case draw_alone(DType dtype) {
-    Case c = draw(1, SequenceParallel::kOff, dtype);
-    c.micro_batches = 2;
-    c.columns = {random.between(1, 5), random.between(1, 5), random.between(1, 5)};
-    c.padding = 0;
-    return c;
-  }
-  /// Calls check(case) for any number of ranks, with and without sequence parallelism.
+  /// Three maps on one rank.
+  Case three_maps(DType dtype) { return {draw_alone(dtype), 3, random}; }
   template <class Check>
   void for_cases(const Check& check) {
-    for (const int ranks : {1, 2, 3, 4, 8}) {
-      for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
-        for (const DType dtype : ultra::test::kFloatDTypes) {
-          if (!HasFailure()) check(draw(ranks, sequence_parallel, dtype));
-        }
-      }
-    }
+    for_splits(
+        [&](const test::SplitCase& split) { check(Case(split, random.between(1, 3), random)); });
   }
 };
 
@@ -221,15 +190,16 @@ class Alone {
   }
 
   void expect_outputs() {
+    const LinearPass own = test::dense_pass(data_.x, data_.weights, data_.d_y);
     for (std::size_t m = 0; m < rank.outputs.size(); ++m) {
       ASSERT_EQ(rank.outputs[m].size(), case_.columns.size()) << "Hint: one output per map.";
       for (std::size_t map = 0; map < case_.columns.size(); ++map) {
-        const auto same = test::near(rank.outputs[m][map],
-                                     truth_.y[map].slice(0, case_.sequences_of(m)),
-                                     case_.roundings());
-        EXPECT_TRUE(same) << "output of map " << map << " of micro-batch " << m << "\n"
-                          << kNotEntered;
-        if (!same) return;
+        const auto is = [&](const LinearPass& pass) {
+          return test::near(rank.outputs[m][map], pass.y[map].slice(0, case_.sequences_of(m)),
+                            case_.roundings());
+        };
+        EXPECT_TRUE(is(truth_)) << "output of map " << map << " of micro-batch " << m << "\n"
+                                << (is(own) ? kNotEntered : "Hint: y_i = x W_i^T.");
       }
     }
   }
@@ -291,7 +261,7 @@ class Alone {
 
 TEST_F(ColumnParallelTest, OutputsAreThoseOfWhatHasEntered) {
   for (const DType dtype : ultra::test::kFloatDTypes) {
-    const Case c = draw_alone(dtype);
+    const Case c = three_maps(dtype);
     SCOPED_TRACE(c.str());
     Alone alone(c, Data(c, device, random));
     for (std::size_t m = 0; m < 2; ++m) alone.rank.forward(m);
@@ -303,7 +273,7 @@ TEST_F(ColumnParallelTest, OutputsAreThoseOfWhatHasEntered) {
 }
 
 TEST_F(ColumnParallelTest, TheInputIsSavedAsItCame) {
-  const Case c = draw_alone(DType::kF32);
+  const Case c = three_maps(DType::kF32);
   Alone alone(c, Data(c, device, random));
   alone.rank.forward(0);
   const nn::Saved& saved = alone.rank.saved[0];
@@ -317,7 +287,7 @@ TEST_F(ColumnParallelTest, TheInputIsSavedAsItCame) {
 
 TEST_F(ColumnParallelTest, GradientsOfTwoMicroBatchesAreTheDenseLayers) {
   for (const DType dtype : ultra::test::kFloatDTypes) {
-    const Case c = draw_alone(dtype);
+    const Case c = three_maps(dtype);
     SCOPED_TRACE(c.str());
     Alone alone(c, Data(c, device, random));
     for (std::size_t m = 0; m < 2; ++m) alone.rank.forward(m);
@@ -328,13 +298,13 @@ TEST_F(ColumnParallelTest, GradientsOfTwoMicroBatchesAreTheDenseLayers) {
 }
 
 TEST_F(ColumnParallelTest, NothingThatIsGivenIsWrittenTo) {
-  const Case c = draw_alone(DType::kF32);
+  const Case c = three_maps(DType::kF32);
   const Data data(c, device, random);
   Alone alone(c, data);
   alone.rank.forward(0);
   alone.rank.backward(0);
-  EXPECT_TRUE(test::unchanged(alone.rank.inputs[0],
-                              data.x.slice(0, c.sequences_of(0)).contiguous()))
+  EXPECT_TRUE(
+      test::unchanged(alone.rank.inputs[0], data.x.slice(0, c.sequences_of(0)).contiguous()))
       << "Hint: the input belongs to the layer before: it is not written to.";
   for (std::size_t map = 0; map < c.columns.size(); ++map) {
     EXPECT_TRUE(test::unchanged(alone.rank.d_outputs[0][map],
@@ -344,7 +314,7 @@ TEST_F(ColumnParallelTest, NothingThatIsGivenIsWrittenTo) {
 }
 
 TEST_F(ColumnParallelTest, TheInputTravelsWhileItsGradientIsComputed) {
-  const Case c = draw_alone(DType::kF64);
+  const Case c = three_maps(DType::kF64);
   Alone alone(c, Data(c, device, random));
   alone.rank.forward(0);
   alone.region->forget_events();
@@ -366,7 +336,7 @@ TEST_F(ColumnParallelTest, TheInputTravelsWhileItsGradientIsComputed) {
 }
 
 TEST_F(ColumnParallelTest, TheWeightsGradientsAreMadeWhileThatOfTheInputTravels) {
-  const Case c = draw_alone(DType::kF64);
+  const Case c = three_maps(DType::kF64);
   Alone alone(c, Data(c, device, random));
   alone.rank.forward(0);
   alone.region->forget_events();
@@ -388,7 +358,7 @@ TEST_F(ColumnParallelTest, TheWeightsGradientsAreMadeWhileThatOfTheInputTravels)
 }
 
 TEST_F(ColumnParallelTest, WeightGradientsCanBePutOff) {
-  const Case c = draw_alone(DType::kF64);
+  const Case c = three_maps(DType::kF64);
   Alone alone(c, Data(c, device, random));
   nn::DeferredGradients queue;
   for (nn::Parameter* parameter : alone.rank.parameters()) parameter->defer_grads_to(&queue);
@@ -428,11 +398,10 @@ void expect_rank(const Case& c, const Data& data, const LinearPass& truth, Rank&
                                                : "Hint: the sum of all ranks' parts, of this "
                                                  "rank's tokens.");
     for (std::size_t map = 0; map < c.columns.size(); ++map) {
-      EXPECT_TRUE(test::near(rank.outputs[m][map],
-                             truth.y[map]
-                                 .slice(0, c.sequences_of(m))
-                                 .slice(-1, c.columns_of(map, rank.rank())),
-                             c.roundings()))
+      EXPECT_TRUE(test::near(
+          rank.outputs[m][map],
+          truth.y[map].slice(0, c.sequences_of(m)).slice(-1, c.columns_of(map, rank.rank())),
+          c.roundings()))
           << "output of map " << map << of << who << "\n"
           << "Hint: this rank's columns, of the tokens of all ranks.";
     }
@@ -459,11 +428,12 @@ TEST_F(ColumnParallelTest, RanksTogetherAreTheDenseLayer) {
       expect_rank(c, data, truth, rank);
       d_x[as_size(tp.rank())] = rank.d_x[0];
     };
-    zero::test::on_ranks(c.ranks, c.str(), train, {}, kOwnTokens);
+    zero::test::on_ranks(c.ranks, c.str(), train, {}, kShapes);
     if (HasFailure() || c.splits_sequences()) return;
     for (const Tensor& other : d_x) {
       EXPECT_TRUE(ultra::test::all_equal(other, d_x[0]))
-          << "Hint: without sequence parallelism all ranks have the same input, and its gradient is "
+          << "Hint: without sequence parallelism all ranks have the same input, and its gradient "
+             "is "
              "the same on all of them, bit for bit.";
     }
   });
@@ -493,7 +463,7 @@ TEST_F(ColumnParallelTest, SendsWhatOneInputTakes) {
           << "bytes sent backward\n"
           << kOnce;
     };
-    zero::test::on_ranks(c.ranks, c.str(), count);
+    zero::test::on_ranks(c.ranks, c.str(), count, {}, kShapes);
   });
 }
 

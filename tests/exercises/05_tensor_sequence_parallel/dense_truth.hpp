@@ -21,8 +21,6 @@
 
 namespace ultra::tensor_parallel::test {
 
-inline std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
-
 /// @brief A contiguous copy in another device's memory.
 inline Tensor copy_to(const Device& device, const Tensor& tensor) {
   const Tensor copy = Tensor::empty(device, tensor.shape(), tensor.dtype());
