@@ -16,7 +16,7 @@
 
 #include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
-#include "tests/exercises/05_tensor_sequence_parallel/split_case.hpp"
+#include "tests/exercises/05_tensor_sequence_parallel/vocabulary_case.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random.hpp"
@@ -25,9 +25,12 @@ namespace ultra::tensor_parallel {
 namespace {
 
 using test::as_size;
+using test::Real;
+using test::Token;
 using ultra::test::count_of;
 using ultra::test::rounding_bound;
-using Real = long double;
+using Case = test::VocabularyCase;
+using Data = test::WholeLogits;
 
 constexpr const char* kOwnMaximum =
     "Hint: each rank subtracted its own highest logit, so the exponentials that are added up have "
@@ -61,50 +64,13 @@ constexpr const char* kLoss =
     "highest and the sum over all ranks.";
 constexpr const char* kGradient = "Hint: (softmax - one_hot) / normalizer of this rank's columns.";
 constexpr const char* kOverflow =
-    "Hint: exp(logit) overflows, or all of them underflow: subtract the highest logit of all ranks "
-    "first.";
+    "Hint: exponentials overflow, or all that are added up vanish: subtract the highest logit of "
+    "all "
+    "ranks first, and add up over all ranks.";
+constexpr const char* kSumsToZero =
+    "Hint: of each token, softmax and one_hot both add up to 1 over all ranks.";
 constexpr const char* kSameBits =
     "Hint: every rank computes the loss from the same three numbers per token, in the same order.";
-
-/// A vocabulary in parts.
-struct Case {
-  int ranks = 1;
-  DType dtype = DType::kF32;
-  std::size_t vocab = 1;
-  std::size_t more_padding = 0;  ///< columns of each rank beyond ceil(vocab / ranks)
-  std::size_t batch = 1;
-  std::size_t seq = 1;
-  double normalizer = 1;
-  double padding = 0;  ///< what stands behind each rank's vocabulary
-
-  [[nodiscard]] std::size_t tokens() const { return batch * seq; }
-  [[nodiscard]] std::size_t part() const { return (vocab + as_size(ranks) - 1) / as_size(ranks); }
-  [[nodiscard]] std::size_t columns() const { return part() + more_padding; }
-  [[nodiscard]] Range vocabulary_of(int rank) const {
-    return {std::min(as_size(rank) * part(), vocab), std::min((as_size(rank) + 1) * part(), vocab)};
-  }
-  [[nodiscard]] std::string str() const {
-    return fmt::format(
-        "{}, vocabulary of {} in parts of {}, {} columns of each rank, {} sequences of {} tokens, "
-        "normalizer {}",
-        to_string(dtype), vocab, part(), columns(), batch, seq, normalizer);
-  }
-};
-
-/// The whole logits.
-struct Data {
-  Tensor logits;   ///< [batch, seq, vocab]
-  Tensor targets;  ///< [batch, seq]
-
-  /// A rank's columns, with the padding behind them.
-  [[nodiscard]] Tensor part_of(const Case& c, int rank, const Device& device) const {
-    const Range own = c.vocabulary_of(rank);
-    const Tensor part = Tensor::empty(device, {c.batch, c.seq, c.columns()}, c.dtype);
-    part.fill(c.padding);
-    part.slice(-1, {0, own.size()}).copy_from(logits.slice(-1, own));
-    return part;
-  }
-};
 
 /// What one rank has afterwards.
 struct Outcome {
@@ -123,24 +89,6 @@ std::vector<Outcome> run(const Case& c, const Data& data) {
   });
   return all;
 }
-
-/// One token's logits in extended precision.
-struct Token {
-  std::vector<Real> logits;
-  std::size_t target;
-
-  [[nodiscard]] Real highest(Range range) const {
-    Real result = -std::numeric_limits<Real>::infinity();
-    for (std::size_t i = range.begin; i < range.end; ++i) result = std::max(result, logits[i]);
-    return result;
-  }
-  [[nodiscard]] Real sum(Range range, Real subtracted) const {
-    Real result = 0;
-    for (std::size_t i = range.begin; i < range.end; ++i)
-      result += std::exp(logits[i] - subtracted);
-    return result;
-  }
-};
 
 /// Loss and gradient by plain loops, and what classic wrong answers give.
 class Truth {
@@ -261,13 +209,13 @@ class Truth {
                           std::exp(static_cast<Real>(case_.padding) - highest));
     };
     if (is(with_padding)) return kPaddingCounts;
-    const Real ranks = static_cast<Real>(case_.ranks);
-    if (is([&](const Token& t) { return ranks * (log_sum(t) - right(t)); })) return kLossTimesRanks;
-    const auto normalizer = static_cast<Real>(case_.normalizer);
-    if (is([&](const Token& t) { return normalizer * (log_sum(t) - right(t)); })) {
-      return kNormalizer;
-    }
-    return std::isfinite(found) ? kLoss : kOverflow;
+    const auto times = [&](double factor) {
+      return is(
+          [&](const Token& t) { return static_cast<Real>(factor) * (log_sum(t) - right(t)); });
+    };
+    if (times(case_.ranks)) return kLossTimesRanks;
+    if (times(case_.normalizer)) return kNormalizer;
+    return std::isfinite(found) ? kLoss : std::isfinite(case_.padding) ? kOverflow : kPaddingCounts;
   }
 
   /// Whether a rank's gradient is (exp / sum - one_hot) / normalizer.
@@ -395,7 +343,7 @@ TEST_F(VocabularyParallelTest, AGradientSumsToZeroOverAllRanks) {
         for (const double d : rows.slice(0, {t, t + 1}).to_vector()) sum += d;
       }
       const double roundings = 2 * count_of(c.vocab) + 2.0 * c.ranks + 20;
-      EXPECT_NEAR(sum, 0.0, rounding_bound(c.dtype, roundings, 2 / c.normalizer)) << kOneHot;
+      EXPECT_NEAR(sum, 0.0, rounding_bound(c.dtype, roundings, 2 / c.normalizer)) << kSumsToZero;
     }
   });
 }
