@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -31,12 +32,10 @@ constexpr const char* kOneMap =
     "what stands in fresh memory, those of the others are added to it.";
 constexpr const char* kNotSummed =
     "Hint: this is only the part of the gradient that this rank's columns give: enter_backward "
-    "adds "
-    "the parts of all ranks up.";
+    "adds the parts of all ranks up.";
 constexpr const char* kOwnTokens =
     "Hint: d_y has the tokens of all ranks, so a weight's gradient needs all tokens of the input: "
-    "it "
-    "enters the region again in the backward pass.";
+    "it enters the region again in the backward pass.";
 constexpr const char* kOverwritten =
     "Hint: only the last micro-batch is there: the work that add_grad() runs is told whether to "
     "overwrite the gradient or to add to it.";
@@ -46,13 +45,14 @@ constexpr const char* kSavedAsItCame =
 constexpr const char* kOnce =
     "Hint: the maps share their input: it enters once for all of them, and their parts of its "
     "gradient are added up on this rank before they go through enter_backward together.";
+constexpr const char* kBothBackward =
+    "Hint: backward, the input enters again, and its gradient goes through enter_backward.";
 constexpr const char* kGradientsMeanwhile =
     "Hint: the gradient of the input is waited for too early: begin with enter_backward, make the "
     "weights' gradients, and wait then.";
 constexpr const char* kProductsMeanwhile =
     "Hint: the input is waited for before the products that do not need it: let it enter, add up "
-    "the "
-    "gradient of the input, and wait then.";
+    "the gradient of the input, and wait then.";
 constexpr const char* kLastMapFirst =
     "Hint: the last map's gradient is made first: gradients come in the reverse of the forward "
     "order, all over the model, and buckets count on it.";
@@ -331,7 +331,7 @@ TEST_F(ColumnParallelTest, TheInputTravelsWhileItsGradientIsComputed) {
   EXPECT_EQ(alone.region->count("enter"), 1U) << "calls of enter, backward\n" << kOwnTokens;
   EXPECT_EQ(alone.region->count("enter_backward"), 1U) << "calls of enter_backward\n" << kOnce;
   bool late = false;
-  for (const double x : alone.rank.d_x[0].to_vector()) late = late || x != x;
+  for (const double x : alone.rank.d_x[0].to_vector()) late = late || std::isnan(x);
   EXPECT_FALSE(late) << "products that ran after the input was waited for\n" << kProductsMeanwhile;
 }
 
@@ -433,8 +433,7 @@ TEST_F(ColumnParallelTest, RanksTogetherAreTheDenseLayer) {
     for (const Tensor& other : d_x) {
       EXPECT_TRUE(ultra::test::all_equal(other, d_x[0]))
           << "Hint: without sequence parallelism all ranks have the same input, and its gradient "
-             "is "
-             "the same on all of them, bit for bit.";
+             "is the same on all of them, bit for bit.";
     }
   });
 }
@@ -462,7 +461,7 @@ TEST_F(ColumnParallelTest, SendsWhatOneInputTakes) {
                                          << (forward > gather * bytes ? kOnce : kNotEntered);
       const std::size_t expected = (c.splits_sequences() ? gather + n - own : all_reduce) * bytes;
       EXPECT_EQ(backward, expected) << "bytes sent backward\n"
-                                    << (backward > expected ? kOnce : kNotSummed);
+                                    << (backward > expected ? kOnce : kBothBackward);
     };
     zero::test::on_ranks(c.ranks, c.str(), count, {}, kShapes);
   });

@@ -28,8 +28,7 @@ constexpr const char* kNotSummed =
     "Hint: this is only this rank's part of the sum: the parts leave the region to be added up.";
 constexpr const char* kBiasBeforeTheSum =
     "Hint: the bias is in every rank's part, so the sum has it tp times: it is added behind the "
-    "sum, "
-    "where it counts once.";
+    "sum, where it counts once.";
 constexpr const char* kNoBias = "Hint: the bias is missing; add_bias() adds it, in place.";
 constexpr const char* kNotGathered =
     "Hint: this comes from d_y as it came, the tokens of this rank: leave_backward gives the "
@@ -46,12 +45,10 @@ constexpr const char* kOverwritten =
     "overwrite the gradient or to add to it.";
 constexpr const char* kReadOnly =
     "Hint: what the layer is given is read only: the residual stream goes on with the same d_y, "
-    "and "
-    "the backward pass needs the input.";
+    "and the backward pass needs the input.";
 constexpr const char* kDeferred =
     "Hint: a gradient is written by the work that add_grad() is given, which may run much later: "
-    "it "
-    "holds the tensors that it reads.";
+    "it holds the tensors that it reads.";
 constexpr const char* kShapes =
     "Hint: outside the region a rank has local_seq tokens of each sequence, inside it all of them. "
     "x and the gradient that backward() returns are inside; y behind leave() and d_y are outside. "

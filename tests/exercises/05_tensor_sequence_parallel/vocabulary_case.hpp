@@ -70,8 +70,9 @@ struct Token {
   }
   [[nodiscard]] Real sum(Range range, Real subtracted) const {
     Real result = 0;
-    for (std::size_t i = range.begin; i < range.end; ++i)
+    for (std::size_t i = range.begin; i < range.end; ++i) {
       result += std::exp(logits[i] - subtracted);
+    }
     return result;
   }
 };

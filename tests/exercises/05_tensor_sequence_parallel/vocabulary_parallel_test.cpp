@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,7 @@ constexpr const char* kOwnMaximum =
     "different scales: the highest of all ranks is needed first (ReduceOp::kMax).";
 constexpr const char* kOwnSum =
     "Hint: the sum of exponentials is this rank's alone: softmax divides by the sum over all "
-    "ranks' "
-    "columns.";
+    "ranks' columns.";
 constexpr const char* kTargetOnEveryRank =
     "Hint: every rank took a logit for the target, and the sum has all of them: the rank whose "
     "vocabulary has the target gives its logit, the others give 0.";
@@ -50,12 +50,10 @@ constexpr const char* kPaddingCounts =
     "token.";
 constexpr const char* kPaddingGradient =
     "Hint: the padding has a gradient: what stands in the columns behind the rank's vocabulary "
-    "must "
-    "be 0 afterwards, or rows of weights move that belong to no token.";
+    "must be 0 afterwards, or rows of weights move that belong to no token.";
 constexpr const char* kLossTimesRanks =
     "Hint: the loss is tp times too large: once the sums are shared, every rank has the whole "
-    "loss, "
-    "and nothing is left to add up.";
+    "loss, and nothing is left to add up.";
 constexpr const char* kNormalizer = "Hint: loss and gradient are divided by the normalizer.";
 constexpr const char* kOneHot =
     "Hint: 1 / normalizer is to be subtracted where the target is, on the rank that has it.";
@@ -65,8 +63,7 @@ constexpr const char* kLoss =
 constexpr const char* kGradient = "Hint: (softmax - one_hot) / normalizer of this rank's columns.";
 constexpr const char* kOverflow =
     "Hint: exponentials overflow, or all that are added up vanish: subtract the highest logit of "
-    "all "
-    "ranks first, and add up over all ranks.";
+    "all ranks first, and add up over all ranks.";
 constexpr const char* kSumsToZero =
     "Hint: of each token, softmax and one_hot both add up to 1 over all ranks.";
 constexpr const char* kSameBits =
@@ -392,7 +389,7 @@ TEST_F(VocabularyParallelTest, ThreeNumbersPerTokenTravel) {
       };
       EXPECT_EQ(stats.sent_bytes(), all_reduce(c.tokens()) + all_reduce(2 * c.tokens()))
           << "bytes sent\nHint: per token the highest logit, the sum of exponentials and the "
-             "target's logit; the loss follows from them on every rank.";
+             "target's logit, of the logits' dtype; the loss follows from them on every rank.";
       EXPECT_EQ(stats[OpKind::kAllReduce].operations, 2U)
           << "all-reduces\nHint: the sum of exponentials and the target's logit travel together.";
     };
@@ -430,13 +427,15 @@ TEST_F(VocabularyParallelTest, MicroBatchesUnderOneNormalizerAddUp) {
       VocabularyParallelLoss layer(c.vocab, tp);
       Outcome& outcome = outcomes[as_size(tp.rank())];
       outcome.gradient = whole.part_of(c, tp.rank(), Device::cpu());
+      bool in_place = true;
       for (std::size_t m = 0; m < c.batch; ++m) {
         nn::Saved saved;
         const Tensor logits = outcome.gradient.slice(0, {m, m + 1});
         outcome.loss +=
             layer.forward(logits, whole.targets.slice(0, {m, m + 1}), c.normalizer, saved);
-        EXPECT_TRUE(layer.backward(saved).shares_storage(logits)) << kGradient;
+        in_place = in_place && layer.backward(saved).shares_storage(logits);
       }
+      EXPECT_TRUE(in_place) << "Hint: the gradient takes the logits' place.";
     });
     if (HasFailure()) return;
     Truth(c, whole).expect_losses(outcomes);
