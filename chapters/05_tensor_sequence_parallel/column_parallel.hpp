@@ -37,8 +37,8 @@ class ColumnParallelProjections : public nn::Projections {
   /// @return [batch, seq, out_features of this rank] each.
   [[nodiscard]] std::vector<Tensor> forward(const Tensor& x, nn::Saved& saved) override;
 
-  /// @brief The gradient of this rank's tokens of the input; the weights' gradients are made while it is
-  /// under way. The last map's first, as everywhere.
+  /// @brief The gradient of this rank's tokens of the input. While that is computed, the input enters
+  /// again; while it is under way, the weights' gradients are made. The last map's first, as everywhere.
   /// @param d_y  [batch, seq, out_features of this rank] each.
   /// @return [batch, local_seq, in_features].
   [[nodiscard]] Tensor backward(std::span<const Tensor> d_y, nn::Saved& saved) override;

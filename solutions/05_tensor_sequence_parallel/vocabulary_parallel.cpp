@@ -1,7 +1,10 @@
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <span>
 
 namespace ultra::tensor_parallel {
 namespace {

@@ -1,0 +1,141 @@
+#pragma once
+/// @file
+/// What linear maps with whole weights give on one rank in f64, with the size of the terms that each
+/// number is a sum of: the truth that ranks with parts of the weights must match.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/nn/linear.hpp"
+#include "common/nn/parameter.hpp"
+#include "common/ops/elementwise.hpp"
+#include "common/tensor/tensor.hpp"
+#include "tests/support/compare.hpp"
+
+namespace ultra::tensor_parallel::test {
+
+/// @brief A contiguous copy in another device's memory.
+inline Tensor copy_to(const Device& device, const Tensor& tensor) {
+  const Tensor copy = Tensor::empty(device, tensor.shape(), tensor.dtype());
+  copy.copy_from(tensor);
+  return copy;
+}
+
+/// @brief A contiguous copy, every element times a factor.
+inline Tensor scaled(const Tensor& tensor, double factor) {
+  const Tensor result = tensor.clone();
+  ops::scale_into(result, factor);
+  return result;
+}
+
+/// @brief A parameter with these values.
+inline std::unique_ptr<nn::Parameter> make_parameter(const Device& device, const std::string& name,
+                                                     const Tensor& value) {
+  auto parameter = std::make_unique<nn::Parameter>(
+      nn::ParameterSpec{
+          .name = name, .global_shape = value.shape(), .shard = {}, .initializer = {}},
+      device, value.dtype(), 0, nn::Values::kDeferred);
+  parameter->set_value(copy_to(device, value));
+  return parameter;
+}
+
+/// @brief Numbers that are sums, and the sums of their terms' magnitudes; f64.
+struct Known {
+  Tensor value;
+  Tensor magnitude;
+
+  [[nodiscard]] Known slice(int dim, Range range) const {
+    return {.value = value.slice(dim, range), .magnitude = magnitude.slice(dim, range)};
+  }
+};
+
+/// @brief Same shape, and no further from the truth than that many roundings of the found dtype.
+inline ::testing::AssertionResult near(const Tensor& found, const Known& known, double roundings) {
+  if (!found.defined()) return ::testing::AssertionFailure() << "there is none";
+  if (found.shape() != known.value.shape()) {
+    return ::testing::AssertionFailure() << fmt::format(
+               "found the shape {}, expected {}", found.shape().str(), known.value.shape().str());
+  }
+  std::vector<double> tolerances = known.magnitude.to_vector();
+  for (double& tolerance : tolerances) {
+    tolerance = ultra::test::rounding_bound(found.dtype(), roundings, tolerance);
+  }
+  return ultra::test::all_near(found, known.value.to_vector(), tolerances);
+}
+
+/// @brief Linear maps of one input, forward and backward.
+struct LinearPass {
+  std::vector<Known> y;  ///< by map
+  Known d_x;
+  std::vector<Known> d_weights;  ///< by map
+};
+
+namespace detail {
+
+struct DenseRun {
+  std::vector<Tensor> y;
+  Tensor d_x;
+  std::vector<Tensor> d_weights;
+};
+
+inline Tensor in_f64(const Tensor& tensor, bool magnitude) {
+  const Tensor copy = tensor.to(DType::kF64).clone();
+  for (double& x : copy.span<double>()) x = magnitude ? std::abs(x) : x;
+  return copy;
+}
+
+inline std::vector<Tensor> in_f64(const std::vector<Tensor>& tensors, bool magnitude) {
+  std::vector<Tensor> copies;
+  for (const Tensor& tensor : tensors) copies.push_back(in_f64(tensor, magnitude));
+  return copies;
+}
+
+inline DenseRun run_dense(const Tensor& x, const std::vector<Tensor>& weights,
+                          const std::vector<Tensor>& d_y) {
+  std::vector<nn::ParameterSpec> specs;
+  for (const Tensor& weight : weights) {
+    specs.push_back({.name = fmt::format("map {}", specs.size()),
+                     .global_shape = weight.shape(),
+                     .shard = {},
+                     .initializer = {}});
+  }
+  nn::DenseProjections maps(std::move(specs), x.device(), x.dtype(), 0, nn::Values::kDeferred);
+  for (std::size_t i = 0; i < weights.size(); ++i) maps.parameters()[i]->set_value(weights[i]);
+  nn::Saved saved;
+  DenseRun run;
+  run.y = maps.forward(x, saved);
+  run.d_x = maps.backward(d_y, saved);
+  for (const nn::Parameter* weight : maps.parameters()) run.d_weights.push_back(weight->grad());
+  return run;
+}
+
+}  // namespace detail
+
+/// @brief The dense layer's pass, with everything converted to f64.
+inline LinearPass dense_pass(const Tensor& x, const std::vector<Tensor>& weights,
+                             const std::vector<Tensor>& d_y) {
+  using detail::in_f64;
+  const auto values =
+      detail::run_dense(in_f64(x, false), in_f64(weights, false), in_f64(d_y, false));
+  const auto sizes = detail::run_dense(in_f64(x, true), in_f64(weights, true), in_f64(d_y, true));
+  LinearPass pass{.y = {}, .d_x = {.value = values.d_x, .magnitude = sizes.d_x}, .d_weights = {}};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    pass.y.push_back({.value = values.y[i], .magnitude = sizes.y[i]});
+    pass.d_weights.push_back({.value = values.d_weights[i], .magnitude = sizes.d_weights[i]});
+  }
+  return pass;
+}
+
+/// @brief Whether a tensor still holds what its copy held.
+inline ::testing::AssertionResult unchanged(const Tensor& tensor, const Tensor& copy) {
+  return ultra::test::all_equal(tensor, copy);
+}
+
+}  // namespace ultra::tensor_parallel::test
