@@ -56,9 +56,8 @@ constexpr const char* kUsedWhileItTravels =
     "overlaps. Use "
     "the chunk between the beginning of the shift and its wait().";
 constexpr const char* kPassedOnFirst =
-    "Hint: the rank uses its chunk before it passes it on: the next rank waits for that long. "
-    "Begin the "
-    "shift first.";
+    "Hint: the next rank does not get on while this rank uses its chunk: begin the shift before "
+    "the chunk is used, and wait for it afterwards.";
 constexpr const char* kEveryPart =
     "Hint: every chunk is made once, the one of rank - 1 first and the own one last: the sum of "
     "rank's "
@@ -78,9 +77,8 @@ constexpr const char* kMadeWhileItTravels =
     "overlaps. "
     "Make the part between the beginning of the shift and its wait().";
 constexpr const char* kSentFirst =
-    "Hint: the rank makes its part before it passes on the sum that it has: the next rank waits "
-    "for "
-    "that long. Begin the shift first.";
+    "Hint: the next rank does not get on while this rank makes its part: begin the shift of the "
+    "sum before the part is made, and wait for it afterwards.";
 constexpr const char* kThreeChunks =
     "Hint: three chunks are in memory: the sum that leaves, the one that arrives, and the part "
     "that is "
