@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "chapters/04_zero/flat_layout.hpp"
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::zero {
@@ -82,7 +82,7 @@ struct Case {
   }
   /// A multiple of the number of ranks, so that averages are whole numbers.
   [[nodiscard]] double gradient(int rank, int pass, std::size_t group, std::size_t i) const {
-    return ranks * test::whole_number(seed + as_size(pass), rank, group, i);
+    return ranks * ultra::test::whole_number(seed + as_size(pass), rank, group, i);
   }
   /// Averages of passes [begin, end), added up, for the elements of a range that are no padding.
   [[nodiscard]] Values sums(int begin, int end, std::size_t group, Range range) const {
@@ -238,10 +238,10 @@ class ShardReducerTest : public ultra::test::RandomTest {
 
 TEST_F(ShardReducerTest, ShardsAreTheAveragesOfAllPasses) {
   for_cases([](const Case& c) {
-    test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
+    ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
       Rank rank(c, shards);
       for (const FlatLayout& layout : c.layouts()) {
-        test::leave_garbage(rank.device(), layout.padded, c.dtype);
+        ultra::test::leave_garbage(rank.device(), layout.padded, c.dtype);
       }
       for (int pass = 0; pass < c.passes; ++pass) rank.run_pass(pass);
       rank.reducer().finish();
@@ -252,7 +252,7 @@ TEST_F(ShardReducerTest, ShardsAreTheAveragesOfAllPasses) {
 
 TEST_F(ShardReducerTest, EveryStepBeginsAgain) {
   for_cases([](const Case& c) {
-    test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
+    ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
       Rank rank(c, shards);
       for (int step = 0; step < 3; ++step) {
         for (int pass = 0; pass < c.passes; ++pass) rank.run_pass(c.passes * step + pass);
@@ -266,7 +266,7 @@ TEST_F(ShardReducerTest, EveryStepBeginsAgain) {
 
 TEST_F(ShardReducerTest, EachPassSendsAllGroupsOnce) {
   for_cases([](const Case& c) {
-    test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
+    ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
       Rank rank(c, shards);
       for (int pass = 0; pass < c.passes; ++pass) rank.run_pass(pass);
       rank.reducer().finish();
@@ -287,10 +287,10 @@ TEST_F(ShardReducerTest, AShardIsNotReadBeforeTheLastRankHasJoined) {
   for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
     Case c = draw(3, overlap);
     c.counts = {{100}};
-    test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
+    ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
       Rank rank(c, shards);
       rank.make(0, 0);
-      test::come_late(shards);
+      ultra::test::come_late(shards);
       rank.reducer().flush(0);
       rank.reducer().finish();
       rank.expect_shard(0, 0, 1, kWait);
@@ -323,7 +323,7 @@ TEST_F(ShardReducerTest, TheRankComputesWhileOneGroupIsUnderWay) {
       rank.reducer().finish();
       rank.expect_shards(0, 1);
     };
-    test::on_ranks(ranks, c.str(), rank_ahead, {}, kBegin);
+    ultra::test::on_ranks(ranks, c.str(), rank_ahead, {}, kBegin);
     if (HasFailure()) return;
   }
 }
@@ -340,7 +340,7 @@ TEST_F(ShardReducerTest, WithoutOverlapNothingIsUnderWayAfterFlush) {
     }
     rank.reducer().finish();
   };
-  test::on_ranks(c.ranks, c.str(), one_by_one);
+  ultra::test::on_ranks(c.ranks, c.str(), one_by_one);
 }
 
 // Memory ------------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ struct Algorithm {
   [[nodiscard]] RankOptions options() const {
     RankOptions options;
     if (name != nullptr) options.algorithms = book();
-    return test::on_call(options);
+    return ultra::test::on_call(options);
   }
   [[nodiscard]] std::size_t scratch(const FlatLayout& layout, const Communicator& comm) const {
     if (name == nullptr) return 0;
@@ -411,7 +411,7 @@ TEST_F(ShardReducerTest, NeverMoreThanTwoGroupsAreInMemory) {
           EXPECT_EQ(rank.bytes(MemoryCategory::kGradients), 0U) << "bytes of shards after drop()";
         }
       };
-      test::on_ranks(c.ranks, c.str(), measure, algorithm.options());
+      ultra::test::on_ranks(c.ranks, c.str(), measure, algorithm.options());
     });
   }
 }

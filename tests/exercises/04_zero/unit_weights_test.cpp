@@ -15,9 +15,9 @@
 
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::zero {
@@ -81,7 +81,7 @@ class Rank {
                nn::StageSpec::whole(the_case.config), nn::Values::kDeferred) {
     for (const ParameterGroup& group : groups_by_part(model_, shards.size())) {
       units.emplace_back(group, shards);
-      test::leave_garbage(device_, group.layout.padded, the_case.dtype);
+      ultra::test::leave_garbage(device_, group.layout.padded, the_case.dtype);
     }
   }
 
@@ -153,7 +153,7 @@ class UnitWeightsTest : public ultra::test::RandomTest {
         Rank rank(the_case, shards);
         fn(rank, shards, initial);
       };
-      test::on_ranks(ranks, the_case.str(), body, options, hint);
+      ultra::test::on_ranks(ranks, the_case.str(), body, options, hint);
     }
   }
 };
@@ -214,7 +214,7 @@ TEST_F(UnitWeightsTest, SeveralUnitsMayBeThereAtOnce) {
 
 /// The weights of step `step`, which differ everywhere from those of the step before.
 double updated(int step, std::size_t unit, std::size_t element) {
-  return 20.0 * step + test::whole_number(1, step, unit, element);
+  return 20.0 * step + ultra::test::whole_number(1, step, unit, element);
 }
 
 TEST_F(UnitWeightsTest, AnUpdateOfTheShardsIsThereAfterTheNextGather) {
@@ -272,7 +272,7 @@ TEST_F(UnitWeightsTest, EachGatherSendsTheOwnShardToTheOthers) {
 
 TEST_F(UnitWeightsTest, WaitEndsWhenTheLastRankHasJoined) {
   for_ranks([](Rank& rank, const Communicator& shards, const std::vector<Values>& initial) {
-    test::come_late(shards);
+    ultra::test::come_late(shards);
     rank.units[0].start_gather();
     rank.units[0].wait();
     rank.expect_values(0, initial, kWait);
@@ -320,7 +320,7 @@ TEST_F(UnitWeightsTest, MemoryIsTakenFromStartGatherToRelease) {
       EXPECT_EQ(rank.bytes(MemoryCategory::kParameters), shards) << kCategory;
     }
   };
-  for_ranks(measure, test::on_call());
+  for_ranks(measure, ultra::test::on_call());
 }
 
 void expect_error(const std::function<void()>& fn, const char* hint) {

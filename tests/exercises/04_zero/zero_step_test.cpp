@@ -16,9 +16,9 @@
 
 #include "chapters/04_zero/flat_layout.hpp"
 #include "common/optim/clip.hpp"
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/exercises/04_zero/one_rank.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::zero {
@@ -59,7 +59,7 @@ struct Exchange {
   }
   /// A multiple of the number of ranks: averages over nodes are whole numbers, too.
   [[nodiscard]] double element(int rank, std::size_t bucket, std::size_t i) const {
-    return ranks * test::whole_number(seed, rank, bucket, i);
+    return ranks * ultra::test::whole_number(seed, rank, bucket, i);
   }
   [[nodiscard]] Values of_rank(int rank, std::size_t bucket, Range range) const {
     return mean_over(rank, rank + 1, bucket, range);
@@ -146,7 +146,7 @@ class ZeroStep : public ultra::test::RandomTest {
   }
 
   static void expect_exchange(const Exchange& e, const RankOptions& options) {
-    test::on_ranks(
+    ultra::test::on_ranks(
         e.ranks, e.str(),
         [&](Communicator& dp) {
           const Device device = Device::cpu();
@@ -172,7 +172,7 @@ class ZeroStep : public ultra::test::RandomTest {
 TEST_F(ZeroStep, EachRankGetsItsShardOfTheAverage) {
   for (int ranks = 1; ranks <= 5 && !HasFailure(); ++ranks) {
     expect_exchange(draw(ranks, ranks), {});
-    expect_exchange(draw(ranks, ranks), test::in_rank_order());
+    expect_exchange(draw(ranks, ranks), ultra::test::in_rank_order());
   }
 }
 
@@ -187,12 +187,12 @@ TEST_F(ZeroStep, CopiesOfAShardAreAveragedToo) {
 TEST_F(ZeroStep, TheExchangeEndsWhenTheLastRankHasJoined) {
   Exchange e = draw(3, 3);
   e.padded = {3 * random.between(5, 9)};
-  test::on_ranks(3, e.str(), [&](Communicator& dp) {
+  ultra::test::on_ranks(3, e.str(), [&](Communicator& dp) {
     const ShardGroups groups = make_shard_groups(dp, std::nullopt);
     const Tensor bucket = tensor_of(Device::cpu(), e.of_rank(dp.rank(), 0, {0, e.padded[0]}),
                                     e.dtype, MemoryCategory::kGradients);
     ReduceScatterExchange exchange(groups);
-    test::come_late(dp);
+    ultra::test::come_late(dp);
     exchange.start(bucket);
     exchange.finish();
     expect_average(e, groups, 0, bucket, kWait);
@@ -214,7 +214,7 @@ TEST_F(ZeroStep, TheExchangeWorksInPlaceAndLetsGoOfTheBucket) {
            "reduce-scatter works in place.";
     EXPECT_EQ(own.memory().current().total(), 0U) << "bytes of the bucket\n" << kLetGo;
   };
-  test::on_ranks(3, e.str(), rank, test::on_call());
+  ultra::test::on_ranks(3, e.str(), rank, ultra::test::on_call());
 }
 
 // The norm ----------------------------------------------------------------------------------------
@@ -249,20 +249,21 @@ TEST_F(ZeroStep, TheNormIsThatOfTheWholeGradient) {
       std::vector<double> norms(as_size(ranks), 0.0);
       std::vector<double> found(as_size(ranks), 0.0);
       std::vector<CommStats> stats(as_size(ranks));
-      test::on_ranks(ranks, fmt::format("norms, {}", to_string(dtype)), [&](Communicator& shards) {
-        const std::size_t r = as_size(shards.rank());
-        Random own_random(seed + r);
-        std::vector<optim::TensorUpdate> own;
-        double squares = 0;
-        for (const std::size_t count : counts[r]) {
-          const Tensor grad = own_random.tensor(Device::cpu(), {count}, dtype, scale);
-          for (const double x : grad.to_vector()) squares += x * x;
-          own.push_back({.value = grad.clone(), .grad = grad, .decay = false});
-        }
-        norms[r] = std::sqrt(squares);
-        found[r] = sharded_norm(own, shards);
-        stats[r] = shards.stats();
-      });
+      ultra::test::on_ranks(
+          ranks, fmt::format("norms, {}", to_string(dtype)), [&](Communicator& shards) {
+            const std::size_t r = as_size(shards.rank());
+            Random own_random(seed + r);
+            std::vector<optim::TensorUpdate> own;
+            double squares = 0;
+            for (const std::size_t count : counts[r]) {
+              const Tensor grad = own_random.tensor(Device::cpu(), {count}, dtype, scale);
+              for (const double x : grad.to_vector()) squares += x * x;
+              own.push_back({.value = grad.clone(), .grad = grad, .decay = false});
+            }
+            norms[r] = std::sqrt(squares);
+            found[r] = sharded_norm(own, shards);
+            stats[r] = shards.stats();
+          });
       double squares = 0;
       std::size_t sent = 0;
       for (const double norm : norms) squares += norm * norm;
@@ -311,7 +312,7 @@ class Sharded {
     const double norm = sharded_norm(updates_, groups_.shards);
     EXPECT_NEAR(norm, expected.norm, 1e-6 * expected.norm)
         << "gradient norm of step " << step << "\nHint: it is that of the whole gradient.";
-    if (step + 1 == Training::kSteps) test::come_late(groups_.dp);
+    if (step + 1 == Training::kSteps) ultra::test::come_late(groups_.dp);
     update(step, {test::kLearningRate, expected.norm, training_.clip_norm});
     expect_sent(before);
     for (std::size_t a = 0; a < weights_.size(); ++a) expect_weights(a, step, expected);
@@ -465,7 +466,8 @@ class ZeroTraining : public ultra::test::RandomTest {
         sharded.step(step, expected[as_size(step)]);
       }
     };
-    test::on_ranks(training.ranks, training.str(), rank, test::on_call(test::in_rank_order()));
+    ultra::test::on_ranks(training.ranks, training.str(), rank,
+                          ultra::test::on_call(ultra::test::in_rank_order()));
   }
 };
 

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/fake_region.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/split_case.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel {
@@ -428,7 +428,7 @@ TEST_F(ColumnParallelTest, RanksTogetherAreTheDenseLayer) {
       expect_rank(c, data, truth, rank);
       d_x[as_size(tp.rank())] = rank.d_x[0];
     };
-    zero::test::on_ranks(c.ranks, c.str(), train, {}, kShapes);
+    ultra::test::on_ranks(c.ranks, c.str(), train, {}, kShapes);
     if (HasFailure() || c.splits_sequences()) return;
     for (const Tensor& other : d_x) {
       EXPECT_TRUE(ultra::test::all_equal(other, d_x[0]))
@@ -463,7 +463,7 @@ TEST_F(ColumnParallelTest, SendsWhatOneInputTakes) {
       EXPECT_EQ(backward, expected) << "bytes sent backward\n"
                                     << (backward > expected ? kOnce : kBothBackward);
     };
-    zero::test::on_ranks(c.ranks, c.str(), count, {}, kShapes);
+    ultra::test::on_ranks(c.ranks, c.str(), count, {}, kShapes);
   });
 }
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "common/nn/norm.hpp"
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/suspects.hpp"
 
@@ -26,9 +26,9 @@ using nn::CopyGradients;
 using test::count_of;
 using test::kFloatDTypes;
 using test::Random;
-using zero::test::come_late;
-using zero::test::on_ranks;
-using zero::test::whole_number;
+using ultra::test::come_late;
+using ultra::test::on_ranks;
+using ultra::test::whole_number;
 using Values = std::vector<double>;
 
 constexpr const char* kNormsForgotten =

@@ -16,8 +16,8 @@
 
 #include "chapters/05_tensor_sequence_parallel/ring_layers.hpp"
 #include "common/nn/linear.hpp"
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel {
@@ -25,11 +25,11 @@ namespace {
 
 using test::all_equal;
 using test::kFloatDTypes;
-using zero::test::come_late;
-using zero::test::leave_garbage;
-using zero::test::on_call;
-using zero::test::on_ranks;
-using zero::test::whole_number;
+using ultra::test::come_late;
+using ultra::test::leave_garbage;
+using ultra::test::on_call;
+using ultra::test::on_ranks;
+using ultra::test::whole_number;
 using Values = std::vector<double>;
 
 constexpr const char* kRing =

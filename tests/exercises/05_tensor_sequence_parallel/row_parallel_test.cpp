@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/fake_region.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/split_case.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel {
@@ -391,7 +391,7 @@ TEST_F(RowParallelTest, RanksTogetherAreTheDenseLayer) {
       expect_rank(c, data, rank);
       outputs[as_size(tp.rank())] = rank.outputs[0];
     };
-    zero::test::on_ranks(c.ranks, c.str(), train, {}, kShapes);
+    ultra::test::on_ranks(c.ranks, c.str(), train, {}, kShapes);
     if (HasFailure() || c.splits_sequences()) return;
     for (const Tensor& other : outputs) {
       EXPECT_TRUE(ultra::test::all_equal(other, outputs[0]))
@@ -423,7 +423,7 @@ TEST_F(RowParallelTest, SendsOneSumForwardAndNothingElse) {
       EXPECT_EQ(backward, (c.splits_sequences() ? gather : 0) * bytes) << "bytes sent backward\n"
                                                                        << kSummedAgain;
     };
-    zero::test::on_ranks(c.ranks, c.str(), count, {}, kShapes);
+    ultra::test::on_ranks(c.ranks, c.str(), count, {}, kShapes);
   });
 }
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "common/ops/matmul.hpp"
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel {
@@ -21,10 +21,10 @@ namespace {
 
 using test::all_equal;
 using test::kFloatDTypes;
-using zero::test::come_late;
-using zero::test::leave_garbage;
-using zero::test::on_ranks;
-using zero::test::whole_number;
+using ultra::test::come_late;
+using ultra::test::leave_garbage;
+using ultra::test::on_ranks;
+using ultra::test::whole_number;
 using Values = std::vector<double>;
 
 constexpr const char* kPairs =

@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/exercises/04_zero/on_ranks.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/vocabulary_case.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
+#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel {
@@ -77,7 +77,7 @@ struct Outcome {
 
 std::vector<Outcome> run(const Case& c, const Data& data) {
   std::vector<Outcome> all(as_size(c.ranks));
-  zero::test::on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
+  ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
     const Device device = Device::cpu();
     const Tensor logits = data.part_of(c, tp.rank(), device);
     const double loss = vocabulary_parallel_cross_entropy(
@@ -393,7 +393,7 @@ TEST_F(VocabularyParallelTest, ThreeNumbersPerTokenTravel) {
       EXPECT_EQ(stats[OpKind::kAllReduce].operations, 2U)
           << "all-reduces\nHint: the sum of exponentials and the target's logit travel together.";
     };
-    zero::test::on_ranks(c.ranks, c.str(), count);
+    ultra::test::on_ranks(c.ranks, c.str(), count);
   });
 }
 
@@ -414,7 +414,7 @@ TEST_F(VocabularyParallelTest, TheGradientTakesTheLogitsPlace) {
            "stand where the logits stood.";
     EXPECT_EQ(targets.to_vector(), whole.targets.to_vector()) << "Hint: targets are read only.";
   };
-  zero::test::on_ranks(c.ranks, c.str(), measure);
+  ultra::test::on_ranks(c.ranks, c.str(), measure);
 }
 
 /// Through the layer that a model has at its end.
@@ -423,7 +423,7 @@ TEST_F(VocabularyParallelTest, MicroBatchesUnderOneNormalizerAddUp) {
     c.batch = 2;
     const Data whole = data(c);
     std::vector<Outcome> outcomes(as_size(c.ranks));
-    zero::test::on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
+    ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
       VocabularyParallelLoss layer(c.vocab, tp);
       Outcome& outcome = outcomes[as_size(tp.rank())];
       outcome.gradient = whole.part_of(c, tp.rank(), Device::cpu());

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What the rank tests of this chapter share: runs whose failures name their case, collectives that
+/// What tests of exercises on ranks share: runs whose failures name their case, collectives that
 /// add in the order of the ranks, and memory full of NaN.
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 #include "common/comm/run_ranks.hpp"
 #include "common/tensor/tensor.hpp"
 
-namespace ultra::zero::test {
+namespace ultra::test {
 
 /// @brief Calls `fn` once per rank. What a rank throws fails the test, and says `hint`; what a rank
 /// expects in vain is followed by the case and the seed, which its thread does not know.
@@ -82,4 +82,4 @@ inline double whole_number(std::uint64_t seed, int rank, std::size_t array, std:
   return static_cast<double>(x % 17) - 8.0;
 }
 
-}  // namespace ultra::zero::test
+}  // namespace ultra::test
