@@ -4,14 +4,16 @@
 ///
 /// In front of a column-parallel matrix activations enter; behind a row-parallel one they leave. Each of
 /// the two communicates in one of its passes, or in both, and the backward pass of one is the forward
-/// pass of the other: Megatron's conjugate pairs.
+/// pass of the other: conjugate pairs.
 ///
-/// |                       | TensorRegion         | SequenceRegion                  |
-/// |-----------------------|----------------------|---------------------------------|
-/// | enter, forward        | nothing        (f)   | all-gather                      |
-/// | enter, backward       | all-reduce     (f)   | reduce-scatter                  |
-/// | leave, forward        | all-reduce     (g)   | reduce-scatter          (g-bar) |
-/// | leave, backward       | nothing        (g)   | all-gather              (g-bar) |
+/// |                  | TensorRegion          | SequenceRegion           |
+/// |------------------|-----------------------|--------------------------|
+/// | enter, forward   | nothing        *f*    | all-gather       *g*     |
+/// | enter, backward  | all-reduce     *f*    | reduce-scatter   *g*     |
+/// | leave, forward   | all-reduce     *f-bar*| reduce-scatter   *g-bar* |
+/// | leave, backward  | nothing        *f-bar*| all-gather       *g-bar* |
+///
+/// The letters are Korthikanti's; in the Megatron-LM paper of 2019, *f-bar* is called *g*.
 ///
 /// Source: Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3; Korthikanti et al. 2022,
 /// "Reducing activation recomputation in large transformer models", arXiv 2205.05198, section 4.2.2.
