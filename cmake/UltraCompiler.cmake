@@ -47,6 +47,12 @@ if(ULTRA_NATIVE AND CMAKE_BUILD_TYPE STREQUAL "Release")
   endif()
 endif()
 
+# GCC's own memory: collecting its garbage only from 1 GiB on, which no source of ours reaches, saves a
+# twelfth of a test's compile time.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  ultra_cxx_options(ultra_options --param=ggc-min-heapsize=1048576)
+endif()
+
 if(ULTRA_SANITIZERS)
   ultra_cxx_options(ultra_options
     -fsanitize=${ULTRA_SANITIZERS} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -12,7 +12,9 @@ set(ULTRA_PRECOMPILED_LIBRARY
   <algorithm> <array> <atomic> <bit> <chrono> <cmath> <condition_variable> <cstddef> <cstdint>
   <cstring> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <span> <stdexcept>
   <string> <string_view> <thread> <utility> <vector> <fmt/format.h>)
-set(ULTRA_PRECOMPILED_TEST ${ULTRA_PRECOMPILED_LIBRARY} <fmt/ranges.h> <gmock/gmock.h> <gtest/gtest.h>)
+set(ULTRA_PRECOMPILED_TEST ${ULTRA_PRECOMPILED_LIBRARY}
+  <deque> <filesystem> <fstream> <random> <ranges> <set> <sstream> <tuple> <unordered_map> <variant>
+  <fmt/ranges.h> <gmock/gmock.h> <gtest/gtest.h>)
 
 # ccache takes precompiled headers only when it is told that no header depends on the time.
 if(ULTRA_CCACHE)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "chapters/01_memory/model_presets.hpp"

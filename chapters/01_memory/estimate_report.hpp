@@ -3,7 +3,7 @@
 /// `01_memory --estimate`: the closed forms of memory_estimate.hpp as a table and as JSON.
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "chapters/01_memory/memory_estimate.hpp"

@@ -1,37 +1,32 @@
 #include "chapters/01_memory/memory_options.hpp"
 
-#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "chapters/01_memory/model_presets.hpp"
 #include "common/base/errors.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::memory {
 
 void MemoryOptions::add_to(CLI::App& app) {
-  app.add_option_function<std::string>(
-         "--recompute", [this](const std::string& text) { recompute.mode = parse_recompute(text); },
-         "activations to compute again: none, selective or full")
-      ->default_str("none")
-      ->group("Memory");
-  app.add_option("--recompute-every", recompute.recompute_every,
-                 "blocks per group of --recompute full")
-      ->check(train::whole_number())
-      ->capture_default_str()
-      ->group("Memory");
-  app.add_option("--estimate", estimate,
-                 "print a model's memory by closed form instead of training: a known model's name, "
-                 "or 'custom' for the model that the flags describe")
-      ->group("Estimate");
-  app.add_option_function<std::string>(
-         "--precision",
-         [this](const std::string& text) {
-           precision = parse_precision(text);
-           precision_given_ = true;
-         },
-         "fp64, fp32, bf16-mixed or bf16-mixed-fp32grads")
-      ->default_str("bf16-mixed")
-      ->group("Estimate");
-  app.add_flag("--json", json, "print the estimate as JSON")->group("Estimate");
+  const train::Flags flags(app, "Memory");
+  flags.add_parsed(
+      "--recompute", [this](const std::string& text) { recompute.mode = parse_recompute(text); },
+      "activations to compute again: none, selective or full", "none");
+  flags.add("--recompute-every", recompute.recompute_every, "blocks per group of --recompute full");
+
+  const train::Flags estimates(app, "Estimate");
+  estimates.add("--estimate", estimate,
+                "print a model's memory by closed form instead of training: a known model's name, "
+                "or 'custom' for the model that the flags describe");
+  estimates.add_parsed(
+      "--precision",
+      [this](const std::string& text) {
+        precision = parse_precision(text);
+        precision_given_ = true;
+      },
+      "fp64, fp32, bf16-mixed or bf16-mixed-fp32grads", "bf16-mixed");
+  estimates.add_switch("--json", json, "print the estimate as JSON");
 }
 
 void MemoryOptions::validate() const {

@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "common/base/errors.hpp"
 #include "common/base/units.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::collectives {
 namespace {
 
-constexpr const char* kHelpGroup = "Measuring a collective";
 constexpr std::size_t kMostIterations = 1'000'000;
 
 std::vector<std::size_t> sizes_between(std::size_t first, std::size_t last, std::size_t factor) {
@@ -26,35 +23,17 @@ std::vector<std::size_t> sizes_between(std::size_t first, std::size_t last, std:
 }  // namespace
 
 void BenchOptions::add_to(CLI::App& app) {
-  app.add_option("--op", op, "time a collective on these ranks instead of training")
-      ->group(kHelpGroup);
-  app.add_option("--algorithm", algorithms,
-                 "names, separated by commas, native among them; else all that there are")
-      ->delimiter(',')
-      ->group(kHelpGroup);
-  app.add_option("--min-bytes", min_bytes, "smallest array")
-      ->capture_default_str()
-      ->group(kHelpGroup);
-  app.add_option("--max-bytes", max_bytes, "largest array")
-      ->capture_default_str()
-      ->group(kHelpGroup);
-  app.add_option("--step-factor", step_factor, "from one size to the next")
-      ->check(train::whole_number())
-      ->capture_default_str()
-      ->group(kHelpGroup);
-  app.add_option("--iterations", iterations, "measured runs of each")
-      ->check(train::whole_number())
-      ->capture_default_str()
-      ->group(kHelpGroup);
-  app.add_option("--check", check, "on: count wrong elements; off: do not")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str()
-      ->group(kHelpGroup);
-  app.add_option("--ranks-per-node", ranks_per_node, "ranks that share a node, for two-level")
-      ->check(train::whole_number())
-      ->capture_default_str()
-      ->group(kHelpGroup);
-  app.add_flag("--op-json", json, "print the measurement as JSON")->group(kHelpGroup);
+  const train::Flags flags(app, "Measuring a collective");
+  flags.add("--op", op, "time a collective on these ranks instead of training");
+  flags.add("--algorithm", algorithms,
+            "names, separated by commas, native among them; else all that there are");
+  flags.add("--min-bytes", min_bytes, "smallest array");
+  flags.add("--max-bytes", max_bytes, "largest array");
+  flags.add("--step-factor", step_factor, "from one size to the next");
+  flags.add("--iterations", iterations, "measured runs of each");
+  flags.add_one_of("--check", check, {"on", "off"}, "on: count wrong elements; off: do not");
+  flags.add("--ranks-per-node", ranks_per_node, "ranks that share a node, for two-level");
+  flags.add_switch("--op-json", json, "print the measurement as JSON");
 }
 
 void BenchOptions::validate() const {

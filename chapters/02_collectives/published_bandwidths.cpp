@@ -1,6 +1,7 @@
 #include "chapters/02_collectives/published_bandwidths.hpp"
 
 #include <array>
+#include <nlohmann/json.hpp>
 
 namespace ultra::collectives {
 namespace {

@@ -2,7 +2,7 @@
 /// @file
 /// Bandwidths that others have measured, to stand beside the model's.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string_view>
 

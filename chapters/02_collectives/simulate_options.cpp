@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -74,23 +74,17 @@ std::string known_machines() {
 }  // namespace
 
 void SimulateOptions::add_to(CLI::App& app) {
-  app.add_option(
-         "--simulate", simulate,
-         fmt::format("time a collective on a machine that is not here instead of training: one of "
-                     "{}, and changes to it: h100,nodes=64,nics=1,order=interleaved",
-                     known_machines()))
-      ->group("Simulation");
-  app.add_option("--simulate-op", op, "the collective")->capture_default_str()->group("Simulation");
-  app.add_option("--simulate-algorithms", algorithms, "names, separated by commas; else all")
-      ->delimiter(',')
-      ->group("Simulation");
-  app.add_option("--simulate-sizes", sizes,
-                 "bytes of the array: FIRST:LAST, FIRST:LAST:FACTOR, or a list with commas")
-      ->capture_default_str()
-      ->group("Simulation");
-  app.add_flag("--simulate-json", json, "print the simulation as JSON")->group("Simulation");
-  app.add_flag("--simulate-messages", messages, "list every message in the JSON")
-      ->group("Simulation");
+  const train::Flags flags(app, "Simulation");
+  flags.add("--simulate", simulate,
+            fmt::format("time a collective on a machine that is not here instead of training: one "
+                        "of {}, and changes to it: h100,nodes=64,nics=1,order=interleaved",
+                        known_machines()));
+  flags.add("--simulate-op", op, "the collective");
+  flags.add("--simulate-algorithms", algorithms, "names, separated by commas; else all");
+  flags.add("--simulate-sizes", sizes,
+            "bytes of the array: FIRST:LAST, FIRST:LAST:FACTOR, or a list with commas");
+  flags.add_switch("--simulate-json", json, "print the simulation as JSON");
+  flags.add_switch("--simulate-messages", messages, "list every message in the JSON");
 }
 
 void SimulateOptions::validate() const {

@@ -3,7 +3,7 @@
 /// `02_collectives --simulate`: algorithms against each other on a machine that is not here.
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <utility>
 
@@ -12,7 +11,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/choice_option.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -41,39 +40,25 @@ std::string_view to_string(Overlap overlap) {
 
 void DataParallelOptions::add_to(CLI::App& app) {
   const char* group = "Data parallel";
-  app.add_option("--dp", dp, "replicas of the model [as many as there are ranks]")
-      ->check(train::whole_number())
-      ->group(group);
+  const train::Flags flags(app, group);
+  flags.add("--dp", dp, "replicas of the model [as many as there are ranks]");
   train::add_choice(app, "--overlap", overlap, kOverlaps, group,
                     "when gradients travel: none (after the backward pass), per-parameter or "
                     "bucketed (while it runs)");
-  app.add_option("--bucket-mb", bucket_mb, "10^6 bytes of gradients in a bucket")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--all-reduce", all_reduce,
-                 "algorithm that averages gradients, of those that --op all_reduce lists")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--compress", compress,
-                 "gradients on the wire: none, topk:FRACTION, int8, onebit or powersgd:RANK")
-      ->capture_default_str()
-      ->group(group);
-  app.add_flag("!--no-error-feedback", error_feedback,
-               "forget what compression leaves out, instead of sending it later")
-      ->group(group);
-  app.add_option("--compress-warmup", compress_warmup,
-                 "uncompressed steps before; then AdamW keeps its second moments")
-      ->check(train::whole_number())
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--check-replicas", check_replicas,
-                 "compare the replicas' weights every so many steps [0: never]")
-      ->check(train::whole_number())
-      ->capture_default_str()
-      ->group(group);
+  flags.add("--bucket-mb", bucket_mb, "10^6 bytes of gradients in a bucket");
+  flags.add("--all-reduce", all_reduce,
+            "algorithm that averages gradients, of those that --op all_reduce lists");
+  flags.add("--compress", compress,
+            "gradients on the wire: none, topk:FRACTION, int8, onebit or powersgd:RANK");
+  flags.add_switch("!--no-error-feedback", error_feedback,
+                   "forget what compression leaves out, instead of sending it later");
+  flags.add("--compress-warmup", compress_warmup,
+            "uncompressed steps before; then AdamW keeps its second moments");
+  flags.add("--check-replicas", check_replicas,
+            "compare the replicas' weights every so many steps [0: never]");
   for (const char* flag :
        {"--overlap", "--bucket-mb", "--all-reduce", "--compress", "--check-replicas"}) {
-    app.get_option(flag)->each([this, flag](const std::string&) { all_reduce_flag_ = flag; });
+    train::when_given(app, flag, [this, flag] { all_reduce_flag_ = flag; });
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,14 +13,13 @@
 #include "chapters/03_data_parallel/scaling_report.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 constexpr std::size_t kDefaultGlobalBatch = 256;
 constexpr std::size_t kMostPoints = 100;
-constexpr const char* kGroup = "Scaling";
 
 std::vector<int> replica_numbers(const std::string& text) {
   std::vector<int> numbers;
@@ -67,53 +66,26 @@ collectives::Topology node_of(const std::string& text) {
 }  // namespace
 
 void ScalingOptions::add_to(CLI::App& app) {
-  const CLI::Validator whole = train::whole_number();
-  app.add_option("--scale", scale,
-                 "predict the step on this many replicas of a machine that is not here instead of "
-                 "training: 1,2,4,8,16")
-      ->group(kGroup);
-  app.add_option("--scale-machine", machine, "one node of it, as for --simulate: h100,nics=1")
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_option("--scale-algorithm", algorithm, "of all_reduce, as for --simulate-algorithms")
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_option("--scale-preset", preset,
-                 "a known model, as for --estimate, or 'custom' for the model that the flags "
-                 "describe")
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_option("--scale-seq", seq_len, "tokens per sequence")
-      ->check(whole)
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_option("--scale-global-batch", global_batch,
-                 "sequences per step, however many replicas there are (256)")
-      ->check(whole)
-      ->group(kGroup);
-  app.add_option("--scale-rank-batch", rank_batch, "sequences per replica and step instead")
-      ->check(whole)
-      ->group(kGroup);
-  app.add_option("--scale-micro-batch", micro_batch,
-                 "sequences per forward and backward pass; 0: all of a replica's at once")
-      ->check(whole)
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_option("--scale-bytes", element_bytes, "bytes of a gradient's element on the link")
-      ->check(whole)
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_option("--scale-peak-tflops", peak_tflops, "1e12 FLOP per second of a GPU")
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_option("--scale-mfu", mfu, "the part of it that a replica alone reaches")
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_option("--scale-bucket-mb", bucket_mb,
-                 "capacity of a bucket in MB (1e6 bytes); 0: each gradient by itself")
-      ->capture_default_str()
-      ->group(kGroup);
-  app.add_flag("--scale-json", json, "print the prediction as JSON")->group(kGroup);
+  const train::Flags flags(app, "Scaling");
+  flags.add("--scale", scale,
+            "predict the step on this many replicas of a machine that is not here instead of "
+            "training: 1,2,4,8,16");
+  flags.add("--scale-machine", machine, "one node of it, as for --simulate: h100,nics=1");
+  flags.add("--scale-algorithm", algorithm, "of all_reduce, as for --simulate-algorithms");
+  flags.add("--scale-preset", preset,
+            "a known model, as for --estimate, or 'custom' for the model that the flags describe");
+  flags.add("--scale-seq", seq_len, "tokens per sequence");
+  flags.add("--scale-global-batch", global_batch,
+            "sequences per step, however many replicas there are (256)");
+  flags.add("--scale-rank-batch", rank_batch, "sequences per replica and step instead");
+  flags.add("--scale-micro-batch", micro_batch,
+            "sequences per forward and backward pass; 0: all of a replica's at once");
+  flags.add("--scale-bytes", element_bytes, "bytes of a gradient's element on the link");
+  flags.add("--scale-peak-tflops", peak_tflops, "1e12 FLOP per second of a GPU");
+  flags.add("--scale-mfu", mfu, "the part of it that a replica alone reaches");
+  flags.add("--scale-bucket-mb", bucket_mb,
+            "capacity of a bucket in MB (1e6 bytes); 0: each gradient by itself");
+  flags.add_switch("--scale-json", json, "print the prediction as JSON");
 }
 
 void ScalingOptions::validate() const {

@@ -2,7 +2,7 @@
 /// @file
 /// `03_data_parallel --scale`: the scaling model's answer as a table and as JSON.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "chapters/03_data_parallel/scaling_model.hpp"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <vector>
 
@@ -10,7 +9,7 @@
 #include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
 #include "common/train/choice_option.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -49,29 +48,22 @@ void ServerOptions::add_to(CLI::App& app) {
   train::add_choice(app, "--sync", sync, kSyncs, group,
                     "who brings gradients together: all-reduce (the replicas themselves) or "
                     "parameter-server (ranks beside them)");
-  app.add_option("--servers", servers, "ranks that keep the weights, beside the replicas [1]")
-      ->check(train::whole_number())
-      ->group(group);
-  app.add_flag("--async", asynchronous, "servers apply each replica's gradient as it comes")
-      ->group(group);
-  app.add_option("--staleness", staleness, "steps that a replica may be ahead of the slowest [2]")
-      ->check(train::whole_number())
-      ->group(group);
-  app.add_option_function<std::string>(
-         "--priority",
-         [this](const std::string& word) {
-           priority = train::parse_choice("--priority", word, kPriorities);
-         },
-         "in which order gradients and weights travel: none (all after the backward pass), "
-         "wait-free (as they are ready) or priority (in slices, what is needed first goes first) "
-         "[none]")
-      ->group(group);
-  app.add_option("--slice-kb", slice_kb,
-                 fmt::format("10^3 bytes of a slice with --priority priority [{}]", kSliceKb))
-      ->group(group);
-  app.add_option("--straggler", straggler,
-                 "R:MILLISECONDS: replica R takes so much longer for each step")
-      ->group(group);
+  const train::Flags flags(app, group);
+  flags.add("--servers", servers, "ranks that keep the weights, beside the replicas [1]");
+  flags.add_switch("--async", asynchronous, "servers apply each replica's gradient as it comes");
+  flags.add("--staleness", staleness, "steps that a replica may be ahead of the slowest [2]");
+  flags.add_parsed(
+      "--priority",
+      [this](const std::string& word) {
+        priority = train::parse_choice("--priority", word, kPriorities);
+      },
+      "in which order gradients and weights travel: none (all after the backward pass), "
+      "wait-free (as they are ready) or priority (in slices, what is needed first goes first) "
+      "[none]");
+  flags.add("--slice-kb", slice_kb,
+            fmt::format("10^3 bytes of a slice with --priority priority [{}]", kSliceKb));
+  flags.add("--straggler", straggler,
+            "R:MILLISECONDS: replica R takes so much longer for each step");
 }
 
 void ServerOptions::validate() const {

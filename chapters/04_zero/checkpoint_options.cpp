@@ -2,30 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "common/base/errors.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::zero {
 
 void CheckpointOptions::add_to(CLI::App& app) {
-  const char* group = "Checkpoints";
-  app.add_option("--checkpoint", folder,
-                 "folder to save the training's state in, so that it can go on later")
-      ->group(group);
-  app.add_option("--save-every", save_every,
-                 "save it after so many steps, and at the end [the end]")
-      ->check(train::whole_number())
-      ->each([this](const std::string&) { save_every_given_ = true; })
-      ->group(group);
-  app.add_option("--keep", keep, "checkpoints that stay, the newest ones [all]")
-      ->check(train::whole_number())
-      ->each([this](const std::string&) { keep_given_ = true; })
-      ->group(group);
-  app.add_option("--resume", resume,
-                 "go on from the newest checkpoint in this folder, or from the one that it is")
-      ->group(group);
+  const train::Flags flags(app, "Checkpoints");
+  flags.add("--checkpoint", folder,
+            "folder to save the training's state in, so that it can go on later");
+  flags.add("--save-every", save_every, "save it after so many steps, and at the end [the end]",
+            train::ShowDefault::kNo);
+  flags.add("--keep", keep, "checkpoints that stay, the newest ones [all]",
+            train::ShowDefault::kNo);
+  flags.add("--resume", resume,
+            "go on from the newest checkpoint in this folder, or from the one that it is");
+  train::when_given(app, "--save-every", [this] { save_every_given_ = true; });
+  train::when_given(app, "--keep", [this] { keep_given_ = true; });
 }
 
 void CheckpointOptions::validate() const {

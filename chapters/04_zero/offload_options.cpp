@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <string_view>
 #include <vector>
 
 #include "common/base/errors.hpp"
 #include "common/storage/storage.hpp"
 #include "common/train/choice_option.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -28,13 +28,11 @@ void OffloadOptions::add_to(CLI::App& app) {
   train::add_choice(app, "--offload", what, kOffloads, group,
                     "what leaves the device's memory, with --zero 1, 2 or 3: none, the optimizer's "
                     "moments, or with --zero 3 optimizer+params, the weights too");
-  app.add_option("--offload-to", to,
-                 "memory: the host's; file:DIR: a file without a name in this folder, one per rank "
-                 "[memory]")
-      ->group(group);
-  app.add_option("--offload-gbps", gbps,
-                 "slow that storage to so many 1e9 bytes per second, each way")
-      ->group(group);
+  const train::Flags flags(app, group);
+  flags.add("--offload-to", to,
+            "memory: the host's; file:DIR: a file without a name in this folder, one per rank "
+            "[memory]");
+  flags.add("--offload-gbps", gbps, "slow that storage to so many 1e9 bytes per second, each way");
 }
 
 void OffloadOptions::validate(ZeroStage stage, DeviceKind device) const {

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <vector>
 
 #include "chapters/02_collectives/book_algorithms.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/choice_option.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -34,29 +33,22 @@ void ZeroOptions::add_to(CLI::App& app) {
   train::add_choice(app, "--zero", stage, kStages, group,
                     "what exists as shards only: 0 nothing, 1 optimizer states, 2 gradients too, "
                     "3 parameters too");
-  app.add_option("--prefetch", prefetch,
-                 "units whose weights are gathered ahead, with --zero 3 [1; 0 with --overlap none]")
-      ->check(train::whole_number())
-      ->group(group);
-  app.add_option_function<std::string>(
-         "--reshard-after-forward",
-         [this](const std::string& word) {
-           reshard = train::parse_choice("--reshard-after-forward", word, kReshards);
-         },
-         "with --zero 3: yes lets go of gathered weights between forward and backward, no keeps "
-         "them [yes]")
-      ->group(group);
-  app.add_option("--hybrid-shard", node_size,
-                 "shard inside nodes of so many ranks, and keep a copy in each [all ranks]")
-      ->check(train::whole_number())
-      ->group(group);
-  app.add_option("--reduce-scatter", reduce_scatter,
-                 "algorithm that averages gradients to shards, of those that --op reduce_scatter "
-                 "lists")
-      ->capture_default_str()
-      ->group(group);
+  const train::Flags flags(app, group);
+  flags.add("--prefetch", prefetch,
+            "units whose weights are gathered ahead, with --zero 3 [1; 0 with --overlap none]");
+  flags.add_parsed(
+      "--reshard-after-forward",
+      [this](const std::string& word) {
+        reshard = train::parse_choice("--reshard-after-forward", word, kReshards);
+      },
+      "with --zero 3: yes lets go of gathered weights between forward and backward, no keeps them "
+      "[yes]");
+  flags.add("--hybrid-shard", node_size,
+            "shard inside nodes of so many ranks, and keep a copy in each [all ranks]");
+  flags.add("--reduce-scatter", reduce_scatter,
+            "algorithm that averages gradients to shards, of those that --op reduce_scatter lists");
   plus_plus.add_to(app);
-  app.get_option("--bucket-mb")->each([this](const std::string&) { bucket_mb_given_ = true; });
+  train::when_given(app, "--bucket-mb", [this] { bucket_mb_given_ = true; });
 }
 
 void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parallel,

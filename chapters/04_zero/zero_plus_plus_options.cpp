@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +9,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/choice_option.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -71,25 +70,20 @@ ZeroPlusPlus parse_techniques(const std::string& list) {
 }
 
 void ZeroPlusPlusOptions::add_to(CLI::App& app) {
-  const char* group = "ZeRO++";
-  app.add_option_function<std::string>(
-         "--zero++",
-         [this](const std::string& list) {
-           const std::optional<std::size_t> node_size = settings.node_size;
-           settings = parse_techniques(list);
-           settings.node_size = node_size;
-           techniques = list;
-         },
-         "with --zero 3: weights-int8, hierarchical, and gradients-int8 or gradients-int4, with "
-         "commas between them [none]")
-      ->group(group);
-  app.add_option("--node-size", settings.node_size,
-                 "ranks of a node, for --zero++ hierarchical and for gradients in two steps")
-      ->check(train::whole_number())
-      ->group(group);
-  app.get_option("--reduce-scatter")->each([this](const std::string&) {
-    reduce_scatter_given_ = true;
-  });
+  const train::Flags flags(app, "ZeRO++");
+  flags.add_parsed(
+      "--zero++",
+      [this](const std::string& list) {
+        const std::optional<std::size_t> node_size = settings.node_size;
+        settings = parse_techniques(list);
+        settings.node_size = node_size;
+        techniques = list;
+      },
+      "with --zero 3: weights-int8, hierarchical, and gradients-int8 or gradients-int4, with "
+      "commas between them [none]");
+  flags.add("--node-size", settings.node_size,
+            "ranks of a node, for --zero++ hierarchical and for gradients in two steps");
+  train::when_given(app, "--reduce-scatter", [this] { reduce_scatter_given_ = true; });
 }
 
 void ZeroPlusPlusOptions::validate(const ZeroPlusPlusContext& zero) const {

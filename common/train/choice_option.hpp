@@ -1,12 +1,10 @@
 #pragma once
 /// @file
-/// A command-line option whose value is one of a few words. Includes CLI11, which is large: for sources
-/// that define options, not for headers.
+/// A command-line option whose value is one of a few words.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -14,6 +12,8 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/train/cli_fwd.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::train {
 
@@ -44,14 +44,13 @@ void add_choice(CLI::App& app, const char* flag, T& value, std::vector<Choice<T>
   const auto now = std::ranges::find(choices, value, &Choice<T>::second);
   ensure(now != choices.end(), "the default is one of the choices");
   const std::string word(now->first);
-  app.add_option_function<std::string>(
-         flag,
-         [flag, choices = std::move(choices), &value](const std::string& text) {
-           value = parse_choice(flag, text, choices);
-         },
-         help)
-      ->default_str(word)
-      ->group(group);
+  Flags(app, group)
+      .add_parsed(
+          flag,
+          [flag, choices = std::move(choices), &value](const std::string& text) {
+            value = parse_choice(flag, text, choices);
+          },
+          help, word);
 }
 
 }  // namespace ultra::train

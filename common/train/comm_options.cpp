@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <utility>
 
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/choice_option.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::train {
 namespace {
@@ -44,19 +43,15 @@ int resolve_world_size(std::optional<std::size_t> asked, std::optional<int> laun
 }
 
 void CommOptions::add_to(CLI::App& app) {
-  app.add_option("--ranks", ranks,
-                 "number of ranks: threads, or processes under mpirun [1, or mpirun's]")
-      ->check(whole_number())
-      ->group("Ranks");
+  const Flags flags(app, "Ranks");
+  flags.add("--ranks", ranks,
+            "number of ranks: threads, or processes under mpirun [1, or mpirun's]");
   add_choice<Collectives>(app, "--collectives", collectives,
                           {{"ours", Collectives::kOurs}, {"native", Collectives::kNative}}, "Ranks",
                           "ours (written out over send and recv) or native (the platform's)");
-  app.add_option("--timeout", timeout, "seconds that a rank waits for others before it gives up")
-      ->capture_default_str()
-      ->group("Ranks");
-  app.add_option("--link", link,
-                 "slow messages down to a network, for example \"latency-us=50,gbps=1\"")
-      ->group("Ranks");
+  flags.add("--timeout", timeout, "seconds that a rank waits for others before it gives up");
+  flags.add("--link", link,
+            "slow messages down to a network, for example \"latency-us=50,gbps=1\"");
   add_choice<ultra::Progress>(
       app, "--progress", progress,
       {{"thread", ultra::Progress::kThread}, {"on-call", ultra::Progress::kOnCall}}, "Ranks",

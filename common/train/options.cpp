@@ -1,14 +1,12 @@
 #include "common/train/options.hpp"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <cmath>
-#include <concepts>
 
 #include "common/base/errors.hpp"
-#include "common/base/text.hpp"
 #include "common/base/units.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::train {
 namespace {
@@ -39,61 +37,47 @@ void expect_different_files(const char* flag, const std::string& path, const cha
 
 }  // namespace
 
-CLI::Validator whole_number() {
-  return CLI::Validator(
-      [](const std::string& text) -> std::string {
-        if (parse_number<std::uint64_t>(text)) return "";
-        return fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text);
-      },
-      "");
-}
-
 void TrainOptions::add_to(CLI::App& app) {
-  const auto add = [&]<class T>(const char* name, T& value, const char* help, const char* group) {
-    CLI::Option* option = app.add_option(name, value, help)->capture_default_str()->group(group);
-    if constexpr (std::integral<T>) option->check(whole_number());
-  };
-  add("--layers", model.num_layers, "transformer blocks", "Model");
-  add("--hidden", model.hidden_size, "hidden size", "Model");
-  add("--heads", model.num_heads, "query heads; divides --hidden", "Model");
-  add("--kv-heads", model.num_kv_heads, "key/value heads; divides --heads", "Model");
-  add("--ffn", model.ffn_hidden_size, "width of the feed-forward part", "Model");
-  add("--seq", model.max_seq_len, "tokens per sequence", "Model");
-  add("--global-batch", global_batch, "sequences per optimizer step", "Training");
-  add("--micro-batch", micro_batch, "sequences per forward and backward pass", "Training");
-  add("--steps", steps, "optimizer steps", "Training");
-  add("--lr", learning_rate, "highest learning rate", "Training");
-  add("--warmup", warmup, "steps until the highest learning rate", "Training");
-  add("--clip", clip_norm, "highest global gradient norm; 0 is no clipping", "Training");
-  add("--seed", seed, "seed of weights and data order", "Training");
-  app.add_option_function<std::string>(
-         "--dtype", [this](const std::string& text) { dtype = parse_float_dtype(text); },
-         "f32 or f64")
-      ->default_str("f32")
-      ->group("Training");
-  app.add_option_function<std::string>(
-         "--device", [this](const std::string& text) { device = parse_device_kind(text); },
-         "cpu or cuda")
-      ->default_str("cpu")
-      ->group("Training");
-  app.add_option_function<std::string>(
-         "--device-memory",
-         [this](const std::string& text) {
-           try {
-             device_memory = parse_bytes(text);
-           } catch (const ConfigError& error) {
-             throw ConfigError(fmt::format("--device-memory: {}", error.what()));
-           }
-         },
-         "what the tensors of a rank may take, for example 64MB [all there is]")
-      ->group("Training");
-  app.add_option("--data", data, "any text file [the workbook's own text]")->group("Files");
-  app.add_option("--metrics", metrics, "write one JSON line per step, and a summary")
-      ->group("Files");
-  app.add_option("--trace", trace, "write a timeline that ui.perfetto.dev opens")->group("Files");
-  add("--trace-steps", trace_steps, "steps that the timeline covers", "Files");
-  app.add_flag("--print-ranks", print_ranks, "print how many ranks these flags need, and stop")
-      ->group("");
+  const Flags model_flags(app, "Model");
+  model_flags.add("--layers", model.num_layers, "transformer blocks");
+  model_flags.add("--hidden", model.hidden_size, "hidden size");
+  model_flags.add("--heads", model.num_heads, "query heads; divides --hidden");
+  model_flags.add("--kv-heads", model.num_kv_heads, "key/value heads; divides --heads");
+  model_flags.add("--ffn", model.ffn_hidden_size, "width of the feed-forward part");
+  model_flags.add("--seq", model.max_seq_len, "tokens per sequence");
+
+  const Flags training(app, "Training");
+  training.add("--global-batch", global_batch, "sequences per optimizer step");
+  training.add("--micro-batch", micro_batch, "sequences per forward and backward pass");
+  training.add("--steps", steps, "optimizer steps");
+  training.add("--lr", learning_rate, "highest learning rate");
+  training.add("--warmup", warmup, "steps until the highest learning rate");
+  training.add("--clip", clip_norm, "highest global gradient norm; 0 is no clipping");
+  training.add("--seed", seed, "seed of weights and data order");
+  training.add_parsed(
+      "--dtype", [this](const std::string& text) { dtype = parse_float_dtype(text); }, "f32 or f64",
+      "f32");
+  training.add_parsed(
+      "--device", [this](const std::string& text) { device = parse_device_kind(text); },
+      "cpu or cuda", "cpu");
+  training.add_parsed(
+      "--device-memory",
+      [this](const std::string& text) {
+        try {
+          device_memory = parse_bytes(text);
+        } catch (const ConfigError& error) {
+          throw ConfigError(fmt::format("--device-memory: {}", error.what()));
+        }
+      },
+      "what the tensors of a rank may take, for example 64MB [all there is]");
+
+  const Flags files(app, "Files");
+  files.add("--data", data, "any text file [the workbook's own text]");
+  files.add("--metrics", metrics, "write one JSON line per step, and a summary");
+  files.add("--trace", trace, "write a timeline that ui.perfetto.dev opens");
+  files.add("--trace-steps", trace_steps, "steps that the timeline covers");
+  Flags(app, "").add_switch("--print-ranks", print_ranks,
+                            "print how many ranks these flags need, and stop");
 }
 
 void TrainOptions::validate() const {

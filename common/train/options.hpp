@@ -14,11 +14,6 @@
 
 namespace ultra::train {
 
-/// @brief A check for options that count: refuses signs, fractions, text and more than 64 bits.
-///
-/// Without it CLI11 reads "-1" as the largest unsigned number.
-[[nodiscard]] CLI::Validator whole_number();
-
 /// @brief What to train, on what, for how long, and what to write.
 struct TrainOptions {
   nn::ModelConfig model;                     ///< --layers --hidden --heads --kv-heads --ffn --seq

@@ -49,10 +49,7 @@ int exit_code_of(ErrorKind kind) {
   return kExitBug;
 }
 
-}  // namespace
-
-int run_program(CLI::App& app, int argc, const char* const* argv,
-                const std::function<void()>& body) {
+int run(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& body) {
   try {
     app.parse(argc, argv);
     const InterruptGuard guard;
@@ -74,10 +71,12 @@ int run_program(CLI::App& app, int argc, const char* const* argv,
   }
 }
 
+}  // namespace
+
 int run_program(const Program& program, int argc, const char* const* argv) {
   CLI::App app(program.description, program.name);
   program.add_flags(app);
-  return run_program(app, argc, argv, program.body);
+  return run(app, argc, argv, program.body);
 }
 
 }  // namespace ultra::train

@@ -21,17 +21,6 @@ inline constexpr int kExitNotWritten = 3;
 /// Exit code of a program that was told to stop (SIGINT, SIGTERM): the shell's for Ctrl-C.
 inline constexpr int kExitInterrupted = 130;
 
-/// @brief Parses the command line, calls `body`, and turns every error into one line on stderr.
-///
-/// Under mpirun rank 0 alone prints that line, and --help: every failure reaches it, with the name
-/// of the rank where it began unless all ranks failed alike. All ranks return the same code: that of
-/// the error with which it began.
-/// @param app   the flags; what they set must outlive this call.
-/// @param body  the program.
-/// @return one of the exit codes above, for main to return.
-[[nodiscard]] int run_program(CLI::App& app, int argc, const char* const* argv,
-                              const std::function<void()>& body);
-
 /// @brief What an executable is.
 struct Program {
   std::string name;                          ///< for --help
@@ -40,7 +29,13 @@ struct Program {
   std::function<void()> body;                ///< what it does when they are set
 };
 
-/// @brief The same for executables that need not know CLI11, which takes seconds to compile.
+/// @brief Parses the command line, calls the body, and turns every error into one line on stderr.
+///
+/// Under mpirun rank 0 alone prints that line, and --help: every failure reaches it, with the name
+/// of the rank where it began unless all ranks failed alike. All ranks return the same code: that of
+/// the error with which it began.
+/// @param program  what its flags set must outlive this call.
+/// @return one of the exit codes above, for main to return.
 [[nodiscard]] int run_program(const Program& program, int argc, const char* const* argv);
 
 }  // namespace ultra::train

@@ -1,21 +1,30 @@
 #pragma once
 /// @file
-/// Options as a command line sets them.
+/// Options as a command line sets them. Includes of CLI11 its errors only: the rest takes seconds to
+/// compile.
 
-#include <CLI/CLI.hpp>
+#include <CLI/Error.hpp>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "common/train/cli_fwd.hpp"
+
 namespace ultra::test {
+
+/// @brief Reads a command line as an executable with these flags does.
+/// @throws what CLI11 and the options' own parsers throw.
+void parse_flags(const std::function<void(CLI::App&)>& add_flags,
+                 const std::vector<std::string>& arguments);
+
+/// @brief The --help of an executable with these flags.
+[[nodiscard]] std::string help_of(const std::function<void(CLI::App&)>& add_flags);
 
 /// @brief Reads a command line into one or several sets of options, as one executable does.
 /// @throws what CLI11 and the options' own parsers throw.
 template <class... Options>
 void parse_into(const std::vector<std::string>& arguments, Options&... options) {
-  CLI::App app;
-  (options.add_to(app), ...);
-  app.parse(
-      std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // it wants the last first
+  parse_flags([&](CLI::App& app) { (options.add_to(app), ...); }, arguments);
 }
 
 /// @brief The options that a command line sets.

@@ -5,8 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -29,10 +29,9 @@ TEST(ChoiceOption, EachWordHasItsMeaning) {
 
 TEST(ChoiceOption, WithoutTheFlagTheValueStaysAndHelpShowsItsWord) {
   EXPECT_EQ(test::parsed<FruitOptions>({}).fruit, Fruit::kPear);
-  CLI::App app;
   FruitOptions options;
-  options.add_to(app);
-  EXPECT_THAT(app.help(), ::testing::HasSubstr("--fruit TEXT=pear"));
+  EXPECT_THAT(test::help_of([&](CLI::App& app) { options.add_to(app); }),
+              ::testing::HasSubstr("--fruit TEXT=pear"));
 }
 
 TEST(ChoiceOption, AnotherWordIsRefusedWithAllThatThereAre) {

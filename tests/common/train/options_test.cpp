@@ -1,10 +1,7 @@
-// Covers: common/train/cli_fwd.hpp
 #include "common/train/options.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <CLI/CLI.hpp>
 
 #include <functional>
 #include <limits>
@@ -116,10 +113,8 @@ TEST(TrainOptions, ScheduleWarmsUpToTheHighestRateAndFalls) {
 }
 
 TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
-  CLI::App app;
   TrainOptions options;
-  options.add_to(app);
-  const std::string help = app.help();
+  const std::string help = test::help_of([&](CLI::App& app) { options.add_to(app); });
   for (const char* flag :
        {"--layers",        "--hidden",       "--heads",       "--kv-heads", "--ffn",
         "--seq",           "--global-batch", "--micro-batch", "--steps",    "--lr",

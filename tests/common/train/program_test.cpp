@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -13,6 +11,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/comm/comm_error.hpp"
+#include "common/train/flags.hpp"
 #include "tests/support/short_run.hpp"
 
 namespace ultra::train {
@@ -32,15 +31,18 @@ struct Outcome {
 
 /// A program with one count flag, --steps.
 Outcome run(const std::vector<const char*>& arguments, const std::function<void()>& body) {
-  CLI::App app("What it does.", "the_program");
-  int steps = 0;
-  app.add_option("--steps", steps, "how many");
+  std::size_t steps = 0;
+  const Program program = {
+      .name = "the_program",
+      .description = "What it does.",
+      .add_flags = [&](CLI::App& app) { Flags(app, "Steps").add("--steps", steps, "how many"); },
+      .body = body};
   std::vector<const char*> argv{"the_program"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   Outcome outcome{};
   ::testing::internal::CaptureStderr();
   outcome.out = test::printed_by([&] {
-    outcome.exit_code = run_program(app, static_cast<int>(argv.size()), argv.data(), body);
+    outcome.exit_code = run_program(program, static_cast<int>(argv.size()), argv.data());
   });
   outcome.err = ::testing::internal::GetCapturedStderr();
   return outcome;

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-
 #include <array>
 #include <cmath>
 #include <csignal>
@@ -280,16 +278,20 @@ TEST(TrainerStops, WithTheExitCodeOfBadInputWhenItDoesNotFit) {
   TrainOptions options = test::short_run();
   options.metrics = folder.path("m.jsonl");
   options.trace = folder.path("t.json");
-  CLI::App app("Trains.", "trainer");
-  options.add_to(app);
   const std::vector<const char*> arguments = {"trainer", "--device-memory", "100kB"};
   ::testing::internal::CaptureStderr();
+  const Program program = {
+      .name = "trainer",
+      .description = "Trains.",
+      .add_flags = [&](CLI::App& app) { options.add_to(app); },
+      .body =
+          [&] {
+            nn::DenseFactory factory;
+            static_cast<void>(train(options, test::dense_parts(factory, options)));
+          }};
   int exit_code = kExitOk;
   static_cast<void>(test::printed_by([&] {
-    nn::DenseFactory factory;
-    exit_code = run_program(app, static_cast<int>(arguments.size()), arguments.data(), [&] {
-      static_cast<void>(train(options, test::dense_parts(factory, options)));
-    });
+    exit_code = run_program(program, static_cast<int>(arguments.size()), arguments.data());
   }));
   const std::string message = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(exit_code, 2);
