@@ -10,59 +10,15 @@
 
 #include "chapters/01_memory/model_presets.hpp"
 #include "chapters/02_collectives/algorithm_table.hpp"
+#include "chapters/03_data_parallel/scaling_flags.hpp"
 #include "chapters/03_data_parallel/scaling_report.hpp"
 #include "common/base/errors.hpp"
-#include "common/base/text.hpp"
 #include "common/train/flags.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 constexpr std::size_t kDefaultGlobalBatch = 256;
-constexpr std::size_t kMostPoints = 100;
-
-std::vector<int> replica_numbers(const std::string& text) {
-  std::vector<int> numbers;
-  for (const std::string_view part : split(text, ',')) {
-    const std::optional<int> number = parse_number<int>(part);
-    if (!number) {
-      throw ConfigError(fmt::format(
-          "--scale {}: '{}' is not a whole number. Write for example 1,2,4,8.", text, part));
-    }
-    numbers.push_back(*number);
-  }
-  if (numbers.size() > kMostPoints) {
-    throw ConfigError(fmt::format("--scale has {} numbers. It must have at most {}.",
-                                  numbers.size(), kMostPoints));
-  }
-  return numbers;
-}
-
-/// What fn returns; its message names our flag instead of the one that it belongs to elsewhere.
-template <class Fn>
-auto under_flag(std::string_view flag, std::string_view elsewhere, Fn&& fn) {
-  try {
-    return fn();
-  } catch (const ConfigError& error) {
-    std::string_view what = error.what();
-    if (what.starts_with(elsewhere)) what.remove_prefix(elsewhere.size());
-    const bool sentence = what.starts_with(' ') || what.starts_with(':');
-    throw ConfigError(fmt::format("{}{}{}", flag, sentence ? "" : ": ", what));
-  }
-}
-
-collectives::Topology node_of(const std::string& text) {
-  for (const std::string_view entry : split(text, ',')) {
-    if (entry.starts_with("nodes=")) {
-      throw ConfigError(
-          fmt::format("--scale-machine {}: leave out '{}'. --scale says how many nodes there are.",
-                      text, entry));
-    }
-  }
-  return under_flag("--scale-machine", "--simulate",
-                    [&] { return collectives::parse_topology(text); });
-}
-
 }  // namespace
 
 void ScalingOptions::add_to(CLI::App& app) {
@@ -125,9 +81,9 @@ ScalingRequest ScalingOptions::request(const nn::ModelConfig& custom) const {
   ScalingRequest request{
       .model = sizes_of(under_flag("--scale-preset", "--estimate",
                                    [&] { return memory::shape_for_estimate(preset, custom); })),
-      .machine = node_of(machine),
+      .machine = node_of("--scale-machine", "--scale", machine),
       .algorithm = algorithm,
-      .dp = replica_numbers(scale),
+      .dp = numbers_of<int>("--scale", scale, "1,2,4,8"),
       .seq_len = seq_len,
       .batch_rule = rank_batch ? BatchRule::kPerRank : BatchRule::kGlobal,
       .batch = rank_batch.value_or(global_batch.value_or(kDefaultGlobalBatch)),

@@ -2,7 +2,7 @@
 /// @file
 /// The rows of block_shapes.hpp as text and as JSON.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,4 +1,5 @@
 #include "chapters/05_tensor_sequence_parallel/split_shapes.hpp"
+#include <nlohmann/json.hpp>
 
 #include "chapters/05_tensor_sequence_parallel/block_shapes_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -10,7 +9,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/choice_option.hpp"
-#include "common/train/options.hpp"
+#include "common/train/flags.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -38,10 +37,7 @@ std::string_view to_string(TensorOverlap overlap) {
 
 void TensorParallelOptions::add_to(CLI::App& app) {
   const char* group = "Tensor parallel";
-  app.add_option("--tp", tp, "ranks that share each matrix")
-      ->check(train::whole_number())
-      ->capture_default_str()
-      ->group(group);
+  train::Flags(app, group).add("--tp", tp, "ranks that share each matrix");
   train::add_choice(app, "--sp", sequence_parallel, kSequenceParallel, group,
                     "whether they share each sequence too, between the matrices: on or off");
   train::add_choice(app, "--tp-overlap", overlap, kOverlaps, group,
@@ -51,7 +47,7 @@ void TensorParallelOptions::add_to(CLI::App& app) {
       app, "--shapes", shapes, kShapes, group,
       "print what a rank has of each tensor along a block, instead of training: table, "
       "compare (with one device and without --sp) or json");
-  app.get_option("--tp-overlap")->each([this](const std::string&) { overlap_given_ = true; });
+  train::when_given(app, "--tp-overlap", [this] { overlap_given_ = true; });
 }
 
 void TensorParallelOptions::validate(std::size_t servers) const {

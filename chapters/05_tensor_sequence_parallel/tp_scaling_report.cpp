@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "chapters/03_data_parallel/scaling_model.hpp"

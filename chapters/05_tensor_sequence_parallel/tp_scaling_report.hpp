@@ -2,7 +2,7 @@
 /// @file
 /// `05_tensor_sequence_parallel --scale-tp`: the scaling model's answer as a table and as JSON.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "chapters/05_tensor_sequence_parallel/tp_scaling_model.hpp"
