@@ -1,3 +1,5 @@
+// Covers: chapters/03_data_parallel/scaling_flags.hpp
+
 #include "chapters/03_data_parallel/scaling_options.hpp"
 
 #include <gmock/gmock.h>
