@@ -29,8 +29,9 @@ void TensorParallelLayout::validate(const nn::ModelConfig& model) const {
         "--tp of at most {}.",
         tp, model.num_heads, model.num_heads));
   }
-  const std::pair<std::size_t, const char*> split[] = {
-      {model.num_heads, "heads"}, {model.hidden_size, "hidden"}, {model.ffn_hidden_size, "ffn"}};
+  // --hidden is a multiple of --heads, so of --tp too.
+  const std::pair<std::size_t, const char*> split[] = {{model.num_heads, "heads"},
+                                                       {model.ffn_hidden_size, "ffn"}};
   for (const auto& [value, flag] : split) {
     if (value % ranks() == 0) continue;
     throw ConfigError(
