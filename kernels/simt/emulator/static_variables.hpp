@@ -1,0 +1,36 @@
+#pragma once
+/// @file
+/// The __shared__ variables of the program: which one an address lies in. They are thread-local
+/// variables, and the executable's own symbol table has their names and extents.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ultra::simt::emulator {
+
+/// @brief A thread-local variable of this thread.
+struct StaticVariable {
+  /// @brief Its name with its function's, readable.
+  std::string name;
+  /// @brief Address of its first byte.
+  std::uintptr_t begin = 0;
+  /// @brief Its extent in bytes.
+  std::size_t bytes = 0;
+};
+
+/// @brief The thread-local variables of one thread of the operating system.
+class StaticVariables {
+ public:
+  /// @brief The variable that holds an address, or null. The first call reads the symbol tables.
+  /// Where there is none (a stripped executable), all thread-local memory of the executable or
+  /// library is one variable.
+  [[nodiscard]] const StaticVariable* find(std::uintptr_t address);
+
+ private:
+  bool is_read_ = false;
+  std::vector<StaticVariable> variables_;  // in the order of their addresses
+};
+
+}  // namespace ultra::simt::emulator
