@@ -19,10 +19,12 @@ function(ultra_simt_kernels target)
       list(APPEND ${side}_sources ${wrapper})
     endforeach()
   endforeach()
+  # ccache may turn absolute paths into relative ones.
+  file(RELATIVE_PATH from_build ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
   # Messages and reports name files as the repository does. nvcc's pragmas mean nothing here, and the
   # built-in indices are unsigned where a kernel's are int.
   set_property(SOURCE ${instrumented_sources} ${bare_sources} APPEND PROPERTY COMPILE_OPTIONS
-    -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -Wno-unknown-pragmas -Wno-sign-conversion)
+    -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=${from_build}= -Wno-unknown-pragmas -Wno-sign-conversion)
   set_property(SOURCE ${bare_sources} APPEND PROPERTY COMPILE_DEFINITIONS ULTRA_SIMT_BARE)
   add_library(${target} STATIC ${sources} ${instrumented_sources} ${bare_sources})
   target_link_libraries(${target} PUBLIC ultra_kernels ultra_options PRIVATE ultra_warnings)

@@ -58,9 +58,13 @@ std::string Engine::where_is(std::size_t thread) const {
 }
 
 void Engine::fail(Fault fault, Place place, const std::string& what) const {
+  fail_in(running_, fault, place, what);
+}
+
+void Engine::fail_in(std::size_t thread, Fault fault, Place place, const std::string& what) const {
   const std::string line = place.file == nullptr ? "" : " at " + to_text(place);
   throw SimtError(fault, fmt::format("{}{}: block {}, {}: {}.", config_->name, line,
-                                     to_text(blockIdx), thread_text(running_), what));
+                                     to_text(blockIdx), thread_text(thread), what));
 }
 
 void Engine::fail_outside(const Access& access, std::uintptr_t address) {
@@ -130,13 +134,13 @@ void Engine::fail_race(const Access& access, const SharedArray& array, std::size
 }
 
 void Engine::refuse_source(int lane, int source, LaneMask mask) {
-  const Thread& thread = threads_[running_ / 32 * 32 + static_cast<std::size_t>(lane)];
-  make_running(running_ / 32 * 32 + static_cast<std::size_t>(lane));
-  fail(Fault::kMask, thread.place,
-       fmt::format("{} takes the value of lane {}, but the lanes that take part are {}; expected a "
-                   "lane that takes part. Hint: use whole warps, and a mask that names all lanes "
-                   "that call it",
-                   thread.meeting.name, source, lanes_text(mask)));
+  const std::size_t thread = running_ / 32 * 32 + static_cast<std::size_t>(lane);
+  fail_in(
+      thread, Fault::kMask, threads_[thread].place,
+      fmt::format("{} takes the value of lane {}, but the lanes that take part are {}; expected a "
+                  "lane that takes part. Hint: use whole warps, and a mask that names all lanes "
+                  "that call it",
+                  threads_[thread].meeting.name, source, lanes_text(mask)));
 }
 
 // Why the lanes that a thread waits for in a warp operation will not come.
@@ -144,20 +148,16 @@ void Engine::diagnose_meeting(std::size_t thread) {
   const std::size_t first = thread / 32 * 32;
   const Warp& own = warps_[thread / 32];
   const Meeting& meeting = threads_[thread].meeting;
-  const std::string what = fmt::format("{} waits in {} for the lanes {}", thread_text(thread),
-                                       meeting.name, lanes_text(meeting.mask));
+  const std::string what =
+      fmt::format("waits in {} for the lanes {}", meeting.name, lanes_text(meeting.mask));
   const LaneMask bit = LaneMask{1} << thread % 32;
   if ((meeting.mask & bit) == 0) {
-    fail(Fault::kMask, meeting.place,
-         what +
-             ", without itself; expected a mask that names its caller. Hint: __ballot_sync() of "
-             "the condition gives the mask of the lanes for which it holds");
+    fail_in(thread, Fault::kMask, meeting.place,
+            what +
+                ", without itself; expected a mask that names its caller. Hint: __ballot_sync() of "
+                "the condition gives the mask of the lanes for which it holds");
   }
-  LaneMask gone = own.exited;
-  if (thread != running_) {
-    gone |= lane_bit();  // the running thread is about to end
-  }
-  if ((meeting.mask & gone) != 0) {
+  if (const LaneMask gone = own.exited; (meeting.mask & gone) != 0) {
     fail(
         Fault::kMask, meeting.place,
         fmt::format("{}, of which {} have returned from the kernel; expected lanes that still run. "
@@ -171,11 +171,12 @@ void Engine::diagnose_meeting(std::size_t thread) {
                              threads_[other].meeting.mask == meeting.mask &&
                              threads_[other].meeting.resolve == meeting.resolve;
     if (!meets_alike && ((own.meeting | own.at_barrier) & other_bit) != 0) {
-      fail(Fault::kWarpOperation, meeting.place,
-           fmt::format("{}, but {}; expected all of them in the same operation with the same mask. "
-                       "Hint: move the operation out of the branch, or name only the lanes that "
-                       "take the branch",
-                       what, where_is(other)));
+      fail_in(
+          thread, Fault::kWarpOperation, meeting.place,
+          fmt::format("{}, but {}; expected all of them in the same operation with the same mask. "
+                      "Hint: move the operation out of the branch, or name only the lanes that "
+                      "take the branch",
+                      what, where_is(other)));
     }
   }
 }
@@ -184,22 +185,21 @@ void Engine::diagnose_meeting(std::size_t thread) {
 void Engine::diagnose_stall() {
   for (std::size_t thread = 0; thread < thread_count_; ++thread) {
     if ((warps_[thread / 32].meeting >> thread % 32 & 1U) != 0) {
-      make_running(thread);
       diagnose_meeting(thread);
     }
   }
   const std::size_t waiting = first_at_barrier_;
   for (std::size_t thread = 0; thread < thread_count_; ++thread) {
     if ((warps_[thread / 32].exited >> thread % 32 & 1U) != 0) {
-      make_running(waiting);
-      fail(Fault::kBarrier, threads_[waiting].place,
-           fmt::format("{} of {} threads wait at this barrier, but {} ({} in all); expected every "
-                       "thread of the block. Hint: keep threads without work until the last "
-                       "barrier instead of returning early",
-                       at_barrier_, thread_count_, where_is(thread), exited_));
+      fail_in(
+          waiting, Fault::kBarrier, threads_[waiting].place,
+          fmt::format("{} of {} threads wait at this barrier, but {} ({} in all); expected every "
+                      "thread of the block. Hint: keep threads without work until the last "
+                      "barrier instead of returning early",
+                      at_barrier_, thread_count_, where_is(thread), exited_));
     }
   }
-  fail(Fault::kBarrier, threads_[waiting].place, "the threads wait for each other");
+  fail_in(waiting, Fault::kBarrier, threads_[waiting].place, "the threads wait for each other");
 }
 
 }  // namespace ultra::simt::emulator

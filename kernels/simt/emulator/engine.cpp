@@ -57,7 +57,7 @@ Report Engine::run(const Config& config, const Task& task, Side side) {
   recent_buffer_ = nullptr;
   now_ = {};
   counters_.start(warps_.size());
-  shared_.start_launch(config.shared_bytes);
+  shared_.start_launch(config.shared_bytes, task.kernel);
   blockDim = to_uint3(config.block);
   gridDim = to_uint3(config.grid);
 
@@ -177,6 +177,9 @@ void Engine::run_threads() {
 void Engine::end_thread() {
   Warp& own = warp();
   const LaneMask bit = lane_bit();
+  own.ready &= ~bit;
+  own.exited |= bit;
+  ++exited_;
   for (LaneMask rest = own.meeting; rest != 0; rest &= rest - 1) {
     const std::size_t thread =
         running_ / kWarpThreads * kWarpThreads + static_cast<std::size_t>(std::countr_zero(rest));
@@ -184,9 +187,6 @@ void Engine::end_thread() {
       diagnose_meeting(thread);
     }
   }
-  own.ready &= ~bit;
-  own.exited |= bit;
-  ++exited_;
   idle_turns_ = 0;
   flush_if_nobody_runs(running_ / kWarpThreads);
 }

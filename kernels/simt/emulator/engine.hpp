@@ -108,6 +108,8 @@ class Engine {
 
   // Messages (diagnosis.cpp). Each throws.
   [[noreturn]] void fail(Fault fault, Place place, const std::string& what) const;
+  [[noreturn]] void fail_in(std::size_t thread, Fault fault, Place place,
+                            const std::string& what) const;
   [[noreturn]] void fail_outside(const Access& access, std::uintptr_t address);
   [[noreturn]] void fail_race(const Access& access, const SharedArray& array, std::size_t offset,
                               const Race& race);

@@ -2,6 +2,7 @@
 /// @file
 /// launch() of the emulator.
 
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
@@ -17,6 +18,8 @@ namespace emulator {
 struct Task {
   /// @brief Calls the kernel.
   void (*call)(const void* arguments);
+  /// @brief Address of the kernel's code.
+  std::uintptr_t kernel;
   /// @brief The kernel and its arguments.
   const void* arguments;
 };
@@ -38,7 +41,10 @@ Report launch(void (*kernel)(Parameters...), const Config& config, Arguments&&..
     const auto& [function, values] = *static_cast<const Call*>(data);
     std::apply(function, values);
   };
-  return emulator::run(config, {.call = call_kernel, .arguments = &call}, side);
+  return emulator::run(
+      config,
+      {.call = call_kernel, .kernel = reinterpret_cast<std::uintptr_t>(kernel), .arguments = &call},
+      side);
 }
 
 }  // namespace ultra::simt

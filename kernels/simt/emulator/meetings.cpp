@@ -24,7 +24,7 @@ void Engine::wait_at_barrier(Place place) {
     first_at_barrier_ = running_;
   } else if (!same_place(place, threads_[first_at_barrier_].place)) {
     fail(Fault::kBarrier, place,
-         thread_text(running_) + " waits at this barrier, but " + where_is(first_at_barrier_) +
+         "waits at this barrier, but " + where_is(first_at_barrier_) +
              "; expected all threads of the block at the same one. Hint: a __syncthreads() inside "
              "an if or a loop must be reached by every thread or by none");
   }

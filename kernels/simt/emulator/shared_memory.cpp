@@ -16,7 +16,7 @@ constexpr std::size_t kGap = 4096;        // so that an index just outside meets
 
 }  // namespace
 
-void SharedMemory::start_launch(std::size_t dynamic_bytes) {
+void SharedMemory::start_launch(std::size_t dynamic_bytes, std::uintptr_t kernel) {
   if (storage_ == nullptr) {
     storage_ = std::make_unique<std::byte[]>(kMostSharedBytes + kAlignment + 2 * kGap);
     void* first = storage_.get() + kGap;
@@ -27,6 +27,7 @@ void SharedMemory::start_launch(std::size_t dynamic_bytes) {
   start_block();
   arrays_.clear();
   recent_ = nullptr;
+  kernel_ = kernel;
   arrays_.push_back({.name = "dynamic shared memory",
                      .begin = reinterpret_cast<std::uintptr_t>(dynamic_),
                      .bytes = dynamic_bytes,
@@ -48,7 +49,7 @@ SharedArray* SharedMemory::find(std::uintptr_t address) {
       return recent_ = &array;
     }
   }
-  const StaticVariable* const variable = variables_.find(address);
+  const StaticVariable* const variable = variables_.find(address, kernel_);
   if (variable == nullptr) {
     return nullptr;
   }

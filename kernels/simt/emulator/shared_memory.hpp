@@ -35,8 +35,8 @@ struct SharedArray {
 /// @brief The shared memory that the blocks of one thread of the operating system use in turn.
 class SharedMemory {
  public:
-  /// @brief Gets ready for blocks with so much dynamic shared memory.
-  void start_launch(std::size_t dynamic_bytes);
+  /// @brief Gets ready for blocks of the kernel at this address, with so much dynamic shared memory.
+  void start_launch(std::size_t dynamic_bytes, std::uintptr_t kernel);
   /// @brief Poisons what an earlier block may have left: a value read by mistake is NaN. A __shared__
   /// variable is known from its first checked access on.
   void start_block();
@@ -50,6 +50,7 @@ class SharedMemory {
  private:
   std::unique_ptr<std::byte[]> storage_;
   std::byte* dynamic_ = nullptr;
+  std::uintptr_t kernel_ = 0;
   StaticVariables variables_;
   std::deque<SharedArray> arrays_;  // the dynamic part first
   SharedArray* recent_ = nullptr;

@@ -87,9 +87,32 @@ std::string readable(const char* symbol) {
 // A variable of a function: only those can be __shared__. Its name begins with _ZZ.
 bool is_local(const char* symbol) { return std::strncmp(symbol, "_ZZ", 3) == 0; }
 
+// What the loaded executable and libraries have.
+struct Found {
+  std::vector<StaticVariable>& variables;
+  std::map<std::uintptr_t, std::string>& kernels;
+};
+
+// A loaded executable or library: where its code is, and this thread's variables.
+struct Loaded {
+  std::uintptr_t code;
+  std::uintptr_t variables;
+};
+
+void add_symbol(const ElfW(Sym) & symbol, const char* name, const Loaded& loaded, Found& found) {
+  const auto type = ELF64_ST_TYPE(symbol.st_info);
+  if (type == STT_TLS && symbol.st_size > 0 && is_local(name)) {
+    found.variables.push_back({.name = readable(name),
+                               .symbol = name,
+                               .begin = loaded.variables + symbol.st_value,
+                               .bytes = symbol.st_size});
+  } else if (type == STT_FUNC && std::strstr(name, "_kernel") != nullptr) {
+    found.kernels[loaded.code + symbol.st_value] = name;
+  }
+}
+
 // Adds what the symbol table has; false if there is none.
-bool add_symbols(const MappedFile& file, std::uintptr_t block,
-                 std::vector<StaticVariable>& variables) {
+bool add_symbols(const MappedFile& file, const Loaded& loaded, Found& all) {
   const auto header = file.at<ElfW(Ehdr)>(0, 1);
   if (header.empty()) {
     return false;
@@ -105,12 +128,8 @@ bool add_symbols(const MappedFile& file, std::uintptr_t block,
     const auto text = file.at<char>(names.sh_offset, names.sh_size);
     const auto symbols = file.at<ElfW(Sym)>(section.sh_offset, section.sh_size / sizeof(ElfW(Sym)));
     for (const auto& symbol : symbols) {
-      if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS && symbol.st_size > 0 &&
-          symbol.st_shndx != SHN_UNDEF && symbol.st_name < text.size() &&
-          is_local(&text[symbol.st_name])) {
-        variables.push_back({.name = readable(&text[symbol.st_name]),
-                             .begin = block + symbol.st_value,
-                             .bytes = symbol.st_size});
+      if (symbol.st_shndx != SHN_UNDEF && symbol.st_name < text.size()) {
+        add_symbol(symbol, &text[symbol.st_name], loaded, all);
       }
     }
   }
@@ -118,7 +137,7 @@ bool add_symbols(const MappedFile& file, std::uintptr_t block,
 }
 
 int add_object(dl_phdr_info* info, std::size_t, void* data) {
-  auto& variables = *static_cast<std::vector<StaticVariable>*>(data);
+  auto& found = *static_cast<Found*>(data);
   const auto block = reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data);
   const std::span headers(info->dlpi_phdr, info->dlpi_phnum);
   const auto segment = std::find_if(headers.begin(), headers.end(),
@@ -128,21 +147,33 @@ int add_object(dl_phdr_info* info, std::size_t, void* data) {
   }
   const bool is_executable = info->dlpi_name == nullptr || *info->dlpi_name == '\0';
   const MappedFile file(is_executable ? "/proc/self/exe" : info->dlpi_name);
-  if (!add_symbols(file, block, variables)) {
-    variables.push_back({.name = "shared memory", .begin = block, .bytes = segment->p_memsz});
+  if (!add_symbols(file, {.code = info->dlpi_addr, .variables = block}, found)) {
+    found.variables.push_back(
+        {.name = "shared memory", .symbol = {}, .begin = block, .bytes = segment->p_memsz});
   }
   return 0;
 }
 
 }  // namespace
 
-const StaticVariable* StaticVariables::find(std::uintptr_t address) {
+bool StaticVariables::belongs(const StaticVariable& variable, std::uintptr_t kernel) const {
+  const bool of_some_kernel = variable.name.find("_kernel::") != std::string::npos;
+  const auto known = kernels_.find(kernel);
+  if (!of_some_kernel || known == kernels_.end()) {
+    return true;
+  }
+  // _Z4copyv has _ZZ4copyvE4tile.
+  return variable.symbol.rfind("_Z" + known->second.substr(1) + "E", 0) == 0;
+}
+
+const StaticVariable* StaticVariables::find(std::uintptr_t address, std::uintptr_t kernel) {
   const auto begins_later = [](std::uintptr_t value, const StaticVariable& variable) {
     return value < variable.begin;
   };
   if (!is_read_) {
     is_read_ = true;
-    dl_iterate_phdr(&add_object, &variables_);
+    Found found{.variables = variables_, .kernels = kernels_};
+    dl_iterate_phdr(&add_object, &found);
     std::sort(variables_.begin(), variables_.end(),
               [](const auto& left, const auto& right) { return left.begin < right.begin; });
   }
@@ -151,7 +182,8 @@ const StaticVariable* StaticVariables::find(std::uintptr_t address) {
     return nullptr;
   }
   const StaticVariable& candidate = *(behind - 1);
-  return address - candidate.begin < candidate.bytes ? &candidate : nullptr;
+  const bool inside = address - candidate.begin < candidate.bytes;
+  return inside && belongs(candidate, kernel) ? &candidate : nullptr;
 }
 
 }  // namespace ultra::simt::emulator

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace ultra::simt::emulator {
 struct StaticVariable {
   /// @brief Its name with its function's, readable.
   std::string name;
+  /// @brief Its name as the linker sees it, which begins with its function's.
+  std::string symbol;
   /// @brief Address of its first byte.
   std::uintptr_t begin = 0;
   /// @brief Its extent in bytes.
@@ -24,13 +27,18 @@ struct StaticVariable {
 class StaticVariables {
  public:
   /// @brief The variable that holds an address, or null. The first call reads the symbol tables.
-  /// Where there is none (a stripped executable), all thread-local memory of the executable or
-  /// library is one variable.
-  [[nodiscard]] const StaticVariable* find(std::uintptr_t address);
+  /// Variables of other kernels than the one whose code is at `kernel` do not count, so that an index
+  /// that leaves an array does not land in a neighbour: kernels are the functions whose names end in
+  /// `_kernel`. Where there is no table (a stripped executable), all thread-local memory of the
+  /// executable or library is one variable.
+  [[nodiscard]] const StaticVariable* find(std::uintptr_t address, std::uintptr_t kernel);
 
  private:
+  [[nodiscard]] bool belongs(const StaticVariable& variable, std::uintptr_t kernel) const;
+
   bool is_read_ = false;
   std::vector<StaticVariable> variables_;  // in the order of their addresses
+  std::map<std::uintptr_t, std::string> kernels_;
 };
 
 }  // namespace ultra::simt::emulator

@@ -53,6 +53,9 @@ inline Config one_block(unsigned threads, std::size_t shared_bytes = 0) {
   return {.name = "kernel", .grid = {}, .block = {.x = threads}, .shared_bytes = shared_bytes};
 }
 
+// A line as messages name it.
+inline std::string line_text(int line) { return "_test.cpp:" + std::to_string(line) + ":"; }
+
 // Runs `action`, which must throw a SimtError of this kind whose message has all these parts.
 template <typename Action>
 void expect_fault(Fault fault, const std::vector<std::string>& parts, const Action& action) {
