@@ -12,6 +12,7 @@
 
 namespace ultra::simt {
 
+/// @brief The side of the kernels that runs on any CPU: threads as fibers, and what observes them.
 namespace emulator {
 
 /// @brief A kernel with its arguments, for one thread to call.
