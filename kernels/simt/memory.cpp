@@ -44,8 +44,8 @@ Memory::Memory(Side side, std::string name, std::size_t bytes, std::size_t eleme
     : side_(side), bytes_(bytes), address_(allocate(side, bytes)) {
   if (side == Side::kInstrumented) {
     record_ =
-        std::make_unique<emulator::BufferRecord>(std::move(name), address_, bytes, element_size);
-    emulator::add_buffer(*record_);
+        std::make_shared<emulator::BufferRecord>(std::move(name), address_, bytes, element_size);
+    emulator::add_buffer(record_);
   }
 }
 

@@ -47,7 +47,7 @@ class Memory {
   Side side_;
   std::size_t bytes_;
   void* address_ = nullptr;
-  std::unique_ptr<emulator::BufferRecord> record_;
+  std::shared_ptr<emulator::BufferRecord> record_;
 };
 
 }  // namespace ultra::simt

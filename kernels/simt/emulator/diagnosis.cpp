@@ -94,14 +94,14 @@ void Engine::fail_outside(const Access& access, std::uintptr_t address) {
   // The buffer that lies closest says which index was meant.
   const BufferRecord* closest = nullptr;
   std::uintptr_t distance = std::uintptr_t{1} << 30;
-  for (const BufferRecord* const buffer : buffers_) {
+  for (const auto& buffer : buffers_) {
     const std::uintptr_t behind = address - buffer->begin;
     const std::uintptr_t before = buffer->begin - address;
     const std::uintptr_t gap =
         address >= buffer->begin ? behind - std::min(behind, buffer->bytes) : before;
     if (gap < distance) {
       distance = gap;
-      closest = buffer;
+      closest = buffer.get();
     }
   }
   if (closest == nullptr) {

@@ -64,6 +64,7 @@ Report Engine::run(const Config& config, const Task& task, Side side) {
   is_running_ = true;
   run_grid();
   is_running_ = false;
+  buffers_.clear();
   if (error_) {
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
@@ -99,7 +100,8 @@ void Engine::on_stack_overflow() {
   Fiber* const broken = threads_[running_].fiber;
   try {
     fail(Fault::kStackOverflow, {.file = nullptr, .line = 0},
-         "its local variables do not fit the emulator's stack of 256 KiB. Hint: large local arrays "
+         "its local variables do not fit the emulator's stack of 128 KiB, expected less. Hint: "
+         "large local arrays "
          "spill to slow memory on a GPU, and recursion has no end here; make the arrays smaller");
   } catch (const SimtError&) {
     error_ = std::current_exception();

@@ -142,7 +142,7 @@ class Engine {
 
   Counters counters_;
   SharedMemory shared_;
-  std::vector<BufferRecord*> buffers_;
+  std::vector<std::shared_ptr<BufferRecord>> buffers_;
   BufferRecord* recent_buffer_ = nullptr;
 };
 

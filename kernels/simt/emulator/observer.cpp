@@ -103,6 +103,11 @@ void Engine::observe_shared(const Access& access, std::uintptr_t address, Shared
   const ShadowMark mark{.thread = static_cast<std::uint16_t>(running_),
                         .site = static_cast<std::uint16_t>(site),
                         .warp_epoch = threads_[running_].warp_epoch};
+  if (access.operation == Operation::kLoad &&
+      array.shadow.note_plain_read(offset, access.size, mark, now_)) {
+    counters_.record(running_ / 32, lane(), site, address);
+    return;
+  }
   if (access.operation != Operation::kStore &&
       !array.shadow.is_written(offset, access.size, now_)) {
     fail(Fault::kUninitialised, access.place,
@@ -135,11 +140,11 @@ BufferRecord* Engine::find_buffer(std::uintptr_t address, std::size_t size) {
   }
   const auto behind = std::upper_bound(
       buffers_.begin(), buffers_.end(), address,
-      [](std::uintptr_t value, const BufferRecord* buffer) { return value < buffer->begin; });
+      [](std::uintptr_t value, const auto& buffer) { return value < buffer->begin; });
   if (behind == buffers_.begin() || !(*(behind - 1))->contains(address, size)) {
     return nullptr;
   }
-  return recent_buffer_ = *(behind - 1);
+  return recent_buffer_ = (behind - 1)->get();
 }
 
 void Engine::after_atomic(const void* address, bool changed, Place place) {

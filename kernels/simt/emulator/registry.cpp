@@ -11,7 +11,7 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::uintptr_t, BufferRecord*> records;
+  std::map<std::uintptr_t, std::shared_ptr<BufferRecord>> records;
 };
 
 // Never destroyed: a buffer may outlive every static object.
@@ -30,9 +30,10 @@ BufferRecord::BufferRecord(std::string buffer_name, const void* address, std::si
       element_size(bytes_per_element),
       written(byte_count, 0) {}
 
-void add_buffer(BufferRecord& record) {
+void add_buffer(std::shared_ptr<BufferRecord> record) {
   const std::lock_guard lock(registry().mutex);
-  registry().records[record.begin] = &record;
+  const std::uintptr_t begin = record->begin;
+  registry().records[begin] = std::move(record);
 }
 
 void remove_buffer(const BufferRecord& record) {
@@ -40,9 +41,9 @@ void remove_buffer(const BufferRecord& record) {
   registry().records.erase(record.begin);
 }
 
-std::vector<BufferRecord*> all_buffers() {
+std::vector<std::shared_ptr<BufferRecord>> all_buffers() {
   const std::lock_guard lock(registry().mutex);
-  std::vector<BufferRecord*> records;
+  std::vector<std::shared_ptr<BufferRecord>> records;
   for (const auto& [begin, record] : registry().records) {
     records.push_back(record);
   }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,12 +35,13 @@ struct BufferRecord {
 };
 
 /// @brief Lists a buffer. Any thread may call it.
-void add_buffer(BufferRecord& record);
+void add_buffer(std::shared_ptr<BufferRecord> record);
 
 /// @brief Takes a buffer off the list. Any thread may call it.
 void remove_buffer(const BufferRecord& record);
 
-/// @brief The buffers of this moment, in the order of their addresses.
-[[nodiscard]] std::vector<BufferRecord*> all_buffers();
+/// @brief The buffers of this moment, in the order of their addresses. Other threads may drop theirs
+/// meanwhile: the records stay.
+[[nodiscard]] std::vector<std::shared_ptr<BufferRecord>> all_buffers();
 
 }  // namespace ultra::simt::emulator

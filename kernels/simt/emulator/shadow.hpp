@@ -58,6 +58,29 @@ class Shadow {
   /// @brief Whether all these bytes have been written in this block.
   [[nodiscard]] bool is_written(std::size_t offset, std::size_t size, Moment now) const;
 
+  /// @brief Notes a read of one whole word if that is all there is to do: the word was written before
+  /// the last barrier and not since. False, and nothing is noted, if there is more to look at.
+  bool note_plain_read(std::size_t offset, std::size_t size, const ShadowMark& mark, Moment now) {
+    Word& word = words_[offset / 4];
+    Cell& cell = word.whole;
+    if (size != 4 || offset % 4 != 0 || word.block != now.block || word.written != 0xf ||
+        word.split_interval == now.interval) {
+      return false;
+    }
+    if (cell.interval != now.interval) {
+      cell.interval = now.interval;
+      cell.writer.warp_epoch = 0;
+      cell.other_reader.warp_epoch = 0;
+      cell.reader = mark;
+      return true;
+    }
+    if (cell.writer.warp_epoch != 0) {
+      return false;
+    }
+    (cell.reader.thread == mark.thread ? cell.reader : cell.other_reader) = mark;
+    return true;
+  }
+
   /// @brief Notes an access, and returns the earlier one that it races with, if any.
   std::optional<Race> touch(std::size_t offset, std::size_t size, ShadowUse use,
                             const ShadowMark& mark, Moment now);

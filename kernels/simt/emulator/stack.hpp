@@ -22,7 +22,7 @@ struct Stack {
 };
 
 /// @brief Bytes of a thread's stack; a kernel's local variables and the messages of faults fit.
-inline constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
+inline constexpr std::size_t kStackBytes = std::size_t{128} * 1024;
 
 /// @brief Bytes of the guard below each stack.
 inline constexpr std::size_t kGuardBytes = std::size_t{64} * 1024;

@@ -17,7 +17,13 @@ template <std::size_t capacity>
 class DistinctValues {
  public:
   void add(std::uint64_t value) {
-    if (count_ > 0 && values_[count_ - 1] == value) {
+    // Most warps go through memory upwards.
+    if (count_ == 0 || value > largest_) {
+      largest_ = value;
+      values_[count_++] = value;
+      return;
+    }
+    if (values_[count_ - 1] == value) {
       return;
     }
     const auto end = values_.begin() + static_cast<std::ptrdiff_t>(count_);
@@ -31,6 +37,7 @@ class DistinctValues {
  private:
   std::array<std::uint64_t, capacity> values_;
   std::size_t count_ = 0;
+  std::uint64_t largest_ = 0;
 };
 
 // The passes for some lanes of a warp, whose words all fit 32 banks once.

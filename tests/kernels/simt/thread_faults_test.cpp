@@ -259,7 +259,7 @@ TEST(ThreadFaults, AStackThatOverflows) {
   Buffer<int> out("output", std::size_t{64});
   EXPECT_NO_THROW(launch(deep_kernel, one_block(64), out.data(), 8));
   for (int round = 0; round < 3; ++round) {
-    expect_fault(Fault::kStackOverflow, {"kernel: block (0, 0, 0)", "stack of 256 KiB"},
+    expect_fault(Fault::kStackOverflow, {"kernel: block (0, 0, 0)", "stack of 128 KiB"},
                  [&] { launch(deep_kernel, one_block(64), out.data(), 100000); });
   }
   EXPECT_NO_THROW(launch(deep_kernel, one_block(64), out.data(), 8));
