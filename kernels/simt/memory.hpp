@@ -8,11 +8,11 @@
 
 #include "kernels/simt/side.hpp"
 
-namespace ultra::simt {
-
-namespace emulator {
+namespace ultra::simt::emulator {
 struct BufferRecord;
-}  // namespace emulator
+}  // namespace ultra::simt::emulator
+
+namespace ultra::simt {
 
 /// @brief Alignment of every buffer in bytes, as cudaMalloc gives it: a warp's 128-byte access then
 /// begins at a sector.

@@ -12,7 +12,8 @@
 ///  - a launcher has its side in its signature: a template declared as
 ///    `template <Side side> Report transpose(const Buffer<float, side>& in, Buffer<float, side>& out)`
 ///    and defined in the kernel file as `template <> Report transpose<kSide>(...)`;
-///  - one access per source line, so that the counters tell them apart;
+///  - one access of a kind per source line, so that the report tells them apart;
+///  - kernels' names end in _kernel: the emulator then knows whose __shared__ variables are whose;
 ///  - dynamic_shared<T>() instead of `extern __shared__`.
 ///
 /// The emulator's limits: threads take turns only where they wait, so a block cannot wait for another;

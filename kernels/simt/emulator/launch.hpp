@@ -10,10 +10,7 @@
 #include "kernels/simt/report.hpp"
 #include "kernels/simt/side.hpp"
 
-namespace ultra::simt {
-
-/// @brief The side of the kernels that runs on any CPU: threads as fibers, and what observes them.
-namespace emulator {
+namespace ultra::simt::emulator {
 
 /// @brief A kernel with its arguments, for one thread to call.
 struct Task {
@@ -29,7 +26,9 @@ struct Task {
 /// @throws SimtError, and what the kernel throws.
 Report run(const Config& config, const Task& task, Side side);
 
-}  // namespace emulator
+}  // namespace ultra::simt::emulator
+
+namespace ultra::simt {
 
 /// @brief Runs a kernel for every thread of the grid; `arguments` become its parameters.
 /// @return what was counted: nothing on the bare side.

@@ -157,7 +157,8 @@ int add_object(dl_phdr_info* info, std::size_t, void* data) {
 }  // namespace
 
 bool StaticVariables::belongs(const StaticVariable& variable, std::uintptr_t kernel) const {
-  const bool of_some_kernel = variable.name.find("_kernel::") != std::string::npos;
+  const bool of_some_kernel = variable.name.find("_kernel::") != std::string::npos ||
+                              variable.name.find("_kernel<") != std::string::npos;
   const auto known = kernels_.find(kernel);
   if (!of_some_kernel || known == kernels_.end()) {
     return true;

@@ -27,7 +27,9 @@ struct TileFragment {
   std::array<T, kElementsPerLane> x;
 };
 
-namespace emulator {
+}  // namespace ultra::simt
+
+namespace ultra::simt::emulator {
 
 /// @brief Where element `index` of a lane lies, with rows (or columns) of `stride` elements.
 inline std::size_t tile_offset(int lane, int index, std::size_t stride) {
@@ -75,7 +77,9 @@ void observe_tile(Operation operation, const T* tile, std::size_t stride, const 
   }
 }
 
-}  // namespace emulator
+}  // namespace ultra::simt::emulator
+
+namespace ultra::simt {
 
 /// @brief Sets every element of a tile.
 template <TileUse use, typename T, TileLayout layout>

@@ -98,6 +98,22 @@ TEST(MemoryFaults, BehindASharedArray) {
                [&] { launch(static_shared_kernel, one_block(64), 48); });
 }
 
+template <int size>
+__global__ void template_kernel(int index) {
+  __shared__ float numbers[static_cast<std::size_t>(size)];
+  sts(&numbers[0], 0.0F);
+  sts(&numbers[index], 1.0F);
+}
+
+TEST(MemoryFaults, BehindASharedArrayOfATemplate) {
+  EXPECT_NO_THROW(launch(template_kernel<32>, one_block(1), 31));
+  EXPECT_NO_THROW(launch(template_kernel<64>, one_block(1), 63));
+  expect_fault(Fault::kOutOfBounds, {"byte 128 of template_kernel<32>::numbers"},
+               [&] { launch(template_kernel<32>, one_block(1), 32); });
+  expect_fault(Fault::kOutOfBounds, {"byte 256 of template_kernel<64>::numbers"},
+               [&] { launch(template_kernel<64>, one_block(1), 64); });
+}
+
 __global__ void dynamic_shared_kernel() {
   auto* const numbers = dynamic_shared<float>();
   sts(&numbers[threadIdx.x], 1.0F);
