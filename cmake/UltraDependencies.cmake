@@ -8,6 +8,11 @@ find_package(nlohmann_json REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(ZLIB REQUIRED)
+# Fibers: the threads of emulated kernels (kernels/simt/).
+find_package(Boost QUIET COMPONENTS context)
+if(NOT TARGET Boost::context)
+  message(FATAL_ERROR "Boost.Context was not found: install libboost-context-dev.")
+endif()
 
 # The tools need the standard library only: the system's Python, not one that shadows it in PATH.
 if(NOT Python3_EXECUTABLE AND EXISTS /usr/bin/python3)

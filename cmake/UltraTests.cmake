@@ -71,9 +71,11 @@ function(ultra_test_executable target label sources libraries)
 endfunction()
 
 # ultra_test_folder(test.common.tensor ${folder} "ultra_tensor;...")
-# All *_test.cpp below a folder: one executable per label, the folder's other sources in each.
+# All *_test.cpp below a folder: one executable per label, the folder's other sources in each, but not
+# those in its kernels/ (ultra_simt_kernels) and ptx/ (read by a script).
 function(ultra_test_folder target folder libraries)
   ultra_glob_sources(sources ${folder})
+  list(FILTER sources EXCLUDE REGEX "/(kernels|ptx)/[^/]*\\.cu$")
   set(helpers ${sources})
   list(FILTER sources INCLUDE REGEX "_test\\.(cpp|cu)$")
   list(FILTER helpers EXCLUDE REGEX "_test\\.(cpp|cu)$")

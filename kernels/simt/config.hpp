@@ -1,0 +1,61 @@
+#pragma once
+/// @file
+/// The shape of a launch.
+
+#include <cstddef>
+#include <string_view>
+
+namespace ultra::simt {
+
+/// @brief The extents of a grid or a block: x runs fastest.
+struct Extents {
+  /// @brief Fastest index.
+  unsigned x = 1;
+  /// @brief Middle index.
+  unsigned y = 1;
+  /// @brief Slowest index.
+  unsigned z = 1;
+
+  /// @brief How many blocks or threads these are.
+  [[nodiscard]] constexpr std::size_t count() const { return std::size_t{x} * y * z; }
+  /// @brief Equal extents.
+  bool operator==(const Extents&) const = default;
+};
+
+/// @brief A CUDA stream without CUDA's headers: the handle is a cudaStream_t. The emulator runs every
+/// launch at once and ignores it.
+struct Stream {
+  /// @brief The cudaStream_t; null is the default stream.
+  void* handle = nullptr;
+};
+
+/// @brief One launch: the values between <<< and >>>, and a name for reports.
+struct Config {
+  /// @brief The kernel's name, for messages and reports.
+  std::string_view name;
+  /// @brief Blocks.
+  Extents grid;
+  /// @brief Threads of each block, at most 1024.
+  Extents block;
+  /// @brief Dynamic shared memory of each block in bytes, at most kMostSharedBytes.
+  std::size_t shared_bytes = 0;
+  /// @brief Where to queue it on a GPU.
+  Stream stream = {};
+};
+
+/// @brief Threads of the largest block.
+inline constexpr std::size_t kMostThreads = 1024;
+
+/// @brief The most dynamic shared memory a block can ask for: 227 KiB, an H100's limit.
+inline constexpr std::size_t kMostSharedBytes = std::size_t{227} * 1024;
+
+/// @brief Blocks or tiles of `size` that cover `count` elements.
+constexpr unsigned ceil_div(std::size_t count, std::size_t size) {
+  return static_cast<unsigned>((count + size - 1) / size);
+}
+
+/// @brief Refuses a launch that no GPU accepts, with the limit that it breaks.
+/// @throws SimtError (Fault::kLaunch)
+void check_config(const Config& config);
+
+}  // namespace ultra::simt

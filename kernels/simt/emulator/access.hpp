@@ -1,0 +1,91 @@
+#pragma once
+/// @file
+/// The accessors of memory for the emulator: each is a check, a count and a plain access; on the bare
+/// side the plain access alone. kernels/simt/gpu/access.cuh has the same for a GPU.
+
+#include <type_traits>
+
+#include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/side.hpp"
+
+namespace ultra::simt {
+
+/// @brief Loads from global memory: `ldg(&p[i])` is `p[i]`.
+template <typename T, Side side = kSide>
+inline T ldg(const T* address, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if constexpr (side == Side::kInstrumented) {
+    emulator::observe({.operation = emulator::Operation::kLoad,
+                       .space = emulator::MemorySpace::kGlobal,
+                       .address = address,
+                       .size = sizeof(T),
+                       .alignment = alignof(T),
+                       .value = nullptr,
+                       .place = {.file = file, .line = line}});
+  }
+  return *address;
+}
+
+/// @brief Stores to global memory: `stg(&p[i], x)` is `p[i] = x`.
+template <typename T, Side side = kSide>
+inline void stg(T* address, const std::type_identity_t<T>& value,
+                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if constexpr (side == Side::kInstrumented) {
+    emulator::observe({.operation = emulator::Operation::kStore,
+                       .space = emulator::MemorySpace::kGlobal,
+                       .address = address,
+                       .size = sizeof(T),
+                       .alignment = alignof(T),
+                       .value = &value,
+                       .place = {.file = file, .line = line}});
+  }
+  *address = value;
+}
+
+/// @brief Loads from shared memory: `lds(&tile[i][j])` is `tile[i][j]`.
+template <typename T, Side side = kSide>
+inline T lds(const T* address, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if constexpr (side == Side::kInstrumented) {
+    emulator::observe({.operation = emulator::Operation::kLoad,
+                       .space = emulator::MemorySpace::kShared,
+                       .address = address,
+                       .size = sizeof(T),
+                       .alignment = alignof(T),
+                       .value = nullptr,
+                       .place = {.file = file, .line = line}});
+  }
+  return *address;
+}
+
+/// @brief Stores to shared memory: `sts(&tile[i][j], x)` is `tile[i][j] = x`.
+template <typename T, Side side = kSide>
+inline void sts(T* address, const std::type_identity_t<T>& value,
+                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if constexpr (side == Side::kInstrumented) {
+    emulator::observe({.operation = emulator::Operation::kStore,
+                       .space = emulator::MemorySpace::kShared,
+                       .address = address,
+                       .size = sizeof(T),
+                       .alignment = alignof(T),
+                       .value = &value,
+                       .place = {.file = file, .line = line}});
+  }
+  *address = value;
+}
+
+/// @brief A condition at which the lanes of a warp may part: `if (branch(i % 2 == 0))`.
+template <Side side = kSide>
+inline bool branch(bool condition, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
+  if constexpr (side == Side::kInstrumented) {
+    emulator::observe_branch(condition, {.file = file, .line = line});
+  }
+  return condition;
+}
+
+/// @brief The block's dynamic shared memory, Config::shared_bytes long, as elements of T.
+template <typename T>
+inline T* dynamic_shared() {
+  return reinterpret_cast<T*>(emulator::dynamic_shared_memory());
+}
+
+}  // namespace ultra::simt

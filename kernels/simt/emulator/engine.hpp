@@ -1,0 +1,149 @@
+#pragma once
+/// @file
+/// Runs the threads of a block as fibers that take turns, and stops at the first fault.
+///
+/// A thread runs until it waits or ends; then the next thread of its warp runs. When nobody can run
+/// and some have not ended, they wait for each other in vain, and the engine says how.
+
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/simt/emulator/counters.hpp"
+#include "kernels/simt/emulator/fiber.hpp"
+#include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/emulator/launch.hpp"
+#include "kernels/simt/emulator/overflow.hpp"
+#include "kernels/simt/emulator/registry.hpp"
+#include "kernels/simt/emulator/shared_memory.hpp"
+#include "kernels/simt/error.hpp"
+
+namespace ultra::simt::emulator {
+
+/// @brief The emulator of one thread of the operating system; launches on several such threads run
+/// side by side.
+class Engine {
+ public:
+  /// @brief The engine of the calling thread.
+  static Engine& of_this_thread();
+  /// @brief An engine with no stacks yet.
+  Engine();
+  /// @brief Gives the stacks back.
+  ~Engine();
+  /// @brief Fibers know its address.
+  Engine(const Engine&) = delete;
+  /// @brief Fibers know its address.
+  Engine& operator=(const Engine&) = delete;
+
+  /// @brief run() of the emulator.
+  Report run(const Config& config, const Task& task, Side side);
+
+  /// @brief The hook of the same name.
+  void observe(const Access& access);
+  /// @brief The hook of the same name.
+  void after_atomic(const void* address, bool changed, Place place);
+  /// @brief The hook of the same name.
+  void observe_branch(bool taken, Place place);
+  /// @brief The hook of the same name.
+  void wait_at_barrier(Place place);
+  /// @brief The hook of the same name.
+  void meet(const Meeting& meeting);
+  /// @brief The hook of the same name.
+  void order_lanes(LaneMask mask);
+  /// @brief The hook of the same name.
+  [[noreturn]] void refuse_source(int lane, int source, LaneMask mask);
+  /// @brief The running thread's lane.
+  [[nodiscard]] std::size_t lane() const { return running_ % 32; }
+  /// @brief Dynamic shared memory.
+  [[nodiscard]] std::byte* dynamic_shared_memory() const { return shared_.dynamic(); }
+
+ private:
+  struct Thread {
+    Fiber* fiber = nullptr;  // null before its start and after its end
+    Meeting meeting{};       // what it waits for, if it meets other lanes
+    Place place{};           // where it waits
+    std::uint32_t warp_epoch = 1;
+    // The access that it repeats, if it waits for another thread's change.
+    const void* repeated_address = nullptr;
+    int repeated_line = 0;
+    std::uint32_t repetitions = 0;
+  };
+  struct Warp {
+    LaneMask existing = 0;
+    LaneMask ready = 0;
+    LaneMask meeting = 0;
+    LaneMask at_barrier = 0;
+    LaneMask exited = 0;
+  };
+  enum class Turn { kWarpFirst, kEverybody };
+  struct Cancelled {};
+
+  // Scheduling (engine.cpp).
+  void run_grid();
+  void run_block();
+  void start_block();
+  void cancel();
+  void on_stack_overflow();
+  static void fiber_main();
+  [[noreturn]] void run_threads();
+  void end_thread();
+  [[nodiscard]] int next_ready(Turn turn) const;
+  void give_turn(Fiber& from, Turn turn);
+  void suspend(Turn turn);
+  void make_running(std::size_t thread);
+  Fiber& idle_fiber();
+  [[nodiscard]] Warp& warp() { return warps_[running_ / 32]; }
+  [[nodiscard]] LaneMask lane_bit() const { return LaneMask{1} << lane(); }
+  void flush_if_nobody_runs(std::size_t warp);
+
+  // Checks of one access (observer.cpp).
+  void observe_global(const Access& access, std::uintptr_t address);
+  void observe_shared(const Access& access, std::uintptr_t address, SharedArray& array);
+  [[nodiscard]] BufferRecord* find_buffer(std::uintptr_t address, std::size_t size);
+  void count(const Access& access, bool is_shared);
+  void watch_repetition(const void* address, Place place);
+
+  // Messages (diagnosis.cpp). Each throws.
+  [[noreturn]] void fail(Fault fault, Place place, const std::string& what) const;
+  [[noreturn]] void fail_in(std::size_t thread, Fault fault, Place place,
+                            const std::string& what) const;
+  [[noreturn]] void fail_outside(const Access& access, std::uintptr_t address);
+  [[noreturn]] void fail_race(const Access& access, const SharedArray& array, std::size_t offset,
+                              const Race& race);
+  void diagnose_stall();
+  void diagnose_meeting(std::size_t thread);
+  [[nodiscard]] std::string thread_text(std::size_t thread) const;
+  [[nodiscard]] std::string where_is(std::size_t thread) const;
+
+  Fiber main_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+
+  const Config* config_ = nullptr;
+  Task task_{};
+  bool is_instrumented_ = false;
+  bool is_running_ = false;
+  bool is_cancelling_ = false;
+  std::exception_ptr error_;
+  OverflowTrap trap_{};
+
+  std::size_t thread_count_ = 0;
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  std::size_t running_ = 0;
+  std::size_t exited_ = 0;
+  std::size_t at_barrier_ = 0;
+  std::size_t first_at_barrier_ = 0;
+  std::uint32_t idle_turns_ = 0;
+  Moment now_;
+
+  Counters counters_;
+  SharedMemory shared_;
+  std::vector<std::shared_ptr<BufferRecord>> buffers_;
+  BufferRecord* recent_buffer_ = nullptr;
+};
+
+}  // namespace ultra::simt::emulator

@@ -1,0 +1,52 @@
+#pragma once
+/// @file
+/// A thread of a kernel: a stack of its own, and a switch from one to the next in nanoseconds.
+///
+/// Boost.Context's fcontext does the switch; ucontext would take 25 times as long, because it saves
+/// the signal mask. The sanitizers are told of every switch.
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cstddef>
+
+#include "kernels/simt/emulator/stack.hpp"
+
+namespace ultra::simt::emulator {
+
+/// @brief A flow of control that is suspended, or runs.
+class Fiber {
+ public:
+  /// @brief The flow of control that calls this: an operating system's thread.
+  Fiber();
+  /// @brief A flow on its own stack that will call `entry`, which must never return.
+  Fiber(Stack stack, void (*entry)());
+  /// @brief Forgets the flow, wherever it is suspended: what lives on its stack is not destroyed.
+  ~Fiber();
+  /// @brief Its address is known to the flow itself.
+  Fiber(const Fiber&) = delete;
+  /// @brief Its address is known to the flow itself.
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// @brief Suspends `from`, which is running, and goes on with `to`.
+  static void switch_to(Fiber& from, Fiber& to);
+
+  /// @brief Its stack; empty for an operating system's thread.
+  [[nodiscard]] const Stack& stack() const { return stack_; }
+  /// @brief Tells the sanitizers that this flow runs again after a jump that was no switch.
+  void came_back_by_jump();
+
+ private:
+  static void start(boost::context::detail::transfer_t transfer);
+  void arrive(boost::context::detail::transfer_t transfer);
+  void before_leaving(Fiber& to);
+
+  boost::context::detail::fcontext_t context_ = nullptr;
+  Stack stack_;
+  void (*entry_)() = nullptr;
+  // What the sanitizers keep of a suspended flow.
+  void* fake_stack_ = nullptr;
+  const void* known_bottom_ = nullptr;
+  std::size_t known_size_ = 0;
+  void* thread_state_ = nullptr;
+};
+
+}  // namespace ultra::simt::emulator

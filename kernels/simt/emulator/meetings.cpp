@@ -1,0 +1,122 @@
+// Where threads wait for each other: the block's barrier and the operations of warps. And the hooks
+// that kernels call.
+
+#include <bit>
+#include <cstring>
+
+#include "kernels/simt/emulator/engine.hpp"
+
+namespace ultra::simt::emulator {
+namespace {
+
+bool same_place(const Place& left, const Place& right) {
+  return left.line == right.line &&
+         (left.file == right.file || std::strcmp(left.file, right.file) == 0);
+}
+
+}  // namespace
+
+void Engine::wait_at_barrier(Place place) {
+  Warp& own = warp();
+  Thread& thread = threads_[running_];
+  thread.place = place;
+  if (at_barrier_ == 0) {
+    first_at_barrier_ = running_;
+  } else if (!same_place(place, threads_[first_at_barrier_].place)) {
+    fail(Fault::kBarrier, place,
+         "waits at this barrier, but " + where_is(first_at_barrier_) +
+             "; expected all threads of the block at the same one. Hint: a __syncthreads() inside "
+             "an if or a loop must be reached by every thread or by none");
+  }
+  own.at_barrier |= lane_bit();
+  own.ready &= ~lane_bit();
+  flush_if_nobody_runs(running_ / 32);
+  idle_turns_ = 0;
+  if (++at_barrier_ < thread_count_) {
+    suspend(Turn::kWarpFirst);
+    return;
+  }
+  at_barrier_ = 0;
+  ++now_.interval;
+  for (Warp& warp : warps_) {
+    warp.at_barrier = 0;
+    warp.ready = warp.existing;
+  }
+}
+
+void Engine::meet(const Meeting& meeting) {
+  Warp& own = warp();
+  const std::size_t first_thread = running_ / 32 * 32;
+  const LaneMask lanes = meeting.mask & own.existing;
+  Thread& thread = threads_[running_];
+  thread.meeting = meeting;
+  thread.place = meeting.place;
+  if ((lanes & lane_bit()) == 0 || (lanes & own.exited) != 0) {
+    diagnose_meeting(running_);
+  }
+  for (LaneMask rest = own.meeting & lanes; rest != 0; rest &= rest - 1) {
+    const Meeting& other =
+        threads_[first_thread + static_cast<std::size_t>(std::countr_zero(rest))].meeting;
+    if (other.mask != meeting.mask || other.resolve != meeting.resolve) {
+      own.meeting |= lane_bit();
+      diagnose_meeting(running_);
+    }
+  }
+  own.meeting |= lane_bit();
+  own.ready &= ~lane_bit();
+  idle_turns_ = 0;
+  if ((own.meeting & lanes) != lanes) {
+    suspend(Turn::kWarpFirst);
+    return;
+  }
+  std::array<void*, 32> deposits{};
+  for (LaneMask rest = lanes; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(rest));
+    deposits[lane] = threads_[first_thread + lane].meeting.deposit;
+  }
+  meeting.resolve(deposits, lanes);
+  own.meeting &= ~lanes;
+  own.ready |= lanes;
+  if (is_instrumented_ && (lanes | own.exited) == own.existing) {
+    counters_.flush(running_ / 32);
+  }
+}
+
+void Engine::order_lanes(LaneMask mask) {
+  const std::size_t first_thread = running_ / 32 * 32;
+  std::uint32_t latest = 0;
+  for (LaneMask rest = mask; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(rest));
+    latest = std::max(latest, threads_[first_thread + lane].warp_epoch);
+  }
+  for (LaneMask rest = mask; rest != 0; rest &= rest - 1) {
+    threads_[first_thread + static_cast<std::size_t>(std::countr_zero(rest))].warp_epoch =
+        latest + 1;
+  }
+}
+
+void observe(const Access& access) { Engine::of_this_thread().observe(access); }
+
+void after_atomic(const void* address, bool changed, Place place) {
+  Engine::of_this_thread().after_atomic(address, changed, place);
+}
+
+void observe_branch(bool taken, Place place) {
+  Engine::of_this_thread().observe_branch(taken, place);
+}
+
+void wait_at_barrier(Place place) { Engine::of_this_thread().wait_at_barrier(place); }
+
+void meet(const Meeting& meeting) { Engine::of_this_thread().meet(meeting); }
+
+void order_lanes(LaneMask mask) { Engine::of_this_thread().order_lanes(mask); }
+
+void refuse_source(int lane, int source, LaneMask mask) {
+  Engine::of_this_thread().refuse_source(lane, source, mask);
+}
+
+int lane_index() { return static_cast<int>(Engine::of_this_thread().lane()); }
+
+std::byte* dynamic_shared_memory() { return Engine::of_this_thread().dynamic_shared_memory(); }
+
+}  // namespace ultra::simt::emulator

@@ -1,0 +1,145 @@
+#pragma once
+/// @file
+/// Tensor-core tiles of 16 x 16 x 16 for the emulator: nvcuda::wmma's operations. The 32 lanes of a
+/// warp own 8 of a tile's 256 elements each; which ones is nobody's business, here as on a GPU.
+///
+/// mma.sync (m16n8k16) has its seam here: it is one more Resolver over the lanes' registers, with the
+/// layout of PTX instead of kElementsPerLane consecutive elements.
+
+#include <array>
+#include <cstddef>
+
+#include "kernels/simt/emulator/access.hpp"
+#include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/tile_types.hpp"
+
+namespace ultra::simt {
+
+/// @brief Elements of a 16 x 16 tile that one lane owns.
+inline constexpr int kElementsPerLane = 8;
+
+/// @brief One lane's part of a tile.
+template <TileUse use, typename T, TileLayout layout = TileLayout::kRowMajor>
+struct TileFragment {
+  /// @brief How many elements this lane owns.
+  static constexpr int num_elements = kElementsPerLane;
+  /// @brief The elements, in an order that kernels may not rely on.
+  std::array<T, kElementsPerLane> x;
+};
+
+}  // namespace ultra::simt
+
+namespace ultra::simt::emulator {
+
+/// @brief Where element `index` of a lane lies, with rows (or columns) of `stride` elements.
+inline std::size_t tile_offset(int lane, int index, std::size_t stride) {
+  const int position = lane * kElementsPerLane + index;
+  return static_cast<std::size_t>(position / 16) * stride + static_cast<std::size_t>(position % 16);
+}
+
+/// @brief What a lane brings to a product of tiles: its parts of d = a b + c.
+struct TileProduct {
+  /// @brief Elements of a (16 x 16) as floats, row-major.
+  std::array<float, kElementsPerLane> a;
+  /// @brief Elements of b (16 x 16) as floats, row-major.
+  std::array<float, kElementsPerLane> b;
+  /// @brief Elements of c (16 x 16), row-major.
+  std::array<float, kElementsPerLane> c;
+  /// @brief Elements of d (16 x 16), row-major.
+  std::array<float, kElementsPerLane> d;
+  /// @brief Whether a is column-major.
+  bool a_transposed;
+  /// @brief Whether b is column-major.
+  bool b_transposed;
+};
+
+/// @brief Multiplies the lanes' tiles.
+void resolve_tile_product(std::span<void* const, 32> deposits, LaneMask mask);
+
+/// @brief Checks and counts this lane's part of a tile as accesses of 16 bytes, the most that one
+/// access can have.
+template <typename T>
+void observe_tile(Operation operation, const T* tile, std::size_t stride, const T* values,
+                  Place place) {
+  constexpr std::size_t kBytes = sizeof(T) * kElementsPerLane;
+  constexpr std::size_t kPiece = kBytes < 16 ? kBytes : 16;
+  const auto* bytes =
+      reinterpret_cast<const std::byte*>(tile + tile_offset(lane_index(), 0, stride));
+  const auto* value_bytes = reinterpret_cast<const std::byte*>(values);
+  for (std::size_t done = 0; done < kBytes; done += kPiece) {
+    observe({.operation = operation,
+             .space = MemorySpace::kAny,
+             .address = bytes + done,
+             .size = kPiece,
+             .alignment = kPiece,
+             .value = operation == Operation::kLoad ? nullptr : value_bytes + done,
+             .place = place});
+  }
+}
+
+}  // namespace ultra::simt::emulator
+
+namespace ultra::simt {
+
+/// @brief Sets every element of a tile.
+template <TileUse use, typename T, TileLayout layout>
+void fill_tile(TileFragment<use, T, layout>& fragment, const T& value) {
+  fragment.x.fill(value);
+}
+
+/// @brief Loads a tile from global or shared memory; its rows (columns, if column-major) begin
+/// `stride` elements apart. All lanes of the warp call it. The address and the stride must be multiples
+/// of 16 bytes.
+template <TileUse use, typename T, TileLayout layout, Side side = kSide>
+void load_tile(TileFragment<use, T, layout>& fragment, const T* tile, unsigned stride,
+               const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if constexpr (side == Side::kInstrumented) {
+    emulator::observe_tile<T>(emulator::Operation::kLoad, tile, stride, nullptr,
+                              {.file = file, .line = line});
+  }
+  const T* const first = tile + emulator::tile_offset(emulator::lane_index(), 0, stride);
+  for (std::size_t index = 0; index < kElementsPerLane; ++index) {
+    fragment.x[index] = first[index];
+  }
+}
+
+/// @brief Stores a tile of sums, row-major, to global or shared memory. All lanes of the warp call it.
+template <typename T, TileLayout layout, Side side = kSide>
+void store_tile(T* tile, const TileFragment<TileUse::kSum, T, layout>& fragment, unsigned stride,
+                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if constexpr (side == Side::kInstrumented) {
+    emulator::observe_tile<T>(emulator::Operation::kStore, tile, stride, fragment.x.data(),
+                              {.file = file, .line = line});
+  }
+  T* const first = tile + emulator::tile_offset(emulator::lane_index(), 0, stride);
+  for (std::size_t index = 0; index < kElementsPerLane; ++index) {
+    first[index] = fragment.x[index];
+  }
+}
+
+/// @brief d = a b + c on tiles, products and sums in float. All lanes of the warp call it.
+template <typename T, TileLayout a_layout, TileLayout b_layout>
+void multiply_tiles(TileFragment<TileUse::kSum, float>& d,
+                    const TileFragment<TileUse::kLeft, T, a_layout>& a,
+                    const TileFragment<TileUse::kRight, T, b_layout>& b,
+                    const TileFragment<TileUse::kSum, float>& c,
+                    const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::TileProduct product{.a = {},
+                                .b = {},
+                                .c = c.x,
+                                .d = {},
+                                .a_transposed = a_layout == TileLayout::kColumnMajor,
+                                .b_transposed = b_layout == TileLayout::kColumnMajor};
+  for (std::size_t index = 0; index < kElementsPerLane; ++index) {
+    product.a[index] = static_cast<float>(a.x[index]);
+    product.b[index] = static_cast<float>(b.x[index]);
+  }
+  emulator::meet({.mask = emulator::kWholeWarp,
+                  .resolve = &emulator::resolve_tile_product,
+                  .deposit = &product,
+                  .name = "multiply_tiles",
+                  .place = {.file = file, .line = line}});
+  d.x = product.d;
+}
+
+}  // namespace ultra::simt

@@ -1,0 +1,114 @@
+// Kernels compute the same on both sides of the emulator, and what a plain loop computes.
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/kernels/simt/kernels/kernels.hpp"
+#include "tests/kernels/simt/support.hpp"
+
+namespace ultra::simt::test {
+namespace {
+
+template <typename SideConstant>
+class KernelsOn : public ::testing::Test {
+ protected:
+  static constexpr Side kSideOfTest = SideConstant::value;
+};
+
+using Sides = ::testing::Types<std::integral_constant<Side, Side::kInstrumented>,
+                               std::integral_constant<Side, Side::kBare>>;
+TYPED_TEST_SUITE(KernelsOn, Sides);
+
+TYPED_TEST(KernelsOn, Matmul) {
+  constexpr Side kTested = TestFixture::kSideOfTest;
+  for (const MatmulKernel kernel :
+       {MatmulKernel::kNaive, MatmulKernel::kCoalesced, MatmulKernel::kTiled}) {
+    expect_matmul<kTested>(64, [kernel](const auto& a, const auto& b, auto& c, int n) {
+      static_cast<void>(matmul<kTested>(kernel, a, b, c, n));
+    });
+  }
+}
+
+TYPED_TEST(KernelsOn, TransposeOfAnyShape) {
+  constexpr Side kTested = TestFixture::kSideOfTest;
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {32, 32}, {33, 31}, {5, 100}, {64, 96}}) {
+    const std::vector<float> values = whole_numbers<float>(rows * columns);
+    const Buffer<float, kTested> in("in", values);
+    Buffer<float, kTested> out("out", values.size());
+    static_cast<void>(transpose<kTested>(TransposePadding::kOneColumn, in, out, rows, columns));
+    const std::vector<float> result = out.download();
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        ASSERT_EQ(at(result, column * rows + row), at(values, row * columns + column));
+      }
+    }
+  }
+}
+
+TYPED_TEST(KernelsOn, RowSums) {
+  constexpr Side kTested = TestFixture::kSideOfTest;
+  for (const int columns : {1, 31, 32, 33, 128, 300}) {
+    const int rows = 3;
+    const std::vector<float> values = whole_numbers<float>(rows * columns);
+    const Buffer<float, kTested> in("in", values);
+    Buffer<float, kTested> sums("sums", std::size_t{3});
+    Buffer<int, kTested> done("done", std::vector<int>{0});
+    static_cast<void>(row_sums<kTested>(in, sums, done, rows, columns));
+    const std::vector<float> result = sums.download();
+    for (int row = 0; row < rows; ++row) {
+      float expected = 0.0F;
+      for (int column = 0; column < columns; ++column) {
+        expected += at(values, row * columns + column);
+      }
+      EXPECT_EQ(at(result, row), expected) << columns << " columns";
+    }
+    EXPECT_EQ(done.download(), std::vector<int>{rows});
+  }
+}
+
+// Products and sums of small whole numbers are exact in float, so the order does not matter.
+template <Side side, typename T>
+void expect_tile_product(int depth) {
+  std::vector<T> a;
+  std::vector<T> b;
+  for (const float value : whole_numbers<float>(16 * depth)) {
+    a.emplace_back(value);
+    b.emplace_back(3.0F - value);
+  }
+  const Buffer<T, side> left("left", a);
+  const Buffer<T, side> right("right", b);
+  Buffer<float, side> d("d", std::size_t{256});
+  static_cast<void>(tile_product<side, T>(left, right, d, depth));
+  const std::vector<float> result = d.download();
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 16; ++column) {
+      float expected = 0.0F;
+      for (int k = 0; k < depth; ++k) {
+        expected += static_cast<float>(at(a, row * depth + k)) *
+                    static_cast<float>(at(b, column * depth + k));
+      }
+      ASSERT_EQ(at(result, row * 16 + column), expected) << row << ", " << column;
+    }
+  }
+}
+
+TYPED_TEST(KernelsOn, TileProduct) {
+  expect_tile_product<TestFixture::kSideOfTest, bf16>(16);
+  expect_tile_product<TestFixture::kSideOfTest, bf16>(48);
+  expect_tile_product<TestFixture::kSideOfTest, half>(32);
+}
+
+TYPED_TEST(KernelsOn, ReportNamesTheLaunch) {
+  constexpr Side kTested = TestFixture::kSideOfTest;
+  const Buffer<float, kTested> in("in", whole_numbers<float>(32 * 64));
+  Buffer<float, kTested> out("out", std::size_t{32 * 64});
+  const Report report = transpose<kTested>(TransposePadding::kNone, in, out, 32, 64);
+  EXPECT_EQ(report.kernel, "transpose");
+  EXPECT_EQ(report.grid, (Extents{.x = 2}));
+  EXPECT_EQ(report.block, (Extents{.x = 32, .y = 8}));
+  EXPECT_EQ(report.sites.empty(), kTested == Side::kBare);
+}
+
+}  // namespace
+}  // namespace ultra::simt::test
