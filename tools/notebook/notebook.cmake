@@ -33,7 +33,8 @@ function(ultra_notebook_test chapter file)
     COMMAND ${ULTRA_VENV_PYTHON} ${ULTRA_NOTEBOOK_TOOLS}/run.py ${file}
             --build-dir ${CMAKE_BINARY_DIR} --output ${output})
   set_tests_properties(notebook.${chapter} PROPERTIES
-    LABELS notebook TIMEOUT ${ULTRA_NOTEBOOK_TIMEOUT})
+    LABELS notebook TIMEOUT ${ULTRA_NOTEBOOK_TIMEOUT}
+    PROCESSORS 2) # its programs have two ranks and more, and it compares their times
 endfunction()
 
 function(ultra_notebooks)
