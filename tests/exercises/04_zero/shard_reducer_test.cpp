@@ -221,7 +221,8 @@ class ShardReducerTest : public ultra::test::RandomTest {
       group.resize(random.between(1, 3));
       for (std::size_t& count : group) count = random.between(0, 20);
     }
-    drawn.counts[0] = {as_size(3 * ranks + 1)};  // one that has padding
+    drawn.counts.back()[0] = random.between(1, 20);  // whoever keeps the last one shows it
+    drawn.counts[0] = {as_size(3 * ranks + 1)};      // one that has padding
     return drawn;
   }
 
