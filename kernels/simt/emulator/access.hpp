@@ -8,20 +8,33 @@
 #include "kernels/simt/emulator/hooks.hpp"
 #include "kernels/simt/side.hpp"
 
+namespace ultra::simt::emulator {
+
+/// @brief Checks and counts an access on the instrumented side, before it is made.
+/// @param value  what will be written; null for a load.
+template <Side side, typename T>
+inline void observe_access(Operation operation, MemorySpace space, const T* address, const T* value,
+                           Place place) {
+  if constexpr (side == Side::kInstrumented) {
+    observe({.operation = operation,
+             .space = space,
+             .address = address,
+             .size = sizeof(T),
+             .alignment = alignof(T),
+             .value = value,
+             .place = place});
+  }
+}
+
+}  // namespace ultra::simt::emulator
+
 namespace ultra::simt {
 
 /// @brief Loads from global memory: `ldg(&p[i])` is `p[i]`.
 template <typename T, Side side = kSide>
 inline T ldg(const T* address, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  if constexpr (side == Side::kInstrumented) {
-    emulator::observe({.operation = emulator::Operation::kLoad,
-                       .space = emulator::MemorySpace::kGlobal,
-                       .address = address,
-                       .size = sizeof(T),
-                       .alignment = alignof(T),
-                       .value = nullptr,
-                       .place = {.file = file, .line = line}});
-  }
+  emulator::observe_access<side, T>(emulator::Operation::kLoad, emulator::MemorySpace::kGlobal,
+                                    address, nullptr, {.file = file, .line = line});
   return *address;
 }
 
@@ -29,30 +42,16 @@ inline T ldg(const T* address, const char* file = __builtin_FILE(), int line = _
 template <typename T, Side side = kSide>
 inline void stg(T* address, const std::type_identity_t<T>& value,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  if constexpr (side == Side::kInstrumented) {
-    emulator::observe({.operation = emulator::Operation::kStore,
-                       .space = emulator::MemorySpace::kGlobal,
-                       .address = address,
-                       .size = sizeof(T),
-                       .alignment = alignof(T),
-                       .value = &value,
-                       .place = {.file = file, .line = line}});
-  }
+  emulator::observe_access<side, T>(emulator::Operation::kStore, emulator::MemorySpace::kGlobal,
+                                    address, &value, {.file = file, .line = line});
   *address = value;
 }
 
 /// @brief Loads from shared memory: `lds(&tile[i][j])` is `tile[i][j]`.
 template <typename T, Side side = kSide>
 inline T lds(const T* address, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  if constexpr (side == Side::kInstrumented) {
-    emulator::observe({.operation = emulator::Operation::kLoad,
-                       .space = emulator::MemorySpace::kShared,
-                       .address = address,
-                       .size = sizeof(T),
-                       .alignment = alignof(T),
-                       .value = nullptr,
-                       .place = {.file = file, .line = line}});
-  }
+  emulator::observe_access<side, T>(emulator::Operation::kLoad, emulator::MemorySpace::kShared,
+                                    address, nullptr, {.file = file, .line = line});
   return *address;
 }
 
@@ -60,15 +59,8 @@ inline T lds(const T* address, const char* file = __builtin_FILE(), int line = _
 template <typename T, Side side = kSide>
 inline void sts(T* address, const std::type_identity_t<T>& value,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  if constexpr (side == Side::kInstrumented) {
-    emulator::observe({.operation = emulator::Operation::kStore,
-                       .space = emulator::MemorySpace::kShared,
-                       .address = address,
-                       .size = sizeof(T),
-                       .alignment = alignof(T),
-                       .value = &value,
-                       .place = {.file = file, .line = line}});
-  }
+  emulator::observe_access<side, T>(emulator::Operation::kStore, emulator::MemorySpace::kShared,
+                                    address, &value, {.file = file, .line = line});
   *address = value;
 }
 
