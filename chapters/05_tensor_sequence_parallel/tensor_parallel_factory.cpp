@@ -1,6 +1,5 @@
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "chapters/05_tensor_sequence_parallel/column_parallel.hpp"
@@ -25,11 +24,9 @@ std::unique_ptr<nn::Parameter> make_parameter(const nn::BuildContext& context,
 nn::ParameterSpec shard_of_rows(nn::ParameterSpec whole, const TensorParallelLayout& layout,
                                 int rank) {
   const std::size_t rows = whole.global_shape[0];
-  const std::size_t part = (rows + layout.ranks() - 1) / layout.ranks();
-  const std::size_t begin = std::min(static_cast<std::size_t>(rank) * part, rows);
-  const std::size_t end = std::min(begin + part, rows);
-  whole.shard = {{begin, end}, {0, whole.global_shape[1]}};
-  whole.padding = part - (end - begin);
+  const Range own = layout.local_rows(rows, rank);
+  whole.shard = {own, {0, whole.global_shape[1]}};
+  whole.padding = layout.local_rows(rows, 0).size() - own.size();  // rank 0 has most
   return whole;
 }
 

@@ -3,10 +3,12 @@
 /// TensorParallelLayout: how the matrices of a model, and the sequences between them, are split over
 /// ranks.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "common/nn/model_config.hpp"
+#include "common/tensor/shape.hpp"
 
 /// @brief Chapter 05: every matrix in parts, on ranks that work on the same tokens.
 namespace ultra::tensor_parallel {
@@ -54,9 +56,16 @@ struct TensorParallelLayout {
   [[nodiscard]] std::size_t kv_copies(std::size_t num_kv_heads) const {
     return num_kv_heads < ranks() ? ranks() / num_kv_heads : 1;
   }
-  /// @brief Rows of a token table per rank, with the padding: ceil(vocab_size / tp).
+  /// @brief The rows that a rank has of a matrix or a token table, without the padding: the last ranks
+  /// may have fewer than the others, or none.
+  [[nodiscard]] Range local_rows(std::size_t rows, int rank) const {
+    const std::size_t part = (rows + ranks() - 1) / ranks();
+    const std::size_t begin = std::min(static_cast<std::size_t>(rank) * part, rows);
+    return {begin, std::min(begin + part, rows)};
+  }
+  /// @brief Rows of a token table per rank, with the padding: ceil(vocab_size / tp), what rank 0 has.
   [[nodiscard]] std::size_t local_vocab_size(std::size_t vocab_size) const {
-    return (vocab_size + ranks() - 1) / ranks();
+    return local_rows(vocab_size, 0).size();
   }
 
   /// @brief Equal when both members are.

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "common/ops/embedding.hpp"
 #include "common/ops/token_check.hpp"
@@ -7,10 +5,7 @@
 namespace ultra::tensor_parallel {
 
 Range vocabulary_of(std::size_t vocab_size, const Communicator& tp) {
-  const auto ranks = static_cast<std::size_t>(tp.size());
-  const auto rank = static_cast<std::size_t>(tp.rank());
-  const std::size_t part = (vocab_size + ranks - 1) / ranks;
-  return {std::min(rank * part, vocab_size), std::min((rank + 1) * part, vocab_size)};
+  return TensorParallelLayout{.tp = tp.size()}.local_rows(vocab_size, tp.rank());
 }
 
 double VocabularyParallelLoss::forward(const Tensor& logits, const Tensor& targets,
