@@ -1,9 +1,9 @@
 #pragma once
 /// @file
-/// The shape of a launch.
+/// The shape of a launch. Kernels include it: it stays free of the standard library, which nvcc
+/// would parse once per architecture.
 
 #include <cstddef>
-#include <string_view>
 
 namespace ultra::simt {
 
@@ -29,18 +29,28 @@ struct Stream {
   void* handle = nullptr;
 };
 
+struct Report;
+
+/// @brief Where launches go, and where what was counted goes.
+struct Queue {
+  /// @brief The stream on a GPU.
+  Stream stream = {};
+  /// @brief In the emulator, every launch adds its counters here; null when nobody asks.
+  Report* report = nullptr;
+};
+
 /// @brief One launch: the values between <<< and >>>, and a name for reports.
 struct Config {
   /// @brief The kernel's name, for messages and reports.
-  std::string_view name;
+  const char* name = "";
   /// @brief Blocks.
-  Extents grid;
+  Extents grid = {};
   /// @brief Threads of each block, at most 1024.
-  Extents block;
+  Extents block = {};
   /// @brief Dynamic shared memory of each block in bytes, at most kMostSharedBytes.
   std::size_t shared_bytes = 0;
-  /// @brief Where to queue it on a GPU.
-  Stream stream = {};
+  /// @brief Its stream, and who wants its counters.
+  Queue queue = {};
 };
 
 /// @brief Threads of the largest block.

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <tuple>
 
 namespace ultra::simt {
 namespace {
@@ -16,7 +18,7 @@ double ratio(std::uint64_t sum, std::uint64_t count) {
   return count == 0 ? 0.0 : static_cast<double>(sum) / static_cast<double>(count);
 }
 
-void add(Site& sum, const Site& site) {
+void add_to(Site& sum, const Site& site) {
   sum.requests += site.requests;
   sum.lanes += site.lanes;
   sum.sectors += site.sectors;
@@ -24,6 +26,11 @@ void add(Site& sum, const Site& site) {
   sum.wavefronts += site.wavefronts;
   sum.ideal_wavefronts += site.ideal_wavefronts;
   sum.divergent += site.divergent;
+}
+
+bool is_before(const Site& left, const Site& right) {
+  return std::tie(left.file, left.line, left.kind, left.size) <
+         std::tie(right.file, right.line, right.kind, right.size);
 }
 
 using Metrics = std::vector<std::pair<std::string, double>>;
@@ -62,11 +69,23 @@ double Site::sectors_per_request() const { return ratio(sectors, requests); }
 double Site::wavefronts_per_request() const { return ratio(wavefronts, requests); }
 double Site::lanes_per_request() const { return ratio(lanes, requests); }
 
+void Report::add(const Launched& launched, const std::vector<Site>& counted) {
+  launches.push_back(launched);
+  for (const Site& site : counted) {
+    const auto place = std::ranges::lower_bound(sites, site, is_before);
+    if (place != sites.end() && !is_before(site, *place)) {
+      add_to(*place, site);
+    } else {
+      sites.insert(place, site);
+    }
+  }
+}
+
 Site Report::total(AccessKind kind) const {
   Site sum{.kind = kind};
   for (const Site& site : sites) {
     if (site.kind == kind) {
-      add(sum, site);
+      add_to(sum, site);
     }
   }
   return sum;
@@ -79,7 +98,7 @@ Site Report::at_line(int line) const {
       if (sum.requests == 0) {
         sum = Site{.file = site.file, .line = line, .kind = site.kind, .size = site.size};
       }
-      add(sum, site);
+      add_to(sum, site);
     }
   }
   return sum;
@@ -88,7 +107,7 @@ Site Report::at_line(int line) const {
 double Report::active_lanes() const {
   Site sum;
   for (const Site& site : sites) {
-    add(sum, site);
+    add_to(sum, site);
   }
   return sum.lanes_per_request();
 }
@@ -115,7 +134,7 @@ double Report::metric(const std::string& name) const {
       return value;
     }
   }
-  throw std::out_of_range("there is no metric " + name + " in the report of " + kernel);
+  throw std::out_of_range("there is no metric " + name + " in a report");
 }
 
 std::string to_table(const Report& report) {

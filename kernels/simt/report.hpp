@@ -69,17 +69,27 @@ struct Site {
   [[nodiscard]] double lanes_per_request() const;
 };
 
-/// @brief What was counted during one launch; empty on a GPU and on the bare side.
-struct Report {
+/// @brief The shape of a launch that a report covers.
+struct Launched {
   /// @brief Config::name of the launch.
   std::string kernel;
   /// @brief Blocks of the launch.
   Extents grid;
   /// @brief Threads of each block.
   Extents block;
+  /// @brief Equal names and shapes.
+  bool operator==(const Launched&) const = default;
+};
+
+/// @brief What was counted during the launches of a Queue; empty on a GPU and on the bare side.
+struct Report {
+  /// @brief The launches, in their order.
+  std::vector<Launched> launches;
   /// @brief One entry per source line, kind and size, in the order of file, line, kind and size.
   std::vector<Site> sites;
 
+  /// @brief Adds what one more launch counted.
+  void add(const Launched& launched, const std::vector<Site>& counted);
   /// @brief The counters of all sites of a kind, summed.
   [[nodiscard]] Site total(AccessKind kind) const;
   /// @brief The counters of all sites of one line, summed; its kind is the first's.

@@ -1,6 +1,8 @@
 #pragma once
 /// @file
-/// All that a kernel and its launcher need, on every side: include it instead of CUDA's headers.
+/// All that a kernel and its launcher need, on every side: include it instead of CUDA's headers. What
+/// not every kernel needs stands apart, because nvcc reads it once per architecture: small_floats.cuh
+/// (half, bf16, fp8) and tiles.cuh (tensor cores).
 ///
 /// A kernel file is plain CUDA but for its accesses of memory, which go through ldg(), stg(), lds() and
 /// sts(); branch() marks conditions whose divergence shall be counted. nvcc makes plain loads and stores
@@ -10,8 +12,8 @@
 ///  - kernels, and the device functions they share, live in unnamed namespaces: the same file is compiled
 ///    for each side, and all may end up in one executable;
 ///  - a launcher has its side in its signature: a template declared as
-///    `template <Side side> Report transpose(const Buffer<float, side>& in, Buffer<float, side>& out)`
-///    and defined in the kernel file as `template <> Report transpose<kSide>(...)`;
+///    `template <Side side> void transpose(const float* in, float* out, const Queue& queue)` and
+///    defined in the kernel file as `template <> void transpose<kSide>(...)`;
 ///  - one access of a kind per source line, so that the report tells them apart;
 ///  - kernels' names end in _kernel: the emulator then knows whose __shared__ variables are whose;
 ///  - dynamic_shared<T>() instead of `extern __shared__`.
@@ -21,25 +23,18 @@
 /// k-th ones, also where a GPU would issue several because the lanes reached it in different rounds of a
 /// loop; cp.async, TMA, wgmma and cooperative groups are missing.
 
-#include "kernels/simt/buffer.hpp"
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/error.hpp"
-#include "kernels/simt/report.hpp"
 #include "kernels/simt/side.hpp"
 
 #if defined(__CUDACC__)
 #include "kernels/simt/gpu/access.cuh"
 #include "kernels/simt/gpu/launch.cuh"
-#include "kernels/simt/gpu/tile_operations.cuh"
-#include "kernels/simt/gpu/types.cuh"
 #else
 #include "kernels/simt/emulator/access.hpp"
 #include "kernels/simt/emulator/atomics.hpp"
 #include "kernels/simt/emulator/intrinsics.hpp"
 #include "kernels/simt/emulator/launch.hpp"
 #include "kernels/simt/emulator/qualifiers.hpp"
-#include "kernels/simt/emulator/tile_operations.hpp"
-#include "kernels/simt/emulator/types.hpp"
 #include "kernels/simt/emulator/vector_types.hpp"
 #endif
 

@@ -40,7 +40,7 @@ Engine::~Engine() {
   }
 }
 
-Report Engine::run(const Config& config, const Task& task, Side side) {
+void Engine::run(const Config& config, const Task& task, Side side) {
   check_config(config);
   if (is_running_) {
     throw SimtError(Fault::kLaunch, "launch of " + std::string(config.name) +
@@ -68,10 +68,10 @@ Report Engine::run(const Config& config, const Task& task, Side side) {
   if (error_) {
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
-  return {.kernel = std::string(config.name),
-          .grid = config.grid,
-          .block = config.block,
-          .sites = counters_.sites()};
+  if (config.queue.report != nullptr) {
+    config.queue.report->add({.kernel = config.name, .grid = config.grid, .block = config.block},
+                             counters_.sites());
+  }
 }
 
 // Only trivial objects live in this frame: a stack overflow jumps into it.
@@ -263,8 +263,8 @@ void Engine::suspend(Turn turn) {
   }
 }
 
-Report run(const Config& config, const Task& task, Side side) {
-  return Engine::of_this_thread().run(config, task, side);
+void run(const Config& config, const Task& task, Side side) {
+  Engine::of_this_thread().run(config, task, side);
 }
 
 }  // namespace ultra::simt::emulator

@@ -39,7 +39,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// @brief run() of the emulator.
-  Report run(const Config& config, const Task& task, Side side);
+  void run(const Config& config, const Task& task, Side side);
 
   /// @brief The hook of the same name.
   void observe(const Access& access);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/report.hpp"
 #include "kernels/simt/side.hpp"
 
 namespace ultra::simt::emulator {
@@ -22,26 +21,26 @@ struct Task {
   const void* arguments;
 };
 
-/// @brief Runs every thread of every block, one block after the other, on the calling thread.
+/// @brief Runs every thread of every block, one block after the other, on the calling thread, and adds
+/// what was counted, nothing on the bare side, to the report of the launch's queue.
 /// @throws SimtError, and what the kernel throws.
-Report run(const Config& config, const Task& task, Side side);
+void run(const Config& config, const Task& task, Side side);
 
 }  // namespace ultra::simt::emulator
 
 namespace ultra::simt {
 
 /// @brief Runs a kernel for every thread of the grid; `arguments` become its parameters.
-/// @return what was counted: nothing on the bare side.
 /// @throws SimtError when the launch, or what a thread does, is wrong.
 template <Side side = kSide, typename... Parameters, typename... Arguments>
-Report launch(void (*kernel)(Parameters...), const Config& config, Arguments&&... arguments) {
+void launch(void (*kernel)(Parameters...), const Config& config, Arguments&&... arguments) {
   using Call = std::pair<void (*)(Parameters...), std::tuple<Parameters...>>;
   const Call call(kernel, std::tuple<Parameters...>(std::forward<Arguments>(arguments)...));
   const auto call_kernel = [](const void* data) {
     const auto& [function, values] = *static_cast<const Call*>(data);
     std::apply(function, values);
   };
-  return emulator::run(
+  emulator::run(
       config,
       {.call = call_kernel, .kernel = reinterpret_cast<std::uintptr_t>(kernel), .arguments = &call},
       side);

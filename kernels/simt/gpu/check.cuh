@@ -4,18 +4,17 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
-
-#include "kernels/simt/error.hpp"
-
 namespace ultra::simt::gpu {
 
-/// @brief Throws when a call of the CUDA run time failed; `what` names the call.
+/// @brief Throws for a call of the CUDA run time that failed; `what` names the call or the kernel.
 /// @throws SimtError (Fault::kCuda)
-inline void check(cudaError_t status, const std::string& what) {
+[[noreturn]] void refuse(cudaError_t status, const char* what);
+
+/// @brief Throws when a call of the CUDA run time failed; `what` names the call or the kernel.
+/// @throws SimtError (Fault::kCuda)
+inline void check(cudaError_t status, const char* what) {
   if (status != cudaSuccess) {
-    throw SimtError(Fault::kCuda, what + ": " + cudaGetErrorString(status) +
-                                      ". Hint: does nvidia-smi work in this shell?");
+    refuse(status, what);
   }
 }
 

@@ -2,9 +2,17 @@
 
 #include "kernels/simt/gpu/device_memory.hpp"
 
+#include <string>
+
+#include "kernels/simt/error.hpp"
 #include "kernels/simt/gpu/check.cuh"
 
 namespace ultra::simt::gpu {
+
+void refuse(cudaError_t status, const char* what) {
+  throw SimtError(Fault::kCuda, std::string(what) + ": " + cudaGetErrorString(status) +
+                                    ". Hint: does nvidia-smi work in this shell?");
+}
 
 void* allocate(std::size_t bytes) {
   void* address = nullptr;

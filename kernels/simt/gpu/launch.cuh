@@ -4,37 +4,33 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
 #include <utility>
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/gpu/check.cuh"
-#include "kernels/simt/report.hpp"
 #include "kernels/simt/side.hpp"
 
 namespace ultra::simt {
 
-/// @brief Queues a kernel for every thread of the grid; `arguments` become its parameters.
-/// @return a report without counters: Nsight Compute has them.
+/// @brief Queues a kernel for every thread of the grid; `arguments` become its parameters. Nothing is
+/// counted: Nsight Compute does that.
 /// @throws SimtError when the launch is wrong or the CUDA run time refuses it; what a thread does
 /// wrong shows at the next download.
 template <Side side = kSide, typename... Parameters, typename... Arguments>
-Report launch(void (*kernel)(Parameters...), const Config& config, Arguments&&... arguments) {
+void launch(void (*kernel)(Parameters...), const Config& config, Arguments&&... arguments) {
   constexpr std::size_t kAlwaysGranted = std::size_t{48} * 1024;
   check_config(config);
-  const std::string what = "launch of " + std::string(config.name);
   if (config.shared_bytes > kAlwaysGranted) {
     gpu::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(config.shared_bytes)),
-               what);
+               config.name);
   }
   const dim3 grid(config.grid.x, config.grid.y, config.grid.z);
   const dim3 block(config.block.x, config.block.y, config.block.z);
-  kernel<<<grid, block, config.shared_bytes, static_cast<cudaStream_t>(config.stream.handle)>>>(
+  kernel<<<grid, block, config.shared_bytes,
+           static_cast<cudaStream_t>(config.queue.stream.handle)>>>(
       std::forward<Arguments>(arguments)...);
-  gpu::check(cudaGetLastError(), what);
-  return {
-      .kernel = std::string(config.name), .grid = config.grid, .block = config.block, .sites = {}};
+  gpu::check(cudaGetLastError(), config.name);
 }
 
 }  // namespace ultra::simt

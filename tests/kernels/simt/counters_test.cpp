@@ -30,7 +30,7 @@ __global__ void half_load_kernel(const half* in, half* out) {
 Report strided_load(int stride, int offset, unsigned threads = 32) {
   const Buffer<float> in("in", std::vector<float>(32 * 32 + 32, 1.0F));
   Buffer<float> out("out", std::size_t{threads});
-  return launch(strided_load_kernel, one_block(threads), in.data(), out.data(), stride, offset);
+  return recorded(strided_load_kernel, one_block(threads), in.data(), out.data(), stride, offset);
 }
 
 struct StrideCase {
@@ -67,14 +67,14 @@ TEST(Counters, EachWarpIsARequest) {
 TEST(Counters, WideAndNarrowElements) {
   const Buffer<float4> in("in", std::vector<float4>(32, make_float4(1, 2, 3, 4)));
   Buffer<float4> out("out", std::size_t{32});
-  const Report wide = launch(vector_load_kernel, one_block(32), in.data(), out.data());
+  const Report wide = recorded(vector_load_kernel, one_block(32), in.data(), out.data());
   EXPECT_EQ(wide.total(AccessKind::kGlobalLoad).sectors, 16U);
   EXPECT_EQ(wide.total(AccessKind::kGlobalStore).sectors, 16U);
   EXPECT_EQ(wide.total(AccessKind::kGlobalLoad).size, 0) << "a sum over sizes has none";
   EXPECT_EQ(wide.sites.at(0).size, 16);
   const Buffer<half> halves("halves", std::vector<half>(32, half(1.0F)));
   Buffer<half> half_out("out", std::size_t{32});
-  const Report narrow = launch(half_load_kernel, one_block(32), halves.data(), half_out.data());
+  const Report narrow = recorded(half_load_kernel, one_block(32), halves.data(), half_out.data());
   EXPECT_EQ(narrow.total(AccessKind::kGlobalLoad).sectors, 2U);
 }
 
@@ -91,14 +91,14 @@ __global__ void shared_kernel(int stride) {
 TEST(Counters, BankConflictsFollowTheStride) {
   // Lanes i and j meet in a bank when stride (i - j) is a multiple of 32: gcd(stride, 32) ways.
   for (const int stride : {1, 2, 3, 4, 8, 16, 32, 33}) {
-    const Report report = launch(shared_kernel, one_block(32), stride);
+    const Report report = recorded(shared_kernel, one_block(32), stride);
     const Site load = report.total(AccessKind::kSharedLoad);
     EXPECT_EQ(load.requests, 1U);
     EXPECT_EQ(load.wavefronts, static_cast<std::uint64_t>(std::gcd(stride, 32))) << stride;
     EXPECT_EQ(load.ideal_wavefronts, 1U);
     EXPECT_EQ(report.total(AccessKind::kSharedStore).wavefronts_per_request(), 1.0);
   }
-  const Report broadcast = launch(shared_kernel, one_block(32), 0);
+  const Report broadcast = recorded(shared_kernel, one_block(32), 0);
   EXPECT_EQ(broadcast.total(AccessKind::kSharedLoad).wavefronts, 1U);
 }
 
@@ -113,11 +113,12 @@ __global__ void shared_vector_kernel(int stride) {
 }
 
 TEST(Counters, VectorsTakeAQuarterWarpAPass) {
-  const Site dense = launch(shared_vector_kernel, one_block(32), 1).total(AccessKind::kSharedLoad);
+  const Site dense =
+      recorded(shared_vector_kernel, one_block(32), 1).total(AccessKind::kSharedLoad);
   EXPECT_EQ(dense.wavefronts, 4U);
   EXPECT_EQ(dense.ideal_wavefronts, 4U);
   // Rows of 32 words: the 8 lanes of a quarter all want the same 4 banks.
-  const Site rows = launch(shared_vector_kernel, one_block(32), 8).total(AccessKind::kSharedLoad);
+  const Site rows = recorded(shared_vector_kernel, one_block(32), 8).total(AccessKind::kSharedLoad);
   EXPECT_EQ(rows.wavefronts, 32U);
   EXPECT_EQ(rows.ideal_wavefronts, 4U);
 }
@@ -125,7 +126,9 @@ TEST(Counters, VectorsTakeAQuarterWarpAPass) {
 Report transposed(TransposePadding padding) {
   const Buffer<float> in("in", whole_numbers<float>(64 * 64));
   Buffer<float> out("out", in.size());
-  return transpose<Side::kInstrumented>(padding, in, out, 64, 64);
+  Report report;
+  transpose<Side::kInstrumented>(padding, in.data(), out.data(), 64, 64, {.report = &report});
+  return report;
 }
 
 TEST(Counters, AnUnpaddedTransposeHas32WayConflicts) {
@@ -143,7 +146,9 @@ TEST(Counters, AnUnpaddedTransposeHas32WayConflicts) {
 Report multiplied(MatmulKernel kernel, int n) {
   const Buffer<float> a("a", whole_numbers<float>(n * n));
   Buffer<float> c("c", a.size());
-  return matmul<Side::kInstrumented>(kernel, a, a, c, n);
+  Report report;
+  matmul<Side::kInstrumented>(kernel, a.data(), a.data(), c.data(), n, {.report = &report});
+  return report;
 }
 
 TEST(Counters, MatmulSectors) {
@@ -190,13 +195,13 @@ __global__ void uniform_kernel(int* out) {
 
 TEST(Counters, BranchesDivergeInsideWarpsOnly) {
   Buffer<int> out("out", std::size_t{128});
-  const Report divergent = launch(divergent_kernel, one_block(128), out.data());
+  const Report divergent = recorded(divergent_kernel, one_block(128), out.data());
   EXPECT_EQ(divergent.total(AccessKind::kBranch).requests, 4U);
   EXPECT_EQ(divergent.total(AccessKind::kBranch).divergent, 4U);
   EXPECT_EQ(divergent.total(AccessKind::kGlobalStore).requests, 8U);
   EXPECT_EQ(divergent.total(AccessKind::kGlobalStore).lanes_per_request(), 16.0);
   EXPECT_DOUBLE_EQ(divergent.active_lanes(), (4 * 32 + 8 * 16) / 12.0);
-  const Report uniform = launch(uniform_kernel, one_block(128), out.data());
+  const Report uniform = recorded(uniform_kernel, one_block(128), out.data());
   EXPECT_EQ(uniform.total(AccessKind::kBranch).divergent, 0U);
   EXPECT_EQ(uniform.active_lanes(), 32.0);
 }
@@ -213,7 +218,7 @@ __global__ void atomic_kernel(int* bins, int count) {
 
 TEST(Counters, AtomicsGoWhereTheirAddressIs) {
   Buffer<int> bins("bins", std::vector<int>(32, 0));
-  const Report report = launch(atomic_kernel, one_block(32), bins.data(), 16);
+  const Report report = recorded(atomic_kernel, one_block(32), bins.data(), 16);
   EXPECT_EQ(report.total(AccessKind::kSharedAtomic).requests, 1U);
   EXPECT_EQ(report.total(AccessKind::kSharedAtomic).wavefronts, 1U);
   EXPECT_EQ(report.total(AccessKind::kGlobalAtomic).requests, 1U);

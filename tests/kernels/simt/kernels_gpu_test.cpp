@@ -27,7 +27,7 @@ std::vector<float> transposed(int rows, int columns) {
   if constexpr (side != Side::kGpu || build::kHasCuda) {
     const Buffer<float, side> in("in", whole_numbers<float>(rows * columns));
     Buffer<float, side> out("out", in.size());
-    static_cast<void>(transpose<side>(TransposePadding::kOneColumn, in, out, rows, columns));
+    transpose<side>(TransposePadding::kOneColumn, in.data(), out.data(), rows, columns);
     return out.download();
   }
   return {};
@@ -39,7 +39,7 @@ std::vector<float> sums_of_rows(int rows, int columns) {
     const Buffer<float, side> in("in", whole_numbers<float>(rows * columns));
     Buffer<float, side> sums("sums", static_cast<std::size_t>(rows));
     Buffer<int, side> done("done", std::vector<int>{0});
-    static_cast<void>(row_sums<side>(in, sums, done, rows, columns));
+    row_sums<side>(in.data(), sums.data(), done.data(), rows, columns);
     EXPECT_EQ(done.download(), std::vector<int>{rows});
     return sums.download();
   }
@@ -51,7 +51,7 @@ std::vector<float> product(MatmulKernel kernel, int n) {
   if constexpr (side != Side::kGpu || build::kHasCuda) {
     const Buffer<float, side> a("a", whole_numbers<float>(n * n));
     Buffer<float, side> c("c", a.size());
-    static_cast<void>(matmul<side>(kernel, a, a, c, n));
+    matmul<side>(kernel, a.data(), a.data(), c.data(), n);
     return c.download();
   }
   return {};

@@ -24,8 +24,8 @@ TYPED_TEST(KernelsOn, Matmul) {
   constexpr Side kTested = TestFixture::kSideOfTest;
   for (const MatmulKernel kernel :
        {MatmulKernel::kNaive, MatmulKernel::kCoalesced, MatmulKernel::kTiled}) {
-    expect_matmul<kTested>(64, [kernel](const auto& a, const auto& b, auto& c, int n) {
-      static_cast<void>(matmul<kTested>(kernel, a, b, c, n));
+    expect_matmul<kTested>(64, [kernel](const float* a, const float* b, float* c, int n) {
+      matmul<kTested>(kernel, a, b, c, n);
     });
   }
 }
@@ -36,7 +36,7 @@ TYPED_TEST(KernelsOn, TransposeOfAnyShape) {
     const std::vector<float> values = whole_numbers<float>(rows * columns);
     const Buffer<float, kTested> in("in", values);
     Buffer<float, kTested> out("out", values.size());
-    static_cast<void>(transpose<kTested>(TransposePadding::kOneColumn, in, out, rows, columns));
+    transpose<kTested>(TransposePadding::kOneColumn, in.data(), out.data(), rows, columns);
     const std::vector<float> result = out.download();
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < columns; ++column) {
@@ -54,7 +54,7 @@ TYPED_TEST(KernelsOn, RowSums) {
     const Buffer<float, kTested> in("in", values);
     Buffer<float, kTested> sums("sums", std::size_t{3});
     Buffer<int, kTested> done("done", std::vector<int>{0});
-    static_cast<void>(row_sums<kTested>(in, sums, done, rows, columns));
+    row_sums<kTested>(in.data(), sums.data(), done.data(), rows, columns);
     const std::vector<float> result = sums.download();
     for (int row = 0; row < rows; ++row) {
       float expected = 0.0F;
@@ -79,7 +79,7 @@ void expect_tile_product(int depth) {
   const Buffer<T, side> left("left", a);
   const Buffer<T, side> right("right", b);
   Buffer<float, side> d("d", std::size_t{256});
-  static_cast<void>(tile_product<side, T>(left, right, d, depth));
+  tile_product<side, T>(left.data(), right.data(), d.data(), depth);
   const std::vector<float> result = d.download();
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 16; ++column) {
@@ -103,11 +103,28 @@ TYPED_TEST(KernelsOn, ReportNamesTheLaunch) {
   constexpr Side kTested = TestFixture::kSideOfTest;
   const Buffer<float, kTested> in("in", whole_numbers<float>(32 * 64));
   Buffer<float, kTested> out("out", std::size_t{32 * 64});
-  const Report report = transpose<kTested>(TransposePadding::kNone, in, out, 32, 64);
-  EXPECT_EQ(report.kernel, "transpose");
-  EXPECT_EQ(report.grid, (Extents{.x = 2}));
-  EXPECT_EQ(report.block, (Extents{.x = 32, .y = 8}));
+  Report report;
+  const Queue queue{.report = &report};
+  transpose<kTested>(TransposePadding::kNone, in.data(), out.data(), 32, 64, queue);
+  const Launched launched{.kernel = "transpose", .grid = {.x = 2}, .block = {.x = 32, .y = 8}};
+  EXPECT_EQ(report.launches, std::vector{launched});
   EXPECT_EQ(report.sites.empty(), kTested == Side::kBare);
+}
+
+TYPED_TEST(KernelsOn, ReportAddsLaunches) {
+  constexpr Side kTested = TestFixture::kSideOfTest;
+  const Buffer<float, kTested> in("in", whole_numbers<float>(32 * 32));
+  Buffer<float, kTested> out("out", in.size());
+  Report once;
+  transpose<kTested>(TransposePadding::kNone, in.data(), out.data(), 32, 32, {.report = &once});
+  Report twice = once;
+  transpose<kTested>(TransposePadding::kNone, in.data(), out.data(), 32, 32, {.report = &twice});
+  EXPECT_EQ(twice.launches.size(), 2U);
+  ASSERT_EQ(twice.sites.size(), once.sites.size());
+  for (std::size_t i = 0; i < once.sites.size(); ++i) {
+    EXPECT_EQ(twice.sites[i].requests, 2 * once.sites[i].requests);
+    EXPECT_EQ(twice.sites[i].sectors, 2 * once.sites[i].sectors);
+  }
 }
 
 }  // namespace

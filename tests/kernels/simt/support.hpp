@@ -8,7 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "kernels/simt/buffer.hpp"
+#include "kernels/simt/error.hpp"
+#include "kernels/simt/report.hpp"
 #include "kernels/simt/simt.cuh"
+#include "kernels/simt/small_floats.cuh"
 
 namespace ultra::simt::test {
 
@@ -35,7 +39,7 @@ void expect_matmul(int n, const Multiply& multiply) {
   const Buffer<float, side> a("a", left);
   const Buffer<float, side> b("b", right);
   Buffer<float, side> c("c", left.size());
-  multiply(a, b, c, n);
+  multiply(a.data(), b.data(), c.data(), n);
   const std::vector<float> result = c.download();
   for (int row = 0; row < n; ++row) {
     for (int column = 0; column < n; ++column) {
@@ -48,9 +52,18 @@ void expect_matmul(int n, const Multiply& multiply) {
   }
 }
 
+// What launch() counts.
+template <typename... Parameters, typename... Arguments>
+Report recorded(void (*kernel)(Parameters...), Config config, Arguments&&... arguments) {
+  Report report;
+  config.queue.report = &report;
+  launch(kernel, config, std::forward<Arguments>(arguments)...);
+  return report;
+}
+
 // One block of `threads` threads.
 inline Config one_block(unsigned threads, std::size_t shared_bytes = 0) {
-  return {.name = "kernel", .grid = {}, .block = {.x = threads}, .shared_bytes = shared_bytes};
+  return {.name = "kernel", .block = {.x = threads}, .shared_bytes = shared_bytes};
 }
 
 // A line as messages name it.

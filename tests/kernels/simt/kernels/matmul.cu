@@ -76,31 +76,34 @@ __global__ void plain_tiled_kernel(const float* a, const float* b, float* c, int
   c[row * n + column] = sum;
 }
 
-Config config_of(std::string_view name, int n) {
+Config config_of(const char* name, int n, const Queue& queue) {
   const unsigned tiles = ceil_div(static_cast<std::size_t>(n), kTile);
-  return {.name = name, .grid = {.x = tiles, .y = tiles}, .block = {.x = kTile, .y = kTile}};
+  return {.name = name,
+          .grid = {.x = tiles, .y = tiles},
+          .block = {.x = kTile, .y = kTile},
+          .queue = queue};
 }
 
 }  // namespace
 
 template <>
-Report matmul<kSide>(MatmulKernel kernel, const Buffer<float>& a, const Buffer<float>& b,
-                     Buffer<float>& c, int n) {
+void matmul<kSide>(MatmulKernel kernel, const float* a, const float* b, float* c, int n,
+                   const Queue& queue) {
   switch (kernel) {
     case MatmulKernel::kNaive:
-      return launch(naive_kernel, config_of("naive", n), a.data(), b.data(), c.data(), n);
+      return launch(naive_kernel, config_of("naive", n, queue), a, b, c, n);
     case MatmulKernel::kCoalesced:
-      return launch(coalesced_kernel, config_of("coalesced", n), a.data(), b.data(), c.data(), n);
+      return launch(coalesced_kernel, config_of("coalesced", n, queue), a, b, c, n);
     case MatmulKernel::kTiled:
       break;
   }
-  return launch(tiled_kernel, config_of("tiled", n), a.data(), b.data(), c.data(), n);
+  launch(tiled_kernel, config_of("tiled", n, queue), a, b, c, n);
 }
 
 template <>
-Report matmul_without_accessors<kSide>(const Buffer<float>& a, const Buffer<float>& b,
-                                       Buffer<float>& c, int n) {
-  return launch(plain_tiled_kernel, config_of("plain", n), a.data(), b.data(), c.data(), n);
+void matmul_without_accessors<kSide>(const float* a, const float* b, float* c, int n,
+                                     const Queue& queue) {
+  launch(plain_tiled_kernel, config_of("plain", n, queue), a, b, c, n);
 }
 
 }  // namespace ultra::simt::test

@@ -38,14 +38,15 @@ __global__ void row_sums_kernel(const float* in, float* sums, int* done, int col
 }  // namespace
 
 template <>
-Report row_sums<kSide>(const Buffer<float>& in, Buffer<float>& sums, Buffer<int>& done, int rows,
-                       int columns) {
-  return launch(row_sums_kernel,
-                {.name = "row_sums",
-                 .grid = {.x = static_cast<unsigned>(rows)},
-                 .block = {.x = kThreads},
-                 .shared_bytes = kWarps * sizeof(float)},
-                in.data(), sums.data(), done.data(), columns);
+void row_sums<kSide>(const float* in, float* sums, int* done, int rows, int columns,
+                     const Queue& queue) {
+  launch(row_sums_kernel,
+         {.name = "row_sums",
+          .grid = {.x = static_cast<unsigned>(rows)},
+          .block = {.x = kThreads},
+          .shared_bytes = kWarps * sizeof(float),
+          .queue = queue},
+         in, sums, done, columns);
 }
 
 }  // namespace ultra::simt::test

@@ -1,6 +1,8 @@
 // A product of 16 x 16 tiles on one warp's tensor cores.
 
 #include "kernels/simt/simt.cuh"
+#include "kernels/simt/small_floats.cuh"
+#include "kernels/simt/tiles.cuh"
 #include "tests/kernels/simt/kernels/kernels.hpp"
 
 namespace ultra::simt::test {
@@ -22,23 +24,23 @@ __global__ void tile_product_kernel(const T* a, const T* b, float* d, int depth)
 }
 
 template <typename T>
-Report launch_tile_product(const Buffer<T>& a, const Buffer<T>& b, Buffer<float>& d, int depth) {
-  return launch(tile_product_kernel<T>, {.name = "tile_product", .grid = {}, .block = {.x = 32}},
-                a.data(), b.data(), d.data(), depth);
+void launch_tile_product(const T* a, const T* b, float* d, int depth, const Queue& queue) {
+  launch(tile_product_kernel<T>, {.name = "tile_product", .block = {.x = 32}, .queue = queue}, a, b,
+         d, depth);
 }
 
 }  // namespace
 
 template <>
-Report tile_product<kSide, bf16>(const Buffer<bf16>& a, const Buffer<bf16>& b, Buffer<float>& d,
-                                 int depth) {
-  return launch_tile_product(a, b, d, depth);
+void tile_product<kSide, bf16>(const bf16* a, const bf16* b, float* d, int depth,
+                               const Queue& queue) {
+  launch_tile_product(a, b, d, depth, queue);
 }
 
 template <>
-Report tile_product<kSide, half>(const Buffer<half>& a, const Buffer<half>& b, Buffer<float>& d,
-                                 int depth) {
-  return launch_tile_product(a, b, d, depth);
+void tile_product<kSide, half>(const half* a, const half* b, float* d, int depth,
+                               const Queue& queue) {
+  launch_tile_product(a, b, d, depth, queue);
 }
 
 }  // namespace ultra::simt::test

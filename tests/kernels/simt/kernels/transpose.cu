@@ -32,16 +32,17 @@ __global__ void transpose_kernel(const float* in, float* out, int rows, int colu
 }  // namespace
 
 template <>
-Report transpose<kSide>(TransposePadding padding, const Buffer<float>& in, Buffer<float>& out,
-                        int rows, int columns) {
+void transpose<kSide>(TransposePadding padding, const float* in, float* out, int rows, int columns,
+                      const Queue& queue) {
   const Config config{.name = "transpose",
                       .grid = {.x = ceil_div(static_cast<std::size_t>(columns), kTile),
                                .y = ceil_div(static_cast<std::size_t>(rows), kTile)},
-                      .block = {.x = kTile, .y = kRowsPerRound}};
+                      .block = {.x = kTile, .y = kRowsPerRound},
+                      .queue = queue};
   if (padding == TransposePadding::kNone) {
-    return launch(transpose_kernel<0>, config, in.data(), out.data(), rows, columns);
+    return launch(transpose_kernel<0>, config, in, out, rows, columns);
   }
-  return launch(transpose_kernel<1>, config, in.data(), out.data(), rows, columns);
+  launch(transpose_kernel<1>, config, in, out, rows, columns);
 }
 
 }  // namespace ultra::simt::test

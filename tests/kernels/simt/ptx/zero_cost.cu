@@ -1,6 +1,7 @@
 // One kernel twice: with the accessors and with plain CUDA. zero_cost.py compares their PTX.
 
 #include "kernels/simt/simt.cuh"
+#include "kernels/simt/small_floats.cuh"
 
 namespace ultra::simt::test {
 
