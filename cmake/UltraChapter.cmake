@@ -12,7 +12,8 @@ define_property(GLOBAL PROPERTY ULTRA_CHAPTERS
 function(ultra_chapter_objects name warnings)
   add_library(${name} OBJECT ${ARGN})
   get_property(earlier GLOBAL PROPERTY ULTRA_CHAPTERS)
-  target_link_libraries(${name} PUBLIC ultra_common ${earlier} PRIVATE ${warnings})
+  target_link_libraries(${name}
+    PUBLIC ultra_common ultra_kernel_ladders ${earlier} PRIVATE ${warnings})
 endfunction()
 
 # A static library made of object libraries.
@@ -22,7 +23,7 @@ function(ultra_chapter_library name)
   add_library(${name} STATIC ${objects})
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
   get_property(earlier GLOBAL PROPERTY ULTRA_CHAPTERS)
-  target_link_libraries(${name} PUBLIC ultra_common ${earlier})
+  target_link_libraries(${name} PUBLIC ultra_common ultra_kernel_ladders ${earlier})
 endfunction()
 
 # An executable from objects that both variants share.

@@ -1,6 +1,6 @@
 # Exercises: one test source, linked with the solution and with the learner's file.
 #
-# For exercises/NN_name/FILE.cpp:
+# For exercises/NN_name/FILE.cpp, or FILE.cu, which is compiled for every side of the kernels:
 #   NN_name.FILE.solution, NN_name.FILE.exercise              object libraries (never archives: two
 #       providers linked by mistake are then a "multiple definition" error, not a silent choice)
 #   check.NN_name.FILE.solution, check.NN_name.FILE.exercise  executables tests/check.*
@@ -9,9 +9,17 @@
 
 set(ULTRA_CHECK_TIMEOUT 120) # seconds; a hang must end by itself
 
+# The C++ sources and the kernels of a folder; kernels also without CUDA, for the emulator.
+function(ultra_exercise_sources out folder)
+  ultra_glob_sources(sources ${folder})
+  list(FILTER sources EXCLUDE REGEX "\\.cu$")
+  file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*.cu)
+  set(${out} ${sources} ${kernels} PARENT_SCOPE)
+endfunction()
+
 # The chapter's exercises are the files in solutions/NN_name.
 function(ultra_exercise_files out chapter)
-  ultra_glob_sources(sources ${CMAKE_SOURCE_DIR}/solutions/${chapter})
+  ultra_exercise_sources(sources ${CMAKE_SOURCE_DIR}/solutions/${chapter})
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
@@ -21,10 +29,11 @@ function(ultra_exercise_side out chapter source side warnings)
   get_filename_component(file_name ${source} NAME)
   set(${out} "" PARENT_SCOPE)
   # By globbing: the learner may delete the file and get it back.
-  ultra_glob_sources(present ${CMAKE_SOURCE_DIR}/${side}s/${chapter})
+  ultra_exercise_sources(present ${CMAKE_SOURCE_DIR}/${side}s/${chapter})
   set(path ${CMAKE_SOURCE_DIR}/${side}s/${chapter}/${file_name})
   if(path IN_LIST present)
-    ultra_chapter_objects(${chapter}.${file}.${side} ${warnings} ${path})
+    ultra_simt_expand(sources NVCC ${path})
+    ultra_chapter_objects(${chapter}.${file}.${side} ${warnings} ${sources})
     set(${out} ${chapter}.${file}.${side} PARENT_SCOPE)
   endif()
 endfunction()
@@ -70,7 +79,7 @@ function(ultra_check_executable target chapter file provider tested_file own)
     PRIVATE ${chapter}.${file}.test ultra_exercise_main ${provider} ${others} ultra_test_support
             GTest::gmock)
   set_target_properties(${target} PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX)
 endfunction()
 
 # The main function of every check, compiled once.

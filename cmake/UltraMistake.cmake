@@ -30,7 +30,8 @@ function(ultra_mistake chapter patch own)
     DEPENDS ${tool} ${patch} ${solution}
     COMMENT "Applying mistake ${name}" VERBATIM)
   # A mistake may leave something unused: that is not what its test is about.
-  ultra_chapter_objects(mistake.${name}.objects ultra_options ${mistaken})
+  ultra_simt_expand(sources HOST ${mistaken})
+  ultra_chapter_objects(mistake.${name}.objects ultra_options ${sources})
   ultra_precompile(mistake.${name}.objects library)
   ultra_check_executable(mistake.${name} ${chapter} ${file} mistake.${name}.objects
     "solutions/${chapter}/${file_name} with tests/mistakes/${chapter}/${mistake}.patch" "${own}")

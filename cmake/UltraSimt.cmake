@@ -1,31 +1,60 @@
 # Kernels that run on a GPU and, from the same source, in the emulator (kernels/simt/simt.cuh).
-#
-# ultra_simt_kernels(target files.cu...)
-#   A static library of the kernels, compiled once for each side: by nvcc where there is CUDA, and by
-#   the host's compiler for the emulator, instrumented and bare. The host's compiler gets a source of
-#   two lines that includes the kernel file, so that one file can have two languages.
-function(ultra_simt_kernels target)
-  set(sources "")
-  if(ULTRA_HAS_CUDA)
-    set(sources ${ARGN})
-  endif()
-  foreach(kernel IN LISTS ARGN)
-    get_filename_component(path ${kernel} ABSOLUTE)
-    file(RELATIVE_PATH relative ${CMAKE_SOURCE_DIR} ${path})
-    foreach(side IN ITEMS instrumented bare)
-      set(wrapper ${CMAKE_BINARY_DIR}/generated/simt/${relative}.${side}.cpp)
-      file(CONFIGURE OUTPUT ${wrapper} CONTENT
-        "// Made by cmake/UltraSimt.cmake.\n#include \"${relative}\"\n")
-      list(APPEND ${side}_sources ${wrapper})
-    endforeach()
-  endforeach()
+
+# What the host's compiler makes of a kernel file for one side (kInstrumented, kBare, kGpu): a source of
+# two lines that includes it, so that one file can have two languages.
+function(ultra_simt_wrapper out kernel side)
+  file(RELATIVE_PATH relative ${CMAKE_SOURCE_DIR} ${kernel})
+  set(wrapper ${CMAKE_BINARY_DIR}/generated/simt/${relative}.${side}.cpp)
+  file(CONFIGURE OUTPUT ${wrapper} CONTENT
+    "// Made by cmake/UltraSimt.cmake.\n#include \"${kernel}\"\n")
   # ccache may turn absolute paths into relative ones.
   file(RELATIVE_PATH from_build ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
   # Messages and reports name files as the repository does. nvcc's pragmas mean nothing here, and the
   # built-in indices are unsigned where a kernel's are int.
-  set_property(SOURCE ${instrumented_sources} ${bare_sources} APPEND PROPERTY COMPILE_OPTIONS
-    -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=${from_build}= -Wno-unknown-pragmas -Wno-sign-conversion)
-  set_property(SOURCE ${bare_sources} APPEND PROPERTY COMPILE_DEFINITIONS ULTRA_SIMT_BARE)
-  add_library(${target} STATIC ${sources} ${instrumented_sources} ${bare_sources})
+  set_source_files_properties(${wrapper} PROPERTIES
+    COMPILE_OPTIONS "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=;-fmacro-prefix-map=${from_build}=;-Wno-unknown-pragmas;-Wno-sign-conversion"
+    COMPILE_DEFINITIONS ULTRA_SIMT_SIDE=${side}
+    OBJECT_DEPENDS ${kernel}
+    SKIP_PRECOMPILE_HEADERS ON)
+  set(${out} ${wrapper} PARENT_SCOPE)
+endfunction()
+
+# The sources of kernel files for every side. `gpu_compiler` says who compiles the GPU's side where
+# there is CUDA: NVCC; or HOST, which leaves a side that links but does not run on a GPU: enough for
+# what no GPU will run, and quicker. The caller's folder must be the one that makes the target.
+function(ultra_simt_sources out gpu_compiler)
+  set(sources "")
+  foreach(file IN LISTS ARGN)
+    get_filename_component(kernel ${file} ABSOLUTE)
+    set(sides kInstrumented kBare)
+    if(ULTRA_HAS_CUDA AND gpu_compiler STREQUAL "NVCC")
+      list(APPEND sources ${kernel})
+    elseif(ULTRA_HAS_CUDA)
+      list(APPEND sides kGpu)
+    endif()
+    foreach(side IN LISTS sides)
+      ultra_simt_wrapper(wrapper ${kernel} ${side})
+      list(APPEND sources ${wrapper})
+    endforeach()
+  endforeach()
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+# Turns the kernel files of a list of sources into what compiles them; the others stay.
+function(ultra_simt_expand out gpu_compiler)
+  set(plain ${ARGN})
+  set(kernels ${ARGN})
+  list(FILTER plain EXCLUDE REGEX "\\.cu$")
+  list(FILTER kernels INCLUDE REGEX "\\.cu$")
+  ultra_simt_sources(kernel_sources ${gpu_compiler} ${kernels})
+  set(${out} ${plain} ${kernel_sources} PARENT_SCOPE)
+endfunction()
+
+# ultra_simt_kernels(target files.cu...)
+#   A static library of the kernels for every side.
+function(ultra_simt_kernels target)
+  ultra_simt_sources(sources NVCC ${ARGN})
+  add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ultra_kernels ultra_options PRIVATE ultra_warnings)
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
 endfunction()

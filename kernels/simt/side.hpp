@@ -16,12 +16,12 @@ enum class Side {
   kBare,
 };
 
-/// @brief The side that this translation unit is compiled for. The build defines ULTRA_SIMT_BARE
+/// @brief The side that this translation unit is compiled for. The build defines ULTRA_SIMT_SIDE
 /// (cmake/UltraSimt.cmake); nothing else may look at it.
 #if defined(__CUDACC__)
 constexpr Side kSide = Side::kGpu;
-#elif defined(ULTRA_SIMT_BARE)
-constexpr Side kSide = Side::kBare;
+#elif defined(ULTRA_SIMT_SIDE)
+constexpr Side kSide = Side::ULTRA_SIMT_SIDE;
 #else
 constexpr Side kSide = Side::kInstrumented;
 #endif

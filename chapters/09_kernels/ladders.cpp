@@ -1,0 +1,13 @@
+#include "chapters/09_kernels/ladders.hpp"
+
+#include "chapters/09_kernels/matmul_fp32_ladder.hpp"
+
+namespace ultra::ladders {
+
+std::vector<std::unique_ptr<Ladder>> all_ladders() {
+  std::vector<std::unique_ptr<Ladder>> ladders;
+  ladders.push_back(matmul_fp32_ladder());
+  return ladders;
+}
+
+}  // namespace ultra::ladders

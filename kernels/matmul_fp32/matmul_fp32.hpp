@@ -1,0 +1,39 @@
+#pragma once
+/// @file
+/// The ladder of matrix products in fp32 on CUDA cores: c = a b, row-major, from one multiplication per
+/// two loads to what cuBLAS reaches without tensor cores.
+///
+/// One rung, one file, one idea. Legend of all rungs: M x N is the shape of c, K the depth; a block
+/// computes BM x BN elements of c in steps of BK along the depth, a thread TM x TN of them.
+
+#include "kernels/simt/config.hpp"
+#include "kernels/simt/side.hpp"
+
+/// @brief Matrix products in fp32 on CUDA cores.
+namespace ultra::kernels::matmul_fp32 {
+
+/// @brief c = a b; all matrices are row-major and contiguous.
+struct Problem {
+  /// @brief M: rows of a and c.
+  int rows;
+  /// @brief N: columns of b and c.
+  int columns;
+  /// @brief K: columns of a, rows of b.
+  int depth;
+  /// @brief [rows, depth].
+  const float* a;
+  /// @brief [depth, columns].
+  const float* b;
+  /// @brief [rows, columns], written.
+  float* c;
+};
+
+/// @brief Rung 1: one thread per element, neighbouring lanes in one column.
+template <simt::Side side>
+void naive(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 2: neighbouring lanes in one row, so that their loads are neighbours, too. Exercise 09.1.
+template <simt::Side side>
+void coalesced(const Problem& problem, const simt::Queue& queue);
+
+}  // namespace ultra::kernels::matmul_fp32

@@ -1,0 +1,88 @@
+#pragma once
+// What tests of kernels expect of a rung: right outputs on both sides of the emulator, no fault, and
+// what they read from its counters.
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+#include "chapters/09_kernels/ladder.hpp"
+#include "chapters/09_kernels/ladders.hpp"
+#include "common/base/errors.hpp"
+#include "kernels/simt/error.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::test {
+
+// The ladder of that name.
+inline std::unique_ptr<ladders::Ladder> find_ladder(std::string_view name) {
+  for (std::unique_ptr<ladders::Ladder>& ladder : ladders::all_ladders()) {
+    if (ladder->info().name == name) {
+      return std::move(ladder);
+    }
+  }
+  throw ConfigError("there is no such ladder");
+}
+
+// The rung of that name.
+inline int find_rung(const ladders::Ladder& ladder, std::string_view name) {
+  const auto found = std::ranges::find(ladder.rungs(), name, &ladders::RungInfo::name);
+  return found == ladder.rungs().end() ? 0 : found->number;
+}
+
+// Sizes around the emulator's default: often ragged, sometimes 1.
+inline ladders::Sizes random_sizes(const ladders::Ladder& ladder, Random& random) {
+  ladders::Sizes sizes;
+  for (const ladders::Dimension& dimension : ladder.info().dimensions) {
+    const auto most = static_cast<std::size_t>(dimension.emulated) * 3 / 2;
+    sizes.push_back(random.pick({0, 1, 2, 3, 4}) == 0 ? dimension.emulated
+                                                      : static_cast<int>(random.between(1, most)));
+  }
+  return sizes;
+}
+
+// What a rung gives on one side; `hint` is for a learner whose kernel is wrong.
+inline ladders::Outcome expect_right(const ladders::Ladder& ladder, int rung,
+                                     const ladders::RunRequest& request,
+                                     const char* hint = "check the indices and the ragged edges") {
+  SCOPED_TRACE(fmt::format("{} {}, sizes {}, {}", ladder.info().name, ladder.rung(rung).name,
+                           fmt::join(request.sizes, "x"), simt::name_of(request.side)));
+  ladders::Outcome outcome;
+  try {
+    outcome = ladder.run(rung, request);
+  } catch (const simt::SimtError& error) {
+    ADD_FAILURE() << error.what();
+    return outcome;
+  }
+  EXPECT_TRUE(outcome.verdict.is_right())
+      << outcome.verdict.to_text() << ": " << outcome.verdict.worst()
+      << " times what rounding allows. Hint: " << hint;
+  return outcome;
+}
+
+// Expects a rung to be right on both sides of the emulator: at the default sizes, and at `draws` random
+// ones that it does not refuse.
+inline void expect_right_everywhere(const ladders::Ladder& ladder, int rung, Random& random,
+                                    int draws) {
+  ladders::Sizes sizes = ladder.default_sizes(simt::Side::kInstrumented);
+  ASSERT_EQ(ladder.refusal(rung, sizes, simt::Side::kBare), "");
+  for (int draw = 0; draw <= draws; ++draw) {
+    if (ladder.refusal(rung, sizes, simt::Side::kBare).empty()) {
+      for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
+        expect_right(ladder, rung,
+                     {.sizes = sizes, .seed = random.between(1, 1U << 30), .side = side});
+      }
+    }
+    sizes = random_sizes(ladder, random);
+  }
+}
+
+// What a rung counts on sizes.
+inline simt::Report counted(const ladders::Ladder& ladder, int rung, const ladders::Sizes& sizes) {
+  return expect_right(ladder, rung, {.sizes = sizes}).report;
+}
+
+}  // namespace ultra::test
