@@ -148,7 +148,9 @@ std::string format_notes(std::span<const RungRun> runs) {
     text += fmt::format("{:>2}  {:<22} {}\n", run.rung.number, run.rung.name, run.rung.idea);
   }
   for (const RungRun& run : runs) {
-    if (run.status != Status::kRight) {
+    if (run.status == Status::kNotWritten) {
+      text += fmt::format("\n{:02} {}: {}\n", run.rung.number, run.rung.name, run.message);
+    } else if (run.status != Status::kRight) {
       text += fmt::format("\n{:02} {} is {}: {}\n", run.rung.number, run.rung.name,
                           name_of(run.status), run.message);
     }

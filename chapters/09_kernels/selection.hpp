@@ -33,8 +33,9 @@ struct Selection {
 /// @brief "rows 128 x columns 96 x depth 64".
 [[nodiscard]] std::string to_text(const LadderInfo& ladder, const Sizes& sizes);
 
-/// @brief Roughly how many seconds one rung takes in the emulator with every access counted: measured
-/// on one core of a server, from 1.2e7 to 5e7 operations a second.
+/// @brief Roughly how many seconds one rung takes in the emulator with every access counted: 2.5e7
+/// operations a second, which is what the naive matrix product reaches on one core of a server, and 5e7
+/// of the least bytes a second. Rungs with tensor cores are faster.
 [[nodiscard]] double emulated_seconds(const Cost& cost);
 
 /// @brief Refuses what would keep the emulator busy for more than ten minutes.

@@ -14,6 +14,9 @@
 
 #include "chapters/09_kernels/ladder_table.hpp"
 #include "chapters/09_kernels/rung_json.hpp"
+#include "kernels/device/device_info.hpp"
+#include "kernels/device/vendor_matmul.hpp"
+#include "kernels/simt/error.hpp"
 #include "tests/chapters/09_kernels/fake_ladder.hpp"
 #include "tests/support/compare.hpp"
 
@@ -21,6 +24,7 @@ namespace ultra::ladders {
 namespace {
 
 using nlohmann::json;
+using test::FakeLadder;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -52,7 +56,7 @@ class RungRunTest : public ::testing::Test {
     return json::parse(to_json(ladder_, request(side), run(rung, side), nullptr).dump());
   }
 
-  test::FakeLadder ladder_;
+  FakeLadder ladder_;
   Cost cost_ = ladder_.cost({16});
 };
 
@@ -124,7 +128,7 @@ TEST_F(RungRunTest, CountersNameLinesAndMetrics) {
 
 TEST_F(RungRunTest, AListNamesEverything) {
   std::vector<std::unique_ptr<Ladder>> ladders;
-  ladders.push_back(std::make_unique<test::FakeLadder>());
+  ladders.push_back(std::make_unique<FakeLadder>());
   EXPECT_THAT(format_list(ladders),
               AllOf(HasSubstr("fake: y = x"), HasSubstr("elements 16 (on a GPU: elements 1048576)"),
                     HasSubstr("solutions/fake/04.cu, exercise 09.99"),
@@ -164,6 +168,26 @@ TEST_F(RungRunTest, JsonOfAGpuHasTimesAndNoCounters) {
   EXPECT_EQ(found.at("seconds").size(), 3U);
   EXPECT_EQ(found.at("median_seconds"), 0.002);
   EXPECT_FALSE(found.contains("totals"));
+}
+
+TEST(Ceiling, WithoutAGpuSaysSo) {
+  if (!kernels::list_devices().empty()) {
+    GTEST_SKIP() << "this machine has a GPU";
+  }
+  const FakeLadder ladder;
+  LadderInfo info = ladder.info();
+  std::string why_not;
+  const auto make = [&] { return make_ceiling(info, {16}, ladder.cost({16}), why_not); };
+  EXPECT_THAT(ultra::test::message_of<simt::SimtError>([&] { static_cast<void>(make()); }),
+              HasSubstr("Hint: "));
+  info.limit = Limit::kBf16;
+  const std::string missing = kernels::VendorMatmul::why_missing();
+  if (missing.empty()) {
+    EXPECT_THROW(static_cast<void>(make()), simt::SimtError);
+  } else {
+    EXPECT_EQ(make(), nullptr);
+    EXPECT_THAT(why_not, AllOf(HasSubstr("cuBLAS"), HasSubstr("Hint: ")));
+  }
 }
 
 TEST(ProductSizes, AreTheProblemsOwnWhereItIsAProduct) {
