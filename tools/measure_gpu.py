@@ -42,13 +42,16 @@ def libraries_of(program):
             if not OF_THE_SYSTEM.match(path.name)]
 
 
-def pack(folder):
-    build = ROOT / "build/gpu"
-    # For any x86-64 processor, with no library that is not used.
+def build_programs(build):
+    """For any processor of this kind, and with no library that is not used."""
     subprocess.run(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                     "-DULTRA_CUDA=ON", "-DULTRA_MPI=OFF", "-DULTRA_URING=OFF", "-DULTRA_NATIVE=OFF",
                     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed"], check=True)
     subprocess.run(["cmake", "--build", build, "--target", f"{PROGRAM}_main", *TESTS], check=True)
+
+
+def collect(build, folder):
+    """Copies the programs of a build, stripped, and their libraries."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lib").mkdir(parents=True)
     programs = [build / "bin" / PROGRAM, *(build / "tests" / test for test in TESTS)]
@@ -57,6 +60,11 @@ def pack(folder):
         subprocess.run(["strip", folder / program.name], check=True)
         for library in libraries_of(program):
             shutil.copy(library, folder / "lib")
+
+
+def pack(folder):
+    build_programs(ROOT / "build/gpu")
+    collect(ROOT / "build/gpu", folder)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"{folder}: {size / 1e6:.0f} MB. Next, on the machine with the GPU: "
         f"python3 measure_gpu.py run {folder.name}")
@@ -86,14 +94,20 @@ class Machine:
 
     def run(self, log, *words):
         """Runs a command with its output in OUTPUT/log; returns its text, also when it fails."""
-        done = subprocess.run([str(word) for word in words], text=True, errors="replace",
-                              env=self.environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        (self.output / log).write_text(done.stdout, encoding="utf-8")
-        if done.returncode != 0:
-            self.failures.append(f"{log}: exit code {done.returncode}")
-        say(f"{'FAILED' if done.returncode else 'done'}: {log}")
-        return done.stdout
+        try:
+            done = subprocess.run([str(word) for word in words], text=True, errors="replace",
+                                  env=self.environment, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+            code, text = done.returncode, done.stdout
+        except OSError as error:
+            code, text = error.errno, str(error)
+        (self.output / log).write_text(text, encoding="utf-8")
+        if code != 0:
+            self.failures.append(f"{log}: exit code {code}: {text.strip().splitlines()[-1:]}")
+        elif "[  SKIPPED ]" in text:
+            self.failures.append(f"{log}: tests were skipped; is there a GPU?")
+        say(f"{'FAILED' if code else 'done'}: {log}")
+        return text
 
     def program(self, log, *words):
         return self.run(log, self.folder / PROGRAM, *words)
@@ -166,7 +180,7 @@ def run(folder, output):
                     counters += counter_rows(event, machine.measured_counters(event))
     report += ["## The emulator's counters and Nsight Compute's", "",
                "| rung | metric | emulator | ncu | |", "|---|---|---|---|---|", *counters, "",
-               "## What failed", "", *(machine.failures or ["nothing"])]
+               "## What failed", "", *(f"- {failure}" for failure in machine.failures or ["nothing"])]
     (output / "report.md").write_text("\n".join(report) + "\n", encoding="utf-8")
     say(f"{output / 'report.md'}: {len(machine.failures)} failures")
     return 1 if machine.failures else 0
