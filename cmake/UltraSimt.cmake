@@ -50,7 +50,7 @@ function(ultra_simt_expand out gpu_compiler)
   set(${out} ${plain} ${kernel_sources} PARENT_SCOPE)
 endfunction()
 
-# Keeps what ptxas says of a target's kernels in ptxas/ of the build folder, for tests/kernels/ptxas.
+# Keeps what ptxas says of a target's kernels in the build folder's ptxas/, for tests/kernels/ptxas.
 function(ultra_keep_ptxas_reports target)
   if(ULTRA_HAS_CUDA)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)

@@ -3,11 +3,11 @@
     measure_gpu.py pack [FOLDER]           where the workbook builds: programs and their libraries
     measure_gpu.py run  [FOLDER [OUTPUT]]  where the GPU is: needs Python and the driver only
 
-FOLDER is build/gpu_pack unless given; carry it and this file to the other machine. run writes OUTPUT
-(gpu_results unless given): report.md, the tables and the JSON of every ladder, and the logs. It tests
-every rung, with compute-sanitizer where that is installed; times every ladder; and, where ncu is
-installed, compares what the emulator counts with what Nsight Compute measures. Exit code 1 when
-something is wrong.
+FOLDER is build/gpu_pack unless given; carry it and this file to the other machine. run writes
+OUTPUT (gpu_results unless given): report.md, the tables and the JSON of every ladder, and the logs.
+It tests every rung, with compute-sanitizer where that is installed; times every ladder; and, where
+ncu is installed, compares what the emulator counts with what Nsight Compute measures. Exit code 1
+when something is wrong.
 """
 
 import csv
@@ -78,7 +78,8 @@ def cublas_folders():
     patterns += [f"{path}/nvidia/*/lib" for path in sys.path if path.endswith("-packages")]
     found = []
     for pattern in patterns:
-        found += [str(path.parent) for path in pathlib.Path("/").glob(f"{pattern[1:]}/libcublas.so.*")]
+        found += [str(path.parent)
+                  for path in pathlib.Path("/").glob(f"{pattern[1:]}/libcublas.so.*")]
     return list(dict.fromkeys(found))
 
 
@@ -151,7 +152,7 @@ def sums_of_csv(text):
 
 
 def counter_rows(event, measured):
-    """Lines of a table: one per counter that is not 0 on either side; ratios follow from the sums."""
+    """Lines of a table: one per sum that is not 0 on either side; ratios follow from sums."""
     for name, emulated in event["metrics"].items():
         found = measured.get(name)
         if not name.endswith(".sum") or name.startswith(NOT_COMPARED):
@@ -180,7 +181,8 @@ def run(folder, output):
                     counters += counter_rows(event, machine.measured_counters(event))
     report += ["## The emulator's counters and Nsight Compute's", "",
                "| rung | metric | emulator | ncu | |", "|---|---|---|---|---|", *counters, "",
-               "## What failed", "", *(f"- {failure}" for failure in machine.failures or ["nothing"])]
+               "## What failed", "",
+               *(f"- {failure}" for failure in machine.failures or ["nothing"])]
     (output / "report.md").write_text("\n".join(report) + "\n", encoding="utf-8")
     say(f"{output / 'report.md'}: {len(machine.failures)} failures")
     return 1 if machine.failures else 0

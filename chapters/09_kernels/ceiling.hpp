@@ -40,8 +40,8 @@ struct RateUnit {
 /// @brief What of a problem's cost its limit counts: operations or bytes.
 [[nodiscard]] double limited_work(Limit limit, const Cost& cost);
 
-/// @brief The extents of cuBLAS's product for a problem: its own where the problem is a product (rows x
-/// columns x depth), else a cube of about as many operations, at most 8192.
+/// @brief The extents of cuBLAS's product for a problem: its own where the problem is a product
+/// (rows x columns x depth), else a cube of about as many operations, at most 8192.
 [[nodiscard]] Sizes product_sizes(const LadderInfo& ladder, const Sizes& sizes, const Cost& cost);
 
 /// @brief The work that shows a ladder's limit: a copy of as many bytes, or cuBLAS's product.

@@ -38,7 +38,8 @@ struct KernelsOptions {
   void add_to(CLI::App& app);
 
   /// @brief What to run.
-  /// @param has_gpu  whether this machine has a GPU: then it is the default side, but for --counters.
+  /// @param has_gpu  whether this machine has a GPU: then it is the default side, but for
+  /// --counters.
   /// @throws ConfigError for flags that contradict each other, and for what cannot be run.
   [[nodiscard]] KernelsRequest request(std::span<const std::unique_ptr<Ladder>> ladders,
                                        bool has_gpu) const;

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Ladders and what their rungs did, as text. Tables are made row by row, so that a program shows each
-/// rung when it is done.
+/// Ladders and what their rungs did, as text. Tables are made row by row, so that a program shows
+/// each rung when it is done.
 
 #include <memory>
 #include <span>
@@ -37,7 +37,8 @@ namespace ultra::ladders {
 /// @brief What stands below a table: what is wrong, and the idea of each rung.
 [[nodiscard]] std::string format_notes(std::span<const RungRun> runs);
 
-/// @brief What was counted in a rung: its launches, its lines, its sums under Nsight Compute's names.
+/// @brief What was counted in a rung: its launches, its lines, its sums under Nsight Compute's
+/// names.
 [[nodiscard]] std::string format_counters(const RungRun& run);
 
 /// @brief The command line that makes Nsight Compute measure on a GPU what the emulator counts.

@@ -12,12 +12,14 @@ namespace ultra::ladders {
 
 /// @brief What a rung did.
 ///
-/// Always: ladder, rung, name, idea, file, exercise, sizes {name: extent}, seed, side ("emulator" or
-/// "gpu"), status (right, wrong, faulty, not_written, not_run), right, message, operations, least_bytes;
-/// when it was run: worst_error (in tolerances; null when infinite), compared (outputs). In the emulator: launches [{kernel, grid, block}], moved_bytes, totals {kind: sums},
-/// sites [{file, line, kind, size, sums}], metrics {Nsight Compute's name: value}; sums are requests,
-/// lanes, sectors, bytes, wavefronts, ideal_wavefronts, divergent. On a GPU, when it was timed: seconds [],
-/// median_seconds, and beside a ceiling: ceiling {name, work, seconds, median_seconds}, of_ceiling.
+/// Always: ladder, rung, name, idea, file, exercise, sizes {name: extent}, seed, side ("emulator"
+/// or "gpu"), status (right, wrong, faulty, not_written, not_run), right, message, operations,
+/// least_bytes; when it was run: worst_error (in tolerances; null when infinite), compared
+/// (outputs). In the emulator: launches [{kernel, grid, block}], moved_bytes, totals {kind: sums},
+/// sites [{file, line, kind, size, sums}], metrics {Nsight Compute's name: value}; sums are
+/// requests, lanes, sectors, bytes, wavefronts, ideal_wavefronts, divergent. On a GPU, when it was
+/// timed: seconds [], median_seconds, and beside a ceiling: ceiling {name, work, seconds,
+/// median_seconds}, of_ceiling.
 [[nodiscard]] nlohmann::ordered_json to_json(const Ladder& ladder, const RunRequest& request,
                                              const RungRun& run, const Ceiling* ceiling);
 

@@ -56,8 +56,8 @@ struct RungRun {
   [[nodiscard]] double moved_bytes() const;
 };
 
-/// @brief The rate of a rung's work over that of the ceiling's, which was timed beside it: 1 when they
-/// are equal; 0 when nothing was timed.
+/// @brief The rate of a rung's work over that of the ceiling's, which was timed beside it: 1 when
+/// they are equal; 0 when nothing was timed.
 [[nodiscard]] double of_ceiling(const RungRun& run, double work, double ceiling_work);
 
 /// @brief Runs a rung; what it throws becomes its status.

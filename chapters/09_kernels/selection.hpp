@@ -27,15 +27,16 @@ struct Selection {
                                std::span<const std::unique_ptr<Ladder>> ladders);
 
 /// @brief The sizes that "128" (every extent) or "128x96x64" (one each) name.
-/// @throws ConfigError when these are no positive numbers, or not as many as the ladder has extents.
+/// @throws ConfigError when these are no positive numbers, or not as many as the ladder has
+/// extents.
 [[nodiscard]] Sizes parse_sizes(std::string_view text, const LadderInfo& ladder);
 
 /// @brief "rows 128 x columns 96 x depth 64".
 [[nodiscard]] std::string to_text(const LadderInfo& ladder, const Sizes& sizes);
 
 /// @brief Roughly how many seconds one rung takes in the emulator with every access counted: 2.5e7
-/// operations a second, which is what the naive matrix product reaches on one core of a server, and 5e7
-/// of the least bytes a second. Rungs with tensor cores are faster.
+/// operations a second, which is what the naive matrix product reaches on one core of a server, and
+/// 5e7 of the least bytes a second. Rungs with tensor cores are faster.
 [[nodiscard]] double emulated_seconds(const Cost& cost);
 
 /// @brief Refuses what would keep the emulator busy for more than ten minutes.

@@ -12,8 +12,8 @@ namespace ultra::kernels {
 class DeviceCopy {
  public:
   /// @param bytes  read and written together: half of them are copied.
-  /// @throws simt::SimtError (Fault::kCuda) without a GPU, or without that memory; always in a build
-  /// without CUDA.
+  /// @throws simt::SimtError (Fault::kCuda) without a GPU, or without that memory; always in a
+  /// build without CUDA.
   explicit DeviceCopy(std::size_t bytes);
   /// @brief Frees the memory.
   ~DeviceCopy();

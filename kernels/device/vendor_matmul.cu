@@ -1,5 +1,5 @@
-// cuBLAS, opened at run time: linking it would make every program that can time a kernel load half a
-// gigabyte of libraries when it starts.
+// cuBLAS, opened at run time: linking it would make every program that can time a kernel load half
+// a gigabyte of libraries when it starts.
 
 #include "kernels/device/vendor_matmul.hpp"
 
@@ -29,8 +29,8 @@ void check(cublasStatus_t status, const char* call) {
   }
 }
 
-// A number from a counter, all of its bits mixed. Source: Steele, Lea and Flood 2014, "Fast splittable
-// pseudorandom number generators" (SplitMix64).
+// A number from a counter, all of its bits mixed. Source: Steele, Lea and Flood 2014, "Fast
+// splittable pseudorandom number generators" (SplitMix64).
 __device__ std::uint64_t mixed(std::uint64_t counter) {
   std::uint64_t z = (counter + 1) * 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -57,8 +57,8 @@ void fill(void* values, std::size_t count, std::uint64_t seed) {
   check(cudaGetLastError(), "fill_kernel");
 }
 
-// The functions of the library that are called here. cublasGemmEx has overloads in C++: the library's
-// own is the one that takes a cublasComputeType_t.
+// The functions of the library that are called here. cublasGemmEx has overloads in C++: the
+// library's own is the one that takes a cublasComputeType_t.
 struct Library {
   cublasStatus_t (*create)(cublasHandle_t*) = nullptr;
   cublasStatus_t (*destroy)(cublasHandle_t) = nullptr;
@@ -157,7 +157,8 @@ VendorMatmul::VendorMatmul(int rows, int columns, int depth, Precision precision
 VendorMatmul::~VendorMatmul() = default;
 
 void VendorMatmul::launch() {
-  // cuBLAS is column-major: what it takes for c is the transpose of ours, the product of the transposes.
+  // cuBLAS is column-major: what it takes for c is the transpose of ours, the product of the
+  // transposes.
   const State& s = *state_;
   const float one = 1.0F;
   const float zero = 0.0F;

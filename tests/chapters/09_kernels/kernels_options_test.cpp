@@ -1,4 +1,4 @@
-// The flags of chapter 09. Covers: chapters/09_kernels/kernels_options.hpp
+// The flags of chapter 09.
 
 #include "chapters/09_kernels/kernels_options.hpp"
 

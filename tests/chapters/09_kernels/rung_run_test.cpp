@@ -1,5 +1,4 @@
-// What becomes of a rung, as a status, as text and as JSON. Covers: chapters/09_kernels/rung_run.hpp
-// chapters/09_kernels/ladder_table.hpp, chapters/09_kernels/rung_json.hpp
+// What becomes of a rung, as a status, as text and as JSON.
 
 #include "chapters/09_kernels/rung_run.hpp"
 

@@ -1,4 +1,4 @@
-// Rungs and sizes from words. Covers: chapters/09_kernels/selection.hpp
+// Rungs and sizes from words.
 
 #include "chapters/09_kernels/selection.hpp"
 

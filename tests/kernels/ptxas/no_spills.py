@@ -1,4 +1,4 @@
-"""Checks what ptxas says of every kernel: no spilled registers, no stack frame, no lost performance.
+"""Checks what ptxas says of every kernel: no spilled registers, no stack frame, no lost speed.
 
     no_spills.py [REPORTS]    the build's folder ptxas/ (cmake/keep_ptxas_report.py fills it)
 
@@ -73,7 +73,8 @@ def demangle(names):
     filt = shutil.which("c++filt")
     if filt is None or not names:
         return {name: name for name in names}
-    done = subprocess.run([filt], input="\n".join(names), text=True, capture_output=True, check=True)
+    done = subprocess.run([filt], input="\n".join(names), text=True, capture_output=True,
+                          check=True)
     return {name: short_name(line) for name, line in zip(names, done.stdout.splitlines())}
 
 
@@ -89,7 +90,7 @@ def read_report(reports, source):
     relative = source.relative_to(ROOT)
     path = reports / f"{relative}.txt"
     if not path.is_file():
-        return "", f"{relative}: there is no {path}. What to do: build it, with ninja or ./workbook test"
+        return "", f"{relative}: there is no {path}. What to do: build it, as ./workbook test does"
     if path.stat().st_mtime < source.stat().st_mtime:
         return "", f"{relative}: it has changed since its report. What to do: build it again"
     return path.read_text(encoding="utf-8"), ""
@@ -105,13 +106,13 @@ def check(reports, sources):
         names = demangle([kernel.name for kernel in kernels])
         relative = str(source.relative_to(ROOT))
         if missing or not kernels:
-            faults.append(missing or f"{relative}: ptxas reports no kernel. What to do: is its name "
-                          "used, and the file compiled by nvcc?")
+            faults.append(missing or f"{relative}: ptxas reports no kernel. What to do: launch one "
+                          "in it, or move the file")
         for kernel in kernels:
             print(f"{names[kernel.name]:<52} {relative:<44} {kernel.architecture:<7} "
                   f"{kernel.registers:>9} {kernel.shared_bytes:>13}")
-            faults += [f"{relative}: {names[kernel.name]} for {kernel.architecture}: {fault}. {ADVICE}"
-                       for fault in kernel.faults]
+            where = f"{relative}: {names[kernel.name]} for {kernel.architecture}"
+            faults += [f"{where}: {fault}. {ADVICE}" for fault in kernel.faults]
     return faults
 
 
