@@ -66,7 +66,8 @@ std::vector<float> tensor_product(int depth, bool transposed) {
     }
     const Buffer<bf16, side> a("a", values);
     Buffer<float, side> d("d", std::size_t{128});
-    matrix_product<side>(a.data(), a.data(), d.data(), depth, transposed);
+    matrix_product<side>(
+        {.a = a.data(), .b = a.data(), .d = d.data(), .depth = depth, .transposed = transposed});
     return d.download();
   }
   return {};

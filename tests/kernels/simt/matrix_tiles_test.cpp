@@ -167,7 +167,11 @@ void expect_matrix_product(int depth, bool transposed) {
   const Buffer<bf16, side> left("left", a);
   const Buffer<bf16, side> right("right", b);
   Buffer<float, side> d("d", std::size_t{128});
-  matrix_product<side>(left.data(), right.data(), d.data(), depth, transposed);
+  matrix_product<side>({.a = left.data(),
+                        .b = right.data(),
+                        .d = d.data(),
+                        .depth = depth,
+                        .transposed = transposed});
   const std::vector<float> result = d.download();
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 8; ++column) {

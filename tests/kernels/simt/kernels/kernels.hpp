@@ -37,11 +37,19 @@ void row_sums(const float* in, float* sums, int* done, int rows, int columns,
 template <Side side, typename T>
 void tile_product(const T* a, const T* b, float* d, int depth, const Queue& queue = {});
 
-// d = a b, (16, depth) (depth, 8): copies in the background, a ring of two tiles, matrices loaded as the
-// tensor cores want them. b is stored (8, depth), or (depth, 8) if `transposed`; what lies behind a
-// depth that is no multiple of 16 counts as zero, but is a multiple of 2.
+// d = a b, (16, depth) (depth, 8). b is stored (8, depth), or (depth, 8) if `transposed`; depth is any
+// multiple of 2. The small floats are other types for nvcc, so they may not stand in the signature of
+// what both compilers link.
+struct MatrixProduct {
+  const bf16* a;
+  const bf16* b;
+  float* d;
+  int depth;
+  bool transposed;
+};
+
+// Copies in the background, a ring of two tiles, matrices loaded as the tensor cores want them.
 template <Side side>
-void matrix_product(const bf16* a, const bf16* b, float* d, int depth, bool transposed,
-                    const Queue& queue = {});
+void matrix_product(const MatrixProduct& product, const Queue& queue = {});
 
 }  // namespace ultra::simt::test

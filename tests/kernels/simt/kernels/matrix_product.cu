@@ -80,10 +80,9 @@ __global__ void matrix_product_kernel(const bf16* a, const bf16* b, float* d, in
 }  // namespace
 
 template <>
-void matrix_product<kSide>(const bf16* a, const bf16* b, float* d, int depth, bool transposed,
-                           const Queue& queue) {
-  launch(matrix_product_kernel, {.name = "matrix_product", .block = {.x = 32}, .queue = queue}, a,
-         b, d, depth, transposed);
+void matrix_product<kSide>(const MatrixProduct& product, const Queue& queue) {
+  launch(matrix_product_kernel, {.name = "matrix_product", .block = {.x = 32}, .queue = queue},
+         product.a, product.b, product.d, product.depth, product.transposed);
 }
 
 }  // namespace ultra::simt::test
