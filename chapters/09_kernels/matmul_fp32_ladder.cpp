@@ -116,6 +116,20 @@ class MatmulFp32 {
                   .file = "kernels/matmul_fp32/07_warp_tile.cu"},
          .launchers = everywhere<Problem>(
              []<Side side>(const auto&... a) { rungs_of::warp_tile<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 8,
+                  .name = "pipelined",
+                  .idea = "cp.async: four tiles on their way or in use",
+                  .file = "kernels/matmul_fp32/08_pipelined.cu"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 9,
+                  .name = "large_tile",
+                  .idea = "128 x 256 of c a block, the next registers loaded during multiplication",
+                  .file = "kernels/matmul_fp32/09_large_tile.cu"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::large_tile<side>(a...); }),
          .refusal = refusal}};
   }
 

@@ -57,4 +57,12 @@ void vectorised(const Problem& problem, const simt::Queue& queue);
 template <simt::Side side>
 void warp_tile(const Problem& problem, const simt::Queue& queue);
 
+/// @brief Rung 8: tiles travel by cp.async while earlier ones are multiplied.
+template <simt::Side side>
+void pipelined(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 9: a larger tile, and the next registers loaded while these are multiplied.
+template <simt::Side side>
+void large_tile(const Problem& problem, const simt::Queue& queue);
+
 }  // namespace ultra::kernels::matmul_fp32

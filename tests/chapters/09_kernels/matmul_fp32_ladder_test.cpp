@@ -50,6 +50,8 @@ struct TiledRung {
   // Tiles that are copied behind the last k, and their depth.
   std::uint64_t tiles_of_zeros = 0;
   std::uint64_t tile_depth = 8;
+  // Loads from shared memory behind the last k.
+  std::uint64_t sides_in_advance = 0;
   // Sectors of a request that stores c: of 4 bytes or of 16.
   double store_sectors = 4.0;
 };
@@ -57,7 +59,7 @@ struct TiledRung {
 void PrintTo(const TiledRung& rung, std::ostream* out) { *out << rung.name; }
 
 // A float4 takes a warp four wavefronts, a float one.
-const TiledRung kTiledRungs[] = {
+constexpr TiledRung kTiledRungs[] = {
     {.name = "tiled",
      .tile_rows = 32,
      .tile_columns = 32,
@@ -90,6 +92,23 @@ const TiledRung kTiledRungs[] = {
      .wavefronts = 4 * (4 + 2),
      .multiply_adds = 128,
      .store_sectors = 16.0},
+    {.name = "pipelined",
+     .tile_rows = 128,
+     .tile_columns = 128,
+     .requests = 4 + 2,
+     .wavefronts = 4 * (4 + 2),
+     .multiply_adds = 128,
+     .tiles_of_zeros = 4 - 1,
+     .store_sectors = 16.0},
+    {.name = "large_tile",
+     .tile_rows = 128,
+     .tile_columns = 256,
+     .requests = 4 + 2,
+     .wavefronts = 4 * (4 + 2),
+     .multiply_adds = 128,
+     .tiles_of_zeros = 3 - 1,
+     .sides_in_advance = 1,
+     .store_sectors = 16.0},
 };
 
 class MatmulFp32Tiles : public MatmulFp32Ladder, public ::testing::WithParamInterface<TiledRung> {
@@ -121,7 +140,9 @@ TEST_P(MatmulFp32Tiles, StoreWholeSectors) {
 
 TEST_P(MatmulFp32Tiles, ReadFromSharedMemoryWhatTheirShapeSays) {
   const simt::Site loads = report_.total(AccessKind::kSharedLoad);
-  const std::uint64_t steps = kProducts / 32 / GetParam().multiply_adds;  // of all warps
+  // Of all warps; each k is a step.
+  const std::uint64_t steps =
+      kProducts / 32 / GetParam().multiply_adds / kDepth * (kDepth + GetParam().sides_in_advance);
   EXPECT_EQ(loads.requests, steps * GetParam().requests);
   EXPECT_EQ(loads.wavefronts, steps * GetParam().wavefronts);
   EXPECT_EQ(loads.wavefronts, loads.ideal_wavefronts);
@@ -171,12 +192,15 @@ TEST_F(MatmulFp32Ladder, VectorAccessesNeedAlignedRows) {
   EXPECT_THAT(bytes_per_lane("vectorised", 9), ::testing::Each(4));
   EXPECT_THAT(bytes_per_lane("warp_tile", 16), ::testing::Each(16));
   EXPECT_THAT(bytes_per_lane("warp_tile", 17), ::testing::Each(4));
+  // a comes in 4 bytes in any case.
+  EXPECT_THAT(bytes_per_lane("large_tile", 8), ::testing::UnorderedElementsAre(4, 16));
+  EXPECT_THAT(bytes_per_lane("large_tile", 9), ::testing::Each(4));
 }
 
 // More blocks than one in both directions, of the largest tiles, too; edges inside a float4 and between
 // two; fewer tiles along the depth than are under way at a time, and more.
 TEST_F(MatmulFp32Ladder, LargeTilesHaveRaggedEdges) {
-  for (const char* name : {"register_tile", "vectorised", "warp_tile"}) {
+  for (const char* name : {"register_tile", "vectorised", "warp_tile", "pipelined", "large_tile"}) {
     for (const Sizes& sizes : {Sizes{130, 259, 17}, Sizes{132, 260, 20}, Sizes{1, 4, 4},
                                Sizes{3, 1, 57}, Sizes{129, 2, 1}}) {
       for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
