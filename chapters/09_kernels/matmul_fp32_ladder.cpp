@@ -56,7 +56,7 @@ class MatmulFp32 {
   static LadderInfo describe() {
     return {.name = "matmul_fp32",
             .title = "c = a b in fp32 on CUDA cores",
-            .dimensions = {{.name = "rows", .emulated = 96, .gpu = 4096},
+            .dimensions = {{.name = "rows", .emulated = 60, .gpu = 4096},
                            {.name = "columns", .emulated = 264, .gpu = 4096},
                            {.name = "depth", .emulated = 40, .gpu = 4096}},
             .limit = Limit::kFp32};

@@ -2,13 +2,14 @@
 //
 // Idea:   cp.async copies to shared memory without a register, and the thread goes on. With four places
 //         for tiles, one is multiplied while three are on their way: the time that global memory takes
-//         is hidden behind 3 x 1024 multiply-adds a thread. A place is free for the tile after next
-//         as soon as all have read it, so that one barrier a tile is enough.
+//         is hidden behind 3 x 1024 multiply-adds a thread. A place is free again as soon as all have
+//         read it, so that one barrier a tile is enough.
 // Gain:   waiting time; no registers for what is loaded, no instructions to store it. The sectors, the
 //         loads from shared memory and their wavefronts are rung 7's.
 // Cost:   33 KiB of shared memory. The tile of a is transposed, so it comes in copies of 4 bytes.
-// Limit:  the end of each k: the first multiply-add waits for the loads from shared memory, and an SM
-//         has few warps to fill the gap.
+// Limit:  the beginning of each tile: behind the barrier, the first multiply-add waits for loads from
+//         shared memory, and an SM has few warps to fill the gap. (Within a tile the compiler puts the
+//         loads for the next k before the multiply-adds, where it has registers left.)
 
 #include "kernels/matmul_fp32/tile_copies.cuh"
 #include "kernels/matmul_fp32/warp_tile.cuh"

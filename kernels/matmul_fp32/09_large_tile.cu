@@ -1,8 +1,8 @@
 // Rung 9: a larger tile, and two sets of registers for its sides.
 //
 // Idea:   while a lane multiplies the sides of one k, the loads of the next k's are under way, across
-//         the end of a tile, too: the barrier stands before the last k's multiply-adds. One block of
-//         8 warps fills an SM's registers, and has 128 x 256 of c.
+//         the end of a tile, too: the barrier stands before the last k's multiply-adds. The registers
+//         for it come from a larger block, one an SM: 8 warps, 128 x 256 of c.
 // Gain:   waiting time again. Global sectors M N K (1/128 + 1/256)/8 instead of M N K (2/128)/8; copies
 //         per thread and tile 6 instead of 10, each with its address and its edge to work out: that
 //         many instructions more are multiply-adds. The loads from shared memory are rung 7's.

@@ -202,7 +202,7 @@ TEST_F(MatmulFp32Ladder, VectorAccessesNeedAlignedRows) {
 TEST_F(MatmulFp32Ladder, LargeTilesHaveRaggedEdges) {
   for (const char* name : {"register_tile", "vectorised", "warp_tile", "pipelined", "large_tile"}) {
     for (const Sizes& sizes : {Sizes{130, 259, 17}, Sizes{132, 260, 20}, Sizes{1, 4, 4},
-                               Sizes{3, 1, 57}, Sizes{129, 2, 1}}) {
+                               Sizes{3, 1, 57}, Sizes{4, 8, 92}, Sizes{129, 2, 1}}) {
       for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
         test::expect_right(*ladder_, test::find_rung(*ladder_, name),
                            {.sizes = sizes, .side = side});
