@@ -57,7 +57,7 @@ class MatmulFp32 {
     return {.name = "matmul_fp32",
             .title = "c = a b in fp32 on CUDA cores",
             .dimensions = {{.name = "rows", .emulated = 60, .gpu = 4096},
-                           {.name = "columns", .emulated = 264, .gpu = 4096},
+                           {.name = "columns", .emulated = 132, .gpu = 4096},
                            {.name = "depth", .emulated = 40, .gpu = 4096}},
             .limit = Limit::kFp32};
   }

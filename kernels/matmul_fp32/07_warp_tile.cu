@@ -5,9 +5,8 @@
 // Gain:   different floats per k: 128 for 4096 multiply-adds instead of 144 for 2048. Loads of 16 bytes
 //         from shared memory: 6 for 128 multiply-adds instead of 4 for 64, wavefronts 24/128 instead of
 //         16/64. Barriers: one pair for 16 k instead of 8.
-// Cost:   128 registers for sums: 4 warps a block, two or three blocks an SM.
-// Limit:  time: while a tile is loaded nothing is multiplied, but by the SM's other blocks; and there
-//         are fewer of them now.
+// Cost:   128 registers for sums, more than 200 in all: two blocks an SM, 8 warps. A third would spill.
+// Limit:  time: while a tile is loaded nothing is multiplied, but by the SM's other block.
 
 #include "kernels/matmul_fp32/warp_tile.cuh"
 
