@@ -105,8 +105,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <>
 void vectorised<kSide>(const Problem& problem, const Queue& queue) {
-  launch(row_start(problem) == RowStart::kAligned ? vectorised_kernel<RowStart::kAligned>
-                                                  : vectorised_kernel<RowStart::kAnywhere>,
+  launch(row_start(problem.depth, problem.columns) == RowStart::kAligned
+             ? vectorised_kernel<RowStart::kAligned>
+             : vectorised_kernel<RowStart::kAnywhere>,
          {.name = "vectorised",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},
           .block = {.x = kThreads},

@@ -88,8 +88,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <>
 void warp_tile<kSide>(const Problem& problem, const Queue& queue) {
-  launch(row_start(problem) == RowStart::kAligned ? warp_tile_kernel<RowStart::kAligned>
-                                                  : warp_tile_kernel<RowStart::kAnywhere>,
+  launch(row_start(problem.depth, problem.columns) == RowStart::kAligned
+             ? warp_tile_kernel<RowStart::kAligned>
+             : warp_tile_kernel<RowStart::kAnywhere>,
          {.name = "warp_tile",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},
           .block = {.x = kThreads},

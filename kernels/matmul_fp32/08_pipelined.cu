@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
     commit_copies();
   }
   Sums sums;
-  int tile = 0;
+  unsigned tile = 0;
   for (int first = 0; first < depth; first += kCopyDepth) {
     wait_copies<kStages - 2>();
     // Without it, a warp multiplies what another's copies have not brought yet, and the next line
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <>
 void pipelined<kSide>(const Problem& problem, const Queue& queue) {
-  launch(row_start(problem) == RowStart::kAligned ? pipelined_kernel<RowStart::kAligned>
-                                                  : pipelined_kernel<RowStart::kAnywhere>,
+  launch(row_start(problem.columns) == RowStart::kAligned ? pipelined_kernel<RowStart::kAligned>
+                                                          : pipelined_kernel<RowStart::kAnywhere>,
          {.name = "pipelined",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},
           .block = {.x = kThreads},

@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <>
 void large_tile<kSide>(const Problem& problem, const Queue& queue) {
-  launch(row_start(problem) == RowStart::kAligned ? large_tile_kernel<RowStart::kAligned>
-                                                  : large_tile_kernel<RowStart::kAnywhere>,
+  launch(row_start(problem.columns) == RowStart::kAligned ? large_tile_kernel<RowStart::kAligned>
+                                                          : large_tile_kernel<RowStart::kAnywhere>,
          {.name = "large_tile",
           .grid = {.x = ceil_div(problem.columns, kTileColumns),
                    .y = ceil_div(problem.rows, kTileRows)},

@@ -9,8 +9,8 @@
 namespace ultra::kernels::matmul_fp32 {
 namespace {
 
-/// @brief Where the rows of b and c, and those of a, begin. Kernels exist for both, so that the usual
-/// case pays nothing for the other.
+/// @brief Where the rows begin that are accessed by four elements at a time. Kernels exist for both, so
+/// that the usual case pays nothing for the other.
 enum class RowStart {
   /// @brief All at multiples of 16 bytes: four neighbours are one access, and all in the row or none.
   kAligned,
@@ -18,10 +18,10 @@ enum class RowStart {
   kAnywhere,
 };
 
-/// @brief Whether the rows of all three matrices are aligned.
-inline RowStart row_start(const Problem& problem) {
-  return problem.columns % 4 == 0 && problem.depth % 4 == 0 ? RowStart::kAligned
-                                                            : RowStart::kAnywhere;
+/// @brief Where rows of these lengths begin: aligned if every length is a multiple of four.
+template <typename... Lengths>
+RowStart row_start(Lengths... lengths) {
+  return (... && (lengths % 4 == 0)) ? RowStart::kAligned : RowStart::kAnywhere;
 }
 
 /// @brief The first `count` of four neighbours, one by one; zeros for the others.

@@ -179,22 +179,22 @@ TEST_F(MatmulFp32Ladder, VectorisedTransposesWithoutConflicts) {
 
 // Rows that begin anywhere are loaded one by one, by lanes that are 16 bytes apart.
 TEST_F(MatmulFp32Ladder, VectorAccessesNeedAlignedRows) {
-  const auto bytes_per_lane = [this](const char* rung, int depth) {
+  const auto bytes_per_lane = [this](const char* rung, int columns, int depth) {
     std::vector<int> sizes;
-    for (const simt::Site& site : counters_of(rung, {128, 128, depth}).sites) {
+    for (const simt::Site& site : counters_of(rung, {128, columns, depth}).sites) {
       if (site.kind == AccessKind::kGlobalLoad) {
         sizes.push_back(site.size);
       }
     }
     return sizes;
   };
-  EXPECT_THAT(bytes_per_lane("vectorised", 8), ::testing::Each(16));
-  EXPECT_THAT(bytes_per_lane("vectorised", 9), ::testing::Each(4));
-  EXPECT_THAT(bytes_per_lane("warp_tile", 16), ::testing::Each(16));
-  EXPECT_THAT(bytes_per_lane("warp_tile", 17), ::testing::Each(4));
-  // a comes in 4 bytes in any case.
-  EXPECT_THAT(bytes_per_lane("large_tile", 8), ::testing::UnorderedElementsAre(4, 16));
-  EXPECT_THAT(bytes_per_lane("large_tile", 9), ::testing::Each(4));
+  EXPECT_THAT(bytes_per_lane("vectorised", 128, 8), ::testing::Each(16));
+  EXPECT_THAT(bytes_per_lane("vectorised", 128, 9), ::testing::Each(4));
+  EXPECT_THAT(bytes_per_lane("warp_tile", 128, 16), ::testing::Each(16));
+  EXPECT_THAT(bytes_per_lane("warp_tile", 127, 16), ::testing::Each(4));
+  // Here a comes in 4 bytes in any case, so that its rows may begin anywhere.
+  EXPECT_THAT(bytes_per_lane("large_tile", 128, 9), ::testing::UnorderedElementsAre(4, 16));
+  EXPECT_THAT(bytes_per_lane("large_tile", 127, 8), ::testing::Each(4));
 }
 
 // More blocks than one in both directions, of the largest tiles, too; edges inside a float4 and between
