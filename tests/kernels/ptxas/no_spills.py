@@ -63,8 +63,9 @@ def parse(report):
 
 
 def short_name(demangled):
-    """`void a::(anonymous namespace)::x_kernel<128>(float*)` -> `x_kernel<128>`."""
-    found = re.search(r"(\w+_kernel\b(?:<.*>)?)\(", demangled)
+    """`void a::(anonymous namespace)::x_kernel<(a::Kind)1>(float*)` -> `x_kernel<(Kind)1>`."""
+    plain = re.sub(r"(?:\w+|\(anonymous namespace\))::", "", demangled)
+    found = re.search(r"(\w+_kernel\b(?:<.*>)?)\(", plain)
     return found.group(1) if found else demangled
 
 
