@@ -43,7 +43,6 @@ __global__ void __launch_bounds__(kWarpgroup)
       fetch_box(shared.a, a_map, row, k, shared.are_full);
       fetch_box(shared.b, b_map, column, k, shared.are_full);
     }
-    __syncwarp();  // wgmma wants its warps whole
     wait_for(shared.are_full, parity);
     parity ^= 1U;
     multiply_tiles_async(sums, shared.a, shared.b);

@@ -32,11 +32,6 @@ constexpr std::size_t bytes_of() {
   return sizeof(T) + kBoxAlignment;
 }
 
-/// @brief Brings the description of a matrix near, before its first use.
-__device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
-
 /// @brief Begins to copy the box at (row, column) to shared memory; its bytes count at `barrier`.
 __device__ __forceinline__ void fetch_box(uint4* box, const CUtensorMap& map, int row, int column,
                                           Barrier& barrier) {

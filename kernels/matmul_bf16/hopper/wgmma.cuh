@@ -149,6 +149,7 @@ template <int parts, int count>
 __device__ __forceinline__ void multiply_tiles_async(float (&sums)[parts][count], const uint4* a,
                                                      const uint4* b) {
   const unsigned long long b_tile = describe(b);
+  __syncwarp();  // lanes may have left a wait one by one; wgmma is undefined for a part of a warp
   // Registers that other instructions have written are ready for wgmma behind this.
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
