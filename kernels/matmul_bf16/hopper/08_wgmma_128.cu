@@ -6,7 +6,7 @@
 // Limit:  a block still either fetches or multiplies; only its neighbours on the multiprocessor fill
 //         the gaps. Next: somebody who does nothing but fetch.
 
-#include "kernels/matmul_bf16/hopper/prepare.hpp"
+#include "kernels/matmul_bf16/hopper/prepare.cuh"
 #include "kernels/matmul_bf16/hopper/wgmma.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
 

@@ -8,7 +8,7 @@
 // Limit:  one warpgroup multiplies at a time: the tensor cores idle while it waits at a barrier, and
 //         while it stores c. Next: two of them.
 
-#include "kernels/matmul_bf16/hopper/prepare.hpp"
+#include "kernels/matmul_bf16/hopper/prepare.cuh"
 #include "kernels/matmul_bf16/hopper/ring.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
 

@@ -8,7 +8,7 @@
 // Limit:  when c is stored, nobody fetches or multiplies; and blocks that run at the same time want
 //         whatever tiles come next. Next: blocks that stay.
 
-#include "kernels/matmul_bf16/hopper/prepare.hpp"
+#include "kernels/matmul_bf16/hopper/prepare.cuh"
 #include "kernels/matmul_bf16/hopper/ring.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
 

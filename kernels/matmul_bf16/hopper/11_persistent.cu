@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "kernels/matmul_bf16/hopper/prepare.hpp"
+#include "kernels/matmul_bf16/hopper/prepare.cuh"
 #include "kernels/matmul_bf16/hopper/ring.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
 #include "kernels/matmul_bf16/tile_order.cuh"

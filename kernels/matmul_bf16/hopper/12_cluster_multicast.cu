@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-#include "kernels/matmul_bf16/hopper/prepare.hpp"
+#include "kernels/matmul_bf16/hopper/prepare.cuh"
 #include "kernels/matmul_bf16/hopper/ring.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
 #include "kernels/matmul_bf16/tile_order.cuh"
@@ -46,7 +46,7 @@ __device__ __forceinline__ void fetch_shared(Shared& shared, RingPosition<kStage
   auto& ring = shared.ring;
   for (int k = 0; k < depth; k += BK) {
     const int stage = position.stage;
-    wait_for(ring.are_empty[stage], position.parity ^ 1U);
+    wait_for_cluster(ring.are_empty[stage], position.parity ^ 1U);
     arrive_and_expect(ring.are_full[stage], ring.kBytes);
     fetch_box(ring.a[stage], a_map, row, k, ring.are_full[stage]);
     fetch_box_for_all(ring.b[stage] + rank * kHalf * kRowUnits, b_map, column + rank * kHalf, k,

@@ -63,9 +63,25 @@ __device__ __forceinline__ void arrive_at(Barrier& barrier, unsigned rank) {
       : "memory");
 }
 
-/// @brief Waits until the phase of this parity has completed. What the arriving threads of the cluster
-/// did before is seen behind it.
+/// @brief Waits until the phase of this parity has completed. What arriving threads of this block did
+/// before is seen behind it.
 __device__ __forceinline__ void wait_for(Barrier& barrier, unsigned parity) {
+  unsigned has_completed = 0;
+  while (has_completed == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(has_completed)
+        : "r"(shared_address(&barrier)), "r"(parity)
+        : "memory");
+  }
+}
+
+/// @brief The same where threads of other blocks of the cluster arrive.
+__device__ __forceinline__ void wait_for_cluster(Barrier& barrier, unsigned parity) {
   unsigned has_completed = 0;
   while (has_completed == 0) {
     asm volatile(
@@ -108,23 +124,6 @@ __device__ __forceinline__ unsigned rank_in_cluster() {
 __device__ __forceinline__ void synchronise_cluster() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-
-/// @brief Waits for the 128 threads of a warpgroup; `name` is 1 to 15, another one for each warpgroup.
-__device__ __forceinline__ void synchronise_warpgroup(int name) {
-  asm volatile("bar.sync %0, 128;" ::"r"(name) : "memory");
-}
-
-/// @brief Gives registers back: from here on, each thread of the warpgroup has `count`.
-template <int count>
-__device__ __forceinline__ void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
-}
-
-/// @brief Takes registers that others have given back: each thread of the warpgroup gets `count`.
-template <int count>
-__device__ __forceinline__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The host's side of Hopper's rungs. The driver's function is looked up at run time: nothing links to
 // libcuda, so the executable starts on machines without a driver.
 
-#include "kernels/matmul_bf16/hopper/prepare.hpp"
+#include "kernels/matmul_bf16/hopper/prepare.cuh"
 
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>

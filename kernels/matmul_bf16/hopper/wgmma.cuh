@@ -24,6 +24,23 @@ __device__ __forceinline__ int warpgroup_index() {
   return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
 }
 
+/// @brief Waits for the 128 threads of a warpgroup; `name` is 1 to 15, another one for each warpgroup.
+__device__ __forceinline__ void synchronise_warpgroup(int name) {
+  asm volatile("bar.sync %0, 128;" ::"r"(name) : "memory");
+}
+
+/// @brief Gives registers back: from here on, each thread of the warpgroup has `count`.
+template <int count>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+/// @brief Takes registers that others have given back: each thread of the warpgroup gets `count`.
+template <int count>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+
 /// @brief Rows of a that one instruction multiplies.
 constexpr int kRows = 64;
 
