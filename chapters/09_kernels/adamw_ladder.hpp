@@ -1,0 +1,14 @@
+#pragma once
+/// @file
+/// The ladder adamw: one AdamW step of a model's tensors.
+
+#include <memory>
+
+#include "chapters/09_kernels/ladder.hpp"
+
+namespace ultra::ladders {
+
+/// @brief AdamW steps; sizes are tensors x parameters of an average tensor.
+[[nodiscard]] std::unique_ptr<Ladder> adamw_ladder();
+
+}  // namespace ultra::ladders
