@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
+#include "common/tensor/philox.hpp"
 #include "kernels/simt/buffer.hpp"
 #include "kernels/softmax/softmax.hpp"
 
@@ -16,13 +18,19 @@ namespace {
 
 namespace rungs_of = kernels::softmax;
 
-// Elements far beyond what exp() can take in fp32, which ends at 88.8.
-std::vector<float> large_values(std::size_t count, std::uint64_t seed) {
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+
+// Elements far beyond what exp() can take in fp32, which ends at 88.8. One in eight is masked, as
+// attention does it, by -infinity; the first of a row never is.
+std::vector<float> masked_values(std::size_t rows, std::size_t columns, std::uint64_t seed) {
   constexpr float kMean = 100.0F;
   constexpr float kDeviation = 20.0F;
-  std::vector<float> values = normal_values(count, seed, "in");
-  for (float& value : values) {
-    value = kMean + kDeviation * value;
+  constexpr std::uint64_t kElementsPerMask = 8;
+  const PhiloxStream mask(seed, "mask");
+  std::vector<float> values = normal_values(rows * columns, seed, "in");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool is_masked = i % columns != 0 && mask.below(i, kElementsPerMask) == 0;
+    values[i] = is_masked ? kMasked : kMean + kDeviation * values[i];
   }
   return values;
 }
@@ -72,7 +80,7 @@ class Softmax {
       : rows_(static_cast<std::size_t>(sizes[0])),
         columns_(static_cast<std::size_t>(sizes[1])),
         seed_(seed),
-        in_(large_values(rows_ * columns_, seed)) {}
+        in_(masked_values(rows_, columns_, seed)) {}
 
   static LadderInfo describe() {
     return {.name = "softmax",
@@ -150,15 +158,16 @@ class Softmax {
   void compare_row(std::size_t row, const std::vector<float>& out, Verdict& verdict) const {
     constexpr double kSmallestNormal = 0x1p-126;
     const std::span<const float> x = std::span(in_).subspan(row * columns_, columns_);
-    const auto [smallest, largest] = std::ranges::minmax(x);
+    const double largest = double{std::ranges::max(x)};
     double sum = 0.0;
+    double range = 0.0;
     for (const float value : x) {
-      sum += std::exp(double{value} - double{largest});
+      sum += std::exp(double{value} - largest);
+      range = value == kMasked ? range : std::max(range, largest - double{value});
     }
-    const double range = double{largest} - double{smallest};
     const double roundings = 6.0 * static_cast<double>(columns_) + 16.0 + 2.0 * range;
     for (std::size_t column = 0; column < columns_; ++column) {
-      const double expected = std::exp(double{x[column]} - double{largest}) / sum;
+      const double expected = std::exp(double{x[column]} - largest) / sum;
       const std::size_t index = row * columns_ + column;
       verdict.compare("out", index, double{out[index]}, expected,
                       rounding_of(roundings) * expected + kSmallestNormal);

@@ -22,7 +22,7 @@ using namespace simt;
 // far, and the sum of exp(element - largest so far). What happens to the sum when the largest grows?
 
 // TODO 2: bring the lanes' sums to the row's largest element, and add them: warp_max(), warp_sum().
-// What has a lane found whose row is shorter than a warp?
+// What has a lane found whose elements are all masked by -infinity, or that has none?
 
 // TODO 3: a second pass writes exp(element - largest) / sum.
 

@@ -15,7 +15,7 @@ struct Problem {
   int rows;
   /// @brief Elements of a row.
   int columns;
-  /// @brief [rows, columns].
+  /// @brief [rows, columns]; -infinity masks an element, at least one of a row is finite.
   const float* in;
   /// @brief [rows, columns], written.
   float* out;

@@ -5,8 +5,8 @@
 //         two exponents, old - new or x - largest, is always 0: one exponential per element. In the end
 //         the lanes' sums are brought to the row's largest element in the same way, and added.
 // Gain:   2 reads and 1 write per element instead of 3 and 1: 12 bytes instead of 16.
-// Why FLT_MAX: a lane without elements has found nothing. With -infinity for that, its
-//         exp(-infinity - -infinity) would be NaN; with -FLT_MAX it is exp(0) times a sum of 0.
+// Why -FLT_MAX: masked elements are -infinity. If the first of a lane is one, and nothing found were
+//         -infinity, too, their difference would be NaN; exp(-infinity - -FLT_MAX) is 0.
 // Limit:  the second read, 4 bytes at a time. The trick lives on in flash attention, whose rows are
 //         never in memory at all.
 // Source: Milakov & Gimelshein 2018, arXiv 1805.02867, algorithm 3.

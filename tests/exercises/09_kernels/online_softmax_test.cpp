@@ -26,12 +26,12 @@ TEST_F(OnlineSoftmax, RescalesTheSum) {
   }
 }
 
-// Some lanes have none.
+// Some lanes have none; and in every test one element in eight is masked, by -infinity.
 TEST_F(OnlineSoftmax, TakesRowsShorterThanAWarp) {
   for (const int columns : {1, 2, 31}) {
     test::expect_right(*ladder, rung, {.sizes = {5, columns}},
-                       "a lane without elements has found a largest of -FLT_MAX and a sum of 0: "
-                       "with infinity, its rescaling is NaN");
+                       "begin with a largest of -FLT_MAX and a sum of 0: elements may be masked by "
+                       "-infinity, and infinity - infinity is NaN");
   }
 }
 

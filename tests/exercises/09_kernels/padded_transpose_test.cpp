@@ -20,6 +20,14 @@ TEST_F(PaddedTranspose, IsRightForAnyShape) {
   test::expect_right_everywhere(*ladder, rung, random, 3);
 }
 
+// Tiles of which one row, one column or one element exists.
+TEST_F(PaddedTranspose, GuardsRaggedEdges) {
+  for (const Sizes& sizes : {Sizes{33, 64}, Sizes{64, 33}, Sizes{33, 65}}) {
+    test::expect_right(*ladder, rung, {.sizes = sizes},
+                       "both phases check the edge, each with the indices that it uses");
+  }
+}
+
 TEST_F(PaddedTranspose, LoadsAndStoresRows) {
   const simt::Report report = test::counted(*ladder, rung, {96, 64});
   for (const AccessKind kind : {AccessKind::kGlobalLoad, AccessKind::kGlobalStore}) {
