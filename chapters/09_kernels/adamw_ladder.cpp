@@ -16,20 +16,13 @@ namespace rungs_of = kernels::adamw;
 
 // The third step with the hyperparameters of a language model, and a gradient that is clipped.
 rungs_of::Constants constants_of_step() {
-  constexpr double kLearningRate = 1e-3;
-  constexpr double kWeightDecay = 0.1;
-  constexpr double kBeta1 = 0.9;
-  constexpr double kBeta2 = 0.95;
-  constexpr int kStep = 3;
-  return {.beta1 = static_cast<float>(kBeta1),
-          .keep1 = static_cast<float>(1.0 - kBeta1),
-          .beta2 = static_cast<float>(kBeta2),
-          .keep2 = static_cast<float>(1.0 - kBeta2),
-          .gradient_scale = 0.7F,
-          .decay = static_cast<float>(1.0 - kLearningRate * kWeightDecay),
-          .step_size = static_cast<float>(kLearningRate / (1.0 - std::pow(kBeta1, kStep))),
-          .root_scale = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(kBeta2, kStep))),
-          .epsilon = 1e-8F};
+  return kernel_constants({.learning_rate = 1e-3,
+                           .beta1 = 0.9,
+                           .beta2 = 0.95,
+                           .epsilon = 1e-8,
+                           .weight_decay = 0.1,
+                           .gradient_scale = 0.7,
+                           .step = 3});
 }
 
 // One tensor's values on the host.
@@ -192,10 +185,10 @@ class AdamW {
     return most;
   }
 
-  /// Roundings of the formula as it stands: m has 3 (scale, product, sum), v 4 (scale twice, two products
-  /// and the sum, of which the last two are on different terms); the denominator halves v's and adds 3;
-  /// the new value then has at most 10 on the longest way. Where terms may cancel, the bound is on the
-  /// sum of their magnitudes.
+  /// Roundings on the longest way of an operand through the formula as it stands. m: 3 (scale, product,
+  /// sum). v: 5 (the scale twice, two products, the sum). The denominator: half of v's, for the root
+  /// halves them, and 3. Its quotient with the step, m's and a product: 10.5; the difference: 11.5.
+  /// Where terms may cancel, the bound is on the sum of their magnitudes.
   static void compare_parameter(const Values& before, const Values& after, std::size_t i,
                                 Verdict& verdict) {
     constexpr double kRoundings = 12;
@@ -221,6 +214,19 @@ class AdamW {
 };
 
 }  // namespace
+
+rungs_of::Constants kernel_constants(const ops::AdamWStep& step) {
+  return {
+      .beta1 = static_cast<float>(step.beta1),
+      .keep1 = static_cast<float>(1.0 - step.beta1),
+      .beta2 = static_cast<float>(step.beta2),
+      .keep2 = static_cast<float>(1.0 - step.beta2),
+      .gradient_scale = static_cast<float>(step.gradient_scale),
+      .decay = static_cast<float>(1.0 - step.learning_rate * step.weight_decay),
+      .step_size = static_cast<float>(step.learning_rate / (1.0 - std::pow(step.beta1, step.step))),
+      .root_scale = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(step.beta2, step.step))),
+      .epsilon = static_cast<float>(step.epsilon)};
+}
 
 std::unique_ptr<Ladder> adamw_ladder() { return std::make_unique<LadderOf<AdamW>>(); }
 

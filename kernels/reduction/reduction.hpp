@@ -4,8 +4,8 @@
 /// so threads must add up what each has; the ladder is about how.
 ///
 /// Accuracy: the squares are positive, so a relative error of their sum is at most the number of
-/// roundings on the longest way of an element to the result. Every rung keeps it below n / 2^20 + 64
-/// in fp32: what goes through more than a block at a time is added in fp64.
+/// roundings on the longest way of an element to the result. Every rung keeps it below n / 2^20 + 64 in
+/// fp32: threads have short loops, the rest are trees, and atomics add in fp64.
 /// Source of clipping: Pascanu, Mikolov & Bengio 2013, "On the difficulty of training recurrent neural
 /// networks", arXiv 1211.5063, alg. 1.
 
