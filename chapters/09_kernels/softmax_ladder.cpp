@@ -40,7 +40,7 @@ std::string refusal_above(const Sizes& sizes, int most, const char* holder) {
              ? std::string()
              : fmt::format(
                    "a row of {} columns does not fit the registers of a {}, expected at "
-                   "most {}. Hint: another rung takes longer rows",
+                   "most {}. Hint: rung 6 takes rows of any length",
                    sizes[1], holder, most);
 }
 
@@ -125,7 +125,13 @@ class Softmax {
                   .file = "kernels/softmax/05_block_per_row.cu"},
          .launchers = everywhere<Problem>(
              []<Side side>(const auto&... a) { rungs_of::block_per_row<side>(a...); }),
-         .refusal = refusal_of_block}};
+         .refusal = refusal_of_block},
+        {.info = {.number = 6,
+                  .name = "long_rows",
+                  .idea = "a block per row of any length: online in vectors, then a second read",
+                  .file = "kernels/softmax/06_long_rows.cu"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::long_rows<side>(a...); })}};
   }
 
   /// A subtraction, an exponential, a comparison, an addition and a division per element.

@@ -5,7 +5,7 @@
 //         barrier per reduction, and no second one to hand the result back.
 // Gain:   one read and one write also for rows of up to 32768 elements, and many warps per row where
 //         there are few rows.
-// Limit:  the memory itself. Rows that no block can hold would need a cluster of blocks, or rung 3.
+// Limit:  the memory itself; and rows that no block can hold.
 
 #include "kernels/simt/simt.cuh"
 #include "kernels/softmax/row_in_registers.cuh"

@@ -52,4 +52,8 @@ void registers(const Problem& problem, const simt::Queue& queue);
 template <simt::Side side>
 void block_per_row(const Problem& problem, const simt::Queue& queue);
 
+/// @brief Rung 6: a block per row of any length: online, and a second read.
+template <simt::Side side>
+void long_rows(const Problem& problem, const simt::Queue& queue);
+
 }  // namespace ultra::kernels::softmax

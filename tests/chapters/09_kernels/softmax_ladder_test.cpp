@@ -59,14 +59,26 @@ TEST_F(SoftmaxLadder, RegistersReadOnceInVectors) {
   }
 }
 
+TEST_F(SoftmaxLadder, LongRowsReadTwiceInVectors) {
+  const simt::Report report = counters_of("long_rows");
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors, 2 * kSectors);
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).requests, 2 * kElements / (4 * 32));
+  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, kSectors);
+}
+
 // Lengths around the limits between the kernels that the launchers choose from.
-TEST_F(SoftmaxLadder, RegistersHoldRowsOfAnyLengthUpToTheLimit) {
+TEST_F(SoftmaxLadder, BlocksAndRegistersTakeRowsOfManyLengths) {
   for (const int columns : {1, 3, 128, 129, 255, 256, 260, 512, 515, 1024, 1028, 2047, 2048}) {
     test::expect_right(*ladder, rung_of("registers"),
                        {.sizes = {5, columns}, .side = simt::Side::kBare});
   }
   for (const int columns : {1, 31, 513, 4096, 16384, 16388, 32767, 32768}) {
     test::expect_right(*ladder, rung_of("block_per_row"),
+                       {.sizes = {2, columns}, .side = simt::Side::kBare});
+  }
+  test::expect_right(*ladder, rung_of("long_rows"), {.sizes = {1, 8196}});
+  for (const int columns : {8191, 8192, 8193, 8196, 40000}) {
+    test::expect_right(*ladder, rung_of("long_rows"),
                        {.sizes = {2, columns}, .side = simt::Side::kBare});
   }
 }
