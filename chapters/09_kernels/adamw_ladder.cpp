@@ -145,7 +145,8 @@ class AdamW {
                  []<Side side>(const auto&... a) { rungs_of::multi_tensor<side>(a...); })}};
   }
 
-  /// Operations of the fused update, roots and quotients counted as one; four arrays read, three written.
+  /// Operations of the fused update, roots and quotients counted as one; four arrays read, three
+  /// written.
   static Cost cost(const Sizes& sizes) {
     const double parameters = static_cast<double>(sizes[0]) * sizes[1];
     return {.operations = 15.0 * parameters, .least_bytes = 7.0 * 4.0 * parameters};
@@ -185,10 +186,10 @@ class AdamW {
     return most;
   }
 
-  /// Roundings on the longest way of an operand through the formula as it stands. m: 3 (scale, product,
-  /// sum). v: 5 (the scale twice, two products, the sum). The denominator: half of v's, for the root
-  /// halves them, and 3. Its quotient with the step, m's and a product: 10.5; the difference: 11.5.
-  /// Where terms may cancel, the bound is on the sum of their magnitudes.
+  /// Roundings on the longest way of an operand through the formula as it stands. m: 3 (scale,
+  /// product, sum). v: 5 (the scale twice, two products, the sum). The denominator: half of v's,
+  /// for the root halves them, and 3. Its quotient with the step, m's and a product: 10.5; the
+  /// difference: 11.5. Where terms may cancel, the bound is on the sum of their magnitudes.
   static void compare_parameter(const Values& before, const Values& after, std::size_t i,
                                 Verdict& verdict) {
     constexpr double kRoundings = 12;

@@ -97,8 +97,8 @@ class PackedSequences {
             .least_bytes = 4.0 * (tokens + (sequences + 1.0) + sequences)};
   }
 
-  /// A sum of n terms in any order has at most n - 1 roundings (Higham 2002, section 4.2); one more for
-  /// the quotient.
+  /// A sum of n terms in any order has at most n - 1 roundings (Higham 2002, section 4.2); one more
+  /// for the quotient.
   template <simt::Side side>
   Verdict judge(const Buffers<side>& buffers) const {
     const std::vector<float> means = buffers.means();

@@ -93,9 +93,9 @@ class Reduction {
     return {.operations = 2.0 * sizes[0], .least_bytes = 4.0 * (sizes[0] + 1.0)};
   }
 
-  /// Squares are positive, so the sum's relative error is at most gamma of the roundings on an element's
-  /// way into it, which the ladder's header limits (Higham 2002, section 4.2). The root halves it and adds
-  /// one of its own.
+  /// Squares are positive, so the sum's relative error is at most gamma of the roundings on an
+  /// element's way into it, which the ladder's header limits (Higham 2002, section 4.2). The root
+  /// halves it and adds one of its own.
   template <simt::Side side>
   Verdict judge(const Buffers<side>& buffers) const {
     double sum = 0.0;

@@ -154,13 +154,13 @@ class Softmax {
  private:
   static constexpr std::size_t kMostElements = std::size_t{1} << 24;  // of the f64 computation
 
-  /// Roundings, counted for the rung with the most, the online one. A term of the sum: 2 units in the last
-  /// place for its exponential (CUDA C++ Programming Guide, mathematical functions), each at most 2
-  /// roundings; then per element that follows, a rescaling (4 for the exponential, 1 for the product)
-  /// and an addition. The numerator's exponential and the quotient: less than 16. Exponents: a
-  /// difference d is off by |d| u, and so is its exponential, relatively; the differences of all
-  /// rescalings of a term add up to the row's range at most, and so does the numerator's. Below the
-  /// smallest normal number, results are off by no more than that.
+  /// Roundings, counted for the rung with the most, the online one. A term of the sum: 2 units in
+  /// the last place for its exponential (CUDA C++ Programming Guide, mathematical functions), each
+  /// at most 2 roundings; then per element that follows, a rescaling (4 for the exponential, 1 for
+  /// the product) and an addition. The numerator's exponential and the quotient: less than 16.
+  /// Exponents: a difference d is off by |d| u, and so is its exponential, relatively; the
+  /// differences of all rescalings of a term add up to the row's range at most, and so does the
+  /// numerator's. Below the smallest normal number, results are off by no more than that.
   void compare_row(std::size_t row, const std::vector<float>& out, Verdict& verdict) const {
     constexpr double kSmallestNormal = 0x1p-126;
     const std::span<const float> x = std::span(in_).subspan(row * columns_, columns_);

@@ -5,10 +5,11 @@
 // Difficulty:  medium
 // Check:       ./workbook check 09.7
 // Hints:       ./workbook hint 09.7
-// Targets:     rows of any length; elements of any size; 2 reads and 1 write per element, 4 sectors per
-//              request
+// Targets:     rows of any length; elements of any size; 2 reads and 1 write per element, 4 sectors
+//              per request
 //
-// kernels/softmax/softmax.hpp declares the launcher; 02_warp_per_row.cu, beside it, is the rung before.
+// kernels/softmax/softmax.hpp declares the launcher; 02_warp_per_row.cu, beside it, is the rung
+// before.
 #include "common/base/errors.hpp"
 #include "kernels/simt/simt.cuh"
 #include "kernels/softmax/softmax.hpp"
@@ -18,8 +19,9 @@ namespace {
 
 using namespace simt;
 
-// TODO 1: a kernel with a warp per row. Each lane goes once over its elements and keeps the largest so
-// far, and the sum of exp(element - largest so far). What happens to the sum when the largest grows?
+// TODO 1: a kernel with a warp per row. Each lane goes once over its elements and keeps the largest
+// so far, and the sum of exp(element - largest so far). What happens to the sum when the largest
+// grows?
 
 // TODO 2: bring the lanes' sums to the row's largest element, and add them: warp_max(), warp_sum().
 // What has a lane found whose elements are all masked by -infinity, or that has none?

@@ -7,8 +7,9 @@
 // Hints:       ./workbook hint 09.5
 // Targets:     any length; one store to shared memory per warp; one atomic per block
 //
-// kernels/reduction/reduction.hpp declares the launcher; 03_dense_tree.cu, beside it, is the rung before.
-// kernels/simt/warp_reduce.cuh has a warp_sum(): write your own here, it is what this is about.
+// kernels/reduction/reduction.hpp declares the launcher; 03_dense_tree.cu, beside it, is the rung
+// before. kernels/simt/warp_reduce.cuh has a warp_sum(): write your own here, it is what this is
+// about.
 #include "common/base/errors.hpp"
 #include "kernels/reduction/global_sum.cuh"
 #include "kernels/reduction/reduction.hpp"
@@ -19,11 +20,11 @@ namespace {
 
 using namespace simt;
 
-// TODO 1: a __device__ function that returns the sum of a value over the lanes of a warp. A lane gets
-// another lane's value by __shfl_xor_sync(kAllLanes, value, distance).
+// TODO 1: a __device__ function that returns the sum of a value over the lanes of a warp. A lane
+// gets another lane's value by __shfl_xor_sync(kAllLanes, value, distance).
 
-// TODO 2: a kernel in which each thread squares one value, each warp adds up its squares and leaves the
-// sum in shared memory, and the first warp adds up these sums. atomicAdd() takes a double.
+// TODO 2: a kernel in which each thread squares one value, each warp adds up its squares and leaves
+// the sum in shared memory, and the first warp adds up these sums. atomicAdd() takes a double.
 // What do threads behind the end of the values do?
 
 }  // namespace

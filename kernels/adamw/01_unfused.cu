@@ -1,9 +1,9 @@
 // Rung 1: the update as a chain of elementwise operations.
 //
-// Idea:   one kernel per operation, as a tensor library runs the formula. Each reads its operands from
-//         memory and writes its result back, where the next one reads it.
-// Cost:   bytes per parameter: moments 12 + 12, denominator 8, step 12, decay 8, subtraction 12: 64. The
-//         least is 28. Six launches per tensor.
+// Idea:   one kernel per operation, as a tensor library runs the formula. Each reads its operands
+//         from memory and writes its result back, where the next one reads it.
+// Cost:   bytes per parameter: moments 12 + 12, denominator 8, step 12, decay 8, subtraction 12:
+//         64. The least is 28. Six launches per tensor.
 // Limit:  the memory, at 2.3 times the traffic that is needed.
 
 #include <cmath>

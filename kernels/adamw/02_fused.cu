@@ -1,7 +1,7 @@
 // Rung 2: one kernel.
 //
-// Idea:   what one operation hands the next stays in a register. Each array is read once and written
-//         once.
+// Idea:   what one operation hands the next stays in a register. Each array is read once and
+//         written once.
 // Gain:   64 -> 28 bytes per parameter, the least; launches per tensor 6 -> 1.
 // Limit:  4 bytes per lane and access: seven memory instructions per parameter.
 

@@ -1,10 +1,10 @@
 // Rung 3: four parameters per thread.
 //
-// Idea:   a thread loads, updates and stores 16 bytes of each array. The last thread of a tensor takes
-//         what is left of a length that is no multiple of 4.
+// Idea:   a thread loads, updates and stores 16 bytes of each array. The last thread of a tensor
+//         takes what is left of a length that is no multiple of 4.
 // Gain:   a quarter of the memory instructions; 64 bytes of loads per thread are under way.
-// Limit:  the memory, for large tensors. A model has many small ones (norms, biases) whose kernels end
-//         before the GPU is full, and whose launches take longer than their work.
+// Limit:  the memory, for large tensors. A model has many small ones (norms, biases) whose kernels
+//         end before the GPU is full, and whose launches take longer than their work.
 
 #include "kernels/adamw/adamw.hpp"
 #include "kernels/adamw/update.cuh"

@@ -1,10 +1,10 @@
 // Rung 4: one launch for many tensors.
 //
-// Idea:   the kernel's parameters are a list of tensors, and of the block with which each begins. A block
-//         finds its tensor by bisection, and updates one part of it. The list travels with the launch, up
-//         to 4 KiB, so that no table has to be copied to the GPU before.
-// Gain:   launches per step: one for 64 tensors instead of one for each. Tensors share the GPU, and the
-//         last blocks of one run beside the first of the next.
+// Idea:   the kernel's parameters are a list of tensors, and of the block with which each begins. A
+//         block finds its tensor by bisection, and updates one part of it. The list travels with
+//         the launch, up to 4 KiB, so that no table has to be copied to the GPU before.
+// Gain:   launches per step: one for 64 tensors instead of one for each. Tensors share the GPU, and
+//         the last blocks of one run beside the first of the next.
 // Limit:  the memory itself.
 
 #include "kernels/adamw/adamw.hpp"

@@ -1,10 +1,11 @@
 #pragma once
 /// @file
-/// The ladder of AdamW updates. Per parameter there are 16 bytes to read (parameter, gradient and two
-/// moments in fp32), 12 to write, and few operations: what counts is how often memory is gone through,
-/// and how often a kernel is launched.
+/// The ladder of AdamW updates. Per parameter there are 16 bytes to read (parameter, gradient and
+/// two moments in fp32), 12 to write, and few operations: what counts is how often memory is gone
+/// through, and how often a kernel is launched.
 ///
-/// Source: Loshchilov & Hutter 2019, "Decoupled weight decay regularization", arXiv 1711.05101, alg. 2.
+/// Source: Loshchilov & Hutter 2019, "Decoupled weight decay regularization", arXiv 1711.05101,
+/// alg. 2.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"

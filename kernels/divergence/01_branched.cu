@@ -1,9 +1,9 @@
 // Rung 1: a thread per element, and a branch on even or odd.
 //
 // Idea:   the two lines of the formula, as they stand.
-// Cost:   neighbours are lanes of one warp and take different sides: every load, multiplication and store
-//         is issued twice, each time for 16 lanes of 32. (A compiler may turn a short branch into
-//         instructions that are switched off lane by lane: they are issued all the same.)
+// Cost:   neighbours are lanes of one warp and take different sides: every load, multiplication and
+//         store is issued twice, each time for 16 lanes of 32. (A compiler may turn a short branch
+//         into instructions that are switched off lane by lane: they are issued all the same.)
 // Limit:  twice the instructions, and twice the sectors: both sides of a warp touch the same ones.
 
 #include "kernels/divergence/divergence.hpp"

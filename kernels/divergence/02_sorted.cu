@@ -1,10 +1,11 @@
 // Rung 2: the same branch, sorted by warps.
 //
-// Idea:   the first half of a block does the even elements of its pairs, the second half the odd ones:
-//         the branch is there, but all lanes of a warp take the same side.
+// Idea:   the first half of a block does the even elements of its pairs, the second half the odd
+//         ones: the branch is there, but all lanes of a warp take the same side.
 // Gain:   active lanes 16 -> 32 on both sides: half the instructions.
-// Limit:  coalescing pays for it: a warp's elements now lie 2 apart, and its requests touch 8 sectors for
-//         128 useful bytes. Sorting repairs divergence where work is long and data are few.
+// Limit:  coalescing pays for it: a warp's elements now lie 2 apart, and its requests touch 8
+//         sectors for 128 useful bytes. Sorting repairs divergence where work is long and data are
+//         few.
 
 #include "kernels/divergence/divergence.hpp"
 #include "kernels/simt/simt.cuh"

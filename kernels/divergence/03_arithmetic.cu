@@ -1,8 +1,8 @@
 // Rung 3: arithmetic instead of a branch.
 //
-// Idea:   both sides are own x cos + partner x sin, with the sine's sign changed in even elements. Element
-//         i's partner is i ^ 1. Choosing between two values that are there takes one instruction
-//         for all lanes; only choosing between two pieces of work diverges.
+// Idea:   both sides are own x cos + partner x sin, with the sine's sign changed in even elements.
+//         Element i's partner is i ^ 1. Choosing between two values that are there takes one
+//         instruction for all lanes; only choosing between two pieces of work diverges.
 // Gain:   32 active lanes, and neighbours again: half of rung 2's sectors.
 // Limit:  every element of in is loaded twice, by its own thread and by its partner's.
 

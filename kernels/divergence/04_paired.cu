@@ -1,9 +1,9 @@
 // Rung 4: whole pairs per thread.
 //
-// Idea:   the unit of work is the pair, not the element: a thread that does both elements has nothing to
-//         decide. Two pairs are 16 bytes of in and of out, and 8 of each table.
-// Gain:   every value is read once: the bytes are the least. A quarter of the threads, each with four
-//         loads under way.
+// Idea:   the unit of work is the pair, not the element: a thread that does both elements has
+//         nothing to decide. Two pairs are 16 bytes of in and of out, and 8 of each table.
+// Gain:   every value is read once: the bytes are the least. A quarter of the threads, each with
+//         three loads under way.
 // Limit:  the memory itself.
 
 #include "kernels/divergence/divergence.hpp"

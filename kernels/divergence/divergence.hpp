@@ -2,11 +2,12 @@
 /// @file
 /// The ladder of divergence: rotary position embedding, in which neighbours do different work.
 ///
-/// The elements 2 p and 2 p + 1 of a token are a point that is turned by an angle of token and pair:
+/// The elements 2 p and 2 p + 1 of a token are a point that is turned by an angle of token and
+/// pair:
 ///   out[2 p]     = in[2 p] cos - in[2 p + 1] sin
 ///   out[2 p + 1] = in[2 p + 1] cos + in[2 p] sin
-/// A warp executes one instruction at a time: where its lanes take both sides of a branch, it goes through
-/// both, and on each side the lanes of the other idle.
+/// A warp executes one instruction at a time: where its lanes take both sides of a branch, it goes
+/// through both, and on each side the lanes of the other idle.
 /// Source: Su et al. 2021, "RoFormer", arXiv 2104.09864, eq. 34.
 
 #include "kernels/simt/config.hpp"

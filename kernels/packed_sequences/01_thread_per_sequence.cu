@@ -1,8 +1,8 @@
 // Rung 1: a thread per sequence.
 //
 // Idea:   each thread runs along its own sequence.
-// Cost:   a warp's loop runs as often as its longest sequence has tokens; lanes that are done wait. The
-//         lanes that run read 32 different places: a sector each.
+// Cost:   a warp's loop runs as often as its longest sequence has tokens; lanes that are done wait.
+//         The lanes that run read 32 different places: a sector each.
 // Limit:  idle lanes, and sectors of which 4 bytes in 32 are used at a time.
 
 #include "kernels/packed_sequences/packed_sequences.hpp"

@@ -1,11 +1,11 @@
 // Rung 2: a thread per sequence, sorted.
 //
-// Idea:   threads take the sequences in the order of their lengths, which a table gives. Lanes of a warp
-//         then have nearly equal loops. The longest come first: a long loop that begins last is what
-//         a whole GPU waits for.
+// Idea:   threads take the sequences in the order of their lengths, which a table gives. Lanes of a
+//         warp then have nearly equal loops. The longest come first: a long loop that begins last
+//         is what a whole GPU waits for.
 // Gain:   idle lanes nearly vanish.
-// Limit:  the lanes still read 32 different sequences; now even sequences that lie apart. The loop of the
-//         longest sequence is one thread's.
+// Limit:  the lanes still read 32 different sequences; now even sequences that lie apart. The loop
+//         of the longest sequence is one thread's.
 
 #include "kernels/packed_sequences/packed_sequences.hpp"
 #include "kernels/simt/simt.cuh"

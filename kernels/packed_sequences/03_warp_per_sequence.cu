@@ -1,9 +1,9 @@
 // Rung 3: a warp per sequence.
 //
-// Idea:   the lanes share one sequence: lane l takes its tokens l, l + 32, ... All lanes have the same
-//         loop but for its last round, and read neighbours.
-// Gain:   sectors per request 32 -> 4 or 5 (a sequence may begin anywhere); loops are 32 times shorter.
-//         No table of lengths is needed.
+// Idea:   the lanes share one sequence: lane l takes its tokens l, l + 32, ... All lanes have the
+//         same loop but for its last round, and read neighbours.
+// Gain:   sectors per request 32 -> 4 or 5 (a sequence may begin anywhere); loops are 32 times
+//         shorter. No table of lengths is needed.
 // Limit:  a sequence of fewer than 32 tokens leaves lanes idle, and a load is 4 bytes per lane.
 
 #include "kernels/packed_sequences/packed_sequences.hpp"

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// The ladder of packed sequences: the mean loss of each sequence of a packed batch, in which sequences of
-/// different lengths lie one behind the other without padding. Threads whose loops differ in length
-/// diverge, too: a warp's loop runs until its last lane is done.
+/// The ladder of packed sequences: the mean loss of each sequence of a packed batch, in which
+/// sequences of different lengths lie one behind the other without padding. Threads whose loops
+/// differ in length diverge, too: a warp's loop runs until its last lane is done.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"
@@ -14,8 +14,8 @@ namespace ultra::kernels::packed_sequences {
 struct Problem {
   /// @brief How many sequences.
   int sequences;
-  /// @brief [sequences + 1]: where each begins; the last entry is the number of tokens. No sequence is
-  /// empty.
+  /// @brief [sequences + 1]: where each begins; the last entry is the number of tokens. No sequence
+  /// is empty.
   const int* begins;
   /// @brief [sequences]: the sequences' numbers, the longest first.
   const int* by_length;

@@ -1,8 +1,8 @@
 // Rung 1: one number, and every thread adds to it.
 //
 // Idea:   atomicAdd() makes "read, add, write" one operation, so that no thread's share is lost.
-// Cost:   n atomics on one address. They are done one after the other, where the address lives: in one
-//         slice of the second-level cache. The order differs from run to run.
+// Cost:   n atomics on one address. They are done one after the other, where the address lives: in
+//         one slice of the second-level cache. The order differs from run to run.
 // Limit:  that queue; the loads, which are coalesced, hardly matter.
 
 #include "kernels/reduction/global_sum.cuh"

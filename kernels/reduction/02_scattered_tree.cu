@@ -1,10 +1,11 @@
 // Rung 2: a block adds up 256 squares in shared memory, and does one atomic.
 //
-// Idea:   a tree. In round r, every 2^(r+1)-th thread adds the number 2^r places behind its own: eight
-//         rounds for 256 numbers instead of 255 additions in a row.
+// Idea:   a tree. In round r, every 2^(r+1)-th thread adds the number 2^r places behind its own:
+//         eight rounds for 256 numbers instead of 255 additions in a row.
 // Gain:   atomics n -> n / 256.
-// Limit:  the working threads of a round lie 2^(r+1) apart: all eight warps stay busy for five rounds in
-//         which half, then a quarter, ... of their lanes work. 47 branches of a block diverge.
+// Limit:  the working threads of a round lie 2^(r+1) apart: all eight warps stay busy for five
+//         rounds in which half, then a quarter, ... of their lanes work. 47 branches of a block
+//         diverge.
 
 #include "kernels/reduction/global_sum.cuh"
 #include "kernels/reduction/reduction.hpp"

@@ -1,8 +1,8 @@
 // Rung 3: the same tree, the other way round.
 //
-// Idea:   in each round the first half of the threads that are left adds the numbers of the second half.
-//         Working threads are threads 0 .. distance - 1, side by side: whole warps work or rest, and
-//         their words lie in different banks.
+// Idea:   in each round the first half of the threads that are left adds the numbers of the second
+//         half. Working threads are threads 0 .. distance - 1, side by side: whole warps work or
+//         rest, and their words lie in different banks.
 // Gain:   divergent branches of a block 47 -> 5: those of the last five rounds, in its first warp.
 // Limit:  eight barriers and eight rounds through shared memory for one addition per thread.
 

@@ -1,11 +1,12 @@
 // Rung 5: few blocks with much to do, and a second launch for what they found.
 //
-// Idea:   1024 blocks go through the vector together: each thread loads 16 bytes, the next 16 lie one
-//         grid further. It has four sums, so that additions do not wait for each other, and several
-//         loads under way. Blocks write their sums side by side; a second launch of one block adds them.
-// Gain:   a quarter of the load instructions; shuffles and barriers once per block instead of once per
-//         256 elements; no atomics: every addition has its place, so that equal inputs give equal bits
-//         in every run and on every GPU. Atomics add in the order of arrival.
+// Idea:   1024 blocks go through the vector together: each thread loads 16 bytes, the next 16 lie
+//         one grid further. It has four sums, so that additions do not wait for each other, and
+//         several loads under way. Blocks write their sums side by side; a second launch of one
+//         block adds them.
+// Gain:   a quarter of the load instructions; shuffles and barriers once per block instead of once
+//         per 256 elements; no atomics: every addition has its place, so that equal inputs give
+//         equal bits in every run and on every GPU. Atomics add in the order of arrival.
 // Limit:  the memory itself: every element is read once, and next to nothing is written.
 
 #include <cmath>

@@ -1,9 +1,10 @@
 #pragma once
 /// @file
-/// What comes before and after a kernel that adds up into Problem::total: two launches of one thread.
+/// What comes before and after a kernel that adds up into Problem::total: two launches of one
+/// thread.
 ///
-/// The total is fp64: n numbers added one after the other in fp32 are off by up to n u (Higham 2002,
-/// section 4.2), and beyond 2^24 equal ones the sum does not grow at all.
+/// The total is fp64: n numbers added one after the other in fp32 are off by up to n u (Higham
+/// 2002, section 4.2), and beyond 2^24 equal ones the sum does not grow at all.
 
 #include <cmath>
 

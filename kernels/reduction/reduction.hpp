@@ -1,13 +1,13 @@
 #pragma once
 /// @file
-/// The ladder of reductions: the norm of all gradients, by which they are clipped. One number out of n,
-/// so threads must add up what each has; the ladder is about how.
+/// The ladder of reductions: the norm of all gradients, by which they are clipped. One number out
+/// of n, so threads must add up what each has; the ladder is about how.
 ///
 /// Accuracy: the squares are positive, so a relative error of their sum is at most the number of
-/// roundings on the longest way of an element to the result. Every rung keeps it below n / 2^20 + 64 in
-/// fp32: threads have short loops, the rest are trees, and atomics add in fp64.
-/// Source of clipping: Pascanu, Mikolov & Bengio 2013, "On the difficulty of training recurrent neural
-/// networks", arXiv 1211.5063, alg. 1.
+/// roundings on the longest way of an element to the result. Every rung keeps it below n / 2^20 +
+/// 64 in fp32: threads have short loops, the rest are trees, and atomics add in fp64.
+/// Source of clipping: Pascanu, Mikolov & Bengio 2013, "On the difficulty of training recurrent
+/// neural networks", arXiv 1211.5063, alg. 1.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"
@@ -36,7 +36,8 @@ struct Problem {
 template <simt::Side side>
 void atomics(const Problem& problem, const simt::Queue& queue);
 
-/// @brief Rung 2: a block adds up in shared memory first, by a tree whose working threads lie apart.
+/// @brief Rung 2: a block adds up in shared memory first, by a tree whose working threads lie
+/// apart.
 template <simt::Side side>
 void scattered_tree(const Problem& problem, const simt::Queue& queue);
 
@@ -44,11 +45,13 @@ void scattered_tree(const Problem& problem, const simt::Queue& queue);
 template <simt::Side side>
 void dense_tree(const Problem& problem, const simt::Queue& queue);
 
-/// @brief Rung 4: a warp adds up by shuffles; shared memory takes one number per warp. Exercise 09.5.
+/// @brief Rung 4: a warp adds up by shuffles; shared memory takes one number per warp. Exercise
+/// 09.5.
 template <simt::Side side>
 void warp_shuffles(const Problem& problem, const simt::Queue& queue);
 
-/// @brief Rung 5: threads add 16 bytes at a time, then blocks in a fixed order: equal bits in every run.
+/// @brief Rung 5: threads add 16 bytes at a time, then blocks in a fixed order: equal bits in every
+/// run.
 template <simt::Side side>
 void two_launches(const Problem& problem, const simt::Queue& queue);
 

@@ -2,8 +2,9 @@
 //
 // Idea:   the definition, in three passes over the row: the largest element, the sum of the
 //         exponentials, the quotients.
-// Cost:   3 loads and a store per element, 2 exponentials. The lanes of a warp read 32 rows: 32 sectors
-//         per request as soon as rows have 8 elements. A matrix of few rows occupies few warps.
+// Cost:   3 loads and a store per element, 2 exponentials. The lanes of a warp read 32 rows: 32
+//         sectors per request as soon as rows have 8 elements. A matrix of few rows occupies few
+//         warps.
 // Limit:  the sectors: a warp's 32 rows only stay in the first-level cache while they are short.
 
 #include <cmath>

@@ -1,10 +1,10 @@
 // Rung 2: a warp per row.
 //
-// Idea:   lane l takes the elements l, l + 32, l + 64, ... of the row: the lanes read neighbours. What
-//         each found goes around by shuffles, without shared memory and without barriers.
+// Idea:   lane l takes the elements l, l + 32, l + 64, ... of the row: the lanes read neighbours.
+//         What each found goes around by shuffles, without shared memory and without barriers.
 // Gain:   sectors per request 32 -> 4 where rows begin at a sector; 32 times as many threads.
-// Limit:  three reads of the row for one write: 16 bytes per element, the least is 8. Passes after the
-//         first find short rows in a cache.
+// Limit:  three reads of the row for one write: 16 bytes per element, the least is 8. Passes after
+//         the first find short rows in a cache.
 
 #include <cmath>
 

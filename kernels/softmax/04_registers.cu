@@ -1,10 +1,10 @@
 // Rung 4: a warp keeps its row in registers.
 //
-// Idea:   the row is read once, 16 bytes per lane, into up to 64 registers of each lane; all passes run
-//         over these. How many registers must be known to the compiler, so there is one kernel per
-//         power of two, and the launcher takes the smallest that fits.
-// Gain:   8 bytes per element, the least; a quarter of rung 3's requests, and all loads of a row are
-//         under way at once.
+// Idea:   the row is read once, 16 bytes per lane, into up to 64 registers of each lane; all passes
+//         run over these. How many registers must be known to the compiler, so there is one kernel
+//         per power of two, and the launcher takes the smallest that fits.
+// Gain:   8 bytes per element, the least; a quarter of rung 3's requests, and all loads of a row
+//         are under way at once.
 // Limit:  a row of more than 2048 elements does not fit a warp's registers.
 
 #include "kernels/simt/simt.cuh"

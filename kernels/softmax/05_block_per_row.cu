@@ -1,10 +1,10 @@
 // Rung 5: a block keeps a long row in registers.
 //
-// Idea:   up to 1024 threads share the row, with 16 or 32 elements each. Warps reduce by shuffles, then
-//         each warp leaves one number in shared memory, and every warp reduces these numbers itself: one
-//         barrier per reduction, and no second one to hand the result back.
-// Gain:   one read and one write also for rows of up to 32768 elements, and many warps per row where
-//         there are few rows.
+// Idea:   up to 1024 threads share the row, with 16 or 32 elements each. Warps reduce by shuffles,
+//         then each warp leaves one number in shared memory, and every warp reduces these numbers
+//         itself: one barrier per reduction, and no second one to hand the result back.
+// Gain:   one read and one write also for rows of up to 32768 elements, and many warps per row
+//         where there are few rows.
 // Limit:  the memory itself; and rows that no block can hold.
 
 #include "kernels/simt/simt.cuh"

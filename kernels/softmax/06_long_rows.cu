@@ -1,11 +1,11 @@
 // Rung 6: rows that no block can hold, such as the logits of a large vocabulary.
 //
-// Idea:   rung 3's online pass by a whole block, with 32 bytes per thread under way; then a second pass.
-//         It goes backwards: what the first pass read last is what the caches still have.
-// Gain:   rows of any length. 12 bytes per element are asked for; the second read of rows that fit the
-//         caches does not reach the memory.
-// Limit:  for rows beyond that, the second read. Only a cluster of blocks, which together hold the row
-//         in shared memory, reads it once.
+// Idea:   rung 3's online pass by a whole block, with 32 bytes per thread under way; then a second
+//         pass. It goes backwards: what the first pass read last is what the caches still have.
+// Gain:   rows of any length. 12 bytes per element are asked for; the second read of rows that fit
+//         the caches does not reach the memory.
+// Limit:  for rows beyond that, the second read. Only a cluster of blocks, which together hold the
+//         row in shared memory, reads it once.
 
 #include "kernels/simt/simt.cuh"
 #include "kernels/softmax/row_in_registers.cuh"
@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2)
   const float* const x = &in[static_cast<std::size_t>(blockIdx.x) * columns];
   float* const y = &out[static_cast<std::size_t>(blockIdx.x) * columns];
 
-  // What a row does not have counts as -FLT_MAX: should a thread have nothing else, its sum vanishes when
-  // it is brought to the row's largest element.
+  // What a row does not have counts as -FLT_MAX: should a thread have nothing else, its sum
+  // vanishes when it is brought to the row's largest element.
   float largest = -FLT_MAX;
   float sum = 0.0F;
   for (int first = 0; first < columns; first += step) {

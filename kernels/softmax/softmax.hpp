@@ -1,7 +1,8 @@
 #pragma once
 /// @file
-/// The ladder of softmax: each row of out is exp(x - m) / sum(exp(x - m)) of a row of in, m its largest
-/// element. exp() of the elements themselves overflows fp32 from 88.8 on; m changes nothing but that.
+/// The ladder of softmax: each row of out is exp(x - m) / sum(exp(x - m)) of a row of in, m its
+/// largest element. exp() of the elements themselves overflows fp32 from 88.8 on; m changes nothing
+/// but that.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"
@@ -37,8 +38,8 @@ void warp_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: largest element and sum in one pass, the sum rescaled whenever the largest grows.
 /// Exercise 09.7.
-/// Source: Milakov & Gimelshein 2018, "Online normalizer calculation for softmax", arXiv 1805.02867,
-/// alg. 3.
+/// Source: Milakov & Gimelshein 2018, "Online normalizer calculation for softmax", arXiv
+/// 1805.02867, alg. 3.
 template <simt::Side side>
 void online(const Problem& problem, const simt::Queue& queue);
 

@@ -1,9 +1,9 @@
 // Rung 1: one thread per element.
 //
-// Idea:   the definition. The lanes of a warp read 32 neighbours of a row of in, and write them below
-//         each other into a column of out.
-// Cost:   a load of a warp is 4 sectors, its store 32: one for each lane, of which 4 bytes in 32 are
-//         used. Sectors of 32 rows wait in the second-level cache for the warps that fill them.
+// Idea:   the definition. The lanes of a warp read 32 neighbours of a row of in, and write them
+//         below each other into a column of out.
+// Cost:   a load of a warp is 4 sectors, its store 32: one for each lane, of which 4 bytes in 32
+//         are used. Sectors of 32 rows wait in the second-level cache for the warps that fill them.
 // Limit:  the sectors of the stores, 8 times the least.
 
 #include "kernels/simt/simt.cuh"

@@ -1,10 +1,11 @@
 // Rung 2: a block turns a tile of 32 x 32 in shared memory.
 //
-// Idea:   the warps write rows of the tile and read its columns: then both the loads and the stores of
-//         global memory are rows. The mirror is in shared memory, where a scattered access costs less.
+// Idea:   the warps write rows of the tile and read its columns: then both the loads and the stores
+//         of global memory are rows. The mirror is in shared memory, where a scattered access costs
+//         less.
 // Gain:   sectors per store 32 -> 4. All sectors are used: the bytes moved are the least.
-// Limit:  a column of the tile has a stride of 32 words: its 32 elements lie in one bank and come one
-//         after the other, 32 wavefronts per load of shared memory.
+// Limit:  a column of the tile has a stride of 32 words: its 32 elements lie in one bank and come
+//         one after the other, 32 wavefronts per load of shared memory.
 
 #include "kernels/simt/simt.cuh"
 #include "kernels/transpose/transpose.hpp"

@@ -1,14 +1,15 @@
 // Rung 4: 16 bytes per lane and access, in global and in shared memory.
 //
-// Idea:   a thread loads 4 x 4 elements, four neighbours of each of four rows, and turns them in its
-//         registers: that is only naming. Turned, they are four chunks of 16 bytes of out's rows, which
-//         change threads in shared memory so that a warp stores whole rows. A tile is 64 x 64.
-//         Chunk p of the tile's row r lies at chunk p ^ (r / 4 % 8): without this permutation, threads
-//         that write chunk p of rows 0, 4, 8, ... would all write to the same four banks. Padding by a
-//         chunk would do it, too, for 1 KiB more.
-// Gain:   a quarter of rung 3's requests, with 16 sectors each; 16 elements per thread are under way.
-// Edges:  where rows of in (or of out) are no multiple of 4 elements, they do not begin at a multiple of
-//         16 bytes: their elements are accessed one by one.
+// Idea:   a thread loads 4 x 4 elements, four neighbours of each of four rows, and turns them in
+//         its registers: that is only naming. Turned, they are four chunks of 16 bytes of out's
+//         rows, which change threads in shared memory so that a warp stores whole rows. A tile is
+//         64 x 64. Chunk p of the tile's row r lies at chunk p ^ (r / 4 % 8): without this
+//         permutation, threads that write chunk p of rows 0, 4, 8, ... would all write to the same
+//         four banks. Padding by a chunk would do it, too, for 1 KiB more.
+// Gain:   a quarter of rung 3's requests, with 16 sectors each; 16 elements per thread are under
+//         way.
+// Edges:  where rows of in (or of out) are no multiple of 4 elements, they do not begin at a
+//         multiple of 16 bytes: their elements are accessed one by one.
 // Limit:  the memory itself.
 
 #include "kernels/simt/simt.cuh"
@@ -23,8 +24,8 @@ constexpr int kTile = 64;            // elements of a tile in each direction
 constexpr int kChunk = 4;            // elements of an access
 constexpr int kThreads = kTile / 4;  // threads of a block in each direction
 
-// Where chunk `chunk` of row `row` of the tile lies: eight lanes, which access shared memory together,
-// meet eight different groups of four banks in rows and in columns of chunks alike.
+// Where chunk `chunk` of row `row` of the tile lies: eight lanes, which access shared memory
+// together, meet eight different groups of four banks in rows and in columns of chunks alike.
 __device__ __forceinline__ int place_of(int row, int chunk) { return chunk ^ (row / kChunk % 8); }
 
 // Four neighbours of a row of `columns` elements; what lies behind the row is left alone.

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The ladder of transpositions: out = in^T in fp32. Nothing is computed, so a rung is as good as its
-/// accesses are: the least is one read and one write of every element.
+/// The ladder of transpositions: out = in^T in fp32. Nothing is computed, so a rung is as good as
+/// its accesses are: the least is one read and one write of every element.
 ///
 /// Legend of all rungs: `row` and `column` count elements of in.
 
@@ -31,11 +31,13 @@ void naive(const Problem& problem, const simt::Queue& queue);
 template <simt::Side side>
 void tiled(const Problem& problem, const simt::Queue& queue);
 
-/// @brief Rung 3: the tile's rows are one element longer, so that columns cross all banks. Exercise 09.4.
+/// @brief Rung 3: the tile's rows are one element longer, so that columns cross all banks. Exercise
+/// 09.4.
 template <simt::Side side>
 void padded(const Problem& problem, const simt::Queue& queue);
 
-/// @brief Rung 4: 16 bytes per lane and access, in a tile whose chunks are permuted instead of padded.
+/// @brief Rung 4: 16 bytes per lane and access, in a tile whose chunks are permuted instead of
+/// padded.
 template <simt::Side side>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 

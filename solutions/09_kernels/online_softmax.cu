@@ -1,11 +1,13 @@
 // Rung 3 of softmax: the largest element and the sum in one pass.
 //
-// Idea:   a lane keeps the largest element so far and the sum of exp(x - largest). When a larger one
-//         comes, the sum so far is exp(old - new) times too large, and is multiplied by that. One of the
-//         two exponents, old - new or x - largest, is always 0: one exponential per element. In the end
-//         the lanes' sums are brought to the row's largest element in the same way, and added.
+// Idea:   a lane keeps the largest element so far and the sum of exp(x - largest). When a larger
+//         one comes, the sum so far is exp(old - new) times too large, and is multiplied by that.
+//         One of the two exponents, old - new or x - largest, is always 0: one exponential per
+//         element. In the end the lanes' sums are brought to the row's largest element in the same
+//         way, and added.
 // Gain:   2 reads and 1 write per element instead of 3 and 1: 12 bytes instead of 16.
-// Why -FLT_MAX: masked elements are -infinity. If the first of a lane is one, and nothing found were
+// Why -FLT_MAX: masked elements are -infinity. If the first of a lane is one, and nothing found
+// were
 //         -infinity, too, their difference would be NaN; exp(-infinity - -FLT_MAX) is 0.
 // Limit:  the second read, 4 bytes at a time. The trick lives on in flash attention, whose rows are
 //         never in memory at all.

@@ -1,7 +1,7 @@
 // Rung 3 of transpose: the same tile with rows of 33 elements.
 //
-// Idea:   a column of the tile then has a stride of 33 words. 33 and 32 have no common divisor, so that
-//         its 32 elements lie in 32 banks. The 33rd element of a row is never used.
+// Idea:   a column of the tile then has a stride of 33 words. 33 and 32 have no common divisor, so
+//         that its 32 elements lie in 32 banks. The 33rd element of a row is never used.
 // Gain:   wavefronts per load of shared memory 32 -> 1, for 128 bytes of shared memory.
 // Limit:  4 bytes per lane and access: many instructions, and few bytes under way at a time.
 

@@ -1,11 +1,11 @@
 // Rung 4 of reduction: the lanes of a warp add up by shuffles.
 //
-// Idea:   __shfl_xor_sync() hands a lane the register of the lane whose number differs in one bit. After
-//         the distances 16, 8, 4, 2, 1 every lane has the warp's sum. Shared memory takes one number per
-//         warp, and the first warp adds these up in the same way.
-// Gain:   barriers of a block 8 -> 1. Requests to shared memory of a block: the tree's 8 stores and its
-//         12 rounds of a warp (4 + 2 + 1 + 1 + 1 + 1 + 1 + 1) with two loads and a store each, and the
-//         last load, are 45; here 8 stores of one lane and 1 load.
+// Idea:   __shfl_xor_sync() hands a lane the register of the lane whose number differs in one bit.
+//         After the distances 16, 8, 4, 2, 1 every lane has the warp's sum. Shared memory takes one
+//         number per warp, and the first warp adds these up in the same way.
+// Gain:   barriers of a block 8 -> 1. Requests to shared memory of a block: the tree's 8 stores and
+//         its 12 rounds of a warp (4 + 2 + 1 + 1 + 1 + 1 + 1 + 1) with two loads and a store each,
+//         and the last load, are 45; here 8 stores of one lane and 1 load.
 // Limit:  one load of 4 bytes per thread: a warp has 128 bytes under way, then adds up and ends.
 
 #include "kernels/reduction/global_sum.cuh"

@@ -26,8 +26,9 @@ class DivergenceLadder : public ::testing::Test {
   std::unique_ptr<Ladder> ladder = test::find_ladder("divergence");
 };
 
-// Of a warp, two branches with all lanes, and on each side four loads and a store with half of them. A side
-// touches all 4 sectors of in, twice, 2 of each table, and all 4 of out: 32 for 32 elements.
+// Of a warp, two branches with all lanes, and on each side four loads and a store with half of
+// them. A side touches all 4 sectors of in, twice, 2 of each table, and all 4 of out: 32 for 32
+// elements.
 TEST_F(DivergenceLadder, BranchedWorksWithHalfTheLanes) {
   const simt::Report report = counters_of("branched");
   EXPECT_EQ(report.total(AccessKind::kGlobalLoad).lanes_per_request(), 16.0);

@@ -59,8 +59,8 @@ TEST_F(PackedSequencesLadder, SortedSequencesLeaveFewLanesIdle) {
   EXPECT_GT(loads.lanes_per_request(), unsorted.lanes_per_request());
 }
 
-// All lanes of a warp load where the sequence begins and ends. A request of neighbours touches at most 5
-// sectors.
+// All lanes of a warp load where the sequence begins and ends. A request of neighbours touches at
+// most 5 sectors.
 TEST_F(PackedSequencesLadder, AWarpSharesASequence) {
   const simt::Site loads = loads_of("warp_per_sequence");
   std::uint64_t requests = 2 * kSequences;

@@ -26,15 +26,16 @@ TEST_F(ReductionLadder, AtomicsAreOnePerElement) {
   EXPECT_EQ(counters_of("atomics").total(AccessKind::kGlobalAtomic).lanes, kN);
 }
 
-// Round r of 8 works with the threads that are multiples of 2^(r+1): in rounds 0 to 4 every warp has some
-// and lacks some; then every 2nd, 4th and 8th warp has one.
+// Round r of 8 works with the threads that are multiples of 2^(r+1): in rounds 0 to 4 every warp
+// has some and lacks some; then every 2nd, 4th and 8th warp has one.
 TEST_F(ReductionLadder, ScatteredTreeDivergesInMostRounds) {
   const simt::Report report = counters_of("scattered_tree");
   EXPECT_EQ(report.total(AccessKind::kGlobalAtomic).lanes, kBlocks);
   EXPECT_EQ(report.total(AccessKind::kBranch).divergent, kBlocks * (5 * 8 + 4 + 2 + 1));
 }
 
-// The first 128, 64 and 32 threads are whole warps; then 16, 8, 4, 2 and 1 threads are parts of one.
+// The first 128, 64 and 32 threads are whole warps; then 16, 8, 4, 2 and 1 threads are parts of
+// one.
 TEST_F(ReductionLadder, DenseTreeDivergesInOneWarp) {
   const simt::Report report = counters_of("dense_tree");
   EXPECT_EQ(report.total(AccessKind::kBranch).divergent, kBlocks * 5);

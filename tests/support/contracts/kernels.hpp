@@ -1,6 +1,6 @@
 #pragma once
-// What tests of kernels expect of a rung: right outputs on both sides of the emulator, no fault, and
-// what they read from its counters.
+// What tests of kernels expect of a rung: right outputs on both sides of the emulator, no fault,
+// and what they read from its counters.
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -63,8 +63,8 @@ inline ladders::Outcome expect_right(const ladders::Ladder& ladder, int rung,
   return outcome;
 }
 
-// Expects a rung to be right on both sides of the emulator: at the default sizes, and at `draws` random
-// ones that it does not refuse.
+// Expects a rung to be right on both sides of the emulator: at the default sizes, and at `draws`
+// random ones that it does not refuse.
 inline void expect_right_everywhere(const ladders::Ladder& ladder, int rung, Random& random,
                                     int draws) {
   ladders::Sizes sizes = ladder.default_sizes(simt::Side::kInstrumented);
