@@ -1,7 +1,13 @@
 #include "chapters/09_kernels/ladders.hpp"
 
+#include "chapters/09_kernels/adamw_ladder.hpp"
+#include "chapters/09_kernels/divergence_ladder.hpp"
 #include "chapters/09_kernels/matmul_bf16_ladder.hpp"
 #include "chapters/09_kernels/matmul_fp32_ladder.hpp"
+#include "chapters/09_kernels/packed_sequences_ladder.hpp"
+#include "chapters/09_kernels/reduction_ladder.hpp"
+#include "chapters/09_kernels/softmax_ladder.hpp"
+#include "chapters/09_kernels/transpose_ladder.hpp"
 
 namespace ultra::ladders {
 
@@ -9,6 +15,12 @@ std::vector<std::unique_ptr<Ladder>> all_ladders() {
   std::vector<std::unique_ptr<Ladder>> ladders;
   ladders.push_back(matmul_fp32_ladder());
   ladders.push_back(matmul_bf16_ladder());
+  ladders.push_back(transpose_ladder());
+  ladders.push_back(divergence_ladder());
+  ladders.push_back(packed_sequences_ladder());
+  ladders.push_back(reduction_ladder());
+  ladders.push_back(softmax_ladder());
+  ladders.push_back(adamw_ladder());
   return ladders;
 }
 

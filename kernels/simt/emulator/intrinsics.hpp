@@ -5,6 +5,7 @@
 /// result of each.
 
 #include <bit>
+#include <cmath>  // before __expf() below, which the C library declares, too
 #include <cstdint>
 #include <span>
 
