@@ -1,12 +1,24 @@
 #include "chapters/09_kernels/ladders.hpp"
 
+#include "chapters/09_kernels/cross_entropy_ladder.hpp"
 #include "chapters/09_kernels/matmul_fp32_ladder.hpp"
+#include "chapters/09_kernels/rms_norm_backward_ladder.hpp"
+#include "chapters/09_kernels/rms_norm_ladder.hpp"
+#include "chapters/09_kernels/rope_ladder.hpp"
+#include "chapters/09_kernels/swiglu_backward_ladder.hpp"
+#include "chapters/09_kernels/swiglu_ladder.hpp"
 
 namespace ultra::ladders {
 
 std::vector<std::unique_ptr<Ladder>> all_ladders() {
   std::vector<std::unique_ptr<Ladder>> ladders;
   ladders.push_back(matmul_fp32_ladder());
+  ladders.push_back(rms_norm_ladder());
+  ladders.push_back(rms_norm_backward_ladder());
+  ladders.push_back(rope_ladder());
+  ladders.push_back(swiglu_ladder());
+  ladders.push_back(swiglu_backward_ladder());
+  ladders.push_back(cross_entropy_ladder());
   return ladders;
 }
 
