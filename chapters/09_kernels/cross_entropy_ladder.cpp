@@ -137,11 +137,11 @@ class CrossEntropy {
   }
 
   // Errors, with u of every operation, `range` the largest difference of two logits:
-  //  - a term exp(logit - highest): range u of the difference, 4 u of expf (2 ulp, CUDA C++ Programming
-  //    Guide, mathematical functions);
-  //  - a term on its way into the sum: V additions at most; where the maximum is not known before, a
-  //    rescaling by an exponential and a product (5 u, and u of each difference: range u in all) at
-  //    each of a thread's V / 512 + 1 steps and of the 10 steps in which threads merge;
+  //  - a term exp(logit - highest): range u of the difference, 4 u of expf (2 ulp, CUDA C++
+  //    Programming Guide, mathematical functions);
+  //  - a term on its way into the sum: V additions at most; where the maximum is not known before,
+  //    a rescaling by an exponential and a product (5 u, and u of each difference: range u in all)
+  //    at each of a thread's V / 512 + 1 steps and of the 10 steps in which threads merge;
   //  - so the sum relatively, and its logarithm absolutely, by gamma of all these; logf adds 4 u of
   //    itself, the additions behind it u of their results;
   //  - a probability relatively by the error of its exponent, and 4 u of expf.

@@ -8,7 +8,8 @@
 
 namespace ultra::ladders {
 
-/// @brief Losses per token, and gradients in place of the logits, in fp32; sizes are tokens x vocab.
+/// @brief Losses per token, and gradients in place of the logits, in fp32; sizes are
+/// tokens x vocab.
 [[nodiscard]] std::unique_ptr<Ladder> cross_entropy_ladder();
 
 }  // namespace ultra::ladders

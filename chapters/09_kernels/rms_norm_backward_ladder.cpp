@@ -139,8 +139,8 @@ class RmsNormBackward {
   }
 
   // The dot product of n terms, each of two products, is off by gamma_{n+1} times the sum of their
-  // magnitudes in any order (Higham 2002, section 3.5); three operations make the mean of it, and three
-  // more lead to d_x. The other term has four.
+  // magnitudes in any order (Higham 2002, section 3.5); three operations make the mean of it, and
+  // three more lead to d_x. The other term has four.
   void judge_d_x(const std::vector<float>& d_x, Verdict& verdict) const {
     const auto n = static_cast<double>(hidden_);
     for (const std::size_t row : sample(rows_, kMostElements / hidden_ + 2, seed_)) {

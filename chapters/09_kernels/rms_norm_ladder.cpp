@@ -127,9 +127,9 @@ class RmsNorm {
   }
 
   /// The squares of n sums, each rounded (2 u of the square), multiplied (u) and added in any order
-  /// (n - 1), all positive: gamma_{n+2} (Higham 2002, section 3.5). The division and epsilon add 2, the
-  /// root halves them; rsqrtf is off by 2 ulp, at most 4 u (CUDA C++ Programming Guide, mathematical
-  /// functions). y has two more products and the rounding of h.
+  /// (n - 1), all positive: gamma_{n+2} (Higham 2002, section 3.5). The division and epsilon add 2,
+  /// the root halves them; rsqrtf is off by 2 ulp, at most 4 u (CUDA C++ Programming Guide,
+  /// mathematical functions). y has two more products and the rounding of h.
   template <simt::Side side>
   Verdict judge(const Buffers<side>& buffers) const {
     const std::vector<float> h = buffers.h();

@@ -144,9 +144,10 @@ class Rope {
            static_cast<std::size_t>(pairs_);
   }
 
-  // A sine or cosine from the table is off by u; the products and their sum add 2 u. One that a kernel
-  // computes has an argument of at most one half turn, rounded, so off by pi u, and an error of 2 ulp,
-  // at most 4 u (CUDA C++ Programming Guide, mathematical functions): 10 u of the pair in all.
+  // A sine or cosine from the table is off by u; the products and their sum add 2 u. One that a
+  // kernel computes has an argument of at most one half turn, rounded, so off by pi u, and an error
+  // of 2 ulp, at most 4 u (CUDA C++ Programming Guide, mathematical functions): 10 u of the pair in
+  // all.
   void compare(const char* name, const std::vector<float>& found, const std::vector<float>& before,
                int heads, Verdict& verdict) const {
     const auto pairs = static_cast<std::size_t>(pairs_);

@@ -59,7 +59,7 @@ class SwigluBackward {
   static LadderInfo describe() {
     return {.name = "swiglu_backward",
             .title = "gradients of silu(gate) up, in fp32",
-            .dimensions = {{.name = "tokens", .emulated = 12, .gpu = 8192},
+            .dimensions = {{.name = "tokens", .emulated = 12, .gpu = 4096},
                            {.name = "ffn", .emulated = 352, .gpu = 11008}},
             .limit = Limit::kMemory};
   }
@@ -92,9 +92,10 @@ class SwigluBackward {
     return {.operations = 12.0 * count, .least_bytes = 4.0 * 5.0 * count};
   }
 
-  /// The sigmoid s is off by 6 u: 4 of expf (2 ulp, CUDA C++ Programming Guide, mathematical functions),
-  /// one each of the addition and the division. d_up has two products more. In d_gate, 1 - s is off by
-  /// 7 u of 1 at most, and 1 + gate (1 - s) so by 9 u of 1 + |gate|; the other factors add 6 + 3.
+  /// The sigmoid s is off by 6 u: 4 of expf (2 ulp, CUDA C++ Programming Guide, mathematical
+  /// functions), one each of the addition and the division. d_up has two products more. In d_gate,
+  /// 1 - s is off by 7 u of 1 at most, and 1 + gate (1 - s) so by 9 u of 1 + |gate|; the other
+  /// factors add 6 + 3.
   template <simt::Side side>
   Verdict judge(const Buffers<side>& buffers) const {
     const std::vector<float> d_gate = buffers.d_gate();

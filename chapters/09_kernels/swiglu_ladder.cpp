@@ -54,7 +54,7 @@ class Swiglu {
   static LadderInfo describe() {
     return {.name = "swiglu",
             .title = "silu(gate) up, in fp32",
-            .dimensions = {{.name = "tokens", .emulated = 12, .gpu = 8192},
+            .dimensions = {{.name = "tokens", .emulated = 12, .gpu = 4096},
                            {.name = "ffn", .emulated = 352, .gpu = 11008}},
             .limit = Limit::kMemory};
   }
@@ -87,8 +87,8 @@ class Swiglu {
     return {.operations = 5.0 * count, .least_bytes = 4.0 * 3.0 * count};
   }
 
-  /// expf is off by at most 2 ulp, 4 u (CUDA C++ Programming Guide, mathematical functions), the three
-  /// operations behind it by u each.
+  /// expf is off by at most 2 ulp, 4 u (CUDA C++ Programming Guide, mathematical functions), the
+  /// three operations behind it by u each.
   template <simt::Side side>
   Verdict judge(const Buffers<side>& buffers) const {
     const std::vector<float> product = buffers.product();

@@ -5,10 +5,12 @@
 // Difficulty:  medium
 // Check:       ./workbook check 09.6
 // Hints:       ./workbook hint 09.6
-// Targets:     h, y and reciprocal_rms of any shape; one launch; two arrays read and two written (and
-//              weight, once per row), 16 bytes an access where rows begin at a multiple of 16 bytes
+// Targets:     h, y and reciprocal_rms of any shape; one launch; two arrays read and two written
+//              (and weight, once per row), 16 bytes an access where rows begin at a multiple of 16
+//              bytes
 //
-// kernels/rms_norm/rms_norm.hpp declares the launcher; 04_in_registers.cu, beside it, is the rung before.
+// kernels/rms_norm/rms_norm.hpp declares the launcher; 04_in_registers.cu, beside it, is the rung
+// before.
 #include "common/base/errors.hpp"
 #include "kernels/rms_norm/rms_norm.hpp"
 #include "kernels/simt/pack.cuh"
@@ -19,8 +21,8 @@ namespace {
 
 using namespace simt;
 
-// TODO 1: the sum of a value over the threads of a block, in every thread: warp_sum() within each warp,
-// then an array of shared memory with one entry per warp. Where must the block wait?
+// TODO 1: the sum of a value over the threads of a block, in every thread: warp_sum() within each
+// warp, then an array of shared memory with one entry per warp. Where must the block wait?
 
 // TODO 2: a kernel, one block per row. A thread holds up to kFloatsPerThread floats of the row, as
 // Pack<float, width> of `width` floats that one access moves; neighbouring threads hold neighbours.

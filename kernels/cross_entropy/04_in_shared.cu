@@ -1,13 +1,13 @@
 // Rung 4: the block holds its row in shared memory.
 //
-// Idea:   a row of up to 57,856 floats fits the 227 KiB of an H100's multiprocessor. The row is copied
-//         there while its maximum and sum are built; the gradients are made from the copy. Each thread
-//         reads back what it wrote itself: the copy needs no barrier.
-// Gain:   12 bytes requested per element become 8, the least: the logits leave memory once, whatever the
-//         caches hold.
-// Limit:  one block at a time on a multiprocessor, which loads nothing while it computes: whether that
-//         is faster than rung 3's second read out of a cache is for a measurement to say. Longer rows
-//         need several multiprocessors (a cluster) to share one.
+// Idea:   a row of up to 57,856 floats fits the 227 KiB of an H100's multiprocessor. The row is
+//         copied there while its maximum and sum are built; the gradients are made from the copy.
+//         Each thread reads back what it wrote itself: the copy needs no barrier.
+// Gain:   12 bytes requested per element become 8, the least: the logits leave memory once,
+//         whatever the caches hold.
+// Limit:  one block at a time on a multiprocessor, which loads nothing while it computes: whether
+//         that is faster than rung 3's second read out of a cache is for a measurement to say.
+//         Longer rows need several multiprocessors (a cluster) to share one.
 
 #include "kernels/cross_entropy/cross_entropy.hpp"
 #include "kernels/cross_entropy/online_sum.cuh"
@@ -34,10 +34,21 @@ __global__ void __launch_bounds__(kMostThreadsOfRow)
 
   // 1. The copy, and the thread's sum.
   OnlineSum mine = nothing();
-  for (int column = start; column < vocab; column += step) {
-    const Floats some = ldg(reinterpret_cast<const Floats*>(&row[column]));
-    sts(reinterpret_cast<Floats*>(&held[column]), some);
-    mine = add(mine, some);
+  for (int base = start; base < vocab; base += kAtOnce * step) {
+    Floats some[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int column = base + k * step;
+      some[k] =
+          column < vocab ? ldg(reinterpret_cast<const Floats*>(&row[column])) : masked<width>();
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (base + k * step < vocab) {
+        sts(reinterpret_cast<Floats*>(&held[base + k * step]), some[k]);
+      }
+      mine = add(mine, some[k]);
+    }
   }
 
   // 2. The row's sum. The barrier inside also ends the copy: thread 0 may read another's part.

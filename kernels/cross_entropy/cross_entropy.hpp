@@ -8,10 +8,12 @@
 /// activation of all, and a second array of their size is what no rung past the first can afford.
 /// Launching a rung again works on what it wrote, in the same time.
 ///
-/// Requires targets in [0, vocab): the caller checks them (common/ops does, before it calls a kernel),
-/// because a kernel could only stop the whole program. A target outside reads another token's logit, or
-/// behind the logits, which the emulator reports as an access outside of the buffer. There is no
-/// ignored index, as in common/ops: a token without a target is left out of the batch.
+/// Requires targets in [0, vocab): the caller checks them (common/ops does, before it calls a
+/// kernel), because a kernel could only stop the whole program. With a target outside, rungs 1 to 3
+/// take another token's logit for the loss, or read in front of or behind all logits, which the
+/// emulator reports as an access out of bounds; rung 4 reads outside of its copy of the row, which
+/// it always reports. There is no ignored index, as in common/ops: a token without a target is left
+/// out of the batch.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"

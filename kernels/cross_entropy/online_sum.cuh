@@ -2,8 +2,8 @@
 /// @file
 /// A sum of exponentials that is built in one pass, without knowing the maximum before.
 ///
-/// Source: Milakov & Gimelshein 2018, "Online normalizer calculation for softmax", arXiv 1805.02867,
-/// algorithm 3.
+/// Source: Milakov & Gimelshein 2018, "Online normalizer calculation for softmax", arXiv
+/// 1805.02867, algorithm 3.
 
 #include "kernels/simt/pack.cuh"
 #include "kernels/simt/simt.cuh"
@@ -22,11 +22,26 @@ struct OnlineSum {
 /// @brief Floats of shared memory that merge_block() needs.
 constexpr int kFloatsOfMerge = 64;
 
+/// @brief Accesses that a thread has in flight at once: a loop that waits for each load before it
+/// asks for the next one does not keep the memory busy.
+constexpr int kAtOnce = 4;
+
+/// @brief What stands for logits behind the row's end: they add nothing to a sum.
+template <int width>
+__device__ __forceinline__ simt::Pack<float, width> masked() {
+  simt::Pack<float, width> values;
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    values.values[i] = -INFINITY;
+  }
+  return values;
+}
+
 /// @brief The sum over nothing.
 __device__ __forceinline__ OnlineSum nothing() { return {-INFINITY, 0.0F}; }
 
-/// @brief What is subtracted before exp(). Where nothing came yet, or masked logits of -infinity only,
-/// it is not the highest number: a difference of infinities would be no number.
+/// @brief What is subtracted before exp(). Where nothing came yet, or masked logits of -infinity
+/// only, it is not the highest number: a difference of infinities would be no number.
 __device__ __forceinline__ float shift_of(float highest) {
   return highest == -INFINITY ? 0.0F : highest;
 }

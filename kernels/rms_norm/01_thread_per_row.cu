@@ -1,8 +1,8 @@
 // Rung 1: h = x + residual in one kernel, then one thread per row.
 //
 // Idea:   the definition. A thread sums the squares of its row, then goes through the row again.
-// Cost:   the lanes of a warp stand in 32 rows: 32 sectors for 128 useful bytes, in each pass; and a
-//         GPU with 8192 rows has work for 8192 threads of its 270,000.
+// Cost:   the lanes of a warp stand in 32 rows: 32 sectors for 128 useful bytes, in each pass; and
+//         a GPU with 8192 rows has work for 8192 threads of its 270,000.
 // Limit:  sectors that the first-level cache serves, and too few loads in flight.
 
 #include "kernels/rms_norm/add.cuh"

@@ -1,9 +1,10 @@
 // Rung 3: the same with accesses of 16 bytes.
 //
-// Idea:   a lane moves four neighbouring floats in one instruction, in the addition and in the norm.
+// Idea:   a lane moves four neighbouring floats in one instruction, in the addition and in the
+//         norm.
 // Gain:   a quarter of the requests, 16 sectors each; four times the bytes in flight per warp.
-// Limit:  the row is read twice. Rows whose length is no multiple of 4 do not begin at a multiple of 16
-//         bytes, and are moved float by float as before.
+// Limit:  the row is read twice. Rows whose length is no multiple of 4 do not begin at a multiple
+//         of 16 bytes, and are moved float by float as before.
 
 #include "kernels/rms_norm/add.cuh"
 #include "kernels/rms_norm/rms_norm.hpp"

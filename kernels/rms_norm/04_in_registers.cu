@@ -2,10 +2,10 @@
 //
 // Idea:   16 floats a thread: a row of 4096 is 256 threads' worth. What was read for the sum of the
 //         squares is still there when the sum is known.
-// Gain:   the norm reads h once instead of twice: 20 bytes per element become 16. (In rung 3 the second
-//         read may come out of a cache; whether it does depends on what else runs.)
-// Limit:  h goes to memory and comes back between the addition and the norm. A row longer than 16,384
-//         does not fit one block.
+// Gain:   the norm reads h once instead of twice: 24 bytes per element become 20. (In rung 3 the
+//         second read may come out of a cache; whether it does depends on what else runs.)
+// Limit:  h goes to memory and comes back between the addition and the norm. A row longer than
+//         16,384 does not fit one block.
 
 #include "kernels/rms_norm/add.cuh"
 #include "kernels/rms_norm/rms_norm.hpp"

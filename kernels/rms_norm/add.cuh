@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The residual addition as a kernel of its own, for the rungs that do not fuse it: 12 bytes moved per
-/// addition, 4 of which the next kernel reads again.
+/// The residual addition as a kernel of its own, for the rungs that do not fuse it: 12 bytes moved
+/// per addition, 4 of which the next kernel reads again.
 
 #include "kernels/rms_norm/rms_norm.hpp"
 #include "kernels/simt/pack.cuh"

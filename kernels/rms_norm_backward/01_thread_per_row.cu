@@ -2,8 +2,8 @@
 //
 // Idea:   the definition. A thread sums its row's products, then goes through the row again; for
 //         d_weight every row adds to the same `hidden` numbers.
-// Cost:   32 sectors per request as in the forward pass; and the 32 lanes of an atomic all go to one
-//         address, one after the other.
+// Cost:   32 sectors per request as in the forward pass; and the 32 lanes of an atomic all go to
+//         one address, one after the other.
 // Limit:  the atomics: rows x hidden of them, in an order that changes from run to run.
 
 #include "kernels/rms_norm_backward/rms_norm_backward.hpp"

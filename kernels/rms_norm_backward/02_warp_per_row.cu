@@ -1,9 +1,10 @@
 // Rung 2: one warp per row.
 //
-// Idea:   lanes side by side along the row, sums by shuffles; the atomics of a warp go to 32 different
-//         addresses next to each other.
+// Idea:   lanes side by side along the row, sums by shuffles; the atomics of a warp go to 32
+//         different addresses next to each other.
 // Gain:   sectors per request 32 -> 4; an atomic request no longer adds 32 times to one address.
-// Limit:  still rows x hidden atomics, all on the same `hidden` numbers; every element is read twice.
+// Limit:  still rows x hidden atomics, all on the same `hidden` numbers; every element is read
+//         twice.
 
 #include "kernels/rms_norm_backward/rms_norm_backward.hpp"
 #include "kernels/rms_norm_backward/zero.cuh"

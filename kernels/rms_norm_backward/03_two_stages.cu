@@ -1,11 +1,11 @@
 // Rung 3: d_weight in two stages, each row read once, 16 bytes an access.
 //
-// Idea:   a block goes over every 264th row; a thread owns the same 8 columns in all of them. It holds
-//         the row's d_y and x in registers until the row's sum is known, and adds to 8 sums of
-//         d_weight that never leave its registers before the last row. A second kernel adds the blocks'
-//         sums in a fixed order.
-// Gain:   d_y and x are read once, d_x written once: 20 bytes per element become 12; no atomic, and the
-//         same bits in every run. Extra: 2 x 264 x hidden floats, small beside rows x hidden.
+// Idea:   a block goes over every 264th row; a thread owns the same 8 columns in all of them. It
+//         holds the row's d_y and x in registers until the row's sum is known, and adds to 8 sums
+//         of d_weight that never leave its registers before the last row. A second kernel adds the
+//         blocks' sums in a fixed order.
+// Gain:   d_y and x are read once, d_x written once: 20 bytes per element become 12; no atomic, and
+//         the same bits in every run. Extra: 2 x 264 x hidden floats, small beside rows x hidden.
 // Limit:  memory; weight comes out of a cache for every row but the first.
 
 #include "kernels/rms_norm_backward/rms_norm_backward.hpp"

@@ -3,8 +3,8 @@
 /// The ladder of RMSNorm's gradients. With r the reciprocal RMS of a row of x:
 /// d_x = r (weight d_y - x r^2 mean(weight d_y x)), and d_weight = sum over rows of d_y x r.
 ///
-/// d_x is a sum along each row, like the forward pass; d_weight a sum along each column, over all rows:
-/// the two directions are what makes it hard.
+/// d_x is a sum along each row, like the forward pass; d_weight a sum along each column, over all
+/// rows: the two directions are what makes it hard.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"
@@ -12,8 +12,8 @@
 /// @brief Gradients of RMSNorm.
 namespace ultra::kernels::rms_norm_backward {
 
-/// @brief Gradients of y = x weight r, r = 1 / sqrt(mean(x^2) + epsilon); all matrices are row-major
-/// and contiguous.
+/// @brief Gradients of y = x weight r, r = 1 / sqrt(mean(x^2) + epsilon); all matrices are
+/// row-major and contiguous.
 struct Problem {
   /// @brief Rows: tokens.
   int rows;
@@ -40,9 +40,9 @@ inline constexpr int kFloatsPerThread = 8;
 /// @brief The longest row of rung 3.
 inline constexpr int kLongestRow = kFloatsPerThread * static_cast<int>(simt::kMostThreads);
 
-/// @brief Blocks of rung 3's first kernel, each of which leaves one row of partial sums: two for each of
-/// an H100's 132 multiprocessors. A constant: the order of the additions, and so the result's last
-/// bits, do not depend on the GPU.
+/// @brief Blocks of rung 3's first kernel, each of which leaves one row of partial sums: two for
+/// each of an H100's 132 multiprocessors. A constant: the order of the additions, and so the
+/// result's last bits, do not depend on the GPU.
 constexpr int partials_of(int rows) { return rows < 264 ? rows : 264; }
 
 /// @brief Rung 1: one thread per row, which adds to d_weight by atomics.

@@ -1,12 +1,12 @@
 // Rung 1: one thread per pair, which computes its own sine and cosine.
 //
-// Idea:   the definition, for the queries, then for the keys. The angle is worked out in fp64: in fp32,
-//         position 4096 has an angle that is wrong by up to 4096 x 2^-24, a thousand times the error of
-//         the rotation itself.
-// Cost:   16 bytes moved per pair, and beside them a power, a division and a product in fp64 and a sine
-//         and a cosine: the same ones again in every head.
-// Limit:  arithmetic, in a kernel that should be limited by memory; most of all on a GPU with few units
-//         for fp64.
+// Idea:   the definition, for the queries, then for the keys. The angle is worked out in fp64: in
+//         fp32, an angle of 4096 is off by up to 4096 times the rounding error of the rotation
+//         itself.
+// Cost:   16 bytes moved per pair, and beside them a power, a division and a product in fp64 and a
+//         sine and a cosine: the same ones again in every head.
+// Limit:  arithmetic, in a kernel that should be limited by memory; most of all on a GPU with few
+//         units for fp64.
 
 #include "kernels/rope/rope.hpp"
 #include "kernels/simt/simt.cuh"

@@ -1,10 +1,10 @@
 // Rung 2: sines and cosines from a table.
 //
-// Idea:   the angles depend on the position and the pair alone, not on the head nor on the layer: they
-//         are computed once for the whole training, in fp64, and rounded.
-// Gain:   no arithmetic worth counting. 8 bytes of the table are read per pair, mostly from a cache:
-//         all heads of a token read the same.
-// Limit:  requests of 128 bytes, eight for every 32 pairs.
+// Idea:   the angles depend on the position and the pair alone, not on the head nor on the layer:
+//         they are computed once for the whole training, in fp64, and rounded.
+// Gain:   no arithmetic worth counting. 8 bytes of the table are read per pair, mostly from a
+//         cache: all heads of a token read the same.
+// Limit:  requests of 128 bytes, seven for every 32 pairs.
 
 #include "kernels/rope/rope.hpp"
 #include "kernels/simt/simt.cuh"

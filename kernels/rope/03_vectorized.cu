@@ -1,10 +1,11 @@
 // Rung 3: accesses of 16 bytes: a thread turns four neighbouring pairs.
 //
-// Idea:   the rotate-half layout pairs elements that are far apart, so four neighbours of the first half
-//         have four neighbours of the second half for partners: both are one access.
+// Idea:   the rotate-half layout pairs elements that are far apart, so four neighbours of the first
+//         half have four neighbours of the second half for partners: both are one access.
 // Gain:   a quarter of the requests.
-// Limit:  every head reads the table: as many bytes requested as of the queries themselves, if from a
-//         cache. Where 4 does not divide the pairs, halves are misaligned: pair by pair as before.
+// Limit:  every head reads the table: as many bytes requested as of the queries themselves, if from
+//         a cache. Where 4 does not divide the pairs, halves are misaligned: pair by pair as
+//         before.
 
 #include "kernels/rope/rope.hpp"
 #include "kernels/rope/rotate.cuh"

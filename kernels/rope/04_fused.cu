@@ -1,11 +1,11 @@
 // Rung 4: one launch for queries and keys; a thread keeps its angles for several heads.
 //
-// Idea:   a thread turns the same four pairs of every 4th head of its token, queries first, then keys:
-//         the sines and cosines stay in its registers.
-// Gain:   the table is requested 4 times per token instead of once per head (40 for 32 + 8 heads); one
-//         launch, so the keys' few heads do not run alone on a GPU that they cannot fill.
-// Limit:  memory: each element is read once and written once. Less only by doing it where queries and
-//         keys are made or used, in the epilogue of their product or the prologue of attention.
+// Idea:   a thread turns the same four pairs of every 4th head of its token, queries first, then
+//         keys: the sines and cosines stay in its registers.
+// Gain:   the table is requested 4 times per token instead of once per head (40 for 32 + 8 heads);
+//         one launch, so the keys' few heads do not run alone on a GPU that they cannot fill.
+// Limit:  memory: each element is read once and written once. Less only by doing it where queries
+//         and keys are made or used, in the epilogue of their product or the prologue of attention.
 
 #include "kernels/rope/rope.hpp"
 #include "kernels/rope/rotate.cuh"

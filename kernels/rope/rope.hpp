@@ -1,11 +1,11 @@
 #pragma once
 /// @file
-/// The ladder of rotary position embedding: each head of the queries and the keys turned by its token's
-/// position, in place.
+/// The ladder of rotary position embedding: each head of the queries and the keys turned by its
+/// token's position, in place.
 ///
-/// Element i of a head's first half is paired with element i of its second half (the layout of Llama's
-/// published weights) and turned by position theta^(-2i / head_dim). Source: Su et al. 2021, "RoFormer",
-/// arXiv 2104.09864, section 3.2.2.
+/// Element i of a head's first half is paired with element i of its second half (the layout of
+/// Llama's published weights) and turned by position theta^(-2i / head_dim). Source: Su et al.
+/// 2021, "RoFormer", arXiv 2104.09864, section 3.2.2.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"
@@ -54,8 +54,8 @@ void table(const Problem& problem, const simt::Queue& queue);
 template <simt::Side side>
 void vectorized(const Problem& problem, const simt::Queue& queue);
 
-/// @brief Rung 4: one launch for queries and keys, which reads the table once per token instead of once
-/// per head.
+/// @brief Rung 4: one launch for queries and keys, which reads the table once per token instead of
+/// once per head.
 template <simt::Side side>
 void fused(const Problem& problem, const simt::Queue& queue);
 

@@ -12,8 +12,8 @@ constexpr int kMostWarps = 32;
 /// @brief The sum over the threads of a block, in every thread, in an order that does not change.
 ///
 /// All threads call it; blockDim.x is a multiple of 32 and the block's only extent.
-/// @param warp_sums  [kMostWarps] of shared memory that no thread may still be reading: a loop takes
-/// two arrays in turn, since the barrier of one call ends the reads of the call before.
+/// @param warp_sums  [kMostWarps] of shared memory that no thread may still be reading: a loop
+/// takes two arrays in turn, since the barrier of one call ends the reads of the call before.
 __device__ __forceinline__ float block_sum(float value, float* warp_sums) {
   const unsigned lane = threadIdx.x % 32;
   value = warp_sum(value);

@@ -1,7 +1,8 @@
 // Rung 3: accesses of 16 bytes.
 //
-// Idea:   a thread does four neighbouring elements. Rows do not matter here: the arrays are contiguous,
-//         and only the last one to three elements of all are left over, for one thread each.
+// Idea:   a thread does four neighbouring elements. Rows do not matter here: the arrays are
+//         contiguous, and only the last one to three elements of all are left over, for one thread
+//         each.
 // Gain:   a quarter of the requests; 32 bytes in flight per thread instead of 8.
 // Limit:  memory. Less only in the epilogue of the product that makes gate and up.
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The ladder of SwiGLU's activation: silu(gate) up, element by element, silu(x) = x / (1 + exp(-x)).
-/// Source: Shazeer 2020, "GLU variants improve transformer", arXiv 2002.05202, eq. 6.
+/// The ladder of SwiGLU's activation: silu(gate) up, element by element, silu(x) = x / (1 +
+/// exp(-x)). Source: Shazeer 2020, "GLU variants improve transformer", arXiv 2002.05202, eq. 6.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"

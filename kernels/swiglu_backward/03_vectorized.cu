@@ -1,6 +1,7 @@
 // Rung 3: accesses of 16 bytes.
 //
-// Idea:   a thread does four neighbouring elements; the last one to three of all have a thread each.
+// Idea:   a thread does four neighbouring elements; the last one to three of all have a thread
+//         each.
 // Gain:   a quarter of the requests; 48 bytes in flight per thread instead of 12.
 // Limit:  memory: three arrays read, two written.
 

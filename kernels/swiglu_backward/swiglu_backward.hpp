@@ -3,9 +3,9 @@
 /// The ladder of SwiGLU's gradients: with s = 1 / (1 + exp(-gate)),
 /// d_up = d_product gate s, and d_gate = d_product up s (1 + gate (1 - s)).
 ///
-/// gate and up are the only activations kept for it: s is computed again, because an exponential costs
-/// nothing in a kernel that waits for memory, and a stored s would be 4 bytes more per element, in the
-/// traffic and in the memory of the activations.
+/// gate and up are the only activations kept for it: s is computed again, because an exponential
+/// costs nothing in a kernel that waits for memory, and a stored s would be 4 bytes more per
+/// element, in the traffic and in the memory of the activations.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"

@@ -1,5 +1,5 @@
-// What each rung of rms_norm_backward changes, in counters: sectors are counted in units of one matrix
-// read or written once.
+// What each rung of rms_norm_backward changes, in counters: sectors are counted in units of one
+// matrix read or written once.
 
 #include <gtest/gtest.h>
 
@@ -32,8 +32,8 @@ TEST_F(RmsNormBackwardLadder, AThreadPerRowAddsWholeWarpsToOneAddress) {
   EXPECT_EQ(atomics.lanes, kRows * kHidden);
   EXPECT_EQ(atomics.requests, kHidden);
   EXPECT_EQ(atomics.sectors_per_request(), 1.0);
-  // d_y and x, twice each, with 8 times the sectors that are needed; weight, twice, one address each;
-  // the reciprocals.
+  // d_y and x, twice each, with 8 times the sectors that are needed; weight, twice, one address
+  // each; the reciprocals.
   EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
             4 * 8 * kMatrix + 2 * kHidden + kRows / 8);
 }

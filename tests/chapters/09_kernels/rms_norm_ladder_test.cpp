@@ -1,5 +1,5 @@
-// What each rung of rms_norm changes, in counters: sectors are counted in units of one matrix read or
-// written once.
+// What each rung of rms_norm changes, in counters: sectors are counted in units of one matrix read
+// or written once.
 
 #include <gtest/gtest.h>
 
@@ -27,8 +27,8 @@ class RmsNormLadder : public ::testing::Test {
 
 TEST_F(RmsNormLadder, AThreadPerRowTouchesASectorPerLane) {
   const simt::Report report = counters_of("thread_per_row");
-  // The addition is coalesced. Every load of h and store of y takes 32 sectors for 128 bytes, 8 times
-  // what is needed; h is loaded twice; a load of weight is one address.
+  // The addition is coalesced. Every load of h and store of y takes 32 sectors for 128 bytes, 8
+  // times what is needed; h is loaded twice; a load of weight is one address.
   const simt::Site loads = report.total(AccessKind::kGlobalLoad);
   EXPECT_EQ(loads.sectors, 2 * kMatrix + 2 * 8 * kMatrix + kHidden);
   const simt::Site stores = report.total(AccessKind::kGlobalStore);

@@ -1,5 +1,5 @@
-// What each rung of rope changes, in counters: sectors are counted in units of half of all heads, the
-// first or the second elements of all pairs.
+// What each rung of rope changes, in counters: sectors are counted in units of half of all heads,
+// the first or the second elements of all pairs.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What each rung of swiglu_backward changes, in counters: sectors are counted in units of one matrix read or
-// written once.
+// What each rung of swiglu_backward changes, in counters: sectors are counted in units of one
+// matrix read or written once.
 
 #include <gtest/gtest.h>
 
