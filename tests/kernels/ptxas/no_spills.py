@@ -80,10 +80,12 @@ def demangle(names):
 
 
 def kernel_sources():
-    """The rungs: what is compiled for a GPU and meant to be quick there."""
+    """The rungs: what is compiled for a GPU and meant to be quick there. What rungs share on the
+    host's side, in a .cu because it needs CUDA's headers, has no kernel."""
     sources = [*ROOT.glob("kernels/*/**/*.cu"), *ROOT.glob("solutions/*/*.cu")]
     core = (ROOT / "kernels/simt", ROOT / "kernels/device")
-    return sorted(path for path in sources if not any(path.is_relative_to(c) for c in core))
+    return sorted(path for path in sources if "__global__" in path.read_text(encoding="utf-8")
+                  and not any(path.is_relative_to(c) for c in core))
 
 
 def read_report(reports, source):
