@@ -1,5 +1,6 @@
 #include "chapters/09_kernels/ladders.hpp"
 
+#include "chapters/09_kernels/attention_ladder.hpp"
 #include "chapters/09_kernels/matmul_fp32_ladder.hpp"
 
 namespace ultra::ladders {
@@ -7,6 +8,7 @@ namespace ultra::ladders {
 std::vector<std::unique_ptr<Ladder>> all_ladders() {
   std::vector<std::unique_ptr<Ladder>> ladders;
   ladders.push_back(matmul_fp32_ladder());
+  ladders.push_back(attention_ladder());
   return ladders;
 }
 
