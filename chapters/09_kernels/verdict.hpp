@@ -13,8 +13,8 @@ namespace ultra::ladders {
 /// @brief Half the distance from 1 to the next float: the largest relative error of one operation.
 inline constexpr double kFloatRounding = 0x1p-24;
 
-/// @brief The largest relative error of rounding to bf16.
-inline constexpr double kBf16Rounding = 0x1p-9;
+/// @brief The largest relative error of rounding to bf16: half the distance from 1 to 1 + 2^-7.
+inline constexpr double kBf16Rounding = 0x1p-8;
 
 /// @brief The largest relative error of `count` operations in fp32, one after the other: gamma_n =
 /// n u / (1 - n u). Source: Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1.

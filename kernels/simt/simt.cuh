@@ -2,7 +2,8 @@
 /// @file
 /// All that a kernel and its launcher need, on every side: include it instead of CUDA's headers. What
 /// not every kernel needs stands apart, because nvcc reads it once per architecture: small_floats.cuh
-/// (half, bf16, fp8) and tiles.cuh (tensor cores).
+/// (half, bf16, fp8), tiles.cuh (tensor cores), matrix_tiles.cuh (tensor cores with their registers in
+/// sight) and async_copy.cuh (copies that take place while the thread goes on).
 ///
 /// A kernel file is plain CUDA but for its accesses of memory, which go through ldg(), stg(), lds() and
 /// sts(); branch() marks conditions whose divergence shall be counted. nvcc makes plain loads and stores
@@ -21,7 +22,7 @@
 /// The emulator's limits: threads take turns only where they wait, so a block cannot wait for another;
 /// a lane's k-th execution of a line since its warp last met counts as one request with the other lanes'
 /// k-th ones, also where a GPU would issue several because the lanes reached it in different rounds of a
-/// loop; cp.async, TMA, wgmma and cooperative groups are missing.
+/// loop; TMA, wgmma and cooperative groups are missing.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"

@@ -121,6 +121,24 @@ void Engine::fail_outside(const Access& access, std::uintptr_t address) {
                    closest->bytes / closest->element_size));
 }
 
+void Engine::fail_unwritten(const Access& access, const SharedArray& array,
+                            std::size_t offset) const {
+  const CopyInFlight* const copy = find_copy(array.begin + offset, access.size);
+  if (copy != nullptr) {
+    fail(Fault::kUninitialised, access.place,
+         fmt::format("reads byte {} of {}, which the copy at {} has not written yet, expected a "
+                     "value. Hint: the thread that copies must close the group with "
+                     "commit_copies() and wait for it with wait_copies(); then __syncthreads() "
+                     "for the others",
+                     offset, array.name, to_text(copy->place)));
+  }
+  fail(Fault::kUninitialised, access.place,
+       fmt::format("reads byte {} of {}, which no thread of this block has written, expected a "
+                   "value. Hint: shared memory keeps nothing from block to block; at a ragged "
+                   "edge, store zeros",
+                   offset, array.name));
+}
+
 void Engine::fail_race(const Access& access, const SharedArray& array, std::size_t offset,
                        const Race& race) {
   fail(

@@ -52,6 +52,7 @@ void Engine::run(const Config& config, const Task& task, Side side) {
   is_instrumented_ = side == Side::kInstrumented;
   thread_count_ = config.block.count();
   threads_.resize(thread_count_);
+  copies_.resize(thread_count_);
   warps_.resize((thread_count_ + kWarpThreads - 1) / kWarpThreads);
   buffers_ = all_buffers();
   recent_buffer_ = nullptr;
@@ -119,6 +120,10 @@ void Engine::start_block() {
   at_barrier_ = 0;
   idle_turns_ = 0;
   std::fill(threads_.begin(), threads_.end(), Thread{});
+  for (CopyQueue& queue : copies_) {
+    queue.copies.clear();
+    queue.groups = 0;
+  }
   for (std::size_t index = 0; index < warps_.size(); ++index) {
     const LaneMask lanes = lowest_lanes(thread_count_ - index * kWarpThreads);
     warps_[index] = Warp{.existing = lanes, .ready = lanes};

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/simt/emulator/async_copies.hpp"
 #include "kernels/simt/emulator/counters.hpp"
 #include "kernels/simt/emulator/fiber.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
@@ -47,6 +48,12 @@ class Engine {
   void after_atomic(const void* address, bool changed, Place place);
   /// @brief The hook of the same name.
   void observe_branch(bool taken, Place place);
+  /// @brief The hook of the same name.
+  void begin_copy(const AsyncCopy& copy);
+  /// @brief The hook of the same name.
+  void commit_copies();
+  /// @brief The hook of the same name.
+  void land_copies(std::uint32_t pending);
   /// @brief The hook of the same name.
   void wait_at_barrier(Place place);
   /// @brief The hook of the same name.
@@ -105,12 +112,20 @@ class Engine {
   [[nodiscard]] BufferRecord* find_buffer(std::uintptr_t address, std::size_t size);
   void count(const Access& access, bool is_shared);
   void watch_repetition(const void* address, Place place);
+  [[nodiscard]] ShadowMark mark_of(std::uint32_t site) const;
+
+  // Copies in flight (async_copies.cpp).
+  void land(const CopyInFlight& copy);
+  [[nodiscard]] static Access store_of(const CopyInFlight& copy);
+  [[nodiscard]] const CopyInFlight* find_copy(std::uintptr_t address, std::size_t size) const;
 
   // Messages (diagnosis.cpp). Each throws.
   [[noreturn]] void fail(Fault fault, Place place, const std::string& what) const;
   [[noreturn]] void fail_in(std::size_t thread, Fault fault, Place place,
                             const std::string& what) const;
   [[noreturn]] void fail_outside(const Access& access, std::uintptr_t address);
+  [[noreturn]] void fail_unwritten(const Access& access, const SharedArray& array,
+                                   std::size_t offset) const;
   [[noreturn]] void fail_race(const Access& access, const SharedArray& array, std::size_t offset,
                               const Race& race);
   void diagnose_stall();
@@ -133,6 +148,7 @@ class Engine {
   std::size_t thread_count_ = 0;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
+  std::vector<CopyQueue> copies_;  // one per thread
   std::size_t running_ = 0;
   std::size_t exited_ = 0;
   std::size_t at_barrier_ = 0;

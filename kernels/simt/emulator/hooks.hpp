@@ -48,7 +48,7 @@ struct Access {
   std::size_t size;
   /// @brief What the address must be a multiple of.
   std::size_t alignment;
-  /// @brief What will be written; null for a load.
+  /// @brief What will be written; null for a load, and for a store whose value comes later.
   const void* value;
   /// @brief The line.
   Place place;
@@ -65,6 +65,31 @@ void after_atomic(const void* address, bool changed, Place place);
 
 /// @brief Counts a branch of the running lane.
 void observe_branch(bool taken, Place place);
+
+/// @brief A copy from global to shared memory that goes on behind its thread's back.
+struct AsyncCopy {
+  /// @brief Destination.
+  void* shared;
+  /// @brief Source.
+  const void* global;
+  /// @brief Bytes that are written.
+  std::size_t size;
+  /// @brief Bytes that are read; the rest become zeros.
+  std::size_t source_size;
+  /// @brief The line.
+  Place place;
+};
+
+/// @brief Checks, counts and begins a copy of the running lane.
+/// @throws SimtError when an access is wrong.
+void begin_copy(const AsyncCopy& copy);
+
+/// @brief Makes a group of the running lane's copies since its last group.
+void commit_copies();
+
+/// @brief Lands the copies of all groups of the running lane but the `pending` latest.
+/// @throws SimtError when another thread has touched what they write.
+void land_copies(std::uint32_t pending);
 
 /// @brief Waits until every thread of the block is here.
 /// @throws SimtError when another thread waits at another barrier.

@@ -32,8 +32,9 @@ ShadowUse use_of(const Access& access) {
     case Operation::kLoad:
       return ShadowUse::kRead;
     case Operation::kStore:
-      return std::memcmp(access.address, access.value, access.size) == 0 ? ShadowUse::kRewrite
-                                                                         : ShadowUse::kWrite;
+      return access.value != nullptr && std::memcmp(access.address, access.value, access.size) == 0
+                 ? ShadowUse::kRewrite
+                 : ShadowUse::kWrite;
     case Operation::kAtomic:
       break;
   }
@@ -100,27 +101,29 @@ void Engine::observe_shared(const Access& access, std::uintptr_t address, Shared
   }
   const AccessKind kind = kind_of(access.operation, true);
   const std::uint32_t site = counters_.site_of(access.place, kind, access.size);
-  const ShadowMark mark{.thread = static_cast<std::uint16_t>(running_),
-                        .site = static_cast<std::uint16_t>(site),
-                        .warp_epoch = threads_[running_].warp_epoch};
+  const ShadowMark mark = mark_of(site);
   if (access.operation == Operation::kLoad &&
       array.shadow.note_plain_read(offset, access.size, mark, now_)) {
     counters_.record(running_ / 32, lane(), site, address);
     return;
   }
-  if (access.operation != Operation::kStore &&
-      !array.shadow.is_written(offset, access.size, now_)) {
-    fail(Fault::kUninitialised, access.place,
-         fmt::format("reads byte {} of {}, which no thread of this block has written, expected a "
-                     "value. Hint: shared memory keeps nothing from block to block; at a ragged "
-                     "edge, store zeros",
-                     offset, array.name));
-  }
+  const bool is_unwritten =
+      access.operation != Operation::kStore && !array.shadow.is_written(offset, access.size, now_);
+  // A copy in flight may have been issued since the last barrier: that is a race.
   const auto race = array.shadow.touch(offset, access.size, use_of(access), mark, now_);
   if (race) {
     fail_race(access, array, offset, *race);
   }
+  if (is_unwritten) {
+    fail_unwritten(access, array, offset);
+  }
   counters_.record(running_ / 32, lane(), site, address);
+}
+
+ShadowMark Engine::mark_of(std::uint32_t site) const {
+  return {.thread = static_cast<std::uint16_t>(running_),
+          .site = static_cast<std::uint16_t>(site),
+          .warp_epoch = threads_[running_].warp_epoch};
 }
 
 void Engine::count(const Access& access, bool is_shared) {

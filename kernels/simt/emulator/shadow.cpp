@@ -46,6 +46,13 @@ bool Shadow::is_written(std::size_t offset, std::size_t size, Moment now) const 
   return true;
 }
 
+void Shadow::forget(std::size_t offset, std::size_t size) {
+  for (std::size_t at = offset; at < offset + size; ++at) {
+    auto& written = words_[at / kWordBytes].written;
+    written = static_cast<std::uint8_t>(written & ~byte_bits(at % kWordBytes, 1));
+  }
+}
+
 std::optional<Race> Shadow::touch(std::size_t offset, std::size_t size, ShadowUse use,
                                   const ShadowMark& mark, Moment now) {
   std::optional<Race> race;

@@ -81,6 +81,9 @@ class Shadow {
     return true;
   }
 
+  /// @brief Takes these bytes for unwritten: a copy that is on its way will write them.
+  void forget(std::size_t offset, std::size_t size);
+
   /// @brief Notes an access, and returns the earlier one that it races with, if any.
   std::optional<Race> touch(std::size_t offset, std::size_t size, ShadowUse use,
                             const ShadowMark& mark, Moment now);

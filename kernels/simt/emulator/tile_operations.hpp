@@ -3,8 +3,7 @@
 /// Tensor-core tiles of 16 x 16 x 16 for the emulator: nvcuda::wmma's operations. The 32 lanes of a
 /// warp own 8 of a tile's 256 elements each; which ones is nobody's business, here as on a GPU.
 ///
-/// mma.sync (m16n8k16) has its seam here: it is one more Resolver over the lanes' registers, with the
-/// layout of PTX instead of kElementsPerLane consecutive elements.
+/// matrix_tiles.hpp has mma.sync, whose registers' layout kernels know.
 
 #include <array>
 #include <cstddef>

@@ -57,6 +57,29 @@ std::vector<float> product(MatmulKernel kernel, int n) {
   return {};
 }
 
+template <Side side>
+std::vector<float> tensor_product(int depth, bool transposed) {
+  if constexpr (side != Side::kGpu || build::kHasCuda) {
+    std::vector<bf16> values;
+    for (const float value : whole_numbers<float>(16 * depth)) {
+      values.emplace_back(value);
+    }
+    const Buffer<bf16, side> a("a", values);
+    Buffer<float, side> d("d", std::size_t{128});
+    matrix_product<side>(
+        {.a = a.data(), .b = a.data(), .d = d.data(), .depth = depth, .transposed = transposed});
+    return d.download();
+  }
+  return {};
+}
+
+TEST_F(KernelsOnGpu, MatrixProduct) {
+  for (const bool transposed : {false, true}) {
+    EXPECT_EQ(tensor_product<Side::kGpu>(62, transposed),
+              tensor_product<Side::kBare>(62, transposed));
+  }
+}
+
 TEST_F(KernelsOnGpu, Matmul) {
   for (const MatmulKernel kernel :
        {MatmulKernel::kNaive, MatmulKernel::kCoalesced, MatmulKernel::kTiled}) {

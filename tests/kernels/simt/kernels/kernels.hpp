@@ -3,6 +3,7 @@
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"
+#include "kernels/simt/small_floats.cuh"
 
 namespace ultra::simt::test {
 
@@ -35,5 +36,20 @@ void row_sums(const float* in, float* sums, int* done, int rows, int columns,
 // d = a b for 16 x 16 tiles of bf16: (16, depth) (depth, 16), one warp.
 template <Side side, typename T>
 void tile_product(const T* a, const T* b, float* d, int depth, const Queue& queue = {});
+
+// d = a b, (16, depth) (depth, 8). b is stored (8, depth), or (depth, 8) if `transposed`; depth is any
+// multiple of 2. The small floats are other types for nvcc, so they may not stand in the signature of
+// what both compilers link.
+struct MatrixProduct {
+  const bf16* a;
+  const bf16* b;
+  float* d;
+  int depth;
+  bool transposed;
+};
+
+// Copies in the background, a ring of two tiles, matrices loaded as the tensor cores want them.
+template <Side side>
+void matrix_product(const MatrixProduct& product, const Queue& queue = {});
 
 }  // namespace ultra::simt::test

@@ -1,5 +1,8 @@
-// One kernel twice: with the accessors and with plain CUDA. zero_cost.py compares their PTX.
+// One kernel twice: with the accessors and with plain CUDA. zero_cost.py compares their PTX. And one
+// that calls each function that stands for one instruction once: the script counts them.
 
+#include "kernels/simt/async_copy.cuh"
+#include "kernels/simt/matrix_tiles.cuh"
 #include "kernels/simt/simt.cuh"
 #include "kernels/simt/small_floats.cuh"
 
@@ -42,6 +45,28 @@ __global__ void pointers_kernel(const float* __restrict__ in, float* __restrict_
     sum += rows[y].w * __bfloat162float(weights[i]);
     out[i] = sum;
   }
+}
+
+__global__ void instructions_kernel(const bf16* __restrict__ in, float* __restrict__ out,
+                                    int bytes) {
+  auto* const rows = dynamic_shared<uint4>();
+  copy_async<16>(&rows[threadIdx.x], in);
+  copy_async<8>(&rows[threadIdx.x], in, bytes);
+  commit_copies();
+  wait_copies<1>();
+  unsigned left[4];
+  unsigned left_transposed[4];
+  unsigned right[2];
+  unsigned right_transposed[2];
+  load_matrix_x4(left, &rows[threadIdx.x]);
+  load_matrix_x4_transposed(left_transposed, &rows[threadIdx.x]);
+  load_matrix_x2(right, &rows[threadIdx.x]);
+  load_matrix_x2_transposed(right_transposed, &rows[threadIdx.x]);
+  left[0] ^= left_transposed[0];
+  right[0] ^= right_transposed[0];
+  float sums[4] = {};
+  multiply_accumulate(sums, left, right, sums);
+  out[threadIdx.x] = sums[0] + __uint_as_float(pack_bf16(sums[1], sums[2]));
 }
 
 }  // namespace ultra::simt::test

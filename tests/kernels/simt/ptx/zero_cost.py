@@ -1,4 +1,5 @@
-"""Checks that the accessors of kernels cost nothing on a GPU: the same instructions as plain pointers.
+"""Checks that the accessors of kernels cost nothing on a GPU: the same instructions as plain pointers,
+and one instruction each for the copies in the background and the tensor cores.
 
     zero_cost.py [NVCC]    compiles zero_cost.cu to PTX for sm_80; no GPU is needed
 
@@ -51,6 +52,18 @@ def main():
                 print(f"accessors: {ours}\npointers:  {plain}")
         sys.exit(f"the accessors cost instructions: {len(accessors)} lines of PTX, "
                  f"expected the {len(pointers)} of plain pointers")
+    ours = instructions(ptx, "instructions_kernel")
+    for expected in ("cp.async.cg.shared.global [%r", "cp.async.ca.shared.global [%r",
+                     "cp.async.commit_group", "cp.async.wait_group 1",
+                     "ldmatrix.sync.aligned.m8n8.x4.shared.b16",
+                     "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16",
+                     "ldmatrix.sync.aligned.m8n8.x2.shared.b16",
+                     "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16",
+                     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+                     "cvt.rn.bf16x2.f32"):
+        count = sum(expected in line for line in ours)
+        if count != 1:
+            sys.exit(f"there are {count} of {expected}, expected 1")
     print(f"the same {len(pointers)} lines of PTX")
 
 
