@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   float* const v_tile = &k_tile[kTile * kStride<kHeadDim>];
   float* const weights = k_tile;  // the keys have been used when the weights come
   const int first_query = (gridDim.x - 1 - blockIdx.x) * kTile;
-  const int own_query = first_query + threadIdx.x / kAcross * kRows;
+  const int own_query = first_query + own_first_row();
   const std::size_t first_row = std::size_t(blockIdx.y) * shape.seq_len;
   const std::size_t first_key_row = std::size_t(blockIdx.y / shape.group) * shape.seq_len;
 

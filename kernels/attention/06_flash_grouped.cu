@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   float* const weights = &v_tile[kTile * kStride<kHeadDim>];
   const GroupRows rows{shape, static_cast<int>(blockIdx.y)};
   const int first_row = (gridDim.x - 1 - blockIdx.x) * kBlockRows;
-  const int own_row = first_row + threadIdx.x / kAcross * kRows;
+  const int own_row = first_row + own_first_row();
   const std::size_t first_key_row = std::size_t(blockIdx.y) * shape.seq_len;
 
   load_queries<kHeadDim>(q_tile, q, rows, first_row);
@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     multiply_transposed<kHeadDim>(scores, q_tile, k_tile);
     // The same for the whole block: some of its rows do not see the whole tile.
     if (first_key + kTile > least_keys) {
-      mask(scores, first_key, [&](int r) { return keys_of_query(shape, rows.query(own_row + r)); });
+      mask(scores, first_key,
+           [&](int r) { return keys_of_query(shape, rows.query(own_row + row_offset(r))); });
     }
     softmax.add(scores, output, shape.scale * kLog2E);
     store_weights(weights, scores);
@@ -99,8 +100,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const float sum = softmax.sum_of_row(r);
-    if (own_row + r < rows.count()) {
-      const std::size_t place = rows.place(own_row + r);
+    const int row = own_row + row_offset(r);
+    if (row < rows.count()) {
+      const std::size_t place = rows.place(row);
       store_row(&o[place * shape.head_dim], output[r], 1.0F / sum, shape.head_dim);
       if (threadIdx.x % kAcross == 0) {
         stg(&lse[place], softmax.lse_of_row(r, sum));

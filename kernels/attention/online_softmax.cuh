@@ -38,13 +38,13 @@ __device__ __forceinline__ void mask(float (&scores)[kRows][kColumns], int first
 template <int kRows, int kColumns>
 __device__ __forceinline__ void store_weights(float* weights,
                                               const float (&values)[kRows][kColumns]) {
-  const int first_row = static_cast<int>(threadIdx.x) / kAcross * kRows;
-  float* const own = &weights[first_row * kStride<kTile> + static_cast<int>(threadIdx.x) % kAcross];
+  const int first_column = static_cast<int>(threadIdx.x) % kAcross;
+  float* const own = &weights[own_first_row() * kStride<kTile> + first_column];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      simt::sts(&own[r * kStride<kTile> + c * kAcross], values[r][c]);
+      simt::sts(&own[row_offset(r) * kStride<kTile> + c * kAcross], values[r][c]);
     }
   }
 }

@@ -6,7 +6,10 @@
 /// A tile has a row per query or key, kStride<columns> floats from one to the next: 4 floats of padding
 /// put the vectors that 8 lanes read from 8 rows into different banks. A product of tiles has 16
 /// threads in a row (threadIdx.x % 16 counts columns, threadIdx.x / 16 rows): thread (ty, tx) owns rows
-/// ty * kRows + r, so the 16 threads of a row are half a warp.
+/// ty * 4 + row_offset(r): 4 neighbours in each 64 rows. The 16 threads of a row are half a warp, and its
+/// two halves are 4 rows apart: other banks.
+
+#include <cmath>
 
 #include "kernels/attention/attention.hpp"
 #include "kernels/simt/simt.cuh"
@@ -22,6 +25,16 @@ constexpr int kVector = 4;     // floats of one access
 // Floats from a row of a tile to the next.
 template <int kColumns>
 constexpr int kStride = kColumns + kVector;
+
+// The first of a thread's rows in a product of tiles.
+__device__ __forceinline__ int own_first_row() {
+  return static_cast<int>(threadIdx.x) / kAcross * kVector;
+}
+
+// From it to the thread's row r.
+__device__ __forceinline__ constexpr int row_offset(int r) {
+  return r / kVector * kTile + r % kVector;
+}
 
 // Threads that load a row with one access each.
 template <int kColumns>
@@ -72,12 +85,12 @@ __device__ __forceinline__ void multiply(float4& vector, float factor) {
   vector.w *= factor;
 }
 
-// sums += left right^T, both tiles of kDepth columns: sums[r][c] belongs to row ty * kRows + r of `left`
+// sums += left right^T, both tiles of kDepth columns: sums[r][c] belongs to the thread's row r of `left`
 // and row tx + 16 c of `right`.
 template <int kDepth, int kRows, int kColumns>
 __device__ __forceinline__ void multiply_transposed(float (&sums)[kRows][kColumns],
                                                     const float* left, const float* right) {
-  const float* const own_left = &left[threadIdx.x / kAcross * kRows * kStride<kDepth>];
+  const float* const own_left = &left[own_first_row() * kStride<kDepth>];
   const float* const own_right = &right[threadIdx.x % kAcross * kStride<kDepth>];
 #pragma unroll 4
   for (int d = 0; d < kDepth; d += kVector) {
@@ -85,7 +98,8 @@ __device__ __forceinline__ void multiply_transposed(float (&sums)[kRows][kColumn
     float4 b[kColumns];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      a[r] = simt::lds(reinterpret_cast<const float4*>(&own_left[r * kStride<kDepth> + d]));
+      a[r] = simt::lds(
+          reinterpret_cast<const float4*>(&own_left[row_offset(r) * kStride<kDepth> + d]));
     }
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
@@ -117,19 +131,19 @@ __device__ __forceinline__ void add_row(float4 (&sums)[kRows][kVectors],
   }
 }
 
-// sums += weights values, a tile [.., kTile] times a tile [kTile, kColumns]: sums[r][n] belongs to row
-// ty * kRows + r of `weights` and columns tx * 4 + 64 n of `values`.
+// sums += weights values, a tile [.., kTile] times a tile [kTile, kColumns]: sums[r][n] belongs to
+// the thread's row r of `weights` and columns tx * 4 + 64 n of `values`.
 template <int kColumns, int kRows>
 __device__ __forceinline__ void multiply(float4 (&sums)[kRows][kColumns / 64], const float* weights,
                                          const float* values) {
-  const float* const own_weights = &weights[threadIdx.x / kAcross * kRows * kStride<kTile>];
+  const float* const own_weights = &weights[own_first_row() * kStride<kTile>];
   const float* const own_values = &values[threadIdx.x % kAcross * kVector];
 #pragma unroll 2
   for (int j = 0; j < kTile; j += kVector) {
     float factors[kVector][kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const float* const address = &own_weights[r * kStride<kTile> + j];
+      const float* const address = &own_weights[row_offset(r) * kStride<kTile> + j];
       const float4 four = simt::lds(reinterpret_cast<const float4*>(address));
       factors[0][r] = four.x;
       factors[1][r] = four.y;

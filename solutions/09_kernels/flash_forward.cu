@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   float* const v_tile = &k_tile[kTile * kStride<kHeadDim>];
   float* const weights = k_tile;  // the keys have been used when the weights come
   const int first_query = blockIdx.x * kTile;
-  const int own_query = first_query + threadIdx.x / kAcross * kRows;
+  const int own_query = first_query + own_first_row();
   const int tx = threadIdx.x % kAcross;
   const std::size_t first_row = std::size_t(blockIdx.y) * shape.seq_len;
   const std::size_t first_key_row = std::size_t(blockIdx.y / shape.group) * shape.seq_len;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       for (int c = 0; c < kColumns; ++c) {
         const float weight = __expf(scores[r][c] - largest[r]);
         sum[r] += weight;
-        const int row = threadIdx.x / kAcross * kRows + r;
+        const int row = own_first_row() + r;
         sts(&weights[row * kStride<kTile> + tx + c * kAcross], weight);
       }
     }

@@ -17,8 +17,8 @@ class FlashForward : public test::RandomTest {
   static constexpr std::uint64_t kCausal = 1;
   static constexpr std::uint64_t kLarge = 2;
 
-  simt::Report expect_right(const Sizes& sizes, std::uint64_t seed, const char* hint) {
-    return test::expect_right(*ladder, rung, {.sizes = sizes, .seed = seed}, hint).report;
+  simt::Report expect_right(const Sizes& sizes, std::uint64_t inputs, const char* hint) {
+    return test::expect_right(*ladder, rung, {.sizes = sizes, .seed = inputs}, hint).report;
   }
 
   std::unique_ptr<Ladder> ladder = attention_ladder();
