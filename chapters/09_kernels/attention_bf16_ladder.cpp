@@ -85,7 +85,7 @@ class AttentionBf16 {
   static LadderInfo describe() {
     return {.name = "attention_bf16",
             .title = "o = softmax(scale q k^T) v in bf16 on tensor cores, causal for odd seeds",
-            .dimensions = attention_dimensions(136, 32),
+            .dimensions = attention_dimensions({1, 2, 2, 136, 32}),
             .limit = Limit::kBf16};
   }
 

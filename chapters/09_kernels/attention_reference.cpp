@@ -15,12 +15,12 @@ std::size_t size(int count) { return static_cast<std::size_t>(count); }
 
 }  // namespace
 
-std::vector<Dimension> attention_dimensions(int emulated_seq_len, int emulated_head_dim) {
-  return {{.name = "batch", .emulated = 1, .gpu = 4},
-          {.name = "kv_heads", .emulated = 2, .gpu = 4},
-          {.name = "group", .emulated = 2, .gpu = 4},
-          {.name = "seq_len", .emulated = emulated_seq_len, .gpu = 4096},
-          {.name = "head_dim", .emulated = emulated_head_dim, .gpu = 128}};
+std::vector<Dimension> attention_dimensions(const Sizes& emulated) {
+  return {{.name = "batch", .emulated = emulated[0], .gpu = 4},
+          {.name = "kv_heads", .emulated = emulated[1], .gpu = 4},
+          {.name = "group", .emulated = emulated[2], .gpu = 4},
+          {.name = "seq_len", .emulated = emulated[3], .gpu = 4096},
+          {.name = "head_dim", .emulated = emulated[4], .gpu = 128}};
 }
 
 AttentionInputs draw_attention(const Sizes& sizes, std::uint64_t seed) {

@@ -41,8 +41,8 @@ struct AttentionRounding {
 };
 
 /// @brief The extents of all problems of attention: batch, kv_heads, group, seq_len, head_dim.
-[[nodiscard]] std::vector<Dimension> attention_dimensions(int emulated_seq_len,
-                                                          int emulated_head_dim);
+/// @param emulated  the emulator's defaults, in this order.
+[[nodiscard]] std::vector<Dimension> attention_dimensions(const Sizes& emulated);
 
 /// @brief The inputs of a problem; sizes in the order of attention_dimensions().
 [[nodiscard]] AttentionInputs draw_attention(const Sizes& sizes, std::uint64_t seed);

@@ -52,20 +52,20 @@ TEST_F(AttentionBackwardLadder, SplitStoresEachGradientOnce) {
 }
 
 TEST_F(AttentionBackwardLadder, SplitLoadsOnlyPairsOfTilesThatSeeEachOther) {
-  constexpr std::uint64_t kSeqLen = 256;
+  constexpr std::uint64_t kSeqLen = 128;
   const Sizes sizes = {1, 1, 1, kSeqLen, kHeadDim};
   const auto loaded = [&](std::uint64_t seed) {
     return counters_of("split", sizes, seed).total(AccessKind::kGlobalLoad).bytes;
   };
-  // delta: o and d_o, 8 tiles. Each kernel: two tiles for each of 4 blocks, and two per pair of tiles.
+  // delta: o and d_o, 4 tiles. Each kernel: two tiles for each of 2 blocks, and two per pair of tiles.
   // A row's lse and delta: by each of the 16 threads of the row, per pair in the keys' kernel and per
   // block in the queries'.
   constexpr std::uint64_t kRowsOfTile = 16 * 8 * kTile;
   const auto expected = [&](std::uint64_t pairs) {
-    return (8 + 2 * (2 * 4 + 2 * pairs)) * kTileBytes + (pairs + 4) * kRowsOfTile;
+    return (4 + 2 * (2 * 2 + 2 * pairs)) * kTileBytes + (pairs + 2) * kRowsOfTile;
   };
-  EXPECT_EQ(loaded(kFull), expected(16));
-  EXPECT_EQ(loaded(kCausal), expected(10));
+  EXPECT_EQ(loaded(kFull), expected(4));
+  EXPECT_EQ(loaded(kCausal), expected(3));
 }
 
 TEST_F(AttentionBackwardLadder, HasNoBankConflicts) {
@@ -83,7 +83,7 @@ TEST_F(AttentionBackwardLadder, HasNoBankConflicts) {
 
 TEST_F(AttentionBackwardLadder, CornersAreRight) {
   const std::vector<Sizes> corners = {{2, 1, 1, 1, 4},   {1, 1, 1, 1, 128},  {3, 2, 1, 65, 16},
-                                      {1, 1, 5, 27, 64}, {1, 2, 2, 40, 100}, {2, 2, 3, 17, 128}};
+                                      {2, 1, 5, 13, 64}, {1, 2, 2, 40, 100}, {1, 2, 3, 17, 128}};
   for (const RungInfo& rung : ladder_->rungs()) {
     for (const Sizes& sizes : corners) {
       for (const std::uint64_t seed : {kFullLarge, kCausalLarge}) {
