@@ -50,6 +50,16 @@ function(ultra_simt_expand out gpu_compiler)
   set(${out} ${plain} ${kernel_sources} PARENT_SCOPE)
 endfunction()
 
+# Keeps what ptxas says of a target's kernels in the build folder's ptxas/, for tests/kernels/ptxas.
+function(ultra_keep_ptxas_reports target)
+  if(ULTRA_HAS_CUDA)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)
+    set(launcher ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.py
+      ${CMAKE_BINARY_DIR}/ptxas ${CMAKE_CUDA_COMPILER_LAUNCHER})
+    set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
+  endif()
+endfunction()
+
 # ultra_simt_kernels(target files.cu...)
 #   A static library of the kernels for every side.
 function(ultra_simt_kernels target)
@@ -57,4 +67,5 @@ function(ultra_simt_kernels target)
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ultra_kernels ultra_options PRIVATE ultra_warnings)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  ultra_keep_ptxas_reports(${target})
 endfunction()

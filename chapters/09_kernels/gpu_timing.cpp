@@ -3,17 +3,25 @@
 #include "kernels/simt/gpu/stopwatch.hpp"
 
 namespace ultra::ladders {
+namespace {
 
-std::vector<double> time_on_gpu(int repetitions, const std::function<void()>& launch) {
+double seconds_of(simt::gpu::Stopwatch& stopwatch, const std::function<void()>& launch) {
+  stopwatch.flush_cache();
+  stopwatch.start();
+  launch();
+  return stopwatch.stop();
+}
+
+}  // namespace
+
+void time_on_gpu(const RunRequest& request, const std::function<void()>& launch, Outcome& outcome) {
   simt::gpu::Stopwatch stopwatch;
-  std::vector<double> seconds;
-  for (int i = 0; i < repetitions; ++i) {
-    stopwatch.flush_cache();
-    stopwatch.start();
-    launch();
-    seconds.push_back(stopwatch.stop());
+  for (int i = 0; i < request.repetitions; ++i) {
+    if (request.beside) {
+      outcome.beside_seconds.push_back(seconds_of(stopwatch, request.beside));
+    }
+    outcome.seconds.push_back(seconds_of(stopwatch, launch));
   }
-  return seconds;
 }
 
 }  // namespace ultra::ladders

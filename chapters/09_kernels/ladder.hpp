@@ -3,6 +3,7 @@
 /// A ladder: one computation and the kernels that do it, each a rung with one more idea.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -92,6 +93,9 @@ struct RunRequest {
   simt::Side side = simt::Side::kInstrumented;
   /// @brief On a GPU: how many times the rung is timed after its first launch, which is checked.
   int repetitions = 0;
+  /// @brief On a GPU: what to launch and time before each repetition of the rung, so that both meet
+  /// the same clocks and temperature; null for nothing.
+  std::function<void()> beside = {};
 };
 
 /// @brief What a run gave.
@@ -102,6 +106,8 @@ struct Outcome {
   simt::Report report;
   /// @brief Seconds of each timed repetition; empty in the emulator.
   std::vector<double> seconds;
+  /// @brief Seconds of each repetition of RunRequest::beside; empty without it.
+  std::vector<double> beside_seconds;
 };
 
 /// @brief One computation and its rungs.

@@ -99,7 +99,8 @@ class LadderOf final : public Ladder {
     launcher(problem, {.report = &outcome.report});
     outcome.verdict = work.judge(buffers);
     if (side == simt::Side::kGpu && request.repetitions > 0) {
-      outcome.seconds = time_on_gpu(request.repetitions, [&] { launcher(problem, {}); });
+      time_on_gpu(
+          request, [&] { launcher(problem, {}); }, outcome);
     }
     return outcome;
   }

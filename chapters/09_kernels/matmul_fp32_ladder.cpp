@@ -1,6 +1,12 @@
 #include "chapters/09_kernels/matmul_fp32_ladder.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
@@ -50,27 +56,81 @@ class MatmulFp32 {
   static LadderInfo describe() {
     return {.name = "matmul_fp32",
             .title = "c = a b in fp32 on CUDA cores",
-            .dimensions = {{.name = "rows", .emulated = 96, .gpu = 4096},
-                           {.name = "columns", .emulated = 96, .gpu = 4096},
-                           {.name = "depth", .emulated = 96, .gpu = 4096}},
+            .dimensions = {{.name = "rows", .emulated = 60, .gpu = 4096},
+                           {.name = "columns", .emulated = 132, .gpu = 4096},
+                           {.name = "depth", .emulated = 40, .gpu = 4096}},
             .limit = Limit::kFp32};
   }
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {{.info = {.number = 1,
-                      .name = "naive",
-                      .idea = "one thread per element, the lanes of a warp in one column",
-                      .file = "kernels/matmul_fp32/01_naive.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::naive<side>(a...); })},
-            {.info = {.number = 2,
-                      .name = "coalesced",
-                      .idea = "the lanes of a warp in one row: neighbours load neighbours",
-                      .file = "solutions/09_kernels/coalesced_matmul.cu",
-                      .exercise = "09.1"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::coalesced<side>(a...); })}};
+    return {
+        {.info = {.number = 1,
+                  .name = "naive",
+                  .idea = "one thread per element, the lanes of a warp in one column",
+                  .file = "kernels/matmul_fp32/01_naive.cu"},
+         .launchers =
+             everywhere<Problem>([]<Side side>(const auto&... a) { rungs_of::naive<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 2,
+                  .name = "coalesced",
+                  .idea = "the lanes of a warp in one row: neighbours load neighbours",
+                  .file = "solutions/09_kernels/coalesced_matmul.cu",
+                  .exercise = "09.1"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::coalesced<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 3,
+                  .name = "tiled",
+                  .idea = "tiles of a and b in shared memory: 2 loads from global memory per 32",
+                  .file = "solutions/09_kernels/tiled_matmul.cu",
+                  .exercise = "09.2"},
+         .launchers =
+             everywhere<Problem>([]<Side side>(const auto&... a) { rungs_of::tiled<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 4,
+                  .name = "coarsened",
+                  .idea = "eight rows of c a thread: an element of b stays in a register",
+                  .file = "solutions/09_kernels/coarsened_matmul.cu",
+                  .exercise = "09.3"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::coarsened<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 5,
+                  .name = "register_tile",
+                  .idea = "8 x 8 of c a thread: 16 loads for 64 multiply-adds",
+                  .file = "kernels/matmul_fp32/05_register_tile.cu"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::register_tile<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 6,
+                  .name = "vectorised",
+                  .idea = "four floats per access, the tile of a transposed for it",
+                  .file = "kernels/matmul_fp32/06_vectorised.cu"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 7,
+                  .name = "warp_tile",
+                  .idea = "64 x 64 of c a warp, 16 x 8 a thread: fewer different floats per load",
+                  .file = "kernels/matmul_fp32/07_warp_tile.cu"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::warp_tile<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 8,
+                  .name = "pipelined",
+                  .idea = "cp.async: four tiles on their way or in use",
+                  .file = "kernels/matmul_fp32/08_pipelined.cu"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); }),
+         .refusal = refusal},
+        {.info = {.number = 9,
+                  .name = "large_tile",
+                  .idea = "128 x 256 of c a block, the next registers loaded during multiplication",
+                  .file = "kernels/matmul_fp32/09_large_tile.cu"},
+         .launchers = everywhere<Problem>(
+             []<Side side>(const auto&... a) { rungs_of::large_tile<side>(a...); }),
+         .refusal = refusal}};
   }
 
   static Cost cost(const Sizes& sizes) {
@@ -105,6 +165,19 @@ class MatmulFp32 {
 
  private:
   static constexpr std::size_t kMostProducts = std::size_t{1} << 25;  // of the f64 computation
+
+  /// Kernels count the elements of a matrix in an int.
+  static std::string refusal(const Sizes& sizes) {
+    const std::size_t largest = std::max(
+        {product(sizes[0], sizes[2]), product(sizes[2], sizes[1]), product(sizes[0], sizes[1])});
+    if (largest <= std::size_t{std::numeric_limits<int>::max()}) {
+      return {};
+    }
+    return fmt::format(
+        "a matrix has {} elements, expected at most {}: kernels count them in an int. Hint: choose "
+        "smaller sizes",
+        largest, std::numeric_limits<int>::max());
+  }
 
   static std::size_t product(int left, int right) {
     return static_cast<std::size_t>(left) * static_cast<std::size_t>(right);

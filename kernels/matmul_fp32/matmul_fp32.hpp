@@ -12,7 +12,8 @@
 /// @brief Matrix products in fp32 on CUDA cores.
 namespace ultra::kernels::matmul_fp32 {
 
-/// @brief c = a b; all matrices are row-major and contiguous.
+/// @brief c = a b; all matrices are row-major and contiguous, begin at a multiple of 16 bytes and have
+/// fewer than 2^31 elements: kernels count them in an int.
 struct Problem {
   /// @brief M: rows of a and c.
   int rows;
@@ -35,5 +36,33 @@ void naive(const Problem& problem, const simt::Queue& queue);
 /// @brief Rung 2: neighbouring lanes in one row, so that their loads are neighbours, too. Exercise 09.1.
 template <simt::Side side>
 void coalesced(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 3: tiles of a and b in shared memory, each element loaded once per block. Exercise 09.2.
+template <simt::Side side>
+void tiled(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 4: eight rows of c a thread, an element of b in a register. Exercise 09.3.
+template <simt::Side side>
+void coarsened(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 5: a square of c a thread, both sides in registers.
+template <simt::Side side>
+void register_tile(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 6: four floats per access, the tile of a transposed for it.
+template <simt::Side side>
+void vectorised(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 7: a square of c a warp, and 16 x 8 of it a thread.
+template <simt::Side side>
+void warp_tile(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 8: tiles travel by cp.async while earlier ones are multiplied.
+template <simt::Side side>
+void pipelined(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 9: a larger tile, and the next registers loaded while these are multiplied.
+template <simt::Side side>
+void large_tile(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::matmul_fp32

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import unittest
 
 from toy_workbook import ToyWorkbook
@@ -44,6 +45,14 @@ class FrontDoor(unittest.TestCase):
         self.workbook("run", says=[
             "loss 3, twice that 6", "01_toy: every technique against plain training (--steps 2)",
             "bitwise ✓", "1.0e-07  <= 1e-5 ✓", "peak MB", "sent MB", " 1.5 "])
+
+    def test_run_trains_with_the_newest_chapter_that_trains(self):
+        # A later chapter whose program does not train has nothing to compare.
+        folder = self.toy.root / "chapters/02_tables"
+        self.addCleanup(shutil.rmtree, folder)
+        folder.mkdir()
+        self.toy.write("chapters/02_tables/main.cpp", "int main() { return 9; }\n")
+        self.workbook("run", says=["loss 3, twice that 6", "01_toy: every technique"])
 
     def test_a_broken_promise_fails_the_run(self):
         comparison = self.toy.read("chapters/01_toy/compare.json").replace("1e-5", "bitwise")

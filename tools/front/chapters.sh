@@ -22,13 +22,19 @@ chapter_of() {
   die "there is no chapter '$1'; the chapters are: $(list_chapters | tr '\n' ' ')"
 }
 
-# The last chapter that has an executable.
-newest_chapter() {
-  local name newest=""
+# The chapters whose executables train: they have rows to compare (tools/compare.py).
+list_training_chapters() {
+  local name
   while read -r name; do
-    [[ -f chapters/$name/main.cpp ]] && newest=$name
+    [[ -f chapters/$name/main.cpp && -f chapters/$name/compare.json ]] && echo "$name"
   done < <(list_chapters)
-  [[ -n $newest ]] || die "no chapter has an executable yet"
+}
+
+# The last chapter that trains.
+newest_training_chapter() {
+  local newest
+  newest=$(list_training_chapters | tail -n 1)
+  [[ -n $newest ]] || die "no chapter has an executable that trains yet"
   echo "$newest"
 }
 

@@ -13,13 +13,13 @@ command_setup() {
   say "Ready. Next: ./workbook run"
 }
 
-# run without a chapter: train with the newest, then compare all techniques.
+# run without a chapter: train with the newest that trains, then compare all techniques.
 run_everything() {
   local newest targets=() name
-  newest=$(newest_chapter) || exit
+  newest=$(newest_training_chapter) || exit
   while read -r name; do
-    [[ -f chapters/$name/main.cpp ]] && targets+=("${name}_main")
-  done < <(list_chapters)
+    targets+=("${name}_main")
+  done < <(list_training_chapters)
   build_targets release build "$build_advice" "${targets[@]}"
   (cd "$called_from" && exec "$checkout/build/release/bin/$newest" "$@") || exit
   exec "$(system_python)" tools/compare.py build/release/bin

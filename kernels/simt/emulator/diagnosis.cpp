@@ -134,8 +134,9 @@ void Engine::fail_unwritten(const Access& access, const SharedArray& array,
   }
   fail(Fault::kUninitialised, access.place,
        fmt::format("reads byte {} of {}, which no thread of this block has written, expected a "
-                   "value. Hint: shared memory keeps nothing from block to block; at a ragged "
-                   "edge, store zeros",
+                   "value. Hint: does a __syncthreads() stand between the line that writes it and "
+                   "this one? Shared memory keeps nothing from block to block; at a ragged edge, "
+                   "store zeros",
                    offset, array.name));
 }
 

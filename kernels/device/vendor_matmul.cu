@@ -1,0 +1,175 @@
+// cuBLAS, opened at run time: linking it would make every program that can time a kernel load half
+// a gigabyte of libraries when it starts.
+
+#include "kernels/device/vendor_matmul.hpp"
+
+#include <cublas_api.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+
+#include <cstdint>
+
+#include "kernels/simt/error.hpp"
+#include "kernels/simt/gpu/check.cuh"
+
+namespace ultra::kernels {
+namespace {
+
+using Precision = VendorMatmul::Precision;
+using simt::gpu::check;
+
+constexpr int kBlock = 256;
+
+void check(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw simt::SimtError(simt::Fault::kCuda,
+                          std::string(call) + ": cuBLAS status " + std::to_string(status) +
+                              ". Hint: cublas_api.h names it; is the GPU's memory full?");
+  }
+}
+
+// A number from a counter, all of its bits mixed. Source: Steele, Lea and Flood 2014, "Fast
+// splittable pseudorandom number generators" (SplitMix64).
+__device__ std::uint64_t mixed(std::uint64_t counter) {
+  std::uint64_t z = (counter + 1) * 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+// Standard normal numbers. Source: Box and Muller 1958.
+template <typename T>
+__global__ void fill_kernel(T* values, std::size_t count, std::uint64_t seed) {
+  const std::size_t i = std::size_t{blockIdx.x} * kBlock + threadIdx.x;
+  if (i < count) {
+    const std::uint64_t bits = mixed(seed + i);
+    const float radius = static_cast<float>((bits >> 40) + 1) * 0x1p-24F;
+    const float angle = static_cast<float>(bits & 0xffffff) * 0x1p-23F;
+    values[i] = static_cast<T>(sqrtf(-2.0F * logf(radius)) * cospif(angle));
+  }
+}
+
+template <typename T>
+void fill(void* values, std::size_t count, std::uint64_t seed) {
+  const auto blocks = static_cast<unsigned>((count + kBlock - 1) / kBlock);
+  fill_kernel<<<blocks, kBlock>>>(static_cast<T*>(values), count, seed);
+  check(cudaGetLastError(), "fill_kernel");
+}
+
+// The functions of the library that are called here. cublasGemmEx has overloads in C++: the
+// library's own is the one that takes a cublasComputeType_t.
+struct Library {
+  cublasStatus_t (*create)(cublasHandle_t*) = nullptr;
+  cublasStatus_t (*destroy)(cublasHandle_t) = nullptr;
+  cublasStatus_t (*gemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n, int k,
+                         const void* alpha, const void* a, cudaDataType_t, int lda, const void* b,
+                         cudaDataType_t, int ldb, const void* beta, void* c, cudaDataType_t,
+                         int ldc, cublasComputeType_t, cublasGemmAlgo_t) = nullptr;
+  std::string why_missing;
+};
+
+void* open_library() {
+  const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
+  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name}) {
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      return library;
+    }
+  }
+  return nullptr;
+}
+
+Library load() {
+  Library found;
+  void* library = open_library();
+  if (library == nullptr) {
+    const char* error = dlerror();
+    found.why_missing = std::string("cuBLAS could not be opened: ") +
+                        (error == nullptr ? "no reason given" : error) +
+                        ". Hint: put its folder into LD_LIBRARY_PATH";
+    return found;
+  }
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    if (function == nullptr) {
+      found.why_missing = std::string("cuBLAS has no function ") + name;
+    }
+  };
+  find(found.create, "cublasCreate_v2");
+  find(found.destroy, "cublasDestroy_v2");
+  find(found.gemm, "cublasGemmEx");
+  return found;
+}
+
+const Library& library() {
+  static const Library loaded = load();
+  return loaded;
+}
+
+std::size_t size_of(Precision precision) { return precision == Precision::kFp32 ? 4 : 2; }
+
+}  // namespace
+
+struct VendorMatmul::State {
+  int rows;
+  int columns;
+  int depth;
+  Precision precision;
+  cublasHandle_t handle = nullptr;
+  void* a = nullptr;
+  void* b = nullptr;
+  void* c = nullptr;
+
+  void allocate(void*& matrix, int height, int width, std::uint64_t seed) const {
+    const std::size_t count = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
+    check(cudaMalloc(&matrix, count * size_of(precision)), "cudaMalloc of cuBLAS's matrices");
+    if (precision == Precision::kFp32) {
+      fill<float>(matrix, count, seed);
+    } else {
+      fill<__nv_bfloat16>(matrix, count, seed);
+    }
+  }
+
+  ~State() {
+    if (handle != nullptr) {
+      static_cast<void>(library().destroy(handle));
+    }
+    static_cast<void>(cudaFree(a));
+    static_cast<void>(cudaFree(b));
+    static_cast<void>(cudaFree(c));
+  }
+};
+
+std::string VendorMatmul::why_missing() { return library().why_missing; }
+
+VendorMatmul::VendorMatmul(int rows, int columns, int depth, Precision precision)
+    : state_(std::make_unique<State>(
+          State{.rows = rows, .columns = columns, .depth = depth, .precision = precision})) {
+  if (!why_missing().empty()) {
+    throw simt::SimtError(simt::Fault::kCuda, why_missing());
+  }
+  check(library().create(&state_->handle), "cublasCreate");
+  state_->allocate(state_->a, rows, depth, 0);
+  state_->allocate(state_->b, depth, columns, std::uint64_t{1} << 40);
+  state_->allocate(state_->c, rows, columns, std::uint64_t{1} << 41);
+}
+
+VendorMatmul::~VendorMatmul() = default;
+
+void VendorMatmul::launch() {
+  // cuBLAS is column-major: what it takes for c is the transpose of ours, the product of the
+  // transposes.
+  const State& s = *state_;
+  const float one = 1.0F;
+  const float zero = 0.0F;
+  const bool is_fp32 = s.precision == Precision::kFp32;
+  const cudaDataType_t type = is_fp32 ? CUDA_R_32F : CUDA_R_16BF;
+  check(library().gemm(s.handle, CUBLAS_OP_N, CUBLAS_OP_N, s.columns, s.rows, s.depth, &one,  //
+                       s.b, type, s.columns, s.a, type, s.depth,                              //
+                       &zero, s.c, type, s.columns,
+                       is_fp32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F,
+                       CUBLAS_GEMM_DEFAULT),
+        "cublasGemmEx");
+}
+
+}  // namespace ultra::kernels

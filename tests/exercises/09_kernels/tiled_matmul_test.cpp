@@ -1,0 +1,46 @@
+// Exercise 09.2: a matrix product from tiles in shared memory.
+
+#include <gtest/gtest.h>
+
+#include "chapters/09_kernels/matmul_fp32_ladder.hpp"
+#include "tests/support/contracts/kernels.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+using simt::AccessKind;
+
+class TiledMatmul : public test::RandomTest {
+ protected:
+  std::unique_ptr<Ladder> ladder = matmul_fp32_ladder();
+  int rung = test::find_rung(*ladder, "tiled");
+};
+
+TEST_F(TiledMatmul, IsRightForAnyShape) { test::expect_right_everywhere(*ladder, rung, random, 3); }
+
+TEST_F(TiledMatmul, LoadsAnElementOncePerBlock) {
+  const simt::Report report = test::counted(*ladder, rung, {96, 64, 128});
+  // a is read once per 32 columns, b once per 32 rows.
+  EXPECT_LE(report.total(AccessKind::kGlobalLoad).lanes, 96U * 64 * 128 * 2 / 32)
+      << "Hint: per tile, each thread loads one element of a and one of b; the multiply-adds read "
+         "shared memory";
+  EXPECT_LE(report.total(AccessKind::kGlobalLoad).sectors_per_request(), 4.0)
+      << "Hint: the lanes of a warp load neighbours in a row, of a and of b";
+  EXPECT_LE(report.total(AccessKind::kGlobalStore).sectors_per_request(), 4.0)
+      << "Hint: the lanes of a warp write neighbours of c";
+}
+
+TEST_F(TiledMatmul, HasNoBankConflicts) {
+  const simt::Report report = test::counted(*ladder, rung, {64, 64, 64});
+  for (const AccessKind kind : {AccessKind::kSharedLoad, AccessKind::kSharedStore}) {
+    EXPECT_GT(report.total(kind).requests, 0U)
+        << simt::name_of(kind) << ". Hint: keep the tiles in __shared__ arrays";
+    EXPECT_LE(report.total(kind).wavefronts, report.total(kind).ideal_wavefronts)
+        << simt::name_of(kind)
+        << ". Hint: the lanes of a warp share the first index of a tile, or their last indices are "
+           "neighbours: else their words lie in one bank";
+  }
+}
+
+}  // namespace
+}  // namespace ultra::ladders
