@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "chapters/09_kernels/attention_reference.hpp"
+#include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/attention_bf16/attention_bf16.hpp"
@@ -13,33 +14,6 @@ namespace {
 
 namespace rungs_of = kernels::attention_bf16;
 using simt::bf16;
-
-std::vector<bf16> to_bf16(const std::vector<float>& values) {
-  std::vector<bf16> rounded;
-  rounded.reserve(values.size());
-  for (const float value : values) {
-    rounded.emplace_back(value);
-  }
-  return rounded;
-}
-
-std::vector<float> to_float(const std::vector<bf16>& values) {
-  std::vector<float> exact;
-  exact.reserve(values.size());
-  for (const bf16 value : values) {
-    exact.push_back(static_cast<float>(value));
-  }
-  return exact;
-}
-
-// Rows begin at multiples of 16 bytes.
-std::string refuse_rows(const Sizes& sizes) {
-  if (sizes[4] % 8 != 0 || sizes[4] > kernels::attention::kMostHeadDim) {
-    return fmt::format("head_dim is {}, expected a multiple of 8, at most {}", sizes[4],
-                       kernels::attention::kMostHeadDim);
-  }
-  return {};
-}
 
 class AttentionBf16 {
  public:
@@ -85,7 +59,7 @@ class AttentionBf16 {
   static LadderInfo describe() {
     return {.name = "attention_bf16",
             .title = "o = softmax(scale q k^T) v in bf16 on tensor cores, causal for odd seeds",
-            .dimensions = attention_dimensions({1, 2, 2, 136, 32}),
+            .dimensions = attention_dimensions({1, 1, 2, 136, 32}),
             .limit = Limit::kBf16};
   }
 
@@ -97,21 +71,21 @@ class AttentionBf16 {
                       .file = "kernels/attention_bf16/01_tensor_cores.cu"},
              .launchers = everywhere<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::tensor_cores<side>(a...); }),
-             .refusal = refuse_rows},
+             .refusal = refuse_attention_bf16},
             {.info = {.number = 2,
                       .name = "swizzled",
                       .idea = "swizzled rows without bank conflicts, ldmatrix",
                       .file = "kernels/attention_bf16/02_swizzled.cu"},
              .launchers = everywhere<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::swizzled<side>(a...); }),
-             .refusal = refuse_rows},
+             .refusal = refuse_attention_bf16},
             {.info = {.number = 3,
                       .name = "pipelined",
                       .idea = "the next keys and values are copied while these are multiplied",
                       .file = "kernels/attention_bf16/03_pipelined.cu"},
              .launchers = everywhere<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); }),
-             .refusal = refuse_rows}};
+             .refusal = refuse_attention_bf16}};
   }
 
   // Of the causal problem, which seed 1 gives: two products of 2 D operations per pair.
@@ -136,6 +110,15 @@ class AttentionBf16 {
 
 std::unique_ptr<Ladder> attention_bf16_ladder() {
   return std::make_unique<LadderOf<AttentionBf16>>();
+}
+
+// Rows begin at multiples of 16 bytes.
+std::string refuse_attention_bf16(const Sizes& sizes) {
+  if (sizes[4] % 8 != 0 || sizes[4] > kernels::attention::kMostHeadDim) {
+    return fmt::format("head_dim is {}, expected a multiple of 8, at most {}", sizes[4],
+                       kernels::attention::kMostHeadDim);
+  }
+  return {};
 }
 
 }  // namespace ultra::ladders

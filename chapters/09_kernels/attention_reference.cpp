@@ -54,7 +54,7 @@ double causal_pairs(const Sizes& sizes) {
 // A score is a sum of D products, times the scale, which is rounded itself, as is its product with
 // log2(e) in rungs that compute powers of 2: at most gamma_n of the magnitudes' sum, n = D + 4 (Higham
 // 2002, section 3.5). Twice that, because tensor cores may cut off instead of rounding to nearest
-// (Fasi et al. 2021, "Numerical behavior of NVIDIA tensor cores", section 4).
+// (Fasi et al. 2021, "Numerical behavior of NVIDIA tensor cores").
 AttentionRow::AttentionRow(const AttentionInputs& inputs, std::size_t row)
     : inputs_(inputs), row_(row) {
   const AttentionShape& shape = inputs.shape;

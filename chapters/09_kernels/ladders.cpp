@@ -1,5 +1,6 @@
 #include "chapters/09_kernels/ladders.hpp"
 
+#include "chapters/09_kernels/attention_backward_bf16_ladder.hpp"
 #include "chapters/09_kernels/attention_backward_ladder.hpp"
 #include "chapters/09_kernels/attention_bf16_ladder.hpp"
 #include "chapters/09_kernels/attention_ladder.hpp"
@@ -13,6 +14,7 @@ std::vector<std::unique_ptr<Ladder>> all_ladders() {
   ladders.push_back(attention_ladder());
   ladders.push_back(attention_bf16_ladder());
   ladders.push_back(attention_backward_ladder());
+  ladders.push_back(attention_backward_bf16_ladder());
   return ladders;
 }
 

@@ -1,11 +1,11 @@
 // Rung 1: attention as its formula stands, a kernel for each of its three steps.
 //
 // Idea:   scores = scale q k^T, then the softmax of each row, then o = p v.
-// Cost:   the S x S matrix of every head goes through memory: written by the scores, read twice and
-//         rewritten by the softmax, whose threads run along rows (32 sectors a request), read by the
-//         output. Masked elements cost as much as others.
-// Limit:  memory, in space (4 S^2 bytes a head) and in traffic: about 20 S^2 bytes a head against
-//         16 S D for inputs and outputs.
+// Cost:   the S x S matrix of every head goes through memory: written by the scores, read three times and
+//         rewritten twice by the softmax, whose threads run along rows (32 sectors a request), read by
+//         the output. Masked elements cost as much as others.
+// Limit:  memory, in space (4 S^2 bytes a head) and in traffic: 28 S^2 bytes a head against 16 S D for
+//         inputs and outputs.
 
 #include <cmath>
 

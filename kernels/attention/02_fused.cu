@@ -4,8 +4,8 @@
 //         and the sum of exponentials: each lane its own, in one pass (Milakov and Gimelshein 2018,
 //         arXiv 1805.02867, algorithm 3), merged at the end. The output's kernel turns the stored
 //         scores into weights, exp(score - lse), as it loads them. Keys above the diagonal are skipped.
-// Gain:   the matrix is written once and read once: 8 S^2 bytes a head instead of 20 S^2 and more, half
-//         of that under the causal mask, and half the arithmetic.
+// Gain:   the matrix is written once and read once: 8 S^2 bytes a head instead of 28 S^2, half of that
+//         under the causal mask, and half the arithmetic.
 // Limit:  the matrix itself: 4 S^2 bytes a head of space, and its traffic.
 
 #include <cmath>

@@ -4,8 +4,8 @@
 //         end of the sequence cuts are masked. Scores are scaled by scale * log2(e), so that a weight is
 //         2^(a multiply-add) and one instruction. Blocks with long rows start first, so that the last
 //         blocks to finish are short.
-// Gain:   (S / 64 + 1) / 2 tiles of keys per block instead of S / 64, half of loads and arithmetic; four
-//         instructions fewer per weight; no comparisons in most tiles.
+// Gain:   (S / 64 + 1) / 2 tiles of keys per block instead of S / 64, half of loads and arithmetic; a
+//         weight is one multiply-add and one exponential; no comparisons in most tiles.
 // Limit:  shared memory: 8 loads of 16 bytes per 64 multiply-adds, and a tile of keys per 64 rows.
 
 #include <cmath>

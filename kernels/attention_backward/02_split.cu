@@ -5,7 +5,7 @@
 //         compute weights and gradients of scores.
 // Gain:   no atomics: S / 64 fewer passes over dq, and the same bits every time. Seven products per tile
 //         instead of five is the price. Fewer tiles per block: two blocks of the queries' kernel on a
-//         multiprocessor while head_dim is at most 64.
+//         multiprocessor of an H100 while head_dim is at most 64.
 // Limit:  the arithmetic of CUDA cores.
 
 #include "kernels/attention_backward/backward_tiles.cuh"

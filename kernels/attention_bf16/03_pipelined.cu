@@ -9,6 +9,7 @@
 //         on the multiprocessor fill the gaps in part. On an H100, mma.sync itself: wgmma has twice its
 //         rate.
 
+#include "kernels/attention_bf16/background_copies.cuh"
 #include "kernels/attention_bf16/swizzled_tiles.cuh"
 #include "kernels/simt/async_copy.cuh"
 #include "kernels/simt/simt.cuh"
@@ -19,22 +20,6 @@ namespace {
 using namespace simt;
 
 constexpr int kStages = 2;
-
-// Begins to copy `rows` rows of `columns` elements, contiguous in global memory, into a swizzled tile of
-// kRows x kHeadDim, the rest zeros.
-template <int kRows, int kHeadDim>
-__device__ __forceinline__ void copy_tile(bf16* tile, const bf16* source, int rows, int columns) {
-  constexpr int kChunks = kHeadDim / kChunk;
-#pragma unroll
-  for (int step = 0; step < kRows * kChunks / kThreads<kHeadDim>; ++step) {
-    const int index = threadIdx.x + step * kThreads<kHeadDim>;
-    const int row = index / kChunks;
-    const int chunk = index % kChunks;
-    const bool is_inside = row < rows && chunk * kChunk < columns;
-    const bf16* const from = is_inside ? &source[row * columns + chunk * kChunk] : source;
-    copy_async<16>(&tile[swizzled_index<kHeadDim>(row, chunk)], from, is_inside ? 16 : 0);
-  }
-}
 
 // kHeadDim: the tiles' columns; those from head_dim on hold zeros.
 template <int kHeadDim>
@@ -48,14 +33,16 @@ __global__ void __launch_bounds__(kThreads<kHeadDim>, kBlocks<kHeadDim>)
   const auto copy_keys_and_values = [&](int stage, int key) {
     bf16* const k_tile = &stages[stage * 2 * kKeys * kHeadDim];
     const std::size_t first = (place.first_key_row + key) * columns;
-    copy_tile<kKeys, kHeadDim>(k_tile, &problem.k[first], shape.seq_len - key, columns);
-    copy_tile<kKeys, kHeadDim>(&k_tile[kKeys * kHeadDim], &problem.v[first], shape.seq_len - key,
-                               columns);
+    copy_tile<kKeys, kHeadDim, kThreads<kHeadDim>>(k_tile, &problem.k[first], shape.seq_len - key,
+                                                   columns);
+    copy_tile<kKeys, kHeadDim, kThreads<kHeadDim>>(&k_tile[kKeys * kHeadDim], &problem.v[first],
+                                                   shape.seq_len - key, columns);
     commit_copies();
   };
 
-  copy_tile<kQueries, kHeadDim>(q_tile, &problem.q[(place.first_row + place.first_query) * columns],
-                                shape.seq_len - place.first_query, columns);
+  copy_tile<kQueries, kHeadDim, kThreads<kHeadDim>>(
+      q_tile, &problem.q[(place.first_row + place.first_query) * columns],
+      shape.seq_len - place.first_query, columns);
   copy_keys_and_values(0, 0);
   Output<kHeadDim> output = {};
   OnlineSoftmax<kRowTilesOf<kHeadDim>> softmax;

@@ -11,32 +11,41 @@
 namespace ultra::kernels::attention_bf16 {
 namespace {
 
-// Where chunk `chunk` of row `row` lies.
+// Where chunk `chunk` of row `row` lies. Unsigned: the remainder is then an instruction.
 template <int kHeadDim>
-__device__ __forceinline__ int swizzled_index(int row, int chunk) {
+__device__ __forceinline__ unsigned swizzled_index(unsigned row, unsigned chunk) {
   return row * kHeadDim + (chunk ^ row % 8) * kChunk;
+}
+
+// What this lane brings to ldmatrix: chunk `lane_chunk` (0 or 1) of row `lane_row` of the 16 x 16 square
+// at `row` and `column`, which are multiples of 16. Equal to tile[swizzled_index(row + lane_row, column / 8
+// + lane_chunk)], written so that what depends on the lane is one number for all squares in a column.
+template <int kHeadDim>
+__device__ __forceinline__ const bf16* address_of_lane(const bf16* tile, int row, int column,
+                                                       unsigned lane_row, unsigned lane_chunk) {
+  const unsigned chunk = static_cast<unsigned>(column / kChunk) ^ (lane_chunk ^ lane_row % 8);
+  return &tile[lane_row * kHeadDim + chunk * kChunk] + row * kHeadDim;
 }
 
 // Four matrices for 16 rows and 16 columns, row tiles first: of queries they are mma's left factor; of
 // values, transposed, right factors for two neighbouring tiles of columns.
 template <int kHeadDim>
 __device__ __forceinline__ const bf16* address_by_rows(const bf16* tile, int row, int column) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  return &tile[swizzled_index<kHeadDim>(row + lane % 16, column / kChunk + lane / 16)];
+  const unsigned lane = threadIdx.x % 32;
+  return address_of_lane<kHeadDim>(tile, row, column, lane % 16, lane / 16);
 }
 
 // The same with column tiles first: of keys they are right factors for two neighbouring tiles of keys.
 template <int kHeadDim>
 __device__ __forceinline__ const bf16* address_by_columns(const bf16* tile, int row, int column) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  return &tile[swizzled_index<kHeadDim>(row + lane / 16 * 8 + lane % 8,
-                                        column / kChunk + lane / 8 % 2)];
+  const unsigned lane = threadIdx.x % 32;
+  return address_of_lane<kHeadDim>(tile, row, column, lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 
 // scores = queries keys^T
-template <int kHeadDim, int kRowTiles>
-__device__ __forceinline__ void multiply_queries(Scores<kRowTiles>& scores, const bf16* q_tile,
-                                                 const bf16* k_tile) {
+template <int kHeadDim, int kRowTiles, int kTiles>
+__device__ __forceinline__ void multiply_queries(float (&scores)[kRowTiles][kTiles][4],
+                                                 const bf16* q_tile, const bf16* k_tile) {
 #pragma unroll
   for (int d = 0; d < kHeadDim; d += 16) {
     unsigned queries[kRowTiles][4];
@@ -46,7 +55,7 @@ __device__ __forceinline__ void multiply_queries(Scores<kRowTiles>& scores, cons
           queries[m], address_by_rows<kHeadDim>(q_tile, first_warp_row<kRowTiles>() + m * 16, d));
     }
 #pragma unroll
-    for (int n = 0; n < kKeyTiles; n += 2) {
+    for (int n = 0; n < kTiles; n += 2) {
       unsigned keys[4];
       simt::load_matrix_x4(keys, address_by_columns<kHeadDim>(k_tile, n * 8, d));
       const unsigned first[2] = {keys[0], keys[1]};
@@ -61,12 +70,12 @@ __device__ __forceinline__ void multiply_queries(Scores<kRowTiles>& scores, cons
 }
 
 // output += weights values
-template <int kHeadDim, int kRowTiles>
+template <int kHeadDim, int kRowTiles, int kSteps>
 __device__ __forceinline__ void multiply_weights(float (&output)[kRowTiles][kHeadDim / 8][4],
-                                                 const Weights<kRowTiles>& weights,
+                                                 const unsigned (&weights)[kRowTiles][kSteps][4],
                                                  const bf16* v_tile) {
 #pragma unroll
-  for (int step = 0; step < kKeySteps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; n += 2) {
       unsigned values[4];

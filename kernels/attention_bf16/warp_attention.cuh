@@ -39,12 +39,12 @@ constexpr int kBlocks = 256 / kThreads<kHeadDim>;
 
 // Scores of a warp's tile, as mma.sync leaves them; element e of [m][n] belongs to query
 // m * 16 + g + e / 2 * 8 and key n * 8 + 2 t + e % 2.
-template <int kRowTiles>
-using Scores = float[kRowTiles][kKeyTiles][4];
+template <int kRowTiles, int kColumns = kKeys>
+using Scores = float[kRowTiles][kColumns / 8][4];
 
 // Weights as mma.sync takes them from the left: [m][step of 16 keys].
-template <int kRowTiles>
-using Weights = unsigned[kRowTiles][kKeySteps][4];
+template <int kRowTiles, int kColumns = kKeys>
+using Weights = unsigned[kRowTiles][kColumns / 16][4];
 
 // A part of rows of o: columns n * 8 + 2 t + e % 2, rows as for Scores.
 template <int kHeadDim>
@@ -172,13 +172,13 @@ class OnlineSoftmax {
 
 // Weights in bf16. The accumulators of two neighbouring tiles of 8 keys are, lane by lane, what mma.sync
 // takes from the left for these 16 keys: no lane needs another's.
-template <int kRowTiles>
-__device__ __forceinline__ void pack_weights(Weights<kRowTiles>& weights,
-                                             const Scores<kRowTiles>& scores) {
+template <int kRowTiles, int kSteps, int kTiles>
+__device__ __forceinline__ void pack_weights(unsigned (&weights)[kRowTiles][kSteps][4],
+                                             const float (&scores)[kRowTiles][kTiles][4]) {
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
-    for (int step = 0; step < kKeySteps; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int part = 0; part < 4; ++part) {
         const float* const pair = &scores[m][2 * step + part / 2][part % 2 * 2];

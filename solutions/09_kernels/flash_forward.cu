@@ -4,7 +4,7 @@
 //         a tile exist in registers and shared memory only. The online softmax works on tiles: o and the
 //         sum shrink by exp(old largest - new largest) once per tile, and o is divided by the sum once,
 //         at the end (Dao 2023, arXiv 2307.08691, section 3.1). Each thread computes 4 x 4 scores.
-// Gain:   each key and value is loaded once per 64 rows instead of once per row; 16 shuffles per 64 keys
+// Gain:   each key and value is loaded once per 64 rows instead of once per row; 4 shuffles per 64 keys
 //         of a row instead of 5 per key; 64 multiply-adds per 8 loads of shared memory.
 // Limit:  tiles above the diagonal are computed and thrown away: half of all under the causal mask.
 

@@ -5,7 +5,7 @@
 namespace ultra::simt {
 
 /// @brief 2^x by one instruction: off by a relative 2^-22 at most; 0 where the result is below 2^-126.
-/// exp2f() and __expf() spend three more on such results.
+/// exp2f() and __expf() also scale before and after it, because they keep such results.
 /// Source: PTX ISA, "ex2".
 __device__ __forceinline__ float exp2_flushed(float x) {
   float power;

@@ -42,7 +42,7 @@ constexpr std::uint64_t kTriangle = std::uint64_t{4} * kSeqLen * (kSeqLen + 1) /
 constexpr std::uint64_t kTensor = std::uint64_t{4} * kSeqLen * kHeadDim;
 constexpr std::uint64_t kLse = std::uint64_t{4} * kSeqLen;
 
-TEST_F(AttentionLadder, NaiveMovesTheMatrixFiveTimes) {
+TEST_F(AttentionLadder, NaiveStoresTheMatrixThreeTimes) {
   // Stored by the scores and twice by the softmax; its loads are three passes of the softmax, D of the
   // output, and two per product of the scores.
   EXPECT_EQ(stored("naive", kOneHead, kCausal), 3 * kMatrix + kTensor + kLse);
