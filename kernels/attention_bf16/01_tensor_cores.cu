@@ -22,7 +22,7 @@ template <int kRows, int kHeadDim>
 __device__ __forceinline__ void load_tile(bf16* tile, const bf16* source, int rows, int columns) {
   constexpr int kChunks = kHeadDim / kChunk;
 #pragma unroll 8
-  for (int index = threadIdx.x; index < kRows * kChunks; index += kThreads<kHeadDim>) {
+  for (int index = threadIdx.x; index < kRows * kChunks; index += kThreads) {
     const int row = index / kChunks;
     const int column = index % kChunks * kChunk;
     uint4 values = make_uint4(0, 0, 0, 0);
@@ -47,9 +47,9 @@ __device__ __forceinline__ unsigned load_column_pair(const bf16* upper) {
 }
 
 // scores = queries keys^T
-template <int kHeadDim, int kRowTiles>
-__device__ __forceinline__ void multiply_queries(Scores<kRowTiles>& scores, const bf16* q_tile,
-                                                 const bf16* k_tile) {
+template <int kHeadDim>
+__device__ __forceinline__ void multiply_queries(Scores<kRowTiles, kKeys<kHeadDim>>& scores,
+                                                 const bf16* q_tile, const bf16* k_tile) {
 #pragma unroll
   for (int d = 0; d < kHeadDim; d += 16) {
     const int column = d + 2 * lane_in_group();
@@ -63,7 +63,7 @@ __device__ __forceinline__ void multiply_queries(Scores<kRowTiles>& scores, cons
       }
     }
 #pragma unroll
-    for (int n = 0; n < kKeyTiles; ++n) {
+    for (int n = 0; n < kKeys<kHeadDim> / 8; ++n) {
       const bf16* const key = &k_tile[(n * 8 + lane_group()) * kHeadDim + column];
       unsigned keys[2];
 #pragma unroll
@@ -79,12 +79,12 @@ __device__ __forceinline__ void multiply_queries(Scores<kRowTiles>& scores, cons
 }
 
 // output += weights values
-template <int kHeadDim, int kRowTiles>
+template <int kHeadDim>
 __device__ __forceinline__ void multiply_weights(float (&output)[kRowTiles][kHeadDim / 8][4],
-                                                 const Weights<kRowTiles>& weights,
+                                                 const Weights<kRowTiles, kKeys<kHeadDim>>& weights,
                                                  const bf16* v_tile) {
 #pragma unroll
-  for (int step = 0; step < kKeySteps; ++step) {
+  for (int step = 0; step < kKeys<kHeadDim> / 16; ++step) {
     const int row = step * 16 + 2 * lane_in_group();
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
@@ -104,36 +104,35 @@ __device__ __forceinline__ void multiply_weights(float (&output)[kRowTiles][kHea
 
 // kHeadDim: the tiles' columns; those from head_dim on hold zeros.
 template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads<kHeadDim>, kBlocks<kHeadDim>)
-    tensor_cores_kernel(const Problem problem) {
+__global__ void __launch_bounds__(kThreads, kBlocks) tensor_cores_kernel(const Problem problem) {
   const Shape& shape = problem.shape;
   const int columns = shape.head_dim;
   const Place place = place_of_block(shape);
   bf16* const q_tile = dynamic_shared<bf16>();
   bf16* const k_tile = &q_tile[kQueries * kHeadDim];
-  bf16* const v_tile = &k_tile[kKeys * kHeadDim];
+  bf16* const v_tile = &k_tile[kKeys<kHeadDim> * kHeadDim];
 
   load_tile<kQueries, kHeadDim>(q_tile, &problem.q[(place.first_row + place.first_query) * columns],
                                 shape.seq_len - place.first_query, columns);
-  const int query = place.first_query + first_warp_row<kRowTilesOf<kHeadDim>>();
+  const int query = place.first_query + first_warp_row<kRowTiles>();
   const int least_keys = keys_of_query(shape, query);
   Output<kHeadDim> output = {};
-  OnlineSoftmax<kRowTilesOf<kHeadDim>> softmax;
-  for (int key = 0; key < place.most_keys; key += kKeys) {
+  OnlineSoftmax softmax;
+  for (int key = 0; key < place.most_keys; key += kKeys<kHeadDim>) {
     // Without it, keys and values overwrite some that other warps still multiply.
     __syncthreads();
     const std::size_t first = (place.first_key_row + key) * columns;
-    load_tile<kKeys, kHeadDim>(k_tile, &problem.k[first], shape.seq_len - key, columns);
-    load_tile<kKeys, kHeadDim>(v_tile, &problem.v[first], shape.seq_len - key, columns);
+    load_tile<kKeys<kHeadDim>, kHeadDim>(k_tile, &problem.k[first], shape.seq_len - key, columns);
+    load_tile<kKeys<kHeadDim>, kHeadDim>(v_tile, &problem.v[first], shape.seq_len - key, columns);
     // Without it, a warp multiplies what another has not loaded yet.
     __syncthreads();
-    Scores<kRowTilesOf<kHeadDim>> scores = {};
+    Scores<kRowTiles, kKeys<kHeadDim>> scores = {};
     multiply_queries<kHeadDim>(scores, q_tile, k_tile);
-    if (key + kKeys > least_keys) {
+    if (key + kKeys < kHeadDim >> least_keys) {
       mask(scores, shape, query, key);
     }
     softmax.add(scores, output, shape.scale * kLog2E);
-    Weights<kRowTilesOf<kHeadDim>> weights;
+    Weights<kRowTiles, kKeys<kHeadDim>> weights;
     pack_weights(weights, scores);
     multiply_weights<kHeadDim>(output, weights, v_tile);
   }
@@ -143,7 +142,8 @@ __global__ void __launch_bounds__(kThreads<kHeadDim>, kBlocks<kHeadDim>)
 template <int kHeadDim>
 void launch_tensor_cores(const Problem& problem, const Queue& queue) {
   launch(tensor_cores_kernel<kHeadDim>,
-         launch_of<kHeadDim>(problem, queue, "tensor cores", kQueries + 2 * kKeys), problem);
+         launch_of<kHeadDim>(problem, queue, "tensor cores", kQueries + 2 * kKeys<kHeadDim>),
+         problem);
 }
 
 }  // namespace

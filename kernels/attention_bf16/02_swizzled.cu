@@ -21,7 +21,7 @@ template <int kRows, int kHeadDim>
 __device__ __forceinline__ void load_tile(bf16* tile, const bf16* source, int rows, int columns) {
   constexpr int kChunks = kHeadDim / kChunk;
 #pragma unroll 8
-  for (int index = threadIdx.x; index < kRows * kChunks; index += kThreads<kHeadDim>) {
+  for (int index = threadIdx.x; index < kRows * kChunks; index += kThreads) {
     const int row = index / kChunks;
     const int chunk = index % kChunks;
     uint4 values = make_uint4(0, 0, 0, 0);
@@ -34,29 +34,28 @@ __device__ __forceinline__ void load_tile(bf16* tile, const bf16* source, int ro
 
 // kHeadDim: the tiles' columns; those from head_dim on hold zeros.
 template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads<kHeadDim>, kBlocks<kHeadDim>)
-    swizzled_kernel(const Problem problem) {
+__global__ void __launch_bounds__(kThreads, kBlocks) swizzled_kernel(const Problem problem) {
   const Shape& shape = problem.shape;
   const int columns = shape.head_dim;
   const Place place = place_of_block(shape);
   bf16* const q_tile = dynamic_shared<bf16>();
   bf16* const k_tile = &q_tile[kQueries * kHeadDim];
-  bf16* const v_tile = &k_tile[kKeys * kHeadDim];
+  bf16* const v_tile = &k_tile[kKeys<kHeadDim> * kHeadDim];
 
   load_tile<kQueries, kHeadDim>(q_tile, &problem.q[(place.first_row + place.first_query) * columns],
                                 shape.seq_len - place.first_query, columns);
   Output<kHeadDim> output = {};
-  OnlineSoftmax<kRowTilesOf<kHeadDim>> softmax;
-  for (int key = 0; key < place.most_keys; key += kKeys) {
+  OnlineSoftmax softmax;
+  for (int key = 0; key < place.most_keys; key += kKeys<kHeadDim>) {
     // Without it, keys and values overwrite some that other warps still multiply.
     __syncthreads();
     const std::size_t first = (place.first_key_row + key) * columns;
-    load_tile<kKeys, kHeadDim>(k_tile, &problem.k[first], shape.seq_len - key, columns);
-    load_tile<kKeys, kHeadDim>(v_tile, &problem.v[first], shape.seq_len - key, columns);
+    load_tile<kKeys<kHeadDim>, kHeadDim>(k_tile, &problem.k[first], shape.seq_len - key, columns);
+    load_tile<kKeys<kHeadDim>, kHeadDim>(v_tile, &problem.v[first], shape.seq_len - key, columns);
     // Without it, a warp multiplies what another has not loaded yet.
     __syncthreads();
     attend<kHeadDim>(output, softmax, q_tile, k_tile, v_tile, shape,
-                     place.first_query + first_warp_row<kRowTilesOf<kHeadDim>>(), key);
+                     place.first_query + first_warp_row<kRowTiles>(), key);
   }
   store_rows<kHeadDim>(problem, place, output, softmax);
 }
@@ -64,7 +63,7 @@ __global__ void __launch_bounds__(kThreads<kHeadDim>, kBlocks<kHeadDim>)
 template <int kHeadDim>
 void launch_swizzled(const Problem& problem, const Queue& queue) {
   launch(swizzled_kernel<kHeadDim>,
-         launch_of<kHeadDim>(problem, queue, "swizzled", kQueries + 2 * kKeys), problem);
+         launch_of<kHeadDim>(problem, queue, "swizzled", kQueries + 2 * kKeys<kHeadDim>), problem);
 }
 
 }  // namespace

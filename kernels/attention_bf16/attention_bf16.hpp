@@ -4,8 +4,9 @@
 /// values and o in bf16; scores, the softmax and all sums stay in fp32, weights are rounded to bf16 before
 /// they are multiplied.
 ///
-/// Legend of all rungs: a block has 128 queries of a head, a warp one or two tiles of 16 of them (m counts
-/// these); it goes through the keys in tiles of 64. Lane l has group g = l / 4 and t = l % 4,
+/// Legend of all rungs: a block has four warps and 128 queries of a head, a warp two tiles of 16 of them
+/// (m counts these), so that it multiplies each key and value that it loads twice; it goes through the keys
+/// in tiles of 64, or of 32 where rows are longer than 64. Lane l has group g = l / 4 and t = l % 4,
 /// as kernels/simt/matrix_tiles.cuh has them.
 /// Source: Dao 2023, arXiv 2307.08691, sections 3.1 and 3.3.
 

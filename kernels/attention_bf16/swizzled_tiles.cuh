@@ -43,16 +43,16 @@ __device__ __forceinline__ const bf16* address_by_columns(const bf16* tile, int 
 }
 
 // scores = queries keys^T
-template <int kHeadDim, int kRowTiles, int kTiles>
-__device__ __forceinline__ void multiply_queries(float (&scores)[kRowTiles][kTiles][4],
+template <int kHeadDim, int kTilesOfRows, int kTiles>
+__device__ __forceinline__ void multiply_queries(float (&scores)[kTilesOfRows][kTiles][4],
                                                  const bf16* q_tile, const bf16* k_tile) {
 #pragma unroll
   for (int d = 0; d < kHeadDim; d += 16) {
-    unsigned queries[kRowTiles][4];
+    unsigned queries[kTilesOfRows][4];
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) {
-      simt::load_matrix_x4(
-          queries[m], address_by_rows<kHeadDim>(q_tile, first_warp_row<kRowTiles>() + m * 16, d));
+    for (int m = 0; m < kTilesOfRows; ++m) {
+      simt::load_matrix_x4(queries[m], address_by_rows<kHeadDim>(
+                                           q_tile, first_warp_row<kTilesOfRows>() + m * 16, d));
     }
 #pragma unroll
     for (int n = 0; n < kTiles; n += 2) {
@@ -61,7 +61,7 @@ __device__ __forceinline__ void multiply_queries(float (&scores)[kRowTiles][kTil
       const unsigned first[2] = {keys[0], keys[1]};
       const unsigned second[2] = {keys[2], keys[3]};
 #pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) {
+      for (int m = 0; m < kTilesOfRows; ++m) {
         simt::multiply_accumulate(scores[m][n], queries[m], first, scores[m][n]);
         simt::multiply_accumulate(scores[m][n + 1], queries[m], second, scores[m][n + 1]);
       }
@@ -70,9 +70,9 @@ __device__ __forceinline__ void multiply_queries(float (&scores)[kRowTiles][kTil
 }
 
 // output += weights values
-template <int kHeadDim, int kRowTiles, int kSteps>
-__device__ __forceinline__ void multiply_weights(float (&output)[kRowTiles][kHeadDim / 8][4],
-                                                 const unsigned (&weights)[kRowTiles][kSteps][4],
+template <int kHeadDim, int kTilesOfRows, int kSteps>
+__device__ __forceinline__ void multiply_weights(float (&output)[kTilesOfRows][kHeadDim / 8][4],
+                                                 const unsigned (&weights)[kTilesOfRows][kSteps][4],
                                                  const bf16* v_tile) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void multiply_weights(float (&output)[kRowTiles][kHea
       const unsigned first[2] = {values[0], values[1]};
       const unsigned second[2] = {values[2], values[3]};
 #pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) {
+      for (int m = 0; m < kTilesOfRows; ++m) {
         simt::multiply_accumulate(output[m][n], weights[m][step], first, output[m][n]);
         simt::multiply_accumulate(output[m][n + 1], weights[m][step], second, output[m][n + 1]);
       }
@@ -92,18 +92,18 @@ __device__ __forceinline__ void multiply_weights(float (&output)[kRowTiles][kHea
 }
 
 // A warp's work on a tile of keys and values that is complete.
-template <int kHeadDim, int kRowTiles>
+template <int kHeadDim>
 __device__ __forceinline__ void attend(float (&output)[kRowTiles][kHeadDim / 8][4],
-                                       OnlineSoftmax<kRowTiles>& softmax, const bf16* q_tile,
+                                       OnlineSoftmax& softmax, const bf16* q_tile,
                                        const bf16* k_tile, const bf16* v_tile, const Shape& shape,
                                        int query, int key) {
-  Scores<kRowTiles> scores = {};
+  Scores<kRowTiles, kKeys<kHeadDim>> scores = {};
   multiply_queries<kHeadDim>(scores, q_tile, k_tile);
-  if (key + kKeys > keys_of_query(shape, query)) {
+  if (key + kKeys < kHeadDim >> keys_of_query(shape, query)) {
     mask(scores, shape, query, key);
   }
   softmax.add(scores, output, shape.scale * kLog2E);
-  Weights<kRowTiles> weights;
+  Weights<kRowTiles, kKeys<kHeadDim>> weights;
   pack_weights(weights, scores);
   multiply_weights<kHeadDim>(output, weights, v_tile);
 }

@@ -16,47 +16,38 @@ namespace {
 using attention::Shape;
 using simt::bf16;
 
-constexpr int kQueries = 128;            // of a block
-constexpr int kKeys = 64;                // of a tile of keys and values
-constexpr int kKeyTiles = kKeys / 8;     // columns of mma's result
-constexpr int kKeySteps = kKeys / 16;    // depth of the product of weights and values
-constexpr int kChunk = 8;                // elements of one access of 16 bytes
-constexpr float kLog2E = 1.44269504F;    // log2(e)
-constexpr float kLogOf2 = 0.693147181F;  // log(2)
+constexpr int kRowTiles = 2;                              // of 16 queries, of each warp
+constexpr int kThreads = 128;                             // of a block
+constexpr int kQueries = kThreads / 32 * 16 * kRowTiles;  // of a block
+constexpr int kBlocks = 2;                                // that shall fit a multiprocessor at once
+constexpr int kChunk = 8;                                 // elements of one access of 16 bytes
+constexpr float kLog2E = 1.44269504F;                     // log2(e)
+constexpr float kLogOf2 = 0.693147181F;                   // log(2)
 
-// Tiles of 16 queries of a warp. Two multiply each key and value that is loaded twice, but their sums fill
-// the registers: of rows of 128, one.
+// Keys of a tile: as many as the registers have scores for, beside a row of kHeadDim sums.
 template <int kHeadDim>
-constexpr int kRowTilesOf = kHeadDim <= 64 ? 2 : 1;
-
-// Threads of a block.
-template <int kHeadDim>
-constexpr int kThreads = kQueries / (16 * kRowTilesOf<kHeadDim>)*32;
-
-// Blocks that shall fit a multiprocessor at once: 65536 registers.
-template <int kHeadDim>
-constexpr int kBlocks = 256 / kThreads<kHeadDim>;
+constexpr int kKeys = kHeadDim <= 64 ? 64 : 32;
 
 // Scores of a warp's tile, as mma.sync leaves them; element e of [m][n] belongs to query
 // m * 16 + g + e / 2 * 8 and key n * 8 + 2 t + e % 2.
-template <int kRowTiles, int kColumns = kKeys>
-using Scores = float[kRowTiles][kColumns / 8][4];
+template <int kTiles, int kColumns>
+using Scores = float[kTiles][kColumns / 8][4];
 
 // Weights as mma.sync takes them from the left: [m][step of 16 keys].
-template <int kRowTiles, int kColumns = kKeys>
-using Weights = unsigned[kRowTiles][kColumns / 16][4];
+template <int kTiles, int kColumns>
+using Weights = unsigned[kTiles][kColumns / 16][4];
 
 // A part of rows of o: columns n * 8 + 2 t + e % 2, rows as for Scores.
 template <int kHeadDim>
-using Output = float[kRowTilesOf<kHeadDim>][kHeadDim / 8][4];
+using Output = float[kRowTiles][kHeadDim / 8][4];
 
 __device__ __forceinline__ int lane_group() { return static_cast<int>(threadIdx.x) % 32 / 4; }
 __device__ __forceinline__ int lane_in_group() { return static_cast<int>(threadIdx.x) % 4; }
 
 // The first query of this warp in the block.
-template <int kRowTiles>
+template <int kTiles>
 __device__ __forceinline__ int first_warp_row() {
-  return static_cast<int>(threadIdx.x) / 32 * (16 * kRowTiles);
+  return static_cast<int>(threadIdx.x) / 32 * (16 * kTiles);
 }
 
 // How many keys a query sees.
@@ -80,9 +71,9 @@ __device__ __forceinline__ Place place_of_block(const Shape& shape) {
 }
 
 // Sets the scores of keys that a query does not see to -inf. `query` is the warp's first one.
-template <int kRowTiles>
-__device__ __forceinline__ void mask(Scores<kRowTiles>& scores, const Shape& shape, int query,
-                                     int first_key) {
+template <int kKeyTiles>
+__device__ __forceinline__ void mask(float (&scores)[kRowTiles][kKeyTiles][4], const Shape& shape,
+                                     int query, int first_key) {
   const int own_key = first_key + 2 * lane_in_group();
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
@@ -99,7 +90,6 @@ __device__ __forceinline__ void mask(Scores<kRowTiles>& scores, const Shape& sha
 
 // The state of a lane's rows, two of each tile of 16: the largest score, times factor, and the sum of the
 // weights of this lane's keys. Every row sees a key of the first tile: the largest is finite from then on.
-template <int kRowTiles>
 class OnlineSoftmax {
  public:
   __device__ __forceinline__ OnlineSoftmax() {
@@ -114,8 +104,8 @@ class OnlineSoftmax {
   }
 
   // Turns raw scores into weights 2^(factor score - largest), and shrinks the output so far.
-  template <int kColumnTiles>
-  __device__ __forceinline__ void add(Scores<kRowTiles>& scores,
+  template <int kKeyTiles, int kColumnTiles>
+  __device__ __forceinline__ void add(float (&scores)[kRowTiles][kKeyTiles][4],
                                       float (&output)[kRowTiles][kColumnTiles][4], float factor) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
@@ -172,11 +162,11 @@ class OnlineSoftmax {
 
 // Weights in bf16. The accumulators of two neighbouring tiles of 8 keys are, lane by lane, what mma.sync
 // takes from the left for these 16 keys: no lane needs another's.
-template <int kRowTiles, int kSteps, int kTiles>
-__device__ __forceinline__ void pack_weights(unsigned (&weights)[kRowTiles][kSteps][4],
-                                             const float (&scores)[kRowTiles][kTiles][4]) {
+template <int kTilesOfRows, int kSteps, int kTiles>
+__device__ __forceinline__ void pack_weights(unsigned (&weights)[kTilesOfRows][kSteps][4],
+                                             const float (&scores)[kTilesOfRows][kTiles][4]) {
 #pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {
+  for (int m = 0; m < kTilesOfRows; ++m) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
@@ -192,16 +182,16 @@ __device__ __forceinline__ void pack_weights(unsigned (&weights)[kRowTiles][kSte
 template <int kHeadDim>
 __device__ __forceinline__ void store_rows(const Problem& problem, const Place& place,
                                            const Output<kHeadDim>& output,
-                                           const OnlineSoftmax<kRowTilesOf<kHeadDim>>& softmax) {
+                                           const OnlineSoftmax& softmax) {
   const Shape& shape = problem.shape;
 #pragma unroll
-  for (int m = 0; m < kRowTilesOf<kHeadDim>; ++m) {
+  for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = softmax.sum_of_row(m, half);
       const float factor = 1.0F / sum;
-      const int query = place.first_query + first_warp_row<kRowTilesOf<kHeadDim>>() + m * 16 +
-                        lane_group() + half * 8;
+      const int query =
+          place.first_query + first_warp_row<kRowTiles>() + m * 16 + lane_group() + half * 8;
       const std::size_t row = place.first_row + query;
       if (query < shape.seq_len) {
         if (lane_in_group() == 0) {
@@ -229,7 +219,7 @@ simt::Config launch_of(const Problem& problem, const simt::Queue& queue, const c
   return {.name = name,
           .grid = {.x = simt::ceil_div(static_cast<std::size_t>(shape.seq_len), kQueries),
                    .y = static_cast<unsigned>(shape.heads())},
-          .block = {.x = kThreads<kHeadDim>},
+          .block = {.x = kThreads},
           .shared_bytes = rows * kHeadDim * sizeof(bf16),
           .queue = queue};
 }
