@@ -15,13 +15,13 @@ function(ultra_find_nvcc)
   endif()
 endfunction()
 
-# 80: A100. 90a: H100 with its architecture-specific instructions. 12.0 is the first toolkit that
-# speaks C++20 and knows 90a.
+# 80: A100. 90a: H100 with its architecture-specific instructions. 12.5 is the first toolkit that
+# finds functions of the driver by their version (kernels/matmul_bf16/hopper).
 macro(ultra_enable_cuda)
   set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "GPU architectures")
   enable_language(CUDA)
-  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
-    message(WARNING "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old (12.0 needed): CUDA is off.")
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.5)
+    message(WARNING "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old (12.5 needed): CUDA is off.")
   else()
     set(ULTRA_HAS_CUDA ON)
     set(CMAKE_CUDA_STANDARD 20)

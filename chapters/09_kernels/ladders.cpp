@@ -1,16 +1,42 @@
 #include "chapters/09_kernels/ladders.hpp"
 
+#include "chapters/09_kernels/adamw_ladder.hpp"
 #include "chapters/09_kernels/attention_backward_bf16_ladder.hpp"
 #include "chapters/09_kernels/attention_backward_ladder.hpp"
 #include "chapters/09_kernels/attention_bf16_ladder.hpp"
 #include "chapters/09_kernels/attention_ladder.hpp"
+#include "chapters/09_kernels/cross_entropy_ladder.hpp"
+#include "chapters/09_kernels/divergence_ladder.hpp"
+#include "chapters/09_kernels/matmul_bf16_ladder.hpp"
 #include "chapters/09_kernels/matmul_fp32_ladder.hpp"
+#include "chapters/09_kernels/packed_sequences_ladder.hpp"
+#include "chapters/09_kernels/reduction_ladder.hpp"
+#include "chapters/09_kernels/rms_norm_backward_ladder.hpp"
+#include "chapters/09_kernels/rms_norm_ladder.hpp"
+#include "chapters/09_kernels/rope_ladder.hpp"
+#include "chapters/09_kernels/softmax_ladder.hpp"
+#include "chapters/09_kernels/swiglu_backward_ladder.hpp"
+#include "chapters/09_kernels/swiglu_ladder.hpp"
+#include "chapters/09_kernels/transpose_ladder.hpp"
 
 namespace ultra::ladders {
 
 std::vector<std::unique_ptr<Ladder>> all_ladders() {
   std::vector<std::unique_ptr<Ladder>> ladders;
   ladders.push_back(matmul_fp32_ladder());
+  ladders.push_back(matmul_bf16_ladder());
+  ladders.push_back(transpose_ladder());
+  ladders.push_back(divergence_ladder());
+  ladders.push_back(packed_sequences_ladder());
+  ladders.push_back(reduction_ladder());
+  ladders.push_back(softmax_ladder());
+  ladders.push_back(rms_norm_ladder());
+  ladders.push_back(rms_norm_backward_ladder());
+  ladders.push_back(rope_ladder());
+  ladders.push_back(swiglu_ladder());
+  ladders.push_back(swiglu_backward_ladder());
+  ladders.push_back(cross_entropy_ladder());
+  ladders.push_back(adamw_ladder());
   ladders.push_back(attention_ladder());
   ladders.push_back(attention_bf16_ladder());
   ladders.push_back(attention_backward_ladder());

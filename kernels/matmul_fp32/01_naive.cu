@@ -15,6 +15,7 @@ using namespace simt;
 
 constexpr int kBlock = 32;  // threads in each direction
 
+// [region naive]
 __global__ void naive_kernel(const float* __restrict__ a, const float* __restrict__ b,
                              float* __restrict__ c, int rows, int columns, int depth) {
   const int row = blockIdx.x * kBlock + threadIdx.x;
@@ -30,6 +31,7 @@ __global__ void naive_kernel(const float* __restrict__ a, const float* __restric
   }
   stg(&c[row * columns + column], sum);
 }
+// [/region]
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
 /// Tensor cores with their registers in sight, on every side: load_matrix_x4() and its kin (ldmatrix),
-/// multiply_accumulate() (mma.sync) and pack_bf16(). tiles.cuh has the same tensor cores with tiles
-/// whose layout nobody knows.
+/// multiply_accumulate() (mma.sync), pack_bf16() and unpack_bf16(). tiles.cuh has the same tensor cores
+/// with tiles whose layout nobody knows.
 ///
 /// multiply_accumulate() is d [16, 8] = a [16, 16] b [16, 8] + c [16, 8]. With g = lane / 4 and
 /// t = lane % 4, the elements of a lane are, the lower half of a register first:

@@ -8,6 +8,7 @@ namespace ultra::simt {
 /// @brief Every lane of a warp.
 constexpr unsigned kAllLanes = 0xffffffffU;
 
+// [region warp_sum]
 /// @brief The sum over the lanes of a warp, in every lane. All 32 lanes call it.
 template <typename T>
 __device__ __forceinline__ T warp_sum(T value) {
@@ -16,6 +17,7 @@ __device__ __forceinline__ T warp_sum(T value) {
   }
   return value;
 }
+// [/region]
 
 /// @brief The largest value over the lanes of a warp, in every lane. All 32 lanes call it.
 template <typename T>

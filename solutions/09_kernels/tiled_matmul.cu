@@ -19,6 +19,7 @@ using namespace simt;
 
 constexpr int kTile = 32;  // BM = BN = BK, and threads in each direction
 
+// [region tiles]
 __global__ void __launch_bounds__(kTile* kTile)
     tiled_kernel(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
                  int rows, int columns, int depth) {
@@ -54,6 +55,7 @@ __global__ void __launch_bounds__(kTile* kTile)
     stg(&c[row * columns + column], sum);
   }
 }
+// [/region]
 
 }  // namespace
 

@@ -62,6 +62,9 @@ void Engine::fail(Fault fault, Place place, const std::string& what) const {
 }
 
 void Engine::fail_in(std::size_t thread, Fault fault, Place place, const std::string& what) const {
+  if (fault != Fault::kRace) {
+    fail_if_unwritten();  // which may be why this happens
+  }
   const std::string line = place.file == nullptr ? "" : " at " + to_text(place);
   throw SimtError(fault, fmt::format("{}{}: block {}, {}: {}.", config_->name, line,
                                      to_text(blockIdx), thread_text(thread), what));
@@ -134,9 +137,8 @@ void Engine::fail_unwritten(const Access& access, const SharedArray& array,
   }
   fail(Fault::kUninitialised, access.place,
        fmt::format("reads byte {} of {}, which no thread of this block has written, expected a "
-                   "value. Hint: does a __syncthreads() stand between the line that writes it and "
-                   "this one? Shared memory keeps nothing from block to block; at a ragged edge, "
-                   "store zeros",
+                   "value. Hint: shared memory keeps nothing from block to block; at a ragged "
+                   "edge, store zeros",
                    offset, array.name));
 }
 

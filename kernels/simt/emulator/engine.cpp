@@ -119,6 +119,7 @@ void Engine::start_block() {
   exited_ = 0;
   at_barrier_ = 0;
   idle_turns_ = 0;
+  unwritten_ = nullptr;
   std::fill(threads_.begin(), threads_.end(), Thread{});
   for (CopyQueue& queue : copies_) {
     queue.copies.clear();
@@ -135,9 +136,12 @@ void Engine::run_block() {
   start_block();
   running_ = thread_count_ - 1;  // so that thread 0 is next
   give_turn(main_, Turn::kEverybody);
-  if (!error_ && exited_ != thread_count_) {
+  if (!error_) {
     try {
-      diagnose_stall();
+      fail_if_unwritten();
+      if (exited_ != thread_count_) {
+        diagnose_stall();
+      }
     } catch (const SimtError&) {
       error_ = std::current_exception();
     }

@@ -124,6 +124,8 @@ class Engine {
   [[noreturn]] void fail_in(std::size_t thread, Fault fault, Place place,
                             const std::string& what) const;
   [[noreturn]] void fail_outside(const Access& access, std::uintptr_t address);
+  void note_unwritten(const Access& access, const SharedArray& array, std::size_t offset);
+  void fail_if_unwritten() const;
   [[noreturn]] void fail_unwritten(const Access& access, const SharedArray& array,
                                    std::size_t offset) const;
   [[noreturn]] void fail_race(const Access& access, const SharedArray& array, std::size_t offset,
@@ -143,6 +145,9 @@ class Engine {
   bool is_running_ = false;
   bool is_cancelling_ = false;
   std::exception_ptr error_;
+  // The first read of shared memory that nobody has written: a fault, but which one is known later.
+  std::exception_ptr unwritten_;
+  int accesses_since_unwritten_ = 0;
   OverflowTrap trap_{};
 
   std::size_t thread_count_ = 0;

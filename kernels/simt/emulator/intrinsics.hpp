@@ -2,9 +2,10 @@
 /// @file
 /// CUDA's barriers and warp operations under CUDA's names, for the emulator. All but the block's
 /// barrier are one primitive: the lanes of the mask meet, and the last one to come works out the
-/// result of each.
+/// result of each. <cmath> has the functions of numbers that CUDA shares with C: expf, logf, fmaxf ...
 
 #include <bit>
+#include <cmath>  // before __expf() below, which the C library declares, too
 #include <cstdint>
 #include <span>
 
@@ -148,3 +149,10 @@ inline float rsqrtf(float x) { return 1.0F / __builtin_sqrtf(x); }
 inline float __expf(float x) { return __builtin_expf(x); }
 /// @brief x / y; a GPU's is less accurate.
 inline float __fdividef(float x, float y) { return x / y; }
+/// @brief sin(pi x) and cos(pi x). CUDA has it because it needs no pi and no long division of x.
+inline void sincospif(float x, float* sine, float* cosine) {
+  const double turns = std::remainder(static_cast<double>(x), 2.0);
+  constexpr double kPi = 3.14159265358979323846;
+  *sine = static_cast<float>(std::sin(kPi * turns));
+  *cosine = static_cast<float>(std::cos(kPi * turns));
+}

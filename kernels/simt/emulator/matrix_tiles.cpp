@@ -10,9 +10,6 @@ constexpr std::size_t kRows = 16;
 constexpr std::size_t kColumns = 8;
 constexpr std::size_t kDepth = 16;
 
-float low_of(unsigned packed) { return std::bit_cast<float>(packed << 16); }
-float high_of(unsigned packed) { return std::bit_cast<float>(packed & 0xffff0000U); }
-
 void expect_whole_warp(LaneMask mask) {
   if (mask != kWholeWarp) {
     refuse_source(0, 31, mask);
@@ -49,12 +46,14 @@ void resolve_matrix_product(std::span<void* const, 32> deposits, LaneMask mask) 
     const std::size_t pair = lane % 4 * 2;
     for (std::size_t part = 0; part < own.a.size(); ++part) {
       auto& row = a[group + part % 2 * 8];
-      row[pair + part / 2 * 8] = low_of(own.a[part]);
-      row[pair + part / 2 * 8 + 1] = high_of(own.a[part]);
+      const float2 elements = unpack_bf16(own.a[part]);
+      row[pair + part / 2 * 8] = elements.x;
+      row[pair + part / 2 * 8 + 1] = elements.y;
     }
     for (std::size_t part = 0; part < own.b.size(); ++part) {
-      b[group][pair + part * 8] = low_of(own.b[part]);
-      b[group][pair + part * 8 + 1] = high_of(own.b[part]);
+      const float2 elements = unpack_bf16(own.b[part]);
+      b[group][pair + part * 8] = elements.x;
+      b[group][pair + part * 8 + 1] = elements.y;
     }
   }
   for (std::size_t lane = 0; lane < 32; ++lane) {

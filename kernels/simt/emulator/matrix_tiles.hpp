@@ -11,6 +11,7 @@
 #include "kernels/simt/emulator/access.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
 #include "kernels/simt/emulator/types.hpp"
+#include "kernels/simt/emulator/vector_types.hpp"
 
 namespace ultra::simt::emulator {
 
@@ -120,6 +121,13 @@ inline void multiply_accumulate(float (&d)[4], const unsigned (&a)[4], const uns
 /// address.
 inline unsigned pack_bf16(float low, float high) {
   return unsigned{bf16(low).bits()} | unsigned{bf16(high).bits()} << 16;
+}
+
+/// @brief The two bf16 of a register as floats: x from the lower half.
+inline float2 unpack_bf16(unsigned packed) {
+  // A bf16 is the upper half of a float.
+  return make_float2(std::bit_cast<float>(packed << 16),
+                     std::bit_cast<float>(packed & 0xffff0000U));
 }
 
 }  // namespace ultra::simt

@@ -36,6 +36,7 @@ void Engine::wait_at_barrier(Place place) {
     suspend(Turn::kWarpFirst);
     return;
   }
+  fail_if_unwritten();
   at_barrier_ = 0;
   ++now_.interval;
   for (Warp& warp : warps_) {

@@ -41,9 +41,14 @@ ShadowUse use_of(const Access& access) {
   return ShadowUse::kAtomic;
 }
 
+constexpr int kMostAccessesSinceUnwritten = 1'000'000;
+
 }  // namespace
 
 void Engine::observe(const Access& access) {
+  if (unwritten_ && ++accesses_since_unwritten_ > kMostAccessesSinceUnwritten) {
+    fail_if_unwritten();  // the poison that was read may be a loop's bound
+  }
   const auto address = reinterpret_cast<std::uintptr_t>(access.address);
   SharedArray* const array = access.space == MemorySpace::kGlobal ? nullptr : shared_.find(address);
   if (array != nullptr) {
@@ -115,9 +120,31 @@ void Engine::observe_shared(const Access& access, std::uintptr_t address, Shared
     fail_race(access, array, offset, *race);
   }
   if (is_unwritten) {
-    fail_unwritten(access, array, offset);
+    note_unwritten(access, array, offset);
   }
   counters_.record(running_ / 32, lane(), site, address);
+}
+
+// If another thread writes these bytes before the next barrier, the fault is the missing barrier, and
+// the write will say so. Otherwise nobody writes them: that is known at the barrier or the block's end.
+void Engine::note_unwritten(const Access& access, const SharedArray& array, std::size_t offset) {
+  if (find_copy(array.begin + offset, access.size) != nullptr) {
+    fail_unwritten(access, array, offset);
+  }
+  if (!unwritten_) {
+    try {
+      fail_unwritten(access, array, offset);
+    } catch (const SimtError&) {
+      unwritten_ = std::current_exception();
+      accesses_since_unwritten_ = 0;
+    }
+  }
+}
+
+void Engine::fail_if_unwritten() const {
+  if (unwritten_) {
+    std::rethrow_exception(unwritten_);
+  }
 }
 
 ShadowMark Engine::mark_of(std::uint32_t site) const {

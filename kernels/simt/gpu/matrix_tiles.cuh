@@ -61,4 +61,10 @@ __device__ __forceinline__ unsigned pack_bf16(float low, float high) {
   return packed;
 }
 
+/// @brief The two bf16 of a register as floats: x from the lower half.
+__device__ __forceinline__ float2 unpack_bf16(unsigned packed) {
+  // A bf16 is the upper half of a float.
+  return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000U));
+}
+
 }  // namespace ultra::simt

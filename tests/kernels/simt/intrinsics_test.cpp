@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 #include <vector>
 
@@ -192,6 +193,39 @@ __global__ void dynamic_kernel(int* out, int count) {
   __syncthreads();  // other threads stored what this one loads
   for (int i = thread; i < count; i += 64) {
     stg(&out[i], lds(&numbers[count - 1 - i]));
+  }
+}
+
+// Functions of numbers that CUDA has under these names; `out` is [8].
+__global__ void functions_kernel(float* out, float x) {
+  float sine = 0.0F;
+  float cosine = 0.0F;
+  sincospif(x, &sine, &cosine);
+  stg(&out[0], sine);
+  stg(&out[1], cosine);
+  stg(&out[2], rsqrtf(x));
+  stg(&out[3], expf(x));
+  stg(&out[4], logf(x));
+  stg(&out[5], fmaxf(x, 1.0F));
+  stg(&out[6], fmaxf(-INFINITY, x));
+  stg(&out[7], expf(-INFINITY));
+}
+
+TEST(Intrinsics, FunctionsOfNumbers) {
+  constexpr double kPi = 3.14159265358979323846;
+  for (const float x : {0.25F, 1.0F, 1.75F, 1000.5F}) {
+    Buffer<float> out("out", std::size_t{8});
+    launch(functions_kernel, one_block(1), out.data(), x);
+    const std::vector<float> found = out.download();
+    const double turn = kPi * std::fmod(double{x}, 2.0);
+    EXPECT_NEAR(at(found, 0), std::sin(turn), 1e-6);
+    EXPECT_NEAR(at(found, 1), std::cos(turn), 1e-6);
+    EXPECT_FLOAT_EQ(at(found, 2), static_cast<float>(1.0 / std::sqrt(double{x})));
+    EXPECT_FLOAT_EQ(at(found, 3), static_cast<float>(std::exp(double{x})));
+    EXPECT_NEAR(at(found, 4), std::log(double{x}), 1e-6);
+    EXPECT_EQ(at(found, 5), std::max(x, 1.0F));
+    EXPECT_EQ(at(found, 6), x);
+    EXPECT_EQ(at(found, 7), 0.0F);
   }
 }
 

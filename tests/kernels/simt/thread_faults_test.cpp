@@ -128,9 +128,12 @@ __global__ void race_kernel(float* out, int barriers) {
 TEST(ThreadFaults, AMissingBarrier) {
   Buffer<float> out("output", std::size_t{64});
   EXPECT_NO_THROW(launch(race_kernel, one_block(64), out.data(), 2));
-  // Threads run in order here: with no barrier, thread 0 reads what nobody has written yet. With the
-  // first barrier only, thread 63 is the first to go on, and overwrites what thread 0 has yet to read.
-  expect_fault(Fault::kUninitialised, {"race_kernel::numbers"},
+  // Threads run in order here. With no barrier, a thread reads what a later one writes afterwards. With
+  // the first barrier only, thread 63 is the first to go on, and overwrites what thread 0 has yet to
+  // read.
+  expect_fault(Fault::kRace,
+               {"race_kernel::numbers", line_text(kRaceLoad - 4), "reads at",
+                "_test.cpp:" + std::to_string(kRaceLoad), "__syncthreads()"},
                [&] { launch(race_kernel, one_block(64), out.data(), 0); });
   expect_fault(
       Fault::kRace,

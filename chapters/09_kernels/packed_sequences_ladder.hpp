@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// The ladder packed_sequences: means over sequences of different lengths.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "chapters/09_kernels/ladder.hpp"
+
+namespace ultra::ladders {
+
+/// @brief Mean losses of packed sequences; sizes are sequences x their mean length.
+[[nodiscard]] std::unique_ptr<Ladder> packed_sequences_ladder();
+
+/// @brief The lengths of the sequences of a problem, in their order in memory: the quantiles of an
+/// exponential distribution, most of them short and few long, in a random order. Their sum does not
+/// depend on the seed.
+[[nodiscard]] std::vector<int> sequence_lengths(const Sizes& sizes, std::uint64_t seed);
+
+}  // namespace ultra::ladders

@@ -1,0 +1,130 @@
+#pragma once
+/// @file
+/// Barriers in shared memory that count arrivals of threads and bytes of TMA (mbarrier), and the ring of
+/// stages that they guard. Source: PTX ISA, "Parallel Synchronization and Communication Instructions:
+/// mbarrier".
+///
+/// A barrier is in a phase. The phase completes when all arrivals that init_barrier() asked for have
+/// come, and all bytes that were announced; then the next one begins. A waiter names the parity of the
+/// phase it waits for: the first phase has parity 0. A barrier that is in its first phase counts the
+/// phase of parity 1 as completed: the fetcher's first wait for an empty stage does not block.
+
+#include "kernels/simt/gpu/async_copy.cuh"
+#include "kernels/simt/simt.cuh"
+
+namespace ultra::kernels::matmul_bf16 {
+namespace {
+
+using simt::gpu::shared_address;
+
+/// @brief A barrier, 8 bytes of shared memory.
+struct Barrier {
+  /// @brief The hardware's state.
+  unsigned long long state;
+};
+
+/// @brief Makes a barrier of so many arrivals per phase. One thread calls it.
+__device__ __forceinline__ void init_barrier(Barrier& barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+
+/// @brief Shows TMA and the blocks of the cluster the barriers that this thread has made. A barrier of
+/// the block or the cluster must follow.
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// @brief Arrives, and announces bytes of TMA for this phase.
+__device__ __forceinline__ void arrive_and_expect(Barrier& barrier, unsigned bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+/// @brief Arrives.
+__device__ __forceinline__ void arrive(Barrier& barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier))
+               : "memory");
+}
+
+/// @brief Arrives at the barrier in the same place of block `rank` of the cluster.
+__device__ __forceinline__ void arrive_at(Barrier& barrier, unsigned rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "}" ::"r"(shared_address(&barrier)),
+      "r"(rank)
+      : "memory");
+}
+
+/// @brief Waits until the phase of this parity has completed. What arriving threads of this block did
+/// before is seen behind it.
+__device__ __forceinline__ void wait_for(Barrier& barrier, unsigned parity) {
+  unsigned has_completed = 0;
+  while (has_completed == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(has_completed)
+        : "r"(shared_address(&barrier)), "r"(parity)
+        : "memory");
+  }
+}
+
+/// @brief The same where threads of other blocks of the cluster arrive.
+__device__ __forceinline__ void wait_for_cluster(Barrier& barrier, unsigned parity) {
+  unsigned has_completed = 0;
+  while (has_completed == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(has_completed)
+        : "r"(shared_address(&barrier)), "r"(parity)
+        : "memory");
+  }
+}
+
+/// @brief A position in a ring of stages: which stage, and the parity of the round.
+template <int stages>
+struct RingPosition {
+  /// @brief The stage.
+  int stage = 0;
+  /// @brief 0 in even rounds, 1 in odd ones.
+  unsigned parity = 0;
+
+  /// @brief Goes on to the next stage.
+  __device__ __forceinline__ void advance() {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1U;
+    }
+  }
+};
+
+/// @brief This block's rank in its cluster.
+__device__ __forceinline__ unsigned rank_in_cluster() {
+  unsigned rank = 0;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// @brief Waits for all threads of all blocks of the cluster.
+__device__ __forceinline__ void synchronise_cluster() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+}  // namespace
+}  // namespace ultra::kernels::matmul_bf16

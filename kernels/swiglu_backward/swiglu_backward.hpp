@@ -1,0 +1,46 @@
+#pragma once
+/// @file
+/// The ladder of SwiGLU's gradients: with s = 1 / (1 + exp(-gate)),
+/// d_up = d_product gate s, and d_gate = d_product up s (1 + gate (1 - s)).
+///
+/// gate and up are the only activations kept for it: s is computed again, because an exponential
+/// costs nothing in a kernel that waits for memory, and a stored s would be 4 bytes more per
+/// element, in the traffic and in the memory of the activations.
+
+#include "kernels/simt/config.hpp"
+#include "kernels/simt/side.hpp"
+
+/// @brief Gradients of SwiGLU's activation.
+namespace ultra::kernels::swiglu_backward {
+
+/// @brief Gradients of silu(gate) up; all matrices are contiguous.
+struct Problem {
+  /// @brief Tokens.
+  int tokens;
+  /// @brief Elements of a row.
+  int ffn;
+  /// @brief [tokens, ffn], gradient of the product.
+  const float* d_product;
+  /// @brief [tokens, ffn], from the forward pass.
+  const float* gate;
+  /// @brief [tokens, ffn], from the forward pass.
+  const float* up;
+  /// @brief [tokens, ffn], written.
+  float* d_gate;
+  /// @brief [tokens, ffn], written.
+  float* d_up;
+};
+
+/// @brief Rung 1: a kernel for each gradient.
+template <simt::Side side>
+void two_kernels(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 2: one kernel for both.
+template <simt::Side side>
+void fused(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 3: the same with accesses of 16 bytes.
+template <simt::Side side>
+void vectorized(const Problem& problem, const simt::Queue& queue);
+
+}  // namespace ultra::kernels::swiglu_backward

@@ -1,0 +1,162 @@
+// What each rung of cross_entropy changes, in counters, and what none of them may do wrong: sectors
+// are counted in units of the logits read or written once.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/cross_entropy/cross_entropy.hpp"
+#include "kernels/simt/buffer.hpp"
+#include "tests/support/contracts/kernels.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+using simt::AccessKind;
+namespace rungs_of = kernels::cross_entropy;
+
+constexpr std::uint64_t kTokens = 32;  // a warp of rung 1
+constexpr std::uint64_t kVocab = 512;
+constexpr std::uint64_t kLogits = kTokens * kVocab / 8;  // sectors
+constexpr std::uint64_t kScalarWarps =
+    kTokens * kVocab / 32;                           // of the kernels of a thread per logit
+constexpr std::uint64_t kWarpsOfRow = kVocab / 128;  // of the blocks of rungs 3 and 4
+
+class CrossEntropyLadder : public ::testing::Test {
+ protected:
+  simt::Report counters_of(const char* rung) {
+    return test::counted(*ladder_, test::find_rung(*ladder_, rung), {kTokens, kVocab});
+  }
+  [[nodiscard]] const Ladder& ladder() const { return *ladder_; }
+
+ private:
+  std::unique_ptr<Ladder> ladder_ = test::find_ladder("cross_entropy");
+};
+
+TEST_F(CrossEntropyLadder, MaterializedReadsTheLogitsThreeTimes) {
+  const simt::Report report = counters_of("materialized");
+  // Softmax, 8 times the sectors that are needed; the losses: the targets, and a probability of
+  // each row; the gradients: a target for each warp, and the probabilities.
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
+            3 * 8 * kLogits + kTokens / 8 + kTokens + kScalarWarps + kLogits);
+  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, 8 * kLogits + kTokens / 8 + kLogits);
+}
+
+TEST_F(CrossEntropyLadder, LogSumExpStoresOneNumberPerToken) {
+  const simt::Report report = counters_of("log_sum_exp");
+  // Twice for the sum, once for the gradient; per token the target and its logit; per warp of the
+  // second kernel the target and the sum.
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
+            3 * kLogits + 2 * kTokens + 2 * kScalarWarps);
+  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, kLogits + 2 * kTokens);
+}
+
+TEST_F(CrossEntropyLadder, OnlineReadsTwice) {
+  const simt::Report report = counters_of("online");
+  EXPECT_EQ(report.launches.size(), 1U);
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
+            2 * kLogits + kTokens * kWarpsOfRow + kTokens);
+  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, kLogits + kTokens);
+}
+
+TEST_F(CrossEntropyLadder, SharedMemoryReadsOnce) {
+  const simt::Report report = counters_of("in_shared");
+  const simt::Site loads = report.total(AccessKind::kGlobalLoad);
+  const simt::Site stores = report.total(AccessKind::kGlobalStore);
+  EXPECT_EQ(loads.sectors, kLogits + kTokens * kWarpsOfRow);
+  EXPECT_EQ(stores.sectors, kLogits + kTokens);
+  // Beyond the least: a sector where 4 bytes are needed, for each loss, and for the target in each
+  // warp.
+  EXPECT_EQ(32.0 * static_cast<double>(loads.sectors + stores.sectors),
+            ladder().cost({kTokens, kVocab}).least_bytes +
+                static_cast<double>(kTokens * (28 + 32 * kWarpsOfRow - 4)));
+  for (const AccessKind kind : {AccessKind::kSharedLoad, AccessKind::kSharedStore}) {
+    EXPECT_EQ(report.total(kind).wavefronts, report.total(kind).ideal_wavefronts);
+  }
+}
+
+TEST_F(CrossEntropyLadder, SharedMemoryHasALimit) {
+  const int rung = test::find_rung(ladder(), "in_shared");
+  const int longest = rungs_of::kLongestSharedRow;
+  test::expect_right(ladder(), rung, {.sizes = {1, longest}, .side = simt::Side::kBare});
+  EXPECT_NE(ladder().refusal(rung, {1, longest + 1}, simt::Side::kBare), "");
+}
+
+TEST_F(CrossEntropyLadder, LongRowsGoRoundEveryLoop) {
+  for (const char* rung : {"online", "in_shared"}) {
+    const int number = test::find_rung(ladder(), rung);
+    for (const int vocab : {9001, 20004}) {
+      test::expect_right(ladder(), number, {.sizes = {2, vocab}});
+      test::expect_right(ladder(), number, {.sizes = {2, vocab}, .side = simt::Side::kBare});
+    }
+  }
+}
+
+// One token's loss and gradients by every rung.
+class OneToken {
+ public:
+  explicit OneToken(const std::vector<float>& logits, int target)
+      : targets_("targets", std::vector<int>{target}), before_(logits) {}
+
+  struct Result {
+    float loss;
+    std::vector<float> d_logits;
+  };
+
+  Result run(simt::Queue queue,
+             void (*launcher)(const rungs_of::Problem&, const simt::Queue&)) const {
+    simt::Buffer<float> logits("logits", before_);
+    simt::Buffer<float> losses("losses", 1);
+    simt::Buffer<float> probabilities("probabilities", before_.size());
+    simt::Buffer<float> log_sums("log_sums", 1);
+    launcher({.tokens = 1,
+              .vocab = static_cast<int>(before_.size()),
+              .scale = 1.0F,
+              .targets = targets_.data(),
+              .logits = logits.data(),
+              .losses = losses.data(),
+              .probabilities = probabilities.data(),
+              .log_sums = log_sums.data()},
+             queue);
+    return {.loss = losses.download().front(), .d_logits = logits.download()};
+  }
+
+ private:
+  simt::Buffer<int> targets_;
+  std::vector<float> before_;
+};
+
+constexpr auto kSide = simt::Side::kInstrumented;
+constexpr auto kLaunchers = {&rungs_of::materialized<kSide>, &rungs_of::log_sum_exp<kSide>,
+                             &rungs_of::online<kSide>, &rungs_of::in_shared<kSide>};
+
+TEST(CrossEntropyKernels, MaskedLogitsHaveNoProbability) {
+  // As many as a thread's first accesses and whole warps see nothing but -infinity.
+  std::vector<float> logits(1024, 0.0F);
+  std::fill(logits.begin(), logits.begin() + 768, -std::numeric_limits<float>::infinity());
+  const OneToken token(logits, 1000);
+  for (const auto launcher : kLaunchers) {
+    const auto [loss, d_logits] = token.run({}, launcher);
+    EXPECT_NEAR(loss, std::log(256.0), 1e-5);
+    EXPECT_EQ(d_logits.front(), 0.0F);
+    EXPECT_NEAR(d_logits.back(), 1.0 / 256.0, 1e-7);
+    EXPECT_NEAR(d_logits[1000], 1.0 / 256.0 - 1.0, 1e-6);
+  }
+}
+
+TEST(CrossEntropyKernels, ATargetBehindTheVocabularyIsAnAccessOutside) {
+  const OneToken token(std::vector<float>(64, 0.0F), 64);
+  for (const auto launcher : kLaunchers) {
+    try {
+      (void)token.run({}, launcher);
+      ADD_FAILURE() << "expected a SimtError";
+    } catch (const simt::SimtError& error) {
+      EXPECT_EQ(error.fault(), simt::Fault::kOutOfBounds) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::ladders

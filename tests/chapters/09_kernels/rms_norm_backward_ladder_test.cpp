@@ -1,0 +1,76 @@
+// What each rung of rms_norm_backward changes, in counters: sectors are counted in units of one
+// matrix read or written once.
+
+#include <gtest/gtest.h>
+
+#include "kernels/rms_norm_backward/rms_norm_backward.hpp"
+#include "tests/support/contracts/kernels.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+using simt::AccessKind;
+
+constexpr std::uint64_t kRows = 32;  // a warp of rung 1
+constexpr std::uint64_t kHidden = 512;
+constexpr std::uint64_t kMatrix = kRows * kHidden / 8;  // sectors
+
+class RmsNormBackwardLadder : public ::testing::Test {
+ protected:
+  simt::Report counters_of(const char* rung) {
+    return test::counted(*ladder_, test::find_rung(*ladder_, rung), {kRows, kHidden});
+  }
+  [[nodiscard]] const Ladder& ladder() const { return *ladder_; }
+
+ private:
+  std::unique_ptr<Ladder> ladder_ = test::find_ladder("rms_norm_backward");
+};
+
+TEST_F(RmsNormBackwardLadder, AThreadPerRowAddsWholeWarpsToOneAddress) {
+  const simt::Report report = counters_of("thread_per_row");
+  const simt::Site atomics = report.total(AccessKind::kGlobalAtomic);
+  EXPECT_EQ(atomics.lanes, kRows * kHidden);
+  EXPECT_EQ(atomics.requests, kHidden);
+  EXPECT_EQ(atomics.sectors_per_request(), 1.0);
+  // d_y and x, twice each, with 8 times the sectors that are needed; weight, twice, one address
+  // each; the reciprocals.
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
+            4 * 8 * kMatrix + 2 * kHidden + kRows / 8);
+}
+
+TEST_F(RmsNormBackwardLadder, AWarpPerRowAddsToNeighbours) {
+  const simt::Report report = counters_of("warp_per_row");
+  const simt::Site atomics = report.total(AccessKind::kGlobalAtomic);
+  EXPECT_EQ(atomics.lanes, kRows * kHidden);
+  EXPECT_EQ(atomics.sectors_per_request(), 4.0);
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors, 6 * kMatrix + kRows);
+}
+
+TEST_F(RmsNormBackwardLadder, TwoStagesReadOnceAndNeedNoAtomics) {
+  const simt::Report report = counters_of("two_stages");
+  EXPECT_EQ(report.total(AccessKind::kGlobalAtomic).requests, 0U);
+  const std::uint64_t warps = kHidden / 32 / kernels::rms_norm_backward::kFloatsPerThread;
+  const std::uint64_t partials =
+      static_cast<std::uint64_t>(kernels::rms_norm_backward::partials_of(kRows)) * kHidden / 8;
+  // d_y, x and weight, a reciprocal for each warp of a row; then the partial sums.
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors, 3 * kMatrix + kRows * warps + partials);
+  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, kMatrix + partials + kHidden / 8);
+}
+
+TEST_F(RmsNormBackwardLadder, PartialSumsGoOverManyRows) {
+  const int rung = test::find_rung(ladder(), "two_stages");
+  // Three rows for some blocks, of more than one warp, with and without vectors.
+  test::expect_right(ladder(), rung, {.sizes = {540, 260}});
+  for (const int hidden : {516, 259}) {
+    test::expect_right(ladder(), rung, {.sizes = {600, hidden}, .side = simt::Side::kBare});
+  }
+}
+
+TEST_F(RmsNormBackwardLadder, RowsOfABlockHaveALimit) {
+  const int rung = test::find_rung(ladder(), "two_stages");
+  test::expect_right(ladder(), rung, {.sizes = {2, 8192}, .side = simt::Side::kBare});
+  EXPECT_NE(ladder().refusal(rung, {2, 8193}, simt::Side::kBare), "");
+}
+
+}  // namespace
+}  // namespace ultra::ladders
