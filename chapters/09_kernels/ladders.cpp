@@ -1,6 +1,10 @@
 #include "chapters/09_kernels/ladders.hpp"
 
 #include "chapters/09_kernels/adamw_ladder.hpp"
+#include "chapters/09_kernels/attention_backward_bf16_ladder.hpp"
+#include "chapters/09_kernels/attention_backward_ladder.hpp"
+#include "chapters/09_kernels/attention_bf16_ladder.hpp"
+#include "chapters/09_kernels/attention_ladder.hpp"
 #include "chapters/09_kernels/cross_entropy_ladder.hpp"
 #include "chapters/09_kernels/divergence_ladder.hpp"
 #include "chapters/09_kernels/matmul_bf16_ladder.hpp"
@@ -33,6 +37,10 @@ std::vector<std::unique_ptr<Ladder>> all_ladders() {
   ladders.push_back(swiglu_backward_ladder());
   ladders.push_back(cross_entropy_ladder());
   ladders.push_back(adamw_ladder());
+  ladders.push_back(attention_ladder());
+  ladders.push_back(attention_bf16_ladder());
+  ladders.push_back(attention_backward_ladder());
+  ladders.push_back(attention_backward_bf16_ladder());
   return ladders;
 }
 

@@ -1,0 +1,48 @@
+#pragma once
+/// @file
+/// Attention's backward pass on tensor cores: the formulas of kernels/attention_backward with q, k, v, o
+/// and all gradients in bf16; weights and the gradients of scores are rounded to bf16 before they are
+/// multiplied, all sums stay in fp32.
+///
+/// Source: Dao 2023, arXiv 2307.08691, algorithm 2.
+
+#include "kernels/attention/attention.hpp"
+#include "kernels/simt/config.hpp"
+#include "kernels/simt/side.hpp"
+#include "kernels/simt/small_floats.cuh"
+
+/// @brief Attention's backward pass in bf16 on tensor cores.
+namespace ultra::kernels::attention_backward_bf16 {
+
+/// @brief The gradients of o = softmax(scale q k^T) v; shapes as in attention::Problem. All rungs need a
+/// head_dim that is a multiple of 8 and at most attention::kMostHeadDim.
+struct Problem {
+  /// @brief The extents, and whether it is causal.
+  attention::Shape shape;
+  /// @brief Queries [batch, kv_heads * group, seq_len, head_dim].
+  const simt::bf16* q;
+  /// @brief Keys [batch, kv_heads, seq_len, head_dim].
+  const simt::bf16* k;
+  /// @brief Values [batch, kv_heads, seq_len, head_dim].
+  const simt::bf16* v;
+  /// @brief The forward pass's output, as q.
+  const simt::bf16* o;
+  /// @brief The forward pass's logarithms [batch, kv_heads * group, seq_len].
+  const float* lse;
+  /// @brief The gradient of o, as q.
+  const simt::bf16* d_o;
+  /// @brief Scratch, as lse.
+  float* delta;
+  /// @brief The gradient of q, as q, written.
+  simt::bf16* d_q;
+  /// @brief The gradient of k, as k, written.
+  simt::bf16* d_k;
+  /// @brief The gradient of v, as v, written.
+  simt::bf16* d_v;
+};
+
+/// @brief Rung 1: a kernel for keys, one for queries; weights and gradients of scores stay in registers.
+template <simt::Side side>
+void tensor_cores(const Problem& problem, const simt::Queue& queue);
+
+}  // namespace ultra::kernels::attention_backward_bf16
