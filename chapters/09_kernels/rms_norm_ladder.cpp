@@ -96,11 +96,11 @@ class RmsNorm {
              .launchers = everywhere<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })},
             {.info = {.number = 3,
-                      .name = "vectorized",
+                      .name = "vectorised",
                       .idea = "accesses of 16 bytes: a quarter of the requests",
-                      .file = "kernels/rms_norm/03_vectorized.cu"},
+                      .file = "kernels/rms_norm/03_vectorised.cu"},
              .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::vectorized<side>(a...); })},
+                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })},
             {.info = {.number = 4,
                       .name = "in_registers",
                       .idea = "a block holds its row in registers: h is read once",

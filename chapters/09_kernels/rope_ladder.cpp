@@ -101,11 +101,11 @@ class Rope {
              .launchers = everywhere<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::table<side>(a...); })},
             {.info = {.number = 3,
-                      .name = "vectorized",
+                      .name = "vectorised",
                       .idea = "accesses of 16 bytes: four pairs a thread",
-                      .file = "kernels/rope/03_vectorized.cu"},
+                      .file = "kernels/rope/03_vectorised.cu"},
              .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::vectorized<side>(a...); })},
+                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })},
             {.info = {.number = 4,
                       .name = "fused",
                       .idea = "queries and keys in one launch, angles kept for several heads",

@@ -79,11 +79,11 @@ class SwigluBackward {
              .launchers = everywhere<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })},
             {.info = {.number = 3,
-                      .name = "vectorized",
+                      .name = "vectorised",
                       .idea = "accesses of 16 bytes",
-                      .file = "kernels/swiglu_backward/03_vectorized.cu"},
+                      .file = "kernels/swiglu_backward/03_vectorised.cu"},
              .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::vectorized<side>(a...); })}};
+                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })}};
   }
 
   /// Per element: the sigmoid 4, d_up 2, d_gate 6.

@@ -74,11 +74,11 @@ class Swiglu {
              .launchers = everywhere<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })},
             {.info = {.number = 3,
-                      .name = "vectorized",
+                      .name = "vectorised",
                       .idea = "accesses of 16 bytes",
-                      .file = "kernels/swiglu/03_vectorized.cu"},
+                      .file = "kernels/swiglu/03_vectorised.cu"},
              .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::vectorized<side>(a...); })}};
+                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })}};
   }
 
   /// Per element: sign, exponential, addition, division, product.

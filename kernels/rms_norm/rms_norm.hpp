@@ -50,7 +50,7 @@ void warp_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the same with accesses of 16 bytes.
 template <simt::Side side>
-void vectorized(const Problem& problem, const simt::Queue& queue);
+void vectorised(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: a block per row, which holds the row in registers: h is read once.
 template <simt::Side side>

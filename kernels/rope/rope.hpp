@@ -52,7 +52,7 @@ void table(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the same with accesses of 16 bytes.
 template <simt::Side side>
-void vectorized(const Problem& problem, const simt::Queue& queue);
+void vectorised(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: one launch for queries and keys, which reads the table once per token instead of
 /// once per head.

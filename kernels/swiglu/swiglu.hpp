@@ -35,6 +35,6 @@ void fused(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the same with accesses of 16 bytes.
 template <simt::Side side>
-void vectorized(const Problem& problem, const simt::Queue& queue);
+void vectorised(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::swiglu

@@ -46,7 +46,7 @@ TEST_F(RmsNormLadder, AWarpPerRowTouchesFourSectors) {
 
 TEST_F(RmsNormLadder, VectorsTakeAQuarterOfTheRequests) {
   const simt::Site scalar = counters_of("warp_per_row").total(AccessKind::kGlobalLoad);
-  const simt::Site vector = counters_of("vectorized").total(AccessKind::kGlobalLoad);
+  const simt::Site vector = counters_of("vectorised").total(AccessKind::kGlobalLoad);
   EXPECT_EQ(vector.sectors, scalar.sectors);
   EXPECT_EQ(4 * vector.requests, scalar.requests);
 }

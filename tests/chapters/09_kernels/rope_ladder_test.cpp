@@ -43,7 +43,7 @@ TEST_F(RopeLadder, ATableIsReadForEveryHead) {
 
 TEST_F(RopeLadder, VectorsTakeAQuarterOfTheRequests) {
   const simt::Report scalar = counters_of("table");
-  const simt::Report vector = counters_of("vectorized");
+  const simt::Report vector = counters_of("vectorised");
   EXPECT_EQ(4 * vector.total(AccessKind::kGlobalLoad).requests,
             scalar.total(AccessKind::kGlobalLoad).requests);
   EXPECT_EQ(vector.total(AccessKind::kGlobalStore).sectors, 2 * kHalf);

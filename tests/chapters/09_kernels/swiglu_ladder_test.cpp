@@ -47,7 +47,7 @@ TEST_F(SwigluLadder, FusedMovesTheLeast) {
 }
 
 TEST_F(SwigluLadder, VectorsTakeAQuarterOfTheRequests) {
-  const simt::Report report = counters_of("vectorized");
+  const simt::Report report = counters_of("vectorised");
   expect_the_least(report);
   EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors_per_request(), 16.0);
   EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors_per_request(), 16.0);
@@ -55,7 +55,7 @@ TEST_F(SwigluLadder, VectorsTakeAQuarterOfTheRequests) {
 
 TEST_F(SwigluLadder, LastElementsHaveAThreadEach) {
   for (const int ffn : {1, 2, 3, 4, 5, 1021, 1022, 1023, 1025}) {
-    test::expect_right(ladder(), test::find_rung(ladder(), "vectorized"), {.sizes = {1, ffn}});
+    test::expect_right(ladder(), test::find_rung(ladder(), "vectorised"), {.sizes = {1, ffn}});
   }
 }
 

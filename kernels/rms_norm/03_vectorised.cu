@@ -19,7 +19,7 @@ using namespace simt;
 constexpr int kRowsPerBlock = 4;  // a warp each
 
 template <int width>
-__global__ void vectorized_kernel(const float* __restrict__ h, const float* __restrict__ weight,
+__global__ void vectorised_kernel(const float* __restrict__ h, const float* __restrict__ weight,
                                   float* __restrict__ y, float* __restrict__ reciprocal_rms,
                                   int rows, int hidden, float epsilon) {
   using Floats = Pack<float, width>;
@@ -55,8 +55,8 @@ __global__ void vectorized_kernel(const float* __restrict__ h, const float* __re
 template <int width>
 void launch_width(const Problem& problem, const Queue& queue) {
   add<width>(problem, queue);
-  launch(vectorized_kernel<width>,
-         {.name = "vectorized",
+  launch(vectorised_kernel<width>,
+         {.name = "vectorised",
           .grid = {.x = ceil_div(problem.rows, kRowsPerBlock)},
           .block = {.x = 32 * kRowsPerBlock},
           .queue = queue},
@@ -67,7 +67,7 @@ void launch_width(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void vectorized<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kSide>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.hidden)) {
     launch_width<4>(problem, queue);
   } else {

@@ -20,7 +20,7 @@ using namespace simt;
 constexpr int kThreads = 256;
 
 template <int width>
-__global__ void vectorized_kernel(const int* __restrict__ positions,
+__global__ void vectorised_kernel(const int* __restrict__ positions,
                                   const float* __restrict__ cosines,
                                   const float* __restrict__ sines, float* __restrict__ x,
                                   int tokens, int heads, int pairs, float direction) {
@@ -50,8 +50,8 @@ template <int width>
 void turn(const Problem& problem, float* x, int heads, const Queue& queue) {
   const int packs = problem.pairs / width;
   launch(
-      vectorized_kernel<width>,
-      {.name = "vectorized",
+      vectorised_kernel<width>,
+      {.name = "vectorised",
        .grid = {.x = ceil_div(static_cast<std::size_t>(problem.tokens) * heads * packs, kThreads)},
        .block = {.x = kThreads},
        .queue = queue},
@@ -68,7 +68,7 @@ void turn_both(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void vectorized<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kSide>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.pairs)) {
     turn_both<4>(problem, queue);
   } else {

@@ -18,7 +18,7 @@ using namespace simt;
 constexpr int kThreads = 256;
 constexpr int kWidth = 4;
 
-__global__ void vectorized_kernel(const float* __restrict__ d_product,
+__global__ void vectorised_kernel(const float* __restrict__ d_product,
                                   const float* __restrict__ gate, const float* __restrict__ up,
                                   float* __restrict__ d_gate, float* __restrict__ d_up, int count) {
   using Floats = Pack<float, kWidth>;
@@ -51,10 +51,10 @@ __global__ void vectorized_kernel(const float* __restrict__ d_product,
 }  // namespace
 
 template <>
-void vectorized<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kSide>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
-  launch(vectorized_kernel,
-         {.name = "vectorized",
+  launch(vectorised_kernel,
+         {.name = "vectorised",
           .grid = {.x = ceil_div(count / kWidth + count % kWidth, kThreads)},
           .block = {.x = kThreads},
           .queue = queue},

@@ -19,7 +19,7 @@ using namespace simt;
 constexpr int kThreads = 256;
 constexpr int kWidth = 4;
 
-__global__ void vectorized_kernel(const float* __restrict__ gate, const float* __restrict__ up,
+__global__ void vectorised_kernel(const float* __restrict__ gate, const float* __restrict__ up,
                                   float* __restrict__ product, int count) {
   using Floats = Pack<float, kWidth>;
   const int packs = count / kWidth;
@@ -42,10 +42,10 @@ __global__ void vectorized_kernel(const float* __restrict__ gate, const float* _
 }  // namespace
 
 template <>
-void vectorized<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kSide>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
-  launch(vectorized_kernel,
-         {.name = "vectorized",
+  launch(vectorised_kernel,
+         {.name = "vectorised",
           .grid = {.x = ceil_div(count / kWidth + count % kWidth, kThreads)},
           .block = {.x = kThreads},
           .queue = queue},
