@@ -6,8 +6,7 @@
 //         element. In the end the lanes' sums are brought to the row's largest element in the same
 //         way, and added.
 // Gain:   2 reads and 1 write per element instead of 3 and 1: 12 bytes instead of 16.
-// Why -FLT_MAX: masked elements are -infinity. If the first of a lane is one, and nothing found
-// were
+// Why -FLT_MAX: masked elements are -infinity. If a lane's first is one, and "nothing so far" were
 //         -infinity, too, their difference would be NaN; exp(-infinity - -FLT_MAX) is 0.
 // Limit:  the second read, 4 bytes at a time. The trick lives on in flash attention, whose rows are
 //         never in memory at all.
