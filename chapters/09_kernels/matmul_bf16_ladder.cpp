@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/device/device_info.hpp"
@@ -17,15 +18,6 @@ namespace rungs_of = kernels::matmul_bf16;
 using simt::bf16;
 
 double value_of(bf16 value) { return double{static_cast<float>(value)}; }
-
-std::vector<bf16> rounded(const std::vector<float>& values) {
-  std::vector<bf16> result;
-  result.reserve(values.size());
-  for (const float value : values) {
-    result.emplace_back(value);
-  }
-  return result;
-}
 
 // The copies of 16 bytes need rows that begin at multiples of 16 bytes.
 std::string refuse_ragged_depth(const Sizes& sizes) {
@@ -68,7 +60,7 @@ class MatmulBf16 {
         : work_(work),
           a_("a", work.a_),
           b_("b", work.b_),
-          c_("c", rounded(poison(work.c_size()))) {}
+          c_("c", to_bf16(poison(work.c_size()))) {}
 
     Problem problem() {
       return {.rows = work_.rows_,
@@ -92,8 +84,8 @@ class MatmulBf16 {
         columns_(sizes[1]),
         depth_(sizes[2]),
         seed_(seed),
-        a_(rounded(normal_values(product(rows_, depth_), seed, "a"))),
-        b_(rounded(normal_values(product(columns_, depth_), seed, "b"))) {}
+        a_(to_bf16(normal_values(product(rows_, depth_), seed, "a"))),
+        b_(to_bf16(normal_values(product(columns_, depth_), seed, "b"))) {}
 
   static LadderInfo describe() {
     return {.name = "matmul_bf16",
