@@ -82,37 +82,35 @@ class AttentionBf16 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {
-        {.info = {.number = 1,
-                  .name = "tensor_cores",
-                  .idea = "flash attention with mma.sync, weights stay in registers",
-                  .file = "kernels/attention_bf16/01_tensor_cores.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::tensor_cores<side>(a...); }),
-         .refusal = refuse_attention_bf16},
-        {.info = {.number = 2,
-                  .name = "swizzled",
-                  .idea = "swizzled rows without bank conflicts, ldmatrix",
-                  .file = "kernels/attention_bf16/02_swizzled.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::swizzled<side>(a...); }),
-         .refusal = refuse_attention_bf16},
-        {.info = {.number = 3,
-                  .name = "pipelined",
-                  .idea = "the next keys and values are copied while these are multiplied",
-                  .file = "kernels/attention_bf16/03_pipelined.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); }),
-         .refusal = refuse_attention_bf16},
-        {.info = {.number = 4,
-                  .name = "warpgroups",
-                  .idea =
-                      "TMA brings tiles, warpgroups multiply them with wgmma beside the softmax",
-                  .file = "kernels/attention_bf16/hopper/04_wgmma.cu",
-                  .needs = Needs::kHopper},
-         .launchers =
-             on_gpu<Problem>([]<Side side>(const auto&... a) { rungs_of::warpgroups<side>(a...); }),
-         .refusal = refuse_for_hopper}};
+    return {{.info = {.number = 1,
+                      .name = "tensor_cores",
+                      .idea = "flash attention with mma.sync, weights stay in registers",
+                      .file = "kernels/attention_bf16/01_tensor_cores.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::tensor_cores<side>(a...); }),
+             .refusal = refuse_attention_bf16},
+            {.info = {.number = 2,
+                      .name = "swizzled",
+                      .idea = "swizzled rows without bank conflicts, ldmatrix",
+                      .file = "kernels/attention_bf16/02_swizzled.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::swizzled<side>(a...); }),
+             .refusal = refuse_attention_bf16},
+            {.info = {.number = 3,
+                      .name = "pipelined",
+                      .idea = "the next keys and values are copied while these are multiplied",
+                      .file = "kernels/attention_bf16/03_pipelined.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); }),
+             .refusal = refuse_attention_bf16},
+            {.info = {.number = 4,
+                      .name = "warpgroups",
+                      .idea = "wgmma on tiles that TMA brings, beside the softmax",
+                      .file = "kernels/attention_bf16/hopper/04_wgmma.cu",
+                      .needs = Needs::kHopper},
+             .launchers = on_gpu<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::warpgroups<side>(a...); }),
+             .refusal = refuse_for_hopper}};
   }
 
   // Of the causal problem, which seed 1 gives: two products of 2 D operations per pair.
