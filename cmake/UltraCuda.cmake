@@ -16,7 +16,7 @@ function(ultra_find_nvcc)
 endfunction()
 
 # 80: A100. 90a: H100 with its architecture-specific instructions. 12.5 is the first toolkit that
-# finds functions of the driver by their version (kernels/matmul_bf16/hopper).
+# finds functions of the driver by their version (kernels/hopper).
 macro(ultra_enable_cuda)
   set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "GPU architectures")
   enable_language(CUDA)

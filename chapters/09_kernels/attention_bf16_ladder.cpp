@@ -7,6 +7,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/attention_bf16/attention_bf16.hpp"
+#include "kernels/device/device_info.hpp"
 #include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
@@ -14,6 +15,22 @@ namespace {
 
 namespace rungs_of = kernels::attention_bf16;
 using simt::bf16;
+
+// As for the other rungs, and a GPU that has TMA and wgmma.
+std::string refuse_for_hopper(const Sizes& sizes) {
+  if (std::string shape_refusal = refuse_attention_bf16(sizes); !shape_refusal.empty()) {
+    return shape_refusal;
+  }
+  const std::vector<kernels::DeviceInfo> devices = kernels::list_devices();
+  if (!devices.empty() &&
+      (devices[0].compute_capability_major != 9 || devices[0].compute_capability_minor != 0)) {
+    return fmt::format(
+        "{} has compute capability {}.{}, expected 9.0 (H100, H200): wgmma exists nowhere else. "
+        "Hint: rungs 1 to 3 run on any GPU since the A100",
+        devices[0].name, devices[0].compute_capability_major, devices[0].compute_capability_minor);
+  }
+  return {};
+}
 
 class AttentionBf16 {
  public:
@@ -85,7 +102,15 @@ class AttentionBf16 {
                       .file = "kernels/attention_bf16/03_pipelined.cu"},
              .launchers = everywhere<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); }),
-             .refusal = refuse_attention_bf16}};
+             .refusal = refuse_attention_bf16},
+            {.info = {.number = 4,
+                      .name = "warpgroups",
+                      .idea = "wgmma on tiles that TMA brings, beside the softmax",
+                      .file = "kernels/attention_bf16/hopper/04_wgmma.cu",
+                      .needs = Needs::kHopper},
+             .launchers = on_gpu<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::warpgroups<side>(a...); }),
+             .refusal = refuse_for_hopper}};
   }
 
   // Of the causal problem, which seed 1 gives: two products of 2 D operations per pair.

@@ -4,7 +4,7 @@
 /// values and o in bf16; scores, the softmax and all sums stay in fp32, weights are rounded to bf16 before
 /// they are multiplied.
 ///
-/// Legend of all rungs: a block has four warps and 128 queries of a head, a warp two tiles of 16 of them
+/// Legend of rungs 1 to 3: a block has four warps and 128 queries of a head, a warp two tiles of 16 of them
 /// (m counts these), so that it multiplies each key and value that it loads twice; it goes through the keys
 /// in tiles of 64, or of 32 where rows are longer than 64. Lane l has group g = l / 4 and t = l % 4,
 /// as kernels/simt/matrix_tiles.cuh has them.
@@ -46,5 +46,10 @@ void swizzled(const Problem& problem, const simt::Queue& queue);
 /// @brief Rung 3: the next keys and values are copied while the current ones are multiplied.
 template <simt::Side side>
 void pipelined(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 4: warpgroups multiply what TMA brings, with wgmma; for Hopper alone (hopper/).
+/// Source: Shah et al. 2024, FlashAttention-3, arXiv 2407.08608.
+template <simt::Side side>
+void warpgroups(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_bf16

@@ -63,20 +63,21 @@ struct Place {
   int most_keys;              // that any of the block's queries sees
 };
 
+template <int kBlockQueries = kQueries>
 __device__ __forceinline__ Place place_of_block(const Shape& shape) {
-  const int first_query = (gridDim.x - 1 - blockIdx.x) * kQueries;
+  const int first_query = (gridDim.x - 1 - blockIdx.x) * kBlockQueries;
   return {first_query, std::size_t(blockIdx.y) * shape.seq_len,
           std::size_t(blockIdx.y / shape.group) * shape.seq_len,
-          keys_of_query(shape, first_query + kQueries - 1)};
+          keys_of_query(shape, first_query + kBlockQueries - 1)};
 }
 
 // Sets the scores of keys that a query does not see to -inf. `query` is the warp's first one.
-template <int kKeyTiles>
-__device__ __forceinline__ void mask(float (&scores)[kRowTiles][kKeyTiles][4], const Shape& shape,
-                                     int query, int first_key) {
+template <int kTilesOfRows, int kKeyTiles>
+__device__ __forceinline__ void mask(float (&scores)[kTilesOfRows][kKeyTiles][4],
+                                     const Shape& shape, int query, int first_key) {
   const int own_key = first_key + 2 * lane_in_group();
 #pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {
+  for (int m = 0; m < kTilesOfRows; ++m) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int keys = keys_of_query(shape, query + m * 16 + lane_group() + e / 2 * 8);
@@ -90,11 +91,12 @@ __device__ __forceinline__ void mask(float (&scores)[kRowTiles][kKeyTiles][4], c
 
 // The state of a lane's rows, two of each tile of 16: the largest score, times factor, and the sum of the
 // weights of this lane's keys. Every row sees a key of the first tile: the largest is finite from then on.
-class OnlineSoftmax {
+template <int kTilesOfRows>
+class OnlineSoftmaxOf {
  public:
-  __device__ __forceinline__ OnlineSoftmax() {
+  __device__ __forceinline__ OnlineSoftmaxOf() {
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) {
+    for (int m = 0; m < kTilesOfRows; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         largest_[m][half] = -INFINITY;
@@ -105,39 +107,43 @@ class OnlineSoftmax {
 
   // Turns raw scores into weights 2^(factor score - largest), and shrinks the output so far.
   template <int kKeyTiles, int kColumnTiles>
-  __device__ __forceinline__ void add(float (&scores)[kRowTiles][kKeyTiles][4],
-                                      float (&output)[kRowTiles][kColumnTiles][4], float factor) {
+  __device__ __forceinline__ void add(float (&scores)[kTilesOfRows][kKeyTiles][4],
+                                      float (&output)[kTilesOfRows][kColumnTiles][4],
+                                      float factor) {
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) {
+    for (int m = 0; m < kTilesOfRows; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float largest = -INFINITY;
+        const float shrink = raise_largest(scores, m, half, factor);
+        shrink_row(output, m, half, shrink);
+        weigh_row(scores, m, half, factor);
+      }
+    }
+  }
+
+  // The same in two parts, for an output that is not at hand yet: weigh() says what it shrinks by.
+  template <int kKeyTiles>
+  __device__ __forceinline__ void weigh(float (&scores)[kTilesOfRows][kKeyTiles][4], float factor,
+                                        float (&shrink)[kTilesOfRows][2]) {
 #pragma unroll
-        for (int n = 0; n < kKeyTiles; ++n) {
-          largest = fmaxf(largest, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
-        }
-        // The four lanes of a group share a row.
-        largest = fmaxf(largest, __shfl_xor_sync(simt::kAllLanes, largest, 1));
-        largest = fmaxf(largest, __shfl_xor_sync(simt::kAllLanes, largest, 2));
-        const float before = largest_[m][half];
-        largest = fmaxf(before, largest * factor);
-        largest_[m][half] = largest;
-        const float shrink = simt::exp2_flushed(before - largest);
-        float sum = sum_[m][half] * shrink;
+    for (int m = 0; m < kTilesOfRows; ++m) {
 #pragma unroll
-        for (int n = 0; n < kColumnTiles; ++n) {
-          output[m][n][2 * half] *= shrink;
-          output[m][n][2 * half + 1] *= shrink;
-        }
+      for (int half = 0; half < 2; ++half) {
+        shrink[m][half] = raise_largest(scores, m, half, factor);
+        weigh_row(scores, m, half, factor);
+      }
+    }
+  }
+
+  // The second part.
+  template <int kColumnTiles>
+  __device__ __forceinline__ static void shrink_rows(float (&output)[kTilesOfRows][kColumnTiles][4],
+                                                     const float (&shrink)[kTilesOfRows][2]) {
 #pragma unroll
-        for (int n = 0; n < kKeyTiles; ++n) {
+    for (int m = 0; m < kTilesOfRows; ++m) {
 #pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            scores[m][n][e] = simt::exp2_flushed(scores[m][n][e] * factor - largest);
-            sum += scores[m][n][e];
-          }
-        }
-        sum_[m][half] = sum;
+      for (int half = 0; half < 2; ++half) {
+        shrink_row(output, m, half, shrink[m][half]);
       }
     }
   }
@@ -156,9 +162,54 @@ class OnlineSoftmax {
   }
 
  private:
-  float largest_[kRowTiles][2];
-  float sum_[kRowTiles][2];
+  // Takes a tile's scores into account, and returns what weights so far shrink by.
+  template <int kKeyTiles>
+  __device__ __forceinline__ float raise_largest(const float (&scores)[kTilesOfRows][kKeyTiles][4],
+                                                 int m, int half, float factor) {
+    float largest = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      largest = fmaxf(largest, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
+    }
+    // The four lanes of a group share a row.
+    largest = fmaxf(largest, __shfl_xor_sync(simt::kAllLanes, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(simt::kAllLanes, largest, 2));
+    const float before = largest_[m][half];
+    largest = fmaxf(before, largest * factor);
+    largest_[m][half] = largest;
+    const float shrink = simt::exp2_flushed(before - largest);
+    sum_[m][half] *= shrink;
+    return shrink;
+  }
+
+  template <int kColumnTiles>
+  __device__ __forceinline__ static void shrink_row(float (&output)[kTilesOfRows][kColumnTiles][4],
+                                                    int m, int half, float shrink) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      output[m][n][2 * half] *= shrink;
+      output[m][n][2 * half + 1] *= shrink;
+    }
+  }
+
+  template <int kKeyTiles>
+  __device__ __forceinline__ void weigh_row(float (&scores)[kTilesOfRows][kKeyTiles][4], int m,
+                                            int half, float factor) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int e = 2 * half; e < 2 * half + 2; ++e) {
+        scores[m][n][e] = simt::exp2_flushed(scores[m][n][e] * factor - largest_[m][half]);
+        sum_[m][half] += scores[m][n][e];
+      }
+    }
+  }
+
+  float largest_[kTilesOfRows][2];
+  float sum_[kTilesOfRows][2];
 };
+
+using OnlineSoftmax = OnlineSoftmaxOf<kRowTiles>;
 
 // Weights in bf16. The accumulators of two neighbouring tiles of 8 keys are, lane by lane, what mma.sync
 // takes from the left for these 16 keys: no lane needs another's.
@@ -179,19 +230,19 @@ __device__ __forceinline__ void pack_weights(unsigned (&weights)[kTilesOfRows][k
 }
 
 // Divides by the sums and stores o in bf16, two elements at once, and lse.
-template <int kHeadDim>
+template <int kHeadDim, int kTilesOfRows>
 __device__ __forceinline__ void store_rows(const Problem& problem, const Place& place,
-                                           const Output<kHeadDim>& output,
-                                           const OnlineSoftmax& softmax) {
+                                           const float (&output)[kTilesOfRows][kHeadDim / 8][4],
+                                           const OnlineSoftmaxOf<kTilesOfRows>& softmax) {
   const Shape& shape = problem.shape;
 #pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {
+  for (int m = 0; m < kTilesOfRows; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = softmax.sum_of_row(m, half);
       const float factor = 1.0F / sum;
       const int query =
-          place.first_query + first_warp_row<kRowTiles>() + m * 16 + lane_group() + half * 8;
+          place.first_query + first_warp_row<kTilesOfRows>() + m * 16 + lane_group() + half * 8;
       const std::size_t row = place.first_row + query;
       if (query < shape.seq_len) {
         if (lane_in_group() == 0) {
@@ -211,7 +262,7 @@ __device__ __forceinline__ void store_rows(const Problem& problem, const Place& 
   }
 }
 
-// The launch of every rung; `rows` of tiles are in shared memory.
+// The launch of rungs 1 to 3; `rows` of tiles are in shared memory.
 template <int kHeadDim>
 simt::Config launch_of(const Problem& problem, const simt::Queue& queue, const char* name,
                        std::size_t rows) {

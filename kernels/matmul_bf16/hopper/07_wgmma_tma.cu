@@ -7,8 +7,8 @@
 // Limit:  32 operations per byte of the second-level cache, and nobody multiplies while boxes travel.
 //         Next: larger tiles.
 
+#include "kernels/hopper/wgmma.cuh"
 #include "kernels/matmul_bf16/hopper/prepare.cuh"
-#include "kernels/matmul_bf16/hopper/wgmma.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
 
 namespace ultra::kernels::matmul_bf16 {

@@ -6,8 +6,8 @@
 // Limit:  a block still either fetches or multiplies; only its neighbours on the multiprocessor fill
 //         the gaps. Next: somebody who does nothing but fetch.
 
+#include "kernels/hopper/wgmma.cuh"
 #include "kernels/matmul_bf16/hopper/prepare.cuh"
-#include "kernels/matmul_bf16/hopper/wgmma.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
 
 namespace ultra::kernels::matmul_bf16 {

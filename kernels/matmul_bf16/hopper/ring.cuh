@@ -9,10 +9,13 @@
 /// The multipliers wait for phase n of are_full; the fetcher waits for phase n - 1 of are_empty, which
 /// for n = 0 has the parity 1 of a barrier nobody has used, and does not block.
 
-#include "kernels/matmul_bf16/hopper/wgmma.cuh"
+#include "kernels/hopper/wgmma.cuh"
+#include "kernels/matmul_bf16/units.cuh"
 
 namespace ultra::kernels::matmul_bf16 {
 namespace {
+
+using namespace hopper;
 
 /// @brief Shared memory: stages of a's [rows, 64] and b's [columns, 64], and their barriers.
 template <int rows, int columns, int stages>
@@ -54,13 +57,6 @@ __device__ __forceinline__ void fetch_into(RingType& ring, RingPosition<stages>&
     fetch_box(ring.a[stage], a_map, row, k, ring.are_full[stage]);
     fetch_box(ring.b[stage], b_map, column, k, ring.are_full[stage]);
     position.advance();
-  }
-}
-
-/// @brief Says that this warp has read a stage.
-__device__ __forceinline__ void release(Barrier& is_empty) {
-  if (threadIdx.x % 32 == 0) {
-    arrive(is_empty);
   }
 }
 

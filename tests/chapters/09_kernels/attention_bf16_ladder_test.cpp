@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "build_config.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
@@ -25,6 +26,14 @@ class AttentionBf16Ladder : public ::testing::Test {
         .report;
   }
 
+  // All but those for Hopper alone.
+  [[nodiscard]] std::vector<RungInfo> emulated_rungs() const {
+    const auto all = ladder_->rungs();
+    std::vector<RungInfo> rungs(all.begin(), all.end());
+    std::erase_if(rungs, [](const RungInfo& rung) { return rung.needs == Needs::kHopper; });
+    return rungs;
+  }
+
   std::unique_ptr<Ladder> ladder_ = test::find_ladder("attention_bf16");
 };
 
@@ -33,7 +42,7 @@ TEST_F(AttentionBf16Ladder, LoadsHalfTheBytesOfFp32AndSkipsWhatIsMasked) {
   // mask leaves 2 + 4.
   constexpr std::uint64_t kTile = 2 * 64 * kHeadDim;
   const Sizes sizes = {1, 1, 1, 256, kHeadDim};
-  for (const RungInfo& rung : ladder_->rungs()) {
+  for (const RungInfo& rung : emulated_rungs()) {
     const auto loaded = [&](std::uint64_t seed) {
       return counters_of(rung.name.c_str(), sizes, seed).total(AccessKind::kGlobalLoad).bytes;
     };
@@ -44,7 +53,7 @@ TEST_F(AttentionBf16Ladder, LoadsHalfTheBytesOfFp32AndSkipsWhatIsMasked) {
 
 TEST_F(AttentionBf16Ladder, StoresOnlyOutputs) {
   const Sizes sizes = {1, 1, 1, 128, kHeadDim};
-  for (const RungInfo& rung : ladder_->rungs()) {
+  for (const RungInfo& rung : emulated_rungs()) {
     const simt::Report report = counters_of(rung.name.c_str(), sizes, kCausal);
     EXPECT_EQ(report.total(AccessKind::kGlobalStore).bytes, 128 * (2 * kHeadDim + 4)) << rung.name;
   }
@@ -93,7 +102,7 @@ TEST_F(AttentionBf16Ladder, FourMatricesAreLoadedAtOnce) {
 TEST_F(AttentionBf16Ladder, CornersAreRight) {
   const std::vector<Sizes> corners = {{2, 1, 1, 1, 8},   {1, 1, 1, 1, 128},  {3, 2, 1, 65, 16},
                                       {1, 1, 5, 27, 64}, {1, 2, 2, 40, 104}, {1, 1, 2, 129, 128}};
-  for (const RungInfo& rung : ladder_->rungs()) {
+  for (const RungInfo& rung : emulated_rungs()) {
     for (const Sizes& sizes : corners) {
       for (const std::uint64_t seed : {kFull, kCausalLarge}) {
         test::expect_right(*ladder_, rung.number,
@@ -104,10 +113,19 @@ TEST_F(AttentionBf16Ladder, CornersAreRight) {
 }
 
 TEST_F(AttentionBf16Ladder, RefusalSaysWhy) {
-  for (const RungInfo& rung : ladder_->rungs()) {
+  for (const RungInfo& rung : emulated_rungs()) {
     EXPECT_EQ(ladder_->refusal(rung.number, {1, 1, 1, 8, 20}, simt::Side::kBare),
               "head_dim is 20, expected a multiple of 8, at most 128");
     EXPECT_EQ(ladder_->refusal(rung.number, {1, 1, 1, 8, 120}, simt::Side::kBare), "");
+  }
+}
+
+TEST_F(AttentionBf16Ladder, WarpgroupsNeedHopperAndRowsOfSixteenBytes) {
+  const int rung = test::find_rung(*ladder_, "warpgroups");
+  EXPECT_NE(ladder_->refusal(rung, {1, 1, 1, 8, 64}, simt::Side::kBare), "");
+  if (build::kHasCuda) {
+    EXPECT_EQ(ladder_->refusal(rung, {1, 1, 1, 8, 20}, simt::Side::kGpu),
+              "head_dim is 20, expected a multiple of 8, at most 128");
   }
 }
 

@@ -57,9 +57,13 @@ def parse(report):
             kernel.registers = int(found.group(1))
             shared = SHARED.search(line)
             kernel.shared_bytes = int(shared.group(1)) if shared else 0
-        if found := LOST.search(line):
-            kernel.faults.append(found.group(0).strip())
     return kernels
+
+
+def lost_speed(report):
+    """The lines that speak of serialised wgmma. ptxas writes them before all kernels; they name
+    theirs."""
+    return [found.group(0).strip() for found in LOST.finditer(report)]
 
 
 def short_name(demangled):
@@ -111,6 +115,7 @@ def check(reports, sources):
         if missing or not kernels:
             faults.append(missing or f"{relative}: ptxas reports no kernel. What to do: launch one "
                           "in it, or move the file")
+        faults += [f"{relative}: {line}" for line in lost_speed(text)]
         for kernel in kernels:
             print(f"{names[kernel.name]:<52} {relative:<44} {kernel.architecture:<7} "
                   f"{kernel.registers:>9} {kernel.shared_bytes:>13}")

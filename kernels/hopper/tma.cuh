@@ -3,17 +3,20 @@
 /// TMA, the copy engine of Hopper: one thread moves a box of a matrix between global and shared memory.
 /// Source: PTX ISA, "cp.async.bulk.tensor".
 ///
-/// All boxes are 64 bf16 wide: rows of 128 bytes, swizzled by the engine as units.cuh does it: unit u of
-/// row r lies in place u xor (r % 8). Boxes begin at multiples of 1024 bytes of shared memory, where r
-/// is 0 modulo 8. What lies outside the matrix arrives as zeros, counts as bytes all the same, and is
-/// not written back.
+/// All boxes are 64 bf16 wide: rows of 128 bytes, swizzled by the engine: unit u (16 bytes) of row r lies
+/// in place u xor (r % 8). Boxes begin at multiples of 1024 bytes of shared memory, where r is 0
+/// modulo 8. What lies outside the matrix arrives as zeros, counts as bytes all the same, and is not
+/// written back.
 
 #include <cuda.h>
 
-#include "kernels/matmul_bf16/hopper/barrier.cuh"
+#include "kernels/hopper/barrier.cuh"
 
-namespace ultra::kernels::matmul_bf16 {
+namespace ultra::kernels::hopper {
 namespace {
+
+/// @brief Units of 16 bytes in a row of a box.
+constexpr int kRowUnits = 8;
 
 /// @brief What boxes are aligned to in shared memory.
 constexpr unsigned kBoxAlignment = 1024;
@@ -42,8 +45,18 @@ __device__ __forceinline__ void fetch_box(uint4* box, const CUtensorMap& map, in
       : "memory");
 }
 
-/// @brief The same into all blocks of the cluster whose bit of `blocks` is 1: the box arrives in the
-/// same place of each, and counts at the barrier in the same place of each.
+/// @brief The same of a stack of matrices: the box lies in matrix `layer`.
+__device__ __forceinline__ void fetch_box(uint4* box, const CUtensorMap& map, int layer, int row,
+                                          int column, Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(box)),
+      "l"(&map), "r"(column), "r"(row), "r"(layer), "r"(shared_address(&barrier))
+      : "memory");
+}
+
+/// @brief A box of a single matrix into all blocks of the cluster whose bit of `blocks` is 1: it arrives in
+/// the same place of each, and counts at the barrier in the same place of each.
 __device__ __forceinline__ void fetch_box_for_all(uint4* box, const CUtensorMap& map, int row,
                                                   int column, Barrier& barrier,
                                                   unsigned short blocks) {
@@ -79,4 +92,4 @@ __device__ __forceinline__ void wait_until_boxes_are_read() {
 }
 
 }  // namespace
-}  // namespace ultra::kernels::matmul_bf16
+}  // namespace ultra::kernels::hopper

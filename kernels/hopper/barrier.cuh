@@ -12,7 +12,7 @@
 #include "kernels/simt/gpu/async_copy.cuh"
 #include "kernels/simt/simt.cuh"
 
-namespace ultra::kernels::matmul_bf16 {
+namespace ultra::kernels::hopper {
 namespace {
 
 using simt::gpu::shared_address;
@@ -49,6 +49,13 @@ __device__ __forceinline__ void arrive_and_expect(Barrier& barrier, unsigned byt
 __device__ __forceinline__ void arrive(Barrier& barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier))
                : "memory");
+}
+
+/// @brief Says that this warp has read a stage.
+__device__ __forceinline__ void release(Barrier& is_empty) {
+  if (threadIdx.x % 32 == 0) {
+    arrive(is_empty);
+  }
 }
 
 /// @brief Arrives at the barrier in the same place of block `rank` of the cluster.
@@ -127,4 +134,4 @@ __device__ __forceinline__ void synchronise_cluster() {
 }
 
 }  // namespace
-}  // namespace ultra::kernels::matmul_bf16
+}  // namespace ultra::kernels::hopper

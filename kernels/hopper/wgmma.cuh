@@ -9,10 +9,12 @@
 /// has in sums[4 i] and [4 i + 1] the row 16 w + g, columns 8 i + 2 t and 8 i + 2 t + 1, and in [4 i + 2]
 /// and [4 i + 3] the same columns of row 16 w + g + 8.
 
-#include "kernels/matmul_bf16/hopper/tma.cuh"
-#include "kernels/matmul_bf16/units.cuh"
+#include "kernels/hopper/tma.cuh"
+#include "kernels/simt/matrix_tiles.cuh"
+#include "kernels/simt/simt.cuh"
+#include "kernels/simt/small_floats.cuh"
 
-namespace ultra::kernels::matmul_bf16 {
+namespace ultra::kernels::hopper {
 namespace {
 
 /// @brief Threads of a warpgroup.
@@ -21,7 +23,7 @@ constexpr int kWarpgroup = 128;
 /// @brief This thread's warpgroup in its block. It comes from one lane of the warp, so that the compiler
 /// knows that a warp does not part where warpgroups do.
 __device__ __forceinline__ int warpgroup_index() {
-  return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+  return __shfl_sync(simt::kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
 }
 
 /// @brief Waits for the 128 threads of a warpgroup; `name` is 1 to 15, another one for each warpgroup.
@@ -43,6 +45,9 @@ __device__ __forceinline__ void take_registers() {
 
 /// @brief Rows of a that one instruction multiplies.
 constexpr int kRows = 64;
+
+/// @brief Instructions along a row of a box: each multiplies 16 elements of the depth.
+constexpr int kSteps = 4;
 
 /// @brief A tile as wgmma wants to hear of it: its address, the distance of groups of eight rows (1024
 /// bytes), and the swizzle of 128 bytes. The fields are in units of 16 bytes; the distance along the row
@@ -202,7 +207,7 @@ __device__ __forceinline__ void hold_in_place(float (&sums)[parts][count]) {
 /// @brief Stores a warpgroup's sums, `parts` x 64 rows from (row, column) of c on, as far as they exist;
 /// columns is even.
 template <int parts, int count>
-__device__ __forceinline__ void store_warpgroup_sums(bf16* c, int row, int column, int rows,
+__device__ __forceinline__ void store_warpgroup_sums(simt::bf16* c, int row, int column, int rows,
                                                      int columns,
                                                      const float (&sums)[parts][count]) {
   const int lane = threadIdx.x % 32;
@@ -212,13 +217,14 @@ __device__ __forceinline__ void store_warpgroup_sums(bf16* c, int row, int colum
 #pragma unroll
     for (int lower = 0; lower < 2; ++lower) {
       const int c_row = top + lower * 8;
-      bf16* const first = c + static_cast<std::ptrdiff_t>(c_row) * columns;
+      simt::bf16* const first = c + static_cast<std::ptrdiff_t>(c_row) * columns;
 #pragma unroll
       for (int i = 0; i < count / 4; ++i) {
         const int c_column = column + i * 8 + lane % 4 * 2;
         if (c_row < rows && c_column < columns) {
           const float* const pair = &sums[part][4 * i + 2 * lower];
-          stg(reinterpret_cast<unsigned*>(first + c_column), pack_bf16(pair[0], pair[1]));
+          simt::stg(reinterpret_cast<unsigned*>(first + c_column),
+                    simt::pack_bf16(pair[0], pair[1]));
         }
       }
     }
@@ -226,4 +232,4 @@ __device__ __forceinline__ void store_warpgroup_sums(bf16* c, int row, int colum
 }
 
 }  // namespace
-}  // namespace ultra::kernels::matmul_bf16
+}  // namespace ultra::kernels::hopper
