@@ -106,7 +106,7 @@ class AttentionBf16 {
             {.info = {.number = 4,
                       .name = "warpgroups",
                       .idea = "wgmma on tiles that TMA brings, beside the softmax",
-                      .file = "kernels/attention_bf16/hopper/04_wgmma.cu",
+                      .file = "kernels/attention_bf16/hopper/04_warpgroups.cu",
                       .needs = Needs::kHopper},
              .launchers = on_gpu<Problem>(
                  []<Side side>(const auto&... a) { rungs_of::warpgroups<side>(a...); }),
