@@ -66,8 +66,9 @@ void Engine::fail_in(std::size_t thread, Fault fault, Place place, const std::st
     fail_if_unwritten();  // which may be why this happens
   }
   const std::string line = place.file == nullptr ? "" : " at " + to_text(place);
-  throw SimtError(fault, fmt::format("{}{}: block {}, {}: {}.", config_->name, line,
-                                     to_text(blockIdx), thread_text(thread), what));
+  const char* const end = what.ends_with('?') ? "" : ".";
+  throw SimtError(fault, fmt::format("{}{}: block {}, {}: {}{}", config_->name, line,
+                                     to_text(blockIdx), thread_text(thread), what, end));
 }
 
 void Engine::fail_outside(const Access& access, std::uintptr_t address) {
