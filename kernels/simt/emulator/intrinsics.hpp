@@ -2,7 +2,8 @@
 /// @file
 /// CUDA's barriers and warp operations under CUDA's names, for the emulator. All but the block's
 /// barrier are one primitive: the lanes of the mask meet, and the last one to come works out the
-/// result of each. <cmath> has the functions of numbers that CUDA shares with C: expf, logf, fmaxf ...
+/// result of each. The header `cmath` has the functions of numbers that CUDA shares with C: expf, logf,
+/// fmaxf ...
 
 #include <bit>
 #include <cmath>  // before __expf() below, which the C library declares, too

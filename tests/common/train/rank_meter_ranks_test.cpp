@@ -34,14 +34,17 @@ TEST(RankMeter, WaitingForOthersIsNoCompute) {
     EXPECT_GE(summary.seconds.optimizer, 0.01);
     EXPECT_EQ(summary.seconds.compute,
               summary.seconds.forward_backward + summary.seconds.optimizer);
-    EXPECT_GE(summary.seconds.total, 0.33) << "waiting included";
     EXPECT_GE(summary.seconds.total, summary.seconds.compute);
     if (world.rank() == 0) {
+      // How long it waits depends on when it began; that the total has the waiting in it does not.
+      EXPECT_GE(summary.seconds.total,
+                summary.seconds.compute + 0.9 * summary.communication.exposed_seconds);
       EXPECT_LT(summary.seconds.forward_backward, 0.2) << "of more than 0.32 seconds";
       EXPECT_GE(summary.communication.exposed_seconds, 0.15);
       EXPECT_GE(summary.communication.busy_seconds, summary.communication.exposed_seconds);
     } else {
       EXPECT_GE(summary.seconds.forward_backward, 0.32);
+      EXPECT_GE(summary.seconds.total, 0.33);
     }
   });
 }
