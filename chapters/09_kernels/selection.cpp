@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "chapters/09_kernels/ladders.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr double kLongestEmulation = 600;  // seconds
 
-const Ladder& find_ladder(std::string_view name, std::span<const std::unique_ptr<Ladder>> ladders) {
+const Ladder& ladder_of(std::string_view name, std::span<const std::unique_ptr<Ladder>> ladders) {
   std::vector<std::string> names;
   for (const std::unique_ptr<Ladder>& ladder : ladders) {
     if (ladder->info().name == name) {
@@ -58,13 +59,19 @@ int parse_size(std::string_view word, std::string_view text) {
 
 Selection select(std::string_view text, std::span<const std::unique_ptr<Ladder>> ladders) {
   const std::size_t slash = text.find('/');
-  const Ladder& ladder = find_ladder(text.substr(0, slash), ladders);
+  const Ladder& ladder = ladder_of(text.substr(0, slash), ladders);
   if (slash != std::string_view::npos) {
     return {.ladder = &ladder, .rungs = {find_rung(text.substr(slash + 1), ladder)}};
   }
   std::vector<int> all(ladder.rungs().size());
   std::iota(all.begin(), all.end(), 1);
   return {.ladder = &ladder, .rungs = std::move(all)};
+}
+
+std::unique_ptr<Ladder> find_ladder(std::string_view name) {
+  std::vector<std::unique_ptr<Ladder>> ladders = all_ladders();
+  const Ladder* const found = &ladder_of(name, ladders);
+  return std::move(*std::ranges::find(ladders, found, &std::unique_ptr<Ladder>::get));
 }
 
 Sizes parse_sizes(std::string_view text, const LadderInfo& ladder) {

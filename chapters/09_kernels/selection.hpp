@@ -26,6 +26,10 @@ struct Selection {
 [[nodiscard]] Selection select(std::string_view text,
                                std::span<const std::unique_ptr<Ladder>> ladders);
 
+/// @brief The ladder of that name, apart from the others.
+/// @throws ConfigError when there is none; the message lists those there are.
+[[nodiscard]] std::unique_ptr<Ladder> find_ladder(std::string_view name);
+
 /// @brief The sizes that "128" (every extent) or "128x96x64" (one each) name.
 /// @throws ConfigError when these are no positive numbers, or not as many as the ladder has
 /// extents.

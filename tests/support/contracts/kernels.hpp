@@ -11,21 +11,14 @@
 
 #include "chapters/09_kernels/ladder.hpp"
 #include "chapters/09_kernels/ladders.hpp"
+#include "chapters/09_kernels/selection.hpp"
 #include "common/base/errors.hpp"
 #include "kernels/simt/error.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::test {
 
-// The ladder of that name.
-inline std::unique_ptr<ladders::Ladder> find_ladder(std::string_view name) {
-  for (std::unique_ptr<ladders::Ladder>& ladder : ladders::all_ladders()) {
-    if (ladder->info().name == name) {
-      return std::move(ladder);
-    }
-  }
-  throw ConfigError("there is no such ladder");
-}
+using ladders::find_ladder;
 
 // The rung of that name.
 inline int find_rung(const ladders::Ladder& ladder, std::string_view name) {
