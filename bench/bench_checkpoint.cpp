@@ -11,8 +11,8 @@
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
-#include "chapters/04_zero/checkpoint_writer.hpp"
-#include "chapters/04_zero/training_state.hpp"
+#include "chapters/04_zero/checkpoints/checkpoint_writer.hpp"
+#include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/nn/model.hpp"
 

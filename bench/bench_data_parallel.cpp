@@ -13,7 +13,7 @@
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
-#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/03_data_parallel/data_parallel_training.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/data/dataset.hpp"

@@ -24,8 +24,8 @@
 #include "bench/mpirun.hpp"
 #include "bench/timing.hpp"
 #include "build_config.hpp"
-#include "chapters/02_collectives/collective_bench.hpp"
-#include "chapters/02_collectives/collective_case.hpp"
+#include "chapters/02_collectives/bench/collective_bench.hpp"
+#include "chapters/02_collectives/bench/collective_case.hpp"
 #include "common/comm/run_ranks.hpp"
 
 namespace {

@@ -26,7 +26,7 @@
 #include "bench/mpirun.hpp"
 #include "bench/timing.hpp"
 #include "build_config.hpp"
-#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/ops/matmul.hpp"
 

@@ -13,8 +13,8 @@
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
-#include "chapters/02_collectives/book_algorithms.hpp"
-#include "chapters/04_zero/offloaded_states.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "chapters/04_zero/offload/offloaded_states.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "chapters/04_zero/zero_training.hpp"

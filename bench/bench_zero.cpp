@@ -11,7 +11,7 @@
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
-#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/03_data_parallel/data_parallel_training.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
 #include "chapters/04_zero/zero_step.hpp"

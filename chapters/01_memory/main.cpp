@@ -4,11 +4,11 @@
 
 #include <string>
 
+#include "chapters/01_memory/estimate/memory_table.hpp"
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/01_memory/memory_options.hpp"
-#include "chapters/01_memory/memory_table.hpp"
 #include "chapters/01_memory/written_parts.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 #include "common/train/program.hpp"
 #include "common/train/trainer.hpp"
 

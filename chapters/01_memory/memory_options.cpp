@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "chapters/01_memory/model_presets.hpp"
+#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "common/base/errors.hpp"
-#include "common/train/flags.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::memory {
 

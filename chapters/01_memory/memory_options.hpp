@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "chapters/01_memory/estimate_report.hpp"
+#include "chapters/01_memory/estimate/estimate_report.hpp"
 #include "chapters/01_memory/recompute_mode.hpp"
-#include "common/train/cli_fwd.hpp"
-#include "common/train/metrics.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/metrics.hpp"
 
 namespace ultra::memory {
 

@@ -3,7 +3,7 @@
 #include "chapters/01_memory/adamw_step.hpp"
 #include "chapters/01_memory/recompute.hpp"
 #include "chapters/01_memory/rms_norm_backward.hpp"
-#include "common/nn/norm.hpp"
+#include "common/nn/layers/norm.hpp"
 
 namespace ultra::memory {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "chapters/02_collectives/collective_bench.hpp"
-#include "chapters/02_collectives/simulate_report.hpp"
+#include "chapters/02_collectives/bench/collective_bench.hpp"
+#include "chapters/02_collectives/simulator/simulate_report.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::collectives {

@@ -4,11 +4,11 @@
 
 #include <functional>
 
-#include "chapters/02_collectives/bench_options.hpp"
-#include "chapters/02_collectives/book_algorithms.hpp"
-#include "chapters/02_collectives/simulate_options.hpp"
-#include "common/train/comm_options.hpp"
-#include "common/train/options.hpp"
+#include "chapters/02_collectives/bench/bench_options.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "chapters/02_collectives/simulator/simulate_options.hpp"
+#include "common/train/options/comm_options.hpp"
+#include "common/train/options/options.hpp"
 
 namespace ultra::collectives {
 

@@ -5,13 +5,13 @@
 
 #include <memory>
 
+#include "chapters/01_memory/estimate/memory_table.hpp"
 #include "chapters/01_memory/memory_options.hpp"
-#include "chapters/01_memory/memory_table.hpp"
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/02_collectives/collectives_options.hpp"
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 #include "common/train/program.hpp"
 #include "common/train/trainer.hpp"
 

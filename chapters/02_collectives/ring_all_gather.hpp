@@ -4,7 +4,7 @@
 ///
 /// Exercise 02.2 (`./workbook check 02.2`).
 
-#include "common/comm/schedule.hpp"
+#include "common/comm/collectives/schedule.hpp"
 
 namespace ultra::collectives {
 

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "chapters/02_collectives/link_cost.hpp"
+#include "chapters/02_collectives/simulator/link_cost.hpp"
 
 namespace ultra::collectives {
 

@@ -5,7 +5,7 @@
 /// Exercise 02.1 (`./workbook check 02.1`). Words of this chapter: the data are cut into one *chunk*
 /// per member of the group; P is the number of members, n the number of elements.
 
-#include "common/comm/schedule.hpp"
+#include "common/comm/collectives/schedule.hpp"
 
 /// @brief Chapter 02: collective operations, written as the steps that each rank takes.
 namespace ultra::collectives {

@@ -2,7 +2,7 @@
 /// @file
 /// The kinds of steps that the algorithms of this chapter are made of.
 
-#include "common/comm/schedule.hpp"
+#include "common/comm/collectives/schedule.hpp"
 
 namespace ultra::collectives {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/train/metrics.hpp"
+#include "common/train/report/metrics.hpp"
 
 namespace ultra::data_parallel {
 

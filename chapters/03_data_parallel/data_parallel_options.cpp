@@ -5,13 +5,13 @@
 #include <cmath>
 #include <utility>
 
-#include "chapters/02_collectives/book_algorithms.hpp"
-#include "chapters/03_data_parallel/compression_options.hpp"
-#include "chapters/03_data_parallel/compression_warmup.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "chapters/03_data_parallel/compression/compression_options.hpp"
+#include "chapters/03_data_parallel/compression/compression_warmup.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "common/train/choice_option.hpp"
-#include "common/train/flags.hpp"
+#include "common/train/options/choice_option.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::data_parallel {
 namespace {

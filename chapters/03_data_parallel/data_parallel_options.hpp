@@ -9,11 +9,11 @@
 #include <string_view>
 
 #include "chapters/03_data_parallel/gradient_sync.hpp"
-#include "common/comm/collective_algorithms.hpp"
+#include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/optim/adamw.hpp"
-#include "common/train/cli_fwd.hpp"
-#include "common/train/comm_options.hpp"
-#include "common/train/metrics.hpp"
+#include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/comm_options.hpp"
+#include "common/train/report/metrics.hpp"
 
 namespace ultra::data_parallel {
 

@@ -4,12 +4,12 @@
 
 #include <utility>
 
-#include "chapters/01_memory/memory_table.hpp"
+#include "chapters/01_memory/estimate/memory_table.hpp"
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/communication_table.hpp"
 #include "chapters/03_data_parallel/data_parallel_training.hpp"
+#include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 #include "chapters/03_data_parallel/replica_check.hpp"
-#include "chapters/03_data_parallel/server_training.hpp"
 #include "common/base/errors.hpp"
 #include "common/train/trainer.hpp"
 

@@ -9,14 +9,14 @@
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/02_collectives/collectives_options.hpp"
 #include "chapters/03_data_parallel/data_parallel_options.hpp"
-#include "chapters/03_data_parallel/scaling_options.hpp"
-#include "chapters/03_data_parallel/server_options.hpp"
+#include "chapters/03_data_parallel/parameter_server/server_options.hpp"
+#include "chapters/03_data_parallel/scaling/scaling_options.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/optim/adamw.hpp"
-#include "common/train/metrics.hpp"
 #include "common/train/model_worker.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/metrics.hpp"
 #include "common/train/update.hpp"
 
 namespace ultra::data_parallel {

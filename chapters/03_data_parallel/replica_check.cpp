@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/base/numeric.hpp"
-#include "common/comm/roll_call.hpp"
-#include "common/comm/tensor_bytes.hpp"
+#include "common/comm/engine/roll_call.hpp"
+#include "common/comm/engine/tensor_bytes.hpp"
 
 namespace ultra::data_parallel {
 namespace {

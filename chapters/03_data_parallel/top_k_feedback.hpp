@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "chapters/03_data_parallel/compressor.hpp"
+#include "chapters/03_data_parallel/compression/compressor.hpp"
 
 namespace ultra::data_parallel {
 

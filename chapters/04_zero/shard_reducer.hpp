@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "chapters/04_zero/flat_layout.hpp"
-#include "chapters/04_zero/group_reducer.hpp"
+#include "chapters/04_zero/shards/group_reducer.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "chapters/04_zero/gradient_shards.hpp"
-#include "chapters/04_zero/offloaded_unit.hpp"
-#include "chapters/04_zero/parameter_group.hpp"
-#include "chapters/04_zero/sharded_unit.hpp"
-#include "chapters/04_zero/whole_weights.hpp"
-#include "chapters/04_zero/zero_plus_plus_parts.hpp"
+#include "chapters/04_zero/offload/offloaded_unit.hpp"
+#include "chapters/04_zero/shards/gradient_shards.hpp"
+#include "chapters/04_zero/shards/parameter_group.hpp"
+#include "chapters/04_zero/shards/sharded_unit.hpp"
+#include "chapters/04_zero/shards/whole_weights.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/errors.hpp"
 #include "common/train/update.hpp"

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "chapters/03_data_parallel/gradient_sync.hpp"
-#include "chapters/04_zero/offload_settings.hpp"
-#include "chapters/04_zero/offloaded_states.hpp"
+#include "chapters/04_zero/offload/offload_settings.hpp"
+#include "chapters/04_zero/offload/offloaded_states.hpp"
 #include "chapters/04_zero/prefetch.hpp"
-#include "chapters/04_zero/shard_groups.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
-#include "chapters/04_zero/zero_plus_plus.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/nn/model.hpp"
 #include "common/optim/adamw.hpp"

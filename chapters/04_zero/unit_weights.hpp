@@ -7,8 +7,8 @@
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, section 5.3; the unit is that of Zhao et
 /// al. 2023, "PyTorch FSDP", arXiv 2304.11277, section 3.2.1.
 
-#include "chapters/04_zero/parameter_group.hpp"
-#include "chapters/04_zero/sharded_unit.hpp"
+#include "chapters/04_zero/shards/parameter_group.hpp"
+#include "chapters/04_zero/shards/sharded_unit.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"

@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "common/train/choice_option.hpp"
-#include "common/train/flags.hpp"
+#include "common/train/options/choice_option.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::zero {
 namespace {

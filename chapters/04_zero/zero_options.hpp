@@ -10,11 +10,11 @@
 #include "chapters/03_data_parallel/data_parallel_options.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
-#include "chapters/04_zero/zero_plus_plus_options.hpp"
-#include "common/comm/collective_algorithms.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_options.hpp"
+#include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/tensor/dtype.hpp"
-#include "common/train/cli_fwd.hpp"
-#include "common/train/metrics.hpp"
+#include "common/train/options/cli_fwd.hpp"
+#include "common/train/report/metrics.hpp"
 
 namespace ultra::zero {
 

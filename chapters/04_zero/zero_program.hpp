@@ -6,14 +6,14 @@
 #include <string>
 
 #include "chapters/03_data_parallel/data_parallel_program.hpp"
-#include "chapters/04_zero/checkpoint_options.hpp"
-#include "chapters/04_zero/offload_options.hpp"
-#include "chapters/04_zero/sharded_bytes.hpp"
+#include "chapters/04_zero/checkpoints/checkpoint_options.hpp"
+#include "chapters/04_zero/checkpoints/training_state.hpp"
+#include "chapters/04_zero/estimate/sharded_bytes.hpp"
+#include "chapters/04_zero/offload/offload_options.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
-#include "chapters/04_zero/training_state.hpp"
 #include "chapters/04_zero/zero_options.hpp"
 #include "common/nn/layer_factory.hpp"
-#include "common/train/metrics.hpp"
+#include "common/train/report/metrics.hpp"
 
 namespace ultra::zero {
 

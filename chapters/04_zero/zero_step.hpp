@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "chapters/03_data_parallel/bucket_exchange.hpp"
-#include "chapters/04_zero/shard_groups.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
 #include "common/optim/adamw.hpp"

@@ -9,7 +9,7 @@
 
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "chapters/03_data_parallel/gradient_average.hpp"
-#include "chapters/04_zero/storage_trace.hpp"
+#include "chapters/04_zero/offload/storage_trace.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/agree.hpp"

@@ -6,9 +6,9 @@
 #include <functional>
 
 #include "chapters/03_data_parallel/gradient_sync.hpp"
-#include "chapters/04_zero/shard_groups.hpp"
+#include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
-#include "chapters/04_zero/training_state.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/data/dataset.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"

@@ -8,8 +8,8 @@
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "common/nn/embedding_layer.hpp"
-#include "common/nn/linear.hpp"
+#include "common/nn/layers/embedding_layer.hpp"
+#include "common/nn/layers/linear.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

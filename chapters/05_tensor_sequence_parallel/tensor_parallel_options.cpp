@@ -8,8 +8,8 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "common/train/choice_option.hpp"
-#include "common/train/flags.hpp"
+#include "common/train/options/choice_option.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

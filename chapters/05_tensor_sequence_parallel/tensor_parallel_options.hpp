@@ -9,8 +9,8 @@
 #include "chapters/03_data_parallel/data_parallel_options.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
-#include "common/train/cli_fwd.hpp"
-#include "common/train/metrics.hpp"
+#include "common/train/options/cli_fwd.hpp"
+#include "common/train/report/metrics.hpp"
 
 namespace ultra::tensor_parallel {
 

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "chapters/03_data_parallel/communication_table.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_estimate.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
-#include "chapters/05_tensor_sequence_parallel/split_shapes.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_estimate.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_table.hpp"
+#include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::tensor_parallel {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "chapters/04_zero/zero_program.hpp"
+#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_options.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_options.hpp"
-#include "chapters/05_tensor_sequence_parallel/tp_scaling_options.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/nn/layer_factory.hpp"
-#include "common/train/metrics.hpp"
+#include "common/train/report/metrics.hpp"
 
 namespace ultra::tensor_parallel {
 

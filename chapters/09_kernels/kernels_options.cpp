@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "build_config.hpp"
-#include "chapters/09_kernels/ladder_table.hpp"
+#include "chapters/09_kernels/report/ladder_table.hpp"
 #include "common/base/errors.hpp"
-#include "common/train/flags.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::ladders {
 namespace {

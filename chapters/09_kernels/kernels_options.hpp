@@ -10,7 +10,7 @@
 
 #include "chapters/09_kernels/ladder.hpp"
 #include "chapters/09_kernels/selection.hpp"
-#include "common/train/cli_fwd.hpp"
+#include "common/train/options/cli_fwd.hpp"
 
 namespace ultra::ladders {
 

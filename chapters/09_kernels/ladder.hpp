@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/09_kernels/verdict.hpp"
+#include "chapters/09_kernels/report/verdict.hpp"
 #include "kernels/simt/report.hpp"
 #include "kernels/simt/side.hpp"
 

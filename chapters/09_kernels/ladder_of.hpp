@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/09_kernels/gpu_timing.hpp"
 #include "chapters/09_kernels/ladder.hpp"
+#include "chapters/09_kernels/report/gpu_timing.hpp"
+#include "chapters/09_kernels/report/verdict.hpp"
 #include "chapters/09_kernels/rung.hpp"
-#include "chapters/09_kernels/verdict.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::ladders {

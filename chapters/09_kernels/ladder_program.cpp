@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "chapters/09_kernels/ladder_table.hpp"
 #include "chapters/09_kernels/ladders.hpp"
-#include "chapters/09_kernels/rung_json.hpp"
+#include "chapters/09_kernels/report/ladder_table.hpp"
+#include "chapters/09_kernels/report/rung_json.hpp"
 #include "common/base/atomic_file.hpp"
 #include "kernels/device/device_info.hpp"
 

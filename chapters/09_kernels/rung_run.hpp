@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "chapters/09_kernels/ceiling.hpp"
 #include "chapters/09_kernels/ladder.hpp"
+#include "chapters/09_kernels/report/ceiling.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::ladders {

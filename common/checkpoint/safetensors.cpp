@@ -8,7 +8,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/checkpoint/file_damage.hpp"
-#include "common/comm/tensor_bytes.hpp"
+#include "common/comm/engine/tensor_bytes.hpp"
 
 namespace ultra::checkpoint {
 namespace {

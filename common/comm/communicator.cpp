@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "common/comm/collective_call.hpp"
-#include "common/comm/group_state.hpp"
-#include "common/comm/point_to_point.hpp"
-#include "common/comm/schedule_runner.hpp"
-#include "common/comm/send_queue.hpp"
-#include "common/comm/slow_link.hpp"
+#include "common/comm/collectives/collective_call.hpp"
+#include "common/comm/collectives/schedule_runner.hpp"
+#include "common/comm/engine/group_state.hpp"
+#include "common/comm/links/point_to_point.hpp"
+#include "common/comm/links/send_queue.hpp"
+#include "common/comm/links/slow_link.hpp"
 
 namespace ultra {
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/collective_algorithms.hpp"
-#include "common/comm/collective_call.hpp"
-#include "common/comm/operation.hpp"
-#include "common/comm/progress_engine.hpp"
-#include "common/comm/send_queue.hpp"
+#include "common/comm/collectives/collective_algorithms.hpp"
+#include "common/comm/collectives/collective_call.hpp"
+#include "common/comm/engine/operation.hpp"
+#include "common/comm/engine/progress_engine.hpp"
+#include "common/comm/links/send_queue.hpp"
 #include "common/comm/traffic.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "common/comm/communicator.hpp"
-#include "common/comm/slow_link.hpp"
+#include "common/comm/links/slow_link.hpp"
 
 namespace ultra {
 

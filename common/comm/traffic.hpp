@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "common/comm/operation.hpp"
+#include "common/comm/engine/operation.hpp"
 
 namespace ultra {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "common/comm/reduce_op.hpp"
+#include "common/comm/collectives/reduce_op.hpp"
 
 namespace ultra {
 enum class Checking : std::uint8_t;

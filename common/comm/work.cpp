@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/progress_engine.hpp"
+#include "common/comm/engine/progress_engine.hpp"
 
 namespace ultra {
 

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "common/nn/attention_layer.hpp"
-#include "common/nn/embedding_layer.hpp"
-#include "common/nn/feed_forward.hpp"
-#include "common/nn/linear.hpp"
-#include "common/nn/loss_layer.hpp"
-#include "common/nn/norm.hpp"
+#include "common/nn/layers/attention_layer.hpp"
+#include "common/nn/layers/embedding_layer.hpp"
+#include "common/nn/layers/feed_forward.hpp"
+#include "common/nn/layers/linear.hpp"
+#include "common/nn/layers/loss_layer.hpp"
+#include "common/nn/layers/norm.hpp"
 #include "common/nn/transformer_block.hpp"
 
 namespace ultra::nn {

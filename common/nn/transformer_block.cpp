@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "common/nn/attention_layer.hpp"
 #include "common/nn/collect.hpp"
+#include "common/nn/layers/attention_layer.hpp"
 #include "common/ops/elementwise.hpp"
 
 namespace ultra::nn {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 
 namespace ultra::train {
 

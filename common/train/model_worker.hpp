@@ -8,7 +8,7 @@
 #include "common/data/dataset.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
-#include "common/train/metrics.hpp"
+#include "common/train/report/metrics.hpp"
 #include "common/train/update.hpp"
 #include "common/train/worker.hpp"
 

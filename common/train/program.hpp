@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "common/train/cli_fwd.hpp"
+#include "common/train/options/cli_fwd.hpp"
 
 namespace ultra::train {
 

@@ -18,11 +18,11 @@
 #include "common/trace/step_timeline.hpp"
 #include "common/trace/trace_recorder.hpp"
 #include "common/train/agree.hpp"
-#include "common/train/comm_trace.hpp"
-#include "common/train/progress.hpp"
-#include "common/train/rank_clock.hpp"
-#include "common/train/rank_meter.hpp"
-#include "common/train/run_files.hpp"
+#include "common/train/report/comm_trace.hpp"
+#include "common/train/report/progress.hpp"
+#include "common/train/report/rank_clock.hpp"
+#include "common/train/report/rank_meter.hpp"
+#include "common/train/report/run_files.hpp"
 #include "common/train/text_messages.hpp"
 
 namespace ultra::train {

@@ -3,9 +3,9 @@
 /// train: the frame of a training run. What a rank does in it is its Worker's.
 
 #include "common/comm/communicator.hpp"
-#include "common/train/metrics.hpp"
 #include "common/train/model_worker.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/metrics.hpp"
 #include "common/train/worker.hpp"
 
 namespace ultra::train {

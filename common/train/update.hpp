@@ -8,7 +8,7 @@
 
 #include "common/nn/model.hpp"
 #include "common/optim/adamw.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 #include "common/train/worker.hpp"
 
 namespace ultra::train {

@@ -11,9 +11,9 @@
 #include "common/data/dataset.hpp"
 #include "common/tensor/device.hpp"
 #include "common/trace/step_timeline.hpp"
-#include "common/train/metrics.hpp"
-#include "common/train/options.hpp"
-#include "common/train/rank_meter.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/metrics.hpp"
+#include "common/train/report/rank_meter.hpp"
 
 namespace ultra::train {
 

@@ -11,7 +11,7 @@
 //              position i ends with chunk i, without an extra shift
 //
 // chapters/02_collectives/ring_reduce_scatter.hpp declares the function. A step, a group and chunks
-// are in common/comm/schedule.hpp: a step sends and receives at the same time and ends when both are
+// are in common/comm/collectives/schedule.hpp: a step sends and receives at the same time and ends when both are
 // done; Group::at turns a position into the rank that a step names; positions and chunk numbers wrap
 // around, negative ones too.
 #include "chapters/02_collectives/ring_reduce_scatter.hpp"

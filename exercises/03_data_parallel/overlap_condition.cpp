@@ -13,7 +13,7 @@
 // chapters/03_data_parallel/overlap_condition.hpp declares the functions and gives the formulas.
 // Derive them before you look: how long does one parameter keep the processor, how long the link?
 // When may a bucket leave, and when is the link free for it? The price of a ring all-reduce is in
-// chapters/02_collectives/cost_model.hpp.
+// chapters/02_collectives/simulator/cost_model.hpp.
 #include "chapters/03_data_parallel/overlap_condition.hpp"
 
 #include "common/base/errors.hpp"

@@ -9,8 +9,8 @@
 //              under the checkpoint's name there is nothing, or all files with all bytes;
 //              what commit_folder() has committed survives a power failure after it returns
 //
-// chapters/04_zero/durable_files.hpp declares the functions.
-#include "chapters/04_zero/durable_files.hpp"
+// chapters/04_zero/checkpoints/durable_files.hpp declares the functions.
+#include "chapters/04_zero/checkpoints/durable_files.hpp"
 
 #include "common/base/errors.hpp"
 

@@ -10,8 +10,8 @@
 //              written, in the next step neither;
 //              every block is read once and written once in each step
 //
-// chapters/04_zero/offloaded_step.hpp declares the class, and members that suffice.
-#include "chapters/04_zero/offloaded_step.hpp"
+// chapters/04_zero/offload/offloaded_step.hpp declares the class, and members that suffice.
+#include "chapters/04_zero/offload/offloaded_step.hpp"
 
 #include "common/base/errors.hpp"
 

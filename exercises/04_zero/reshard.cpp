@@ -9,8 +9,8 @@
 //              copies in the order of what is wanted, none of them empty;
 //              pieces in any order and of any size, with gaps between them
 //
-// chapters/04_zero/reshard.hpp declares the function.
-#include "chapters/04_zero/reshard.hpp"
+// chapters/04_zero/checkpoints/reshard.hpp declares the function.
+#include "chapters/04_zero/checkpoints/reshard.hpp"
 
 #include "common/base/errors.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "chapters/02_collectives/cost_model.hpp"
+#include "chapters/02_collectives/simulator/cost_model.hpp"
 
 namespace ultra::data_parallel {
 

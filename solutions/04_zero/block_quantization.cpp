@@ -3,7 +3,7 @@
 // A message is the scales of all blocks, then the whole numbers of all elements. Whole numbers of 4
 // bits stand two to a byte by their place in the array, not in their block: a block of odd size needs
 // no care.
-#include "chapters/04_zero/block_quantization.hpp"
+#include "chapters/04_zero/zero_plus_plus/block_quantization.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <limits>
 #include <span>
 
-#include "chapters/03_data_parallel/message_words.hpp"
+#include "chapters/03_data_parallel/compression/message_words.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::zero {

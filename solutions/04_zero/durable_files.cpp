@@ -1,4 +1,4 @@
-#include "chapters/04_zero/durable_files.hpp"
+#include "chapters/04_zero/checkpoints/durable_files.hpp"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "chapters/04_zero/offloaded_step.hpp"
+#include "chapters/04_zero/offload/offloaded_step.hpp"
 
 #include <utility>
 

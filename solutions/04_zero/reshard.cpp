@@ -1,4 +1,4 @@
-#include "chapters/04_zero/reshard.hpp"
+#include "chapters/04_zero/checkpoints/reshard.hpp"
 
 #include <algorithm>
 

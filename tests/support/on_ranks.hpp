@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/tensor/tensor.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/cli_fwd.hpp"
+#include "common/train/options/cli_fwd.hpp"
 
 namespace ultra::test {
 

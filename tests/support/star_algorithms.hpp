@@ -2,7 +2,7 @@
 /// @file
 /// The plainest collectives that are right: for tests of what carries schedules out.
 
-#include "common/comm/collective_algorithms.hpp"
+#include "common/comm/collectives/collective_algorithms.hpp"
 
 namespace ultra::test {
 

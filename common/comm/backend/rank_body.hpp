@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "common/comm/rank_monitor.hpp"
+#include "common/comm/engine/rank_monitor.hpp"
 #include "common/comm/transport.hpp"
 
 namespace ultra::comm {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "chapters/02_collectives/algorithm_table.hpp"
-#include "chapters/02_collectives/all_to_all.hpp"
+#include "chapters/02_collectives/algorithms/all_to_all.hpp"
+#include "chapters/02_collectives/choice/algorithm_table.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/contracts/collective_trial.hpp"

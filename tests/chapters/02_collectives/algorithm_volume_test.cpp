@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "chapters/02_collectives/algorithm_table.hpp"
-#include "chapters/02_collectives/double_binary_tree.hpp"
+#include "chapters/02_collectives/choice/algorithm_table.hpp"
 #include "chapters/02_collectives/steps.hpp"
+#include "chapters/02_collectives/trees/double_binary_tree.hpp"
 #include "tests/support/contracts/collective_trial.hpp"
 #include "tests/support/random.hpp"
 

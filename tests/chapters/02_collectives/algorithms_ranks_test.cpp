@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/contracts/rank_trial.hpp"
 #include "tests/support/random.hpp"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/base/errors.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/support/compare.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/02_collectives/book_algorithms.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/03_data_parallel/gradient_sync.hpp"
 #include "common/comm/run_ranks.hpp"
 

@@ -15,8 +15,8 @@
 #include <string>
 
 #include "chapters/01_memory/recompute_mode.hpp"
-#include "chapters/02_collectives/book_algorithms.hpp"
-#include "chapters/04_zero/sharded_bytes.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "chapters/04_zero/estimate/sharded_bytes.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/comm/run_ranks.hpp"

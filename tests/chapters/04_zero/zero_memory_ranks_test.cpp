@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
-#include "chapters/01_memory/model_presets.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/schedule.hpp"
+#include "common/comm/collectives/schedule.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/parse_options.hpp"
 

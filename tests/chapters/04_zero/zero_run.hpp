@@ -15,7 +15,7 @@
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "chapters/03_data_parallel/data_parallel_training.hpp"
 #include "chapters/03_data_parallel/gradient_average.hpp"
-#include "chapters/04_zero/parameter_group.hpp"
+#include "chapters/04_zero/shards/parameter_group.hpp"
 #include "chapters/04_zero/zero_training.hpp"
 #include "common/ops/elementwise.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"

@@ -18,7 +18,7 @@
 
 #include "chapters/01_memory/recompute.hpp"
 #include "chapters/03_data_parallel/data_parallel_training.hpp"
-#include "chapters/04_zero/checkpoint_files.hpp"
+#include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "chapters/04_zero/zero_options.hpp"
 #include "chapters/04_zero/zero_training.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_program.hpp"

@@ -1,8 +1,8 @@
 // What ranks send and keep, in runs, against the closed forms.
 //
-// Covers: chapters/05_tensor_sequence_parallel/tensor_parallel_volume.hpp
+// Covers: chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_volume.hpp
 
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_volume.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_volume.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "chapters/01_memory/model_presets.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_memory.hpp"
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
 
 namespace ultra::tensor_parallel {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "chapters/09_kernels/ladder_table.hpp"
-#include "chapters/09_kernels/rung_json.hpp"
+#include "chapters/09_kernels/report/ladder_table.hpp"
+#include "chapters/09_kernels/report/rung_json.hpp"
 #include "kernels/device/device_info.hpp"
 #include "kernels/device/vendor_matmul.hpp"
 #include "kernels/simt/error.hpp"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/tensor_bytes.hpp"
+#include "common/comm/engine/tensor_bytes.hpp"
 #include "tests/common/checkpoint/file_text.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/memory_input.hpp"

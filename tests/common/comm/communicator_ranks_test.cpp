@@ -1,5 +1,5 @@
 // Covers: common/comm/communicator.hpp
-// Covers: common/comm/group_state.hpp
+// Covers: common/comm/engine/group_state.hpp
 // Every operation, carried out by the platform's own collectives and by schedules, against sums of
 // integers that are worked out here.
 

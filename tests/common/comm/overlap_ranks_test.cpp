@@ -1,4 +1,4 @@
-// Covers: common/comm/progress_engine.hpp
+// Covers: common/comm/engine/progress_engine.hpp
 //
 // Communication goes on while a rank computes. On a link so slow that its arithmetic alone tells the
 // times: what a busy machine adds is small beside it.

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/comm/collective_call.hpp"
-#include "common/comm/native_volume.hpp"
+#include "common/comm/collectives/collective_call.hpp"
+#include "common/comm/collectives/native_volume.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/star_algorithms.hpp"

@@ -5,9 +5,9 @@
 #include <functional>
 #include <vector>
 
-#include "common/nn/embedding_layer.hpp"
-#include "common/nn/linear.hpp"
-#include "common/nn/norm.hpp"
+#include "common/nn/layers/embedding_layer.hpp"
+#include "common/nn/layers/linear.hpp"
+#include "common/nn/layers/norm.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
 #include "tests/support/compare.hpp"
 

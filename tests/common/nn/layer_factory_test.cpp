@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/nn/linear.hpp"
+#include "common/nn/layers/linear.hpp"
 #include "common/ops/elementwise.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"

@@ -11,7 +11,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/comm/comm_error.hpp"
-#include "common/train/flags.hpp"
+#include "common/train/options/flags.hpp"
 #include "tests/support/short_run.hpp"
 
 namespace ultra::train {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/model_presets.hpp"
+#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "tests/exercises/01_memory/measured_step.hpp"
 
 namespace ultra::memory {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
-#include "chapters/01_memory/model_presets.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
 #include "tests/support/random.hpp"

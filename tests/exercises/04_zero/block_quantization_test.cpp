@@ -1,6 +1,6 @@
 // Contract of exercise 04.10: what dequantised numbers may differ from the numbers, block by block, in
 // how many bytes. The blocks, their scales and the bounds are computed here from the numbers alone.
-#include "chapters/04_zero/block_quantization.hpp"
+#include "chapters/04_zero/zero_plus_plus/block_quantization.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Contract of exercise 04.7: three ranks write a checkpoint onto a disk whose power fails before each
 // operation in turn, and which then keeps of all that was not forced whatever it likes.
-#include "chapters/04_zero/durable_files.hpp"
+#include "chapters/04_zero/checkpoints/durable_files.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

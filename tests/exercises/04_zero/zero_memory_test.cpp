@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/model_presets.hpp"
+#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/02_collectives/ring_cost.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/suspects.hpp"

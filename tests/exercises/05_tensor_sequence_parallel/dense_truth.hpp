@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/nn/linear.hpp"
+#include "common/nn/layers/linear.hpp"
 #include "common/nn/parameter.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/tensor/tensor.hpp"

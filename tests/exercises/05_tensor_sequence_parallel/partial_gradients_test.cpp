@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/nn/norm.hpp"
+#include "common/nn/layers/norm.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/ring_layers.hpp"
-#include "common/nn/linear.hpp"
+#include "common/nn/layers/linear.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "chapters/09_kernels/softmax_ladder.hpp"
+#include "chapters/09_kernels/attention/softmax_ladder.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {

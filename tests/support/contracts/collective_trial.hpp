@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/schedule.hpp"
+#include "common/comm/collectives/schedule.hpp"
 #include "tests/support/contracts/schedule_interpreter.hpp"
 #include "tests/support/random.hpp"
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/collectives/schedule.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/comm/schedule.hpp"
 
 namespace ultra::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "common/comm/collective_algorithms.hpp"
+#include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/tensor/dtype.hpp"
 #include "tests/support/random.hpp"
 

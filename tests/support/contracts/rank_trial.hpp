@@ -9,8 +9,8 @@
 #include <functional>
 #include <memory>
 
-#include "common/comm/collective_algorithms.hpp"
-#include "common/comm/operation.hpp"
+#include "common/comm/collectives/collective_algorithms.hpp"
+#include "common/comm/engine/operation.hpp"
 
 namespace ultra::test {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/schedule.hpp"
+#include "common/comm/collectives/schedule.hpp"
 
 namespace ultra::test {
 

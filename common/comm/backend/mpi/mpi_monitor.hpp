@@ -7,7 +7,7 @@
 
 #include "common/comm/backend/mpi/session.hpp"
 #include "common/comm/comm_error.hpp"
-#include "common/comm/rank_monitor.hpp"
+#include "common/comm/engine/rank_monitor.hpp"
 
 namespace ultra::comm::mpi {
 

@@ -17,7 +17,7 @@
 #include "common/comm/backend/mpi/mpi_transport.hpp"
 #include "common/comm/backend/mpi/session.hpp"
 #include "common/comm/comm_error.hpp"
-#include "common/comm/roll_call.hpp"
+#include "common/comm/engine/roll_call.hpp"
 
 namespace ultra::comm::mpi {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/native_volume.hpp"
-#include "common/comm/roll_call.hpp"
-#include "common/comm/tensor_bytes.hpp"
+#include "common/comm/collectives/native_volume.hpp"
+#include "common/comm/engine/roll_call.hpp"
+#include "common/comm/engine/tensor_bytes.hpp"
 
 namespace ultra::comm::mpi {
 namespace {

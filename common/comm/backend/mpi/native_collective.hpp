@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "common/comm/backend/mpi/session.hpp"
-#include "common/comm/operation.hpp"
+#include "common/comm/engine/operation.hpp"
 #include "common/comm/transport.hpp"
 
 namespace ultra::comm::mpi {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/comm/operation.hpp"
-#include "common/comm/roll_call.hpp"
+#include "common/comm/engine/operation.hpp"
+#include "common/comm/engine/roll_call.hpp"
 
 namespace ultra::comm::threads {
 

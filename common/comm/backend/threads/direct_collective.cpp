@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/comm/backend/threads/thread_world.hpp"
+#include "common/comm/collectives/native_volume.hpp"
 #include "common/comm/comm_error.hpp"
-#include "common/comm/native_volume.hpp"
-#include "common/comm/tensor_bytes.hpp"
+#include "common/comm/engine/tensor_bytes.hpp"
 
 namespace ultra::comm::threads {
 namespace {

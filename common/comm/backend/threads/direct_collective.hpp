@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "common/comm/backend/threads/direct_board.hpp"
-#include "common/comm/operation.hpp"
+#include "common/comm/engine/operation.hpp"
 
 namespace ultra::comm::threads {
 

@@ -5,7 +5,7 @@
 
 #include "common/comm/backend/threads/direct_collective.hpp"
 #include "common/comm/backend/threads/thread_world.hpp"
-#include "common/comm/operation.hpp"
+#include "common/comm/engine/operation.hpp"
 
 namespace ultra::comm::threads {
 namespace {

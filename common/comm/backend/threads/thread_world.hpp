@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/comm/backend/threads/direct_board.hpp"
-#include "common/comm/rank_monitor.hpp"
+#include "common/comm/engine/rank_monitor.hpp"
 #include "common/comm/transport.hpp"
 
 namespace ultra::comm::threads {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/comm/backend/threads/thread_world.hpp"
-#include "common/comm/collective_call.hpp"
+#include "common/comm/collectives/collective_call.hpp"
 #include "common/comm/comm_error.hpp"
 #include "tests/support/compare.hpp"
 

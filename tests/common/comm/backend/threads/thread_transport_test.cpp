@@ -1,5 +1,5 @@
 // Covers: common/comm/transport.hpp, common/comm/backend/threads/thread_world.hpp
-// Covers: common/comm/point_to_point.hpp
+// Covers: common/comm/links/point_to_point.hpp
 //
 // Two ranks' transports in the hands of one thread: nothing is left to chance.
 
@@ -15,7 +15,7 @@
 
 #include "common/comm/backend/threads/thread_world.hpp"
 #include "common/comm/comm_error.hpp"
-#include "common/comm/point_to_point.hpp"
+#include "common/comm/links/point_to_point.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/watchdog.hpp"
 

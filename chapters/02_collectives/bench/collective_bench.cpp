@@ -1,0 +1,148 @@
+#include "chapters/02_collectives/bench/collective_bench.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "chapters/02_collectives/bench/collective_case.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "chapters/02_collectives/simulator/cost_model.hpp"
+#include "common/base/numeric.hpp"
+#include "common/base/units.hpp"
+
+namespace ultra::collectives {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kWarmups = 2;
+
+Tensor one_number(double value) {
+  const Tensor number = Tensor::empty(Device::cpu(), {1}, DType::kF64);
+  number.fill(value);
+  return number;
+}
+
+double over_all_ranks(const Communicator& world, double value, ReduceOp op) {
+  const Tensor number = one_number(value);
+  world.all_reduce(number, op);
+  return number.data<double>()[0];
+}
+
+Communicator using_algorithm(const Communicator& world, const BenchRequest& request,
+                             const std::string& name) {
+  if (name == kNativeName) return world.with_algorithms(nullptr);
+  return world.with_algorithms(std::make_shared<BookAlgorithms>(
+      BookOptions{.names = {{request.op, name}}, .tuning = request.tuning}));
+}
+
+/// Why this algorithm cannot take this size; empty when it can.
+std::string why_not(const BenchRequest& request, const std::string& name, const Communicator& world,
+                    std::size_t count) {
+  if (name == kNativeName) return "";
+  const NamedAlgorithm& algorithm = find_algorithm(request.op, name);
+  const comm::Group group = comm::Group::all(world.rank(), world.size());
+  return algorithm.why_not(CollectiveRequest::of(request.op, group, count, request.tuning));
+}
+
+/// Seconds of one run on the slowest rank: the median over the runs.
+double measure(CollectiveCase& collective, const Communicator& comm, const Communicator& world,
+               std::size_t iterations) {
+  const Tensor seconds = Tensor::empty(Device::cpu(), {iterations}, DType::kF64);
+  const std::span<double> times = seconds.span<double>();
+  for (std::size_t i = 0; i < iterations + kWarmups; ++i) {
+    collective.refresh();
+    world.barrier();
+    const auto begin = Clock::now();
+    collective.run(comm);
+    const std::chrono::duration<double> elapsed = Clock::now() - begin;
+    if (i >= kWarmups) times[i - kWarmups] = elapsed.count();
+  }
+  world.all_reduce(seconds, ReduceOp::kMax);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(iterations / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+BenchRow measure_row(const BenchRequest& request, const std::string& name,
+                     const Communicator& world, std::size_t bytes) {
+  const std::size_t element_bytes = size_of(request.dtype);
+  const auto collective =
+      make_case(request.op, world, ceil_div(bytes, element_bytes), request.dtype);
+  BenchRow row{.algorithm = name, .bytes = collective->count() * element_bytes, .skipped = {}};
+  row.skipped = why_not(request, name, world, collective->count());
+  if (!row.skipped.empty()) return row;
+  const Communicator comm = using_algorithm(world, request, name);
+  if (request.check == CheckResults::kOn) {
+    collective->refresh();
+    collective->run(comm);
+    row.wrong_elements = static_cast<std::size_t>(
+        over_all_ranks(world, static_cast<double>(collective->wrong_elements()), ReduceOp::kSum));
+  }
+  row.seconds = measure(*collective, comm, world, request.iterations);
+  return row;
+}
+
+std::string format_row(const BenchRequest& request, int ranks, const BenchRow& row) {
+  const std::string start = fmt::format("{:>12} {:>22}", format_count(row.bytes), row.algorithm);
+  if (!row.skipped.empty()) return fmt::format("{}  skipped: {}\n", start, row.skipped);
+  const auto bytes = static_cast<double>(row.bytes);
+  return fmt::format("{} {:>12.1f} {:>9.2f} {:>9.2f} {:>8}\n", start, row.seconds * 1e6,
+                     algorithm_bandwidth(bytes, row.seconds) / 1e9,
+                     bus_bandwidth(request.op, ranks, bytes, row.seconds) / 1e9,
+                     request.check == CheckResults::kOn ? format_count(row.wrong_elements) : "-");
+}
+
+}  // namespace
+
+std::vector<BenchRow> measure_collective(const BenchRequest& request, const Communicator& world) {
+  for (const std::string& name : request.algorithms) {
+    if (name != kNativeName) static_cast<void>(find_algorithm(request.op, name));
+  }
+  std::vector<BenchRow> rows;
+  for (const std::size_t bytes : request.sizes) {
+    for (const std::string& name : request.algorithms) {
+      rows.push_back(measure_row(request, name, world, bytes));
+    }
+  }
+  return rows;
+}
+
+std::string format_bench(const BenchRequest& request, int ranks,
+                         const std::vector<BenchRow>& rows) {
+  std::string text = fmt::format(
+      "{} of {} on {} rank{}; bandwidths in GB/s of 1e9 bytes\n{:>12} {:>22} {:>12} {:>9} {:>9} "
+      "{:>8}\n",
+      to_string(request.op), to_string(request.dtype), ranks, ranks == 1 ? "" : "s", "bytes",
+      "algorithm", "time (us)", "algbw", "busbw", "wrong");
+  for (const BenchRow& row : rows) text += format_row(request, ranks, row);
+  return text;
+}
+
+nlohmann::ordered_json bench_to_json(const BenchRequest& request, int ranks,
+                                     const std::vector<BenchRow>& rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const BenchRow& row : rows) {
+    nlohmann::ordered_json entry = {{"algorithm", row.algorithm}, {"bytes", row.bytes}};
+    if (row.skipped.empty()) {
+      const auto bytes = static_cast<double>(row.bytes);
+      entry["seconds"] = row.seconds;
+      entry["algorithm_bandwidth"] = algorithm_bandwidth(bytes, row.seconds);
+      entry["bus_bandwidth"] = bus_bandwidth(request.op, ranks, bytes, row.seconds);
+      entry["wrong_elements"] = row.wrong_elements;
+    } else {
+      entry["skipped"] = row.skipped;
+    }
+    list.push_back(std::move(entry));
+  }
+  return {{"op", to_string(request.op)},
+          {"dtype", to_string(request.dtype)},
+          {"ranks", ranks},
+          {"rows", std::move(list)}};
+}
+
+}  // namespace ultra::collectives

@@ -1,0 +1,121 @@
+#include "chapters/03_data_parallel/compression/compression_options.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "chapters/03_data_parallel/compression/compressed_exchange.hpp"
+#include "chapters/03_data_parallel/compression/compression_volume.hpp"
+#include "chapters/03_data_parallel/compression/power_sgd.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/text.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+struct Known {
+  std::string_view name;
+  CompressionKind kind;
+  std::string_view parameter;  // what the number behind the colon is; empty: there is none
+  std::string_view example;
+};
+
+constexpr std::array<Known, 5> kKnown = {{
+    {"none", CompressionKind::kNone, "", "none"},
+    {"topk", CompressionKind::kTopK, "the fraction to keep, above 0 and up to 1", "topk:0.01"},
+    {"int8", CompressionKind::kInt8, "", "int8"},
+    {"onebit", CompressionKind::kOneBit, "", "onebit"},
+    {"powersgd", CompressionKind::kPowerSgd, "the rank, a whole number of at least 1",
+     "powersgd:2"},
+}};
+
+const Known& known(CompressionKind kind) { return kKnown[static_cast<std::size_t>(kind)]; }
+
+const Known& find_known(std::string_view name, std::string_view text) {
+  for (const Known& entry : kKnown) {
+    if (entry.name == name) return entry;
+  }
+  throw ConfigError(
+      fmt::format("there is no compression '{}'. Choose none, topk:FRACTION, int8, onebit or "
+                  "powersgd:RANK, for example topk:0.01 or powersgd:2.",
+                  text));
+}
+
+[[noreturn]] void refuse_parameter(const Known& entry, std::string_view text) {
+  if (entry.parameter.empty()) {
+    throw ConfigError(
+        fmt::format("compression '{0}': {1} takes no number. Write {1}.", text, entry.name));
+  }
+  throw ConfigError(fmt::format("compression '{}': {} needs {}, for example {}.", text, entry.name,
+                                entry.parameter, entry.example));
+}
+
+/// Null for a compression that is none or a power_sgd_exchange().
+std::shared_ptr<const Compressor> compressor_of(const Compression& compression) {
+  switch (compression.kind) {
+    case CompressionKind::kTopK:
+      return top_k_compressor(compression.fraction);
+    case CompressionKind::kInt8:
+      return int8_compressor();
+    case CompressionKind::kOneBit:
+      return one_bit_compressor();
+    case CompressionKind::kNone:
+    case CompressionKind::kPowerSgd:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string Compression::name() const {
+  const std::string_view base = known(kind).name;
+  if (kind == CompressionKind::kTopK) return fmt::format("{}:{}", base, fraction);
+  if (kind == CompressionKind::kPowerSgd) return fmt::format("{}:{}", base, rank);
+  return std::string(base);
+}
+
+double Compression::sent_bytes(int replicas, const BucketContents& contents, DType dtype) const {
+  if (const auto compressor = compressor_of(*this)) {
+    const std::size_t words = compressor->message_words(contents.count, dtype);
+    return static_cast<double>(compressed_sent_bytes(replicas, words));
+  }
+  if (kind == CompressionKind::kPowerSgd) {
+    return power_sgd_sent_bytes(replicas, contents.shapes, rank, dtype);
+  }
+  return all_reduce_sent_bytes(replicas, contents.count, dtype);
+}
+
+Compression parse_compression(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const Known& entry = find_known(text.substr(0, colon), text);
+  const bool has_number = colon != std::string_view::npos;
+  const std::string_view number = has_number ? text.substr(colon + 1) : std::string_view();
+  Compression compression{.kind = entry.kind};
+  bool fits = !has_number;
+  if (entry.kind == CompressionKind::kTopK) {
+    compression.fraction = parse_number<double>(number).value_or(0.0);
+    fits = compression.fraction > 0.0 && compression.fraction <= 1.0;
+  } else if (entry.kind == CompressionKind::kPowerSgd) {
+    compression.rank = parse_number<std::uint64_t>(number).value_or(0);
+    fits = compression.rank >= 1;
+  }
+  if (!fits) refuse_parameter(entry, text);
+  return compression;
+}
+
+MakeBucketExchange make_exchange(const Compression& compression, const Communicator& dp,
+                                 ErrorFeedback feedback) {
+  if (auto compressor = compressor_of(compression)) {
+    return compressed_exchange(dp, std::move(compressor), feedback);
+  }
+  if (compression.kind == CompressionKind::kPowerSgd) {
+    return power_sgd_exchange(dp, {.rank = compression.rank, .feedback = feedback});
+  }
+  return all_reduce_exchange(dp);
+}
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,199 @@
+#include "chapters/03_data_parallel/parameter_server/push_pull.hpp"
+
+#include <map>
+#include <utility>
+
+#include "chapters/03_data_parallel/bucket_assignment.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/comm/links/send_queue.hpp"
+#include "common/ops/elementwise.hpp"
+#include "common/optim/clip.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+/// One bucket per parameter, in backward order.
+std::vector<Bucket> one_by_one(const ServedModel& served) {
+  std::vector<std::size_t> counts;
+  for (const ServedParameter& parameter : served.parameters) counts.push_back(parameter.count);
+  return assign_buckets(counts, 0);
+}
+
+void wait_all(std::vector<Work>& works) {
+  for (Work& work : works) work.wait();
+  works.clear();
+}
+
+}  // namespace
+
+class PushPull::Impl {
+ public:
+  Impl(nn::Model& model, const ServerWorld& servers, const ServedModel& served, double clip_norm)
+      : parameters_(model.parameters()),
+        servers_(servers),
+        served_(served),
+        clip_norm_(servers.settings.asynchronous ? clip_norm : 0.0),
+        early_(servers.settings.priority != Priority::kNone && clip_norm_ == 0.0),
+        buckets_(one_by_one(served)),
+        slices_of_(served.parameters.size()),
+        stage_of_(stages_of(model)),
+        pulls_(model.config().num_layers + 2),
+        due_pulls_(pulls_.size()),
+        watch_(model, buckets_, [this](std::size_t bucket) { gradient_ready(bucket); }) {
+    ensure(parameters_.size() == served.parameters.size(), "the servers know the same parameters");
+    if (servers.settings.priority == Priority::kPriority) {
+      queue_ = std::make_shared<comm::SendQueue>(kSlicesOnTheirWay);
+    }
+    for (const ServedParameter& parameter : served.parameters) {
+      named_.push_back(servers.world.labeled(parameter.name));
+    }
+    for (std::size_t s = 0; s < served.slices.size(); ++s) {
+      slices_of_[served.slices[s].parameter].push_back(s);
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  /// Block `layer` needs its weights.
+  void before_forward(std::size_t layer) { wait_for_stage(layer + 1); }
+  /// Behind the last block, the final norm and the head need theirs.
+  void after_forward(std::size_t layer) {
+    if (layer + 2 < last_stage()) return;
+    wait_for_stage(last_stage());
+    // All weights are here, so the servers have all gradients: this lets go of their memory.
+    wait_all(due_pushes_);
+  }
+
+  // [region push_pull_begin]
+  void begin(Pass pass) {
+    if (!in_step_) {
+      in_step_ = true;
+      ++step_;
+      if (servers_.settings.priority == Priority::kNone) {
+        drain();
+      } else {
+        wait_for_stage(0);  // the embedding's weights
+      }
+    }
+    watch_.begin(pass);
+  }
+  // [/region]
+
+  void finish() {
+    watch_.finish();
+    in_step_ = false;
+    if (servers_.settings.asynchronous) clip();
+    if (!early_) {
+      for (const Bucket& bucket : buckets_) push_and_pull(bucket.parameters.front());
+    }
+    std::swap(pushes_, due_pushes_);
+    std::swap(pulls_, due_pulls_);
+  }
+
+  void drain() {
+    for (std::vector<Work>& pulls : due_pulls_) wait_all(pulls);
+    wait_all(due_pushes_);
+  }
+
+  [[nodiscard]] double gradient_norm() const { return gradient_norm_; }
+
+ private:
+  [[nodiscard]] std::size_t last_stage() const { return due_pulls_.size() - 1; }
+
+  /// When a forward pass needs each parameter: 0 in front of the blocks, 1 in the first of them, ...
+  static std::vector<std::size_t> stages_of(const nn::Model& model) {
+    std::map<const nn::Parameter*, std::size_t> of_blocks;
+    for (std::size_t layer = 0; layer < model.config().num_layers; ++layer) {
+      for (const nn::Parameter* parameter : model.block_parameters(layer)) {
+        of_blocks[parameter] = layer + 1;
+      }
+    }
+    std::vector<std::size_t> stages;
+    for (const nn::Parameter* parameter : model.parameters()) {
+      const auto found = of_blocks.find(parameter);
+      const std::size_t outside =
+          stages.empty() || stages.back() == 0 ? 0 : model.config().num_layers + 1;
+      stages.push_back(found != of_blocks.end() ? found->second : outside);
+    }
+    return stages;
+  }
+
+  /// A block that is recomputed comes here again in its backward pass, and finds nothing due.
+  void wait_for_stage(std::size_t stage) { wait_all(due_pulls_[stage]); }
+
+  void gradient_ready(std::size_t bucket) {
+    if (early_) push_and_pull(buckets_[bucket].parameters.front());
+  }
+
+  // [region push_and_pull]
+  /// Sends the gradient of a parameter away, and asks for the weights that come of it: nobody reads
+  /// the old ones any more.
+  void push_and_pull(std::size_t p) {
+    const nn::Parameter& parameter = *parameters_[p];
+    for (const std::size_t s : slices_of_[p]) {
+      const Slice& slice = served_.slices[s];
+      const int server = servers_.rank_of_server(slice.server);
+      pushes_.push_back(named_[p].send_async(elements_of(slice, parameter.grad()), server,
+                                             push_name(served_, step_, s),
+                                             {queue_, checked_cast<int>(s)}));
+      pulls_[stage_of_[p]].push_back(named_[p].recv_async(elements_of(slice, parameter.value()),
+                                                          server, pull_name(served_, step_, s)));
+    }
+  }
+  // [/region]
+
+  /// Measures the gradient, and clips it when this replica shall.
+  void clip() {
+    std::vector<Tensor> gradients;
+    for (const nn::Parameter* parameter : parameters_) gradients.push_back(parameter->grad());
+    gradient_norm_ = optim::global_norm(gradients);
+    const double coefficient = optim::clip_coefficient(gradient_norm_, clip_norm_);
+    if (coefficient == 1.0) return;  // gradients may be on their way: they are read only
+    for (const Tensor& gradient : gradients) ops::scale_into(gradient, coefficient);
+  }
+
+  std::vector<nn::Parameter*> parameters_;
+  ServerWorld servers_;
+  ServedModel served_;
+  double clip_norm_;
+  bool early_;  // while the backward pass runs
+  std::vector<Bucket> buckets_;
+  std::vector<std::vector<std::size_t>> slices_of_;  // by parameter
+  std::vector<std::size_t> stage_of_;                // by parameter
+  std::vector<Communicator> named_;                  // by parameter
+  std::shared_ptr<comm::SendQueue> queue_;           // null: each send begins at once
+  std::size_t step_ = 0;                             // 1 for the first
+  bool in_step_ = false;
+  double gradient_norm_ = 0;
+  // Of this step, and of the one before, which the forward passes of this one wait for.
+  std::vector<Work> pushes_;
+  std::vector<Work> due_pushes_;
+  std::vector<std::vector<Work>> pulls_;  // by stage
+  std::vector<std::vector<Work>> due_pulls_;
+  GradientWatch watch_;
+};
+
+PushPull::PushPull(nn::Model& model, const ServerWorld& servers, const ServedModel& served,
+                   double clip_norm)
+    : impl_(std::make_shared<Impl>(model, servers, served, clip_norm)) {
+  // The hooks stay in the model; they do nothing once this object is gone.
+  const auto call = [impl = std::weak_ptr<Impl>(impl_)](void (Impl::*member)(std::size_t)) {
+    return [impl, member](std::size_t layer) {
+      if (const auto there = impl.lock()) ((*there).*member)(layer);
+    };
+  };
+  model.add_block_hooks({.before_forward = call(&Impl::before_forward),
+                         .after_forward = call(&Impl::after_forward),
+                         .before_backward = {},
+                         .after_backward = {}});
+}
+
+PushPull::~PushPull() = default;
+
+void PushPull::begin(Pass pass) { impl_->begin(pass); }
+void PushPull::finish() { impl_->finish(); }
+void PushPull::drain() { impl_->drain(); }
+double PushPull::gradient_norm() const { return impl_->gradient_norm(); }
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,95 @@
+#include "chapters/03_data_parallel/parameter_server/server_settings.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/errors.hpp"
+#include "common/train/text_messages.hpp"
+
+namespace ultra::data_parallel {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kPushChannel = 0;
+constexpr int kPullChannel = 1;
+
+/// Counts up from step to step, and wraps: messages under way are close in number.
+std::uint32_t message_number(const ServedModel& model, std::size_t step, std::size_t slice) {
+  return static_cast<std::uint32_t>(step * model.slices.size() + slice);
+}
+
+std::string to_text(const std::vector<ServedParameter>& parameters) {
+  ordered_json all = ordered_json::array();
+  for (const ServedParameter& parameter : parameters) {
+    all.push_back(ordered_json::array({parameter.name, parameter.count, parameter.decays}));
+  }
+  return all.dump();
+}
+
+std::vector<ServedParameter> from_text(const std::string& text) {
+  std::vector<ServedParameter> parameters;
+  for (const ordered_json& one : ordered_json::parse(text)) {
+    parameters.push_back({.name = one[0].get<std::string>(),
+                          .count = one[1].get<std::size_t>(),
+                          .decays = one[2].get<bool>()});
+  }
+  return parameters;
+}
+
+}  // namespace
+
+std::string_view to_string(Priority priority) {
+  switch (priority) {
+    case Priority::kNone:
+      return "none";
+    case Priority::kWaitFree:
+      return "wait-free";
+    case Priority::kPriority:
+      return "priority";
+  }
+  return "?";
+}
+
+ServerWorld make_server_world(const Communicator& world, const ServerSettings& settings) {
+  if (settings.servers < 1 || settings.servers >= world.size()) {
+    throw ConfigError(
+        fmt::format("{} servers in a world of {} ranks: there must be at least one server, and one "
+                    "rank that is a replica",
+                    settings.servers, world.size()));
+  }
+  const bool server = world.rank() >= world.size() - settings.servers;
+  return {.world = world,
+          .group = world.split(server ? 1 : 0, world.rank(), server ? "servers" : "dp"),
+          .settings = settings};
+}
+
+std::size_t ServedModel::total() const {
+  std::size_t sum = 0;
+  for (const ServedParameter& parameter : parameters) sum += parameter.count;
+  return sum;
+}
+
+ServedModel share_model(const ServerWorld& servers, const std::vector<ServedParameter>& own) {
+  const bool tells = servers.world.rank() == 0;
+  ServedModel model;
+  model.parameters =
+      from_text(train::broadcast_text(servers.world, tells ? to_text(own) : std::string()));
+  std::vector<std::size_t> counts;
+  for (const ServedParameter& parameter : model.parameters) counts.push_back(parameter.count);
+  model.slices =
+      slice_parameters(counts, servers.settings.slice_capacity, servers.settings.servers);
+  return model;
+}
+
+MessageName push_name(const ServedModel& model, std::size_t step, std::size_t slice) {
+  return {.channel = kPushChannel, .number = message_number(model, step, slice)};
+}
+
+MessageName pull_name(const ServedModel& model, std::size_t step, std::size_t slice) {
+  return {.channel = kPullChannel, .number = message_number(model, step, slice)};
+}
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,227 @@
+#include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "chapters/04_zero/checkpoints/json_numbers.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/base/text.hpp"
+#include "common/checkpoint/llama_config.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using checkpoint::ElementRun;
+using checkpoint::SafetensorsHeader;
+using checkpoint::TensorSpec;
+
+std::string text_of(const SafetensorsHeader& header) {
+  const std::vector<std::byte> bytes = header.to_bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// What a rank saves of its state, in the order of its files.
+class Collector {
+ public:
+  Collector(const TrainingState& state, DType dtype) : state_(state), dtype_(dtype) {
+    for (std::size_t i = 0; i < state.pieces().size(); ++i) {
+      if (state.saves(i)) copies_.push_back({.piece = i, .values = state.copy(i)});
+    }
+  }
+
+  void add_weights(const SafetensorsHeader& header, std::vector<PendingPart>& parts) const {
+    for (const Copy& copy : copies_) {
+      const OwnedPiece& piece = state_.pieces()[copy.piece];
+      const checkpoint::StoredTensor& stored = *header.find(piece.parameter->name());
+      for (const ElementRun& run : runs_of(piece)) {
+        parts.push_back({.file = kWeightsFile,
+                         .offset = header.offset_of(stored, run.global),
+                         .text = {},
+                         .values = part(copy.values.weights, run)});
+      }
+    }
+  }
+
+  void add_moments(const std::string& file, std::vector<PendingPart>& parts) const {
+    std::vector<TensorSpec> specs;
+    std::vector<Tensor> values;
+    for (const Copy& copy : copies_) {
+      const OwnedPiece& piece = state_.pieces()[copy.piece];
+      for (const RowsOfRuns& rows : rows_of(runs_of(piece))) {
+        const auto add = [&](const char* kind, const Tensor& moment) {
+          const ElementRun& run = rows.first;
+          std::vector<std::size_t> shape = {run.count};
+          if (rows.rows > 1) shape.insert(shape.begin(), rows.rows);
+          specs.push_back({.name = to_string(
+                               MomentsName{kind, piece.parameter->name(), run.global, rows.stride}),
+                           .type = checkpoint::stored_type_for(dtype_),
+                           .shape = shape});
+          values.push_back(moment.slice(0, {run.local, run.local + rows.rows * run.count}));
+        };
+        add(kFirstMoment, copy.values.moments.first);
+        add(kSecondMoment, copy.values.moments.second);
+      }
+    }
+    const SafetensorsHeader header = checkpoint::make_header(specs);
+    parts.push_back({.file = file, .offset = 0, .text = text_of(header), .values = {}});
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      parts.push_back({.file = file,
+                       .offset = header.offset_of(*header.find(specs[i].name), 0),
+                       .text = {},
+                       .values = values[i]});
+    }
+  }
+
+ private:
+  struct Copy {
+    std::size_t piece;
+    PieceValues values;
+  };
+
+  static Tensor part(const Tensor& values, const ElementRun& run) {
+    return values.slice(0, {run.local, run.local + run.count});
+  }
+
+  const TrainingState& state_;
+  DType dtype_;
+  std::vector<Copy> copies_;
+};
+
+}  // namespace
+
+std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
+  const nn::Parameter& parameter = *piece.parameter;
+  const std::size_t end = parameter.own_count();  // padding is in no file
+  return checkpoint::element_runs(
+      parameter.global_shape(), parameter.shard(),
+      {std::min(piece.elements.begin, end), std::min(piece.elements.end, end)});
+}
+
+std::vector<RowsOfRuns> rows_of(const std::vector<ElementRun>& runs) {
+  std::vector<RowsOfRuns> found;
+  for (const ElementRun& run : runs) {
+    if (!found.empty()) {
+      RowsOfRuns& last = found.back();
+      const std::size_t distance = run.global - last.first.global;
+      const std::size_t stride = last.rows == 1 ? distance : last.stride;
+      if (run.count == last.first.count && distance == last.rows * stride) {
+        last.stride = stride;
+        ++last.rows;
+        continue;
+      }
+    }
+    found.push_back({.first = run});
+  }
+  return found;
+}
+
+std::string optimizer_file(int writer, int writers) {
+  return fmt::format("optimizer-{:05}-of-{:05}.safetensors", writer, writers);
+}
+
+std::string parts_file(int writer, int writers) {
+  return fmt::format("parts-{:05}-of-{:05}.json", writer, writers);
+}
+
+SafetensorsHeader weights_header(const TrainingState& state, DType dtype) {
+  std::vector<TensorSpec> specs;
+  for (const NamedShape& parameter : state.parameters()) {
+    const auto dims = parameter.shape.dims();
+    specs.push_back({.name = parameter.name,
+                     .type = checkpoint::stored_type_for(dtype),
+                     .shape = {dims.begin(), dims.end()}});
+  }
+  return checkpoint::make_header(specs, {{"format", "pt"}});
+}
+
+std::string to_string(const MomentsName& name) {
+  const std::string rows = name.stride > 0 ? fmt::format("+{}", name.stride) : "";
+  return fmt::format("{}/{}@{}{}", name.kind, name.parameter, name.begin, rows);
+}
+
+std::optional<MomentsName> parse_moments_name(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const std::size_t at = text.rfind('@');
+  if (slash == std::string_view::npos || at == std::string_view::npos || at < slash) return {};
+  const std::string_view kind = text.substr(0, slash);
+  if (kind != kFirstMoment && kind != kSecondMoment) return {};
+  const std::string_view place = text.substr(at + 1);
+  const std::size_t plus = place.find('+');
+  const auto begin = parse_number<std::uint64_t>(place.substr(0, plus));
+  const auto stride = plus == std::string_view::npos
+                          ? std::optional<std::uint64_t>(0)
+                          : parse_number<std::uint64_t>(place.substr(plus + 1));
+  if (!begin || !stride || (plus != std::string_view::npos && *stride == 0)) return {};
+  return MomentsName{.kind = std::string(kind),
+                     .parameter = std::string(text.substr(slash + 1, at - slash - 1)),
+                     .begin = *begin,
+                     .stride = *stride};
+}
+
+std::span<const std::byte> PendingPart::bytes() const {
+  if (!values.defined()) return std::as_bytes(std::span(text));
+  if (values.dtype() == DType::kF64) return std::as_bytes(values.span<double>());
+  return std::as_bytes(values.span<float>());
+}
+
+// [region pending_files]
+PendingFiles pending_files(const TrainingState& state, const TrainingRecord& record, int rank) {
+  const DType dtype = record.identity.dtype;
+  const SafetensorsHeader header = weights_header(state, dtype);
+  const Collector collector(state, dtype);
+  PendingFiles pending;
+  pending.weights_bytes = header.file_size();
+  const auto add_text = [&](const char* file, std::string text) {
+    pending.parts.push_back({.file = file, .offset = 0, .text = std::move(text), .values = {}});
+  };
+  if (rank == 0) {
+    add_text(kRecordFile, to_json(record));
+    add_text(kConfigFile, checkpoint::llama_config_json(record.identity.model, dtype));
+    add_text(kWeightsFile, text_of(header));
+  }
+  collector.add_weights(header, pending.parts);
+  collector.add_moments(optimizer_file(rank, record.writers), pending.parts);
+  return pending;
+}
+// [/region]
+
+std::string to_json(const std::vector<WrittenPart>& parts) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const WrittenPart& part : parts) {
+    json.push_back({{"file", part.file},
+                    {"offset", part.offset},
+                    {"bytes", part.bytes},
+                    {"crc32", part.crc32}});
+  }
+  return json.dump(1) + "\n";
+}
+
+std::vector<WrittenPart> parse_parts(const std::string& text, const std::string& path) {
+  try {
+    std::vector<WrittenPart> parts;
+    const auto list = nlohmann::json::parse(text).get<nlohmann::json::array_t>();
+    for (const nlohmann::json& part : list) {
+      parts.push_back({.file = part.at("file"),
+                       .offset = whole_number_in<std::uint64_t>(part, "offset"),
+                       .bytes = whole_number_in<std::uint64_t>(part, "bytes"),
+                       .crc32 = whole_number_in<std::uint32_t>(part, "crc32")});
+    }
+    return parts;
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.",
+                                path, error.what()));
+  }
+}
+
+std::string read_text(checkpoint::FileLayer& files, const std::filesystem::path& path) {
+  const auto file = files.open_for_reading(path);
+  std::string text(checked_cast<std::size_t>(file->size()), '\0');
+  file->read_at(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace ultra::zero

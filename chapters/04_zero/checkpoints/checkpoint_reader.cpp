@@ -1,0 +1,261 @@
+#include "chapters/04_zero/checkpoints/checkpoint_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
+#include "chapters/04_zero/checkpoints/reshard.hpp"
+#include "common/base/errors.hpp"
+#include "common/checkpoint/checksum.hpp"
+#include "common/checkpoint/safetensors.hpp"
+#include "common/train/agree.hpp"
+
+namespace ultra::zero {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::ElementRun;
+using checkpoint::FileLayer;
+using checkpoint::SafetensorsReader;
+
+constexpr std::size_t kBlock = std::size_t{1} << 20;
+
+[[noreturn]] void report(const fs::path& file, std::string_view what) {
+  throw FileError(fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.",
+                              file.string(), what));
+}
+
+// Checksums ---------------------------------------------------------------------------------------
+
+void expect_checksum(FileLayer& files, const fs::path& folder, const WrittenPart& part) {
+  const fs::path path = folder / part.file;
+  const auto file = files.open_for_reading(path);
+  if (part.bytes > file->size() || part.offset > file->size() - part.bytes) {
+    report(path, fmt::format("it has {} bytes, and bytes up to {} were written", file->size(),
+                             part.offset + part.bytes));
+  }
+  std::vector<std::byte> block(std::min<std::size_t>(kBlock, part.bytes));
+  std::uint32_t crc32 = 0;
+  for (std::uint64_t done = 0; done < part.bytes; done += block.size()) {
+    const auto bytes = std::span(block).first(std::min<std::size_t>(kBlock, part.bytes - done));
+    file->read_at(part.offset + done, bytes);
+    crc32 = checkpoint::crc32_of(bytes, crc32);
+  }
+  if (crc32 == part.crc32) return;
+  report(path, fmt::format("bytes {} to {} have the checksum {:08x}, they were written with {:08x}",
+                           part.offset, part.offset + part.bytes, crc32, part.crc32));
+}
+
+/// Checks that the parts of a file are all of it.
+void expect_whole(FileLayer& files, const fs::path& path, std::vector<WrittenPart> parts) {
+  std::ranges::sort(parts, {}, &WrittenPart::offset);
+  std::uint64_t end = 0;
+  for (const WrittenPart& part : parts) {
+    if (part.offset == end) end += part.bytes;
+  }
+  const std::uint64_t size = files.open_for_reading(path)->size();
+  if (end == size) return;
+  report(path,
+         fmt::format("the checkpoint lists what was written to it up to byte {}, and it has {} "
+                     "bytes",
+                     end, size));
+}
+
+/// Every rank looks at what some of the writers have written.
+void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
+                      const Communicator& world) {
+  std::map<std::string, std::vector<WrittenPart>> by_file;
+  for (const char* file : {kRecordFile, kConfigFile, kWeightsFile}) by_file[file] = {};
+  for (int writer = 0; writer < writers; ++writer) {
+    by_file[optimizer_file(writer, writers)];
+    const fs::path list = folder / parts_file(writer, writers);
+    const std::vector<WrittenPart> parts = parse_parts(read_text(files, list), list.string());
+    if (parts.empty()) report(list, "it lists nothing");
+    for (const WrittenPart& part : parts) {
+      if (fs::path(part.file).filename() != part.file || part.file.empty()) {
+        report(list, fmt::format("its file '{}' is not in its folder", part.file));
+      }
+      by_file[part.file].push_back(part);
+      if (writer % world.size() == world.rank()) expect_checksum(files, folder, part);
+    }
+  }
+  for (const auto& [file, parts] : by_file) expect_whole(files, folder / file, parts);
+}
+
+// Tensors -----------------------------------------------------------------------------------------
+
+/// A tensor of an optimizer file: rows of elements of a parameter.
+struct StoredMoments {
+  std::size_t file;    ///< its file
+  std::string tensor;  ///< its name there
+  Range first_row;     ///< of the whole parameter's elements
+  std::size_t rows;    ///< how many
+  std::size_t stride;  ///< from row to row in the whole parameter; 0 for one row
+};
+
+/// A row of a stored tensor.
+struct StoredRow {
+  const StoredMoments* moments;
+  std::size_t begin;  ///< its place in the stored tensor
+};
+
+/// Elements to copy from a stored tensor.
+struct MomentsCopy {
+  const StoredMoments* moments;
+  std::size_t from, to, count;
+};
+
+/// All tensors of a checkpoint.
+class StoredState {
+ public:
+  StoredState(FileLayer& files, const fs::path& folder, int writers)
+      : folder_(folder), weights_(files, folder / kWeightsFile) {
+    for (int writer = 0; writer < writers; ++writer) {
+      const fs::path path = folder / optimizer_file(writer, writers);
+      optimizers_.push_back(std::make_unique<SafetensorsReader>(files, path));
+      add_names(path, optimizers_.size() - 1);
+    }
+  }
+
+  /// Checks that there are moments of all pieces that a rank needs.
+  void expect_moments_of(const TrainingState& state) const {
+    for (const OwnedPiece& piece : state.pieces()) {
+      for (const ElementRun& run : runs_of(piece)) {
+        for (const char* kind : {kFirstMoment, kSecondMoment}) {
+          static_cast<void>(copies_of(kind, piece.parameter->name(), run));
+        }
+      }
+    }
+  }
+
+  /// Checks that model.safetensors holds the weights of a model, and no others.
+  void expect_weights_of(const TrainingState& state) const {
+    const fs::path path = folder_ / kWeightsFile;
+    for (const NamedShape& parameter : state.parameters()) {
+      const checkpoint::StoredTensor* stored = weights_.find(parameter.name);
+      if (stored == nullptr) report(path, fmt::format("'{}' is missing", parameter.name));
+      if (std::ranges::equal(stored->shape, parameter.shape.dims())) continue;
+      report(path, fmt::format("'{}' has {} elements in another shape than {}", parameter.name,
+                               stored->numel(), parameter.shape.str()));
+    }
+    if (weights_.tensors().size() == state.parameters().size()) return;
+    report(path, fmt::format("it has {} tensors, the model has {}", weights_.tensors().size(),
+                             state.parameters().size()));
+  }
+
+  // [region read_piece]
+  void read(const OwnedPiece& piece, const PieceValues& values) const {
+    const std::string& name = piece.parameter->name();
+    for (const ElementRun& run : runs_of(piece)) {
+      weights_.read(name, run.global, part(values.weights, run.local, run.count));
+      read_moment(kFirstMoment, name, run, values.moments.first);
+      read_moment(kSecondMoment, name, run, values.moments.second);
+    }
+  }
+  // [/region]
+
+ private:
+  static Tensor part(const Tensor& values, std::size_t begin, std::size_t count) {
+    return values.slice(0, {begin, begin + count});
+  }
+
+  void add_names(const fs::path& path, std::size_t file) {
+    for (const checkpoint::StoredTensor& tensor : optimizers_[file]->tensors()) {
+      const auto name = parse_moments_name(tensor.name);
+      const std::size_t dimensions = name && name->stride > 0 ? 2 : 1;
+      if (!name || tensor.shape.size() != dimensions) {
+        report(path, fmt::format("its tensor '{}' has an unknown name", tensor.name));
+      }
+      moments_[{name->kind, name->parameter}].push_back(
+          {.file = file,
+           .tensor = tensor.name,
+           .first_row = {name->begin, name->begin + tensor.shape.back()},
+           .rows = dimensions == 2 ? tensor.shape.front() : 1,
+           .stride = name->stride});
+    }
+  }
+
+  /// The rows of stored tensors that hold some of the wanted elements, and which elements those are.
+  static std::pair<std::vector<Range>, std::vector<StoredRow>> rows_with(
+      const std::vector<StoredMoments>& all, const Range& wanted) {
+    std::pair<std::vector<Range>, std::vector<StoredRow>> found;
+    for (const StoredMoments& stored : all) {
+      const std::size_t end = stored.first_row.end;
+      // Rows before this one end before the wanted elements begin.
+      std::size_t row = 0;
+      if (stored.stride > 0 && wanted.begin > end) row = (wanted.begin - end) / stored.stride;
+      for (; row < stored.rows; ++row) {
+        const std::size_t begin = stored.first_row.begin + row * stored.stride;
+        if (begin >= wanted.end) break;
+        found.first.push_back({begin, begin + stored.first_row.size()});
+        found.second.push_back({&stored, row * stored.first_row.size()});
+      }
+    }
+    return found;
+  }
+
+  /// Where the moments of some elements are.
+  std::vector<MomentsCopy> copies_of(const std::string& kind, const std::string& parameter,
+                                     const ElementRun& run) const {
+    std::vector<MomentsCopy> copies;
+    std::size_t count = 0;
+    const auto found = moments_.find({kind, parameter});
+    if (found != moments_.end()) {
+      const Range wanted{run.global, run.global + run.count};
+      const auto [elements, rows] = rows_with(found->second, wanted);
+      for (const PieceCopy& copy : copies_for(elements, wanted)) {
+        const StoredRow& row = rows[copy.piece];
+        copies.push_back({row.moments, row.begin + copy.from, copy.to, copy.count});
+        count += copy.count;
+      }
+    }
+    if (count == run.count) return copies;
+    report(folder_ / "optimizer-*.safetensors",
+           fmt::format("of {} of '{}' there are {} of the {} elements from {} on", kind, parameter,
+                       count, run.count, run.global));
+  }
+
+  void read_moment(const std::string& kind, const std::string& parameter, const ElementRun& run,
+                   const Tensor& out) const {
+    for (const MomentsCopy& copy : copies_of(kind, parameter, run)) {
+      optimizers_[copy.moments->file]->read(copy.moments->tensor, copy.from,
+                                            part(out, run.local + copy.to, copy.count));
+    }
+  }
+
+  fs::path folder_;
+  SafetensorsReader weights_;
+  std::vector<std::unique_ptr<SafetensorsReader>> optimizers_;
+  /// By kind and parameter.
+  std::map<std::pair<std::string, std::string>, std::vector<StoredMoments>> moments_;
+};
+
+}  // namespace
+
+TrainingRecord load_checkpoint(FileLayer& files, const fs::path& folder,
+                               const TrainingIdentity& identity, TrainingState& state,
+                               const Communicator& world) {
+  TrainingRecord record;
+  std::unique_ptr<StoredState> stored;
+  train::agree(world, [&] {
+    const fs::path path = folder / kRecordFile;
+    record = parse_record(read_text(files, path), path.string());
+    expect_checksums(files, folder, record.writers, world);
+    identity.expect_same(record.identity, folder.string());
+    stored = std::make_unique<StoredState>(files, folder, record.writers);
+    stored->expect_weights_of(state);
+    stored->expect_moments_of(state);
+  });
+  state.load(record.optimizer_steps, [&](std::size_t piece, const PieceValues& values) {
+    stored->read(state.pieces()[piece], values);
+  });
+  return record;
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,130 @@
+#include "chapters/04_zero/checkpoints/checkpoint_writer.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "chapters/04_zero/checkpoints/durable_files.hpp"
+#include "common/base/errors.hpp"
+#include "common/checkpoint/checksum.hpp"
+#include "common/train/agree.hpp"
+
+namespace ultra::zero {
+namespace {
+
+/// Whether a condition holds on every rank.
+bool on_all(bool holds, const Communicator& world) {
+  const Tensor answer = Tensor::zeros(Device::cpu(), {1}, DType::kI32);
+  answer.span<std::int32_t>()[0] = holds ? 1 : 0;
+  world.labeled("checkpoint").all_reduce(answer, ReduceOp::kMin);
+  return answer.span<std::int32_t>()[0] == 1;
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(checkpoint::FileLayer& files,
+                                   const std::filesystem::path& folder, std::size_t keep,
+                                   Communicator world)
+    : files_(files), folder_(files, folder), keep_(keep), world_(std::move(world)) {
+  train::agree(world_, [&] {
+    if (world_.rank() == 0) folder_.prepare();
+  });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  stop();
+  if (!step_ || world_.rank() != 0) return;
+  try {
+    files_.remove_all(folder_.staging(*step_));
+  } catch (const Error&) {  // the next run removes it
+  }
+}
+
+void CheckpointWriter::stop() {
+  cancelled_ = true;
+  if (thread_.joinable()) thread_.join();
+  cancelled_ = false;
+}
+
+// [region begin]
+void CheckpointWriter::begin(const TrainingState& state, const TrainingRecord& record) {
+  finish();
+  PendingFiles pending = pending_files(state, record, world_.rank());
+  step_ = record.steps.size();
+  writers_ = record.writers;
+  train::agree(world_, [&] {
+    if (world_.rank() != 0) return;
+    files_.make_folder(folder_.staging(*step_));
+    const auto weights = files_.create(folder_.staging(*step_) / kWeightsFile);
+    weights->resize(pending.weights_bytes);  // a disk that is too full is noticed here
+    weights->close();
+  });
+  done_ = false;
+  thread_ = std::thread([this, pending = std::move(pending)] {
+    try {
+      write(pending);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    done_ = true;
+  });
+}
+// [/region]
+
+void CheckpointWriter::write(const PendingFiles& pending) {
+  const std::filesystem::path folder = folder_.staging(*step_);
+  written_.clear();
+  std::span<const PendingPart> left = pending.parts;
+  while (!left.empty() && !cancelled_) {
+    std::size_t count = 1;
+    while (count < left.size() && left[count].file == left[0].file) ++count;
+    write_file(folder / left[0].file, left.first(count));
+    left = left.subspan(count);
+  }
+  if (cancelled_) return;
+  const std::vector<PendingPart> list = {{.file = parts_file(world_.rank(), writers_),
+                                          .offset = 0,
+                                          .text = to_json(written_),
+                                          .values = {}}};
+  write_file(folder / list[0].file, list);
+}
+
+void CheckpointWriter::write_file(const std::filesystem::path& file,
+                                  std::span<const PendingPart> parts) {
+  std::vector<FilePart> bytes;
+  for (const PendingPart& part : parts) {
+    bytes.push_back({.offset = part.offset, .bytes = part.bytes()});
+    written_.push_back({.file = part.file,
+                        .offset = part.offset,
+                        .bytes = part.bytes().size(),
+                        .crc32 = checkpoint::crc32_of(part.bytes())});
+  }
+  if (file.filename() != kWeightsFile) files_.create(file)->close();
+  write_durably(files_, file, bytes);
+}
+
+void CheckpointWriter::poll() {
+  if (step_ && on_all(done_, world_)) commit();
+}
+
+void CheckpointWriter::finish() {
+  if (step_) commit();
+}
+
+// [region commit]
+void CheckpointWriter::commit() {
+  thread_.join();
+  const std::size_t step = *step_;
+  // All ranks know that all have written, or all fail alike.
+  train::agree(world_, [&] {
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  });
+  train::agree(world_, [&] {
+    if (world_.rank() != 0) return;
+    commit_folder(files_, folder_.staging(step), folder_.checkpoint(step));
+    if (keep_ > 0) folder_.keep_newest(keep_);
+  });
+  step_.reset();
+}
+// [/region]
+
+}  // namespace ultra::zero

@@ -1,0 +1,69 @@
+#pragma once
+/// @file
+/// CheckpointWriter: writes checkpoints while the training goes on.
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <thread>
+
+#include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
+#include "chapters/04_zero/checkpoints/checkpoint_folder.hpp"
+#include "common/checkpoint/file_layer.hpp"
+#include "common/comm/communicator.hpp"
+
+namespace ultra::zero {
+
+/// @brief Writes one checkpoint after the other. The training waits until its state has been copied in
+/// memory; then a thread of each rank writes the copy, and when all ranks have, rank 0 makes the
+/// checkpoint visible.
+///
+/// A failure is found by whoever calls next, on all ranks alike; checkpoints that are complete stay.
+/// All members are collective and called by each rank's own thread.
+class CheckpointWriter {
+ public:
+  /// @brief Prepares the folder.
+  /// @param folder  of the checkpoints.
+  /// @param keep    checkpoints that stay; 0 keeps all.
+  /// @throws FileError, on all ranks, when the folder cannot be written to.
+  CheckpointWriter(checkpoint::FileLayer& files, const std::filesystem::path& folder,
+                   std::size_t keep, Communicator world);
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  /// Ends the writing; an incomplete checkpoint is removed.
+  ~CheckpointWriter();
+
+  /// @brief Begins to write a checkpoint; waits for the one under way first.
+  /// @throws FileError, on all ranks, when one of them could not write.
+  void begin(const TrainingState& state, const TrainingRecord& record);
+
+  /// @brief Makes the checkpoint under way complete if all ranks have written their parts.
+  /// @throws FileError, on all ranks, when one of them could not write.
+  /// Cost: an all-reduce of one number while a checkpoint is under way; else nothing.
+  void poll();
+
+  /// @brief Returns when no checkpoint is under way.
+  /// @throws FileError, on all ranks, when one of them could not write.
+  void finish();
+
+ private:
+  void write(const PendingFiles& pending);
+  void write_file(const std::filesystem::path& file, std::span<const PendingPart> parts);
+  void commit();
+  void stop();
+
+  checkpoint::FileLayer& files_;
+  CheckpointFolder folder_;
+  std::size_t keep_;
+  Communicator world_;
+  std::optional<std::size_t> step_;  // of the checkpoint under way
+  int writers_ = 1;
+  std::vector<WrittenPart> written_;  // the thread's
+  std::exception_ptr failure_;        // the thread's
+  std::atomic<bool> done_ = false;    // the thread has nothing more to do
+  std::atomic<bool> cancelled_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ultra::zero

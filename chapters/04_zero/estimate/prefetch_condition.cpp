@@ -1,0 +1,87 @@
+#include "chapters/04_zero/estimate/prefetch_condition.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+namespace ultra::zero {
+namespace {
+
+/// A rank and its link, each with a clock.
+class RankAndLink {
+ public:
+  RankAndLink(std::span<const UnitTimes> units, std::size_t ahead, Reshard reshard)
+      : units_(units),
+        there_(units.size()),
+        prefetch_(units.size(), ahead, reshard,
+                  {.start_gather = [this](std::size_t u) { there_[u] = send(units_[u].gather); },
+                   .wait = [this](std::size_t u) { wait_until(there_[u]); },
+                   .release = [](std::size_t) {}}) {}
+
+  // [region replay]
+  PassTimes pass() {
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      prefetch_.before_forward(u);
+      compute(units_[u].forward);
+      prefetch_.after_forward(u);
+    }
+    for (std::size_t u = units_.size(); u-- > 0;) {
+      prefetch_.before_backward(u);
+      take_in_reductions(1);  // or there is no memory for this unit's gradients
+      compute(units_[u].backward);
+      reductions_.push_back(send(units_[u].reduce));
+      prefetch_.after_backward(u);
+    }
+    take_in_reductions(0);
+    return times_;
+  }
+  // [/region]
+
+ private:
+  void compute(double seconds) {
+    rank_ += seconds;
+    times_.compute += seconds;
+  }
+
+  /// Returns when the link has done what is issued now.
+  double send(double seconds) {
+    link_ = std::max(link_, rank_) + seconds;
+    return link_;
+  }
+
+  void wait_until(double moment) {
+    times_.exposed += std::max(0.0, moment - rank_);
+    rank_ = std::max(rank_, moment);
+  }
+
+  void take_in_reductions(std::size_t under_way) {
+    while (reductions_.size() > under_way) {
+      wait_until(reductions_.front());
+      reductions_.pop_front();
+    }
+  }
+
+  std::span<const UnitTimes> units_;
+  std::vector<double> there_;  // when each unit's gather ends
+  Prefetch prefetch_;
+  std::deque<double> reductions_;  // when those under way end
+  double rank_ = 0;
+  double link_ = 0;
+  PassTimes times_;
+};
+
+}  // namespace
+
+PassTimes predict_pass(std::span<const UnitTimes> units, std::size_t ahead, Reshard reshard) {
+  return RankAndLink(units, ahead, reshard).pass();
+}
+
+double gather_over_forward(std::size_t tokens, int ranks, double element_bytes, double flops,
+                           double bytes_per_second) {
+  const double n = ranks;
+  const double gather = element_bytes * (n - 1) / n / bytes_per_second;
+  const double forward = 2.0 * static_cast<double>(tokens) / flops;
+  return gather / forward;
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,168 @@
+#include "chapters/04_zero/estimate/sharded_bytes.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "chapters/04_zero/checkpoints/buffer_replay.hpp"
+#include "chapters/04_zero/offload/offloaded_layout.hpp"
+#include "chapters/04_zero/shards/parameter_group.hpp"
+#include "common/comm/collectives/schedule.hpp"
+#include "common/nn/layer_factory.hpp"
+
+namespace ultra::zero {
+namespace {
+
+/// What one group takes in buffers.
+GroupBuffers buffers_of(const FlatLayout& layout, const ShardedRun& run) {
+  const auto ranks = static_cast<std::size_t>(run.shards);
+  const ZeroPlusPlus& how = run.settings.plus_plus;
+  GroupBuffers bytes{.whole = layout.padded * size_of(run.dtype),
+                     .shard = layout.shard * size_of(run.dtype)};
+  if (how.weights) bytes.gathered = ranks * quantized_bytes(*how.weights, layout.shard, run.dtype);
+  if (how.gradients) {
+    const std::size_t message = quantized_bytes(*how.gradients, layout.shard, run.dtype);
+    bytes.reduced = 2 * ranks * message;
+    const std::size_t node = how.node_size.value_or(ranks);
+    const std::size_t nodes = node > 1 ? ranks / node : 1;
+    const std::size_t shard = layout.shard * size_of(run.dtype);
+    bytes.sums = nodes * shard;
+    if (nodes > 1) bytes.second_step = bytes.sums + 2 * nodes * message + shard;
+  }
+  return bytes;
+}
+
+/// Bytes that are on a rank for a moment.
+struct Passing {
+  std::size_t buffers = 0;
+  std::size_t shards = 0;  ///< fetched from storage
+};
+
+Passing passing_bytes(const ShardedRun& run, const std::vector<FlatLayout>& layouts) {
+  std::vector<GroupBuffers> groups;
+  for (const FlatLayout& layout : layouts) groups.push_back(buffers_of(layout, run));
+  BufferReplay replay(groups, run.settings);
+  if (run.settings.stage == ZeroStage::kParameters) {
+    replay.run_step(run.micro_batches, run.recompute_every);
+  } else if (run.settings.stage == ZeroStage::kGradients) {
+    for (std::size_t m = 0; m < run.micro_batches; ++m) {
+      for (std::size_t group = 0; group < groups.size(); ++group) replay.make_gradients(group);
+    }
+  }
+  return {.buffers = replay.peak(), .shards = replay.peak_of_shards()};
+}
+
+/// The parts of gathered units that a rank keeps for the backward pass.
+std::size_t secondary_bytes(const ShardedRun& run, const std::vector<FlatLayout>& layouts) {
+  const ZeroPlusPlus& how = run.settings.plus_plus;
+  if (how.secondary == SecondaryShards::kNone) return 0;
+  const std::size_t shards = static_cast<std::size_t>(run.shards) / how.node_size.value();
+  std::size_t bytes = 0;
+  for (const FlatLayout& layout : layouts) {
+    bytes += shards * (how.weights ? quantized_bytes(*how.weights, layout.shard, run.dtype)
+                                   : layout.shard * size_of(run.dtype));
+  }
+  return bytes;
+}
+
+/// The flat arrays of a run, in backward order; no weights are made.
+std::vector<FlatLayout> layouts_of(const ShardedRun& run) {
+  nn::DenseFactory factory;
+  const nn::Model model(run.model, Device::cpu(), run.dtype, 0, factory,
+                        nn::StageSpec::whole(run.model), nn::Values::kDeferred);
+  const auto groups = run.settings.stage == ZeroStage::kParameters
+                          ? groups_by_part(model, run.shards)
+                          : groups_by_bucket(model, run.settings.bucket_capacity, run.shards);
+  std::vector<FlatLayout> layouts;
+  for (const ParameterGroup& group : groups) layouts.push_back(group.layout);
+  return layouts;
+}
+
+/// What the all-reduce of a shard over the copies needs, on the rank that needs most.
+std::size_t scratch_between_copies(const ShardedRun& run,
+                                   const comm::CollectiveAlgorithms& algorithms) {
+  std::size_t scratch = 0;
+  if (run.replicas == 1) return scratch;
+  for (const FlatLayout& layout : layouts_of(run)) {
+    for (int copy = 0; copy < run.replicas; ++copy) {
+      const comm::Schedule schedule = algorithms.all_reduce(comm::Group::all(copy, run.replicas),
+                                                            layout.shard, size_of(run.dtype));
+      scratch = std::max(scratch, schedule.scratch_count);
+    }
+  }
+  return scratch;
+}
+
+/// What offloading changes.
+void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int rank,
+             std::size_t fetched_bytes, ShardedBytes& elements) {
+  const OffloadSettings& settings = run.settings.offload;
+  if (settings.what == Offload::kNone) return;
+  std::vector<std::size_t> counts;
+  for (const FlatLayout& layout : layouts) {
+    for (const Piece& piece : pieces_of(layout, rank)) counts.push_back(piece.place.size());
+  }
+  using Weights = OffloadedLayout::Weights;
+  const OffloadedLayout stored(counts, settings.least_block_bytes / (2 * size_of(run.dtype)),
+                               settings.offloads_parameters() ? Weights::kStored : Weights::kStay);
+  elements.optimizer = stored.window();
+  elements.stored = stored.stored();
+  if (settings.offloads_parameters()) elements.parameters = fetched_bytes / size_of(run.dtype);
+}
+
+}  // namespace
+
+ShardedBytes predict_bytes(const ShardedRun& run, int rank,
+                           const comm::CollectiveAlgorithms& algorithms) {
+  const ZeroStage stage = run.settings.stage;
+  const comm::Group group = comm::Group::all(rank, run.shards);
+  const std::vector<FlatLayout> layouts = layouts_of(run);
+  ShardedBytes elements;
+  for (const FlatLayout& layout : layouts) {
+    elements.parameters += shards_parameters(stage) ? layout.shard : layout.padded;
+    elements.gradients += shards_gradients(stage) ? layout.shard : layout.padded;
+    for (const Piece& piece : pieces_of(layout, rank)) elements.optimizer += 2 * piece.place.size();
+    if (run.settings.plus_plus.gradients) continue;  // an all-to-all needs no scratch memory
+    const comm::Schedule schedule =
+        algorithms.reduce_scatter(group, comm::Chunks::even({0, layout.padded}, run.shards));
+    elements.scratch = std::max(elements.scratch, schedule.scratch_count);
+  }
+  if (stage == ZeroStage::kOptimizer) elements.scratch += scratch_between_copies(run, algorithms);
+  const Passing passing = passing_bytes(run, layouts);
+  offload(run, layouts, rank, passing.shards, elements);
+  const std::size_t width = size_of(run.dtype);
+  const std::size_t secondary = secondary_bytes(run, layouts);
+  return {.parameters = elements.parameters * width + secondary,
+          .gradients = elements.gradients * width,
+          .optimizer = elements.optimizer * width,
+          .buffers = passing.buffers,
+          .secondary = secondary,
+          .scratch = elements.scratch * width,
+          .stored = elements.stored * width};
+}
+
+std::size_t predict_sent_elements(const ShardedRun& run) {
+  const std::size_t m = run.micro_batches;
+  const bool kept = run.settings.reshard == Reshard::kAfterBackward;
+  std::size_t times = 2;  // one reduce-scatter, one all-gather
+  if (run.settings.stage == ZeroStage::kGradients) times = m + 1;
+  if (run.settings.stage == ZeroStage::kParameters) times = (kept ? 2 : 3) * m;
+  std::size_t elements = 0;
+  for (const FlatLayout& layout : layouts_of(run)) {
+    elements += times * (layout.padded - layout.shard);
+  }
+  return elements;
+}
+
+SentBytes predict_sent(const ShardedRun& run, int rank) {
+  if (run.settings.stage != ZeroStage::kParameters) {
+    return {.total = predict_sent_elements(run) * size_of(run.dtype), .between = 0};
+  }
+  const std::vector<FlatLayout> layouts = layouts_of(run);
+  const SentBytes one =
+      sent_in_micro_batch(layouts, run.dtype, run.settings.plus_plus,
+                          {.rank = rank, .ranks = run.shards}, run.settings.reshard)
+          .total();
+  return {.total = run.micro_batches * one.total, .between = run.micro_batches * one.between};
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,73 @@
+#pragma once
+/// @file
+/// OffloadedLayout: which tensors travel together, and where their states stand in storage and in the
+/// window on the device.
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "chapters/04_zero/offload/offloaded_step.hpp"
+#include "common/tensor/shape.hpp"
+
+namespace ultra::zero {
+
+/// @brief Consecutive tensors whose states travel together.
+struct OffloadedBlock {
+  Range tensors;   ///< their numbers
+  Range elements;  ///< of all tensors, one after the other
+  /// @brief Equal when all members are.
+  bool operator==(const OffloadedBlock&) const = default;
+};
+
+/// @brief Where the states of a rank's tensors stand, in elements.
+///
+/// Storage: the weights of all tensors, if they are offloaded; then, block by block, first moments and
+/// second moments. A buffer: weights, first moments, second moments of its block.
+class OffloadedLayout {
+ public:
+  /// @brief Whether the weights are stored too: 3 numbers for each element instead of 2.
+  enum class Weights { kStay, kStored };
+
+  /// @brief Groups tensors to blocks: the next block begins when one has at least `least` elements.
+  /// @param counts  elements of each tensor.
+  OffloadedLayout(std::span<const std::size_t> counts, std::size_t least, Weights weights);
+
+  /// @brief The blocks, in order.
+  [[nodiscard]] const std::vector<OffloadedBlock>& blocks() const { return blocks_; }
+  /// @brief The block of a tensor.
+  [[nodiscard]] std::size_t block_of(std::size_t tensor) const { return block_of_.at(tensor); }
+  /// @brief The elements of a tensor among those of all, one after the other.
+  [[nodiscard]] Range elements_of(std::size_t tensor) const { return places_.at(tensor); }
+  /// @brief Number of tensors.
+  [[nodiscard]] std::size_t tensors() const { return places_.size(); }
+  /// @brief Whether the weights are stored too.
+  [[nodiscard]] bool stores_weights() const { return weights_ == Weights::kStored; }
+
+  /// @brief Elements of the storage.
+  [[nodiscard]] std::size_t stored() const { return per_element() * count_; }
+  /// @brief Where the moments of a block stand in storage: the first ones, then the second ones.
+  [[nodiscard]] Range stored_moments(std::size_t block) const;
+  /// @brief Elements of each buffer: as many as the largest of its blocks needs.
+  [[nodiscard]] std::array<std::size_t, kWindowBuffers> buffers() const;
+  /// @brief Elements of all buffers together.
+  [[nodiscard]] std::size_t window() const;
+
+  /// @brief Where a tensor's weights stand in its block's buffer.
+  [[nodiscard]] Range weights_in_buffer(std::size_t tensor) const;
+  /// @brief Where a tensor's first (0) or second (1) moments stand in its block's buffer.
+  [[nodiscard]] Range moments_in_buffer(std::size_t tensor, std::size_t which) const;
+
+ private:
+  [[nodiscard]] std::size_t per_element() const { return stores_weights() ? 3 : 2; }
+  [[nodiscard]] Range in_buffer(std::size_t tensor, std::size_t array) const;
+
+  Weights weights_;
+  std::size_t count_ = 0;
+  std::vector<Range> places_;
+  std::vector<std::size_t> block_of_;
+  std::vector<OffloadedBlock> blocks_;
+};
+
+}  // namespace ultra::zero

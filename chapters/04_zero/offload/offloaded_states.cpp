@@ -1,0 +1,227 @@
+#include "chapters/04_zero/offload/offloaded_states.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/comm/engine/tensor_bytes.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using comm::bytes_of;
+using Kind = StorageEvent::Kind;
+using Weights = OffloadedLayout::Weights;
+
+void expect_cpu(const Device& device) {
+  if (device.kind() == DeviceKind::kCpu) return;
+  throw ConfigError(
+      "--offload needs --device cpu: a GPU's window would need pinned memory between it and the "
+      "storage, which this program does not have.");
+}
+
+}  // namespace
+
+OffloadedStates::OffloadedStates(const OffloadSettings& settings,
+                                 std::span<const std::size_t> counts, const Device& device,
+                                 DType dtype)
+    : layout_(counts, settings.least_block_bytes / (2 * size_of(dtype)),
+              settings.offloads_parameters() ? Weights::kStored : Weights::kStay),
+      dtype_(dtype),
+      step_(layout_.blocks().size(),
+            {.start_read = [this](std::size_t block,
+                                  std::size_t buffer) { start_read(block, buffer); },
+             .finish_read =
+                 [this](std::size_t block) {
+                   finish(block, reads_.at(block % kWindowBuffers), Kind::kRead);
+                 },
+             .start_write = [this](std::size_t block,
+                                   std::size_t buffer) { start_write(block, buffer); },
+             .finish_write =
+                 [this](std::size_t block) {
+                   finish(block, writes_.at(block % kWindowBuffers), Kind::kWrite);
+                 }}) {
+  expect_cpu(device);
+  use_.stored_bytes = layout_.stored() * size_of(dtype);
+  file_ = open_storage(settings, use_.stored_bytes);
+  const auto sizes = layout_.buffers();
+  for (std::size_t b = 0; b < kWindowBuffers; ++b) {
+    if (sizes[b] == 0) continue;
+    window_[b] = Tensor::empty(device, {sizes[b]}, dtype, MemoryCategory::kOptimizer);
+  }
+}
+
+// [region block_transfers]
+template <class Begin>
+void OffloadedStates::start(std::size_t block, std::size_t buffer, Transfers& transfers,
+                            const Begin& begin) {
+  const OffloadedBlock& b = layout_.blocks()[block];
+  const Tensor& window = window_.at(buffer);
+  const std::size_t weights = layout_.stores_weights() ? b.elements.size() : 0;
+  const Range moments = layout_.stored_moments(block);
+  transfers.clear();
+  if (weights > 0) {
+    transfers.push_back(begin(byte(b.elements.begin), bytes_of(window.slice(0, {0, weights}))));
+  }
+  transfers.push_back(
+      begin(byte(moments.begin), bytes_of(window.slice(0, {weights, weights + moments.size()}))));
+}
+
+void OffloadedStates::start_read(std::size_t block, std::size_t buffer) {
+  start(block, buffer, reads_.at(buffer),
+        [this](auto offset, auto bytes) { return file_->read_async(offset, bytes); });
+}
+
+void OffloadedStates::start_write(std::size_t block, std::size_t buffer) {
+  start(block, buffer, writes_.at(buffer),
+        [this](auto offset, auto bytes) { return file_->write_async(offset, bytes); });
+}
+// [/region]
+
+void OffloadedStates::finish(std::size_t block, Transfers& transfers, Kind kind) {
+  const std::size_t n = layout_.blocks()[block].elements.size() * size_of(dtype_);
+  const std::string name =
+      fmt::format("{} block {}", kind == Kind::kRead ? "read" : "write", block);
+  for (std::size_t t = 0; t < transfers.size(); ++t) {
+    const bool moments = t + 1 == transfers.size();
+    wait_for(transfers[t], moments ? 2 * n : n, kind, name, use_.optimizer);
+  }
+  transfers.clear();
+}
+
+void OffloadedStates::wait_for(storage::Transfer& transfer, std::size_t bytes, Kind kind,
+                               std::string_view name, train::StorageTraffic& traffic) {
+  using Clock = storage::TransferTimes::Clock;
+  storage::TransferTimes waited{.begin = Clock::now(), .end = {}};
+  const storage::TransferTimes times = transfer.wait();
+  waited.end = Clock::now();
+  const bool read = kind == Kind::kRead;
+  (read ? traffic.read_bytes : traffic.written_bytes) += bytes;
+  (read ? traffic.read_seconds : traffic.write_seconds) += times.seconds();
+  traffic.exposed_seconds += waited.seconds();
+  if (!observer_) return;
+  observer_({.kind = kind, .name = std::string(name), .times = times});
+  observer_({.kind = Kind::kWait, .name = std::string(name), .times = waited});
+}
+
+optim::Moments OffloadedStates::borrow(std::size_t tensor) {
+  const std::size_t block = layout_.block_of(tensor);
+  if (tensor == layout_.blocks()[block].tensors.begin) {
+    static_cast<void>(step_.begin_block(block));
+  }
+  const Tensor& window = window_.at(block % kWindowBuffers);
+  return {.first = window.slice(0, layout_.moments_in_buffer(tensor, 0)),
+          .second = window.slice(0, layout_.moments_in_buffer(tensor, 1))};
+}
+
+void OffloadedStates::give_back(std::size_t tensor) {
+  const std::size_t block = layout_.block_of(tensor);
+  if (tensor + 1 == layout_.blocks()[block].tensors.end) step_.end_block(block);
+}
+
+Tensor OffloadedStates::weights_in_window(std::size_t tensor) const {
+  ensure(layout_.stores_weights(), "weights that are not offloaded have no place in the window");
+  return window_.at(layout_.block_of(tensor) % kWindowBuffers)
+      .slice(0, layout_.weights_in_buffer(tensor));
+}
+
+WeightsRead OffloadedStates::read_weights_async(const Range& elements, const Tensor& out) {
+  ensure(layout_.stores_weights(), "weights that are not offloaded are not in storage");
+  // The last blocks of the step may still be on their way there, and the first weights that the passes
+  // need are among them. Afterwards nothing is left to wait for.
+  step_.settle();
+  return {.transfer = file_->read_async(byte(elements.begin), bytes_of(out)),
+          .bytes = out.nbytes()};
+}
+
+void OffloadedStates::finish_read(WeightsRead& read, std::string_view name) {
+  wait_for(read.transfer, read.bytes, Kind::kRead, name, use_.weights);
+}
+
+void OffloadedStates::read_now(const Range& stored, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Tensor flat = Tensor::empty(Device::cpu(), out.shape(), dtype_);
+  file_->read_async(byte(stored.begin), bytes_of(flat)).wait();
+  out.copy_from(flat);
+}
+
+void OffloadedStates::write_now(const Range& stored, const Tensor& in) {
+  if (in.numel() == 0) return;
+  file_->write_async(byte(stored.begin), bytes_of(in.contiguous())).wait();
+}
+
+void OffloadedStates::read_weights(const Range& elements, const Tensor& out) {
+  ensure(layout_.stores_weights() && elements.size() == out.numel(), "weights of these elements");
+  settle();
+  read_now(elements, out);
+}
+
+void OffloadedStates::write_weights(const Range& elements, const Tensor& in) {
+  ensure(layout_.stores_weights() && elements.size() == in.numel(), "weights of these elements");
+  settle();
+  write_now(elements, in);
+}
+
+Range OffloadedStates::stored_moments_of(std::size_t tensor, std::size_t which) const {
+  const std::size_t block = layout_.block_of(tensor);
+  const Range& elements = layout_.blocks()[block].elements;
+  const Range& own = layout_.elements_of(tensor);
+  const std::size_t begin =
+      layout_.stored_moments(block).begin + which * elements.size() + own.begin - elements.begin;
+  return {begin, begin + own.size()};
+}
+
+void OffloadedStates::read_moments(std::size_t tensor, const optim::Moments& out) {
+  settle();
+  read_now(stored_moments_of(tensor, 0), out.first);
+  read_now(stored_moments_of(tensor, 1), out.second);
+}
+
+void OffloadedStates::write_moments(std::size_t tensor, const optim::Moments& in) {
+  settle();
+  write_now(stored_moments_of(tensor, 0), in.first);
+  write_now(stored_moments_of(tensor, 1), in.second);
+}
+
+namespace {
+
+class OffloadedMoments final : public optim::MomentStore {
+ public:
+  explicit OffloadedMoments(std::shared_ptr<OffloadedStates> states) : states_(std::move(states)) {}
+
+  void allocate(std::span<const Tensor> values) override {
+    const OffloadedLayout& layout = states_->layout();
+    ensure(values.size() == layout.tensors(), "the states of other tensors were made");
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ensure(values[i].numel() == layout.elements_of(i).size(),
+             "states are of their tensor's size");
+      shapes_.push_back(values[i].shape());
+    }
+  }
+
+  std::size_t size() const override { return shapes_.size(); }
+
+  optim::Moments borrow(std::size_t i) override {
+    const optim::Moments flat = states_->borrow(i);
+    return {.first = flat.first.view(shapes_.at(i)), .second = flat.second.view(shapes_.at(i))};
+  }
+
+  void give_back(std::size_t i) override { states_->give_back(i); }
+  void end_step() override { states_->end_step(); }
+  void read(std::size_t i, const optim::Moments& out) override { states_->read_moments(i, out); }
+  void write(std::size_t i, const optim::Moments& in) override { states_->write_moments(i, in); }
+
+ private:
+  std::shared_ptr<OffloadedStates> states_;
+  std::vector<Shape> shapes_;
+};
+
+}  // namespace
+
+std::unique_ptr<optim::MomentStore> offloaded_moments(std::shared_ptr<OffloadedStates> states) {
+  return std::make_unique<OffloadedMoments>(std::move(states));
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,140 @@
+#pragma once
+/// @file
+/// OffloadedStates: one rank's moments, and weights if wanted, in storage beside its device, with a
+/// window of blocks on it.
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chapters/04_zero/offload/offload_settings.hpp"
+#include "chapters/04_zero/offload/offloaded_layout.hpp"
+#include "chapters/04_zero/offload/offloaded_step.hpp"
+#include "common/optim/moment_store.hpp"
+#include "common/storage/async_file.hpp"
+#include "common/tensor/tensor.hpp"
+#include "common/train/report/rank_summary.hpp"
+
+namespace ultra::zero {
+
+/// @brief A transfer that has ended, or a wait for one, for a timeline.
+struct StorageEvent {
+  /// @brief What took the time.
+  enum class Kind { kRead, kWrite, kWait };
+  Kind kind;                     ///< of this event
+  std::string name;              ///< "read block 1"
+  storage::TransferTimes times;  ///< when
+};
+
+/// @brief A read of weights that is under way.
+struct WeightsRead {
+  storage::Transfer transfer;  ///< of the bytes
+  std::size_t bytes = 0;       ///< their number
+};
+
+/// @brief The states of the tensors that a rank updates, outside its device's memory.
+///
+/// Memory: three buffers of blocks, as MemoryCategory::kOptimizer, from here on; what is stored is
+/// counted by no device. Bits are never changed on the way: results are those of states on the device.
+/// @see OffloadedStep for the order in which blocks come and go.
+class OffloadedStates {
+ public:
+  /// @brief Opens the storage at its full length and makes the window; the moments are zeros.
+  /// @param counts  elements of each tensor, in the order of the updates.
+  /// @throws FileError, OutOfMemory as open_storage(); ConfigError for a device that is no CPU.
+  OffloadedStates(const OffloadSettings& settings, std::span<const std::size_t> counts,
+                  const Device& device, DType dtype);
+  OffloadedStates(const OffloadedStates&) = delete;
+  OffloadedStates& operator=(const OffloadedStates&) = delete;
+
+  /// @brief Where everything stands.
+  [[nodiscard]] const OffloadedLayout& layout() const { return layout_; }
+
+  // The optimizer step: tensors in their order, each once ------------------------------------------
+
+  /// @brief The moments of a tensor, on the device until it is given back.
+  /// @throws FileError when they cannot be read, or an earlier block could not be written.
+  [[nodiscard]] optim::Moments borrow(std::size_t tensor);
+  /// @brief A tensor has its new values.
+  void give_back(std::size_t tensor);
+  /// @brief Ends the step; the last blocks may still be written while the next passes run.
+  void end_step() { step_.end_step(); }
+
+  /// @brief [count] Where a tensor's weights stand while its moments are borrowed; at other times the
+  /// elements are anything. Only where weights are offloaded.
+  [[nodiscard]] Tensor weights_in_window(std::size_t tensor) const;
+
+  // Weights for the passes --------------------------------------------------------------------------
+
+  /// @brief Begins to read weights, when their last values are written.
+  /// @param elements  among those of all tensors, one after the other.
+  /// @param out       [n] contiguous, on the device; must not be touched before finish_read().
+  [[nodiscard]] WeightsRead read_weights_async(const Range& elements, const Tensor& out);
+  /// @brief Returns when the weights are there.
+  /// @param name  of what was read, for the timeline.
+  void finish_read(WeightsRead& read, std::string_view name);
+
+  // Between steps -----------------------------------------------------------------------------------
+
+  /// @brief Copies weights. @param out  [n] on the CPU, of the dtype.
+  void read_weights(const Range& elements, const Tensor& out);
+  /// @brief Replaces weights. @param in  [n] on the CPU, of the dtype.
+  void write_weights(const Range& elements, const Tensor& in);
+  /// @brief Copies a tensor's moments. @param out  of its elements, on the CPU.
+  void read_moments(std::size_t tensor, const optim::Moments& out);
+  /// @brief Replaces a tensor's moments. @param in  of its elements, on the CPU.
+  void write_moments(std::size_t tensor, const optim::Moments& in);
+
+  /// @brief Returns when everything is written.
+  void settle() { step_.settle(); }
+
+  // Measurements ------------------------------------------------------------------------------------
+
+  /// @brief Bytes and seconds so far. Transfers count when they are waited for.
+  [[nodiscard]] const train::OffloadUse& use() const { return use_; }
+  /// @brief Calls `observer` for each transfer and each wait from now on, on the rank's thread.
+  void observe(std::function<void(const StorageEvent&)> observer) {
+    observer_ = std::move(observer);
+  }
+
+ private:
+  /// The transfers of a block: of its moments, and of its weights.
+  using Transfers = std::vector<storage::Transfer>;
+
+  /// Begins to move all that storage has of a block, by `begin`.
+  template <class Begin>
+  void start(std::size_t block, std::size_t buffer, Transfers& transfers, const Begin& begin);
+  void start_read(std::size_t block, std::size_t buffer);
+  void start_write(std::size_t block, std::size_t buffer);
+  void finish(std::size_t block, Transfers& transfers, StorageEvent::Kind kind);
+  /// Waits for a transfer and counts it.
+  void wait_for(storage::Transfer& transfer, std::size_t bytes, StorageEvent::Kind kind,
+                std::string_view name, train::StorageTraffic& traffic);
+  void read_now(const Range& stored, const Tensor& out);
+  void write_now(const Range& stored, const Tensor& in);
+  [[nodiscard]] Range stored_moments_of(std::size_t tensor, std::size_t which) const;
+  [[nodiscard]] std::uint64_t byte(std::size_t element) const { return element * size_of(dtype_); }
+
+  OffloadedLayout layout_;
+  DType dtype_;
+  std::unique_ptr<storage::AsyncFile> file_;
+  std::array<Tensor, kWindowBuffers> window_;
+  // By buffer. Before the buffers in destruction: they wait until these are free.
+  std::array<Transfers, kWindowBuffers> reads_;
+  std::array<Transfers, kWindowBuffers> writes_;
+  OffloadedStep step_;
+  train::OffloadUse use_;
+  std::function<void(const StorageEvent&)> observer_;
+};
+
+/// @brief An optimizer's moments in offloaded states.
+/// @param states  of the same tensors, in the same order.
+[[nodiscard]] std::unique_ptr<optim::MomentStore> offloaded_moments(
+    std::shared_ptr<OffloadedStates> states);
+
+}  // namespace ultra::zero

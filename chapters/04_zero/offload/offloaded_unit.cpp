@@ -1,0 +1,90 @@
+#include "chapters/04_zero/offload/offloaded_unit.hpp"
+
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/comm/work.hpp"
+
+namespace ultra::zero {
+namespace {
+
+/// Elements of a rank's shard that are not padding: they stand at its beginning.
+std::size_t stored_elements(const FlatLayout& layout, int rank) {
+  const std::vector<Piece> pieces = pieces_of(layout, rank);
+  return pieces.empty() ? 0 : pieces.back().place.end;
+}
+
+// [region offloaded_unit]
+class OffloadedUnit final : public ShardedUnit {
+ public:
+  OffloadedUnit(const ParameterGroup& group, const Communicator& shards, OffloadedStates& states,
+                std::size_t first)
+      : group_(group),
+        shards_(shards.labeled("gather " + group.name)),
+        states_(states),
+        elements_{first, first + stored_elements(group.layout, shards.rank())} {
+    const Tensor initial = empty_shard();
+    group_.initialize(initial, shard_range(group_.layout, shards.rank()).begin);
+    states_.write_weights(elements_, stored_part(initial));
+  }
+
+  void start_fetch() override {
+    shard_ = empty_shard();
+    shard_.slice(0, {elements_.size(), shard_.numel()}).fill(0.0);  // the padding
+    fetch_ = states_.read_weights_async(elements_, stored_part(shard_));
+  }
+
+  void start_gather() override {
+    if (!shard_.defined()) start_fetch();
+    states_.finish_read(fetch_, "read weights of " + group_.name);
+    whole_ = group_.flat(group_.layout.padded, MemoryCategory::kCommunication);
+    gather_ = shards_.all_gather_async(shard_, whole_);
+  }
+
+  void wait() override {
+    ensure(whole_.defined(), "start_gather() comes before wait()");
+    if (!shard_.defined()) return;  // waited for already
+    gather_.wait();
+    gather_ = Work();  // or its handle would keep the shard
+    shard_ = Tensor();
+    for (std::size_t i = 0; i < group_.parameters.size(); ++i) {
+      group_.parameters[i]->set_value(group_.view(whole_, i));
+    }
+  }
+
+  void release() override {
+    for (nn::Parameter* parameter : group_.parameters) parameter->drop_value();
+    whole_ = Tensor();
+  }
+
+  const Tensor& shard() const override {
+    throw InternalError("an offloaded shard is not on the device between its gathers");
+  }
+
+ private:
+  [[nodiscard]] Tensor empty_shard() const {
+    return group_.flat(group_.layout.shard, MemoryCategory::kParameters);
+  }
+  [[nodiscard]] Tensor stored_part(const Tensor& shard) const {
+    return shard.slice(0, {0, elements_.size()});
+  }
+
+  ParameterGroup group_;
+  Communicator shards_;  // labelled with the unit
+  OffloadedStates& states_;
+  Range elements_;     // of all that states_ has
+  Tensor shard_;       // undefined: not on the device
+  WeightsRead fetch_;  // into shard_
+  Tensor whole_;       // [padded]; undefined: released
+  Work gather_;
+};
+// [/region]
+
+}  // namespace
+
+std::unique_ptr<ShardedUnit> offloaded_unit(const ParameterGroup& group, const Communicator& shards,
+                                            OffloadedStates& states, std::size_t first) {
+  return std::make_unique<OffloadedUnit>(group, shards, states, first);
+}
+
+}  // namespace ultra::zero

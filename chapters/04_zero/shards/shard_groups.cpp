@@ -1,0 +1,27 @@
+#include "chapters/04_zero/shards/shard_groups.hpp"
+
+#include <fmt/format.h>
+
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+
+namespace ultra::zero {
+
+void expect_whole_nodes(std::size_t ranks, std::size_t node_size) {
+  if (node_size > 0 && ranks % node_size == 0) return;
+  throw ConfigError(fmt::format(
+      "--hybrid-shard {} must divide the number of replicas: {} ranks are not whole nodes of {}.",
+      node_size, ranks, node_size));
+}
+
+ShardGroups make_shard_groups(const Communicator& dp, std::optional<std::size_t> node_size) {
+  const auto ranks = checked_cast<std::size_t>(dp.size());
+  if (node_size) expect_whole_nodes(ranks, *node_size);
+  if (!node_size || *node_size == ranks) return {.dp = dp, .shards = dp, .replicas = {}};
+  const int size = checked_cast<int>(*node_size);
+  return {.dp = dp,
+          .shards = dp.split(dp.rank() / size, dp.rank(), "shards"),
+          .replicas = dp.split(dp.rank() % size, dp.rank(), "copies")};
+}
+
+}  // namespace ultra::zero

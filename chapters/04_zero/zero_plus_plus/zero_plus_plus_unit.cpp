@@ -1,0 +1,97 @@
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_unit.hpp"
+
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+
+namespace ultra::zero {
+namespace {
+
+/// Part `index` of `parts` equal ones.
+Tensor part_of(const Tensor& array, int index, int parts) {
+  const std::size_t size = array.numel() / checked_cast<std::size_t>(parts);
+  const std::size_t begin = checked_cast<std::size_t>(index) * size;
+  return array.slice(0, {begin, begin + size});
+}
+
+}  // namespace
+
+ZeroPlusPlusUnit::ZeroPlusPlusUnit(ParameterGroup group, const Communicator& shards,
+                                   const ZeroPlusPlus& how, const std::optional<NodeGroups>& nodes)
+    : group_(std::move(group)),
+      shards_(shards.labeled("gather " + group_.name)),
+      format_(how.weights),
+      shard_(group_.flat(group_.layout.shard, MemoryCategory::kParameters)) {
+  if (how.secondary == SecondaryShards::kInNode) {
+    ensure(nodes.has_value(), "secondary shards lie in nodes");
+    node_ = nodes->node.labeled("gather " + group_.name);
+  }
+  group_.initialize(shard_, shard_range(group_.layout, shards.rank()).begin);
+}
+
+Tensor ZeroPlusPlusUnit::memory_for_gather() const {
+  if (!format_) return group_.flat(group_.layout.padded, MemoryCategory::kCommunication);
+  const std::size_t words =
+      quantized_bytes(*format_, shard_.numel(), shard_.dtype()) / size_of(DType::kI32);
+  return Tensor::empty(shard_.device(), {words * checked_cast<std::size_t>(shards_.size())},
+                       DType::kI32, MemoryCategory::kCommunication);
+}
+
+// [region start_gather]
+void ZeroPlusPlusUnit::start_gather() {
+  ensure(!gathered_.defined() && !whole_.defined(), "a unit is gathered after it was released");
+  gathered_ = memory_for_gather();
+  if (secondary_.defined()) {
+    gather_ = node_->all_gather_async(secondary_, gathered_);
+    return;
+  }
+  if (!format_) {
+    gather_ = shards_.all_gather_async(shard_, gathered_);
+    return;
+  }
+  const Tensor own = part_of(gathered_, shards_.rank(), shards_.size());
+  quantize(*format_, shard_, own);
+  gather_ = shards_.all_gather_async(own, gathered_);
+}
+// [/region]
+
+// [region wait]
+void ZeroPlusPlusUnit::wait() {
+  if (whole_.defined()) return;
+  ensure(gathered_.defined(), "start_gather() comes before wait()");
+  gather_.wait();  // or the pass would read weights that have not arrived
+  renew_secondary();
+  whole_ = format_ ? dequantized() : gathered_;
+  gathered_ = Tensor();
+  for (std::size_t i = 0; i < group_.parameters.size(); ++i) {
+    group_.parameters[i]->set_value(group_.view(whole_, i));
+  }
+}
+
+/// The gather for the forward pass leaves it, that for the backward pass takes it away.
+void ZeroPlusPlusUnit::renew_secondary() {
+  if (!node_) return;
+  secondary_ =
+      secondary_.defined()
+          ? Tensor()
+          : part_of(gathered_, node_->rank(), node_->size()).clone(MemoryCategory::kParameters);
+}
+
+Tensor ZeroPlusPlusUnit::dequantized() const {
+  const Tensor whole = group_.flat(group_.layout.padded, MemoryCategory::kCommunication);
+  for (int rank = 0; rank < shards_.size(); ++rank) {
+    dequantize(*format_, part_of(gathered_, rank, shards_.size()),
+               part_of(whole, rank, shards_.size()));
+  }
+  return whole;
+}
+// [/region]
+
+void ZeroPlusPlusUnit::release() {
+  ensure(whole_.defined(), "a unit that is released was gathered");
+  for (nn::Parameter* parameter : group_.parameters) parameter->drop_value();
+  whole_ = Tensor();
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,139 @@
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
+#include "common/base/units.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+/// What the closed forms say of one rank.
+class Predictions {
+ public:
+  Predictions(const zero::ZeroProgram& program, const TensorParallelLayout& layout,
+              std::size_t largest_micro_batch)
+      : states_(zero::bytes_per_rank(
+            program.zero.sharding(program.base.replicas()),
+            parameter_count(memory::shape_of(program.base.train.model), layout),
+            memory::precision_of(program.base.train.dtype))),
+        activations_(peak_activation_bytes(
+            memory::shape_of(program.base.train.model),
+            {.size = largest_micro_batch, .seq_len = program.base.train.model.max_seq_len},
+            memory::precision_of(program.base.train.dtype), program.base.memory.recompute,
+            layout)) {}
+
+  [[nodiscard]] std::optional<std::size_t> of(MemoryCategory category) const {
+    switch (category) {
+      case MemoryCategory::kParameters:
+        return rounded(states_.parameters);
+      case MemoryCategory::kGradients:
+        return rounded(states_.gradients);
+      case MemoryCategory::kOptimizer:
+        return rounded(states_.optimizer);
+      case MemoryCategory::kActivations:
+        return activations_;
+      case MemoryCategory::kCommunication:
+      case MemoryCategory::kOther:
+        break;
+    }
+    return {};
+  }
+
+ private:
+  static std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
+
+  zero::RankBytes states_;
+  std::size_t activations_;
+};
+
+std::string compared(std::size_t predicted, std::size_t measured) {
+  if (predicted == measured) return "exact";
+  const double p = static_cast<double>(predicted);
+  return fmt::format("{:+.2f}%", 100.0 * (static_cast<double>(measured) - p) / p);
+}
+
+std::string memory_rows(const Predictions& predictions, const train::RankSummary& rank) {
+  std::string rows;
+  for (const MemoryCategory category : kMemoryCategories) {
+    const MemoryPeak& peak = rank.memory.peak(category);
+    const std::optional<std::size_t> predicted = predictions.of(category);
+    if (!predicted && peak.bytes == 0) continue;
+    rows += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", to_string(category),
+                        predicted ? format_bytes(*predicted) : "-", format_bytes(peak.bytes),
+                        predicted ? compared(*predicted, peak.bytes) : "", peak.phase);
+  }
+  const MemoryPeak& total = rank.memory.peak_total();
+  return rows + fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "total", "",
+                            format_bytes(total.bytes), "", total.phase);
+}
+
+/// "4 L + 2 = 18 all-reduces".
+std::string exchanges_text(const TensorStep& step) {
+  const std::size_t layers = step.model.num_layers;
+  const auto times = [&](std::size_t blocks) {
+    return activation_exchanges(blocks, step.layout, step.block_forwards);
+  };
+  const auto text = [&](std::size_t ActivationExchanges::*kind, std::string_view what) {
+    const std::size_t outside = times(0).*kind;
+    return fmt::format("{} L + {} = {} {}", times(1).*kind - outside, outside, times(layers).*kind,
+                       what);
+  };
+  if (!step.layout.splits_sequences()) {
+    return text(&ActivationExchanges::all_reduces, "all-reduces");
+  }
+  return text(&ActivationExchanges::all_gathers, "all-gathers") + " and " +
+         text(&ActivationExchanges::reduce_scatters, "reduce-scatters");
+}
+
+}  // namespace
+
+TensorStep step_of(const zero::ZeroProgram& program, const TensorParallelOptions& options,
+                   std::vector<std::size_t>& micro_batches) {
+  const train::TrainOptions& train = program.base.train;
+  const auto replicas = static_cast<std::size_t>(program.base.replicas());
+  const std::size_t share = (train.global_batch + replicas - 1) / replicas;
+  for (std::size_t begin = 0; begin < share; begin += train.micro_batch) {
+    micro_batches.push_back(std::min(train.micro_batch, share - begin));
+  }
+  const bool again = program.base.memory.recompute.mode == memory::Recompute::kFull;
+  return {.model = train.model,
+          .layout = options.layout(),
+          .overlap = options.overlap,
+          .dtype = train.dtype,
+          .micro_batches = micro_batches,
+          .block_forwards = again ? 2U : 1U};
+}
+
+std::string format_tensor_parallel_table(const zero::ZeroProgram& program,
+                                         const TensorParallelOptions& options,
+                                         const train::TrainResult& result) {
+  std::vector<std::size_t> micro_batches;
+  const TensorStep step = step_of(program, options, micro_batches);
+  const std::size_t largest = *std::ranges::max_element(micro_batches);
+  std::string table = fmt::format(
+      "\nWhere the memory of rank 0 went (tp {}, sequence parallelism {}, micro-batch {} x {} "
+      "tokens)\n\n",
+      options.tp, step.layout.splits_sequences() ? "on" : "off", largest, step.model.max_seq_len);
+  table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
+                       "at its highest in");
+  table += memory_rows(Predictions(program, step.layout, largest), result.ranks.front());
+  table += fmt::format(
+      "\n  Activations travel in {} of {} elements per micro-batch of {}.\n", exchanges_text(step),
+      format_count(largest * step.model.max_seq_len * step.model.hidden_size), largest);
+  const TensorTraffic traffic = tensor_traffic(step);
+  table += fmt::format("  The {} ranks of a replica send {} to each other in a step, predicted",
+                       options.tp, format_bytes(traffic.total()));
+  if (program.base.replicas() > 1) return table + ".\n";
+  std::size_t sent = 0;
+  for (const train::RankSummary& rank : result.ranks) sent += rank.communication.sent_bytes();
+  return table + fmt::format(";\n  measured: {}.\n", format_bytes(sent / result.steps_made()));
+}
+
+}  // namespace ultra::tensor_parallel

@@ -1,0 +1,255 @@
+#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_model.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "chapters/03_data_parallel/scaling/scaling_model.hpp"
+#include "chapters/05_tensor_sequence_parallel/scaling/micro_batch_work.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+using collectives::Topology;
+using memory::TransformerShape;
+
+/// Batches and sequences beyond these are slips.
+constexpr std::size_t kMostSequences = 1'000'000;
+constexpr std::size_t kLongestSequence = 100'000'000;
+constexpr double kMostBytes = 1e18;  // of an exchange
+
+// Validation --------------------------------------------------------------------------------------
+
+void expect_between(const char* flag, std::size_t value, std::size_t least, std::size_t most) {
+  if (value < least || value > most) {
+    throw ConfigError(fmt::format("{} is {}. It must be from {} to {}.", flag, value, least, most));
+  }
+}
+
+void expect_positive(const char* flag, double value) {
+  if (!(value > 0.0) || !std::isfinite(value)) {
+    throw ConfigError(fmt::format("{} is {:g}. It must be above 0.", flag, value));
+  }
+}
+
+void expect_ascending(const std::vector<int>& tp) {
+  if (tp.empty()) throw ConfigError("--scale-tp is empty. Write for example 1,2,4,8,16.");
+  for (std::size_t i = 0; i < tp.size(); ++i) {
+    if (tp[i] < 1 || tp[i] > collectives::kMaxRanks) {
+      throw ConfigError(fmt::format("--scale-tp {}: there are from 1 to {} ranks.", tp[i],
+                                    collectives::kMaxRanks));
+    }
+    if (i > 0 && tp[i] <= tp[i - 1]) {
+      throw ConfigError(
+          fmt::format("--scale-tp must ascend: {} comes after {}.", tp[i], tp[i - 1]));
+    }
+  }
+}
+
+bool fills_nodes(int tp, const Topology& node) {
+  return tp <= node.gpus_per_node || tp % node.gpus_per_node == 0;
+}
+
+bool splits(const TpScalingRequest& request, int tp) {
+  const TransformerShape& model = request.model;
+  const nn::ModelConfig config{.vocab_size = model.vocab_size,
+                               .hidden_size = model.hidden_size,
+                               .num_layers = model.num_layers,
+                               .num_heads = model.num_heads,
+                               .num_kv_heads = model.num_kv_heads,
+                               .ffn_hidden_size = model.ffn_hidden_size,
+                               .max_seq_len = request.seq_len};
+  try {
+    TensorParallelLayout{.tp = tp, .sequence_parallel = request.sequence_parallel}.validate(config);
+  } catch (const ConfigError&) {
+    return false;
+  }
+  return true;
+}
+
+/// What --scale-tp could be.
+std::string possible(const TpScalingRequest& request) {
+  std::vector<int> tp;
+  for (int ranks = 1; std::cmp_less_equal(ranks, request.model.num_heads); ++ranks) {
+    if (request.model.num_heads % static_cast<std::size_t>(ranks) != 0) continue;
+    if (fills_nodes(ranks, request.machine) && splits(request, ranks)) tp.push_back(ranks);
+  }
+  if (tp.empty()) return "No number of ranks does.";
+  return fmt::format("Choose from {}.", fmt::join(tp, ", "));
+}
+
+void expect_machine(const TpScalingRequest& request) {
+  const Topology& machine = request.machine;
+  machine.validate();
+  if (machine.is_torus() || machine.nodes != 1) {
+    throw ConfigError(fmt::format(
+        "--scale-tp-machine describes one node: --scale-tp says how many there are. Found {}.",
+        machine.describe()));
+  }
+}
+
+void expect_splits(const TpScalingRequest& request) {
+  const TransformerShape& model = request.model;
+  for (const int tp : request.tp) {
+    if (!splits(request, tp)) {
+      throw ConfigError(fmt::format(
+          "--scale-tp {} does not split {} into equal parts: {} heads, {} key/value heads, hidden "
+          "size {}, feed-forward size {}{}. {}",
+          tp, model.name, model.num_heads, model.num_kv_heads, model.hidden_size,
+          model.ffn_hidden_size,
+          request.sequence_parallel == SequenceParallel::kOn
+              ? fmt::format(", sequences of {}", request.seq_len)
+              : "",
+          possible(request)));
+    }
+    if (!fills_nodes(tp, request.machine)) {
+      throw ConfigError(fmt::format("--scale-tp {} does not fill nodes of {} GPUs. {}", tp,
+                                    request.machine.gpus_per_node, possible(request)));
+    }
+  }
+}
+
+void expect_micro_batches(const TpScalingRequest& request) {
+  const std::size_t count = request.micro_batch.size();
+  if (count != 1 && count != request.tp.size()) {
+    throw ConfigError(fmt::format(
+        "--scale-tp-micro-batch has {} numbers. It must have 1, or {}: one for each of --scale-tp.",
+        count, request.tp.size()));
+  }
+  for (const std::size_t sequences : request.micro_batch) {
+    expect_between("--scale-tp-micro-batch", sequences, 1, kMostSequences);
+    const double bytes = static_cast<double>(sequences) * static_cast<double>(request.seq_len) *
+                         static_cast<double>(request.model.hidden_size * request.element_bytes);
+    if (bytes > kMostBytes) {
+      throw ConfigError(
+          fmt::format("--scale-tp-micro-batch {} x --scale-tp-seq {} is too much: {:g} bytes of "
+                      "one activation. "
+                      "It must be at most {:g}.",
+                      sequences, request.seq_len, bytes, kMostBytes));
+    }
+  }
+}
+
+// Prediction --------------------------------------------------------------------------------------
+
+/// A machine whose node has as many GPUs as there are ranks, with the same links.
+Topology one_node(int tp, const Topology& node) {
+  Topology machine = node;
+  machine.gpus_per_node = tp;
+  machine.nics_per_node = std::min(node.nics_per_node, tp);
+  return machine;
+}
+
+/// All exchanges of a micro-batch on one machine.
+struct Communication {
+  double seconds = 0;
+  double exposed_seconds = 0;
+  double intra_bytes = 0, inter_bytes = 0;
+};
+
+// [region communication]
+Communication communication_on(const Topology& machine, const TpScalingRequest& request,
+                               const std::vector<RepeatedExchange>& exchanges) {
+  Communication total;
+  for (const RepeatedExchange& repeated : exchanges) {
+    const ExchangeCost cost = simulate_exchange(repeated.exchange, request.algorithm, machine);
+    const double hidden = request.hide == Hide::kWeightGradients
+                              ? std::min(cost.seconds, repeated.concurrent_flop / request.flops())
+                              : 0.0;
+    const auto times = static_cast<double>(repeated.times);
+    total.seconds += times * cost.seconds;
+    total.exposed_seconds += times * (cost.seconds - hidden);
+    total.intra_bytes += times * cost.intra_bytes;
+    total.inter_bytes += times * cost.inter_bytes;
+  }
+  return total;
+}
+// [/region]
+
+TpScalingPoint predict_point(const TpScalingRequest& request, std::size_t index) {
+  const int tp = request.tp[index];
+  const memory::MicroBatch batch{.size = request.micro_batch_of(index), .seq_len = request.seq_len};
+  const MicroBatchWork work =
+      micro_batch_work(request.model, batch, request.element_bytes,
+                       {.tp = tp, .sequence_parallel = request.sequence_parallel});
+  const Topology machine = data_parallel::machine_for(tp, request.machine);
+  const Communication here = communication_on(machine, request, work.exchanges);
+  const Communication alone =
+      communication_on(one_node(tp, request.machine), request, work.exchanges);
+
+  TpScalingPoint point{.tp = tp, .nodes = machine.nodes, .micro_batch = batch.size};
+  point.product_seconds = work.product_flop / request.flops();
+  point.elementwise_seconds = work.elementwise_bytes / request.memory_bandwidth;
+  point.communication_seconds = here.seconds;
+  point.exposed_seconds = here.exposed_seconds;
+  point.intra_bytes = here.intra_bytes;
+  point.inter_bytes = here.inter_bytes;
+  const double computes = point.product_seconds + point.elementwise_seconds;
+  const double tokens_per_rank = static_cast<double>(batch.tokens()) / tp;
+  point.step_seconds = computes + here.exposed_seconds;
+  point.tokens_per_second_per_rank = tokens_per_rank / point.step_seconds;
+  point.one_node_tokens_per_second_per_rank = tokens_per_rank / (computes + alone.exposed_seconds);
+  point.communication_share = here.exposed_seconds / point.step_seconds;
+  return point;
+}
+
+/// The bar of the figure that answers the same question.
+std::optional<PlaybookFigure> published_for(const TpScalingRequest& request, std::size_t index) {
+  if (!request.is_the_playbooks()) return std::nullopt;
+  const std::optional<PlaybookFigure> figure = find_playbook_figure(request.tp[index]);
+  if (!figure || figure->micro_batch != request.micro_batch_of(index)) return std::nullopt;
+  return figure;
+}
+
+}  // namespace
+
+std::string_view to_string(Hide hide) {
+  return hide == Hide::kNothing ? "nothing" : "weight-gradients";
+}
+
+bool TpScalingRequest::is_the_playbooks() const {
+  return model == playbook_model() && seq_len == kPlaybookSeqLen &&
+         sequence_parallel == SequenceParallel::kOn && machine.gpus_per_node == 8 &&
+         peak_flops == 989e12 && element_bytes == 2;
+}
+
+void TpScalingRequest::validate() const {
+  expect_ascending(tp);
+  expect_machine(*this);
+  expect_between("--scale-tp-seq", seq_len, 1, kLongestSequence);
+  expect_between("--scale-tp-bytes", element_bytes, 1, 8);
+  expect_splits(*this);
+  expect_micro_batches(*this);
+  expect_positive("--scale-tp-peak-tflops", peak_flops / 1e12);
+  if (!(mfu > 0.0 && mfu <= 1.0)) {
+    throw ConfigError(
+        fmt::format("--scale-tp-mfu is {:g}. It must be above 0 and at most 1.", mfu));
+  }
+  expect_positive("--scale-tp-memory-gb-per-second", memory_bandwidth / 1e9);
+}
+
+const TpScalingPoint* TpScalingReport::first_across_nodes() const {
+  const auto found =
+      std::ranges::find_if(points, [](const TpScalingPoint& point) { return point.nodes > 1; });
+  return found == points.end() ? nullptr : &*found;
+}
+
+TpScalingReport predict_tp_scaling(const TpScalingRequest& request) {
+  request.validate();
+  TpScalingReport report{.request = request, .points = {}};
+  for (std::size_t i = 0; i < request.tp.size(); ++i) {
+    TpScalingPoint point = predict_point(request, i);
+    if (i > 0) {
+      point.ratio_to_previous =
+          point.tokens_per_second_per_rank / report.points.back().tokens_per_second_per_rank;
+    }
+    point.published = published_for(request, i);
+    report.points.push_back(point);
+  }
+  return report;
+}
+
+}  // namespace ultra::tensor_parallel

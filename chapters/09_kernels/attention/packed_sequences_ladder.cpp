@@ -1,0 +1,151 @@
+#include "chapters/09_kernels/attention/packed_sequences_ladder.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "chapters/09_kernels/ladder_of.hpp"
+#include "chapters/09_kernels/random_values.hpp"
+#include "common/tensor/philox.hpp"
+#include "kernels/packed_sequences/packed_sequences.hpp"
+#include "kernels/simt/buffer.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+namespace rungs_of = kernels::packed_sequences;
+
+class PackedSequences {
+ public:
+  using Problem = rungs_of::Problem;
+
+  template <simt::Side side>
+  class Buffers {
+   public:
+    explicit Buffers(const PackedSequences& work)
+        : begins_("begins", work.begins_),
+          by_length_("by length", work.by_length_),
+          losses_("losses", work.losses_),
+          means_("means", poison(work.by_length_.size())) {}
+
+    Problem problem() {
+      return {.sequences = static_cast<int>(by_length_.size()),
+              .begins = begins_.data(),
+              .by_length = by_length_.data(),
+              .losses = losses_.data(),
+              .means = means_.data()};
+    }
+    [[nodiscard]] std::vector<float> means() const { return means_.download(); }
+
+   private:
+    simt::Buffer<int, side> begins_;
+    simt::Buffer<int, side> by_length_;
+    simt::Buffer<float, side> losses_;
+    simt::Buffer<float, side> means_;
+  };
+
+  PackedSequences(const Sizes& sizes, std::uint64_t seed) : seed_(seed) {
+    const std::vector<int> lengths = sequence_lengths(sizes, seed);
+    begins_.push_back(0);
+    std::partial_sum(lengths.begin(), lengths.end(), std::back_inserter(begins_));
+    by_length_.resize(lengths.size());
+    std::iota(by_length_.begin(), by_length_.end(), 0);
+    std::ranges::stable_sort(by_length_, std::ranges::greater{}, [&](int sequence) {
+      return lengths[static_cast<std::size_t>(sequence)];
+    });
+    losses_ = normal_values(static_cast<std::size_t>(begins_.back()), seed, "losses");
+  }
+
+  static LadderInfo describe() {
+    return {.name = "packed_sequences",
+            .title = "the mean loss of each sequence of a packed batch, in fp32",
+            .dimensions = {{.name = "sequences", .emulated = 150, .gpu = 1 << 16},
+                           {.name = "mean length", .emulated = 60, .gpu = 1024}},
+            .limit = Limit::kMemory};
+  }
+
+  static std::vector<Rung<Problem>> rungs() {
+    using simt::Side;
+    return {{.info = {.number = 1,
+                      .name = "thread_per_sequence",
+                      .idea = "a thread per sequence: a warp runs as long as its longest",
+                      .file = "kernels/packed_sequences/01_thread_per_sequence.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::thread_per_sequence<side>(a...); })},
+            {.info = {.number = 2,
+                      .name = "sorted_by_length",
+                      .idea = "sequences of equal lengths side by side: the lanes end together",
+                      .file = "kernels/packed_sequences/02_sorted_by_length.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::sorted_by_length<side>(a...); })},
+            {.info = {.number = 3,
+                      .name = "warp_per_sequence",
+                      .idea = "a warp per sequence: equal loops, and neighbours are read",
+                      .file = "kernels/packed_sequences/03_warp_per_sequence.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::warp_per_sequence<side>(a...); })}};
+  }
+
+  /// Losses and begins read, means written.
+  static Cost cost(const Sizes& sizes) {
+    const std::vector<int> lengths = sequence_lengths(sizes, 0);
+    const double tokens = std::accumulate(lengths.begin(), lengths.end(), 0.0);
+    const double sequences = sizes[0];
+    return {.operations = tokens + sequences,
+            .least_bytes = 4.0 * (tokens + (sequences + 1.0) + sequences)};
+  }
+
+  /// A sum of n terms in any order has at most n - 1 roundings (Higham 2002, section 4.2); one more
+  /// for the quotient.
+  template <simt::Side side>
+  Verdict judge(const Buffers<side>& buffers) const {
+    const std::vector<float> means = buffers.means();
+    Verdict verdict;
+    for (const std::size_t sequence : sample(means.size(), kMostSequences, seed_)) {
+      const auto begin = losses_.begin() + begins_[sequence];
+      const auto end = losses_.begin() + begins_[sequence + 1];
+      const auto length = static_cast<double>(end - begin);
+      double sum = 0.0;
+      double magnitude = 0.0;
+      for (auto loss = begin; loss != end; ++loss) {
+        sum += double{*loss};
+        magnitude += std::abs(double{*loss});
+      }
+      verdict.compare("means", sequence, double{means[sequence]}, sum / length,
+                      rounding_of(length) * magnitude / length);
+    }
+    return verdict;
+  }
+
+ private:
+  static constexpr std::size_t kMostSequences = 1 << 14;  // of the f64 computation
+
+  std::uint64_t seed_;
+  std::vector<int> begins_;     // (sequences + 1)
+  std::vector<int> by_length_;  // (sequences)
+  std::vector<float> losses_;   // (tokens)
+};
+
+}  // namespace
+
+std::vector<int> sequence_lengths(const Sizes& sizes, std::uint64_t seed) {
+  const auto count = static_cast<std::size_t>(sizes[0]);
+  std::vector<int> lengths(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    const double level = (static_cast<double>(k) + 0.5) / static_cast<double>(count);
+    lengths[k] = 1 + static_cast<int>(-std::log(level) * (sizes[1] - 1));
+  }
+  const PhiloxStream stream(seed, "order of sequences");
+  for (std::size_t left = count; left > 1; --left) {
+    std::swap(lengths[left - 1], lengths[static_cast<std::size_t>(stream.below(left, left))]);
+  }
+  return lengths;
+}
+
+std::unique_ptr<Ladder> packed_sequences_ladder() {
+  return std::make_unique<LadderOf<PackedSequences>>();
+}
+
+}  // namespace ultra::ladders

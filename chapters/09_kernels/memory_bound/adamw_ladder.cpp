@@ -1,0 +1,234 @@
+#include "chapters/09_kernels/memory_bound/adamw_ladder.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "chapters/09_kernels/ladder_of.hpp"
+#include "chapters/09_kernels/random_values.hpp"
+#include "kernels/adamw/adamw.hpp"
+#include "kernels/simt/buffer.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+namespace rungs_of = kernels::adamw;
+
+// The third step with the hyperparameters of a language model, and a gradient that is clipped.
+rungs_of::Constants constants_of_step() {
+  return kernel_constants({.learning_rate = 1e-3,
+                           .beta1 = 0.9,
+                           .beta2 = 0.95,
+                           .epsilon = 1e-8,
+                           .weight_decay = 0.1,
+                           .gradient_scale = 0.7,
+                           .step = 3});
+}
+
+// One tensor's values on the host.
+struct Values {
+  std::vector<float> value;
+  std::vector<float> gradient;
+  std::vector<float> first_moment;
+  std::vector<float> second_moment;
+};
+
+Values random_tensor(std::size_t n, std::uint64_t seed) {
+  Values values{.value = normal_values(n, seed, "value"),
+                .gradient = normal_values(n, seed, "gradient"),
+                .first_moment = normal_values(n, seed, "first moment"),
+                .second_moment = normal_values(n, seed, "second moment")};
+  for (float& square : values.second_moment) {
+    square *= square;
+  }
+  return values;
+}
+
+class AdamW {
+ public:
+  using Problem = rungs_of::Problem;
+
+  template <simt::Side side>
+  class Buffers {
+   public:
+    explicit Buffers(const AdamW& work) : scratch_("scratch", work.largest()) {
+      for (const Values& values : work.before_) {
+        const State& state = states_.emplace_back(values.value, values.gradient,
+                                                  values.first_moment, values.second_moment);
+        tensors_.push_back(state.tensor);
+      }
+    }
+
+    Problem problem() {
+      return {.count = static_cast<int>(tensors_.size()),
+              .tensors = tensors_.data(),
+              .constants = constants_of_step(),
+              .scratch = scratch_.data()};
+    }
+    /// What tensor `index` holds.
+    [[nodiscard]] Values values(std::size_t index) const {
+      const State& state = states_[index];
+      return {.value = state.value.download(),
+              .gradient = {},
+              .first_moment = state.first_moment.download(),
+              .second_moment = state.second_moment.download()};
+    }
+
+   private:
+    using Floats = simt::Buffer<float, side>;
+
+    struct State {
+      State(const std::vector<float>& values, const std::vector<float>& gradients,
+            const std::vector<float>& first, const std::vector<float>& second)
+          : value("value", values),
+            gradient("gradient", gradients),
+            first_moment("first moment", first),
+            second_moment("second moment", second),
+            tensor{.value = value.data(),
+                   .gradient = gradient.data(),
+                   .first_moment = first_moment.data(),
+                   .second_moment = second_moment.data(),
+                   .n = static_cast<int>(values.size())} {}
+
+      Floats value;
+      Floats gradient;
+      Floats first_moment;
+      Floats second_moment;
+      rungs_of::Tensor tensor;
+    };
+
+    Floats scratch_;
+    std::deque<State> states_;
+    std::vector<rungs_of::Tensor> tensors_;
+  };
+
+  AdamW(const Sizes& sizes, std::uint64_t seed) : seed_(seed) {
+    for (int index = 0; index < sizes[0]; ++index) {
+      before_.push_back(random_tensor(static_cast<std::size_t>(length_of(index, sizes)),
+                                      seed + static_cast<std::uint64_t>(index)));
+    }
+  }
+
+  static LadderInfo describe() {
+    return {.name = "adamw",
+            .title = "one AdamW step of a model's tensors in fp32, in place",
+            .dimensions = {{.name = "tensors", .emulated = 6, .gpu = 64},
+                           {.name = "parameters of a tensor", .emulated = 900, .gpu = 1 << 18}},
+            .limit = Limit::kMemory};
+  }
+
+  static std::vector<Rung<Problem>> rungs() {
+    using simt::Side;
+    return {{.info = {.number = 1,
+                      .name = "unfused",
+                      .idea = "one kernel per operation of the formula",
+                      .file = "kernels/adamw/01_unfused.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::unfused<side>(a...); })},
+            {.info = {.number = 2,
+                      .name = "fused",
+                      .idea = "one kernel: every array is read once and written once",
+                      .file = "kernels/adamw/02_fused.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })},
+            {.info = {.number = 3,
+                      .name = "vectorised",
+                      .idea = "16 bytes per lane and access",
+                      .file = "kernels/adamw/03_vectorised.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })},
+            {.info = {.number = 4,
+                      .name = "multi_tensor",
+                      .idea = "one launch for many tensors",
+                      .file = "kernels/adamw/04_multi_tensor.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::multi_tensor<side>(a...); })}};
+  }
+
+  /// Operations of the fused update, roots and quotients counted as one; four arrays read, three
+  /// written.
+  static Cost cost(const Sizes& sizes) {
+    const double parameters = static_cast<double>(sizes[0]) * sizes[1];
+    return {.operations = 15.0 * parameters, .least_bytes = 7.0 * 4.0 * parameters};
+  }
+
+  template <simt::Side side>
+  Verdict judge(const Buffers<side>& buffers) const {
+    Verdict verdict;
+    for (std::size_t tensor = 0; tensor < before_.size(); ++tensor) {
+      const Values after = buffers.values(tensor);
+      const std::size_t n = after.value.size();
+      for (const std::size_t i : sample(n, kMostParameters / before_.size() + 1, seed_)) {
+        compare_parameter(before_[tensor], after, i, verdict);
+      }
+    }
+    return verdict;
+  }
+
+ private:
+  static constexpr std::size_t kMostParameters = std::size_t{1} << 24;  // of the f64 computation
+
+  // Pairs of tensors are longer and shorter than the average by the same number.
+  static int length_of(int index, const Sizes& sizes) {
+    const int average = sizes[1];
+    if (index == sizes[0] - 1 && index % 2 == 0) {
+      return average;
+    }
+    const int difference = (index / 2 * 37 + 11) % average;
+    return index % 2 == 0 ? average + difference : average - difference;
+  }
+
+  [[nodiscard]] std::size_t largest() const {
+    std::size_t most = 0;
+    for (const Values& values : before_) {
+      most = std::max(most, values.value.size());
+    }
+    return most;
+  }
+
+  /// Roundings on the longest way of an operand through the formula as it stands. m: 3 (scale,
+  /// product, sum). v: 5 (the scale twice, two products, the sum). The denominator: half of v's,
+  /// for the root halves them, and 3. Its quotient with the step, m's and a product: 10.5; the
+  /// difference: 11.5. Where terms may cancel, the bound is on the sum of their magnitudes.
+  static void compare_parameter(const Values& before, const Values& after, std::size_t i,
+                                Verdict& verdict) {
+    constexpr double kRoundings = 12;
+    const rungs_of::Constants c = constants_of_step();
+    const double g = double{before.gradient[i]} * double{c.gradient_scale};
+    const double kept_m = double{c.beta1} * double{before.first_moment[i]};
+    const double new_m = double{c.keep1} * g;
+    const double m = kept_m + new_m;
+    const double m_magnitude = std::abs(kept_m) + std::abs(new_m);
+    const double v = double{c.beta2} * double{before.second_moment[i]} + double{c.keep2} * g * g;
+    const double denominator = std::sqrt(v) * double{c.root_scale} + double{c.epsilon};
+    const double factor = double{c.step_size} / denominator;
+    const double kept_value = double{c.decay} * double{before.value[i]};
+    const double unit = rounding_of(kRoundings);
+    verdict.compare("first moment", i, double{after.first_moment[i]}, m, unit * m_magnitude);
+    verdict.compare("second moment", i, double{after.second_moment[i]}, v, unit * v);
+    verdict.compare("value", i, double{after.value[i]}, kept_value - factor * m,
+                    unit * (std::abs(kept_value) + factor * m_magnitude));
+  }
+
+  std::uint64_t seed_;
+  std::vector<Values> before_;
+};
+
+}  // namespace
+
+rungs_of::Constants kernel_constants(const ops::AdamWStep& step) {
+  return {
+      .beta1 = static_cast<float>(step.beta1),
+      .keep1 = static_cast<float>(1.0 - step.beta1),
+      .beta2 = static_cast<float>(step.beta2),
+      .keep2 = static_cast<float>(1.0 - step.beta2),
+      .gradient_scale = static_cast<float>(step.gradient_scale),
+      .decay = static_cast<float>(1.0 - step.learning_rate * step.weight_decay),
+      .step_size = static_cast<float>(step.learning_rate / (1.0 - std::pow(step.beta1, step.step))),
+      .root_scale = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(step.beta2, step.step))),
+      .epsilon = static_cast<float>(step.epsilon)};
+}
+
+std::unique_ptr<Ladder> adamw_ladder() { return std::make_unique<LadderOf<AdamW>>(); }
+
+}  // namespace ultra::ladders

@@ -1,0 +1,185 @@
+#include "chapters/09_kernels/memory_bound/rms_norm_ladder.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "chapters/09_kernels/ladder_of.hpp"
+#include "chapters/09_kernels/random_values.hpp"
+#include "kernels/rms_norm/rms_norm.hpp"
+#include "kernels/simt/buffer.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+namespace rungs_of = kernels::rms_norm;
+
+constexpr float kEpsilon = 1e-5F;  // as in Llama
+
+class RmsNorm {
+ public:
+  using Problem = rungs_of::Problem;
+
+  template <simt::Side side>
+  class Buffers {
+   public:
+    explicit Buffers(const RmsNorm& work)
+        : work_(work),
+          x_("x", work.x_),
+          residual_("residual", work.residual_),
+          weight_("weight", work.weight_),
+          h_("h", poison(work.x_.size())),
+          y_("y", poison(work.x_.size())),
+          reciprocal_rms_("reciprocal_rms", poison(work.rows_)) {}
+
+    Problem problem() {
+      return {.rows = static_cast<int>(work_.rows_),
+              .hidden = static_cast<int>(work_.hidden_),
+              .epsilon = kEpsilon,
+              .x = x_.data(),
+              .residual = residual_.data(),
+              .weight = weight_.data(),
+              .h = h_.data(),
+              .y = y_.data(),
+              .reciprocal_rms = reciprocal_rms_.data()};
+    }
+    [[nodiscard]] std::vector<float> h() const { return h_.download(); }
+    [[nodiscard]] std::vector<float> y() const { return y_.download(); }
+    [[nodiscard]] std::vector<float> reciprocal_rms() const { return reciprocal_rms_.download(); }
+
+   private:
+    const RmsNorm& work_;
+    simt::Buffer<float, side> x_;
+    simt::Buffer<float, side> residual_;
+    simt::Buffer<float, side> weight_;
+    simt::Buffer<float, side> h_;
+    simt::Buffer<float, side> y_;
+    simt::Buffer<float, side> reciprocal_rms_;
+  };
+
+  RmsNorm(const Sizes& sizes, std::uint64_t seed)
+      : rows_(static_cast<std::size_t>(sizes[0])),
+        hidden_(static_cast<std::size_t>(sizes[1])),
+        seed_(seed),
+        x_(normal_values(rows_ * hidden_, seed, "x")),
+        residual_(normal_values(rows_ * hidden_, seed, "residual")),
+        weight_(normal_values(hidden_, seed, "weight")) {
+    // Every other row is so small that epsilon counts: as large as the mean of its squares.
+    for (std::size_t row = 1; row < rows_; row += 2) {
+      for (std::size_t i = row * hidden_; i < (row + 1) * hidden_; ++i) {
+        x_[i] *= 0x1p-9F;
+        residual_[i] *= 0x1p-9F;
+      }
+    }
+  }
+
+  static LadderInfo describe() {
+    return {.name = "rms_norm",
+            .title = "h = x + residual and y = RMSNorm(h) weight, in fp32",
+            .dimensions = {{.name = "rows", .emulated = 8, .gpu = 8192},
+                           {.name = "hidden", .emulated = 704, .gpu = 4096}},
+            .limit = Limit::kMemory};
+  }
+
+  static std::vector<Rung<Problem>> rungs() {
+    using simt::Side;
+    return {{.info = {.number = 1,
+                      .name = "thread_per_row",
+                      .idea = "an addition kernel, then one thread per row",
+                      .file = "kernels/rms_norm/01_thread_per_row.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })},
+            {.info = {.number = 2,
+                      .name = "warp_per_row",
+                      .idea = "one warp per row: neighbouring lanes, sums by shuffles",
+                      .file = "kernels/rms_norm/02_warp_per_row.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })},
+            {.info = {.number = 3,
+                      .name = "vectorised",
+                      .idea = "accesses of 16 bytes: a quarter of the requests",
+                      .file = "kernels/rms_norm/03_vectorised.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })},
+            {.info = {.number = 4,
+                      .name = "in_registers",
+                      .idea = "a block holds its row in registers: h is read once",
+                      .file = "kernels/rms_norm/04_in_registers.cu"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::in_registers<side>(a...); }),
+             .refusal = refuse_long_rows},
+            {.info = {.number = 5,
+                      .name = "fused",
+                      .idea = "the addition in the same kernel: h is written and never read",
+                      .file = "solutions/09_kernels/fused_rms_norm.cu",
+                      .exercise = "09.6"},
+             .launchers = everywhere<Problem>(
+                 []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); }),
+             .refusal = refuse_long_rows}};
+  }
+
+  /// Per element: the addition, square and sum, two multiplications.
+  static Cost cost(const Sizes& sizes) {
+    const double rows = sizes[0];
+    const double hidden = sizes[1];
+    return {.operations = 5.0 * rows * hidden,
+            .least_bytes = 4.0 * (4.0 * rows * hidden + hidden + rows)};
+  }
+
+  /// The squares of n sums, each rounded (2 u of the square), multiplied (u) and added in any order
+  /// (n - 1), all positive: gamma_{n+2} (Higham 2002, section 3.5). The division and epsilon add 2,
+  /// the root halves them; rsqrtf is off by 2 ulp, at most 4 u (CUDA C++ Programming Guide,
+  /// mathematical functions). y has two more products and the rounding of h.
+  template <simt::Side side>
+  Verdict judge(const Buffers<side>& buffers) const {
+    const std::vector<float> h = buffers.h();
+    const std::vector<float> y = buffers.y();
+    const std::vector<float> reciprocal_rms = buffers.reciprocal_rms();
+    const auto n = static_cast<double>(hidden_);
+    const double of_root = rounding_of((n + 4.0) / 2.0 + 4.0);
+    const double of_y = rounding_of((n + 4.0) / 2.0 + 7.0);
+    Verdict verdict;
+    for (const std::size_t row : sample(rows_, kMostElements / hidden_ + 2, seed_)) {
+      double squares = 0.0;
+      for (std::size_t i = row * hidden_; i < (row + 1) * hidden_; ++i) {
+        const double sum = double{x_[i]} + double{residual_[i]};
+        verdict.compare("h", i, double{h[i]}, sum, rounding_of(1) * std::abs(sum));
+        squares += sum * sum;
+      }
+      const double root = 1.0 / std::sqrt(squares / n + double{kEpsilon});
+      verdict.compare("reciprocal_rms", row, double{reciprocal_rms[row]}, root, of_root * root);
+      for (std::size_t column = 0; column < hidden_; ++column) {
+        const std::size_t i = row * hidden_ + column;
+        const double expected =
+            (double{x_[i]} + double{residual_[i]}) * root * double{weight_[column]};
+        verdict.compare("y", i, double{y[i]}, expected, of_y * std::abs(expected));
+      }
+    }
+    return verdict;
+  }
+
+ private:
+  static constexpr std::size_t kMostElements = std::size_t{1} << 23;  // of the f64 computation
+
+  static std::string refuse_long_rows(const Sizes& sizes) {
+    return sizes[1] <= rungs_of::kLongestRow
+               ? std::string()
+               : fmt::format(
+                     "a row of {} does not fit the registers of a block, expected at most "
+                     "{}. Hint: rung 3 does any length",
+                     sizes[1], rungs_of::kLongestRow);
+  }
+
+  std::size_t rows_;
+  std::size_t hidden_;
+  std::uint64_t seed_;
+  std::vector<float> x_;         // (rows, hidden)
+  std::vector<float> residual_;  // (rows, hidden)
+  std::vector<float> weight_;    // (hidden)
+};
+
+}  // namespace
+
+std::unique_ptr<Ladder> rms_norm_ladder() { return std::make_unique<LadderOf<RmsNorm>>(); }
+
+}  // namespace ultra::ladders

@@ -1,0 +1,95 @@
+#include "chapters/09_kernels/report/ceiling.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/units.hpp"
+#include "kernels/device/device_copy.hpp"
+#include "kernels/device/vendor_matmul.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+using kernels::DeviceCopy;
+using kernels::VendorMatmul;
+
+class CopyCeiling final : public Ceiling {
+ public:
+  explicit CopyCeiling(double bytes) : bytes_(bytes), copy_(static_cast<std::size_t>(bytes)) {}
+
+  std::string name() const override {
+    return fmt::format("a copy on the GPU, {} read and written",
+                       format_bytes(static_cast<std::uint64_t>(bytes_)));
+  }
+  double work() const override { return bytes_; }
+  void launch() override { copy_.launch(); }
+
+ private:
+  double bytes_;
+  DeviceCopy copy_;
+};
+
+class ProductCeiling final : public Ceiling {
+ public:
+  ProductCeiling(Limit limit, const Sizes& sizes)
+      : limit_(limit),
+        sizes_(sizes),
+        product_(sizes[0], sizes[1], sizes[2],
+                 limit == Limit::kFp32 ? VendorMatmul::Precision::kFp32
+                                       : VendorMatmul::Precision::kBf16) {}
+
+  std::string name() const override {
+    return fmt::format("cuBLAS {} {}", limit_ == Limit::kFp32 ? "fp32 (pedantic)" : "bf16",
+                       fmt::join(sizes_, "x"));
+  }
+  double work() const override { return 2.0 * sizes_[0] * sizes_[1] * sizes_[2]; }
+  void launch() override { product_.launch(); }
+
+ private:
+  Limit limit_;
+  Sizes sizes_;
+  VendorMatmul product_;
+};
+
+bool is_product(const LadderInfo& ladder) {
+  static constexpr const char* kNames[] = {"rows", "columns", "depth"};
+  return std::ranges::equal(ladder.dimensions, kNames, std::equal_to<>(), &Dimension::name);
+}
+
+}  // namespace
+
+RateUnit rate_unit(Limit limit) {
+  return limit == Limit::kMemory ? RateUnit{.name = "GB/s", .scale = 1e9}
+                                 : RateUnit{.name = "TFLOP/s", .scale = 1e12};
+}
+
+double limited_work(Limit limit, const Cost& cost) {
+  return limit == Limit::kMemory ? cost.least_bytes : cost.operations;
+}
+
+Sizes product_sizes(const LadderInfo& ladder, const Sizes& sizes, const Cost& cost) {
+  if (is_product(ladder)) {
+    return sizes;
+  }
+  constexpr double kLargest = 8192;
+  constexpr double kMultiple = 128;  // cuBLAS's own tiles divide it
+  const double side = std::min(std::cbrt(cost.operations / 2), kLargest);
+  return Sizes(3, static_cast<int>(std::max(std::round(side / kMultiple), 1.0) * kMultiple));
+}
+
+std::unique_ptr<Ceiling> make_ceiling(const LadderInfo& ladder, const Sizes& sizes,
+                                      const Cost& cost, std::string& why_not) {
+  if (ladder.limit == Limit::kMemory) {
+    return std::make_unique<CopyCeiling>(cost.least_bytes);
+  }
+  why_not = VendorMatmul::why_missing();
+  if (!why_not.empty()) {
+    return nullptr;
+  }
+  return std::make_unique<ProductCeiling>(ladder.limit, product_sizes(ladder, sizes, cost));
+}
+
+}  // namespace ultra::ladders

@@ -1,0 +1,121 @@
+#include "chapters/09_kernels/report/rung_json.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+namespace ultra::ladders {
+namespace {
+
+using nlohmann::ordered_json;
+using simt::AccessKind;
+using simt::Report;
+using simt::Site;
+
+constexpr std::array kKinds{AccessKind::kGlobalLoad,   AccessKind::kGlobalStore,
+                            AccessKind::kGlobalAtomic, AccessKind::kSharedLoad,
+                            AccessKind::kSharedStore,  AccessKind::kSharedAtomic,
+                            AccessKind::kBranch};
+
+// "global load" -> "global_load", "WRONG" -> "wrong".
+std::string key_of(const char* words) {
+  std::string key = words;
+  std::ranges::transform(key, key.begin(), [](char letter) {
+    return letter == ' ' ? '_' : static_cast<char>(std::tolower(letter));
+  });
+  return key;
+}
+
+std::string key_of(AccessKind kind) { return key_of(simt::name_of(kind)); }
+
+ordered_json sums(const Site& site) {
+  return {{"requests", site.requests},     {"lanes", site.lanes},
+          {"sectors", site.sectors},       {"bytes", site.bytes},
+          {"wavefronts", site.wavefronts}, {"ideal_wavefronts", site.ideal_wavefronts},
+          {"divergent", site.divergent}};
+}
+
+ordered_json site_json(const Site& site) {
+  ordered_json json = {
+      {"file", site.file}, {"line", site.line}, {"kind", key_of(site.kind)}, {"size", site.size}};
+  json.update(sums(site));
+  return json;
+}
+
+ordered_json array_of(const simt::Extents& extents) { return {extents.x, extents.y, extents.z}; }
+
+void add_counters(ordered_json& json, const RungRun& run) {
+  const Report& report = run.outcome.report;
+  json["launches"] = ordered_json::array();
+  for (const simt::Launched& launched : report.launches) {
+    json["launches"].push_back({{"kernel", launched.kernel},
+                                {"grid", array_of(launched.grid)},
+                                {"block", array_of(launched.block)}});
+  }
+  json["moved_bytes"] = run.moved_bytes();
+  for (const AccessKind kind : kKinds) {
+    json["totals"][key_of(kind)] = sums(report.total(kind));
+  }
+  json["sites"] = ordered_json::array();
+  for (const Site& site : report.sites) {
+    json["sites"].push_back(site_json(site));
+  }
+  for (const auto& [name, value] : report.metrics()) {
+    json["metrics"][name] = value;
+  }
+}
+
+void add_times(ordered_json& json, const RungRun& run, double work, const Ceiling* ceiling) {
+  if (run.outcome.seconds.empty()) {
+    return;
+  }
+  json["seconds"] = run.outcome.seconds;
+  json["median_seconds"] = run.median_seconds();
+  if (ceiling != nullptr) {
+    json["ceiling"] = {{"name", ceiling->name()},
+                       {"work", ceiling->work()},
+                       {"seconds", run.outcome.beside_seconds},
+                       {"median_seconds", run.median_beside_seconds()}};
+    json["of_ceiling"] = of_ceiling(run, work, ceiling->work());
+  }
+}
+
+}  // namespace
+
+ordered_json to_json(const Ladder& ladder, const RunRequest& request, const RungRun& run,
+                     const Ceiling* ceiling) {
+  const LadderInfo& info = ladder.info();
+  const Cost cost = ladder.cost(request.sizes);
+  const bool on_gpu = request.side == simt::Side::kGpu;
+  ordered_json json = {{"ladder", info.name},
+                       {"rung", run.rung.number},
+                       {"name", run.rung.name},
+                       {"idea", run.rung.idea},
+                       {"file", run.rung.file},
+                       {"exercise", run.rung.exercise},
+                       {"sizes", ordered_json::object()},
+                       {"seed", request.seed},
+                       {"side", on_gpu ? "gpu" : "emulator"},
+                       {"status", key_of(name_of(run.status))},
+                       {"right", run.status == Status::kRight},
+                       {"message", run.message},
+                       {"operations", cost.operations},
+                       {"least_bytes", cost.least_bytes}};
+  for (std::size_t i = 0; i < request.sizes.size(); ++i) {
+    json["sizes"][info.dimensions[i].name] = request.sizes[i];
+  }
+  if (run.status != Status::kRight && run.status != Status::kWrong) {
+    return json;
+  }
+  json["worst_error"] = run.outcome.verdict.worst();
+  json["compared"] = run.outcome.verdict.compared();
+  if (on_gpu) {
+    add_times(json, run, limited_work(info.limit, cost), ceiling);
+  } else {
+    add_counters(json, run);
+  }
+  return json;
+}
+
+}  // namespace ultra::ladders

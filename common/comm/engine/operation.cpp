@@ -1,0 +1,67 @@
+#include "common/comm/engine/operation.hpp"
+
+#include <fmt/format.h>
+
+#include "common/comm/engine/tensor_bytes.hpp"
+
+namespace ultra {
+namespace {
+
+std::string describe_data(const OperationInfo& info) {
+  const std::string elements = fmt::format("{} {}", info.count, to_string(info.dtype));
+  switch (info.kind) {
+    case OpKind::kBroadcast:
+    case OpKind::kScatter:
+      return fmt::format(" ({} from rank {})", elements, info.root);
+    case OpKind::kReduce:
+      return fmt::format(" ({} of {} to rank {})", to_string(info.op), elements, info.root);
+    case OpKind::kAllReduce:
+    case OpKind::kReduceScatter:
+      return fmt::format(" ({} of {})", to_string(info.op), elements);
+    case OpKind::kGather:
+    case OpKind::kSend:
+      return fmt::format(" ({} to rank {})", elements, info.root);
+    case OpKind::kRecv:
+      return fmt::format(" ({} from rank {})", elements, info.root);
+    case OpKind::kAllGather:
+    case OpKind::kAllToAll:
+      return fmt::format(" ({})", elements);
+    case OpKind::kBarrier:
+    case OpKind::kSplit:
+      break;
+  }
+  return "";
+}
+
+std::string describe_label(const OperationInfo& info) {
+  return info.label.empty() ? "" : fmt::format(" [{}]", info.label);
+}
+
+}  // namespace
+
+std::string_view to_string(OpKind kind) {
+  constexpr std::string_view kNames[kOpKinds] = {
+      "broadcast",      "reduce",     "all_reduce", "gather", "scatter", "all_gather",
+      "reduce_scatter", "all_to_all", "barrier",    "send",   "recv",    "split"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string call_text(const OperationInfo& info) {
+  return fmt::format("{}{}{}", to_string(info.kind), describe_data(info), describe_label(info));
+}
+
+std::string to_string(const OperationInfo& info) {
+  return fmt::format("{} #{} of '{}'{}{}", to_string(info.kind), info.sequence, info.communicator,
+                     describe_data(info), describe_label(info));
+}
+
+}  // namespace ultra
+
+namespace ultra::comm {
+
+void divide_average(const CollectiveCall& call, int size) {
+  if (call.info.op != ReduceOp::kAverage || !call.output.defined()) return;
+  divide(call.info.dtype, bytes_of(call.output).data(), call.output.numel(), size);
+}
+
+}  // namespace ultra::comm

@@ -1,0 +1,128 @@
+#pragma once
+/// @file
+/// Operation: a collective or a message under way, as the progress engine sees it.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/comm/collectives/reduce_op.hpp"
+#include "common/comm/collectives/schedule.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace ultra {
+
+/// @brief What ranks can do together.
+enum class OpKind : std::uint8_t {
+  kBroadcast,
+  kReduce,
+  kAllReduce,
+  kGather,
+  kScatter,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBarrier,
+  kSend,
+  kRecv,
+  kSplit,
+};
+
+/// Number of kinds.
+inline constexpr std::size_t kOpKinds = 12;
+
+/// @brief The kinds that move a user's data, in the order in which figures list them.
+inline constexpr OpKind kDataOpKinds[] = {
+    OpKind::kBroadcast,     OpKind::kReduce,   OpKind::kAllReduce,
+    OpKind::kGather,        OpKind::kScatter,  OpKind::kAllGather,
+    OpKind::kReduceScatter, OpKind::kAllToAll, OpKind::kSend};
+
+/// @brief "all_reduce", "send", ...
+[[nodiscard]] std::string_view to_string(OpKind kind);
+
+/// @brief Whether members compare what they call before each collective.
+enum class Checking : std::uint8_t { kOn, kOff };
+
+/// @brief What an operation is, for messages, metrics and timelines.
+struct OperationInfo {
+  OpKind kind = OpKind::kBarrier;     ///< what it does
+  std::string communicator{};         ///< the name of the group, for example "dp"
+  std::uint64_t communicator_id = 0;  ///< tells groups of the same name apart, on this rank
+  std::uint32_t sequence = 0;         ///< its number among the group's operations, 0 for the first
+  std::size_t count = 0;              ///< elements of the whole operation
+  DType dtype = DType::kF32;          ///< of the elements
+  ReduceOp op = ReduceOp::kSum;       ///< for reductions
+  int root = 0;                       ///< for broadcast, reduce, gather, scatter; a message's peer
+  std::string label{};                ///< by Communicator::labeled
+};
+
+/// @brief "all_reduce (sum of 4096 f32)"; with a label "... [bucket 2]" at its end.
+[[nodiscard]] std::string call_text(const OperationInfo& info);
+
+/// @brief "all_reduce #3 of 'dp' (sum of 4096 f32)"; with a label "... [bucket 2]" at its end.
+[[nodiscard]] std::string to_string(const OperationInfo& info);
+
+}  // namespace ultra
+
+namespace ultra::comm {
+
+/// @brief Arguments of a collective, checked, with every buffer known.
+struct CollectiveCall {
+  OperationInfo info;  ///< what to do
+  Tensor input;        ///< contiguous; may be the output (in place)
+  Tensor output;       ///< contiguous; undefined where a rank receives nothing
+  Chunks sent;         ///< how the input is cut, where it is cut
+  Chunks received;     ///< how the output is cut, where it is cut
+};
+
+/// @brief Ends an average whose sum stands in the output: divides it by the group's size.
+///
+/// Does nothing for any other call, and where this rank receives nothing.
+void divide_average(const CollectiveCall& call, int size);
+
+/// @brief Work that the progress engine moves along.
+class Operation {
+ public:
+  /// @brief When an operation may begin.
+  enum class Order : std::uint8_t {
+    kInTurn,   ///< after the operations issued before it on the same communicator
+    kAnyTime,  ///< at once: messages are matched by their own order
+  };
+
+  /// @brief An operation that has not begun.
+  Operation(OperationInfo info, Order order) : info_(std::move(info)), order_(order) {}
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  /// @brief Does what can be done without waiting; true when the operation has ended.
+  [[nodiscard]] virtual bool advance() = 0;
+  /// @brief Why it does not end: "rank 2 has not sent". Asked only once it has begun.
+  [[nodiscard]] virtual std::string waits_for() const = 0;
+  /// @brief Bytes that this rank has sent to others, or will have when it ends.
+  [[nodiscard]] virtual std::size_t sent_bytes() const = 0;
+
+  /// @brief What it is.
+  [[nodiscard]] const OperationInfo& info() const { return info_; }
+  /// @brief When it may begin.
+  [[nodiscard]] Order order() const { return order_; }
+  /// @brief When it began, where that is later than its first advance(): it waited for its turn.
+  [[nodiscard]] virtual std::optional<std::chrono::steady_clock::time_point> begin_time() const {
+    return std::nullopt;
+  }
+
+ private:
+  friend class ProgressEngine;
+
+  OperationInfo info_;
+  Order order_;
+  // The engine's: its place in the order in which the rank's operations end; 0 before it has.
+  std::uint64_t ended_as_ = 0;
+};
+
+}  // namespace ultra::comm

@@ -1,0 +1,358 @@
+#include "common/comm/engine/progress_engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "common/comm/comm_error.hpp"
+
+namespace ultra::comm {
+namespace {
+
+using Clock = ProgressEngine::Clock;
+
+constexpr auto kLongestSleep = std::chrono::milliseconds(10);
+// A wait that has lasted this long looks for failures; before, it only looks for messages.
+constexpr auto kSuspicion = std::chrono::milliseconds(20);
+// Messages about a wait for one of many name so many.
+constexpr std::size_t kNamed = 4;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+/// The error with the operation's name in front, where the transport could not know it.
+std::exception_ptr with_operation(const OperationInfo& info, std::exception_ptr error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommMismatch& mismatch) {
+    return std::make_exception_ptr(
+        CommMismatch(fmt::format("{}: {}", to_string(info), mismatch.what())));
+  } catch (...) {
+    return error;
+  }
+}
+
+}  // namespace
+
+/// While it lives, the rank's own thread waits: the progress thread stands back, the time counts.
+class ProgressEngine::Waiting {
+ public:
+  Waiting(ProgressEngine& engine, const Operation* operation)
+      : waits_for(operation), engine_(engine), begin_(Clock::now()) {
+    const std::scoped_lock lock(engine_.mutex_);
+    ++engine_.waiters_;
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() {
+    if (reported) engine_.monitor_->report_moving();
+    const std::scoped_lock lock(engine_.mutex_);
+    // What the rank waited for has ended by then: waiting is a part of the busy time.
+    const auto end =
+        engine_.active_.empty() ? std::max(begin_, engine_.last_retired_) : Clock::now();
+    --engine_.waiters_;
+    engine_.stats_.exposed_seconds += seconds_between(begin_, end);
+    if (engine_.observer_ != nullptr) engine_.observer_->waited(waits_for->info(), begin_, end);
+    if (engine_.thread_has_work()) engine_.wake_thread_.notify_one();
+  }
+
+  [[nodiscard]] Clock::time_point begin() const { return begin_; }
+
+  bool reported = false;       ///< the monitor was told that this rank is blocked
+  const Operation* waits_for;  ///< of several: the one that has ended, when one has
+
+ private:
+  ProgressEngine& engine_;
+  Clock::time_point begin_;
+};
+
+ProgressEngine::ProgressEngine(std::shared_ptr<RankMonitor> monitor, EngineOptions options)
+    : monitor_(std::move(monitor)), options_(std::move(options)) {}
+
+ProgressEngine::~ProgressEngine() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    wake_thread_.notify_one();
+  }
+  monitor_->wake();
+  if (thread_.joinable()) thread_.join();
+  abandon();
+}
+
+void ProgressEngine::submit(std::shared_ptr<Operation> operation, bool background) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (abandoned_) {
+      throw CommError(
+          fmt::format("{} begins after its rank has ended", to_string(operation->info())));
+    }
+    if (active_.empty()) busy_since_ = Clock::now();
+    active_.push_back({.operation = std::move(operation), .background = background, .begin = {}});
+    if (background) wake_thread_.notify_one();
+  }
+  if (!background) return;
+  if (options_.progress == Progress::kOnCall) return advance_all();
+  if (!thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
+  monitor_->wake();
+}
+
+/// The next operation, from `index` on, that may move; null when there is none.
+/// @param taken  communicators whose turn it is for an earlier operation.
+std::shared_ptr<Operation> ProgressEngine::next_in_pass(std::size_t& index,
+                                                        const std::vector<std::uint64_t>& taken) {
+  const std::scoped_lock lock(mutex_);
+  for (; index < active_.size(); ++index) {
+    Entry& entry = active_[index];
+    const std::uint64_t communicator = entry.operation->info().communicator_id;
+    if (entry.operation->order() == Operation::Order::kInTurn &&
+        std::ranges::find(taken, communicator) != taken.end()) {
+      continue;
+    }
+    if (!entry.begin) entry.begin = Clock::now();
+    return entry.operation;
+  }
+  return nullptr;
+}
+
+void ProgressEngine::advance_all() {
+  const std::scoped_lock pass(pass_mutex_);
+  std::vector<std::uint64_t> taken;
+  std::size_t i = 0;
+  while (const std::shared_ptr<Operation> operation = next_in_pass(i, taken)) {
+    std::exception_ptr error;
+    bool ended = true;
+    try {
+      ended = operation->advance();
+    } catch (...) {
+      error = with_operation(operation->info(), std::current_exception());
+    }
+    if (!ended) {
+      if (operation->order() == Operation::Order::kInTurn) {
+        taken.push_back(operation->info().communicator_id);
+      }
+      ++i;
+      continue;
+    }
+    // The list may have grown meanwhile, at its end; only a pass takes from it.
+    const std::scoped_lock lock(mutex_);
+
+    const Entry done = std::move(active_[i]);
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    retire(done, error);
+  }
+}
+
+void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
+  const auto end = Clock::now();
+  last_retired_ = end;
+  entry.operation->ended_as_ = ++ended_;
+  if (active_.empty()) stats_.busy_seconds += seconds_between(busy_since_, end);
+  if (error) {
+    failed_.push_back({entry.operation, error});
+    return;
+  }
+  const OperationInfo& info = entry.operation->info();
+  const std::size_t sent = entry.operation->sent_bytes();
+  stats_[info.kind].operations += 1;
+  stats_[info.kind].sent_bytes += sent;
+  const auto begin = entry.operation->begin_time().value_or(*entry.begin);
+  if (observer_ != nullptr) observer_->operation_ended(info, sent, begin, end);
+}
+
+/// The operation that ended first; nothing while all are under way. An error is handed out once.
+std::optional<ProgressEngine::Ended> ProgressEngine::take_ended(
+    std::span<const Operation* const> operations) {
+  std::optional<std::size_t> first;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    if (operations[i] == nullptr || operations[i]->ended_as_ == 0) continue;
+    if (!first || operations[i]->ended_as_ < operations[*first]->ended_as_) first = i;
+  }
+  if (first) {
+    const auto failure = std::ranges::find(failed_, operations[*first], [](const Failure& failed) {
+      return static_cast<const Operation*>(failed.operation.get());
+    });
+    if (failure != failed_.end()) {
+      const std::exception_ptr error = failure->error;
+      failed_.erase(failure);
+      return Ended{.index = *first, .error = error};
+    }
+  }
+  if (abandoned_) {
+    const Operation* const any = *std::ranges::find_if(operations, std::identity());
+    throw CommError(fmt::format("{} belongs to a rank that has ended", to_string(any->info())));
+  }
+  if (!first) return std::nullopt;
+  return Ended{.index = *first, .error = nullptr};
+}
+
+void ProgressEngine::wait(const std::shared_ptr<Operation>& operation) {
+  const Operation* const one = operation.get();
+  const Ended ended = wait_any(std::span(&one, 1));
+  if (ended.error) std::rethrow_exception(ended.error);
+}
+
+ProgressEngine::Ended ProgressEngine::wait_any(std::span<const Operation* const> operations) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto ended = take_ended(operations)) return *ended;
+  }
+  Waiting waiting(*this, *std::ranges::find_if(operations, std::identity()));
+  for (int spins = 0;; ++spins) {
+    const std::uint64_t seen = monitor_->events();
+    advance_all();
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto ended = take_ended(operations)) {
+        waiting.waits_for = operations[ended->index];
+        return *ended;
+      }
+    }
+    if (spins < monitor_->spins()) {
+      std::this_thread::yield();
+      continue;
+    }
+    if (Clock::now() - waiting.begin() > kSuspicion) {
+      waiting.reported = true;
+      look_around(describe(operations), seen, waiting.begin());
+    }
+    monitor_->sleep(seen, next_look(kLongestSleep));
+  }
+}
+
+/// What it is and whom it waits for: "all_reduce #3 of 'dp' (...): rank 2 has not arrived".
+std::string ProgressEngine::describe(const Operation& operation) const {
+  const std::scoped_lock lock(pass_mutex_, mutex_);
+  const OperationInfo& info = operation.info();
+  const auto first = std::ranges::find_if(active_, [&](const Entry& entry) {
+    return entry.operation->order() == Operation::Order::kInTurn &&
+           entry.operation->info().communicator_id == info.communicator_id;
+  });
+  const bool in_turn = operation.order() == Operation::Order::kInTurn && first != active_.end();
+  if (!in_turn || first->operation.get() == &operation) {
+    return fmt::format("{}: {}", to_string(info), operation.waits_for());
+  }
+  return fmt::format("{}, which comes after {}: {}", to_string(info),
+                     to_string(first->operation->info()), first->operation->waits_for());
+}
+
+/// The operation; or "wait_any of 12 operations: ..." and what the first of them wait for.
+std::string ProgressEngine::describe(std::span<const Operation* const> operations) const {
+  std::vector<const Operation*> some;
+  std::ranges::copy_if(operations, std::back_inserter(some), std::identity());
+  if (some.size() == 1) return describe(*some.front());
+  std::string text = fmt::format("wait_any of {} operations: ", some.size());
+  for (std::size_t i = 0; i < std::min(kNamed, some.size()); ++i) {
+    text += (i == 0 ? "" : "; ") + describe(*some[i]);
+  }
+  if (some.size() > kNamed) text += fmt::format("; and {} others", some.size() - kNamed);
+  return text;
+}
+
+/// Throws when the operation will not end.
+void ProgressEngine::expect_hope(const std::string& doing, Clock::time_point begin) {
+  monitor_->check(doing);
+  if (Clock::now() - begin > options_.timeout) {
+    throw CommTimeout(fmt::format(
+        "rank {} has waited {:g} s in {}. Look at what the missing ranks do; if they are only "
+        "slow, raise --timeout.",
+        monitor_->world_rank(), options_.timeout.count(), doing));
+  }
+}
+
+void ProgressEngine::look_around(const std::string& doing, std::uint64_t seen,
+                                 Clock::time_point begin) {
+  expect_hope(doing, begin);
+  const bool moves_by_itself = options_.next_alarm && options_.next_alarm();
+  if (!moves_by_itself) monitor_->report_blocked(seen, doing);
+}
+
+bool ProgressEngine::poll(const std::shared_ptr<Operation>& operation) {
+  advance_all();
+  {
+    const std::scoped_lock lock(mutex_);
+    const Operation* const one = operation.get();
+    if (const auto ended = take_ended(std::span(&one, 1))) {
+      if (ended->error) std::rethrow_exception(ended->error);
+      return true;
+    }
+  }
+  look_while_polling(*operation);
+  return false;
+}
+
+void ProgressEngine::look_while_polling(const Operation& operation) {
+  const auto now = Clock::now();
+  if (now - last_poll_ > kSuspicion) polling_since_ = now;  // it has computed meanwhile
+  last_poll_ = now;
+  if (now - last_look_ < kSuspicion) return;
+  last_look_ = now;
+  expect_hope(describe(operation), polling_since_);
+}
+
+void ProgressEngine::poll() { advance_all(); }
+
+void ProgressEngine::finish() {
+  while (true) {
+    std::shared_ptr<Operation> next;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!failed_.empty()) std::rethrow_exception(failed_.front().error);
+      if (active_.empty()) return;
+      next = active_.front().operation;
+    }
+    wait(next);
+  }
+}
+
+void ProgressEngine::abandon() {
+  const std::scoped_lock lock(pass_mutex_, mutex_);
+  abandoned_ = true;
+  active_.clear();
+}
+
+CommStats ProgressEngine::stats() const {
+  const std::scoped_lock lock(mutex_);
+  CommStats stats = stats_;
+  if (!active_.empty()) stats.busy_seconds += seconds_between(busy_since_, Clock::now());
+  return stats;
+}
+
+void ProgressEngine::set_observer(CommObserver* observer) {
+  const std::scoped_lock lock(mutex_);
+  observer_ = observer;
+}
+
+bool ProgressEngine::thread_has_work() const {
+  return waiters_ == 0 && std::ranges::any_of(active_, &Entry::background);
+}
+
+Clock::time_point ProgressEngine::next_look(Clock::duration at_most) const {
+  Clock::time_point next = Clock::now() + at_most;
+  if (options_.next_alarm) {
+    if (const auto alarm = options_.next_alarm()) next = std::min(next, *alarm);
+  }
+  return next;
+}
+
+void ProgressEngine::run_thread() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_thread_.wait(lock, [this] { return stop_ || thread_has_work(); });
+    if (stop_) return;
+    lock.unlock();
+    const std::uint64_t seen = monitor_->events();
+    advance_all();
+    lock.lock();
+    if (!thread_has_work()) continue;
+    lock.unlock();
+    monitor_->sleep(seen, next_look(kLongestSleep));
+    lock.lock();
+  }
+}
+
+}  // namespace ultra::comm

@@ -1,0 +1,116 @@
+#include "common/comm/links/point_to_point.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/comm/engine/tensor_bytes.hpp"
+
+namespace ultra::comm {
+namespace {
+
+class Message : public Operation {
+ public:
+  Message(OperationInfo info, Tensor data, std::shared_ptr<Transport> transport, Tag tag)
+      : Operation(std::move(info), Order::kAnyTime),
+        data_(std::move(data)),
+        transport_(std::move(transport)),
+        tag_(tag) {}
+
+  bool advance() override {
+    if (!begun_) begin();
+    return request_->test();
+  }
+
+  std::string waits_for() const override {
+    return have({info().root}, world_ranks(*transport_),
+                sends() ? "not taken the message" : "not sent");
+  }
+
+  std::size_t sent_bytes() const override {
+    return sends() && info().root != transport_->rank() ? data_.nbytes() : 0;
+  }
+
+ private:
+  bool sends() const { return info().kind == OpKind::kSend; }
+
+  void begin() {
+    begun_ = true;
+    const auto owner = std::make_shared<Tensor>(data_);
+    request_ = sends() ? transport_->isend({bytes_of(data_), owner}, info().root, tag_)
+                       : transport_->irecv({bytes_of(data_), {}, owner}, info().root, tag_);
+  }
+
+  Tensor data_;
+  std::shared_ptr<Transport> transport_;
+  Tag tag_;
+  bool begun_ = false;
+  std::unique_ptr<Request> request_;  // last: withdrawn before the memory goes
+};
+
+class Shift : public Operation {
+ public:
+  Shift(OperationInfo info, std::shared_ptr<Operation> send, std::shared_ptr<Operation> receive)
+      : Operation(std::move(info), Order::kAnyTime),
+        send_(std::move(send)),
+        receive_(std::move(receive)) {}
+
+  bool advance() override {
+    received_ = received_ || receive_->advance();
+    sent_ = sent_ || send_->advance();
+    return received_ && sent_;
+  }
+
+  std::string waits_for() const override {
+    if (sent_) return receive_->waits_for();
+    return received_ ? send_->waits_for()
+                     : fmt::format("{}, {}", send_->waits_for(), receive_->waits_for());
+  }
+
+  std::size_t sent_bytes() const override { return send_->sent_bytes(); }
+
+ private:
+  std::shared_ptr<Operation> send_;
+  std::shared_ptr<Operation> receive_;
+  bool sent_ = false;
+  bool received_ = false;
+};
+
+Answer answer_with(const OperationInfo& info, int color, int key) {
+  Answer answer = Answer::of(info);
+  answer.color = color;
+  answer.key = key;
+  return answer;
+}
+
+}  // namespace
+
+std::shared_ptr<Operation> make_message(OperationInfo info, Tensor data,
+                                        std::shared_ptr<Transport> transport, Tag tag) {
+  return std::make_shared<Message>(std::move(info), std::move(data), std::move(transport), tag);
+}
+
+std::shared_ptr<Operation> make_shift(OperationInfo info, std::shared_ptr<Operation> send,
+                                      std::shared_ptr<Operation> receive) {
+  return std::make_shared<Shift>(std::move(info), std::move(send), std::move(receive));
+}
+
+SplitOperation::SplitOperation(OperationInfo info, std::shared_ptr<Transport> control, int color,
+                               int key)
+    : Operation(info, Order::kInTurn),
+      color_(color),
+      roll_(std::move(control), info, answer_with(info, color, key)) {}
+
+std::vector<int> SplitOperation::members() const {
+  const std::vector<Answer>& answers = roll_.answers();
+  std::vector<int> members;
+  for (std::size_t member = 0; member < answers.size(); ++member) {
+    if (answers[member].color == color_) members.push_back(static_cast<int>(member));
+  }
+  std::ranges::stable_sort(
+      members, {}, [&](int member) { return answers[static_cast<std::size_t>(member)].key; });
+  return members;
+}
+
+}  // namespace ultra::comm

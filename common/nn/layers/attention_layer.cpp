@@ -1,0 +1,111 @@
+#include "common/nn/layers/attention_layer.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "common/nn/collect.hpp"
+#include "common/nn/initialization.hpp"
+#include "common/ops/attention.hpp"
+
+namespace ultra::nn {
+namespace {
+
+ops::AttentionOptions causal_options(const Tensor& query) {
+  return {.mask = ops::Mask::kCausal, .scale = 1.0 / std::sqrt(static_cast<double>(query.size(3)))};
+}
+
+std::vector<std::int32_t> counted_positions(std::size_t seq) {
+  std::vector<std::int32_t> positions(seq);
+  std::iota(positions.begin(), positions.end(), 0);
+  return positions;
+}
+
+/// [batch, seq, features] -> [batch, seq, heads, head_dim]; the head count follows from the width.
+Tensor split_heads(const Tensor& x, std::size_t head_dim) {
+  return x.view({x.size(0), x.size(1), x.size(2) / head_dim, head_dim});
+}
+
+Tensor merge_heads(const Tensor& x) {
+  return x.view({x.size(0), x.size(1), x.size(2) * x.size(3)});
+}
+
+std::vector<LinearSpec> qkv_specs(const ModelConfig& config, std::size_t layer) {
+  const auto spec = [&](const char* which, std::size_t width, std::size_t heads) {
+    return LinearSpec{.name = fmt::format("model.layers.{}.self_attn.{}_proj.weight", layer, which),
+                      .in_features = config.hidden_size,
+                      .out_features = width,
+                      .standard_deviation = kInitialDeviation,
+                      .output_heads = heads};
+  };
+  return {spec("q", config.hidden_size, config.num_heads),
+          spec("k", config.kv_hidden_size(), config.num_kv_heads),
+          spec("v", config.kv_hidden_size(), config.num_kv_heads)};
+}
+
+}  // namespace
+
+CausalAttention::CausalAttention(const BuildContext& context) : rope_(context.rope) {}
+
+Tensor CausalAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                Saved& saved) {
+  const auto positions = counted_positions(query.size(1));
+  ops::rope_into(query, *rope_, positions, ops::Rotation::kForward);
+  ops::rope_into(key, *rope_, positions, ops::Rotation::kForward);
+  const auto [output, log_sum_exp] = ops::attention(query, key, value, causal_options(query));
+  saved.put("query", query);
+  saved.put("key", key);
+  saved.put("value", value);
+  saved.put("output", output);
+  saved.put("log_sum_exp", log_sum_exp);
+  return output;
+}
+
+QkvGradients CausalAttention::backward(const Tensor& d_output, Saved& saved) {
+  const Tensor query = saved.take("query");
+  const Tensor key = saved.take("key");
+  const Tensor value = saved.take("value");
+  const auto [d_query, d_key, d_value] =
+      ops::attention_backward(d_output, query, key, value, saved.take("output"),
+                              saved.take("log_sum_exp"), causal_options(query));
+  const auto positions = counted_positions(query.size(1));
+  ops::rope_into(d_query, *rope_, positions, ops::Rotation::kBackward);
+  ops::rope_into(d_key, *rope_, positions, ops::Rotation::kBackward);
+  return {d_query, d_key, d_value};
+}
+
+SelfAttention::SelfAttention(const BuildContext& context, std::size_t layer)
+    : head_dim_(context.config.head_dim()),
+      qkv_(context.factory.column_linear(context, qkv_specs(context.config, layer))),
+      core_(context.factory.attention_core(context)),
+      output_(context.factory.row_linear(
+          context, {.name = fmt::format("model.layers.{}.self_attn.o_proj.weight", layer),
+                    .in_features = context.config.hidden_size,
+                    .out_features = context.config.hidden_size,
+                    .standard_deviation = residual_deviation(context.config)})) {}
+
+Tensor SelfAttention::forward(const Tensor& x, Saved& saved) {
+  const std::vector<Tensor> qkv = qkv_->forward(x, saved.child("qkv"));
+  const Tensor attended =
+      core_->forward(split_heads(qkv[0], head_dim_), split_heads(qkv[1], head_dim_),
+                     split_heads(qkv[2], head_dim_), saved.child("core"));
+  return output_->forward(merge_heads(attended), saved.child("output"));
+}
+
+Tensor SelfAttention::backward(const Tensor& d_y, Saved& saved) {
+  const Tensor d_attended = output_->backward(d_y, saved.child("output"));
+  const auto [d_query, d_key, d_value] =
+      core_->backward(split_heads(d_attended, head_dim_), saved.child("core"));
+  const std::array<Tensor, 3> d_qkv = {merge_heads(d_query), merge_heads(d_key),
+                                       merge_heads(d_value)};
+  return qkv_->backward(d_qkv, saved.child("qkv"));
+}
+
+std::vector<Parameter*> SelfAttention::parameters() {
+  return collect_parameters({qkv_.get(), core_.get(), output_.get()});
+}
+
+}  // namespace ultra::nn

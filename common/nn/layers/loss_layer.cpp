@@ -1,0 +1,16 @@
+#include "common/nn/layers/loss_layer.hpp"
+
+#include "common/ops/cross_entropy.hpp"
+
+namespace ultra::nn {
+
+double CrossEntropyLoss::forward(const Tensor& logits, const Tensor& targets, double normalizer,
+                                 Saved& saved) {
+  const double loss = ops::cross_entropy_into_gradient(logits, targets, normalizer);
+  saved.put("d_logits", logits);
+  return loss;
+}
+
+Tensor CrossEntropyLoss::backward(Saved& saved) { return saved.take("d_logits"); }
+
+}  // namespace ultra::nn

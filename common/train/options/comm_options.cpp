@@ -1,0 +1,100 @@
+#include "common/train/options/comm_options.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/train/options/choice_option.hpp"
+#include "common/train/options/flags.hpp"
+
+namespace ultra::train {
+namespace {
+
+/// Beyond it one machine only switches threads; a cluster's ranks are processes.
+constexpr std::size_t kMostThreadRanks = 256;
+
+}  // namespace
+
+std::string_view to_string(Collectives collectives) {
+  return collectives == Collectives::kOurs ? "ours" : "native";
+}
+
+int resolve_world_size(std::optional<std::size_t> asked, std::optional<int> launched) {
+  if (asked == 0U) throw ConfigError("--ranks is 0. It must be at least 1.");
+  if (launched) {
+    if (asked && *asked != static_cast<std::size_t>(*launched)) {
+      throw ConfigError(
+          fmt::format("--ranks is {}, but mpirun started {} processes. Leave --ranks out, or start "
+                      "mpirun -n {}.",
+                      *asked, *launched, *asked));
+    }
+    return *launched;
+  }
+  if (asked.value_or(1) > kMostThreadRanks) {
+    throw ConfigError(fmt::format(
+        "--ranks is {}. Ranks are threads of this process, at most {}; for more, start processes "
+        "with mpirun.",
+        *asked, kMostThreadRanks));
+  }
+  return checked_cast<int>(asked.value_or(1));
+}
+
+void CommOptions::add_to(CLI::App& app) {
+  const Flags flags(app, "Ranks");
+  flags.add("--ranks", ranks,
+            "number of ranks: threads, or processes under mpirun [1, or mpirun's]");
+  add_choice<Collectives>(app, "--collectives", collectives,
+                          {{"ours", Collectives::kOurs}, {"native", Collectives::kNative}}, "Ranks",
+                          "ours (written out over send and recv) or native (the platform's)");
+  flags.add("--timeout", timeout, "seconds that a rank waits for others before it gives up");
+  flags.add("--link", link,
+            "slow messages down to a network, for example \"latency-us=50,gbps=1\"");
+  add_choice<ultra::Progress>(
+      app, "--progress", progress,
+      {{"thread", ultra::Progress::kThread}, {"on-call", ultra::Progress::kOnCall}}, "Ranks",
+      "who moves communication along while a rank computes: thread or on-call");
+  add_choice<Checking>(app, "--check-collectives", checking,
+                       {{"on", Checking::kOn}, {"off", Checking::kOff}}, "Ranks",
+                       "compare what ranks call before each collective: on or off");
+}
+
+void CommOptions::validate() const {
+  static_cast<void>(world_size());
+  if (!std::isfinite(timeout) || timeout <= 0) {
+    throw ConfigError(
+        fmt::format("--timeout is {}. It must be a number of seconds above 0.", timeout));
+  }
+  if (link.empty()) return;
+  static_cast<void>(LinkSpeed::parse(link));
+  if (collectives == Collectives::kNative) {
+    throw ConfigError(
+        "--link slows single messages down, which the platform's own collectives do not show. Use "
+        "--collectives ours with --link.");
+  }
+}
+
+int CommOptions::world_size() const { return resolve_world_size(ranks, launched_world_size()); }
+
+RankOptions CommOptions::rank_options(
+    std::shared_ptr<const comm::CollectiveAlgorithms> ours) const {
+  RankOptions options{.timeout = std::chrono::duration<double>(timeout),
+                      .checking = checking,
+                      .progress = progress,
+                      .link = {},
+                      .algorithms = {}};
+  if (!link.empty()) options.link = LinkSpeed::parse(link);
+  if (collectives == Collectives::kOurs) options.algorithms = std::move(ours);
+  return options;
+}
+
+ExtraConfig CommOptions::config() const {
+  return {{"ranks", checked_cast<std::size_t>(world_size())},
+          {"collectives", std::string(to_string(collectives))},
+          {"link", link},
+          {"timeout", timeout}};
+}
+
+}  // namespace ultra::train

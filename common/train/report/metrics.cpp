@@ -1,0 +1,84 @@
+#include "common/train/report/metrics.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace ultra::train {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
+  ordered_json config = {{"layers", o.model.num_layers},
+                         {"hidden", o.model.hidden_size},
+                         {"heads", o.model.num_heads},
+                         {"kv_heads", o.model.num_kv_heads},
+                         {"ffn", o.model.ffn_hidden_size},
+                         {"seq", o.model.max_seq_len},
+                         {"vocab", o.model.vocab_size},
+                         {"global_batch", o.global_batch},
+                         {"micro_batch", o.micro_batch},
+                         {"steps", o.steps},
+                         {"lr", o.learning_rate},
+                         {"warmup", o.warmup},
+                         {"clip", o.clip_norm},
+                         {"seed", o.seed},
+                         {"dtype", to_string(o.dtype)},
+                         {"device", to_string(o.device)},
+                         {"data", o.data}};
+  for (const auto& flag : extra) {
+    std::visit([&](const auto& value) { config[flag.first] = value; }, flag.second);
+  }
+  return config;
+}
+
+ordered_json step_json(const StepMetrics& m) {
+  return {{"event", "step"},
+          {"step", m.step},
+          {"loss", m.loss},
+          {"grad_norm", m.grad_norm},
+          {"learning_rate", m.learning_rate},
+          {"tokens_per_second", m.tokens_per_second}};
+}
+
+}  // namespace
+
+double TrainResult::tokens_per_second(const TrainOptions& options) const {
+  const double tokens = static_cast<double>(steps_made()) *
+                        static_cast<double>(options.global_batch * options.model.max_seq_len);
+  return seconds > 0.0 ? tokens / seconds : 0.0;
+}
+
+ExtraConfig joined(std::initializer_list<ExtraConfig> configs) {
+  ExtraConfig all;
+  for (const ExtraConfig& config : configs) all.insert(all.end(), config.begin(), config.end());
+  return all;
+}
+
+MetricsFile::MetricsFile(const std::string& path) {
+  if (!path.empty()) file_.emplace(path, "metrics file (--metrics)");
+}
+
+void MetricsFile::finish(const TrainOptions& options, const ExtraConfig& extra,
+                         const TrainResult& result) {
+  if (!file_) return;
+  ordered_json losses = ordered_json::array();
+  for (const StepMetrics& step : result.steps) {
+    file_->write(step_json(step).dump() + "\n");
+    losses.push_back(step.loss);
+  }
+  ordered_json ranks = ordered_json::array();
+  for (const RankSummary& rank : result.ranks) ranks.push_back(to_json(rank));
+  const ordered_json summary = {{"event", "summary"},
+                                {"config", config_json(options, extra)},
+                                {"losses", losses},
+                                {"earlier_steps", result.earlier_steps},
+                                {"parameters", result.parameters},
+                                {"seconds", result.seconds},
+                                {"tokens_per_second", result.tokens_per_second(options)},
+                                {"ranks", ranks}};
+  file_->write(summary.dump() + "\n");
+  file_->commit();
+}
+
+}  // namespace ultra::train

@@ -1,0 +1,279 @@
+// Exchanges of compressed gradients on ranks: what they average, that replicas agree, what error
+// feedback gives back, and what is sent.
+
+#include "chapters/03_data_parallel/compression/compressed_exchange.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "chapters/03_data_parallel/compression/compression_options.hpp"
+#include "chapters/03_data_parallel/compression/compression_volume.hpp"
+#include "tests/chapters/03_data_parallel/compression/exchange_trial.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+using test::add;
+using test::contents_of;
+using test::exchanged;
+using test::gradient_of;
+using train::test::expect_same_on_all;
+
+constexpr const char* kNames[] = {"topk:0.1", "topk:1", "int8", "onebit"};
+
+std::shared_ptr<const Compressor> compressor_named(const std::string& name) {
+  if (name == "int8") return int8_compressor();
+  if (name == "onebit") return one_bit_compressor();
+  return top_k_compressor(parse_compression(name).fraction);
+}
+
+MakeBucketExchange exchange_named(const std::string& name, const Communicator& world,
+                                  ErrorFeedback feedback) {
+  return compressed_exchange(world, compressor_named(name), feedback);
+}
+
+std::vector<double> decompressed(const Compressor& compressor, const Tensor& gradient) {
+  const Tensor message =
+      Tensor::empty(gradient.device(),
+                    {compressor.message_words(gradient.numel(), gradient.dtype())}, DType::kI32);
+  compressor.compress(gradient, message);
+  const Tensor sent = Tensor::zeros(gradient.device(), gradient.shape(), gradient.dtype());
+  compressor.add_decompressed(message, 1, sent);
+  return sent.to_vector();
+}
+
+class CompressedExchange : public ::ultra::test::RandomTest {
+ protected:
+  std::size_t draw_seed = random.between(0, 1000000);  ///< of the gradients, on all ranks
+};
+
+TEST_F(CompressedExchange, AveragesWhatTheMessagesHold) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, random.between(2, 5000)}) {
+      run_ranks(ranks, [&](Communicator& world) {
+        const Device own = Device::cpu();
+        for (const char* name : kNames) {
+          for (const DType dtype : ::ultra::test::kFloatDTypes) {
+            const auto exchange = exchange_named(name, world, ErrorFeedback::kOff)(
+                contents_of({{count}}), own, dtype);
+            for (std::size_t step = 0; step < 2; ++step) {
+              const auto rank = static_cast<std::size_t>(world.rank());
+              const std::vector<double> found =
+                  exchanged(*exchange, gradient_of(own, count, dtype, draw_seed, rank, step));
+              expect_same_on_all(world, found);
+              std::vector<double> expected(count, 0.0);
+              for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
+                add(expected, decompressed(*compressor_named(name),
+                                           gradient_of(own, count, dtype, draw_seed, r, step)));
+              }
+              for (std::size_t i = 0; i < count; ++i) {
+                expected[i] /= ranks;
+                // N sums and a division.
+                EXPECT_NEAR(found[i], expected[i],
+                            ::ultra::test::rounding_bound(dtype, ranks + 1.0, 10.0))
+                    << name << " " << i;
+              }
+            }
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST_F(CompressedExchange, OfEverythingIsTheAllReduce) {
+  run_ranks(4, [&](Communicator& world) {
+    const Device own = Device::cpu();
+    const Tensor gradient = Tensor::empty(own, {100}, DType::kF32);
+    for (std::size_t i = 0; i < 100; ++i) {
+      gradient.span<float>()[i] = static_cast<float>(i) - 7.0F * static_cast<float>(world.rank());
+    }
+    const BucketContents contents = contents_of({{100}});
+    const auto all =
+        exchange_named("topk:1", world, ErrorFeedback::kOn)(contents, own, DType::kF32);
+    const auto plain = all_reduce_exchange(world)(contents, own, DType::kF32);
+    const std::vector<double> found = exchanged(*all, gradient);
+    EXPECT_EQ(found, exchanged(*plain, gradient)) << "whole numbers: every order gives the same";
+  });
+}
+
+// Whole numbers, and divisions by powers of two: all sums are exact.
+TEST_F(CompressedExchange, WithFeedbackWhatWasLeftOutComesLater) {
+  for (const int ranks : {1, 2, 4}) {
+    run_ranks(ranks, [&](Communicator& world) {
+      const Device own = Device::cpu();
+      const std::size_t count = 60;
+      const auto make = [&](ErrorFeedback feedback) {
+        return exchange_named("topk:0.1", world, feedback)(contents_of({{count}}), own,
+                                                           DType::kF32);
+      };
+      const auto with = make(ErrorFeedback::kOn);
+      const auto without = make(ErrorFeedback::kOff);
+      std::vector<double> expected(count, 0.0);
+      std::vector<double> found(count, 0.0);
+      std::vector<double> found_without(count, 0.0);
+      const Tensor zeros = Tensor::zeros(own, {count}, DType::kF32);
+      for (std::size_t step = 0; step < 15; ++step) {
+        Tensor gradient = zeros;  // ten steps at 6 of 60 entries send everything
+        if (step < 5) {
+          gradient = Tensor::empty(own, {count}, DType::kF32);
+          for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t value =
+                (i * 31 + step * 17 + static_cast<std::size_t>(world.rank())) % 23;
+            gradient.span<float>()[i] = static_cast<float>(value) - 11.0F;
+          }
+        }
+        const Tensor average = gradient.clone();
+        world.all_reduce(average, ReduceOp::kAverage);
+        add(expected, average.to_vector());
+        add(found, exchanged(*with, gradient));
+        const std::vector<double> now = exchanged(*without, gradient);
+        add(found_without, now);
+        if (step >= 5) {
+          EXPECT_EQ(now, zeros.to_vector()) << "nothing is remembered";
+        }
+      }
+      EXPECT_EQ(found, expected);
+      EXPECT_NE(found_without, expected);
+    });
+  }
+}
+
+TEST_F(CompressedExchange, BucketsTravelSideBySide) {
+  run_ranks(3, [&](Communicator& world) {
+    const Device own = Device::cpu();
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const MakeBucketExchange make = exchange_named("int8", world, ErrorFeedback::kOn);
+    std::vector<std::unique_ptr<BucketExchange>> exchanges;
+    std::vector<Tensor> buckets;
+    for (std::size_t b = 0; b < 4; ++b) {
+      exchanges.push_back(make(contents_of({{100 + b}}, b), own, DType::kF32));
+      buckets.push_back(gradient_of(own, 100 + b, DType::kF32, draw_seed, rank, b));
+    }
+    for (std::size_t b = 0; b < 4; ++b) exchanges[b]->start(buckets[b]);
+    for (std::size_t b = 0; b < 4; ++b) exchanges[b]->finish();
+    for (std::size_t b = 0; b < 4; ++b) {
+      const auto alone = make(contents_of({{100 + b}}, b), own, DType::kF32);
+      EXPECT_EQ(buckets[b].to_vector(),
+                exchanged(*alone, gradient_of(own, 100 + b, DType::kF32, draw_seed, rank, b)));
+    }
+  });
+}
+
+TEST_F(CompressedExchange, SentBytesAreTheClosedForm) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    const std::size_t count = random.between(0, 5000);
+    run_ranks(ranks, [&](Communicator& world) {
+      const Device own = Device::cpu();
+      for (const char* name : kNames) {
+        for (const DType dtype : ::ultra::test::kFloatDTypes) {
+          const BucketContents contents = contents_of({{count}});
+          const Compression compression = parse_compression(name);
+          const auto exchange =
+              make_exchange(compression, world, ErrorFeedback::kOn)(contents, own, dtype);
+          const CommStats before = world.stats();
+          static_cast<void>(exchanged(*exchange, gradient_of(own, count, dtype, 1, 0, 0)));
+          const CommStats after = world.stats();
+          const std::size_t sent =
+              after[OpKind::kAllGather].sent_bytes - before[OpKind::kAllGather].sent_bytes;
+          EXPECT_EQ(after.sent_bytes() - before.sent_bytes(), sent) << "nothing else is sent";
+          EXPECT_EQ(sent, compressed_sent_bytes(
+                              ranks, compressor_named(name)->message_words(count, dtype)))
+              << name;
+          EXPECT_EQ(static_cast<double>(sent), compression.sent_bytes(ranks, contents, dtype));
+        }
+      }
+    });
+  }
+}
+
+TEST_F(CompressedExchange, TheAllReduceSendsWhatItsClosedFormSays) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    const std::size_t count = random.between(0, 300);
+    run_ranks(ranks, [&](Communicator& world) {
+      const Device own = Device::cpu();
+      const BucketContents contents = contents_of({{count}});
+      const auto exchange =
+          make_exchange({}, world, ErrorFeedback::kOn)(contents, own, DType::kF64);
+      const std::size_t before = world.stats().sent_bytes();
+      static_cast<void>(exchanged(*exchange, gradient_of(own, count, DType::kF64, 1, 0, 0)));
+      const auto sent = static_cast<double>(world.stats().sent_bytes() - before);
+      const Tensor all = Tensor::from<double>(own, {1}, std::vector<double>{sent});
+      world.all_reduce(all);
+      EXPECT_NEAR(all.to_vector()[0], ranks * all_reduce_sent_bytes(ranks, count, DType::kF64),
+                  1e-6)
+          << "over all ranks";
+    });
+  }
+}
+
+TEST_F(CompressedExchange, MemoryIsAResidualAndTheMessagesUnderWay) {
+  run_ranks(2, [&](Communicator& world) {
+    const Device own = Device::cpu();
+    const auto used = [&] { return own.memory().current()[MemoryCategory::kCommunication]; };
+    for (const ErrorFeedback feedback : {ErrorFeedback::kOff, ErrorFeedback::kOn}) {
+      const auto exchange =
+          exchange_named("onebit", world, feedback)(contents_of({{4096}}), own, DType::kF32);
+      const std::size_t residual = feedback == ErrorFeedback::kOn ? 4096 * 4 : 0;
+      EXPECT_EQ(used(), residual);
+      const Tensor bucket = gradient_of(own, 4096, DType::kF32, 1, 0, 0);
+      exchange->start(bucket);
+      EXPECT_EQ(used(), residual + 2 * 4 * (4096 / 32 + 4096 / 128)) << "a message of each rank";
+      exchange->finish();
+      EXPECT_EQ(used(), residual);
+    }
+  });
+}
+
+TEST_F(CompressedExchange, WhatIsBrokenReachesAllReplicas) {
+  run_ranks(3, [&](Communicator& world) {
+    const Device own = Device::cpu();
+    for (const char* name : kNames) {
+      for (const double broken : {std::nan(""), HUGE_VAL}) {
+        const auto exchange =
+            exchange_named(name, world, ErrorFeedback::kOn)(contents_of({{500}}), own, DType::kF32);
+        const Tensor gradient = gradient_of(own, 500, DType::kF32, draw_seed, 0, 0);
+        if (world.rank() == 1) gradient.slice(0, {321, 322}).fill(broken);
+        EXPECT_FALSE(std::isfinite(exchanged(*exchange, gradient)[321])) << name;
+      }
+    }
+  });
+}
+
+TEST(MostReplicasThatGain, IsWhereTheAllReduceCatchesUp) {
+  struct Case {
+    std::size_t count;
+    DType dtype;
+    std::size_t words;
+  };
+  for (const auto& [count, dtype, words] :
+       {Case{1 << 20, DType::kF32, (1 << 20) / 50}, Case{1 << 20, DType::kF32, (1 << 18) + 4096},
+        Case{1000, DType::kF64, 90}, Case{1000, DType::kF32, 500}, Case{7, DType::kF32, 2}}) {
+    const auto most = static_cast<int>(most_replicas_that_gain(count, dtype, words));
+    const auto gains = [&](int replicas) {
+      return static_cast<double>(compressed_sent_bytes(replicas, words)) <
+             all_reduce_sent_bytes(replicas, count, dtype);
+    };
+    ASSERT_GE(most, 2);
+    EXPECT_TRUE(gains(2) && gains(most));
+    EXPECT_FALSE(gains(most + 1));
+  }
+  EXPECT_EQ(most_replicas_that_gain(100, DType::kF32, 200), 1U) << "topk:1 never does";
+  EXPECT_EQ(most_replicas_that_gain(0, DType::kF32, 0), 1U);
+  const auto of = [](const Compressor& compressor) {
+    constexpr std::size_t kCount = 1 << 20;
+    return most_replicas_that_gain(kCount, DType::kF32,
+                                   compressor.message_words(kCount, DType::kF32));
+  };
+  EXPECT_EQ(of(*top_k_compressor(0.01)), 99U);
+  EXPECT_EQ(of(*int8_compressor()), 7U);
+  EXPECT_EQ(of(*one_bit_compressor()), 51U);
+}
+
+}  // namespace
+}  // namespace ultra::data_parallel

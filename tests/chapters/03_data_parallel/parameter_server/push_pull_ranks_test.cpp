@@ -1,0 +1,379 @@
+// What a replica pushes and pulls, and when: against a server that is played by the test.
+
+#include "chapters/03_data_parallel/parameter_server/push_pull.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/optim/clip.hpp"
+#include "tests/chapters/03_data_parallel/parameter_server/served_run.hpp"
+#include "tests/exercises/03_data_parallel/replica.hpp"
+#include "tests/support/compare.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+using test::Replica;
+using ::testing::HasSubstr;
+
+constexpr int kWordChannel = 7;
+constexpr int kServer = 1;
+
+/// "Go on", from one rank to the other.
+void say(const Communicator& world) {
+  world.send(Tensor::zeros(Device::cpu(), {1}, DType::kI32), 1 - world.rank(), kWordChannel);
+}
+void hear(const Communicator& world) {
+  world.recv(Tensor::zeros(Device::cpu(), {1}, DType::kI32), 1 - world.rank(), kWordChannel);
+}
+
+/// A server whose every move the test decides.
+class PlayedServer {
+ public:
+  PlayedServer(const ServerWorld& servers, ServedModel model, DType dtype)
+      : servers_(servers), model_(std::move(model)) {
+    for (const Slice& slice : model_.slices) {
+      gradients.push_back(Tensor::empty(Device::cpu(), {slice.elements.size()}, dtype));
+      values_.push_back(Tensor::empty(Device::cpu(), {slice.elements.size()}, dtype));
+    }
+    begin(1);
+  }
+  /// Asks for all gradients of a step: one that is not asked for may hold up others behind it.
+  void begin(std::size_t step) {
+    step_ = step;
+    pushes_.clear();
+    for (std::size_t s = 0; s < gradients.size(); ++s) {
+      pushes_.push_back(servers_.world.recv_async(gradients[s], 0, push_name(model_, step, s)));
+    }
+  }
+  void take(std::size_t slice) { pushes_[slice].wait(); }
+  void take_all() {
+    for (std::size_t s = 0; s < pushes_.size(); ++s) take(s);
+  }
+  void give(std::size_t slice, double value) {
+    values_[slice].fill(value);
+    servers_.world.send_async(values_[slice], 0, pull_name(model_, step_, slice)).wait();
+  }
+  void give_all(double value) {
+    for (std::size_t s = 0; s < values_.size(); ++s) give(s, value);
+  }
+
+  std::vector<Tensor> gradients;
+
+ private:
+  ServerWorld servers_;
+  ServedModel model_;
+  std::size_t step_ = 0;
+  std::vector<Work> pushes_;
+  std::vector<Tensor> values_;
+};
+
+class PushPullRanks : public test::ServedTest {
+ protected:
+  /// A replica and a server, which know the same slices.
+  struct Pair {
+    ServerWorld servers;
+    std::unique_ptr<Replica> replica;  // on rank 0
+    ServedModel model;
+  };
+
+  Pair pair(const Communicator& world, const ServerSettings& settings) const {
+    Pair made{.servers = make_server_world(world, settings), .replica = {}, .model = {}};
+    std::vector<ServedParameter> own;
+    if (!made.servers.is_server()) {
+      made.replica = std::make_unique<Replica>(config, DType::kF64, seed);
+      for (const nn::Parameter* parameter : made.replica->model.parameters()) {
+        own.push_back({.name = parameter->name(),
+                       .count = parameter->value().numel(),
+                       .decays = parameter->global_shape().rank() > 1});
+      }
+    }
+    made.model = share_model(made.servers, own);
+    return made;
+  }
+
+  double pass(nn::Model& model) const {
+    const data::Sampler sampler(text, config.max_seq_len, 2, seed);
+    return test::one_pass(model, sampler, {0, 2}, 10.0);
+  }
+
+  static nn::ModelConfig two_blocks(ultra::test::Random& random) {
+    nn::ModelConfig made = test::random_config(random);
+    made.num_layers = 2;
+    return made;
+  }
+
+  nn::ModelConfig config = two_blocks(random);
+  data::Dataset text = test::random_text(random);
+};
+
+TEST_F(PushPullRanks, EveryoneKnowsTheSameSlices) {
+  run_ranks(2, [&](Communicator& world) {
+    const Pair made = pair(world, {.servers = 1, .slice_capacity = 100});
+    const std::size_t slices = made.model.slices.size();
+    std::vector<double> numbers = {static_cast<double>(slices),
+                                   static_cast<double>(made.model.total())};
+    for (const ServedParameter& parameter : made.model.parameters) {
+      numbers.push_back(static_cast<double>(parameter.count));
+      numbers.push_back(parameter.decays ? 1 : 0);
+      numbers.push_back(static_cast<double>(std::hash<std::string>()(parameter.name) % 1000));
+    }
+    test::expect_same_on_all(world, numbers);
+    if (made.replica) {
+      EXPECT_EQ(made.model.total(), made.replica->model.parameter_count());
+    }
+    std::set<std::uint32_t> names;
+    for (const std::size_t step : {0U, 1U, 2U}) {
+      for (std::size_t s = 0; s < slices; ++s) {
+        names.insert(push_name(made.model, step, s).number);
+        EXPECT_NE(push_name(made.model, step, s), pull_name(made.model, step, s));
+      }
+    }
+    EXPECT_EQ(names.size(), 3 * slices) << "all names differ";
+  });
+}
+
+/// The gradients of two micro-batches arrive as one device makes them, slice by slice; the weights
+/// that come back are those of the next pass.
+TEST_F(PushPullRanks, PushesGradientsAndPullsWeights) {
+  for (const Priority priority : test::kPriorities) {
+    const std::size_t capacity = random.pick<std::size_t>({0, 50, 1000});
+    run_ranks(2, [&](Communicator& world) {
+      const Pair made =
+          pair(world, {.servers = 1, .priority = priority, .slice_capacity = capacity});
+      const std::vector<Slice>& slices = made.model.slices;
+      if (world.rank() == kServer) {
+        PlayedServer server(made.servers, made.model, DType::kF64);
+        server.take_all();
+        Replica one(config, DType::kF64, seed);
+        for (int micro_batch = 0; micro_batch < 2; ++micro_batch) pass(one.model);
+        for (std::size_t s = 0; s < slices.size(); ++s) {
+          const Tensor& whole = one.model.parameters()[slices[s].parameter]->grad();
+          EXPECT_TRUE(ultra::test::all_equal(
+              server.gradients[s], whole.view({whole.numel()}).slice(0, slices[s].elements)));
+        }
+        for (std::size_t s = slices.size(); s-- > 0;) {
+          server.give(s, 0.001 * static_cast<double>(s));
+        }
+        return;
+      }
+      nn::Model& model = made.replica->model;
+      PushPull sync(model, made.servers, made.model, 0);
+      sync.begin(Pass::kAccumulate);
+      pass(model);
+      sync.begin(Pass::kSynchronize);
+      pass(model);
+      sync.finish();
+      model.drop_grads();
+      sync.drain();
+      for (std::size_t s = 0; s < slices.size(); ++s) {
+        const Tensor& whole = model.parameters()[slices[s].parameter]->value();
+        for (const double value :
+             whole.view({whole.numel()}).slice(0, slices[s].elements).to_vector()) {
+          ASSERT_EQ(value, 0.001 * static_cast<double>(s));
+        }
+      }
+      EXPECT_EQ(sync.gradient_norm(), 0.0) << "nobody asked for it";
+    });
+  }
+}
+
+/// In the backward pass of block 0, the replica waits until the server has the gradients of all that
+/// stands behind it, and has sent the head's weights back: they travel before the pass is over.
+TEST_F(PushPullRanks, GradientsAndWeightsTravelDuringTheBackwardPass) {
+  for (const Priority priority : {Priority::kWaitFree, Priority::kPriority}) {
+    run_ranks(2, [&](Communicator& world) {
+      const Pair made = pair(world, {.servers = 1, .priority = priority, .slice_capacity = 200});
+      const std::vector<ServedParameter>& parameters = made.model.parameters;
+      std::vector<std::size_t> behind;  // slices of block 1, the final norm and the head
+      std::vector<std::size_t> others;
+      for (std::size_t s = 0; s < made.model.slices.size(); ++s) {
+        const std::string& name = parameters[made.model.slices[s].parameter].name;
+        const bool in_front =
+            name.find("embed") != std::string::npos || name.find("layers.0.") != std::string::npos;
+        (in_front ? others : behind).push_back(s);
+      }
+      ASSERT_FALSE(behind.empty());
+      if (world.rank() == kServer) {
+        PlayedServer server(made.servers, made.model, DType::kF64);
+        for (const std::size_t s : behind) server.take(s);
+        for (const std::size_t s : behind) server.give(s, 0.5);
+        say(world);
+        for (const std::size_t s : others) server.take(s);
+        for (const std::size_t s : others) server.give(s, 0.25);
+        return;
+      }
+      nn::Model& model = made.replica->model;
+      PushPull sync(model, made.servers, made.model, 0);
+      nn::BlockHooks hooks;
+      hooks.before_backward = [&](std::size_t layer) {
+        if (layer == 0) hear(world);
+      };
+      model.add_block_hooks(std::move(hooks));
+      sync.begin(Pass::kSynchronize);
+      pass(model);
+      sync.finish();
+      sync.drain();
+      EXPECT_EQ(model.parameters().back()->value().to_vector().front(), 0.5);
+      EXPECT_EQ(model.parameters().front()->value().to_vector().front(), 0.25);
+    });
+  }
+}
+
+/// The server keeps what stands behind block 0 to itself until block 0 runs in the next step.
+TEST_F(PushPullRanks, ABlockWaitsForItsOwnWeightsOnly) {
+  for (const Priority priority : {Priority::kWaitFree, Priority::kPriority}) {
+    run_ranks(2, [&](Communicator& world) {
+      const Pair made = pair(world, {.servers = 1, .priority = priority, .slice_capacity = 200});
+      const std::size_t slices = made.model.slices.size();
+      if (world.rank() == kServer) {
+        PlayedServer server(made.servers, made.model, DType::kF64);
+        server.take_all();
+        const auto is_behind = [&](std::size_t s) {
+          const std::string& name = made.model.parameters[made.model.slices[s].parameter].name;
+          return name.find("embed") == std::string::npos &&
+                 name.find("layers.0.") == std::string::npos;
+        };
+        for (std::size_t s = 0; s < slices; ++s) {
+          if (!is_behind(s)) server.give(s, 0.01);
+        }
+        hear(world);
+        for (std::size_t s = 0; s < slices; ++s) {
+          if (is_behind(s)) server.give(s, 0.01);
+        }
+        server.begin(2);
+        server.take_all();
+        server.give_all(0.02);
+        return;
+      }
+      nn::Model& model = made.replica->model;
+      PushPull sync(model, made.servers, made.model, 0);
+      bool second = false;
+      nn::BlockHooks hooks;
+      hooks.after_forward = [&](std::size_t layer) {
+        if (second && layer == 0) say(world);
+      };
+      model.add_block_hooks(std::move(hooks));
+      for (int step = 0; step < 2; ++step) {
+        sync.begin(Pass::kSynchronize);
+        pass(model);
+        sync.finish();
+        model.drop_grads();
+        second = true;
+      }
+      sync.drain();
+      for (const nn::Parameter* parameter : model.parameters()) {
+        EXPECT_EQ(parameter->value().to_vector().back(), 0.02) << parameter->name();
+      }
+    });
+  }
+}
+
+/// The numbers of a rank's pushes, in the order in which they begin.
+class PushLog : public CommObserver {
+ public:
+  void operation_ended(const OperationInfo& info, std::size_t /*sent_bytes*/,
+                       Clock::time_point begin, Clock::time_point /*end*/) override {
+    if (info.kind == OpKind::kSend && !info.label.empty()) pushes_.emplace(begin, info.sequence);
+  }
+  void waited(const OperationInfo& /*info*/, Clock::time_point /*begin*/,
+              Clock::time_point /*end*/) override {}
+
+  [[nodiscard]] std::vector<std::uint32_t> numbers() const {
+    std::vector<std::uint32_t> numbers;
+    for (const auto& [begin, number] : pushes_) numbers.push_back(number);
+    return numbers;
+  }
+
+ private:
+  std::set<std::pair<Clock::time_point, std::uint32_t>> pushes_;
+};
+
+/// The server takes nothing before the backward pass is over: what waits till then goes in the
+/// order of the next forward pass, but for those that are on their way.
+TEST_F(PushPullRanks, WhatIsNeededFirstOvertakes) {
+  if (launched_world_size()) GTEST_SKIP() << "MPI takes small messages before they are asked for";
+  run_ranks(2, [&](Communicator& world) {
+    const Pair made =
+        pair(world, {.servers = 1, .priority = Priority::kPriority, .slice_capacity = 50});
+    if (world.rank() == kServer) {
+      hear(world);
+      PlayedServer server(made.servers, made.model, DType::kF64);
+      server.take_all();
+      server.give_all(0);
+      return;
+    }
+    PushPull sync(made.replica->model, made.servers, made.model, 0);
+    PushLog log;
+    world.set_observer(&log);
+    sync.begin(Pass::kSynchronize);
+    pass(made.replica->model);
+    sync.finish();
+    say(world);
+    sync.drain();
+    world.set_observer(nullptr);
+    const std::vector<std::uint32_t> numbers = log.numbers();
+    ASSERT_EQ(numbers.size(), made.model.slices.size());
+    const auto first_to_wait = numbers.begin() + kSlicesOnTheirWay;
+    EXPECT_TRUE(std::is_sorted(first_to_wait, numbers.end()));
+  });
+}
+
+TEST_F(PushPullRanks, AsynchronousReplicasClipTheirOwnGradient) {
+  for (const double clip_norm : {0.0, 0.01}) {
+    run_ranks(2, [&](Communicator& world) {
+      const Pair made = pair(world, {.servers = 1,
+                                     .priority = Priority::kWaitFree,
+                                     .slice_capacity = 0,
+                                     .asynchronous = true});
+      Replica one(config, DType::kF64, seed);
+      pass(one.model);
+      std::vector<Tensor> gradients = ultra::test::gradients_of(one.model);
+      const double norm = optim::global_norm(gradients);
+      ASSERT_GT(norm, 0.01);
+      if (world.rank() == kServer) {
+        PlayedServer server(made.servers, made.model, DType::kF64);
+        server.take_all();
+        server.give_all(0);
+        const double pushed = optim::global_norm(server.gradients);
+        EXPECT_NEAR(pushed, clip_norm > 0 ? clip_norm : norm, 1e-12 * norm);
+        return;
+      }
+      PushPull sync(made.replica->model, made.servers, made.model, clip_norm);
+      sync.begin(Pass::kSynchronize);
+      pass(made.replica->model);
+      sync.finish();
+      EXPECT_DOUBLE_EQ(sync.gradient_norm(), norm);
+      sync.drain();
+    });
+  }
+}
+
+TEST_F(PushPullRanks, CallsInAnotherOrderAreRefused) {
+  run_ranks(2, [&](Communicator& world) {
+    const Pair made = pair(world, {.servers = 1});
+    if (world.rank() == kServer) return;
+    nn::Model& model = made.replica->model;
+    PushPull sync(model, made.servers, made.model, 0);
+    EXPECT_THROW(sync.finish(), InternalError);
+    sync.begin(Pass::kSynchronize);
+    EXPECT_THROW(sync.begin(Pass::kSynchronize), InternalError);
+    test::make_gradient(*model.parameters()[1], 1);
+    EXPECT_THAT(ultra::test::message_of<ConfigError>([&] { sync.finish(); }),
+                HasSubstr("got no gradient in the step's last backward pass"));
+  });
+}
+
+}  // namespace
+}  // namespace ultra::data_parallel

@@ -1,0 +1,216 @@
+// An asynchronous parameter server: how far replicas run ahead, and what becomes of the numbers.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "chapters/03_data_parallel/parameter_server/server_training.hpp"
+#include "tests/chapters/03_data_parallel/parameter_server/served_run.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+using test::RankRun;
+using test::run_alone;
+using test::run_served;
+using test::ServedCase;
+
+class AsyncServerTraining : public test::ServedTest {
+ protected:
+  ServedCase draw_async(int replicas, int servers, std::size_t staleness, DType dtype) {
+    ServedCase c = draw(replicas, servers, dtype);
+    c.settings.asynchronous = true;
+    c.settings.staleness = staleness;
+    return c;
+  }
+
+  /// One pass per step, so that a block's hooks run once in it.
+  ServedCase one_pass_per_step(int replicas, int servers, std::size_t staleness) {
+    ServedCase c = draw_async(replicas, servers, staleness, DType::kF32);
+    c.recompute = {};
+    c.micro_batch = 1;
+    c.options.global_batch = static_cast<std::size_t>(replicas);
+    c.options.steps = 8;
+    return c;
+  }
+};
+
+TEST_F(AsyncServerTraining, OfOneReplicaIsTrainingOnOneRank) {
+  for (const Priority priority : test::kPriorities) {
+    ServedCase c =
+        draw_async(1, static_cast<int>(random.between(1, 3)), random.between(0, 2), DType::kF64);
+    c.settings.priority = priority;
+    on_ranks(c, [&](Communicator& world) {
+      const RankRun run = run_served(world, c);
+      const RankRun one = run_alone(world, c.options);
+      test::expect_near_figures(run, one, 1e-10);
+      if (world.rank() == 0) test::expect_near_weights(run, one, 1e-10);
+      test::expect_same_on_all(world, test::losses_and_norms(run.result));
+    });
+  }
+}
+
+TEST_F(AsyncServerTraining, AllReplicasEndWithTheSameWeights) {
+  for (const int replicas : {2, 3}) {
+    const ServedCase c = draw_async(replicas, static_cast<int>(random.between(1, 3)),
+                                    random.between(0, 3), random.pick({DType::kF32, DType::kF64}));
+    on_ranks(c, [&](Communicator& world) {
+      const RankRun run = run_served(world, c);
+      test::expect_same_on_all(world, test::losses_and_norms(run.result));
+      const bool replica = world.rank() < c.replicas;
+      const Communicator group = world.split(replica ? 1 : 0, world.rank(), "dp");
+      if (!replica) return;
+      for (const std::vector<double>& weight : run.weights) {
+        test::expect_same_on_all(group, weight);
+      }
+    });
+  }
+}
+
+TEST_F(AsyncServerTraining, LearnsNearlyAsMuchInAStepAsTheSynchronousOne) {
+  ServedCase c = draw_async(3, 1, 2, DType::kF32);
+  c.options.model = ultra::test::short_run().model;
+  c.options.global_batch = 6;
+  c.options.steps = 40;
+  c.options.warmup = 5;
+  on_ranks(c, [&](Communicator& world) {
+    const std::vector<train::StepMetrics> asynchronous = run_served(world, c).result.steps;
+    ServedCase waiting = c;
+    waiting.settings.asynchronous = false;
+    const std::vector<train::StepMetrics> synchronous = run_served(world, waiting).result.steps;
+    const auto learned = [](const std::vector<train::StepMetrics>& steps) {
+      return steps.front().loss - steps.back().loss;
+    };
+    EXPECT_GT(learned(synchronous), 1.0);
+    EXPECT_GT(learned(asynchronous), 0.6 * learned(synchronous));
+    if (world.rank() == 0) {
+      std::printf("in 40 steps the loss falls by %.3f, asynchronously by %.3f\n",
+                  learned(synchronous), learned(asynchronous));
+    }
+  });
+}
+
+/// What each replica has done so far, in one process.
+struct Passes {
+  explicit Passes(int replicas) : backward_done(static_cast<std::size_t>(replicas)) {}
+
+  [[nodiscard]] std::size_t least_done() const {
+    std::size_t least = backward_done.front();
+    for (const auto& done : backward_done) least = std::min(least, done.load());
+    return least;
+  }
+
+  std::vector<std::atomic<std::size_t>> backward_done;
+  std::atomic<int> violations = 0;
+  std::atomic<std::size_t> farthest_ahead = 0;
+};
+
+/// Counts the passes of a replica, and sleeps for random moments.
+test::Change counting(Passes& passes, std::size_t replica, std::size_t staleness,
+                      std::uint64_t seed) {
+  return [&passes, replica, staleness, seed](train::ForwardBackward inner) {
+    const auto engine = std::make_shared<std::mt19937_64>(seed + replica);
+    return [&passes, replica, staleness, engine, inner = std::move(inner)](
+               nn::Model& model, const data::Sampler& sampler, std::size_t step) {
+      if (step == 0) {
+        // Behind the hooks of PushPull: the replica has its weights when the first one is called. Its
+        // last gradients, the embedding's, are made after the second.
+        model.add_block_hooks({.before_forward =
+                                   [&passes, replica, staleness](std::size_t layer) {
+                                     if (layer != 0) return;
+                                     const std::size_t own = passes.backward_done[replica];
+                                     const std::size_t ahead =
+                                         own - std::min(own, passes.least_done());
+                                     if (ahead > staleness) ++passes.violations;
+                                     if (ahead > passes.farthest_ahead)
+                                       passes.farthest_ahead = ahead;
+                                   },
+                               .after_forward = {},
+                               .before_backward = {},
+                               .after_backward =
+                                   [&passes, replica](std::size_t layer) {
+                                     if (layer == 0) ++passes.backward_done[replica];
+                                   }});
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds((*engine)() % 3000));
+      return inner(model, sampler, step);
+    };
+  };
+}
+
+TEST_F(AsyncServerTraining, NoReplicaStartsAStepThatIsTooFarAhead) {
+  if (launched_world_size()) GTEST_SKIP() << "replicas look at each other's memory";
+  for (const std::size_t staleness : {0U, 1U, 2U, 3U}) {
+    ServedCase c = one_pass_per_step(3, static_cast<int>(random.between(1, 2)), staleness);
+    if (c.settings.servers > 1) c.settings.priority = Priority::kNone;  // begins with all weights
+    Passes passes(c.replicas);
+    on_ranks(c, [&](Communicator& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      static_cast<void>(run_served(world, c, counting(passes, rank, staleness, seed)));
+    });
+    EXPECT_EQ(passes.violations, 0) << c.str();
+    EXPECT_LE(passes.farthest_ahead, staleness);
+    EXPECT_EQ(passes.least_done(), c.options.steps);
+  }
+}
+
+/// The straggler's first step waits until all others are in their step number staleness + 1: with a
+/// server that lets them do less, nobody ever moves again.
+TEST_F(AsyncServerTraining, AStragglerDoesNotStopOthersWithinTheBound) {
+  constexpr int kChannel = 9;
+  for (const std::size_t staleness : {0U, 1U, 3U}) {
+    const ServedCase c = one_pass_per_step(3, static_cast<int>(random.between(1, 2)), staleness);
+    const int straggler = static_cast<int>(random.between(0, 2));
+    on_ranks(c, [&](Communicator& world) {
+      const auto change = [&](train::ForwardBackward inner) -> train::ForwardBackward {
+        return [&, inner = std::move(inner)](nn::Model& model, const data::Sampler& sampler,
+                                             std::size_t step) {
+          const Tensor word = Tensor::zeros(Device::cpu(), {1}, DType::kI32);
+          if (world.rank() == straggler && step == 0) {
+            for (int other = 0; other < c.replicas; ++other) {
+              if (other != straggler) world.recv(word, other, kChannel);
+            }
+          }
+          if (world.rank() != straggler && step == staleness) {
+            world.send(word, straggler, kChannel);
+          }
+          return inner(model, sampler, step);
+        };
+      };
+      static_cast<void>(run_served(world, c, change));
+    });
+  }
+}
+
+TEST_F(AsyncServerTraining, SendsWhatTheSynchronousOneSends) {
+  const ServedCase c = draw_async(3, 2, 1, DType::kF32);
+  on_ranks(c, [&](Communicator& world) {
+    const train::TrainResult result = run_served(world, c).result;
+    const std::size_t bytes = c.options.steps * result.parameters * 4;
+    std::size_t pulled = 0;
+    for (const train::RankSummary& rank : result.ranks) {
+      const std::size_t sent = rank.communication[OpKind::kSend].sent_bytes;
+      if (rank.rank < c.replicas) {
+        EXPECT_EQ(sent, bytes) << "rank " << rank.rank;
+      } else {
+        pulled += sent;
+      }
+      EXPECT_EQ(rank.communication[OpKind::kAllReduce].operations, 1U);
+    }
+    EXPECT_EQ(pulled, 3 * bytes);
+  });
+}
+
+}  // namespace
+}  // namespace ultra::data_parallel

@@ -1,0 +1,105 @@
+#include "chapters/03_data_parallel/parameter_server/server_layout.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(ServerLayout, DealsWholeParametersToTheServerWithTheLeast) {
+  const std::vector<std::size_t> counts = {10, 4, 3, 2, 8};
+  EXPECT_THAT(slice_parameters(counts, 0, 2),
+              ElementsAre(Slice{.parameter = 0, .elements = {0, 10}, .server = 0},
+                          Slice{.parameter = 1, .elements = {0, 4}, .server = 1},
+                          Slice{.parameter = 2, .elements = {0, 3}, .server = 1},
+                          Slice{.parameter = 3, .elements = {0, 2}, .server = 1},
+                          Slice{.parameter = 4, .elements = {0, 8}, .server = 1}));
+  EXPECT_THAT(slices_of_server(slice_parameters(counts, 0, 2), 1), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ServerLayout, CutsLargeParametersEvenly) {
+  EXPECT_THAT(slice_parameters(std::vector<std::size_t>{101}, 100, 1),
+              ElementsAre(Slice{.parameter = 0, .elements = {0, 51}, .server = 0},
+                          Slice{.parameter = 0, .elements = {51, 101}, .server = 0}));
+  EXPECT_THAT(slice_parameters(std::vector<std::size_t>{5, 2}, 2, 1),
+              ElementsAre(Slice{.parameter = 0, .elements = {0, 2}, .server = 0},
+                          Slice{.parameter = 0, .elements = {2, 4}, .server = 0},
+                          Slice{.parameter = 0, .elements = {4, 5}, .server = 0},
+                          Slice{.parameter = 1, .elements = {0, 2}, .server = 0}));
+}
+
+TEST(ServerLayout, NeedsAServer) {
+  EXPECT_THROW(static_cast<void>(slice_parameters(std::vector<std::size_t>{5}, 0, 0)),
+               InternalError);
+}
+
+TEST(ServerLayout, ASliceIsAPartOfTheFlattenedParameter) {
+  const Tensor parameter = Tensor::zeros(Device::cpu(), {3, 4}, DType::kF32);
+  const Tensor part = elements_of({.parameter = 0, .elements = {3, 9}, .server = 0}, parameter);
+  EXPECT_EQ(part.shape(), Shape{6});
+  EXPECT_TRUE(part.shares_storage(parameter));
+  part.fill(1.0);
+  EXPECT_THAT(parameter.to_vector(), ElementsAre(0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0));
+}
+
+class RandomServerLayout : public ultra::test::RandomTest {};
+
+TEST_F(RandomServerLayout, HoldsEachElementOnceAndInEvenLoads) {
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::size_t> counts(random.between(0, 20));
+    for (std::size_t& count : counts) count = random.between(1, 200);
+    const std::size_t capacity = random.pick<std::size_t>({0, 1, 7, 64, 200, 10000});
+    const int servers = static_cast<int>(random.between(1, 6));
+    SCOPED_TRACE(
+        fmt::format("{} parameters, capacity {}, {} servers", counts.size(), capacity, servers));
+    const std::vector<Slice> slices = slice_parameters(counts, capacity, servers);
+
+    std::size_t parameter = 0;
+    std::size_t next = 0;  // the element that the next slice begins with
+    std::size_t largest = 0;
+    std::vector<std::size_t> load(static_cast<std::size_t>(servers), 0);
+    for (const Slice& slice : slices) {
+      if (parameter < counts.size() && next == counts[parameter]) {
+        ++parameter;
+        next = 0;
+      }
+      ASSERT_EQ(slice.parameter, parameter);
+      ASSERT_EQ(slice.elements.begin, next);
+      ASSERT_GT(slice.elements.size(), 0U);
+      ASSERT_LE(slice.elements.size(), capacity == 0 ? counts[parameter] : capacity);
+      next = slice.elements.end;
+      largest = std::max(largest, slice.elements.size());
+      load.at(static_cast<std::size_t>(slice.server)) += slice.elements.size();
+    }
+    if (!counts.empty()) {
+      EXPECT_EQ(parameter, counts.size() - 1);
+      EXPECT_EQ(next, counts.back());
+    }
+    const auto [least, most] = std::ranges::minmax_element(load);
+    EXPECT_LE(*most - *least, largest);
+
+    std::vector<std::size_t> all;
+    for (int server = 0; server < servers; ++server) {
+      const std::vector<std::size_t> own = slices_of_server(slices, server);
+      EXPECT_TRUE(std::ranges::is_sorted(own));
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    std::ranges::sort(all);
+    std::vector<std::size_t> numbers(slices.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    EXPECT_EQ(all, numbers);
+  }
+}
+
+}  // namespace
+}  // namespace ultra::data_parallel

@@ -1,0 +1,179 @@
+// A parameter server that waits for all replicas computes what one rank computes, and what replicas
+// with an all-reduce compute; whatever the order in which gradients and weights travel.
+
+#include "chapters/03_data_parallel/parameter_server/server_training.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/chapters/03_data_parallel/parameter_server/served_run.hpp"
+#include "tests/support/compare.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+using test::RankRun;
+using test::run_alone;
+using test::run_served;
+using test::ServedCase;
+using ::testing::HasSubstr;
+
+class ServerTraining : public test::ServedTest {
+ protected:
+  /// One case, in every order of travelling.
+  static void expect_equivalent(ServedCase c, double relative) {
+    for (const Priority priority : test::kPriorities) {
+      c.settings.priority = priority;
+      on_ranks(c, [&](Communicator& world) {
+        const RankRun run = run_served(world, c);
+        const RankRun one = run_alone(world, c.options);
+        test::expect_near_figures(run, one, relative);
+        test::expect_same_on_all(world, test::losses_and_norms(run.result));
+        const bool replica = world.rank() < c.replicas;
+        const Communicator group = world.split(replica ? 1 : 0, world.rank(), "dp");
+        if (!replica) return;
+        test::expect_near_weights(run, one, relative);
+        for (const std::vector<double>& weight : run.weights) {
+          test::expect_same_on_all(group, weight);
+        }
+        const RankRun reduced = test::run_all_reduce(group, c);
+        test::expect_near_figures(run, reduced, relative);
+        if (c.options.clip_norm == 0) {
+          EXPECT_EQ(run.weights, reduced.weights) << "bit for bit, when no norm is needed";
+        }
+      });
+    }
+  }
+};
+
+TEST_F(ServerTraining, EqualsOneRankAndAllReduceWithOneServer) {
+  for (const int replicas : {1, 2, 3}) expect_equivalent(draw(replicas, 1, DType::kF64), 1e-10);
+}
+
+TEST_F(ServerTraining, EqualsOneRankAndAllReduceWithTwoServers) {
+  for (const int replicas : {1, 2, 3}) expect_equivalent(draw(replicas, 2, DType::kF64), 1e-10);
+}
+
+TEST_F(ServerTraining, EqualsOneRankAndAllReduceWithThreeServers) {
+  for (const int replicas : {1, 2, 3}) expect_equivalent(draw(replicas, 3, DType::kF64), 1e-10);
+}
+
+TEST_F(ServerTraining, WithoutClippingItIsTheSameRunBitForBit) {
+  ServedCase c = draw(3, 2, random.pick({DType::kF32, DType::kF64}));
+  c.options.clip_norm = 0;
+  c.options.global_batch = 7;  // shares of 3, 2 and 2; 2, 1 and 1 micro-batches
+  c.micro_batch = 2;
+  for (const Priority priority : test::kPriorities) {
+    c.settings.priority = priority;
+    on_ranks(c, [&](Communicator& world) {
+      const RankRun run = run_served(world, c);
+      const bool replica = world.rank() < c.replicas;
+      const Communicator group = world.split(replica ? 1 : 0, world.rank(), "dp");
+      if (!replica) return;
+      EXPECT_EQ(run.weights, test::run_all_reduce(group, c).weights);
+    });
+  }
+}
+
+TEST_F(ServerTraining, EqualsOneRankInF32) {
+  ServedCase c = draw(2, 2, DType::kF32);
+  c.options.steps = 20;
+  on_ranks(c, [&](Communicator& world) {
+    const RankRun run = run_served(world, c);
+    const RankRun one = run_alone(world, c.options);
+    for (std::size_t i = 0; i < run.result.steps.size(); ++i) {
+      EXPECT_NEAR(run.result.steps[i].loss, one.result.steps[i].loss,
+                  1e-5 * one.result.steps[i].loss);
+    }
+  });
+}
+
+TEST_F(ServerTraining, ServersMayOutnumberSlices) {
+  ServedCase c = draw(1, 6, DType::kF64);
+  c.options.model.num_layers = 1;
+  c.settings.slice_capacity = 0;
+  c.settings.servers = 7;
+  // A block has nine parameters; with the embedding, the final norm and the head there are twelve.
+  // Dealt by size, the largest ones have a server each, and somebody may get nothing.
+  c.options.model.ffn_hidden_size = 1;
+  on_ranks(c, [&](Communicator& world) {
+    const RankRun run = run_served(world, c);
+    test::expect_near_figures(run, run_alone(world, c.options), 1e-10);
+  });
+}
+
+TEST_F(ServerTraining, SendsGradientsOnceAndWeightsToEachReplica) {
+  for (const Priority priority : test::kPriorities) {
+    ServedCase c =
+        draw(static_cast<int>(random.between(1, 3)), static_cast<int>(random.between(1, 3)),
+             random.pick({DType::kF32, DType::kF64}));
+    c.settings.priority = priority;
+    on_ranks(c, [&](Communicator& world) {
+      const train::TrainResult result = run_served(world, c).result;
+      const std::size_t bytes = result.parameters * size_of(c.options.dtype);
+      const auto replicas = static_cast<std::size_t>(c.replicas);
+      std::size_t pulled = 0;
+      for (const train::RankSummary& rank : result.ranks) {
+        const CommStats::PerKind& sent = rank.communication[OpKind::kSend];
+        if (rank.rank < c.replicas) {
+          EXPECT_EQ(sent.sent_bytes, c.options.steps * bytes) << "rank " << rank.rank;
+        } else {
+          EXPECT_EQ(sent.sent_bytes % (c.options.steps * replicas), 0U) << "rank " << rank.rank;
+          pulled += sent.sent_bytes;
+        }
+        const std::size_t norms =
+            rank.rank >= c.replicas && c.options.clip_norm > 0 ? c.options.steps : 0;
+        EXPECT_EQ(rank.communication[OpKind::kAllReduce].operations, norms + 1)
+            << "the norm of each step, among servers that clip, and the figures at the end";
+      }
+      EXPECT_EQ(pulled, c.options.steps * replicas * bytes);
+    });
+  }
+}
+
+TEST_F(ServerTraining, KeepsTheOptimizerOnTheServers) {
+  ServedCase c = draw(2, 2, DType::kF32);
+  c.recompute = {};
+  on_ranks(c, [&](Communicator& world) {
+    const train::TrainResult result = run_served(world, c).result;
+    const std::size_t bytes = result.parameters * 4;
+    std::size_t values = 0;
+    std::size_t optimizer = 0;
+    for (const train::RankSummary& rank : result.ranks) {
+      const auto peak = [&](MemoryCategory category) { return rank.memory.peak(category).bytes; };
+      if (rank.rank < c.replicas) {
+        EXPECT_EQ(peak(MemoryCategory::kParameters), bytes);
+        EXPECT_EQ(peak(MemoryCategory::kGradients), bytes) << "gradients are not held twice";
+        EXPECT_EQ(peak(MemoryCategory::kOptimizer), 0U);
+      } else {
+        EXPECT_EQ(peak(MemoryCategory::kGradients), 0U);
+        EXPECT_EQ(peak(MemoryCategory::kOptimizer), 2 * peak(MemoryCategory::kParameters));
+        EXPECT_GE(peak(MemoryCategory::kCommunication), 2 * peak(MemoryCategory::kParameters))
+            << "a gradient of each replica";
+        values += peak(MemoryCategory::kParameters);
+        optimizer += peak(MemoryCategory::kOptimizer);
+      }
+    }
+    EXPECT_EQ(values, bytes);
+    EXPECT_EQ(optimizer, 2 * bytes);
+  });
+}
+
+TEST_F(ServerTraining, NeedsAServerAndAReplica) {
+  test::quietly([&] {
+    run_ranks(2, [](Communicator& world) {
+      for (const int servers : {0, 2, 3}) {
+        EXPECT_THAT(ultra::test::message_of<ConfigError>(
+                        [&] { static_cast<void>(make_server_world(world, {.servers = servers})); }),
+                    HasSubstr("servers in a world of 2 ranks"));
+      }
+    });
+  });
+}
+
+}  // namespace
+}  // namespace ultra::data_parallel

@@ -1,0 +1,368 @@
+// Damaged checkpoints and full disks: the executable 04_zero says which file it is, and loads nothing.
+//
+// Covers: chapters/04_zero/checkpoints/checkpoint_reader.hpp
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "common/checkpoint/checksum.hpp"
+#include "tests/chapters/04_zero/checkpoints/checkpoint_program.hpp"
+#include "tests/support/own_disk.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+/// Two checkpoints of 4 ranks, of which the last is damaged.
+class DamagedCheckpoint : public CheckpointProgramTest {
+ protected:
+  void SetUp() override {
+    static_cast<void>(save_all(kThreeSteps, joined(kFourShards, {"--keep", "2"})));
+    whole_ = tree_of(saved_step(3));
+  }
+
+  /// The files of a checkpoint of 4 ranks.
+  [[nodiscard]] Words files() const {
+    Words names;
+    for (const auto& [name, text] : whole_) names.push_back(name);
+    return names;
+  }
+
+  [[nodiscard]] const std::string& text_of(const std::string& file) const {
+    return whole_.at(file);
+  }
+
+  /// A file that checksums of other files protect: the message can be about it and no other.
+  static bool has_checksums(const std::string& file) {
+    return file != "training.json" && !file.starts_with("parts-");
+  }
+
+  /// The last checkpoint with another text in one of its files is refused, whoever loads it.
+  void refused_with(const std::string& file, const std::optional<std::string>& text,
+                    Words parts = {}) {
+    restore();
+    const std::string path = saved_step(3) + "/" + file;
+    fs::remove(path);
+    if (text) disk.write("all/" + step_name(3) + "/" + file, *text);
+    if (has_checksums(file)) parts.push_back(path);
+    if (parts.empty()) parts.push_back(saved_step(3));
+    expect_refused(parts);
+  }
+
+  void expect_refused(const Words& parts) {
+    const auto before = tree_of(saved());
+    failed(kSixSteps, 2, parts,
+           {"--dp", std::to_string(random.between(1, 4)), "--zero",
+            std::to_string(random.between(0, 3)), "--checkpoint", saved(), "--resume", saved()});
+    EXPECT_TRUE(tree_of(saved()) == before) << "the folder has changed";
+  }
+
+  /// Puts the last checkpoint back as it was saved.
+  void restore() const {
+    fs::remove_all(saved_step(3));
+    for (const auto& [name, text] : whole_) disk.write("all/" + step_name(3) + "/" + name, text);
+  }
+
+  /// The one before can be loaded, and the last one too when it is whole again.
+  void expect_loads_when_whole() {
+    const json expected = losses_of(kSixSteps, kFourShards);
+    EXPECT_EQ(losses_of(kSixSteps, joined(kFourShards, {"--resume", saved_step(2)})), expected);
+    restore();
+    EXPECT_EQ(losses_of(kSixSteps, joined(kFourShards, {"--resume", saved()})), expected);
+  }
+
+ private:
+  const Changes kThreeSteps = with(kSixSteps, "--steps", "3");
+  std::map<std::string, std::string> whole_;
+};
+
+// Damage ------------------------------------------------------------------------------------------
+
+TEST_F(DamagedCheckpoint, WithoutOneOfItsFiles) {
+  ASSERT_EQ(files().size(), 3U + 4U + 4U);
+  for (const std::string& file : files()) {
+    SCOPED_TRACE(file);
+    if (file == "training.json") continue;  // the next test
+    refused_with(file, std::nullopt, {file, "No such file"});
+  }
+  expect_loads_when_whole();
+}
+
+TEST_F(DamagedCheckpoint, WithoutItsRecord) {
+  refused_with("training.json", std::nullopt, {"training.json", "No such file"});
+}
+
+TEST_F(DamagedCheckpoint, WithAFileThatIsCutOff) {
+  for (const std::string& file : files()) {
+    // What ends a list of parts is the end of a line: without it nothing is missing.
+    const std::size_t most = text_of(file).size() - (file.starts_with("parts-") ? 2 : 1);
+    for (const std::size_t size :
+         {std::size_t{0}, random.between(1, most), random.between(1, most), most}) {
+      SCOPED_TRACE(fmt::format("{} of {} bytes of {}", size, text_of(file).size(), file));
+      refused_with(file, text_of(file).substr(0, size));
+    }
+  }
+  expect_loads_when_whole();
+}
+
+TEST_F(DamagedCheckpoint, WithAFileThatIsLonger) {
+  for (const std::string& file : files()) {
+    if (file.ends_with(".json")) continue;
+    refused_with(file, text_of(file) + std::string(random.between(1, 9), '\0'));
+  }
+}
+
+TEST_F(DamagedCheckpoint, WithAFlippedBit) {
+  for (const std::string& file : files()) {
+    for (int attempt = 0; attempt < 4; ++attempt) {
+      std::string text = text_of(file);
+      const std::size_t at = random.between(0, text.size() - 1);
+      const std::size_t bit = random.between(0, 7);
+      text[at] ^= static_cast<char>(1U << bit);
+      SCOPED_TRACE(fmt::format("bit {} of byte {} of {}", bit, at, file));
+      refused_with(file, text);
+    }
+  }
+  expect_loads_when_whole();
+}
+
+TEST_F(DamagedCheckpoint, WithTwoFilesExchanged) {
+  const std::string first = "optimizer-00000-of-00004.safetensors";
+  const std::string second = "optimizer-00001-of-00004.safetensors";
+  fs::rename(saved_step(3) + "/" + first, saved_step(3) + "/spare");
+  fs::rename(saved_step(3) + "/" + second, saved_step(3) + "/" + first);
+  fs::rename(saved_step(3) + "/spare", saved_step(3) + "/" + second);
+  expect_refused({saved_step(3) + "/optimizer-0000", "is damaged"});
+}
+
+TEST_F(DamagedCheckpoint, WithTheWeightsOfAnotherStep) {
+  fs::copy_file(saved_step(2) + "/model.safetensors", saved_step(3) + "/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  expect_refused({saved_step(3) + "/model.safetensors", "checksum"});
+}
+
+TEST_F(DamagedCheckpoint, WithAFolderInsteadOfAFile) {
+  for (const std::string& file : files()) {
+    restore();
+    fs::remove(saved_step(3) + "/" + file);
+    fs::create_directory(saved_step(3) + "/" + file);
+    expect_refused({saved_step(3) + "/" + file, "Is a directory"});
+  }
+}
+
+TEST_F(DamagedCheckpoint, WithARecordThatSaysSomethingElse) {
+  const json record = json::parse(text_of("training.json"));
+  const auto changed = [&](const char* key, const json& value) {
+    json other = record;
+    other[key] = value;
+    return other.dump();
+  };
+  for (const std::string& text : {std::string("null"),
+                                  std::string("{}"),
+                                  std::string("[]"),
+                                  std::string("3"),
+                                  std::string("\"text\""),
+                                  std::string("\xff\xfe"),
+                                  std::string(100000, '['),
+                                  changed("format", 2),
+                                  changed("format", "1"),
+                                  changed("format", nullptr),
+                                  changed("training", nullptr),
+                                  changed("training", json::array()),
+                                  changed("training", json::object()),
+                                  changed("optimizer_steps", "3"),
+                                  changed("writers", 0),
+                                  changed("writers", -4),
+                                  changed("writers", "4"),
+                                  changed("steps", nullptr),
+                                  changed("steps", json::array()),
+                                  changed("steps", json::object()),
+                                  changed("steps", 5),
+                                  changed("steps", {5}),
+                                  changed("steps", {{1}}),
+                                  changed("steps", {{1, 2, 3, 4}}),
+                                  changed("steps", {{2, 1.0, 1.0, 1.0, 1.0}}),
+                                  changed("steps", {{1, nullptr, 1.0, 1.0, 1.0}}),
+                                  changed("steps", {{1, "x", 1.0, 1.0, 1.0}})}) {
+    SCOPED_TRACE(text.substr(0, 80));
+    refused_with("training.json", text, {"Resume an older checkpoint"});
+  }
+}
+
+/// A record that promises as many writers as memory has room for must not be believed.
+TEST_F(DamagedCheckpoint, WithMoreWritersThanFiles) {
+  json record = json::parse(text_of("training.json"));
+  for (const int writers : {1, 3, 5, 2147483647}) {
+    record["writers"] = writers;
+    refused_with("training.json", record.dump(), {"parts-", "No such file"});
+  }
+}
+
+class DamagedParts : public DamagedCheckpoint {
+ protected:
+  const std::string kFile = "parts-00001-of-00004.json";
+
+  /// Parts of the second writer, with others added.
+  [[nodiscard]] std::string with_part(const json& part) const {
+    json parts = json::parse(text_of(kFile));
+    parts.push_back(part);
+    return parts.dump();
+  }
+};
+
+TEST_F(DamagedParts, OfAnotherForm) {
+  for (const std::string& text :
+       {std::string("5"), std::string("true"), std::string("\"text\""), std::string("[5]"),
+        std::string("[[]]"), std::string("[{}]"), std::string("\xff"), std::string(100000, '['),
+        with_part({{"file", 5}, {"offset", 0}, {"bytes", 0}, {"crc32", 0}}),
+        with_part({{"file", nullptr}, {"offset", 0}, {"bytes", 0}, {"crc32", 0}}),
+        with_part({{"file", "config.json"}, {"offset", "0"}, {"bytes", 0}, {"crc32", 0}}),
+        with_part({{"file", "config.json"}, {"bytes", 0}, {"crc32", 0}})}) {
+    SCOPED_TRACE(text.substr(0, 80));
+    refused_with(kFile, text, {kFile, "is damaged"});
+  }
+}
+
+/// Without a list of what a rank has written nobody would look at it.
+TEST_F(DamagedParts, ThatListNothing) {
+  for (const char* text : {"[]", "{}", "null"}) {
+    SCOPED_TRACE(text);
+    refused_with(kFile, text, {kFile});
+  }
+}
+
+TEST_F(DamagedParts, BehindTheEndOfTheirFile) {
+  for (const auto& [offset, bytes] :
+       std::vector<std::pair<json, json>>{{100000, 1},
+                                          {0, 100000},
+                                          {0, 18446744073709551615U},
+                                          {18446744073709551615U, 1},
+                                          {-1, 1},
+                                          {0, -1},
+                                          {9223372036854775807, 9223372036854775807}}) {
+    SCOPED_TRACE(offset.dump() + " " + bytes.dump());
+    refused_with(
+        kFile,
+        with_part({{"file", "config.json"}, {"offset", offset}, {"bytes", bytes}, {"crc32", 0}}),
+        {saved_step(3)});
+  }
+}
+
+/// The checksums are right: a list must not lead out of its folder all the same.
+TEST_F(DamagedParts, InFilesElsewhere) {
+  const std::string text = "somebody else's";
+  const std::uint32_t crc32 = checkpoint::crc32_of(std::as_bytes(std::span(text)));
+  disk.write("all/other", text);
+  for (const std::string& name : {std::string("../other"), std::string("/"), std::string("../"),
+                                  std::string("../../all/other"), disk.path("all/other"),
+                                  "./../" + step_name(3) + "/../other"}) {
+    SCOPED_TRACE(name);
+    refused_with(
+        kFile, with_part({{"file", name}, {"offset", 0}, {"bytes", text.size()}, {"crc32", crc32}}),
+        {"is not in its folder"});
+  }
+  for (const char* name : {"", ".", "..", "missing"}) {
+    SCOPED_TRACE(name);
+    refused_with(kFile, with_part({{"file", name}, {"offset", 0}, {"bytes", 0}, {"crc32", 0}}));
+  }
+}
+
+// Full disks --------------------------------------------------------------------------------------
+
+class FullDisk : public CheckpointProgramTest {
+ protected:
+  static constexpr std::size_t kPage =
+      4096;  // of the disk: files and the disk itself are whole pages
+
+  /// What the files of a checkpoint take on a disk.
+  [[nodiscard]] std::size_t bytes_of_a_checkpoint() const {
+    std::size_t bytes = 0;
+    for (const auto& [name, text] : tree_of(saved_step(1))) {
+      bytes += (text.size() + kPage - 1) / kPage * kPage;
+    }
+    return bytes;
+  }
+
+  /// Trains on a disk of that size; what became of it, and what goes on from there.
+  [[nodiscard]] std::optional<json> on_disk_of(std::size_t bytes) const {
+    fs::create_directories(saved("small"));
+    const auto answer = ultra::test::with_own_disk(
+        saved("small"), bytes, ultra::test::DiskState::kWritable, [&]() -> std::string {
+          const ProcessResult ran =
+              run(kSixSteps,
+                  joined(kFourShards, {"--checkpoint", saved("small"), "--save-every", "1"}));
+          json told = {{"exit_code", ran.exit_code}, {"err", ran.err}, {"names", names("small")}};
+          const std::string metrics = folder.path("metrics.jsonl");
+          const ProcessResult next = run(with(kSixSteps, "--metrics", metrics),
+                                         joined(kFourShards, {"--resume", saved("small")}));
+          told["next_err"] = next.err;
+          if (next.exit_code == 0) told["losses"] = events_of(metrics).back().at("losses");
+          return told.dump();
+        });
+    if (!answer) return std::nullopt;
+    return json::parse(*answer);
+  }
+};
+
+/// Wherever in the second or third checkpoint the space ends.
+TEST_F(FullDisk, EndsTheTrainingAndLeavesWhatIsComplete) {
+  const json expected = save_all(kSixSteps, kFourShards);
+  const std::size_t each = bytes_of_a_checkpoint();
+  for (const std::size_t fit : {1U, 2U}) {
+    for (int attempt = 0; attempt < 4; ++attempt) {
+      const std::size_t bytes = fit * each + random.between(8 * kPage, each - 4 * kPage);
+      SCOPED_TRACE(fmt::format("{} checkpoints of {} on {} bytes", fit, each, bytes));
+      const std::optional<json> told = on_disk_of(bytes);
+      if (!told) GTEST_SKIP() << "this machine does not allow mounts";
+      EXPECT_EQ(told->at("exit_code"), 2);
+      const std::string err = told->at("err");
+      EXPECT_THAT(err, ::testing::ContainsRegex("^error: (rank [0-9]: )?checkpoint file '"));
+      EXPECT_THAT(err, HasSubstr("No space left on device"));
+      EXPECT_THAT(err, HasSubstr("Free some space"));
+      EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+      Words complete = {step_name(1)};
+      if (fit == 2) complete.push_back(step_name(2));
+      EXPECT_EQ(told->at("names"), json(complete)) << "no unfinished folder";
+      EXPECT_EQ(told->value("losses", json()), expected) << told->at("next_err");
+    }
+  }
+}
+
+TEST_F(FullDisk, ThatHasNoRoomForOne) {
+  static_cast<void>(save_all(with(kSixSteps, "--steps", "1"), kFourShards));
+  const std::optional<json> told = on_disk_of(bytes_of_a_checkpoint() / 2);
+  if (!told) GTEST_SKIP() << "this machine does not allow mounts";
+  EXPECT_EQ(told->at("exit_code"), 2);
+  EXPECT_THAT(told->at("err").get<std::string>(), HasSubstr("No space left on device"));
+  EXPECT_THAT(told->at("names"), IsEmpty());
+}
+
+/// With --keep the disk has to hold one more.
+TEST_F(FullDisk, KeepMakesRoom) {
+  const json expected = save_all(kSixSteps, kFourShards);
+  fs::create_directories(saved("small"));
+  const auto answer = ultra::test::with_own_disk(
+      saved("small"), 2 * bytes_of_a_checkpoint() + 65536, ultra::test::DiskState::kWritable,
+      [&]() -> std::string {
+        const ProcessResult ran =
+            run(kSixSteps, joined(kFourShards, {"--checkpoint", saved("small"), "--save-every", "1",
+                                                "--keep", "1"}));
+        return fmt::format("{} {}{}", ran.exit_code, ran.err,
+                           ::testing::PrintToString(names("small")));
+      });
+  if (!answer) GTEST_SKIP() << "this machine does not allow mounts";
+  EXPECT_EQ(*answer, "0 { \"" + step_name(6) + "\" }");
+}
+
+}  // namespace
+}  // namespace ultra::zero

@@ -1,0 +1,159 @@
+#include "chapters/04_zero/checkpoints/checkpoint_folder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::ultra::test::message_of;
+
+namespace fs = std::filesystem;
+
+TEST(StepOf, ReadsTheNamesOfCheckpointsAlone) {
+  EXPECT_EQ(step_of("step-00000000"), 0U);
+  EXPECT_EQ(step_of("step-00000100"), 100U);
+  EXPECT_EQ(step_of("step-99999999"), 99999999U);
+  EXPECT_EQ(step_of("step-100000000"), 100000000U);
+  for (const char* name :
+       {"", "step-", "step-1", "step-000000001", "step-0100000000", "step-0000010x",
+        "step--0000001", "step-+0000001", "step- 0000001", "Step-00000001",
+        ".unfinished-step-00000001", "step-00000001 ", "step-18446744073709551616", "00000001"}) {
+    EXPECT_FALSE(step_of(name)) << name;
+  }
+}
+
+class CheckpointFolderTest : public ::testing::Test {
+ protected:
+  /// Makes a complete checkpoint.
+  void save(std::size_t step) const {
+    fs::create_directories(folder.checkpoint(step));
+    temporary.write("all/" + folder.checkpoint(step).filename().string() + "/training.json", "{}");
+  }
+
+  [[nodiscard]] std::vector<std::string> names() const { return files.list(path); }
+
+  [[nodiscard]] std::string find_message(const fs::path& where) const {
+    return message_of<FileError>([&] { static_cast<void>(find_checkpoint(files, where)); });
+  }
+
+  ultra::test::TemporaryFolder temporary;
+  fs::path path = temporary.path("all");
+  checkpoint::FileLayer& files = checkpoint::posix_files();
+  CheckpointFolder folder{files, path};
+};
+
+TEST_F(CheckpointFolderTest, HasAFolderPerStep) {
+  EXPECT_EQ(folder.checkpoint(100), path / "step-00000100");
+  EXPECT_EQ(folder.staging(100).parent_path(), path) << "beside it, for one rename";
+  EXPECT_TRUE(folder.staging(100).filename().string().starts_with('.'));
+  EXPECT_NE(folder.staging(100), folder.staging(101));
+}
+
+TEST_F(CheckpointFolderTest, ListsTheStepsInTheirOrder) {
+  EXPECT_THAT(folder.steps(), IsEmpty()) << "not there";
+  for (const std::size_t step : {100000000U, 7U, 20U}) save(step);
+  fs::create_directories(folder.staging(30));
+  temporary.write("all/notes.txt", "");
+  temporary.write("all/step-8", "");
+  EXPECT_THAT(folder.steps(), ElementsAre(7, 20, 100000000)) << "by number, not by name";
+}
+
+TEST_F(CheckpointFolderTest, IsPreparedFromNothing) {
+  CheckpointFolder deep(files, path / "a" / "b");
+  deep.prepare();
+  EXPECT_TRUE(fs::is_directory(path / "a" / "b"));
+  EXPECT_TRUE(fs::is_empty(path / "a" / "b")) << "the probe is gone";
+  deep.prepare();
+}
+
+TEST_F(CheckpointFolderTest, PreparingRemovesWhatIsLeftAndNothingElse) {
+  save(1);
+  fs::create_directories(folder.staging(2));
+  temporary.write("all/.unfinished-step-00000002/model.safetensors", "half");
+  temporary.write("all/.removed-step-00000000/training.json", "{}");
+  temporary.write("all/.hidden", "the user's");
+  temporary.write("all/notes.txt", "the user's");
+  folder.prepare();
+  EXPECT_THAT(names(), ElementsAre(".hidden", "notes.txt", "step-00000001"));
+  EXPECT_TRUE(fs::exists(folder.checkpoint(1) / "training.json"));
+}
+
+TEST_F(CheckpointFolderTest, RefusesAFolderThatMustNotBeWrittenTo) {
+  ASSERT_EQ(mkdir(path.c_str(), 0555), 0);
+  const ultra::test::WithoutPrivileges user;
+  EXPECT_THAT(message_of<FileError>([&] { folder.prepare(); }),
+              AllOf(HasSubstr(path.string()), HasSubstr("Permission denied")));
+}
+
+TEST_F(CheckpointFolderTest, ARelativeFolderIsPreparedToo) {
+  const fs::path before = fs::current_path();
+  fs::current_path(temporary.path());
+  CheckpointFolder relative(files, "here");
+  EXPECT_NO_THROW(relative.prepare());
+  EXPECT_NO_THROW(CheckpointFolder(files, "there/").prepare());
+  EXPECT_NO_THROW(CheckpointFolder(files, ".").prepare());
+  fs::current_path(before);
+  EXPECT_THAT(temporary.names(), ElementsAre("here", "there"));
+}
+
+TEST_F(CheckpointFolderTest, KeepsTheNewest) {
+  for (const std::size_t step : {5U, 100000000U, 1U, 30U, 4U}) save(step);
+  folder.keep_newest(9);
+  EXPECT_EQ(folder.steps().size(), 5U);
+  folder.keep_newest(5);
+  EXPECT_EQ(folder.steps().size(), 5U);
+  folder.keep_newest(2);
+  EXPECT_THAT(names(), ElementsAre("step-00000030", "step-100000000"));
+  folder.keep_newest(1);
+  EXPECT_THAT(folder.steps(), ElementsAre(100000000));
+}
+
+TEST_F(CheckpointFolderTest, KeepingLeavesOtherThings) {
+  for (const std::size_t step : {1U, 2U}) save(step);
+  temporary.write("all/notes.txt", "");
+  folder.keep_newest(1);
+  EXPECT_THAT(names(), ElementsAre("notes.txt", "step-00000002"));
+}
+
+// Finding -----------------------------------------------------------------------------------------
+
+TEST_F(CheckpointFolderTest, FindsTheNewestOrTheFolderItself) {
+  for (const std::size_t step : {3U, 100000000U, 20U}) save(step);
+  EXPECT_EQ(find_checkpoint(files, path), folder.checkpoint(100000000));
+  EXPECT_EQ(find_checkpoint(files, folder.checkpoint(3)), folder.checkpoint(3));
+  temporary.write("all/notes.txt", "");
+  EXPECT_EQ(find_checkpoint(files, path), folder.checkpoint(100000000));
+}
+
+TEST_F(CheckpointFolderTest, FindsNothingInAnEmptyFolder) {
+  fs::create_directory(path);
+  EXPECT_EQ(find_checkpoint(files, path), std::nullopt);
+  fs::create_directory(folder.staging(4));
+  EXPECT_EQ(find_checkpoint(files, path), std::nullopt) << "what is unfinished is nothing";
+}
+
+TEST_F(CheckpointFolderTest, RefusesWhatHasNoCheckpoint) {
+  EXPECT_THAT(find_message(path),
+              AllOf(HasSubstr("'" + path.string() + "' does not exist"), HasSubstr("--resume")));
+  temporary.write("all/notes.txt", "");
+  EXPECT_THAT(find_message(path),
+              AllOf(HasSubstr(path.string()), HasSubstr("'notes.txt'"), HasSubstr("--checkpoint")));
+  EXPECT_THAT(find_message(path / "notes.txt"), HasSubstr("Not a directory"));
+}
+
+}  // namespace
+}  // namespace ultra::zero

@@ -1,0 +1,347 @@
+// The executable 04_zero with checkpoints, started as a user starts it: a training that stops and goes
+// on in another layout has the losses of one that never stopped.
+//
+// Covers: chapters/04_zero/checkpoints/checkpointed_worker.hpp
+
+#include <sys/stat.h>
+
+#include "tests/chapters/04_zero/checkpoints/checkpoint_program.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Sums in another order, in f64.
+constexpr double kAnotherOrder = 1e-10;
+
+using CheckpointProgram = CheckpointProgramTest;
+
+class BadCheckpointRun : public CheckpointProgramTest {
+ protected:
+  /// Three checkpoints of 4 ranks.
+  void SetUp() override { static_cast<void>(save_all(kThreeSteps, kFourShards)); }
+
+  /// Refused before a step is made, and the checkpoints are as before.
+  void refused_intact(const Changes& changes, const Words& parts, const Words& flags) const {
+    const auto before = tree_of(disk.path());
+    failed(changes, 2, parts, flags);
+    EXPECT_TRUE(tree_of(disk.path()) == before) << "the checkpoints have changed";
+  }
+
+  const Changes kThreeSteps = with(kSixSteps, "--steps", "3");
+};
+
+// Losses ------------------------------------------------------------------------------------------
+
+TEST_F(CheckpointProgram, GoesOnInEveryLayout) {
+  const json expected = save_all(kSixSteps, kFourShards);
+  for (const char* ranks : {"1", "2", "3", "8"}) {
+    for (const char* stage : {"0", "1", "2", "3"}) {
+      const std::size_t step = random.between(1, 6);
+      SCOPED_TRACE(fmt::format("dp {}, ZeRO-{}, from step {}", ranks, stage, step));
+      expect_near_losses(
+          losses_of(kSixSteps, {"--dp", ranks, "--zero", stage, "--resume", saved_step(step)}),
+          expected, kAnotherOrder);
+    }
+  }
+}
+
+TEST_F(CheckpointProgram, GoesOnFromEveryLayout) {
+  const json expected = losses_of(kSixSteps, {});
+  const Words layouts[] = {{"--dp", "1"},
+                           {"--dp", "3", "--zero", "0"},
+                           {"--dp", "8", "--zero", "1"},
+                           {"--dp", "3", "--zero", "2", "--bucket-mb", "0.001"},
+                           {"--dp", "5", "--zero", "3", "--reshard-after-forward", "no"},
+                           {"--dp", "6", "--zero", "3", "--hybrid-shard", "3"},
+                           {"--dp", "4", "--zero", "1", "--hybrid-shard", "2"}};
+  int number = 0;
+  for (const Words& layout : layouts) {
+    const std::string name = std::to_string(number++);
+    static_cast<void>(save_all(kSixSteps, layout, name));
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const std::size_t step = random.between(1, 5);
+      const Words& next = layouts[random.between(0, std::size(layouts) - 1)];
+      SCOPED_TRACE(fmt::format("{} to {} at step {}", ::testing::PrintToString(layout),
+                               ::testing::PrintToString(next), step));
+      expect_near_losses(losses_of(kSixSteps, joined(next, {"--resume", saved_step(step, name)})),
+                         expected, kAnotherOrder);
+    }
+  }
+}
+
+TEST_F(CheckpointProgram, InTheSameLayoutNotABitChanges) {
+  int number = 0;
+  for (const char* dtype : {"f32", "f64"}) {
+    const Changes base = with(kSixSteps, "--dtype", dtype);
+    for (const Words& layout :
+         {Words{"--dp", "1"}, Words{"--dp", "3", "--zero", "0"}, Words{"--dp", "3", "--zero", "1"},
+          Words{"--dp", "2", "--zero", "2"}, kFourShards,
+          Words{"--dp", "4", "--zero", "3", "--hybrid-shard", "2"}}) {
+      SCOPED_TRACE(dtype + ::testing::PrintToString(layout));
+      const std::string name = std::to_string(number++);
+      const json expected = losses_of(base, layout);
+      EXPECT_EQ(save_all(base, layout, name), expected) << "saving has changed the losses";
+      for (const std::size_t step : {random.between(1, 5), std::size_t{6}}) {
+        EXPECT_EQ(losses_of(base, joined(layout, {"--resume", saved_step(step, name)})), expected)
+            << "from step " << step;
+      }
+    }
+  }
+}
+
+/// Each run makes some of the steps, in a layout of its own, in the folder of all.
+TEST_F(CheckpointProgram, AChainOfLayouts) {
+  const json expected = losses_of(kSixSteps, {});
+  static_cast<void>(save_all(kSixSteps, kFourShards, "0"));
+  int number = 0;
+  for (const Words& layout : {Words{"--dp", "3", "--zero", "1"}, Words{"--dp", "1"},
+                              Words{"--dp", "8", "--zero", "3", "--hybrid-shard", "4"},
+                              Words{"--dp", "2", "--zero", "0"}}) {
+    const std::string from =
+        saved_step(static_cast<std::size_t>(number) + 1, std::to_string(number));
+    ++number;
+    const std::string to = std::to_string(number);
+    expect_near_losses(save_all(kSixSteps, joined(layout, {"--resume", from}), to), expected,
+                       kAnotherOrder);
+    EXPECT_EQ(names(to).front(), step_name(static_cast<std::size_t>(number) + 1));
+  }
+}
+
+// Folders -----------------------------------------------------------------------------------------
+
+TEST_F(CheckpointProgram, SavesEverySoManyStepsAndAtTheEnd) {
+  const auto save = [&](const std::string& name, const Words& flags) {
+    static_cast<void>(
+        losses_of(kSixSteps, joined(joined(kFourShards, {"--checkpoint", saved(name)}), flags)));
+    return names(name);
+  };
+  EXPECT_THAT(save("end", {}), ElementsAre(step_name(6)));
+  EXPECT_THAT(save("four", {"--save-every", "4"}), ElementsAre(step_name(4), step_name(6)));
+  EXPECT_THAT(save("three", {"--save-every", "3"}), ElementsAre(step_name(3), step_name(6)));
+  EXPECT_THAT(save("rare", {"--save-every", "99"}), ElementsAre(step_name(6)));
+  EXPECT_THAT(save("keep", {"--save-every", "1", "--keep", "2"}),
+              ElementsAre(step_name(5), step_name(6)));
+  EXPECT_THAT(save("one", {"--save-every", "1", "--keep", "1"}), ElementsAre(step_name(6)));
+  EXPECT_THAT(save("many", {"--save-every", "2", "--keep", "9"}),
+              ElementsAre(step_name(2), step_name(4), step_name(6)));
+}
+
+TEST_F(CheckpointProgram, KeepCountsTheCheckpointsOfEarlierRunsToo) {
+  static_cast<void>(save_all(with(kSixSteps, "--steps", "4"), kFourShards));
+  static_cast<void>(save_all(kSixSteps, joined(kFourShards, {"--resume", saved(), "--keep", "3"})));
+  EXPECT_THAT(names(), ElementsAre(step_name(4), step_name(5), step_name(6)));
+}
+
+TEST_F(CheckpointProgram, AfterTheLastStepNothingIsLeftToDo) {
+  const json expected = save_all(kSixSteps, kFourShards);
+  const auto before = tree_of(saved());
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    const json summary = summary_of(
+        kSixSteps, {"--dp", "3", "--zero", stage, "--checkpoint", saved(), "--resume", saved()});
+    EXPECT_EQ(summary.at("losses"), expected) << "bitwise: no step is made";
+    EXPECT_EQ(summary.at("earlier_steps"), 6);
+    const std::vector<json> events = events_of(folder.path("metrics.jsonl"));
+    EXPECT_EQ(events.size(), 7U) << "one per step, and the summary";
+  }
+  EXPECT_TRUE(tree_of(saved()) == before);
+}
+
+/// A table without a measurement says nothing about the formulas.
+TEST_F(CheckpointProgram, ARunWithoutAStepReportsNoDeviation) {
+  static_cast<void>(save_all(kSixSteps, kFourShards));
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    const ProcessResult result =
+        run(kSixSteps, {"--dp", "3", "--zero", stage, "--resume", saved()});
+    expect_success(result);
+    EXPECT_THAT(result.out, AllOf(HasSubstr("6 of 6 steps have been made"), Not(HasSubstr("-100"))))
+        << "ZeRO-" << stage;
+  }
+}
+
+TEST_F(CheckpointProgram, WithMoreStepsItGoesOnAfterItsEnd) {
+  const json first = save_all(with(kSixSteps, "--steps", "4"), kFourShards);
+  const json all = losses_of(kSixSteps, joined(kFourShards, {"--resume", saved()}));
+  ASSERT_EQ(all.size(), 6U);
+  EXPECT_EQ(json(std::vector<json>(all.begin(), all.begin() + 4)), first) << "the whole history";
+}
+
+TEST_F(CheckpointProgram, ResumesTheNewestOrTheOneThatIsGiven) {
+  static_cast<void>(save_all(kSixSteps, kFourShards));
+  EXPECT_THAT(run(kSixSteps, {"--resume", saved()}).out,
+              HasSubstr("Goes on from '" + saved_step(6) + "': 6 of 6 steps"));
+  EXPECT_THAT(run(kSixSteps, {"--resume", saved_step(2)}).out,
+              HasSubstr("Goes on from '" + saved_step(2) + "': 2 of 6 steps"));
+}
+
+TEST_F(CheckpointProgram, AnEmptyFolderBeginsATraining) {
+  const json expected = losses_of(kSixSteps, kFourShards);
+  std::filesystem::create_directory(saved());
+  const Words flags = joined(kFourShards, {"--checkpoint", saved(), "--resume", saved()});
+  const ProcessResult first = run(kSixSteps, flags);
+  expect_success(first);
+  EXPECT_THAT(first.out, HasSubstr("There is no checkpoint in '" + saved() +
+                                   "' yet: the training begins at step 1."));
+  EXPECT_EQ(losses_of(kSixSteps, flags), expected) << "goes on from the end";
+}
+
+TEST_F(CheckpointProgram, AFolderThatItWillMakeBeginsATraining) {
+  const std::string deep = saved("a") + "/b/c";
+  const Words flags = joined(kFourShards, {"--checkpoint", deep, "--resume", deep});
+  const ProcessResult first = run(kSixSteps, flags);
+  expect_success(first);
+  EXPECT_THAT(first.out, HasSubstr("begins at step 1"));
+  EXPECT_TRUE(std::filesystem::exists(deep + "/" + step_name(6) + "/training.json"));
+}
+
+TEST_F(CheckpointProgram, WhatAnInterruptedRunHasLeftIsNoCheckpointAndGoesAway) {
+  static_cast<void>(save_all(with(kSixSteps, "--steps", "2"), kFourShards));
+  copy_folder(saved_step(2), saved() + "/.unfinished-" + step_name(5));
+  copy_folder(saved_step(2), saved() + "/.removed-" + step_name(1));
+  const ProcessResult result =
+      run(kSixSteps, joined(kFourShards, {"--checkpoint", saved(), "--resume", saved()}));
+  expect_success(result);
+  EXPECT_THAT(result.out, HasSubstr(step_name(2)));
+  EXPECT_THAT(names(), ElementsAre(step_name(1), step_name(2), step_name(6)));
+}
+
+TEST_F(CheckpointProgram, TheSummaryHoldsItsFlags) {
+  const json config =
+      summary_of(kSixSteps, {"--checkpoint", saved(), "--save-every", "3", "--keep", "2"})
+          .at("config");
+  EXPECT_EQ(config.at("checkpoint"), saved());
+  EXPECT_EQ(config.at("save_every"), 3);
+  EXPECT_EQ(config.at("keep"), 2);
+  EXPECT_EQ(config.at("resume"), "");
+  EXPECT_FALSE(summary_of(kSixSteps).at("config").contains("checkpoint"));
+}
+
+/// The text may move; its bytes count.
+TEST_F(CheckpointProgram, TheSameTextInAnotherPlace) {
+  const json expected = save_all(kSixSteps, kFourShards);
+  const std::string moved = disk.path("moved.txt");
+  std::filesystem::copy_file(ultra::test::kText, moved);
+  EXPECT_EQ(
+      losses_of(with(kSixSteps, "--data", moved), joined(kFourShards, {"--resume", saved_step(3)})),
+      expected);
+}
+
+/// A path is bytes, and need not be UTF-8.
+TEST_F(CheckpointProgram, ATextWhoseNameIsNoUtf8) {
+  const std::string odd = disk.path("text-\xff.txt");
+  std::filesystem::copy_file(ultra::test::kText, odd);
+  const Changes base = with(kSixSteps, "--data", odd);
+  const ProcessResult result = run(base, joined(kFourShards, {"--checkpoint", saved()}));
+  EXPECT_EQ(result.exit_code, run(base, kFourShards).exit_code) << result.err;
+  EXPECT_THAT(names(), ElementsAre(step_name(6)));
+}
+
+// Refused -----------------------------------------------------------------------------------------
+
+TEST_F(BadCheckpointRun, TheCheckpointOfAnotherTraining) {
+  const Changes others = {{"--layers", "2"},   {"--hidden", "16"}, {"--heads", "2"},
+                          {"--kv-heads", "4"}, {"--ffn", "32"},    {"--seq", "8"},
+                          {"--dtype", "f32"},  {"--seed", "2"},    {"--global-batch", "10"}};
+  for (const auto& [flag, value] : others) {
+    refused_intact(with(kSixSteps, flag, value),
+                   {saved_step(3), "is of another training", flag, "this run has " + value},
+                   {"--dp", "2", "--zero", "3", "--resume", saved()});
+  }
+  const std::string text = ultra::test::read_file(ultra::test::kText);
+  std::string changed = text;
+  changed[random.between(0, text.size() - 1)] ^= 1;
+  for (const std::string& other : {text + "1", changed}) {
+    refused_intact(with(kSixSteps, "--data", disk.write("other.txt", other)),
+                   {saved_step(3), "is of another training", "the texts differ", "--data"},
+                   {"--dp", "2", "--resume", saved()});
+  }
+}
+
+TEST_F(BadCheckpointRun, FewerStepsThanTheCheckpointHas) {
+  refused_intact(with(kSixSteps, "--steps", "2"),
+                 {saved_step(3), "is of step 3", "--steps 2 ends before"},
+                 {"--dp", "3", "--zero", "2", "--resume", saved()});
+}
+
+TEST_F(BadCheckpointRun, AFolderWithNewerCheckpoints) {
+  refused_intact(kSixSteps, {saved(), "holds a checkpoint of step 3", "--resume"},
+                 {"--dp", "2", "--checkpoint", saved()});
+  refused_intact(kSixSteps, {saved(), "holds a checkpoint of step 3", "begins behind step 2"},
+                 {"--dp", "2", "--checkpoint", saved(), "--resume", saved_step(2)});
+  static_cast<void>(save_all(with(kSixSteps, "--steps", "1"), kFourShards, "other"));
+  refused_intact(kSixSteps, {saved(), "holds a checkpoint of step 3", "begins behind step 1"},
+                 {"--dp", "2", "--checkpoint", saved(), "--resume", saved("other")});
+}
+
+TEST_F(BadCheckpointRun, FoldersThatAreNotThere) {
+  const std::string missing = saved("missing");
+  refused_intact(kSixSteps, {"'" + missing + "' does not exist", "--resume"},
+                 {"--dp", "2", "--resume", missing});
+  refused_intact(kSixSteps, {"'" + missing + "' does not exist", "--resume"},
+                 {"--dp", "2", "--checkpoint", saved("new"), "--resume", missing});
+  EXPECT_FALSE(std::filesystem::exists(saved("new")));
+}
+
+TEST_F(BadCheckpointRun, FoldersThatMustNotBeWrittenTo) {
+  const std::string locked = saved("locked");
+  ASSERT_EQ(mkdir(locked.c_str(), 0555), 0);
+  refused_intact(kSixSteps, {locked, "Permission denied", "permissions"},
+                 {"--dp", "2", "--checkpoint", locked});
+  refused_intact(kSixSteps, {locked + "/below", "Permission denied", "permissions"},
+                 {"--dp", "2", "--checkpoint", locked + "/below"});
+}
+
+TEST_F(BadCheckpointRun, FilesInsteadOfFolders) {
+  const std::string file = disk.write("file", "text");
+  refused_intact(kSixSteps, {file, "Not a directory"}, {"--dp", "2", "--checkpoint", file});
+  refused_intact(kSixSteps, {file, "Not a directory"}, {"--dp", "2", "--resume", file});
+  refused_intact(kSixSteps, {file + "/below", "Not a directory"},
+                 {"--dp", "2", "--checkpoint", file + "/below"});
+}
+
+TEST_F(BadCheckpointRun, AFolderWithOtherThings) {
+  const std::string notes = disk.write("other/notes.txt", "text");
+  refused_intact(kSixSteps, {saved("other"), "has no checkpoint", "found 'notes.txt'"},
+                 {"--dp", "2", "--resume", saved("other")});
+  disk.write("named/" + step_name(4), "no folder");
+  refused_intact(kSixSteps, {saved("named") + "/" + step_name(4), "Not a directory"},
+                 {"--dp", "2", "--resume", saved("named")});
+  disk.write("hollow/" + step_name(4) + "/notes.txt", "no checkpoint");
+  refused_intact(kSixSteps, {saved("hollow") + "/" + step_name(4) + "/training.json"},
+                 {"--dp", "2", "--resume", saved("hollow")});
+}
+
+TEST_F(BadCheckpointRun, FlagsWithoutTheOneThatTheyNeed) {
+  for (const Words& flags : {Words{"--save-every", "1"}, Words{"--keep", "1"}}) {
+    refused(kSixSteps, {flags.front() + " has no meaning without --checkpoint DIR"}, flags);
+    refused(kSixSteps, {flags.front() + " has no meaning without --checkpoint DIR"},
+            joined(flags, {"--resume", saved()}));
+    const std::string other = saved("new");
+    refused(kSixSteps, {flags.front() + " must be at least 1"},
+            {flags.front(), "0", "--checkpoint", other});
+    for (const char* value : {"-1", "1.5", "x", "99999999999999999999"}) {
+      refused(kSixSteps, {flags.front()}, {flags.front(), value, "--checkpoint", other});
+    }
+    EXPECT_FALSE(std::filesystem::exists(other)) << "nothing is made";
+  }
+}
+
+TEST_F(BadCheckpointRun, TrainingsWithMoreStateThanCheckpointsHold) {
+  for (const Words& flags : {Words{"--checkpoint", saved("new")}, Words{"--resume", saved()}}) {
+    refused(kSixSteps, {"checkpoints do not go together with --sync parameter-server"},
+            joined(flags, {"--dp", "2", "--sync", "parameter-server"}));
+    for (const char* how : {"int8", "topk:0.1"}) {
+      refused(kSixSteps, {"checkpoints do not go together with --compress"},
+              joined(flags, {"--dp", "2", "--compress", how}));
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(saved("new")));
+}
+
+}  // namespace
+}  // namespace ultra::zero

@@ -1,0 +1,176 @@
+#include "chapters/04_zero/checkpoints/training_state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+
+/// One element after the other: weights and moments that no two elements share.
+double value_of(std::size_t parameter, std::size_t element, int kind) {
+  return static_cast<double>(parameter) * 1e5 + static_cast<double>(element) + 0.25 * kind;
+}
+
+class TrainingStateTest : public ZeroTest {
+ protected:
+  using Fn = std::function<void(const Communicator&, TrainingState&, const nn::Model&)>;
+
+  /// Calls `fn` with the state of a sharded model, in each stage.
+  void on_sharded(std::optional<std::size_t> node_size, const Fn& fn) {
+    for (const ZeroStage stage : kSharded) {
+      ZeroCase c = draw(4, stage, DType::kF64);
+      c.node_size = node_size;
+      on_ranks(c, [&](Communicator& dp) {
+        nn::DenseFactory factory;
+        nn::Model model = deferred_model(c, factory);
+        const ShardGroups groups = make_shard_groups(dp, c.node_size);
+        const auto sharded = shard_model(model, groups, c.settings);
+        TrainingState state = sharded_state(
+            model, *sharded, std::make_shared<optim::AdamW>(optim::AdamWConfig{}), groups);
+        fn(dp, state, model);
+      });
+    }
+  }
+
+  void on_replicas(int ranks, const Fn& fn) {
+    const ZeroCase c = draw(ranks, ZeroStage::kOptimizer, DType::kF64);
+    on_ranks(c, [&](Communicator& dp) {
+      nn::DenseFactory factory;
+      nn::Model model(c.options.model, Device::cpu(), c.options.dtype, c.options.seed, factory);
+      TrainingState state =
+          replicated_state(model, std::make_shared<optim::AdamW>(optim::AdamWConfig{}), dp);
+      fn(dp, state, model);
+    });
+  }
+
+  static std::size_t number_of(const nn::Model& model, const nn::Parameter* parameter) {
+    const auto all = model.parameters();
+    return static_cast<std::size_t>(std::find(all.begin(), all.end(), parameter) - all.begin());
+  }
+
+  /// How often all ranks together save each element: expects once. Collective.
+  static void expect_saved_once(const Communicator& dp, const TrainingState& state,
+                                const nn::Model& model) {
+    std::vector<std::vector<double>> counts;
+    for (const nn::Parameter* parameter : model.parameters()) {
+      counts.emplace_back(parameter->count(), 0.0);
+    }
+    for (std::size_t i = 0; i < state.pieces().size(); ++i) {
+      if (!state.saves(i)) continue;
+      const OwnedPiece& piece = state.pieces()[i];
+      std::vector<double>& count = counts[number_of(model, piece.parameter)];
+      for (std::size_t e = piece.elements.begin; e < piece.elements.end; ++e) count[e] += 1;
+    }
+    for (const std::vector<double>& count : counts) {
+      const Tensor sum = Tensor::from<double>(Device::cpu(), {count.size()}, count).clone();
+      dp.all_reduce(sum);
+      EXPECT_EQ(sum.to_vector(), std::vector<double>(count.size(), 1.0));
+    }
+  }
+
+  /// Fills a piece as if a file held value_of. In place, so that it works for views.
+  static void fill(const nn::Model& model, const OwnedPiece& piece, const PieceValues& values) {
+    const std::size_t parameter = number_of(model, piece.parameter);
+    const Tensor tensors[] = {values.weights, values.moments.first, values.moments.second};
+    for (int kind = 0; kind < 3; ++kind) {
+      EXPECT_EQ(tensors[kind].shape(), Shape({piece.elements.size()}));
+      const std::span<double> out = tensors[kind].span<double>();
+      for (std::size_t e = 0; e < out.size(); ++e) {
+        out[e] = value_of(parameter, piece.elements.begin + e, kind);
+      }
+    }
+  }
+
+  /// What has been loaded is what is copied, and the model has it. Collective.
+  static void expect_loads(const Communicator&, TrainingState& state, const nn::Model& model) {
+    state.load(17, [&](std::size_t i, const PieceValues& values) {
+      fill(model, state.pieces()[i], values);
+    });
+    EXPECT_EQ(state.optimizer_steps(), 17);
+    for (std::size_t i = 0; i < state.pieces().size(); ++i) {
+      const PieceValues copied = state.copy(i);
+      const PieceValues expected{.weights = copied.weights.clone(),
+                                 .moments = {.first = copied.moments.first.clone(),
+                                             .second = copied.moments.second.clone()}};
+      fill(model, state.pieces()[i], expected);
+      EXPECT_EQ(copied.weights.to_vector(), expected.weights.to_vector());
+      EXPECT_EQ(copied.moments.first.to_vector(), expected.moments.first.to_vector());
+      EXPECT_EQ(copied.moments.second.to_vector(), expected.moments.second.to_vector());
+    }
+    for (std::size_t p = 0; p < model.parameters().size(); ++p) {
+      const nn::Parameter& parameter = *model.parameters()[p];
+      if (!parameter.has_value()) continue;  // stage 3
+      const std::vector<double> weights = parameter.value().to_vector();
+      for (std::size_t e = 0; e < weights.size(); ++e) {
+        ASSERT_EQ(weights[e], value_of(p, e, 0)) << "all ranks have all weights";
+      }
+    }
+  }
+};
+
+TEST_F(TrainingStateTest, AllRanksTogetherSaveEveryElementOnce) {
+  for (const std::size_t node_size : {1U, 2U, 4U}) on_sharded(node_size, expect_saved_once);
+  for (const int ranks : {1, 2, 3, 8}) on_replicas(ranks, expect_saved_once);
+}
+
+TEST_F(TrainingStateTest, WhatIsLoadedIsWhatIsThere) {
+  for (const std::size_t node_size : {1U, 2U, 4U}) on_sharded(node_size, expect_loads);
+  for (const int ranks : {1, 3}) on_replicas(ranks, expect_loads);
+}
+
+/// No rank of replicas writes more than its share and the largest parameter.
+TEST_F(TrainingStateTest, ReplicasShareTheSaving) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    on_replicas(ranks,
+                [ranks](const Communicator&, const TrainingState& state, const nn::Model& model) {
+                  std::size_t own = 0;
+                  std::size_t all = 0;
+                  std::size_t largest = 0;
+                  for (std::size_t i = 0; i < state.pieces().size(); ++i) {
+                    const std::size_t size = state.pieces()[i].elements.size();
+                    own += state.saves(i) ? size : 0;
+                    all += size;
+                    largest = std::max(largest, size);
+                  }
+                  EXPECT_EQ(state.pieces().size(), model.parameters().size());
+                  EXPECT_LE(own, all / static_cast<std::size_t>(ranks) + largest);
+                });
+  }
+}
+
+TEST_F(TrainingStateTest, ACopyDoesNotChangeAnyMore) {
+  on_replicas(1, [](const Communicator&, TrainingState& state, const nn::Model& model) {
+    state.load(1, [&](std::size_t i, const PieceValues& values) {
+      fill(model, state.pieces()[i], values);
+    });
+    const PieceValues copied = state.copy(0);
+    const std::vector<double> before = copied.weights.to_vector();
+    model.parameters()[0]->value().fill(3.0);
+    EXPECT_EQ(copied.weights.to_vector(), before);
+    EXPECT_EQ(state.copy(0).weights.to_vector(), std::vector<double>(before.size(), 3.0));
+  });
+}
+
+TEST_F(TrainingStateTest, NamesAndWholeShapesOfAllParameters) {
+  on_sharded(2, [](const Communicator&, const TrainingState& state, const nn::Model& model) {
+    EXPECT_EQ(state.parameters().size(), model.parameters().size());
+    const std::vector<NamedShape> named = named_shapes(model);
+    for (std::size_t p = 0; p < named.size(); ++p) {
+      EXPECT_EQ(named[p].name, model.parameters()[p]->name());
+      EXPECT_EQ(named[p].shape, model.parameters()[p]->global_shape());
+      EXPECT_EQ(state.parameters()[p].name, named[p].name);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ultra::zero

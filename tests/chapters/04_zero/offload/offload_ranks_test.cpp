@@ -1,0 +1,290 @@
+// Training with offloaded states, on all ranks: bit for bit the run without, within the memory that is
+// predicted to the byte; a rank whose storage fails ends all.
+//
+// Covers: chapters/04_zero/offload/offloaded_unit.hpp, chapters/04_zero/offload/offload_settings.hpp
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chapters/04_zero/offload/offload_settings.hpp"
+#include "common/base/errors.hpp"
+#include "common/storage/storage.hpp"
+#include "tests/chapters/04_zero/checkpoints/late_file.hpp"
+#include "tests/chapters/04_zero/zero_run.hpp"
+#include "tests/support/rank_fates.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using storage::Backend;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ultra::test::Fates;
+using ultra::test::is_a;
+
+std::vector<Offload> kinds_of(ZeroStage stage) {
+  if (stage != ZeroStage::kParameters) return {Offload::kOptimizer};
+  return {Offload::kOptimizer, Offload::kOptimizerAndParameters};
+}
+
+class OffloadedTraining : public ZeroTest {
+ protected:
+  /// Four steps of a small run with several micro-batches and blocks.
+  ZeroCase draw_short(int ranks, ZeroStage stage) {
+    ZeroCase c = draw(ranks, stage, random.pick({DType::kF32, DType::kF64}));
+    c.options.steps = 4;
+    c.recompute.mode =
+        random.pick({memory::Recompute::kNone, memory::Recompute::kFull, memory::Recompute::kFull});
+    if (c.recompute.mode == memory::Recompute::kFull) {
+      c.recompute.recompute_every = random.between(1, 2);
+    }
+    return c;
+  }
+
+  /// The same with its states elsewhere, in blocks of any size.
+  ZeroCase offloaded(ZeroCase c, Offload what) {
+    const std::size_t block = random.pick<std::size_t>({1, 500, 5000, 50'000, 1 << 20});
+    c.settings.offload = offload_late(what, block);
+    const std::size_t kind = random.between(0, 3);
+    if (kind == 0) c.settings.offload.open = {};  // the host's memory
+    if (kind == 1) c.settings.offload.open = file_by(Backend::kThreads);
+    if (kind == 2 && storage::file_backend() == Backend::kIoUring) {
+      c.settings.offload.open = file_by(Backend::kIoUring);
+    }
+    return c;
+  }
+
+  [[nodiscard]] OpenStorage file_by(Backend backend) const {
+    return [path = folder.path(), backend](std::uint64_t bytes) {
+      return storage::open_scratch_file(path, bytes, backend);
+    };
+  }
+
+  static void expect_same(const ZeroRun& actual, const ZeroRun& expected) {
+    EXPECT_EQ(losses_and_norms(actual.result), losses_and_norms(expected.result)) << "bitwise";
+    EXPECT_TRUE(actual.own == expected.own) << "the weights, bitwise";
+  }
+
+  ultra::test::TemporaryFolder folder;
+};
+
+// The same numbers --------------------------------------------------------------------------------
+
+TEST_F(OffloadedTraining, IsTheRunWithoutOffloadingBitForBit) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (const ZeroStage stage : kSharded) {
+      const ZeroCase plain = draw_short(ranks, stage);
+      std::vector<ZeroCase> cases;
+      for (const Offload what : kinds_of(stage)) cases.push_back(offloaded(plain, what));
+      on_ranks(plain, [&](Communicator& dp) {
+        const ZeroRun expected = run_zero(dp, plain);
+        for (const ZeroCase& c : cases) expect_same(run_zero(dp, c), expected);
+      });
+    }
+  }
+}
+
+TEST_F(OffloadedTraining, NodesComposeWithIt) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase plain = draw_short(4, stage);
+    plain.node_size = 2;
+    const ZeroCase c = offloaded(plain, kinds_of(stage).back());
+    on_ranks(plain, [&](Communicator& dp) { expect_same(run_zero(dp, c), run_zero(dp, plain)); });
+  }
+}
+
+TEST_F(OffloadedTraining, EveryWayToGatherUnitsComposesWithIt) {
+  const ZeroCase drawn = draw_short(3, ZeroStage::kParameters);
+  std::vector<ZeroCase> cases;
+  for (std::size_t prefetch = 0; prefetch <= 3; ++prefetch) {
+    for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kAfterBackward}) {
+      for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
+        ZeroCase c = offloaded(drawn, Offload::kOptimizerAndParameters);
+        c.settings.prefetch = prefetch;
+        c.settings.reshard = reshard;
+        c.settings.overlap = overlap;
+        cases.push_back(c);
+      }
+    }
+  }
+  on_ranks(drawn, [&](Communicator& dp) {
+    const ZeroRun expected = run_zero(dp, drawn);
+    for (const ZeroCase& c : cases) {
+      SCOPED_TRACE(c.str());
+      expect_same(run_zero(dp, c), expected);
+    }
+  });
+}
+
+TEST_F(OffloadedTraining, SlowStorageChangesNothingButTheTime) {
+  ZeroCase plain = draw_short(2, ZeroStage::kParameters);
+  plain.options.steps = 2;
+  ZeroCase c = plain;
+  c.settings.offload.what = Offload::kOptimizerAndParameters;
+  c.settings.offload.folder = folder.path();
+  c.settings.offload.least_block_bytes = 1000;
+  c.settings.offload.gigabytes_per_second = 0.05;
+  on_ranks(c, [&](Communicator& dp) { expect_same(run_zero(dp, c), run_zero(dp, plain)); });
+}
+
+// Memory ------------------------------------------------------------------------------------------
+
+std::size_t peak(const train::RankSummary& rank, MemoryCategory category) {
+  return rank.memory.peak(category).bytes;
+}
+
+TEST_F(OffloadedTraining, EveryRankTakesWhatIsPredictedToTheByte) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (const ZeroStage stage : kSharded) {
+      for (const Offload what : kinds_of(stage)) {
+        const ZeroCase c = offloaded(draw_short(ranks, stage), what);
+        train::TrainResult result;
+        on_ranks(
+            c,
+            [&](Communicator& dp) {
+              const train::TrainResult own = train_zero(dp, c);
+              if (dp.rank() == 0) result = own;
+            },
+            in_rank_order(Progress::kOnCall));
+        for (const train::RankSummary& rank : result.ranks) {
+          SCOPED_TRACE(fmt::format("rank {}, {}", rank.rank, c.str()));
+          const ShardedBytes bytes = predict_bytes(c.sharded_run(), rank.rank, *rank_order());
+          EXPECT_EQ(peak(rank, MemoryCategory::kParameters), bytes.parameters);
+          EXPECT_EQ(peak(rank, MemoryCategory::kGradients), bytes.gradients);
+          EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), bytes.optimizer);
+          EXPECT_GE(peak(rank, MemoryCategory::kCommunication), bytes.buffers);
+          EXPECT_EQ(rank.offload.stored_bytes, bytes.stored);
+          EXPECT_EQ(rank.offload.optimizer.read_bytes, c.options.steps * bytes.stored);
+          EXPECT_EQ(rank.offload.optimizer.written_bytes, c.options.steps * bytes.stored);
+        }
+      }
+    }
+  }
+}
+
+class OffloadedFailure : public OffloadedTraining {
+ protected:
+  /// Trains, where each rank has its own case, and expects that no tensor and no file is left.
+  [[nodiscard]] Fates fates(const ZeroCase& c, const std::function<ZeroCase(int rank)>& case_of) {
+    std::vector<std::optional<Device>> devices(static_cast<std::size_t>(c.ranks));
+    Fates found;
+    quietly([&] {
+      found = ultra::test::fates_of(
+          c.ranks,
+          [&](Communicator& dp) {
+            Changes changes;
+            changes.device = [&](const Device& own) {
+              devices[static_cast<std::size_t>(dp.rank())] = own;
+            };
+            static_cast<void>(train_zero(dp, case_of(dp.rank()), changes));
+          },
+          in_rank_order());
+    });
+    EXPECT_THAT(folder.names(), IsEmpty());
+    if (launched_world_size()) return found;
+    for (const auto& own : devices) {
+      EXPECT_EQ(own ? own->memory().current().total() : 0U, 0U) << c.str();
+    }
+    return found;
+  }
+
+  /// A model whose states are most of what it takes.
+  ZeroCase draw_large() {
+    ZeroCase c = draw(2, ZeroStage::kParameters, DType::kF32);
+    c.options.model = {.vocab_size = data::kByteVocabulary,
+                       .hidden_size = 48,
+                       .num_layers = 6,
+                       .num_heads = 4,
+                       .num_kv_heads = 4,
+                       .ffn_hidden_size = 96,
+                       .max_seq_len = 2};
+    c.options.global_batch = 2;
+    c.options.steps = 3;
+    c.settings.prefetch = 1;
+    c.settings.reshard = Reshard::kAfterForward;
+    return c;
+  }
+};
+
+TEST_F(OffloadedFailure, AModelThatFitsOnlyWithOffloadingTrains) {
+  const ZeroCase stays = draw_large();
+  ZeroCase goes = stays;
+  goes.settings.offload.what = Offload::kOptimizerAndParameters;
+  goes.settings.offload.folder = folder.path();
+  goes.settings.offload.least_block_bytes = 10'000;
+  std::atomic<std::size_t> limit = 0;  // the same from every rank
+  on_ranks(stays, [&](Communicator& dp) {
+    const std::size_t needed = train_zero(dp, stays).ranks.front().memory.peak_total().bytes;
+    const std::size_t enough = train_zero(dp, goes).ranks.front().memory.peak_total().bytes;
+    EXPECT_LT(enough * 5 / 4, needed) << "a wide margin";
+    limit = (enough + needed) / 2;
+  });
+  const auto limited = [&](ZeroCase c) {
+    return [c, &limit](int) mutable {
+      c.options.device_memory = limit.load();
+      return c;
+    };
+  };
+  EXPECT_TRUE(is_a<OutOfMemory>(fates(stays, limited(stays)).thrown) || launched_world_size());
+  EXPECT_EQ(fates(goes, limited(goes)).thrown, nullptr);
+}
+
+TEST_F(OffloadedFailure, AReadThatFailsOnOneRankEndsAll) {
+  for (const ZeroStage stage : kSharded) {
+    for (const Offload what : kinds_of(stage)) {
+      const ZeroCase c = offloaded(draw_short(3, stage), what);
+      const int guilty = static_cast<int>(random.between(0, 2));
+      const std::size_t failing = random.between(0, 3);
+      const Fates found = fates(c, [&](int rank) {
+        ZeroCase own = c;
+        if (rank != guilty) return own;
+        own.settings.offload.open = [failing](std::uint64_t bytes) {
+          return std::make_unique<FailingFile>(bytes, failing);
+        };
+        return own;
+      });
+      EXPECT_NE(found.thrown, nullptr);
+      for (const auto& [rank, fate] : found.ranks) {
+        EXPECT_LT(fate.seconds, 20);
+        EXPECT_THAT(fate.message, HasSubstr("this disk is broken"));
+        EXPECT_EQ(is_a<FileError>(fate.error), rank == guilty);
+      }
+    }
+  }
+}
+
+TEST_F(OffloadedFailure, AFolderThatIsMissingOnOneRankEndsAllBeforeTheFirstStep) {
+  for (const ZeroStage stage : kSharded) {
+    ZeroCase c = draw_short(3, stage);
+    c.settings.offload.what = kinds_of(stage).back();
+    c.settings.offload.folder = folder.path();
+    const Fates found = fates(c, [&](int rank) {
+      ZeroCase own = c;
+      if (rank == 1) own.settings.offload.folder = folder.path("missing");
+      return own;
+    });
+    EXPECT_NE(found.thrown, nullptr);
+    for (const auto& [rank, fate] : found.ranks) {
+      EXPECT_THAT(fate.message, HasSubstr("missing' cannot be made"));
+      EXPECT_TRUE(is_a<FileError>(fate.error)) << "on all ranks alike: " << rank;
+    }
+  }
+}
+
+TEST_F(OffloadedFailure, WeightsThatEveryRankKeepsAreNotOffloaded) {
+  ZeroCase c = draw_short(1, ZeroStage::kGradients);
+  c.settings.offload = offload_late(Offload::kOptimizerAndParameters, 1000);
+  on_ranks(c, [&](Communicator& dp) {
+    EXPECT_THROW(static_cast<void>(train_zero(dp, c)), InternalError);
+  });
+}
+
+}  // namespace
+}  // namespace ultra::zero

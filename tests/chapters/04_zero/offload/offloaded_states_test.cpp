@@ -1,0 +1,201 @@
+// Covers: chapters/04_zero/offload/storage_trace.hpp
+
+#include "chapters/04_zero/offload/offloaded_states.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "chapters/04_zero/offload/storage_trace.hpp"
+#include "common/base/errors.hpp"
+#include "common/optim/adamw.hpp"
+#include "tests/chapters/04_zero/checkpoints/late_file.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using test::LateFile;
+using test::offload_late;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Log = LateFile::Log;
+
+class OffloadedStatesTest : public ultra::test::RandomTest {
+ protected:
+  /// Weights with gradients.
+  std::vector<optim::TensorUpdate> draw_updates(std::size_t tensors) {
+    std::vector<optim::TensorUpdate> updates;
+    for (std::size_t i = 0; i < tensors; ++i) {
+      const Shape shape{random.between(1, 5), random.between(1, 9)};
+      updates.push_back({.value = random.tensor(cpu, shape, DType::kF32),
+                         .grad = random.tensor(cpu, shape, DType::kF32),
+                         .decay = random.between(0, 1) == 1});
+    }
+    return updates;
+  }
+
+  static std::vector<optim::TensorUpdate> copies(const std::vector<optim::TensorUpdate>& updates) {
+    std::vector<optim::TensorUpdate> copied;
+    for (const optim::TensorUpdate& update : updates) {
+      copied.push_back({.value = update.value.clone(), .grad = update.grad, .decay = update.decay});
+    }
+    return copied;
+  }
+
+  std::shared_ptr<OffloadedStates> states_of(const std::vector<optim::TensorUpdate>& updates,
+                                             const OffloadSettings& settings) {
+    std::vector<std::size_t> counts;
+    for (const optim::TensorUpdate& update : updates) counts.push_back(update.value.numel());
+    return std::make_shared<OffloadedStates>(settings, counts, cpu, DType::kF32);
+  }
+
+  static std::vector<double> moments_of(optim::MomentStore& store, std::size_t i,
+                                        const Tensor& value) {
+    const optim::Moments copy{.first = value.clone(), .second = value.clone()};
+    store.read(i, copy);
+    std::vector<double> all = copy.first.to_vector();
+    for (const double number : copy.second.to_vector()) all.push_back(number);
+    return all;
+  }
+
+  static void expect_equal(optim::AdamW& actual, optim::AdamW& expected,
+                           const std::vector<optim::TensorUpdate>& updates) {
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      EXPECT_EQ(moments_of(actual.moments(), i, updates[i].value),
+                moments_of(expected.moments(), i, updates[i].value));
+    }
+  }
+
+  Device cpu = Device::cpu();
+};
+
+TEST_F(OffloadedStatesTest, AdamWIsTheSameBitForBit) {
+  for (int i = 0; i < 20; ++i) {
+    const auto on_device = draw_updates(random.between(1, 12));
+    const auto elsewhere = copies(on_device);
+    optim::AdamW expected({});
+    optim::AdamW actual({}, ops::adamw_into,
+                        offloaded_moments(states_of(
+                            elsewhere, offload_late(Offload::kOptimizer, random.between(1, 400)))));
+    for (int step = 0; step < 4; ++step) {
+      expected.step(on_device, 0.01, 1.0);
+      actual.step(elsewhere, 0.01, 1.0);
+      if (random.between(0, 1) == 1) expect_equal(actual, expected, on_device);
+    }
+    expect_equal(actual, expected, on_device);
+    for (std::size_t t = 0; t < on_device.size(); ++t) {
+      EXPECT_EQ(elsewhere[t].value.to_vector(), on_device[t].value.to_vector());
+    }
+  }
+}
+
+/// What a checkpoint does.
+TEST_F(OffloadedStatesTest, AnOptimizerGoesOnFromMomentsThatAreWritten) {
+  const auto updates = draw_updates(7);
+  optim::AdamW first({});
+  first.step(updates, 0.01, 1.0);
+  const auto later = copies(updates);
+  std::vector<Tensor> values;
+  for (const auto& update : later) values.push_back(update.value);
+  optim::AdamW second({}, ops::adamw_into,
+                      offloaded_moments(states_of(later, offload_late(Offload::kOptimizer, 100))));
+  second.resume(1, values);
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const optim::Moments moments{.first = values[i].clone(), .second = values[i].clone()};
+    first.moments().read(i, moments);
+    second.moments().write(i, moments);
+  }
+  first.step(updates, 0.01, 1.0);
+  second.step(later, 0.01, 1.0);
+  expect_equal(second, first, updates);
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    EXPECT_EQ(later[i].value.to_vector(), updates[i].value.to_vector());
+  }
+}
+
+/// Block 1 is asked for before block 0 is waited for; block 0's write is waited for when its buffer is
+/// needed by block 3, whose read begins after it.
+TEST_F(OffloadedStatesTest, ReadsAndWritesOverlapInThisOrder) {
+  Log log;
+  const std::vector<std::size_t> counts(4, 10);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8, &log), counts, cpu, DType::kF32);
+  for (std::size_t i = 0; i < 4; ++i) {
+    static_cast<void>(states.borrow(i));
+    log.push_back("update");
+    states.give_back(i);
+  }
+  states.end_step();
+  const Log expected = {
+      "read 0 80",   "read 80 80",         "waited read 0 80", "update",       "write 0 80",
+      "read 160 80", "waited read 80 80",  "update",           "write 80 80",  "waited write 0 80",
+      "read 240 80", "waited read 160 80", "update",           "write 160 80", "waited read 240 80",
+      "update",      "write 240 80"};
+  EXPECT_EQ(log, expected) << "and the last three writes go on";
+}
+
+TEST_F(OffloadedStatesTest, OnlyTheWindowIsOnTheDevice) {
+  const std::vector<std::size_t> counts(20, 100);
+  const OffloadedStates states(offload_late(Offload::kOptimizer, 800), counts, cpu, DType::kF32);
+  EXPECT_EQ(cpu.memory().current().total(), 3 * 800U);
+  EXPECT_EQ(cpu.memory().current()[MemoryCategory::kOptimizer], 3 * 800U);
+  EXPECT_EQ(states.use().stored_bytes, 20 * 800U);
+}
+
+TEST_F(OffloadedStatesTest, WeightsAreReadAfterTheirLastWrite) {
+  const std::vector<std::size_t> counts(5, 10);
+  OffloadedStates states(offload_late(Offload::kOptimizerAndParameters, 8), counts, cpu,
+                         DType::kF32);
+  const Tensor weights = random.tensor(cpu, {50}, DType::kF32);
+  states.write_weights({0, 50}, weights);
+  for (std::size_t i = 0; i < 5; ++i) {
+    static_cast<void>(states.borrow(i));
+    const Tensor own = states.weights_in_window(i);
+    EXPECT_EQ(own.to_vector(), weights.slice(0, {10 * i, 10 * i + 10}).to_vector());
+    own.fill(static_cast<double>(i));
+    states.give_back(i);
+  }
+  states.end_step();
+  const Tensor found = Tensor::empty(cpu, {20}, DType::kF32);
+  WeightsRead read = states.read_weights_async({30, 50}, found);
+  states.finish_read(read, "weights");
+  std::vector<double> expected(10, 3.0);
+  expected.insert(expected.end(), 10, 4.0);
+  EXPECT_EQ(found.to_vector(), expected);
+  EXPECT_EQ(states.use().weights.read_bytes, 80U);
+}
+
+TEST_F(OffloadedStatesTest, WithoutTensorsNothingIsThere) {
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), {}, cpu, DType::kF32);
+  states.end_step();
+  states.settle();
+  EXPECT_EQ(states.use().stored_bytes, 0U);
+}
+
+TEST_F(OffloadedStatesTest, TheTimelineShowsReadsAndWrites) {
+  trace::TraceRecorder recorder(0);
+  trace::StepTimeline timeline(cpu, &recorder, 1);
+  const std::vector<std::size_t> counts(4, 10);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), counts, cpu, DType::kF32);
+  show_storage_on(states, timeline);
+  timeline.begin_step(1);
+  for (std::size_t i = 0; i < 4; ++i) {
+    static_cast<void>(states.borrow(i));
+    states.give_back(i);
+  }
+  states.end_step();
+  timeline.begin_step(2);  // not recorded any more
+  static_cast<void>(states.borrow(0));
+  const std::string json = recorder.json();
+  EXPECT_THAT(json, HasSubstr("\"read block 1\""));
+  EXPECT_THAT(json, HasSubstr("\"write block 0\""));
+  EXPECT_THAT(json, HasSubstr("\"storage\""));
+  EXPECT_THAT(json, HasSubstr("\"storage waiting\""));
+  EXPECT_THAT(json, Not(HasSubstr("\"write block 3\"")));
+}
+
+}  // namespace
+}  // namespace ultra::zero

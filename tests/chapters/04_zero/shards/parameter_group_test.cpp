@@ -1,0 +1,127 @@
+#include "chapters/04_zero/shards/parameter_group.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/support/compare.hpp"
+#include "tests/support/model.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::zero {
+namespace {
+
+constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
+
+class ParameterGroupTest : public ultra::test::RandomTest {
+ protected:
+  [[nodiscard]] nn::Model model(nn::Values values) {
+    return {config, device, dtype, seed, factory, nn::StageSpec::whole(config), values};
+  }
+
+  static std::vector<std::string> names_of(const std::vector<ParameterGroup>& groups) {
+    std::vector<std::string> names;
+    for (const ParameterGroup& group : groups) names.push_back(group.name);
+    return names;
+  }
+
+  nn::ModelConfig config = ultra::test::random_model_config(random);
+  DType dtype = random.pick({DType::kF32, DType::kF64});
+  int ranks = static_cast<int>(random.between(1, 7));
+  nn::DenseFactory factory;
+};
+
+TEST_F(ParameterGroupTest, BucketsAreThoseOfChapter03) {
+  const nn::Model deferred = model(nn::Values::kDeferred);
+  std::vector<std::size_t> counts;
+  for (const nn::Parameter* parameter : deferred.parameters()) counts.push_back(parameter->count());
+  for (const std::size_t capacity : {std::size_t{0}, random.between(1, 2000), kEverything}) {
+    const std::vector<ParameterGroup> groups = groups_by_bucket(deferred, capacity, ranks);
+    EXPECT_EQ(as_buckets(groups), data_parallel::assign_buckets(counts, capacity));
+    EXPECT_EQ(groups.front().name, "bucket 0");
+  }
+}
+
+TEST_F(ParameterGroupTest, PartsStandInTheOrderOfTheBackwardPass) {
+  config.num_layers = 2;
+  const nn::Model deferred = model(nn::Values::kDeferred);
+  const std::vector<ParameterGroup> groups = groups_by_part(deferred, ranks);
+  EXPECT_THAT(names_of(groups), ::testing::ElementsAre("head", "block 1", "block 0", "embedding"));
+  EXPECT_THAT(groups.back().numbers, ::testing::ElementsAre(0)) << "the first of the forward pass";
+  EXPECT_EQ(groups.front().numbers.back(), deferred.parameters().size() - 1);
+}
+
+TEST_F(ParameterGroupTest, EveryParameterIsInOneGroup) {
+  const nn::Model deferred = model(nn::Values::kDeferred);
+  for (const auto& groups :
+       {groups_by_part(deferred, ranks), groups_by_bucket(deferred, 500, ranks)}) {
+    std::vector<std::size_t> numbers;
+    for (const ParameterGroup& group : groups) {
+      std::vector<std::size_t> counts;
+      for (std::size_t i = 0; i < group.numbers.size(); ++i) {
+        EXPECT_EQ(group.parameters[i], deferred.parameters()[group.numbers[i]]);
+        counts.push_back(group.parameters[i]->count());
+      }
+      EXPECT_EQ(group.layout, flat_layout(counts, ranks));
+      numbers.insert(numbers.end(), group.numbers.begin(), group.numbers.end());
+    }
+    std::ranges::sort(numbers);
+    std::vector<std::size_t> all(deferred.parameters().size());
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(numbers, all);
+  }
+}
+
+TEST_F(ParameterGroupTest, AFlatArrayIsOfTheParametersTypeAndViewsAreOfTheirShape) {
+  const nn::Model deferred = model(nn::Values::kDeferred);
+  const ParameterGroup group = groups_by_part(deferred, ranks).front();
+  const Tensor flat = group.flat(group.layout.padded, MemoryCategory::kGradients);
+  EXPECT_EQ(flat.dtype(), dtype);
+  EXPECT_EQ(device.memory().current()[MemoryCategory::kGradients],
+            group.layout.padded * size_of(dtype));
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    flat.fill(0);
+    const Tensor view = group.view(flat, i);
+    EXPECT_EQ(view.shape(), group.parameters[i]->shape());
+    view.fill(1);
+    const std::vector<double> values = flat.to_vector();
+    for (std::size_t e = 0; e < values.size(); ++e) {
+      const Range& place = group.layout.places[i];
+      EXPECT_EQ(values[e], place.begin <= e && e < place.end ? 1 : 0) << "element " << e;
+    }
+  }
+}
+
+/// Whatever part of an array a rank makes, it makes those elements, and zeros for padding.
+TEST_F(ParameterGroupTest, InitialValuesDoNotDependOnThePartThatIsMade) {
+  const nn::Model deferred = model(nn::Values::kDeferred);
+  const nn::Model plain = model(nn::Values::kAllocated);
+  for (const ParameterGroup& group : groups_by_bucket(deferred, 700, ranks)) {
+    std::vector<double> expected(group.layout.padded, 0.0);
+    for (std::size_t i = 0; i < group.numbers.size(); ++i) {
+      const std::vector<double> values = plain.parameters()[group.numbers[i]]->value().to_vector();
+      std::ranges::copy(
+          values, expected.begin() + static_cast<std::ptrdiff_t>(group.layout.places[i].begin));
+    }
+    for (int part = 0; part < 5; ++part) {
+      const std::size_t begin = random.between(0, group.layout.padded);
+      const std::size_t end = random.between(begin, group.layout.padded);
+      const Tensor made = group.flat(end - begin, MemoryCategory::kParameters);
+      made.fill(7);
+      group.initialize(made, begin);
+      EXPECT_TRUE(ultra::test::all_equal(
+          made, std::vector<double>(expected.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    expected.begin() + static_cast<std::ptrdiff_t>(end))))
+          << group.name << ", [" << begin << ", " << end << ") of " << group.layout.padded;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::zero

@@ -1,0 +1,80 @@
+#include "chapters/04_zero/shards/shard_groups.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "tests/support/compare.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ultra::test::message_of;
+
+std::vector<int> members(const Communicator& group) {
+  std::vector<int> ranks;
+  for (int i = 0; i < group.size(); ++i) ranks.push_back(group.world_rank(i));
+  return ranks;
+}
+
+TEST(ShardGroups, WithoutNodesAllRanksShareOneCopy) {
+  for (const std::optional<std::size_t> node_size : {std::optional<std::size_t>(), {3}}) {
+    run_ranks(3, [&](Communicator& dp) {
+      const ShardGroups groups = make_shard_groups(dp, node_size);
+      EXPECT_EQ(members(groups.shards), (std::vector<int>{0, 1, 2}));
+      EXPECT_EQ(groups.shards.rank(), dp.rank());
+      EXPECT_FALSE(groups.replicas) << "nobody else has this rank's shard";
+    });
+  }
+}
+
+TEST(ShardGroups, NodesAreConsecutiveRanksAndTwinsHaveTheSamePlace) {
+  run_ranks(6, [](Communicator& dp) {
+    const ShardGroups groups = make_shard_groups(dp, 2);
+    const int first = dp.rank() / 2 * 2;
+    EXPECT_EQ(groups.dp.size(), 6);
+    EXPECT_EQ(members(groups.shards), (std::vector<int>{first, first + 1}));
+    EXPECT_EQ(groups.shards.rank(), dp.rank() % 2);
+    ASSERT_TRUE(groups.replicas);
+    const int place = dp.rank() % 2;
+    EXPECT_EQ(members(*groups.replicas), (std::vector<int>{place, place + 2, place + 4}));
+    EXPECT_EQ(groups.replicas->rank(), dp.rank() / 2);
+  });
+}
+
+TEST(ShardGroups, ANodeOfOneRankHasEverything) {
+  run_ranks(3, [](Communicator& dp) {
+    const ShardGroups groups = make_shard_groups(dp, 1);
+    EXPECT_EQ(groups.shards.size(), 1);
+    ASSERT_TRUE(groups.replicas);
+    EXPECT_EQ(groups.replicas->size(), 3);
+  });
+}
+
+TEST(ShardGroups, NodesThatDoNotMakeUpTheRanksAreAnErrorOnEachRank) {
+  run_ranks(4, [](Communicator& dp) {
+    for (const std::size_t node_size : {0U, 3U, 8U}) {
+      EXPECT_THAT(
+          message_of<ConfigError>([&] { static_cast<void>(make_shard_groups(dp, node_size)); }),
+          AllOf(HasSubstr("--hybrid-shard " + std::to_string(node_size)),
+                HasSubstr("4 ranks are not whole nodes")));
+    }
+  });
+}
+
+TEST(ShardGroups, WholeNodesMakeUpTheRanks) {
+  EXPECT_NO_THROW(expect_whole_nodes(8, 4));
+  EXPECT_NO_THROW(expect_whole_nodes(8, 8));
+  EXPECT_NO_THROW(expect_whole_nodes(8, 1));
+  EXPECT_THROW(expect_whole_nodes(8, 16), ConfigError);
+}
+
+}  // namespace
+}  // namespace ultra::zero

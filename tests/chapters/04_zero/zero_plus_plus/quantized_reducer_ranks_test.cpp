@@ -1,0 +1,245 @@
+// Gradients that change hands quantised: the owner's averages against sums made from the same pieces
+// by one rank, against the exact averages, and what is sent between nodes.
+//
+// Covers: chapters/04_zero/shards/group_reducer.hpp
+
+#include "chapters/04_zero/zero_plus_plus/quantized_reducer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/ops/elementwise.hpp"
+#include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using Values = std::vector<double>;
+
+/// Some groups of gradients on some ranks.
+struct Case {
+  int ranks = 1;
+  std::optional<std::size_t> node_size;
+  BlockFormat format;
+  DType dtype = DType::kF32;
+  Overlap overlap = Overlap::kOn;
+  std::vector<std::size_t> counts;
+  std::uint64_t seed = 0;
+
+  [[nodiscard]] std::string str() const {
+    return fmt::format("{} ranks in nodes of {}, {} bits, blocks of {}, {}, {} groups", ranks,
+                       node_size.value_or(0), static_cast<int>(format.bits), format.block,
+                       to_string(dtype), counts.size());
+  }
+  [[nodiscard]] FlatLayout layout(std::size_t group) const {
+    return flat_layout(std::vector<std::size_t>{counts[group]}, ranks);
+  }
+  /// Ranks of the first step, and nodes of the second.
+  [[nodiscard]] std::size_t nodes() const {
+    const std::size_t size = node_size.value_or(static_cast<std::size_t>(ranks));
+    return size > 1 ? static_cast<std::size_t>(ranks) / size : 1;
+  }
+  /// [padded] A rank's gradients, zeros behind the end.
+  [[nodiscard]] Tensor gradients(int rank, std::size_t group, int pass) const {
+    const Tensor all = Tensor::zeros(Device::cpu(), {layout(group).padded}, dtype);
+    ultra::test::Random random(seed + static_cast<std::uint64_t>(rank) + 10 * group +
+                               1000 * static_cast<std::uint64_t>(pass));
+    random.fill(all.slice(0, {0, counts[group]}), 1.0);
+    return all;
+  }
+  /// [shard] The average that an owner should have, made by one rank step by step.
+  [[nodiscard]] Values average(int owner, std::size_t group, int pass) const {
+    const Range range = shard_range(layout(group), owner);
+    const std::size_t per_node = static_cast<std::size_t>(ranks) / nodes();
+    const Tensor sum = Tensor::zeros(Device::cpu(), {range.size()}, dtype);
+    for (std::size_t node = 0; node < nodes(); ++node) {
+      const Tensor of_node = Tensor::zeros(Device::cpu(), {range.size()}, dtype);
+      for (std::size_t member = 0; member < per_node; ++member) {
+        const int rank = static_cast<int>(node * per_node + member);
+        add(of_node, gradients(rank, group, pass).slice(0, range).clone());
+      }
+      if (nodes() == 1) {
+        sum.copy_from(of_node);
+      } else {
+        add(sum, of_node);
+      }
+    }
+    dispatch_float(dtype, [&]<class T>() {
+      for (T& x : sum.span<T>()) x /= static_cast<T>(ranks);
+    });
+    return sum.to_vector();
+  }
+
+ private:
+  void add(const Tensor& sum, const Tensor& numbers) const {
+    const std::size_t bytes = quantized_bytes(format, numbers.numel(), dtype);
+    const Tensor message = Tensor::empty(Device::cpu(), {bytes / 4}, DType::kI32);
+    quantize(format, numbers, message);
+    add_dequantized(format, message, sum);
+  }
+};
+
+/// One rank's reducer.
+struct Rank {
+  Rank(const Communicator& dp, const Case& the_case) : c(the_case), comm(dp), reducer(make(dp)) {}
+
+  QuantizedReducer make(const Communicator& dp) {
+    std::vector<ReducedGroup> groups;
+    for (std::size_t g = 0; g < c.counts.size(); ++g) {
+      groups.push_back({.name = fmt::format("group {}", g), .layout = c.layout(g)});
+    }
+    std::optional<NodeGroups> nodes;
+    if (c.node_size) nodes = make_node_groups(dp, *c.node_size);
+    return {groups, dp, nodes, c.format, device, c.dtype, c.overlap};
+  }
+
+  void pass(int number) {
+    for (std::size_t g = 0; g < c.counts.size(); ++g) {
+      const Tensor memory = reducer.open(g);
+      memory.slice(0, {0, c.counts[g]})
+          .copy_from(c.gradients(comm.rank(), g, number).slice(0, {0, c.counts[g]}));
+      reducer.flush(g);
+    }
+  }
+
+  Case c;
+  Communicator comm;
+  Device device = Device::cpu();
+  QuantizedReducer reducer;
+};
+
+class QuantizedReducerTest : public ZeroPlusPlusTest {
+ protected:
+  Case draw_case(int ranks) {
+    Case c{.ranks = ranks,
+           .node_size = {},
+           .format = {.bits = random.pick({QuantizedBits::kFour, QuantizedBits::kEight}),
+                      .block = random.between(1, 40)},
+           .dtype = random.pick({DType::kF32, DType::kF64}),
+           .overlap = random.pick({Overlap::kOff, Overlap::kOn}),
+           .counts = {},
+           .seed = seed};
+    if (random.between(0, 2) > 0) c.node_size = draw_node_size(ranks);
+    for (std::size_t g = 0; g < random.between(1, 4); ++g) {
+      c.counts.push_back(random.between(1, 150));
+    }
+    return c;
+  }
+
+  static void run(const Case& c, const std::function<void(Rank&)>& fn) {
+    SCOPED_TRACE(c.str());
+    run_ranks(
+        c.ranks,
+        [&](Communicator& dp) {
+          Rank rank(dp, c);
+          fn(rank);
+        },
+        in_rank_order(Progress::kOnCall));
+    if (HasFailure()) std::printf("%s\n", c.str().c_str());
+  }
+
+  void for_cases(const std::function<void(Rank&)>& fn) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      for (int draw = 0; draw < 3; ++draw) run(draw_case(ranks), fn);
+    }
+  }
+};
+
+TEST_F(QuantizedReducerTest, OwnersHaveTheAveragesOfWhatTravelledBitForBit) {
+  for_cases([](Rank& rank) {
+    rank.pass(0);
+    rank.reducer.finish();
+    for (std::size_t g = 0; g < rank.c.counts.size(); ++g) {
+      EXPECT_TRUE(rank.reducer.shard(g).to_vector() == rank.c.average(rank.comm.rank(), g, 0));
+    }
+  });
+}
+
+TEST_F(QuantizedReducerTest, PassesAreAddedUpUntilTheyAreDropped) {
+  for_cases([](Rank& rank) {
+    for (int step = 0; step < 2; ++step) {
+      rank.pass(0);
+      rank.pass(1);
+      rank.reducer.finish();
+      for (std::size_t g = 0; g < rank.c.counts.size(); ++g) {
+        const Values first = rank.c.average(rank.comm.rank(), g, 0);
+        const Values second = rank.c.average(rank.comm.rank(), g, 1);
+        const Tensor sum =
+            Tensor::from<double>(Device::cpu(), {first.size()}, first).to(rank.c.dtype);
+        ops::add_into(
+            sum, Tensor::from<double>(Device::cpu(), {second.size()}, second).to(rank.c.dtype));
+        EXPECT_TRUE(rank.reducer.shard(g).to_vector() == sum.to_vector());
+      }
+      EXPECT_EQ(rank.device.memory().current()[MemoryCategory::kCommunication], 0U);
+      rank.reducer.drop();
+      EXPECT_EQ(rank.device.memory().current().total(), 0U);
+    }
+  });
+}
+
+/// Each contribution differs by half a scale at most, a node's sum by half a scale of its own. Beside
+/// that there are two roundings in each quantisation, and one in each sum: less than 2 (N + K + 6) of
+/// numbers no larger than the largest one.
+TEST_F(QuantizedReducerTest, AveragesAreNearTheExactOnes) {
+  for_cases([](Rank& rank) {
+    rank.pass(0);
+    rank.reducer.finish();
+    const Case& c = rank.c;
+    for (std::size_t g = 0; g < c.counts.size(); ++g) {
+      const Values found = rank.reducer.shard(g).to_vector();
+      const Range range = shard_range(c.layout(g), rank.comm.rank());
+      Values exact(found.size(), 0.0);
+      double largest = 0;
+      for (int other = 0; other < c.ranks; ++other) {
+        const Values theirs = c.gradients(other, g, 0).slice(0, range).to_vector();
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+          exact[i] += theirs[i] / c.ranks;
+          largest = std::max(largest, std::abs(theirs[i]));
+        }
+      }
+      // Averages of N errors of half a scale; then of K errors of half the scale of a sum of n.
+      const double half = largest / largest_of(c.format.bits) / 2;
+      const double n = c.ranks / static_cast<double>(c.nodes());
+      const double second = c.nodes() > 1 ? (n * (largest + half)) / largest_of(c.format.bits) / 2 *
+                                                static_cast<double>(c.nodes()) / c.ranks
+                                          : 0.0;
+      const double unit = c.dtype == DType::kF32 ? double{std::numeric_limits<float>::epsilon()}
+                                                 : std::numeric_limits<double>::epsilon();
+      const double roundings =
+          (c.ranks + static_cast<double>(c.nodes()) + 6) * unit * (largest + half);
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        EXPECT_LE(std::abs(found[i] - exact[i]), half + second + roundings) << "element " << i;
+      }
+    }
+  });
+}
+
+TEST_F(QuantizedReducerTest, GradientsThatAreNotFiniteAreNotHidden) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    Case c = draw_case(ranks);
+    run(c, [](Rank& rank) {
+      const Tensor memory = rank.reducer.open(0);
+      memory.fill(1);
+      if (rank.comm.rank() == 0) {
+        memory.slice(0, {0, 1}).fill(std::numeric_limits<double>::infinity());
+      }
+      rank.reducer.flush(0);
+      rank.reducer.finish();
+      if (rank.comm.rank() == 0) {
+        EXPECT_FALSE(std::isfinite(rank.reducer.shard(0).to_vector()[0]));
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ultra::zero

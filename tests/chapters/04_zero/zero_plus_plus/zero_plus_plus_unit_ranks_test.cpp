@@ -1,0 +1,208 @@
+// Units that travel quantised, or of which nodes keep copies: whose weights are there, what memory
+// they take, and what each gather sends to whom.
+//
+// Covers: chapters/04_zero/shards/sharded_unit.hpp, chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp
+
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_unit.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using ::testing::HasSubstr;
+using ultra::test::message_of;
+using Values = std::vector<double>;
+
+/// One rank's unit of a few parameters, as a model's block.
+struct Rank {
+  Rank(const Communicator& dp, const ZeroCase& c)
+      : shards(dp),
+        how(c.settings.plus_plus),
+        model(c.options.model, device, c.options.dtype, c.options.seed, factory,
+              nn::StageSpec::whole(c.options.model), nn::Values::kDeferred) {
+    std::optional<NodeGroups> nodes;
+    if (how.node_size) nodes = make_node_groups(dp, *how.node_size);
+    for (const ParameterGroup& group : groups_by_part(model, dp.size())) {
+      units.push_back(std::make_unique<ZeroPlusPlusUnit>(group, dp, how, nodes));
+      groups.push_back(group);
+    }
+  }
+
+  [[nodiscard]] std::size_t in_use(MemoryCategory category) const {
+    return device.memory().current()[category];
+  }
+
+  /// All elements of a unit as its parameters have them, in the order of the array.
+  [[nodiscard]] Values weights(std::size_t unit) const {
+    Values all;
+    for (const nn::Parameter* parameter : groups[unit].parameters) {
+      const Values values = parameter->value().to_vector();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+
+  /// What everybody should compute with: each shard as its owner's message says.
+  [[nodiscard]] Values expected(std::size_t unit) const {
+    const ParameterGroup& group = groups[unit];
+    const Tensor& shard = units[unit]->shard();
+    const Tensor whole = Tensor::zeros(Device::cpu(), {group.layout.padded}, shard.dtype());
+    const Tensor own = whole.slice(0, shard_range(group.layout, shards.rank()));
+    own.copy_from(shard);
+    if (how.weights) {
+      const std::size_t bytes = quantized_bytes(*how.weights, shard.numel(), shard.dtype());
+      const Tensor message = Tensor::empty(Device::cpu(), {bytes / 4}, DType::kI32);
+      quantize(*how.weights, own.clone(), message);
+      const Tensor numbers = Tensor::empty(Device::cpu(), {shard.numel()}, shard.dtype());
+      dequantize(*how.weights, message, numbers);
+      own.copy_from(numbers);
+    }
+    shards.all_reduce(whole);  // exact: the others have zeros there
+    Values values = whole.to_vector();
+    values.resize(group.layout.count);
+    return values;
+  }
+
+  Communicator shards;
+  ZeroPlusPlus how;
+  Device device = Device::cpu();
+  nn::DenseFactory factory;
+  nn::Model model;
+  std::vector<ParameterGroup> groups;
+  std::vector<std::unique_ptr<ZeroPlusPlusUnit>> units;
+};
+
+class ZeroPlusPlusUnitTest : public ZeroPlusPlusTest {
+ protected:
+  /// On 1 to 8 ranks, with each way in which units travel.
+  void for_ranks(const std::function<void(Rank&, const Communicator&)>& fn) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      for (const char* list : {"weights-int8", "hierarchical", "weights-int8,hierarchical"}) {
+        const ZeroCase c = draw_with(list, ranks, random.pick({DType::kF32, DType::kF64}));
+        SCOPED_TRACE(text_of(c.settings.plus_plus));
+        on_ranks(
+            c,
+            [&](Communicator& dp) {
+              Rank rank(dp, c);
+              fn(rank, dp);
+            },
+            in_rank_order(Progress::kOnCall));
+      }
+    }
+  }
+};
+
+TEST_F(ZeroPlusPlusUnitTest, BothPassesOfAllRanksHaveTheWeightsThatTravelled) {
+  for_ranks([](Rank& rank, const Communicator& dp) {
+    for (std::size_t u = 0; u < rank.units.size(); ++u) {
+      ZeroPlusPlusUnit& unit = *rank.units[u];
+      for (int step = 0; step < 2; ++step) {
+        const Values wanted = rank.expected(u);
+        for (int pass = 0; pass < 2; ++pass) {
+          unit.start_gather();
+          unit.wait();
+          EXPECT_TRUE(rank.weights(u) == wanted) << "step " << step << ", pass " << pass;
+          unit.wait();  // it may be called again
+          EXPECT_TRUE(rank.weights(u) == wanted);
+          unit.release();
+          EXPECT_FALSE(rank.groups[u].parameters.front()->has_value());
+        }
+        ultra::test::Random numbers(static_cast<std::uint64_t>(10 * step + dp.rank() + 1));
+        numbers.fill(unit.shard(), 1.0);  // an update, of the exact weights
+        EXPECT_TRUE(rank.expected(u) != wanted);
+      }
+    }
+  });
+}
+
+TEST_F(ZeroPlusPlusUnitTest, TheOwnersShardStaysExact) {
+  for_ranks([](Rank& rank, const Communicator&) {
+    for (const auto& unit : rank.units) {
+      const Values before = unit->shard().to_vector();
+      for (int pass = 0; pass < 2; ++pass) {
+        unit->start_gather();
+        unit->wait();
+        unit->release();
+      }
+      EXPECT_TRUE(unit->shard().to_vector() == before);
+    }
+  });
+}
+
+TEST_F(ZeroPlusPlusUnitTest, ASecondaryShardIsOneNthOfWhatTravels) {
+  for_ranks([](Rank& rank, const Communicator& dp) {
+    for (std::size_t u = 0; u < rank.units.size(); ++u) {
+      ZeroPlusPlusUnit& unit = *rank.units[u];
+      const std::size_t before = rank.in_use(MemoryCategory::kParameters);
+      const auto ranks = static_cast<std::size_t>(dp.size());
+      const std::size_t travels =
+          rank.how.weights ? ranks * quantized_bytes(*rank.how.weights, unit.shard().numel(),
+                                                     unit.shard().dtype())
+                           : ranks * unit.shard().nbytes();
+      const bool kept = rank.how.secondary == SecondaryShards::kInNode;
+      for (int pass = 0; pass < 2; ++pass) {
+        unit.start_gather();
+        unit.wait();
+        unit.release();
+        EXPECT_EQ(rank.in_use(MemoryCategory::kCommunication), 0U);
+        const bool there = kept && pass == 0;
+        EXPECT_EQ(unit.secondary().defined(), there);
+        EXPECT_EQ(rank.in_use(MemoryCategory::kParameters) - before,
+                  there ? travels / rank.how.node_size.value() : 0U);
+      }
+    }
+  });
+}
+
+TEST_F(ZeroPlusPlusUnitTest, ReleasedUnitsTakeNoBuffersAndMessagesGoWhenTheUnitComes) {
+  for_ranks([](Rank& rank, const Communicator& dp) {
+    ZeroPlusPlusUnit& unit = *rank.units.front();
+    const auto ranks = static_cast<std::size_t>(dp.size());
+    const std::size_t whole = ranks * unit.shard().nbytes();
+    unit.start_gather();
+    EXPECT_EQ(rank.in_use(MemoryCategory::kCommunication),
+              rank.how.weights ? ranks * quantized_bytes(*rank.how.weights, unit.shard().numel(),
+                                                         unit.shard().dtype())
+                               : whole);
+    unit.wait();
+    EXPECT_EQ(rank.in_use(MemoryCategory::kCommunication), whole);
+    unit.release();
+    EXPECT_EQ(rank.in_use(MemoryCategory::kCommunication), 0U);
+  });
+}
+
+TEST_F(ZeroPlusPlusUnitTest, CallsOutOfTurnAreErrors) {
+  for_ranks([](Rank& rank, const Communicator&) {
+    ZeroPlusPlusUnit& unit = *rank.units.front();
+    EXPECT_THAT(message_of<InternalError>([&] { unit.wait(); }), HasSubstr("start_gather()"));
+    EXPECT_THAT(message_of<InternalError>([&] { unit.release(); }), HasSubstr("gathered"));
+    unit.start_gather();
+    EXPECT_THAT(message_of<InternalError>([&] { unit.start_gather(); }), HasSubstr("released"));
+    unit.wait();
+    EXPECT_THAT(message_of<InternalError>([&] { unit.start_gather(); }), HasSubstr("released"));
+    unit.release();
+  });
+}
+
+TEST_F(ZeroPlusPlusUnitTest, SecondaryShardsNeedNodes) {
+  ZeroCase c = draw(2, ZeroStage::kParameters, DType::kF32);
+  c.settings.plus_plus.secondary = SecondaryShards::kInNode;
+  on_ranks(c, [&](Communicator& dp) {
+    EXPECT_THAT(message_of<InternalError>([&] { const Rank rank(dp, c); }), HasSubstr("nodes"));
+  });
+}
+
+}  // namespace
+}  // namespace ultra::zero

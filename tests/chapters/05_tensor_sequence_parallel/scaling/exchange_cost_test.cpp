@@ -1,0 +1,145 @@
+#include "chapters/05_tensor_sequence_parallel/scaling/exchange_cost.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+#include "chapters/02_collectives/ring_cost.hpp"
+#include "chapters/02_collectives/simulator/closed_form.hpp"
+#include "chapters/02_collectives/simulator/cost_model.hpp"
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+using collectives::LinkKind;
+using collectives::Topology;
+using testing::HasSubstr;
+
+constexpr OpKind kOps[] = {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter};
+constexpr ExchangeAlgorithm kAlgorithms[] = {ExchangeAlgorithm::kRing,
+                                             ExchangeAlgorithm::kTwoLevel};
+
+collectives::RingCost ring_cost(OpKind op, int ranks, std::size_t count, std::size_t element_bytes,
+                                const collectives::LinkCost& link) {
+  if (op == OpKind::kAllReduce) {
+    return collectives::ring_all_reduce_cost(ranks, count, element_bytes, link);
+  }
+  if (op == OpKind::kAllGather) {
+    return collectives::ring_all_gather_cost(ranks, count, element_bytes, link);
+  }
+  return collectives::ring_reduce_scatter_cost(ranks, count, element_bytes, link);
+}
+
+class SimulateExchange : public ultra::test::RandomTest {
+ protected:
+  Topology random_machine(int nodes, int gpus) {
+    return {.nodes = nodes,
+            .gpus_per_node = gpus,
+            .intra = {.latency = random.uniform(0.0, 1e-5), .bandwidth = random.uniform(1e9, 1e12)},
+            .inter = {.latency = random.uniform(0.0, 1e-4), .bandwidth = random.uniform(1e9, 1e11)},
+            .nics_per_node = gpus,
+            .gamma = random.uniform(0.0, 1e-10),
+            .torus = {}};
+  }
+  int small(int most) {
+    return static_cast<int>(random.between(1, static_cast<std::size_t>(most)));
+  }
+};
+
+/// Any count: ring_cost.hpp knows the longest chunk.
+TEST_F(SimulateExchange, IsTheRingsClosedFormInANode) {
+  for (int i = 0; i < 100 && !HasFailure(); ++i) {
+    const Topology machine = random_machine(1, small(9));
+    const std::size_t count = random.between(0, 10'000);
+    const std::size_t element_bytes = random.pick<std::size_t>({1, 2, 4});
+    for (const OpKind op : kOps) {
+      const collectives::RingCost expected = ring_cost(
+          op, machine.gpus_per_node, count, element_bytes, machine.cost(LinkKind::kIntra));
+      for (const ExchangeAlgorithm algorithm : kAlgorithms) {
+        const ExchangeCost cost = simulate_exchange(
+            {.op = op, .count = count, .element_bytes = element_bytes}, algorithm, machine);
+        EXPECT_NEAR(cost.seconds, expected.seconds, 1e-12 * expected.seconds);
+        EXPECT_NEAR(cost.intra_bytes, expected.sent_bytes, 1e-9 * expected.sent_bytes);
+        EXPECT_EQ(cost.inter_bytes, 0.0);
+      }
+    }
+  }
+}
+
+/// N nodes of L ranks: a ring of N for a chunk of S / L, and a ring of L for S.
+TEST_F(SimulateExchange, OfTwoLevelsIsTheSumOfTheirRings) {
+  for (int i = 0; i < 100 && !HasFailure(); ++i) {
+    const int nodes = small(4) + 1;
+    const int gpus = small(8);
+    const Topology machine = random_machine(nodes, gpus);
+    const std::size_t chunk = static_cast<std::size_t>(nodes) * random.between(1, 1000);
+    const std::size_t count = chunk * static_cast<std::size_t>(gpus);
+    for (const OpKind op : {OpKind::kAllGather, OpKind::kReduceScatter}) {
+      const auto across = ring_cost(op, nodes, chunk, 2, machine.cost(LinkKind::kInter));
+      const auto inside = ring_cost(op, gpus, count, 2, machine.cost(LinkKind::kIntra));
+      const ExchangeCost cost = simulate_exchange({.op = op, .count = count, .element_bytes = 2},
+                                                  ExchangeAlgorithm::kTwoLevel, machine);
+      const double seconds = across.seconds + inside.seconds;
+      EXPECT_NEAR(cost.seconds, seconds, 1e-12 * seconds);
+      EXPECT_NEAR(cost.intra_bytes, inside.sent_bytes, 1e-9 * inside.sent_bytes);
+      EXPECT_NEAR(cost.inter_bytes, across.sent_bytes, 1e-9 * across.sent_bytes);
+    }
+    const auto form = collectives::closed_form(OpKind::kAllReduce, "two-level", machine,
+                                               collectives::tuning_for("two-level", machine));
+    ASSERT_TRUE(form.has_value());
+    const ExchangeCost both =
+        simulate_exchange({.op = OpKind::kAllReduce, .count = count, .element_bytes = 2},
+                          ExchangeAlgorithm::kTwoLevel, machine);
+    const double seconds = form->seconds(2.0 * static_cast<double>(count));
+    EXPECT_NEAR(both.seconds, seconds, 1e-12 * seconds);
+  }
+}
+
+/// All but one chunk enter each node through the one NIC at which the ring comes in.
+TEST(SimulateExchangeOnARing, TheNicAtTheBorderCarriesAlmostAll) {
+  const Topology machine = collectives::parse_topology("h100,nodes=2");
+  const std::size_t count = 16U << 20;
+  const double chunk_seconds = 2.0 * (1 << 20) / 50e9;
+  const ExchangeCost cost =
+      simulate_exchange({.op = OpKind::kAllGather, .count = count, .element_bytes = 2},
+                        ExchangeAlgorithm::kRing, machine);
+  EXPECT_GE(cost.seconds, 15 * chunk_seconds);
+  EXPECT_LE(cost.seconds, 15 * (chunk_seconds + 14e-6) + 1e-12);
+  // 2 of 16 ranks send 15 chunks of 2 MiB each to the other node.
+  EXPECT_EQ(cost.inter_bytes, 2.0 * 15 * (2 << 20) / 16);
+  const ExchangeCost two_levels =
+      simulate_exchange({.op = OpKind::kAllGather, .count = count, .element_bytes = 2},
+                        ExchangeAlgorithm::kTwoLevel, machine);
+  EXPECT_LT(two_levels.seconds, cost.seconds / 4);
+}
+
+TEST(SimulateExchangeOnOneRank, TakesNothing) {
+  const Topology machine = collectives::parse_topology("h100,gpus=1,nics=1");
+  for (const OpKind op : kOps) {
+    for (const ExchangeAlgorithm algorithm : kAlgorithms) {
+      EXPECT_EQ(simulate_exchange({.op = op, .count = 100, .element_bytes = 2}, algorithm, machine),
+                ExchangeCost{});
+    }
+  }
+}
+
+TEST(SimulateExchangeRefuses, OtherOperations) {
+  EXPECT_THAT(test::message_of<ConfigError>([] {
+                static_cast<void>(simulate_exchange(
+                    {.op = OpKind::kBroadcast, .count = 1, .element_bytes = 2},
+                    ExchangeAlgorithm::kRing, collectives::parse_topology("h100")));
+              }),
+              HasSubstr("not by broadcast"));
+}
+
+TEST(ToString, NamesExchangeAlgorithms) {
+  EXPECT_EQ(to_string(ExchangeAlgorithm::kRing), "ring");
+  EXPECT_EQ(to_string(ExchangeAlgorithm::kTwoLevel), "two-level");
+}
+
+}  // namespace
+}  // namespace ultra::tensor_parallel

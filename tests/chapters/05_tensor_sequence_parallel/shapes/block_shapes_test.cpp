@@ -1,0 +1,288 @@
+#include "chapters/05_tensor_sequence_parallel/shapes/block_shapes.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
+#include "chapters/05_tensor_sequence_parallel/shapes/block_shapes_table.hpp"
+#include "common/base/errors.hpp"
+#include "common/nn/model.hpp"
+#include "tests/chapters/05_tensor_sequence_parallel/fake_tensor_parallel.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/model.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+using test::FakeTensorParallelFactory;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// h 16, 4 heads of 4, 2 key/value heads (kv 8), f 24, V 32; 3 sequences of 8 tokens.
+BlockShapesRequest request_of(int tp, SequenceParallel sequence_parallel) {
+  return {.model = {.vocab_size = 32,
+                    .hidden_size = 16,
+                    .num_layers = 1,
+                    .num_heads = 4,
+                    .num_kv_heads = 2,
+                    .ffn_hidden_size = 24,
+                    .max_seq_len = 8},
+          .layout = {.tp = tp, .sequence_parallel = sequence_parallel},
+          .batch = {.size = 3, .seq_len = 8}};
+}
+
+class BlockShapes : public ultra::test::RandomTest {
+ protected:
+  std::vector<BlockShapeRow> dense_rows() {
+    nn::DenseFactory dense;
+    return run_block(request_of(1, SequenceParallel::kOff), dense, device);
+  }
+  std::vector<BlockShapeRow> fake_rows(const BlockShapesRequest& request) {
+    FakeTensorParallelFactory fake(request.layout);
+    return run_block(request, fake, device);
+  }
+  std::vector<BlockShapeRow> fake_rows(int tp, SequenceParallel sequence_parallel) {
+    return fake_rows(request_of(tp, sequence_parallel));
+  }
+};
+
+/// "input [3, 8, 16] whole" for each tensor of the row: inputs, weights, outputs.
+std::vector<std::string> lines(const BlockShapeRow& row) {
+  std::vector<std::string> result;
+  for (const auto* tensors : {&row.inputs, &row.weights, &row.outputs}) {
+    for (const PlacedTensor& tensor : *tensors) {
+      result.push_back(tensor.name + " " + tensor.local.str() + " " + tensor.words);
+    }
+  }
+  return result;
+}
+
+// By hand -----------------------------------------------------------------------------------------
+
+TEST_F(BlockShapes, OfADenseBlockAreWhole) {
+  const std::vector<BlockShapeRow> rows = dense_rows();
+  ASSERT_EQ(rows.size(), 22U);
+  for (const BlockShapeRow& row : rows) {
+    for (const auto* tensors : {&row.inputs, &row.weights, &row.outputs}) {
+      for (const PlacedTensor& tensor : *tensors) {
+        EXPECT_EQ(tensor.placement, Placement::kWhole) << row.step << " " << tensor.name;
+        EXPECT_EQ(tensor.split, std::nullopt);
+        EXPECT_EQ(tensor.local, tensor.whole);
+        EXPECT_EQ(tensor.words, "whole");
+      }
+    }
+  }
+  EXPECT_THAT(lines(rows[2]),
+              ElementsAre("input [3, 8, 16] whole", "q_proj [16, 16] whole", "k_proj [8, 16] whole",
+                          "v_proj [8, 16] whole", "query [3, 8, 16] whole", "key [3, 8, 8] whole",
+                          "value [3, 8, 8] whole"));
+}
+
+// The rows of the Ultra-Scale Playbook's table for tensor parallelism alone: hidden dimension and
+// sequence are whole, but for the hidden dimension between column and row linears.
+TEST_F(BlockShapes, WithTensorParallelismAreSplitInsideOnly) {
+  const auto rows = fake_rows(2, SequenceParallel::kOff);
+  ASSERT_EQ(rows.size(), 22U);
+  EXPECT_THAT(lines(rows[0]), ElementsAre("tokens [3, 8] whole",
+                                          "embed_tokens [16, 16] rows split by vocabulary: V/t",
+                                          "output [3, 8, 16] whole"));
+  EXPECT_THAT(lines(rows[1]), ElementsAre("input [3, 8, 16] whole", "input_layernorm [16] whole",
+                                          "output [3, 8, 16] whole"));
+  EXPECT_THAT(
+      lines(rows[2]),
+      ElementsAre("input [3, 8, 16] whole", "q_proj [8, 16] rows split by heads: h/t",
+                  "k_proj [4, 16] rows split by heads: kv/t",
+                  "v_proj [4, 16] rows split by heads: kv/t", "query [3, 8, 8] split by heads: h/t",
+                  "key [3, 8, 4] split by heads: kv/t", "value [3, 8, 4] split by heads: kv/t"));
+  EXPECT_THAT(lines(rows[3]), ElementsAre("query [3, 8, 2, 4] split by heads: a/t",
+                                          "key [3, 8, 1, 4] split by heads: k/t",
+                                          "value [3, 8, 1, 4] split by heads: k/t",
+                                          "output [3, 8, 2, 4] split by heads: a/t"));
+  EXPECT_THAT(lines(rows[4]),
+              ElementsAre("input [3, 8, 8] split by heads: h/t",
+                          "o_proj [16, 8] columns split by heads: h/t", "output [3, 8, 16] whole"));
+  EXPECT_THAT(lines(rows[6]),
+              ElementsAre("input [3, 8, 16] whole", "gate_proj [12, 16] rows split by ffn: f/t",
+                          "up_proj [12, 16] rows split by ffn: f/t",
+                          "gate [3, 8, 12] split by ffn: f/t", "up [3, 8, 12] split by ffn: f/t"));
+  EXPECT_THAT(lines(rows[7]), ElementsAre("input [3, 8, 12] split by ffn: f/t",
+                                          "down_proj [16, 12] columns split by ffn: f/t",
+                                          "output [3, 8, 16] whole"));
+  EXPECT_THAT(lines(rows[9]), ElementsAre("input [3, 8, 16] whole",
+                                          "lm_head [16, 16] rows split by vocabulary: V/t",
+                                          "logits [3, 8, 16] split by vocabulary: V/t"));
+  EXPECT_THAT(lines(rows[10]),
+              ElementsAre("logits [3, 8, 16] split by vocabulary: V/t", "targets [3, 8] whole"));
+}
+
+// The same table's column for tensor and sequence parallelism: the sequence is split outside.
+TEST_F(BlockShapes, WithSequenceParallelismAreSplitBetweenTheMatricesToo) {
+  const auto rows = fake_rows(2, SequenceParallel::kOn);
+  const auto plain = fake_rows(2, SequenceParallel::kOff);
+  ASSERT_EQ(rows.size(), plain.size());
+  const std::string part = "[3, 4, 16] split along the sequence: s/t";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::vector<std::string> expected = lines(plain[i]);
+    for (std::string& line : expected) {
+      const std::size_t at = line.find("[3, 8, 16] whole");
+      if (at != std::string::npos) line.replace(at, std::string::npos, part);
+    }
+    EXPECT_EQ(lines(rows[i]), expected) << rows[i].step;
+  }
+  EXPECT_THAT(lines(rows[1]),
+              ElementsAre("input " + part, "input_layernorm [16] whole", "output " + part));
+  EXPECT_EQ(rows[1].inputs[0].split, 1);
+  EXPECT_EQ(rows[1].inputs[0].whole, (Shape{3, 8, 16}));
+  EXPECT_EQ(rows[2].inputs[0].placement, Placement::kSequence);
+  EXPECT_EQ(rows[2].outputs[0].placement, Placement::kHeads);
+  EXPECT_EQ(rows[2].outputs[0].split, 2);
+}
+
+TEST_F(BlockShapes, NameTheRegions) {
+  std::vector<std::string> regions;
+  for (const BlockShapeRow& row : fake_rows(2, SequenceParallel::kOn)) {
+    regions.emplace_back(to_string(row.region));
+  }
+  EXPECT_THAT(regions,
+              ElementsAre("exit TP", "SP region", "enter TP", "TP region", "exit TP", "SP region",
+                          "enter TP", "exit TP", "SP region", "enter TP", "TP region",  //
+                          "TP region", "exit TP", "SP region", "enter TP", "exit TP", "SP region",
+                          "enter TP", "TP region", "exit TP", "SP region", "enter TP"))
+      << "the backward pass leaves where the forward pass has entered";
+}
+
+TEST_F(BlockShapes, ShowCopiesOfHeadsAndPadding) {
+  BlockShapesRequest request = request_of(4, SequenceParallel::kOff);
+  request.model.vocab_size = 30;
+  auto rows = fake_rows(request);
+  EXPECT_EQ(lines(rows[0])[1], "embed_tokens [8, 16] rows split by vocabulary: V/t, padded");
+  EXPECT_EQ(rows[0].weights[0].whole, (Shape{30, 16}));
+  EXPECT_EQ(lines(rows[2])[2], "k_proj [4, 16] rows by heads: one of k, each on 2 ranks");
+  EXPECT_EQ(lines(rows[2])[5], "key [3, 8, 4] by heads: one of k, each on 2 ranks");
+  request.model.num_kv_heads = 1;
+  rows = fake_rows(request);
+  EXPECT_EQ(lines(rows[2])[5], "key [3, 8, 4] whole") << "every rank has the only one";
+}
+
+// s/t = h/t = f/t = 8 and V/t = h = s = f = 16: nothing can be told from the sizes.
+TEST_F(BlockShapes, AreToldApartWhereSizesCoincide) {
+  const BlockShapesRequest request = {
+      .model = {.vocab_size = 32,
+                .hidden_size = 16,
+                .num_layers = 1,
+                .num_heads = 4,
+                .num_kv_heads = 4,
+                .ffn_hidden_size = 16,
+                .max_seq_len = 16},
+      .layout = {.tp = 2, .sequence_parallel = SequenceParallel::kOn},
+      .batch = {.size = 16, .seq_len = 16}};
+  const auto rows = fake_rows(request);
+  EXPECT_EQ(lines(rows[2])[0], "input [16, 8, 16] split along the sequence: s/t");
+  EXPECT_EQ(lines(rows[2])[4], "query [16, 16, 8] split by heads: h/t");
+  EXPECT_EQ(lines(rows[6])[3], "gate [16, 16, 8] split by ffn: f/t");
+  EXPECT_EQ(lines(rows[9])[2], "logits [16, 16, 16] split by vocabulary: V/t");
+}
+
+// A rank's shapes, of any layout ------------------------------------------------------------------
+
+// A factory of another layout is found out, in the first step that differs.
+TEST_F(BlockShapes, RefuseWhatTheLayoutDoesNotSay) {
+  const auto refusal = [&](const BlockShapesRequest& request, const TensorParallelLayout& other) {
+    FakeTensorParallelFactory fake(other);
+    return ultra::test::message_of<InternalError>([&] { (void)run_block(request, fake, device); });
+  };
+  const auto off = request_of(2, SequenceParallel::kOff);
+  const auto on = request_of(2, SequenceParallel::kOn);
+  EXPECT_THAT(refusal(on, off.layout),
+              AllOf(HasSubstr("embed_tokens, forward pass: output is [3, 8, 16]"),
+                    HasSubstr("tp 2 with sequence parallelism on makes it [3, 4, 16]")));
+  EXPECT_THAT(refusal(off, on.layout), HasSubstr("sequence parallelism off makes it [3, 8, 16]"));
+  EXPECT_THAT(refusal(off, {.tp = 1}), HasSubstr("embed_tokens is [32, 16]"));
+}
+
+TEST_F(BlockShapes, RefuseASingleWrongShapeInAnyStep) {
+  const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
+  FakeTensorParallelFactory fake(request.layout);
+  ShapeRecorder recorder(fake);
+  nn::Model model(request.model, device, DType::kF32, 0, recorder);
+  ultra::test::run_step(
+      model, ultra::test::random_micro_batch(random, device, {.vocab_size = 16}, 3, 8), 24);
+  const std::vector<RecordedStep> right = recorder.steps();
+  EXPECT_NO_THROW((void)block_shapes(request, right));
+  const auto refused = [&](std::size_t step, auto&& change) {
+    std::vector<RecordedStep> wrong = right;
+    change(wrong[step]);
+    EXPECT_THROW((void)block_shapes(request, wrong), InternalError) << right[step].name;
+  };
+  const auto longer = [](const Shape& shape) { return shape.with(-1, shape[-1] + 1); };
+  for (std::size_t step = 0; step < right.size(); ++step) {
+    for (std::size_t i = 0; i < right[step].inputs.size(); ++i) {
+      refused(step, [&](auto& s) { s.inputs[i].shape = longer(s.inputs[i].shape); });
+    }
+    for (std::size_t i = 0; i < right[step].outputs.size(); ++i) {
+      refused(step, [&](auto& s) { s.outputs[i].shape = longer(s.outputs[i].shape); });
+    }
+    for (std::size_t i = 0; i < right[step].weights.size(); ++i) {
+      refused(step, [&](auto& s) { s.weights[i].shard = longer(s.weights[i].shard); });
+      refused(step, [&](auto& s) { s.weights[i].whole = longer(s.weights[i].whole); });
+    }
+  }
+  refused(0, [](auto& s) { s.outputs[0].name = "something"; });
+  refused(2, [](auto& s) { s.weights[0].name = "something"; });
+}
+
+TEST_F(BlockShapes, RefuseLayoutsThatCannotBe) {
+  nn::DenseFactory dense;
+  const auto refusal = [&](const BlockShapesRequest& request) {
+    return ultra::test::message_of<ConfigError>([&] { (void)run_block(request, dense, device); });
+  };
+  BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
+  request.batch.seq_len = 7;
+  EXPECT_THAT(refusal(request), HasSubstr("7 % 2 = 1"));
+  request.batch = {.size = 0, .seq_len = 8};
+  EXPECT_THAT(refusal(request), HasSubstr("--micro-batch is 0"));
+  EXPECT_THAT(refusal(request_of(3, SequenceParallel::kOff)), HasSubstr("--tp"));
+}
+
+// What a rank of these shapes keeps is what the closed forms say: chapter 01's Saved counts the bytes.
+TEST_F(BlockShapes, KeepTheBytesOfTheClosedForms) {
+  for (int repetition = 0; repetition < 20; ++repetition) {
+    const int tp = random.pick({1, 2, 3, 4});
+    const auto t = static_cast<std::size_t>(tp);
+    nn::ModelConfig config;
+    config.num_kv_heads = random.pick({std::size_t{1}, t, 2 * t});
+    config.num_heads = t * 2 * random.between(1, 2);
+    if (config.num_heads % config.num_kv_heads != 0) config.num_kv_heads = t;
+    config.hidden_size = config.num_heads * 2 * random.between(1, 3);
+    config.ffn_hidden_size = t * random.between(1, 9);
+    config.num_layers = random.between(1, 3);
+    config.vocab_size = random.between(t + 1, 40);
+    config.max_seq_len = t * random.between(1, 4);
+    const memory::MicroBatch batch{.size = random.between(1, 3), .seq_len = config.max_seq_len};
+    for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
+      const TensorParallelLayout layout{.tp = tp, .sequence_parallel = sequence_parallel};
+      FakeTensorParallelFactory fake(layout);
+      nn::Model model(config, device, DType::kF32, 0, fake);
+      const Tensor tokens = Tensor::zeros(device, {batch.size, batch.seq_len}, DType::kI32);
+      nn::Saved saved;
+      const Tensor logits = model.forward(tokens, saved);
+      (void)model.loss(logits, tokens, 1, saved);
+      const memory::TransformerShape shape = memory::shape_of(config);
+      const auto precision = memory::Precision::kFp32;
+      const auto [embedding, head] = outside_activation_bytes(shape, batch, precision, layout);
+      EXPECT_EQ(saved.bytes(),
+                embedding + head +
+                    config.num_layers * block_activation_bytes(shape, batch, precision,
+                                                               memory::Recompute::kNone, layout));
+      EXPECT_EQ(model.parameter_count(), parameter_count(shape, layout));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::tensor_parallel

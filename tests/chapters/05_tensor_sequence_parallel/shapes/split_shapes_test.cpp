@@ -1,0 +1,81 @@
+// Covers: chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp
+
+#include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+
+namespace ultra::tensor_parallel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Two key/value heads for four ranks, and a vocabulary that does not divide.
+constexpr nn::ModelConfig kModel = {.vocab_size = 30,
+                                    .hidden_size = 16,
+                                    .num_layers = 1,
+                                    .num_heads = 4,
+                                    .num_kv_heads = 2,
+                                    .ffn_hidden_size = 24,
+                                    .max_seq_len = 8};
+
+Shape local_output(const std::vector<BlockShapeRow>& rows, const std::string& step) {
+  for (const BlockShapeRow& row : rows) {
+    if (row.step == step) return row.outputs.front().local;
+  }
+  ADD_FAILURE() << "no step " << step;
+  return {};
+}
+
+// The Playbook's table, by hand: b = 2, s = 8, h = 16, f = 24, V = 30 (padded to 32), t = 4.
+TEST(SplitShapes, AreThoseOfThePlaybooksTable) {
+  for (const SequenceParallel on : {SequenceParallel::kOff, SequenceParallel::kOn}) {
+    const std::size_t outside = on == SequenceParallel::kOn ? 2 : 8;
+    const auto rows = run_split_block({.model = kModel,
+                                       .layout = {.tp = 4, .sequence_parallel = on},
+                                       .batch = {.size = 2, .seq_len = 8}});
+    EXPECT_EQ(local_output(rows, "embed_tokens"), (Shape{2, outside, 16}));
+    EXPECT_EQ(local_output(rows, "input_layernorm"), (Shape{2, outside, 16}));
+    EXPECT_EQ(local_output(rows, "q_proj, k_proj, v_proj"), (Shape{2, 8, 4}));
+    EXPECT_EQ(local_output(rows, "attention"), (Shape{2, 8, 1, 4}));
+    EXPECT_EQ(local_output(rows, "o_proj"), (Shape{2, outside, 16}));
+    EXPECT_EQ(local_output(rows, "gate_proj, up_proj"), (Shape{2, 8, 6}));
+    EXPECT_EQ(local_output(rows, "down_proj"), (Shape{2, outside, 16}));
+    EXPECT_EQ(local_output(rows, "lm_head"), (Shape{2, 8, 8}));
+  }
+}
+
+TEST(SplitShapes, OfModelsThatCannotBeSplitAreRefused) {
+  EXPECT_THAT(ultra::test::message_of<ConfigError>([] {
+                static_cast<void>(
+                    describe_shapes(Shapes::kTable, kModel, {.size = 1, .seq_len = 8}, {.tp = 3}));
+              }),
+              HasSubstr("4 % 3 = 1"));
+}
+
+TEST(TensorStepOf, IsTheLargestShareInMicroBatches) {
+  zero::ZeroProgram program;
+  program.base.train.global_batch = 13;
+  program.base.train.micro_batch = 2;
+  program.base.collectives.comm.ranks = 4;
+  program.base.replica = {.ranks = 2, .flags = "--tp 2"};
+  program.base.memory.recompute.mode = memory::Recompute::kFull;
+  TensorParallelOptions options;
+  options.tp = 2;
+  std::vector<std::size_t> micro_batches;
+  const TensorStep step = step_of(program, options, micro_batches);
+  EXPECT_THAT(micro_batches, ElementsAre(2, 2, 2, 1));
+  EXPECT_EQ(step.block_forwards, 2U);
+  EXPECT_EQ(step.layout.tp, 2);
+}
+
+}  // namespace
+}  // namespace ultra::tensor_parallel

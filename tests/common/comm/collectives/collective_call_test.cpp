@@ -1,0 +1,257 @@
+#include "common/comm/collectives/collective_call.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+
+namespace ultra::comm::calls {
+namespace {
+
+using test::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr Member kMember{.rank = 1, .size = 4};
+
+Tensor floats(const Shape& shape) { return Tensor::zeros(Device::cpu(), shape, DType::kF32); }
+Tensor doubles(const Shape& shape) { return Tensor::zeros(Device::cpu(), shape, DType::kF64); }
+Tensor integers(const Shape& shape) { return Tensor::zeros(Device::cpu(), shape, DType::kI32); }
+Tensor transposed() { return floats({2, 3}).transpose(0, 1); }
+
+/// What a call that does not fit is told.
+template <class Fn>
+std::string refusal(Fn&& fn) {
+  return message_of<ShapeError>([&] { static_cast<void>(fn()); });
+}
+
+TEST(CollectiveCall, HoldsWhatIsCalled) {
+  const Tensor data = floats({3, 5});
+  const CollectiveCall call = reduce(data, 1, ReduceOp::kMax, kMember);
+  EXPECT_EQ(call.info.kind, OpKind::kReduce);
+  EXPECT_EQ(call.info.count, 15U);
+  EXPECT_EQ(call.info.dtype, DType::kF32);
+  EXPECT_EQ(call.info.op, ReduceOp::kMax);
+  EXPECT_EQ(call.info.root, 1);
+  EXPECT_TRUE(call.output.shares_storage(data));
+  EXPECT_FALSE(reduce(data, 2, ReduceOp::kMax, kMember).output.defined())
+      << "only the root receives";
+}
+
+TEST(CollectiveCall, CountsTheWholeOperation) {
+  EXPECT_EQ(gather(floats({3}), Tensor{}, 0, kMember).info.count, 12U);
+  EXPECT_EQ(scatter(Tensor{}, floats({3}), 0, kMember).info.count, 12U);
+  EXPECT_EQ(all_gather(floats({3}), floats({10}), kMember).info.count, 10U);
+  EXPECT_EQ(reduce_scatter(floats({10}), floats({3}), ReduceOp::kSum, kMember).info.count, 10U);
+  EXPECT_EQ(all_to_all(floats({8}), floats({8}), kMember).info.count, 8U);
+  EXPECT_EQ(barrier(Tensor::zeros(Device::cpu(), {1}, DType::kI32)).info.count, 0U);
+}
+
+TEST(CollectiveCall, CutsUnevenSizesAsChunksDo) {
+  const CollectiveCall call = all_gather(floats({3}), floats({10}), kMember);  // 3 + 3 + 2 + 2
+  EXPECT_EQ(call.received, Chunks::even({0, 10}, 4));
+  const std::vector<std::size_t> rows{1, 0, 2, 1};
+  const CollectiveCall uneven = all_to_all_v(floats({4, 3}), rows, floats({4, 3}), rows, kMember);
+  EXPECT_EQ(uneven.sent, Chunks::of(std::vector<std::size_t>{3, 0, 6, 3}));
+}
+
+TEST(CollectiveCall, TheRoleDecidesWhichTensorsMatter) {
+  EXPECT_NO_THROW(gather(floats({3}), transposed(), 0, kMember)) << "not the root: not looked at";
+  EXPECT_NO_THROW(scatter(doubles({1}), floats({3}), 0, kMember));
+}
+
+TEST(CollectiveCall, RefusesTensorsThatAreNotContiguous) {
+  const auto said =
+      AllOf(HasSubstr("of shape [3, 2] is not contiguous"), HasSubstr("contiguous()"));
+  const Tensor bad = transposed();
+  const Tensor good = floats({6});
+  EXPECT_THAT(refusal([&] { return broadcast(bad, 0, kMember); }), said);
+  EXPECT_THAT(refusal([&] { return reduce(bad, 0, ReduceOp::kSum, kMember); }), said);
+  EXPECT_THAT(refusal([&] { return all_reduce(bad, ReduceOp::kSum); }), said);
+  EXPECT_THAT(refusal([&] { return gather(bad, floats({24}), 1, kMember); }), said);
+  EXPECT_THAT(refusal([&] { return scatter(floats({24}), bad, 1, kMember); }), said);
+  EXPECT_THAT(refusal([&] { return all_gather(bad, floats({24}), kMember); }), said);
+  EXPECT_THAT(refusal([&] { return all_gather(floats({2}), bad, kMember); }), said);
+  EXPECT_THAT(refusal([&] { return reduce_scatter(bad, good, ReduceOp::kSum, kMember); }), said);
+  EXPECT_THAT(refusal([&] { return all_to_all(bad, good, kMember); }), said);
+  EXPECT_THAT(refusal([&] { return all_to_all(good, bad, kMember); }), said);
+  EXPECT_THAT(refusal([&] { return message(OpKind::kSend, bad, 0, kMember); }), said);
+  EXPECT_THAT(message_of<ShapeError>([&] { expect_shift(bad, good); }), said);
+  EXPECT_THAT(message_of<ShapeError>([&] { expect_shift(good, bad); }), said);
+}
+
+TEST(CollectiveCall, RefusesUndefinedTensors) {
+  const auto said = HasSubstr("is an undefined tensor");
+  EXPECT_THAT(refusal([] { return all_reduce(Tensor{}, ReduceOp::kSum); }), said);
+  EXPECT_THAT(refusal([] { return broadcast(Tensor{}, 0, kMember); }), said);
+  EXPECT_THAT(refusal([] { return gather(floats({2}), Tensor{}, 1, kMember); }),
+              AllOf(HasSubstr("gather: 'output'"), said));
+  EXPECT_THAT(refusal([] { return scatter(Tensor{}, floats({2}), 1, kMember); }),
+              AllOf(HasSubstr("scatter: 'input'"), said));
+  EXPECT_THAT(refusal([] { return all_gather(Tensor{}, floats({2}), kMember); }), said);
+  EXPECT_THAT(refusal([] { return all_gather(floats({2}), Tensor{}, kMember); }), said);
+  EXPECT_THAT(refusal([] { return message(OpKind::kRecv, Tensor{}, 0, kMember); }),
+              AllOf(HasSubstr("recv: 'data'"), said));
+}
+
+TEST(CollectiveCall, RefusesTwoDTypes) {
+  const auto said = [](const std::string& name) {
+    return AllOf(HasSubstr(name + ": 'input' is f32, 'output' is f64"), HasSubstr("to()"));
+  };
+  EXPECT_THAT(refusal([] { return gather(floats({2}), doubles({8}), 1, kMember); }),
+              said("gather"));
+  EXPECT_THAT(refusal([] { return scatter(floats({8}), doubles({2}), 1, kMember); }),
+              said("scatter"));
+  EXPECT_THAT(refusal([] { return all_gather(floats({2}), doubles({8}), kMember); }),
+              said("all_gather"));
+  EXPECT_THAT(
+      refusal([] { return reduce_scatter(floats({8}), doubles({2}), ReduceOp::kSum, kMember); }),
+      said("reduce_scatter"));
+  EXPECT_THAT(refusal([] { return all_to_all(floats({8}), doubles({8}), kMember); }),
+              said("all_to_all"));
+}
+
+TEST(CollectiveCall, RefusesSizesThatDoNotFit) {
+  EXPECT_THAT(
+      refusal([] { return gather(floats({2}), floats({7}), 1, kMember); }),
+      AllOf(HasSubstr("gather: 'output' has 7 elements, expected 8"), HasSubstr("4 ranks")));
+  EXPECT_THAT(refusal([] { return scatter(floats({9}), floats({2}), 1, kMember); }),
+              HasSubstr("scatter: 'input' has 9 elements, expected 8"));
+  EXPECT_THAT(refusal([] { return all_gather(floats({2}), floats({10}), kMember); }),
+              HasSubstr("all_gather: 'input' has 2 elements, expected 3: chunk 1 of 4"));
+  EXPECT_THAT(
+      refusal([] { return reduce_scatter(floats({10}), floats({10}), ReduceOp::kSum, kMember); }),
+      HasSubstr("reduce_scatter: 'output' has 10 elements, expected 3: chunk 1 of 4"));
+  EXPECT_THAT(refusal([] { return all_to_all(floats({8}), floats({4}), kMember); }),
+              HasSubstr("all_to_all: 'output' has 4 elements, expected 8"));
+  EXPECT_THAT(
+      refusal([] { return all_to_all(floats({6}), floats({6}), kMember); }),
+      AllOf(HasSubstr("6 elements do not divide into 4 equal parts"), HasSubstr("all_to_all_v")));
+}
+
+TEST(CollectiveCall, RefusesCountsThatDoNotFit) {
+  const std::vector<std::size_t> three{1, 2, 3};
+  const std::vector<std::size_t> four{1, 2, 3, 4};
+  const auto said = [](const std::string& name) {
+    return HasSubstr(name + ": found 3 counts, expected one for each of the 4 ranks");
+  };
+  EXPECT_THAT(refusal([&] { return gather_v(floats({2}), three, floats({6}), 1, kMember); }),
+              said("gather"));
+  EXPECT_THAT(refusal([&] { return scatter_v(floats({6}), three, floats({2}), 1, kMember); }),
+              said("scatter"));
+  EXPECT_THAT(refusal([&] { return all_gather_v(floats({2}), three, floats({6}), kMember); }),
+              said("all_gather"));
+  EXPECT_THAT(refusal([&] {
+                return reduce_scatter_v(floats({9}), three, floats({2}), ReduceOp::kSum, kMember);
+              }),
+              said("reduce_scatter"));
+  EXPECT_THAT(refusal([&] { return gather_v(floats({2}), {}, floats({0}), 1, kMember); }),
+              HasSubstr("found 0 counts"));
+  EXPECT_THAT(refusal([&] { return all_gather_v(floats({3}), four, floats({10}), kMember); }),
+              HasSubstr("'input' has 3 elements, expected 2: chunk 1 of 4"));
+  EXPECT_THAT(refusal([&] { return all_gather_v(floats({2}), four, floats({11}), kMember); }),
+              HasSubstr("'output' has 11 elements, expected 10"));
+}
+
+TEST(CollectiveCall, RefusesRowsThatDoNotFit) {
+  const std::vector<std::size_t> three{1, 1, 1};
+  const std::vector<std::size_t> four{1, 0, 2, 1};
+  EXPECT_THAT(refusal([&] {
+                return all_to_all_v(floats({3, 2}), three, floats({4, 2}), four, kMember);
+              }),
+              HasSubstr("all_to_all_v: found 3 counts, expected one for each of the 4 ranks"));
+  EXPECT_THAT(refusal([&] {
+                return all_to_all_v(floats({4, 2}), four, floats({5, 2}), four, kMember);
+              }),
+              HasSubstr("all_to_all_v: 'output' has 10 elements, expected 8: the sum of its rows"));
+}
+
+TEST(CollectiveCall, TakesRowsOfEmptyTensors) {
+  const std::vector<std::size_t> none{0, 0, 0, 0};
+  const CollectiveCall call = all_to_all_v(floats({0, 3}), none, floats({0, 3}), none, kMember);
+  EXPECT_EQ(call.sent.whole().size(), 0U);
+}
+
+TEST(CollectiveCall, RefusesRanksThatDoNotExist) {
+  for (const int rank : {-1, 4, 100}) {
+    const auto said =
+        AllOf(HasSubstr("there is no rank " + std::to_string(rank) + " in"), HasSubstr("0 to 3"));
+    EXPECT_THAT(refusal([&] { return broadcast(floats({2}), rank, kMember); }), said);
+    EXPECT_THAT(refusal([&] { return reduce(floats({2}), rank, ReduceOp::kSum, kMember); }), said);
+    EXPECT_THAT(refusal([&] { return gather(floats({2}), floats({8}), rank, kMember); }), said);
+    EXPECT_THAT(refusal([&] { return scatter(floats({8}), floats({2}), rank, kMember); }), said);
+    EXPECT_THAT(refusal([&] { return message(OpKind::kSend, floats({2}), rank, kMember); }), said);
+    EXPECT_THAT(refusal([&] { return message(OpKind::kRecv, floats({2}), rank, kMember); }), said);
+  }
+}
+
+TEST(CollectiveCall, RefusesAnAverageOfIntegers) {
+  const auto said = [](const std::string& name) {
+    return AllOf(HasSubstr(name + ": an average of i32 is not exact"), HasSubstr("sum and divide"));
+  };
+  EXPECT_THAT(refusal([] { return all_reduce(integers({2}), ReduceOp::kAverage); }),
+              said("all_reduce"));
+  EXPECT_THAT(refusal([] { return reduce(integers({2}), 0, ReduceOp::kAverage, kMember); }),
+              said("reduce"));
+  EXPECT_THAT(refusal([] {
+                return reduce_scatter(integers({8}), integers({2}), ReduceOp::kAverage, kMember);
+              }),
+              said("reduce_scatter"));
+  EXPECT_NO_THROW(all_reduce(integers({2}), ReduceOp::kSum));
+}
+
+TEST(CollectiveCall, InPlaceMeansTheOwnChunk) {
+  const Tensor whole = floats({8});
+  const Tensor own = whole.slice(0, {2, 4});
+  EXPECT_NO_THROW(all_gather(own, whole, kMember));
+  EXPECT_NO_THROW(reduce_scatter(whole, own, ReduceOp::kSum, kMember));
+  EXPECT_NO_THROW(gather(own, whole, 1, kMember));
+  EXPECT_NO_THROW(scatter(whole, own, 1, kMember));
+}
+
+TEST(CollectiveCall, RefusesAnotherPieceThanTheOwnChunk) {
+  const Tensor whole = floats({8});
+  const Tensor other = whole.slice(0, {4, 6});
+  const Tensor shifted = whole.slice(0, {1, 3});
+  for (const Tensor& part : {other, shifted}) {
+    const auto said = HasSubstr("is not its chunk 1, which is [2, 4)");
+    EXPECT_THAT(refusal([&] { return all_gather(part, whole, kMember); }), said);
+    EXPECT_THAT(refusal([&] { return reduce_scatter(whole, part, ReduceOp::kSum, kMember); }),
+                said);
+    EXPECT_THAT(refusal([&] { return gather(part, whole, 1, kMember); }), said);
+    EXPECT_THAT(refusal([&] { return scatter(whole, part, 1, kMember); }), said);
+  }
+}
+
+TEST(CollectiveCall, TensorsSideBySideInOneStorageAreApart) {
+  const Tensor buffer = floats({10});
+  EXPECT_NO_THROW(
+      reduce_scatter(buffer.slice(0, {0, 8}), buffer.slice(0, {8, 10}), ReduceOp::kSum, kMember));
+  EXPECT_NO_THROW(all_to_all(buffer.slice(0, {0, 4}), buffer.slice(0, {4, 8}), kMember));
+}
+
+TEST(CollectiveCall, SomeOperationsDoNotWorkInPlace) {
+  const Tensor whole = floats({8});
+  const auto said = AllOf(HasSubstr("memory in common"), HasSubstr("in place"));
+  EXPECT_THAT(refusal([&] { return all_to_all(whole, whole, kMember); }), said);
+  const std::vector<std::size_t> rows{2, 2, 2, 2};
+  EXPECT_THAT(refusal([&] { return all_to_all_v(whole, rows, whole, rows, kMember); }), said);
+  EXPECT_THAT(message_of<ShapeError>([&] { expect_shift(whole, whole); }), said);
+}
+
+TEST(CollectiveCall, RefusesChannelsThatDoNotExist) {
+  EXPECT_NO_THROW(expect_channel(OpKind::kSend, 0));
+  EXPECT_NO_THROW(expect_channel(OpKind::kRecv, 30));
+  for (const int channel : {-1, 31, 32, 1000}) {
+    const auto text = message_of<ConfigError>([&] { expect_channel(OpKind::kRecv, channel); });
+    EXPECT_THAT(text, HasSubstr("recv: there is no channel " + std::to_string(channel)));
+    EXPECT_THAT(text, HasSubstr("0 to 30"));
+  }
+}
+
+}  // namespace
+}  // namespace ultra::comm::calls

@@ -1,0 +1,185 @@
+// Covers: common/comm/collectives/schedule.hpp, common/comm/collectives/collective_algorithms.hpp
+
+#include "common/comm/collectives/schedule.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/star_algorithms.hpp"
+
+namespace ultra::comm {
+namespace {
+
+using test::message_of;
+using ::testing::HasSubstr;
+
+class ChunksTest : public test::RandomTest {};
+
+TEST_F(ChunksTest, EvenChunksCoverTheWholeInOrderAndDifferByAtMostOne) {
+  for (int round = 0; round < 200; ++round) {
+    const std::size_t begin = random.between(0, 50);
+    const std::size_t count = random.pick<std::size_t>({0, 1, 7, random.between(0, 1000)});
+    const int parts = static_cast<int>(random.between(1, 20));
+    const Chunks chunks = Chunks::even({begin, begin + count}, parts);
+    ASSERT_EQ(chunks.size(), parts);
+    EXPECT_EQ(chunks.whole(), (Range{begin, begin + count}));
+    std::size_t expected_begin = begin;
+    for (int i = 0; i < parts; ++i) {
+      EXPECT_EQ(chunks[i].begin, expected_begin);
+      expected_begin = chunks[i].end;
+      const std::size_t longer =
+          static_cast<std::size_t>(i) < count % static_cast<std::size_t>(parts) ? 1 : 0;
+      EXPECT_EQ(chunks[i].size(), count / static_cast<std::size_t>(parts) + longer);
+    }
+    EXPECT_EQ(expected_begin, begin + count);
+    EXPECT_EQ(chunks.largest(), chunks[0].size());
+  }
+}
+
+TEST_F(ChunksTest, OfCountsPutsOneBehindTheOther) {
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::size_t> counts(random.between(1, 9));
+    for (std::size_t& count : counts) count = random.between(0, 5);
+    const std::size_t begin = random.between(0, 9);
+    const Chunks chunks = Chunks::of(counts, begin);
+    ASSERT_EQ(chunks.size(), static_cast<int>(counts.size()));
+    std::size_t next = begin;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      EXPECT_EQ(chunks[static_cast<int>(i)], (Range{next, next + counts[i]}));
+      next += counts[i];
+    }
+    EXPECT_EQ(chunks.whole(), (Range{begin, next}));
+    EXPECT_EQ(chunks.largest(), *std::ranges::max_element(counts));
+  }
+}
+
+TEST_F(ChunksTest, PositionsWrapAround) {
+  const Chunks chunks = Chunks::even({0, 10}, 4);
+  EXPECT_EQ(chunks[-1], chunks[3]);
+  EXPECT_EQ(chunks[-4], chunks[0]);
+  EXPECT_EQ(chunks[-5], chunks[3]);
+  EXPECT_EQ(chunks[4], chunks[0]);
+  EXPECT_EQ(chunks[11], chunks[3]);
+}
+
+TEST_F(ChunksTest, SpanJoinsNeighbours) {
+  const Chunks chunks = Chunks::even({0, 10}, 4);  // 3 + 3 + 2 + 2
+  EXPECT_EQ(chunks.span(0, 4), chunks.whole());
+  EXPECT_EQ(chunks.span(1, 3), (Range{3, 8}));
+  EXPECT_EQ(chunks.span(2, 2).size(), 0U);
+}
+
+TEST_F(ChunksTest, NoChunksCoverNothing) {
+  EXPECT_EQ(Chunks().size(), 0);
+  EXPECT_EQ(Chunks().whole().size(), 0U);
+  EXPECT_EQ(Chunks().largest(), 0U);
+  EXPECT_EQ(Chunks::of({}), Chunks());
+}
+
+TEST_F(ChunksTest, AreEqualWhenAllBoundsAre) {
+  const std::vector<std::size_t> counts{3, 3, 2, 2};
+  EXPECT_EQ(Chunks::even({0, 10}, 4), Chunks::of(counts));
+  EXPECT_NE(Chunks::even({0, 10}, 4), Chunks::of(counts, 1));
+  EXPECT_NE(Chunks::even({0, 10}, 4), Chunks::even({0, 10}, 5));
+}
+
+TEST_F(ChunksTest, RefusesNoParts) {
+  for (const int parts : {0, -3}) {
+    const auto text = message_of<ConfigError>([&] {
+      static_cast<void>(Chunks::even({0, 10}, parts));
+    });
+    EXPECT_THAT(text, HasSubstr(std::to_string(parts) + " chunks"));
+    EXPECT_THAT(text, HasSubstr("at least 1"));
+  }
+}
+
+TEST(GroupTest, OfAllRanksIsTheCommunicator) {
+  const Group group = Group::all(2, 5);
+  EXPECT_EQ(group.rank, 2);
+  EXPECT_EQ(group.size(), 5);
+  EXPECT_EQ(group.ranks, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+TEST(GroupTest, PositionsWrapAround) {
+  const Group group{.ranks = {7, 4, 9}, .rank = 0};
+  EXPECT_EQ(group.at(0), 7);
+  EXPECT_EQ(group.at(2), 9);
+  EXPECT_EQ(group.at(3), 7);
+  EXPECT_EQ(group.at(-1), 9);
+  EXPECT_EQ(group.at(-7), 9);
+}
+
+TEST(GroupTest, TheRingGoesUp) {
+  for (const int size : {1, 2, 5}) {
+    for (int rank = 0; rank < size; ++rank) {
+      const Group group = Group::all(rank, size);
+      EXPECT_EQ(group.next(), (rank + 1) % size);
+      EXPECT_EQ(group.prev(), (rank + size - 1) % size);
+    }
+  }
+}
+
+Step exchange() {
+  return {.send_to = 1,
+          .send = {{0, 25}},
+          .receive_from = 3,
+          .receive = {{75, 100}},
+          .on_receive = OnReceive::kReduce};
+}
+
+TEST(StepTest, SaysWhatItDoes) {
+  EXPECT_EQ(to_string(exchange()),
+            "sends [0, 25) to rank 1, receives [75, 100) from rank 3 and reduces");
+  Step send;
+  send.send_to = 0;
+  send.send = {{4, 4}, Buffer::kInput};
+  EXPECT_EQ(to_string(send), "sends input [4, 4) to rank 0");
+  Step receive;
+  receive.receive_from = 2;
+  receive.receive = {{1, 3}, Buffer::kScratch};
+  EXPECT_EQ(to_string(receive), "receives scratch [1, 3) from rank 2");
+  EXPECT_EQ(to_string(Step{}), "does nothing");
+}
+
+TEST(ScheduleTest, CountsWhatIsSentToOthers) {
+  Step to_itself = exchange();
+  to_itself.send_to = 2;
+  const Schedule schedule{.lanes = {{exchange(), to_itself, Step{}}, {}, {exchange()}}};
+  EXPECT_EQ(sent_count(schedule, 2), 50U);
+  EXPECT_EQ(sent_count(schedule, 1), 25U) << "rank 1 would send 25 to rank 2, the rest to itself";
+  EXPECT_EQ(sent_count(Schedule{}, 0), 0U);
+}
+
+TEST(ScheduleTest, AppendKeepsTheOrder) {
+  Step second;
+  second.send_to = 9;
+  Lane lane{exchange()};
+  append(lane, {second, exchange()});
+  EXPECT_EQ(lane, (Lane{exchange(), second, exchange()}));
+  append(lane, {});
+  EXPECT_EQ(lane.size(), 3U);
+}
+
+/// The contract that algorithms share: every count and root has a schedule.
+TEST(CollectiveAlgorithmsTest, ThoseOfTheTestsSendWhatAStarSends) {
+  const test::StarAlgorithms star;
+  const CollectiveAlgorithms& algorithms = star;
+  constexpr int kSize = 4;
+  constexpr std::size_t kCount = 10;
+  std::size_t all = 0;
+  for (int rank = 0; rank < kSize; ++rank) {
+    all += sent_count(algorithms.all_reduce(Group::all(rank, kSize), kCount, 4), rank);
+  }
+  EXPECT_EQ(all, 2 * (kSize - 1) * kCount) << "to the center and back";
+  EXPECT_EQ(sent_count(algorithms.broadcast(Group::all(1, kSize), kCount, 1), 1), 3 * kCount);
+}
+
+}  // namespace
+}  // namespace ultra::comm

@@ -1,0 +1,458 @@
+// Covers: common/comm/work.hpp, common/comm/engine/rank_monitor.hpp
+//
+// The engine with operations that end when the test says so, and a view of other ranks that the test
+// paints.
+
+#include "common/comm/engine/progress_engine.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/comm/comm_error.hpp"
+#include "common/comm/work.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/watchdog.hpp"
+
+namespace ultra::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using test::message_of;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Clock = ProgressEngine::Clock;
+
+/// A rank that hears nothing of the others but what the test says.
+class FakeMonitor : public RankMonitor {
+ public:
+  int world_rank() const override { return 3; }
+  std::uint64_t events() const override { return 0; }
+  void sleep(std::uint64_t /*seen*/, Clock::time_point until) override {
+    std::this_thread::sleep_until(std::min(until, Clock::now() + milliseconds(1)));
+  }
+  void wake() override {}
+  int spins() const override { return 0; }
+  void check(const std::string& doing) override {
+    if (failed) throw RankFailed(1, ErrorKind::kOther, "rank 1 has failed: " + doing);
+  }
+  void report_blocked(std::uint64_t /*seen*/, const std::string& doing) override {
+    blocked.push_back(doing);
+    if (all_blocked) throw Deadlock("deadlock: " + doing);
+  }
+  void report_moving() override { ++moving; }
+
+  std::atomic<bool> failed{false};
+  bool all_blocked = false;
+  std::vector<std::string> blocked;
+  int moving = 0;
+};
+
+/// Ends when it is told to.
+class FakeOperation : public Operation {
+ public:
+  explicit FakeOperation(std::uint32_t sequence, Order order = Order::kInTurn,
+                         std::uint64_t communicator = 0)
+      : Operation({.kind = OpKind::kBarrier,
+                   .communicator = "dp",
+                   .communicator_id = communicator,
+                   .sequence = sequence},
+                  order) {}
+
+  bool advance() override {
+    ++looks;
+    while (!goes_on) std::this_thread::yield();
+    if (fails) throw CommMismatch("sizes differ");
+    return ends;
+  }
+  std::string waits_for() const override { return "rank 2 has not arrived"; }
+  std::size_t sent_bytes() const override { return 10; }
+
+  std::atomic<int> looks{0};
+  std::atomic<bool> goes_on{true};
+  std::atomic<bool> ends{false};
+  std::atomic<bool> fails{false};
+};
+
+class Log : public CommObserver {
+ public:
+  void operation_ended(const OperationInfo& info, std::size_t sent_bytes, Clock::time_point begin,
+                       Clock::time_point end) override {
+    EXPECT_EQ(sent_bytes, 10U);
+    EXPECT_LE(begin, end);
+    ended.push_back(info.sequence);
+  }
+  void waited(const OperationInfo& info, Clock::time_point begin, Clock::time_point end) override {
+    EXPECT_LE(begin, end);
+    waits.push_back(info.sequence);
+  }
+
+  std::vector<std::uint32_t> ended;
+  std::vector<std::uint32_t> waits;
+};
+
+class ProgressEngineTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<ProgressEngine> make(Progress progress) {
+    return std::make_shared<ProgressEngine>(
+        monitor,
+        EngineOptions{.timeout = std::chrono::seconds(20), .progress = progress, .next_alarm = {}});
+  }
+  std::shared_ptr<FakeOperation> start(ProgressEngine& engine,
+                                       std::shared_ptr<FakeOperation> operation) {
+    engine.submit(operation, true);
+    return operation;
+  }
+  std::shared_ptr<FakeOperation> start(ProgressEngine& engine, std::uint32_t sequence) {
+    return start(engine, std::make_shared<FakeOperation>(sequence));
+  }
+
+  test::Watchdog watchdog{std::chrono::seconds(60)};
+  std::shared_ptr<FakeMonitor> monitor = std::make_shared<FakeMonitor>();
+  std::shared_ptr<ProgressEngine> on_call = make(Progress::kOnCall);
+};
+
+TEST_F(ProgressEngineTest, OnCallMovesOnlyWhenAsked) {
+  const auto operation = start(*on_call, 0);
+  const int looks = operation->looks;
+  std::this_thread::sleep_for(milliseconds(30));
+  EXPECT_EQ(operation->looks, looks);
+  on_call->poll();
+  EXPECT_EQ(operation->looks, looks + 1);
+}
+
+TEST_F(ProgressEngineTest, TheThreadMovesMeanwhile) {
+  const auto engine = make(Progress::kThread);
+  const auto operation = start(*engine, 0);
+  const int looks = operation->looks;
+  while (operation->looks < looks + 3) std::this_thread::sleep_for(milliseconds(1));
+  operation->ends = true;
+  while (engine->stats()[OpKind::kBarrier].operations == 0) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+TEST_F(ProgressEngineTest, OperationsOfACommunicatorGoInTurn) {
+  const auto first = start(*on_call, 0);
+  const auto second = start(*on_call, 1);
+  const auto elsewhere =
+      start(*on_call, std::make_shared<FakeOperation>(2, Operation::Order::kInTurn, 1));
+  const auto message =
+      start(*on_call, std::make_shared<FakeOperation>(3, Operation::Order::kAnyTime));
+  on_call->poll();
+  EXPECT_EQ(second->looks, 0) << "its predecessor has not ended";
+  EXPECT_GT(elsewhere->looks, 0) << "another group does not wait for this one";
+  EXPECT_GT(message->looks, 0) << "messages go beside";
+  first->ends = true;
+  second->ends = true;
+  EXPECT_TRUE(on_call->poll(second)) << "both end in one go";
+}
+
+TEST_F(ProgressEngineTest, AMessageThatEndsGivesNobodysTurnAway) {
+  start(*on_call, 0);
+  const auto message =
+      start(*on_call, std::make_shared<FakeOperation>(3, Operation::Order::kAnyTime));
+  const auto second = start(*on_call, 1);
+  message->ends = true;
+  EXPECT_TRUE(on_call->poll(message));
+  EXPECT_EQ(second->looks, 0);
+}
+
+/// Combining large tensors takes long: meanwhile the rank must be able to issue the next operation.
+TEST_F(ProgressEngineTest, IssuingDoesNotWaitForWhatTheThreadIsDoing) {
+  const auto engine = make(Progress::kThread);
+  const auto slow = std::make_shared<FakeOperation>(0);
+  slow->goes_on = false;
+  start(*engine, slow);
+  while (slow->looks == 0) std::this_thread::yield();
+  start(*engine, 1);  // hangs if it waits for the first one's advance()
+  EXPECT_EQ(engine->stats()[OpKind::kBarrier].operations, 0U);
+  slow->goes_on = true;
+}
+
+TEST_F(ProgressEngineTest, AFailedOperationLetsTheNextOneBegin) {
+  const auto first = start(*on_call, 0);
+  const auto second = start(*on_call, 1);
+  first->fails = true;
+  second->ends = true;
+  EXPECT_TRUE(on_call->poll(second));
+  EXPECT_THROW(static_cast<void>(on_call->poll(first)), CommMismatch);
+}
+
+TEST_F(ProgressEngineTest, AnErrorIsThrownOnceToWhoAsksForItsOperation) {
+  const auto operation = start(*on_call, 7);
+  operation->fails = true;
+  EXPECT_EQ(message_of<CommMismatch>([&] { on_call->wait(operation); }),
+            "barrier #7 of 'dp': sizes differ");
+  EXPECT_NO_THROW(on_call->finish());
+}
+
+TEST_F(ProgressEngineTest, TheErrorOfAForgottenOperationComesAtTheEnd) {
+  start(*on_call, 7)->fails = true;
+  EXPECT_THROW(on_call->finish(), CommMismatch);
+}
+
+TEST_F(ProgressEngineTest, ForgottenOperationsAreWaitedFor) {
+  const auto engine = make(Progress::kThread);
+  const auto operation = start(*engine, 0);
+  std::thread later([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    operation->ends = true;
+  });
+  engine->finish();
+  EXPECT_TRUE(operation->ends);
+  later.join();
+}
+
+TEST_F(ProgressEngineTest, CountsWhatEndedWell) {
+  const auto good = start(*on_call, 0);
+  const auto bad = start(*on_call, 1);
+  good->ends = true;
+  bad->fails = true;
+  on_call->poll();
+  EXPECT_EQ(on_call->stats()[OpKind::kBarrier], (CommStats::PerKind{1, 10}));
+}
+
+TEST_F(ProgressEngineTest, WaitingIsAPartOfBeingBusy) {
+  const auto operation = start(*on_call, 0);
+  std::this_thread::sleep_for(milliseconds(20));
+  std::thread later([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    operation->ends = true;
+  });
+  on_call->wait(operation);
+  later.join();
+  const CommStats stats = on_call->stats();
+  EXPECT_GE(stats.busy_seconds, 0.02);
+  EXPECT_GT(stats.exposed_seconds, 0.0);
+  EXPECT_LE(stats.exposed_seconds, stats.busy_seconds - 0.015) << "it did not wait from the start";
+  std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(on_call->stats().busy_seconds, stats.busy_seconds) << "nothing is under way";
+}
+
+TEST_F(ProgressEngineTest, BusyTimeGoesOnWhileAnythingIsUnderWay) {
+  const auto operation = start(*on_call, 0);
+  const double before = on_call->stats().busy_seconds;
+  std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_GE(on_call->stats().busy_seconds, before + 0.005);
+  EXPECT_EQ(on_call->stats().exposed_seconds, 0.0);
+}
+
+TEST_F(ProgressEngineTest, TellsItsObserverInTheOrderOfTheEnds) {
+  Log log;
+  on_call->set_observer(&log);
+  const auto first = start(*on_call, 0);
+  const auto message =
+      start(*on_call, std::make_shared<FakeOperation>(9, Operation::Order::kAnyTime));
+  message->ends = true;
+  on_call->poll();
+  first->ends = true;
+  on_call->wait(first);
+  EXPECT_THAT(log.ended, ElementsAre(9, 0));
+  EXPECT_THAT(log.waits, ElementsAre(0));
+  on_call->set_observer(nullptr);
+  start(*on_call, 1)->ends = true;
+  on_call->poll();
+  EXPECT_EQ(log.ended.size(), 2U);
+}
+
+TEST_F(ProgressEngineTest, AWaitThatLastsTooLongNamesTheOperationAndWhoIsMissing) {
+  ProgressEngine engine(
+      monitor, {.timeout = milliseconds(50), .progress = Progress::kOnCall, .next_alarm = {}});
+  const auto operation = start(engine, 4);
+  EXPECT_THAT(message_of<CommTimeout>([&] { engine.wait(operation); }),
+              AllOf(HasSubstr("rank 3 has waited 0.05 s in barrier #4 of 'dp': rank 2 has not "
+                              "arrived"),
+                    HasSubstr("--timeout")));
+}
+
+TEST_F(ProgressEngineTest, AWaitSaysWhatItWaitsForUntilItEnds) {
+  monitor->all_blocked = true;
+  const auto operation = start(*on_call, 4);
+  EXPECT_THROW(on_call->wait(operation), Deadlock);
+  EXPECT_THAT(monitor->blocked, ElementsAre("barrier #4 of 'dp': rank 2 has not arrived"));
+  EXPECT_EQ(monitor->moving, 1) << "it does not wait any longer";
+}
+
+TEST_F(ProgressEngineTest, AnOperationThatHasNotBegunNamesTheOneBeforeIt) {
+  ProgressEngine engine(
+      monitor, {.timeout = milliseconds(30), .progress = Progress::kOnCall, .next_alarm = {}});
+  start(engine, 4);
+  start(engine, std::make_shared<FakeOperation>(8, Operation::Order::kInTurn, 1));
+  const auto last = start(engine, 5);
+  EXPECT_THAT(message_of<CommTimeout>([&] { engine.wait(last); }),
+              HasSubstr("barrier #5 of 'dp', which comes after barrier #4 of 'dp': rank 2 has not "
+                        "arrived"));
+}
+
+TEST_F(ProgressEngineTest, AWaitSeesThatAnotherRankHasFailed) {
+  const auto operation = start(*on_call, 0);
+  monitor->failed = true;
+  EXPECT_THAT(message_of<RankFailed>([&] { on_call->wait(operation); }),
+              HasSubstr("barrier #0 of 'dp'"));
+}
+
+TEST_F(ProgressEngineTest, WhoOnlyAsksSeesItToo) {
+  const auto operation = start(*on_call, 0);
+  monitor->failed = true;
+  const auto ask_until_it_throws = [&] {
+    while (!on_call->poll(operation)) std::this_thread::yield();
+  };
+  EXPECT_THROW(ask_until_it_throws(), RankFailed);
+}
+
+TEST_F(ProgressEngineTest, WhoOnlyAsksTimesOutToo) {
+  ProgressEngine engine(
+      monitor, {.timeout = milliseconds(60), .progress = Progress::kOnCall, .next_alarm = {}});
+  const auto operation = start(engine, 0);
+  const auto ask = [&] {
+    while (!engine.poll(operation)) std::this_thread::yield();
+  };
+  EXPECT_THROW(ask(), CommTimeout);
+  EXPECT_TRUE(monitor->blocked.empty()) << "it can do something else: no deadlock";
+}
+
+TEST_F(ProgressEngineTest, ComputingBetweenQuestionsIsNotWaiting) {
+  ProgressEngine engine(
+      monitor, {.timeout = milliseconds(300), .progress = Progress::kOnCall, .next_alarm = {}});
+  const auto operation = start(engine, 0);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(engine.poll(operation));
+    std::this_thread::sleep_for(milliseconds(80));
+  }
+}
+
+TEST_F(ProgressEngineTest, ARankThatDelaysMessagesItselfIsNotBlocked) {
+  monitor->all_blocked = true;
+  const auto alarm = [] { return std::optional(Clock::now() + milliseconds(1)); };
+  ProgressEngine engine(
+      monitor, {.timeout = milliseconds(60), .progress = Progress::kOnCall, .next_alarm = alarm});
+  const auto operation = start(engine, 0);
+  EXPECT_THROW(engine.wait(operation), CommTimeout);
+  EXPECT_TRUE(monitor->blocked.empty());
+}
+
+TEST_F(ProgressEngineTest, WithdrawsWhatIsUnderWayWhenItIsAbandoned) {
+  auto operation = start(*on_call, 0);
+  const std::weak_ptr<FakeOperation> watched = operation;
+  operation.reset();
+  EXPECT_FALSE(watched.expired());
+  on_call->abandon();
+  EXPECT_TRUE(watched.expired());
+  EXPECT_THAT(message_of<CommError>([&] { start(*on_call, 1); }),
+              HasSubstr("barrier #1 of 'dp' begins after its rank has ended"));
+}
+
+TEST_F(ProgressEngineTest, AHandleThatOutlivesItsRankSaysSo) {
+  Work work(on_call, start(*on_call, 2));
+  on_call->abandon();
+  EXPECT_EQ(message_of<CommError>([&] { work.wait(); }),
+            "barrier #2 of 'dp' belongs to a rank that has ended");
+}
+
+TEST_F(ProgressEngineTest, AHandleEndsWithItsOperation) {
+  Work nothing;
+  EXPECT_TRUE(nothing.done());
+  EXPECT_NO_THROW(nothing.wait());
+  const auto operation = start(*on_call, 0);
+  Work work(on_call, operation);
+  EXPECT_FALSE(work.done());
+  operation->ends = true;
+  EXPECT_TRUE(work.done());
+  EXPECT_TRUE(work.done());
+  EXPECT_NO_THROW(work.wait());
+}
+
+TEST_F(ProgressEngineTest, OfSeveralHandlesTheFirstToEndIsReturned) {
+  Log log;
+  on_call->set_observer(&log);
+  const auto first = start(*on_call, 0);
+  const auto message =
+      start(*on_call, std::make_shared<FakeOperation>(9, Operation::Order::kAnyTime));
+  Work works[] = {Work(on_call, first), Work(on_call, message), Work()};
+  message->ends = true;
+  on_call->poll();
+  first->ends = true;
+  EXPECT_EQ(wait_any(works), 1U);
+  EXPECT_TRUE(log.waits.empty()) << "it had ended";
+  EXPECT_EQ(wait_any(works), 0U);
+  EXPECT_THAT(log.waits, ElementsAre(0));
+}
+
+TEST_F(ProgressEngineTest, AWaitForOneOfManyIsExposedAndToldAsTheOneThatEnded) {
+  Log log;
+  on_call->set_observer(&log);
+  const auto any_time = Operation::Order::kAnyTime;
+  const auto one = start(*on_call, std::make_shared<FakeOperation>(8, any_time));
+  const auto other = start(*on_call, std::make_shared<FakeOperation>(9, any_time));
+  std::thread later([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    other->ends = true;
+  });
+  Work works[] = {Work(on_call, one), Work(on_call, other)};
+  EXPECT_EQ(wait_any(works), 1U);
+  later.join();
+  EXPECT_GT(on_call->stats().exposed_seconds, 0.0);
+  EXPECT_THAT(log.waits, ElementsAre(9));
+}
+
+TEST_F(ProgressEngineTest, TheErrorOfOneOfManyIsThrownOnce) {
+  const auto any_time = Operation::Order::kAnyTime;
+  const auto bad = start(*on_call, std::make_shared<FakeOperation>(8, any_time));
+  const auto good = start(*on_call, std::make_shared<FakeOperation>(9, any_time));
+  bad->fails = true;
+  good->ends = true;
+  Work works[] = {Work(on_call, bad), Work(on_call, good)};
+  EXPECT_EQ(message_of<CommMismatch>([&] { static_cast<void>(wait_any(works)); }),
+            "barrier #8 of 'dp': sizes differ");
+  EXPECT_EQ(wait_any(works), 1U);
+  EXPECT_NO_THROW(on_call->finish());
+}
+
+TEST_F(ProgressEngineTest, AWaitForOneOfManyNamesTheFirstOfThem) {
+  ProgressEngine engine(
+      monitor, {.timeout = milliseconds(30), .progress = Progress::kOnCall, .next_alarm = {}});
+  std::vector<std::shared_ptr<FakeOperation>> some;
+  std::vector<const Operation*> operations{nullptr};
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    some.push_back(std::make_shared<FakeOperation>(i, Operation::Order::kAnyTime));
+    operations.push_back(start(engine, some.back()).get());
+  }
+  EXPECT_THAT(message_of<CommTimeout>([&] { static_cast<void>(engine.wait_any(operations)); }),
+              AllOf(HasSubstr("in wait_any of 6 operations: barrier #0 of 'dp': rank 2 has not "
+                              "arrived; barrier #1 of 'dp': "),
+                    HasSubstr("barrier #3 of 'dp': rank 2 has not arrived; and 2 others.")));
+}
+
+TEST_F(ProgressEngineTest, OneOfManyNeedsManyOfOneRank) {
+  std::vector<Work> nothing(3);
+  EXPECT_THAT(message_of<ConfigError>([&] { static_cast<void>(wait_any(nothing)); }),
+              HasSubstr("none of the 3 works is under way"));
+  EXPECT_THROW(static_cast<void>(wait_any({})), ConfigError);
+  const auto other = make(Progress::kOnCall);
+  Work works[] = {Work(on_call, start(*on_call, 0)), Work(other, start(*other, 0))};
+  EXPECT_THAT(message_of<ConfigError>([&] { static_cast<void>(wait_any(works)); }),
+              HasSubstr("several ranks"));
+  on_call->abandon();
+  EXPECT_EQ(message_of<CommError>([&] { static_cast<void>(wait_any(std::span(works).first(1))); }),
+            "barrier #0 of 'dp' belongs to a rank that has ended");
+}
+
+TEST_F(ProgressEngineTest, DroppingAHandleDoesNotStopTheOperation) {
+  const auto operation = start(*on_call, 0);
+  { const Work work(on_call, operation); }
+  operation->ends = true;
+  on_call->poll();
+  EXPECT_EQ(on_call->stats()[OpKind::kBarrier].operations, 1U);
+}
+
+}  // namespace
+}  // namespace ultra::comm

@@ -1,0 +1,243 @@
+// Covers: common/comm/links/send_queue.hpp
+//
+// Queued sends between ranks: who overtakes whom, and what reaches whom.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/comm/comm_error.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/rank_fates.hpp"
+#include "tests/support/star_algorithms.hpp"
+#include "tests/support/watchdog.hpp"
+
+namespace ultra {
+namespace {
+
+using comm::SendQueue;
+using std::chrono::milliseconds;
+using test::is_a;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr double kPromptly = 10;
+// Nobody can send so much before its receiver has asked for it.
+constexpr std::size_t kLarge = std::size_t{1} << 18U;
+
+Tensor filled(std::size_t count, double value) {
+  const Tensor tensor = Tensor::empty(Device::cpu(), {count}, DType::kF32);
+  tensor.fill(value);
+  return tensor;
+}
+
+/// Keeps the order in which a rank's sends of large tensors ended.
+class Log : public CommObserver {
+ public:
+  void operation_ended(const OperationInfo& info, std::size_t /*sent_bytes*/,
+                       Clock::time_point begin, Clock::time_point end) override {
+    if (info.kind != OpKind::kSend || info.count != kLarge) return;
+    ended.push_back(info.sequence);
+    begins.push_back(begin);
+    EXPECT_LE(begin, end);
+  }
+  void waited(const OperationInfo& /*info*/, Clock::time_point /*begin*/,
+              Clock::time_point /*end*/) override {}
+
+  std::vector<std::uint32_t> ended;
+  std::vector<Clock::time_point> begins;
+};
+
+class SendQueueRanks : public test::RandomTest, public ::testing::WithParamInterface<Progress> {
+ protected:
+  SendQueueRanks() {
+    options.timeout = std::chrono::seconds(100);
+    options.progress = GetParam();
+    options.algorithms = std::make_shared<test::StarAlgorithms>();
+  }
+
+  RankOptions options;
+
+ private:
+  test::Watchdog watchdog_{std::chrono::seconds(90)};
+};
+
+TEST_P(SendQueueRanks, UrgentSendsOvertakeAndStillMeetTheirReceives) {
+  // The first one is on its way when the others are issued: nobody has asked for it yet.
+  const std::vector<int> priorities{9, 5, 1, 5, 3, 1, 9, 0};
+  run_ranks(
+      2,
+      [&](Communicator& world) {
+        const Tensor go = filled(1, 0);
+        std::vector<Work> works;
+        if (world.rank() == 0) {
+          Log log;
+          world.set_observer(&log);
+          const auto queue = std::make_shared<SendQueue>(1);
+          for (std::size_t i = 0; i < priorities.size(); ++i) {
+            const auto value = static_cast<double>(i);
+            works.push_back(world.send_async(filled(kLarge, value), 1, 0, {queue, priorities[i]}));
+            if (i == 0) world.progress();
+          }
+          world.send(go, 1, 1);
+          for (Work& work : works) work.wait();
+          world.set_observer(nullptr);
+          EXPECT_THAT(log.ended, ElementsAre(0, 7, 2, 5, 4, 1, 3, 6));
+          EXPECT_TRUE(std::ranges::is_sorted(log.begins)) << "each begins when its turn has come";
+        } else {
+          std::vector<Tensor> data;
+          for (std::size_t i = 0; i < priorities.size(); ++i) data.push_back(filled(kLarge, -1));
+          world.recv(go, 0, 1);
+          for (const Tensor& tensor : data) works.push_back(world.recv_async(tensor, 0));
+          for (std::size_t i = 0; i < works.size(); ++i) {
+            works[i].wait();
+            EXPECT_EQ(data[i].span<float>().back(), static_cast<float>(i));
+          }
+        }
+        world.barrier();
+      },
+      options);
+}
+
+TEST_P(SendQueueRanks, WithoutAQueueASendBeginsAtOnce) {
+  run_ranks(
+      2,
+      [](Communicator& world) {
+        const Tensor data = filled(3, world.rank() + 1);
+        Work work = world.rank() == 0 ? world.send_async(data, 1, 4, {nullptr, 7})
+                                      : world.recv_async(data, 0, 4);
+        work.wait();
+        EXPECT_EQ(data.span<float>()[0], 1.0F);
+      },
+      options);
+}
+
+/// Every rank sends to every other one, in two groups, all of it through one queue.
+void exchange(Communicator& world, int window, const std::vector<std::size_t>& counts,
+              const std::vector<int>& priorities) {
+  const Communicator other = world.split(0, -world.rank(), "reversed");
+  const auto queue = std::make_shared<SendQueue>(window);
+  std::vector<Work> works;
+  std::vector<Tensor> received;
+  std::vector<double> expected;
+  for (const Communicator& group : {world, other}) {
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      for (int peer = 0; peer < group.size(); ++peer) {
+        received.push_back(filled(counts[i], -1));
+        expected.push_back(group.world_rank(peer) + 100.0 * static_cast<double>(i));
+        works.push_back(group.recv_async(received.back(), peer));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const Tensor data = filled(counts[i], world.rank() + 100.0 * static_cast<double>(i));
+    for (const Communicator& group : {world, other}) {
+      for (int peer = 0; peer < group.size(); ++peer) {
+        works.push_back(group.send_async(data, peer, 0, {queue, priorities[i]}));
+      }
+    }
+  }
+  for (Work& work : works) work.wait();
+  for (std::size_t i = 0; i < received.size(); ++i) {
+    for (const float value : received[i].span<float>()) {
+      ASSERT_EQ(value, static_cast<float>(expected[i]));
+    }
+  }
+}
+
+TEST_P(SendQueueRanks, EverySendReachesItsReceive) {
+  for (int round = 0; round < 6; ++round) {
+    const int window = static_cast<int>(random.between(1, 3));
+    std::vector<std::size_t> counts;
+    std::vector<int> priorities;
+    for (int i = 0; i < 10; ++i) {
+      counts.push_back(random.pick<std::size_t>({0, 1, 300, 5000, 200000}));
+      priorities.push_back(static_cast<int>(random.between(0, 4)) - 2);
+    }
+    options.link.reset();
+    if (round % 2 == 1) options.link = LinkSpeed{.latency = 20e-6, .bytes_per_second = 2e9};
+    run_ranks(
+        4, [&](Communicator& world) { exchange(world, window, counts, priorities); }, options);
+  }
+}
+
+TEST_P(SendQueueRanks, AFailedRankHoldsNobodyUp) {
+  constexpr int kFailing = 2;
+  const auto pause = milliseconds(random.between(0, 20));
+  const test::Fates fates = test::fates_of(
+      4,
+      [&](Communicator& world) {
+        const auto queue = std::make_shared<SendQueue>();
+        const Tensor data = filled(kLarge, 1);
+        std::vector<Work> works;
+        world.barrier();
+        for (int i = 0; i < 20; ++i) {
+          for (int peer = 0; peer < world.size(); ++peer) {
+            if (peer == world.rank()) continue;
+            works.push_back(world.send_async(data, peer, 0, {queue, -i}));
+          }
+        }
+        std::this_thread::sleep_for(pause);
+        if (world.rank() == kFailing) throw NumericError("the loss is NaN");
+        if (world.rank() == 1) works.clear();  // told at its end
+        for (Work& work : works) work.wait();
+      },
+      options);
+  EXPECT_NE(fates.thrown, nullptr);
+  for (const auto& [rank, fate] : fates.ranks) {
+    SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+    EXPECT_LT(fate.seconds, kPromptly);
+    if (rank == 0 || rank == 3) {
+      EXPECT_TRUE(is_a<RankFailed>(fate.error));
+    }
+  }
+}
+
+TEST_P(SendQueueRanks, ATimeoutSaysWhatASendWaitsBehind) {
+  options.timeout = milliseconds(300);
+  const test::Fates fates = test::fates_of(
+      2,
+      [](Communicator& world) {
+        world.barrier();
+        if (world.rank() == 1) {
+          std::this_thread::sleep_for(milliseconds(1500));
+          return;
+        }
+        const auto queue = std::make_shared<SendQueue>(1);
+        Work first = world.send_async(filled(kLarge, 1), 1, 0, {queue, 1});
+        world.progress();
+        Work last = world.send_async(filled(kLarge, 1), 1, 0, {queue, 5});
+        Work urgent = world.send_async(filled(kLarge, 1), 1, 0, {queue, 0});
+        last.wait();
+      },
+      options);
+  EXPECT_NE(fates.thrown, nullptr);
+  for (const auto& [rank, fate] : fates.ranks) {
+    if (rank != 0) continue;
+    EXPECT_TRUE(is_a<CommTimeout>(fate.error));
+    EXPECT_THAT(
+        fate.message,
+        HasSubstr("has waited 0.3 s in send #1 of 'world' (262144 f32 to rank 1): it waits for its "
+                  "turn behind 1 more urgent message; on their way: send #0 of 'world' (262144 f32 "
+                  "to rank 1): rank 1 has not taken the message"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(By, SendQueueRanks,
+                         ::testing::Values(Progress::kThread, Progress::kOnCall),
+                         [](const auto& param) {
+                           return param.param == Progress::kThread ? "Thread" : "OnCall";
+                         });
+
+}  // namespace
+}  // namespace ultra
