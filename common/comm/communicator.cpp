@@ -20,7 +20,7 @@ int Communicator::world_rank(int member) const {
 
 comm::calls::Member Communicator::member() const { return {.rank = rank(), .size = size()}; }
 
-Work Communicator::start(comm::CollectiveCall call, bool background) const {
+Work Communicator::start(comm::CollectiveCall call) const {
   comm::GroupState& group = *state_->group;
   group.number(call.info);
   call.info.label = state_->label;
@@ -28,12 +28,12 @@ Work Communicator::start(comm::CollectiveCall call, bool background) const {
       state_->algorithms ? comm::run_schedule(std::move(call), *state_->algorithms, group.transport,
                                               group.control, group.own->checking)
                          : group.transport->native(call, group.own->checking);
-  return submit(std::move(operation), background);
+  return submit(std::move(operation));
 }
 
-Work Communicator::submit(std::shared_ptr<comm::Operation> operation, bool background) const {
+Work Communicator::submit(std::shared_ptr<comm::Operation> operation) const {
   const std::shared_ptr<comm::ProgressEngine>& engine = state_->group->own->engine;
-  engine->submit(operation, background);
+  engine->submit(operation, background_);
   return {engine, std::move(operation)};
 }
 
@@ -43,7 +43,7 @@ Communicator Communicator::split(int color, int key, const std::string& name) co
   group.number(info);
   info.label = state_->label;
   const auto operation = std::make_shared<comm::SplitOperation>(info, group.control, color, key);
-  submit(operation, false).wait();
+  waited_for().submit(operation).wait();
   auto joined = comm::GroupState::join(
       group.own, group.control->subgroup(operation->members(), group.splits++), name);
   return Communicator(std::make_shared<State>(State{std::move(joined), state_->algorithms, {}}));
@@ -62,111 +62,66 @@ Communicator Communicator::labeled(std::string label) const {
 }
 
 Work Communicator::broadcast_async(const Tensor& data, int root) const {
-  return start(comm::calls::broadcast(data, root, member()), true);
-}
-void Communicator::broadcast(const Tensor& data, int root) const {
-  start(comm::calls::broadcast(data, root, member()), false).wait();
+  return start(comm::calls::broadcast(data, root, member()));
 }
 
 Work Communicator::reduce_async(const Tensor& data, int root, ReduceOp op) const {
-  return start(comm::calls::reduce(data, root, op, member()), true);
-}
-void Communicator::reduce(const Tensor& data, int root, ReduceOp op) const {
-  start(comm::calls::reduce(data, root, op, member()), false).wait();
+  return start(comm::calls::reduce(data, root, op, member()));
 }
 
 Work Communicator::all_reduce_async(const Tensor& data, ReduceOp op) const {
-  return start(comm::calls::all_reduce(data, op), true);
-}
-void Communicator::all_reduce(const Tensor& data, ReduceOp op) const {
-  start(comm::calls::all_reduce(data, op), false).wait();
+  return start(comm::calls::all_reduce(data, op));
 }
 
 Work Communicator::gather_async(const Tensor& input, const Tensor& output, int root) const {
-  return start(comm::calls::gather(input, output, root, member()), true);
-}
-void Communicator::gather(const Tensor& input, const Tensor& output, int root) const {
-  start(comm::calls::gather(input, output, root, member()), false).wait();
+  return start(comm::calls::gather(input, output, root, member()));
 }
 
 Work Communicator::gather_v_async(const Tensor& input, std::span<const std::size_t> counts,
                                   const Tensor& output, int root) const {
-  return start(comm::calls::gather_v(input, counts, output, root, member()), true);
-}
-void Communicator::gather_v(const Tensor& input, std::span<const std::size_t> counts,
-                            const Tensor& output, int root) const {
-  start(comm::calls::gather_v(input, counts, output, root, member()), false).wait();
+  return start(comm::calls::gather_v(input, counts, output, root, member()));
 }
 
 Work Communicator::scatter_async(const Tensor& input, const Tensor& output, int root) const {
-  return start(comm::calls::scatter(input, output, root, member()), true);
-}
-void Communicator::scatter(const Tensor& input, const Tensor& output, int root) const {
-  start(comm::calls::scatter(input, output, root, member()), false).wait();
+  return start(comm::calls::scatter(input, output, root, member()));
 }
 
 Work Communicator::scatter_v_async(const Tensor& input, std::span<const std::size_t> counts,
                                    const Tensor& output, int root) const {
-  return start(comm::calls::scatter_v(input, counts, output, root, member()), true);
-}
-void Communicator::scatter_v(const Tensor& input, std::span<const std::size_t> counts,
-                             const Tensor& output, int root) const {
-  start(comm::calls::scatter_v(input, counts, output, root, member()), false).wait();
+  return start(comm::calls::scatter_v(input, counts, output, root, member()));
 }
 
 Work Communicator::all_gather_async(const Tensor& input, const Tensor& output) const {
-  return start(comm::calls::all_gather(input, output, member()), true);
-}
-void Communicator::all_gather(const Tensor& input, const Tensor& output) const {
-  start(comm::calls::all_gather(input, output, member()), false).wait();
+  return start(comm::calls::all_gather(input, output, member()));
 }
 
 Work Communicator::all_gather_v_async(const Tensor& input, std::span<const std::size_t> counts,
                                       const Tensor& output) const {
-  return start(comm::calls::all_gather_v(input, counts, output, member()), true);
-}
-void Communicator::all_gather_v(const Tensor& input, std::span<const std::size_t> counts,
-                                const Tensor& output) const {
-  start(comm::calls::all_gather_v(input, counts, output, member()), false).wait();
+  return start(comm::calls::all_gather_v(input, counts, output, member()));
 }
 
 Work Communicator::reduce_scatter_async(const Tensor& input, const Tensor& output,
                                         ReduceOp op) const {
-  return start(comm::calls::reduce_scatter(input, output, op, member()), true);
-}
-void Communicator::reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op) const {
-  start(comm::calls::reduce_scatter(input, output, op, member()), false).wait();
+  return start(comm::calls::reduce_scatter(input, output, op, member()));
 }
 
 Work Communicator::reduce_scatter_v_async(const Tensor& input, std::span<const std::size_t> counts,
                                           const Tensor& output, ReduceOp op) const {
-  return start(comm::calls::reduce_scatter_v(input, counts, output, op, member()), true);
-}
-void Communicator::reduce_scatter_v(const Tensor& input, std::span<const std::size_t> counts,
-                                    const Tensor& output, ReduceOp op) const {
-  start(comm::calls::reduce_scatter_v(input, counts, output, op, member()), false).wait();
+  return start(comm::calls::reduce_scatter_v(input, counts, output, op, member()));
 }
 
 Work Communicator::all_to_all_async(const Tensor& input, const Tensor& output) const {
-  return start(comm::calls::all_to_all(input, output, member()), true);
-}
-void Communicator::all_to_all(const Tensor& input, const Tensor& output) const {
-  start(comm::calls::all_to_all(input, output, member()), false).wait();
+  return start(comm::calls::all_to_all(input, output, member()));
 }
 
 Work Communicator::all_to_all_v_async(const Tensor& input, std::span<const std::size_t> send_rows,
                                       const Tensor& output,
                                       std::span<const std::size_t> receive_rows) const {
-  return start(comm::calls::all_to_all_v(input, send_rows, output, receive_rows, member()), true);
-}
-void Communicator::all_to_all_v(const Tensor& input, std::span<const std::size_t> send_rows,
-                                const Tensor& output,
-                                std::span<const std::size_t> receive_rows) const {
-  start(comm::calls::all_to_all_v(input, send_rows, output, receive_rows, member()), false).wait();
+  return start(comm::calls::all_to_all_v(input, send_rows, output, receive_rows, member()));
 }
 
 void Communicator::barrier() const {
-  start(comm::calls::barrier(state_->group->barrier_element), false).wait();
+  waited_for().start(comm::calls::barrier(state_->group->barrier_element)).wait();
 }
 
 std::shared_ptr<comm::Operation> Communicator::tagged(OpKind kind, const Tensor& data, int peer,
@@ -215,43 +170,32 @@ std::shared_ptr<comm::Operation> Communicator::shift(const Tensor& send, const T
 
 Work Communicator::send_async(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kSend, channel);
-  return submit(message(OpKind::kSend, data, peer, channel), true);
+  return submit(message(OpKind::kSend, data, peer, channel));
 }
 Work Communicator::send_async(const Tensor& data, int peer, int channel,
                               const SendOrder& order) const {
   if (!order.queue) return send_async(data, peer, channel);
   comm::calls::expect_channel(OpKind::kSend, channel);
-  return submit(comm::make_queued(message(OpKind::kSend, data, peer, channel), order), true);
-}
-void Communicator::send(const Tensor& data, int peer, int channel) const {
-  comm::calls::expect_channel(OpKind::kSend, channel);
-  submit(message(OpKind::kSend, data, peer, channel), false).wait();
+  return submit(comm::make_queued(message(OpKind::kSend, data, peer, channel), order));
 }
 
 Work Communicator::recv_async(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kRecv, channel);
-  return submit(message(OpKind::kRecv, data, peer, channel), true);
-}
-void Communicator::recv(const Tensor& data, int peer, int channel) const {
-  comm::calls::expect_channel(OpKind::kRecv, channel);
-  submit(message(OpKind::kRecv, data, peer, channel), false).wait();
+  return submit(message(OpKind::kRecv, data, peer, channel));
 }
 
 Work Communicator::send_async(const Tensor& data, int peer, const MessageName& name,
                               const SendOrder& order) const {
   auto operation = named(OpKind::kSend, data, peer, name);
   if (order.queue) operation = comm::make_queued(std::move(operation), order);
-  return submit(std::move(operation), true);
+  return submit(std::move(operation));
 }
 Work Communicator::recv_async(const Tensor& data, int peer, const MessageName& name) const {
-  return submit(named(OpKind::kRecv, data, peer, name), true);
+  return submit(named(OpKind::kRecv, data, peer, name));
 }
 
 Work Communicator::ring_shift_async(const Tensor& send, const Tensor& receive, int distance) const {
-  return submit(shift(send, receive, distance), true);
-}
-void Communicator::ring_shift(const Tensor& send, const Tensor& receive, int distance) const {
-  submit(shift(send, receive, distance), false).wait();
+  return submit(shift(send, receive, distance));
 }
 
 void Communicator::progress() const { state_->group->own->engine->poll(); }

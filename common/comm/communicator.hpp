@@ -35,8 +35,8 @@ struct MessageName {
 /// @brief A group of ranks; copies are handles on the same group.
 ///
 /// **Collective:** every member calls the same operations in the same order. Each operation exists
-/// twice: `x_async` returns a Work at once and goes on while the rank computes, `x` returns when the
-/// operation has ended. Tensors must be contiguous. Operations work on elements, row-major, whatever
+/// twice: `x_async` returns a Work at once and goes on while the rank computes, `x` is `x_async` that
+/// is waited for. Tensors must be contiguous. Operations work on elements, row-major, whatever
 /// the shape; f32, f64 and i32 (but an average needs a float). Sizes may be 0, and where a tensor is
 /// cut into one chunk per rank it need not divide: Chunks::even says who gets what. Input and output
 /// have no memory in common, but where an operation says how it works in place.
@@ -146,43 +146,75 @@ class Communicator {
   /// @brief Returns when all members have called it.
   void barrier() const;
   /// @copybrief broadcast_async
-  void broadcast(const Tensor& data, int root) const;
+  void broadcast(const Tensor& data, int root) const {
+    waited_for().broadcast_async(data, root).wait();
+  }
   /// @copybrief reduce_async
-  void reduce(const Tensor& data, int root, ReduceOp op = ReduceOp::kSum) const;
+  void reduce(const Tensor& data, int root, ReduceOp op = ReduceOp::kSum) const {
+    waited_for().reduce_async(data, root, op).wait();
+  }
   /// @copybrief all_reduce_async
-  void all_reduce(const Tensor& data, ReduceOp op = ReduceOp::kSum) const;
+  void all_reduce(const Tensor& data, ReduceOp op = ReduceOp::kSum) const {
+    waited_for().all_reduce_async(data, op).wait();
+  }
   /// @copybrief gather_async
-  void gather(const Tensor& input, const Tensor& output, int root) const;
+  void gather(const Tensor& input, const Tensor& output, int root) const {
+    waited_for().gather_async(input, output, root).wait();
+  }
   /// @copybrief gather_v_async
   void gather_v(const Tensor& input, std::span<const std::size_t> counts, const Tensor& output,
-                int root) const;
+                int root) const {
+    waited_for().gather_v_async(input, counts, output, root).wait();
+  }
   /// @copybrief scatter_async
-  void scatter(const Tensor& input, const Tensor& output, int root) const;
+  void scatter(const Tensor& input, const Tensor& output, int root) const {
+    waited_for().scatter_async(input, output, root).wait();
+  }
   /// @copybrief scatter_v_async
   void scatter_v(const Tensor& input, std::span<const std::size_t> counts, const Tensor& output,
-                 int root) const;
+                 int root) const {
+    waited_for().scatter_v_async(input, counts, output, root).wait();
+  }
   /// @copybrief all_gather_async
-  void all_gather(const Tensor& input, const Tensor& output) const;
+  void all_gather(const Tensor& input, const Tensor& output) const {
+    waited_for().all_gather_async(input, output).wait();
+  }
   /// @copybrief all_gather_v_async
   void all_gather_v(const Tensor& input, std::span<const std::size_t> counts,
-                    const Tensor& output) const;
+                    const Tensor& output) const {
+    waited_for().all_gather_v_async(input, counts, output).wait();
+  }
   /// @copybrief reduce_scatter_async
   void reduce_scatter(const Tensor& input, const Tensor& output,
-                      ReduceOp op = ReduceOp::kSum) const;
+                      ReduceOp op = ReduceOp::kSum) const {
+    waited_for().reduce_scatter_async(input, output, op).wait();
+  }
   /// @copybrief reduce_scatter_v_async
   void reduce_scatter_v(const Tensor& input, std::span<const std::size_t> counts,
-                        const Tensor& output, ReduceOp op = ReduceOp::kSum) const;
+                        const Tensor& output, ReduceOp op = ReduceOp::kSum) const {
+    waited_for().reduce_scatter_v_async(input, counts, output, op).wait();
+  }
   /// @copybrief all_to_all_async
-  void all_to_all(const Tensor& input, const Tensor& output) const;
+  void all_to_all(const Tensor& input, const Tensor& output) const {
+    waited_for().all_to_all_async(input, output).wait();
+  }
   /// @copybrief all_to_all_v_async
   void all_to_all_v(const Tensor& input, std::span<const std::size_t> send_rows,
-                    const Tensor& output, std::span<const std::size_t> receive_rows) const;
+                    const Tensor& output, std::span<const std::size_t> receive_rows) const {
+    waited_for().all_to_all_v_async(input, send_rows, output, receive_rows).wait();
+  }
   /// @copybrief send_async
-  void send(const Tensor& data, int peer, int channel = 0) const;
+  void send(const Tensor& data, int peer, int channel = 0) const {
+    waited_for().send_async(data, peer, channel).wait();
+  }
   /// @copybrief recv_async
-  void recv(const Tensor& data, int peer, int channel = 0) const;
+  void recv(const Tensor& data, int peer, int channel = 0) const {
+    waited_for().recv_async(data, peer, channel).wait();
+  }
   /// @copybrief ring_shift_async
-  void ring_shift(const Tensor& send, const Tensor& receive, int distance = 1) const;
+  void ring_shift(const Tensor& send, const Tensor& receive, int distance = 1) const {
+    waited_for().ring_shift_async(send, receive, distance).wait();
+  }
 
   /// @brief Moves this rank's operations along once: only Progress::kOnCall needs it, between
   /// pieces of computation.
@@ -195,8 +227,14 @@ class Communicator {
 
  private:
   [[nodiscard]] comm::calls::Member member() const;
-  [[nodiscard]] Work start(comm::CollectiveCall call, bool background) const;
-  [[nodiscard]] Work submit(std::shared_ptr<comm::Operation> operation, bool background) const;
+  /// This handle, for an operation that is waited for at once: nobody else need move it along.
+  [[nodiscard]] Communicator waited_for() const {
+    Communicator handle = *this;
+    handle.background_ = false;
+    return handle;
+  }
+  [[nodiscard]] Work start(comm::CollectiveCall call) const;
+  [[nodiscard]] Work submit(std::shared_ptr<comm::Operation> operation) const;
   [[nodiscard]] std::shared_ptr<comm::Operation> message(OpKind kind, const Tensor& data, int peer,
                                                          int channel) const;
   [[nodiscard]] std::shared_ptr<comm::Operation> named(OpKind kind, const Tensor& data, int peer,
@@ -207,6 +245,7 @@ class Communicator {
                                                        int distance) const;
 
   std::shared_ptr<State> state_;
+  bool background_ = true;  // of what is issued: the rank goes on computing meanwhile
 };
 
 }  // namespace ultra
