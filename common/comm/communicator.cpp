@@ -6,7 +6,6 @@
 #include "common/comm/collectives/schedule_runner.hpp"
 #include "common/comm/engine/group_state.hpp"
 #include "common/comm/links/point_to_point.hpp"
-#include "common/comm/links/send_queue.hpp"
 #include "common/comm/links/slow_link.hpp"
 
 namespace ultra {
@@ -172,12 +171,6 @@ Work Communicator::send_async(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kSend, channel);
   return submit(message(OpKind::kSend, data, peer, channel));
 }
-Work Communicator::send_async(const Tensor& data, int peer, int channel,
-                              const SendOrder& order) const {
-  if (!order.queue) return send_async(data, peer, channel);
-  comm::calls::expect_channel(OpKind::kSend, channel);
-  return submit(comm::make_queued(message(OpKind::kSend, data, peer, channel), order));
-}
 
 Work Communicator::recv_async(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kRecv, channel);
@@ -185,9 +178,9 @@ Work Communicator::recv_async(const Tensor& data, int peer, int channel) const {
 }
 
 Work Communicator::send_async(const Tensor& data, int peer, const MessageName& name,
-                              const SendOrder& order) const {
+                              const SendWrapper& wrapper) const {
   auto operation = named(OpKind::kSend, data, peer, name);
-  if (order.queue) operation = comm::make_queued(std::move(operation), order);
+  if (wrapper) operation = wrapper(std::move(operation));
   return submit(std::move(operation));
 }
 Work Communicator::recv_async(const Tensor& data, int peer, const MessageName& name) const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,7 +15,6 @@
 #include "common/comm/collectives/collective_call.hpp"
 #include "common/comm/engine/operation.hpp"
 #include "common/comm/engine/progress_engine.hpp"
-#include "common/comm/links/send_queue.hpp"
 #include "common/comm/traffic.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"
@@ -31,6 +31,11 @@ struct MessageName {
   /// @brief Equal when both members are.
   bool operator==(const MessageName&) const = default;
 };
+
+/// @brief Makes of a send what is issued in its place: one that begins later, for instance. Empty: the
+/// send is issued as it is.
+using SendWrapper =
+    std::function<std::shared_ptr<comm::Operation>(std::shared_ptr<comm::Operation> send)>;
 
 /// @brief A group of ranks; copies are handles on the same group.
 ///
@@ -128,15 +133,11 @@ class Communicator {
   /// @brief Sends to a member. The k-th send to it on a channel meets its k-th recv from here.
   /// @param channel  keeps streams of messages apart; 0 to 30.
   Work send_async(const Tensor& data, int peer, int channel = 0) const;
-  /// @brief Like send_async above, but waits for its turn among the sends of a queue; which message
-  /// meets which recv is still given by the order of issue.
-  Work send_async(const Tensor& data, int peer, int channel, const SendOrder& order) const;
   /// @brief Receives from a member; shape and dtype must be the sender's.
   Work recv_async(const Tensor& data, int peer, int channel = 0) const;
   /// @brief Sends to a member, to the recv of the same name there, whatever else was issued before.
-  /// @param order  its turn among the sends of a queue; by default it has no turn to wait for.
   Work send_async(const Tensor& data, int peer, const MessageName& name,
-                  const SendOrder& order = {}) const;
+                  const SendWrapper& wrapper = {}) const;
   /// @brief Receives what a member sends under the same name; shape and dtype must be the sender's.
   Work recv_async(const Tensor& data, int peer, const MessageName& name) const;
   /// @brief Sends to member rank + distance and receives from rank - distance, on the ring. Not in

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "chapters/03_data_parallel/bucket_assignment.hpp"
+#include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "common/comm/links/send_queue.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
 
@@ -43,7 +43,7 @@ class PushPull::Impl {
         watch_(model, buckets_, [this](std::size_t bucket) { gradient_ready(bucket); }) {
     ensure(parameters_.size() == served.parameters.size(), "the servers know the same parameters");
     if (servers.settings.priority == Priority::kPriority) {
-      queue_ = std::make_shared<comm::SendQueue>(kSlicesOnTheirWay);
+      queue_ = std::make_shared<SendQueue>(kSlicesOnTheirWay);
     }
     for (const ServedParameter& parameter : served.parameters) {
       named_.push_back(servers.world.labeled(parameter.name));
@@ -136,7 +136,7 @@ class PushPull::Impl {
       const int server = servers_.rank_of_server(slice.server);
       pushes_.push_back(named_[p].send_async(elements_of(slice, parameter.grad()), server,
                                              push_name(served_, step_, s),
-                                             {queue_, checked_cast<int>(s)}));
+                                             in_turn(queue_, checked_cast<int>(s))));
       pulls_[stage_of_[p]].push_back(named_[p].recv_async(elements_of(slice, parameter.value()),
                                                           server, pull_name(served_, step_, s)));
     }
@@ -162,7 +162,7 @@ class PushPull::Impl {
   std::vector<std::vector<std::size_t>> slices_of_;  // by parameter
   std::vector<std::size_t> stage_of_;                // by parameter
   std::vector<Communicator> named_;                  // by parameter
-  std::shared_ptr<comm::SendQueue> queue_;           // null: each send begins at once
+  std::shared_ptr<SendQueue> queue_;                 // null: each send begins at once
   std::size_t step_ = 0;                             // 1 for the first
   bool in_step_ = false;
   double gradient_norm_ = 0;

@@ -10,7 +10,7 @@ ServedWeights::ServedWeights(const ServerWorld& servers, const ServedModel& mode
     : servers_(servers), model_(model) {
   if (servers.settings.priority == Priority::kPriority) {
     // A slice that is updated goes to all replicas.
-    queue_ = std::make_shared<comm::SendQueue>(kSlicesOnTheirWay * servers.replicas());
+    queue_ = std::make_shared<SendQueue>(kSlicesOnTheirWay * servers.replicas());
   }
   const int own = servers.group.rank();
   std::vector<Work> works;
@@ -52,7 +52,7 @@ Work ServedWeights::send(std::size_t slice, int replica, std::size_t step,
                          const Tensor& values) const {
   const Kept& kept = slices_[slice];
   return kept.messenger.send_async(values, replica, pull_name(model_, step, kept.number),
-                                   {queue_, checked_cast<int>(kept.number)});
+                                   in_turn(queue_, checked_cast<int>(kept.number)));
 }
 
 void send_first_weights(const ServerWorld& servers, const ServedModel& model,

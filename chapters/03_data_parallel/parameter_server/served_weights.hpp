@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_settings.hpp"
 #include "common/comm/communicator.hpp"
-#include "common/comm/links/send_queue.hpp"
 #include "common/comm/work.hpp"
 #include "common/optim/adamw.hpp"
 #include "common/tensor/tensor.hpp"
@@ -65,7 +65,7 @@ class ServedWeights {
   ServerWorld servers_;
   ServedModel model_;
   std::vector<Kept> slices_;
-  std::shared_ptr<comm::SendQueue> queue_;  // null: each send begins at once
+  std::shared_ptr<SendQueue> queue_;  // null: each send begins at once
 };
 
 /// @brief Sends the servers the weights that training begins with. For replica 0.

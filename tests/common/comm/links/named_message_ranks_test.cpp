@@ -112,30 +112,6 @@ TEST_P(NamedMessageRanks, NeverMeetThoseThatAreMatchedByOrder) {
       options);
 }
 
-TEST_P(NamedMessageRanks, OvertakeEachOtherInAQueue) {
-  run_ranks(
-      2,
-      [&](Communicator& world) {
-        constexpr std::uint32_t kMessages = 20;
-        const auto queue = std::make_shared<comm::SendQueue>(1);
-        std::vector<Work> works;
-        std::vector<Tensor> received;
-        for (std::uint32_t n = 0; n < kMessages; ++n) {
-          received.push_back(filled(9000, -1));
-          works.push_back(world.recv_async(received.back(), 1 - world.rank(), {0, n}));
-        }
-        for (const std::uint32_t n : shuffled(kMessages, 30)) {
-          works.push_back(world.send_async(filled(9000, n), 1 - world.rank(), {0, n},
-                                           {queue, static_cast<int>(kMessages - n)}));
-        }
-        for (Work& work : works) work.wait();
-        for (std::uint32_t n = 0; n < kMessages; ++n) {
-          EXPECT_EQ(received[n].span<float>().back(), static_cast<float>(n));
-        }
-      },
-      options);
-}
-
 TEST_P(NamedMessageRanks, AreNamedInErrors) {
   run_ranks(
       1,

@@ -1,4 +1,4 @@
-#include "common/comm/links/send_queue.hpp"
+#include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,11 +12,13 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/comm_error.hpp"
+#include "common/comm/engine/operation.hpp"
 #include "tests/support/compare.hpp"
 
-namespace ultra::comm {
+namespace ultra::data_parallel {
 namespace {
 
+using comm::Operation;
 using test::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -55,7 +57,7 @@ class SendQueueTest : public ::testing::Test {
   /// Issues the next send with this priority; its number is the order of issue.
   void issue(int priority) {
     sends.push_back(std::make_shared<FakeSend>(static_cast<std::uint32_t>(sends.size()), begun));
-    queued.push_back(make_queued(sends.back(), {queue, priority}));
+    queued.push_back(in_turn(queue, priority)(sends.back()));
   }
   void issue(const std::vector<int>& priorities) {
     for (const int priority : priorities) issue(priority);
@@ -189,4 +191,4 @@ TEST_F(SendQueueTest, BelongsToOneRank) {
 }
 
 }  // namespace
-}  // namespace ultra::comm
+}  // namespace ultra::data_parallel

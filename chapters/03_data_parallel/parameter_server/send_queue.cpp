@@ -1,4 +1,4 @@
-#include "common/comm/links/send_queue.hpp"
+#include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,12 @@
 #include <optional>
 
 #include "common/base/errors.hpp"
+#include "common/comm/engine/operation.hpp"
 
-namespace ultra::comm {
+namespace ultra::data_parallel {
 namespace {
+
+using comm::Operation;
 
 /// A send in a queue. All members are called inside the engine's pass, but for the destructor.
 class QueuedSend final : public Operation, public SendQueue::Send {
@@ -117,10 +120,13 @@ std::string SendQueue::waits_for(const Send& send) const {
   return text;
 }
 
-std::shared_ptr<Operation> make_queued(std::shared_ptr<Operation> send, const SendOrder& order) {
-  auto queued = std::make_shared<QueuedSend>(std::move(send), order.queue);
-  order.queue->enter(*queued, order.priority);
-  return queued;
+SendWrapper in_turn(std::shared_ptr<SendQueue> queue, int priority) {
+  if (!queue) return {};
+  return [queue = std::move(queue), priority](std::shared_ptr<Operation> send) {
+    auto queued = std::make_shared<QueuedSend>(std::move(send), queue);
+    queue->enter(*queued, priority);
+    return queued;
+  };
 }
 
-}  // namespace ultra::comm
+}  // namespace ultra::data_parallel

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/engine/operation.hpp"
+#include "common/comm/communicator.hpp"
 
-namespace ultra::comm {
+namespace ultra::data_parallel {
 
 /// @brief Sends that wait for their turn: of those that have not begun, the most urgent begins first,
 /// and at most `window` of them are on their way at a time.
@@ -72,23 +72,10 @@ class SendQueue {
   std::vector<const Send*> on_their_way_;
 };
 
-}  // namespace ultra::comm
+/// @brief Lets a send wait for its turn in a queue: for Communicator::send_async.
+/// @param queue     null: the send begins at once.
+/// @param priority  the lower, the more urgent; equal ones begin in the order of issue.
+/// @throws ConfigError when it is called for a send of a rank other than the queue's.
+[[nodiscard]] SendWrapper in_turn(std::shared_ptr<SendQueue> queue, int priority);
 
-namespace ultra {
-
-/// @brief A send's place among others: `{queue, 3}`.
-struct SendOrder {
-  std::shared_ptr<comm::SendQueue> queue;  ///< null: the send begins at once
-  int priority = 0;  ///< the lower, the more urgent; equal ones begin in the order of issue
-};
-
-}  // namespace ultra
-
-namespace ultra::comm {
-
-/// @brief `send`, which begins when its queue says so.
-/// @param order  its queue is not null. @throws ConfigError when another rank uses the queue.
-[[nodiscard]] std::shared_ptr<Operation> make_queued(std::shared_ptr<Operation> send,
-                                                     const SendOrder& order);
-
-}  // namespace ultra::comm
+}  // namespace ultra::data_parallel

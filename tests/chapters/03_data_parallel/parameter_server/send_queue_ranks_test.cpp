@@ -1,6 +1,6 @@
-// Covers: common/comm/links/send_queue.hpp
-//
 // Queued sends between ranks: who overtakes whom, and what reaches whom.
+
+#include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,10 +23,9 @@
 #include "tests/support/star_algorithms.hpp"
 #include "tests/support/watchdog.hpp"
 
-namespace ultra {
+namespace ultra::data_parallel {
 namespace {
 
-using comm::SendQueue;
 using std::chrono::milliseconds;
 using test::is_a;
 using ::testing::AllOf;
@@ -84,9 +86,9 @@ TEST_P(SendQueueRanks, UrgentSendsOvertakeAndStillMeetTheirReceives) {
           Log log;
           world.set_observer(&log);
           const auto queue = std::make_shared<SendQueue>(1);
-          for (std::size_t i = 0; i < priorities.size(); ++i) {
-            const auto value = static_cast<double>(i);
-            works.push_back(world.send_async(filled(kLarge, value), 1, 0, {queue, priorities[i]}));
+          for (std::uint32_t i = 0; i < priorities.size(); ++i) {
+            works.push_back(
+                world.send_async(filled(kLarge, i), 1, {0, i}, in_turn(queue, priorities[i])));
             if (i == 0) world.progress();
           }
           world.send(go, 1, 1);
@@ -98,7 +100,9 @@ TEST_P(SendQueueRanks, UrgentSendsOvertakeAndStillMeetTheirReceives) {
           std::vector<Tensor> data;
           for (std::size_t i = 0; i < priorities.size(); ++i) data.push_back(filled(kLarge, -1));
           world.recv(go, 0, 1);
-          for (const Tensor& tensor : data) works.push_back(world.recv_async(tensor, 0));
+          for (std::uint32_t i = 0; i < data.size(); ++i) {
+            works.push_back(world.recv_async(data[i], 0, {0, i}));
+          }
           for (std::size_t i = 0; i < works.size(); ++i) {
             works[i].wait();
             EXPECT_EQ(data[i].span<float>().back(), static_cast<float>(i));
@@ -114,8 +118,8 @@ TEST_P(SendQueueRanks, WithoutAQueueASendBeginsAtOnce) {
       2,
       [](Communicator& world) {
         const Tensor data = filled(3, world.rank() + 1);
-        Work work = world.rank() == 0 ? world.send_async(data, 1, 4, {nullptr, 7})
-                                      : world.recv_async(data, 0, 4);
+        Work work = world.rank() == 0 ? world.send_async(data, 1, {4, 0}, in_turn(nullptr, 7))
+                                      : world.recv_async(data, 0, {4, 0});
         work.wait();
         EXPECT_EQ(data.span<float>()[0], 1.0F);
       },
@@ -131,19 +135,19 @@ void exchange(Communicator& world, int window, const std::vector<std::size_t>& c
   std::vector<Tensor> received;
   std::vector<double> expected;
   for (const Communicator& group : {world, other}) {
-    for (std::size_t i = 0; i < counts.size(); ++i) {
+    for (std::uint32_t i = 0; i < counts.size(); ++i) {
       for (int peer = 0; peer < group.size(); ++peer) {
         received.push_back(filled(counts[i], -1));
         expected.push_back(group.world_rank(peer) + 100.0 * static_cast<double>(i));
-        works.push_back(group.recv_async(received.back(), peer));
+        works.push_back(group.recv_async(received.back(), peer, {0, i}));
       }
     }
   }
-  for (std::size_t i = 0; i < counts.size(); ++i) {
+  for (std::uint32_t i = 0; i < counts.size(); ++i) {
     const Tensor data = filled(counts[i], world.rank() + 100.0 * static_cast<double>(i));
     for (const Communicator& group : {world, other}) {
       for (int peer = 0; peer < group.size(); ++peer) {
-        works.push_back(group.send_async(data, peer, 0, {queue, priorities[i]}));
+        works.push_back(group.send_async(data, peer, {0, i}, in_turn(queue, priorities[i])));
       }
     }
   }
@@ -171,6 +175,33 @@ TEST_P(SendQueueRanks, EverySendReachesItsReceive) {
   }
 }
 
+TEST_P(SendQueueRanks, SendsInRandomOrderReachTheirReceives) {
+  constexpr std::uint32_t kMessages = 20;
+  std::vector<std::uint32_t> shuffled(kMessages);
+  std::iota(shuffled.begin(), shuffled.end(), 0);
+  std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(seed));
+  run_ranks(
+      2,
+      [&](Communicator& world) {
+        const auto queue = std::make_shared<SendQueue>(1);
+        std::vector<Work> works;
+        std::vector<Tensor> received;
+        for (std::uint32_t n = 0; n < kMessages; ++n) {
+          received.push_back(filled(9000, -1));
+          works.push_back(world.recv_async(received.back(), 1 - world.rank(), {0, n}));
+        }
+        for (const std::uint32_t n : shuffled) {
+          works.push_back(world.send_async(filled(9000, n), 1 - world.rank(), {0, n},
+                                           in_turn(queue, static_cast<int>(kMessages - n))));
+        }
+        for (Work& work : works) work.wait();
+        for (std::uint32_t n = 0; n < kMessages; ++n) {
+          EXPECT_EQ(received[n].span<float>().back(), static_cast<float>(n));
+        }
+      },
+      options);
+}
+
 TEST_P(SendQueueRanks, AFailedRankHoldsNobodyUp) {
   constexpr int kFailing = 2;
   const auto pause = milliseconds(random.between(0, 20));
@@ -181,10 +212,11 @@ TEST_P(SendQueueRanks, AFailedRankHoldsNobodyUp) {
         const Tensor data = filled(kLarge, 1);
         std::vector<Work> works;
         world.barrier();
-        for (int i = 0; i < 20; ++i) {
+        for (std::uint32_t i = 0; i < 20; ++i) {
           for (int peer = 0; peer < world.size(); ++peer) {
             if (peer == world.rank()) continue;
-            works.push_back(world.send_async(data, peer, 0, {queue, -i}));
+            works.push_back(
+                world.send_async(data, peer, {0, i}, in_turn(queue, -static_cast<int>(i))));
           }
         }
         std::this_thread::sleep_for(pause);
@@ -214,10 +246,10 @@ TEST_P(SendQueueRanks, ATimeoutSaysWhatASendWaitsBehind) {
           return;
         }
         const auto queue = std::make_shared<SendQueue>(1);
-        Work first = world.send_async(filled(kLarge, 1), 1, 0, {queue, 1});
+        Work first = world.send_async(filled(kLarge, 1), 1, {0, 0}, in_turn(queue, 1));
         world.progress();
-        Work last = world.send_async(filled(kLarge, 1), 1, 0, {queue, 5});
-        Work urgent = world.send_async(filled(kLarge, 1), 1, 0, {queue, 0});
+        Work last = world.send_async(filled(kLarge, 1), 1, {0, 1}, in_turn(queue, 5));
+        Work urgent = world.send_async(filled(kLarge, 1), 1, {0, 2}, in_turn(queue, 0));
         last.wait();
       },
       options);
@@ -240,4 +272,4 @@ INSTANTIATE_TEST_SUITE_P(By, SendQueueRanks,
                          });
 
 }  // namespace
-}  // namespace ultra
+}  // namespace ultra::data_parallel
