@@ -68,9 +68,7 @@ Tensor RingColumnParallel::backward(std::span<const Tensor> d_y, nn::Saved& save
   });
   const Tensor x = entering.wait();
   for (std::size_t i = weights_.size(); i-- > 0;) {
-    weights_[i]->add_grad([x, d = d_y[i]](const Tensor& grad, Write write) {
-      ops::matmul_into(grad, as_matrix(d), Transpose::kYes, as_matrix(x), Transpose::kNo, write);
-    });
+    nn::add_matmul_grad(*weights_[i], d_y[i], x);
   }
   return d_x;
 }
@@ -103,9 +101,7 @@ Tensor RingRowParallel::backward(const Tensor& d_y, nn::Saved& saved) {
     product_of_tokens(d_x, range, tokens, {0, local_seq}, weight_->value(), Transpose::kNo,
                       Write::kOverwrite);
   });
-  weight_->add_grad([x, d_all](const Tensor& grad, Write write) {
-    ops::matmul_into(grad, as_matrix(d_all), Transpose::kYes, as_matrix(x), Transpose::kNo, write);
-  });
+  nn::add_matmul_grad(*weight_, d_all, x);
   return d_x;
 }
 

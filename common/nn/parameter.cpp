@@ -118,4 +118,11 @@ void Parameter::run(const GradientWork& work) {
   for (const GradReadyHook& hook : hooks_) hook(*this);
 }
 
+void add_matmul_grad(Parameter& weight, const Tensor& d_y, const Tensor& x) {
+  weight.add_grad([d_y, x](const Tensor& grad, ops::Write write) {
+    ops::matmul_into(grad, ops::as_matrix(d_y), ops::Transpose::kYes, ops::as_matrix(x),
+                     ops::Transpose::kNo, write);
+  });
+}
+
 }  // namespace ultra::nn

@@ -175,4 +175,9 @@ class Parameter {
   DeferredGradients* queue_ = nullptr;
 };
 
+/// @brief Adds to the gradient of a linear map's weight, y = x W^T: d_W += d_y^T x.
+/// @param d_y  [..., out_features], and
+/// @param x    [..., in_features]: kept until the gradient is made, which may be much later.
+void add_matmul_grad(Parameter& weight, const Tensor& d_y, const Tensor& x);
+
 }  // namespace ultra::nn

@@ -34,9 +34,7 @@ Tensor ColumnParallelProjections::backward(std::span<const Tensor> d_y, nn::Save
   const Tensor x = entering.wait();
   Pending d_x = region_->enter_backward(part);  // travels while the weights' gradients are made
   for (std::size_t i = weights_.size(); i-- > 0;) {
-    weights_[i]->add_grad([x, d = d_y[i]](const Tensor& grad, Write write) {
-      ops::matmul_into(grad, as_matrix(d), Transpose::kYes, as_matrix(x), Transpose::kNo, write);
-    });
+    nn::add_matmul_grad(*weights_[i], d_y[i], x);
   }
   return d_x.wait();
 }

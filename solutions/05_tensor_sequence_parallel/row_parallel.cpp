@@ -27,9 +27,7 @@ Tensor RowParallelLinear::backward(const Tensor& d_y, nn::Saved& saved) {
   if (bias_) {
     bias_->add_grad([d_y](const Tensor& grad, Write write) { sum_rows_into(grad, d_y, write); });
   }
-  weight_->add_grad([x, d_all](const Tensor& grad, Write write) {
-    ops::matmul_into(grad, as_matrix(d_all), Transpose::kYes, as_matrix(x), Transpose::kNo, write);
-  });
+  nn::add_matmul_grad(*weight_, d_all, x);
   return d_x.view(x.shape());
 }
 // [/region]

@@ -45,9 +45,7 @@ Tensor DenseProjections::backward(std::span<const Tensor> d_y, Saved& saved) {
     const bool first = i + 1 == weights_.size();
     ops::matmul_into(as_matrix(d_x), as_matrix(d_y[i]), Transpose::kNo, weights_[i]->value(),
                      Transpose::kNo, first ? Write::kOverwrite : Write::kAccumulate);
-    weights_[i]->add_grad([x, d = d_y[i]](const Tensor& grad, Write write) {
-      ops::matmul_into(grad, as_matrix(d), Transpose::kYes, as_matrix(x), Transpose::kNo, write);
-    });
+    add_matmul_grad(*weights_[i], d_y[i], x);
   }
   return d_x;
 }

@@ -382,6 +382,22 @@ TEST_F(ParameterTest, QueuedWorkRunsInOrderAndMayQueueMore) {
   EXPECT_THAT(order, ElementsAre(1, 2, 3));
 }
 
+TEST_F(ParameterTest, TheGradientOfALinearMapAddsUpOverTokensAndMicroBatches) {
+  Parameter weight(spec({2, 3}), device, DType::kF64, seed);
+  const std::vector<double> of_outputs{1, 2, 3, 4};
+  const std::vector<double> inputs{1, 0, 2, 0, 1, 1};
+  const Tensor d_y = Tensor::from<double>(device, {1, 2, 2}, of_outputs);
+  const Tensor x = Tensor::from<double>(device, {1, 2, 3}, inputs);
+  add_matmul_grad(weight, d_y, x);
+  EXPECT_THAT(weight.grad().to_vector(), ElementsAre(1, 3, 5, 2, 4, 8));
+  DeferredGradients queue;
+  weight.defer_grads_to(&queue);
+  add_matmul_grad(weight, d_y, x);
+  EXPECT_EQ(queue.size(), 1U);
+  queue.run();
+  EXPECT_THAT(weight.grad().to_vector(), ElementsAre(2, 6, 10, 4, 8, 16));
+}
+
 TEST_F(ParameterTest, AShardThatDoesNotFitIsAnErrorForEveryInitializer) {
   for (const double deviation : {0.02, 0.0}) {
     for (const std::vector<Range>& shard :
