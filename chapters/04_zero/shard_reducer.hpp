@@ -46,6 +46,7 @@ struct ReducedGroup {
 /// Memory: the shards, as MemoryCategory::kGradients; two groups (with Overlap::kOff one), as
 /// MemoryCategory::kCommunication, and what the reduce-scatter needs.
 /// Cost: (S-1)/S bytes of all groups sent per rank and pass.
+/// @see QuantizedReducer, whose groups travel in another form, in the same order.
 class ShardReducer : public GroupReducer {
  public:
   /// @brief Reduces nothing yet.
@@ -72,16 +73,18 @@ class ShardReducer : public GroupReducer {
   /// @brief Frees the shards.
   void drop() override;
 
- private:
-  /// Waits for the group that is under way for longest, and adds its average to the shard.
-  void take_in_oldest();
+ protected:
+  /// @brief Waits for the group that is under way for longest, and adds its average to the shard.
+  virtual void take_in_oldest();
 
+  /// @brief A group on its way.
   struct UnderWay {
-    std::size_t group;
-    Tensor own;  // this rank's part of the group's memory, which it keeps alive
-    Work work;
+    std::size_t group;  ///< its number
+    Tensor own;         ///< this rank's part of the group's memory, which it keeps alive
+    Work work;          ///< ends when `own` has arrived
   };
 
+  // Also of reducers whose groups travel in another form.
   std::vector<ReducedGroup> groups_;
   Communicator comm_;
   Device device_;
@@ -89,6 +92,8 @@ class ShardReducer : public GroupReducer {
   Overlap overlap_;
   Tensor open_;  // the memory of the group that fills up
   std::deque<UnderWay> under_way_;
+
+ private:
   std::vector<Tensor> shards_;  // by group; undefined: nothing taken in since drop()
 };
 

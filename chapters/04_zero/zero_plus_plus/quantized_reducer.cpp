@@ -5,7 +5,6 @@
 #include "common/base/numeric.hpp"
 #include "common/comm/collectives/reduce_op.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
-#include "common/ops/elementwise.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -24,83 +23,65 @@ Tensor piece_of(const Tensor& array, std::size_t index, std::size_t size) {
   return array.slice(0, {index * size, (index + 1) * size});
 }
 
+// Pieces of a group that change hands stand in one array: the messages of all columns for each member
+// of the step, and behind them those from each.
+Tensor sent(const Tensor& exchange) { return piece_of(exchange, 0, exchange.numel() / 2); }
+Tensor received(const Tensor& exchange) { return piece_of(exchange, 1, exchange.numel() / 2); }
+
 }  // namespace
 
 QuantizedReducer::QuantizedReducer(std::vector<ReducedGroup> groups, const Communicator& shards,
                                    const std::optional<NodeGroups>& nodes,
                                    const BlockFormat& format, Device device, DType dtype,
                                    Overlap overlap)
-    : groups_(std::move(groups)),
+    : ShardReducer(std::move(groups), shards, std::move(device), dtype, overlap),
       first_(are_nodes(nodes) ? nodes->node : shards),
       second_(are_nodes(nodes) ? std::optional(nodes->across) : std::nullopt),
       ranks_(size_as_count(shards)),
-      format_(format),
-      device_(std::move(device)),
-      dtype_(dtype),
-      overlap_(overlap),
-      shards_(groups_.size()) {}
-
-Tensor QuantizedReducer::open(std::size_t group) {
-  while (under_way_.size() > 1) take_in_oldest();
-  const FlatLayout& layout = groups_[group].layout;
-  open_ = Tensor::empty(device_, {layout.padded}, dtype_, MemoryCategory::kCommunication);
-  open_.slice(0, {layout.count, layout.padded}).fill(0.0);
-  return open_;
-}
+      format_(format) {}
 
 void QuantizedReducer::flush(std::size_t group) {
-  under_way_.push_back({group, begin_first_step(group, open_)});
+  under_way_.push_back(begin_first_step(group, open_));
   open_ = Tensor();  // it was quantised: only the pieces are on their way
   if (overlap_ == Overlap::kOff) finish();
 }
 
-void QuantizedReducer::finish() {
-  while (!under_way_.empty()) take_in_oldest();
-}
-
-void QuantizedReducer::drop() {
-  for (Tensor& shard : shards_) shard = Tensor();
-}
-
-QuantizedReducer::Exchange QuantizedReducer::make_exchange(std::size_t words) const {
-  const auto memory = [&] {
-    return Tensor::empty(device_, {words}, DType::kI32, MemoryCategory::kCommunication);
-  };
-  return {.sent = memory(), .received = memory(), .work = {}};
+/// @param words  of what is sent, and of what is received.
+Tensor QuantizedReducer::exchange_memory(std::size_t words) const {
+  return Tensor::empty(device_, {2 * words}, DType::kI32, MemoryCategory::kCommunication);
 }
 
 // [region first_step]
 /// Member j of this step gets the pieces of all owners in column j: rank j of each node.
-QuantizedReducer::Exchange QuantizedReducer::begin_first_step(std::size_t group,
-                                                              const Tensor& flat) const {
+ShardReducer::UnderWay QuantizedReducer::begin_first_step(std::size_t group,
+                                                          const Tensor& flat) const {
   const std::size_t shard = groups_[group].layout.shard;
   const std::size_t words = quantized_bytes(format_, shard, dtype_) / size_of(DType::kI32);
   const std::size_t members = size_as_count(first_);
   const std::size_t nodes = ranks_ / members;
-  Exchange exchange = make_exchange(ranks_ * words);
+  const Tensor exchange = exchange_memory(ranks_ * words);
   for (std::size_t member = 0; member < members; ++member) {
     for (std::size_t node = 0; node < nodes; ++node) {
       const std::size_t owner = node * members + member;
       quantize(format_, piece_of(flat, owner, shard),
-               piece_of(exchange.sent, member * nodes + node, words));
+               piece_of(sent(exchange), member * nodes + node, words));
     }
   }
-  exchange.work = first_.labeled("reduce " + groups_[group].name)
-                      .all_to_all_async(exchange.sent, exchange.received);
-  return exchange;
+  const Communicator labeled = first_.labeled("reduce " + groups_[group].name);
+  return {group, exchange, labeled.all_to_all_async(sent(exchange), received(exchange))};
 }
 // [/region]
 
 // [region sums]
 /// [columns * shard] What the members of a step sent, added up in their order.
-Tensor QuantizedReducer::sum_of(const Exchange& exchange, std::size_t columns,
+Tensor QuantizedReducer::sum_of(const Tensor& exchange, std::size_t columns,
                                 std::size_t shard) const {
   const std::size_t words = quantized_bytes(format_, shard, dtype_) / size_of(DType::kI32);
   const Tensor sums =
       Tensor::zeros(device_, {columns * shard}, dtype_, MemoryCategory::kCommunication);
-  const std::size_t messages = exchange.received.numel() / words;
+  const std::size_t messages = received(exchange).numel() / words;
   for (std::size_t message = 0; message < messages; ++message) {
-    add_dequantized(format_, piece_of(exchange.received, message, words),
+    add_dequantized(format_, piece_of(received(exchange), message, words),
                     piece_of(sums, message % columns, shard));
   }
   return sums;
@@ -112,31 +93,27 @@ Tensor QuantizedReducer::exchanged_between_nodes(std::size_t group, const Tensor
   const std::size_t shard = groups_[group].layout.shard;
   const std::size_t words = quantized_bytes(format_, shard, dtype_) / size_of(DType::kI32);
   const std::size_t nodes = size_as_count(*second_);
-  const Exchange exchange = make_exchange(nodes * words);
+  const Tensor exchange = exchange_memory(nodes * words);
   for (std::size_t node = 0; node < nodes; ++node) {
-    quantize(format_, piece_of(columns, node, shard), piece_of(exchange.sent, node, words));
+    quantize(format_, piece_of(columns, node, shard), piece_of(sent(exchange), node, words));
   }
-  second_->labeled("reduce " + groups_[group].name).all_to_all(exchange.sent, exchange.received);
+  second_->labeled("reduce " + groups_[group].name).all_to_all(sent(exchange), received(exchange));
   return sum_of(exchange, 1, shard);
 }
 // [/region]
 
 // [region take_in_oldest]
+/// Makes the average of the pieces, which is then taken in as any other.
 void QuantizedReducer::take_in_oldest() {
-  const std::size_t group = under_way_.front().group;
-  Exchange exchange = std::move(under_way_.front().exchange);
-  under_way_.pop_front();
-  exchange.work.wait();  // or pieces that have not arrived would be added up
-  Tensor sum = sum_of(exchange, ranks_ / size_as_count(first_), groups_[group].layout.shard);
-  exchange = {};
-  if (second_) sum = exchanged_between_nodes(group, sum);
+  UnderWay& oldest = under_way_.front();
+  oldest.work.wait();  // or pieces that have not arrived would be added up
+  const std::size_t columns = ranks_ / size_as_count(first_);
+  Tensor sum = sum_of(oldest.own, columns, groups_[oldest.group].layout.shard);
+  oldest.own = Tensor();
+  if (second_) sum = exchanged_between_nodes(oldest.group, sum);
   comm::divide(dtype_, comm::bytes_of(sum).data(), sum.numel(), checked_cast<int>(ranks_));
-  Tensor& shard = shards_[group];
-  if (shard.defined()) {
-    ops::add_into(shard, sum);
-  } else {
-    shard = sum.clone(MemoryCategory::kGradients);
-  }
+  oldest.own = sum;
+  ShardReducer::take_in_oldest();
 }
 // [/region]
 

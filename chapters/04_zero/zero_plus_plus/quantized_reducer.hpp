@@ -3,20 +3,20 @@
 /// QuantizedReducer: gradients become shards by an all-to-all of quantised pieces.
 
 #include <cstddef>
-#include <deque>
 #include <optional>
 #include <vector>
 
 #include "chapters/04_zero/shard_reducer.hpp"
-#include "chapters/04_zero/shards/group_reducer.hpp"
 #include "chapters/04_zero/shards/node_groups.hpp"
 #include "chapters/04_zero/zero_plus_plus/block_quantization.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
+#include "common/tensor/tensor.hpp"
 
 namespace ultra::zero {
 
-/// @brief Reduces groups of gradients to this rank's shards, as qgZ does.
+/// @brief Reduces groups of gradients to this rank's shards, as qgZ does: in ShardReducer's order, but
+/// what travels are quantised pieces.
 ///
 /// A reduce-scatter of quantised numbers by a ring would quantise the sum anew at each of its S - 1
 /// steps. Here every rank quantises its piece for each owner, the pieces change hands in an
@@ -34,7 +34,7 @@ namespace ultra::zero {
 /// (n-1) K q + (K-1) q, of which (K-1) q between nodes.
 /// Source: Wang et al. 2023, "ZeRO++", arXiv 2306.10209, section 3.3. Deviation: the second step is
 /// waited for at once, so it does not overlap with the backward pass.
-class QuantizedReducer : public GroupReducer {
+class QuantizedReducer : public ShardReducer {
  public:
   /// @brief Reduces nothing yet.
   /// @param groups  in the order in which the backward pass makes them.
@@ -44,42 +44,19 @@ class QuantizedReducer : public GroupReducer {
                    const std::optional<NodeGroups>& nodes, const BlockFormat& format, Device device,
                    DType dtype, Overlap overlap);
 
-  [[nodiscard]] Tensor open(std::size_t group) override;
   void flush(std::size_t group) override;
-  void finish() override;
-  [[nodiscard]] const Tensor& shard(std::size_t group) const override { return shards_.at(group); }
-  void drop() override;
 
  private:
-  /// Pieces of a group that change hands: a message for each rank, and one from each.
-  struct Exchange {
-    Tensor sent;      // [messages of all columns, for each member of the step]
-    Tensor received;  // likewise, from each
-    Work work;
-  };
-  struct UnderWay {
-    std::size_t group;
-    Exchange exchange;
-  };
-
-  void take_in_oldest();
-  [[nodiscard]] Exchange begin_first_step(std::size_t group, const Tensor& flat) const;
+  void take_in_oldest() override;
+  [[nodiscard]] UnderWay begin_first_step(std::size_t group, const Tensor& flat) const;
   [[nodiscard]] Tensor exchanged_between_nodes(std::size_t group, const Tensor& columns) const;
-  [[nodiscard]] Exchange make_exchange(std::size_t words) const;
-  [[nodiscard]] Tensor sum_of(const Exchange& exchange, std::size_t columns,
-                              std::size_t shard) const;
+  [[nodiscard]] Tensor exchange_memory(std::size_t words) const;
+  [[nodiscard]] Tensor sum_of(const Tensor& exchange, std::size_t columns, std::size_t shard) const;
 
-  std::vector<ReducedGroup> groups_;
   Communicator first_;                  // of a node, or all ranks
   std::optional<Communicator> second_;  // the column's, when there are nodes
   std::size_t ranks_;
   BlockFormat format_;
-  Device device_;
-  DType dtype_;
-  Overlap overlap_;
-  Tensor open_;  // the memory of the group that fills up
-  std::deque<UnderWay> under_way_;
-  std::vector<Tensor> shards_;  // by group; undefined: nothing taken in since drop()
 };
 
 }  // namespace ultra::zero
