@@ -3,20 +3,11 @@
 #include <cmath>
 #include <vector>
 
+#include "chapters/04_zero/shards/own_shard.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
 
 namespace ultra::zero {
-namespace {
-
-/// The part of a flat array that this rank owns.
-Tensor own_shard(const Tensor& flat, const Communicator& shards) {
-  const auto size = flat.numel() / static_cast<std::size_t>(shards.size());
-  const auto begin = static_cast<std::size_t>(shards.rank()) * size;
-  return flat.slice(0, {begin, begin + size});
-}
-
-}  // namespace
 
 // [region exchange]
 void ReduceScatterExchange::start(const Tensor& bucket) {

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "chapters/04_zero/shards/own_shard.hpp"
+
 namespace ultra::zero {
 namespace {
 
@@ -32,9 +34,7 @@ std::vector<int> balanced(std::span<const std::size_t> sizes, int ranks) {
 /// All ranks' shards of flat arrays, on every rank.
 void gather_whole(std::span<const Tensor> whole, const Communicator& shards) {
   for (const Tensor& array : whole) {
-    const std::size_t size = array.numel() / static_cast<std::size_t>(shards.size());
-    const std::size_t begin = size * static_cast<std::size_t>(shards.rank());
-    shards.labeled("weights").all_gather(array.slice(0, {begin, begin + size}), array);
+    shards.labeled("weights").all_gather(own_shard(array, shards), array);
   }
 }
 

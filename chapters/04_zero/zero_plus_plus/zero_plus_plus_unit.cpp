@@ -2,20 +2,11 @@
 
 #include <utility>
 
+#include "chapters/04_zero/shards/own_shard.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::zero {
-namespace {
-
-/// Part `index` of `parts` equal ones.
-Tensor part_of(const Tensor& array, int index, int parts) {
-  const std::size_t size = array.numel() / checked_cast<std::size_t>(parts);
-  const std::size_t begin = checked_cast<std::size_t>(index) * size;
-  return array.slice(0, {begin, begin + size});
-}
-
-}  // namespace
 
 ZeroPlusPlusUnit::ZeroPlusPlusUnit(ParameterGroup group, const Communicator& shards,
                                    const ZeroPlusPlus& how, const std::optional<NodeGroups>& nodes)
@@ -50,7 +41,7 @@ void ZeroPlusPlusUnit::start_gather() {
     gather_ = shards_.all_gather_async(shard_, gathered_);
     return;
   }
-  const Tensor own = part_of(gathered_, shards_.rank(), shards_.size());
+  const Tensor own = own_shard(gathered_, shards_);
   quantize(*format_, shard_, own);
   gather_ = shards_.all_gather_async(own, gathered_);
 }
@@ -72,10 +63,9 @@ void ZeroPlusPlusUnit::wait() {
 /// The gather for the forward pass leaves it, that for the backward pass takes it away.
 void ZeroPlusPlusUnit::renew_secondary() {
   if (!node_) return;
-  secondary_ =
-      secondary_.defined()
-          ? Tensor()
-          : part_of(gathered_, node_->rank(), node_->size()).clone(MemoryCategory::kParameters);
+  secondary_ = secondary_.defined()
+                   ? Tensor()
+                   : own_shard(gathered_, *node_).clone(MemoryCategory::kParameters);
 }
 
 Tensor ZeroPlusPlusUnit::dequantized() const {
