@@ -3,20 +3,23 @@
 Run from the root of the checkout: build/venv/bin/python docs/figures/memory_timeline.py
 """
 
+import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/notebook"))
 from ultra_notebook.plotting import COLORS  # noqa: E402  (after the path)
 
-VISIBLE_BYTES = 100_000  # smaller changes are thinner than the picture's lines
+VISIBLE_POINTS = 0.5  # in 1/72 inch: less is not seen
 KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 PICTURE = ROOT / "docs/figures/memory_timeline.svg"
 
@@ -30,33 +33,67 @@ def trace_of_four_steps():
         return json.loads(trace.read_text())["traceEvents"]
 
 
-def visible_changes(events):
-    """The memory counters without those that differ too little from the one before."""
-    shown = []
-    for event in (event for event in events if event["ph"] == "C"):
-        levels = event["args"]
-        if not shown or any(abs(levels[kind] - shown[-1]["args"][kind]) > VISIBLE_BYTES
-                            for kind in KINDS):
-            shown.append(event)
-    return shown
+def visible_points(x, y):
+    """Which points of a curve to draw, so that it looks as if all were (Ramer, Douglas, Peucker).
+
+    x, y: in 1/72 inch. The curve through the chosen points misses none by VISIBLE_POINTS.
+    """
+    chosen = {0, len(x) - 1}
+    waiting = [(0, len(x) - 1)]
+    while waiting:
+        first, last = waiting.pop()
+        if last - first < 2:
+            continue
+        way = complex(x[last] - x[first], y[last] - y[first])
+        to = (x[first + 1:last] - x[first]) + 1j * (y[first + 1:last] - y[first])
+        along = (to * way.conjugate()).real / max(abs(way) ** 2, 1e-12)
+        missed = numpy.abs(to - along.clip(0, 1) * way)
+        if missed.max() >= VISIBLE_POINTS:
+            middle = first + 1 + int(missed.argmax())
+            chosen.add(middle)
+            waiting += [(first, middle), (middle, last)]
+    return sorted(chosen)
+
+
+def draw_stack(axes, time, levels, top):
+    """As axes.stackplot, of few points: each kind reaches down to 0, with those below it over it."""
+    width, height = axes.get_window_extent().size * 72 / axes.figure.dpi
+    boundaries = numpy.cumsum(levels, axis=0)
+    for i in reversed(range(len(KINDS))):
+        shown = visible_points(time / time[-1] * width, boundaries[i] / top * height)
+        axes.fill_between(time[shown], boundaries[i][shown], color=COLORS[KINDS[i]], linewidth=0,
+                          label=KINDS[i])
+
+
+def compact(svg):
+    """The picture with one line for each path, and tenths of points in it."""
+    def on_one_line(path):
+        words = (f"{float(word):.1f}".removesuffix(".0") if "." in word else word
+                 for word in path[1].split())
+        return f' d="{" ".join(words)}"'
+    svg = re.sub(r' d="([^"]*)"', on_one_line, svg)
+    svg = re.sub(r"(?s) *(<metadata>.*?</metadata>|<!--.*?-->)\n", "", svg)
+    return re.sub(r"\n *(</(?:g|defs)>)", r"\1", svg)
 
 
 def draw(events):
-    memory = visible_changes(events)
+    memory = [event for event in events if event["ph"] == "C"]
     steps = [event for event in events if event["name"].startswith("step ")]
-    time = [event["ts"] / 1e3 for event in memory]
-    levels = [[event["args"][kind] / 1e6 for event in memory] for kind in KINDS]
+    time = numpy.array([event["ts"] / 1e3 for event in memory])
+    levels = numpy.array([[event["args"][kind] / 1e6 for event in memory] for kind in KINDS])
     figure, axes = plt.subplots(figsize=(10, 3.4))
-    axes.stackplot(time, levels, labels=KINDS, colors=[COLORS[kind] for kind in KINDS])
-    top = max(map(sum, zip(*levels))) * 1.12
+    top = levels.sum(axis=0).max() * 1.12
+    draw_stack(axes, time, levels, top)
     for step in steps:
         axes.axvline(step["ts"] / 1e3, color="#444444", linewidth=0.8, linestyle=":")
         axes.text(step["ts"] / 1e3, top * 0.98, f" {step['name']}", va="top", fontsize=9)
     axes.set(xlabel="time (ms)", ylabel="memory in use (MB)", ylim=(0, top), xlim=(0, time[-1]))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, reverse=True)
     figure.patch.set_facecolor("white")
-    figure.savefig(PICTURE, bbox_inches="tight", metadata={"Date": None})
+    svg = io.StringIO()
+    figure.savefig(svg, format="svg", bbox_inches="tight", metadata={"Date": None})
+    PICTURE.write_text(compact(svg.getvalue()), encoding="utf-8")
 
 
 if __name__ == "__main__":
