@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "chapters/02_collectives/simulator/closed_form.hpp"
 #include "chapters/02_collectives/simulator/cost_model.hpp"
 #include "chapters/02_collectives/simulator/link_simulator.hpp"
+#include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 
@@ -46,32 +46,6 @@ void append_gpt_block(const TransformerShape& shape, std::vector<std::size_t>& s
   const std::size_t h = shape.hidden_size;
   const std::size_t f = shape.ffn_hidden_size;
   sizes.insert(sizes.end(), {h, h, 3 * h * h, 3 * h, h * h, h, h, h, h * f, f, f * h, h});
-}
-
-// Validation --------------------------------------------------------------------------------------
-
-void expect_between(const char* flag, std::size_t value, std::size_t least, std::size_t most) {
-  if (value < least || value > most) {
-    throw ConfigError(fmt::format("{} is {}. It must be from {} to {}.", flag, value, least, most));
-  }
-}
-
-void expect_positive(const char* flag, double value, const char* unit) {
-  if (!(value > 0.0) || !std::isfinite(value)) {
-    throw ConfigError(fmt::format("{} is {:g}{}. It must be above 0.", flag, value, unit));
-  }
-}
-
-void expect_ascending(const std::vector<int>& dp) {
-  if (dp.empty()) throw ConfigError("--scale is empty. Write for example 1,2,4,8.");
-  for (std::size_t i = 0; i < dp.size(); ++i) {
-    if (dp[i] < 1) {
-      throw ConfigError(fmt::format("--scale {}: there is at least 1 replica.", dp[i]));
-    }
-    if (i > 0 && dp[i] <= dp[i - 1]) {
-      throw ConfigError(fmt::format("--scale must ascend: {} comes after {}.", dp[i], dp[i - 1]));
-    }
-  }
 }
 
 // Prediction --------------------------------------------------------------------------------------
@@ -207,13 +181,9 @@ ModelSizes sizes_of(const TransformerShape& shape) {
 }
 
 void ScalingRequest::validate() const {
-  expect_ascending(dp);
-  machine.validate();
-  if (machine.is_torus() || machine.nodes != 1) {
-    throw ConfigError(fmt::format(
-        "--scale-machine describes one node: --scale says how many there are. Found {}.",
-        machine.describe()));
-  }
+  expect_ascending(
+      dp, {.flag = "--scale", .example = "1,2,4,8", .bounds = "there is at least 1 replica"});
+  expect_one_node("--scale", machine);
   static_cast<void>(collectives::find_algorithm(kAllReduce, algorithm));
   if (model.total() == 0) throw ConfigError("--scale-preset names a model without parameters.");
   expect_between("--scale-seq", seq_len, 1, kLongestSequence);
@@ -221,9 +191,7 @@ void ScalingRequest::validate() const {
                  batch, 1, kMostSequences);
   expect_between("--scale-bytes", element_bytes, 1, 8);
   expect_positive("--scale-peak-tflops", peak_flops / 1e12, " TFLOP/s");
-  if (!(mfu > 0.0 && mfu <= 1.0)) {
-    throw ConfigError(fmt::format("--scale-mfu is {:g}. It must be above 0 and at most 1.", mfu));
-  }
+  expect_part("--scale-mfu", mfu);
   if (!(bucket_bytes >= 0.0 && bucket_bytes <= 1e15)) {
     throw ConfigError(
         fmt::format("--scale-bucket-mb is {:g}. It must be from 0 to 1e9.", bucket_bytes / 1e6));
@@ -231,9 +199,8 @@ void ScalingRequest::validate() const {
 }
 
 const ScalingPoint* ScalingReport::first_link_bound() const {
-  const auto found = std::find_if(points.begin(), points.end(), [](const ScalingPoint& point) {
-    return point.overlap_ratio > 1.0;
-  });
+  const auto found = std::ranges::find_if(
+      points, [](const ScalingPoint& point) { return point.overlap_ratio > 1.0; });
   return found == points.end() ? nullptr : &*found;
 }
 
