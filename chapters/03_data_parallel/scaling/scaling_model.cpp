@@ -22,7 +22,6 @@ namespace {
 using collectives::CollectiveRequest;
 using collectives::NamedAlgorithm;
 using collectives::Topology;
-using collectives::Tuning;
 using memory::TransformerShape;
 
 constexpr OpKind kAllReduce = OpKind::kAllReduce;
@@ -50,38 +49,15 @@ void append_gpt_block(const TransformerShape& shape, std::vector<std::size_t>& s
 
 // Prediction --------------------------------------------------------------------------------------
 
-/// One bucket's all-reduce on a machine.
-class BucketAllReduce {
- public:
-  BucketAllReduce(std::string_view algorithm, const Topology& machine, std::size_t element_bytes)
-      : algorithm_(collectives::find_algorithm(kAllReduce, algorithm)),
-        machine_(machine),
-        tuning_(collectives::tuning_for(algorithm, machine)),
-        element_bytes_(element_bytes) {}
-
-  /// What the algorithm would need; empty when it suits the machine.
-  [[nodiscard]] std::string why_not() const { return algorithm_.why_not(collective(0, 1)); }
-
-  [[nodiscard]] double seconds(std::size_t count) const {
-    return collectives::simulate(
-               machine_, element_bytes_,
-               [&](int rank) { return algorithm_.schedule(collective(rank, count)); })
-        .seconds;
-  }
-
- private:
-  [[nodiscard]] CollectiveRequest collective(int rank, std::size_t count) const {
-    CollectiveRequest collective =
-        CollectiveRequest::of(kAllReduce, comm::Group::all(rank, machine_.ranks()), count, tuning_);
-    collective.element_bytes = element_bytes_;
-    return collective;
-  }
-
-  const NamedAlgorithm& algorithm_;
-  const Topology& machine_;
-  Tuning tuning_;
-  std::size_t element_bytes_;
-};
+/// One rank's part of a bucket's all-reduce on a machine.
+CollectiveRequest all_reduce_on(const Topology& machine, std::string_view algorithm, int rank,
+                                std::size_t count, std::size_t element_bytes) {
+  CollectiveRequest request =
+      CollectiveRequest::of(kAllReduce, comm::Group::all(rank, machine.ranks()), count,
+                            collectives::tuning_for(algorithm, machine));
+  request.element_bytes = element_bytes;
+  return request;
+}
 
 /// Why there is no prediction; empty when there is one.
 std::string why_not(const ScalingRequest& request, int dp) {
@@ -94,8 +70,9 @@ std::string why_not(const ScalingRequest& request, int dp) {
     return fmt::format("a global batch of {} sequences leaves some of them without any",
                        request.batch);
   }
-  const Topology machine = machine_for(dp, request.machine);
-  return BucketAllReduce(request.algorithm, machine, request.element_bytes).why_not();
+  return collectives::find_algorithm(kAllReduce, request.algorithm)
+      .why_not(all_reduce_on(machine_for(dp, request.machine), request.algorithm, 0, 1,
+                             request.element_bytes));
 }
 
 /// Sequences of the largest share.
@@ -249,12 +226,18 @@ Topology machine_for(int dp, const Topology& node) {
 
 std::vector<double> all_reduce_seconds(std::span<const Bucket> buckets, std::size_t element_bytes,
                                        std::string_view algorithm, const Topology& machine) {
-  const BucketAllReduce all_reduce(algorithm, machine, element_bytes);
+  const NamedAlgorithm& named = collectives::find_algorithm(kAllReduce, algorithm);
+  const auto simulated = [&](std::size_t count) {
+    const auto schedule_of = [&](int rank) {
+      return named.schedule(all_reduce_on(machine, algorithm, rank, count, element_bytes));
+    };
+    return collectives::simulate(machine, element_bytes, schedule_of).seconds;
+  };
   std::map<std::size_t, double> known;  // by elements
   std::vector<double> seconds;
   for (const Bucket& bucket : buckets) {
     const auto [entry, is_new] = known.try_emplace(bucket.count, 0.0);
-    if (is_new) entry->second = all_reduce.seconds(bucket.count);
+    if (is_new) entry->second = simulated(bucket.count);
     seconds.push_back(entry->second);
   }
   return seconds;
