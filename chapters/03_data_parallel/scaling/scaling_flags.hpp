@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What predictions on machines that are not here have in common: their flags, and what those refuse.
+/// What predictions on machines that are not here have in common: flags, and what those refuse.
 
 #include <fmt/format.h>
 
@@ -76,8 +76,9 @@ template <class Number>
   return numbers;
 }
 
-/// @brief What fn returns; its message names this flag instead of the one that it belongs to elsewhere.
+/// @brief What fn returns; its message names this flag instead of where it belongs elsewhere.
 /// @param elsewhere  what the message begins with otherwise; may be empty.
+/// @throws ConfigError when fn does.
 template <class Fn>
 auto under_flag(std::string_view flag, std::string_view elsewhere, Fn&& fn) {
   try {
@@ -91,7 +92,7 @@ auto under_flag(std::string_view flag, std::string_view elsewhere, Fn&& fn) {
 }
 
 /// @brief One node of a machine, as --simulate reads it.
-/// @param ranks  the flag that says how many ranks there are; ranks + "-machine" describes the node.
+/// @param ranks  the flag with the numbers of ranks; its name + "-machine" describes the node.
 /// @throws ConfigError for a machine that cannot be, and when it says how many nodes there are.
 [[nodiscard]] collectives::Topology node_of(std::string_view ranks, const std::string& text);
 
