@@ -1,6 +1,8 @@
 #include "tests/support/parse_options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <iterator>
+#include <sstream>
 
 namespace ultra::test {
 
@@ -16,6 +18,11 @@ std::string help_of(const std::function<void(CLI::App&)>& add_flags) {
   CLI::App app;
   add_flags(app);
   return app.help();
+}
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
 }
 
 }  // namespace ultra::test

@@ -1,19 +1,56 @@
 #pragma once
 /// @file
-/// What the flags of predictions on machines that are not here have in common.
+/// What predictions on machines that are not here have in common: flags, and what those refuse.
 
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <limits>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "chapters/02_collectives/simulator/topology.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
+#include "common/train/options/choice_option.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::data_parallel {
+
+// The command line --------------------------------------------------------------------------------
+
+/// @brief Adds flags that set members of `options` to a group of --help.
+/// @param each_flag  calls its argument for each with name, member, help and, for a word, choices.
+template <class Options, class EachFlag>
+void add_flags(CLI::App& app, const char* group, Options& options, const EachFlag& each_flag) {
+  const train::Flags flags(app, group);
+  each_flag([&](const char* flag, auto member, const char* help, const auto&... choices) {
+    auto& value = options.*member;
+    if constexpr (sizeof...(choices) > 0) {
+      train::add_choice(app, flag, value, choices..., group, help);
+    } else if constexpr (std::is_same_v<decltype(value), bool&>) {
+      flags.add_switch(flag, value, help);
+    } else {
+      flags.add(flag, value, help);
+    }
+  });
+}
+
+/// @brief Checks that all members that flags set have their defaults.
+/// @param needed  what those flags have no meaning without.
+/// @throws ConfigError naming the first flag that is not at its default.
+template <class Options, class EachFlag>
+void expect_defaults(const Options& options, const EachFlag& each_flag, std::string_view needed) {
+  const Options defaults;
+  each_flag([&](const char* flag, auto member, const auto&... /*help, choices*/) {
+    if (options.*member != defaults.*member) {
+      throw ConfigError(fmt::format("{} needs {}.", flag, needed));
+    }
+  });
+}
 
 /// @brief "1,2,4" as numbers.
 /// @param flag     for messages.
@@ -39,8 +76,9 @@ template <class Number>
   return numbers;
 }
 
-/// @brief What fn returns; its message names this flag instead of the one that it belongs to elsewhere.
+/// @brief What fn returns; its message names this flag instead of where it belongs elsewhere.
 /// @param elsewhere  what the message begins with otherwise; may be empty.
+/// @throws ConfigError when fn does.
 template <class Fn>
 auto under_flag(std::string_view flag, std::string_view elsewhere, Fn&& fn) {
   try {
@@ -54,18 +92,40 @@ auto under_flag(std::string_view flag, std::string_view elsewhere, Fn&& fn) {
 }
 
 /// @brief One node of a machine, as --simulate reads it.
-/// @param flag   that describes it.
-/// @param ranks  the flag that says how many nodes there are.
+/// @param ranks  the flag with the numbers of ranks; its name + "-machine" describes the node.
 /// @throws ConfigError for a machine that cannot be, and when it says how many nodes there are.
-[[nodiscard]] inline collectives::Topology node_of(std::string_view flag, std::string_view ranks,
-                                                   const std::string& text) {
-  for (const std::string_view entry : split(text, ',')) {
-    if (entry.starts_with("nodes=")) {
-      throw ConfigError(fmt::format("{} {}: leave out '{}'. {} says how many nodes there are.",
-                                    flag, text, entry, ranks));
-    }
-  }
-  return under_flag(flag, "--simulate", [&] { return collectives::parse_topology(text); });
-}
+[[nodiscard]] collectives::Topology node_of(std::string_view ranks, const std::string& text);
+
+// Values ------------------------------------------------------------------------------------------
+
+/// @brief Checks a count.
+/// @throws ConfigError naming the flag unless least <= value <= most.
+void expect_between(std::string_view flag, std::size_t value, std::size_t least, std::size_t most);
+
+/// @brief Checks a number that is finite and above 0.
+/// @param unit  what the message writes behind it.
+/// @throws ConfigError naming the flag for any other.
+void expect_positive(std::string_view flag, double value, std::string_view unit = "");
+
+/// @brief Checks a part of a peak, as the MFU is.
+/// @throws ConfigError naming the flag unless 0 < value <= 1.
+void expect_part(std::string_view flag, double value);
+
+/// @brief What a list of numbers of ranks may hold.
+struct RankNumbers {
+  std::string_view flag;                       ///< that holds the list
+  std::string_view example;                    ///< of one
+  int most = std::numeric_limits<int>::max();  ///< the largest number; the least is 1
+  std::string bounds;                          ///< in words: "there is at least 1 replica"
+};
+
+/// @brief Checks a list of numbers of ranks.
+/// @throws ConfigError naming the flag when it is empty, does not ascend or leaves the bounds.
+void expect_ascending(std::span<const int> numbers, const RankNumbers& allowed);
+
+/// @brief Checks that a machine is one node.
+/// @param ranks  as node_of() takes it.
+/// @throws ConfigError for a torus, for more nodes, and for a machine that cannot be.
+void expect_one_node(std::string_view ranks, const collectives::Topology& machine);
 
 }  // namespace ultra::data_parallel

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "chapters/02_collectives/simulator/closed_form.hpp"
 #include "chapters/02_collectives/simulator/cost_model.hpp"
 #include "chapters/02_collectives/simulator/link_simulator.hpp"
+#include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 
@@ -22,7 +22,6 @@ namespace {
 using collectives::CollectiveRequest;
 using collectives::NamedAlgorithm;
 using collectives::Topology;
-using collectives::Tuning;
 using memory::TransformerShape;
 
 constexpr OpKind kAllReduce = OpKind::kAllReduce;
@@ -48,66 +47,17 @@ void append_gpt_block(const TransformerShape& shape, std::vector<std::size_t>& s
   sizes.insert(sizes.end(), {h, h, 3 * h * h, 3 * h, h * h, h, h, h, h * f, f, f * h, h});
 }
 
-// Validation --------------------------------------------------------------------------------------
-
-void expect_between(const char* flag, std::size_t value, std::size_t least, std::size_t most) {
-  if (value < least || value > most) {
-    throw ConfigError(fmt::format("{} is {}. It must be from {} to {}.", flag, value, least, most));
-  }
-}
-
-void expect_positive(const char* flag, double value, const char* unit) {
-  if (!(value > 0.0) || !std::isfinite(value)) {
-    throw ConfigError(fmt::format("{} is {:g}{}. It must be above 0.", flag, value, unit));
-  }
-}
-
-void expect_ascending(const std::vector<int>& dp) {
-  if (dp.empty()) throw ConfigError("--scale is empty. Write for example 1,2,4,8.");
-  for (std::size_t i = 0; i < dp.size(); ++i) {
-    if (dp[i] < 1) {
-      throw ConfigError(fmt::format("--scale {}: there is at least 1 replica.", dp[i]));
-    }
-    if (i > 0 && dp[i] <= dp[i - 1]) {
-      throw ConfigError(fmt::format("--scale must ascend: {} comes after {}.", dp[i], dp[i - 1]));
-    }
-  }
-}
-
 // Prediction --------------------------------------------------------------------------------------
 
-/// One bucket's all-reduce on a machine.
-class BucketAllReduce {
- public:
-  BucketAllReduce(std::string_view algorithm, const Topology& machine, std::size_t element_bytes)
-      : algorithm_(collectives::find_algorithm(kAllReduce, algorithm)),
-        machine_(machine),
-        tuning_(collectives::tuning_for(algorithm, machine)),
-        element_bytes_(element_bytes) {}
-
-  /// What the algorithm would need; empty when it suits the machine.
-  [[nodiscard]] std::string why_not() const { return algorithm_.why_not(collective(0, 1)); }
-
-  [[nodiscard]] double seconds(std::size_t count) const {
-    return collectives::simulate(
-               machine_, element_bytes_,
-               [&](int rank) { return algorithm_.schedule(collective(rank, count)); })
-        .seconds;
-  }
-
- private:
-  [[nodiscard]] CollectiveRequest collective(int rank, std::size_t count) const {
-    CollectiveRequest collective =
-        CollectiveRequest::of(kAllReduce, comm::Group::all(rank, machine_.ranks()), count, tuning_);
-    collective.element_bytes = element_bytes_;
-    return collective;
-  }
-
-  const NamedAlgorithm& algorithm_;
-  const Topology& machine_;
-  Tuning tuning_;
-  std::size_t element_bytes_;
-};
+/// One rank's part of a bucket's all-reduce on a machine.
+CollectiveRequest all_reduce_on(const Topology& machine, std::string_view algorithm, int rank,
+                                std::size_t count, std::size_t element_bytes) {
+  CollectiveRequest request =
+      CollectiveRequest::of(kAllReduce, comm::Group::all(rank, machine.ranks()), count,
+                            collectives::tuning_for(algorithm, machine));
+  request.element_bytes = element_bytes;
+  return request;
+}
 
 /// Why there is no prediction; empty when there is one.
 std::string why_not(const ScalingRequest& request, int dp) {
@@ -120,8 +70,9 @@ std::string why_not(const ScalingRequest& request, int dp) {
     return fmt::format("a global batch of {} sequences leaves some of them without any",
                        request.batch);
   }
-  const Topology machine = machine_for(dp, request.machine);
-  return BucketAllReduce(request.algorithm, machine, request.element_bytes).why_not();
+  return collectives::find_algorithm(kAllReduce, request.algorithm)
+      .why_not(all_reduce_on(machine_for(dp, request.machine), request.algorithm, 0, 1,
+                             request.element_bytes));
 }
 
 /// Sequences of the largest share.
@@ -207,13 +158,9 @@ ModelSizes sizes_of(const TransformerShape& shape) {
 }
 
 void ScalingRequest::validate() const {
-  expect_ascending(dp);
-  machine.validate();
-  if (machine.is_torus() || machine.nodes != 1) {
-    throw ConfigError(fmt::format(
-        "--scale-machine describes one node: --scale says how many there are. Found {}.",
-        machine.describe()));
-  }
+  expect_ascending(
+      dp, {.flag = "--scale", .example = "1,2,4,8", .bounds = "there is at least 1 replica"});
+  expect_one_node("--scale", machine);
   static_cast<void>(collectives::find_algorithm(kAllReduce, algorithm));
   if (model.total() == 0) throw ConfigError("--scale-preset names a model without parameters.");
   expect_between("--scale-seq", seq_len, 1, kLongestSequence);
@@ -221,9 +168,7 @@ void ScalingRequest::validate() const {
                  batch, 1, kMostSequences);
   expect_between("--scale-bytes", element_bytes, 1, 8);
   expect_positive("--scale-peak-tflops", peak_flops / 1e12, " TFLOP/s");
-  if (!(mfu > 0.0 && mfu <= 1.0)) {
-    throw ConfigError(fmt::format("--scale-mfu is {:g}. It must be above 0 and at most 1.", mfu));
-  }
+  expect_part("--scale-mfu", mfu);
   if (!(bucket_bytes >= 0.0 && bucket_bytes <= 1e15)) {
     throw ConfigError(
         fmt::format("--scale-bucket-mb is {:g}. It must be from 0 to 1e9.", bucket_bytes / 1e6));
@@ -231,9 +176,8 @@ void ScalingRequest::validate() const {
 }
 
 const ScalingPoint* ScalingReport::first_link_bound() const {
-  const auto found = std::find_if(points.begin(), points.end(), [](const ScalingPoint& point) {
-    return point.overlap_ratio > 1.0;
-  });
+  const auto found = std::ranges::find_if(
+      points, [](const ScalingPoint& point) { return point.overlap_ratio > 1.0; });
   return found == points.end() ? nullptr : &*found;
 }
 
@@ -282,12 +226,18 @@ Topology machine_for(int dp, const Topology& node) {
 
 std::vector<double> all_reduce_seconds(std::span<const Bucket> buckets, std::size_t element_bytes,
                                        std::string_view algorithm, const Topology& machine) {
-  const BucketAllReduce all_reduce(algorithm, machine, element_bytes);
+  const NamedAlgorithm& named = collectives::find_algorithm(kAllReduce, algorithm);
+  const auto simulated = [&](std::size_t count) {
+    const auto schedule_of = [&](int rank) {
+      return named.schedule(all_reduce_on(machine, algorithm, rank, count, element_bytes));
+    };
+    return collectives::simulate(machine, element_bytes, schedule_of).seconds;
+  };
   std::map<std::size_t, double> known;  // by elements
   std::vector<double> seconds;
   for (const Bucket& bucket : buckets) {
     const auto [entry, is_new] = known.try_emplace(bucket.count, 0.0);
-    if (is_new) entry->second = all_reduce.seconds(bucket.count);
+    if (is_new) entry->second = simulated(bucket.count);
     seconds.push_back(entry->second);
   }
   return seconds;

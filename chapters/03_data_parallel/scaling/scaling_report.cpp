@@ -23,15 +23,6 @@ std::size_t largest_bucket_bytes(const ScalingReport& report) {
   return largest * report.request.element_bytes;
 }
 
-/// The machine of the last point.
-collectives::Topology largest_machine(const ScalingReport& report) {
-  return machine_for(report.points.back().dp, report.request.machine);
-}
-
-std::uint64_t whole(double value) { return static_cast<std::uint64_t>(std::llround(value)); }
-
-std::string milliseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e3); }
-
 std::string format_batch(const ScalingRequest& request) {
   std::string text =
       fmt::format("{} sequence{} of {} tokens per {}", format_count(request.batch),
@@ -50,9 +41,8 @@ void format_point(const ScalingPoint& point, std::string& table) {
       point.dp, point.nodes, format_count(point.rank_batch), milliseconds(point.forward_seconds),
       milliseconds(point.backward_seconds), milliseconds(point.communication_seconds),
       milliseconds(point.exposed_seconds), milliseconds(point.step_seconds),
-      format_count(whole(point.tokens_per_second)),
-      format_count(whole(point.tokens_per_second_per_rank)), 100.0 * point.efficiency,
-      point.overlap_ratio);
+      format_rounded(point.tokens_per_second), format_rounded(point.tokens_per_second_per_rank),
+      100.0 * point.efficiency, point.overlap_ratio);
 }
 
 /// Where the link becomes the bottleneck, and from how many tokens on it would not be.
@@ -65,7 +55,7 @@ std::string format_turning_point(const ScalingReport& report) {
   return fmt::format(
       "  From {} replicas on the link is the bottleneck: there, the last micro-batch would have to "
       "have {} tokens.\n",
-      bound->dp, format_count(whole(std::ceil(bound->tokens_to_hide))));
+      bound->dp, format_rounded(std::ceil(bound->tokens_to_hide)));
 }
 
 nlohmann::ordered_json point_to_json(const ScalingPoint& point) {
@@ -89,17 +79,9 @@ nlohmann::ordered_json point_to_json(const ScalingPoint& point) {
 
 nlohmann::ordered_json request_to_json(const ScalingReport& report) {
   const ScalingRequest& request = report.request;
-  const collectives::Topology& machine = request.machine;
   return {{"model", request.model.name},
           {"parameters", request.model.total()},
-          {"machine",
-           {{"largest", largest_machine(report).describe()},
-            {"gpus_per_node", machine.gpus_per_node},
-            {"nics_per_node", machine.nics_per_node},
-            {"intra", {{"latency", machine.intra.latency}, {"bandwidth", machine.intra.bandwidth}}},
-            {"inter", {{"latency", machine.inter.latency}, {"bandwidth", machine.inter.bandwidth}}},
-            {"gamma", machine.gamma},
-            {"order", collectives::to_string(machine.order)}}},
+          {"machine", machine_to_json(request.machine, report.points.back().dp)},
           {"algorithm", request.algorithm},
           {"seq_len", request.seq_len},
           {"batch_rule", to_string(request.batch_rule)},
@@ -111,7 +93,27 @@ nlohmann::ordered_json request_to_json(const ScalingReport& report) {
           {"bucket_bytes", request.bucket_bytes}};
 }
 
+nlohmann::ordered_json link_to_json(const collectives::Link& link) {
+  return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
+}
+
 }  // namespace
+
+std::string milliseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e3); }
+
+std::string format_rounded(double count) {
+  return format_count(static_cast<std::uint64_t>(std::llround(count)));
+}
+
+nlohmann::ordered_json machine_to_json(const collectives::Topology& node, int ranks) {
+  return {{"largest", machine_for(ranks, node).describe()},
+          {"gpus_per_node", node.gpus_per_node},
+          {"nics_per_node", node.nics_per_node},
+          {"intra", link_to_json(node.intra)},
+          {"inter", link_to_json(node.inter)},
+          {"gamma", node.gamma},
+          {"order", collectives::to_string(node.order)}};
+}
 
 std::string format_scaling(const ScalingReport& report) {
   const ScalingRequest& request = report.request;
@@ -119,8 +121,9 @@ std::string format_scaling(const ScalingReport& report) {
       "Prediction for {}, {} parameters, on up to {}\n"
       "  {}; {:g} TFLOP/s x {:g}\n"
       "  {} all-reduce of {} in {} bucket{}, the largest {}\n\n",
-      request.model.name, format_count(request.model.total()), largest_machine(report).describe(),
-      format_batch(request), request.peak_flops / 1e12, request.mfu, request.algorithm,
+      request.model.name, format_count(request.model.total()),
+      machine_for(report.points.back().dp, request.machine).describe(), format_batch(request),
+      request.peak_flops / 1e12, request.mfu, request.algorithm,
       format_bytes(request.model.total() * request.element_bytes), report.buckets.size(),
       report.buckets.size() == 1 ? "" : "s", format_bytes(largest_bucket_bytes(report)));
   fmt::format_to(std::back_inserter(table),

@@ -16,4 +16,15 @@ namespace ultra::data_parallel {
 /// @brief The report as a JSON object: seconds, bytes, FLOP and bytes per second, tokens.
 [[nodiscard]] nlohmann::ordered_json scaling_to_json(const ScalingReport& report);
 
+/// @brief Seconds as a cell of a table: 0.0125 -> "12.50", in milliseconds.
+[[nodiscard]] std::string milliseconds(double seconds);
+
+/// @brief The nearest whole number with thousands separators: 1234.5 -> "1,235".
+[[nodiscard]] std::string format_rounded(double count);
+
+/// @brief A prediction's machine as a JSON object: seconds, bytes per second.
+/// @param node   one of it.
+/// @param ranks  of the last point.
+[[nodiscard]] nlohmann::ordered_json machine_to_json(const collectives::Topology& node, int ranks);
+
 }  // namespace ultra::data_parallel

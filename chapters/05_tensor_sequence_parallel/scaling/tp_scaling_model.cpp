@@ -4,9 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_model.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/scaling/micro_batch_work.hpp"
 #include "common/base/errors.hpp"
 
@@ -14,6 +15,8 @@ namespace ultra::tensor_parallel {
 namespace {
 
 using collectives::Topology;
+using data_parallel::expect_between;
+using data_parallel::expect_positive;
 using memory::TransformerShape;
 
 /// Batches and sequences beyond these are slips.
@@ -23,47 +26,14 @@ constexpr double kMostBytes = 1e18;  // of an exchange
 
 // Validation --------------------------------------------------------------------------------------
 
-void expect_between(const char* flag, std::size_t value, std::size_t least, std::size_t most) {
-  if (value < least || value > most) {
-    throw ConfigError(fmt::format("{} is {}. It must be from {} to {}.", flag, value, least, most));
-  }
-}
-
-void expect_positive(const char* flag, double value) {
-  if (!(value > 0.0) || !std::isfinite(value)) {
-    throw ConfigError(fmt::format("{} is {:g}. It must be above 0.", flag, value));
-  }
-}
-
-void expect_ascending(const std::vector<int>& tp) {
-  if (tp.empty()) throw ConfigError("--scale-tp is empty. Write for example 1,2,4,8,16.");
-  for (std::size_t i = 0; i < tp.size(); ++i) {
-    if (tp[i] < 1 || tp[i] > collectives::kMaxRanks) {
-      throw ConfigError(fmt::format("--scale-tp {}: there are from 1 to {} ranks.", tp[i],
-                                    collectives::kMaxRanks));
-    }
-    if (i > 0 && tp[i] <= tp[i - 1]) {
-      throw ConfigError(
-          fmt::format("--scale-tp must ascend: {} comes after {}.", tp[i], tp[i - 1]));
-    }
-  }
-}
-
 bool fills_nodes(int tp, const Topology& node) {
   return tp <= node.gpus_per_node || tp % node.gpus_per_node == 0;
 }
 
 bool splits(const TpScalingRequest& request, int tp) {
-  const TransformerShape& model = request.model;
-  const nn::ModelConfig config{.vocab_size = model.vocab_size,
-                               .hidden_size = model.hidden_size,
-                               .num_layers = model.num_layers,
-                               .num_heads = model.num_heads,
-                               .num_kv_heads = model.num_kv_heads,
-                               .ffn_hidden_size = model.ffn_hidden_size,
-                               .max_seq_len = request.seq_len};
   try {
-    TensorParallelLayout{.tp = tp, .sequence_parallel = request.sequence_parallel}.validate(config);
+    tensor_parallel::validate(request.model, {.seq_len = request.seq_len},
+                              {.tp = tp, .sequence_parallel = request.sequence_parallel});
   } catch (const ConfigError&) {
     return false;
   }
@@ -79,16 +49,6 @@ std::string possible(const TpScalingRequest& request) {
   }
   if (tp.empty()) return "No number of ranks does.";
   return fmt::format("Choose from {}.", fmt::join(tp, ", "));
-}
-
-void expect_machine(const TpScalingRequest& request) {
-  const Topology& machine = request.machine;
-  machine.validate();
-  if (machine.is_torus() || machine.nodes != 1) {
-    throw ConfigError(fmt::format(
-        "--scale-tp-machine describes one node: --scale-tp says how many there are. Found {}.",
-        machine.describe()));
-  }
 }
 
 void expect_splits(const TpScalingRequest& request) {
@@ -136,11 +96,9 @@ void expect_micro_batches(const TpScalingRequest& request) {
 // Prediction --------------------------------------------------------------------------------------
 
 /// A machine whose node has as many GPUs as there are ranks, with the same links.
-Topology one_node(int tp, const Topology& node) {
-  Topology machine = node;
-  machine.gpus_per_node = tp;
-  machine.nics_per_node = std::min(node.nics_per_node, tp);
-  return machine;
+Topology one_node(int tp, Topology node) {
+  node.gpus_per_node = tp;
+  return data_parallel::machine_for(tp, node);
 }
 
 /// All exchanges of a micro-batch on one machine.
@@ -217,17 +175,18 @@ bool TpScalingRequest::is_the_playbooks() const {
 }
 
 void TpScalingRequest::validate() const {
-  expect_ascending(tp);
-  expect_machine(*this);
+  data_parallel::expect_ascending(
+      tp, {.flag = "--scale-tp",
+           .example = "1,2,4,8,16",
+           .most = collectives::kMaxRanks,
+           .bounds = fmt::format("there are from 1 to {} ranks", collectives::kMaxRanks)});
+  data_parallel::expect_one_node("--scale-tp", machine);
   expect_between("--scale-tp-seq", seq_len, 1, kLongestSequence);
   expect_between("--scale-tp-bytes", element_bytes, 1, 8);
   expect_splits(*this);
   expect_micro_batches(*this);
   expect_positive("--scale-tp-peak-tflops", peak_flops / 1e12);
-  if (!(mfu > 0.0 && mfu <= 1.0)) {
-    throw ConfigError(
-        fmt::format("--scale-tp-mfu is {:g}. It must be above 0 and at most 1.", mfu));
-  }
+  data_parallel::expect_part("--scale-tp-mfu", mfu);
   expect_positive("--scale-tp-memory-gb-per-second", memory_bandwidth / 1e9);
 }
 

@@ -2,18 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
-#include <string_view>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
 #include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_report.hpp"
 #include "common/base/errors.hpp"
-#include "common/train/options/choice_option.hpp"
-#include "common/train/options/flags.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -24,7 +20,6 @@ using data_parallel::under_flag;
 
 constexpr std::size_t kDefaultMicroBatch = 4;
 constexpr const char* kNumbers = "2,4,8";
-constexpr const char* kGroup = "Tensor-parallel scaling";
 
 const std::vector<train::Choice<SequenceParallel>> kSequenceParallel = {
     {"on", SequenceParallel::kOn}, {"off", SequenceParallel::kOff}};
@@ -34,6 +29,34 @@ const std::vector<train::Choice<Hide>> kHides = {
 const std::vector<train::Choice<ExchangeAlgorithm>> kAlgorithms = {
     {to_string(ExchangeAlgorithm::kTwoLevel), ExchangeAlgorithm::kTwoLevel},
     {to_string(ExchangeAlgorithm::kRing), ExchangeAlgorithm::kRing}};
+
+/// Calls visit with each flag, see data_parallel::add_flags().
+constexpr auto kEachFlag = [](const auto& visit) {
+  using Options = TpScalingOptions;
+  visit("--scale-tp", &Options::tp,
+        "predict the step on this many tensor-parallel ranks of a machine that is not here "
+        "instead of training: 2,4,8,16,32");
+  visit("--scale-tp-machine", &Options::machine, "one node of it, as for --simulate: h100,nics=1");
+  visit("--scale-tp-preset", &Options::preset,
+        "playbook-3b, a known model as for --estimate, or 'custom' for the model that the flags "
+        "describe");
+  visit("--scale-tp-seq", &Options::seq_len, "tokens per sequence");
+  visit("--scale-tp-micro-batch", &Options::micro_batch,
+        "sequences per forward and backward pass: a number, or one for each of --scale-tp [4; "
+        "for playbook-3b those of the published figure]");
+  visit("--scale-tp-sp", &Options::sequence_parallel,
+        "split the sequences between the matrices: on or off", kSequenceParallel);
+  visit("--scale-tp-hide", &Options::hide,
+        "what runs while input gradients travel: nothing or weight-gradients", kHides);
+  visit("--scale-tp-algorithm", &Options::algorithm,
+        "of the exchanges between nodes: two-level or ring", kAlgorithms);
+  visit("--scale-tp-bytes", &Options::element_bytes, "bytes of an activation's element");
+  visit("--scale-tp-peak-tflops", &Options::peak_tflops, "1e12 FLOP per second of a GPU");
+  visit("--scale-tp-mfu", &Options::mfu, "the part of it that matrix products reach");
+  visit("--scale-tp-memory-gb-per-second", &Options::memory_gb_per_second,
+        "1e9 bytes per second of a GPU's memory");
+  visit("--scale-tp-json", &Options::json, "print the prediction as JSON");
+};
 
 memory::TransformerShape model_of(const std::string& preset, const nn::ModelConfig& custom) {
   if (preset == playbook_model().name) return playbook_model();
@@ -63,63 +86,20 @@ std::vector<std::size_t> micro_batches(const std::string& text, const std::vecto
 }  // namespace
 
 void TpScalingOptions::add_to(CLI::App& app) {
-  const train::Flags flags(app, kGroup);
-  flags.add("--scale-tp", tp,
-            "predict the step on this many tensor-parallel ranks of a machine that is not here "
-            "instead of training: 2,4,8,16,32");
-  flags.add("--scale-tp-machine", machine, "one node of it, as for --simulate: h100,nics=1");
-  flags.add(
-      "--scale-tp-preset", preset,
-      "playbook-3b, a known model as for --estimate, or 'custom' for the model that the flags "
-      "describe");
-  flags.add("--scale-tp-seq", seq_len, "tokens per sequence");
-  flags.add("--scale-tp-micro-batch", micro_batch,
-            "sequences per forward and backward pass: a number, or one for each of --scale-tp [4; "
-            "for playbook-3b those of the published figure]");
-  train::add_choice(app, "--scale-tp-sp", sequence_parallel, kSequenceParallel, kGroup,
-                    "split the sequences between the matrices: on or off");
-  train::add_choice(app, "--scale-tp-hide", hide, kHides, kGroup,
-                    "what runs while input gradients travel: nothing or weight-gradients");
-  train::add_choice(app, "--scale-tp-algorithm", algorithm, kAlgorithms, kGroup,
-                    "of the exchanges between nodes: two-level or ring");
-  flags.add("--scale-tp-bytes", element_bytes, "bytes of an activation's element");
-  flags.add("--scale-tp-peak-tflops", peak_tflops, "1e12 FLOP per second of a GPU");
-  flags.add("--scale-tp-mfu", mfu, "the part of it that matrix products reach");
-  flags.add("--scale-tp-memory-gb-per-second", memory_gb_per_second,
-            "1e9 bytes per second of a GPU's memory");
-  flags.add_switch("--scale-tp-json", json, "print the prediction as JSON");
+  data_parallel::add_flags(app, "Tensor-parallel scaling", *this, kEachFlag);
 }
 
 void TpScalingOptions::validate() const {
   if (predicts()) return;
-  const TpScalingOptions defaults;
-  const auto given = std::to_array<std::pair<bool, const char*>>({
-      {machine != defaults.machine, "--scale-tp-machine"},
-      {preset != defaults.preset, "--scale-tp-preset"},
-      {seq_len != defaults.seq_len, "--scale-tp-seq"},
-      {micro_batch != defaults.micro_batch, "--scale-tp-micro-batch"},
-      {sequence_parallel != defaults.sequence_parallel, "--scale-tp-sp"},
-      {hide != defaults.hide, "--scale-tp-hide"},
-      {algorithm != defaults.algorithm, "--scale-tp-algorithm"},
-      {element_bytes != defaults.element_bytes, "--scale-tp-bytes"},
-      {peak_tflops != defaults.peak_tflops, "--scale-tp-peak-tflops"},
-      {mfu != defaults.mfu, "--scale-tp-mfu"},
-      {memory_gb_per_second != defaults.memory_gb_per_second, "--scale-tp-memory-gb-per-second"},
-      {json, "--scale-tp-json"},
-  });
-  for (const auto& [is_given, flag] : given) {
-    if (is_given) {
-      throw ConfigError(
-          fmt::format("{} needs --scale-tp RANKS, for example --scale-tp 2,4,8,16.", flag));
-    }
-  }
+  data_parallel::expect_defaults(*this, kEachFlag,
+                                 "--scale-tp RANKS, for example --scale-tp 2,4,8,16");
 }
 
 TpScalingRequest TpScalingOptions::request(const nn::ModelConfig& custom) const {
   const std::vector<int> ranks = numbers_of<int>("--scale-tp", tp, kNumbers);
   const memory::TransformerShape model = model_of(preset, custom);
   TpScalingRequest request{.model = model,
-                           .machine = node_of("--scale-tp-machine", "--scale-tp", machine),
+                           .machine = node_of("--scale-tp", machine),
                            .tp = ranks,
                            .micro_batch = micro_batches(micro_batch, ranks, model),
                            .seq_len = seq_len,

@@ -9,18 +9,17 @@
 #include <optional>
 
 #include "chapters/03_data_parallel/scaling/scaling_model.hpp"
+#include "chapters/03_data_parallel/scaling/scaling_report.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
+using data_parallel::format_rounded;
+using data_parallel::milliseconds;
+
 std::string_view sequence_parallel_word(SequenceParallel sequence_parallel) {
   return sequence_parallel == SequenceParallel::kOn ? "on" : "off";
-}
-
-/// The machine of the last point.
-collectives::Topology largest_machine(const TpScalingReport& report) {
-  return data_parallel::machine_for(report.points.back().tp, report.request.machine);
 }
 
 bool has_published(const TpScalingReport& report) {
@@ -43,12 +42,6 @@ std::optional<double> error_of(const TpScalingPoint& point) {
   return point.tokens_per_second_per_rank / point.published->tokens_per_second_per_rank - 1.0;
 }
 
-std::string rate(double tokens_per_second) {
-  return format_count(static_cast<std::uint64_t>(std::llround(tokens_per_second)));
-}
-
-std::string milliseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e3); }
-
 /// A change in percent: 0.6 is "-40.0%".
 std::string change(const std::optional<double>& ratio) {
   return ratio ? fmt::format("{:+.1f}%", 100.0 * (*ratio - 1.0)) : "-";
@@ -65,9 +58,9 @@ std::string format_head(const TpScalingReport& report) {
       "  sequences of {} tokens; sequence parallelism {}; {} exchanges; hidden: {}\n"
       "  products {:g} TFLOP/s x {:g}, memory {:g} GB/s\n\n",
       request.model.name, format_count(memory::parameter_count(request.model)),
-      largest_machine(report).describe(), format_count(request.seq_len),
-      sequence_parallel_word(request.sequence_parallel), to_string(request.algorithm),
-      to_string(request.hide), request.peak_flops / 1e12, request.mfu,
+      data_parallel::machine_for(report.points.back().tp, request.machine).describe(),
+      format_count(request.seq_len), sequence_parallel_word(request.sequence_parallel),
+      to_string(request.algorithm), to_string(request.hide), request.peak_flops / 1e12, request.mfu,
       request.memory_bandwidth / 1e9);
 }
 
@@ -81,19 +74,20 @@ void format_points(const TpScalingReport& report, std::string& table) {
   table += '\n';
   for (std::size_t i = 0; i < report.points.size(); ++i) {
     const TpScalingPoint& point = report.points[i];
-    fmt::format_to(out, "  {:>4}{:>6}{:>8}{:>10}{:>13}{:>11}{:>10}{:>6.1f}%{:>14}{:>10}{:>13}",
-                   point.tp, point.nodes, point.micro_batch, milliseconds(point.product_seconds),
-                   milliseconds(point.elementwise_seconds),
-                   milliseconds(point.communication_seconds), milliseconds(point.exposed_seconds),
-                   100.0 * point.communication_share, rate(point.tokens_per_second_per_rank),
-                   change(point.ratio_to_previous),
-                   rate(point.one_node_tokens_per_second_per_rank));
+    fmt::format_to(
+        out, "  {:>4}{:>6}{:>8}{:>10}{:>13}{:>11}{:>10}{:>6.1f}%{:>14}{:>10}{:>13}", point.tp,
+        point.nodes, point.micro_batch, milliseconds(point.product_seconds),
+        milliseconds(point.elementwise_seconds), milliseconds(point.communication_seconds),
+        milliseconds(point.exposed_seconds), 100.0 * point.communication_share,
+        format_rounded(point.tokens_per_second_per_rank), change(point.ratio_to_previous),
+        format_rounded(point.one_node_tokens_per_second_per_rank));
     if (published) {
       const std::optional<double> error = error_of(point);
-      fmt::format_to(out, "{:>12}{:>10}{:>8}",
-                     point.published ? rate(point.published->tokens_per_second_per_rank) : "-",
-                     change(published_ratio(report, i)),
-                     error ? fmt::format("{:+.1f}%", 100.0 * *error) : "-");
+      fmt::format_to(
+          out, "{:>12}{:>10}{:>8}",
+          point.published ? format_rounded(point.published->tokens_per_second_per_rank) : "-",
+          change(published_ratio(report, i)),
+          error ? fmt::format("{:+.1f}%", 100.0 * *error) : "-");
     }
     table += '\n';
   }
@@ -113,23 +107,11 @@ std::string format_border(const TpScalingReport& report) {
       100.0 * across->tokens_per_second_per_rank / across->one_node_tokens_per_second_per_rank);
 }
 
-nlohmann::ordered_json link_to_json(const collectives::Link& link) {
-  return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
-}
-
 nlohmann::ordered_json request_to_json(const TpScalingReport& report) {
   const TpScalingRequest& request = report.request;
-  const collectives::Topology& machine = request.machine;
   return {{"model", request.model.name},
           {"parameters", memory::parameter_count(request.model)},
-          {"machine",
-           {{"largest", largest_machine(report).describe()},
-            {"gpus_per_node", machine.gpus_per_node},
-            {"nics_per_node", machine.nics_per_node},
-            {"intra", link_to_json(machine.intra)},
-            {"inter", link_to_json(machine.inter)},
-            {"gamma", machine.gamma},
-            {"order", collectives::to_string(machine.order)}}},
+          {"machine", data_parallel::machine_to_json(request.machine, report.points.back().tp)},
           {"seq_len", request.seq_len},
           {"sequence_parallel", sequence_parallel_word(request.sequence_parallel)},
           {"hide", to_string(request.hide)},

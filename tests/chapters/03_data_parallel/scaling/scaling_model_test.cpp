@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -324,37 +323,12 @@ std::string refusal(Change&& change) {
   return test::message_of<ConfigError>([&] { static_cast<void>(predict_scaling(request)); });
 }
 
-TEST(PredictScalingRefuses, WhenNothingIsLeft) {
-  EXPECT_THAT(refusal([](ScalingRequest& r) {
-                r.dp = {9, 10};
-              }),
-              testing::AllOf(HasSubstr("--scale: no number of replicas is left"),
-                             HasSubstr("Without 9"), HasSubstr("nodes of 8 GPUs")));
-}
-
-TEST(PredictScalingRefuses, NumbersThatCannotBe) {
+/// What no flag can ask for; scaling_options_test.cpp has the rest.
+TEST(PredictScalingRefuses, WhatCannotBe) {
   EXPECT_THAT(refusal([](auto& r) { r.dp = {}; }), HasSubstr("--scale is empty"));
-  EXPECT_THAT(refusal([](auto& r) { r.dp = {0, 1}; }), HasSubstr("--scale 0: there is at least 1"));
-  EXPECT_THAT(refusal([](auto& r) { r.dp = {4, 2}; }), HasSubstr("2 comes after 4"));
-  EXPECT_THAT(refusal([](auto& r) { r.dp = {4, 4}; }), HasSubstr("must ascend"));
   EXPECT_THAT(refusal([](auto& r) { r.machine.nodes = 2; }), HasSubstr("describes one node"));
-  EXPECT_THAT(refusal([](auto& r) { r.machine = collectives::parse_topology("torus=4x4"); }),
-              testing::AllOf(HasSubstr("--scale-machine"), HasSubstr("4 x 4 torus")));
   EXPECT_THAT(refusal([](auto& r) { r.algorithm = "star"; }), HasSubstr("'star'"));
   EXPECT_THAT(refusal([](auto& r) { r.model = {}; }), HasSubstr("without parameters"));
-  EXPECT_THAT(refusal([](auto& r) { r.seq_len = 0; }), HasSubstr("--scale-seq is 0"));
-  EXPECT_THAT(refusal([](auto& r) { r.batch = 0; }), HasSubstr("--scale-global-batch is 0"));
-  EXPECT_THAT(refusal([](auto& r) {
-                r.batch_rule = BatchRule::kPerRank;
-                r.batch = 0;
-              }),
-              HasSubstr("--scale-rank-batch is 0"));
-  EXPECT_THAT(refusal([](auto& r) { r.element_bytes = 9; }), HasSubstr("--scale-bytes is 9"));
-  EXPECT_THAT(refusal([](auto& r) { r.peak_flops = 0; }), HasSubstr("--scale-peak-tflops is 0"));
-  EXPECT_THAT(refusal([](auto& r) { r.mfu = 1.5; }), HasSubstr("--scale-mfu is 1.5"));
-  EXPECT_THAT(refusal([](auto& r) { r.mfu = std::nan(""); }), HasSubstr("--scale-mfu is nan"));
-  EXPECT_THAT(refusal([](auto& r) { r.bucket_bytes = -1e6; }),
-              HasSubstr("--scale-bucket-mb is -1"));
 }
 
 }  // namespace
