@@ -28,4 +28,7 @@ namespace ultra::ladders {
   return exact;
 }
 
+/// @brief The values themselves, for code of either precision.
+[[nodiscard]] inline std::vector<float> to_float(std::vector<float> values) { return values; }
+
 }  // namespace ultra::ladders

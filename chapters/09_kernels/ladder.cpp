@@ -9,6 +9,14 @@
 
 namespace ultra::ladders {
 
+std::size_t element_count(const Sizes& extents) {
+  std::size_t count = 1;
+  for (const int extent : extents) {
+    count *= static_cast<std::size_t>(extent);
+  }
+  return count;
+}
+
 const RungInfo& Ladder::rung(int number) const {
   const std::span<const RungInfo> all = rungs();
   if (number < 1 || number > static_cast<int>(all.size())) {

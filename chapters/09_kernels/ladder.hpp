@@ -2,6 +2,7 @@
 /// @file
 /// A ladder: one computation and the kernels that do it, each a rung with one more idea.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,9 @@ namespace ultra::ladders {
 
 /// @brief The extents of a problem, one per Dimension of its ladder.
 using Sizes = std::vector<int>;
+
+/// @brief How many elements an array of these extents has.
+[[nodiscard]] std::size_t element_count(const Sizes& extents);
 
 /// @brief One extent of a ladder's problems.
 struct Dimension {

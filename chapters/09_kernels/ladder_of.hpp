@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "chapters/09_kernels/ladder.hpp"
+#include "chapters/09_kernels/problem_buffers.hpp"
 #include "chapters/09_kernels/report/gpu_timing.hpp"
 #include "chapters/09_kernels/report/verdict.hpp"
 #include "chapters/09_kernels/rung.hpp"
@@ -20,22 +21,22 @@
 
 namespace ultra::ladders {
 
-/// @brief A computation that rungs do. An object of it is one problem: its sizes, and its inputs on the
-/// host, drawn from a seed.
+/// @brief A computation that rungs do. An object of it is one problem: its sizes, and its inputs on
+/// the host, drawn from a seed.
 ///
 /// Requires:
-///  - `Problem`, what the rungs' launchers take, and `Buffers<side>`: a problem's memory on one side,
-///    made from the object, with inputs uploaded and outputs poisoned; its problem() gives the Problem;
+///  - `Problem`, what the rungs' launchers take, and `problem(buffers)`, which makes it: inputs
+///    uploaded, outputs poisoned;
 ///  - `describe()`, `rungs()` and `cost(sizes)`, static;
-///  - `judge(buffers)`, which compares what a rung has written with an f64 computation.
+///  - `judge(problem, buffers)`, which compares what a rung has written with an f64 computation.
 template <typename T>
 concept Computation = std::constructible_from<T, const Sizes&, std::uint64_t> &&
-    requires(const T& work, typename T::template Buffers<simt::Side::kBare>& buffers) {
+    requires(T& work, ProblemBuffers& buffers, const typename T::Problem& problem) {
   { T::describe() } -> std::same_as<LadderInfo>;
   { T::rungs() } -> std::same_as<std::vector<Rung<typename T::Problem>>>;
   { T::cost(Sizes{}) } -> std::same_as<Cost>;
-  { buffers.problem() } -> std::same_as<typename T::Problem>;
-  { work.judge(buffers) } -> std::same_as<Verdict>;
+  { work.problem(buffers) } -> std::same_as<typename T::Problem>;
+  { work.judge(problem, buffers) } -> std::same_as<Verdict>;
 };
 
 /// @brief The ladder of a computation.
@@ -72,15 +73,17 @@ class LadderOf final : public Ladder {
                                     entry_of(rung_number).info.name, why_not));
     }
     const Launcher<Problem> launcher = entry_of(rung_number).launchers.on(request.side);
-    switch (request.side) {
-      case simt::Side::kInstrumented:
-        return run_on<simt::Side::kInstrumented>(launcher, request);
-      case simt::Side::kBare:
-        return run_on<simt::Side::kBare>(launcher, request);
-      case simt::Side::kGpu:
-        break;
+    Work work(request.sizes, request.seed);
+    ProblemBuffers buffers(request.side);
+    const Problem problem = work.problem(buffers);
+    Outcome outcome;
+    launcher(problem, {.report = &outcome.report});
+    outcome.verdict = work.judge(problem, buffers);
+    if (request.side == simt::Side::kGpu && request.repetitions > 0) {
+      time_on_gpu(
+          request, [&] { launcher(problem, {}); }, outcome);
     }
-    return run_on<simt::Side::kGpu>(launcher, request);
+    return outcome;
   }
 
  private:
@@ -88,21 +91,6 @@ class LadderOf final : public Ladder {
 
   const Rung<Problem>& entry_of(int number) const {
     return table_.at(static_cast<std::size_t>(rung(number).number - 1));
-  }
-
-  template <simt::Side side>
-  static Outcome run_on(Launcher<Problem> launcher, const RunRequest& request) {
-    const Work work(request.sizes, request.seed);
-    typename Work::template Buffers<side> buffers(work);
-    const Problem problem = buffers.problem();
-    Outcome outcome;
-    launcher(problem, {.report = &outcome.report});
-    outcome.verdict = work.judge(buffers);
-    if (side == simt::Side::kGpu && request.repetitions > 0) {
-      time_on_gpu(
-          request, [&] { launcher(problem, {}); }, outcome);
-    }
-    return outcome;
   }
 
   LadderInfo info_ = Work::describe();

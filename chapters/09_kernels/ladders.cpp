@@ -1,24 +1,5 @@
 #include "chapters/09_kernels/ladders.hpp"
 
-#include "chapters/09_kernels/attention/attention_backward_bf16_ladder.hpp"
-#include "chapters/09_kernels/attention/attention_backward_ladder.hpp"
-#include "chapters/09_kernels/attention/attention_bf16_ladder.hpp"
-#include "chapters/09_kernels/attention/attention_ladder.hpp"
-#include "chapters/09_kernels/attention/packed_sequences_ladder.hpp"
-#include "chapters/09_kernels/attention/rope_ladder.hpp"
-#include "chapters/09_kernels/attention/softmax_ladder.hpp"
-#include "chapters/09_kernels/matmul/matmul_bf16_ladder.hpp"
-#include "chapters/09_kernels/matmul/matmul_fp32_ladder.hpp"
-#include "chapters/09_kernels/matmul/transpose_ladder.hpp"
-#include "chapters/09_kernels/memory_bound/adamw_ladder.hpp"
-#include "chapters/09_kernels/memory_bound/cross_entropy_ladder.hpp"
-#include "chapters/09_kernels/memory_bound/divergence_ladder.hpp"
-#include "chapters/09_kernels/memory_bound/reduction_ladder.hpp"
-#include "chapters/09_kernels/memory_bound/rms_norm_backward_ladder.hpp"
-#include "chapters/09_kernels/memory_bound/rms_norm_ladder.hpp"
-#include "chapters/09_kernels/memory_bound/swiglu_backward_ladder.hpp"
-#include "chapters/09_kernels/memory_bound/swiglu_ladder.hpp"
-
 namespace ultra::ladders {
 
 std::vector<std::unique_ptr<Ladder>> all_ladders() {

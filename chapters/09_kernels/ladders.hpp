@@ -3,14 +3,74 @@
 /// All ladders of the chapter.
 
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "chapters/09_kernels/ladder.hpp"
 
 namespace ultra::ladders {
 
-/// @brief All ladders, in the order of the chapter's text.
+/// @brief Matrix products in fp32 on CUDA cores; sizes are rows x columns x depth.
+[[nodiscard]] std::unique_ptr<Ladder> matmul_fp32_ladder();
+
+/// @brief Matrix products in bf16 on tensor cores; sizes are rows x columns x depth.
+[[nodiscard]] std::unique_ptr<Ladder> matmul_bf16_ladder();
+
+/// @brief Transpositions; sizes are rows x columns of the input.
+[[nodiscard]] std::unique_ptr<Ladder> transpose_ladder();
+
+/// @brief Rotary position embedding; sizes are tokens x pairs of elements.
+[[nodiscard]] std::unique_ptr<Ladder> divergence_ladder();
+
+/// @brief Mean losses of packed sequences; sizes are sequences x their mean length.
+[[nodiscard]] std::unique_ptr<Ladder> packed_sequences_ladder();
+
+/// @brief Norms of vectors, as gradient clipping needs them; the size is n.
+[[nodiscard]] std::unique_ptr<Ladder> reduction_ladder();
+
+/// @brief Softmax of every row; sizes are rows x columns.
+[[nodiscard]] std::unique_ptr<Ladder> softmax_ladder();
+
+/// @brief Residual addition and RMSNorm in fp32; sizes are rows x hidden.
+[[nodiscard]] std::unique_ptr<Ladder> rms_norm_ladder();
+
+/// @brief Gradients of RMSNorm in fp32; sizes are rows x hidden.
+[[nodiscard]] std::unique_ptr<Ladder> rms_norm_backward_ladder();
+
+/// @brief Rotary position embedding in fp32, in place; odd seeds turn forward, even ones back;
+/// sizes are tokens x query heads x key heads x pairs.
+[[nodiscard]] std::unique_ptr<Ladder> rope_ladder();
+
+/// @brief silu(gate) up in fp32; sizes are tokens x ffn.
+[[nodiscard]] std::unique_ptr<Ladder> swiglu_ladder();
+
+/// @brief Gradients of silu(gate) up in fp32; sizes are tokens x ffn.
+[[nodiscard]] std::unique_ptr<Ladder> swiglu_backward_ladder();
+
+/// @brief Losses per token, and gradients in place of the logits, in fp32; sizes are tokens x
+/// vocab.
+[[nodiscard]] std::unique_ptr<Ladder> cross_entropy_ladder();
+
+/// @brief AdamW steps; sizes are tensors x parameters of an average tensor.
+[[nodiscard]] std::unique_ptr<Ladder> adamw_ladder();
+
+/// @brief Attention's forward pass in fp32 on CUDA cores; sizes are batch x kv_heads x group x
+/// seq_len x head_dim, where `group` heads of queries share a head of keys and values. Odd seeds
+/// are causal.
+[[nodiscard]] std::unique_ptr<Ladder> attention_ladder();
+
+/// @brief Attention's forward pass in bf16 on tensor cores; sizes and seeds as for
+/// attention_ladder().
+[[nodiscard]] std::unique_ptr<Ladder> attention_bf16_ladder();
+
+/// @brief Attention's backward pass in fp32 on CUDA cores; sizes and seeds as for
+/// attention_ladder().
+[[nodiscard]] std::unique_ptr<Ladder> attention_backward_ladder();
+
+/// @brief Attention's backward pass in bf16 on tensor cores; sizes and seeds as for
+/// attention_ladder().
+[[nodiscard]] std::unique_ptr<Ladder> attention_backward_bf16_ladder();
+
+/// @brief All of them, in the order of the chapter's text.
 [[nodiscard]] std::vector<std::unique_ptr<Ladder>> all_ladders();
 
 }  // namespace ultra::ladders

@@ -2,7 +2,11 @@
 /// @file
 /// A rung with its kernel: the launchers of one computation for every side.
 
+#include <fmt/format.h>
+
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "build_config.hpp"
 #include "chapters/09_kernels/ladder.hpp"
@@ -39,6 +43,27 @@ struct Launchers {
   }
 };
 
+/// @brief Why a rung cannot do a problem of these sizes; empty when it can.
+using Refusal = std::string (*)(const Sizes& sizes);
+
+/// @brief What holds a row on the chip, for refuse_long_rows().
+struct RowHolder {
+  /// @brief Behind the row's length: " columns", or nothing.
+  const char* unit;
+  /// @brief What the row does not fit: "shared memory".
+  const char* name;
+  /// @brief What to do instead.
+  const char* hint;
+};
+
+/// @brief Why a rung that holds whole rows refuses one of `length`; empty when it does not.
+[[nodiscard]] std::string refuse_long_rows(int length, int most, const RowHolder& holder);
+
+/// @brief Why a rung for Hopper refuses this machine's GPU; empty when it does not, or there is
+/// none.
+/// @param last_rung_for_any  the last rung for other GPUs, for the hint.
+[[nodiscard]] std::string refuse_other_gpus_than_hopper(int last_rung_for_any);
+
 /// @brief A rung: what it is, and how to launch it.
 template <typename Problem>
 struct Rung {
@@ -46,8 +71,8 @@ struct Rung {
   RungInfo info;
   /// @brief How to launch it.
   Launchers<Problem> launchers;
-  /// @brief Why it cannot do a problem of these sizes; empty when it can. Null: it can do any.
-  std::string (*refusal)(const Sizes& sizes) = nullptr;
+  /// @brief Null: it can do any sizes.
+  Refusal refusal = nullptr;
 };
 
 /// @brief The launchers of a rung that runs on every side. `launch` is a lambda without captures:
@@ -82,5 +107,72 @@ Launchers<Problem> on_gpu(Launch) {
   }
   return launchers;
 }
+
+/// @brief A ladder's rungs, numbered from 1 as they are added. `launch` is as for everywhere().
+template <typename Problem>
+class RungTable {
+ public:
+  /// @param ladder  its folder in kernels/.
+  explicit RungTable(std::string ladder) : ladder_(std::move(ladder)) {}
+
+  /// @brief A rung that runs on every side; its file is kernels/<ladder>/<number>_<name>.cu.
+  template <typename Launch>
+  RungTable& add(const char* name, const char* idea, Launch launch) {
+    return add(name, idea, nullptr, launch);
+  }
+
+  /// @brief One that refuses some sizes.
+  template <typename Launch>
+  RungTable& add(const char* name, const char* idea, Refusal refusal, Launch launch) {
+    return push({.number = next(), .name = name, .idea = idea, .file = file_in(ladder_, name)},
+                refusal, everywhere<Problem>(launch));
+  }
+
+  /// @brief A rung that an exercise asks for ("09.1"); its file is in solutions/09_kernels/.
+  template <typename Launch>
+  RungTable& add_exercise(const char* exercise, const char* file, const char* name,
+                          const char* idea, Launch launch) {
+    return add_exercise(exercise, file, name, idea, nullptr, launch);
+  }
+
+  /// @brief One that refuses some sizes.
+  template <typename Launch>
+  RungTable& add_exercise(const char* exercise, const char* file, const char* name,
+                          const char* idea, Refusal refusal, Launch launch) {
+    return push({.number = next(),
+                 .name = name,
+                 .idea = idea,
+                 .file = fmt::format("solutions/09_kernels/{}", file),
+                 .exercise = exercise},
+                refusal, everywhere<Problem>(launch));
+  }
+
+  /// @brief A rung for Hopper GPUs alone; its file is kernels/<ladder>/hopper/NUMBER_<name>.cu.
+  template <typename Launch>
+  RungTable& add_hopper(const char* name, const char* idea, Refusal refusal, Launch launch) {
+    return push({.number = next(),
+                 .name = name,
+                 .idea = idea,
+                 .file = file_in(ladder_ + "/hopper", name),
+                 .needs = Needs::kHopper},
+                refusal, on_gpu<Problem>(launch));
+  }
+
+  /// @brief All that were added.
+  [[nodiscard]] const std::vector<Rung<Problem>>& rungs() const { return rungs_; }
+
+ private:
+  RungTable& push(RungInfo info, Refusal refusal, const Launchers<Problem>& launchers) {
+    rungs_.push_back({.info = std::move(info), .launchers = launchers, .refusal = refusal});
+    return *this;
+  }
+  [[nodiscard]] int next() const { return static_cast<int>(rungs_.size()) + 1; }
+  [[nodiscard]] std::string file_in(const std::string& folder, const char* name) const {
+    return fmt::format("kernels/{}/{:02}_{}.cu", folder, next(), name);
+  }
+
+  std::string ladder_;
+  std::vector<Rung<Problem>> rungs_;
+};
 
 }  // namespace ultra::ladders

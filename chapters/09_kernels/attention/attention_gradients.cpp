@@ -19,17 +19,11 @@ struct Approximation {
   double error = 0.0;
 };
 
-// A sum of products that is taken in fp32: gamma of twice the count, because tensor cores may cut off
-// instead of rounding to nearest (attention_reference.cpp).
+// A sum of products that is taken in fp32: gamma of twice the count, because tensor cores may cut
+// off instead of rounding to nearest (attention_reference.cpp).
 Approximation dot(const float* left, const float* right, std::size_t count) {
-  double sum = 0.0;
-  double magnitude = 0.0;
-  for (std::size_t d = 0; d < count; ++d) {
-    const double term = double{left[d]} * double{right[d]};
-    sum += term;
-    magnitude += std::abs(term);
-  }
-  return {.value = sum, .error = rounding_of(2.0 * (double(count) + 4.0)) * magnitude};
+  const ExactSum sum = exact_dot({left, count}, {right, count});
+  return {.value = sum.value, .error = rounding_of(2.0 * (double(count) + 4.0)) * sum.magnitude};
 }
 
 // One element of the matrix: its weight, and the gradient of its raw score.
@@ -44,8 +38,8 @@ class RowSum {
   RowSum(std::size_t columns, std::size_t terms, double stored)
       : relative_(rounding_of(2.0 * double(terms) + 8.0) + stored), columns_(columns) {}
 
-  // Adds factor * row: the factor's own error, and the roundings of its storage, of the product and of
-  // the sum.
+  // Adds factor * row: the factor's own error, and the roundings of its storage, of the product and
+  // of the sum.
   void add(const Approximation& factor, const float* row) {
     const double error = factor.error + relative_ * (std::abs(factor.value) + factor.error);
     for (std::size_t d = 0; d < columns_.size(); ++d) {
@@ -120,10 +114,10 @@ class Judge {
     d_v.compare("d_v", key * head_dim_, gradients_.d_v, rounding_.output, verdict_);
   }
 
-  // weight = exp(x), x = score - lse: the score's error and the roundings of x, of score and of lse to
-  // powers of 2 are factors exp(error); the exponential itself as in attention_reference.cpp.
-  // gradient = weight (d_o . v - delta) scale: the weight's relative error and four roundings, and both
-  // dot products' errors.
+  // weight = exp(x), x = score - lse: the score's error and the roundings of x, of score and of lse
+  // to powers of 2 are factors exp(error); the exponential itself as in attention_reference.cpp.
+  // gradient = weight (d_o . v - delta) scale: the weight's relative error and four roundings, and
+  // both dot products' errors.
   [[nodiscard]] Pair pair(std::size_t row, std::size_t key) const {
     const double scale = 1.0 / std::sqrt(double(inputs_.shape.head_dim));
     const float* const gradient_row = &d_o_[row * head_dim_];

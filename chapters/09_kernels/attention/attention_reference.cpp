@@ -1,8 +1,11 @@
 #include "chapters/09_kernels/attention/attention_reference.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 
 namespace ultra::ladders {
@@ -46,15 +49,61 @@ AttentionInputs draw_attention(const Sizes& sizes, std::uint64_t seed) {
   return inputs;
 }
 
-double causal_pairs(const Sizes& sizes) {
+AttentionInputs draw_attention_bf16(const Sizes& sizes, std::uint64_t seed) {
+  AttentionInputs inputs = draw_attention(sizes, seed);
+  for (std::vector<float>* const values : {&inputs.q, &inputs.k, &inputs.v}) {
+    *values = to_float(to_bf16(*values));
+  }
+  return inputs;
+}
+
+Cost attention_cost(const Sizes& sizes, const AttentionWork& work) {
   const double heads = double(sizes[0]) * sizes[1] * sizes[2];
-  return heads * sizes[3] * (sizes[3] + 1.0) / 2.0;
+  const double pairs = heads * sizes[3] * (sizes[3] + 1.0) / 2.0;
+  const double rows = heads * sizes[3];
+  const double elements = rows * sizes[4];
+  return {.operations = 2.0 * work.products * pairs * sizes[4],
+          .least_bytes =
+              work.element_bytes * work.tensors * (elements + elements / sizes[2]) + 4.0 * rows};
+}
+
+std::string refuse_long_attention_rows(const Sizes& sizes) {
+  if (sizes[4] > kernels::attention::kMostHeadDim) {
+    return fmt::format("head_dim is {}, expected at most {}: rows are held in registers", sizes[4],
+                       kernels::attention::kMostHeadDim);
+  }
+  return {};
+}
+
+std::string refuse_attention_tiles(const Sizes& sizes) {
+  if (sizes[4] % 4 != 0) {
+    return fmt::format("head_dim is {}, expected a multiple of 4: rows are loaded 16 bytes at once",
+                       sizes[4]);
+  }
+  return refuse_long_attention_rows(sizes);
+}
+
+// Rows begin at multiples of 16 bytes.
+std::string refuse_attention_bf16(const Sizes& sizes) {
+  if (sizes[4] % 8 != 0 || sizes[4] > kernels::attention::kMostHeadDim) {
+    return fmt::format("head_dim is {}, expected a multiple of 8, at most {}", sizes[4],
+                       kernels::attention::kMostHeadDim);
+  }
+  return {};
+}
+
+ExactSum exact_dot(std::span<const float> left, std::span<const float> right) {
+  ExactSum sum;
+  for (std::size_t d = 0; d < left.size(); ++d) {
+    sum.add(double{left[d]} * double{right[d]});
+  }
+  return sum;
 }
 
 // A score is a sum of D products, times the scale, which is rounded itself, as is its product with
-// log2(e) in rungs that compute powers of 2: at most gamma_n of the magnitudes' sum, n = D + 4 (Higham
-// 2002, section 3.5). Twice that, because tensor cores may cut off instead of rounding to nearest
-// (Fasi et al. 2021, "Numerical behavior of NVIDIA tensor cores").
+// log2(e) in rungs that compute powers of 2: at most gamma_n of the magnitudes' sum, n = D + 4
+// (Higham 2002, section 3.5). Twice that, because tensor cores may cut off instead of rounding to
+// nearest (Fasi et al. 2021, "Numerical behavior of NVIDIA tensor cores").
 AttentionRow::AttentionRow(const AttentionInputs& inputs, std::size_t row)
     : inputs_(inputs), row_(row) {
   const AttentionShape& shape = inputs.shape;
@@ -65,17 +114,10 @@ AttentionRow::AttentionRow(const AttentionInputs& inputs, std::size_t row)
   first_key_row_ = head / size(shape.group) * size(shape.seq_len);
   const double scale = 1.0 / std::sqrt(double(shape.head_dim));
   for (std::size_t j = 0; j < keys; ++j) {
-    const float* const left = &inputs.q[row * head_dim];
-    const float* const right = &inputs.k[key_row(j) * head_dim];
-    double score = 0.0;
-    double magnitude = 0.0;
-    for (std::size_t d = 0; d < head_dim; ++d) {
-      const double term = double{left[d]} * double{right[d]};
-      score += term;
-      magnitude += std::abs(term);
-    }
-    scores_.push_back(score * scale);
-    score_errors_.push_back(rounding_of(2.0 * (shape.head_dim + 4)) * magnitude * scale);
+    const ExactSum score = exact_dot({&inputs.q[row * head_dim], head_dim},
+                                     {&inputs.k[key_row(j) * head_dim], head_dim});
+    scores_.push_back(score.value * scale);
+    score_errors_.push_back(rounding_of(2.0 * (shape.head_dim + 4)) * score.magnitude * scale);
   }
   largest_ = *std::ranges::max_element(scores_);
   double sum = 0.0;
@@ -87,15 +129,15 @@ AttentionRow::AttentionRow(const AttentionInputs& inputs, std::size_t row)
 
 // Weight j is exp(x), x = score_j - largest <= 0. Its relative error, with u = 2^-24:
 //  - the score's absolute error d becomes the factor exp(d);
-//  - x is rounded: u |x|; __expf is off by (2 + 1.173 |x|) units in the last place of 2u each (CUDA C++
-//    Programming Guide, "Intrinsic Functions"), exp2 and expf by less: in all below 8 u |x| with the
-//    same again for the factors of an online softmax, whose arguments add up to x at most;
+//  - x is rounded: u |x|; __expf is off by (2 + 1.173 |x|) units in the last place of 2u each (CUDA
+//    C++ Programming Guide, "Intrinsic Functions"), exp2 and expf by less: in all below 8 u |x|
+//    with the same again for the factors of an online softmax, whose arguments add up to x at most;
 //  - each of at most S such factors adds 4u for its exponential and u for the product, each of S
 //    additions u, the exponential itself 4u: gamma of 8 S + 16.
-// A rung that stores scores or the lse before it takes the exponential adds u (|score| + |lse|) and the
-// lse's own error, which is the mean of the weights' errors.
-// o = (sum of weights v) / (sum of weights): both sums' errors, the second times |o|. Exponentials below
-// 2^-126 may be lost; their sum is far below the other terms.
+// A rung that stores scores or the lse before it takes the exponential adds u (|score| + |lse|) and
+// the lse's own error, which is the mean of the weights' errors.
+// o = (sum of weights v) / (sum of weights): both sums' errors, the second times |o|. Exponentials
+// below 2^-126 may be lost; their sum is far below the other terms.
 void AttentionRow::compare(std::span<const float> o, float lse, const AttentionRounding& rounding,
                            Verdict& verdict) const {
   const std::size_t head_dim = size(inputs_.shape.head_dim);
@@ -127,8 +169,8 @@ void AttentionRow::compare(std::span<const float> o, float lse, const AttentionR
     verdict.compare("o", row_ * head_dim + d, double{o[d]}, expected[d],
                     of_o * (1.0 + rounding.output) + std::abs(expected[d]) * rounding.output);
   }
-  // The logarithm turns the sum's relative error into an absolute one; then two sums are rounded, and
-  // the conversions from log2.
+  // The logarithm turns the sum's relative error into an absolute one; then two sums are rounded,
+  // and the conversions from log2.
   const double magnitude = std::abs(lse_) + std::abs(largest_) + std::abs(lse_ - largest_);
   verdict.compare("lse", row_, double{lse}, lse_,
                   sum_error / std::max(1.0 - sum_error, 0.5) + 8.0 * kFloatRounding * magnitude);

@@ -1,11 +1,12 @@
 #pragma once
 /// @file
-/// Attention in f64, row by row, with the error that rounding allows each element: what the ladders of
-/// attention are judged by.
+/// Attention in f64, row by row, with the error that rounding allows each element: what the ladders
+/// of attention are judged by.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "chapters/09_kernels/ladder.hpp"
@@ -47,8 +48,34 @@ struct AttentionRounding {
 /// @brief The inputs of a problem; sizes in the order of attention_dimensions().
 [[nodiscard]] AttentionInputs draw_attention(const Sizes& sizes, std::uint64_t seed);
 
-/// @brief Pairs of a query and a key that it sees under the causal mask, over all heads.
-[[nodiscard]] double causal_pairs(const Sizes& sizes);
+/// @brief The same, rounded to bf16.
+[[nodiscard]] AttentionInputs draw_attention_bf16(const Sizes& sizes, std::uint64_t seed);
+
+/// @brief What a rung does at least for the causal problem, which seed 1 gives.
+struct AttentionWork {
+  /// @brief Products of 2 head_dim operations per pair of a query and a key that it sees.
+  double products;
+  /// @brief Tensors like q that are read or written once; as many are like k. One more is lse.
+  double tensors;
+  /// @brief Bytes of an element of these tensors; lse has 4.
+  double element_bytes;
+};
+
+/// @brief The least that such a problem costs.
+[[nodiscard]] Cost attention_cost(const Sizes& sizes, const AttentionWork& work);
+
+/// @brief Why rungs that hold rows of fp32 in registers refuse; empty when they do not.
+[[nodiscard]] std::string refuse_long_attention_rows(const Sizes& sizes);
+
+/// @brief Why rungs that load rows of fp32 in vectors and hold them on the chip refuse; empty when
+/// they do not.
+[[nodiscard]] std::string refuse_attention_tiles(const Sizes& sizes);
+
+/// @brief Why rungs in bf16 refuse a problem; empty when they do not.
+[[nodiscard]] std::string refuse_attention_bf16(const Sizes& sizes);
+
+/// @brief The dot product of two rows of equal length.
+[[nodiscard]] ExactSum exact_dot(std::span<const float> left, std::span<const float> right);
 
 /// @brief One row's softmax, in f64.
 class AttentionRow {

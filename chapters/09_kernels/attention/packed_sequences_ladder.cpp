@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "chapters/09_kernels/ladder_of.hpp"
+#include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
 #include "kernels/packed_sequences/packed_sequences.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -20,31 +20,6 @@ namespace rungs_of = kernels::packed_sequences;
 class PackedSequences {
  public:
   using Problem = rungs_of::Problem;
-
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const PackedSequences& work)
-        : begins_("begins", work.begins_),
-          by_length_("by length", work.by_length_),
-          losses_("losses", work.losses_),
-          means_("means", poison(work.by_length_.size())) {}
-
-    Problem problem() {
-      return {.sequences = static_cast<int>(by_length_.size()),
-              .begins = begins_.data(),
-              .by_length = by_length_.data(),
-              .losses = losses_.data(),
-              .means = means_.data()};
-    }
-    [[nodiscard]] std::vector<float> means() const { return means_.download(); }
-
-   private:
-    simt::Buffer<int, side> begins_;
-    simt::Buffer<int, side> by_length_;
-    simt::Buffer<float, side> losses_;
-    simt::Buffer<float, side> means_;
-  };
 
   PackedSequences(const Sizes& sizes, std::uint64_t seed) : seed_(seed) {
     const std::vector<int> lengths = sequence_lengths(sizes, seed);
@@ -58,6 +33,14 @@ class PackedSequences {
     losses_ = normal_values(static_cast<std::size_t>(begins_.back()), seed, "losses");
   }
 
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.sequences = static_cast<int>(by_length_.size()),
+            .begins = buffers.input("begins", begins_),
+            .by_length = buffers.input("by length", by_length_),
+            .losses = buffers.input("losses", losses_),
+            .means = buffers.output("means", by_length_.size())};
+  }
+
   static LadderInfo describe() {
     return {.name = "packed_sequences",
             .title = "the mean loss of each sequence of a packed batch, in fp32",
@@ -68,24 +51,14 @@ class PackedSequences {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {{.info = {.number = 1,
-                      .name = "thread_per_sequence",
-                      .idea = "a thread per sequence: a warp runs as long as its longest",
-                      .file = "kernels/packed_sequences/01_thread_per_sequence.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::thread_per_sequence<side>(a...); })},
-            {.info = {.number = 2,
-                      .name = "sorted_by_length",
-                      .idea = "sequences of equal lengths side by side: the lanes end together",
-                      .file = "kernels/packed_sequences/02_sorted_by_length.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::sorted_by_length<side>(a...); })},
-            {.info = {.number = 3,
-                      .name = "warp_per_sequence",
-                      .idea = "a warp per sequence: equal loops, and neighbours are read",
-                      .file = "kernels/packed_sequences/03_warp_per_sequence.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::warp_per_sequence<side>(a...); })}};
+    return RungTable<Problem>("packed_sequences")
+        .add("thread_per_sequence", "a thread per sequence: a warp runs as long as its longest",
+             []<Side side>(const auto&... a) { rungs_of::thread_per_sequence<side>(a...); })
+        .add("sorted_by_length", "sequences of equal lengths side by side: the lanes end together",
+             []<Side side>(const auto&... a) { rungs_of::sorted_by_length<side>(a...); })
+        .add("warp_per_sequence", "a warp per sequence: equal loops, and neighbours are read",
+             []<Side side>(const auto&... a) { rungs_of::warp_per_sequence<side>(a...); })
+        .rungs();
   }
 
   /// Losses and begins read, means written.
@@ -99,22 +72,17 @@ class PackedSequences {
 
   /// A sum of n terms in any order has at most n - 1 roundings (Higham 2002, section 4.2); one more
   /// for the quotient.
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
-    const std::vector<float> means = buffers.means();
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
+    const std::vector<float> means = buffers.download(problem.means);
     Verdict verdict;
     for (const std::size_t sequence : sample(means.size(), kMostSequences, seed_)) {
       const auto begin = losses_.begin() + begins_[sequence];
       const auto end = losses_.begin() + begins_[sequence + 1];
       const auto length = static_cast<double>(end - begin);
-      double sum = 0.0;
-      double magnitude = 0.0;
-      for (auto loss = begin; loss != end; ++loss) {
-        sum += double{*loss};
-        magnitude += std::abs(double{*loss});
-      }
-      verdict.compare("means", sequence, double{means[sequence]}, sum / length,
-                      rounding_of(length) * magnitude / length);
+      ExactSum sum;
+      std::for_each(begin, end, [&](float loss) { sum.add(double{loss}); });
+      verdict.compare("means", sequence, double{means[sequence]}, sum.value / length,
+                      rounding_of(length) * sum.magnitude / length);
     }
     return verdict;
   }

@@ -1,17 +1,13 @@
 #pragma once
 /// @file
-/// The ladder packed_sequences: means over sequences of different lengths.
+/// The lengths of the ladder packed_sequences.
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "chapters/09_kernels/ladder.hpp"
 
 namespace ultra::ladders {
-
-/// @brief Mean losses of packed sequences; sizes are sequences x their mean length.
-[[nodiscard]] std::unique_ptr<Ladder> packed_sequences_ladder();
 
 /// @brief The lengths of the sequences of a problem, in their order in memory: the quantiles of an
 /// exponential distribution, most of them short and few long, in a random order. Their sum does not

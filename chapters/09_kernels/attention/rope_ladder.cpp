@@ -1,11 +1,10 @@
-#include "chapters/09_kernels/attention/rope_ladder.hpp"
+#include "chapters/09_kernels/ladders.hpp"
 
 #include <cmath>
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/rope/rope.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -17,42 +16,6 @@ constexpr double kTheta = 10000.0;
 class Rope {
  public:
   using Problem = rungs_of::Problem;
-
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const Rope& work)
-        : work_(work),
-          positions_("positions", work.positions_),
-          cosines_("cosines", work.cosines_),
-          sines_("sines", work.sines_),
-          queries_("queries", work.queries_),
-          keys_("keys", work.keys_) {}
-
-    Problem problem() {
-      return {.tokens = work_.tokens_,
-              .query_heads = work_.query_heads_,
-              .key_heads = work_.key_heads_,
-              .pairs = work_.pairs_,
-              .theta = kTheta,
-              .rotation = work_.rotation_,
-              .positions = positions_.data(),
-              .cosines = cosines_.data(),
-              .sines = sines_.data(),
-              .queries = queries_.data(),
-              .keys = keys_.data()};
-    }
-    [[nodiscard]] std::vector<float> queries() const { return queries_.download(); }
-    [[nodiscard]] std::vector<float> keys() const { return keys_.download(); }
-
-   private:
-    const Rope& work_;
-    simt::Buffer<int, side> positions_;
-    simt::Buffer<float, side> cosines_;
-    simt::Buffer<float, side> sines_;
-    simt::Buffer<float, side> queries_;
-    simt::Buffer<float, side> keys_;
-  };
 
   /// Two documents packed one behind the other: positions start anew in the second one.
   Rope(const Sizes& sizes, std::uint64_t seed)
@@ -76,6 +39,20 @@ class Rope {
     }
   }
 
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.tokens = tokens_,
+            .query_heads = query_heads_,
+            .key_heads = key_heads_,
+            .pairs = pairs_,
+            .theta = kTheta,
+            .rotation = rotation_,
+            .positions = buffers.input("positions", positions_),
+            .cosines = buffers.input("cosines", cosines_),
+            .sines = buffers.input("sines", sines_),
+            .queries = buffers.input("queries", queries_),
+            .keys = buffers.input("keys", keys_)};
+  }
+
   static LadderInfo describe() {
     return {.name = "rope",
             .title = "rotary position embedding of queries and keys, in place, in fp32",
@@ -88,30 +65,16 @@ class Rope {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {{.info = {.number = 1,
-                      .name = "computed_angles",
-                      .idea = "one thread per pair, which computes its sine and cosine",
-                      .file = "kernels/rope/01_computed_angles.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::computed_angles<side>(a...); })},
-            {.info = {.number = 2,
-                      .name = "table",
-                      .idea = "sines and cosines from a table",
-                      .file = "kernels/rope/02_table.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::table<side>(a...); })},
-            {.info = {.number = 3,
-                      .name = "vectorised",
-                      .idea = "accesses of 16 bytes: four pairs a thread",
-                      .file = "kernels/rope/03_vectorised.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })},
-            {.info = {.number = 4,
-                      .name = "fused",
-                      .idea = "queries and keys in one launch, angles kept for several heads",
-                      .file = "kernels/rope/04_fused.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })}};
+    return RungTable<Problem>("rope")
+        .add("computed_angles", "one thread per pair, which computes its sine and cosine",
+             []<Side side>(const auto&... a) { rungs_of::computed_angles<side>(a...); })
+        .add("table", "sines and cosines from a table",
+             []<Side side>(const auto&... a) { rungs_of::table<side>(a...); })
+        .add("vectorised", "accesses of 16 bytes: four pairs a thread",
+             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+        .add("fused", "queries and keys in one launch, angles kept for several heads",
+             []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+        .rungs();
   }
 
   /// Per pair: four products, two additions.
@@ -124,11 +87,10 @@ class Rope {
                                   2.0 * positions_of(sizes[0]) * pairs)};
   }
 
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
     Verdict verdict;
-    compare("queries", buffers.queries(), queries_, query_heads_, verdict);
-    compare("keys", buffers.keys(), keys_, key_heads_, verdict);
+    compare("queries", buffers.download(problem.queries), queries_, query_heads_, verdict);
+    compare("keys", buffers.download(problem.keys), keys_, key_heads_, verdict);
     return verdict;
   }
 
@@ -140,8 +102,7 @@ class Rope {
     return position * std::pow(kTheta, -static_cast<double>(pair) / pairs_);
   }
   [[nodiscard]] std::size_t elements(int heads) const {
-    return static_cast<std::size_t>(tokens_) * static_cast<std::size_t>(heads) * 2 *
-           static_cast<std::size_t>(pairs_);
+    return element_count({tokens_, heads, 2, pairs_});
   }
 
   // A sine or cosine from the table is off by u; the products and their sum add 2 u. One that a

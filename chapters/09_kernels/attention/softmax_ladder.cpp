@@ -1,6 +1,4 @@
-#include "chapters/09_kernels/attention/softmax_ladder.hpp"
-
-#include <fmt/format.h>
+#include "chapters/09_kernels/ladders.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +8,6 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
-#include "kernels/simt/buffer.hpp"
 #include "kernels/softmax/softmax.hpp"
 
 namespace ultra::ladders {
@@ -35,52 +32,36 @@ std::vector<float> masked_values(std::size_t rows, std::size_t columns, std::uin
   return values;
 }
 
-std::string refusal_above(const Sizes& sizes, int most, const char* holder) {
-  return sizes[1] <= most
-             ? std::string()
-             : fmt::format(
-                   "a row of {} columns does not fit the registers of a {}, expected at "
-                   "most {}. Hint: rung 6 takes rows of any length",
-                   sizes[1], holder, most);
+std::string refuse_above(const Sizes& sizes, int most, const char* holder) {
+  return refuse_long_rows(
+      sizes[1], most,
+      {.unit = " columns", .name = holder, .hint = "rung 6 takes rows of any length"});
 }
 
 std::string refusal_of_warp(const Sizes& sizes) {
-  return refusal_above(sizes, rungs_of::kMostColumnsOfWarp, "warp");
+  return refuse_above(sizes, rungs_of::kMostColumnsOfWarp, "the registers of a warp");
 }
 
 std::string refusal_of_block(const Sizes& sizes) {
-  return refusal_above(sizes, rungs_of::kMostColumnsOfBlock, "block");
+  return refuse_above(sizes, rungs_of::kMostColumnsOfBlock, "the registers of a block");
 }
 
 class Softmax {
  public:
   using Problem = rungs_of::Problem;
 
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const Softmax& work)
-        : work_(work), in_("in", work.in_), out_("out", poison(work.in_.size())) {}
-
-    Problem problem() {
-      return {.rows = static_cast<int>(work_.rows_),
-              .columns = static_cast<int>(work_.columns_),
-              .in = in_.data(),
-              .out = out_.data()};
-    }
-    [[nodiscard]] std::vector<float> out() const { return out_.download(); }
-
-   private:
-    const Softmax& work_;
-    simt::Buffer<float, side> in_;
-    simt::Buffer<float, side> out_;
-  };
-
   Softmax(const Sizes& sizes, std::uint64_t seed)
       : rows_(static_cast<std::size_t>(sizes[0])),
         columns_(static_cast<std::size_t>(sizes[1])),
         seed_(seed),
         in_(masked_values(rows_, columns_, seed)) {}
+
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.rows = static_cast<int>(rows_),
+            .columns = static_cast<int>(columns_),
+            .in = buffers.input("in", in_),
+            .out = buffers.output("out", in_.size())};
+  }
 
   static LadderInfo describe() {
     return {.name = "softmax",
@@ -92,46 +73,21 @@ class Softmax {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {
-        {.info = {.number = 1,
-                  .name = "thread_per_row",
-                  .idea = "one thread per row, three passes",
-                  .file = "kernels/softmax/01_thread_per_row.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })},
-        {.info = {.number = 2,
-                  .name = "warp_per_row",
-                  .idea = "a warp per row: the lanes read neighbours and reduce by shuffles",
-                  .file = "kernels/softmax/02_warp_per_row.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })},
-        {.info = {.number = 3,
-                  .name = "online",
-                  .idea = "largest element and sum in one pass: two reads instead of three",
-                  .file = "solutions/09_kernels/online_softmax.cu",
-                  .exercise = "09.7"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::online<side>(a...); })},
-        {.info = {.number = 4,
-                  .name = "registers",
-                  .idea = "the row stays in the registers of its warp: one read, 16 bytes per lane",
-                  .file = "kernels/softmax/04_registers.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::registers<side>(a...); }),
-         .refusal = refusal_of_warp},
-        {.info = {.number = 5,
-                  .name = "block_per_row",
-                  .idea = "a block per row: registers for long rows",
-                  .file = "kernels/softmax/05_block_per_row.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::block_per_row<side>(a...); }),
-         .refusal = refusal_of_block},
-        {.info = {.number = 6,
-                  .name = "long_rows",
-                  .idea = "a block per row of any length: online in vectors, then a second read",
-                  .file = "kernels/softmax/06_long_rows.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::long_rows<side>(a...); })}};
+    return RungTable<Problem>("softmax")
+        .add("thread_per_row", "one thread per row, three passes",
+             []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
+        .add("warp_per_row", "a warp per row: the lanes read neighbours and reduce by shuffles",
+             []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })
+        .add_exercise("09.7", "online_softmax.cu", "online",
+                      "largest element and sum in one pass: two reads instead of three",
+                      []<Side side>(const auto&... a) { rungs_of::online<side>(a...); })
+        .add("registers", "the row stays in the registers of its warp: one read, 16 bytes per lane",
+             refusal_of_warp, []<Side side>(const auto&... a) { rungs_of::registers<side>(a...); })
+        .add("block_per_row", "a block per row: registers for long rows", refusal_of_block,
+             []<Side side>(const auto&... a) { rungs_of::block_per_row<side>(a...); })
+        .add("long_rows", "a block per row of any length: online in vectors, then a second read",
+             []<Side side>(const auto&... a) { rungs_of::long_rows<side>(a...); })
+        .rungs();
   }
 
   /// A subtraction, an exponential, a comparison, an addition and a division per element.
@@ -140,9 +96,8 @@ class Softmax {
     return {.operations = 5.0 * elements, .least_bytes = 2.0 * 4.0 * elements};
   }
 
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
-    const std::vector<float> out = buffers.out();
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
+    const std::vector<float> out = buffers.download(problem.out);
     Verdict verdict;
     const std::size_t most_rows = std::max<std::size_t>(1, kMostElements / columns_);
     for (const std::size_t row : sample(rows_, most_rows, seed_)) {

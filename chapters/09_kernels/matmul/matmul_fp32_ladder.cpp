@@ -1,4 +1,4 @@
-#include "chapters/09_kernels/matmul/matmul_fp32_ladder.hpp"
+#include "chapters/09_kernels/ladders.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/matmul_fp32/matmul_fp32.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -22,36 +21,22 @@ class MatmulFp32 {
  public:
   using Problem = rungs_of::Problem;
 
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const MatmulFp32& work)
-        : work_(work), a_("a", work.a_), b_("b", work.b_), c_("c", poison(work.c_size())) {}
-
-    Problem problem() {
-      return {.rows = work_.rows_,
-              .columns = work_.columns_,
-              .depth = work_.depth_,
-              .a = a_.data(),
-              .b = b_.data(),
-              .c = c_.data()};
-    }
-    [[nodiscard]] std::vector<float> c() const { return c_.download(); }
-
-   private:
-    const MatmulFp32& work_;
-    simt::Buffer<float, side> a_;
-    simt::Buffer<float, side> b_;
-    simt::Buffer<float, side> c_;
-  };
-
   MatmulFp32(const Sizes& sizes, std::uint64_t seed)
       : rows_(sizes[0]),
         columns_(sizes[1]),
         depth_(sizes[2]),
         seed_(seed),
-        a_(normal_values(product(rows_, depth_), seed, "a")),
-        b_(normal_values(product(depth_, columns_), seed, "b")) {}
+        a_(normal_values(element_count({rows_, depth_}), seed, "a")),
+        b_(normal_values(element_count({depth_, columns_}), seed, "b")) {}
+
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.rows = rows_,
+            .columns = columns_,
+            .depth = depth_,
+            .a = buffers.input("a", a_),
+            .b = buffers.input("b", b_),
+            .c = buffers.output("c", element_count({rows_, columns_}))};
+  }
 
   static LadderInfo describe() {
     return {.name = "matmul_fp32",
@@ -64,73 +49,30 @@ class MatmulFp32 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {
-        {.info = {.number = 1,
-                  .name = "naive",
-                  .idea = "one thread per element, the lanes of a warp in one column",
-                  .file = "kernels/matmul_fp32/01_naive.cu"},
-         .launchers =
-             everywhere<Problem>([]<Side side>(const auto&... a) { rungs_of::naive<side>(a...); }),
-         .refusal = refusal},
-        {.info = {.number = 2,
-                  .name = "coalesced",
-                  .idea = "the lanes of a warp in one row: neighbours load neighbours",
-                  .file = "solutions/09_kernels/coalesced_matmul.cu",
-                  .exercise = "09.1"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::coalesced<side>(a...); }),
-         .refusal = refusal},
-        {.info = {.number = 3,
-                  .name = "tiled",
-                  .idea = "tiles of a and b in shared memory: 2 loads from global memory per 32",
-                  .file = "solutions/09_kernels/tiled_matmul.cu",
-                  .exercise = "09.2"},
-         .launchers =
-             everywhere<Problem>([]<Side side>(const auto&... a) { rungs_of::tiled<side>(a...); }),
-         .refusal = refusal},
-        {.info = {.number = 4,
-                  .name = "coarsened",
-                  .idea = "eight rows of c a thread: an element of b stays in a register",
-                  .file = "solutions/09_kernels/coarsened_matmul.cu",
-                  .exercise = "09.3"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::coarsened<side>(a...); }),
-         .refusal = refusal},
-        {.info = {.number = 5,
-                  .name = "register_tile",
-                  .idea = "8 x 8 of c a thread: 16 loads for 64 multiply-adds",
-                  .file = "kernels/matmul_fp32/05_register_tile.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::register_tile<side>(a...); }),
-         .refusal = refusal},
-        {.info = {.number = 6,
-                  .name = "vectorised",
-                  .idea = "four floats per access, the tile of a transposed for it",
-                  .file = "kernels/matmul_fp32/06_vectorised.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); }),
-         .refusal = refusal},
-        {.info = {.number = 7,
-                  .name = "warp_tile",
-                  .idea = "64 x 64 of c a warp, 16 x 8 a thread: fewer different floats per load",
-                  .file = "kernels/matmul_fp32/07_warp_tile.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::warp_tile<side>(a...); }),
-         .refusal = refusal},
-        {.info = {.number = 8,
-                  .name = "pipelined",
-                  .idea = "cp.async: four tiles on their way or in use",
-                  .file = "kernels/matmul_fp32/08_pipelined.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); }),
-         .refusal = refusal},
-        {.info = {.number = 9,
-                  .name = "large_tile",
-                  .idea = "128 x 256 of c a block, the next registers loaded during multiplication",
-                  .file = "kernels/matmul_fp32/09_large_tile.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::large_tile<side>(a...); }),
-         .refusal = refusal}};
+    return RungTable<Problem>("matmul_fp32")
+        .add("naive", "one thread per element, the lanes of a warp in one column", refusal,
+             []<Side side>(const auto&... a) { rungs_of::naive<side>(a...); })
+        .add_exercise("09.1", "coalesced_matmul.cu", "coalesced",
+                      "the lanes of a warp in one row: neighbours load neighbours", refusal,
+                      []<Side side>(const auto&... a) { rungs_of::coalesced<side>(a...); })
+        .add_exercise("09.2", "tiled_matmul.cu", "tiled",
+                      "tiles of a and b in shared memory: 2 loads from global memory per 32",
+                      refusal, []<Side side>(const auto&... a) { rungs_of::tiled<side>(a...); })
+        .add_exercise("09.3", "coarsened_matmul.cu", "coarsened",
+                      "eight rows of c a thread: an element of b stays in a register", refusal,
+                      []<Side side>(const auto&... a) { rungs_of::coarsened<side>(a...); })
+        .add("register_tile", "8 x 8 of c a thread: 16 loads for 64 multiply-adds", refusal,
+             []<Side side>(const auto&... a) { rungs_of::register_tile<side>(a...); })
+        .add("vectorised", "four floats per access, the tile of a transposed for it", refusal,
+             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+        .add("warp_tile", "64 x 64 of c a warp, 16 x 8 a thread: fewer different floats per load",
+             refusal, []<Side side>(const auto&... a) { rungs_of::warp_tile<side>(a...); })
+        .add("pipelined", "cp.async: four tiles on their way or in use", refusal,
+             []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); })
+        .add("large_tile",
+             "128 x 256 of c a block, the next registers loaded during multiplication", refusal,
+             []<Side side>(const auto&... a) { rungs_of::large_tile<side>(a...); })
+        .rungs();
   }
 
   static Cost cost(const Sizes& sizes) {
@@ -143,22 +85,19 @@ class MatmulFp32 {
 
   /// A sum of K products in any order is off by at most gamma_K times the sum of their magnitudes
   /// (Higham 2002, section 3.5).
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
-    const std::vector<float> c = buffers.c();
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
+    const std::vector<float> c = buffers.download(problem.c);
+    const auto columns = static_cast<std::size_t>(columns_);
+    const auto depth = static_cast<std::size_t>(depth_);
     Verdict verdict;
-    for (const std::size_t index : sample(c.size(), kMostProducts / product(depth_, 1), seed_)) {
-      const std::size_t row = index / product(columns_, 1);
-      const std::size_t column = index % product(columns_, 1);
-      double expected = 0.0;
-      double magnitude = 0.0;
-      for (std::size_t k = 0; k < product(depth_, 1); ++k) {
-        const double term = double{a_[row * product(depth_, 1) + k]} *
-                            double{b_[k * product(columns_, 1) + column]};
-        expected += term;
-        magnitude += std::abs(term);
+    for (const std::size_t index : sample(c.size(), kMostProducts / depth, seed_)) {
+      const std::size_t row = index / columns;
+      const std::size_t column = index % columns;
+      ExactSum sum;
+      for (std::size_t k = 0; k < depth; ++k) {
+        sum.add(double{a_[row * depth + k]} * double{b_[k * columns + column]});
       }
-      verdict.compare("c", index, double{c[index]}, expected, rounding_of(depth_) * magnitude);
+      verdict.compare("c", index, double{c[index]}, sum.value, rounding_of(depth_) * sum.magnitude);
     }
     return verdict;
   }
@@ -168,8 +107,9 @@ class MatmulFp32 {
 
   /// Kernels count the elements of a matrix in an int.
   static std::string refusal(const Sizes& sizes) {
-    const std::size_t largest = std::max(
-        {product(sizes[0], sizes[2]), product(sizes[2], sizes[1]), product(sizes[0], sizes[1])});
+    const std::size_t largest =
+        std::max({element_count({sizes[0], sizes[2]}), element_count({sizes[2], sizes[1]}),
+                  element_count({sizes[0], sizes[1]})});
     if (largest <= std::size_t{std::numeric_limits<int>::max()}) {
       return {};
     }
@@ -178,11 +118,6 @@ class MatmulFp32 {
         "smaller sizes",
         largest, std::numeric_limits<int>::max());
   }
-
-  static std::size_t product(int left, int right) {
-    return static_cast<std::size_t>(left) * static_cast<std::size_t>(right);
-  }
-  [[nodiscard]] std::size_t c_size() const { return product(rows_, columns_); }
 
   int rows_;
   int columns_;

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 
 #include "chapters/09_kernels/ladder_of.hpp"
+#include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/adamw/adamw.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -48,65 +47,25 @@ class AdamW {
  public:
   using Problem = rungs_of::Problem;
 
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const AdamW& work) : scratch_("scratch", work.largest()) {
-      for (const Values& values : work.before_) {
-        const State& state = states_.emplace_back(values.value, values.gradient,
-                                                  values.first_moment, values.second_moment);
-        tensors_.push_back(state.tensor);
-      }
-    }
-
-    Problem problem() {
-      return {.count = static_cast<int>(tensors_.size()),
-              .tensors = tensors_.data(),
-              .constants = constants_of_step(),
-              .scratch = scratch_.data()};
-    }
-    /// What tensor `index` holds.
-    [[nodiscard]] Values values(std::size_t index) const {
-      const State& state = states_[index];
-      return {.value = state.value.download(),
-              .gradient = {},
-              .first_moment = state.first_moment.download(),
-              .second_moment = state.second_moment.download()};
-    }
-
-   private:
-    using Floats = simt::Buffer<float, side>;
-
-    struct State {
-      State(const std::vector<float>& values, const std::vector<float>& gradients,
-            const std::vector<float>& first, const std::vector<float>& second)
-          : value("value", values),
-            gradient("gradient", gradients),
-            first_moment("first moment", first),
-            second_moment("second moment", second),
-            tensor{.value = value.data(),
-                   .gradient = gradient.data(),
-                   .first_moment = first_moment.data(),
-                   .second_moment = second_moment.data(),
-                   .n = static_cast<int>(values.size())} {}
-
-      Floats value;
-      Floats gradient;
-      Floats first_moment;
-      Floats second_moment;
-      rungs_of::Tensor tensor;
-    };
-
-    Floats scratch_;
-    std::deque<State> states_;
-    std::vector<rungs_of::Tensor> tensors_;
-  };
-
   AdamW(const Sizes& sizes, std::uint64_t seed) : seed_(seed) {
     for (int index = 0; index < sizes[0]; ++index) {
       before_.push_back(random_tensor(static_cast<std::size_t>(length_of(index, sizes)),
                                       seed + static_cast<std::uint64_t>(index)));
     }
+  }
+
+  Problem problem(ProblemBuffers& buffers) {
+    for (const Values& values : before_) {
+      tensors_.push_back({.value = buffers.input("value", values.value),
+                          .gradient = buffers.input("gradient", values.gradient),
+                          .first_moment = buffers.input("first moment", values.first_moment),
+                          .second_moment = buffers.input("second moment", values.second_moment),
+                          .n = static_cast<int>(values.value.size())});
+    }
+    return {.count = static_cast<int>(tensors_.size()),
+            .tensors = tensors_.data(),
+            .constants = constants_of_step(),
+            .scratch = buffers.scratch("scratch", largest())};
   }
 
   static LadderInfo describe() {
@@ -119,30 +78,16 @@ class AdamW {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {{.info = {.number = 1,
-                      .name = "unfused",
-                      .idea = "one kernel per operation of the formula",
-                      .file = "kernels/adamw/01_unfused.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::unfused<side>(a...); })},
-            {.info = {.number = 2,
-                      .name = "fused",
-                      .idea = "one kernel: every array is read once and written once",
-                      .file = "kernels/adamw/02_fused.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })},
-            {.info = {.number = 3,
-                      .name = "vectorised",
-                      .idea = "16 bytes per lane and access",
-                      .file = "kernels/adamw/03_vectorised.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })},
-            {.info = {.number = 4,
-                      .name = "multi_tensor",
-                      .idea = "one launch for many tensors",
-                      .file = "kernels/adamw/04_multi_tensor.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::multi_tensor<side>(a...); })}};
+    return RungTable<Problem>("adamw")
+        .add("unfused", "one kernel per operation of the formula",
+             []<Side side>(const auto&... a) { rungs_of::unfused<side>(a...); })
+        .add("fused", "one kernel: every array is read once and written once",
+             []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+        .add("vectorised", "16 bytes per lane and access",
+             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+        .add("multi_tensor", "one launch for many tensors",
+             []<Side side>(const auto&... a) { rungs_of::multi_tensor<side>(a...); })
+        .rungs();
   }
 
   /// Operations of the fused update, roots and quotients counted as one; four arrays read, three
@@ -152,11 +97,14 @@ class AdamW {
     return {.operations = 15.0 * parameters, .least_bytes = 7.0 * 4.0 * parameters};
   }
 
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
     Verdict verdict;
     for (std::size_t tensor = 0; tensor < before_.size(); ++tensor) {
-      const Values after = buffers.values(tensor);
+      const rungs_of::Tensor& updated = problem.tensors[tensor];
+      const Values after{.value = buffers.download(updated.value),
+                         .gradient = {},
+                         .first_moment = buffers.download(updated.first_moment),
+                         .second_moment = buffers.download(updated.second_moment)};
       const std::size_t n = after.value.size();
       for (const std::size_t i : sample(n, kMostParameters / before_.size() + 1, seed_)) {
         compare_parameter(before_[tensor], after, i, verdict);
@@ -212,6 +160,7 @@ class AdamW {
 
   std::uint64_t seed_;
   std::vector<Values> before_;
+  std::vector<rungs_of::Tensor> tensors_;  // what the rung updates
 };
 
 }  // namespace

@@ -1,6 +1,4 @@
-#include "chapters/09_kernels/memory_bound/cross_entropy_ladder.hpp"
-
-#include <fmt/format.h>
+#include "chapters/09_kernels/ladders.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +7,6 @@
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
 #include "kernels/cross_entropy/cross_entropy.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -19,39 +16,6 @@ namespace rungs_of = kernels::cross_entropy;
 class CrossEntropy {
  public:
   using Problem = rungs_of::Problem;
-
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const CrossEntropy& work)
-        : work_(work),
-          targets_("targets", work.targets_),
-          logits_("logits", work.logits_),
-          losses_("losses", poison(work.tokens_)),
-          probabilities_("probabilities", work.logits_.size()),
-          log_sums_("log_sums", work.tokens_) {}
-
-    Problem problem() {
-      return {.tokens = static_cast<int>(work_.tokens_),
-              .vocab = static_cast<int>(work_.vocab_),
-              .scale = work_.scale_,
-              .targets = targets_.data(),
-              .logits = logits_.data(),
-              .losses = losses_.data(),
-              .probabilities = probabilities_.data(),
-              .log_sums = log_sums_.data()};
-    }
-    [[nodiscard]] std::vector<float> losses() const { return losses_.download(); }
-    [[nodiscard]] std::vector<float> d_logits() const { return logits_.download(); }
-
-   private:
-    const CrossEntropy& work_;
-    simt::Buffer<int, side> targets_;
-    simt::Buffer<float, side> logits_;
-    simt::Buffer<float, side> losses_;
-    simt::Buffer<float, side> probabilities_;
-    simt::Buffer<float, side> log_sums_;
-  };
 
   CrossEntropy(const Sizes& sizes, std::uint64_t seed)
       : tokens_(static_cast<std::size_t>(sizes[0])),
@@ -68,6 +32,17 @@ class CrossEntropy {
     }
   }
 
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.tokens = static_cast<int>(tokens_),
+            .vocab = static_cast<int>(vocab_),
+            .scale = scale_,
+            .targets = buffers.input("targets", targets_),
+            .logits = buffers.input("logits", logits_),
+            .losses = buffers.output("losses", tokens_),
+            .probabilities = buffers.scratch("probabilities", logits_.size()),
+            .log_sums = buffers.scratch("log_sums", tokens_)};
+  }
+
   static LadderInfo describe() {
     return {.name = "cross_entropy",
             .title = "cross-entropy of logits, which become their gradients, in fp32",
@@ -78,31 +53,16 @@ class CrossEntropy {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {{.info = {.number = 1,
-                      .name = "materialized",
-                      .idea = "probabilities, losses and gradients in three kernels",
-                      .file = "kernels/cross_entropy/01_materialized.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::materialized<side>(a...); })},
-            {.info = {.number = 2,
-                      .name = "log_sum_exp",
-                      .idea = "log-sum-exp by a warp per row, then gradients: no probabilities",
-                      .file = "kernels/cross_entropy/02_log_sum_exp.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::log_sum_exp<side>(a...); })},
-            {.info = {.number = 3,
-                      .name = "online",
-                      .idea = "one kernel: maximum and sum in one pass, 16 bytes an access",
-                      .file = "kernels/cross_entropy/03_online.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::online<side>(a...); })},
-            {.info = {.number = 4,
-                      .name = "in_shared",
-                      .idea = "the row in shared memory: logits are read once",
-                      .file = "kernels/cross_entropy/04_in_shared.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::in_shared<side>(a...); }),
-             .refusal = refuse_long_rows}};
+    return RungTable<Problem>("cross_entropy")
+        .add("materialized", "probabilities, losses and gradients in three kernels",
+             []<Side side>(const auto&... a) { rungs_of::materialized<side>(a...); })
+        .add("log_sum_exp", "log-sum-exp by a warp per row, then gradients: no probabilities",
+             []<Side side>(const auto&... a) { rungs_of::log_sum_exp<side>(a...); })
+        .add("online", "one kernel: maximum and sum in one pass, 16 bytes an access",
+             []<Side side>(const auto&... a) { rungs_of::online<side>(a...); })
+        .add("in_shared", "the row in shared memory: logits are read once", refuse_long_rows,
+             []<Side side>(const auto&... a) { rungs_of::in_shared<side>(a...); })
+        .rungs();
   }
 
   /// Per element: maximum, difference, exponential, sum; difference, exponential, product.
@@ -113,10 +73,9 @@ class CrossEntropy {
             .least_bytes = 4.0 * (2.0 * tokens * vocab + 2.0 * tokens)};
   }
 
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
-    const std::vector<float> losses = buffers.losses();
-    const std::vector<float> d_logits = buffers.d_logits();
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
+    const std::vector<float> losses = buffers.download(problem.losses);
+    const std::vector<float> d_logits = buffers.download(problem.logits);
     Verdict verdict;
     for (const std::size_t token : sample(tokens_, kMostElements / vocab_ + 2, seed_)) {
       judge_token(token, losses[token], d_logits, verdict);
@@ -128,12 +87,9 @@ class CrossEntropy {
   static constexpr std::size_t kMostElements = std::size_t{1} << 22;  // of the f64 computation
 
   static std::string refuse_long_rows(const Sizes& sizes) {
-    return sizes[1] <= rungs_of::kLongestSharedRow
-               ? std::string()
-               : fmt::format(
-                     "a row of {} logits does not fit shared memory, expected at most {}. "
-                     "Hint: rung 3 does any length",
-                     sizes[1], rungs_of::kLongestSharedRow);
+    return ladders::refuse_long_rows(
+        sizes[1], rungs_of::kLongestSharedRow,
+        {.unit = " logits", .name = "shared memory", .hint = "rung 3 does any length"});
   }
 
   // Errors, with u of every operation, `range` the largest difference of two logits:

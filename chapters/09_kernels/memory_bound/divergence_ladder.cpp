@@ -1,11 +1,10 @@
-#include "chapters/09_kernels/memory_bound/divergence_ladder.hpp"
+#include "chapters/09_kernels/ladders.hpp"
 
 #include <cmath>
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/divergence/divergence.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -16,53 +15,34 @@ class Divergence {
  public:
   using Problem = rungs_of::Problem;
 
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const Divergence& work)
-        : work_(work),
-          in_("in", work.in_),
-          cosines_("cosines", work.cosines_),
-          sines_("sines", work.sines_),
-          out_("out", poison(work.in_.size())) {}
-
-    Problem problem() {
-      return {.tokens = work_.tokens_,
-              .pairs = work_.pairs_,
-              .in = in_.data(),
-              .cosines = cosines_.data(),
-              .sines = sines_.data(),
-              .out = out_.data()};
-    }
-    [[nodiscard]] std::vector<float> out() const { return out_.download(); }
-
-   private:
-    const Divergence& work_;
-    simt::Buffer<float, side> in_;
-    simt::Buffer<float, side> cosines_;
-    simt::Buffer<float, side> sines_;
-    simt::Buffer<float, side> out_;
-  };
-
   Divergence(const Sizes& sizes, std::uint64_t seed)
       : tokens_(sizes[0]),
         pairs_(sizes[1]),
         seed_(seed),
-        in_(normal_values(2 * all_pairs(), seed, "in")),
-        cosines_(all_pairs()),
-        sines_(all_pairs()) {
+        in_(normal_values(2 * element_count(sizes), seed, "in")),
+        cosines_(element_count(sizes)),
+        sines_(element_count(sizes)) {
     // Angles of "RoFormer", section 3.2.2: token x 10000^(-pair / pairs).
     constexpr double kBase = 10000.0;
     std::vector<double> frequencies;
     for (int pair = 0; pair < pairs_; ++pair) {
       frequencies.push_back(std::pow(kBase, -static_cast<double>(pair) / pairs_));
     }
-    for (std::size_t i = 0; i < all_pairs(); ++i) {
+    for (std::size_t i = 0; i < sines_.size(); ++i) {
       const std::size_t token = i / frequencies.size();
       const double angle = static_cast<double>(token) * frequencies[i % frequencies.size()];
       cosines_[i] = static_cast<float>(std::cos(angle));
       sines_[i] = static_cast<float>(std::sin(angle));
     }
+  }
+
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.tokens = tokens_,
+            .pairs = pairs_,
+            .in = buffers.input("in", in_),
+            .cosines = buffers.input("cosines", cosines_),
+            .sines = buffers.input("sines", sines_),
+            .out = buffers.output("out", in_.size())};
   }
 
   static LadderInfo describe() {
@@ -75,31 +55,16 @@ class Divergence {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {
-        {.info = {.number = 1,
-                  .name = "branched",
-                  .idea = "a thread per element, with a branch between even and odd ones",
-                  .file = "kernels/divergence/01_branched.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::branched<side>(a...); })},
-        {.info = {.number = 2,
-                  .name = "sorted",
-                  .idea = "warps of even and warps of odd elements: the lanes agree, but lie apart",
-                  .file = "kernels/divergence/02_sorted.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::sorted<side>(a...); })},
-        {.info = {.number = 3,
-                  .name = "arithmetic",
-                  .idea = "one expression for both, with a sign",
-                  .file = "kernels/divergence/03_arithmetic.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::arithmetic<side>(a...); })},
-        {.info = {.number = 4,
-                  .name = "paired",
-                  .idea = "a thread per two pairs: nothing left to decide, everything read once",
-                  .file = "kernels/divergence/04_paired.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::paired<side>(a...); })}};
+    return RungTable<Problem>("divergence")
+        .add("branched", "a thread per element, with a branch between even and odd ones",
+             []<Side side>(const auto&... a) { rungs_of::branched<side>(a...); })
+        .add("sorted", "warps of even and warps of odd elements: the lanes agree, but lie apart",
+             []<Side side>(const auto&... a) { rungs_of::sorted<side>(a...); })
+        .add("arithmetic", "one expression for both, with a sign",
+             []<Side side>(const auto&... a) { rungs_of::arithmetic<side>(a...); })
+        .add("paired", "a thread per two pairs: nothing left to decide, everything read once",
+             []<Side side>(const auto&... a) { rungs_of::paired<side>(a...); })
+        .rungs();
   }
 
   /// A product and a multiply-add per element; in, both tables and out once.
@@ -109,9 +74,8 @@ class Divergence {
   }
 
   /// Two products and a sum: at most 2 roundings on each term.
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
-    const std::vector<float> out = buffers.out();
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
+    const std::vector<float> out = buffers.download(problem.out);
     Verdict verdict;
     for (const std::size_t i : sample(out.size(), kMostElements, seed_)) {
       const double own = double{in_[i]} * double{cosines_[i / 2]};
@@ -124,10 +88,6 @@ class Divergence {
 
  private:
   static constexpr std::size_t kMostElements = std::size_t{1} << 24;  // of the f64 computation
-
-  [[nodiscard]] std::size_t all_pairs() const {
-    return static_cast<std::size_t>(tokens_) * static_cast<std::size_t>(pairs_);
-  }
 
   int tokens_;
   int pairs_;

@@ -1,11 +1,10 @@
-#include "chapters/09_kernels/memory_bound/reduction_ladder.hpp"
+#include "chapters/09_kernels/ladders.hpp"
 
 #include <cmath>
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/reduction/reduction.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -16,33 +15,17 @@ class Reduction {
  public:
   using Problem = rungs_of::Problem;
 
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const Reduction& work)
-        : values_("values", work.values_),
-          total_("total", 1),
-          partials_("partials", static_cast<std::size_t>(rungs_of::kMostPartials)),
-          norm_("norm", poison(1)) {}
-
-    Problem problem() {
-      return {.n = static_cast<int>(values_.size()),
-              .values = values_.data(),
-              .total = total_.data(),
-              .partials = partials_.data(),
-              .norm = norm_.data()};
-    }
-    [[nodiscard]] float norm() const { return norm_.download().front(); }
-
-   private:
-    simt::Buffer<float, side> values_;
-    simt::Buffer<double, side> total_;
-    simt::Buffer<float, side> partials_;
-    simt::Buffer<float, side> norm_;
-  };
-
   Reduction(const Sizes& sizes, std::uint64_t seed)
       : values_(normal_values(static_cast<std::size_t>(sizes[0]), seed, "values")) {}
+
+  Problem problem(ProblemBuffers& buffers) const {
+    return {
+        .n = static_cast<int>(values_.size()),
+        .values = buffers.input("values", values_),
+        .total = buffers.scratch<double>("total", 1),
+        .partials = buffers.scratch("partials", static_cast<std::size_t>(rungs_of::kMostPartials)),
+        .norm = buffers.output("norm", 1)};
+  }
 
   static LadderInfo describe() {
     return {.name = "reduction",
@@ -53,40 +36,21 @@ class Reduction {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {
-        {.info = {.number = 1,
-                  .name = "atomics",
-                  .idea = "every thread adds its square to one number",
-                  .file = "kernels/reduction/01_atomics.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::atomics<side>(a...); })},
-        {.info = {.number = 2,
-                  .name = "scattered_tree",
-                  .idea =
-                      "a tree in shared memory, one atomic per block; working threads lie apart",
-                  .file = "kernels/reduction/02_scattered_tree.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::scattered_tree<side>(a...); })},
-        {.info = {.number = 3,
-                  .name = "dense_tree",
-                  .idea = "the tree's working threads are neighbours: whole warps work or rest",
-                  .file = "kernels/reduction/03_dense_tree.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::dense_tree<side>(a...); })},
-        {.info = {.number = 4,
-                  .name = "warp_shuffles",
-                  .idea = "warps add up by shuffles: one barrier instead of eight",
-                  .file = "solutions/09_kernels/warp_reduction.cu",
-                  .exercise = "09.5"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::warp_shuffles<side>(a...); })},
-        {.info = {.number = 5,
-                  .name = "two_launches",
-                  .idea =
-                      "16 bytes per load, few blocks with long loops, a second launch; no atomics",
-                  .file = "kernels/reduction/05_two_launches.cu"},
-         .launchers = everywhere<Problem>(
-             []<Side side>(const auto&... a) { rungs_of::two_launches<side>(a...); })}};
+    return RungTable<Problem>("reduction")
+        .add("atomics", "every thread adds its square to one number",
+             []<Side side>(const auto&... a) { rungs_of::atomics<side>(a...); })
+        .add("scattered_tree",
+             "a tree in shared memory, one atomic per block; working threads lie apart",
+             []<Side side>(const auto&... a) { rungs_of::scattered_tree<side>(a...); })
+        .add("dense_tree", "the tree's working threads are neighbours: whole warps work or rest",
+             []<Side side>(const auto&... a) { rungs_of::dense_tree<side>(a...); })
+        .add_exercise("09.5", "warp_reduction.cu", "warp_shuffles",
+                      "warps add up by shuffles: one barrier instead of eight",
+                      []<Side side>(const auto&... a) { rungs_of::warp_shuffles<side>(a...); })
+        .add("two_launches",
+             "16 bytes per load, few blocks with long loops, a second launch; no atomics",
+             []<Side side>(const auto&... a) { rungs_of::two_launches<side>(a...); })
+        .rungs();
   }
 
   static Cost cost(const Sizes& sizes) {
@@ -96,8 +60,7 @@ class Reduction {
   /// Squares are positive, so the sum's relative error is at most gamma of the roundings on an
   /// element's way into it, which the ladder's header limits (Higham 2002, section 4.2). The root
   /// halves it and adds one of its own.
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
     double sum = 0.0;
     for (const float value : values_) {
       sum += double{value} * double{value};
@@ -105,7 +68,8 @@ class Reduction {
     const double expected = std::sqrt(sum);
     const double roundings = std::ceil(static_cast<double>(values_.size()) * 0x1p-20) + 64.0;
     Verdict verdict;
-    verdict.compare("norm", 0, double{buffers.norm()}, expected, rounding_of(roundings) * expected);
+    verdict.compare("norm", 0, double{buffers.download(problem.norm).front()}, expected,
+                    rounding_of(roundings) * expected);
     return verdict;
   }
 

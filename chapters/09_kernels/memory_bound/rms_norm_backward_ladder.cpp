@@ -1,13 +1,10 @@
-#include "chapters/09_kernels/memory_bound/rms_norm_backward_ladder.hpp"
-
-#include <fmt/format.h>
+#include "chapters/09_kernels/ladders.hpp"
 
 #include <cmath>
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/rms_norm_backward/rms_norm_backward.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -17,44 +14,6 @@ namespace rungs_of = kernels::rms_norm_backward;
 class RmsNormBackward {
  public:
   using Problem = rungs_of::Problem;
-
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const RmsNormBackward& work)
-        : work_(work),
-          d_y_("d_y", work.d_y_),
-          x_("x", work.x_),
-          weight_("weight", work.weight_),
-          reciprocal_rms_("reciprocal_rms", work.reciprocal_rms_),
-          d_x_("d_x", poison(work.x_.size())),
-          d_weight_("d_weight", poison(work.hidden_)),
-          partial_d_weight_("partial_d_weight", work.partials() * work.hidden_) {}
-
-    Problem problem() {
-      return {.rows = static_cast<int>(work_.rows_),
-              .hidden = static_cast<int>(work_.hidden_),
-              .d_y = d_y_.data(),
-              .x = x_.data(),
-              .weight = weight_.data(),
-              .reciprocal_rms = reciprocal_rms_.data(),
-              .d_x = d_x_.data(),
-              .d_weight = d_weight_.data(),
-              .partial_d_weight = partial_d_weight_.data()};
-    }
-    [[nodiscard]] std::vector<float> d_x() const { return d_x_.download(); }
-    [[nodiscard]] std::vector<float> d_weight() const { return d_weight_.download(); }
-
-   private:
-    const RmsNormBackward& work_;
-    simt::Buffer<float, side> d_y_;
-    simt::Buffer<float, side> x_;
-    simt::Buffer<float, side> weight_;
-    simt::Buffer<float, side> reciprocal_rms_;
-    simt::Buffer<float, side> d_x_;
-    simt::Buffer<float, side> d_weight_;
-    simt::Buffer<float, side> partial_d_weight_;
-  };
 
   RmsNormBackward(const Sizes& sizes, std::uint64_t seed)
       : rows_(static_cast<std::size_t>(sizes[0])),
@@ -75,6 +34,18 @@ class RmsNormBackward {
     }
   }
 
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.rows = static_cast<int>(rows_),
+            .hidden = static_cast<int>(hidden_),
+            .d_y = buffers.input("d_y", d_y_),
+            .x = buffers.input("x", x_),
+            .weight = buffers.input("weight", weight_),
+            .reciprocal_rms = buffers.input("reciprocal_rms", reciprocal_rms_),
+            .d_x = buffers.output("d_x", x_.size()),
+            .d_weight = buffers.output("d_weight", hidden_),
+            .partial_d_weight = buffers.scratch("partial_d_weight", partials() * hidden_)};
+  }
+
   static LadderInfo describe() {
     return {.name = "rms_norm_backward",
             .title = "gradients of RMSNorm's input and weight, in fp32",
@@ -85,25 +56,15 @@ class RmsNormBackward {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {{.info = {.number = 1,
-                      .name = "thread_per_row",
-                      .idea = "one thread per row, atomics for d_weight",
-                      .file = "kernels/rms_norm_backward/01_thread_per_row.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })},
-            {.info = {.number = 2,
-                      .name = "warp_per_row",
-                      .idea = "one warp per row: neighbouring lanes, also of the atomics",
-                      .file = "kernels/rms_norm_backward/02_warp_per_row.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })},
-            {.info = {.number = 3,
-                      .name = "two_stages",
-                      .idea = "rows held in registers, partial sums of d_weight, no atomics",
-                      .file = "kernels/rms_norm_backward/03_two_stages.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::two_stages<side>(a...); }),
-             .refusal = refuse_long_rows}};
+    return RungTable<Problem>("rms_norm_backward")
+        .add("thread_per_row", "one thread per row, atomics for d_weight",
+             []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
+        .add("warp_per_row", "one warp per row: neighbouring lanes, also of the atomics",
+             []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })
+        .add("two_stages", "rows held in registers, partial sums of d_weight, no atomics",
+             refuse_long_rows,
+             []<Side side>(const auto&... a) { rungs_of::two_stages<side>(a...); })
+        .rungs();
   }
 
   /// Per element: for the dot product 3, for d_weight 3, for d_x 4.
@@ -114,11 +75,10 @@ class RmsNormBackward {
             .least_bytes = 4.0 * (3.0 * rows * hidden + 2.0 * hidden + rows)};
   }
 
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
     Verdict verdict;
-    judge_d_x(buffers.d_x(), verdict);
-    judge_d_weight(buffers.d_weight(), verdict);
+    judge_d_x(buffers.download(problem.d_x), verdict);
+    judge_d_weight(buffers.download(problem.d_weight), verdict);
     return verdict;
   }
 
@@ -126,12 +86,9 @@ class RmsNormBackward {
   static constexpr std::size_t kMostElements = std::size_t{1} << 23;  // of each f64 computation
 
   static std::string refuse_long_rows(const Sizes& sizes) {
-    return sizes[1] <= rungs_of::kLongestRow
-               ? std::string()
-               : fmt::format(
-                     "a row of {} does not fit the registers of a block, expected at most "
-                     "{}. Hint: rung 2 does any length",
-                     sizes[1], rungs_of::kLongestRow);
+    return ladders::refuse_long_rows(
+        sizes[1], rungs_of::kLongestRow,
+        {.unit = "", .name = "the registers of a block", .hint = "rung 2 does any length"});
   }
 
   [[nodiscard]] std::size_t partials() const {
@@ -144,22 +101,19 @@ class RmsNormBackward {
   void judge_d_x(const std::vector<float>& d_x, Verdict& verdict) const {
     const auto n = static_cast<double>(hidden_);
     for (const std::size_t row : sample(rows_, kMostElements / hidden_ + 2, seed_)) {
-      double dot = 0.0;
-      double magnitude = 0.0;
+      ExactSum dot;
       for (std::size_t column = 0; column < hidden_; ++column) {
         const std::size_t i = row * hidden_ + column;
-        const double term = double{d_y_[i]} * double{x_[i]} * double{weight_[column]};
-        dot += term;
-        magnitude += std::abs(term);
+        dot.add(double{d_y_[i]} * double{x_[i]} * double{weight_[column]});
       }
       const double r = reciprocal_rms_[row];
       for (std::size_t column = 0; column < hidden_; ++column) {
         const std::size_t i = row * hidden_ + column;
         const double scaled = double{d_y_[i]} * double{weight_[column]};
-        const double expected = r * (scaled - double{x_[i]} * dot * r * r / n);
+        const double expected = r * (scaled - double{x_[i]} * dot.value * r * r / n);
         const double tolerance =
             r * (rounding_of(4) * std::abs(scaled) +
-                 rounding_of(n + 8) * std::abs(double{x_[i]}) * magnitude * r * r / n);
+                 rounding_of(n + 8) * std::abs(double{x_[i]}) * dot.magnitude * r * r / n);
         verdict.compare("d_x", i, double{d_x[i]}, expected, tolerance);
       }
     }
@@ -168,16 +122,13 @@ class RmsNormBackward {
   // A sum over the rows, in any order, of two products each.
   void judge_d_weight(const std::vector<float>& d_weight, Verdict& verdict) const {
     for (const std::size_t column : sample(hidden_, kMostElements / rows_ + 2, seed_)) {
-      double expected = 0.0;
-      double magnitude = 0.0;
+      ExactSum sum;
       for (std::size_t row = 0; row < rows_; ++row) {
         const std::size_t i = row * hidden_ + column;
-        const double term = double{d_y_[i]} * double{x_[i]} * double{reciprocal_rms_[row]};
-        expected += term;
-        magnitude += std::abs(term);
+        sum.add(double{d_y_[i]} * double{x_[i]} * double{reciprocal_rms_[row]});
       }
-      verdict.compare("d_weight", column, double{d_weight[column]}, expected,
-                      rounding_of(static_cast<double>(rows_) + 2) * magnitude);
+      verdict.compare("d_weight", column, double{d_weight[column]}, sum.value,
+                      rounding_of(static_cast<double>(rows_) + 2) * sum.magnitude);
     }
   }
 

@@ -1,13 +1,10 @@
-#include "chapters/09_kernels/memory_bound/rms_norm_ladder.hpp"
-
-#include <fmt/format.h>
+#include "chapters/09_kernels/ladders.hpp"
 
 #include <cmath>
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/rms_norm/rms_norm.hpp"
-#include "kernels/simt/buffer.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -19,43 +16,6 @@ constexpr float kEpsilon = 1e-5F;  // as in Llama
 class RmsNorm {
  public:
   using Problem = rungs_of::Problem;
-
-  template <simt::Side side>
-  class Buffers {
-   public:
-    explicit Buffers(const RmsNorm& work)
-        : work_(work),
-          x_("x", work.x_),
-          residual_("residual", work.residual_),
-          weight_("weight", work.weight_),
-          h_("h", poison(work.x_.size())),
-          y_("y", poison(work.x_.size())),
-          reciprocal_rms_("reciprocal_rms", poison(work.rows_)) {}
-
-    Problem problem() {
-      return {.rows = static_cast<int>(work_.rows_),
-              .hidden = static_cast<int>(work_.hidden_),
-              .epsilon = kEpsilon,
-              .x = x_.data(),
-              .residual = residual_.data(),
-              .weight = weight_.data(),
-              .h = h_.data(),
-              .y = y_.data(),
-              .reciprocal_rms = reciprocal_rms_.data()};
-    }
-    [[nodiscard]] std::vector<float> h() const { return h_.download(); }
-    [[nodiscard]] std::vector<float> y() const { return y_.download(); }
-    [[nodiscard]] std::vector<float> reciprocal_rms() const { return reciprocal_rms_.download(); }
-
-   private:
-    const RmsNorm& work_;
-    simt::Buffer<float, side> x_;
-    simt::Buffer<float, side> residual_;
-    simt::Buffer<float, side> weight_;
-    simt::Buffer<float, side> h_;
-    simt::Buffer<float, side> y_;
-    simt::Buffer<float, side> reciprocal_rms_;
-  };
 
   RmsNorm(const Sizes& sizes, std::uint64_t seed)
       : rows_(static_cast<std::size_t>(sizes[0])),
@@ -73,6 +33,18 @@ class RmsNorm {
     }
   }
 
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.rows = static_cast<int>(rows_),
+            .hidden = static_cast<int>(hidden_),
+            .epsilon = kEpsilon,
+            .x = buffers.input("x", x_),
+            .residual = buffers.input("residual", residual_),
+            .weight = buffers.input("weight", weight_),
+            .h = buffers.output("h", x_.size()),
+            .y = buffers.output("y", x_.size()),
+            .reciprocal_rms = buffers.output("reciprocal_rms", rows_)};
+  }
+
   static LadderInfo describe() {
     return {.name = "rms_norm",
             .title = "h = x + residual and y = RMSNorm(h) weight, in fp32",
@@ -83,39 +55,20 @@ class RmsNorm {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return {{.info = {.number = 1,
-                      .name = "thread_per_row",
-                      .idea = "an addition kernel, then one thread per row",
-                      .file = "kernels/rms_norm/01_thread_per_row.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })},
-            {.info = {.number = 2,
-                      .name = "warp_per_row",
-                      .idea = "one warp per row: neighbouring lanes, sums by shuffles",
-                      .file = "kernels/rms_norm/02_warp_per_row.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })},
-            {.info = {.number = 3,
-                      .name = "vectorised",
-                      .idea = "accesses of 16 bytes: a quarter of the requests",
-                      .file = "kernels/rms_norm/03_vectorised.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })},
-            {.info = {.number = 4,
-                      .name = "in_registers",
-                      .idea = "a block holds its row in registers: h is read once",
-                      .file = "kernels/rms_norm/04_in_registers.cu"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::in_registers<side>(a...); }),
-             .refusal = refuse_long_rows},
-            {.info = {.number = 5,
-                      .name = "fused",
-                      .idea = "the addition in the same kernel: h is written and never read",
-                      .file = "solutions/09_kernels/fused_rms_norm.cu",
-                      .exercise = "09.6"},
-             .launchers = everywhere<Problem>(
-                 []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); }),
-             .refusal = refuse_long_rows}};
+    return RungTable<Problem>("rms_norm")
+        .add("thread_per_row", "an addition kernel, then one thread per row",
+             []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
+        .add("warp_per_row", "one warp per row: neighbouring lanes, sums by shuffles",
+             []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })
+        .add("vectorised", "accesses of 16 bytes: a quarter of the requests",
+             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+        .add("in_registers", "a block holds its row in registers: h is read once", refuse_long_rows,
+             []<Side side>(const auto&... a) { rungs_of::in_registers<side>(a...); })
+        .add_exercise("09.6", "fused_rms_norm.cu", "fused",
+                      "the addition in the same kernel: h is written and never read",
+                      refuse_long_rows,
+                      []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+        .rungs();
   }
 
   /// Per element: the addition, square and sum, two multiplications.
@@ -130,11 +83,10 @@ class RmsNorm {
   /// (n - 1), all positive: gamma_{n+2} (Higham 2002, section 3.5). The division and epsilon add 2,
   /// the root halves them; rsqrtf is off by 2 ulp, at most 4 u (CUDA C++ Programming Guide,
   /// mathematical functions). y has two more products and the rounding of h.
-  template <simt::Side side>
-  Verdict judge(const Buffers<side>& buffers) const {
-    const std::vector<float> h = buffers.h();
-    const std::vector<float> y = buffers.y();
-    const std::vector<float> reciprocal_rms = buffers.reciprocal_rms();
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
+    const std::vector<float> h = buffers.download(problem.h);
+    const std::vector<float> y = buffers.download(problem.y);
+    const std::vector<float> reciprocal_rms = buffers.download(problem.reciprocal_rms);
     const auto n = static_cast<double>(hidden_);
     const double of_root = rounding_of((n + 4.0) / 2.0 + 4.0);
     const double of_y = rounding_of((n + 4.0) / 2.0 + 7.0);
@@ -162,12 +114,9 @@ class RmsNorm {
   static constexpr std::size_t kMostElements = std::size_t{1} << 23;  // of the f64 computation
 
   static std::string refuse_long_rows(const Sizes& sizes) {
-    return sizes[1] <= rungs_of::kLongestRow
-               ? std::string()
-               : fmt::format(
-                     "a row of {} does not fit the registers of a block, expected at most "
-                     "{}. Hint: rung 3 does any length",
-                     sizes[1], rungs_of::kLongestRow);
+    return ladders::refuse_long_rows(
+        sizes[1], rungs_of::kLongestRow,
+        {.unit = "", .name = "the registers of a block", .hint = "rung 3 does any length"});
   }
 
   std::size_t rows_;

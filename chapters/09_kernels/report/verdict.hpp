@@ -1,8 +1,9 @@
 #pragma once
 /// @file
-/// Whether a kernel's outputs are right: compared with f64, each within a tolerance that its rounding
-/// errors cannot exceed.
+/// Whether a kernel's outputs are right: compared with f64, each within a tolerance that its
+/// rounding errors cannot exceed.
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,10 +18,25 @@ inline constexpr double kFloatRounding = 0x1p-24;
 inline constexpr double kBf16Rounding = 0x1p-8;
 
 /// @brief The largest relative error of `count` operations in fp32, one after the other: gamma_n =
-/// n u / (1 - n u). Source: Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1.
+/// n u / (1 - n u). Source: Higham 2002, "Accuracy and Stability of Numerical Algorithms", section
+/// 3.1.
 [[nodiscard]] constexpr double rounding_of(double count) {
   return count * kFloatRounding / (1.0 - count * kFloatRounding);
 }
+
+/// @brief A sum in f64 of what a kernel adds up in fp32.
+struct ExactSum {
+  /// @brief The sum.
+  double value = 0.0;
+  /// @brief The sum of its terms' magnitudes, which a kernel's error is proportional to.
+  double magnitude = 0.0;
+
+  /// @brief Adds a term.
+  void add(double term) {
+    value += term;
+    magnitude += std::abs(term);
+  }
+};
 
 /// @brief The worst of the outputs that were compared.
 class Verdict {
@@ -50,8 +66,8 @@ class Verdict {
   double tolerance_ = 0.0;
 };
 
-/// @brief Which of `count` outputs to compare: all when they are at most `most`, else `most` drawn at
-/// random, the first and the last always among them.
+/// @brief Which of `count` outputs to compare: all when they are at most `most`, else `most` drawn
+/// at random, the first and the last always among them.
 [[nodiscard]] std::vector<std::size_t> sample(std::size_t count, std::size_t most,
                                               std::uint64_t seed);
 

@@ -1,14 +1,17 @@
-// Every rung of every ladder computes what an f64 loop computes, for any shape, with no fault of the
-// emulator's. Covers: chapters/09_kernels/ladder_of.hpp chapters/09_kernels/rung.hpp
+// Every rung of every ladder computes what an f64 loop computes, for any shape, with no fault of
+// the emulator's. Covers: chapters/09_kernels/ladder_of.hpp chapters/09_kernels/rung.hpp
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "build_config.hpp"
 #include "chapters/09_kernels/ladders.hpp"
+#include "chapters/09_kernels/problem_buffers.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
@@ -44,6 +47,17 @@ INSTANTIATE_TEST_SUITE_P(All, RungTest, ::testing::ValuesIn(all_rungs(Needs::kAn
                            return rung.param.ladder + "_" + std::to_string(rung.param.rung) + "_" +
                                   rung.param.name;
                          });
+
+TEST(ProblemBuffers, GiveBackWhatPointersLeadTo) {
+  ProblemBuffers buffers(simt::Side::kInstrumented);
+  const std::vector<float> values{1.0F, 2.0F};
+  const float* const in = buffers.input("in", values);
+  const float* const out = buffers.output("out", 3);
+  EXPECT_EQ(buffers.download(in), values);
+  EXPECT_THAT(buffers.download(out),
+              testing::AllOf(testing::SizeIs(3), testing::Each(testing::IsNan())));
+  EXPECT_THROW(static_cast<void>(buffers.download(in + 1)), std::invalid_argument);
+}
 
 TEST(Ladders, AreInOrder) {
   for (const auto& ladder : all_ladders()) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "chapters/09_kernels/matmul/matmul_fp32_ladder.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {

@@ -7,19 +7,18 @@
 #include <numeric>
 
 #include "chapters/09_kernels/attention/packed_sequences_ladder.hpp"
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
 
 using simt::AccessKind;
 
-class PackedSequencesLadder : public ::testing::Test {
+class PackedSequencesLadder : public test::LadderTest {
  protected:
-  simt::Site loads_of(const char* rung) {
-    return test::counted(*ladder_, test::find_rung(*ladder_, rung), sizes_)
-        .total(AccessKind::kGlobalLoad);
-  }
+  PackedSequencesLadder() : LadderTest("packed_sequences", {static_cast<int>(kSequences), 40}) {}
+
+  simt::Site loads_of(const char* rung) { return counters_of(rung).total(AccessKind::kGlobalLoad); }
 
   // How often the loops of warps run, each as often as its longest lane's.
   static std::uint64_t rounds(const std::vector<int>& lengths_of_lanes) {
@@ -33,11 +32,6 @@ class PackedSequencesLadder : public ::testing::Test {
 
   static constexpr std::size_t kSequences = 96;  // three full warps
 
- private:
-  Sizes sizes_ = {static_cast<int>(kSequences), 40};
-  std::unique_ptr<Ladder> ladder_ = test::find_ladder("packed_sequences");
-
- protected:
   std::vector<int> lengths = sequence_lengths(sizes_, RunRequest{}.seed);
   std::uint64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
 };
@@ -73,7 +67,7 @@ TEST_F(PackedSequencesLadder, AWarpSharesASequence) {
 }
 
 TEST_F(PackedSequencesLadder, TokensDoNotDependOnTheSeed) {
-  const std::vector<int> other = sequence_lengths({static_cast<int>(kSequences), 40}, 77);
+  const std::vector<int> other = sequence_lengths(sizes_, 77);
   EXPECT_NE(other, lengths);
   EXPECT_EQ(std::accumulate(other.begin(), other.end(), std::uint64_t{0}), tokens);
 }

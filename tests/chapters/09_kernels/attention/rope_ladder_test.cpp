@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -15,24 +15,15 @@ constexpr std::uint64_t kHeads = 6 + 2;
 constexpr std::uint64_t kPairs = 128;  // four pairs for each lane of a warp
 constexpr std::uint64_t kHalf = kTokens * kHeads * kPairs / 8;  // sectors
 constexpr std::uint64_t kScalarWarps = kTokens * kHeads * kPairs / 32;
-const Sizes kSizes = {kTokens, 6, 2, kPairs};
 
-class RopeLadder : public ::testing::Test {
+class RopeLadder : public test::LadderTest {
  protected:
-  simt::Report counters_of(const char* rung) {
-    return test::counted(*ladder_, test::find_rung(*ladder_, rung), kSizes);
-  }
-  [[nodiscard]] const Ladder& ladder() const { return *ladder_; }
-
- private:
-  std::unique_ptr<Ladder> ladder_ = test::find_ladder("rope");
+  RopeLadder() : LadderTest("rope", {kTokens, 6, 2, kPairs}) {}
 };
 
 TEST_F(RopeLadder, ComputedAnglesReadNoTable) {
-  const simt::Report report = counters_of("computed_angles");
   // Both halves, and a position for each warp.
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors, 2 * kHalf + kScalarWarps);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, 2 * kHalf);
+  expect_sectors(counters_of("computed_angles"), 2 * kHalf + kScalarWarps, 2 * kHalf);
 }
 
 TEST_F(RopeLadder, ATableIsReadForEveryHead) {
@@ -54,9 +45,7 @@ TEST_F(RopeLadder, FusedReadsTheTableFourTimesPerToken) {
   const simt::Report report = counters_of("fused");
   EXPECT_EQ(report.launches.size(), 1U);
   const std::uint64_t strips = kTokens * 4;  // a warp each
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
-            2 * kHalf + strips * 2 * kPairs / 8 + strips);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, 2 * kHalf);
+  expect_sectors(report, 2 * kHalf + strips * 2 * kPairs / 8 + strips, 2 * kHalf);
   EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors_per_request(), 16.0);
 }
 

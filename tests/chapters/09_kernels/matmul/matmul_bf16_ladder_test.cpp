@@ -8,7 +8,7 @@
 
 #include "build_config.hpp"
 #include "kernels/matmul_bf16/tile_order.cuh"
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -17,17 +17,9 @@ using simt::AccessKind;
 using simt::Report;
 using simt::Site;
 
-class MatmulBf16Ladder : public ::testing::Test {
+class MatmulBf16Ladder : public test::LadderTest {
  protected:
-  Report counters_of(const char* rung, const Sizes& sizes) {
-    return test::counted(*ladder_, test::find_rung(*ladder_, rung), sizes);
-  }
-
-  std::string refusal_of(const char* rung, const Sizes& sizes, simt::Side side) {
-    return ladder_->refusal(test::find_rung(*ladder_, rung), sizes, side);
-  }
-
-  std::unique_ptr<Ladder> ladder_ = test::find_ladder("matmul_bf16");
+  MatmulBf16Ladder() : LadderTest("matmul_bf16") {}
 };
 
 // The shared loads of one size: 16 for matrices, 4 for words.
@@ -49,7 +41,8 @@ struct TiledRung {
 };
 
 TEST_F(MatmulBf16Ladder, EachBlockLoadsItsRowsOnceInWholeSectors) {
-  // M K elements of a for each of the N / BN columns of blocks, N K of b for each of the M / 128 rows.
+  // M K elements of a for each of the N / BN columns of blocks, N K of b for each of the M / 128
+  // rows.
   const int rows = 256;
   const int columns = 256;
   const int depth = 64;
@@ -73,8 +66,8 @@ TEST_F(MatmulBf16Ladder, EveryElementOfCIsStoredOnce) {
 }
 
 TEST_F(MatmulBf16Ladder, TilesOfUnpaddedRowsMeetInTheBanks) {
-  // The emulator's lanes load 16 bytes each, two lanes a row: the 8 lanes of one pass want the same 8
-  // banks of 4 rows that begin in bank 0.
+  // The emulator's lanes load 16 bytes each, two lanes a row: the 8 lanes of one pass want the same
+  // 8 banks of 4 rows that begin in bank 0.
   const Site load = shared_loads(counters_of("wmma", {128, 128, 64}), 16);
   EXPECT_EQ(load.wavefronts, 4 * load.ideal_wavefronts);
 }
@@ -121,31 +114,29 @@ TEST_F(MatmulBf16Ladder, RaggedEdgesOfSeveralBlocks) {
   for (const char* const rung : {"multistage", "wide_warp_tile"}) {
     for (const Sizes& sizes : {Sizes{130, 264, 200}, Sizes{1, 1, 8}, Sizes{257, 3, 72}}) {
       for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
-        test::expect_right(*ladder_, test::find_rung(*ladder_, rung),
-                           {.sizes = sizes, .seed = 7, .side = side});
+        expect_right(rung, {.sizes = sizes, .seed = 7, .side = side});
       }
     }
   }
 }
 
 TEST_F(MatmulBf16Ladder, RefusesWhatItsCopiesCannotDo) {
-  EXPECT_EQ(refusal_of("ldmatrix_swizzled", {1, 1, 97}, simt::Side::kBare), "");
+  EXPECT_EQ(refusal_of("ldmatrix_swizzled", {1, 1, 97}), "");
   for (const char* const rung : {"multistage", "wide_warp_tile"}) {
-    EXPECT_NE(refusal_of(rung, {1, 1, 97}, simt::Side::kBare).find("multiple of 8"),
-              std::string::npos);
-    EXPECT_EQ(refusal_of(rung, {1, 1, 96}, simt::Side::kBare), "");
+    EXPECT_NE(refusal_of(rung, {1, 1, 97}).find("multiple of 8"), std::string::npos);
+    EXPECT_EQ(refusal_of(rung, {1, 1, 96}), "");
   }
 }
 
 TEST_F(MatmulBf16Ladder, HopperNeedsRowsOfSixteenBytes) {
-  for (const RungInfo& rung : ladder_->rungs()) {
+  for (const RungInfo& rung : ladder().rungs()) {
     if (rung.needs != Needs::kHopper) {
       continue;
     }
-    EXPECT_NE(ladder_->refusal(rung.number, {64, 64, 64}, simt::Side::kBare), "") << rung.name;
+    EXPECT_NE(refusal_of(rung.name, {64, 64, 64}), "") << rung.name;
     if (build::kHasCuda) {
       for (const Sizes& sizes : {Sizes{64, 64, 12}, Sizes{64, 12, 64}}) {
-        EXPECT_NE(ladder_->refusal(rung.number, sizes, simt::Side::kGpu).find("multiples of 8"),
+        EXPECT_NE(refusal_of(rung.name, sizes, simt::Side::kGpu).find("multiples of 8"),
                   std::string::npos);
       }
     }

@@ -1,4 +1,5 @@
-// What each rung of matmul_fp32 changes, in counters. Covers: chapters/09_kernels/matmul/matmul_fp32_ladder.cpp
+// What each rung of matmul_fp32 changes, in counters. Covers:
+// chapters/09_kernels/matmul/matmul_fp32_ladder.cpp
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,34 +9,26 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
 
 using simt::AccessKind;
 
-class MatmulFp32Ladder : public ::testing::Test {
+// Sizes of whole blocks, so that every warp is full.
+class MatmulFp32Ladder : public test::LadderTest {
  protected:
-  // Sizes of whole blocks, so that every warp is full.
-  simt::Report counters_of(const char* rung, const Sizes& sizes = {64, 64, 64}) {
-    return test::counted(*ladder_, test::find_rung(*ladder_, rung), sizes);
-  }
-
-  std::unique_ptr<Ladder> ladder_ = test::find_ladder("matmul_fp32");
+  MatmulFp32Ladder() : LadderTest("matmul_fp32", {64, 64, 64}) {}
 };
 
 TEST_F(MatmulFp32Ladder, NaiveTouchesASectorPerLane) {
-  const simt::Report report = counters_of("naive");
   // Loads: 32 sectors for a and 1 for b per pair of requests.
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors_per_request(), (32.0 + 1.0) / 2.0);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors_per_request(), 32.0);
+  expect_sectors_per_request(counters_of("naive"), (32.0 + 1.0) / 2.0, 32.0);
 }
 
 TEST_F(MatmulFp32Ladder, CoalescedTouchesFour) {
-  const simt::Report report = counters_of("coalesced");
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors_per_request(), (1.0 + 4.0) / 2.0);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors_per_request(), 4.0);
+  expect_sectors_per_request(counters_of("coalesced"), (1.0 + 4.0) / 2.0, 4.0);
 }
 
 // A rung that keeps tiles in shared memory, and what follows from its shape.
@@ -43,7 +36,8 @@ struct TiledRung {
   const char* name;
   std::uint64_t tile_rows;     // BM
   std::uint64_t tile_columns;  // BN
-  // From shared memory, for each k: requests and wavefronts of a warp, and the multiply-adds of a lane.
+  // From shared memory, for each k: requests and wavefronts of a warp, and the multiply-adds of a
+  // lane.
   std::uint64_t requests;
   std::uint64_t wavefronts;
   std::uint64_t multiply_adds;
@@ -197,24 +191,23 @@ TEST_F(MatmulFp32Ladder, VectorAccessesNeedAlignedRows) {
   EXPECT_THAT(bytes_per_lane("large_tile", 127, 8), ::testing::Each(4));
 }
 
-// More blocks than one in both directions, of the largest tiles, too; edges inside a float4 and between
-// two; fewer tiles along the depth than are under way at a time, and more.
+// More blocks than one in both directions, of the largest tiles, too; edges inside a float4 and
+// between two; fewer tiles along the depth than are under way at a time, and more.
 TEST_F(MatmulFp32Ladder, LargeTilesHaveRaggedEdges) {
   for (const char* name : {"register_tile", "vectorised", "warp_tile", "pipelined", "large_tile"}) {
     for (const Sizes& sizes : {Sizes{130, 259, 17}, Sizes{132, 260, 20}, Sizes{1, 4, 4},
                                Sizes{3, 1, 57}, Sizes{4, 8, 92}, Sizes{129, 2, 1}}) {
       for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
-        test::expect_right(*ladder_, test::find_rung(*ladder_, name),
-                           {.sizes = sizes, .side = side});
+        expect_right(name, {.sizes = sizes, .side = side});
       }
     }
   }
 }
 
 TEST_F(MatmulFp32Ladder, RefusesMatricesThatAnIntCannotCount) {
-  for (const RungInfo& rung : ladder_->rungs()) {
-    EXPECT_EQ(ladder_->refusal(rung.number, {46340, 46340, 1}, simt::Side::kBare), "");
-    EXPECT_THAT(ladder_->refusal(rung.number, {46341, 46341, 1}, simt::Side::kBare),
+  for (const RungInfo& rung : ladder().rungs()) {
+    EXPECT_EQ(ladder().refusal(rung.number, {46340, 46340, 1}, simt::Side::kBare), "");
+    EXPECT_THAT(ladder().refusal(rung.number, {46341, 46341, 1}, simt::Side::kBare),
                 ::testing::HasSubstr("a matrix has 2147488281 elements"));
   }
 }

@@ -8,26 +8,16 @@
 #include "chapters/09_kernels/memory_bound/adamw_ladder.hpp"
 #include "common/ops/adamw.hpp"
 #include "kernels/simt/buffer.hpp"
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
 
 using simt::AccessKind;
 
-class AdamWLadder : public ::testing::Test {
+class AdamWLadder : public test::LadderTest {
  protected:
-  simt::Report counters_of(const char* rung, const Sizes& sizes) {
-    return test::counted(*ladder, test::find_rung(*ladder, rung), sizes);
-  }
-
-  // Bytes that lanes ask for: tensors of any length, without the rest of their last sectors.
-  static double bytes_asked(const simt::Report& report) {
-    return static_cast<double>(report.total(AccessKind::kGlobalLoad).bytes +
-                               report.total(AccessKind::kGlobalStore).bytes);
-  }
-
-  std::unique_ptr<Ladder> ladder = test::find_ladder("adamw");
+  AdamWLadder() : LadderTest("adamw") {}
 };
 
 TEST_F(AdamWLadder, UnfusedMoves64BytesPerParameter) {
@@ -37,7 +27,7 @@ TEST_F(AdamWLadder, UnfusedMoves64BytesPerParameter) {
 }
 
 TEST_F(AdamWLadder, FusedMovesTheLeast) {
-  const double least = ladder->cost({4, 300}).least_bytes;
+  const double least = ladder().cost({4, 300}).least_bytes;
   for (const char* const rung : {"fused", "vectorised", "multi_tensor"}) {
     EXPECT_EQ(bytes_asked(counters_of(rung, {4, 300})), least) << rung;
   }
@@ -56,9 +46,7 @@ TEST_F(AdamWLadder, VectorisedNeedsAQuarterOfTheRequests) {
       EXPECT_EQ(4 * report.total(kind).requests, fused.total(kind).requests);
       EXPECT_EQ(report.total(kind).sectors, fused.total(kind).sectors);
     }
-    EXPECT_EQ(32.0 * static_cast<double>(report.total(AccessKind::kGlobalLoad).sectors +
-                                         report.total(AccessKind::kGlobalStore).sectors),
-              ladder->cost(sizes).least_bytes);
+    EXPECT_EQ(bytes_moved(report), ladder().cost(sizes).least_bytes);
   }
 }
 

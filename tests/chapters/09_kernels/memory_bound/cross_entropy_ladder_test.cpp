@@ -9,7 +9,7 @@
 
 #include "kernels/cross_entropy/cross_entropy.hpp"
 #include "kernels/simt/buffer.hpp"
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -24,72 +24,53 @@ constexpr std::uint64_t kScalarWarps =
     kTokens * kVocab / 32;                           // of the kernels of a thread per logit
 constexpr std::uint64_t kWarpsOfRow = kVocab / 128;  // of the blocks of rungs 3 and 4
 
-class CrossEntropyLadder : public ::testing::Test {
+class CrossEntropyLadder : public test::LadderTest {
  protected:
-  simt::Report counters_of(const char* rung) {
-    return test::counted(*ladder_, test::find_rung(*ladder_, rung), {kTokens, kVocab});
-  }
-  [[nodiscard]] const Ladder& ladder() const { return *ladder_; }
-
- private:
-  std::unique_ptr<Ladder> ladder_ = test::find_ladder("cross_entropy");
+  CrossEntropyLadder() : LadderTest("cross_entropy", {kTokens, kVocab}) {}
 };
 
 TEST_F(CrossEntropyLadder, MaterializedReadsTheLogitsThreeTimes) {
-  const simt::Report report = counters_of("materialized");
   // Softmax, 8 times the sectors that are needed; the losses: the targets, and a probability of
   // each row; the gradients: a target for each warp, and the probabilities.
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
-            3 * 8 * kLogits + kTokens / 8 + kTokens + kScalarWarps + kLogits);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, 8 * kLogits + kTokens / 8 + kLogits);
+  expect_sectors(counters_of("materialized"),
+                 3 * 8 * kLogits + kTokens / 8 + kTokens + kScalarWarps + kLogits,
+                 8 * kLogits + kTokens / 8 + kLogits);
 }
 
 TEST_F(CrossEntropyLadder, LogSumExpStoresOneNumberPerToken) {
-  const simt::Report report = counters_of("log_sum_exp");
   // Twice for the sum, once for the gradient; per token the target and its logit; per warp of the
   // second kernel the target and the sum.
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
-            3 * kLogits + 2 * kTokens + 2 * kScalarWarps);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, kLogits + 2 * kTokens);
+  expect_sectors(counters_of("log_sum_exp"), 3 * kLogits + 2 * kTokens + 2 * kScalarWarps,
+                 kLogits + 2 * kTokens);
 }
 
 TEST_F(CrossEntropyLadder, OnlineReadsTwice) {
   const simt::Report report = counters_of("online");
   EXPECT_EQ(report.launches.size(), 1U);
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
-            2 * kLogits + kTokens * kWarpsOfRow + kTokens);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, kLogits + kTokens);
+  expect_sectors(report, 2 * kLogits + kTokens * kWarpsOfRow + kTokens, kLogits + kTokens);
 }
 
 TEST_F(CrossEntropyLadder, SharedMemoryReadsOnce) {
   const simt::Report report = counters_of("in_shared");
-  const simt::Site loads = report.total(AccessKind::kGlobalLoad);
-  const simt::Site stores = report.total(AccessKind::kGlobalStore);
-  EXPECT_EQ(loads.sectors, kLogits + kTokens * kWarpsOfRow);
-  EXPECT_EQ(stores.sectors, kLogits + kTokens);
+  expect_sectors(report, kLogits + kTokens * kWarpsOfRow, kLogits + kTokens);
   // Beyond the least: a sector where 4 bytes are needed, for each loss, and for the target in each
   // warp.
-  EXPECT_EQ(32.0 * static_cast<double>(loads.sectors + stores.sectors),
-            ladder().cost({kTokens, kVocab}).least_bytes +
-                static_cast<double>(kTokens * (28 + 32 * kWarpsOfRow - 4)));
-  for (const AccessKind kind : {AccessKind::kSharedLoad, AccessKind::kSharedStore}) {
-    EXPECT_EQ(report.total(kind).wavefronts, report.total(kind).ideal_wavefronts);
-  }
+  EXPECT_EQ(bytes_moved(report),
+            least_bytes() + static_cast<double>(kTokens * (28 + 32 * kWarpsOfRow - 4)));
+  expect_no_bank_conflicts(report);
 }
 
 TEST_F(CrossEntropyLadder, SharedMemoryHasALimit) {
-  const int rung = test::find_rung(ladder(), "in_shared");
   const int longest = rungs_of::kLongestSharedRow;
-  test::expect_right(ladder(), rung, {.sizes = {1, longest}, .side = simt::Side::kBare});
-  EXPECT_NE(ladder().refusal(rung, {1, longest + 1}, simt::Side::kBare), "");
+  expect_right_bare("in_shared", {1, longest});
+  EXPECT_NE(refusal_of("in_shared", {1, longest + 1}), "");
 }
 
 TEST_F(CrossEntropyLadder, LongRowsGoRoundEveryLoop) {
   for (const char* rung : {"online", "in_shared"}) {
-    const int number = test::find_rung(ladder(), rung);
     for (const int vocab : {9001, 20004}) {
-      test::expect_right(ladder(), number, {.sizes = {2, vocab}});
-      test::expect_right(ladder(), number, {.sizes = {2, vocab}, .side = simt::Side::kBare});
+      expect_right(rung, {.sizes = {2, vocab}});
+      expect_right_bare(rung, {2, vocab});
     }
   }
 }

@@ -2,28 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
 
 using simt::AccessKind;
 
-class DivergenceLadder : public ::testing::Test {
+// Whole blocks, so that every warp is full.
+class DivergenceLadder : public test::LadderTest {
  protected:
-  // Whole blocks, so that every warp is full.
-  simt::Report counters_of(const char* rung) {
-    return test::counted(*ladder, test::find_rung(*ladder, rung), {32, 64});
-  }
-
-  static double bytes_moved(const simt::Report& report) {
-    return 32.0 * static_cast<double>(report.total(AccessKind::kGlobalLoad).sectors +
-                                      report.total(AccessKind::kGlobalStore).sectors);
-  }
+  DivergenceLadder() : LadderTest("divergence", {32, 64}) {}
 
   static constexpr double kElements = 2 * 32 * 64;
-
-  std::unique_ptr<Ladder> ladder = test::find_ladder("divergence");
 };
 
 // Of a warp, two branches with all lanes, and on each side four loads and a store with half of
@@ -44,8 +35,7 @@ TEST_F(DivergenceLadder, SortedWorksWithAllLanesOnScatteredElements) {
   const simt::Report report = counters_of("sorted");
   EXPECT_EQ(report.active_lanes(), 32.0);
   EXPECT_EQ(report.total(AccessKind::kBranch).divergent, 0U);
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors_per_request(), (8 + 8 + 4 + 4) / 4.0);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors_per_request(), 8.0);
+  expect_sectors_per_request(report, (8 + 8 + 4 + 4) / 4.0, 8.0);
   EXPECT_EQ(bytes_moved(report), 32.0 * kElements);
 }
 
@@ -60,8 +50,8 @@ TEST_F(DivergenceLadder, ArithmeticHasNeighboursAndAllLanes) {
 TEST_F(DivergenceLadder, PairedMovesTheLeast) {
   const simt::Report report = counters_of("paired");
   EXPECT_EQ(report.active_lanes(), 32.0);
-  EXPECT_EQ(bytes_moved(report), ladder->cost({32, 64}).least_bytes);
-  EXPECT_EQ(ladder->cost({32, 64}).least_bytes, 12.0 * kElements);
+  EXPECT_EQ(bytes_moved(report), least_bytes());
+  EXPECT_EQ(least_bytes(), 12.0 * kElements);
 }
 
 }  // namespace

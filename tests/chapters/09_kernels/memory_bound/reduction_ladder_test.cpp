@@ -2,24 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
 
 using simt::AccessKind;
 
-class ReductionLadder : public ::testing::Test {
+class ReductionLadder : public test::LadderTest {
  protected:
-  simt::Report counters_of(const char* rung) {
-    return test::counted(*ladder_, test::find_rung(*ladder_, rung), {static_cast<int>(kN)});
-  }
+  ReductionLadder() : LadderTest("reduction", {static_cast<int>(kN)}) {}
 
   static constexpr std::uint64_t kBlocks = 20;  // of 256 threads
   static constexpr std::uint64_t kN = kBlocks * 256;
-
- private:
-  std::unique_ptr<Ladder> ladder_ = test::find_ladder("reduction");
 };
 
 TEST_F(ReductionLadder, AtomicsAreOnePerElement) {

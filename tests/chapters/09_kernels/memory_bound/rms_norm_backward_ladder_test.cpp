@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/rms_norm_backward/rms_norm_backward.hpp"
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -15,15 +15,9 @@ constexpr std::uint64_t kRows = 32;  // a warp of rung 1
 constexpr std::uint64_t kHidden = 512;
 constexpr std::uint64_t kMatrix = kRows * kHidden / 8;  // sectors
 
-class RmsNormBackwardLadder : public ::testing::Test {
+class RmsNormBackwardLadder : public test::LadderTest {
  protected:
-  simt::Report counters_of(const char* rung) {
-    return test::counted(*ladder_, test::find_rung(*ladder_, rung), {kRows, kHidden});
-  }
-  [[nodiscard]] const Ladder& ladder() const { return *ladder_; }
-
- private:
-  std::unique_ptr<Ladder> ladder_ = test::find_ladder("rms_norm_backward");
+  RmsNormBackwardLadder() : LadderTest("rms_norm_backward", {kRows, kHidden}) {}
 };
 
 TEST_F(RmsNormBackwardLadder, AThreadPerRowAddsWholeWarpsToOneAddress) {
@@ -53,23 +47,20 @@ TEST_F(RmsNormBackwardLadder, TwoStagesReadOnceAndNeedNoAtomics) {
   const std::uint64_t partials =
       static_cast<std::uint64_t>(kernels::rms_norm_backward::partials_of(kRows)) * kHidden / 8;
   // d_y, x and weight, a reciprocal for each warp of a row; then the partial sums.
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors, 3 * kMatrix + kRows * warps + partials);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, kMatrix + partials + kHidden / 8);
+  expect_sectors(report, 3 * kMatrix + kRows * warps + partials, kMatrix + partials + kHidden / 8);
 }
 
 TEST_F(RmsNormBackwardLadder, PartialSumsGoOverManyRows) {
-  const int rung = test::find_rung(ladder(), "two_stages");
   // Three rows for some blocks, of more than one warp, with and without vectors.
-  test::expect_right(ladder(), rung, {.sizes = {540, 260}});
+  expect_right("two_stages", {.sizes = {540, 260}});
   for (const int hidden : {516, 259}) {
-    test::expect_right(ladder(), rung, {.sizes = {600, hidden}, .side = simt::Side::kBare});
+    expect_right_bare("two_stages", {600, hidden});
   }
 }
 
 TEST_F(RmsNormBackwardLadder, RowsOfABlockHaveALimit) {
-  const int rung = test::find_rung(ladder(), "two_stages");
-  test::expect_right(ladder(), rung, {.sizes = {2, 8192}, .side = simt::Side::kBare});
-  EXPECT_NE(ladder().refusal(rung, {2, 8193}, simt::Side::kBare), "");
+  expect_right_bare("two_stages", {2, 8192});
+  EXPECT_NE(refusal_of("two_stages", {2, 8193}), "");
 }
 
 }  // namespace

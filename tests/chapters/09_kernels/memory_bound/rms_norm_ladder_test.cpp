@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/contracts/kernels.hpp"
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -14,34 +14,24 @@ constexpr std::uint64_t kRows = 32;  // a warp of rung 1
 constexpr std::uint64_t kHidden = 512;
 constexpr std::uint64_t kMatrix = kRows * kHidden / 8;  // sectors
 
-class RmsNormLadder : public ::testing::Test {
+class RmsNormLadder : public test::LadderTest {
  protected:
-  simt::Report counters_of(const char* rung) {
-    return test::counted(*ladder_, test::find_rung(*ladder_, rung), {kRows, kHidden});
-  }
-  [[nodiscard]] const Ladder& ladder() const { return *ladder_; }
-
- private:
-  std::unique_ptr<Ladder> ladder_ = test::find_ladder("rms_norm");
+  RmsNormLadder() : LadderTest("rms_norm", {kRows, kHidden}) {}
 };
 
 TEST_F(RmsNormLadder, AThreadPerRowTouchesASectorPerLane) {
   const simt::Report report = counters_of("thread_per_row");
   // The addition is coalesced. Every load of h and store of y takes 32 sectors for 128 bytes, 8
   // times what is needed; h is loaded twice; a load of weight is one address.
-  const simt::Site loads = report.total(AccessKind::kGlobalLoad);
-  EXPECT_EQ(loads.sectors, 2 * kMatrix + 2 * 8 * kMatrix + kHidden);
-  const simt::Site stores = report.total(AccessKind::kGlobalStore);
-  EXPECT_EQ(stores.sectors, kMatrix + 8 * kMatrix + kRows / 8);
+  expect_sectors(report, 2 * kMatrix + 2 * 8 * kMatrix + kHidden,
+                 kMatrix + 8 * kMatrix + kRows / 8);
 }
 
 TEST_F(RmsNormLadder, AWarpPerRowTouchesFourSectors) {
   const simt::Report report = counters_of("warp_per_row");
   // x and residual; h twice; weight for each row.
-  const simt::Site loads = report.total(AccessKind::kGlobalLoad);
-  EXPECT_EQ(loads.sectors, 5 * kMatrix);
-  EXPECT_EQ(loads.sectors_per_request(), 4.0);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, 2 * kMatrix + kRows);
+  expect_sectors(report, 5 * kMatrix, 2 * kMatrix + kRows);
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors_per_request(), 4.0);
 }
 
 TEST_F(RmsNormLadder, VectorsTakeAQuarterOfTheRequests) {
@@ -52,31 +42,24 @@ TEST_F(RmsNormLadder, VectorsTakeAQuarterOfTheRequests) {
 }
 
 TEST_F(RmsNormLadder, RegistersSaveTheSecondRead) {
-  const simt::Report report = counters_of("in_registers");
-  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors, 4 * kMatrix);
-  EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, 2 * kMatrix + kRows);
+  expect_sectors(counters_of("in_registers"), 4 * kMatrix, 2 * kMatrix + kRows);
 }
 
 TEST_F(RmsNormLadder, FusedMovesTheLeast) {
   const simt::Report report = counters_of("fused");
   EXPECT_EQ(report.launches.size(), 1U);
-  const simt::Site loads = report.total(AccessKind::kGlobalLoad);
-  const simt::Site stores = report.total(AccessKind::kGlobalStore);
-  EXPECT_EQ(loads.sectors, 3 * kMatrix);
-  EXPECT_EQ(loads.sectors_per_request(), 16.0);
-  EXPECT_EQ(stores.sectors, 2 * kMatrix + kRows);
+  expect_sectors(report, 3 * kMatrix, 2 * kMatrix + kRows);
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors_per_request(), 16.0);
   // All but weight, which every row reads, comes and goes once.
-  const std::uint64_t repeated = (kRows - 1) * kHidden * sizeof(float);
-  EXPECT_EQ(static_cast<double>(loads.bytes + stores.bytes - repeated),
-            ladder().cost({kRows, kHidden}).least_bytes);
+  constexpr double kRepeated = (kRows - 1) * kHidden * sizeof(float);
+  EXPECT_EQ(bytes_asked(report) - kRepeated, least_bytes());
 }
 
 TEST_F(RmsNormLadder, RowsOfABlockHaveALimit) {
   for (const char* rung : {"in_registers", "fused"}) {
-    const int number = test::find_rung(ladder(), rung);
-    test::expect_right(ladder(), number, {.sizes = {1, 16384}, .side = simt::Side::kBare});
-    test::expect_right(ladder(), number, {.sizes = {1, 16383}, .side = simt::Side::kBare});
-    EXPECT_NE(ladder().refusal(number, {1, 16385}, simt::Side::kBare), "");
+    expect_right_bare(rung, {1, 16384});
+    expect_right_bare(rung, {1, 16383});
+    EXPECT_NE(refusal_of(rung, {1, 16385}), "");
   }
 }
 
