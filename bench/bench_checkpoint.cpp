@@ -1,20 +1,19 @@
-// For how long a checkpoint stops training: the time until the next step may begin, over that of a plain
-// copy of as many bytes in memory, in one run. The rest is written while training goes on.
+// For how long a checkpoint stops training: the time until the next step may begin, over that of a
+// plain copy of as many bytes in memory, in one run. The rest is written while training goes on.
 
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <vector>
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
+#include "bench/training_rank.hpp"
 #include "chapters/04_zero/checkpoints/checkpoint_writer.hpp"
 #include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/nn/model.hpp"
 
 namespace {
 
@@ -32,35 +31,21 @@ double seconds_to_copy(std::size_t bytes) {
   return now() - start;
 }
 
-/// A model that has made a step, so that it has moments.
-struct Trained {
-  explicit Trained(const nn::ModelConfig& config)
-      : model(config, Device::cpu(), DType::kF32, 1, factory),
-        optimizer(std::make_shared<optim::AdamW>(optim::AdamWConfig{})) {
-    std::vector<optim::TensorUpdate> updates;
-    for (const nn::Parameter* parameter : model.parameters()) {
-      updates.push_back(
-          {.value = parameter->value(), .grad = parameter->value().clone(), .decay = false});
-    }
-    optimizer->step(updates, 1e-4, 1.0);
-  }
-
-  nn::DenseFactory factory;
-  nn::Model model;
-  std::shared_ptr<optim::AdamW> optimizer;
-};
-
 void checkpoint_against_copy(benchmark::State& state) {
   const nn::ModelConfig config = bench::benchmark_model(static_cast<std::size_t>(state.range(0)));
   const auto folder = std::filesystem::temp_directory_path() / "bench_checkpoint";
+  const train::TrainOptions options = bench::benchmark_options(config, 1, 1);
+  const data::Dataset text = bench::benchmark_text();
   std::vector<double> ratios;
   std::vector<double> shares;
   std::size_t bytes = 0;
   run_ranks(1, [&](Communicator& world) {
-    Trained trained(config);
-    const zero::TrainingState saved =
-        zero::replicated_state(trained.model, trained.optimizer, world);
-    bytes = 3 * sizeof(float) * trained.model.parameter_count();
+    bench::TrainingRank rank(world, options, text, {});
+    benchmark::DoNotOptimize(rank.step());  // or there were no moments
+    const zero::TrainingState saved(rank.state());
+    for (const nn::NamedShape& parameter : saved.parameters()) {
+      bytes += 3 * sizeof(float) * parameter.shape.numel();
+    }
     zero::CheckpointWriter writer(checkpoint::posix_files(), folder, 1, world);
     zero::TrainingRecord record{.identity = {.model = config, .data = {}}, .steps = {}};
     for (auto _ : state) {

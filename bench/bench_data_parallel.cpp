@@ -13,13 +13,10 @@
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
+#include "bench/training_rank.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
-#include "chapters/03_data_parallel/data_parallel_training.hpp"
+#include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/data/dataset.hpp"
-#include "common/nn/model.hpp"
-#include "common/optim/adamw.hpp"
-#include "common/train/update.hpp"
 
 namespace {
 
@@ -42,22 +39,19 @@ Round train_round(int replicas, const nn::ModelConfig& config, const data::Datas
   names.names = {{OpKind::kAllReduce, "pairwise"}};
   RankOptions options;
   options.algorithms = std::make_shared<const collectives::BookAlgorithms>(names);
+  const train::TrainOptions train_options =
+      bench::benchmark_options(config, kSequencesPerReplica, replicas);
   Round round;
   run_ranks(
       replicas,
       [&](Communicator& dp) {
-        nn::DenseFactory factory;
-        nn::Model model(config, Device::cpu(), DType::kF32, 1, factory);
-        const data::Sampler sampler(text, config.max_seq_len,
-                                    kSequencesPerReplica * static_cast<std::size_t>(dp.size()), 1);
-        const auto exchange = data_parallel::all_reduce_exchange(dp);
-        const auto passes = data_parallel::data_parallel_forward_backward(
-            dp, kSequencesPerReplica, [&](nn::Model& made) {
-              return data_parallel::sync_in_buckets(made, bucket_elements,
-                                                    data_parallel::Flush::kWhenReady, exchange);
-            });
-        train::TrainOptions train_options;
-        const train::Update update = train::clipped_adamw(train_options);
+        train::Ingredients ingredients;
+        ingredients.exchange.offer([&](const train::StatesScope& scope) {
+          return data_parallel::sum_in_buckets(scope.parameters, bucket_elements,
+                                               data_parallel::Flush::kWhenReady,
+                                               data_parallel::all_reduce_exchange(scope.data));
+        });
+        bench::TrainingRank rank(dp, train_options, text, ingredients);
         std::vector<double> seconds;
         double waited = 0;
         double total = 0;
@@ -65,9 +59,7 @@ Round train_round(int replicas, const nn::ModelConfig& config, const data::Datas
           dp.barrier();
           const double before = dp.stats().exposed_seconds;
           const double start = now();
-          benchmark::DoNotOptimize(passes(model, sampler, step));
-          update(model, {.step = step + 1, .learning_rate = 1e-4});
-          model.drop_grads();
+          benchmark::DoNotOptimize(rank.step());
           if (step == 0) continue;
           seconds.push_back(now() - start);
           total += seconds.back();

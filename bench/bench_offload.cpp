@@ -1,5 +1,6 @@
-// What offloaded states cost in time, on the default benchmark model with ZeRO-3: tokens per second over
-// those of states on the device, in one run, and the part of reads and writes that the ranks waited for.
+// What offloaded states cost in time, on the default benchmark model with ZeRO-3: tokens per second
+// over those of states on the device, in one run, and the part of reads and writes that the ranks
+// waited for.
 //
 // Each round measures states on the device, offloaded ones, and states on the device again, because
 // these machines are noisy.
@@ -13,14 +14,10 @@
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
+#include "bench/training_rank.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
-#include "chapters/04_zero/offload/offloaded_states.hpp"
-#include "chapters/04_zero/sharded_model.hpp"
-#include "chapters/04_zero/zero_step.hpp"
-#include "chapters/04_zero/zero_training.hpp"
+#include "chapters/04_zero/zero.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/data/dataset.hpp"
-#include "common/nn/model.hpp"
 
 namespace {
 
@@ -31,7 +28,6 @@ using zero::Offload;
 
 constexpr std::size_t kSequencesPerRank = 4;
 constexpr std::size_t kSteps = 5;  // of a round; the first warms up
-constexpr double kLearningRate = 1e-4;
 
 /// Bytes and seconds of storage, of all ranks together.
 struct Moved {
@@ -63,30 +59,21 @@ RankOptions in_rank_order() {
   return options;
 }
 
-Round round_on(const Communicator& dp, const nn::ModelConfig& config, const data::Sampler& sampler,
-               const zero::OffloadSettings& offload) {
+Round round_on(const Communicator& dp, const train::TrainOptions& options,
+               const data::Dataset& text, const zero::OffloadSettings& offload) {
   zero::ZeroSettings settings{.stage = zero::ZeroStage::kParameters};
   settings.offload = offload;
-  nn::DenseFactory factory;
-  nn::Model model(config, Device::cpu(), DType::kF32, 1, factory, nn::StageSpec::whole(config),
-                  nn::Values::kDeferred);
-  const auto sharded = zero::shard_model(model, zero::make_shard_groups(dp, {}), settings);
-  const auto states = sharded->offloaded();
-  optim::AdamW adamw(optim::AdamWConfig{}, ops::adamw_into,
-                     states ? zero::offloaded_moments(states) : optim::moments_on_device());
+  train::Ingredients ingredients;
+  ingredients.values = nn::Values::kDeferred;
+  ingredients.states.claim("--zero", zero::sharded_states(settings, {}));
+  bench::TrainingRank rank(dp, options, text, ingredients);
+  const auto states = dynamic_cast<zero::ShardedModel&>(*rank.state().states.front()).offloaded();
   std::vector<double> seconds;
   train::OffloadUse before;
   for (std::size_t step = 0; step < kSteps; ++step) {
     dp.barrier();
     const double start = now();
-    benchmark::DoNotOptimize(
-        zero::pass_in_lockstep(model, sampler, step, kSequencesPerRank, dp, sharded->sync()));
-    const std::vector<optim::TensorUpdate> own = sharded->own();
-    zero::step_own_shard(
-        own, sharded->whole(),
-        {.learning_rate = kLearningRate, .norm = zero::sharded_norm(own, dp), .clip_norm = 1.0},
-        adamw, dp);
-    sharded->drop_gradients();
+    benchmark::DoNotOptimize(rank.step());
     if (step > 0) seconds.push_back(now() - start);
     if (step == 0 && states) before = states->use();
   }
@@ -101,13 +88,12 @@ Round round_on(const Communicator& dp, const nn::ModelConfig& config, const data
 
 Round round_of(int ranks, const nn::ModelConfig& config, const data::Dataset& text,
                const zero::OffloadSettings& offload) {
+  const train::TrainOptions options = bench::benchmark_options(config, kSequencesPerRank, ranks);
   Round round;
   run_ranks(
       ranks,
       [&](Communicator& dp) {
-        const data::Sampler sampler(text, config.max_seq_len,
-                                    kSequencesPerRank * static_cast<std::size_t>(dp.size()), 1);
-        const Round own = round_on(dp, config, sampler, offload);
+        const Round own = round_on(dp, options, text, offload);
         if (dp.rank() == 0) round = own;
       },
       in_rank_order());

@@ -1,28 +1,23 @@
-// What tensor parallelism gains and costs: tokens per second of tp ranks over those of one, on the same
-// batch; and on a slowed link, how much of a step is left waiting by each way to hide communication. One
-// BLAS thread per rank.
+// What tensor parallelism gains and costs: tokens per second of tp ranks over those of one, on the
+// same batch; and on a slowed link, how much of a step is left waiting by each way to hide
+// communication. One BLAS thread per rank.
 //
 // Each round measures one rank, tp ranks, and one rank again, because these machines are noisy.
 
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
-#include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
-#include "chapters/01_memory/gradient_accumulation.hpp"
-#include "chapters/04_zero/zero_options.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_program.hpp"
-#include "common/comm/mesh.hpp"
+#include "bench/training_rank.hpp"
+#include "chapters/04_zero/options/zero_options.hpp"
+#include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/data/dataset.hpp"
-#include "common/nn/model.hpp"
-#include "common/train/update.hpp"
 
 namespace {
 
@@ -34,7 +29,6 @@ using tensor_parallel::TensorOverlap;
 
 constexpr std::size_t kSequences = 4;
 constexpr std::size_t kSteps = 5;  // of a round; the first warms up
-constexpr double kLearningRate = 1e-4;
 
 /// How a model is split, or that it is not.
 struct Split {
@@ -50,10 +44,17 @@ struct Round {
   double exposed = 0;
 };
 
-Round time_steps(const Communicator& world, const nn::ModelConfig& config,
-                 const data::Sampler& sampler, nn::LayerFactory& factory,
-                 const train::Update& update) {
-  nn::Model model(config, Device::cpu(), DType::kF32, 1, factory);
+/// Adds tp's groups to a rank's plan, and its layers to the factories.
+bench::ChangeLayers layers_of(const Split& split, std::size_t num_kv_heads) {
+  if (split.tp == 1) return {};
+  return [=](train::Plan& plan, train::FactoryStack& factories) {
+    tensor_parallel::add_tensor_groups(plan.groups, plan.mesh.tp(), num_kv_heads);
+    factories.push_back(std::make_unique<tensor_parallel::TensorParallelFactory>(
+        *factories.back(), plan.mesh.tp(), split.sequence_parallel, split.overlap));
+  };
+}
+
+Round time_steps(const Communicator& world, bench::TrainingRank& rank) {
   std::vector<double> seconds;
   double waited = 0;
   double total = 0;
@@ -61,9 +62,7 @@ Round time_steps(const Communicator& world, const nn::ModelConfig& config,
     world.barrier();
     const double before = world.stats().exposed_seconds;
     const double start = now();
-    benchmark::DoNotOptimize(memory::accumulate_gradients(model, sampler, step, kSequences));
-    update(model, {.step = step + 1, .learning_rate = kLearningRate});
-    model.drop_grads();
+    benchmark::DoNotOptimize(rank.step());
     if (step == 0) continue;
     seconds.push_back(now() - start);
     total += seconds.back();
@@ -76,24 +75,16 @@ Round round_of(const Split& split, const nn::ModelConfig& config, const data::Da
   RankOptions options;
   options.algorithms = zero::ZeroOptions().algorithms({});
   if (!split.link.empty()) options.link = LinkSpeed::parse(split.link);
+  const train::TrainOptions train = bench::benchmark_options(config, kSequences, 1);
   Round round;
   run_ranks(
       split.tp,
       [&](Communicator& world) {
-        const data::Sampler sampler(text, config.max_seq_len, kSequences, 1);
-        nn::DenseFactory dense;
-        const auto optimizer = std::make_shared<optim::AdamW>(optim::AdamWConfig{});
-        std::optional<tensor_parallel::TensorParallelFactory> parts;
-        train::FinishGradients finish = train::gradient_norm;
-        if (split.tp > 1) {
-          parts.emplace(dense, world, split.sequence_parallel, split.overlap);
-          const Mesh mesh(world, {.tp = split.tp});
-          finish = tensor_parallel::replica_ranks(mesh, config.num_kv_heads, 1).finish_gradients;
-        }
-        nn::LayerFactory& factory = parts ? static_cast<nn::LayerFactory&>(*parts) : dense;
-        const Round own =
-            time_steps(world, config, sampler, factory,
-                       train::clipped_adamw(train::TrainOptions{}, optimizer, finish));
+        train::Ingredients ingredients;
+        ingredients.sum_partial.offer(tensor_parallel::sum_partial_gradients);
+        bench::TrainingRank rank(world, train, text, ingredients, {.tp = split.tp},
+                                 layers_of(split, config.num_kv_heads));
+        const Round own = time_steps(world, rank);
         if (world.rank() == 0) round = own;
       },
       options);

@@ -11,15 +11,11 @@
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
+#include "bench/training_rank.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
-#include "chapters/03_data_parallel/data_parallel_training.hpp"
-#include "chapters/04_zero/sharded_model.hpp"
-#include "chapters/04_zero/zero_step.hpp"
-#include "chapters/04_zero/zero_training.hpp"
+#include "chapters/03_data_parallel/bucketed_gradients.hpp"
+#include "chapters/04_zero/zero.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/data/dataset.hpp"
-#include "common/nn/model.hpp"
-#include "common/train/update.hpp"
 
 namespace {
 
@@ -30,7 +26,6 @@ using bench::now;
 constexpr std::size_t kSequencesPerRank = 4;
 constexpr std::size_t kSteps = 5;                 // of a round; the first warms up
 constexpr std::size_t kBucketElements = 500'000;  // 2 MB
-constexpr double kLearningRate = 1e-4;
 
 /// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
 struct Round {
@@ -46,9 +41,8 @@ RankOptions in_rank_order() {
   return options;
 }
 
-/// Times `step(number)` on a rank.
-template <class Step>
-Round time_steps(const Communicator& dp, Step&& step) {
+/// Times the steps of a rank.
+Round time_steps(const Communicator& dp, bench::TrainingRank& rank) {
   std::vector<double> seconds;
   double waited = 0;
   double total = 0;
@@ -56,7 +50,7 @@ Round time_steps(const Communicator& dp, Step&& step) {
     dp.barrier();
     const double before = dp.stats().exposed_seconds;
     const double start = now();
-    step(number);
+    benchmark::DoNotOptimize(rank.step());
     if (number == 0) continue;
     seconds.push_back(now() - start);
     total += seconds.back();
@@ -65,55 +59,31 @@ Round time_steps(const Communicator& dp, Step&& step) {
   return {.step_seconds = median(seconds), .exposed = waited / total};
 }
 
-Round plain_round(const Communicator& dp, const nn::ModelConfig& config,
-                  const data::Sampler& sampler) {
-  nn::DenseFactory factory;
-  nn::Model model(config, Device::cpu(), DType::kF32, 1, factory);
-  const auto exchange = data_parallel::all_reduce_exchange(dp);
-  const auto passes =
-      data_parallel::data_parallel_forward_backward(dp, kSequencesPerRank, [&](nn::Model& made) {
-        return data_parallel::sync_in_buckets(made, kBucketElements,
-                                              data_parallel::Flush::kWhenReady, exchange);
-      });
-  const train::Update update = train::clipped_adamw(train::TrainOptions{});
-  return time_steps(dp, [&](std::size_t step) {
-    benchmark::DoNotOptimize(passes(model, sampler, step));
-    update(model, {.step = step + 1, .learning_rate = kLearningRate});
-    model.drop_grads();
-  });
-}
-
-Round sharded_round(const Communicator& dp, const nn::ModelConfig& config,
-                    const data::Sampler& sampler, zero::ZeroStage stage) {
-  nn::DenseFactory factory;
-  nn::Model model(config, Device::cpu(), DType::kF32, 1, factory, nn::StageSpec::whole(config),
-                  nn::Values::kDeferred);
-  const auto sharded = zero::shard_model(model, zero::make_shard_groups(dp, {}),
-                                         {.stage = stage, .bucket_capacity = kBucketElements});
-  optim::AdamW adamw(optim::AdamWConfig{});
-  return time_steps(dp, [&](std::size_t step) {
-    benchmark::DoNotOptimize(
-        zero::pass_in_lockstep(model, sampler, step, kSequencesPerRank, dp, sharded->sync()));
-    const std::vector<optim::TensorUpdate> own = sharded->own();
-    zero::step_own_shard(
-        own, sharded->whole(),
-        {.learning_rate = kLearningRate, .norm = zero::sharded_norm(own, dp), .clip_norm = 1.0},
-        adamw, dp);
-    sharded->drop_gradients();
-  });
+train::Ingredients ingredients_of(zero::ZeroStage stage) {
+  train::Ingredients ingredients;
+  if (stage == zero::ZeroStage::kNone) {
+    ingredients.exchange.offer([](const train::StatesScope& scope) {
+      return data_parallel::sum_in_buckets(scope.parameters, kBucketElements,
+                                           data_parallel::Flush::kWhenReady,
+                                           data_parallel::all_reduce_exchange(scope.data));
+    });
+    return ingredients;
+  }
+  ingredients.values = nn::Values::kDeferred;
+  ingredients.states.claim(
+      "--zero", zero::sharded_states({.stage = stage, .bucket_capacity = kBucketElements}, {}));
+  return ingredients;
 }
 
 Round round_of(int ranks, const nn::ModelConfig& config, const data::Dataset& text,
                zero::ZeroStage stage) {
+  const train::TrainOptions options = bench::benchmark_options(config, kSequencesPerRank, ranks);
   Round round;
   run_ranks(
       ranks,
       [&](Communicator& dp) {
-        const data::Sampler sampler(text, config.max_seq_len,
-                                    kSequencesPerRank * static_cast<std::size_t>(dp.size()), 1);
-        const Round own = stage == zero::ZeroStage::kNone
-                              ? plain_round(dp, config, sampler)
-                              : sharded_round(dp, config, sampler, stage);
+        bench::TrainingRank rank(dp, options, text, ingredients_of(stage));
+        const Round own = time_steps(dp, rank);
         if (dp.rank() == 0) round = own;
       },
       in_rank_order());

@@ -5,23 +5,27 @@
 /// Exercise 01.4 (`./workbook check 01.4`).
 
 #include <cstddef>
+#include <vector>
 
-#include "common/data/dataset.hpp"
-#include "common/nn/model.hpp"
+#include "common/train/micro_batch.hpp"
+#include "common/train/step_schedule.hpp"
 
 namespace ultra::memory {
 
-/// @brief Forward and backward over the global batch of a step, micro-batch by micro-batch.
+/// @brief Cuts a rank's share of the global batch into micro-batches of equal size.
 ///
-/// Afterwards each parameter holds the gradient of the mean loss over *all* tokens of the global
-/// batch, as if the whole batch had gone through at once: each micro-batch's loss is divided by
-/// `sampler.global_tokens()`, and the gradients add up.
-/// @param step              0 for the first.
-/// @param micro_batch_size  sequences per pass; divides sampler.global_batch_size().
-/// @return the mean loss over the global batch.
-/// @throws ConfigError when micro_batch_size does not divide the global batch.
-/// Memory: the activations of one micro-batch, whatever the global batch.
-double accumulate_gradients(nn::Model& model, const data::Sampler& sampler, std::size_t step,
-                            std::size_t micro_batch_size);
+/// When all of them have passed, each parameter holds this share of the gradient of the mean loss
+/// over *all* tokens of the global batch, as if the whole share had gone through at once: gradients
+/// add up, and so do losses.
+/// @param micro_batch_size  sequences per pass; divides the share.
+/// @return the micro-batches in order, each with what its token losses are divided by.
+/// @throws ConfigError when micro_batch_size does not divide the share.
+[[nodiscard]] std::vector<train::MicroBatch> cut_share(const train::BatchShare& share,
+                                                       std::size_t micro_batch_size);
+
+/// @brief The order in which micro-batches pass the model, forward and backward.
+///
+/// Memory: the activations of one micro-batch, however many there are.
+[[nodiscard]] train::StepSchedule accumulation_schedule(std::size_t micro_batches);
 
 }  // namespace ultra::memory

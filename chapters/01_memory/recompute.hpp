@@ -15,8 +15,8 @@ namespace ultra::memory {
 
 /// @brief Full recomputation: keeps only the input of the layer that it wraps.
 ///
-/// Backward runs the wrapped layer's forward pass again, this time keeping its activations, and then
-/// its backward pass. Saves "input".
+/// Backward runs the wrapped layer's forward pass again, for the same micro-batch and this time
+/// keeping its activations (nn::Saved::recomputing), and then its backward pass. Saves "input".
 /// Cost: one more forward pass of the wrapped layer.
 /// Memory: tokens h elements between the passes instead of all of the layer's activations.
 /// Source: Chen et al. 2016, "Training deep nets with sublinear memory cost", arXiv 1604.06174.

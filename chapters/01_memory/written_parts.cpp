@@ -39,12 +39,9 @@ std::unique_ptr<nn::Layer> WrittenNormFactory::norm(const nn::BuildContext& cont
   return std::make_unique<WrittenRmsNorm>(context, name);
 }
 
-void with_written_parts(const RecomputeConfig& recompute,
-                        const std::function<void(nn::LayerFactory&)>& fn) {
-  nn::DenseFactory dense;
-  WrittenNormFactory written(dense);
-  RecomputeFactory factory(written, recompute);
-  fn(factory);
+void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& recompute) {
+  factories.push_back(std::make_unique<WrittenNormFactory>(*factories.back()));
+  factories.push_back(std::make_unique<RecomputeFactory>(*factories.back(), recompute));
 }
 
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,

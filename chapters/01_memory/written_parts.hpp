@@ -2,13 +2,13 @@
 /// @file
 /// The chapter's written-out functions as parts of a trainer: the first use of injection.
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "chapters/01_memory/recompute_mode.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/ops/adamw.hpp"
+#include "common/train/program/ingredients.hpp"
 
 namespace ultra::memory {
 
@@ -21,11 +21,10 @@ class WrittenNormFactory : public nn::FactoryWrapper {
                                                 const std::string& name) override;
 };
 
-/// @brief Calls `fn` with the parts of a model in which the written norms run and blocks recompute as
-/// the configuration says.
-/// @throws ConfigError when the configuration is not valid; what `fn` throws.
-void with_written_parts(const RecomputeConfig& recompute,
-                        const std::function<void(nn::LayerFactory&)>& fn);
+/// @brief Wraps the last factory so that the written norms run and blocks recompute as the
+/// configuration says.
+/// @throws ConfigError when the configuration is not valid.
+void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& recompute);
 
 /// @brief ops::adamw_into by way of adamw_step.
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,

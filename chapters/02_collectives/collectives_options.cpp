@@ -6,19 +6,18 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/02_collectives/bench/collective_bench.hpp"
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/02_collectives/simulator/simulate_report.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::collectives {
 
 void CollectivesOptions::add_to(CLI::App& app) {
-  comm.add_to(app);
   bench.add_to(app);
   simulate.add_to(app);
 }
 
 void CollectivesOptions::validate() const {
-  comm.validate();
   bench.validate();
   simulate.validate();
   if (measures() && simulates()) {
@@ -28,25 +27,12 @@ void CollectivesOptions::validate() const {
   }
 }
 
-void CollectivesOptions::run(const train::TrainOptions& options,
-                             const std::function<void()>& validate,
-                             const std::function<void()>& training) const {
-  if (simulates()) return on_one_process([&] { print_simulation(); });
-  if (!measures()) validate();
-  if (options.print_ranks) {
-    return on_one_process([&] { fmt::print("{}\n", comm.world_size()); });
-  }
-  if (measures()) return print_measurement(options.dtype);
-  training();
-}
-
-void CollectivesOptions::print_simulation() const {
+std::string CollectivesOptions::simulation() const {
   const SimulationReport report = simulate_collective(simulate.request());
-  fmt::print("{}",
-             simulate.json ? simulation_to_json(report).dump(2) + "\n" : format_simulation(report));
+  return simulate.json ? simulation_to_json(report).dump(2) + "\n" : format_simulation(report);
 }
 
-void CollectivesOptions::print_measurement(DType dtype) const {
+void CollectivesOptions::print_measurement(const train::CommOptions& comm, DType dtype) const {
   const BenchRequest request = bench.request(dtype);
   RankOptions options = comm.rank_options(std::make_shared<const BookAlgorithms>());
   options.checking = Checking::kOff;  // what is timed is the collective alone

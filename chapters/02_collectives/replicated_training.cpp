@@ -2,11 +2,27 @@
 
 #include <fmt/format.h>
 
-#include "chapters/01_memory/gradient_accumulation.hpp"
+#include <utility>
+
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::collectives {
+namespace {
+
+class SumAfterBackward : public train::GradientExchange {
+ public:
+  SumAfterBackward(std::vector<nn::Parameter*> parameters, Communicator ranks)
+      : parameters_(std::move(parameters)), ranks_(std::move(ranks)) {}
+
+  void finish() override { sum_gradients(parameters_, ranks_); }
+
+ private:
+  std::vector<nn::Parameter*> parameters_;
+  Communicator ranks_;
+};
+
+}  // namespace
 
 void expect_equal_shares(std::size_t global_batch, std::size_t micro_batch, int ranks) {
   const std::size_t at_once = checked_cast<std::size_t>(ranks) * micro_batch;
@@ -18,35 +34,22 @@ void expect_equal_shares(std::size_t global_batch, std::size_t micro_batch, int 
       at_once));
 }
 
-Range share_of(std::size_t global_batch, const Communicator& ranks) {
+Range equal_share(std::size_t global_batch, const Communicator& ranks) {
+  expect_equal_shares(global_batch, 1, ranks.size());
   const std::size_t size = global_batch / checked_cast<std::size_t>(ranks.size());
   const std::size_t begin = checked_cast<std::size_t>(ranks.rank()) * size;
   return {begin, begin + size};
 }
 
-void average_gradients(const nn::Model& model, const Communicator& ranks) {
-  for (const nn::Parameter* parameter : model.parameters()) {
-    ranks.all_reduce(parameter->grad(), ReduceOp::kAverage);
+void sum_gradients(const std::vector<nn::Parameter*>& parameters, const Communicator& ranks) {
+  for (const nn::Parameter* parameter : parameters) {
+    ranks.labeled(parameter->name()).all_reduce(parameter->grad());
   }
 }
 
-double average(double number, const Device& device, const Communicator& ranks) {
-  const Tensor tensor = Tensor::empty(device, {1}, DType::kF64, MemoryCategory::kCommunication);
-  tensor.fill(number);
-  ranks.all_reduce(tensor, ReduceOp::kAverage);
-  return tensor.to_vector()[0];
-}
-
-train::ForwardBackward replicated_forward_backward(const Communicator& ranks,
-                                                   std::size_t micro_batch) {
-  return [ranks, micro_batch](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
-    const std::size_t global_batch = sampler.global_batch_size();
-    expect_equal_shares(global_batch, micro_batch, ranks.size());
-    const data::Sampler own = sampler.share(share_of(global_batch, ranks));
-    const double own_loss = memory::accumulate_gradients(model, own, step, micro_batch);
-    average_gradients(model, ranks);
-    return average(own_loss, model.device(), ranks);
-  };
+std::unique_ptr<train::GradientExchange> sum_after_backward(std::vector<nn::Parameter*> parameters,
+                                                            const Communicator& ranks) {
+  return std::make_unique<SumAfterBackward>(std::move(parameters), ranks);
 }
 
 }  // namespace ultra::collectives

@@ -4,14 +4,17 @@
 /// compute what one rank computes.
 ///
 /// Every rank holds the whole model and takes 1/N of each global batch; after the backward pass the
-/// gradients are averaged, tensor by tensor. Chapter 03 does the same well: in buckets, while the
+/// gradients are added up, tensor by tensor. Chapter 03 does the same well: in buckets, while the
 /// backward pass still runs.
 /// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, sec. 3.2.2, the naive solution.
 
 #include <cstddef>
+#include <memory>
+#include <vector>
 
 #include "common/comm/communicator.hpp"
-#include "common/train/trainer.hpp"
+#include "common/nn/parameter.hpp"
+#include "common/train/gradients/gradient_exchange.hpp"
 
 namespace ultra::collectives {
 
@@ -20,25 +23,20 @@ namespace ultra::collectives {
 void expect_equal_shares(std::size_t global_batch, std::size_t micro_batch, int ranks);
 
 /// @brief The sequences of the global batch that a rank takes: rank r of N those from r B/N on.
-[[nodiscard]] Range share_of(std::size_t global_batch, const Communicator& ranks);
+/// @throws ConfigError when N does not divide B.
+[[nodiscard]] Range equal_share(std::size_t global_batch, const Communicator& ranks);
 
-/// @brief Averages the gradients of all parameters over the ranks, one all-reduce each.
-///
+/// @brief Adds up the gradients of all parameters over the ranks, one all-reduce each, in place.
+/// @param parameters  each has a gradient.
 /// Collective. Cost: 2 (N-1)/N gradient bytes sent per rank, by a ring.
-void average_gradients(const nn::Model& model, const Communicator& ranks);
+void sum_gradients(const std::vector<nn::Parameter*>& parameters, const Communicator& ranks);
 
-/// @brief The average of a number over the ranks, the same on each. Collective.
-[[nodiscard]] double average(double number, const Device& device, const Communicator& ranks);
-
-/// @brief Forward and backward of replicated training, with chapter 01's gradient accumulation for
-/// the rank's share.
+/// @brief sum_gradients() when the backward pass is over.
 ///
-/// The mean over the global batch is the average of the ranks' means, because their shares are
-/// equal. So the loss and the gradients end up as one rank would have them, but for rounding: the
-/// same on all ranks, bit for bit.
-/// @param micro_batch  sequences per forward and backward pass on each rank.
-/// @throws ConfigError (when called) unless expect_equal_shares holds.
-[[nodiscard]] train::ForwardBackward replicated_forward_backward(const Communicator& ranks,
-                                                                 std::size_t micro_batch);
+/// Every token's loss is divided by the tokens of the global batch, so the sum over the ranks is
+/// what one rank would have: the same on all ranks, bit for bit.
+/// @param parameters  outlive the result's use.
+[[nodiscard]] std::unique_ptr<train::GradientExchange> sum_after_backward(
+    std::vector<nn::Parameter*> parameters, const Communicator& ranks);
 
 }  // namespace ultra::collectives

@@ -13,9 +13,7 @@ class AllReduceExchange : public BucketExchange {
  public:
   explicit AllReduceExchange(Communicator dp) : dp_(std::move(dp)) {}
 
-  void start(const Tensor& bucket) override {
-    work_ = dp_.all_reduce_async(bucket, ReduceOp::kAverage);
-  }
+  void start(const Tensor& bucket) override { work_ = dp_.all_reduce_async(bucket); }
 
   void finish() override {
     work_.wait();    // or the optimizer would read sums that are not complete

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// BucketExchange: how the gradients of one bucket are averaged over the replicas.
+/// BucketExchange: how the gradients of one bucket are added up over the replicas.
 
 #include <cstddef>
 #include <functional>
@@ -23,7 +23,7 @@ struct BucketContents {
   [[nodiscard]] std::string label() const;
 };
 
-/// @brief Averages one bucket, step after step; may keep what it needs from step to step.
+/// @brief Adds up one bucket, step after step; may keep what it needs from step to step.
 ///
 /// Collective: all replicas start their buckets in the same order and finish them in that order.
 class BucketExchange {
@@ -38,7 +38,7 @@ class BucketExchange {
   /// and is not held longer.
   virtual void start(const Tensor& bucket) = 0;
 
-  /// @brief Returns when the bucket given to start() holds the average: bitwise the same on all
+  /// @brief Returns when the bucket given to start() holds the sum: bitwise the same on all
   /// replicas.
   virtual void finish() = 0;
 };
@@ -47,10 +47,10 @@ class BucketExchange {
 using MakeBucketExchange = std::function<std::unique_ptr<BucketExchange>(
     const BucketContents& contents, const Device& device, DType dtype)>;
 
-/// @brief Averages by one all-reduce in place, labelled with the bucket.
+/// @brief Adds up by one all-reduce in place, labelled with the bucket.
 ///
-/// Cost: 2 (N-1)/N bytes of the bucket sent per rank.   Memory: none beside the bucket, but for what
-/// the algorithm of the all-reduce needs.
+/// Cost: 2 (N-1)/N bytes of the bucket sent per rank.   Memory: none beside the bucket, but for
+/// what the algorithm of the all-reduce needs.
 [[nodiscard]] MakeBucketExchange all_reduce_exchange(const Communicator& dp);
 
 }  // namespace ultra::data_parallel

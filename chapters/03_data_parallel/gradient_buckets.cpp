@@ -15,9 +15,9 @@ Tensor gradient_memory(const nn::Parameter& parameter, const Shape& shape) {
 
 }  // namespace
 
-GradientBuckets::GradientBuckets(const nn::Model& model, std::vector<Bucket> buckets,
-                                 std::size_t multiple)
-    : parameters_(model.parameters()),
+GradientBuckets::GradientBuckets(std::vector<nn::Parameter*> parameters,
+                                 std::vector<Bucket> buckets, std::size_t multiple)
+    : parameters_(std::move(parameters)),
       buckets_(std::move(buckets)),
       multiple_(multiple),
       flat_(buckets_.size()),

@@ -2,8 +2,8 @@
 /// @file
 /// GradientBuckets: gradients that stand one after the other in their bucket's memory.
 ///
-/// A bucket that is one array needs no copy into a send buffer and none back: what the backward pass
-/// writes is what travels, and what arrives is what the optimizer reads.
+/// A bucket that is one array needs no copy into a send buffer and none back: what the backward
+/// pass writes is what travels, and what arrives is what the optimizer reads.
 /// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, section 4.2. Deviation: there
 /// gradients are copied into buckets and back; PyTorch has views since 1.7, as
 /// gradient_as_bucket_view.
@@ -14,23 +14,25 @@
 
 #include "chapters/03_data_parallel/bucket_assignment.hpp"
 #include "chapters/03_data_parallel/bucket_exchange.hpp"
-#include "common/nn/model.hpp"
+#include "common/nn/parameter.hpp"
 
 namespace ultra::data_parallel {
 
-/// @brief Lets the gradients of a model be views of flat memory, one array per bucket.
+/// @brief Lets gradients be views of flat memory, one array per bucket.
 ///
 /// A bucket's memory is taken when the first of its gradients is made, and belongs to its gradients
-/// alone after release(): Model::drop_grads() frees it. The model may be gone before this object;
-/// when this object is gone first, the parameters take memory of their own again.
+/// alone after release(): Parameter::drop_grad() frees it. The parameters may be gone before this
+/// object; when this object is gone first, they take memory of their own again.
 /// Memory: that of the gradients, in MemoryCategory::kGradients.
 class GradientBuckets {
  public:
-  /// @brief From now on new gradients of `model` stand in buckets.
-  /// @param buckets   hold each of the model's parameters once: assign_buckets().
-  /// @param multiple  of elements that each array is filled up to with zeros, so that as many ranks can
-  /// take equal parts of it.
-  GradientBuckets(const nn::Model& model, std::vector<Bucket> buckets, std::size_t multiple = 1);
+  /// @brief From now on new gradients stand in buckets.
+  /// @param parameters  numbered as they stand here; outlive this object's use.
+  /// @param buckets   hold each of the parameters once: assign_buckets().
+  /// @param multiple  of elements that each array is filled up to with zeros, so that as many ranks
+  /// can take equal parts of it.
+  GradientBuckets(std::vector<nn::Parameter*> parameters, std::vector<Bucket> buckets,
+                  std::size_t multiple = 1);
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
@@ -52,7 +54,7 @@ class GradientBuckets {
   [[nodiscard]] Tensor allocate(std::size_t bucket, Range place, const nn::Parameter& parameter);
   [[nodiscard]] Tensor new_flat(std::size_t bucket) const;
 
-  std::vector<nn::Parameter*> parameters_;  // of the model, in forward order
+  std::vector<nn::Parameter*> parameters_;
   std::vector<Bucket> buckets_;
   std::size_t multiple_;
   std::vector<Tensor> flat_;           // by bucket; undefined: not taken

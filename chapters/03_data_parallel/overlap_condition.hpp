@@ -2,8 +2,8 @@
 /// @file
 /// The overlap condition: how much of the gradients' communication the backward pass can hide.
 ///
-/// Exercise 03.6 (`./workbook check 03.6`). Legend: N replicas, G bytes of gradients in B equal buckets,
-/// T_b seconds of backward pass, c seconds for one bucket's ring all-reduce.
+/// Exercise 03.6 (`./workbook check 03.6`). Legend: N replicas, G bytes of gradients in B equal
+/// buckets, T_b seconds of backward pass, c seconds for one bucket's ring all-reduce.
 /// Source: the Ultra-Scale Playbook, appendix A3. Deviation: its printed ratio has the number of
 /// parameters left over and counts elements where the bandwidth counts bytes; both are put right
 /// here.
@@ -34,8 +34,8 @@ struct OverlapPrediction {
   bool operator==(const OverlapPrediction&) const = default;
 };
 
-/// @brief Communication time over backward time when all gradients of a model are averaged: at most 1
-/// if the backward pass can hide them.
+/// @brief Communication time over backward time when all gradients of a model are added up: at most
+/// 1 if the backward pass can hide them.
 ///
 /// A parameter costs 4 FLOP per token of the backward pass, and 2 (N-1)/N of its bytes on the link:
 /// (N-1)/N * element_bytes / (2 tokens) * flops / bandwidth. The number of parameters cancels out.

@@ -55,8 +55,8 @@ std::uint64_t accepted(const Sums& sums) {
 
 class ReplicaSums {
  public:
-  ReplicaSums(const nn::Model& model, const Communicator& dp)
-      : parameters_(model.parameters()), dp_(dp) {
+  ReplicaSums(const std::vector<nn::Parameter*>& parameters, const Communicator& dp)
+      : parameters_(parameters), dp_(dp) {
     const Device device = Device::cpu();
     const std::size_t words = 2 * parameters_.size();
     all_ = Tensor::empty(device, {checked_cast<std::size_t>(dp.size()) * words}, DType::kI32,
@@ -107,6 +107,35 @@ class ReplicaSums {
   Tensor all_;  // [N, parameters, 2] halves of checksums
 };
 
+class ReplicaCheck : public train::StepObserver {
+ public:
+  ReplicaCheck(const train::ModelScope& scope, std::size_t every) : every_(every) {
+    for (const auto& [name, ranks] : scope.plan.groups.all()) {
+      std::vector<nn::Parameter*> held = train::parameters_of(scope.chunks, name);
+      for (nn::Model* chunk : scope.chunks) {
+        for (nn::Parameter* parameter : chunk->parameters()) {
+          if (is_replicated(*parameter, name)) held.push_back(parameter);
+        }
+      }
+      if (ranks.size() > 1 && !held.empty()) checks_.push_back({std::move(held), ranks});
+    }
+  }
+
+  void step_ends(const train::StepPlan& plan) override {
+    if (plan.step % every_ != 0) return;
+    for (const auto& [held, ranks] : checks_) expect_equal_replicas(held, ranks, plan.step);
+  }
+
+ private:
+  static bool is_replicated(const nn::Parameter& parameter, const std::string& group) {
+    return std::ranges::find(parameter.replications(), group, &nn::Replication::group) !=
+           parameter.replications().end();
+  }
+
+  std::size_t every_;
+  std::vector<std::pair<std::vector<nn::Parameter*>, Communicator>> checks_;
+};
+
 }  // namespace
 
 std::uint64_t checksum(const Tensor& tensor) {
@@ -124,25 +153,23 @@ std::uint64_t checksum(const Tensor& tensor) {
   return sum;
 }
 
-void expect_equal_replicas(const nn::Model& model, const Communicator& dp, std::size_t step) {
-  const std::optional<Drift> drift = ReplicaSums(model, dp).drift();
+void expect_equal_replicas(const std::vector<nn::Parameter*>& parameters,
+                           const Communicator& replicas, std::size_t step) {
+  const std::optional<Drift> drift = ReplicaSums(parameters, replicas).drift();
   if (!drift) return;
   const std::size_t more = drift->parameters - 1;
   throw ReplicaDrift(fmt::format(
       "replicas drifted apart after step {}: {} on {} differ{} from {}{}. Replicas start from the "
-      "same seed and make the same updates: look for gradients that were not averaged, or were "
+      "same seed and make the same updates: look for gradients that were not added up, or were "
       "touched while they were, and for a rank that runs with other flags or another program.",
-      step, model.parameters()[drift->parameter]->name(), comm::rank_list(drift->deviant),
+      step, parameters[drift->parameter]->name(), comm::rank_list(drift->deviant),
       drift->deviant.size() == 1 ? "s" : "", comm::rank_list(drift->others),
       more == 0 ? "" : fmt::format(", and {} more parameter{}", more, more == 1 ? "" : "s")));
 }
 
-train::Update checked_every(train::Update update, const Communicator& dp, std::size_t every) {
-  return [update = std::move(update), dp, every](nn::Model& model, const train::StepPlan& plan) {
-    const double norm = update(model, plan);
-    if (every > 0 && plan.step % every == 0) expect_equal_replicas(model, dp, plan.step);
-    return norm;
-  };
+std::unique_ptr<train::StepObserver> check_replicas(const train::ModelScope& scope,
+                                                    std::size_t every) {
+  return std::make_unique<ReplicaCheck>(scope, every);
 }
 
 }  // namespace ultra::data_parallel

@@ -1,14 +1,17 @@
 #pragma once
 /// @file
-/// Prefetch: which unit's weights are gathered and released when, along the passes of a micro-batch.
+/// Prefetch: which unit's weights are gathered and released when, along the passes of a step.
 ///
-/// A unit that is gathered when it is needed makes the rank wait for the link. So the next units are
-/// gathered while this one computes: the same order, earlier.
+/// A unit that is gathered when it is needed makes the rank wait for the link. So the next units
+/// are gathered while this one computes: the same order, earlier. The order is known: the step's
+/// schedule says it.
 ///
 /// Exercise 04.5 (`./workbook check 04.5`).
 /// Source: Zhao et al. 2023, "PyTorch FSDP", arXiv 2304.11277, sections 3.3.2 and 3.3.3.
 
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
@@ -20,50 +23,70 @@ enum class Reshard {
   kAfterBackward,  ///< kept: memory for one gather less (SHARD_GRAD_OP)
 };
 
-/// @brief How units are gathered and released; called with the number of a unit.
-struct UnitActions {
-  std::function<void(std::size_t)> start_gather;  ///< begins to gather
-  std::function<void(std::size_t)> wait;          ///< returns when it is there
-  std::function<void(std::size_t)> release;       ///< lets go of it
+/// @brief What a pass does with a unit's weights.
+enum class UseKind : std::uint8_t {
+  kForward,        ///< a forward pass
+  kRecomputation,  ///< a forward pass that runs again: the backward pass of the same unit follows
+  kBackward,       ///< a backward pass
 };
 
-/// @brief Follows the passes of a micro-batch through the units and calls the actions.
+/// @brief One pass that reads the weights of a unit.
+struct UnitUse {
+  std::size_t unit = 0;              ///< whose weights
+  UseKind kind = UseKind::kForward;  ///< for what
+  /// @brief Equal when both members are.
+  bool operator==(const UnitUse&) const = default;
+};
+
+/// @brief How units are gathered and released.
+struct UnitActions {
+  std::function<void(const UnitUse&)> start_gather;  ///< begins to gather the unit of a use
+  std::function<void(std::size_t)> wait;             ///< returns when a unit is there
+  std::function<void(std::size_t)> release;          ///< lets go of a unit
+};
+
+/// @brief Follows the passes of a step through the units and calls the actions.
 ///
-/// The units are used in the order 0, 1, ..., U-1 (forward), U-1, ..., 1, 0 (backward): 2 U uses. When a
-/// use begins, the units of the next `ahead` uses have been asked for, in their order; a unit that is
-/// there, or under way, is not asked for again.
+/// When a use begins, the units of the next `ahead` uses have been asked for too, in their order; a
+/// unit that is there, or under way, is not asked for again. The backward pass of a unit that was
+/// just computed again does not count as another use.
 ///
-/// A unit whose forward pass runs again within the backward pass (recomputation) stays until its
-/// backward pass is over.
+/// A unit that is computed again stays until its backward pass is over. With
+/// Reshard::kAfterBackward a unit stays until the backward passes of all micro-batches that have
+/// used it forward are over.
 class Prefetch {
  public:
   /// @brief Nothing is gathered.
-  /// @param units  U, at least 1.
+  /// @param uses   of a step, in their order: the same in each step.
   /// @param ahead  uses to look ahead; 0 gathers each unit when it is needed.
-  Prefetch(std::size_t units, std::size_t ahead, Reshard reshard, UnitActions actions);
+  Prefetch(std::vector<UnitUse> uses, std::size_t ahead, Reshard reshard, UnitActions actions);
 
-  /// @brief A unit runs forward next: it is there when this returns.
-  void before_forward(std::size_t unit);
-  /// @brief A unit has run forward: it is released, unless it stays.
-  void after_forward(std::size_t unit);
-  /// @brief A unit runs backward next: it is there when this returns.
-  void before_backward(std::size_t unit);
-  /// @brief A unit has run backward: it is released.
-  void after_backward(std::size_t unit);
+  /// @brief The next use begins: its unit is there when this returns.
+  /// @throws InternalError when it is not one of this unit: passes run in another order than the
+  /// uses.
+  void begin(std::size_t unit);
+  /// @brief That use is over: its unit is released, unless it stays.
+  void end(std::size_t unit);
 
  private:
-  /// The unit of a use: 0 to 2 U - 1.
-  [[nodiscard]] std::size_t unit_of(std::size_t use) const;
+  /// The use that begins next, which must be one of this unit; the first one comes again after the
+  /// last.
+  std::size_t next_use(std::size_t unit);
   /// Asks for the units of a use and of those ahead of it, and waits for the first.
   void begin_use(std::size_t use);
-  void release(std::size_t unit);
+  /// Whether the unit of a use that is over must stay.
+  bool stays(std::size_t use);
+  void ask_for(std::size_t use);
 
-  std::size_t units_;
+  std::vector<UnitUse> uses_;
   std::size_t ahead_;
   Reshard reshard_;
   UnitActions actions_;
   std::vector<bool> asked_for_;  // by unit: there, or under way
-  bool backward_ = false;        // the backward pass of the micro-batch has begun
+  std::vector<std::size_t>
+      forwards_;                  // by unit: forward passes whose backward pass is still to come
+  std::size_t begun_ = 0;         // uses of the step that have begun
+  std::deque<std::size_t> open_;  // those that are not over
 };
 
 }  // namespace ultra::zero

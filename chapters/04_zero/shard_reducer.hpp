@@ -2,10 +2,10 @@
 /// @file
 /// ShardReducer: ZeRO-2's gradients, which exist as shards only.
 ///
-/// The backward pass makes the gradients of one group of parameters after the other. As soon as a group
-/// is complete it is reduce-scattered, this rank's shard of the average is kept, and the memory of the
-/// whole group is free for another. So two groups stand in memory as a whole at any time, one under way
-/// and one that fills up, and never all of them.
+/// The backward pass makes the gradients of one group of parameters after the other. As soon as a
+/// group is complete it is reduce-scattered, this rank's shard of the sum is kept, and the memory
+/// of the whole group is free for another. So two groups stand in memory as a whole at any time,
+/// one under way and one that fills up, and never all of them.
 ///
 /// The price: a gradient of which only shards are kept cannot wait for the next micro-batch. Every
 /// micro-batch communicates.
@@ -66,15 +66,15 @@ class ShardReducer : public GroupReducer {
   /// @brief Returns when all groups have been taken in.
   void finish() override;
 
-  /// @brief [padded / S] This rank's shard of a group: the sum over the passes since drop() of the
-  /// averages over the ranks.
+  /// @brief [padded / S] This rank's shard of a group: the sum over the ranks and over the passes
+  /// since drop().
   [[nodiscard]] const Tensor& shard(std::size_t group) const override { return shards_.at(group); }
 
   /// @brief Frees the shards.
   void drop() override;
 
  protected:
-  /// @brief Waits for the group that is under way for longest, and adds its average to the shard.
+  /// @brief Waits for the group that is under way for longest, and adds its sum to the shard.
   virtual void take_in_oldest();
 
   /// @brief A group on its way.
@@ -85,13 +85,13 @@ class ShardReducer : public GroupReducer {
   };
 
   // Also of reducers whose groups travel in another form.
-  std::vector<ReducedGroup> groups_;
-  Communicator comm_;
-  Device device_;
-  DType dtype_;
-  Overlap overlap_;
-  Tensor open_;  // the memory of the group that fills up
-  std::deque<UnderWay> under_way_;
+  std::vector<ReducedGroup> groups_;  ///< in backward order
+  Communicator comm_;                 ///< the ranks that share the result
+  Device device_;                     ///< of the gradients
+  DType dtype_;                       ///< likewise
+  Overlap overlap_;                   ///< whether the rank computes meanwhile
+  Tensor open_;                       ///< the memory of the group that fills up
+  std::deque<UnderWay> under_way_;    ///< groups on their way, the oldest first
 
  private:
   std::vector<Tensor> shards_;  // by group; undefined: nothing taken in since drop()

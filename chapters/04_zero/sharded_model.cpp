@@ -1,16 +1,19 @@
 #include "chapters/04_zero/sharded_model.hpp"
 
+#include <optional>
 #include <utility>
 
+#include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "chapters/04_zero/offload/offloaded_unit.hpp"
 #include "chapters/04_zero/shards/gradient_shards.hpp"
+#include "chapters/04_zero/shards/own_shard.hpp"
 #include "chapters/04_zero/shards/parameter_group.hpp"
 #include "chapters/04_zero/shards/sharded_unit.hpp"
 #include "chapters/04_zero/shards/whole_weights.hpp"
+#include "chapters/04_zero/unit_uses.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/errors.hpp"
-#include "common/train/update.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -23,19 +26,21 @@ struct ShardPiece {
 
 /// The states of the pieces, outside the device's memory if they are to be.
 std::shared_ptr<OffloadedStates> make_states(const OffloadSettings& settings,
-                                             const std::vector<OwnedPiece>& pieces,
+                                             const std::vector<train::OwnedPiece>& pieces,
                                              const nn::Parameter& like) {
   if (settings.what == Offload::kNone) return nullptr;
   std::vector<std::size_t> counts;
-  for (const OwnedPiece& piece : pieces) counts.push_back(piece.elements.size());
+  for (const train::OwnedPiece& piece : pieces) counts.push_back(piece.elements.size());
   return std::make_shared<OffloadedStates>(settings, counts, like.device(), like.dtype());
 }
 
-/// What the three stages have in common: which pieces this rank owns.
+/// What the three stages have in common: which pieces this rank owns, and the optimizer's step on
+/// them.
 class ShardPieces : public ShardedModel {
  public:
-  ShardPieces(std::vector<ParameterGroup> groups, ShardGroups ranks, const OffloadSettings& offload)
-      : ranks_(std::move(ranks)), groups_(std::move(groups)) {
+  ShardPieces(const ShardedScope& scope, std::vector<ParameterGroup> groups, ShardGroups ranks,
+              const OffloadSettings& offload)
+      : data_group_(scope.data_group), ranks_(std::move(ranks)), groups_(std::move(groups)) {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       for (const Piece& piece : pieces_of(groups_[g].layout, ranks_.shards.rank())) {
         pieces_.push_back(
@@ -44,9 +49,35 @@ class ShardPieces : public ShardedModel {
       }
     }
     states_ = make_states(offload, pieces_, *groups_.front().parameters.front());
+    adamw_ = std::make_unique<optim::AdamW>(
+        optim::AdamWConfig{}, scope.adamw,
+        states_ ? offloaded_moments(states_) : optim::moments_on_device());
   }
 
-  const std::vector<OwnedPiece>& pieces() const override { return pieces_; }
+  const std::string& data_group() const override { return data_group_; }
+  const std::vector<train::OwnedPiece>& pieces() const override { return pieces_; }
+
+  bool owns(std::size_t piece) const override {
+    const bool first_copy = !ranks_.replicas || ranks_.replicas->rank() == 0;
+    return first_copy && pieces_[piece].parameter->is_owner();
+  }
+
+  std::vector<optim::TensorUpdate> updates() override {
+    std::vector<optim::TensorUpdate> updates;
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      updates.push_back({.value = weights(i),
+                         .grad = gradient(i),
+                         .decay = train::decays(*pieces_[i].parameter)});
+    }
+    return updates;
+  }
+
+  void update(std::span<const optim::TensorUpdate> own, const train::StepRule& rule) override {
+    step_own_shard(own, whole(), rule, *adamw_, ranks_.shards);
+  }
+
+  optim::AdamW& optimizer() override { return *adamw_; }
+  std::shared_ptr<OffloadedStates> offloaded() const override { return states_; }
 
   Tensor weights(std::size_t piece) override {
     if (stores_weights()) return states_->weights_in_window(piece);
@@ -63,16 +94,20 @@ class ShardPieces : public ShardedModel {
     states_->write_weights(states_->layout().elements_of(piece), in);
   }
 
-  std::shared_ptr<OffloadedStates> offloaded() const override { return states_; }
-
-  std::vector<optim::TensorUpdate> own() override {
-    std::vector<optim::TensorUpdate> updates;
-    for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      updates.push_back({.value = weights(i),
-                         .grad = gradient(i),
-                         .decay = train::decays(*pieces_[i].parameter)});
+  void share_weights() override {
+    for (const Tensor& array : whole()) {
+      ranks_.shards.labeled("weights").all_gather(own_shard(array, ranks_.shards), array);
     }
-    return updates;
+  }
+
+  void step_ended(train::RankMeter& meter) override {
+    if (states_) meter.storage_used(states_->use());
+  }
+
+  void conclude(train::RankMeter& meter) override {
+    if (!states_) return;
+    states_->settle();
+    meter.storage_used(states_->use());
   }
 
  protected:
@@ -89,19 +124,23 @@ class ShardPieces : public ShardedModel {
   }
 
  private:
+  std::string data_group_;
   ShardGroups ranks_;
   std::vector<ParameterGroup> groups_;
-  std::vector<OwnedPiece> pieces_;
+  std::vector<train::OwnedPiece> pieces_;
   std::vector<ShardPiece> places_;
   std::shared_ptr<OffloadedStates> states_;  // null: all on the device
+  std::unique_ptr<optim::AdamW> adamw_;
 };
 
 /// Every rank has all weights; its shard is a part of each array.
 class WholeModel : public ShardPieces {
  public:
-  WholeModel(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
-      : ShardPieces(groups_by_bucket(model, settings.bucket_capacity, ranks.shards.size()), ranks,
-                    settings.offload),
+  WholeModel(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings)
+      : ShardPieces(scope,
+                    groups_by_bucket(scope.chunks, scope.parameters, settings.bucket_capacity,
+                                     ranks.shards.size()),
+                    ranks, settings.offload),
         weights_(groups()) {}
 
   const std::vector<Tensor>& whole() const override { return weights_.flats(); }
@@ -118,38 +157,40 @@ class WholeModel : public ShardPieces {
 /// ZeRO-1: weights and gradients as wholes; only the optimizer's states are shards.
 class OptimizerShards : public WholeModel {
  public:
-  OptimizerShards(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
-      : WholeModel(model, ranks, settings),
-        model_(model),
-        sync_(data_parallel::sync_in_buckets(
-            model, settings.bucket_capacity,
+  OptimizerShards(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings)
+      : WholeModel(scope, ranks, settings),
+        parameters_(scope.parameters),
+        exchange_(data_parallel::sum_in_buckets(
+            scope.parameters, as_buckets(groups()),
             settings.overlap == Overlap::kOn ? data_parallel::Flush::kWhenReady
                                              : data_parallel::Flush::kAfterBackward,
             reduce_scatter_exchange(ranks), static_cast<std::size_t>(ranks.shards.size()))) {}
 
-  data_parallel::GradientSync& sync() override { return *sync_; }
-  void drop_gradients() override { model_.drop_grads(); }
+  train::GradientExchange* exchange() override { return exchange_.get(); }
+  void drop_gradients() override {
+    for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
+  }
 
  protected:
   Tensor gradient(std::size_t piece) override {
-    const OwnedPiece& owned = pieces()[piece];
+    const train::OwnedPiece& owned = pieces()[piece];
     const Tensor& whole = owned.parameter->grad();
     return whole.view({whole.numel()}).slice(0, owned.elements);
   }
 
  private:
-  nn::Model& model_;
-  std::unique_ptr<data_parallel::GradientSync> sync_;
+  std::vector<nn::Parameter*> parameters_;
+  std::unique_ptr<train::GradientExchange> exchange_;
 };
 
 /// ZeRO-2: weights as wholes, gradients as shards.
 class GradientsAndOptimizerShards : public WholeModel {
  public:
-  GradientsAndOptimizerShards(nn::Model& model, const ShardGroups& ranks,
+  GradientsAndOptimizerShards(const ShardedScope& scope, const ShardGroups& ranks,
                               const ZeroSettings& settings)
-      : WholeModel(model, ranks, settings), gradients_(model, groups(), ranks, settings.overlap) {}
+      : WholeModel(scope, ranks, settings), gradients_(groups(), ranks, settings.overlap) {}
 
-  data_parallel::GradientSync& sync() override { return gradients_; }
+  train::GradientExchange* exchange() override { return &gradients_; }
   void drop_gradients() override { gradients_.drop(); }
 
  protected:
@@ -161,37 +202,56 @@ class GradientsAndOptimizerShards : public WholeModel {
   GradientShards gradients_;
 };
 
+/// The units of each chunk's parts. Groups stand in the reverse of the forward order, units in it.
+std::vector<ChunkUnits> units_of_parts(const std::vector<nn::Model*>& chunks,
+                                       const std::vector<ParameterGroup>& groups) {
+  std::vector<ChunkUnits> units;
+  std::size_t next = 0;
+  for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    units.push_back({.units = {}, .blocks = chunks[chunk]->block_parts()});
+    for (const nn::ModelPart& part : chunks[chunk]->parts()) {
+      const ParameterGroup* group =
+          next < groups.size() ? &groups[groups.size() - 1 - next] : nullptr;
+      const bool has_unit = group != nullptr && group->chunk == chunk && group->name == part.name;
+      units.back().units.push_back(has_unit ? std::optional(next++) : std::nullopt);
+    }
+  }
+  return units;
+}
+
 // [region fully_sharded]
 /// ZeRO-3: everything as shards; units of weights come and go.
 class FullyShardedModel : public ShardPieces {
  public:
-  FullyShardedModel(nn::Model& model, const ShardGroups& ranks, const ZeroSettings& settings)
-      : ShardPieces(groups_by_part(model, ranks.shards.size()), ranks, settings.offload),
+  FullyShardedModel(const ShardedScope& scope, const ShardGroups& ranks,
+                    const ZeroSettings& settings)
+      : ShardPieces(scope, groups_by_part(scope.chunks, scope.parameters, ranks.shards.size()),
+                    ranks, settings.offload),
         parts_(ranks.shards, settings.plus_plus),
-        gradients_(model, groups(), ranks,
+        gradients_(groups(), ranks,
                    [&](std::vector<ReducedGroup> reduced, const Device& device, DType dtype) {
                      return parts_.reducer(std::move(reduced), device, dtype, settings.overlap);
                    }),
-        fetch_(groups().size(), fetch_ahead(settings), settings.reshard,
-               {.start_gather = [this](std::size_t part) { unit(part).start_fetch(); },
+        units_of_parts_(units_of_parts(scope.chunks, groups())),
+        uses_(unit_uses(scope.schedule, units_of_parts_, settings.recompute_every)),
+        fetch_(uses_, fetch_ahead(settings), settings.reshard,
+               {.start_gather = [this](const UnitUse& use) { unit(use.unit).start_fetch(); },
                 .wait = [](std::size_t) {},
                 .release = [](std::size_t) {}}),
-        prefetch_(groups().size(), settings.prefetch, settings.reshard,
-                  {.start_gather = [this](std::size_t part) { unit(part).start_gather(); },
-                   .wait = [this](std::size_t part) { unit(part).wait(); },
-                   .release = [this](std::size_t part) { unit(part).release(); }}) {
+        prefetch_(uses_, settings.prefetch, settings.reshard,
+                  {.start_gather =
+                       [this](const UnitUse& use) {
+                         unit(use.unit).next_use(use.kind);
+                         unit(use.unit).start_gather();
+                       },
+                   .wait = [this](std::size_t number) { unit(number).wait(); },
+                   .release = [this](std::size_t number) { unit(number).release(); }}) {
     make_units(ranks.shards);
-    for (Prefetch* follows : {&fetch_, &prefetch_}) {  // a shard comes before it is gathered
-      if (follows == &fetch_ && !stores_weights()) continue;
-      model.add_part_hooks(
-          {.before_forward = [follows](std::size_t part) { follows->before_forward(part); },
-           .after_forward = [follows](std::size_t part) { follows->after_forward(part); },
-           .before_backward = [follows](std::size_t part) { follows->before_backward(part); },
-           .after_backward = [follows](std::size_t part) { follows->after_backward(part); }});
-    }
+    if (stores_weights()) follow(scope.chunks, fetch_);  // a shard comes before it is gathered
+    follow(scope.chunks, prefetch_);
   }
 
-  data_parallel::GradientSync& sync() override { return gradients_; }
+  train::GradientExchange* exchange() override { return &gradients_; }
   const std::vector<Tensor>& whole() const override { return nothing_; }
   void drop_gradients() override { gradients_.drop(); }
 
@@ -203,8 +263,24 @@ class FullyShardedModel : public ShardPieces {
   }
 
  private:
-  /// Parts are numbered in forward order, groups in backward order.
-  ShardedUnit& unit(std::size_t part) { return *units_[units_.size() - 1 - part]; }
+  /// Units are numbered in forward order, groups in backward order.
+  ShardedUnit& unit(std::size_t number) { return *units_[units_.size() - 1 - number]; }
+
+  /// Calls `prefetch` around the passes of each part that has a unit.
+  void follow(const std::vector<nn::Model*>& chunks, Prefetch& prefetch) {
+    for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+      const auto call = [&prefetch, &units = units_of_parts_[chunk].units](
+                            void (Prefetch::*what)(std::size_t)) -> nn::PartHooks::Function {
+        return [&prefetch, &units, what](std::size_t part) {
+          if (units[part]) (prefetch.*what)(*units[part]);
+        };
+      };
+      chunks[chunk]->add_part_hooks({.before_forward = call(&Prefetch::begin),
+                                     .after_forward = call(&Prefetch::end),
+                                     .before_backward = call(&Prefetch::begin),
+                                     .after_backward = call(&Prefetch::end)});
+    }
+  }
 
   void make_units(const Communicator& shards) {
     std::size_t first = 0;  // element of those that this rank owns
@@ -218,7 +294,9 @@ class FullyShardedModel : public ShardPieces {
   ZeroPlusPlusParts parts_;
   std::vector<std::unique_ptr<ShardedUnit>> units_;  // by group
   GradientShards gradients_;
-  Prefetch fetch_;  // of shards that are not on the device, one use earlier
+  std::vector<ChunkUnits> units_of_parts_;
+  std::vector<UnitUse> uses_;  // of a step
+  Prefetch fetch_;             // of shards that are not on the device, one use earlier
   Prefetch prefetch_;
   std::vector<Tensor> nothing_;
 };
@@ -226,7 +304,15 @@ class FullyShardedModel : public ShardPieces {
 
 }  // namespace
 
-std::unique_ptr<ShardedModel> shard_model(nn::Model& model, const ShardGroups& ranks,
+ShardedScope ShardedScope::whole(nn::Model& model, train::StepSchedule schedule) {
+  ShardedScope scope;
+  scope.chunks = {&model};
+  scope.parameters = model.parameters();
+  scope.schedule = std::move(schedule);
+  return scope;
+}
+
+std::unique_ptr<ShardedModel> shard_model(const ShardedScope& scope, const ShardGroups& ranks,
                                           const ZeroSettings& settings) {
   ensure(settings.stage == ZeroStage::kParameters || !settings.offload.offloads_parameters(),
          "weights that every rank keeps as a whole are not offloaded");
@@ -234,11 +320,11 @@ std::unique_ptr<ShardedModel> shard_model(nn::Model& model, const ShardGroups& r
     case ZeroStage::kNone:
       break;
     case ZeroStage::kOptimizer:
-      return std::make_unique<OptimizerShards>(model, ranks, settings);
+      return std::make_unique<OptimizerShards>(scope, ranks, settings);
     case ZeroStage::kGradients:
-      return std::make_unique<GradientsAndOptimizerShards>(model, ranks, settings);
+      return std::make_unique<GradientsAndOptimizerShards>(scope, ranks, settings);
     case ZeroStage::kParameters:
-      return std::make_unique<FullyShardedModel>(model, ranks, settings);
+      return std::make_unique<FullyShardedModel>(scope, ranks, settings);
   }
   throw InternalError("a model that is sharded has a stage from 1 to 3");
 }

@@ -1,11 +1,11 @@
 #pragma once
 /// @file
-/// ZeRO-1: every rank makes the optimizer step of its own shard only, so that it needs the optimizer's
-/// states of that shard only.
+/// ZeRO-1: every rank makes the optimizer step of its own shard only, so that it needs the
+/// optimizer's states of that shard only.
 ///
-/// An all-reduce is a reduce-scatter and an all-gather. ZeRO-1 puts the optimizer step between the two:
-/// the gradients are reduce-scattered, each rank updates its shard of the weights, and the *weights* are
-/// all-gathered. Nothing more is sent than without it.
+/// An all-reduce is a reduce-scatter and an all-gather. ZeRO-1 puts the optimizer step between the
+/// two: the gradients are reduce-scattered, each rank updates its shard of the weights, and the
+/// *weights* are all-gathered. Nothing more is sent than without it.
 ///
 /// Exercise 04.2 (`./workbook check 04.2`).
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, sections 5.1 and 7.2.1.
@@ -19,10 +19,11 @@
 #include "common/comm/work.hpp"
 #include "common/optim/adamw.hpp"
 #include "common/tensor/tensor.hpp"
+#include "common/train/gradients/model_states.hpp"
 
 namespace ultra::zero {
 
-/// @brief Averages a bucket so that each rank has its own shard of the average, and nothing of the rest.
+/// @brief Adds up a bucket so that each rank has its own shard of the sum, and nothing of the rest.
 ///
 /// A drop-in for chapter 03's all-reduce.
 /// Cost: (S-1)/S bytes of the bucket sent per rank, for S ranks that share a copy; with R copies
@@ -36,7 +37,7 @@ class ReduceScatterExchange : public data_parallel::BucketExchange {
   /// @param bucket  [padded] this rank's gradients; must not be touched until finish() returns.
   void start(const Tensor& bucket) override;
 
-  /// @brief Returns when this rank's shard of the bucket holds the average over all ranks. The other
+  /// @brief Returns when this rank's shard of the bucket holds the sum over all ranks. The other
   /// shards hold anything.
   void finish() override;
 
@@ -49,28 +50,15 @@ class ReduceScatterExchange : public data_parallel::BucketExchange {
 /// @brief Makes a ReduceScatterExchange for each bucket.
 [[nodiscard]] data_parallel::MakeBucketExchange reduce_scatter_exchange(const ShardGroups& groups);
 
-/// @brief Euclidean norm of a gradient that stands in shards, the same on all ranks.
-/// @param own  this rank's part of it.
-/// Collective over shards.   Cost: an all-reduce of one f64.
-[[nodiscard]] double sharded_norm(std::span<const optim::TensorUpdate> own,
-                                  const Communicator& shards);
-
-/// @brief What the optimizer step of a shard needs beside the shard.
-struct StepRule {
-  double learning_rate;  ///< of this step
-  double norm;           ///< of the whole gradient: sharded_norm()
-  double clip_norm;      ///< highest norm; 0 means no clipping
-};
-
 /// @brief One step of AdamW on this rank's shard; then every rank has all weights.
 ///
 /// @param own    the pieces of tensors in this rank's shards: the same in each step.
-/// @param whole  flat arrays of weights, [padded] each, in which all ranks' shards stand: gathered in
-/// place. Empty when nobody holds all weights (ZeRO-3).
+/// @param whole  flat arrays of weights, [padded] each, in which all ranks' shards stand: gathered
+/// in place. Empty when nobody holds all weights (ZeRO-3).
 /// Collective over shards.
-/// Cost: (S-1)/S bytes of the arrays sent per rank.   Memory: two moments per element of `own`, in the
-/// first step.
+/// Cost: (S-1)/S bytes of the arrays sent per rank.   Memory: two moments per element of `own`, in
+/// the first step.
 void step_own_shard(std::span<const optim::TensorUpdate> own, std::span<const Tensor> whole,
-                    const StepRule& rule, optim::AdamW& adamw, const Communicator& shards);
+                    const train::StepRule& rule, optim::AdamW& adamw, const Communicator& shards);
 
 }  // namespace ultra::zero

@@ -32,12 +32,14 @@ nn::ParameterSpec shard_of_rows(nn::ParameterSpec whole, const TensorParallelLay
 
 }  // namespace
 
-nn::Copies column_copies(const nn::LinearSpec& spec, const TensorParallelLayout& layout, int rank) {
-  if (spec.output_heads == 0) return {};
-  const auto count = checked_cast<int>(layout.kv_copies(spec.output_heads));
-  return {.count = count,
-          .index = rank % count,
-          .gradients = count > 1 ? nn::CopyGradients::kPartial : nn::CopyGradients::kEqual};
+nn::Replication column_replication(const nn::LinearSpec& spec, const TensorParallelLayout& layout,
+                                   int rank) {
+  if (spec.output_heads == 0) return {.group = std::string(kHeadGroup)};
+  const auto size = checked_cast<int>(layout.kv_copies(spec.output_heads));
+  return {.group = std::string(kHeadGroup),
+          .size = size,
+          .index = rank % size,
+          .gradients = nn::CopyGradients::kPartial};
 }
 
 // [region shards]
@@ -82,10 +84,11 @@ std::unique_ptr<nn::Layer> TensorParallelFactory::norm(const nn::BuildContext& c
                                                        const std::string& name) {
   std::unique_ptr<nn::Layer> norm = inner().norm(context, name);
   for (nn::Parameter* parameter : norm->parameters()) {
-    parameter->set_copies({.count = tp_.size(),
-                           .index = tp_.rank(),
-                           .gradients = layout_.splits_sequences() ? nn::CopyGradients::kPartial
-                                                                   : nn::CopyGradients::kEqual});
+    parameter->replicate({.group = std::string(kTensorGroup),
+                          .size = tp_.size(),
+                          .index = tp_.rank(),
+                          .gradients = layout_.splits_sequences() ? nn::CopyGradients::kPartial
+                                                                  : nn::CopyGradients::kEqual});
   }
   return norm;
 }
@@ -95,7 +98,7 @@ std::unique_ptr<nn::Projections> TensorParallelFactory::column_linear(
   std::vector<std::unique_ptr<nn::Parameter>> weights;
   for (const nn::LinearSpec& spec : specs) {
     weights.push_back(make_parameter(context, column_shard(spec, layout_, tp_.rank())));
-    weights.back()->set_copies(column_copies(spec, layout_, tp_.rank()));
+    weights.back()->replicate(column_replication(spec, layout_, tp_.rank()));
   }
   if (overlap_ == TensorOverlap::kRing) {
     return std::make_unique<RingColumnParallel>(std::move(weights), tp_);
@@ -119,6 +122,11 @@ std::unique_ptr<nn::TokenEmbedding> TensorParallelFactory::embedding(
   return std::make_unique<VocabularyParallelEmbedding>(
       vocab_size, make_parameter(context, shard_of_rows(std::move(whole), layout_, tp_.rank())),
       region_);
+}
+
+std::unique_ptr<nn::Projections> TensorParallelFactory::tied_head(const nn::BuildContext&,
+                                                                  nn::Parameter&) {
+  throw ConfigError("--tp does not split an output matrix that is tied to the token table yet");
 }
 
 std::unique_ptr<nn::LossLayer> TensorParallelFactory::loss(const nn::BuildContext& context) {

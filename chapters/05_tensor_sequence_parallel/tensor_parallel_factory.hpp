@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/region.hpp"
@@ -27,16 +28,21 @@ enum class TensorOverlap : std::uint8_t {
 [[nodiscard]] nn::ParameterSpec column_shard(const nn::LinearSpec& spec,
                                              const TensorParallelLayout& layout, int rank);
 
+/// The group of all ranks that share the model's matrices: norm weights are whole on each of them.
+inline constexpr std::string_view kTensorGroup = "tp";
+/// The group of those that hold the same key/value heads, when there are fewer heads than ranks.
+inline constexpr std::string_view kHeadGroup = "key/value head";
+
 /// @brief The ranks that hold the same outputs: several when there are fewer heads than ranks.
-[[nodiscard]] nn::Copies column_copies(const nn::LinearSpec& spec,
-                                       const TensorParallelLayout& layout, int rank);
+[[nodiscard]] nn::Replication column_replication(const nn::LinearSpec& spec,
+                                                 const TensorParallelLayout& layout, int rank);
 
 /// @brief This rank's shard of a linear map whose inputs are dealt out.
 [[nodiscard]] nn::ParameterSpec row_shard(const nn::LinearSpec& spec,
                                           const TensorParallelLayout& layout, int rank);
 
-/// @brief Makes linear layers, token table and loss in parts, and everything else as the inner factory
-/// does, on this rank's heads and tokens.
+/// @brief Makes linear layers, token table and loss in parts, and everything else as the inner
+/// factory does, on this rank's heads and tokens.
 ///
 /// Norm weights are whole on every rank: with sequence parallelism their gradients are partial
 /// (nn::CopyGradients), so they have to be added up once per step.
@@ -58,6 +64,9 @@ class TensorParallelFactory : public nn::FactoryWrapper {
                                                       const nn::LinearSpec& spec) override;
   [[nodiscard]] std::unique_ptr<nn::TokenEmbedding> embedding(
       const nn::BuildContext& context) override;
+  /// @throws ConfigError: a table that is split has no tied output projection yet.
+  [[nodiscard]] std::unique_ptr<nn::Projections> tied_head(const nn::BuildContext& context,
+                                                           nn::Parameter& table) override;
   [[nodiscard]] std::unique_ptr<nn::LossLayer> loss(const nn::BuildContext& context) override;
 
   /// @brief How the model is split.

@@ -2,7 +2,7 @@
 
 #include "chapters/09_kernels/ladder_program.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/train/program.hpp"
+#include "common/train/program/program.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

@@ -115,7 +115,7 @@ class RungTable {
   /// @param ladder  its folder in kernels/.
   explicit RungTable(std::string ladder) : ladder_(std::move(ladder)) {}
 
-  /// @brief A rung that runs on every side; its file is kernels/<ladder>/<number>_<name>.cu.
+  /// @brief A rung that runs on every side; its file is kernels/LADDER/NUMBER_NAME.cu.
   template <typename Launch>
   RungTable& add(const char* name, const char* idea, Launch launch) {
     return add(name, idea, nullptr, launch);
@@ -147,7 +147,7 @@ class RungTable {
                 refusal, everywhere<Problem>(launch));
   }
 
-  /// @brief A rung for Hopper GPUs alone; its file is kernels/<ladder>/hopper/NUMBER_<name>.cu.
+  /// @brief A rung for Hopper GPUs alone; its file is kernels/LADDER/hopper/NUMBER_NAME.cu.
   template <typename Launch>
   RungTable& add_hopper(const char* name, const char* idea, Refusal refusal, Launch launch) {
     return push({.number = next(),

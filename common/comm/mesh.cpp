@@ -100,6 +100,12 @@ int MeshShape::size(MeshDim dim) const {
   return 1;
 }
 
+void MeshShape::set(MeshDim dim, int ranks) {
+  int* const sizes[] = {&dp, &pp, &cp, &tp, &ep};
+  ensure(dim != MeshDim::kEdp, "edp follows from the others");
+  *sizes[static_cast<int>(dim)] = ranks;
+}
+
 std::string MeshShape::str() const {
   return fmt::format("dp {} * pp {} * cp {} * tp {}", dp, pp, cp, tp);
 }

@@ -36,10 +36,13 @@ struct MeshShape {
   int tp = 1;  ///< tensor parallel
 
   /// @brief dp * pp * cp * tp.
-  /// @throws ConfigError when a size is below 1, ep does not divide dp * cp, or the product is huge.
+  /// @throws ConfigError when a size is below 1, ep does not divide dp * cp, or the product is
+  /// huge.
   [[nodiscard]] int world_size() const;
   /// @brief Ranks along one dimension.
   [[nodiscard]] int size(MeshDim dim) const;
+  /// @brief Changes the ranks along dp, pp, cp, ep or tp.
+  void set(MeshDim dim, int ranks);
   /// @brief "dp 2 * pp 2 * cp 1 * tp 2".
   [[nodiscard]] std::string str() const;
   /// @brief Equal when all sizes are.
@@ -64,8 +67,8 @@ struct MeshCoordinates {
 ///
 /// tp communicates most and so stands innermost, on neighbouring ranks of one node; then cp, then
 /// pp, and dp, which can hide its communication best, outermost. ep counts fastest through dp x cp.
-/// Source: Narayanan et al. 2021 (arXiv 2104.04473), section 3, for the reasons; the order of pp and
-/// dp differs between systems.
+/// Source: Narayanan et al. 2021 (arXiv 2104.04473), section 3, for the reasons; the order of pp
+/// and dp differs between systems.
 [[nodiscard]] MeshCoordinates coordinates_of(const MeshShape& shape, int world_rank);
 
 /// @brief One rank's view of the grid: a communicator for each dimension and for each product.
@@ -85,7 +88,7 @@ class Mesh {
 
   /// @brief The ranks that differ from this one along `dims` only, in mesh order.
   ///
-  /// Any product of dp, pp, cp and tp: group({kDp, kCp}) averages gradients, group({kPp, kTp}) holds
+  /// Any product of dp, pp, cp and tp: group({kDp, kCp}) adds up gradients, group({kPp, kTp}) holds
   /// one replica. kEp and kEdp stand alone.
   /// @throws ConfigError for a product with kEp or kEdp.
   [[nodiscard]] const Communicator& group(std::initializer_list<MeshDim> dims) const;

@@ -8,6 +8,9 @@
 
 namespace ultra::nn {
 
+/// Name of the token table.
+inline constexpr std::string_view kEmbeddingName = "model.embed_tokens.weight";
+
 /// Standard deviation of all weights that do not write to the residual stream (GPT-2's choice).
 inline constexpr double kInitialDeviation = 0.02;
 

@@ -51,6 +51,10 @@ std::unique_ptr<TokenEmbedding> DenseFactory::embedding(const BuildContext& cont
   return std::make_unique<DenseEmbedding>(context);
 }
 
+std::unique_ptr<Projections> DenseFactory::tied_head(const BuildContext&, Parameter& table) {
+  return std::make_unique<DenseProjections>(table);
+}
+
 std::unique_ptr<LossLayer> DenseFactory::loss(const BuildContext& /*context*/) {
   return std::make_unique<CrossEntropyLoss>();
 }
@@ -89,6 +93,11 @@ std::unique_ptr<Layer> FactoryWrapper::stack(const BuildContext& context,
 
 std::unique_ptr<TokenEmbedding> FactoryWrapper::embedding(const BuildContext& context) {
   return inner_.embedding(context);
+}
+
+std::unique_ptr<Projections> FactoryWrapper::tied_head(const BuildContext& context,
+                                                       Parameter& table) {
+  return inner_.tied_head(context, table);
 }
 
 std::unique_ptr<LossLayer> FactoryWrapper::loss(const BuildContext& context) {

@@ -68,6 +68,10 @@ class LayerFactory {
       const BuildContext& context, std::vector<std::unique_ptr<Layer>> blocks) = 0;
   /// @brief The token table.
   [[nodiscard]] virtual std::unique_ptr<TokenEmbedding> embedding(const BuildContext& context) = 0;
+  /// @brief The output projection by the token table of the same stage.
+  /// @param table  [vocab_size, hidden_size]; outlives the result.
+  [[nodiscard]] virtual std::unique_ptr<Projections> tied_head(const BuildContext& context,
+                                                               Parameter& table) = 0;
   /// @brief The loss.
   [[nodiscard]] virtual std::unique_ptr<LossLayer> loss(const BuildContext& context) = 0;
 };
@@ -89,6 +93,8 @@ class DenseFactory : public LayerFactory {
   [[nodiscard]] std::unique_ptr<Layer> stack(const BuildContext& context,
                                              std::vector<std::unique_ptr<Layer>> blocks) override;
   [[nodiscard]] std::unique_ptr<TokenEmbedding> embedding(const BuildContext& context) override;
+  [[nodiscard]] std::unique_ptr<Projections> tied_head(const BuildContext& context,
+                                                       Parameter& table) override;
   [[nodiscard]] std::unique_ptr<LossLayer> loss(const BuildContext& context) override;
 };
 
@@ -112,6 +118,8 @@ class FactoryWrapper : public LayerFactory {
   [[nodiscard]] std::unique_ptr<Layer> stack(const BuildContext& context,
                                              std::vector<std::unique_ptr<Layer>> blocks) override;
   [[nodiscard]] std::unique_ptr<TokenEmbedding> embedding(const BuildContext& context) override;
+  [[nodiscard]] std::unique_ptr<Projections> tied_head(const BuildContext& context,
+                                                       Parameter& table) override;
   [[nodiscard]] std::unique_ptr<LossLayer> loss(const BuildContext& context) override;
 
  protected:

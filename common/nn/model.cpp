@@ -37,25 +37,64 @@ Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::
       values};
   if (stage.has_embedding) {
     embedding_ = factory.embedding(context);
-    parts_.push_back({"embedding", embedding_->parameters()});
+    if (config_.tied_embeddings && !stage.has_head) {
+      embedding_->parameters().front()->replicate({.group = std::string(kTiedGroup),
+                                                   .size = 2,
+                                                   .index = 0,
+                                                   .gradients = CopyGradients::kPartial});
+    }
+    add_part("embedding", embedding_->parameters());
   }
   std::vector<std::unique_ptr<Layer>> blocks;
   for (std::size_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
     blocks.push_back(std::make_unique<HookedBlock>(layer, factory.block(context, layer), hooks_));
-    parts_.push_back({fmt::format("block {}", layer), blocks.back()->parameters()});
+    add_part(fmt::format("block {}", layer), blocks.back()->parameters());
   }
   blocks_ = factory.stack(context, std::move(blocks));
   if (stage.has_head) {
-    final_norm_ = factory.norm(context, "model.norm.weight");
-    head_ = factory.column_linear(context, {{.name = "lm_head.weight",
-                                             .in_features = config_.hidden_size,
-                                             .out_features = config_.vocab_size,
-                                             .standard_deviation = kInitialDeviation}});
-    loss_ = factory.loss(context);
-    parts_.push_back({"head", collect_parameters({final_norm_.get(), head_.get(), loss_.get()})});
+    make_head(context);
+    if (config_.tied_embeddings && !embedding_) {
+      add_part("final norm", final_norm_->parameters());
+      add_part("head", collect_parameters({head_.get(), loss_.get()}));
+    } else {
+      add_part("head", collect_parameters({final_norm_.get(), head_.get(), loss_.get()}));
+    }
   }
-  parameters_ = collect_parameters(
-      {embedding_.get(), blocks_.get(), final_norm_.get(), head_.get(), loss_.get()});
+}
+
+void Model::make_head(const BuildContext& context) {
+  final_norm_ = context.factory.norm(context, "model.norm.weight");
+  if (config_.tied_embeddings && embedding_) {
+    head_ = context.factory.tied_head(context, *embedding_->parameters().front());
+  } else {
+    // A tied table that stands at the other end starts with the same numbers: it has the same name.
+    head_ = context.factory.column_linear(
+        context, {{.name = config_.tied_embeddings ? std::string(kEmbeddingName) : "lm_head.weight",
+                   .in_features = config_.hidden_size,
+                   .out_features = config_.vocab_size,
+                   .standard_deviation = kInitialDeviation}});
+  }
+  loss_ = context.factory.loss(context);
+  if (!config_.tied_embeddings || embedding_) return;
+  head_->parameters().front()->replicate({.group = std::string(kTiedGroup),
+                                          .size = 2,
+                                          .index = 1,
+                                          .gradients = CopyGradients::kPartial});
+}
+
+void Model::add_part(std::string name, const std::vector<Parameter*>& parameters) {
+  ModelPart part{.name = std::move(name), .parameters = {}};
+  for (Parameter* parameter : parameters) {
+    if (++uses_[parameter] > 1) continue;
+    part.parameters.push_back(parameter);
+    parameters_.push_back(parameter);
+  }
+  parts_.push_back(std::move(part));
+}
+
+std::size_t Model::uses(const Parameter& parameter) const {
+  const auto found = uses_.find(&parameter);
+  return found == uses_.end() ? 0 : found->second;
 }
 
 Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
@@ -114,6 +153,16 @@ const std::vector<Parameter*>& Model::block_parameters(std::size_t layer) const 
   return parts_[layer - stage_.layers.begin + (stage_.has_embedding ? 1 : 0)].parameters;
 }
 
+std::vector<NamedShape> named_shapes(const ModelConfig& config, LayerFactory& factory) {
+  const Model whole(config, Device::cpu(), DType::kF32, 0, factory, StageSpec::whole(config),
+                    Values::kDeferred);
+  std::vector<NamedShape> named;
+  for (const Parameter* parameter : whole.parameters()) {
+    named.push_back({.name = parameter->name(), .shape = parameter->global_shape()});
+  }
+  return named;
+}
+
 void Model::add_part_hooks(const PartHooks& hooks) {
   const auto of_layer = [begin = stage_.layers.begin,
                          first = std::size_t{stage_.has_embedding ? 1U : 0U}](
@@ -126,6 +175,15 @@ void Model::add_part_hooks(const PartHooks& hooks) {
                    .before_backward = of_layer(hooks.before_backward),
                    .after_backward = of_layer(hooks.after_backward)});
   end_hooks_.push_back(hooks);
+}
+
+Range Model::block_parts() const {
+  const std::size_t first = stage_.has_embedding ? 1 : 0;
+  return {first, first + stage_.layers.size()};
+}
+
+void Model::call_head(PartHooks::Function PartHooks::*hook) const {
+  for (std::size_t part = block_parts().end; part < parts_.size(); ++part) call_end(hook, part);
 }
 
 void Model::call_end(PartHooks::Function PartHooks::*hook, std::size_t part) const {

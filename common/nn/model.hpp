@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/nn/layer.hpp"
@@ -25,10 +27,19 @@ struct StageSpec {
   [[nodiscard]] static StageSpec whole(const ModelConfig& config);
 };
 
+/// The group of the two stages that hold the token table, when it is the output projection too.
+inline constexpr std::string_view kTiedGroup = "tied embeddings";
+
 /// @brief A part of a model that a pass runs through in one go.
 struct ModelPart {
-  std::string name;                    ///< "embedding", "block 3" or "head"
+  std::string name;                    ///< "embedding", "block 3", "final norm" or "head"
   std::vector<Parameter*> parameters;  ///< in forward order
+};
+
+/// @brief A parameter of the whole model, as files and other ranks know it.
+struct NamedShape {
+  std::string name;  ///< Hugging Face's
+  Shape shape;       ///< of the whole weight
 };
 
 /// @brief What to call around the passes of each part of a model; empty functions are not called.
@@ -83,16 +94,28 @@ class Model {
   /// @return the gradient of the input hidden states; undefined with an embedding.
   Tensor backward(const Tensor& d_output, Saved& saved);
 
-  /// @brief The parameters in forward order.
+  /// @brief The parameters in the order in which a forward pass first uses them, each once.
   [[nodiscard]] const std::vector<Parameter*>& parameters() const { return parameters_; }
+
+  /// @brief How many of the layers use a parameter: as many contributions a backward pass makes to
+  /// its gradient.
+  [[nodiscard]] std::size_t uses(const Parameter& parameter) const;
 
   /// @brief Those of one block, in forward order.
   /// @param layer  index of the block in the whole model; one of this stage's.
   [[nodiscard]] const std::vector<Parameter*>& block_parameters(std::size_t layer) const;
 
-  /// @brief What the passes run through: the embedding if there is one, each block, the head if there
-  /// is one. Their parameters, one after the other, are those of the model.
+  /// @brief Which part of the whole model this is.
+  [[nodiscard]] const StageSpec& stage() const { return stage_; }
+
+  /// @brief What the passes run through: the embedding if there is one, each block, the head if
+  /// there is one. A head whose table another stage has too is two parts: final norm and table. The
+  /// parts' parameters, one after the other, are those of the model; one that several parts use
+  /// belongs to the first.
   [[nodiscard]] const std::vector<ModelPart>& parts() const { return parts_; }
+
+  /// @brief Which of the parts are blocks.
+  [[nodiscard]] Range block_parts() const;
 
   /// @brief Frees all gradients.
   void drop_grads();
@@ -114,9 +137,11 @@ class Model {
   [[nodiscard]] std::size_t parameter_count() const;
 
  private:
+  void make_head(const BuildContext& context);
+  void add_part(std::string name, const std::vector<Parameter*>& parameters);
   void call_end(PartHooks::Function PartHooks::*hook, std::size_t part) const;
   void call_embedding(PartHooks::Function PartHooks::*hook) const { call_end(hook, 0); }
-  void call_head(PartHooks::Function PartHooks::*hook) const { call_end(hook, parts_.size() - 1); }
+  void call_head(PartHooks::Function PartHooks::*hook) const;
 
   ModelConfig config_;
   Device device_;
@@ -128,8 +153,14 @@ class Model {
   std::unique_ptr<Projections> head_;
   std::unique_ptr<LossLayer> loss_;
   std::vector<Parameter*> parameters_;
+  std::map<const Parameter*, std::size_t> uses_;
   std::vector<ModelPart> parts_;
   std::vector<PartHooks> end_hooks_;  // called for embedding and head
 };
+
+/// @brief The parameters of the whole model, in forward order: the same list on every rank,
+/// whichever layers it has. Takes no memory for weights.
+[[nodiscard]] std::vector<NamedShape> named_shapes(const ModelConfig& config,
+                                                   LayerFactory& factory);
 
 }  // namespace ultra::nn

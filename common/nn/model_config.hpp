@@ -7,7 +7,7 @@
 namespace ultra::nn {
 
 /// @brief Dimensions of the Llama-style model: RMSNorm, rotary positions, grouped-query attention,
-/// SwiGLU, untied output projection, no biases.
+/// SwiGLU, no biases.
 struct ModelConfig {
   std::size_t vocab_size = 256;       ///< token ids are in [0, vocab_size)
   std::size_t hidden_size = 128;      ///< width of the residual stream
@@ -18,6 +18,7 @@ struct ModelConfig {
   std::size_t max_seq_len = 128;      ///< longest sequence; positions are below it
   double rope_theta = 10000.0;        ///< base of the rotary frequencies
   double norm_epsilon = 1e-5;         ///< added to the mean square in RMSNorm
+  bool tied_embeddings = false;       ///< the token table is the output projection too
 
   /// @brief Elements per head.
   [[nodiscard]] std::size_t head_dim() const { return hidden_size / num_heads; }

@@ -79,6 +79,22 @@ std::size_t Parameter::own_count() const {
   return count;
 }
 
+void Parameter::replicate(const Replication& replication) {
+  if (replication.size == 1) return;
+  for (const Replication& known : replications_) {
+    if (known.group == replication.group) {
+      throw InternalError(
+          fmt::format("parameter {} is replicated over '{}' twice", name(), replication.group));
+    }
+  }
+  replications_.push_back(replication);
+}
+
+bool Parameter::is_owner() const {
+  return std::all_of(replications_.begin(), replications_.end(),
+                     [](const Replication& replication) { return replication.index == 0; });
+}
+
 const Tensor& Parameter::value() const {
   if (!value_.defined()) {
     throw InternalError(fmt::format(

@@ -32,20 +32,29 @@ struct ParameterSpec {
 
 /// @brief How the gradients relate that several ranks compute for the same elements.
 enum class CopyGradients {
-  kEqual,   ///< each has the whole gradient
-  kPartial  ///< they add up to it
+  kEqual,   ///< each has the whole gradient (replicated)
+  kPartial  ///< they add up to it (partial)
 };
 
-/// @brief The ranks among which a model is split that hold the same elements of a parameter. Replicas of
-/// the whole model do not count.
-struct Copies {
-  int count = 1;                                    ///< ranks that hold them
-  int index = 0;                                    ///< which of them this one is
+/// @brief Ranks that hold the same elements of a parameter, along one way in which a model is
+/// replicated.
+///
+/// A group is what its name says, never its size: two groups of two ranks are two groups. The
+/// groups of a parameter are disjoint factors: with the data group, their product is all ranks that
+/// hold it.
+struct Replication {
+  std::string group;  ///< which ranks: the name of their group in the run's plan
+  int size = 1;       ///< how many
+  int index = 0;      ///< which of them this one is
   CopyGradients gradients = CopyGradients::kEqual;  ///< what each computes
 
   /// @brief Equal when all members are.
-  bool operator==(const Copies&) const = default;
+  bool operator==(const Replication&) const = default;
 };
+
+/// The data group of parameters that say nothing else: the ranks that compute with the same weights
+/// on other tokens.
+inline constexpr std::string_view kDataGroup = "data";
 
 /// @brief Whether a parameter has memory for its values from the start.
 enum class Values {
@@ -104,10 +113,26 @@ class Parameter {
   /// @brief Elements of the shard that belong to the weight: the first ones; padding stands behind.
   [[nodiscard]] std::size_t own_count() const;
 
-  /// @brief Who else holds these elements.
-  [[nodiscard]] const Copies& copies() const { return copies_; }
-  /// @brief Says who else holds these elements: the layout of the model that splits or replicates them.
-  void set_copies(const Copies& copies) { copies_ = copies; }
+  /// @brief The groups of ranks that hold these elements too, but for the data group.
+  [[nodiscard]] const std::vector<Replication>& replications() const { return replications_; }
+  /// @brief Says that a group of ranks holds these elements: whoever splits the model does. A group
+  /// of one rank is none.
+  /// @throws InternalError when the group is named already.
+  void replicate(const Replication& replication);
+  /// @brief Whether this rank is the first in each of these groups: what is counted or written
+  /// once, for all who hold it, is the owner's.
+  [[nodiscard]] bool is_owner() const;
+
+  /// @brief The ranks among which gradients of other tokens are shares of the same sum.
+  [[nodiscard]] const std::string& data_group() const { return data_group_; }
+  /// @brief Names another data group than kDataGroup.
+  void set_data_group(std::string group) { data_group_ = std::move(group); }
+
+  /// @brief Whether a backward pass may leave this parameter out: it then adds nothing to the
+  /// gradient.
+  [[nodiscard]] bool may_be_idle() const { return may_be_idle_; }
+  /// @brief Allows that: for weights of which some tokens have no use.
+  void allow_idle() { may_be_idle_ = true; }
   /// @brief Element type of values and gradient.
   [[nodiscard]] DType dtype() const { return dtype_; }
   /// @brief Where values and gradient live.
@@ -138,8 +163,9 @@ class Parameter {
   /// @brief Lets `allocate` say where gradients stand; an empty function ends that.
   ///
   /// The first addition to the gradient after construction or drop_grad() is written to the tensor
-  /// that `allocate` returns, over what stands there, instead of fresh memory. So a view of a larger
-  /// buffer, at any place in it, can hold the gradient. A gradient that is there already stays.
+  /// that `allocate` returns, over what stands there, instead of fresh memory. So a view of a
+  /// larger buffer, at any place in it, can hold the gradient. A gradient that is there already
+  /// stays.
   /// @param allocate  returns a contiguous tensor of the shard's shape and dtype; for another shape
   /// or dtype the addition throws ShapeError.
   void allocate_grad_by(std::function<Tensor()> allocate) { allocate_grad_ = std::move(allocate); }
@@ -151,8 +177,8 @@ class Parameter {
 
   /// @brief Calls `hook` each time work on the gradient has been done: once per micro-batch.
   ///
-  /// A hook lives as long as the parameter; it checks by itself, with a std::weak_ptr, whether what it
-  /// works for does.
+  /// A hook lives as long as the parameter; it checks by itself, with a std::weak_ptr, whether what
+  /// it works for does.
   void on_grad_ready(GradReadyHook hook) { hooks_.push_back(std::move(hook)); }
 
   /// @brief Puts work on the gradient off to `queue`; a null pointer ends that.
@@ -167,7 +193,9 @@ class Parameter {
   Device device_;
   DType dtype_;
   std::uint64_t seed_;
-  Copies copies_;
+  std::vector<Replication> replications_;
+  std::string data_group_{kDataGroup};
+  bool may_be_idle_ = false;
   Tensor value_;
   Tensor grad_;
   std::function<Tensor()> allocate_grad_;  // empty: fresh memory

@@ -24,6 +24,12 @@ InternalError missing(std::string_view name) {
 
 }  // namespace
 
+Saved Saved::recomputing() const {
+  Pass again = pass_;
+  again.recomputes = true;
+  return Saved(Mode::kKeep, again);
+}
+
 void Saved::put(std::string_view name, const Tensor& tensor) {
   if (mode_ == Mode::kDiscard) return;
   if (tensor.category() == MemoryCategory::kOther) {
@@ -58,7 +64,7 @@ bool Saved::has(std::string_view name) const { return find(tensors_, name) != te
 
 Saved& Saved::child(std::string_view name) {
   if (const auto at = find(children_, name); at != children_.end()) return *at->second;
-  return *children_.emplace_back(name, std::make_unique<Saved>(mode_)).second;
+  return *children_.emplace_back(name, std::make_unique<Saved>(mode_, pass_)).second;
 }
 
 void Saved::clear() {

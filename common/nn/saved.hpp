@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/nn/pass.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::nn {
@@ -28,7 +29,14 @@ class Saved {
   };
 
   /// @brief An empty tree.
-  explicit Saved(Mode mode = Mode::kKeep) : mode_(mode) {}
+  /// @param pass  whose activations these are; subtrees share it.
+  explicit Saved(Mode mode = Mode::kKeep, const Pass& pass = {}) : mode_(mode), pass_(pass) {}
+
+  /// @brief The pass that these activations belong to.
+  [[nodiscard]] const Pass& pass() const { return pass_; }
+
+  /// @brief An empty tree for the same pass, whose forward pass runs again.
+  [[nodiscard]] Saved recomputing() const;
 
   /// @brief Keeps a tensor under a name, replacing what had that name.
   void put(std::string_view name, const Tensor& tensor);
@@ -67,6 +75,7 @@ class Saved {
                    const std::function<void(const std::string&, const Tensor&)>& visit) const;
 
   Mode mode_;
+  Pass pass_;
   std::vector<std::pair<std::string, Tensor>> tensors_;
   std::vector<std::pair<std::string, std::unique_ptr<Saved>>> children_;
 };

@@ -2,59 +2,112 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
-#include "common/train/divergence.hpp"
-
 namespace ultra::train {
+namespace {
 
-ModelWorker::ModelWorker(const RunContext& context, TrainerParts parts)
-    : context_(context),
-      parts_(std::move(parts)),
-      model_(context.options.model, context.device, context.options.dtype, context.options.seed,
-             parts_.factory, nn::StageSpec::whole(context.options.model), parts_.values) {
-  name_phases();
+/// The data groups of the parameters, each once, in the order in which a forward pass meets them.
+std::vector<std::string> data_groups_of(const std::vector<nn::Model*>& chunks) {
+  std::vector<std::string> groups;
+  for (const nn::Model* chunk : chunks) {
+    for (const nn::Parameter* parameter : chunk->parameters()) {
+      if (std::ranges::find(groups, parameter->data_group()) != groups.end()) continue;
+      groups.push_back(parameter->data_group());
+    }
+  }
+  return groups;
 }
 
-void ModelWorker::name_phases() {
+std::unique_ptr<ModelStates> make_replicated(const StatesScope& scope,
+                                             const Ingredients& ingredients) {
+  const MakeExchange& make_exchange = ingredients.exchange.get();
+  return replicated_states(scope, make_exchange ? make_exchange(scope) : nullptr);
+}
+
+}  // namespace
+
+ModelWorker::ModelWorker(const RunContext& context, std::shared_ptr<const Plan> plan,
+                         FactoryStack factories, const Ingredients& ingredients)
+    : context_(context),
+      plan_(std::move(plan)),
+      factories_(std::move(factories)),
+      whole_(nn::named_shapes(context.options.model, *factories_.back())) {
+  make_chunks(ingredients.values);
+  step_ = std::make_unique<Step>(context_, *plan_, whole_, make_parts(ingredients));
+}
+
+StepParts ModelWorker::make_parts(const Ingredients& ingredients) const {
+  const ModelScope scope{.context = context_, .plan = *plan_, .chunks = chunks_};
+  StepParts parts{.chunks = chunks_,
+                  .states = make_states(ingredients),
+                  .completes = ingredients.completes.get(),
+                  .sum_partial = ingredients.sum_partial.get(),
+                  .own_outcome = ingredients.own_outcome.get(),
+                  .links = nullptr,
+                  .observers = {}};
+  if (const MakeLinks& make_links = ingredients.links.get()) parts.links = make_links(scope);
+  for (const MakeObserver& make : ingredients.observers) parts.observers.push_back(make(scope));
+  return parts;
+}
+
+void ModelWorker::make_chunks(nn::Values values) {
+  const TrainOptions& options = context_.options;
+  for (const nn::StageSpec& stage : plan_->chunks) {
+    owned_chunks_.push_back(std::make_unique<nn::Model>(options.model, context_.device,
+                                                        options.dtype, options.seed,
+                                                        *factories_.back(), stage, values));
+    chunks_.push_back(owned_chunks_.back().get());
+    name_phases(*chunks_.back());
+  }
+}
+
+std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
+    const Ingredients& ingredients) const {
+  std::vector<std::unique_ptr<ModelStates>> states;
+  for (const std::string& group : data_groups_of(chunks_)) {
+    const StatesScope scope{{context_, *plan_, chunks_},
+                            group,
+                            parameters_of(chunks_, group),
+                            plan_->groups.at(group),
+                            ingredients.adamw};
+    const MakeStates& make = ingredients.states.get();
+    states.push_back(make ? make(scope) : make_replicated(scope, ingredients));
+  }
+  return states;
+}
+
+void ModelWorker::name_phases(nn::Model& model) {
   trace::StepTimeline& timeline = context_.timeline;
-  const std::size_t last = context_.options.model.num_layers - 1;
-  model_.add_block_hooks({.before_forward =
-                              [&timeline](std::size_t layer) {
-                                timeline.enter(fmt::format("forward, block {}", layer));
-                              },
-                          .after_forward =
-                              [&timeline, last](std::size_t layer) {
-                                if (layer == last) timeline.enter("head and loss");
-                              },
-                          .before_backward =
-                              [&timeline](std::size_t layer) {
-                                timeline.enter(fmt::format("backward, block {}", layer));
-                              },
-                          .after_backward =
-                              [&timeline](std::size_t layer) {
-                                if (layer == 0) timeline.enter("embedding");
-                              }});
+  const Range layers = model.stage().layers;
+  model.add_block_hooks({.before_forward =
+                             [&timeline](std::size_t layer) {
+                               timeline.enter(fmt::format("forward, block {}", layer));
+                             },
+                         .after_forward =
+                             [&timeline, last = layers.end - 1](std::size_t layer) {
+                               if (layer == last) timeline.enter("head and loss");
+                             },
+                         .before_backward =
+                             [&timeline](std::size_t layer) {
+                               timeline.enter(fmt::format("backward, block {}", layer));
+                             },
+                         .after_backward =
+                             [&timeline](std::size_t layer) {
+                               if (layer == 0) timeline.enter("embedding");
+                             }});
 }
 
 std::size_t ModelWorker::parameter_count() const {
   std::size_t count = 0;
-  for (const nn::Parameter* parameter : model_.parameters()) {
-    count += parameter->global_shape().numel();
-  }
+  for (const nn::NamedShape& parameter : whole_) count += parameter.shape.numel();
   return count;
 }
 
-StepOutcome ModelWorker::step(const StepPlan& plan) {
-  context_.timeline.enter("embedding");
-  const double loss = parts_.forward_backward(model_, context_.sampler, plan.step - 1);
-  expect_finite("loss", loss, plan.step, context_.options);
-  context_.meter.gradients_done();
-  context_.timeline.enter("optimizer");
-  const double grad_norm = parts_.update(model_, plan);
-  context_.timeline.enter("gradients freed");
-  model_.drop_grads();
-  return {.loss = loss, .grad_norm = grad_norm};
+void ModelWorker::conclude(std::vector<StepMetrics>&) {
+  for (const auto& states : step_->states()) states->conclude(context_.meter);
 }
 
 }  // namespace ultra::train

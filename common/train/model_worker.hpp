@@ -1,62 +1,67 @@
 #pragma once
 /// @file
-/// ModelWorker: a rank that trains a whole model, from parts that techniques replace.
+/// ModelWorker: a rank that trains its chunks of a model, step by step.
 
 #include <cstddef>
 #include <functional>
+#include <memory>
+#include <vector>
 
-#include "common/data/dataset.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
-#include "common/train/report/metrics.hpp"
-#include "common/train/update.hpp"
-#include "common/train/worker.hpp"
+#include "common/train/frame/worker.hpp"
+#include "common/train/plan.hpp"
+#include "common/train/program/ingredients.hpp"
+#include "common/train/step.hpp"
 
 namespace ultra::train {
 
-/// @brief Forward and backward over the global batch of a step (0 for the first): leaves the
-/// gradient of the mean loss in the parameters and returns the mean loss.
-///
-/// With several ranks each does its part of that work; gradients of weights that several ranks hold,
-/// and the loss, are the same on all of them afterwards.
-using ForwardBackward =
-    std::function<double(nn::Model& model, const data::Sampler& sampler, std::size_t step)>;
-
-/// @brief The parts of training that techniques replace.
-struct TrainerParts {
-  nn::LayerFactory& factory;         ///< makes the model's layers
-  ForwardBackward forward_backward;  ///< how a global batch passes through the model
-  Update update;                     ///< how its gradients change the weights; see clipped_adamw
-  ExtraConfig extra_config;          ///< the chapter's own flags, for the metrics file
-  nn::Values values = nn::Values::kAllocated;  ///< whether the model starts with weights
+/// @brief What a trainer keeps of a training, for whoever saves or loads it.
+struct TrainerState {
+  const RunContext& context;                                ///< of the run
+  const std::vector<nn::NamedShape>& parameters;            ///< of the whole model
+  const std::vector<std::unique_ptr<ModelStates>>& states;  ///< of this rank, by data group
 };
 
-/// @brief Each step: forward and backward passes, update of the weights, gradients freed.
+/// @brief Makes the chunks of the model that the plan says, what the rank keeps of them, and steps.
 ///
 /// The timeline shows the passes of each block, and the optimizer step.
 class ModelWorker : public Worker {
  public:
-  /// @brief Makes the model of context.options on context.device.
-  /// @param context  valid as long as this.
-  /// @param parts    its factory outlives this.
-  ModelWorker(const RunContext& context, TrainerParts parts);
+  /// @param context    valid as long as this.
+  /// @param plan       may be referred to by the factories, and by what they make.
+  /// @param factories  of layers; the last one makes the model.
+  /// Collective over plan.ranks().
+  ModelWorker(const RunContext& context, std::shared_ptr<const Plan> plan, FactoryStack factories,
+              const Ingredients& ingredients);
 
-  /// @brief Forward, backward, update.
-  /// @throws NumericError when the loss is not finite.
-  StepOutcome step(const StepPlan& plan) override;
-
-  /// @brief Elements of the weights of which this rank has all, or a shard.
+  StepOutcome step(const StepPlan& plan) override { return step_->run(plan); }
+  void conclude(std::vector<StepMetrics>& steps) override;
   [[nodiscard]] std::size_t parameter_count() const override;
 
-  /// @brief The rank's model.
-  [[nodiscard]] nn::Model& model() { return model_; }
+  /// @brief What this rank is to the others.
+  [[nodiscard]] const Plan& plan() const { return *plan_; }
+  /// @brief The rank's chunks of the model.
+  [[nodiscard]] const std::vector<nn::Model*>& chunks() const { return chunks_; }
+  /// @brief What the rank keeps; ends with this.
+  [[nodiscard]] TrainerState state() const {
+    return {.context = context_, .parameters = whole_, .states = step_->states()};
+  }
 
  private:
-  void name_phases();
+  void make_chunks(nn::Values values);
+  void name_phases(nn::Model& model);
+  [[nodiscard]] StepParts make_parts(const Ingredients& ingredients) const;
+  [[nodiscard]] std::vector<std::unique_ptr<ModelStates>> make_states(
+      const Ingredients& ingredients) const;
 
   RunContext context_;
-  TrainerParts parts_;
-  nn::Model model_;
+  std::shared_ptr<const Plan> plan_;
+  FactoryStack factories_;
+  std::vector<nn::NamedShape> whole_;  // the parameters of the whole model
+  std::vector<std::unique_ptr<nn::Model>> owned_chunks_;
+  std::vector<nn::Model*> chunks_;
+  std::unique_ptr<Step> step_;
 };
 
 }  // namespace ultra::train

@@ -17,12 +17,14 @@
 
 namespace ultra::memory {
 
-// TODO 1: run the wrapped layer so that it keeps nothing (Saved::Mode::kDiscard); keep its input.
+// TODO 1: run the wrapped layer so that it keeps nothing (Saved::Mode::kDiscard, and the pass of
+//         `saved`); keep its input.
 Tensor FullRecompute::forward([[maybe_unused]] const Tensor& x, [[maybe_unused]] nn::Saved& saved) {
   throw NotWritten("01.5 FullRecompute::forward");
 }
 
-// TODO 2: run the wrapped layer forward again, this time keeping, and then backward.
+// TODO 2: run the wrapped layer forward again, this time keeping, and then backward. The Saved for
+//         it says that the same pass runs again: saved.recomputing().
 Tensor FullRecompute::backward([[maybe_unused]] const Tensor& d_y,
                                [[maybe_unused]] nn::Saved& saved) {
   throw NotWritten("01.5 FullRecompute::backward");

@@ -12,8 +12,8 @@
 //              all messages and the last residual add up to the sum of all gradients, exactly
 //
 // chapters/03_data_parallel/top_k_feedback.hpp declares the functions. A Compressor
-// (chapters/03_data_parallel/compression/compressor.hpp) writes C(x) to a message, and adds 1 or -1 times C(x) to a
-// tensor; common/ops/elementwise.hpp adds tensors.
+// (chapters/03_data_parallel/compression/compressor.hpp) writes C(x) to a message, and adds 1 or -1
+// times C(x) to a tensor; common/ops/elementwise.hpp adds tensors.
 #include "chapters/03_data_parallel/top_k_feedback.hpp"
 
 #include "common/base/errors.hpp"

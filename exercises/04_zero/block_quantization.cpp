@@ -9,9 +9,10 @@
 //              an outlier, NaN or infinity spoils its own block only;
 //              ceil(n/block) scales and ceil(n bits/8) bytes, filled up to a multiple of 4
 //
-// chapters/04_zero/zero_plus_plus/block_quantization.hpp declares the functions. A message is an array of i32: chapter
-// 03's message_words.hpp copies floats into it and out of it, byte by byte. How scales and whole
-// numbers stand in it is up to you; a message means something to your own functions only.
+// chapters/04_zero/zero_plus_plus/block_quantization.hpp declares the functions. A message is an
+// array of i32: chapter 03's message_words.hpp copies floats into it and out of it, byte by byte.
+// How scales and whole numbers stand in it is up to you; a message means something to your own
+// functions only.
 #include "chapters/04_zero/zero_plus_plus/block_quantization.hpp"
 
 #include "common/base/errors.hpp"

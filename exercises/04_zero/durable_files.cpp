@@ -1,6 +1,7 @@
 // Exercise 04.7: files that survive a power failure.
 //
-// Goal:        write a checkpoint so that it is there whole or not at all, whenever the power fails.
+// Goal:        write a checkpoint so that it is there whole or not at all, whenever the power
+//              fails.
 // Length:      about 10 lines
 // Difficulty:  medium
 // Check:       ./workbook check 04.7
@@ -23,7 +24,8 @@ void write_durably([[maybe_unused]] checkpoint::FileLayer& files,
   throw NotWritten("04.7 durable_files: write_durably");
 }
 
-// TODO 2: what must be on the disk before the name, the name, and what must be on the disk after it.
+// TODO 2: what must be on the disk before the name, the name, and what must be on the disk after
+// it.
 void commit_folder([[maybe_unused]] checkpoint::FileLayer& files,
                    [[maybe_unused]] const std::filesystem::path& staging,
                    [[maybe_unused]] const std::filesystem::path& destination) {

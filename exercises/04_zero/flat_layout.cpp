@@ -16,8 +16,8 @@
 
 namespace ultra::zero {
 
-// TODO 1: the places of the tensors, one after the other; then the shard's size, rounded up, and the
-// padded size of the array.
+// TODO 1: the places of the tensors, one after the other; then the shard's size, rounded up, and
+// the padded size of the array.
 FlatLayout flat_layout([[maybe_unused]] std::span<const std::size_t> counts,
                        [[maybe_unused]] int ranks) {
   throw NotWritten("04.1 flat_layout: flat_layout");

@@ -17,9 +17,9 @@
 
 namespace ultra::zero {
 
-// TODO 1: begin the reads of this block and of the next one, if there is one and as far as they have
-// not begun in this step. A buffer must be free before something is read into it. Then wait for this
-// block's read, and for no other.
+// TODO 1: begin the reads of this block and of the next one, if there is one and as far as they
+// have not begun in this step. A buffer must be free before something is read into it. Then wait
+// for this block's read, and for no other.
 std::size_t OffloadedStep::begin_block([[maybe_unused]] std::size_t block) {
   throw NotWritten("04.9 offloaded_step: begin_block");
 }

@@ -16,8 +16,8 @@
 
 namespace ultra::zero {
 
-// TODO: for each stored piece, what it has in common with what is wanted: where that is in the piece,
-// and where it belongs. Then the order.
+// TODO: for each stored piece, what it has in common with what is wanted: where that is in the
+// piece, and where it belongs. Then the order.
 std::vector<PieceCopy> copies_for([[maybe_unused]] std::span<const Range> stored,
                                   [[maybe_unused]] Range wanted) {
   throw NotWritten("04.8 reshard: copies_for");

@@ -5,7 +5,7 @@
 // Difficulty:  medium
 // Check:       ./workbook check 04.3
 // Hints:       ./workbook hint 04.3
-// Targets:     the averages over the ranks, summed over the passes;
+// Targets:     the sums over the ranks and over the passes;
 //              (N-1)/N bytes of all groups sent per rank and pass;
 //              memory for two groups at most, and for the shards; with Overlap::kOff for one
 //
@@ -22,13 +22,13 @@ Tensor ShardReducer::open([[maybe_unused]] std::size_t group) {
   throw NotWritten("04.3 shard_reducer: open");
 }
 
-// TODO 2: begin to reduce-scatter (average) what open_ holds, in place, and put it at the end of
+// TODO 2: begin to reduce-scatter what open_ holds, in place, and put it at the end of
 // under_way_. open_ must not keep the memory alive. With Overlap::kOff nothing stays under way.
 void ShardReducer::flush([[maybe_unused]] std::size_t group) {
   throw NotWritten("04.3 shard_reducer: flush");
 }
 
-// TODO 3: wait for the first group of under_way_ and remove it. Its average becomes the shard
+// TODO 3: wait for the first group of under_way_ and remove it. Its sum becomes the shard
 // (MemoryCategory::kGradients), or is added to the shard that an earlier pass left.
 void ShardReducer::take_in_oldest() { throw NotWritten("04.3 shard_reducer: take_in_oldest"); }
 

@@ -5,7 +5,8 @@
 // Difficulty:  easy
 // Check:       ./workbook check 04.4
 // Hints:       ./workbook hint 04.4
-// Targets:     after wait() every parameter of the unit has the weights that all ranks' shards hold;
+// Targets:     after wait() every parameter of the unit has the weights that all ranks' shards
+//              hold;
 //              after release() none has, and the memory is free;
 //              (N-1)/N bytes of the unit sent per rank and gather
 //
@@ -16,8 +17,8 @@
 
 namespace ultra::zero {
 
-// TODO 1: take memory for the whole unit (MemoryCategory::kCommunication) and begin to all-gather the
-// shards into it. It must not be there yet: ensure().
+// TODO 1: take memory for the whole unit (MemoryCategory::kCommunication) and begin to all-gather
+// the shards into it. It must not be there yet: ensure().
 void UnitWeights::start_gather() { throw NotWritten("04.4 unit_weights: start_gather"); }
 
 // TODO 2: wait; then let each parameter of the group have its part of the array as its value.

@@ -1,11 +1,11 @@
 // Exercise 04.2: the step of ZeRO-1.
 //
 // Goal:        let each rank update its shard only, and all ranks have all weights afterwards.
-// Length:      about 25 lines
+// Length:      about 15 lines
 // Difficulty:  medium
 // Check:       ./workbook check 04.2
 // Hints:       ./workbook hint 04.2
-// Targets:     weights and norms of plain data parallelism: the weights bit for bit in f32;
+// Targets:     weights of plain data parallelism, bit for bit in f32;
 //              2 (N-1)/N bytes of the gradients sent per rank and step, as an all-reduce would;
 //              two moments for the elements of the own shard, and for no others
 //
@@ -17,26 +17,21 @@
 namespace ultra::zero {
 
 // TODO 1: remember the part of the bucket that belongs to this rank of groups_.shards, and begin to
-// reduce-scatter (average) the bucket into it.
+// reduce-scatter the bucket into it.
 void ReduceScatterExchange::start([[maybe_unused]] const Tensor& bucket) {
   throw NotWritten("04.2 zero_step: start");
 }
 
-// TODO 2: wait. If other ranks hold the same shard (groups_.replicas), average it with theirs. Let go
+// TODO 2: wait. If other ranks hold the same shard (groups_.replicas), add it to theirs. Let go
 // of the bucket's memory.
 void ReduceScatterExchange::finish() { throw NotWritten("04.2 zero_step: finish"); }
 
-// TODO 3: the norm of all ranks' gradients together. This rank has a part of the sum of squares.
-double sharded_norm([[maybe_unused]] std::span<const optim::TensorUpdate> own,
-                    [[maybe_unused]] const Communicator& shards) {
-  throw NotWritten("04.2 zero_step: sharded_norm");
-}
-
-// TODO 4: the optimizer's step on the own shard, clipped by the norm; then all-gather each array in
+// TODO 3: the optimizer's step on the own shard, clipped by the norm; then all-gather each array in
 // place.
 void step_own_shard([[maybe_unused]] std::span<const optim::TensorUpdate> own,
                     [[maybe_unused]] std::span<const Tensor> whole,
-                    [[maybe_unused]] const StepRule& rule, [[maybe_unused]] optim::AdamW& adamw,
+                    [[maybe_unused]] const train::StepRule& rule,
+                    [[maybe_unused]] optim::AdamW& adamw,
                     [[maybe_unused]] const Communicator& shards) {
   throw NotWritten("04.2 zero_step: step_own_shard");
 }

@@ -6,24 +6,31 @@
 
 namespace ultra::memory {
 
+using train::ActionKind;
+
 // [region accumulate]
-double accumulate_gradients(nn::Model& model, const data::Sampler& sampler, std::size_t step,
-                            std::size_t micro_batch_size) {
-  const std::size_t global_batch_size = sampler.global_batch_size();
-  if (micro_batch_size == 0 || global_batch_size % micro_batch_size != 0) {
-    throw ConfigError(fmt::format("micro-batches of {} do not divide a global batch of {}",
-                                  micro_batch_size, global_batch_size));
+std::vector<train::MicroBatch> cut_share(const train::BatchShare& share,
+                                         std::size_t micro_batch_size) {
+  const std::size_t sequences = share.sequences.size();
+  if (micro_batch_size == 0 || sequences % micro_batch_size != 0) {
+    throw ConfigError(fmt::format("micro-batches of {} do not divide a batch of {}",
+                                  micro_batch_size, sequences));
   }
-  const double normalizer = static_cast<double>(sampler.global_tokens());
-  double loss = 0;
-  for (std::size_t first = 0; first < global_batch_size; first += micro_batch_size) {
-    const data::Batch batch =
-        sampler.batch(model.device(), step, {first, first + micro_batch_size});
-    nn::Saved saved;
-    loss += model.loss(model.forward(batch.tokens, saved), batch.targets, normalizer, saved);
-    model.backward(saved);
+  std::vector<train::MicroBatch> micro_batches;
+  for (std::size_t first = 0; first < sequences; first += micro_batch_size) {
+    micro_batches.push_back(
+        {.sequences = {first, first + micro_batch_size}, .normalizer = share.global_tokens});
   }
-  return loss;
+  return micro_batches;
+}
+
+train::StepSchedule accumulation_schedule(std::size_t micro_batches) {
+  train::StepSchedule schedule;
+  for (std::size_t i = 0; i < micro_batches; ++i) {
+    schedule.push_back({.kind = ActionKind::kForward, .micro_batch = i});
+    schedule.push_back({.kind = ActionKind::kBackward, .micro_batch = i});
+  }
+  return schedule;
 }
 // [/region]
 

@@ -9,12 +9,12 @@ using nn::Saved;
 // [region full]
 Tensor FullRecompute::forward(const Tensor& x, Saved& saved) {
   saved.put("input", x);
-  Saved nothing(Saved::Mode::kDiscard);
+  Saved nothing(Saved::Mode::kDiscard, saved.pass());
   return inner_->forward(x, nothing);
 }
 
 Tensor FullRecompute::backward(const Tensor& d_y, Saved& saved) {
-  Saved again;
+  Saved again = saved.recomputing();
   static_cast<void>(inner_->forward(saved.take("input"), again));
   return inner_->backward(d_y, again);
 }
@@ -31,7 +31,7 @@ Tensor SelectiveRecompute::forward(const Tensor& x, Saved& saved) {
 }
 
 Tensor SelectiveRecompute::backward(const Tensor& d_y, Saved& saved) {
-  Saved nothing(Saved::Mode::kDiscard);
+  Saved nothing(Saved::Mode::kDiscard, saved.pass());
   Saved& feed_forward = saved.child("feed_forward");
   const auto norm_output = [&](nn::Layer& norm, const char* name) {
     return norm.forward(saved.child(name).get("input"), nothing);

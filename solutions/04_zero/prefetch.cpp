@@ -1,53 +1,30 @@
 #include "chapters/04_zero/prefetch.hpp"
 
-#include <algorithm>
-
 namespace ultra::zero {
-
-// [region unit_of]
-std::size_t Prefetch::unit_of(std::size_t use) const {
-  return use < units_ ? use : 2 * units_ - 1 - use;
-}
-// [/region]
 
 // [region begin_use]
 void Prefetch::begin_use(std::size_t use) {
-  const std::size_t last = std::min(use + ahead_, 2 * units_ - 1);
-  for (std::size_t next = use; next <= last; ++next) {
-    const std::size_t unit = unit_of(next);
-    if (asked_for_[unit]) continue;
-    asked_for_[unit] = true;
-    actions_.start_gather(unit);
+  ask_for(use);
+  std::size_t ahead = 0;
+  for (std::size_t next = use + 1; next < uses_.size() && ahead < ahead_; ++next) {
+    if (uses_[next - 1].kind == UseKind::kRecomputation &&
+        uses_[next - 1].unit == uses_[next].unit) {
+      continue;  // computed again for this backward pass
+    }
+    ask_for(next);
+    ++ahead;
   }
-  actions_.wait(unit_of(use));
+  actions_.wait(uses_[use].unit);
 }
 // [/region]
 
-// [region passes]
-void Prefetch::before_forward(std::size_t unit) {
-  if (!backward_) return begin_use(unit);
-  begin_use(2 * units_ - 1 - unit);  // it is computed again, for its backward pass
-}
-
-void Prefetch::after_forward(std::size_t unit) {
-  if (!backward_ && reshard_ == Reshard::kAfterForward) release(unit);
-}
-
-void Prefetch::before_backward(std::size_t unit) {
-  backward_ = true;
-  begin_use(2 * units_ - 1 - unit);
-}
-
-void Prefetch::after_backward(std::size_t unit) {
-  release(unit);
-  if (unit == 0) backward_ = false;  // the next micro-batch begins
-}
-// [/region]
-
-// [region release]
-void Prefetch::release(std::size_t unit) {
-  asked_for_[unit] = false;
-  actions_.release(unit);
+// [region stays]
+bool Prefetch::stays(std::size_t use) {
+  const UnitUse& over = uses_[use];
+  if (over.kind == UseKind::kForward) ++forwards_[over.unit];
+  if (over.kind == UseKind::kBackward) --forwards_[over.unit];
+  if (over.kind == UseKind::kRecomputation) return true;
+  return reshard_ == Reshard::kAfterBackward && forwards_[over.unit] > 0;
 }
 // [/region]
 

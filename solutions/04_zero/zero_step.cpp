@@ -1,10 +1,8 @@
 #include "chapters/04_zero/zero_step.hpp"
 
-#include <cmath>
 #include <vector>
 
 #include "chapters/04_zero/shards/own_shard.hpp"
-#include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
 
 namespace ultra::zero {
@@ -12,30 +10,19 @@ namespace ultra::zero {
 // [region exchange]
 void ReduceScatterExchange::start(const Tensor& bucket) {
   shard_ = own_shard(bucket, groups_.shards);
-  work_ = groups_.shards.reduce_scatter_async(bucket, shard_, ReduceOp::kAverage);
+  work_ = groups_.shards.reduce_scatter_async(bucket, shard_);
 }
 
 void ReduceScatterExchange::finish() {
   work_.wait();  // or the optimizer would read sums that are not complete
-  if (groups_.replicas) groups_.replicas->all_reduce(shard_, ReduceOp::kAverage);
+  if (groups_.replicas) groups_.replicas->all_reduce(shard_);
   shard_ = Tensor();  // the handle keeps the bucket's memory alive
-}
-// [/region]
-
-// [region sharded_norm]
-double sharded_norm(std::span<const optim::TensorUpdate> own, const Communicator& shards) {
-  double squares = 0;
-  for (const optim::TensorUpdate& update : own) squares += ops::sum_of_squares(update.grad);
-  const Tensor sum = Tensor::zeros(Device::cpu(), {1}, DType::kF64, MemoryCategory::kCommunication);
-  sum.fill(squares);
-  shards.labeled("gradient norm").all_reduce(sum);
-  return std::sqrt(sum.span<double>()[0]);
 }
 // [/region]
 
 // [region step_own_shard]
 void step_own_shard(std::span<const optim::TensorUpdate> own, std::span<const Tensor> whole,
-                    const StepRule& rule, optim::AdamW& adamw, const Communicator& shards) {
+                    const train::StepRule& rule, optim::AdamW& adamw, const Communicator& shards) {
   adamw.step(own, rule.learning_rate, optim::clip_coefficient(rule.norm, rule.clip_norm));
   std::vector<Work> gathers;
   for (const Tensor& flat : whole) {

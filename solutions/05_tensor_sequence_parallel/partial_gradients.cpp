@@ -1,21 +1,21 @@
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
 
-#include <cmath>
+#include <string>
 #include <vector>
-
-#include "common/ops/elementwise.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
 /// The gradients that a group of ranks has to add up.
 std::vector<Tensor> partial_gradients_of(std::span<const train::GradientPiece> pieces,
-                                         const Communicator& group) {
+                                         const std::string& group) {
   std::vector<Tensor> found;
   for (const train::GradientPiece& piece : pieces) {
-    const nn::Copies& copies = piece.parameter->copies();
-    if (copies.gradients != nn::CopyGradients::kPartial || copies.count != group.size()) continue;
-    found.push_back(piece.grad.view({piece.grad.numel()}));
+    for (const nn::Replication& replication : piece.parameter->replications()) {
+      if (replication.group != group) continue;
+      if (replication.gradients != nn::CopyGradients::kPartial) continue;
+      found.push_back(piece.grad.view({piece.grad.numel()}));
+    }
   }
   return found;
 }
@@ -24,9 +24,9 @@ std::vector<Tensor> partial_gradients_of(std::span<const train::GradientPiece> p
 
 // [region sum_partial_gradients]
 void sum_partial_gradients(std::span<const train::GradientPiece> pieces,
-                           std::span<const Communicator> groups) {
-  for (const Communicator& group : groups) {
-    const std::vector<Tensor> gradients = partial_gradients_of(pieces, group);
+                           const train::RankGroups& groups) {
+  for (const auto& [name, ranks] : groups.all()) {
+    const std::vector<Tensor> gradients = partial_gradients_of(pieces, name);
     if (gradients.empty()) continue;
     std::size_t count = 0;
     for (const Tensor& gradient : gradients) count += gradient.numel();
@@ -38,23 +38,10 @@ void sum_partial_gradients(std::span<const train::GradientPiece> pieces,
     };
     auto to = place;
     for (const Tensor& gradient : gradients) to(gradient).copy_from(gradient);
-    group.labeled("gradients of copies").all_reduce(flat);
+    ranks.labeled("gradients of copies").all_reduce(flat);
     auto from = place;
     for (const Tensor& gradient : gradients) gradient.copy_from(from(gradient));
   }
-}
-// [/region]
-
-// [region norm_over_ranks]
-double norm_over_ranks(std::span<const train::GradientPiece> pieces, const Communicator& ranks) {
-  double squares = 0;
-  for (const train::GradientPiece& piece : pieces) {
-    if (piece.parameter->copies().index == 0) squares += ops::sum_of_squares(piece.grad);
-  }
-  const Tensor sum = Tensor::zeros(Device::cpu(), {1}, DType::kF64, MemoryCategory::kCommunication);
-  sum.fill(squares);
-  ranks.labeled("gradient norm").all_reduce(sum);
-  return std::sqrt(sum.span<double>()[0]);
 }
 // [/region]
 

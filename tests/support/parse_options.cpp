@@ -20,9 +20,4 @@ std::string help_of(const std::function<void(CLI::App&)>& add_flags) {
   return app.help();
 }
 
-std::vector<std::string> words(const std::string& line) {
-  std::istringstream in(line);
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
 }  // namespace ultra::test

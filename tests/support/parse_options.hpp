@@ -21,19 +21,6 @@ void parse_flags(const std::function<void(CLI::App&)>& add_flags,
 /// @brief The --help of an executable with these flags.
 [[nodiscard]] std::string help_of(const std::function<void(CLI::App&)>& add_flags);
 
-/// @brief What spaces separate.
-[[nodiscard]] std::vector<std::string> words(const std::string& line);
-
-/// @brief A command line that is refused, and what the message says.
-struct Refusal {
-  std::string flags;       ///< separated by spaces
-  std::string begins;      ///< the message's first words
-  std::string holds = "";  ///< others of its words
-
-  /// @brief For GoogleTest: the flags.
-  friend void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.flags; }
-};
-
 /// @brief Reads a command line into one or several sets of options, as one executable does.
 /// @throws what CLI11 and the options' own parsers throw.
 template <class... Options>

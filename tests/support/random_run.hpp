@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/data/dataset.hpp"
 #include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/short_run.hpp"

@@ -4,12 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <string>
 
 #include "build_config.hpp"
-#include "common/nn/layer_factory.hpp"
-#include "common/train/trainer.hpp"
+#include "common/train/options/options.hpp"
 
 namespace ultra::test {
 
@@ -33,28 +31,6 @@ inline train::TrainOptions short_run() {
   return options;
 }
 
-/// The parts of an ordinary training on one device.
-inline train::TrainerParts dense_parts(nn::LayerFactory& factory,
-                                       const train::TrainOptions& options) {
-  const auto forward_backward = [micro_batch = options.micro_batch](nn::Model& model,
-                                                                    const data::Sampler& sampler,
-                                                                    std::size_t step) {
-    double loss = 0;
-    for (std::size_t i = 0; i < sampler.global_batch_size(); i += micro_batch) {
-      const data::Batch batch = sampler.batch(model.device(), step, {i, i + micro_batch});
-      nn::Saved saved;
-      loss += model.loss(model.forward(batch.tokens, saved), batch.targets,
-                         static_cast<double>(sampler.global_tokens()), saved);
-      model.backward(saved);
-    }
-    return loss;
-  };
-  return {.factory = factory,
-          .forward_backward = forward_backward,
-          .update = train::clipped_adamw(options),
-          .extra_config = {}};
-}
-
 /// Runs `fn` and returns what it printed on stdout, also when it throws.
 template <class Fn>
 std::string printed_by(Fn&& fn) {
@@ -66,15 +42,6 @@ std::string printed_by(Fn&& fn) {
     throw;
   }
   return ::testing::internal::GetCapturedStdout();
-}
-
-/// A quiet run with the parts of dense_parts.
-inline train::TrainResult train_quietly(const train::TrainOptions& options) {
-  nn::DenseFactory factory;
-  train::TrainResult result;
-  static_cast<void>(
-      printed_by([&] { result = train::train(options, dense_parts(factory, options)); }));
-  return result;
 }
 
 }  // namespace ultra::test

@@ -40,6 +40,8 @@ class FrontDoor(unittest.TestCase):
         self.workbook("test", "--preset", code=2, says="--preset needs a name")
         self.workbook("bench", "speed", code=2, says="no benchmark's name contains 'speed'")
         self.workbook("notebook", code=2, says="which chapter?")
+        self.workbook("notebook", "07", code=2, says="no chapter '07'")
+        self.workbook("notebook", "01/hall", code=2, says="01_toy has no notebook 'hall'")
 
     def test_run_trains_and_compares(self):
         self.workbook("run", says=[

@@ -22,6 +22,29 @@ chapter_of() {
   die "there is no chapter '$1'; the chapters are: $(list_chapters | tr '\n' ' ')"
 }
 
+# The folders of a chapter that have a notebook of their own.
+list_rooms() {
+  local folder name
+  for folder in chapters/"$1"/*/; do
+    name=$(basename "$folder")
+    [[ -f $folder$name.md ]] && echo "$name"
+  done
+}
+
+# notebook_of NN or NN/ROOM: "04_zero" or "04_zero/offload".
+notebook_of() {
+  local chapter room=""
+  [[ $1 == */* ]] && room=${1#*/}
+  chapter=$(chapter_of "${1%%/*}") || exit
+  if [[ -z $room ]]; then
+    echo "$chapter"
+  elif [[ -f chapters/$chapter/$room/$room.md ]]; then
+    echo "$chapter/$room"
+  else
+    die "$chapter has no notebook '$room'; beside its own there are: $(list_rooms "$chapter" | tr '\n' ' ')"
+  fi
+}
+
 # The chapters whose executables train: they have rows to compare (tools/compare.py).
 list_training_chapters() {
   local name

@@ -130,13 +130,14 @@ exercise_command() {
 
 command_notebook() {
   (($# > 0)) || die "which chapter? For example: ./workbook notebook 01"
-  local chapter
-  chapter=$(chapter_of "$1") || exit
+  local wanted chapter
+  wanted=$(notebook_of "$1") || exit
+  chapter=${wanted%%/*}
   shift
   need_venv
   # What its cells link; the programs that they run build themselves.
   build_targets release "build-$chapter" "$build_advice" "$chapter"
-  exec build/venv/bin/python3 tools/notebook/open.py "$chapter" "$@"
+  exec build/venv/bin/python3 tools/notebook/open.py "$wanted" "$@"
 }
 
 command_bench() {

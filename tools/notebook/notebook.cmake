@@ -1,4 +1,4 @@
-# Notebooks in the build: what their C++ cells link, and one test per chapter.
+# Notebooks in the build: what their C++ cells link, and one test for each.
 #
 #   include(tools/notebook/notebook.cmake)
 #   ultra_notebooks()    once, when all chapters' libraries exist and testing is enabled
@@ -7,10 +7,11 @@
 #   notebook.NN_name     a target that is never built: from the commands that would build it,
 #                        ultra_notebook/build_settings.py reads how to compile and link a cell
 #   notebook.NN_name     a test (label notebook) that executes the chapter
+# and for each chapters/NN_name/room/room.md, whose cells link the same, a test notebook.NN_name.room;
 # and tools.notebook, the test of these tools (label tools).
 
 set(ULTRA_NOTEBOOK_TOOLS ${CMAKE_CURRENT_LIST_DIR})
-set(ULTRA_NOTEBOOK_TIMEOUT 600) # seconds for a whole chapter, cold, on a busy machine
+set(ULTRA_NOTEBOOK_TIMEOUT 600) # seconds for a whole one, cold, on a busy machine
 
 # What a cell of the chapter may use: the chapter's library (solutions), common/ and GoogleTest.
 function(ultra_notebook_target chapter)
@@ -24,29 +25,35 @@ function(ultra_notebook_target chapter)
   target_include_directories(notebook.${chapter} PRIVATE ${ULTRA_NOTEBOOK_TOOLS}/include)
 endfunction()
 
-function(ultra_notebook_test chapter file)
+function(ultra_notebook_test name file)
   set(output ${CMAKE_BINARY_DIR}/notebooks)
   if(CMAKE_BINARY_DIR STREQUAL "${CMAKE_SOURCE_DIR}/build/release")
     set(output ${CMAKE_SOURCE_DIR}/build/notebooks)
   endif()
-  add_test(NAME notebook.${chapter}
+  add_test(NAME notebook.${name}
     COMMAND ${ULTRA_VENV_PYTHON} ${ULTRA_NOTEBOOK_TOOLS}/run.py ${file}
             --build-dir ${CMAKE_BINARY_DIR} --output ${output})
-  set_tests_properties(notebook.${chapter} PROPERTIES
+  set_tests_properties(notebook.${name} PROPERTIES
     LABELS notebook TIMEOUT ${ULTRA_NOTEBOOK_TIMEOUT}
     PROCESSORS 2) # its programs have two ranks and more, and it compares their times
 endfunction()
 
 function(ultra_notebooks)
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/chapters/[0-9][0-9]_*/*.md)
+  set(chapters ${CMAKE_SOURCE_DIR}/chapters)
+  file(GLOB files CONFIGURE_DEPENDS ${chapters}/[0-9][0-9]_*/*.md ${chapters}/[0-9][0-9]_*/*/*.md)
   foreach(file IN LISTS files)
     get_filename_component(folder ${file} DIRECTORY)
-    get_filename_component(chapter ${folder} NAME)
+    get_filename_component(folder_name ${folder} NAME)
     get_filename_component(name ${file} NAME_WE)
-    if(name STREQUAL chapter)
-      ultra_notebook_target(${chapter})
-      ultra_notebook_test(${chapter} ${file})
+    if(NOT name STREQUAL folder_name)
+      continue()
     endif()
+    file(RELATIVE_PATH place ${chapters} ${folder}) # NN_name or NN_name/room
+    if(place STREQUAL folder_name)
+      ultra_notebook_target(${folder_name})
+    endif()
+    string(REPLACE "/" "." place ${place})
+    ultra_notebook_test(${place} ${file})
   endforeach()
 
   add_test(NAME tools.notebook

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Opens a chapter in JupyterLab; what is saved there goes back to the chapter's Markdown.
+"""Opens a notebook in JupyterLab; what is saved there goes back to its Markdown.
 
-    open.py 01 [options of `jupyter lab`, such as --no-browser --port 8899]
+    open.py 04 [options of `jupyter lab`, such as --no-browser --port 8899]
+    open.py 04/offload                                           one of the chapter's rooms
 """
 
 import os
@@ -14,7 +15,12 @@ sys.path.insert(0, str(TOOLS))
 import nbformat  # noqa: E402  (after the path)
 
 from ultra_notebook.chapter_file import JUPYTEXT_OPTIONS, read_chapter  # noqa: E402
-from ultra_notebook.workspace import WorkspaceError, find_chapter  # noqa: E402
+from ultra_notebook.workspace import (  # noqa: E402
+    WorkspaceError,
+    chapter_folder,
+    find_notebook,
+    find_rooms,
+)
 
 ROOT = TOOLS.parents[1]
 
@@ -27,6 +33,14 @@ def make_notebook(chapter: Path) -> Path:
         changed = chapter.stat().st_mtime
         os.utime(notebook, (changed, changed))  # a newer .ipynb would count as the better source
     return notebook
+
+
+def name_rooms(file: Path) -> None:
+    """Says which notebooks a chapter has beside its own."""
+    chapter = chapter_folder(file)
+    rooms = find_rooms(file) if file.parent == chapter else []
+    for room in rooms:
+        print(f"{chapter.name} has more to read: ./workbook notebook {chapter.name[:2]}/{room.stem}")
 
 
 def lab_command(notebook: Path, options: list[str]) -> list[str]:
@@ -46,10 +60,13 @@ def main() -> int:
         print(__doc__.strip())
         return 0 if len(sys.argv) > 1 else 2
     try:
-        notebook = make_notebook(find_chapter(ROOT, sys.argv[1]))
+        file = find_notebook(ROOT, sys.argv[1])
+        notebook = make_notebook(file)
     except WorkspaceError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    name_rooms(file)
+    sys.stdout.flush()
     os.environ["JUPYTER_PATH"] = str(TOOLS / "jupyter")
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
     command = lab_command(notebook, sys.argv[2:])

@@ -2,10 +2,11 @@
 """Executes chapters as tests: each from a clean kernel, each cell a case.
 
     run.py                 all chapters
-    run.py 01 02_comm      some of them, by number or name, or by the path of the .md
+    run.py 01 04/offload   some of them, by number or name, or by the path of the .md
 
 Writes to the output folder, for each chapter, the page NN_name.html, the executed NN_name.ipynb
-and the JUnit report NN_name.xml. Exits with 1 when a cell failed.
+and the JUnit report NN_name.xml; for a room of it NN_name.room.html and so on. Exits with 1 when a
+cell failed.
 """
 
 import argparse
@@ -25,8 +26,8 @@ from ultra_notebook.results import PASSED, CellResult, junit_report  # noqa: E40
 from ultra_notebook.workspace import (  # noqa: E402
     Workspace,
     WorkspaceError,
-    find_chapter,
-    find_chapters,
+    find_notebook,
+    find_notebooks,
     open_workspace,
 )
 
@@ -36,7 +37,7 @@ ROOT = TOOLS.parents[1]
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("chapters", nargs="*", help="01, 01_memory or a path; default: all")
+    parser.add_argument("chapters", nargs="*", help="01, 01_memory, 04/offload or a path; default: all")
     parser.add_argument("--build-dir", type=Path, help="default: build/release of the checkout")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "notebooks")
     return parser.parse_args()
@@ -44,13 +45,13 @@ def parse_arguments() -> argparse.Namespace:
 
 def run_chapter(workspace: Workspace, output: Path) -> bool:
     """Executes one chapter, writes its files, says how it went; whether it passed."""
-    notebook, result = execute_chapter(workspace, report_cell(workspace.name))
+    notebook, result = execute_chapter(workspace, report_cell(workspace.chapter_file.name))
     output.mkdir(parents=True, exist_ok=True)
     page = output / f"{result.name}.html"
     try:
         write_atomically(page, chapter_page(notebook, workspace.chapter_file.parent, output))
     except PageError as error:
-        result.complaint = f"{workspace.name}.md:1: {error}"
+        result.complaint = f"{workspace.chapter_file.name}:1: {error}"
     write_atomically(output / f"{result.name}.ipynb", nbformat.writes(notebook))
     write_atomically(output / f"{result.name}.xml", junit_report(result))
     for failure in result.failures:
@@ -60,11 +61,11 @@ def run_chapter(workspace: Workspace, output: Path) -> bool:
     return not result.failures
 
 
-def report_cell(chapter: str):
+def report_cell(file: str):
     """A function that prints one line per executed cell."""
 
     def report(cell: CellResult) -> None:
-        place = f"{chapter}.md:{cell.line}"
+        place = f"{file}:{cell.line}"
         print(f"{place:24} {cell.outcome} {cell.seconds:6.2f} s  {cell.title[:60]}", flush=True)
 
     return report
@@ -75,9 +76,9 @@ def main() -> int:
     arguments = parse_arguments()
     try:
         if arguments.chapters:
-            files = [find_chapter(ROOT, chapter) for chapter in arguments.chapters]
+            files = [find_notebook(ROOT, wanted) for wanted in arguments.chapters]
         else:
-            files = find_chapters(ROOT)
+            files = find_notebooks(ROOT)
         workspaces = [open_workspace(file, arguments.build_dir) for file in files]
     except WorkspaceError as error:
         print(f"error: {error}", file=sys.stderr)

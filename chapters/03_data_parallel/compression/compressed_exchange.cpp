@@ -4,8 +4,6 @@
 
 #include "chapters/03_data_parallel/top_k_feedback.hpp"
 #include "common/base/numeric.hpp"
-#include "common/comm/collectives/reduce_op.hpp"
-#include "common/comm/engine/tensor_bytes.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -45,7 +43,6 @@ class CompressedExchange final : public BucketExchange {
     for (std::size_t rank = 0; rank < size(); ++rank) {
       compressor_->add_decompressed(message_of(rank), 1, bucket_);
     }
-    comm::divide(bucket_.dtype(), comm::bytes_of(bucket_).data(), bucket_.numel(), dp_.size());
     bucket_ = Tensor();
     messages_ = Tensor();
   }

@@ -2,9 +2,9 @@
 /// @file
 /// The exchange of compressed gradients: everybody gets everybody's message.
 ///
-/// Messages cannot be added on the way, as those of an all-reduce are: the sum of two of them is not
-/// one. So they travel whole, and volume and work grow with the number of replicas. From some number
-/// on it no longer pays: most_replicas_that_gain().
+/// Messages cannot be added on the way, as those of an all-reduce are: the sum of two of them is
+/// not one. So they travel whole, and volume and work grow with the number of replicas. From some
+/// number on it no longer pays: most_replicas_that_gain().
 
 #include <memory>
 
@@ -14,10 +14,10 @@
 
 namespace ultra::data_parallel {
 
-/// @brief Averages what is left of the gradients after compression, by an all-gather of messages.
+/// @brief Adds up what is left of the gradients after compression, by an all-gather of messages.
 ///
-/// start() adds the residual, compresses and sends; finish() decompresses all messages, in the order
-/// of the ranks, and divides by their number. One replica compresses, too, so that what training does
+/// start() adds the residual, compresses and sends; finish() decompresses all messages, in the
+/// order of the ranks. One replica compresses, too, so that what training does
 /// does not depend on how many there are.
 /// Collective over dp. Cost: (N-1) messages sent per rank.
 /// Memory: N messages from start() to finish(). With error feedback a residual of the bucket's size

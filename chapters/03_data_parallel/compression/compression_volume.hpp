@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What averaging gradients sends, by closed form: with and without compression.
+/// What adding up gradients sends, by closed form: with and without compression.
 ///
 /// Legend: N replicas, S bytes of gradients, W bytes of a compressed message.
 
@@ -27,7 +27,8 @@ namespace ultra::data_parallel {
 [[nodiscard]] double power_sgd_sent_bytes(int replicas, std::span<const Shape> shapes,
                                           std::size_t rank, DType dtype);
 
-/// @brief The most replicas for which compressed messages are less than the all-reduce sends: N W < 2 S.
+/// @brief The most replicas for which compressed messages are less than the all-reduce sends: N W <
+/// 2 S.
 ///
 /// 1 when no two replicas gain anything. For one replica neither sends a byte.
 [[nodiscard]] std::size_t most_replicas_that_gain(std::size_t count, DType dtype,

@@ -11,8 +11,8 @@
 /// | int8_compressor() | ceil(n/4) + ceil(n/256) | ceil(n/4) + 2 ceil(n/256) | 3.9, 7.8 |
 /// | one_bit_compressor() | ceil(n/32) + ceil(n/128) | ceil(n/32) + 2 ceil(n/128) | 25.6, 42.7 |
 ///
-/// **NaN and infinity are never hidden**: where a gradient holds one, what is decompressed holds one,
-/// too, on every replica; so the norm of the averaged gradients is not finite and training stops.
+/// **NaN and infinity are never hidden**: where a gradient holds one, what is decompressed holds
+/// one, too, on every replica; so the norm of the gradients is not finite and training stops.
 
 #include <cstddef>
 #include <memory>
@@ -61,24 +61,25 @@ inline constexpr std::size_t kInt8Block = 256;
 
 /// @brief Whole numbers from -127 to 127, times one scale per block of kInt8Block elements.
 ///
-/// scale = max|x| / 127 of the block; x becomes the nearest multiple, so the error is at most half the
-/// scale. A block that holds NaN or infinity is NaN as a whole.
-/// Deviation: the scale is cut to 7 bits less than its type has. Then each multiple of it is a number
-/// of the type, and x - C(x) is exact (Sterbenz 1974): what is sent and what is kept add up
+/// scale = max|x| / 127 of the block; x becomes the nearest multiple, so the error is at most half
+/// the scale. A block that holds NaN or infinity is NaN as a whole.
+/// Deviation: the scale is cut to 7 bits less than its type has. Then each multiple of it is a
+/// number of the type, and x - C(x) is exact (Sterbenz 1974): what is sent and what is kept add up
 /// to x without an error.
-/// Source: Dettmers 2016, "8-bit approximations for parallelism in deep learning", arXiv 1511.04561.
+/// Source: Dettmers 2016, "8-bit approximations for parallelism in deep learning", arXiv
+/// 1511.04561.
 [[nodiscard]] std::shared_ptr<const Compressor> int8_compressor();
 
-/// Elements that share a magnitude in one_bit_compressor(): about a row of a small weight. Rows differ
-/// much in size, and a magnitude for all of them is too large for most entries.
+/// Elements that share a magnitude in one_bit_compressor(): about a row of a small weight. Rows
+/// differ much in size, and a magnitude for all of them is too large for most entries.
 inline constexpr std::size_t kOneBitBlock = 128;
 
 /// @brief The signs, times the mean magnitude of each block of kOneBitBlock elements.
 ///
 /// ||x - C(x)||^2 = ||x||^2 - ||x||_1^2 / n in a block of n: a contraction. Zeros count as positive. A
 /// block that holds NaN or infinity holds nothing else afterwards.
-/// Source: Seide et al. 2014, "1-bit stochastic gradient descent", Interspeech; the scale is that of
-/// Karimireddy et al. 2019, "Error feedback fixes signSGD", arXiv 1901.09847, algorithm 1.
+/// Source: Seide et al. 2014, "1-bit stochastic gradient descent", Interspeech; the scale is that
+/// of Karimireddy et al. 2019, "Error feedback fixes signSGD", arXiv 1901.09847, algorithm 1.
 [[nodiscard]] std::shared_ptr<const Compressor> one_bit_compressor();
 
 }  // namespace ultra::data_parallel

@@ -1,5 +1,5 @@
-// All factors are kept transposed, P as [R, n] and Q as [R, m]: each of their R vectors stands in one
-// piece.
+// All factors are kept transposed, P as [R, n] and Q as [R, m]: each of their R vectors stands in
+// one piece.
 #include "chapters/03_data_parallel/compression/power_sgd.hpp"
 
 #include <fmt/format.h>
@@ -23,11 +23,11 @@ struct Matrix {
   std::size_t m = 0;  // columns
   Range in_bucket;    // its elements
   Range in_residual;  // n m
-  Range p;            // R n, of what the first all-reduce averages
+  Range p;            // R n, of what the first all-reduce adds up
   Range q;            // R m, of what the second one does
 };
 
-/// A gradient that is averaged as it is.
+/// A gradient that is added up as it is.
 struct Rest {
   Range in_bucket;
   Range in_first;
@@ -70,8 +70,8 @@ Plan plan_for(std::span<const Shape> shapes, std::size_t rank) {
 
 Tensor part(const Tensor& whole, Range range) { return whole.slice(0, range); }
 
-/// out [n, m] = P Q^T. Written out rather than left to a library, whose order of summation may depend
-/// on more than the numbers: all replicas must get the same bits.
+/// out [n, m] = P Q^T. Written out rather than left to a library, whose order of summation may
+/// depend on more than the numbers: all replicas must get the same bits.
 template <class T>
 void multiply_factors(std::span<T> out, std::span<const T> p, std::span<const T> q, std::size_t n,
                       std::size_t m) {
@@ -118,13 +118,13 @@ class PowerSgdExchange final : public BucketExchange {
     for (const Rest& rest : plan_.rest) {
       part(first_, rest.in_first).copy_from(part(bucket, rest.in_bucket));
     }
-    average_ = dp_.all_reduce_async(first_, ReduceOp::kAverage);
+    sum_ = dp_.all_reduce_async(first_);
   }
   // [/region]
 
   // [region finish]
   void finish() override {
-    average_.wait();  // before it, first_ holds anything
+    sum_.wait();  // before it, first_ holds anything
     for (const Rest& rest : plan_.rest) {
       part(bucket_, rest.in_bucket).copy_from(part(first_, rest.in_first));
     }
@@ -135,7 +135,7 @@ class PowerSgdExchange final : public BucketExchange {
       // Q^T = P^T M
       ops::matmul_into(q(matrix), p(matrix), Transpose::kNo, m(matrix), Transpose::kNo);
     }
-    if (!plan_.matrices.empty()) dp_.all_reduce(q_, ReduceOp::kAverage);
+    if (!plan_.matrices.empty()) dp_.all_reduce(q_);
     for (const Matrix& matrix : plan_.matrices) write_product(matrix);
     bucket_ = Tensor();
     first_ = Tensor();
@@ -183,7 +183,8 @@ class PowerSgdExchange final : public BucketExchange {
       if (!residual_.defined()) return;
       const std::span<const T> sent = product.span<T>();
       const std::span<T> left = part(residual_, matrix.in_residual).span<T>();
-      for (std::size_t i = 0; i < left.size(); ++i) left[i] -= sent[i];
+      const T share = T(1) / static_cast<T>(dp_.size());
+      for (std::size_t i = 0; i < left.size(); ++i) left[i] -= share * sent[i];
     });
   }
 
@@ -196,7 +197,7 @@ class PowerSgdExchange final : public BucketExchange {
   Tensor residual_;          // of the matrices; undefined without error feedback
   Tensor bucket_;            // from start() to finish()
   Tensor first_;             // P and the rest, from start() to finish()
-  Work average_;
+  Work sum_;
 };
 
 }  // namespace

@@ -3,17 +3,17 @@
 /// ParameterServer: what one server does from the first step to the last.
 ///
 /// Source: Li et al. 2014, "Scaling distributed machine learning with the parameter server", OSDI;
-/// Dean et al. 2012, "Large scale distributed deep networks", NeurIPS (asynchronous); Ho et al. 2013,
-/// "More effective distributed ML via a stale synchronous parallel parameter server", NeurIPS (bounded
-/// staleness).
+/// Dean et al. 2012, "Large scale distributed deep networks", NeurIPS (asynchronous); Ho et al.
+/// 2013, "More effective distributed ML via a stale synchronous parallel parameter server", NeurIPS
+/// (bounded staleness).
 
 #include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "chapters/03_data_parallel/parameter_server/served_weights.hpp"
+#include "common/train/frame/worker.hpp"
 #include "common/train/options/options.hpp"
-#include "common/train/worker.hpp"
 
 namespace ultra::data_parallel {
 
@@ -25,8 +25,8 @@ class ParameterServer {
   ParameterServer& operator=(const ParameterServer&) = delete;
   virtual ~ParameterServer() = default;
 
-  /// @brief Serves until all replicas have pushed the gradients of this step. Weights may still be on
-  /// their way to them. Called once for each step, in their order.
+  /// @brief Serves until all replicas have pushed the gradients of this step. Weights may still be
+  /// on their way to them. Called once for each step, in their order.
   /// @return the sum of the squares of what this server has of the gradient of the step, before
   /// clipping, as far as it knows: 0 from an asynchronous one.
   /// @throws NumericError when that is not finite.
@@ -36,14 +36,15 @@ class ParameterServer {
   virtual void drain() = 0;
 };
 
-/// @brief Averages what all replicas push, and updates once per step: what one rank would compute.
+/// @brief Adds up what all replicas push, and updates once per step: what one rank would compute.
 ///
-/// Contributions to a slice are added in the order of the replicas and divided by their number,
-/// which gives the same bits as an all-reduce in rank order. A slice is updated and sent back as soon
-/// as all replicas have pushed it. But clipping (options.clip_norm above 0) needs the norm of the
-/// whole gradient first: then all slices wait for the last one, and the servers for each other.
-/// Cost: its weights sent N times per step; with clipping, an all-reduce of one f64 among the servers.
-/// Memory: N times its weights, for the gradients that come in; see ServedWeights for the rest.
+/// Contributions to a slice are added in the order of the replicas, which gives the same bits as an
+/// all-reduce in rank order. A slice is updated and sent back as soon as all replicas have pushed
+/// it. But clipping (options.clip_norm above 0) needs the norm of the whole gradient first: then
+/// all slices wait for the last one, and the servers for each other.
+/// Cost: its weights sent N times per step; with clipping, an all-reduce of one f64 among the
+/// servers. Memory: N times its weights, for the gradients that come in; see ServedWeights for the
+/// rest.
 /// @param options  outlives the server.
 [[nodiscard]] std::unique_ptr<ParameterServer> sync_server(ServedWeights weights,
                                                            const train::TrainOptions& options,
@@ -51,10 +52,10 @@ class ParameterServer {
 
 /// @brief Applies what each replica pushes as it comes, by a step of AdamW of its own.
 ///
-/// Its learning rate is that of the replica's step over N, so that one step of all replicas moves the
-/// weights about as far as one synchronous step. A replica gets the weights, as they are then, when
-/// it has pushed all slices of a step and StaleClock lets it go on; each server decides that for
-/// itself. Replicas clip their gradients themselves.
+/// Its learning rate is that of the replica's step over N, so that one step of all replicas moves
+/// the weights about as far as one synchronous step. A replica gets the weights, as they are then,
+/// when it has pushed all slices of a step and StaleClock lets it go on; each server decides that
+/// for itself. Replicas clip their gradients themselves.
 /// Deviation: Downpour uses Adagrad, and replicas may push and pull less often than in every step.
 /// Cost: as the synchronous one, without all-reduce.
 /// Memory: 2 N times its weights, for gradients that come in and for weights on their way out.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "chapters/03_data_parallel/bucket_assignment.hpp"
+#include "chapters/03_data_parallel/bucket_queue.hpp"
 #include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
@@ -40,7 +41,7 @@ class PushPull::Impl {
         stage_of_(stages_of(model)),
         pulls_(model.config().num_layers + 2),
         due_pulls_(pulls_.size()),
-        watch_(model, buckets_, [this](std::size_t bucket) { gradient_ready(bucket); }) {
+        ready_(buckets_, [this](std::size_t bucket) { gradient_ready(bucket); }) {
     ensure(parameters_.size() == served.parameters.size(), "the servers know the same parameters");
     if (servers.settings.priority == Priority::kPriority) {
       queue_ = std::make_shared<SendQueue>(kSlicesOnTheirWay);
@@ -66,23 +67,19 @@ class PushPull::Impl {
   }
 
   // [region push_pull_begin]
-  void begin(Pass pass) {
-    if (!in_step_) {
-      in_step_ = true;
-      ++step_;
-      if (servers_.settings.priority == Priority::kNone) {
-        drain();
-      } else {
-        wait_for_stage(0);  // the embedding's weights
-      }
+  void step_begins() {
+    ++step_;
+    if (servers_.settings.priority == Priority::kNone) {
+      drain();
+    } else {
+      wait_for_stage(0);  // the embedding's weights
     }
-    watch_.begin(pass);
+    ready_.restart();
   }
   // [/region]
 
   void finish() {
-    watch_.finish();
-    in_step_ = false;
+    ready_.expect_all_flushed();
     if (servers_.settings.asynchronous) clip();
     if (!early_) {
       for (const Bucket& bucket : buckets_) push_and_pull(bucket.parameters.front());
@@ -90,6 +87,8 @@ class PushPull::Impl {
     std::swap(pushes_, due_pushes_);
     std::swap(pulls_, due_pulls_);
   }
+
+  void completed(std::size_t parameter) { ready_.ready(parameter); }
 
   void drain() {
     for (std::vector<Work>& pulls : due_pulls_) wait_all(pulls);
@@ -101,7 +100,8 @@ class PushPull::Impl {
  private:
   [[nodiscard]] std::size_t last_stage() const { return due_pulls_.size() - 1; }
 
-  /// When a forward pass needs each parameter: 0 in front of the blocks, 1 in the first of them, ...
+  /// When a forward pass needs each parameter: 0 in front of the blocks, 1 in the first of them,
+  /// ...
   static std::vector<std::size_t> stages_of(const nn::Model& model) {
     std::map<const nn::Parameter*, std::size_t> of_blocks;
     for (std::size_t layer = 0; layer < model.config().num_layers; ++layer) {
@@ -164,14 +164,13 @@ class PushPull::Impl {
   std::vector<Communicator> named_;                  // by parameter
   std::shared_ptr<SendQueue> queue_;                 // null: each send begins at once
   std::size_t step_ = 0;                             // 1 for the first
-  bool in_step_ = false;
   double gradient_norm_ = 0;
   // Of this step, and of the one before, which the forward passes of this one wait for.
   std::vector<Work> pushes_;
   std::vector<Work> due_pushes_;
   std::vector<std::vector<Work>> pulls_;  // by stage
   std::vector<std::vector<Work>> due_pulls_;
-  GradientWatch watch_;
+  BucketQueue ready_;  // one parameter a bucket: pushed in backward order
 };
 
 PushPull::PushPull(nn::Model& model, const ServerWorld& servers, const ServedModel& served,
@@ -191,7 +190,8 @@ PushPull::PushPull(nn::Model& model, const ServerWorld& servers, const ServedMod
 
 PushPull::~PushPull() = default;
 
-void PushPull::begin(Pass pass) { impl_->begin(pass); }
+void PushPull::step_begins() { impl_->step_begins(); }
+void PushPull::completed(std::size_t parameter) { impl_->completed(parameter); }
 void PushPull::finish() { impl_->finish(); }
 void PushPull::drain() { impl_->drain(); }
 double PushPull::gradient_norm() const { return impl_->gradient_norm(); }

@@ -2,55 +2,52 @@
 /// @file
 /// PushPull: a replica's end of a parameter server. It pushes gradients and pulls weights.
 ///
-/// The servers hold the optimizer, so a replica has none. When its gradients go and when it waits for
-/// weights is what ServerSettings::priority says; the numbers are the same whatever it says.
+/// The servers hold the optimizer, so a replica has none. When its gradients go and when it waits
+/// for weights is what ServerSettings::priority says; the numbers are the same whatever it says.
 /// Source: Li et al. 2014, "Scaling distributed machine learning with the parameter server", OSDI
 /// (push and pull); Zhang et al. 2017, "Poseidon", arXiv 1706.03292, section 3 (wait-free
-/// backpropagation); Jayarajan et al. 2019, "Priority-based parameter propagation", arXiv 1905.03960;
-/// Peng et al. 2019, "A generic communication scheduler for distributed DNN training acceleration"
-/// (ByteScheduler), SOSP.
+/// backpropagation); Jayarajan et al. 2019, "Priority-based parameter propagation", arXiv
+/// 1905.03960; Peng et al. 2019, "A generic communication scheduler for distributed DNN training
+/// acceleration" (ByteScheduler), SOSP.
 
 #include <cstddef>
 #include <memory>
 #include <vector>
 
-#include "chapters/03_data_parallel/gradient_sync.hpp"
-#include "chapters/03_data_parallel/gradient_watch.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_settings.hpp"
 #include "common/comm/work.hpp"
 #include "common/nn/model.hpp"
+#include "common/train/gradients/gradient_exchange.hpp"
 
 namespace ultra::data_parallel {
 
 /// @brief Pushes a model's gradients to the servers, and pulls its weights from them.
 ///
-/// In each step: begin() before each micro-batch, the last one with Pass::kSynchronize, then
-/// finish(). Deviation from GradientSync: finish() averages nothing and waits for nobody. It pushes
-/// what is left and asks for the weights; forward passes of the next step wait for these, each block
-/// for its own, with Priority::kNone begin() for all.
+/// Deviation from GradientExchange: finish() adds up nothing and waits for nobody. It pushes what
+/// is left and asks for the weights; forward passes of the next step wait for these, each block for
+/// its own, with Priority::kNone step_begins() for all.
 ///
-/// A parameter's weights are asked for when its gradient is pushed, and land in the parameter itself:
-/// nothing in the backward pass reads them any more (see common/nn/README.md). So they may arrive
-/// while earlier blocks still compute.
+/// A parameter's weights are asked for when its gradient is pushed, and land in the parameter
+/// itself: nothing in the backward pass reads them any more (see common/nn/README.md). So they may
+/// arrive while earlier blocks still compute.
 /// Not collective: servers alone wait for others.
 /// Cost: the gradients' bytes sent, in one message per slice and step.
 /// Memory: none beside model and gradients; gradients that are still on their way when the model
 /// drops them live until the next forward pass.
-class PushPull : public GradientSync {
+class PushPull : public train::GradientExchange {
  public:
   /// @brief Ready for the first step.
   /// @param model      must outlive the use of this object; it may be gone first or last.
   /// @param served     the same parameters, as the servers know them.
   /// @param clip_norm  asynchronous replicas clip their own gradient to this norm before they push
   /// it, so that it cannot be pushed before the backward pass is over; 0 means no clipping.
-  /// Synchronous ones leave that to the servers, which know the average.
+  /// Synchronous ones leave that to the servers, which know the sum.
   PushPull(nn::Model& model, const ServerWorld& servers, const ServedModel& served,
            double clip_norm);
   ~PushPull() override;
 
-  void begin(Pass pass) override;
-  /// @throws ConfigError with the name of a parameter that got no gradient in the last pass, or two;
-  /// InternalError without a pass with Pass::kSynchronize before it.
+  void step_begins() override;
+  void completed(std::size_t parameter) override;
   void finish() override;
 
   /// @brief Returns when the weights after the last step are here.

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/errors.hpp"
-#include "common/train/text_messages.hpp"
+#include "common/train/frame/text_messages.hpp"
 
 namespace ultra::data_parallel {
 

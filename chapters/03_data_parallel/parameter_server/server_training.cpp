@@ -1,14 +1,17 @@
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "chapters/03_data_parallel/data_parallel_training.hpp"
 #include "chapters/03_data_parallel/parameter_server/parameter_server.hpp"
 #include "chapters/03_data_parallel/parameter_server/push_pull.hpp"
-#include "common/train/divergence.hpp"
+#include "common/base/errors.hpp"
+#include "common/train/gradients/model_states.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -38,41 +41,46 @@ void put_together(const Communicator& world, const Device& device,
 }
 // [/region]
 
-class Replica : public train::Worker {
+/// What a replica keeps: weights and gradients, but nothing of an optimizer.
+class ServedStates : public train::ModelStates {
  public:
-  Replica(const train::RunContext& context, const ServerWorld& servers, const ServerParts& parts)
-      : context_(context), servers_(servers), worker_(context, trainer_parts(parts)) {
-    nn::Model& model = worker_.model();
-    const ServedModel served = share_model(servers, parameters_of(model));
+  ServedStates(const train::StatesScope& scope, const ServerWorld& servers)
+      : data_group_(scope.data_group), parameters_(scope.parameters) {
+    const ServedModel served = share_model(servers, described());
     if (servers.world.rank() == 0) {
       std::vector<Tensor> values;
-      for (const nn::Parameter* parameter : model.parameters()) {
-        values.push_back(parameter->value());
-      }
+      for (const nn::Parameter* parameter : parameters_) values.push_back(parameter->value());
       send_first_weights(servers, served, values);
     }
-    sync_ = std::make_unique<PushPull>(model, servers, served, context.options.clip_norm);
+    sync_ = std::make_unique<PushPull>(*scope.chunks.front(), servers, served,
+                                       scope.context.options.clip_norm);
   }
 
-  train::StepOutcome step(const train::StepPlan& plan) override {
-    const train::StepOutcome own = worker_.step(plan);
-    const double replicas = servers_.replicas();
-    parts_.push_back(
-        {.loss = own.loss / replicas, .squared_norm = own.grad_norm * own.grad_norm / replicas});
-    return own;
-  }
+  [[nodiscard]] PushPull& sync() { return *sync_; }
 
-  std::size_t parameter_count() const override { return worker_.parameter_count(); }
-
-  void conclude(std::vector<train::StepMetrics>& steps) override {
-    sync_->drain();
-    put_together(servers_.world, context_.device, parts_, steps);
+  const std::string& data_group() const override { return data_group_; }
+  train::GradientExchange* exchange() override { return sync_.get(); }
+  const std::vector<train::OwnedPiece>& pieces() const override { return none_; }
+  bool owns(std::size_t) const override { return false; }
+  std::vector<optim::TensorUpdate> updates() override { return {}; }
+  void update(std::span<const optim::TensorUpdate>, const train::StepRule&) override {}
+  void drop_gradients() override {
+    for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
   }
+  optim::AdamW& optimizer() override { throw at_the_servers(); }
+  Tensor weights(std::size_t) override { throw at_the_servers(); }
+  void read_weights(std::size_t, const Tensor&) override { throw at_the_servers(); }
+  void write_weights(std::size_t, const Tensor&) override { throw at_the_servers(); }
+  void conclude(train::RankMeter&) override { sync_->drain(); }
 
  private:
-  static std::vector<ServedParameter> parameters_of(const nn::Model& model) {
+  static InternalError at_the_servers() {
+    return InternalError("a replica's states are kept by the servers");
+  }
+
+  [[nodiscard]] std::vector<ServedParameter> described() const {
     std::vector<ServedParameter> parameters;
-    for (const nn::Parameter* parameter : model.parameters()) {
+    for (const nn::Parameter* parameter : parameters_) {
       parameters.push_back({.name = parameter->name(),
                             .count = parameter->count(),
                             .decays = train::decays(*parameter)});
@@ -80,41 +88,71 @@ class Replica : public train::Worker {
     return parameters;
   }
 
-  // [region replica]
-  train::TrainerParts trainer_parts(const ServerParts& parts) {
-    train::ForwardBackward forward_backward = [this, micro_batch = parts.micro_batch](
-                                                  nn::Model& model, const data::Sampler& global,
-                                                  std::size_t step) {
-      return pass_own_share(model, global, step, micro_batch, servers_.group, *sync_);
-    };
-    if (parts.change) forward_backward = parts.change(std::move(forward_backward));
-    // The weights change at the servers; what is left is to look at the gradient.
-    train::Update update = [this](nn::Model&, const train::StepPlan& plan) {
-      const double norm = sync_->gradient_norm();
-      train::expect_finite("gradient norm", norm, plan.step, context_.options);
-      return norm;
-    };
-    return {.factory = parts.factory,
-            .forward_backward = std::move(forward_backward),
-            .update = std::move(update),
-            .extra_config = {}};
+  std::string data_group_;
+  std::vector<nn::Parameter*> parameters_;
+  std::vector<train::OwnedPiece> none_;
+  std::unique_ptr<PushPull> sync_;
+};
+
+// [region replica]
+/// A trainer whose gradients go to the servers, and whose weights come from there.
+class Replica : public train::Worker {
+ public:
+  Replica(const train::RunContext& context, const ServerWorld& servers,
+          const train::MakeTrainer& make_trainer)
+      : context_(context), servers_(servers), worker_(make_trainer(servers.group, changed())) {}
+
+  train::StepOutcome step(const train::StepPlan& plan) override {
+    const train::StepOutcome own = worker_->step(plan);
+    const double part = servers_.settings.asynchronous ? 1.0 / servers_.replicas() : 1.0;
+    parts_.push_back(
+        {.loss = part * own.loss, .squared_norm = part * own.grad_norm * own.grad_norm});
+    return own;
   }
-  // [/region]
+
+  std::size_t parameter_count() const override { return worker_->parameter_count(); }
+
+  void conclude(std::vector<train::StepMetrics>& steps) override {
+    worker_->conclude(steps);
+    put_together(servers_.world, context_.device, parts_, steps);
+  }
+
+ private:
+  [[nodiscard]] std::function<void(train::Plan&, train::Ingredients&)> changed() {
+    return [this](train::Plan& plan, train::Ingredients& ingredients) {
+      if (servers_.settings.asynchronous) {
+        for (train::MicroBatch& micro_batch : plan.micro_batches) {
+          micro_batch.normalizer /= servers_.replicas();
+        }
+      }
+      ingredients.states.claim("--sync parameter-server", [this](const train::StatesScope& scope) {
+        auto states = std::make_unique<ServedStates>(scope, servers_);
+        states_ = states.get();
+        return states;
+      });
+      // The weights change at the servers; what is left is to look at the gradient.
+      ingredients.own_outcome.claim("--sync parameter-server", [this](double own_loss) {
+        return train::StepOutcome{.loss = own_loss, .grad_norm = states_->sync().gradient_norm()};
+      });
+    };
+  }
 
   train::RunContext context_;
   ServerWorld servers_;
-  train::ModelWorker worker_;
-  std::unique_ptr<PushPull> sync_;
+  ServedStates* states_ = nullptr;  // the worker's
+  std::unique_ptr<train::Worker> worker_;
   std::vector<StepPart> parts_;  // of each step
 };
+// [/region]
 
 class Server : public train::Worker {
  public:
-  Server(const train::RunContext& context, const ServerWorld& servers, const ServerParts& parts)
+  Server(const train::RunContext& context, const ServerWorld& servers,
+         const optim::AdamWUpdate& adamw)
       : context_(context), servers_(servers) {
     const ServedModel served = share_model(servers, {});
     parameter_count_ = served.total();
-    ServedWeights weights(servers, served, context.device, context.options.dtype, parts.adamw);
+    ServedWeights weights(servers, served, context.device, context.options.dtype, adamw);
     const ServerSettings& settings = servers.settings;
     server_ = settings.asynchronous
                   ? async_server(std::move(weights), settings.staleness, context.options,
@@ -144,11 +182,12 @@ class Server : public train::Worker {
 
 }  // namespace
 
-train::MakeWorker parameter_server_worker(const ServerWorld& servers, const ServerParts& parts) {
-  return [servers, parts](const train::RunContext& context) -> std::unique_ptr<train::Worker> {
-    if (servers.is_server()) return std::make_unique<Server>(context, servers, parts);
-    return std::make_unique<Replica>(context, servers, parts);
-  };
+std::unique_ptr<train::Worker> parameter_server_worker(const ServerWorld& servers,
+                                                       const train::RunContext& context,
+                                                       const train::MakeTrainer& make_trainer,
+                                                       const optim::AdamWUpdate& adamw) {
+  if (servers.is_server()) return std::make_unique<Server>(context, servers, adamw);
+  return std::make_unique<Replica>(context, servers, make_trainer);
 }
 
 }  // namespace ultra::data_parallel

@@ -3,9 +3,10 @@
 /// Straggler: a replica that is slower than the others, for experiments.
 
 #include <chrono>
+#include <memory>
 
 #include "common/comm/communicator.hpp"
-#include "common/train/model_worker.hpp"
+#include "common/train/step.hpp"
 
 namespace ultra::data_parallel {
 
@@ -17,10 +18,9 @@ struct Straggler {
   bool operator==(const Straggler&) const = default;
 };
 
-/// @brief `inner`, before which one replica sleeps in every step.
+/// @brief An observer by which one replica sleeps before every step.
 /// @param dp  the replicas.
-[[nodiscard]] train::ForwardBackward with_straggler(train::ForwardBackward inner,
-                                                    const Straggler& straggler,
-                                                    const Communicator& dp);
+[[nodiscard]] std::unique_ptr<train::StepObserver> make_straggler(const Straggler& straggler,
+                                                                  const Communicator& dp);
 
 }  // namespace ultra::data_parallel

@@ -7,20 +7,20 @@
 #include "common/comm/engine/tensor_bytes.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
-#include "common/train/divergence.hpp"
+#include "common/train/frame/divergence.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
-/// contributions[0] = their average, added in their order.
-void average(const std::vector<Tensor>& contributions) {
+/// contributions[0] = their sum, added in their order.
+void add_up(const std::vector<Tensor>& contributions) {
   std::vector<const void*> from;
   for (const Tensor& contribution : contributions) {
     from.push_back(comm::bytes_of(contribution).data());
   }
   const Tensor& first = contributions.front();
   void* const into = comm::bytes_of(first).data();
-  comm::combine_all({.dtype = first.dtype(), .op = ReduceOp::kAverage}, std::span(&into, 1), from,
+  comm::combine_all({.dtype = first.dtype(), .op = ReduceOp::kSum}, std::span(&into, 1), from,
                     first.numel());
 }
 
@@ -51,7 +51,7 @@ class SyncServer : public ParameterServer {
     for (std::size_t i = 0; i < pushes.size(); ++i) {
       const std::size_t slice = wait_any(pushes) / replicas_;
       if (--missing[slice] > 0) continue;
-      average(gradients_[slice]);
+      add_up(gradients_[slice]);
       squares[slice] = ops::sum_of_squares(gradients_[slice].front());
       if (!clips) release(slice, plan, 1.0);
     }
@@ -86,7 +86,7 @@ class SyncServer : public ParameterServer {
   }
 
   // [region release]
-  /// Updates a slice by its average gradient, and lets all replicas have it.
+  /// Updates a slice by the sum of its gradients, and lets all replicas have it.
   void release(std::size_t slice, const train::StepPlan& plan, double gradient_scale) {
     const std::span<Work> sends = std::span(sends_).subspan(slice * replicas_, replicas_);
     // The weights of the step before may still be read: they have been delivered, because all

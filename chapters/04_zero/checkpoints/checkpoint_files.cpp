@@ -35,7 +35,7 @@ class Collector {
 
   void add_weights(const SafetensorsHeader& header, std::vector<PendingPart>& parts) const {
     for (const Copy& copy : copies_) {
-      const OwnedPiece& piece = state_.pieces()[copy.piece];
+      const train::OwnedPiece& piece = state_.pieces()[copy.piece];
       const checkpoint::StoredTensor& stored = *header.find(piece.parameter->name());
       for (const ElementRun& run : runs_of(piece)) {
         parts.push_back({.file = kWeightsFile,
@@ -50,7 +50,7 @@ class Collector {
     std::vector<TensorSpec> specs;
     std::vector<Tensor> values;
     for (const Copy& copy : copies_) {
-      const OwnedPiece& piece = state_.pieces()[copy.piece];
+      const train::OwnedPiece& piece = state_.pieces()[copy.piece];
       for (const RowsOfRuns& rows : rows_of(runs_of(piece))) {
         const auto add = [&](const char* kind, const Tensor& moment) {
           const ElementRun& run = rows.first;
@@ -93,7 +93,7 @@ class Collector {
 
 }  // namespace
 
-std::vector<ElementRun> runs_of(const OwnedPiece& piece) {
+std::vector<ElementRun> runs_of(const train::OwnedPiece& piece) {
   const nn::Parameter& parameter = *piece.parameter;
   const std::size_t end = parameter.own_count();  // padding is in no file
   return checkpoint::element_runs(
@@ -129,7 +129,7 @@ std::string parts_file(int writer, int writers) {
 
 SafetensorsHeader weights_header(const TrainingState& state, DType dtype) {
   std::vector<TensorSpec> specs;
-  for (const NamedShape& parameter : state.parameters()) {
+  for (const nn::NamedShape& parameter : state.parameters()) {
     const auto dims = parameter.shape.dims();
     specs.push_back({.name = parameter.name,
                      .type = checkpoint::stored_type_for(dtype),

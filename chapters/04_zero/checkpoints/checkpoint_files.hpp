@@ -10,7 +10,8 @@
 ///       parts-00000-of-00004.json              which bytes rank 0 wrote, with their checksums
 ///       ...
 ///
-/// The weights are one file, as other programs expect it; every rank writes its pieces where they belong.
+/// The weights are one file, as other programs expect it; every rank writes its pieces where they
+/// belong.
 
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +44,7 @@ inline constexpr const char* kWeightsFile = "model.safetensors";  ///< Hugging F
 [[nodiscard]] checkpoint::SafetensorsHeader weights_header(const TrainingState& state, DType dtype);
 
 /// @brief Where a piece stands in its whole parameter.
-[[nodiscard]] std::vector<checkpoint::ElementRun> runs_of(const OwnedPiece& piece);
+[[nodiscard]] std::vector<checkpoint::ElementRun> runs_of(const train::OwnedPiece& piece);
 
 /// @brief The moments' kinds, by PyTorch's names.
 inline constexpr const char* kFirstMoment = "exp_avg";
@@ -65,7 +66,8 @@ struct MomentsName {
 /// @brief Reads to_string's text; nothing for any other.
 [[nodiscard]] std::optional<MomentsName> parse_moments_name(std::string_view text);
 
-/// @brief Runs of the same length and at the same distance from each other: some columns of a matrix.
+/// @brief Runs of the same length and at the same distance from each other: some columns of a
+/// matrix.
 struct RowsOfRuns {
   checkpoint::ElementRun first;  ///< the others have its length
   std::size_t rows = 1;          ///< how many

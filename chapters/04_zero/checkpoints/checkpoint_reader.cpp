@@ -14,7 +14,7 @@
 #include "common/base/errors.hpp"
 #include "common/checkpoint/checksum.hpp"
 #include "common/checkpoint/safetensors.hpp"
-#include "common/train/agree.hpp"
+#include "common/train/frame/agree.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -125,7 +125,7 @@ class StoredState {
 
   /// Checks that there are moments of all pieces that a rank needs.
   void expect_moments_of(const TrainingState& state) const {
-    for (const OwnedPiece& piece : state.pieces()) {
+    for (const train::OwnedPiece& piece : state.pieces()) {
       for (const ElementRun& run : runs_of(piece)) {
         for (const char* kind : {kFirstMoment, kSecondMoment}) {
           static_cast<void>(copies_of(kind, piece.parameter->name(), run));
@@ -137,7 +137,7 @@ class StoredState {
   /// Checks that model.safetensors holds the weights of a model, and no others.
   void expect_weights_of(const TrainingState& state) const {
     const fs::path path = folder_ / kWeightsFile;
-    for (const NamedShape& parameter : state.parameters()) {
+    for (const nn::NamedShape& parameter : state.parameters()) {
       const checkpoint::StoredTensor* stored = weights_.find(parameter.name);
       if (stored == nullptr) report(path, fmt::format("'{}' is missing", parameter.name));
       if (std::ranges::equal(stored->shape, parameter.shape.dims())) continue;
@@ -150,7 +150,7 @@ class StoredState {
   }
 
   // [region read_piece]
-  void read(const OwnedPiece& piece, const PieceValues& values) const {
+  void read(const train::OwnedPiece& piece, const PieceValues& values) const {
     const std::string& name = piece.parameter->name();
     for (const ElementRun& run : runs_of(piece)) {
       weights_.read(name, run.global, part(values.weights, run.local, run.count));
@@ -181,7 +181,8 @@ class StoredState {
     }
   }
 
-  /// The rows of stored tensors that hold some of the wanted elements, and which elements those are.
+  /// The rows of stored tensors that hold some of the wanted elements, and which elements those
+  /// are.
   static std::pair<std::vector<Range>, std::vector<StoredRow>> rows_with(
       const std::vector<StoredMoments>& all, const Range& wanted) {
     std::pair<std::vector<Range>, std::vector<StoredRow>> found;

@@ -6,7 +6,7 @@
 #include "chapters/04_zero/checkpoints/durable_files.hpp"
 #include "common/base/errors.hpp"
 #include "common/checkpoint/checksum.hpp"
-#include "common/train/agree.hpp"
+#include "common/train/frame/agree.hpp"
 
 namespace ultra::zero {
 namespace {

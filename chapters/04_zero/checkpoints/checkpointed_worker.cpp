@@ -11,9 +11,10 @@
 #include "chapters/04_zero/checkpoints/checkpoint_folder.hpp"
 #include "chapters/04_zero/checkpoints/checkpoint_reader.hpp"
 #include "chapters/04_zero/checkpoints/checkpoint_writer.hpp"
+#include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "common/base/errors.hpp"
-#include "common/train/agree.hpp"
-#include "common/train/text_messages.hpp"
+#include "common/train/frame/agree.hpp"
+#include "common/train/frame/text_messages.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -22,15 +23,14 @@ namespace fs = std::filesystem;
 
 class CheckpointedWorker : public train::Worker {
  public:
-  CheckpointedWorker(std::unique_ptr<train::Worker> worker, std::unique_ptr<TrainingState> state,
-                     const train::RunContext& context, const CheckpointOptions& options,
-                     checkpoint::FileLayer& files)
+  CheckpointedWorker(std::unique_ptr<train::Worker> worker, const train::TrainerState& trainer,
+                     const CheckpointOptions& options, checkpoint::FileLayer& files)
       : worker_(std::move(worker)),
-        state_(std::move(state)),
-        context_(context),
+        state_(trainer),
+        context_(trainer.context),
         options_(options),
         files_(files),
-        identity_(identity_of(context)) {
+        identity_(identity_of(trainer.context)) {
     if (!options_.resume.empty()) resume();
     if (options_.folder.empty()) return;
     expect_nothing_newer();
@@ -79,8 +79,7 @@ class CheckpointedWorker : public train::Worker {
       return say(fmt::format("There is no checkpoint in '{}' yet: the training begins at step 1.",
                              options_.resume));
     }
-    const TrainingRecord record =
-        load_checkpoint(files_, found, identity_, *state_, context_.world);
+    const TrainingRecord record = load_checkpoint(files_, found, identity_, state_, context_.world);
     history_ = record.steps;
     const std::size_t steps = context_.options.steps;
     if (history_.size() > steps) {
@@ -116,14 +115,14 @@ class CheckpointedWorker : public train::Worker {
   }
 
   void save(const std::vector<train::StepMetrics>& steps) {
-    writer_->begin(*state_, {.identity = identity_,
-                             .steps = steps,
-                             .optimizer_steps = state_->optimizer_steps(),
-                             .writers = context_.world.size()});
+    writer_->begin(state_, {.identity = identity_,
+                            .steps = steps,
+                            .optimizer_steps = state_.optimizer_steps(),
+                            .writers = context_.world.size()});
   }
 
   std::unique_ptr<train::Worker> worker_;
-  std::unique_ptr<TrainingState> state_;
+  TrainingState state_;
   train::RunContext context_;
   CheckpointOptions options_;
   checkpoint::FileLayer& files_;
@@ -134,13 +133,11 @@ class CheckpointedWorker : public train::Worker {
 
 }  // namespace
 
-KeepState with_checkpoints(const CheckpointOptions& options, checkpoint::FileLayer& files) {
-  return
-      [options, &files](std::unique_ptr<train::Worker> worker, std::unique_ptr<TrainingState> state,
-                        const train::RunContext& context) -> std::unique_ptr<train::Worker> {
-        return std::make_unique<CheckpointedWorker>(std::move(worker), std::move(state), context,
-                                                    options, files);
-      };
+std::unique_ptr<train::Worker> with_checkpoints(std::unique_ptr<train::Worker> worker,
+                                                const train::TrainerState& trainer,
+                                                const CheckpointOptions& options,
+                                                checkpoint::FileLayer& files) {
+  return std::make_unique<CheckpointedWorker>(std::move(worker), trainer, options, files);
 }
 
 }  // namespace ultra::zero

@@ -9,8 +9,8 @@
 
 #include "common/nn/model_config.hpp"
 #include "common/tensor/dtype.hpp"
+#include "common/train/frame/worker.hpp"
 #include "common/train/report/metrics.hpp"
-#include "common/train/worker.hpp"
 
 namespace ultra::zero {
 

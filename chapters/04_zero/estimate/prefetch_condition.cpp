@@ -4,8 +4,16 @@
 #include <deque>
 #include <vector>
 
+#include "chapters/01_memory/gradient_accumulation.hpp"
+#include "chapters/04_zero/unit_uses.hpp"
+
 namespace ultra::zero {
 namespace {
+
+std::vector<UnitUse> uses_of_micro_batch(std::size_t units) {
+  const ChunkUnits chunk = ChunkUnits::whole(units);
+  return unit_uses(memory::accumulation_schedule(1), std::span(&chunk, 1), 0);
+}
 
 /// A rank and its link, each with a clock.
 class RankAndLink {
@@ -13,24 +21,26 @@ class RankAndLink {
   RankAndLink(std::span<const UnitTimes> units, std::size_t ahead, Reshard reshard)
       : units_(units),
         there_(units.size()),
-        prefetch_(units.size(), ahead, reshard,
-                  {.start_gather = [this](std::size_t u) { there_[u] = send(units_[u].gather); },
-                   .wait = [this](std::size_t u) { wait_until(there_[u]); },
-                   .release = [](std::size_t) {}}) {}
+        uses_(uses_of_micro_batch(units.size())),
+        prefetch_(
+            uses_, ahead, reshard,
+            {.start_gather =
+                 [this](const UnitUse& use) { there_[use.unit] = send(units_[use.unit].gather); },
+             .wait = [this](std::size_t u) { wait_until(there_[u]); },
+             .release = [](std::size_t) {}}) {}
 
   // [region replay]
   PassTimes pass() {
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      prefetch_.before_forward(u);
-      compute(units_[u].forward);
-      prefetch_.after_forward(u);
-    }
-    for (std::size_t u = units_.size(); u-- > 0;) {
-      prefetch_.before_backward(u);
-      take_in_reductions(1);  // or there is no memory for this unit's gradients
-      compute(units_[u].backward);
-      reductions_.push_back(send(units_[u].reduce));
-      prefetch_.after_backward(u);
+    for (const auto& [unit, kind] : uses_) {
+      prefetch_.begin(unit);
+      if (kind == UseKind::kForward) {
+        compute(units_[unit].forward);
+      } else {
+        take_in_reductions(1);  // or there is no memory for this unit's gradients
+        compute(units_[unit].backward);
+        reductions_.push_back(send(units_[unit].reduce));
+      }
+      prefetch_.end(unit);
     }
     take_in_reductions(0);
     return times_;
@@ -63,6 +73,7 @@ class RankAndLink {
 
   std::span<const UnitTimes> units_;
   std::vector<double> there_;  // when each unit's gather ends
+  std::vector<UnitUse> uses_;  // of a micro-batch
   Prefetch prefetch_;
   std::deque<double> reductions_;  // when those under way end
   double rank_ = 0;

@@ -1,9 +1,10 @@
 #include "chapters/04_zero/estimate/sharded_bytes.hpp"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
-#include "chapters/04_zero/checkpoints/buffer_replay.hpp"
+#include "chapters/04_zero/estimate/buffer_replay.hpp"
 #include "chapters/04_zero/offload/offloaded_layout.hpp"
 #include "chapters/04_zero/shards/parameter_group.hpp"
 #include "common/comm/collectives/schedule.hpp"
@@ -40,9 +41,9 @@ struct Passing {
 Passing passing_bytes(const ShardedRun& run, const std::vector<FlatLayout>& layouts) {
   std::vector<GroupBuffers> groups;
   for (const FlatLayout& layout : layouts) groups.push_back(buffers_of(layout, run));
-  BufferReplay replay(groups, run.settings);
+  BufferReplay replay(groups, run.micro_batches, run.settings);
   if (run.settings.stage == ZeroStage::kParameters) {
-    replay.run_step(run.micro_batches, run.recompute_every);
+    replay.run_step();
   } else if (run.settings.stage == ZeroStage::kGradients) {
     for (std::size_t m = 0; m < run.micro_batches; ++m) {
       for (std::size_t group = 0; group < groups.size(); ++group) replay.make_gradients(group);
@@ -67,11 +68,14 @@ std::size_t secondary_bytes(const ShardedRun& run, const std::vector<FlatLayout>
 /// The flat arrays of a run, in backward order; no weights are made.
 std::vector<FlatLayout> layouts_of(const ShardedRun& run) {
   nn::DenseFactory factory;
-  const nn::Model model(run.model, Device::cpu(), run.dtype, 0, factory,
-                        nn::StageSpec::whole(run.model), nn::Values::kDeferred);
-  const auto groups = run.settings.stage == ZeroStage::kParameters
-                          ? groups_by_part(model, run.shards)
-                          : groups_by_bucket(model, run.settings.bucket_capacity, run.shards);
+  nn::Model model(run.model, Device::cpu(), run.dtype, 0, factory, nn::StageSpec::whole(run.model),
+                  nn::Values::kDeferred);
+  nn::Model* const chunk = &model;
+  const std::span<nn::Model* const> chunks(&chunk, 1);
+  const auto groups =
+      run.settings.stage == ZeroStage::kParameters
+          ? groups_by_part(chunks, model.parameters(), run.shards)
+          : groups_by_bucket(chunks, model.parameters(), run.settings.bucket_capacity, run.shards);
   std::vector<FlatLayout> layouts;
   for (const ParameterGroup& group : groups) layouts.push_back(group.layout);
   return layouts;

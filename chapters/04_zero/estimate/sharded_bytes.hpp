@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Bytes that a rank of a sharded training takes, to the byte: the closed forms with everything that
-/// they leave out, padding and buffers.
+/// Bytes that a rank of a sharded training takes, to the byte: the closed forms with everything
+/// that they leave out, padding and buffers.
 
 #include <cstddef>
 
@@ -19,10 +19,8 @@ struct ShardedRun {
   DType dtype = DType::kF32;      ///< of weights, gradients and moments
   ZeroSettings settings;          ///< how it is sharded
   int shards = 1;                 ///< ranks that share one copy
-  int replicas = 1;               ///< copies, whose ranks average their shards
+  int replicas = 1;               ///< copies, whose ranks add up their shards
   std::size_t micro_batches = 1;  ///< passes of each rank in a step
-  /// Blocks that run forward again together, before their backward passes; stage 3 has all of them.
-  std::size_t recompute_every = 1;
 };
 
 /// @brief Peaks of a rank's bytes, by category.
@@ -34,24 +32,24 @@ struct ShardedBytes {
   std::size_t buffers = 0;     ///< communication: groups of gradients under way, gathered units
   std::size_t secondary = 0;   ///< of the parameters: secondary shards
   std::size_t scratch = 0;     ///< what the reduce-scatter of the largest group needs beside; in
-                               ///< stage 1 also what averaging a shard over the copies does
+                               ///< stage 1 also what adding up a shard over the copies does
   std::size_t stored = 0;      ///< offloaded: in the host's memory or in a file, not on the device
 };
 
 /// @brief The peaks of a rank.
 ///
-/// Exact but for the scratch memory: whether it is needed at the moment when the buffers are at their
-/// peak depends on when messages arrive.
+/// Exact but for the scratch memory: whether it is needed at the moment when the buffers are at
+/// their peak depends on when messages arrive.
 /// @param rank        in the group of ranks that share one copy.
 /// @param algorithms  whose reduce-scatter is used.
 [[nodiscard]] ShardedBytes predict_bytes(const ShardedRun& run, int rank,
                                          const comm::CollectiveAlgorithms& algorithms);
 
-/// @brief Elements that a rank sends in one step, with the padding: the reduce-scatters and all-gathers
-/// of whole groups; exact for rings. What ZeRO++ changes is not in it.
+/// @brief Elements that a rank sends in one step, with the padding: the reduce-scatters and
+/// all-gathers of whole groups; exact for rings. What ZeRO++ changes is not in it.
 [[nodiscard]] std::size_t predict_sent_elements(const ShardedRun& run);
 
-/// @brief Bytes that a rank sends in one step to average gradients and to gather weights, as they
+/// @brief Bytes that a rank sends in one step to add up gradients and to gather weights, as they
 /// travel: quantised and inside nodes where ZeRO++ says so. Between copies nothing is counted.
 /// @see sent_in_micro_batch() for the closed forms, and for when those between nodes are exact
 [[nodiscard]] SentBytes predict_sent(const ShardedRun& run, int rank);

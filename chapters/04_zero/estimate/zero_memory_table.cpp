@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
@@ -53,8 +52,7 @@ class Predictions {
         return {.formula = "", .bytes = activations_};
       case MemoryCategory::kCommunication:
         return {.formula = stage_ == ZeroStage::kParameters ? "units" : "buckets",
-                // The loss needs 8 bytes, when nothing else is on its way.
-                .bytes = std::max(bytes_.buffers + bytes_.scratch, sizeof(double)),
+                .bytes = bytes_.buffers + bytes_.scratch,
                 .at_most = true};
       case MemoryCategory::kOther:
         break;

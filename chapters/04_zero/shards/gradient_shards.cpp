@@ -1,11 +1,13 @@
 #include "chapters/04_zero/shards/gradient_shards.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "common/base/errors.hpp"
 
 namespace ultra::zero {
 namespace {
-
-using data_parallel::Pass;
 
 std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups) {
   std::vector<ReducedGroup> all;
@@ -17,22 +19,20 @@ std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups) {
 
 }  // namespace
 
-GradientShards::GradientShards(nn::Model& model, const std::vector<ParameterGroup>& groups,
-                               const ShardGroups& ranks, Overlap overlap)
-    : GradientShards(model, groups, ranks,
+GradientShards::GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
+                               Overlap overlap)
+    : GradientShards(groups, ranks,
                      [&](std::vector<ReducedGroup> all, const Device& device, DType dtype) {
                        return std::make_unique<ShardReducer>(std::move(all), ranks.shards, device,
                                                              dtype, overlap);
                      }) {}
 
-GradientShards::GradientShards(nn::Model& model, const std::vector<ParameterGroup>& groups,
-                               const ShardGroups& ranks, const MakeReducer& reducer)
-    : groups_(groups),
-      ranks_(ranks),
-      reducer_(reducer(reduced(groups), model.device(), model.parameters().front()->dtype())),
-      open_(groups.size()),
-      watch_(model, as_buckets(groups), [this](std::size_t group) { flush(group); }),
-      alive_(std::make_shared<const bool>(true)) {
+GradientShards::GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
+                               const MakeReducer& reducer)
+    : groups_(groups), ranks_(ranks), alive_(std::make_shared<const bool>(true)) {
+  const nn::Parameter& first = *groups.front().parameters.front();
+  reducer_ = reducer(reduced(groups), first.device(), first.dtype());
+  make_queues();
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (std::size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       nn::Parameter& parameter = *groups_[g].parameters[i];
@@ -46,41 +46,67 @@ GradientShards::GradientShards(nn::Model& model, const std::vector<ParameterGrou
   }
 }
 
-void GradientShards::begin(Pass pass) {
-  if (in_pass_) end_pass();
-  state_.begin(pass);
-  watch_.begin(Pass::kSynchronize);  // what is kept of a gradient are shards: every pass reduces
-  in_pass_ = true;
+void GradientShards::make_queues() {
+  for (std::size_t g = 0; g < groups_.size(); ++g) queues_[groups_[g].chunk].groups.push_back(g);
+  for (auto& [chunk, queue] : queues_) {
+    std::vector<data_parallel::Bucket> buckets;
+    for (const std::size_t g : queue.groups) {
+      data_parallel::Bucket bucket{.parameters = {}, .count = groups_[g].layout.count};
+      for (const std::size_t number : groups_[g].numbers) {
+        bucket.parameters.push_back(queue.local.size());
+        queue.local.emplace(number, queue.local.size());
+      }
+      buckets.push_back(std::move(bucket));
+    }
+    queue.queue = std::make_unique<data_parallel::BucketQueue>(
+        buckets, [this, &groups = queue.groups](std::size_t bucket) { flush(groups[bucket]); });
+  }
 }
 
 Tensor GradientShards::memory_for(std::size_t group, std::size_t i) {
-  Tensor& flat = open_[group];
-  if (!flat.defined()) flat = reducer_->open(group);
-  return groups_[group].view(flat, i);
+  if (open_group_ != group) {
+    if (open_group_) {
+      throw InternalError(fmt::format(
+          "a gradient of {} is made while those of {} are not complete: other ranks would reduce "
+          "them in another order",
+          groups_[group].name, groups_[*open_group_].name));
+    }
+    open_ = reducer_->open(group);
+    open_group_ = group;
+  }
+  return groups_[group].view(open_, i);
+}
+
+void GradientShards::action_begins(std::size_t chunk) {
+  chunk_ = chunk;
+  if (queues_.contains(chunk)) queues_.at(chunk).queue->restart();
+}
+
+void GradientShards::contributed(std::size_t parameter) {
+  const ChunkQueue& queue = queues_.at(chunk_);
+  queue.queue->ready(queue.local.at(parameter));
 }
 
 // [region flush]
 void GradientShards::flush(std::size_t group) {
   for (nn::Parameter* parameter : groups_[group].parameters) parameter->drop_grad();
-  open_[group] = Tensor();  // from now on only the reduction keeps this memory alive
+  open_ = Tensor();  // from now on only the reduction keeps this memory alive
+  open_group_.reset();
   reducer_->flush(group);
 }
 // [/region]
 
-void GradientShards::end_pass() {
-  watch_.finish();
-  in_pass_ = false;
+void GradientShards::action_ends(std::size_t chunk) {
+  if (queues_.contains(chunk)) queues_.at(chunk).queue->expect_all_flushed();
 }
 
 void GradientShards::finish() {
-  if (in_pass_) end_pass();
-  state_.finish();
   reducer_->finish();
   if (!ranks_.replicas) return;
   std::vector<Work> works;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     works.push_back(ranks_.replicas->labeled("copies of " + groups_[g].name)
-                        .all_reduce_async(reducer_->shard(g), ReduceOp::kAverage));
+                        .all_reduce_async(reducer_->shard(g)));
   }
   for (Work& work : works) work.wait();
 }

@@ -2,17 +2,19 @@
 /// @file
 /// GradientShards: gradients of a model that exist as shards only (ZeRO-2 and ZeRO-3).
 
+#include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "chapters/03_data_parallel/gradient_sync.hpp"
-#include "chapters/03_data_parallel/gradient_watch.hpp"
+#include "chapters/03_data_parallel/bucket_queue.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
 #include "chapters/04_zero/shards/group_reducer.hpp"
 #include "chapters/04_zero/shards/parameter_group.hpp"
 #include "chapters/04_zero/shards/shard_groups.hpp"
-#include "common/nn/model.hpp"
+#include "common/train/gradients/gradient_exchange.hpp"
 
 namespace ultra::zero {
 
@@ -20,25 +22,26 @@ namespace ultra::zero {
 using MakeReducer = std::function<std::unique_ptr<GroupReducer>(std::vector<ReducedGroup> groups,
                                                                 const Device&, DType)>;
 
-/// @brief Reduces the gradients of a model to shards, group by group, while each backward pass runs.
+/// @brief Reduces gradients to shards, group by group, while each backward pass runs.
 ///
-/// As a GradientSync it is finished when this rank's shards hold the averages over all ranks, summed
-/// over the micro-batches; the parameters themselves have no gradients then. Every pass communicates,
-/// also those with Pass::kAccumulate: all ranks must have the same number of them.
-/// The backward pass must make all gradients of a group before the next group's.
-class GradientShards : public data_parallel::GradientSync {
+/// finish() returns when this rank's shards hold the sums over all ranks and micro-batches; the
+/// parameters themselves have no gradients then. Every backward pass communicates: all ranks make
+/// the same ones. A backward pass must make all gradients of a group before the next group's;
+/// another order is an InternalError, for it would not be that of the other ranks.
+class GradientShards : public train::GradientExchange {
  public:
-  /// @param model   outlives this object's use.
-  /// @param groups  of its parameters, in backward order.
-  GradientShards(nn::Model& model, const std::vector<ParameterGroup>& groups,
-                 const ShardGroups& ranks, Overlap overlap);
+  /// @param groups  in backward order; their parameters outlive this object's use.
+  GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
+                 Overlap overlap);
 
   /// @brief With another reducer than ShardReducer.
   /// @param reducer  its shards are those of ranks.shards.
-  GradientShards(nn::Model& model, const std::vector<ParameterGroup>& groups,
-                 const ShardGroups& ranks, const MakeReducer& reducer);
+  GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
+                 const MakeReducer& reducer);
 
-  void begin(data_parallel::Pass pass) override;
+  void action_begins(std::size_t chunk) override;
+  void contributed(std::size_t parameter) override;
+  void action_ends(std::size_t chunk) override;
   void finish() override;
 
   /// @brief [shard] This rank's part of a group's gradient, after finish().
@@ -48,17 +51,24 @@ class GradientShards : public data_parallel::GradientSync {
   void drop() { reducer_->drop(); }
 
  private:
-  void end_pass();
+  /// The groups of one chunk: what one backward pass makes.
+  struct ChunkQueue {
+    std::vector<std::size_t> groups;                    // in backward order
+    std::map<std::size_t, std::size_t> local;           // numbers of parameters here
+    std::unique_ptr<data_parallel::BucketQueue> queue;  // of these
+  };
+
+  void make_queues();
   [[nodiscard]] Tensor memory_for(std::size_t group, std::size_t i);
   void flush(std::size_t group);
 
   std::vector<ParameterGroup> groups_;
   ShardGroups ranks_;
   std::unique_ptr<GroupReducer> reducer_;
-  std::vector<Tensor> open_;  // by group: the memory that its gradients are made in
-  data_parallel::StepState state_;
-  bool in_pass_ = false;
-  data_parallel::GradientWatch watch_;
+  std::map<std::size_t, ChunkQueue> queues_;  // by chunk
+  std::size_t chunk_ = 0;                     // whose backward pass is under way
+  std::optional<std::size_t> open_group_;     // whose gradients are being made
+  Tensor open_;                               // the memory in which they are
   std::shared_ptr<const bool> alive_;
 };
 

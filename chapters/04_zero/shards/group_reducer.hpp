@@ -35,8 +35,8 @@ class GroupReducer {
   /// @brief Returns when all groups have been taken in.
   virtual void finish() = 0;
 
-  /// @brief [padded / S] This rank's shard of a group: the sum over the passes since drop() of the
-  /// averages over the ranks.
+  /// @brief [padded / S] This rank's shard of a group: the sum over the ranks and over the passes
+  /// since drop().
   [[nodiscard]] virtual const Tensor& shard(std::size_t group) const = 0;
 
   /// @brief Frees the shards.

@@ -3,21 +3,56 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ultra::zero {
 namespace {
 
-ParameterGroup make_group(const nn::Model& model, std::string name,
-                          std::vector<std::size_t> numbers, int ranks) {
-  ParameterGroup group{
-      .name = std::move(name), .numbers = std::move(numbers), .parameters = {}, .layout = {}};
+/// Which of a chunk's parameters are grouped, by their numbers among all that are.
+std::vector<std::size_t> numbers_of(const std::vector<nn::Parameter*>& of_chunk,
+                                    const std::vector<nn::Parameter*>& all) {
+  std::vector<std::size_t> numbers;
+  for (const nn::Parameter* parameter : of_chunk) {
+    const auto found = std::ranges::find(all, parameter);
+    if (found != all.end()) numbers.push_back(static_cast<std::size_t>(found - all.begin()));
+  }
+  return numbers;
+}
+
+/// Another stage has it in other company.
+bool stands_alone(const nn::Parameter& parameter) {
+  return std::ranges::find(parameter.replications(), nn::kTiedGroup, &nn::Replication::group) !=
+         parameter.replications().end();
+}
+
+ParameterGroup make_group(const std::vector<nn::Parameter*>& parameters, std::string name,
+                          std::size_t chunk, std::vector<std::size_t> numbers, int ranks) {
+  ParameterGroup group{.name = std::move(name),
+                       .chunk = chunk,
+                       .numbers = std::move(numbers),
+                       .parameters = {},
+                       .layout = {}};
   std::vector<std::size_t> counts;
   for (const std::size_t number : group.numbers) {
-    group.parameters.push_back(model.parameters()[number]);
+    group.parameters.push_back(parameters[number]);
     counts.push_back(group.parameters.back()->count());
   }
   group.layout = flat_layout(counts, ranks);
   return group;
+}
+
+/// Splits numbers into runs of parameters that may stand together.
+std::vector<std::vector<std::size_t>> companies(const std::vector<std::size_t>& numbers,
+                                                const std::vector<nn::Parameter*>& parameters) {
+  std::vector<std::vector<std::size_t>> runs;
+  bool open = false;
+  for (const std::size_t number : numbers) {
+    const bool alone = stands_alone(*parameters[number]);
+    if (alone || !open) runs.emplace_back();
+    runs.back().push_back(number);
+    open = !alone;
+  }
+  return runs;
 }
 
 }  // namespace
@@ -43,25 +78,36 @@ void ParameterGroup::initialize(const Tensor& flat, std::size_t begin) const {
   }
 }
 
-std::vector<ParameterGroup> groups_by_bucket(const nn::Model& model, std::size_t capacity,
-                                             int ranks) {
-  std::vector<std::size_t> counts;
-  for (const nn::Parameter* parameter : model.parameters()) counts.push_back(parameter->count());
+std::vector<ParameterGroup> groups_by_bucket(std::span<nn::Model* const> chunks,
+                                             const std::vector<nn::Parameter*>& parameters,
+                                             std::size_t capacity, int ranks) {
   std::vector<ParameterGroup> groups;
-  for (data_parallel::Bucket& bucket : data_parallel::assign_buckets(counts, capacity)) {
-    groups.push_back(make_group(model, fmt::format("bucket {}", groups.size()),
-                                std::move(bucket.parameters), ranks));
+  for (std::size_t chunk = chunks.size(); chunk-- > 0;) {
+    auto runs = companies(numbers_of(chunks[chunk]->parameters(), parameters), parameters);
+    for (std::size_t run = runs.size(); run-- > 0;) {
+      std::vector<std::size_t> counts;
+      for (const std::size_t number : runs[run]) counts.push_back(parameters[number]->count());
+      for (const data_parallel::Bucket& bucket : data_parallel::assign_buckets(counts, capacity)) {
+        std::vector<std::size_t> numbers;
+        for (const std::size_t i : bucket.parameters) numbers.push_back(runs[run][i]);
+        groups.push_back(make_group(parameters, fmt::format("bucket {}", groups.size()), chunk,
+                                    std::move(numbers), ranks));
+      }
+    }
   }
   return groups;
 }
 
-std::vector<ParameterGroup> groups_by_part(const nn::Model& model, int ranks) {
+std::vector<ParameterGroup> groups_by_part(std::span<nn::Model* const> chunks,
+                                           const std::vector<nn::Parameter*>& parameters,
+                                           int ranks) {
   std::vector<ParameterGroup> groups;
-  std::size_t next = 0;
-  for (const nn::ModelPart& part : model.parts()) {
-    std::vector<std::size_t> numbers;
-    for (std::size_t i = 0; i < part.parameters.size(); ++i) numbers.push_back(next++);
-    groups.push_back(make_group(model, part.name, std::move(numbers), ranks));
+  for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    for (const nn::ModelPart& part : chunks[chunk]->parts()) {
+      std::vector<std::size_t> numbers = numbers_of(part.parameters, parameters);
+      if (numbers.empty()) continue;
+      groups.push_back(make_group(parameters, part.name, chunk, std::move(numbers), ranks));
+    }
   }
   std::reverse(groups.begin(), groups.end());
   return groups;

@@ -3,6 +3,7 @@
 /// ParameterGroup: parameters of a model that stand in one flat array and travel together.
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace ultra::zero {
 /// @brief Parameters in one flat array: a bucket, or a part of the model.
 struct ParameterGroup {
   std::string name;                        ///< "bucket 3", "block 1": for messages and timelines
-  std::vector<std::size_t> numbers;        ///< of the parameters in the model's forward order
+  std::size_t chunk = 0;                   ///< of the rank's model: whose parameters
+  std::vector<std::size_t> numbers;        ///< of the parameters among all that are grouped
   std::vector<nn::Parameter*> parameters;  ///< those, in the order of the array
   FlatLayout layout;                       ///< of the array
 
@@ -33,14 +35,20 @@ struct ParameterGroup {
   void initialize(const Tensor& flat, std::size_t begin) const;
 };
 
-/// @brief Buckets of at most `capacity` elements, in the order in which the backward pass fills them.
+/// @brief Buckets of at most `capacity` elements, in the order in which backward passes fill them:
+/// those of the last chunk first. A parameter that another stage holds too is a bucket by itself,
+/// so that both lay it out alike.
+/// @param chunks      of the rank's model.
+/// @param parameters  those to group, in forward order; others are left out.
 /// @see data_parallel::assign_buckets
-[[nodiscard]] std::vector<ParameterGroup> groups_by_bucket(const nn::Model& model,
-                                                           std::size_t capacity, int ranks);
+[[nodiscard]] std::vector<ParameterGroup> groups_by_bucket(
+    std::span<nn::Model* const> chunks, const std::vector<nn::Parameter*>& parameters,
+    std::size_t capacity, int ranks);
 
-/// @brief One group for each part of the model (embedding, block, head), last part first: in the order
-/// in which the backward pass makes their gradients.
-[[nodiscard]] std::vector<ParameterGroup> groups_by_part(const nn::Model& model, int ranks);
+/// @brief One group for each part of the model (embedding, block, head), last part first: in the
+/// order in which backward passes make their gradients.
+[[nodiscard]] std::vector<ParameterGroup> groups_by_part(
+    std::span<nn::Model* const> chunks, const std::vector<nn::Parameter*>& parameters, int ranks);
 
 /// @brief The groups as buckets, for chapter 03's parts.
 [[nodiscard]] std::vector<data_parallel::Bucket> as_buckets(

@@ -2,11 +2,13 @@
 /// @file
 /// ShardedUnit: a unit of weights that comes and goes, however it travels.
 
+#include "chapters/04_zero/prefetch.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::zero {
 
-/// @brief The weights of one unit (the embedding, a block, the head), of which this rank owns a shard.
+/// @brief The weights of one unit (the embedding, a block, the head), of which this rank owns a
+/// shard.
 /// @see UnitWeights, which gathers them as they are; ZeroPlusPlusUnit, which sends fewer bytes;
 /// offloaded_unit(), whose shard is not on the device
 class ShardedUnit {
@@ -24,6 +26,9 @@ class ShardedUnit {
   /// @throws InternalError when they are not on the device.
   [[nodiscard]] virtual const Tensor& shard() const = 0;
 
+  /// @brief Says for what the unit is gathered next.
+  virtual void next_use([[maybe_unused]] UseKind kind) {}
+
   /// @brief Begins to bring the shard to the device, where it is not there already.
   virtual void start_fetch() {}
 
@@ -36,7 +41,8 @@ class ShardedUnit {
   /// @throws InternalError without start_gather().
   virtual void wait() = 0;
 
-  /// @brief Takes the values away from the unit's parameters and frees the memory of the whole unit.
+  /// @brief Takes the values away from the unit's parameters and frees the memory of the whole
+  /// unit.
   /// @throws InternalError without start_gather().
   virtual void release() = 0;
 };

@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "common/base/numeric.hpp"
-#include "common/comm/collectives/reduce_op.hpp"
-#include "common/comm/engine/tensor_bytes.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -23,8 +21,8 @@ Tensor piece_of(const Tensor& array, std::size_t index, std::size_t size) {
   return array.slice(0, {index * size, (index + 1) * size});
 }
 
-// Pieces of a group that change hands stand in one array: the messages of all columns for each member
-// of the step, and behind them those from each.
+// Pieces of a group that change hands stand in one array: the messages of all columns for each
+// member of the step, and behind them those from each.
 Tensor sent(const Tensor& exchange) { return piece_of(exchange, 0, exchange.numel() / 2); }
 Tensor received(const Tensor& exchange) { return piece_of(exchange, 1, exchange.numel() / 2); }
 
@@ -103,7 +101,7 @@ Tensor QuantizedReducer::exchanged_between_nodes(std::size_t group, const Tensor
 // [/region]
 
 // [region take_in_oldest]
-/// Makes the average of the pieces, which is then taken in as any other.
+/// Makes the sum of the pieces, which is then taken in as any other.
 void QuantizedReducer::take_in_oldest() {
   UnderWay& oldest = under_way_.front();
   oldest.work.wait();  // or pieces that have not arrived would be added up
@@ -111,7 +109,6 @@ void QuantizedReducer::take_in_oldest() {
   Tensor sum = sum_of(oldest.own, columns, groups_[oldest.group].layout.shard);
   oldest.own = Tensor();
   if (second_) sum = exchanged_between_nodes(oldest.group, sum);
-  comm::divide(dtype_, comm::bytes_of(sum).data(), sum.numel(), checked_cast<int>(ranks_));
   oldest.own = sum;
   ShardReducer::take_in_oldest();
 }

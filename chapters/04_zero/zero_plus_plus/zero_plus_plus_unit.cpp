@@ -33,7 +33,7 @@ Tensor ZeroPlusPlusUnit::memory_for_gather() const {
 void ZeroPlusPlusUnit::start_gather() {
   ensure(!gathered_.defined() && !whole_.defined(), "a unit is gathered after it was released");
   gathered_ = memory_for_gather();
-  if (secondary_.defined()) {
+  if (use_ != UseKind::kForward && secondary_.defined()) {
     gather_ = node_->all_gather_async(secondary_, gathered_);
     return;
   }
@@ -60,12 +60,15 @@ void ZeroPlusPlusUnit::wait() {
   }
 }
 
-/// The gather for the forward pass leaves it, that for the backward pass takes it away.
+/// The gather for a forward pass leaves it, that for the last backward pass takes it away.
 void ZeroPlusPlusUnit::renew_secondary() {
   if (!node_) return;
-  secondary_ = secondary_.defined()
-                   ? Tensor()
-                   : own_shard(gathered_, *node_).clone(MemoryCategory::kParameters);
+  if (use_ == UseKind::kForward) {
+    if (forwards_++ > 0) return;
+    secondary_ = own_shard(gathered_, *node_).clone(MemoryCategory::kParameters);
+  } else if (forwards_ > 0 && --forwards_ == 0) {
+    secondary_ = Tensor();
+  }
 }
 
 Tensor ZeroPlusPlusUnit::dequantized() const {

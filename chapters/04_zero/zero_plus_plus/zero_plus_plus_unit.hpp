@@ -16,18 +16,19 @@ namespace ultra::zero {
 
 /// @brief The weights of one unit, gathered as qwZ and hpZ do.
 ///
-/// What travels is one array that the ranks make up: the unit, or, with qwZ, the messages of all ranks,
-/// each the quantised shard of one of them. All ranks compute with what the messages hold, the owner
-/// of a shard too, so that they compute with the same weights; shard() stays exact.
+/// What travels is one array that the ranks make up: the unit, or, with qwZ, the messages of all
+/// ranks, each the quantised shard of one of them. All ranks compute with what the messages hold,
+/// the owner of a shard too, so that they compute with the same weights; shard() stays exact.
 ///
-/// With hpZ, gathers take turns: one over all ranks, then one inside the node. Between the two the
-/// rank keeps 1 / node_size of the array: nothing is quantised a second time, and both passes have the
-/// same weights, bit for bit. An update must not come in between.
+/// With hpZ, the gather for a forward pass goes over all ranks, that for its backward pass stays
+/// inside the node. As long as a backward pass is to come the
+/// rank keeps 1 / node_size of the array: nothing is quantised a second time, and both passes have
+/// the same weights, bit for bit. An update must not come in between.
 ///
 /// Memory: the shard, and from the first wait() to the second the secondary shard, as
 /// MemoryCategory::kParameters; the whole unit from wait() to release(), and messages from
-/// start_gather() to wait(), as MemoryCategory::kCommunication. Not quantised, the whole unit is there
-/// from start_gather() on.
+/// start_gather() to wait(), as MemoryCategory::kCommunication. Not quantised, the whole unit is
+/// there from start_gather() on.
 /// Source: Wang et al. 2023, "ZeRO++", arXiv 2306.10209, sections 3.1 and 3.2. Deviation: the
 /// secondary shard is freed when the backward pass has gathered it; the paper keeps its memory.
 class ZeroPlusPlusUnit : public ShardedUnit {
@@ -40,10 +41,12 @@ class ZeroPlusPlusUnit : public ShardedUnit {
                    const std::optional<NodeGroups>& nodes);
 
   [[nodiscard]] const Tensor& shard() const override { return shard_; }
+  void next_use(UseKind kind) override { use_ = kind; }
 
   /// @copybrief ShardedUnit::start_gather
   /// @throws InternalError when the unit is there, or under way.
-  /// Collective.   Cost: (S-1)/S bytes of the array sent per rank; inside a node of n ranks (n-1)/n.
+  /// Collective.   Cost: (S-1)/S bytes of the array sent per rank; inside a node of n ranks
+  /// (n-1)/n.
   void start_gather() override;
   void wait() override;
   void release() override;
@@ -62,9 +65,11 @@ class ZeroPlusPlusUnit : public ShardedUnit {
   std::optional<Communicator> node_;  // likewise; absent without secondary shards
   std::optional<BlockFormat> format_;
   Tensor shard_;
-  Tensor secondary_;  // undefined: the next gather is over all ranks
-  Tensor gathered_;   // what travels, from start_gather() to wait()
-  Tensor whole_;      // [padded], from wait() to release()
+  UseKind use_ = UseKind::kForward;  // of the gather that begins next, or is under way
+  std::size_t forwards_ = 0;         // whose backward pass has not gathered yet
+  Tensor secondary_;                 // undefined: no backward pass is to come
+  Tensor gathered_;                  // what travels, from start_gather() to wait()
+  Tensor whole_;                     // [padded], from wait() to release()
   Work gather_;
 };
 

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "common/base/units.hpp"
 
@@ -17,17 +19,16 @@ namespace {
 /// What the closed forms say of one rank.
 class Predictions {
  public:
-  Predictions(const zero::ZeroProgram& program, const TensorParallelLayout& layout,
+  Predictions(const train::Setup& setup, const TensorParallelLayout& layout,
               std::size_t largest_micro_batch)
-      : states_(zero::bytes_per_rank(
-            program.zero.sharding(program.base.replicas()),
-            parameter_count(memory::shape_of(program.base.train.model), layout),
-            memory::precision_of(program.base.train.dtype))),
+      : states_(zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.replicas()),
+                                     parameter_count(memory::shape_of(setup.train.model), layout),
+                                     memory::precision_of(setup.train.dtype))),
         activations_(peak_activation_bytes(
-            memory::shape_of(program.base.train.model),
-            {.size = largest_micro_batch, .seq_len = program.base.train.model.max_seq_len},
-            memory::precision_of(program.base.train.dtype), program.base.memory.recompute,
-            layout)) {}
+            memory::shape_of(setup.train.model),
+            {.size = largest_micro_batch, .seq_len = setup.train.model.max_seq_len},
+            memory::precision_of(setup.train.dtype), memory::options_of(setup).recompute, layout)) {
+  }
 
   [[nodiscard]] std::optional<std::size_t> of(MemoryCategory category) const {
     switch (category) {
@@ -94,15 +95,15 @@ std::string exchanges_text(const TensorStep& step) {
 
 }  // namespace
 
-TensorStep step_of(const zero::ZeroProgram& program, const TensorParallelOptions& options,
+TensorStep step_of(const train::Setup& setup, const TensorParallelOptions& options,
                    std::vector<std::size_t>& micro_batches) {
-  const train::TrainOptions& train = program.base.train;
-  const auto replicas = static_cast<std::size_t>(program.base.replicas());
+  const train::TrainOptions& train = setup.train;
+  const auto replicas = static_cast<std::size_t>(setup.replicas());
   const std::size_t share = (train.global_batch + replicas - 1) / replicas;
   for (std::size_t begin = 0; begin < share; begin += train.micro_batch) {
     micro_batches.push_back(std::min(train.micro_batch, share - begin));
   }
-  const bool again = program.base.memory.recompute.mode == memory::Recompute::kFull;
+  const bool again = memory::options_of(setup).recompute.mode == memory::Recompute::kFull;
   return {.model = train.model,
           .layout = options.layout(),
           .overlap = options.overlap,
@@ -111,11 +112,11 @@ TensorStep step_of(const zero::ZeroProgram& program, const TensorParallelOptions
           .block_forwards = again ? 2U : 1U};
 }
 
-std::string format_tensor_parallel_table(const zero::ZeroProgram& program,
+std::string format_tensor_parallel_table(const train::Setup& setup,
                                          const TensorParallelOptions& options,
                                          const train::TrainResult& result) {
   std::vector<std::size_t> micro_batches;
-  const TensorStep step = step_of(program, options, micro_batches);
+  const TensorStep step = step_of(setup, options, micro_batches);
   const std::size_t largest = *std::ranges::max_element(micro_batches);
   std::string table = fmt::format(
       "\nWhere the memory of rank 0 went (tp {}, sequence parallelism {}, micro-batch {} x {} "
@@ -123,14 +124,14 @@ std::string format_tensor_parallel_table(const zero::ZeroProgram& program,
       options.tp, step.layout.splits_sequences() ? "on" : "off", largest, step.model.max_seq_len);
   table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
                        "at its highest in");
-  table += memory_rows(Predictions(program, step.layout, largest), result.ranks.front());
+  table += memory_rows(Predictions(setup, step.layout, largest), result.ranks.front());
   table += fmt::format(
       "\n  Activations travel in {} of {} elements per micro-batch of {}.\n", exchanges_text(step),
       format_count(largest * step.model.max_seq_len * step.model.hidden_size), largest);
   const TensorTraffic traffic = tensor_traffic(step);
   table += fmt::format("  The {} ranks of a replica send {} to each other in a step, predicted",
                        options.tp, format_bytes(traffic.total()));
-  if (program.base.replicas() > 1) return table + ".\n";
+  if (setup.replicas() > 1) return table + ".\n";
   std::size_t sent = 0;
   for (const train::RankSummary& rank : result.ranks) sent += rank.communication.sent_bytes();
   return table + fmt::format(";\n  measured: {}.\n", format_bytes(sent / result.steps_made()));

@@ -4,25 +4,24 @@
 
 #include <string>
 
-#include "chapters/04_zero/zero_program.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_volume.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_options.hpp"
+#include "chapters/05_tensor_sequence_parallel/options/tensor_parallel_options.hpp"
+#include "common/train/program/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::tensor_parallel {
 
 /// @brief The step of the first replica, whose share of the batch is a largest one.
-/// @param program        all flags of a training.
+/// @param setup          all flags of a training.
 /// @param micro_batches  filled with its micro-batches; outlives the result.
-[[nodiscard]] TensorStep step_of(const zero::ZeroProgram& program,
-                                 const TensorParallelOptions& options,
+[[nodiscard]] TensorStep step_of(const train::Setup& setup, const TensorParallelOptions& options,
                                  std::vector<std::size_t>& micro_batches);
 
-/// @brief Rank 0's peaks by category, predicted and measured; and what the replica's ranks send to each
-/// other in a step.
+/// @brief Rank 0's peaks by category, predicted and measured; and what the replica's ranks send to
+/// each other in a step.
 ///
 /// States are averages over the ranks that share them (ZeRO); without sharding they are exact.
-[[nodiscard]] std::string format_tensor_parallel_table(const zero::ZeroProgram& program,
+[[nodiscard]] std::string format_tensor_parallel_table(const train::Setup& setup,
                                                        const TensorParallelOptions& options,
                                                        const train::TrainResult& result);
 

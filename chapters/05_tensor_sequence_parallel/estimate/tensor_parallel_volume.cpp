@@ -57,8 +57,10 @@ TensorTraffic tensor_traffic(const TensorStep& step) {
   }
   if (ranks > 1) elements.all_reduce += gradients_of_copies(step);
   const std::size_t width = size_of(step.dtype);
-  const std::size_t norm = all_reduced(ranks, 1) * sizeof(double);
-  return {.all_reduce = elements.all_reduce * width + norm,
+  // The squares of each of the 9 weights of a block, of table, last norm and output matrix; and the
+  // loss.
+  const std::size_t sums = all_reduced(ranks, 9 * layers + 3 + 1) * sizeof(double);
+  return {.all_reduce = elements.all_reduce * width + sums,
           .all_gather = elements.all_gather * width,
           .reduce_scatter = elements.reduce_scatter * width,
           .send = elements.send * width};

@@ -2,8 +2,8 @@
 /// @file
 /// What tensor and sequence parallelism send in a step, by closed form.
 ///
-/// Legend: t ranks, L num_layers, h hidden_size, n = b s h elements of a micro-batch's activations. An
-/// all-reduce of n elements makes t ranks send 2 (t - 1) n elements together, an all-gather or a
+/// Legend: t ranks, L num_layers, h hidden_size, n = b s h elements of a micro-batch's activations.
+/// An all-reduce of n elements makes t ranks send 2 (t - 1) n elements together, an all-gather or a
 /// reduce-scatter half of that.
 
 #include <cstddef>
@@ -24,8 +24,8 @@ namespace ultra::tensor_parallel {
 /// | with it | | 6 L + 3 | 4 L + 2 |
 ///
 /// The all-reduces: 2 forward and 2 backward per block; the embedding's output and the head's input
-/// gradient. An all-reduce is one reduce-scatter and one all-gather; the other 2 L + 1 all-gathers get
-/// the inputs of column-parallel matrices again, of which a rank keeps its tokens only.
+/// gradient. An all-reduce is one reduce-scatter and one all-gather; the other 2 L + 1 all-gathers
+/// get the inputs of column-parallel matrices again, of which a rank keeps its tokens only.
 /// Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2.
 struct ActivationExchanges {
   std::size_t all_reduces = 0;      ///< of n elements
@@ -67,12 +67,12 @@ struct TensorTraffic {
   bool operator==(const TensorTraffic&) const = default;
 };
 
-/// @brief What tensor parallelism sends in a step: exact, but for the 8 bytes of the gradient norm, which
-/// replicas may share.
+/// @brief What tensor parallelism sends in a step: exact, but for the sums of loss and gradient
+/// norm (8 bytes for each weight tensor, and for the loss), which replicas share.
 ///
-/// Beside the activations: 3 numbers per token for the loss; and once per step gradients of weights of
-/// which several ranks hold copies: norms, with sequence parallelism, and key/value heads on more than
-/// one rank.
+/// Beside the activations: 3 numbers per token for the loss; and once per step gradients of weights
+/// of which several ranks hold copies: norms, with sequence parallelism, and key/value heads on
+/// more than one rank.
 [[nodiscard]] TensorTraffic tensor_traffic(const TensorStep& step);
 
 }  // namespace ultra::tensor_parallel

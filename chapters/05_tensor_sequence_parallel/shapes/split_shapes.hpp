@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "chapters/05_tensor_sequence_parallel/options/tensor_parallel_options.hpp"
 #include "chapters/05_tensor_sequence_parallel/shapes/block_shapes.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_options.hpp"
 
 namespace ultra::tensor_parallel {
 

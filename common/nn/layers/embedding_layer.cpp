@@ -6,7 +6,7 @@
 namespace ultra::nn {
 
 ParameterSpec embedding_spec(const ModelConfig& config) {
-  return {.name = "model.embed_tokens.weight",
+  return {.name = std::string(kEmbeddingName),
           .global_shape = {config.vocab_size, config.hidden_size},
           .shard = {},
           .initializer = {.standard_deviation = kInitialDeviation}};

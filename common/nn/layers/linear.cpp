@@ -21,7 +21,8 @@ ParameterSpec weight_spec(const LinearSpec& spec) {
 DenseProjections::DenseProjections(std::vector<ParameterSpec> weights, const Device& device,
                                    DType dtype, std::uint64_t seed, Values values) {
   for (ParameterSpec& spec : weights) {
-    weights_.push_back(std::make_unique<Parameter>(std::move(spec), device, dtype, seed, values));
+    owned_.push_back(std::make_unique<Parameter>(std::move(spec), device, dtype, seed, values));
+    weights_.push_back(owned_.back().get());
   }
 }
 
@@ -29,7 +30,7 @@ std::vector<Tensor> DenseProjections::forward(const Tensor& x, Saved& saved) {
   saved.put("input", x);
   const Tensor rows = as_matrix(x);
   std::vector<Tensor> outputs;
-  for (const auto& weight : weights_) {
+  for (const Parameter* weight : weights_) {
     const Tensor y = ops::matmul(rows, Transpose::kNo, weight->value(), Transpose::kYes);
     outputs.push_back(y.view(x.shape().with(-1, y.size(1))));
   }
@@ -48,12 +49,6 @@ Tensor DenseProjections::backward(std::span<const Tensor> d_y, Saved& saved) {
     add_matmul_grad(*weights_[i], d_y[i], x);
   }
   return d_x;
-}
-
-std::vector<Parameter*> DenseProjections::parameters() {
-  std::vector<Parameter*> all;
-  for (const auto& weight : weights_) all.push_back(weight.get());
-  return all;
 }
 
 DenseLinear::DenseLinear(ParameterSpec weight, const Device& device, DType dtype,

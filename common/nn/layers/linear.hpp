@@ -22,12 +22,17 @@ class DenseProjections : public Projections {
   DenseProjections(std::vector<ParameterSpec> weights, const Device& device, DType dtype,
                    std::uint64_t seed, Values values = Values::kAllocated);
 
+  /// @brief One map by a weight that another layer owns.
+  /// @param weight  [out_features, in_features]; outlives this.
+  explicit DenseProjections(Parameter& weight) : weights_({&weight}) {}
+
   [[nodiscard]] std::vector<Tensor> forward(const Tensor& x, Saved& saved) override;
   [[nodiscard]] Tensor backward(std::span<const Tensor> d_y, Saved& saved) override;
-  [[nodiscard]] std::vector<Parameter*> parameters() override;
+  [[nodiscard]] std::vector<Parameter*> parameters() override { return weights_; }
 
  private:
-  std::vector<std::unique_ptr<Parameter>> weights_;
+  std::vector<std::unique_ptr<Parameter>> owned_;
+  std::vector<Parameter*> weights_;
 };
 
 /// @brief One linear map, y = x W^T. Saves "input".

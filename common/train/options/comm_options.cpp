@@ -76,7 +76,7 @@ void CommOptions::validate() const {
   }
 }
 
-int CommOptions::world_size() const { return resolve_world_size(ranks, launched_world_size()); }
+int CommOptions::world_size() const { return resolve_world_size(ranks, launched); }
 
 RankOptions CommOptions::rank_options(
     std::shared_ptr<const comm::CollectiveAlgorithms> ours) const {

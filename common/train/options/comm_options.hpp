@@ -31,10 +31,11 @@ enum class Collectives {
 
 /// @brief How many ranks, and how they communicate.
 struct CommOptions {
-  std::optional<std::size_t> ranks;              ///< --ranks; absent: 1, or what mpirun started
-  Collectives collectives = Collectives::kOurs;  ///< --collectives
-  double timeout = 60;                           ///< --timeout: seconds of one wait
-  std::string link;                              ///< --link: empty means as fast as it goes
+  std::optional<std::size_t> ranks;  ///< --ranks; absent: 1, or what mpirun started
+  std::optional<int> launched = launched_world_size();  ///< processes that mpirun started
+  Collectives collectives = Collectives::kOurs;         ///< --collectives
+  double timeout = 60;                                  ///< --timeout: seconds of one wait
+  std::string link;                                     ///< --link: empty means as fast as it goes
   ultra::Progress progress = ultra::Progress::kThread;  ///< --progress
   Checking checking = Checking::kOn;                    ///< --check-collectives
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "common/train/text_messages.hpp"
+#include "common/train/frame/text_messages.hpp"
 
 namespace ultra::train {
 

@@ -9,15 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/chapters/01_memory/program_flags.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/program.hpp"
 
 namespace ultra::memory {
 namespace {
 
 namespace fs = std::filesystem;
-using test::flags;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -25,6 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
+using ::ultra::test::flags;
 using ::ultra::test::ProcessResult;
 using ::ultra::test::run_program;
 

@@ -1,30 +1,26 @@
 #pragma once
 /// @file
-/// A quiet training run with the chapter's own parts, wired as its executable wires them.
+/// A quiet training run with the chapter's parts, as its program has them.
 
-#include "chapters/01_memory/gradient_accumulation.hpp"
-#include "chapters/01_memory/recompute.hpp"
-#include "chapters/01_memory/written_parts.hpp"
-#include "common/train/trainer.hpp"
+#include <fmt/format.h>
+
+#include "chapters/01_memory/memory.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "tests/support/plain_training.hpp"
 #include "tests/support/short_run.hpp"
 
 namespace ultra::memory::test {
 
 inline train::TrainResult chapter_run(const train::TrainOptions& options,
                                       const RecomputeConfig& recompute = {}) {
-  nn::DenseFactory dense;
-  WrittenNormFactory written(dense);
-  RecomputeFactory factory(written, recompute);
-  const auto forward_backward = [&](nn::Model& model, const data::Sampler& sampler,
-                                    std::size_t step) {
-    return accumulate_gradients(model, sampler, step, options.micro_batch);
-  };
+  const std::string flags = fmt::format("--recompute {} --recompute-every {}",
+                                        to_string(recompute.mode), recompute.recompute_every);
   train::TrainResult result;
   static_cast<void>(ultra::test::printed_by([&] {
-    result = train::train(options, {.factory = factory,
-                                    .forward_backward = forward_backward,
-                                    .update = train::clipped_adamw(options, written_adamw),
-                                    .extra_config = {}});
+    run_ranks(1, [&](Communicator& world) {
+      result = train::train_with(
+          ultra::test::setup_of(options, 1, train::list_of(technique()), flags), world);
+    });
   }));
   return result;
 }

@@ -2,44 +2,38 @@
 
 #include "chapters/01_memory/memory_options.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
 
 namespace ultra::memory {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// Both option sets of the executable.
 struct Flags {
   train::TrainOptions train;
   MemoryOptions memory;
 
-  explicit Flags(const std::vector<std::string>& arguments) {
-    ultra::test::parse_into(arguments, train, memory);
-  }
+  explicit Flags(const ultra::test::Words& words) { ultra::test::parse_into(words, train, memory); }
+  explicit Flags(const std::string& line) : Flags(ultra::test::words_of(line)) {}
 };
 
-/// The message of a ConfigError while parsing, checking or asking for an estimate.
-std::string refusal(const std::vector<std::string>& arguments) {
-  return ultra::test::message_of<ConfigError>([&] {
-    const Flags flags(arguments);
+/// A ConfigError while parsing, checking or asking for an estimate.
+void expect_refused(const std::vector<ultra::test::Refusal>& rows) {
+  const auto read = [](const ultra::test::Words& words) {
+    const Flags flags(words);
     flags.memory.validate();
     static_cast<void>(flags.memory.request(flags.train));
-  });
+  };
+  ultra::test::expect_refused<ConfigError>(read, rows);
 }
 
 TEST(MemoryOptions, NoFlagsTrainWithoutRecomputation) {
-  const Flags flags({});
+  const Flags flags("");
   EXPECT_NO_THROW(flags.memory.validate());
   EXPECT_FALSE(flags.memory.estimates());
   EXPECT_EQ(flags.memory.recompute, RecomputeConfig{});
@@ -48,7 +42,7 @@ TEST(MemoryOptions, NoFlagsTrainWithoutRecomputation) {
 }
 
 TEST(MemoryOptions, RecomputationReachesTheMetrics) {
-  const Flags flags({"--recompute", "full", "--recompute-every", "3"});
+  const Flags flags("--recompute full --recompute-every 3");
   EXPECT_NO_THROW(flags.memory.validate());
   EXPECT_EQ(flags.memory.recompute,
             (RecomputeConfig{.mode = Recompute::kFull, .recompute_every = 3}));
@@ -63,8 +57,9 @@ TEST(MemoryOptions, ModesAreReadAsTheyAreWritten) {
 }
 
 TEST(MemoryOptions, AnEstimateTakesTheTrainersFlags) {
-  const Flags flags({"--estimate", "llama-8b", "--seq", "4096", "--micro-batch", "2", "--precision",
-                     "bf16-mixed-fp32grads", "--recompute", "selective", "--json"});
+  const Flags flags(
+      "--estimate llama-8b --seq 4096 --micro-batch 2 --precision bf16-mixed-fp32grads "
+      "--recompute selective --json");
   EXPECT_NO_THROW(flags.memory.validate());
   ASSERT_TRUE(flags.memory.estimates());
   const EstimateRequest request = flags.memory.request(flags.train);
@@ -75,14 +70,13 @@ TEST(MemoryOptions, AnEstimateTakesTheTrainersFlags) {
   EXPECT_TRUE(flags.memory.json);
   const MemoryEstimate estimate = estimate_memory(request);
   EXPECT_EQ(flags.memory.answer(flags.train), estimate_to_json(estimate).dump(2) + "\n");
-  const Flags as_table({"--estimate", "llama-8b"});
+  const Flags as_table("--estimate llama-8b");
   EXPECT_EQ(as_table.memory.answer(as_table.train),
             format_estimate(estimate_memory(as_table.memory.request(as_table.train))));
 }
 
 TEST(MemoryOptions, CustomIsTheModelOfTheFlags) {
-  const Flags flags({"--estimate", "custom", "--layers", "3", "--hidden", "64", "--heads", "8",
-                     "--kv-heads", "4", "--ffn", "99"});
+  const Flags flags("--estimate custom --layers 3 --hidden 64 --heads 8 --kv-heads 4 --ffn 99");
   const TransformerShape shape = flags.memory.request(flags.train).shape;
   EXPECT_EQ(shape.num_layers, 3U);
   EXPECT_EQ(shape.hidden_size, 64U);
@@ -91,36 +85,19 @@ TEST(MemoryOptions, CustomIsTheModelOfTheFlags) {
   EXPECT_EQ(shape.ffn_hidden_size, 99U);
 }
 
-TEST(MemoryOptionsRefuse, ModesThatDoNotExist) {
-  EXPECT_THAT(refusal({"--recompute", "some"}),
-              AllOf(HasSubstr("--recompute 'some'"), HasSubstr("none, selective or full")));
-  EXPECT_THAT(refusal({"--estimate", "llama-8b", "--precision", "int8"}),
-              AllOf(HasSubstr("--precision 'int8'"), HasSubstr("fp32"), HasSubstr("bf16-mixed")));
-}
-
-TEST(MemoryOptionsRefuse, GroupsWithoutFullRecomputation) {
-  EXPECT_THAT(refusal({"--recompute-every", "2"}),
-              AllOf(HasSubstr("--recompute-every 2"), HasSubstr("needs --recompute full"),
-                    HasSubstr("found --recompute none")));
-  EXPECT_THAT(refusal({"--recompute", "full", "--recompute-every", "0"}),
-              AllOf(HasSubstr("--recompute-every is 0"), HasSubstr("at least 1")));
-  EXPECT_THAT(ultra::test::message_of<CLI::ParseError>([] {
-                Flags({"--recompute-every", "-1"});
-              }),
-              AllOf(HasSubstr("--recompute-every"), HasSubstr("'-1'")));
-}
-
-TEST(MemoryOptionsRefuse, FlagsOfTheEstimateInATraining) {
-  EXPECT_THAT(refusal({"--json"}),
-              AllOf(HasSubstr("--json needs --estimate"), HasSubstr("--metrics")));
-  EXPECT_THAT(refusal({"--precision", "fp32"}),
-              AllOf(HasSubstr("--precision needs --estimate"), HasSubstr("--dtype")));
-}
-
-TEST(MemoryOptionsRefuse, UnknownModelsAndListTheKnown) {
-  EXPECT_THAT(refusal({"--estimate", "llama-9b"}),
-              AllOf(HasSubstr("'llama-9b'"), HasSubstr("llama-7b"), HasSubstr("gpt3-175b"),
-                    HasSubstr("custom")));
+TEST(MemoryOptions, RefuseWhatCannotWork) {
+  expect_refused(
+      {{"--recompute some", {"--recompute 'some'", "none, selective or full"}},
+       {"--estimate llama-8b --precision int8", {"--precision 'int8'", "fp32", "bf16-mixed"}},
+       {"--estimate llama-9b", {"'llama-9b'", "llama-7b", "gpt3-175b", "custom"}},
+       {"--recompute-every 2",
+        {"--recompute-every 2", "needs --recompute full", "found --recompute none"}},
+       {"--recompute full --recompute-every 0", {"--recompute-every is 0", "at least 1"}},
+       {"--json", {"--json needs --estimate", "--metrics"}},
+       {"--precision fp32", {"--precision needs --estimate", "--dtype"}}});
+  ultra::test::expect_refused<CLI::ParseError>(
+      [](const ultra::test::Words& words) { static_cast<void>(Flags(words)); },
+      {{"--recompute-every -1", {"--recompute-every", "'-1'"}}});
 }
 
 }  // namespace

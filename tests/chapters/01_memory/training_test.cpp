@@ -2,7 +2,6 @@
 // number, and the closed forms say what memory they take.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,9 +11,7 @@
 #include "chapters/01_memory/estimate/memory_table.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
-#include "common/base/errors.hpp"
 #include "tests/chapters/01_memory/chapter_run.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/short_run.hpp"
@@ -23,7 +20,6 @@ namespace ultra::memory {
 namespace {
 
 using test::chapter_run;
-using ::testing::HasSubstr;
 
 constexpr double kPromise = 1e-12;
 
@@ -156,17 +152,6 @@ TEST_F(ChapterTraining, RecomputationTakesLessMemoryTheMoreItRecomputes) {
   const std::size_t full = peak({.mode = Recompute::kFull});
   EXPECT_LT(selective, none);
   EXPECT_LT(full, selective);
-}
-
-TEST_F(ChapterTraining, AccumulationThatDoesNotDivideIsAnError) {
-  nn::DenseFactory factory;
-  const train::TrainOptions options = ultra::test::short_run();
-  nn::Model model(options.model, device, options.dtype, 1, factory);
-  const data::Dataset text = data::Dataset::from_file(ultra::test::kText);
-  const data::Sampler sampler(text, options.model.max_seq_len, 4, 1);
-  EXPECT_THAT(
-      ultra::test::message_of<ConfigError>([&] { accumulate_gradients(model, sampler, 0, 3); }),
-      HasSubstr("micro-batches of 3 do not divide a global batch of 4"));
 }
 
 }  // namespace

@@ -1,17 +1,10 @@
 // Every algorithm of the chapter's table keeps the promise of its collective: any number of ranks,
 // any count, any root.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
 
 #include "chapters/02_collectives/algorithms/all_to_all.hpp"
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/contracts/collective_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
@@ -38,6 +31,18 @@ Tuning tuning_for(test::Random& random, int size) {
     if (size % per_node == 0) tuning.ranks_per_node = per_node;
   }
   return tuning;
+}
+
+/// Whether a trial keeps its collective's promise for these chunks, or for all of them.
+::testing::AssertionResult kept(OpKind op, CollectiveTrial& trial, const Chunks& chunks, int root) {
+  const std::size_t count = chunks.whole().end;
+  return op == OpKind::kBroadcast   ? trial.broadcast(count, root)
+         : op == OpKind::kReduce    ? trial.reduce(count, root)
+         : op == OpKind::kGather    ? trial.gather(chunks, root)
+         : op == OpKind::kScatter   ? trial.scatter(chunks, root)
+         : op == OpKind::kAllGather ? trial.all_gather(chunks)
+         : op == OpKind::kBarrier   ? trial.barrier()
+                                    : trial.reduce_scatter(chunks);
 }
 
 class EveryAlgorithm : public test::RandomTest {
@@ -93,18 +98,13 @@ TEST_F(EveryAlgorithm, AllReduces) {
   });
 }
 
-TEST_F(EveryAlgorithm, ReducesAndScatters) {
-  for_algorithms(OpKind::kReduceScatter, [&](const NamedAlgorithm& algorithm, const TrialCase& c) {
-    CollectiveTrial trial = trial_of(OpKind::kReduceScatter, algorithm, c);
-    EXPECT_TRUE(trial.reduce_scatter(Chunks::even({0, c.count}, trial.size())));
-  });
-}
-
-TEST_F(EveryAlgorithm, GathersEverywhere) {
-  for_algorithms(OpKind::kAllGather, [&](const NamedAlgorithm& algorithm, const TrialCase& c) {
-    CollectiveTrial trial = trial_of(OpKind::kAllGather, algorithm, c);
-    EXPECT_TRUE(trial.all_gather(Chunks::even({0, c.count}, trial.size())));
-  });
+TEST_F(EveryAlgorithm, ServesAllAlike) {
+  for (const OpKind op : {OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBarrier}) {
+    for_algorithms(op, [&](const NamedAlgorithm& algorithm, const TrialCase& c) {
+      CollectiveTrial trial = trial_of(op, algorithm, c);
+      EXPECT_TRUE(kept(op, trial, Chunks::even({0, c.count}, trial.size()), 0));
+    });
+  }
 }
 
 TEST_F(EveryAlgorithm, ServesEveryRoot) {
@@ -113,11 +113,7 @@ TEST_F(EveryAlgorithm, ServesEveryRoot) {
       for (int root = 0; root < c.members.size(); ++root) {
         SCOPED_TRACE(fmt::format("root {}", root));
         CollectiveTrial trial = trial_of(op, algorithm, c, root);
-        const Chunks chunks = Chunks::even({0, c.count}, trial.size());
-        EXPECT_TRUE(op == OpKind::kBroadcast ? trial.broadcast(c.count, root)
-                    : op == OpKind::kReduce  ? trial.reduce(c.count, root)
-                    : op == OpKind::kGather  ? trial.gather(chunks, root)
-                                             : trial.scatter(chunks, root));
+        EXPECT_TRUE(kept(op, trial, Chunks::even({0, c.count}, trial.size()), root));
         if (HasFailure()) return;
       }
     });
@@ -130,13 +126,6 @@ TEST_F(EveryAlgorithm, ExchangesEqualParts) {
     const Matrix counts(size, std::vector<std::size_t>(size, c.count % 50));
     CollectiveTrial trial = all_to_all_trial(algorithm, c, counts);
     EXPECT_TRUE(trial.all_to_all(counts));
-  });
-}
-
-TEST_F(EveryAlgorithm, KeepsEverybodyInTheBarrier) {
-  for_algorithms(OpKind::kBarrier, [&](const NamedAlgorithm& algorithm, const TrialCase& c) {
-    CollectiveTrial trial = trial_of(OpKind::kBarrier, algorithm, c);
-    EXPECT_TRUE(trial.barrier());
   });
 }
 
@@ -157,10 +146,7 @@ TEST_F(EveryAlgorithm, TakesUnevenChunks) {
           own.group = group;
           return algorithm.schedule(own);
         });
-        EXPECT_TRUE(op == OpKind::kGather      ? trial.gather(chunks, root)
-                    : op == OpKind::kScatter   ? trial.scatter(chunks, root)
-                    : op == OpKind::kAllGather ? trial.all_gather(chunks)
-                                               : trial.reduce_scatter(chunks));
+        EXPECT_TRUE(kept(op, trial, chunks, root));
       }
     }
   }
@@ -178,9 +164,9 @@ TEST_F(EveryAlgorithm, PairwiseExchangesUnevenPartsAndBruckSaysThatItCannot) {
     CollectiveTrial trial =
         all_to_all_trial(collectives::find_algorithm(OpKind::kAllToAll, "pairwise"), c, counts);
     EXPECT_TRUE(trial.all_to_all(counts));
-    const std::string message = test::message_of<ConfigError>([&] {
-      static_cast<void>(collectives::bruck_all_to_all(Group::all(0, size), Chunks::of(counts[0]),
-                                                      Chunks::of(column_of(counts, 0))));
+    const std::string message = message_of<ConfigError>([&] {
+      return collectives::bruck_all_to_all(Group::all(0, size), Chunks::of(counts[0]),
+                                           Chunks::of(column_of(counts, 0)));
     });
     EXPECT_EQ(message,
               "Bruck's all-to-all needs equal counts: 10 elements to rank 1, 3 to rank 0. Use "

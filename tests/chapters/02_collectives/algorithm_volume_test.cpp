@@ -1,17 +1,12 @@
 // What each algorithm sends, and in how many rounds: the Cost lines of the headers.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <bit>
-#include <numeric>
-#include <string_view>
-#include <vector>
 
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
 #include "chapters/02_collectives/steps.hpp"
 #include "chapters/02_collectives/trees/double_binary_tree.hpp"
 #include "tests/support/contracts/collective_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {

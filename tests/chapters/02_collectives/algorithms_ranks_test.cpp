@@ -1,15 +1,10 @@
 // The chapter's algorithms on ranks of this process, through a Communicator: what `--collectives
 // ours` does.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/contracts/rank_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {

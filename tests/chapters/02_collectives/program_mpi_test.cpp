@@ -6,29 +6,19 @@
 #include <map>
 #include <string>
 
-#include "tests/chapters/02_collectives/program_run.hpp"
+#include "tests/support/program.hpp"
 
 namespace ultra::collectives {
 namespace {
 
 using nlohmann::json;
-using test::error_lines;
-using test::events_of;
-using test::ProcessResult;
-using test::run;
-using test::run_shell_with_mpi;
-using test::run_with_mpi;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ultra::test::events_of;
+using ultra::test::ProcessResult;
+using ultra::test::words_of;
 
-class UnderMpirun : public ::testing::Test {
+class UnderMpirun : public ultra::test::UnderMpirun {
  protected:
-  void SetUp() override {
-    if (!ultra::test::has_mpirun()) GTEST_SKIP() << "there is no mpirun";
-  }
-
-  ultra::test::TemporaryFolder folder;
+  UnderMpirun() : ultra::test::UnderMpirun("02_collectives", ultra::test::Changes{}) {}
 };
 
 std::size_t count_of(const std::string& text, const std::string& part) {
@@ -38,10 +28,9 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 }
 
 TEST_F(UnderMpirun, ProcessesComputeWhatThreadsCompute) {
-  const auto losses = [&](bool mpi) {
-    const std::string path = folder.path(mpi ? "mpi.jsonl" : "threads.jsonl");
-    const std::map<std::string, std::string> changes = {{"--steps", "4"}, {"--metrics", path}};
-    const ProcessResult result = mpi ? run_with_mpi(2, changes) : run(changes, {"--ranks", "2"});
+  const std::string path = folder.path("metrics.jsonl");
+  const auto losses = [&](int processes, const std::string& more) {
+    const ProcessResult result = start(processes, words_of("--steps 4 --metrics " + path + more));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(count_of(result.out, "step     1/4"), 1U) << "rank 0 alone speaks";
     const json summary = events_of(path).back();
@@ -49,12 +38,12 @@ TEST_F(UnderMpirun, ProcessesComputeWhatThreadsCompute) {
     EXPECT_EQ(summary.at("config").at("ranks"), 2);
     return summary.at("losses");
   };
-  EXPECT_EQ(losses(true), losses(false)) << "bitwise: the same steps in the same order";
+  EXPECT_EQ(losses(2, ""), losses(0, " --ranks 2")) << "bitwise: the same steps in the same order";
 }
 
 TEST_F(UnderMpirun, ATraceHoldsAllProcessesOnOneClock) {
   const std::string path = folder.path("trace.json");
-  const ProcessResult result = run_with_mpi(2, {{"--steps", "3"}, {"--trace", path}});
+  const ProcessResult result = start(2, {"--steps", "3", "--trace", path});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::map<int, double> first_step;
   const json trace = json::parse(ultra::test::read_file(path));
@@ -67,31 +56,25 @@ TEST_F(UnderMpirun, ATraceHoldsAllProcessesOnOneClock) {
 }
 
 TEST_F(UnderMpirun, RanksMustBeAsManyAsProcesses) {
-  const ProcessResult result = run_with_mpi(
-      2, {{"--global-batch", "12"}, {"--metrics", folder.path("m")}}, {"--ranks", "3"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(error_lines(result.err), 1) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("--ranks is 3"), HasSubstr("mpirun started 2")));
-  EXPECT_THAT(folder.names(), IsEmpty());
+  expect_refused(2, {"--global-batch", "12", "--ranks", "3", "--metrics", folder.path("m")},
+                 {"--ranks is 3", "mpirun started 2"}, {});
+  EXPECT_THAT(folder.names(), ::testing::IsEmpty());
 }
 
 TEST_F(UnderMpirun, HelpIsPrintedOnce) {
-  const ProcessResult result = run_with_mpi(2, {}, {"--help"});
+  const ProcessResult result = start(2, {"--help"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(count_of(result.out, "--global-batch"), 1U);
 }
 
 TEST_F(UnderMpirun, AnErrorOfOneRankIsOneLineThatNamesIt) {
   // Rank 1 alone is told to read a text that is not there.
-  const ProcessResult result = run_shell_with_mpi(2, R"(if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
-              exec "$0" $(echo "$@" | sed 's#--data [^ ]*#--data nowhere.txt#')
-            fi
-            exec "$0" "$@")",
-                                                  {{"--metrics", folder.path("m")}});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(error_lines(result.err), 1) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("rank 1: "), HasSubstr("nowhere.txt")));
-  EXPECT_THAT(folder.names(), IsEmpty());
+  expect_refused(2, {"--metrics", folder.path("m")}, {"rank 1: ", "nowhere.txt"},
+                 {"/bin/sh", "-c", R"(if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
+                    exec "$0" $(echo "$@" | sed 's#--data [^ ]*#--data nowhere.txt#')
+                  fi
+                  exec "$0" "$@")"});
+  EXPECT_THAT(folder.names(), ::testing::IsEmpty());
 }
 
 }  // namespace

@@ -3,60 +3,42 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "tests/chapters/02_collectives/program_fixture.hpp"
+#include "tests/support/program.hpp"
 
 namespace ultra::collectives {
 namespace {
 
 using nlohmann::json;
-using test::Changes;
-using test::expect_success;
-using test::ProcessResult;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_parts;
 
-class Program : public test::ProgramTest {
+class Program : public ultra::test::ProgramTest {
  protected:
-  Program() : ProgramTest(test::kProgram) {}
+  Program() : ProgramTest("02_collectives") {}
 };
 
 TEST_F(Program, TrainsOnOneRankWithoutFlagsOfItsOwn) {
-  const ProcessResult result = run();
-  expect_success(result);
-  EXPECT_THAT(result.out, AllOf(HasSubstr("step     1/1"), HasSubstr("Where the memory went")));
+  expect_parts(output_of(), {"step     1/1", "Where the memory went"});
 }
 
 TEST_F(Program, RanksAndTheirCollectivesChangeNoLoss) {
-  const Changes base = {{"--steps", "5"}, {"--global-batch", "12"}, {"--dtype", "f64"}};
-  const json expected = summary_of(base).at("losses");
+  const std::string base = "--steps 5 --global-batch 12 --dtype f64";
+  const json expected = losses_of(base);
   ASSERT_EQ(expected.size(), 5U);
-  for (const Changes& more : {Changes{{"--ranks", "2"}}, Changes{{"--ranks", "3"}},
-                              Changes{{"--ranks", "3"}, {"--collectives", "native"}},
-                              Changes{{"--ranks", "2"}, {"--progress", "on-call"}},
-                              Changes{{"--ranks", "2"}, {"--check-collectives", "off"}},
-                              Changes{{"--ranks", "2"}, {"--link", "latency-us=100,gbps=10"}}}) {
-    Changes changes = base;
-    changes.insert(more.begin(), more.end());
-    const json losses = summary_of(changes).at("losses");
-    ASSERT_EQ(losses.size(), 5U);
-    for (std::size_t i = 0; i < 5; ++i) {
-      const double loss = expected[i];
-      EXPECT_NEAR(losses[i].get<double>(), loss, 1e-10 * loss);
-    }
+  for (const char* more : {" --ranks 2", " --ranks 3", " --ranks 3 --collectives native",
+                           " --ranks 2 --progress on-call", " --ranks 2 --check-collectives off",
+                           " --ranks 2 --link latency-us=100,gbps=10"}) {
+    expect_near_losses(losses_of(base + more), expected, 1e-10);
   }
 }
 
 TEST_F(Program, MetricsAndTraceHoldAllRanks) {
   const std::string trace_path = folder.path("trace.json");
-  const json summary = summary_of(
-      {{"--ranks", "2"}, {"--steps", "3"}, {"--trace", trace_path}, {"--timeout", "30"}});
-  EXPECT_THAT(folder.names(), ElementsAre("metrics.jsonl", "trace.json"));
+  const json summary = summary_of("--ranks 2 --steps 3 --timeout 30 --trace " + trace_path);
+  EXPECT_THAT(folder.names(), ::testing::ElementsAre("metrics.jsonl", "trace.json"));
   EXPECT_EQ(summary.at("config").at("ranks"), 2);
   EXPECT_EQ(summary.at("config").at("collectives"), "ours");
   EXPECT_EQ(summary.at("config").at("timeout"), 30.0);
@@ -70,90 +52,64 @@ TEST_F(Program, MetricsAndTraceHoldAllRanks) {
 }
 
 TEST_F(Program, PrintsTheRanksThatItsFlagsNeed) {
-  const ProcessResult one = run({}, {"--print-ranks"});
-  expect_success(one);
-  EXPECT_EQ(one.out, "1\n");
-  EXPECT_EQ(run({{"--global-batch", "6"}, {"--ranks", "3"}}, {"--print-ranks"}).out, "3\n");
+  expect_ranks({{"", "1"}, {"--global-batch 6 --ranks 3", "3"}});
 }
 
 TEST_F(Program, HelpListsTheFlagsOfBothChapters) {
-  const ProcessResult result = run_words({"--help"});
-  expect_success(result);
-  for (const char* flag : {"--layers", "--recompute", "--estimate", "--ranks", "--collectives",
-                           "--timeout", "--link", "--progress", "--check-collectives"}) {
-    EXPECT_THAT(result.out, HasSubstr(flag));
-  }
+  expect_parts(answer_to("--help"),
+               {"--layers", "--recompute", "--estimate", "--ranks", "--collectives", "--timeout",
+                "--link", "--progress", "--check-collectives"});
 }
 
 TEST_F(Program, StillEstimates) {
-  const ProcessResult result = run({}, {"--estimate", "llama-7b"});
-  expect_success(result);
-  EXPECT_THAT(result.out, HasSubstr("6,738,415,616"));
-}
-
-using BadRun = Program;
-
-TEST_F(BadRun, RankCountsThatDoNotDivide) {
-  refused({{"--ranks", "3"}}, {"4 % (3 * 2) = 4", "multiple of 6"});
-  refused({{"--ranks", "4"}}, {"4 % (4 * 2) = 4"});
-}
-
-TEST_F(BadRun, FlagsThatCannotWork) {
-  refused({{"--ranks", "0"}}, {"--ranks is 0", "at least 1"});
-  refused({{"--ranks", "-2"}}, {"--ranks", "whole number"});
-  refused({{"--ranks", "1000"}}, {"--ranks is 1000", "mpirun"});
-  refused({{"--timeout", "0"}}, {"--timeout is 0"});
-  refused({{"--collectives", "theirs"}}, {"'theirs'", "ours or native"});
-  refused({{"--ranks", "2"}, {"--link", "fast"}}, {"fast", "gbps"});
-  refused({{"--ranks", "2"}, {"--link", "gbps=1"}, {"--collectives", "native"}},
-          {"--collectives ours"});
-}
-
-TEST_F(BadRun, ModesThatExcludeEachOther) {
-  refused({{"--op", "all_reduce"}, {"--simulate", "h100"}}, {"--simulate-op", "give one of them"});
-  refused({{"--algorithm", "ring"}}, {"--algorithm needs --op"});
-  refused({{"--simulate-op", "broadcast"}}, {"needs --simulate MACHINE"});
+  expect_parts(output_of("--estimate llama-7b"), {"6,738,415,616"});
 }
 
 TEST_F(Program, MeasuresACollectiveInsteadOfTraining) {
-  const ProcessResult result =
-      run_words({"--op", "all_reduce", "--ranks", "3", "--algorithm", "ring,native", "--max-bytes",
-                 "16KB", "--iterations", "2", "--op-json"});
-  expect_success(result);
-  const json report = json::parse(result.out);
+  const json report =
+      json::parse(answer_to("--op all_reduce --ranks 3 --algorithm ring,native --max-bytes 16KB "
+                            "--iterations 2 --op-json"));
   EXPECT_EQ(report.at("ranks"), 3);
   ASSERT_EQ(report.at("rows").size(), 6U);
   for (const json& row : report.at("rows")) EXPECT_EQ(row.at("wrong_elements"), 0);
 }
 
 TEST_F(Program, SimulatesACollectiveInsteadOfTraining) {
-  const ProcessResult result = run_words({"--simulate", "nodes=2,gpus=4", "--simulate-algorithms",
-                                          "ring", "--simulate-sizes", "1MB", "--simulate-json"});
-  expect_success(result);
-  EXPECT_GT(json::parse(result.out).at("runs").at(0).at("seconds").get<double>(), 0.0);
+  const json report = json::parse(
+      answer_to("--simulate nodes=2,gpus=4 --simulate-algorithms ring --simulate-sizes 1MB "
+                "--simulate-json"));
+  EXPECT_GT(report.at("runs").at(0).at("seconds").get<double>(), 0.0);
+}
+
+using BadRun = Program;
+
+TEST_F(BadRun, FlagsThatCannotWork) {
+  refused({{"--ranks 3", {"4 % (3 * 2) = 4", "multiple of 6"}},
+           {"--ranks 4", {"4 % (4 * 2) = 4"}},
+           {"--ranks -2", {"--ranks", "whole number"}},
+           {"--ranks 1000", {"--ranks is 1000", "mpirun"}},
+           {"--ranks 2 --link fast", {"fast", "gbps"}},
+           {"--op all_reduce --simulate h100", {"--simulate-op", "give one of them"}},
+           {"--algorithm ring", {"--algorithm needs --op"}},
+           {"--simulate-op broadcast", {"needs --simulate MACHINE"}}});
 }
 
 TEST_F(BadRun, FilesThatCannotBeUsed) {
-  const Changes two = {{"--ranks", "2"}};
-  const auto with = [&](const char* flag, const std::string& path) {
-    Changes changes = two;
-    changes[flag] = path;
-    return changes;
-  };
-  refused(with("--data", folder.path("missing.txt")), {"missing.txt", "does not exist"});
-  refused(with("--metrics", folder.path("no/metrics.jsonl")), {"--metrics", "no/metrics.jsonl"});
-  refused(with("--trace", folder.path("no/trace.json")), {"--trace", "no/trace.json"});
+  const std::string missing = "--ranks 2 --data " + folder.path("missing.txt");
+  const std::string metrics = "--ranks 2 --metrics " + folder.path("no/metrics.jsonl");
+  const std::string trace = "--ranks 2 --trace " + folder.path("no/trace.json");
+  refused({{missing, {"missing.txt", "does not exist"}},
+           {metrics, {"--metrics", "no/metrics.jsonl"}},
+           {trace, {"--trace", "no/trace.json"}}});
 }
 
 TEST_F(BadRun, ATimeoutNamesTheOperationAndEndsAllRanks) {
   // Every message takes five seconds, every rank waits for a tenth of one.
-  failed({{"--ranks", "2"}, {"--link", "latency-us=5000000,gbps=1"}, {"--timeout", "0.1"}}, 1,
-         {"rank"});
+  failed("--ranks 2 --link latency-us=5000000,gbps=1 --timeout 0.1", 1, {"rank"});
 }
 
 TEST_F(BadRun, TrainingThatDivergesEndsAllRanks) {
-  failed({{"--ranks", "2"}, {"--steps", "9"}, {"--lr", "1e30"}, {"--clip", "0"}}, 2,
-         {"at step", "lower --lr"});
+  failed("--ranks 2 --steps 9 --lr 1e30 --clip 0", 2, {"at step", "lower --lr"});
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -16,7 +14,7 @@
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/base/errors.hpp"
-#include "tests/chapters/02_collectives/replicated_run.hpp"
+#include "tests/chapters/02_collectives/run_comparison.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/random_run.hpp"
@@ -24,6 +22,8 @@
 namespace ultra::collectives {
 namespace {
 
+using test::expect_near_losses;
+using test::expect_near_weights;
 using test::RankRun;
 using test::run_alone;
 using test::run_replicated;
@@ -31,7 +31,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using train::test::expect_same_on_all;
 using train::test::quietly;
-using ::ultra::test::largest_magnitude;
 
 RankOptions with(std::shared_ptr<const comm::CollectiveAlgorithms> algorithms) {
   RankOptions options;
@@ -46,36 +45,10 @@ RankOptions with_rings() {
       BookOptions{.names = {{OpKind::kAllReduce, "ring"}}, .tuning = {}}));
 }
 
-void expect_equal_losses(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.result.steps.size(), expected.result.steps.size());
-  for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
-    const train::StepMetrics& a = actual.result.steps[i];
-    const train::StepMetrics& e = expected.result.steps[i];
-    EXPECT_LE(std::abs(a.loss - e.loss), relative * std::abs(e.loss)) << "step " << e.step;
-  }
-}
-
-void expect_equal_weights(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.weights.size(), expected.weights.size());
-  for (std::size_t p = 0; p < expected.weights.size(); ++p) {
-    const double scale = largest_magnitude(expected.weights[p]);
-    ASSERT_EQ(actual.weights[p].size(), expected.weights[p].size());
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.weights[p].size(); ++i) {
-      worst = std::max(worst, std::abs(actual.weights[p][i] - expected.weights[p][i]));
-    }
-    EXPECT_LE(worst, relative * scale) << "parameter " << p;
-  }
-}
-
 /// Losses, norms and weights of all replicas are the same, bit for bit. Collective.
 void expect_equal_replicas(const Communicator& world, const RankRun& run) {
-  std::vector<double> all;
-  for (const train::StepMetrics& step : run.result.steps) {
-    all.push_back(step.loss);
-    all.push_back(step.grad_norm);
-  }
-  for (const std::vector<double>& weights : run.weights) {
+  std::vector<double> all = test::losses_and_norms(run.result);
+  for (const std::vector<double>& weights : run.own) {
     all.insert(all.end(), weights.begin(), weights.end());
   }
   expect_same_on_all(world, all);
@@ -118,8 +91,8 @@ TEST_F(Replicated, TrainingEqualsOneRankInF64) {
       on_ranks(ranks, options, rank_options, [&](Communicator& world) {
         const RankRun run = run_replicated(world, options);
         const RankRun one = run_alone(world, options);
-        expect_equal_losses(run, one, 1e-10);
-        expect_equal_weights(run, one, 1e-10);
+        expect_near_losses(run, one, 1e-10);
+        expect_near_weights(run, one, 1e-10);
         expect_equal_replicas(world, run);
       });
     }
@@ -132,7 +105,7 @@ TEST_F(Replicated, TrainingEqualsOneRankInF32) {
     options.steps = 20;
     on_ranks(ranks, options, with_book(), [&](Communicator& world) {
       const RankRun run = run_replicated(world, options);
-      expect_equal_losses(run, run_alone(world, options), 1e-5);
+      expect_near_losses(run, run_alone(world, options), 1e-5);
       expect_equal_replicas(world, run);
     });
   }
@@ -150,7 +123,7 @@ TEST_F(Replicated, ClippingSeesTheGlobalGradient) {
       const double norm = one.result.steps[i].grad_norm;
       EXPECT_NEAR(three.result.steps[i].grad_norm, norm, 1e-9 * norm);
     }
-    expect_equal_weights(three, one, 1e-10);
+    expect_near_weights(three, one, 1e-10);
   });
 }
 
@@ -159,7 +132,7 @@ TEST_F(Replicated, TheWayThatCollectivesTakeChangesOnlyRoundings) {
   options.dtype = DType::kF64;
   on_ranks(4, options, with_rings(), [&](Communicator& world) {
     const RankRun rings = run_replicated(world, options);
-    expect_equal_weights(run_replicated(world.with_algorithms(nullptr), options), rings, 1e-10);
+    expect_near_weights(run_replicated(world.with_algorithms(nullptr), options), rings, 1e-10);
     EXPECT_EQ(run_replicated(world, options).weights, rings.weights)
         << "the same way is the same run, bitwise";
   });
@@ -172,7 +145,8 @@ TEST_F(Replicated, SentBytesAreTheClosedForm) {
     on_ranks(ranks, options, with_rings(), [&](Communicator& world) {
       const train::TrainResult result = run_replicated(world, options).result;
       const std::size_t gradient_bytes = result.parameters * size_of(options.dtype);
-      const std::size_t loss_bytes = sizeof(double);
+      const std::size_t tensors = 9 * options.model.num_layers + 3;
+      const std::size_t figure_bytes = sizeof(double) * (tensors + 1);
       const auto others = static_cast<std::size_t>(ranks) - 1;
       std::size_t sent = 0;
       for (const train::RankSummary& rank : result.ranks) {
@@ -182,7 +156,8 @@ TEST_F(Replicated, SentBytesAreTheClosedForm) {
             << "nothing else is sent";
       }
       // 2 (N-1)/N n on the average of the ranks: chunks that differ by one element shift the rest.
-      EXPECT_EQ(sent, options.steps * 2 * others * (gradient_bytes + loss_bytes));
+      EXPECT_EQ(sent, options.steps * 2 * others * (gradient_bytes + figure_bytes))
+          << "the gradients; loss and squares of gradients by tensor";
     });
   }
 }
@@ -204,7 +179,7 @@ TEST_F(Replicated, RanksEachHoldWhatOneRankHolds) {
 TEST(Shares, FollowEachOtherInTheOrderOfTheRanks) {
   run_ranks(3, [&](Communicator& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
-    EXPECT_EQ(share_of(12, world), (Range{4 * rank, 4 * rank + 4}));
+    EXPECT_EQ(equal_share(12, world), (Range{4 * rank, 4 * rank + 4}));
   });
 }
 
@@ -214,21 +189,35 @@ TEST(Shares, MustBeEqual) {
   EXPECT_THAT(ultra::test::message_of<ConfigError>([] { expect_equal_shares(16, 4, 3); }),
               AllOf(HasSubstr("16 % (3 * 4) = 4"), HasSubstr("multiple of 12")));
   EXPECT_THROW(expect_equal_shares(2, 1, 4), ConfigError) << "fewer sequences than ranks";
+  run_ranks(3, [&](Communicator& world) {
+    EXPECT_THROW(static_cast<void>(equal_share(16, world)), ConfigError);
+  });
 }
 
-TEST(AverageGradients, AveragesEveryParameter) {
+TEST(SumGradients, AddsUpEveryParameterWhenTheBackwardPassIsOver) {
   run_ranks(3, [](Communicator& world) {
-    const Device device = Device::cpu();
     nn::DenseFactory factory;
-    const nn::Model model(ultra::test::short_run().model, device, DType::kF64, 1, factory);
-    for (nn::Parameter* parameter : model.parameters()) {
-      parameter->add_grad([&](const Tensor& grad, ops::Write) { grad.fill(1.0 + world.rank()); });
-    }
-    average_gradients(model, world);
-    for (const nn::Parameter* parameter : model.parameters()) {
-      for (const double value : parameter->grad().to_vector()) ASSERT_EQ(value, 2.0);
-    }
-    EXPECT_EQ(average(10.0 * world.rank(), device, world), 10.0);
+    const nn::Model model(ultra::test::short_run().model, Device::cpu(), DType::kF64, 1, factory);
+    const auto set_gradients = [&] {
+      for (nn::Parameter* parameter : model.parameters()) {
+        parameter->drop_grad();
+        parameter->add_grad([&](const Tensor& grad, ops::Write) { grad.fill(1.0 + world.rank()); });
+      }
+    };
+    const auto expect_sums = [&](double sum) {
+      for (const nn::Parameter* parameter : model.parameters()) {
+        for (const double value : parameter->grad().to_vector()) ASSERT_EQ(value, sum);
+      }
+    };
+    set_gradients();
+    sum_gradients(model.parameters(), world);
+    expect_sums(6.0);
+    const auto exchange = sum_after_backward(model.parameters(), world);
+    exchange->step_begins();
+    set_gradients();
+    expect_sums(1.0 + world.rank());
+    exchange->finish();
+    expect_sums(6.0);
   });
 }
 

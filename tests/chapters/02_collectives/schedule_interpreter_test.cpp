@@ -2,13 +2,8 @@
 // survive by luck.
 #include "tests/support/contracts/schedule_interpreter.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "chapters/02_collectives/steps.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
@@ -24,7 +19,6 @@ using comm::OnReceive;
 using comm::Schedule;
 using test::Fault;
 using test::Interpretation;
-using ::testing::HasSubstr;
 
 Interpretation<double> run(const std::vector<Schedule>& schedules) {
   std::vector<test::RankBuffers<double>> buffers;

@@ -25,8 +25,7 @@ using ::testing::HasSubstr;
 class GradientBucketsTest : public ultra::test::RandomTest {
  protected:
   GradientBucketsTest() {
-    for (const nn::Parameter* parameter : parameters())
-      counts.push_back(parameter->value().numel());
+    for (const nn::Parameter* parameter : parameters()) counts.push_back(parameter->count());
     std::size_t largest = 0;
     for (const std::size_t count : counts) largest = std::max(largest, count);
     assigned = assign_buckets(counts, random.between(1, 2 * largest));
@@ -52,21 +51,21 @@ class GradientBucketsTest : public ultra::test::RandomTest {
 };
 
 TEST_F(GradientBucketsTest, GradientsStandOneAfterTheOtherInTheOrderOfTheBucket) {
-  const GradientBuckets buckets(replica->model, assigned);
+  const GradientBuckets buckets(parameters(), assigned);
   make_all();
   for (std::size_t b = 0; b < assigned.size(); ++b) {
     std::vector<double> expected;
     for (const std::size_t p : assigned[b].parameters) {
       expected.insert(expected.end(), counts[p], number(p));
       EXPECT_TRUE(parameters()[p]->grad().shares_storage(buckets.flat(b)));
-      EXPECT_EQ(parameters()[p]->grad().shape(), parameters()[p]->value().shape());
+      EXPECT_EQ(parameters()[p]->grad().shape(), parameters()[p]->shape());
     }
     EXPECT_EQ(buckets.flat(b).to_vector(), expected) << "bucket " << b;
   }
 }
 
 TEST_F(GradientBucketsTest, MemoryIsTakenWithTheFirstGradientOfABucket) {
-  const GradientBuckets buckets(replica->model, assigned);
+  const GradientBuckets buckets(parameters(), assigned);
   std::size_t expected = 0;
   EXPECT_EQ(gradient_bytes(), expected);
   for (const Bucket& bucket : assigned) {
@@ -80,7 +79,7 @@ TEST_F(GradientBucketsTest, MemoryIsTakenWithTheFirstGradientOfABucket) {
 }
 
 TEST_F(GradientBucketsTest, AfterReleaseTheGradientsAloneHoldTheMemory) {
-  GradientBuckets buckets(replica->model, assigned);
+  GradientBuckets buckets(parameters(), assigned);
   for (int step = 0; step < 3; ++step) {
     make_all();
     EXPECT_EQ(gradient_bytes(), 8 * replica->model.parameter_count());
@@ -95,7 +94,7 @@ TEST_F(GradientBucketsTest, AfterReleaseTheGradientsAloneHoldTheMemory) {
 }
 
 TEST_F(GradientBucketsTest, AnAdditionStaysWhereTheGradientIs) {
-  const GradientBuckets buckets(replica->model, assigned);
+  const GradientBuckets buckets(parameters(), assigned);
   make_all();
   const double* const place = parameters()[0]->grad().data<double>();
   parameters()[0]->add_grad([](const Tensor& grad, ops::Write write) {
@@ -109,7 +108,7 @@ TEST_F(GradientBucketsTest, AnAdditionStaysWhereTheGradientIs) {
 TEST_F(GradientBucketsTest, AGradientThatStandsElsewhereIsNamed) {
   const std::size_t last = counts.size() - 1;
   make_gradient(*parameters()[last], 1.0);
-  const GradientBuckets buckets(replica->model, assigned);
+  const GradientBuckets buckets(parameters(), assigned);
   make_all();
   EXPECT_THAT(
       ultra::test::message_of<ConfigError>([&] { static_cast<void>(buckets.flat(0)); }),
@@ -117,7 +116,7 @@ TEST_F(GradientBucketsTest, AGradientThatStandsElsewhereIsNamed) {
 }
 
 TEST_F(GradientBucketsTest, ABucketOfTheStepBeforeIsNotTakenForThisOne) {
-  GradientBuckets buckets(replica->model, assigned);
+  GradientBuckets buckets(parameters(), assigned);
   make_all();
   buckets.release();
   make_all();  // without drop_grads(): adds to the gradients of the step before
@@ -125,7 +124,7 @@ TEST_F(GradientBucketsTest, ABucketOfTheStepBeforeIsNotTakenForThisOne) {
 }
 
 TEST_F(GradientBucketsTest, ContentsSayWhatStandsInABucket) {
-  const GradientBuckets buckets(replica->model, assigned);
+  const GradientBuckets buckets(parameters(), assigned);
   for (std::size_t b = 0; b < assigned.size(); ++b) {
     const BucketContents contents = buckets.contents(b);
     EXPECT_EQ(contents.number, b);
@@ -140,7 +139,7 @@ TEST_F(GradientBucketsTest, ContentsSayWhatStandsInABucket) {
 
 TEST_F(GradientBucketsTest, WhenItIsGoneParametersTakeMemoryOfTheirOwn) {
   {
-    const GradientBuckets buckets(replica->model, assigned);
+    const GradientBuckets buckets(parameters(), assigned);
     make_all();
   }
   EXPECT_EQ(gradient_bytes(), 8 * replica->model.parameter_count()) << "the gradients stay";
@@ -151,7 +150,7 @@ TEST_F(GradientBucketsTest, WhenItIsGoneParametersTakeMemoryOfTheirOwn) {
 }
 
 TEST_F(GradientBucketsTest, TheModelMayBeGoneFirst) {
-  GradientBuckets buckets(replica->model, assigned);
+  GradientBuckets buckets(parameters(), assigned);
   make_all();
   replica.reset();
   buckets.release();
@@ -159,7 +158,7 @@ TEST_F(GradientBucketsTest, TheModelMayBeGoneFirst) {
 
 TEST_F(GradientBucketsTest, CountsMustFit) {
   assigned.back().count += 1;
-  EXPECT_THROW(GradientBuckets(replica->model, assigned), InternalError);
+  EXPECT_THROW(GradientBuckets(parameters(), assigned), InternalError);
 }
 
 }  // namespace

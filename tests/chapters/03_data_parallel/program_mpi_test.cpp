@@ -2,32 +2,28 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/chapters/03_data_parallel/under_mpirun.hpp"
+#include "tests/support/program.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
-using test::Words;
-
-class DataParallelUnderMpirun : public test::UnderMpirun {
+class DataParallelUnderMpirun : public ultra::test::UnderMpirun {
  protected:
   DataParallelUnderMpirun() : UnderMpirun("03_data_parallel", "4") {}
 };
 
 TEST_F(DataParallelUnderMpirun, ProcessesComputeWhatThreadsCompute) {
-  for (const Words& flags :
-       {Words{}, Words{"--overlap", "per-parameter"}, Words{"--compress", "int8"}}) {
+  for (const char* flags : {"", "--overlap per-parameter", "--compress int8"}) {
     expect_same_as_threads(3, flags, "3");
   }
 }
 
 TEST_F(DataParallelUnderMpirun, WhatServersLeaveAreReplicas) {
-  expect_same_as_threads(
-      4, {"--sync", "parameter-server", "--servers", "2", "--priority", "priority"}, "2");
+  expect_same_as_threads(4, "--sync parameter-server --servers 2 --priority priority", "2");
 }
 
 TEST_F(DataParallelUnderMpirun, TheWrongNumberOfProcessesIsRefused) {
-  expect_refused(3, {"--dp", "2"}, "--dp 2: 2 ranks are needed, but mpirun started 3");
+  expect_refused(3, "--dp 2", "--dp 2: 2 ranks are needed, but mpirun started 3");
 }
 
 }  // namespace

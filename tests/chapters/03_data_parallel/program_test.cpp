@@ -1,166 +1,125 @@
 // The executable 03_data_parallel, started as a user starts it.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/chapters/02_collectives/program_fixture.hpp"
+#include "tests/support/program.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
-using collectives::test::Changes;
-using collectives::test::expect_success;
-using collectives::test::ProcessResult;
-using collectives::test::ProgramTest;
-using collectives::test::Words;
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using ultra::test::expect_parts;
 
-constexpr const char* kProgram = "03_data_parallel";
+const std::string kFiveSteps = "--steps 5 --global-batch 6 --dtype f64";
+const std::string kServed = " --dp 2 --sync parameter-server";
 
-class DataParallelProgram : public ProgramTest {
+class DataParallelProgram : public ultra::test::ProgramTest {
  protected:
-  DataParallelProgram() : ProgramTest(kProgram) {}
+  DataParallelProgram() : ProgramTest("03_data_parallel") {}
 
-  void expect_losses_of_one_rank(const Changes& base, const Words& flags, double tolerance) const {
-    const json expected = summary_of(base).at("losses");
-    const json losses = summary_of(base, flags).at("losses");
-    ASSERT_EQ(losses.size(), expected.size());
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      const double loss = expected[i];
-      EXPECT_NEAR(losses[i].get<double>(), loss, tolerance * loss)
-          << ::testing::PrintToString(flags);
-    }
+  void expect_losses_of_one_rank(const std::string& more, double tolerance) const {
+    SCOPED_TRACE(more);
+    ultra::test::expect_near_losses(losses_of(kFiveSteps + more), losses_of(kFiveSteps), tolerance);
   }
 };
 using BadDataParallelRun = DataParallelProgram;
 
-const Changes kFiveSteps = {{"--steps", "5"}, {"--global-batch", "6"}, {"--dtype", "f64"}};
-
 TEST_F(DataParallelProgram, EveryWayToAverageHasTheLossesOfOneRank) {
-  for (const Words& flags :
-       {Words{"--dp", "2"}, Words{"--dp", "4"}, Words{"--dp", "3", "--overlap", "none"},
-        Words{"--dp", "3", "--overlap", "per-parameter"},
-        Words{"--dp", "3", "--bucket-mb", "0.01", "--check-replicas", "2"},
-        Words{"--dp", "2", "--all-reduce", "ring"},
-        Words{"--ranks", "3", "--collectives", "native"}}) {
-    expect_losses_of_one_rank(kFiveSteps, flags, 1e-10);
+  for (const char* flags :
+       {" --dp 2", " --dp 4", " --dp 3 --overlap none", " --dp 3 --overlap per-parameter",
+        " --dp 3 --bucket-mb 0.01 --check-replicas 2", " --dp 2 --all-reduce ring",
+        " --ranks 3 --collectives native"}) {
+    expect_losses_of_one_rank(flags, 1e-10);
   }
 }
 
 TEST_F(DataParallelProgram, ParameterServersHaveTheLossesOfOneRank) {
-  const Words base = {"--sync", "parameter-server", "--dp", "2"};
-  for (const Words& more : {Words{}, Words{"--servers", "2", "--priority", "wait-free"},
-                            Words{"--priority", "priority", "--slice-kb", "1"}}) {
-    Words flags = base;
-    flags.insert(flags.end(), more.begin(), more.end());
-    expect_losses_of_one_rank(kFiveSteps, flags, 1e-10);
+  for (const char* more :
+       {"", " --servers 2 --priority wait-free", " --priority priority --slice-kb 1"}) {
+    expect_losses_of_one_rank(kServed + more, 1e-10);
   }
 }
 
 TEST_F(DataParallelProgram, AsynchronousTrainingComesClose) {
-  expect_losses_of_one_rank(kFiveSteps,
-                            {"--sync", "parameter-server", "--dp", "2", "--async", "--staleness",
-                             "1", "--straggler", "1:5"},
-                            0.05);
+  expect_losses_of_one_rank(kServed + " --async --staleness 1 --straggler 1:5", 0.05);
 }
 
 TEST_F(DataParallelProgram, CompressedGradientsComeClose) {
-  for (const char* compression : {"topk:0.5", "int8", "onebit", "powersgd:2"}) {
-    expect_losses_of_one_rank(kFiveSteps, {"--dp", "2", "--compress", compression}, 0.05);
+  for (const std::string compression : {"topk:0.5", "int8", "onebit", "powersgd:2"}) {
+    expect_losses_of_one_rank(" --dp 2 --compress " + compression, 0.05);
   }
-  expect_losses_of_one_rank(kFiveSteps,
-                            {"--dp", "2", "--compress", "onebit", "--compress-warmup", "5"}, 1e-10);
+  expect_losses_of_one_rank(" --dp 2 --compress onebit --compress-warmup 5", 1e-10);
 }
 
 TEST_F(DataParallelProgram, TheSummaryHoldsItsFlags) {
-  const json config =
-      summary_of({}, {"--dp", "2", "--overlap", "per-parameter", "--check-replicas", "1"})
-          .at("config");
+  const json config = summary_of("--dp 2 --overlap per-parameter --check-replicas 1").at("config");
   EXPECT_EQ(config.at("dp"), 2);
   EXPECT_EQ(config.at("ranks"), 2);
   EXPECT_EQ(config.at("overlap"), "per-parameter");
   EXPECT_EQ(config.at("all_reduce"), "pairwise");
   EXPECT_EQ(config.at("compress"), "none");
-  const json served =
-      summary_of({}, {"--dp", "2", "--sync", "parameter-server", "--servers", "2"}).at("config");
+  const json served = summary_of("--dp 2 --sync parameter-server --servers 2").at("config");
   EXPECT_EQ(served.at("dp"), 2);
   EXPECT_EQ(served.at("ranks"), 4);
   EXPECT_EQ(served.at("sync"), "parameter-server");
 }
 
 TEST_F(DataParallelProgram, ExplainsItsMemoryAndItsCommunication) {
-  const ProcessResult result = run({}, {"--dp", "2"});
-  expect_success(result);
-  EXPECT_THAT(result.out, AllOf(HasSubstr("Where the memory went"), HasSubstr("exposed s")));
+  expect_parts(output_of("--dp 2"), {"Where the memory went", "exposed s"});
 }
 
 TEST_F(DataParallelProgram, PrintsTheRanksThatItsFlagsNeed) {
-  EXPECT_EQ(run({}, {"--print-ranks"}).out, "1\n");
-  EXPECT_EQ(run({}, {"--dp", "3", "--print-ranks"}).out, "3\n");
-  EXPECT_EQ(
-      run({}, {"--dp", "3", "--sync", "parameter-server", "--servers", "2", "--print-ranks"}).out,
-      "5\n");
+  expect_ranks({{"", "1"}, {"--dp 3", "3"}, {"--dp 3 --sync parameter-server --servers 2", "5"}});
 }
 
 TEST_F(DataParallelProgram, PredictsScalingInsteadOfTraining) {
-  const ProcessResult result = run_words({"--scale", "1,8,64", "--scale-json"});
-  expect_success(result);
-  EXPECT_EQ(json::parse(result.out).at("points").size(), 3U);
+  EXPECT_EQ(json::parse(answer_to("--scale 1,8,64 --scale-json")).at("points").size(), 3U);
 }
 
 TEST_F(DataParallelProgram, KeepsWhatEarlierChaptersCan) {
-  EXPECT_THAT(run({}, {"--estimate", "llama-7b"}).out, HasSubstr("6,738,415,616"));
-  EXPECT_THAT(run_words({"--simulate", "nodes=2,gpus=4", "--simulate-sizes", "1MB"}).out,
-              HasSubstr("ring"));
-  EXPECT_THAT(
-      run_words({"--op", "all_reduce", "--ranks", "2", "--max-bytes", "4KB", "--iterations", "1"})
-          .out,
-      HasSubstr("pairwise"));
-  EXPECT_THAT(run_words({"--help"}).out, AllOf(HasSubstr("--recompute"), HasSubstr("--link")));
+  expect_parts(output_of("--estimate llama-7b"), {"6,738,415,616"});
+  expect_parts(answer_to("--simulate nodes=2,gpus=4 --simulate-sizes 1MB"), {"ring"});
+  expect_parts(answer_to("--op all_reduce --ranks 2 --max-bytes 4KB --iterations 1"), {"pairwise"});
+  expect_parts(answer_to("--help"), {"--recompute", "--link"});
 }
 
 TEST_F(BadDataParallelRun, RanksThatDoNotFit) {
-  refused({}, {"--dp is 0", "at least 1"}, {"--dp", "0"});
-  refused({}, {"--dp 2", "2 ranks", "--ranks is 3"}, {"--dp", "2", "--ranks", "3"});
-  refused({}, {"5 replicas", "--global-batch of 4", "at most 4"}, {"--dp", "5"});
-  refused({}, {"--servers 1", "--dp N"}, {"--sync", "parameter-server", "--ranks", "1"});
-  refused({}, {"--straggler", "no replica 2"}, {"--dp", "2", "--straggler", "2:5"});
+  refused({{"--dp 0", {"--dp is 0", "at least 1"}},
+           {"--dp 2 --ranks 3", {"--dp 2", "2 ranks", "--ranks is 3"}},
+           {"--dp 5", {"5 replicas", "--global-batch of 4", "at most 4"}},
+           {"--sync parameter-server --ranks 1", {"--servers 1", "--dp N"}},
+           {"--dp 2 --straggler 2:5", {"--straggler", "no replica 2"}}});
 }
 
 TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
-  refused({}, {"--overlap is 'some'", "none, per-parameter or bucketed"}, {"--overlap", "some"});
-  refused({}, {"--bucket-mb is 0", "above 0"}, {"--bucket-mb", "0"});
-  refused({}, {"--bucket-mb is nan"}, {"--bucket-mb", "nan"});
-  refused({}, {"'zip'", "topk:FRACTION"}, {"--compress", "zip"});
-  refused({}, {"'chain'", "pairwise"}, {"--all-reduce", "chain"});
-  refused({}, {"--check-replicas", "whole number"}, {"--check-replicas", "-1"});
-  refused({}, {"--no-error-feedback", "--compress"}, {"--no-error-feedback"});
-  refused({}, {"--compress-warmup", "--compress"}, {"--compress-warmup", "3"});
+  refused({{"--overlap some", {"--overlap is 'some'", "none, per-parameter or bucketed"}},
+           {"--bucket-mb 0", {"--bucket-mb is 0", "above 0"}},
+           {"--bucket-mb nan", {"--bucket-mb is nan"}},
+           {"--compress zip", {"'zip'", "topk:FRACTION"}},
+           {"--all-reduce chain", {"'chain'", "pairwise"}},
+           {"--check-replicas -1", {"--check-replicas", "whole number"}},
+           {"--no-error-feedback", {"--no-error-feedback", "--compress"}},
+           {"--compress-warmup 3", {"--compress-warmup", "--compress"}}});
 }
 
 TEST_F(BadDataParallelRun, FlagsWithoutTheOneThatTheyNeed) {
-  const Words served = {"--dp", "2", "--sync", "parameter-server"};
-  for (const Words& all_reduce :
-       {Words{"--overlap", "none"}, Words{"--bucket-mb", "1"}, Words{"--compress", "int8"},
-        Words{"--all-reduce", "ring"}, Words{"--check-replicas", "1"}}) {
-    Words flags = served;
-    flags.insert(flags.end(), all_reduce.begin(), all_reduce.end());
-    refused({}, {all_reduce.front(), "--sync parameter-server"}, flags);
+  const std::string served = "--dp 2 --sync parameter-server ";
+  for (const std::string flag : {"--overlap none", "--bucket-mb 1", "--compress int8",
+                                 "--all-reduce ring", "--check-replicas 1"}) {
+    refused({{served + flag, {flag.substr(0, flag.find(' ')), "--sync parameter-server"}}});
   }
-  for (const Words& server : {Words{"--servers", "2"}, Words{"--async"},
-                              Words{"--priority", "wait-free"}, Words{"--staleness", "1"}}) {
-    refused({}, {server.front()}, server);
-  }
+  refused({{"--servers 2", {"--servers"}},
+           {"--async", {"--async"}},
+           {"--priority wait-free", {"--priority"}},
+           {"--staleness 1", {"--staleness"}}});
 }
 
 TEST_F(BadDataParallelRun, TrainingThatDivergesEndsAllRanks) {
-  const Changes diverges = {{"--steps", "9"}, {"--lr", "1e30"}, {"--clip", "0"}};
-  failed(diverges, 2, {"at step", "lower --lr"}, {"--dp", "2"});
-  failed(diverges, 2, {"at step", "lower --lr"}, {"--dp", "2", "--sync", "parameter-server"});
+  const std::string diverges = "--steps 9 --lr 1e30 --clip 0 --dp 2";
+  failed(diverges, 2, {"at step", "lower --lr"});
+  failed(diverges + " --sync parameter-server", 2, {"at step", "lower --lr"});
 }
 
 }  // namespace

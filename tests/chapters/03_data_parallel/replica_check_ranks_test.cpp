@@ -15,6 +15,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "tests/common/train/frame/rank_frame.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
 #include "tests/support/rank_fates.hpp"
 
@@ -85,7 +86,7 @@ class ReplicaCheck : public ultra::test::RandomTest {
     return ultra::test::fates_of(replicas, [&](Communicator& dp) {
       Replica replica(config, DType::kF32, seed);
       disturb(replica.model, dp.rank());
-      expect_equal_replicas(replica.model, dp, 12);
+      expect_equal_replicas(replica.model.parameters(), dp, 12);
     });
   }
 
@@ -105,7 +106,7 @@ TEST_F(ReplicaCheck, EqualReplicasPass) {
 TEST_F(ReplicaCheck, NamesTheParameterAndTheRankThatDiffersFromTheMajority) {
   const std::size_t parameter = random.between(0, 5);
   const ultra::test::Fates fates = check(4, [&](nn::Model& model, int rank) {
-    if (rank == 2) nudge(model, parameter, model.parameters()[parameter]->value().numel() - 1);
+    if (rank == 2) nudge(model, parameter, model.parameters()[parameter]->count() - 1);
   });
   for (const auto& [rank, fate] : fates.ranks) {
     EXPECT_TRUE(is_a<ReplicaDrift>(fate.error)) << "rank " << rank << ": " << fate.message;
@@ -157,7 +158,7 @@ TEST_F(ReplicaCheck, RanksAreCountedInTheWorld) {
     const Communicator dp = world.split(world.rank() % 2, world.rank(), "dp");
     Replica replica(config, DType::kF32, seed);
     if (world.rank() == 3) nudge(replica.model, 0, 0);
-    expect_equal_replicas(replica.model, dp, 1);
+    expect_equal_replicas(replica.model.parameters(), dp, 1);
   });
   for (const int rank : {1, 3}) {               // the others may end before they hear of it
     if (!fates.ranks.contains(rank)) continue;  // another process
@@ -169,7 +170,7 @@ TEST_F(ReplicaCheck, SendsEightBytesPerParameterToEachOtherRank) {
   for (const int replicas : {1, 2, 3, 5}) {
     run_ranks(replicas, [&](Communicator& dp) {
       const Replica replica(config, DType::kF32, seed);
-      expect_equal_replicas(replica.model, dp, 1);
+      expect_equal_replicas(replica.model.parameters(), dp, 1);
       const auto others = static_cast<std::size_t>(replicas) - 1;
       EXPECT_EQ(dp.stats()[OpKind::kAllGather],
                 (CommStats::PerKind{1, 8 * others * replica.model.parameters().size()}));
@@ -178,29 +179,24 @@ TEST_F(ReplicaCheck, SendsEightBytesPerParameterToEachOtherRank) {
   }
 }
 
-TEST_F(ReplicaCheck, AnUpdateIsCheckedEverySoManySteps) {
+TEST_F(ReplicaCheck, AnObserverChecksEverySoManySteps) {
+  const train::TrainOptions options = ultra::test::short_run();
   run_ranks(2, [&](Communicator& dp) {
     Replica replica(config, DType::kF32, seed);
-    std::size_t updates = 0;
-    const auto update = [&](nn::Model& model, const train::StepPlan& plan) {
-      ++updates;
-      if (plan.step == 7 && dp.rank() == 1) nudge(model, 0, 0);
-      return 0.5;
-    };
-    const train::Update checked = checked_every(update, dp, 3);
+    const train::test::RankFrame frame(options, dp);
+    const auto observer =
+        check_replicas({frame.context, *frame.plan, {&replica.model}}, /*every=*/3);
+    const auto checks = [&] { return dp.stats()[OpKind::kAllGather].operations; };
     for (std::size_t step = 1; step <= 8; ++step) {
-      EXPECT_EQ(checked(replica.model, {.step = step, .learning_rate = 0.0}), 0.5);
-      EXPECT_EQ(dp.stats()[OpKind::kAllGather].operations, step / 3);
+      if (step == 7 && dp.rank() == 1) nudge(replica.model, 0, 0);
+      observer->step_begins({.step = step, .learning_rate = 0.0});
+      observer->step_ends({.step = step, .learning_rate = 0.0});
+      EXPECT_EQ(checks(), step / 3);
     }
-    EXPECT_THAT(ultra::test::message_of<ReplicaDrift>([&] {
-                  static_cast<void>(checked(replica.model, {.step = 9, .learning_rate = 0.0}));
-                }),
+    EXPECT_THAT(ultra::test::message_of<ReplicaDrift>(
+                    [&] { observer->step_ends({.step = 9, .learning_rate = 0.0}); }),
                 AllOf(HasSubstr("after step 9"), HasSubstr("on rank 1 differs from rank 0"),
                       Not(HasSubstr("more parameter"))));
-    EXPECT_EQ(updates, 9U);
-    const train::Update unchecked = checked_every(update, dp, 0);
-    EXPECT_EQ(unchecked(replica.model, {.step = 9, .learning_rate = 0.0}), 0.5);
-    EXPECT_EQ(dp.stats()[OpKind::kAllGather].operations, 3U) << "0 means never";
   });
 }
 

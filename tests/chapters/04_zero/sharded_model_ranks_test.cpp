@@ -3,15 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "chapters/04_zero/zero_step.hpp"
+#include "chapters/03_data_parallel/gradient_completion.hpp"
 #include "common/base/errors.hpp"
-#include "common/train/update.hpp"
+#include "common/train/gradients/gradient_ledger.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/compare.hpp"
 
@@ -19,38 +21,75 @@ namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using data_parallel::Pass;
 using ::testing::HasSubstr;
 using ultra::test::message_of;
 using ultra::test::Random;
 
-/// One rank's sharded model; and a plain one of the same weights.
+/// All weights, from the pieces that the ranks of a copy own. Collective over shards.
+std::vector<std::vector<double>> gathered(const std::vector<double>& own, const ZeroCase& c,
+                                          const Communicator& shards) {
+  nn::DenseFactory factory;
+  nn::Model model = deferred_model(c, factory);
+  std::vector<std::vector<double>> weights;
+  for (const nn::Parameter* parameter : model.parameters()) {
+    weights.emplace_back(parameter->count(), 0.0);
+  }
+  auto next = own.begin();
+  for (const ParameterGroup& group : groups_of(model, c)) {
+    for (const Piece& piece : pieces_of(group.layout, shards.rank())) {
+      const auto size = static_cast<std::ptrdiff_t>(piece.elements.size());
+      if (own.end() - next < size) throw std::runtime_error("pieces are missing");
+      std::copy_n(next, size,
+                  weights[group.numbers[piece.tensor]].begin() +
+                      static_cast<std::ptrdiff_t>(piece.elements.begin));
+      next += size;
+    }
+  }
+  EXPECT_EQ(next, own.end()) << "pieces that no parameter has";
+  for (std::vector<double>& weight : weights) {
+    const Tensor sum = Tensor::from<double>(Device::cpu(), {weight.size()}, weight).clone();
+    shards.all_reduce(sum);  // exact: the others have zeros there
+    weight = sum.to_vector();
+  }
+  return weights;
+}
+
+/// One rank's sharded model, whose steps are of so many micro-batches; and a plain one of the same
+/// weights.
 struct Rank {
-  Rank(const Communicator& dp, const ZeroCase& c)
+  Rank(const Communicator& dp, const ZeroCase& c, std::size_t micro_batches = 1)
       : groups(make_shard_groups(dp, c.node_size)),
+        schedule(memory::accumulation_schedule(micro_batches)),
         model(c.options.model, device, c.options.dtype, c.options.seed, factory,
               nn::StageSpec::whole(c.options.model), nn::Values::kDeferred),
         plain(c.options.model, Device::cpu(), c.options.dtype, c.options.seed, factory),
-        sharded(shard_model(model, groups, c.settings)),
+        sharded(shard_model(ShardedScope::whole(model, schedule), groups, c.settings)),
+        ledger({&model}, {{.parameters = model.parameters(), .exchange = sharded->exchange()}},
+               data_parallel::completing_action),
         random(c.options.seed + static_cast<std::uint64_t>(dp.rank())) {}
 
   /// Passes over micro-batches of this rank's own, by both models.
-  void pass(int micro_batches = 1) {
+  void pass() {
     const nn::ModelConfig& config = model.config();
-    for (int m = 1; m <= micro_batches; ++m) {
-      const ultra::test::MicroBatch batch =
-          ultra::test::random_micro_batch(random, device, config, 2, config.max_seq_len);
-      sharded->sync().begin(m == micro_batches ? Pass::kSynchronize : Pass::kAccumulate);
-      ultra::test::run_step(model, batch, 1.0);
-      ultra::test::run_step(plain, batch, 1.0);
+    ledger.step_begins(schedule);
+    for (std::size_t action = 0; action < schedule.size(); ++action) {
+      ledger.action_begins(action);
+      if (schedule[action].makes_gradients()) {  // the forward pass before it is part of it here
+        const ultra::test::MicroBatch batch =
+            ultra::test::random_micro_batch(random, device, config, 2, config.max_seq_len);
+        ultra::test::run_step(model, batch, 1.0);
+        ultra::test::run_step(plain, batch, 1.0);
+      }
+      ledger.action_ends();
     }
-    sharded->sync().finish();
+    ledger.step_ends();
+    sharded->exchange()->finish();
   }
 
   /// The values, or gradients, of the pieces that this rank updates.
   [[nodiscard]] std::vector<double> own(Tensor optim::TensorUpdate::*which) const {
     std::vector<double> all;
-    for (const optim::TensorUpdate& update : sharded->own()) {
+    for (const optim::TensorUpdate& update : sharded->updates()) {
       const std::vector<double> values = (update.*which).to_vector();
       all.insert(all.end(), values.begin(), values.end());
     }
@@ -64,9 +103,11 @@ struct Rank {
   Device device = Device::cpu();
   nn::DenseFactory factory;
   ShardGroups groups;
+  train::StepSchedule schedule;
   nn::Model model;
   nn::Model plain;
   std::unique_ptr<ShardedModel> sharded;
+  train::GradientLedger ledger;
   Random random;
 };
 
@@ -97,14 +138,14 @@ TEST_F(ShardedModelTest, StartsWithTheModelsWeights) {
   });
 }
 
-TEST_F(ShardedModelTest, EachRankHasItsPartOfTheAverageGradient) {
+TEST_F(ShardedModelTest, EachRankHasItsPartOfTheSummedGradient) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
     Rank rank(dp, c);
     rank.pass();
     const auto found = gathered(rank.own(&optim::TensorUpdate::grad), c, rank.groups.shards);
     for (std::size_t p = 0; p < found.size(); ++p) {
       const nn::Parameter& parameter = *rank.plain.parameters()[p];
-      dp.all_reduce(parameter.grad(), ReduceOp::kAverage);
+      dp.all_reduce(parameter.grad());
       EXPECT_TRUE(found[p] == parameter.grad().to_vector()) << parameter.name();
     }
   });
@@ -115,7 +156,7 @@ TEST_F(ShardedModelTest, EveryElementBelongsToOneRankAndDecaysAsItsParameterDoes
     Rank rank(dp, c);
     rank.pass();
     std::vector<double> decay;
-    for (const optim::TensorUpdate& update : rank.sharded->own()) {
+    for (const optim::TensorUpdate& update : rank.sharded->updates()) {
       EXPECT_EQ(update.value.shape(), update.grad.shape());
       decay.insert(decay.end(), update.value.numel(), update.decay ? 2.0 : 1.0);
     }
@@ -130,14 +171,17 @@ TEST_F(ShardedModelTest, EveryElementBelongsToOneRankAndDecaysAsItsParameterDoes
 
 TEST_F(ShardedModelTest, ThePiecesAreTheSameInEachStep) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c);
+    Rank rank(dp, c, 2);
     rank.pass();
-    const std::vector<optim::TensorUpdate> first = rank.sharded->own();
+    const std::vector<optim::TensorUpdate> first = rank.sharded->updates();
     rank.sharded->drop_gradients();
-    rank.pass(2);
-    const std::vector<optim::TensorUpdate> second = rank.sharded->own();
+    rank.pass();
+    const std::vector<optim::TensorUpdate> second = rank.sharded->updates();
     ASSERT_EQ(second.size(), first.size());
+    ASSERT_EQ(rank.sharded->pieces().size(), first.size());
     for (std::size_t i = 0; i < first.size(); ++i) {
+      EXPECT_EQ(rank.sharded->pieces()[i].elements.size(), first[i].value.numel());
+      EXPECT_TRUE(rank.sharded->weights(i).shares_storage(first[i].value));
       EXPECT_EQ(second[i].value.shape(), first[i].value.shape());
       first[i].value.fill(static_cast<double>(i));
       EXPECT_TRUE(ultra::test::all_equal(second[i].value, first[i].value)) << "another place";
@@ -173,15 +217,14 @@ TEST_F(ShardedModelTest, WhatIsGatheredIsWhatTheModelComputesWith) {
 TEST_F(ShardedModelTest, AStepOfAllShardsIsTheStepOfTheModel) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
     Rank rank(dp, c);
-    optim::AdamW adamw(optim::AdamWConfig{});
     optim::AdamW plain_adamw(optim::AdamWConfig{});
     for (int step = 0; step < 2; ++step) {
       rank.pass();
-      const StepRule rule{.learning_rate = 0.1, .norm = 1, .clip_norm = 0};
-      step_own_shard(rank.sharded->own(), rank.sharded->whole(), rule, adamw, rank.groups.shards);
+      rank.sharded->update(rank.sharded->updates(),
+                           {.learning_rate = 0.1, .norm = 1, .clip_norm = 0});
       std::vector<optim::TensorUpdate> updates;
       for (const nn::Parameter* parameter : rank.plain.parameters()) {
-        dp.all_reduce(parameter->grad(), ReduceOp::kAverage);
+        dp.all_reduce(parameter->grad());
         updates.push_back({.value = parameter->value(),
                            .grad = parameter->grad(),
                            .decay = train::decays(*parameter)});
@@ -199,9 +242,9 @@ TEST_F(ShardedModelTest, AStepOfAllShardsIsTheStepOfTheModel) {
 
 TEST_F(ShardedModelTest, GradientsAreFreedAndBuffersAreEmptyAfterAStep) {
   const auto check = [](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c);
+    Rank rank(dp, c, 2);
     for (int step = 0; step < 2; ++step) {
-      rank.pass(step + 1);
+      rank.pass();
       EXPECT_GT(rank.in_use(MemoryCategory::kGradients), 0U);
       for (const nn::Parameter* parameter : rank.model.parameters()) {
         EXPECT_EQ(parameter->grad().defined(), !shards_gradients(c.settings.stage))
@@ -220,9 +263,9 @@ TEST_F(ShardedModelTest, Stage3NeverMakesAllWeights) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     const ZeroCase c = draw(ranks, ZeroStage::kParameters, DType::kF32);
     on_ranks(c, [&](Communicator& dp) {
-      const Rank rank(dp, c);
+      Rank rank(dp, c);
       std::size_t shards = 0;
-      for (const ParameterGroup& group : groups_by_part(rank.model, ranks)) {
+      for (const ParameterGroup& group : groups_of(rank.model, c)) {
         shards += group.layout.shard;
       }
       EXPECT_EQ(rank.device.memory().peak(MemoryCategory::kParameters).bytes,

@@ -21,7 +21,7 @@
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/data/dataset.hpp"
-#include "tests/common/train/rank_runs.hpp"
+#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/watchdog.hpp"
@@ -35,8 +35,8 @@ inline constexpr ZeroStage kSharded[] = {ZeroStage::kOptimizer, ZeroStage::kGrad
 inline constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
 inline constexpr std::size_t kCapacities[] = {0, 1, 997, 4096, kEverything};
 
-/// @brief Reductions that add in the order of the ranks, wherever an element stands: the bits depend
-/// neither on buckets nor on shards.
+/// @brief Reductions that add in the order of the ranks, wherever an element stands: the bits
+/// depend neither on buckets nor on shards.
 inline std::shared_ptr<const comm::CollectiveAlgorithms> rank_order() {
   return std::make_shared<const collectives::BookAlgorithms>(collectives::BookOptions{
       .names = {{OpKind::kAllReduce, "pairwise"}, {OpKind::kReduceScatter, "pairwise"}},
@@ -72,11 +72,17 @@ struct ZeroCase {
   [[nodiscard]] ShardedRun sharded_run() const {
     return {.model = options.model,
             .dtype = options.dtype,
-            .settings = settings,
+            .settings = all_settings(),
             .shards = shards(),
             .replicas = ranks / shards(),
-            .micro_batches = passes(),
-            .recompute_every = recompute.recompute_every};
+            .micro_batches = passes()};
+  }
+  /// With what is computed again, which decides when units are used.
+  [[nodiscard]] ZeroSettings all_settings() const {
+    ZeroSettings all = settings;
+    const bool again = recompute.mode == memory::Recompute::kFull;
+    all.recompute_every = again ? recompute.recompute_every : 0;
+    return all;
   }
 
   [[nodiscard]] std::string str() const {

@@ -4,75 +4,126 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <stdexcept>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/01_memory/recompute.hpp"
 #include "chapters/02_collectives/replicated_training.hpp"
-#include "chapters/03_data_parallel/data_parallel_training.hpp"
-#include "chapters/03_data_parallel/gradient_average.hpp"
+#include "chapters/03_data_parallel/batch_shares.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/shards/parameter_group.hpp"
-#include "chapters/04_zero/zero_training.hpp"
+#include "chapters/04_zero/zero.hpp"
 #include "common/ops/elementwise.hpp"
-#include "tests/chapters/02_collectives/replicated_run.hpp"
+#include "common/train/program/run_techniques.hpp"
 #include "tests/chapters/02_collectives/run_comparison.hpp"
 #include "tests/chapters/04_zero/zero_case.hpp"
-#include "tests/support/compare.hpp"
 
 namespace ultra::zero::test {
 
 using collectives::test::expect_near_losses;
 using collectives::test::expect_near_weights;
 using collectives::test::losses_and_norms;
-using collectives::test::RankRun;
 using collectives::test::run_alone;
-using collectives::test::run_with;
 using train::test::expect_same_on_all;
+using ultra::test::RankRun;
 
 // Runs --------------------------------------------------------------------------------------------
 
 /// @brief What a test may put into a run.
 struct Changes {
   optim::AdamWUpdate adamw = ops::adamw_into;
-  std::function<train::ForwardBackward(train::ForwardBackward)> passes;
-  std::function<train::Update(train::Update)> update;
-  std::function<void(const Device&)> device;  ///< called with the rank's device before its model
+  train::MakeExchange exchange = {};               ///< given: nothing is sharded
+  train::MakeObserver observer = {};               ///< of a rank's steps
+  std::function<void(const Device&)> device = {};  ///< called with the rank's before its model
+  std::function<std::unique_ptr<train::Worker>(std::unique_ptr<train::Worker>,
+                                               const train::TrainerState&)>
+      worker = {};  ///< puts something around a rank's worker
 };
 
-/// @brief Trains with ZeRO on the ranks of `dp`, as the executable wires it.
-inline train::TrainResult train_zero(const Communicator& dp, const ZeroCase& c,
-                                     const Changes& changes = {}) {
-  nn::DenseFactory dense;
-  memory::RecomputeFactory factory(dense, c.recompute);
-  const train::MakeWorker make = zero_worker(make_shard_groups(dp, c.node_size), c.settings,
-                                             {.factory = factory,
-                                              .micro_batch = c.micro_batch,
-                                              .adamw = changes.adamw,
-                                              .change_passes = changes.passes,
-                                              .change_update = changes.update});
-  const train::MakeWorker make_on_device = [&](const train::RunContext& context) {
-    if (changes.device) changes.device(context.device);
-    return make(context);
+/// Called with the number of a step, 1 for the first, and a rank's model.
+using InStep = std::function<void(std::size_t step, nn::Model& model)>;
+
+/// @brief Calls functions where each step begins, and where it has updated the weights.
+inline train::MakeObserver observing(
+    InStep begins, InStep ends = [](std::size_t, nn::Model&) {}) {
+  struct Observer : train::StepObserver {
+    void step_begins(const train::StepPlan& plan) override { begins(plan.step, *model); }
+    void step_ends(const train::StepPlan& plan) override { ends(plan.step, *model); }
+    nn::Model* model;
+    InStep begins;
+    InStep ends;
   };
-  return train::train(c.options, make_on_device, {}, dp);
+  return [begins = std::move(begins), ends = std::move(ends)](const train::ModelScope& scope) {
+    auto observer = std::make_unique<Observer>();
+    observer->model = scope.chunks.front();
+    observer->begins = begins;
+    observer->ends = ends;
+    return observer;
+  };
 }
 
-/// @brief What one rank of a sharded run had at the end.
-struct ZeroRun : RankRun {  // its weights: those of all shards together
-  std::vector<double> own;  ///< the pieces that this rank updates, one after the other
-  /// What the rank's model has, where it has everything: in stages 1 and 2.
-  std::vector<std::vector<double>> replica;
+/// @brief A case as a technique, with a test's changes.
+class CaseTechnique : public train::Technique {
+ public:
+  CaseTechnique(ZeroCase c, Changes changes) : case_(std::move(c)), changes_(std::move(changes)) {}
+
+  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+    // Shares are uneven, so that micro-batches need not divide the whole batch.
+    ingredients.cut.offer([size = case_.micro_batch](const train::BatchShare& share, std::size_t) {
+      return data_parallel::cut_share(share, size);
+    });
+    ingredients.schedule.offer(memory::accumulation_schedule);
+    ingredients.adamw = changes_.adamw;
+    if (changes_.observer) ingredients.observers.push_back(changes_.observer);
+    if (changes_.exchange) return ingredients.exchange.claim("a test", changes_.exchange);
+    ingredients.values = nn::Values::kDeferred;
+    ingredients.states.claim("a test", sharded_states(case_.all_settings(), case_.node_size));
+  }
+  void wrap(train::FactoryStack& factories, const train::Plan&,
+            const train::Setup&) const override {
+    factories.push_back(
+        std::make_unique<memory::RecomputeFactory>(*factories.back(), case_.recompute));
+  }
+  std::unique_ptr<train::Worker> make_worker(const train::RunContext& context, const train::Setup&,
+                                             const train::MakeTrainer&) const override {
+    if (changes_.device) changes_.device(context.device);
+    return nullptr;
+  }
+  std::unique_ptr<train::Worker> wrap_worker(std::unique_ptr<train::Worker> worker,
+                                             const train::TrainerState& trainer,
+                                             const train::Setup&) const override {
+    return changes_.worker ? changes_.worker(std::move(worker), trainer) : std::move(worker);
+  }
+
+ private:
+  ZeroCase case_;
+  Changes changes_;
 };
 
+/// @brief The setup of a training on the ranks of `dp`, as the program has it.
+inline train::Setup zero_setup(const Communicator& dp, const ZeroCase& c, const Changes& changes) {
+  return ultra::test::setup_of(
+      c.options, dp.size(),
+      train::list_of(data_parallel::technique(), std::make_unique<CaseTechnique>(c, changes)));
+}
+
+/// @brief Trains with ZeRO on the ranks of `dp`.
+inline train::TrainResult train_zero(const Communicator& dp, const ZeroCase& c,
+                                     const Changes& changes = {}) {
+  return train::train_with(zero_setup(dp, c, changes), dp);
+}
+
 /// @brief The flat arrays of a model, which of a run's stage they are; no weights are made.
-inline std::vector<ParameterGroup> groups_of(const nn::Model& model, const ZeroCase& c) {
+inline std::vector<ParameterGroup> groups_of(nn::Model& model, const ZeroCase& c) {
+  nn::Model* const chunk = &model;
+  const std::span<nn::Model* const> chunks(&chunk, 1);
   return c.settings.stage == ZeroStage::kParameters
-             ? groups_by_part(model, c.shards())
-             : groups_by_bucket(model, c.settings.bucket_capacity, c.shards());
+             ? groups_by_part(chunks, model.parameters(), c.shards())
+             : groups_by_bucket(chunks, model.parameters(), c.settings.bucket_capacity, c.shards());
 }
 
 /// @brief A model of the case without weights.
@@ -82,109 +133,79 @@ inline nn::Model deferred_model(const ZeroCase& c, nn::LayerFactory& factory) {
           nn::Values::kDeferred};
 }
 
-/// @brief All weights, from the pieces that the ranks of a copy own. Collective over shards.
-inline std::vector<std::vector<double>> gathered(const std::vector<double>& own, const ZeroCase& c,
-                                                 const Communicator& shards) {
-  nn::DenseFactory factory;
-  const nn::Model model = deferred_model(c, factory);
-  std::vector<std::vector<double>> weights;
-  for (const nn::Parameter* parameter : model.parameters()) {
-    weights.emplace_back(parameter->count(), 0.0);
-  }
-  auto next = own.begin();
-  for (const ParameterGroup& group : groups_of(model, c)) {
-    for (const Piece& piece : pieces_of(group.layout, shards.rank())) {
-      const auto size = static_cast<std::ptrdiff_t>(piece.elements.size());
-      if (own.end() - next < size) throw std::runtime_error("pieces are missing");
-      std::copy_n(next, size,
-                  weights[group.numbers[piece.tensor]].begin() +
-                      static_cast<std::ptrdiff_t>(piece.elements.begin));
-      next += size;
-    }
-  }
-  EXPECT_EQ(next, own.end()) << "pieces that no parameter has";
-  for (std::vector<double>& weight : weights) {
-    const Tensor sum = Tensor::from<double>(Device::cpu(), {weight.size()}, weight).clone();
-    shards.all_reduce(sum);  // exact: the others have zeros there
-    weight = sum.to_vector();
-  }
-  return weights;
-}
+/// @brief What one rank of a sharded run had at the end; its weights are those of all shards
+/// together.
+struct ZeroRun : RankRun {
+  std::vector<std::vector<double>> replica;  ///< where a rank has all weights: in stages 1 and 2
+};
 
 /// @brief Trains with ZeRO and brings the weights together.
 inline ZeroRun run_zero(const Communicator& dp, const ZeroCase& c) {
   ZeroRun run;
   Changes changes;
-  changes.adamw = [&](const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-                      const Tensor& second_moment, const ops::AdamWStep& constants) {
-    ops::adamw_into(value, grad, first_moment, second_moment, constants);
-    if (constants.step != static_cast<int>(c.options.steps)) return;
-    const std::vector<double> values = value.to_vector();  // offloaded ones are here for a moment
-    run.own.insert(run.own.end(), values.begin(), values.end());
-  };
-  changes.update = [&](train::Update inner) -> train::Update {
-    return [&, inner = std::move(inner)](nn::Model& model, const train::StepPlan& plan) {
-      const double norm = inner(model, plan);
-      run.replica.clear();
-      for (const nn::Parameter* parameter : model.parameters()) {
-        if (parameter->has_value()) run.replica.push_back(parameter->value().to_vector());
-      }
-      return norm;
-    };
-  };
-  run.result = train_zero(dp, c, changes);
-  run.weights = gathered(run.own, c, make_shard_groups(dp, c.node_size).shards);
+  changes.observer = observing([](std::size_t, nn::Model&) {},
+                               [&](std::size_t, const nn::Model& model) {
+                                 run.replica.clear();
+                                 for (const nn::Parameter* parameter : model.parameters()) {
+                                   if (!parameter->has_value()) continue;
+                                   run.replica.push_back(parameter->value().to_vector());
+                                 }
+                               });
+  static_cast<RankRun&>(run) = ultra::test::run_of(zero_setup(dp, c, changes), dp);
+  EXPECT_EQ(run.written, std::vector<double>(run.written.size(), 1.0));
   return run;
 }
 
-/// @brief Chapter 03's training, its gradients averaged when all micro-batches are over.
-inline RankRun run_plain(const Communicator& dp, const ZeroCase& c) {
-  return run_with(
-      data_parallel::data_parallel_forward_backward(
-          dp, c.micro_batch,
-          [&](nn::Model& model) { return data_parallel::sync_after_backward(model, dp); }),
-      dp, c.options);
+/// @brief Trains replicas that hold everything, whose gradients an exchange adds up.
+inline RankRun run_replicas(const Communicator& dp, const ZeroCase& c,
+                            const train::MakeExchange& exchange) {
+  Changes changes;
+  changes.exchange = exchange;
+  return ultra::test::run_of(zero_setup(dp, c, changes), dp);
 }
 
-/// @brief Plain data parallelism in ZeRO-2's order: each micro-batch's gradients are averaged over
-/// the replicas, then added up. A replica that has no micro-batch left has zeros.
-inline RankRun run_averaging_each_pass(const Communicator& dp, const ZeroCase& c) {
-  const auto passes = [&dp, &c](nn::Model& model, const data::Sampler& global, std::size_t step) {
-    const Range share = data_parallel::share_of_batch(global.global_batch_size(), dp);
-    const data::Sampler own = global.share(share);
-    std::vector<Tensor> sums;
-    double loss = 0;
-    for (std::size_t pass = 0; pass < c.passes(); ++pass) {
-      const std::size_t begin = std::min(pass * c.micro_batch, share.size());
-      const std::size_t end = std::min(begin + c.micro_batch, share.size());
-      if (begin < end) {
-        const data::Batch batch = own.batch(model.device(), step, {begin, end});
-        nn::Saved saved;
-        loss += model.loss(model.forward(batch.tokens, saved), batch.targets,
-                           data_parallel::loss_normalizer(global, dp), saved);
-        model.backward(saved);
-      }
-      for (std::size_t p = 0; p < model.parameters().size(); ++p) {
-        nn::Parameter& parameter = *model.parameters()[p];
-        const Tensor average =
-            begin < end ? parameter.grad().clone()
-                        : Tensor::zeros(model.device(), parameter.shape(), parameter.dtype());
-        dp.all_reduce(average, ReduceOp::kAverage);
-        if (pass == 0) {
-          sums.push_back(average);
+/// @brief Plain data parallelism, its gradients added up when all micro-batches are over.
+inline RankRun run_plain(const Communicator& dp, const ZeroCase& c) {
+  return run_replicas(dp, c, [](const train::StatesScope& scope) {
+    return collectives::sum_after_backward(scope.parameters, scope.data);
+  });
+}
+
+/// @brief Plain data parallelism in ZeRO-2's order: each micro-batch's gradients are added up over
+/// the replicas, then to those of the micro-batches before.
+inline RankRun run_summing_each_pass(const Communicator& dp, const ZeroCase& c) {
+  class Exchange : public train::GradientExchange {
+   public:
+    Exchange(std::vector<nn::Parameter*> parameters, Communicator ranks)
+        : parameters_(std::move(parameters)), ranks_(std::move(ranks)), sums_(parameters_.size()) {}
+
+    void action_ends(std::size_t) override {
+      for (std::size_t p = 0; p < sums_.size(); ++p) {
+        const Tensor sum = parameters_[p]->grad();
+        parameters_[p]->drop_grad();
+        ranks_.all_reduce(sum);
+        if (sums_[p].defined()) {
+          ops::add_into(sums_[p], sum);
         } else {
-          ops::add_into(sums[p], average);
+          sums_[p] = sum;
         }
       }
-      model.drop_grads();
     }
-    for (std::size_t p = 0; p < sums.size(); ++p) {
-      model.parameters()[p]->add_grad(
-          [&](const Tensor& grad, ops::Write write) { ops::write_or_add(grad, sums[p], write); });
+    void finish() override {
+      for (std::size_t p = 0; p < sums_.size(); ++p) {
+        parameters_[p]->add_grad([sum = std::exchange(sums_[p], Tensor())](
+                                     const Tensor& grad, ops::Write) { grad.copy_from(sum); });
+      }
     }
-    return collectives::average(loss, model.device(), dp);
+
+   private:
+    std::vector<nn::Parameter*> parameters_;
+    Communicator ranks_;
+    std::vector<Tensor> sums_;
   };
-  return run_with(passes, dp, c.options);
+  return run_replicas(dp, c, [](const train::StatesScope& scope) {
+    return std::make_unique<Exchange>(scope.parameters, scope.data);
+  });
 }
 
 // Comparisons -------------------------------------------------------------------------------------
@@ -195,7 +216,7 @@ inline std::vector<double> losses(const train::TrainResult& result) {
   return numbers;
 }
 
-/// @brief Gradient norms within a relative distance: shards add their squares up in another order.
+/// @brief Gradient norms within a relative distance: each shard adds its own squares up.
 inline void expect_near_norms(const train::TrainResult& actual, const train::TrainResult& expected,
                               double relative) {
   ASSERT_EQ(actual.steps.size(), expected.steps.size());
@@ -205,7 +226,8 @@ inline void expect_near_norms(const train::TrainResult& actual, const train::Tra
   }
 }
 
-/// @brief Losses and weights of a sharded run bit for bit those of a run in which each rank has all.
+/// @brief Losses and weights of a sharded run bit for bit those of a run in which each rank has
+/// all.
 inline void expect_same_bits(const ZeroRun& actual, const RankRun& expected) {
   EXPECT_EQ(losses(actual.result), losses(expected.result));
   expect_near_norms(actual.result, expected.result, 1e-12);

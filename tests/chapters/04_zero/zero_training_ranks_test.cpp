@@ -1,9 +1,7 @@
-// The chapter's promise, through whole training runs: with every stage of ZeRO the ranks compute what
-// plain data parallelism computes, bit for bit, and what one rank computes.
+// The chapter's promise, through whole training runs: with every stage of ZeRO the ranks compute
+// what plain data parallelism computes, bit for bit, and what one rank computes.
 //
-// Covers: chapters/04_zero/zero_stage.hpp
-
-#include "chapters/04_zero/zero_training.hpp"
+// Covers: chapters/04_zero/zero.hpp, chapters/04_zero/zero_stage.hpp
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -129,22 +127,22 @@ TEST_F(ZeroTraining, InF64TheBitsAreTheSameWithoutClipping) {
   expect_same_with_all(c, draw_settings_of({kSharded[0], kSharded[1], kSharded[2]}), run_plain);
 }
 
-// Several micro-batches: gradients are added up after they were averaged --------------------------
+// Several micro-batches: each one's gradients are added up over the ranks -------------------------
 
-TEST_F(ZeroTraining, Stage2AveragesEachMicroBatchBitForBit) {
+TEST_F(ZeroTraining, Stage2AddsUpEachMicroBatchBitForBit) {
   expect_same_with_all(draw_accumulating(3), all_buckets(ZeroStage::kGradients),
-                       run_averaging_each_pass);
+                       run_summing_each_pass);
 }
 
-TEST_F(ZeroTraining, Stage3AveragesEachMicroBatchBitForBit) {
-  expect_same_with_all(draw_accumulating(3), all_gathers(), run_averaging_each_pass);
+TEST_F(ZeroTraining, Stage3AddsUpEachMicroBatchBitForBit) {
+  expect_same_with_all(draw_accumulating(3), all_gathers(), run_summing_each_pass);
 }
 
-TEST_F(ZeroTraining, OtherNumbersOfRanksAverageEachMicroBatchBitForBit) {
+TEST_F(ZeroTraining, OtherNumbersOfRanksAddUpEachMicroBatchBitForBit) {
   for (const int ranks : {1, 2, 4, 5, 8}) {
     expect_same_with_all(draw_accumulating(ranks),
                          draw_settings_of({ZeroStage::kGradients, ZeroStage::kParameters}),
-                         run_averaging_each_pass);
+                         run_summing_each_pass);
   }
 }
 
@@ -154,7 +152,7 @@ TEST_F(ZeroTraining, RecomputationComposes) {
   const Settings all = draw_settings_of({kSharded[0], kSharded[1], kSharded[2]});
   on_ranks(drawn, [&](Communicator& dp) {
     const RankRun plain = run_plain(dp, drawn);
-    const RankRun averaging = run_averaging_each_pass(dp, drawn);
+    const RankRun summing = run_summing_each_pass(dp, drawn);
     for (const memory::RecomputeConfig& recompute :
          {memory::RecomputeConfig{.mode = memory::Recompute::kSelective, .recompute_every = 1},
           memory::RecomputeConfig{.mode = memory::Recompute::kFull, .recompute_every = 1},
@@ -165,7 +163,7 @@ TEST_F(ZeroTraining, RecomputationComposes) {
         c.settings = settings;
         SCOPED_TRACE(c.str());
         expect_same_bits(run_zero(dp, c),
-                         settings.stage == ZeroStage::kOptimizer ? plain : averaging);
+                         settings.stage == ZeroStage::kOptimizer ? plain : summing);
       }
     }
   });
@@ -246,7 +244,8 @@ TEST_F(ZeroTraining, ARankHasTheShardOfItsTwinInAnotherNode) {
       const int size = c.shards();
       on_ranks(c, [&](Communicator& dp) {
         const ZeroRun run = run_zero(dp, c);
-        expect_same_on_all(dp.split(dp.rank() % size, dp.rank(), "twins"), run.own);
+        const Communicator twins = dp.split(dp.rank() % size, dp.rank(), "twins");
+        for (const std::vector<double>& piece : run.own) expect_same_on_all(twins, piece);
         for (const std::vector<double>& weight : run.weights) expect_same_on_all(dp, weight);
         for (const std::vector<double>& weight : run.replica) expect_same_on_all(dp, weight);
       });

@@ -100,8 +100,8 @@ class FakeEmbedding : public nn::TokenEmbedding {
   std::size_t seq_;
 };
 
-/// @brief Makes parts for rank 0 of a layout. Norms, attention and loss are the dense ones: they take
-/// any number of tokens, heads and logits. Sequences have config.max_seq_len tokens.
+/// @brief Makes parts for rank 0 of a layout. Norms, attention and loss are the dense ones: they
+/// take any number of tokens, heads and logits. Sequences have config.max_seq_len tokens.
 class FakeTensorParallelFactory : public nn::DenseFactory {
  public:
   /// @brief A factory whose parts are split as the layout says.

@@ -2,36 +2,30 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/chapters/03_data_parallel/under_mpirun.hpp"
+#include "tests/support/program.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
-using data_parallel::test::Words;
-
-class SplitUnderMpirun : public data_parallel::test::UnderMpirun {
+class SplitUnderMpirun : public ultra::test::UnderMpirun {
  protected:
   SplitUnderMpirun() : UnderMpirun("05_tensor_sequence_parallel", "3") {}
 };
 
 TEST_F(SplitUnderMpirun, ProcessesComputeWhatThreadsCompute) {
-  for (const Words& flags : {Words{"--tp", "4"}, Words{"--tp", "4", "--sp", "on"},
-                             Words{"--tp", "4", "--sp", "on", "--tp-overlap", "ring"}}) {
+  for (const char* flags : {"--tp 4", "--tp 4 --sp on", "--tp 4 --sp on --tp-overlap ring"}) {
     expect_same_as_threads(4, flags, "1");
   }
 }
 
 TEST_F(SplitUnderMpirun, MeshesOfProcesses) {
-  expect_same_as_threads(4, {"--tp", "2", "--sp", "on", "--zero", "3"}, "2");
+  expect_same_as_threads(4, "--tp 2 --sp on --zero 3", "2");
 }
 
-TEST_F(SplitUnderMpirun, ProcessesThatAreNoWholeReplicasAreRefused) {
-  expect_refused(3, {"--tp", "2"}, "3 ranks are no whole replicas of 2 ranks each");
-  expect_refused(3, {"--tp", "2", "--dp", "2"}, "mpirun started 3 processes");
-}
-
-TEST_F(SplitUnderMpirun, ModelsThatCannotBeSplitEndWithOneError) {
-  expect_refused(3, {"--tp", "3"}, "4 % 3 = 1");
+TEST_F(SplitUnderMpirun, WhatDoesNotFitEndsWithOneError) {
+  expect_refused(3, "--tp 2", "3 ranks are no whole replicas of 2 ranks each");
+  expect_refused(3, "--tp 2 --dp 2", "mpirun started 3 processes");
+  expect_refused(3, "--tp 3", "4 % 3 = 1");
 }
 
 }  // namespace

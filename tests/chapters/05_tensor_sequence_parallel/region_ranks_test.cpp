@@ -112,7 +112,8 @@ TEST_F(RegionTest, AWaitingRegionGivesTheSame) {
   });
 }
 
-// What is under way while the rank computes: the second operation is issued before the first is waited for.
+// What is under way while the rank computes: the second operation is issued before the first is
+// waited for.
 TEST_F(RegionTest, SeveralTensorsMayBeUnderWay) {
   const Shape shape = draw_shape(2);
   run_ranks(2, [&](Communicator& tp) {

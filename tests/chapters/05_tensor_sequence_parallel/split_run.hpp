@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Training runs on a mesh dp x tp, wired as the executable wires them, and the runs that they must equal.
+/// Training runs on a mesh dp x tp, as the program makes them, and the runs that they must equal.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,19 +11,14 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "chapters/01_memory/recompute.hpp"
-#include "chapters/03_data_parallel/data_parallel_training.hpp"
-#include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
-#include "chapters/04_zero/zero_options.hpp"
-#include "chapters/04_zero/zero_training.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel_program.hpp"
-#include "common/train/trainer.hpp"
-#include "tests/chapters/02_collectives/replicated_run.hpp"
+#include "chapters/03_data_parallel/batch_shares.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "tests/chapters/02_collectives/run_comparison.hpp"
 #include "tests/support/random_run.hpp"
 #include "tests/support/watchdog.hpp"
@@ -33,164 +28,112 @@ namespace ultra::tensor_parallel::test {
 using collectives::test::expect_near_losses;
 using collectives::test::expect_near_weights;
 using collectives::test::losses_and_norms;
-using collectives::test::RankRun;
 using collectives::test::run_alone;
 using train::test::expect_same_on_all;
 using train::test::quietly;
+using ultra::test::RankRun;
 
 /// @brief A run on a mesh.
 struct SplitCase {
-  MeshShape mesh;
+  int dp = 1;
+  int tp = 1;
   SequenceParallel sequence_parallel = SequenceParallel::kOff;
   TensorOverlap overlap = TensorOverlap::kBackward;
-  zero::ZeroSettings zero = {.stage = zero::ZeroStage::kNone};
-  std::optional<std::size_t> node_size;  ///< of hybrid sharding
-  memory::RecomputeConfig recompute;
+  memory::Recompute recompute = memory::Recompute::kNone;
+  std::string zero = {};        ///< chapter 04's flags, and chapter 03's
   std::size_t micro_batch = 1;  ///< of a replica; options.micro_batch is for one rank
-  train::TrainOptions options;
+  train::TrainOptions options = {};
 
   [[nodiscard]] TensorParallelLayout layout() const {
-    return {.tp = mesh.tp, .sequence_parallel = sequence_parallel};
+    return {.tp = tp, .sequence_parallel = sequence_parallel};
+  }
+  [[nodiscard]] std::string flags() const {
+    std::string all =
+        fmt::format("--dp {} --tp {} --recompute {} {}", dp, tp, to_string(recompute), zero);
+    if (tp == 1) return all;  // alone it has nothing to share
+    return fmt::format("{} --sp {} --tp-overlap {}", all,
+                       sequence_parallel == SequenceParallel::kOn ? "on" : "off",
+                       to_string(overlap));
   }
   [[nodiscard]] std::string str() const {
     const nn::ModelConfig& m = options.model;
-    return fmt::format(
-        "dp {} tp {} sp {} overlap {} {}{}, L {} h {} a {} kv {} f {} V {} s {} {}, micro-batch {} "
-        "of "
-        "{}, clip {}, recompute {}",
-        mesh.dp, mesh.tp, sequence_parallel == SequenceParallel::kOn ? "on" : "off",
-        to_string(overlap), zero::name_of(zero.stage),
-        node_size ? fmt::format(" in nodes of {}", *node_size) : "", m.num_layers, m.hidden_size,
-        m.num_heads, m.num_kv_heads, m.ffn_hidden_size, m.vocab_size, m.max_seq_len,
-        to_string(options.dtype), micro_batch, options.global_batch, options.clip_norm,
-        to_string(recompute.mode));
+    return fmt::format("{}, L {} h {} a {} kv {} f {} V {} s {} {}, micro-batch {} of {}, clip {}",
+                       flags(), m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads,
+                       m.ffn_hidden_size, m.vocab_size, m.max_seq_len, to_string(options.dtype),
+                       micro_batch, options.global_batch, options.clip_norm);
+  }
+  /// The program's, but for micro-batches that need not divide the global batch.
+  [[nodiscard]] train::Setup setup() const {
+    const auto cut = [size = micro_batch](const train::BatchShare& share, std::size_t) {
+      return data_parallel::cut_share(share, size);
+    };
+    const auto put = [cut](train::Ingredients& ingredients) { ingredients.cut.offer(cut); };
+    return ultra::test::setup_of(
+        options, dp * tp,
+        train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
+                       zero::technique(), technique(), ultra::test::putting(put)),
+        flags());
   }
 };
 
-/// @brief The algorithms of the executable.
-inline RankOptions mesh_options(Progress progress = Progress::kThread) {
-  RankOptions options;
-  options.timeout = std::chrono::seconds(100);  // a hang would be one
-  options.progress = progress;
-  options.algorithms = zero::ZeroOptions().algorithms({});
-  return options;
-}
-
 /// @brief What a rank of a mesh had at the end.
-struct SplitRun : RankRun {                 // its weights: the whole ones, put together
-  std::vector<std::vector<double>> copies;  ///< parameters of which other ranks of tp hold copies
-  std::vector<double> padding;              ///< of the rank's shards
-  std::vector<double> coverage;             ///< how often each element of all weights was put in
+struct SplitRun : RankRun {
+  std::vector<double> padding;  ///< of the rank's shards
 };
 
-/// @brief Puts the pieces of all ranks together when the training ends.
-class WatchedWorker : public train::Worker {
+/// @brief Reads what pads the vocabulary when the training ends.
+class KeptPadding : public train::Technique {
  public:
-  WatchedWorker(std::unique_ptr<train::Worker> worker, std::unique_ptr<zero::TrainingState> state,
-                const Communicator& world, SplitRun& run)
-      : worker_(std::move(worker)), state_(std::move(state)), world_(world), run_(run) {}
+  explicit KeptPadding(std::vector<double>& padding) : padding_(padding) {}
 
-  train::StepOutcome step(const train::StepPlan& plan) override { return worker_->step(plan); }
-  std::size_t parameter_count() const override { return worker_->parameter_count(); }
-  void conclude(std::vector<train::StepMetrics>& steps) override {
-    worker_->conclude(steps);
-    const auto& parameters = state_->parameters();
-    for (const zero::NamedShape& parameter : parameters) {
-      run_.weights.emplace_back(parameter.shape.numel(), 0.0);
-    }
-    std::vector<std::vector<double>> times = run_.weights;
-    for (std::size_t i = 0; i < state_->pieces().size(); ++i) {
-      const zero::OwnedPiece& piece = state_->pieces()[i];
-      const std::vector<double> values = state_->copy(i).weights.to_vector();
-      if (piece.parameter->copies().count > 1) run_.copies.push_back(values);
-      const std::size_t own = piece.parameter->own_count();
-      for (std::size_t e = std::max(own, piece.elements.begin); e < piece.elements.end; ++e) {
-        run_.padding.push_back(values[e - piece.elements.begin]);
-      }
-      if (!state_->saves(i)) continue;
-      const auto found =
-          std::ranges::find(parameters, piece.parameter->name(), &zero::NamedShape::name);
-      const auto number = static_cast<std::size_t>(found - parameters.begin());
-      for (const checkpoint::ElementRun& run : zero::runs_of(piece)) {
-        for (std::size_t e = 0; e < run.count; ++e) {
-          run_.weights[number][run.global + e] += values[run.local + e];
-          times[number][run.global + e] += 1;
-        }
-      }
-    }
-    for (std::vector<double>& weight : run_.weights) weight = summed(weight);
-    for (const std::vector<double>& time : times) {
-      const std::vector<double> all = summed(time);
-      run_.coverage.insert(run_.coverage.end(), all.begin(), all.end());
-    }
+  std::unique_ptr<train::Worker> wrap_worker(std::unique_ptr<train::Worker> worker,
+                                             const train::TrainerState& trainer,
+                                             const train::Setup&) const override {
+    return std::make_unique<Reader>(std::move(worker), trainer, padding_);
   }
 
  private:
-  /// Over all ranks; exact where the others have zeros.
-  [[nodiscard]] std::vector<double> summed(const std::vector<double>& values) const {
-    const Tensor sum = Tensor::from<double>(Device::cpu(), {values.size()}, values).clone();
-    world_.all_reduce(sum);
-    return sum.to_vector();
-  }
+  class Reader : public train::Worker {
+   public:
+    Reader(std::unique_ptr<train::Worker> worker, const train::TrainerState& trainer,
+           std::vector<double>& padding)
+        : worker_(std::move(worker)), trainer_(trainer), padding_(padding) {}
 
-  std::unique_ptr<train::Worker> worker_;
-  std::unique_ptr<zero::TrainingState> state_;
-  Communicator world_;
-  SplitRun& run_;
+    train::StepOutcome step(const train::StepPlan& plan) override { return worker_->step(plan); }
+    std::size_t parameter_count() const override { return worker_->parameter_count(); }
+    void conclude(std::vector<train::StepMetrics>& steps) override {
+      worker_->conclude(steps);
+      for (const auto& states : trainer_.states) {
+        for (std::size_t i = 0; i < states->pieces().size(); ++i) read(*states, i);
+      }
+    }
+
+   private:
+    void read(train::ModelStates& states, std::size_t number) {
+      const auto& [parameter, elements] = states.pieces()[number];
+      const Tensor values = Tensor::empty(Device::cpu(), {elements.size()}, parameter->dtype());
+      states.read_weights(number, values);
+      const std::vector<double> all = values.to_vector();
+      const std::size_t begin = std::max(parameter->own_count(), elements.begin);
+      for (std::size_t e = begin; e < elements.end; ++e) {
+        padding_.push_back(all[e - elements.begin]);
+      }
+    }
+
+    std::unique_ptr<train::Worker> worker_;
+    train::TrainerState trainer_;
+    std::vector<double>& padding_;
+  };
+
+  std::vector<double>& padding_;
 };
 
-/// @brief Whether weights are put together at the end, which takes messages of its own.
-enum class Weights { kTogether, kLeft };
-
-/// @brief Trains on the ranks of `world`, as many as the case's mesh has.
-inline SplitRun run_split(const Communicator& world, const SplitCase& c,
-                          Weights weights = Weights::kTogether) {
-  nn::DenseFactory dense;
-  memory::RecomputeFactory recompute(dense, c.recompute);
-  const Mesh mesh(world, c.mesh);
-  TensorParallelFactory factory(recompute, mesh.tp(), c.sequence_parallel, c.overlap);
-  const bool shards = c.zero.stage != zero::ZeroStage::kNone;
-  const int copy = !shards ? 1 : c.node_size ? static_cast<int>(*c.node_size) : c.mesh.dp;
-  const auto ranks = replica_ranks(mesh, c.options.model.num_kv_heads, copy);
+/// @brief Trains on the ranks of `world`, as many as the case's mesh has, and reads the weights.
+inline SplitRun run_split(const Communicator& world, const SplitCase& c) {
   SplitRun run;
-  const zero::KeepState keep =
-      [&](std::unique_ptr<train::Worker> worker, std::unique_ptr<zero::TrainingState> state,
-          const train::RunContext& context) -> std::unique_ptr<train::Worker> {
-    if (weights == Weights::kLeft) return worker;
-    return std::make_unique<WatchedWorker>(std::move(worker), std::move(state), context.world, run);
-  };
-  if (shards) {
-    run.result =
-        train::train(c.options,
-                     zero::zero_worker(zero::make_shard_groups(mesh.dp(), c.node_size), c.zero,
-                                       {.factory = factory,
-                                        .micro_batch = c.micro_batch,
-                                        .adamw = ops::adamw_into,
-                                        .change_passes = {},
-                                        .change_update = {},
-                                        .keep_state = keep,
-                                        .finish_gradients = ranks.finish_gradients}),
-                     {}, world);
-    return run;
-  }
-  const train::MakeWorker make = [&](const train::RunContext& context) {
-    const auto optimizer = std::make_shared<optim::AdamW>(optim::AdamWConfig{});
-    auto worker = std::make_unique<train::ModelWorker>(
-        context,
-        train::TrainerParts{
-            .factory = factory,
-            .forward_backward = data_parallel::data_parallel_forward_backward(
-                mesh.dp(), c.micro_batch,
-                data_parallel::DataParallelOptions().make_sync(mesh.dp(), c.options.dtype)),
-            .update = train::clipped_adamw(
-                c.options, optimizer,
-                ranks.finish_gradients ? ranks.finish_gradients : train::gradient_norm),
-            .extra_config = {}});
-    auto state = std::make_unique<zero::TrainingState>(
-        zero::replicated_state(worker->model(), optimizer, mesh.dp()));
-    return keep(std::move(worker), std::move(state), context);
-  };
-  run.result = train::train(c.options, make, {}, world);
+  train::Setup setup = c.setup();
+  setup.techniques.push_back(std::make_unique<KeptPadding>(run.padding));
+  static_cast<RankRun&>(run) = ultra::test::run_of(std::move(setup), world);
   return run;
 }
 
@@ -214,49 +157,46 @@ class SplitTest : public ultra::test::RandomTest {
     return model;
   }
 
-  SplitCase draw(int dp, int tp, DType dtype) {
-    SplitCase c{.mesh = {.dp = dp, .tp = tp},
-                .sequence_parallel = random.pick({SequenceParallel::kOff, SequenceParallel::kOn}),
-                .node_size = {},
-                .recompute = {},
+  SplitCase draw(int dp, int tp, DType dtype, SequenceParallel on) {
+    SplitCase c{.dp = dp,
+                .tp = tp,
+                .sequence_parallel = on,
+                .overlap = random.pick({TensorOverlap::kNone, TensorOverlap::kBackward}),
+                .micro_batch = random.between(1, 3),
                 .options = ultra::test::random_run(random, seed, dp, dtype)};
-    const bool on = c.sequence_parallel == SequenceParallel::kOn;
-    c.overlap =
-        on ? random.pick({TensorOverlap::kNone, TensorOverlap::kBackward, TensorOverlap::kRing})
-           : random.pick({TensorOverlap::kNone, TensorOverlap::kBackward});
-    c.options.model = draw_model(static_cast<std::size_t>(tp), on);
-    c.micro_batch = random.between(1, 3);
+    const bool splits_sequences = on == SequenceParallel::kOn;
+    if (splits_sequences && random.between(0, 2) == 0) c.overlap = TensorOverlap::kRing;
+    c.options.model = draw_model(static_cast<std::size_t>(tp), splits_sequences);
     return c;
   }
+  SplitCase draw(int dp, int tp, DType dtype) {
+    return draw(dp, tp, dtype, random.pick({SequenceParallel::kOff, SequenceParallel::kOn}));
+  }
 
-  SplitCase with_zero(SplitCase c, zero::ZeroStage stage) {
-    c.zero = {
-        .stage = stage,
-        .bucket_capacity = random.pick<std::size_t>({0, 997, 100000}),
-        .overlap = random.pick({zero::Overlap::kOff, zero::Overlap::kOn}),
-        .prefetch = random.between(0, 2),
-        .reshard = random.pick({zero::Reshard::kAfterForward, zero::Reshard::kAfterBackward})};
+  SplitCase with_zero(SplitCase c, int stage) {
+    const std::string overlap = random.pick({"none", "bucketed"});
+    c.zero = fmt::format("--zero {} --overlap {}", stage, overlap);
+    if (stage < 3) {
+      c.zero += fmt::format(" --bucket-mb {}", random.pick({1e-9, 0.008, 0.8}));
+      return c;
+    }
+    if (overlap != "none") c.zero += fmt::format(" --prefetch {}", random.between(0, 2));
+    c.zero += fmt::format(" --reshard-after-forward {}", random.pick({"yes", "no"}));
     return c;
   }
 
   static void on_mesh(const SplitCase& c, const std::function<void(Communicator&)>& fn,
-                      const RankOptions& options = mesh_options()) {
+                      Progress progress = Progress::kThread) {
     SCOPED_TRACE(c.str());
-    quietly([&] { run_ranks(c.mesh.world_size(), fn, options); });
+    RankOptions options = c.setup().rank_options();
+    options.timeout = std::chrono::seconds(100);  // a hang would be one
+    options.progress = progress;
+    quietly([&] { run_ranks(c.dp * c.tp, fn, options); });
     if (HasFailure()) std::printf("%s\n", c.str().c_str());
   }
 
  private:
   ultra::test::Watchdog watchdog_{std::chrono::seconds(110)};
 };
-
-/// @brief Gradient norms within a relative distance.
-inline void expect_near_norms(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.result.steps.size(), expected.result.steps.size());
-  for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
-    const double norm = expected.result.steps[i].grad_norm;
-    EXPECT_NEAR(actual.result.steps[i].grad_norm, norm, relative * norm) << "step " << i + 1;
-  }
-}
 
 }  // namespace ultra::tensor_parallel::test

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -40,8 +40,8 @@ TEST_F(FactoryTest, RanksStartWithTheirShardsOfTheWholeWeights) {
     on_mesh(c, [&](Communicator& ranks) {
       nn::DenseFactory dense;
       TensorParallelFactory split(dense, ranks, c.sequence_parallel, c.overlap);
-      const nn::Model model(c.options.model, device, DType::kF32, seed, split);
-      const nn::Model whole(c.options.model, device, DType::kF32, seed, dense);
+      const nn::Model model(c.options.model, Device::cpu(), DType::kF32, seed, split);
+      const nn::Model whole(c.options.model, Device::cpu(), DType::kF32, seed, dense);
       ASSERT_EQ(model.parameters().size(), whole.parameters().size());
       for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
         const nn::Parameter& own = *model.parameters()[i];
@@ -58,29 +58,39 @@ TEST_F(FactoryTest, RanksStartWithTheirShardsOfTheWholeWeights) {
 // One pass, every gradient: those of copies that are partial add up to the whole.
 TEST_F(FactoryTest, GradientsAreTheShardsOfOneDevicesGradients) {
   for (const int tp : {1, 2, 3, 4}) {
-    SplitCase c = draw(1, tp, DType::kF64);
-    const auto batch = ultra::test::random_micro_batch(random, device, c.options.model, 2,
-                                                       c.options.model.max_seq_len);
+    const SplitCase c = draw(1, tp, DType::kF64);
     on_mesh(c, [&](Communicator& ranks) {
+      ultra::test::Random same(seed);  // on every rank
+      const auto batch = ultra::test::random_micro_batch(same, Device::cpu(), c.options.model, 2,
+                                                         c.options.model.max_seq_len);
       nn::DenseFactory dense;
       TensorParallelFactory split(dense, ranks, c.sequence_parallel, c.overlap);
       nn::Model model(c.options.model, Device::cpu(), DType::kF64, seed, split);
       nn::Model whole(c.options.model, Device::cpu(), DType::kF64, seed, dense);
+      train::RankGroups groups;
+      add_tensor_groups(groups, ranks, c.options.model.num_kv_heads);
       const double normalizer = static_cast<double>(batch.tokens.numel());
       const double loss = ultra::test::run_step(model, batch, normalizer);
       const double expected = ultra::test::run_step(whole, batch, normalizer);
+      std::vector<Tensor> gradients;
+      for (const nn::Parameter* own : model.parameters()) {
+        gradients.push_back(without_padding(*own, own->grad()).clone());
+        for (const nn::Replication& replication : own->replications()) {
+          if (replication.gradients == nn::CopyGradients::kEqual) continue;
+          groups.at(replication.group).all_reduce(gradients.back());
+        }
+      }
       EXPECT_NEAR(loss, expected, 1e-12 * expected);
       const double largest = ultra::test::largest_gradient(whole);
       for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
         const nn::Parameter& own = *model.parameters()[i];
         SCOPED_TRACE(own.name());
-        const nn::Copies& copies = own.copies();
-        const Tensor grad = without_padding(own, own.grad()).clone();
-        // A group for each number of copies: collective, and the same on all ranks.
-        const Communicator group = ranks.split(ranks.rank() / copies.count, ranks.rank(), "copies");
-        if (copies.gradients == nn::CopyGradients::kPartial) group.all_reduce(grad);
-        EXPECT_TRUE(ultra::test::all_near(grad, shard_of(own, whole.parameters()[i]->grad()),
-                                          1e-12 * largest));
+        EXPECT_TRUE(ultra::test::all_near(
+            gradients[i], shard_of(own, whole.parameters()[i]->grad()), 1e-12 * largest));
+        for (const nn::Replication& replication : own.replications()) {
+          EXPECT_EQ(groups.at(replication.group).size(), replication.size);
+          EXPECT_EQ(groups.at(replication.group).rank(), replication.index);
+        }
       }
     });
   }
@@ -98,11 +108,13 @@ TEST_F(FactoryTest, HeadsStayWholeAndFewHeadsAreCopied) {
     const std::size_t head = rank < 2 ? 0 : 1;
     EXPECT_EQ(shard.shard[0], (Range{4 * head, 4 * head + 4}));
     EXPECT_EQ(shard.padding, 0U);
-    EXPECT_EQ(
-        column_copies(keys, four, rank),
-        (nn::Copies{.count = 2, .index = rank % 2, .gradients = nn::CopyGradients::kPartial}));
+    EXPECT_EQ(column_replication(keys, four, rank),
+              (nn::Replication{.group = std::string(kHeadGroup),
+                               .size = 2,
+                               .index = rank % 2,
+                               .gradients = nn::CopyGradients::kPartial}));
   }
-  EXPECT_EQ(column_copies(keys, {.tp = 2}, 1), nn::Copies());
+  EXPECT_EQ(column_replication(keys, {.tp = 2}, 1).size, 1);
   EXPECT_EQ(row_shard(keys, {.tp = 3}, 1).shard[1], (Range{2, 4}));
 }
 

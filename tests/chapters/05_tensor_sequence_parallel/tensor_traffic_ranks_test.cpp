@@ -23,8 +23,8 @@ using train::RankSummary;
 class TensorTrafficTest : public SplitTest {
  protected:
   /// One replica, two steps.
-  SplitCase draw_replica(int tp) {
-    SplitCase c = draw(1, tp, random.pick({DType::kF32, DType::kF64}));
+  SplitCase draw_replica(int tp, SequenceParallel on) {
+    SplitCase c = draw(1, tp, random.pick({DType::kF32, DType::kF64}), on);
     c.options.steps = 2;
     c.micro_batch = random.between(1, c.options.global_batch);
     return c;
@@ -32,9 +32,8 @@ class TensorTrafficTest : public SplitTest {
 
   static std::vector<std::size_t> micro_batches(const SplitCase& c) {
     std::vector<std::size_t> sizes;
-    const std::size_t share = c.options.global_batch / static_cast<std::size_t>(c.mesh.dp);
-    for (std::size_t begin = 0; begin < share; begin += c.micro_batch) {
-      sizes.push_back(std::min(c.micro_batch, share - begin));
+    for (std::size_t begin = 0; begin < c.options.global_batch; begin += c.micro_batch) {
+      sizes.push_back(std::min(c.micro_batch, c.options.global_batch - begin));
     }
     return sizes;
   }
@@ -42,13 +41,11 @@ class TensorTrafficTest : public SplitTest {
   /// The summary of all ranks.
   static std::vector<RankSummary> summaries(const SplitCase& c) {
     std::vector<RankSummary> ranks;
-    on_mesh(
-        c,
-        [&](Communicator& world) {
-          const SplitRun run = run_split(world, c, Weights::kLeft);
-          if (world.rank() == 0) ranks = run.result.ranks;
-        },
-        mesh_options(Progress::kOnCall));
+    const auto keep = [&](Communicator& world) {
+      const train::TrainResult result = train::train_with(c.setup(), world);
+      if (world.rank() == 0) ranks = result.ranks;
+    };
+    on_mesh(c, keep, Progress::kOnCall);
     return ranks;
   }
 };
@@ -56,13 +53,8 @@ class TensorTrafficTest : public SplitTest {
 TEST_F(TensorTrafficTest, RanksSendWhatTheClosedFormSays) {
   for (const int tp : {1, 2, 3, 4, 8}) {
     for (const SequenceParallel on : {SequenceParallel::kOff, SequenceParallel::kOn}) {
-      SplitCase c = draw_replica(tp);
-      if (on != c.sequence_parallel) {
-        c.sequence_parallel = on;
-        c.overlap = TensorOverlap::kBackward;
-        c.options.model = draw_model(static_cast<std::size_t>(tp), on == SequenceParallel::kOn);
-      }
-      if (tp == 4) c.recompute = {.mode = memory::Recompute::kFull, .recompute_every = 1};
+      SplitCase c = draw_replica(tp, on);
+      if (tp == 4) c.recompute = memory::Recompute::kFull;
       const std::vector<std::size_t> sizes = micro_batches(c);
       const TensorTraffic step = tensor_traffic({.model = c.options.model,
                                                  .layout = c.layout(),
@@ -85,8 +77,8 @@ TEST_F(TensorTrafficTest, RanksSendWhatTheClosedFormSays) {
   }
 }
 
-// Megatron's count: 4 all-reduces of b s h elements per block. With sequence parallelism each becomes a
-// reduce-scatter and an all-gather; the other all-gathers get a column's input again.
+// Megatron's count: 4 all-reduces of b s h elements per block. With sequence parallelism each
+// becomes a reduce-scatter and an all-gather; the other all-gathers get a column's input again.
 TEST_F(TensorTrafficTest, ABlockExchangesItsActivationsFourTimes) {
   const std::size_t layers = random.between(1, 90);
   const auto per_block = [&](const TensorParallelLayout& layout) {
@@ -106,8 +98,8 @@ TEST_F(TensorTrafficTest, RanksKeepWhatTheClosedFormSays) {
   for (const int tp : {1, 2, 3, 4}) {
     for (const auto mode :
          {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull}) {
-      SplitCase c = draw_replica(tp);
-      c.recompute = {.mode = mode, .recompute_every = 1};
+      SplitCase c = draw_replica(tp, random.pick({SequenceParallel::kOff, SequenceParallel::kOn}));
+      c.recompute = mode;
       const auto shape = memory::shape_of(c.options.model);
       const auto precision = memory::precision_of(c.options.dtype);
       const std::size_t largest = std::ranges::max(micro_batches(c));
@@ -122,7 +114,7 @@ TEST_F(TensorTrafficTest, RanksKeepWhatTheClosedFormSays) {
         EXPECT_EQ(
             peak(MemoryCategory::kActivations),
             peak_activation_bytes(shape, {.size = largest, .seq_len = c.options.model.max_seq_len},
-                                  precision, c.recompute, c.layout()));
+                                  precision, {.mode = mode, .recompute_every = 1}, c.layout()));
       }
     }
   }

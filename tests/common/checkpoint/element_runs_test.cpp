@@ -1,18 +1,8 @@
 #include "common/checkpoint/element_runs.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 TEST(ElementRuns, OfAWholeTensorAreOne) {
   EXPECT_THAT(element_runs({4, 6}, {}, {5, 17}), ElementsAre(ElementRun{5, 0, 12}));

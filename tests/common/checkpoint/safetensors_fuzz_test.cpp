@@ -1,30 +1,20 @@
 // Damaged files of every kind: the fuzz target of tests/fuzz/ over its corpus, and over random
 // changes of it and of random files.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "build_config.hpp"
-#include "common/base/errors.hpp"
 #include "common/checkpoint/safetensors_header.hpp"
 #include "tests/common/checkpoint/allocation_meter.hpp"
 #include "tests/common/checkpoint/file_text.hpp"
 #include "tests/fuzz/safetensors_fuzz.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 constexpr std::size_t kMegabyte = 1'000'000;
 

@@ -1,36 +1,16 @@
 #include "common/checkpoint/safetensors.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <bit>
 #include <filesystem>
-#include <limits>
-#include <memory>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
 #include "tests/common/checkpoint/file_text.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/memory_input.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
-using ::testing::SizeIs;
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
@@ -55,8 +35,7 @@ SafetensorsHeader write_file(const std::string& path, const NamedTensors& tensor
 }
 
 std::string refusal(const std::string& path) {
-  return test::message_of<FileError>(
-      [&] { static_cast<void>(SafetensorsReader(posix_files(), path)); });
+  return message_of<FileError>([&] { return SafetensorsReader(posix_files(), path); });
 }
 
 class SafetensorsFiles : public test::RandomTest {
@@ -213,7 +192,7 @@ TEST_F(SafetensorsFiles, AFileThatLosesItsEndIsNoticedWhenItIsRead) {
   const SafetensorsReader reader(posix_files(), path);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4);
   const Tensor out = Tensor::empty(device, {100}, DType::kF32);
-  EXPECT_THAT(test::message_of<FileError>([&] { reader.read("w", 0, out); }),
+  EXPECT_THAT(message_of<FileError>([&] { reader.read("w", 0, out); }),
               AllOf(HasSubstr(path), HasSubstr("ends at byte")));
 }
 
@@ -225,7 +204,7 @@ class SafetensorsReading : public test::RandomTest {
   SafetensorsReader reader{std::make_unique<test::MemoryInput>(file), "model.safetensors"};
 
   std::string read_error(const char* name, std::size_t first, const Tensor& out) {
-    return test::message_of<FileError>([&] { reader.read(name, first, out); });
+    return message_of<FileError>([&] { reader.read(name, first, out); });
   }
 };
 
@@ -235,7 +214,7 @@ TEST_F(SafetensorsReading, TheTensorMustBeThere) {
               AllOf(HasSubstr("'model.safetensors' has no tensor \"v\"; it has 2"),
                     HasSubstr("for example \"w\"")));
   const SafetensorsReader none(std::make_unique<test::MemoryInput>(file_text("{}")), "none");
-  EXPECT_THAT(test::message_of<FileError>([&] { none.read("v", 0, out); }),
+  EXPECT_THAT(message_of<FileError>([&] { none.read("v", 0, out); }),
               HasSubstr("'none' has no tensor \"v\"; it has 0"));
 }
 
@@ -262,14 +241,14 @@ TEST_F(SafetensorsReading, TheBytesMustBeThere) {
   const auto out = std::as_writable_bytes(std::span(bytes));
   const StoredTensor& half = *reader.find("h");
   EXPECT_NO_THROW(reader.read_bytes(half, 0, out.first(4)));
-  EXPECT_THAT(test::message_of<FileError>([&] { reader.read_bytes(half, 0, out); }),
+  EXPECT_THAT(message_of<FileError>([&] { reader.read_bytes(half, 0, out); }),
               HasSubstr("tensor \"h\" has 4 bytes, expected 5 from byte 0 on"));
   EXPECT_THROW(reader.read_bytes(half, 5, out.first(0)), FileError);
 }
 
 TEST_F(SafetensorsReading, TheTargetMustBeContiguous) {
   const Tensor matrix = Tensor::empty(device, {2, 3}, DType::kF32);
-  EXPECT_THAT(test::message_of<ShapeError>([&] { reader.read("w", 0, matrix.transpose(0, 1)); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { reader.read("w", 0, matrix.transpose(0, 1)); }),
               HasSubstr("must be contiguous, found shape [3, 2] with strides [1, 3]"));
   EXPECT_THROW(reader.read("w", 0, Tensor()), ShapeError);
 }

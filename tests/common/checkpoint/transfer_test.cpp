@@ -1,11 +1,8 @@
 #include "common/checkpoint/transfer.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cerrno>
-#include <utility>
-#include <vector>
+
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {
 namespace {

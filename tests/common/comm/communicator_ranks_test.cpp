@@ -4,24 +4,10 @@
 // integers that are worked out here.
 
 #include "common/comm/communicator.hpp"
-
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
-
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/star_algorithms.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
-
-using test::RandomTest;
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4, 5, 8};
 constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kI32};
@@ -32,18 +18,26 @@ double element(int rank, std::size_t i) {
 }
 
 Tensor tensor_of(const std::vector<double>& values, DType dtype) {
-  const Device device = Device::cpu();
   if (dtype == DType::kI32) {
     std::vector<std::int32_t> integers;
     for (const double value : values) integers.push_back(static_cast<std::int32_t>(value));
-    return Tensor::from<std::int32_t>(device, {values.size()}, integers);
+    return Tensor::from<std::int32_t>(Device::cpu(), {values.size()}, integers);
   }
-  return Tensor::from<double>(device, {values.size()}, values).to(dtype);
+  return Tensor::from<double>(Device::cpu(), {values.size()}, values).to(dtype);
 }
 
 std::vector<double> elements_of(int rank, Range range) {
   std::vector<double> values;
   for (std::size_t i = range.begin; i < range.end; ++i) values.push_back(element(rank, i));
+  return values;
+}
+
+/// The elements of all ranks, one rank behind the other.
+std::vector<double> elements_of_all(const Communicator& world, Range range) {
+  std::vector<double> values;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    for (std::size_t i = range.begin; i < range.end; ++i) values.push_back(element(rank, i));
+  }
   return values;
 }
 
@@ -67,17 +61,18 @@ std::vector<double> reduced(int world_size, Range range, ReduceOp op) {
 }
 
 /// The same tests for the platform's own collectives and for schedules, checked and unchecked.
-class CommunicatorRanks : public RandomTest, public ::testing::WithParamInterface<std::string> {
+class CommunicatorRanks : public OptionsRanks {
  protected:
-  CommunicatorRanks() {
-    options.timeout = std::chrono::seconds(30);
-    if (GetParam() != "native") options.algorithms = std::make_shared<test::StarAlgorithms>();
-    if (GetParam() == "unchecked") options.checking = Checking::kOff;
-  }
+  CommunicatorRanks() : OptionsRanks(std::chrono::seconds(30)) {}
 
   std::size_t draw_count(int world_size) {
     const auto p = static_cast<std::size_t>(world_size);
     return random.pick<std::size_t>({0, 1, p - 1, p, 4 * p, 101, random.between(1, 3000)});
+  }
+
+  template <class Body>
+  void on_all_sizes(Body&& body) {
+    for (const int size : kWorldSizes) ranks_with(options, size, body);
   }
 
   /// Calls `body` with every world size and dtype and a random count.
@@ -87,13 +82,10 @@ class CommunicatorRanks : public RandomTest, public ::testing::WithParamInterfac
       for (const DType dtype : kDTypes) {
         const std::size_t count = draw_count(size);
         SCOPED_TRACE(fmt::format("{} ranks, {} {}", size, count, to_string(dtype)));
-        run_ranks(
-            size, [&](Communicator& world) { body(world, count, dtype); }, options);
+        ranks_with(options, size, [&](Communicator& world) { body(world, count, dtype); });
       }
     }
   }
-
-  RankOptions options;
 };
 
 TEST_P(CommunicatorRanks, AllReduceCombinesInPlace) {
@@ -118,8 +110,7 @@ TEST_P(CommunicatorRanks, AnAverageIsTheSumDivided) {
 }
 
 TEST_P(CommunicatorRanks, BroadcastCopiesTheRoot) {
-  const std::size_t draw = random.between(0, 100);
-  sweep([&](Communicator& world, std::size_t count, DType dtype) {
+  sweep([&, draw = random.between(0, 100)](Communicator& world, std::size_t count, DType dtype) {
     const int root = static_cast<int>(draw) % world.size();
     const Tensor data = contribution(world.rank(), count, dtype);
     world.broadcast(data, root);
@@ -128,8 +119,7 @@ TEST_P(CommunicatorRanks, BroadcastCopiesTheRoot) {
 }
 
 TEST_P(CommunicatorRanks, ReduceLeavesTheOthersAlone) {
-  const std::size_t draw = random.between(0, 100);
-  sweep([&](Communicator& world, std::size_t count, DType dtype) {
+  sweep([&, draw = random.between(0, 100)](Communicator& world, std::size_t count, DType dtype) {
     const int root = static_cast<int>(draw) % world.size();
     const Tensor data = contribution(world.rank(), count, dtype);
     world.reduce(data, root);
@@ -140,8 +130,7 @@ TEST_P(CommunicatorRanks, ReduceLeavesTheOthersAlone) {
 }
 
 TEST_P(CommunicatorRanks, GatherAndScatterAreEachOthersOpposite) {
-  const std::size_t draw = random.between(0, 100);
-  sweep([&](Communicator& world, std::size_t count, DType dtype) {
+  sweep([&, draw = random.between(0, 100)](Communicator& world, std::size_t count, DType dtype) {
     const int root = static_cast<int>(draw) % world.size();
     const bool is_root = world.rank() == root;
     const Tensor mine = contribution(world.rank(), count, dtype);
@@ -149,11 +138,7 @@ TEST_P(CommunicatorRanks, GatherAndScatterAreEachOthersOpposite) {
     const Tensor all = is_root ? Tensor::zeros(mine.device(), {p, count}, dtype) : Tensor{};
     world.gather(mine, all, root);
     if (is_root) {
-      std::vector<double> expected;
-      for (int rank = 0; rank < world.size(); ++rank) {
-        for (const double value : elements_of(rank, {0, count})) expected.push_back(value);
-      }
-      EXPECT_EQ(all.to_vector(), expected);
+      EXPECT_EQ(all.to_vector(), elements_of_all(world, {0, count}));
     }
     const Tensor back = Tensor::zeros(mine.device(), {count}, dtype);
     world.scatter(all, back, root);
@@ -220,12 +205,8 @@ TEST_P(CommunicatorRanks, AllToAllTransposesThePartsOfTheRanks) {
     const Tensor input = contribution(world.rank(), part * p, dtype);
     const Tensor output = Tensor::zeros(input.device(), {part * p}, dtype);
     world.all_to_all(input, output);
-    std::vector<double> expected;
     const auto own = static_cast<std::size_t>(world.rank()) * part;
-    for (int rank = 0; rank < world.size(); ++rank) {
-      for (const double value : elements_of(rank, {own, own + part})) expected.push_back(value);
-    }
-    EXPECT_EQ(output.to_vector(), expected);
+    EXPECT_EQ(output.to_vector(), elements_of_all(world, {own, own + part}));
   });
 }
 
@@ -258,151 +239,122 @@ TEST_P(CommunicatorRanks, AllToAllTakesUnequalRows) {
 }
 
 TEST_P(CommunicatorRanks, MessagesArriveInOrderOnEachChannel) {
-  for (const int size : kWorldSizes) {
-    run_ranks(
-        size,
-        [&](Communicator& world) {
-          const Tensor first = contribution(world.rank(), 5, DType::kF32);
-          const Tensor second = contribution(world.rank() + 50, 5, DType::kF32);
-          const Tensor other = contribution(world.rank() + 90, 2, DType::kF32);
-          std::vector<Work> sends;
-          sends.push_back(world.send_async(other, world.next_rank(), 4));
-          sends.push_back(world.send_async(first, world.next_rank()));
-          sends.push_back(world.send_async(second, world.next_rank()));
-          const int from = world.prev_rank();
-          const Tensor got = Tensor::zeros(first.device(), {5}, DType::kF32);
-          world.recv(got, from);
-          EXPECT_EQ(got.to_vector(), elements_of(from, {0, 5}));
-          world.recv(got, from);
-          EXPECT_EQ(got.to_vector(), elements_of(from + 50, {0, 5}));
-          const Tensor small = Tensor::zeros(first.device(), {2}, DType::kF32);
-          world.recv(small, from, 4);
-          EXPECT_EQ(small.to_vector(), elements_of(from + 90, {0, 2}));
-          for (Work& send : sends) send.wait();
-        },
-        options);
-  }
+  on_all_sizes([&](Communicator& world) {
+    const Tensor first = contribution(world.rank(), 5, DType::kF32);
+    const Tensor second = contribution(world.rank() + 50, 5, DType::kF32);
+    const Tensor other = contribution(world.rank() + 90, 2, DType::kF32);
+    std::vector<Work> sends;
+    sends.push_back(world.send_async(other, world.next_rank(), 4));
+    sends.push_back(world.send_async(first, world.next_rank()));
+    sends.push_back(world.send_async(second, world.next_rank()));
+    const int from = world.prev_rank();
+    const Tensor got = Tensor::zeros(first.device(), {5}, DType::kF32);
+    world.recv(got, from);
+    EXPECT_EQ(got.to_vector(), elements_of(from, {0, 5}));
+    world.recv(got, from);
+    EXPECT_EQ(got.to_vector(), elements_of(from + 50, {0, 5}));
+    const Tensor small = Tensor::zeros(first.device(), {2}, DType::kF32);
+    world.recv(small, from, 4);
+    EXPECT_EQ(small.to_vector(), elements_of(from + 90, {0, 2}));
+    for (Work& send : sends) send.wait();
+  });
 }
 
 TEST_P(CommunicatorRanks, RingShiftMovesByAnyDistance) {
   const std::size_t count = random.between(1, 200);
-  for (const int size : kWorldSizes) {
-    run_ranks(
-        size,
-        [&](Communicator& world) {
-          for (const int distance : {1, -1, 2, size}) {
-            const Tensor mine = contribution(world.rank(), count, DType::kF64);
-            const Tensor got = Tensor::zeros(mine.device(), {count}, DType::kF64);
-            world.ring_shift(mine, got, distance);
-            const int from = ((world.rank() - distance) % size + size) % size;
-            EXPECT_EQ(got.to_vector(), elements_of(from, {0, count})) << "distance " << distance;
-          }
-        },
-        options);
-  }
+  on_all_sizes([&](Communicator& world) {
+    for (const int distance : {1, -1, 2, world.size()}) {
+      const Tensor mine = contribution(world.rank(), count, DType::kF64);
+      const Tensor got = Tensor::zeros(mine.device(), {count}, DType::kF64);
+      world.ring_shift(mine, got, distance);
+      const int from = ((world.rank() - distance) % world.size() + world.size()) % world.size();
+      EXPECT_EQ(got.to_vector(), elements_of(from, {0, count})) << "distance " << distance;
+    }
+  });
 }
 
 TEST_P(CommunicatorRanks, OperationsIssuedWithoutWaitingRunInOrder) {
   const std::size_t count = random.between(1, 5000);
-  for (const int size : kWorldSizes) {
-    run_ranks(
-        size,
-        [&](Communicator& world) {
-          const Tensor data = contribution(world.rank(), count, DType::kF64);
-          Work first = world.all_reduce_async(data);
-          Work second = world.all_reduce_async(data);  // of the first one's result
-          second.wait();
-          EXPECT_TRUE(first.done());
-          std::vector<double> expected = reduced(size, {0, count}, ReduceOp::kSum);
-          for (double& value : expected) value *= size;
-          EXPECT_EQ(data.to_vector(), expected);
-        },
-        options);
-  }
+  on_all_sizes([&](Communicator& world) {
+    const Tensor data = contribution(world.rank(), count, DType::kF64);
+    Work first = world.all_reduce_async(data);
+    Work second = world.all_reduce_async(data);  // of the first one's result
+    second.wait();
+    EXPECT_TRUE(first.done());
+    std::vector<double> expected = reduced(world.size(), {0, count}, ReduceOp::kSum);
+    for (double& value : expected) value *= world.size();
+    EXPECT_EQ(data.to_vector(), expected);
+  });
 }
 
 TEST_P(CommunicatorRanks, SplitGroupsByColorInTheOrderOfTheKeys) {
-  run_ranks(
-      6,
-      [&](Communicator& world) {
-        const int color = world.rank() % 2;
-        const Communicator half = world.split(color, -world.rank(), "half");
-        EXPECT_EQ(half.size(), 3);
-        EXPECT_EQ(half.name(), "half");
-        EXPECT_EQ(half.rank(), (5 - world.rank()) / 2);
-        EXPECT_EQ(half.world_rank(0), 4 + color);
-        const Tensor data = contribution(world.rank(), 10, DType::kF64);
-        Work whole = world.all_reduce_async(contribution(world.rank(), 10, DType::kF64));
-        half.all_reduce(data);
-        whole.wait();
-        std::vector<double> expected(10);
-        for (std::size_t i = 0; i < 10; ++i) {
-          for (int rank = color; rank < 6; rank += 2) expected[i] += element(rank, i);
-        }
-        EXPECT_EQ(data.to_vector(), expected);
-        const Communicator alone = half.split(half.rank(), 0, "alone");
-        EXPECT_EQ(alone.size(), 1);
-        alone.all_reduce(data);
-        EXPECT_EQ(data.to_vector(), expected);
-      },
-      options);
+  ranks_with(options, 6, [&](Communicator& world) {
+    const int color = world.rank() % 2;
+    const Communicator half = world.split(color, -world.rank(), "half");
+    EXPECT_EQ(half.size(), 3);
+    EXPECT_EQ(half.name(), "half");
+    EXPECT_EQ(half.rank(), (5 - world.rank()) / 2);
+    EXPECT_EQ(half.world_rank(0), 4 + color);
+    const Tensor data = contribution(world.rank(), 10, DType::kF64);
+    Work whole = world.all_reduce_async(contribution(world.rank(), 10, DType::kF64));
+    half.all_reduce(data);
+    whole.wait();
+    std::vector<double> expected(10);
+    for (std::size_t i = 0; i < 10; ++i) {
+      for (int rank = color; rank < 6; rank += 2) expected[i] += element(rank, i);
+    }
+    EXPECT_EQ(data.to_vector(), expected);
+    const Communicator alone = half.split(half.rank(), 0, "alone");
+    EXPECT_EQ(alone.size(), 1);
+    alone.all_reduce(data);
+    EXPECT_EQ(data.to_vector(), expected);
+  });
 }
 
 TEST_P(CommunicatorRanks, TwoGroupsAtOnceDoNotMixMessages) {
   const std::size_t count = random.between(1, 4000);
-  run_ranks(
-      4,
-      [&](Communicator& world) {
-        const Communicator rows = world.split(world.rank() / 2, world.rank(), "rows");
-        const Communicator columns = world.split(world.rank() % 2, world.rank(), "columns");
-        const Tensor a = contribution(world.rank(), count, DType::kF64);
-        const Tensor b = contribution(world.rank(), count, DType::kF64);
-        // Half of the ranks begin with the other group: no order between groups is demanded.
-        Work first = world.rank() < 2 ? rows.all_reduce_async(a) : columns.all_reduce_async(b);
-        Work second = world.rank() < 2 ? columns.all_reduce_async(b) : rows.all_reduce_async(a);
-        first.wait();
-        second.wait();
-        const int row = world.rank() / 2 * 2;
-        const int column = world.rank() % 2;
-        for (std::size_t i = 0; i < count; ++i) {
-          EXPECT_EQ(a.data<double>()[i], element(row, i) + element(row + 1, i));
-          EXPECT_EQ(b.data<double>()[i], element(column, i) + element(column + 2, i));
-        }
-      },
-      options);
+  ranks_with(options, 4, [&](Communicator& world) {
+    const Communicator rows = world.split(world.rank() / 2, world.rank(), "rows");
+    const Communicator columns = world.split(world.rank() % 2, world.rank(), "columns");
+    const Tensor a = contribution(world.rank(), count, DType::kF64);
+    const Tensor b = contribution(world.rank(), count, DType::kF64);
+    // Half of the ranks begin with the other group: no order between groups is demanded.
+    Work first = world.rank() < 2 ? rows.all_reduce_async(a) : columns.all_reduce_async(b);
+    Work second = world.rank() < 2 ? columns.all_reduce_async(b) : rows.all_reduce_async(a);
+    first.wait();
+    second.wait();
+    const int row = world.rank() / 2 * 2;
+    const int column = world.rank() % 2;
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(a.data<double>()[i], element(row, i) + element(row + 1, i));
+      EXPECT_EQ(b.data<double>()[i], element(column, i) + element(column + 2, i));
+    }
+  });
 }
 
 TEST_P(CommunicatorRanks, BarrierReturnsWhenAllHaveCome) {
   std::atomic<int> arrived{0};
-  run_ranks(
-      4,
-      [&](Communicator& world) {
-        for (int round = 1; round <= 20; ++round) {
-          arrived.fetch_add(1);
-          world.barrier();
-          EXPECT_GE(arrived.load(), launched_world_size() ? round : 4 * round);
-        }
-      },
-      options);
+  ranks_with(options, 4, [&](Communicator& world) {
+    for (int round = 1; round <= 20; ++round) {
+      arrived.fetch_add(1);
+      world.barrier();
+      EXPECT_GE(arrived.load(), launched_world_size() ? round : 4 * round);
+    }
+  });
 }
 
 TEST_P(CommunicatorRanks, AllRanksEndBitwiseEqual) {
   const std::size_t count = random.between(1, 4000);
-  for (const int size : kWorldSizes) {
-    run_ranks(
-        size,
-        [&](Communicator& world) {
-          test::Random draws(seed + static_cast<std::uint64_t>(world.rank()));
-          const Tensor data = draws.tensor(Device::cpu(), {count}, DType::kF32);
-          world.all_reduce(data);
-          const Tensor lowest = data.clone();
-          const Tensor highest = data.clone();
-          world.all_reduce(lowest, ReduceOp::kMin);
-          world.all_reduce(highest, ReduceOp::kMax);
-          EXPECT_EQ(lowest.to_vector(), highest.to_vector());
-        },
-        options);
-  }
+  on_all_sizes([&](Communicator& world) {
+    test::Random draws(seed + static_cast<std::uint64_t>(world.rank()));
+    const Tensor data = draws.tensor(Device::cpu(), {count}, DType::kF32);
+    world.all_reduce(data);
+    const Tensor lowest = data.clone();
+    const Tensor highest = data.clone();
+    world.all_reduce(lowest, ReduceOp::kMin);
+    world.all_reduce(highest, ReduceOp::kMax);
+    EXPECT_EQ(lowest.to_vector(), highest.to_vector());
+  });
 }
 
 /// What an observer is told, one text for each operation.
@@ -418,35 +370,30 @@ class Log : public CommObserver {
 };
 
 TEST_P(CommunicatorRanks, AHandlesLabelIsOnWhatItIssues) {
-  run_ranks(
-      2,
-      [&](Communicator& world) {
-        Log log;
-        world.set_observer(&log);
-        const Communicator bucket = world.labeled("bucket 2");
-        const Tensor data = contribution(world.rank(), 5, DType::kF32);
-        bucket.all_reduce(data);
-        if (world.rank() == 0) bucket.send(data, 1);
-        if (world.rank() == 1) bucket.recv(data, 0);
-        bucket.ring_shift(data, data.clone());
-        bucket.with_algorithms(options.algorithms).barrier();
-        bucket.split(0, world.rank(), "pair").barrier();
-        bucket.labeled("bucket 3").barrier();
-        world.barrier();
-        world.set_observer(nullptr);
-        EXPECT_EQ(log.lines,
-                  (std::vector<std::string>{
-                      "all_reduce world: bucket 2",
-                      world.rank() == 0 ? "send world: bucket 2" : "recv world: bucket 2",
-                      "send world: bucket 2", "barrier world: bucket 2", "split world: bucket 2",
-                      "barrier pair: ", "barrier world: bucket 3", "barrier world: "}));
-      },
-      options);
+  ranks_with(options, 2, [&](Communicator& world) {
+    Log log;
+    world.set_observer(&log);
+    const Communicator bucket = world.labeled("bucket 2");
+    const Tensor data = contribution(world.rank(), 5, DType::kF32);
+    bucket.all_reduce(data);
+    if (world.rank() == 0) bucket.send(data, 1);
+    if (world.rank() == 1) bucket.recv(data, 0);
+    bucket.ring_shift(data, data.clone());
+    bucket.with_algorithms(options.algorithms).barrier();
+    bucket.split(0, world.rank(), "pair").barrier();
+    bucket.labeled("bucket 3").barrier();
+    world.barrier();
+    world.set_observer(nullptr);
+    EXPECT_EQ(log.lines,
+              (std::vector<std::string>{
+                  "all_reduce world: bucket 2",
+                  world.rank() == 0 ? "send world: bucket 2" : "recv world: bucket 2",
+                  "send world: bucket 2", "barrier world: bucket 2", "split world: bucket 2",
+                  "barrier pair: ", "barrier world: bucket 3", "barrier world: "}));
+  });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorRanks,
-                         ::testing::Values("native", "schedules", "unchecked"),
-                         [](const auto& param) { return param.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorRanks, backends(), backend_name);
 
 }  // namespace
 }  // namespace ultra

@@ -1,25 +1,10 @@
 // Covers: common/comm/mesh.hpp. Groups against grids written out by hand and against brute force.
 
 #include "common/comm/mesh.hpp"
-
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
-
-using test::message_of;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<int> members(const Communicator& group) {
   std::vector<int> ranks;
@@ -120,8 +105,7 @@ TEST_F(MeshRanks, GroupsReduceAlongTheirDimensionOnly) {
   run_ranks(8, [](Communicator& world) {
     const Mesh mesh(world, {.dp = 2, .pp = 1, .cp = 2, .ep = 1, .tp = 2});
     const auto sum_of_ranks = [&](const Communicator& group) {
-      const Tensor data = Tensor::zeros(Device::cpu(), {1}, DType::kF64);
-      data.fill(world.rank());
+      const Tensor data = test::filled(Device::cpu(), {1}, DType::kF64, world.rank());
       group.all_reduce(data);
       return data.to_vector()[0];
     };
@@ -133,7 +117,7 @@ TEST_F(MeshRanks, GroupsReduceAlongTheirDimensionOnly) {
 
 TEST_F(MeshRanks, WrongShapesAreRefused) {
   const auto refused = [](const MeshShape& shape) {
-    return message_of<ConfigError>([&] { static_cast<void>(shape.world_size()); });
+    return message_of<ConfigError>([&] { return shape.world_size(); });
   };
   EXPECT_THAT(refused({.tp = 0}), HasSubstr("tp is 0. It must be at least 1."));
   EXPECT_THAT(refused({.dp = 3, .ep = 2}), HasSubstr("3 * 1 % 2 = 1. Choose a divisor of 3."));

@@ -3,24 +3,16 @@
 // Communication goes on while a rank computes. On a link so slow that its arithmetic alone tells the
 // times: what a busy machine adds is small beside it.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <memory>
-#include <vector>
-
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/star_algorithms.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
 
 using Clock = CommObserver::Clock;
-using std::chrono::milliseconds;
 
 constexpr std::size_t kElements = 3000;
 // Of all elements over the link, once. The star's all-reduce of two ranks sends them there and back,
+
 // one after the other: 60 ms.
 constexpr double kTransferSeconds = 0.03;
 
@@ -71,12 +63,6 @@ RankOptions slow_link(Progress progress) {
           .algorithms = std::make_shared<const test::StarAlgorithms>()};
 }
 
-Tensor contribution(const Communicator& world) {
-  const Tensor data = Tensor::empty(Device::cpu(), {kElements}, DType::kF64);
-  data.fill(1.0 + world.rank());
-  return data;
-}
-
 void expect_sum(const Tensor& data) {
   for (const double value : data.span<double>()) ASSERT_EQ(value, 3.0);
 }
@@ -92,25 +78,22 @@ struct Measured {
 /// Both ranks start an all-reduce, do their own work, and wait for it.
 template <class Work, class Check>
 void overlap(Progress progress, Work&& work, Check&& check) {
-  run_ranks(
-      2,
-      [&](Communicator& world) {
-        Measured measured;
-        const Tensor data = contribution(world);
-        world.barrier();
-        const CommStats before = world.stats();
-        world.set_observer(&measured.log);
-        ultra::Work all_reduce = world.all_reduce_async(data);
-        measured.computing = work(world);
-        all_reduce.wait();
-        world.set_observer(nullptr);
-        const CommStats after = world.stats();
-        measured.busy = after.busy_seconds - before.busy_seconds;
-        measured.exposed = after.exposed_seconds - before.exposed_seconds;
-        expect_sum(data);
-        check(measured);
-      },
-      slow_link(progress));
+  ranks_with(slow_link(progress), 2, [&](Communicator& world) {
+    Measured measured;
+    const Tensor data = filled(kElements, 1.0 + world.rank(), DType::kF64);
+    world.barrier();
+    const CommStats before = world.stats();
+    world.set_observer(&measured.log);
+    ultra::Work all_reduce = world.all_reduce_async(data);
+    measured.computing = work(world);
+    all_reduce.wait();
+    world.set_observer(nullptr);
+    const CommStats after = world.stats();
+    measured.busy = after.busy_seconds - before.busy_seconds;
+    measured.exposed = after.exposed_seconds - before.exposed_seconds;
+    expect_sum(data);
+    check(measured);
+  });
 }
 
 /// Work of that time without a look at the communication.

@@ -3,32 +3,13 @@
 //
 // Ranks as threads of this process.
 
-#include "common/comm/run_ranks.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <chrono>
-#include <memory>
 #include <set>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "common/base/errors.hpp"
-#include "common/comm/comm_error.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/star_algorithms.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
-
-using test::message_of;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class RunRanks : public ::testing::Test {
  private:
@@ -66,28 +47,19 @@ TEST_F(RunRanks, RefusesAWorldOfNobody) {
 TEST_F(RunRanks, RefusesASlowedLinkWithoutAlgorithms) {
   RankOptions options;
   options.link = LinkSpeed{.latency = 0, .bytes_per_second = 1e9};
-  const auto text = message_of<ConfigError>([&] {
-    run_ranks(
-        2, [](Communicator&) {}, options);
-  });
+  const auto text = message_of<ConfigError>([&] { ranks_with(options, 2, [](Communicator&) {}); });
   EXPECT_THAT(text, HasSubstr("--collectives ours"));
   options.algorithms = std::make_shared<const test::StarAlgorithms>();
-  run_ranks(
-      2,
-      [](Communicator& world) {
-        EXPECT_THROW(static_cast<void>(world.with_algorithms(nullptr)), ConfigError);
-        world.barrier();
-      },
-      options);
+  ranks_with(options, 2, [](Communicator& world) {
+    EXPECT_THROW(static_cast<void>(world.with_algorithms(nullptr)), ConfigError);
+    world.barrier();
+  });
 }
 
 TEST_F(RunRanks, RefusesALinkThatCarriesNothing) {
-  RankOptions options;
+  RankOptions options = star_options();
   options.link = LinkSpeed{};
-  options.algorithms = std::make_shared<const test::StarAlgorithms>();
-  EXPECT_THROW(run_ranks(
-                   2, [](Communicator&) {}, options),
-               ConfigError);
+  EXPECT_THROW(ranks_with(options, 2, [](Communicator&) {}), ConfigError);
 }
 
 TEST_F(RunRanks, KeepsTheTypeAndTheContentOfTheFirstError) {
@@ -169,8 +141,7 @@ TEST_F(RunRanks, RanksMayStartRanksOfTheirOwn) {
   std::atomic<int> inner{0};
   run_ranks(2, [&](Communicator& world) {
     run_ranks(3, [&](Communicator& own) {
-      const Tensor one = Tensor::zeros(Device::cpu(), {1}, DType::kF32);
-      one.fill(1);
+      const Tensor one = test::filled(Device::cpu(), {1}, DType::kF32, 1);
       own.all_reduce(one);
       EXPECT_EQ(one.to_vector(), std::vector<double>{3});
       inner.fetch_add(1);
@@ -184,8 +155,7 @@ TEST_F(RunRanks, TwoRunsAtOnceDoNotMeet) {
   const auto run = [](int size, double value) {
     for (int round = 0; round < 20; ++round) {
       run_ranks(size, [&](Communicator& world) {
-        const Tensor data = Tensor::empty(Device::cpu(), {2000}, DType::kF64);
-        data.fill(value);
+        const Tensor data = test::filled(Device::cpu(), {2000}, DType::kF64, value);
         world.all_reduce(data);
         const Communicator half = world.split(world.rank() % 2, 0, "half");
         half.all_reduce(data, ReduceOp::kMax);

@@ -1,50 +1,26 @@
 // What only threads can know of failures: that all ranks wait, and that memory of a rank that has
 // failed is left alone. (AddressSanitizer and ThreadSanitizer watch.)
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "common/comm/comm_error.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/rank_fates.hpp"
-#include "tests/support/star_algorithms.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
 
-using std::chrono::milliseconds;
 using test::Fates;
 using test::fates_of;
-using test::is_a;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // Deadlocks are seen after some milliseconds; a busy machine gets more, the timeout has much more.
+
 constexpr double kPromptly = 10;
 constexpr std::chrono::seconds kTimeout{100};
 
-Tensor floats(std::size_t count, double value = 1) {
-  const Tensor tensor = Tensor::empty(Device::cpu(), {count}, DType::kF32);
-  tensor.fill(value);
-  return tensor;
-}
+Tensor floats(std::size_t count) { return filled(count, 1); }
 
 class ThreadFailures : public test::RandomTest {
  protected:
   ThreadFailures() {
     native.timeout = kTimeout;
     star.timeout = kTimeout;
-    star.algorithms = std::make_shared<const test::StarAlgorithms>();
     unchecked = star;
     unchecked.checking = Checking::kOff;
   }
@@ -64,7 +40,7 @@ class ThreadFailures : public test::RandomTest {
   }
 
   RankOptions native;
-  RankOptions star;
+  RankOptions star = star_options();
   RankOptions unchecked;
 
  private:
@@ -73,8 +49,8 @@ class ThreadFailures : public test::RandomTest {
 
 TEST_F(ThreadFailures, SendsAroundARingThatAllWaitAreADeadlock) {
   for (const RankOptions& options : {native, star}) {
-    const Fates fates = fates_of(
-        3, [](Communicator& world) { world.send(floats(5), world.next_rank()); }, options);
+    const Fates fates = fates_with(
+        options, 3, [](Communicator& world) { world.send(floats(5), world.next_rank()); });
     expect_deadlock(
         fates,
         {"waits in send #0 of 'world' (5 f32 to rank 1): rank 1 has not taken the message.",
@@ -84,32 +60,28 @@ TEST_F(ThreadFailures, SendsAroundARingThatAllWaitAreADeadlock) {
 }
 
 TEST_F(ThreadFailures, ReceivesThatNobodySendsAreADeadlock) {
-  const Fates fates = fates_of(
-      2, [](Communicator& world) { world.recv(floats(5), world.next_rank()); }, native);
+  const Fates fates =
+      fates_with(native, 2, [](Communicator& world) { world.recv(floats(5), world.next_rank()); });
   expect_deadlock(fates, {"waits in recv #0 of 'world' (5 f32 from rank 1): rank 1 has not sent.",
                           "waits in recv #0 of 'world' (5 f32 from rank 0): rank 0 has not sent."});
 }
 
 TEST_F(ThreadFailures, AMessageToOneselfThatIsWaitedForIsADeadlock) {
-  const Fates fates = fates_of(
-      1, [](Communicator& world) { world.send(floats(5), 0); }, native);
+  const Fates fates = fates_with(native, 1, [](Communicator& world) { world.send(floats(5), 0); });
   expect_deadlock(fates, {"waits in send #0 of 'world' (5 f32 to rank 0)"});
 }
 
 TEST_F(ThreadFailures, TwoGroupsInOppositeOrderAreADeadlock) {
   for (const RankOptions& options : {native, star, unchecked}) {
-    const Fates fates = fates_of(
-        4,
-        [](Communicator& world) {
-          const Communicator row = world.split(world.rank() / 2, world.rank(), "row");
-          const Communicator column = world.split(world.rank() % 2, world.rank(), "column");
-          const Tensor data = floats(3000);
-          // Around the square 0 - 1 - 3 - 2 each waits for the next one.
-          const bool row_first = world.rank() == 0 || world.rank() == 3;
-          (row_first ? row : column).all_reduce(data);
-          (row_first ? column : row).all_reduce(data);
-        },
-        options);
+    const Fates fates = fates_with(options, 4, [](Communicator& world) {
+      const Communicator row = world.split(world.rank() / 2, world.rank(), "row");
+      const Communicator column = world.split(world.rank() % 2, world.rank(), "column");
+      const Tensor data = floats(3000);
+      // Around the square 0 - 1 - 3 - 2 each waits for the next one.
+      const bool row_first = world.rank() == 0 || world.rank() == 3;
+      (row_first ? row : column).all_reduce(data);
+      (row_first ? column : row).all_reduce(data);
+    });
     expect_deadlock(fates,
                     {"waits in all_reduce #0 of 'row'", "waits in all_reduce #0 of 'column'",
                      "waits in all_reduce #0 of 'column'", "waits in all_reduce #0 of 'row'"});
@@ -118,13 +90,10 @@ TEST_F(ThreadFailures, TwoGroupsInOppositeOrderAreADeadlock) {
 
 TEST_F(ThreadFailures, ARankThatHasReturnedIsNamed) {
   for (const RankOptions& options : {native, star, unchecked}) {
-    const Fates fates = fates_of(
-        3,
-        [](Communicator& world) {
-          if (world.rank() == 1) return;
-          world.barrier();
-        },
-        options);
+    const Fates fates = fates_with(options, 3, [](Communicator& world) {
+      if (world.rank() == 1) return;
+      world.barrier();
+    });
     expect_deadlock(fates, {"waits in barrier #0 of 'world'", "has returned from its function.",
                             "waits in barrier #0 of 'world'"});
   }
@@ -132,16 +101,13 @@ TEST_F(ThreadFailures, ARankThatHasReturnedIsNamed) {
 
 TEST_F(ThreadFailures, ACollectiveAgainstASplitIsSeen) {
   for (const RankOptions& options : {native, star}) {
-    const Fates fates = fates_of(
-        2,
-        [](Communicator& world) {
-          if (world.rank() == 0) {
-            static_cast<void>(world.split(0, 0));
-          } else {
-            world.barrier();
-          }
-        },
-        options);
+    const Fates fates = fates_with(options, 2, [](Communicator& world) {
+      if (world.rank() == 0) {
+        static_cast<void>(world.split(0, 0));
+      } else {
+        world.barrier();
+      }
+    });
     EXPECT_TRUE(is_a<CommError>(fates.thrown));
     for (const auto& [rank, fate] : fates.ranks) EXPECT_LT(fate.seconds, kPromptly) << rank;
   }
@@ -149,36 +115,29 @@ TEST_F(ThreadFailures, ACollectiveAgainstASplitIsSeen) {
 
 TEST_F(ThreadFailures, ARankThatComputesIsNoDeadlock) {
   for (const RankOptions& options : {native, star}) {
-    run_ranks(
-        3,
-        [](Communicator& world) {
-          if (world.rank() == 0) std::this_thread::sleep_for(milliseconds(300));
-          world.barrier();
-          Work work = world.all_reduce_async(floats(3000));
-          if (world.rank() == 2) std::this_thread::sleep_for(milliseconds(200));
-          work.wait();
-        },
-        options);
+    ranks_with(options, 3, [](Communicator& world) {
+      if (world.rank() == 0) std::this_thread::sleep_for(milliseconds(300));
+      world.barrier();
+      Work work = world.all_reduce_async(floats(3000));
+      if (world.rank() == 2) std::this_thread::sleep_for(milliseconds(200));
+      work.wait();
+    });
   }
 }
 
 TEST_F(ThreadFailures, ASlowMessageIsNoDeadlock) {
   star.link = LinkSpeed{.latency = 0.15, .bytes_per_second = 1e9};
-  run_ranks(
-      3, [](Communicator& world) { world.all_reduce(floats(10)); }, star);
+  ranks_with(star, 3, [](Communicator& world) { world.all_reduce(floats(10)); });
 }
 
 TEST_F(ThreadFailures, WhoOnlyAsksIsToldToo) {
   for (const RankOptions& options : {native, star}) {
-    const Fates fates = fates_of(
-        3,
-        [](Communicator& world) {
-          Work work;
-          if (world.rank() != 2) work = world.all_reduce_async(floats(3000));
-          if (world.rank() == 2) throw ConfigError("bad flag");
-          while (!work.done()) std::this_thread::yield();
-        },
-        options);
+    const Fates fates = fates_with(options, 3, [](Communicator& world) {
+      Work work;
+      if (world.rank() != 2) work = world.all_reduce_async(floats(3000));
+      if (world.rank() == 2) throw ConfigError("bad flag");
+      while (!work.done()) std::this_thread::yield();
+    });
     for (const int rank : {0, 1}) {
       EXPECT_TRUE(is_a<RankFailed>(fates.ranks.at(rank).error));
       EXPECT_THAT(fates.ranks.at(rank).message,
@@ -195,37 +154,34 @@ TEST_F(ThreadFailures, TheMemoryOfARankThatFailedIsLeftAlone) {
       const auto pause = std::chrono::microseconds(random.between(0, 300));
       const int failing = static_cast<int>(random.between(0, 2));
       const int kind = static_cast<int>(random.between(0, 5));
-      const Fates fates = fates_of(
-          3,
-          [&](Communicator& world) {
-            const Tensor data = floats(3 * count);
-            const Tensor other = floats(3 * count);
-            const Tensor part = floats(count);
-            const auto start = [&]() -> Work {
-              switch (kind) {
-                case 0:
-                  return world.broadcast_async(data, failing);
-                case 1:
-                  return world.all_gather_async(part, data);
-                case 2:
-                  return world.reduce_scatter_async(data, part);
-                case 3:
-                  return world.all_to_all_async(data, other);
-                case 4:
-                  return world.ring_shift_async(data, other);
-                default:
-                  return world.all_reduce_async(data);
-              }
-            };
-            Work work = start();
-            if (world.rank() == failing) {
-              std::this_thread::sleep_for(pause);
-              throw NumericError("the loss is NaN");
-            }
-            work.wait();
-            world.barrier();
-          },
-          options);
+      const Fates fates = fates_with(options, 3, [&](Communicator& world) {
+        const Tensor data = floats(3 * count);
+        const Tensor other = floats(3 * count);
+        const Tensor part = floats(count);
+        const auto start = [&]() -> Work {
+          switch (kind) {
+            case 0:
+              return world.broadcast_async(data, failing);
+            case 1:
+              return world.all_gather_async(part, data);
+            case 2:
+              return world.reduce_scatter_async(data, part);
+            case 3:
+              return world.all_to_all_async(data, other);
+            case 4:
+              return world.ring_shift_async(data, other);
+            default:
+              return world.all_reduce_async(data);
+          }
+        };
+        Work work = start();
+        if (world.rank() == failing) {
+          std::this_thread::sleep_for(pause);
+          throw NumericError("the loss is NaN");
+        }
+        work.wait();
+        world.barrier();
+      });
       EXPECT_TRUE(is_a<NumericError>(fates.thrown));
     }
   }
@@ -313,8 +269,8 @@ TEST_F(ThreadFailures, NoFailureHangs) {
     const RandomProgram program = draw_program(random, size);
     RankOptions options = random.pick({native, star, unchecked});
     options.progress = random.pick({Progress::kThread, Progress::kOnCall});
-    const Fates fates = fates_of(
-        size, [&](Communicator& world) { run_program(program, world); }, options);
+    const Fates fates =
+        fates_with(options, size, [&](Communicator& world) { run_program(program, world); });
     SCOPED_TRACE(fmt::format("round {}: {} ranks, fault {} of rank {} in line {}", round, size,
                              static_cast<int>(program.fault), program.bad_rank, program.bad_line));
     const bool throws =

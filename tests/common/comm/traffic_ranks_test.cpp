@@ -4,16 +4,9 @@
 
 #include "common/comm/traffic.hpp"
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <vector>
-
 #include "common/comm/collectives/collective_call.hpp"
 #include "common/comm/collectives/native_volume.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/star_algorithms.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
@@ -68,19 +61,16 @@ TEST_F(TrafficRanks, SchedulesCountWhatTheirStepsSend) {
   RankOptions options;
   const auto star = std::make_shared<const test::StarAlgorithms>();
   options.algorithms = star;
-  run_ranks(
-      size,
-      [&](Communicator& world) {
-        const comm::Group group = comm::Group::all(world.rank(), size);
-        const Tensor whole = elements(n);
-        world.all_reduce(whole);
-        EXPECT_EQ(world.stats()[OpKind::kAllReduce].sent_bytes,
-                  4 * comm::sent_count(star->all_reduce(group, n, 4), world.rank()));
-        world.broadcast(whole, root);
-        EXPECT_EQ(world.stats()[OpKind::kBroadcast].sent_bytes,
-                  4 * comm::sent_count(star->broadcast(group, n, root), world.rank()));
-      },
-      options);
+  ranks_with(options, size, [&](Communicator& world) {
+    const comm::Group group = comm::Group::all(world.rank(), size);
+    const Tensor whole = elements(n);
+    world.all_reduce(whole);
+    EXPECT_EQ(world.stats()[OpKind::kAllReduce].sent_bytes,
+              4 * comm::sent_count(star->all_reduce(group, n, 4), world.rank()));
+    world.broadcast(whole, root);
+    EXPECT_EQ(world.stats()[OpKind::kBroadcast].sent_bytes,
+              4 * comm::sent_count(star->broadcast(group, n, root), world.rank()));
+  });
 }
 
 TEST_F(TrafficRanks, MessagesCountAtTheSenderAndToOthersOnly) {

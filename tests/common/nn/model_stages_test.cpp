@@ -74,6 +74,12 @@ void ModelStagesTest::expect_equal_to_whole(const std::vector<std::size_t>& cuts
     }
   }
   EXPECT_EQ(index, whole.parameters().size());
+  const std::vector<NamedShape> named = named_shapes(config, factory);
+  ASSERT_EQ(named.size(), index);
+  for (std::size_t i = 0; i < index; ++i) {
+    EXPECT_EQ(named[i].name, whole.parameters()[i]->name());
+    EXPECT_EQ(named[i].shape, whole.parameters()[i]->shape());
+  }
   for (const Saved& one : saved) EXPECT_TRUE(one.empty());
 }
 

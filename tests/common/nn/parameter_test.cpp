@@ -231,6 +231,33 @@ TEST_F(ParameterTest, AnotherShapeOrDtypeCannotHoldTheValues) {
   EXPECT_FALSE(p.has_value());
 }
 
+TEST_F(ParameterTest, GroupsThatHoldItAreKnownByName) {
+  Parameter p(spec({2}), device, DType::kF32, seed);
+  EXPECT_TRUE(p.replications().empty());
+  EXPECT_TRUE(p.is_owner()) << "nobody else has it";
+  const Replication heads{
+      .group = "heads", .size = 2, .index = 0, .gradients = CopyGradients::kPartial};
+  const Replication twins{.group = "twins", .size = 2, .index = 1};
+  p.replicate(heads);
+  EXPECT_TRUE(p.is_owner()) << "the first of the group";
+  p.replicate({.group = "alone", .size = 1});
+  p.replicate(twins);
+  EXPECT_THAT(p.replications(), ElementsAre(heads, twins)) << "a group of one rank is none";
+  EXPECT_FALSE(p.is_owner()) << "not the first in each";
+  EXPECT_THAT(message_of<InternalError>([&] { p.replicate({.group = "heads", .size = 4}); }),
+              HasSubstr("parameter model.w is replicated over 'heads' twice"));
+}
+
+TEST_F(ParameterTest, IsOfTheDataGroupAndNeverIdleUnlessToldOtherwise) {
+  Parameter p(spec({2}), device, DType::kF32, seed);
+  EXPECT_EQ(p.data_group(), kDataGroup);
+  EXPECT_FALSE(p.may_be_idle());
+  p.set_data_group("experts");
+  p.allow_idle();
+  EXPECT_EQ(p.data_group(), "experts");
+  EXPECT_TRUE(p.may_be_idle());
+}
+
 TEST_F(ParameterTest, DeferredValuesTakeNoMemory) {
   const Parameter p(spec({3, 5}, {{1, 3}, {0, 5}}), device, DType::kF32, seed, Values::kDeferred);
   EXPECT_FALSE(p.has_value());

@@ -1,3 +1,4 @@
+// Covers: common/nn/pass.hpp
 #include "common/nn/saved.hpp"
 
 #include <gmock/gmock.h>
@@ -141,6 +142,32 @@ TEST_F(SavedTest, ClearingFreesTheMemory) {
   saved.clear();
   EXPECT_TRUE(saved.empty());
   EXPECT_EQ(device.memory().current().total(), 0U);
+}
+
+TEST_F(SavedTest, KnowsItsPassInEverySubtree) {
+  const Pass pass{.step = 4, .micro_batch = 2, .chunk = 1, .token_weight = 0.5};
+  Saved saved(Saved::Mode::kKeep, pass);
+  saved.put("x", tensor(1));
+  const auto expect_pass = [](const Pass& found, bool recomputes) {
+    EXPECT_EQ(found.step, 4U);
+    EXPECT_EQ(found.micro_batch, 2U);
+    EXPECT_EQ(found.chunk, 1U);
+    EXPECT_EQ(found.token_weight, 0.5);
+    EXPECT_EQ(found.recomputes, recomputes);
+  };
+  expect_pass(saved.child("a").child("b").pass(), false);
+  Saved again = saved.child("a").recomputing();
+  expect_pass(again.child("c").pass(), true);
+  EXPECT_TRUE(again.empty()) << "the same pass, not its tensors";
+  EXPECT_EQ(Saved().pass().token_weight, 1.0) << "tokens count, unless somebody says otherwise";
+}
+
+TEST_F(SavedTest, ForgetsNothingWhenItRecomputesWhatWasDiscarded) {
+  const Saved discarding(Saved::Mode::kDiscard, {.micro_batch = 3});
+  Saved again = discarding.recomputing();
+  again.put("x", tensor(1));
+  EXPECT_TRUE(again.has("x"));
+  EXPECT_EQ(again.pass().micro_batch, 3U);
 }
 
 TEST_F(SavedTest, MovesAsAPipelineMovesIt) {

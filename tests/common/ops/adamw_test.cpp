@@ -1,21 +1,8 @@
 #include "common/ops/adamw.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
-
-using test::all_near;
-using test::rounding_bound;
-using ::testing::HasSubstr;
 
 /// One weight's update as the paper writes it (Loshchilov & Hutter 2019, alg. 2), in extended
 /// precision, with the size of the terms that rounding acts on.
@@ -172,7 +159,7 @@ TEST_F(AdamWTest, ShapesAndDTypesMustAgree) {
   const Tensor a = Tensor::zeros(device, {3}, DType::kF32);
   const Tensor b = Tensor::zeros(device, {4}, DType::kF32);
   const auto fails = [&](const Tensor& g, const Tensor& m, const Tensor& v) {
-    return test::message_of<ShapeError>([&] { adamw_into(a, g, m, v, {}); });
+    return message_of<ShapeError>([&] { adamw_into(a, g, m, v, {}); });
   };
   EXPECT_THAT(fails(b, a, a), HasSubstr("grad of adamw: expected [3] of f32, found [4]"));
   EXPECT_THAT(fails(a, b, a), HasSubstr("first moment"));

@@ -1,22 +1,12 @@
 // Attention over parts of the keys, merged: what ring attention does with other ranks' keys.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <numeric>
-#include <vector>
 
 #include "common/ops/attention.hpp"
 #include "common/ops/elementwise.hpp"
 #include "tests/common/ops/attention_reference.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
-
-using test::all_near;
 
 /// The part of a case whose keys are `range`, with their absolute positions.
 AttentionCase keys_of(const AttentionCase& in, Range range) {
@@ -99,7 +89,7 @@ TEST_F(AttentionRangesTest, PartsMergedThroughTheirLogSumExpEqualTheWhole) {
     for (const Range range : cut(in.key.size(1))) parts.push_back(attend(keys_of(in, range)));
     const Merged merged(in, parts);
     const NaiveForward expected = naive_attention(in);
-    const double parts_count = test::count_of(parts.size());
+    const double parts_count = count_of(parts.size());
     // Each part has the whole's tolerance at most, and the merge weights them to 1. An error of the
     // log-sum-exp changes a weight, and through it an output of at most max |value|.
     const double value = test::largest_magnitude(in.value.to_vector());

@@ -1,26 +1,11 @@
 #include "common/ops/attention.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <numeric>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "tests/common/ops/attention_reference.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
-
-using test::all_near;
-using test::message_of;
-using ::testing::HasSubstr;
 
 constexpr double kNoKey = -std::numeric_limits<double>::infinity();
 
@@ -46,7 +31,7 @@ class AttentionTest : public test::RandomTest {
     in.key = random.tensor(device, {batch, key_seq, kv_heads, head_dim}, dtype);
     in.value = random.tensor(device, {batch, key_seq, kv_heads, head_dim}, dtype);
     in.mask = random.pick({Mask::kNone, Mask::kCausal});
-    in.scale = 1.0 / std::sqrt(test::count_of(head_dim));
+    in.scale = 1.0 / std::sqrt(count_of(head_dim));
     return in;
   }
 
@@ -134,8 +119,8 @@ TEST_F(AttentionTest, AQueryThatSeesNoKeyGivesZeroAndMinusInfinity) {
     in.key_positions = {5, 6, 7, 8};
     const AttentionResult result = attend(in);
     for (std::size_t i : {0U, 1U}) {
-      EXPECT_THAT(result.output.slice(1, {i, i + 1}).to_vector(), ::testing::Each(0.0));
-      EXPECT_THAT(result.log_sum_exp.slice(2, {i, i + 1}).to_vector(), ::testing::Each(kNoKey));
+      EXPECT_THAT(result.output.slice(1, {i, i + 1}).to_vector(), Each(0.0));
+      EXPECT_THAT(result.log_sum_exp.slice(2, {i, i + 1}).to_vector(), Each(kNoKey));
     }
     check_forward(in);
     check_backward(in);
@@ -197,8 +182,7 @@ TEST_F(AttentionTest, BadShapesAreNamed) {
   const Tensor q = Tensor::zeros(device, {1, 4, 3, 2}, DType::kF32);
   const auto fails = [&](const Tensor& query, const Tensor& key, const Tensor& value,
                          const AttentionOptions& options = {}) {
-    return message_of<ShapeError>(
-        [&] { static_cast<void>(attention(query, key, value, options)); });
+    return message_of<ShapeError>([&] { return attention(query, key, value, options); });
   };
   const Tensor two_heads = Tensor::zeros(device, {1, 4, 2, 2}, DType::kF32);
   EXPECT_THAT(fails(q, two_heads, two_heads),
@@ -220,8 +204,7 @@ TEST_F(AttentionTest, BackwardChecksItsShapesToo) {
   const AttentionResult forward = attention(q, q, q, {});
   const Tensor wrong = Tensor::zeros(device, {1, 4, 4}, DType::kF32);
   const auto fails = [&](const Tensor& d_o, const Tensor& o, const Tensor& lse) {
-    return message_of<ShapeError>(
-        [&] { static_cast<void>(attention_backward(d_o, q, q, q, o, lse, {})); });
+    return message_of<ShapeError>([&] { return attention_backward(d_o, q, q, q, o, lse, {}); });
   };
   EXPECT_THAT(fails(wrong, q, forward.log_sum_exp), HasSubstr("d_output of attention_backward"));
   EXPECT_THAT(fails(q, wrong, forward.log_sum_exp), HasSubstr("output of attention_backward"));

@@ -1,20 +1,8 @@
 #include "common/ops/elementwise.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
-
-using test::all_near;
-using ::testing::HasSubstr;
 
 class ElementwiseTest : public test::RandomTest {
  protected:
@@ -31,7 +19,7 @@ TEST_F(ElementwiseTest, AddRoundsTheSumOnce) {
     std::vector<double> tolerances;
     for (std::size_t i = 0; i < x.size(); ++i) {
       expected.push_back(x[i] + y[i]);
-      tolerances.push_back(test::rounding_bound(dtype, 1, std::abs(x[i] + y[i])));
+      tolerances.push_back(rounding_bound(dtype, 1, std::abs(x[i] + y[i])));
     }
     const Tensor sum = add(a, b);
     EXPECT_TRUE(all_near(sum, expected, tolerances));
@@ -66,16 +54,15 @@ TEST_F(ElementwiseTest, SumOfSquaresAccumulatesInDoublePrecision) {
     const Tensor x = random.tensor(device, {random.between(0, 5000)}, dtype);
     long double expected = 0.0L;
     for (const double value : x.to_vector()) expected += static_cast<long double>(value) * value;
-    EXPECT_NEAR(sum_of_squares(x), static_cast<double>(expected),
-                test::rounding_bound(DType::kF64, test::count_of(x.numel() + 1),
-                                     static_cast<double>(expected)));
+    EXPECT_NEAR(
+        sum_of_squares(x), static_cast<double>(expected),
+        rounding_bound(DType::kF64, count_of(x.numel() + 1), static_cast<double>(expected)));
     EXPECT_EQ(sum_of_squares(x), sum_of_squares(x.clone()));  // a fixed order: bitwise
   }
 }
 
 TEST_F(ElementwiseTest, SumOfSquaresOfLargeSinglesDoesNotOverflow) {
-  const Tensor x = Tensor::empty(device, {3}, DType::kF32);
-  x.fill(0x1.0p100);
+  const Tensor x = test::filled(device, {3}, DType::kF32, 0x1.0p100);
   EXPECT_EQ(sum_of_squares(x), 3.0 * 0x1.0p200);
 }
 
@@ -88,9 +75,9 @@ TEST_F(ElementwiseTest, NanGoesThrough) {
 TEST_F(ElementwiseTest, ShapesAndDTypesMustAgree) {
   const Tensor a = Tensor::zeros(device, {2, 3}, DType::kF32);
   const Tensor b = Tensor::zeros(device, {3, 2}, DType::kF32);
-  EXPECT_THAT(test::message_of<ShapeError>([&] { add_into(a, b); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { add_into(a, b); }),
               HasSubstr("expected [2, 3] of f32, found [3, 2] of f32"));
-  EXPECT_THAT(test::message_of<ShapeError>([&] { static_cast<void>(add(a, a.to(DType::kF64))); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { return add(a, a.to(DType::kF64)); }),
               HasSubstr("found [2, 3] of f64"));
   EXPECT_THROW(write_or_add(a, b, Write::kOverwrite), ShapeError);
   EXPECT_THROW(add_into(a, b.transpose(0, 1)), ShapeError);

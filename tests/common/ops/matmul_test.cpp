@@ -1,25 +1,12 @@
 #include "common/ops/matmul.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <cmath>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
-
-using test::all_near;
-using test::message_of;
-using ::testing::HasSubstr;
 
 /// op(t) as a plain row-major matrix.
 struct Matrix {
@@ -48,8 +35,8 @@ struct Expected {
           magnitude += std::abs(term);
         }
         values.push_back(static_cast<double>(sum));
-        tolerances.push_back(test::rounding_bound(dtype, test::count_of(a.columns + 2),
-                                                  static_cast<double>(magnitude)));
+        tolerances.push_back(
+            rounding_bound(dtype, count_of(a.columns + 2), static_cast<double>(magnitude)));
       }
     }
   }
@@ -99,8 +86,7 @@ TEST_F(MatmulTest, EqualsThreeLoopsForAllTransposesStridesAndWrites) {
 TEST_F(MatmulTest, OverwritingIgnoresWhatTheOutputHeld) {
   const Tensor a = random.tensor(device, {3, 4}, DType::kF64);
   const Tensor b = random.tensor(device, {4, 2}, DType::kF64);
-  const Tensor out = Tensor::empty(device, {3, 2}, DType::kF64);
-  out.fill(std::nan(""));
+  const Tensor out = test::filled(device, {3, 2}, DType::kF64, std::nan(""));
   matmul_into(out, a, Transpose::kNo, b, Transpose::kNo);
   EXPECT_TRUE(test::all_equal(out, matmul(a, Transpose::kNo, b, Transpose::kNo)));
 }
@@ -111,7 +97,7 @@ TEST_F(MatmulTest, WritesInsideAWiderMatrixLeaveTheRestAlone) {
   const Tensor b = random.tensor(device, {4, 2}, DType::kF32);
   matmul_into(wide.slice(1, {3, 5}), a, Transpose::kNo, b, Transpose::kNo);
   for (const Range rest : {Range{0, 3}, Range{5, 7}}) {
-    EXPECT_THAT(wide.slice(1, rest).to_vector(), ::testing::Each(0.0));
+    EXPECT_THAT(wide.slice(1, rest).to_vector(), Each(0.0));
   }
 }
 
@@ -123,7 +109,7 @@ TEST_F(MatmulTest, AnEmptySumIsZero) {
   matmul_into(out, a, Transpose::kNo, b, Transpose::kNo, Write::kAccumulate);
   EXPECT_TRUE(test::all_equal(out, before));
   matmul_into(out, a, Transpose::kNo, b, Transpose::kNo, Write::kOverwrite);
-  EXPECT_THAT(out.to_vector(), ::testing::Each(0.0));
+  EXPECT_THAT(out.to_vector(), Each(0.0));
 }
 
 TEST_F(MatmulTest, AnEmptyOutputIsLegal) {
@@ -177,8 +163,7 @@ TEST_F(MatmulTest, ProductsOfSeveralThreadsAtOnceAreTheSame) {
 TEST_F(MatmulTest, ShapesThatDoNotFitAreNamed) {
   const Tensor a = Tensor::zeros(device, {2, 3}, DType::kF32);
   const Tensor b = Tensor::zeros(device, {4, 5}, DType::kF32);
-  EXPECT_THAT(message_of<ShapeError>(
-                  [&] { static_cast<void>(matmul(a, Transpose::kNo, b, Transpose::kNo)); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { return matmul(a, Transpose::kNo, b, Transpose::kNo); }),
               HasSubstr("[2, 3] x [4, 5] does not give [2, 5] of f32"));
   const Tensor out = Tensor::zeros(device, {2, 2}, DType::kF32);
   EXPECT_THAT(message_of<ShapeError>([&] {
@@ -190,8 +175,7 @@ TEST_F(MatmulTest, ShapesThatDoNotFitAreNamed) {
 TEST_F(MatmulTest, OtherDTypesRanksAndColumnStridesAreErrors) {
   const Tensor a = Tensor::zeros(device, {3, 3}, DType::kF32);
   const auto fails = [&](const Tensor& bad) {
-    return message_of<ShapeError>(
-        [&] { static_cast<void>(matmul(a, Transpose::kNo, bad, Transpose::kNo)); });
+    return message_of<ShapeError>([&] { return matmul(a, Transpose::kNo, bad, Transpose::kNo); });
   };
   EXPECT_THAT(fails(a.to(DType::kF64)), HasSubstr("of f32 and [3, 3] of f64"));
   EXPECT_THAT(fails(a.view({9})), HasSubstr("[9]"));

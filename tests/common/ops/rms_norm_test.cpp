@@ -1,24 +1,10 @@
 #include "common/ops/rms_norm.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
-
-using test::all_near;
-using test::count_of;
-using test::message_of;
-using test::rounding_bound;
-using ::testing::HasSubstr;
 
 constexpr double kEpsilon = 1e-5;
 
@@ -78,9 +64,8 @@ TEST_F(RmsNormTest, EqualsItsDefinition) {
 
 TEST_F(RmsNormTest, ARowOfZerosStaysZero) {
   const Tensor zeros = Tensor::zeros(device, {2, 3}, DType::kF32);
-  const Tensor ones = Tensor::empty(device, {3}, DType::kF32);
-  ones.fill(1.0);
-  EXPECT_THAT(rms_norm(zeros, ones, kEpsilon).y.to_vector(), ::testing::Each(0.0));
+  const Tensor ones = test::filled(device, {3}, DType::kF32, 1.0);
+  EXPECT_THAT(rms_norm(zeros, ones, kEpsilon).y.to_vector(), Each(0.0));
 }
 
 TEST_F(RmsNormTest, GradientsMatchFiniteDifferences) {
@@ -156,8 +141,7 @@ TEST_F(RmsNormTest, SinglePrecisionGradientsStayWithinTheirRoundings) {
 TEST_F(RmsNormTest, NanGoesThrough) {
   const Tensor input = Tensor::zeros(device, {1, 40}, DType::kF32);
   input.slice(1, {7, 8}).fill(std::nan(""));
-  const Tensor ones = Tensor::empty(device, {40}, DType::kF32);
-  ones.fill(1.0);
+  const Tensor ones = test::filled(device, {40}, DType::kF32, 1.0);
   for (const double y : rms_norm(input, ones, kEpsilon).y.to_vector()) EXPECT_TRUE(std::isnan(y));
 }
 
@@ -165,13 +149,13 @@ TEST_F(RmsNormTest, ShapesThatDoNotFitAreNamed) {
   const Tensor input = Tensor::zeros(device, {2, 3}, DType::kF32);
   const Tensor w = Tensor::zeros(device, {3}, DType::kF32);
   const Tensor wrong = Tensor::zeros(device, {4}, DType::kF32);
-  EXPECT_THAT(message_of<ShapeError>([&] { static_cast<void>(rms_norm(input, wrong, kEpsilon)); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { return rms_norm(input, wrong, kEpsilon); }),
               HasSubstr("weight of rms_norm: expected [3] of f32, found [4]"));
   EXPECT_THROW(static_cast<void>(rms_norm(Tensor(), w, kEpsilon)), ShapeError);
   const Tensor r = rms_norm(input, w, kEpsilon).reciprocal_rms;
   const auto backward = [&](const Tensor& dy, const Tensor& rr, const Tensor& dw) {
     return message_of<ShapeError>(
-        [&] { static_cast<void>(rms_norm_backward(dy, input, w, rr, dw, Write::kOverwrite)); });
+        [&] { return rms_norm_backward(dy, input, w, rr, dw, Write::kOverwrite); });
   };
   EXPECT_THAT(backward(wrong, r, w), HasSubstr("d_y of rms_norm_backward"));
   EXPECT_THAT(backward(input, wrong, w), HasSubstr("reciprocal_rms"));

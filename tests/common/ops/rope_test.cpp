@@ -1,23 +1,10 @@
 #include "common/ops/rope.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <numeric>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
-
-using test::all_near;
-using test::message_of;
-using ::testing::HasSubstr;
 
 constexpr double kTheta = 10000.0;
 constexpr std::size_t kPositions = 300;
@@ -60,8 +47,8 @@ struct Rotated {
     value = static_cast<double>(at < half ? a * cosine - b * sine : b * cosine + a * sine);
     // Two products, a sum, and the table's rounding; the table's angle in f64 is off by 3 ulp.
     const double size = std::abs(head[i]) + std::abs(head[i + half]);
-    tolerance = test::rounding_bound(dtype, 4, size) +
-                test::rounding_bound(DType::kF64, 3.0 * static_cast<double>(angle), size);
+    tolerance = rounding_bound(dtype, 4, size) +
+                rounding_bound(DType::kF64, 3.0 * static_cast<double>(angle), size);
   }
   double value;
   double tolerance;
@@ -103,8 +90,7 @@ TEST_F(RopeTest, BackwardUndoesForward) {
     rope_into(x, table(), positions, Rotation::kForward);
     rope_into(x, table(), positions, Rotation::kBackward);
     // Twice four roundings of two terms, and c^2 + s^2 differs from 1 by the table's roundings.
-    const double bound =
-        test::rounding_bound(dtype, 16, 2 * test::largest_magnitude(before.to_vector()));
+    const double bound = rounding_bound(dtype, 16, 2 * test::largest_magnitude(before.to_vector()));
     EXPECT_TRUE(all_near(x, before, bound));
   }
 }
@@ -113,7 +99,7 @@ TEST_F(RopeTest, ARotationKeepsTheLength) {
   draw(DType::kF64);
   const double before = test::inner_product(x, x);
   rope_into(x, table(), positions, Rotation::kForward);
-  EXPECT_NEAR(test::inner_product(x, x), before, test::rounding_bound(DType::kF64, 16, before));
+  EXPECT_NEAR(test::inner_product(x, x), before, rounding_bound(DType::kF64, 16, before));
 }
 
 TEST_F(RopeTest, ScoresDependOnTheDistanceOfTwoPositionsOnly) {
@@ -134,7 +120,7 @@ TEST_F(RopeTest, ScoresDependOnTheDistanceOfTwoPositionsOnly) {
   for (const std::int32_t shift : {1, 40, 250}) {
     // Each angle is off by up to 3 ulp of the largest angle; the two rotations add up.
     EXPECT_NEAR(score(17 + shift, 5 + shift), expected,
-                test::rounding_bound(DType::kF64, 12.0 * kPositions, 2 * length));
+                rounding_bound(DType::kF64, 12.0 * kPositions, 2 * length));
   }
 }
 

@@ -1,22 +1,10 @@
 #include "common/ops/swiglu.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
-
-using test::all_near;
-using test::rounding_bound;
-using ::testing::HasSubstr;
 
 /// Below the smallest normal f32 number products lose digits: an absolute error of that size.
 constexpr double kSmallestNormal = 0x1.0p-126;
@@ -63,8 +51,7 @@ TEST_F(SwigluTest, ExtremeGatesNeitherOverflowNorTurnIntoNan) {
     const Tensor g = Tensor::empty(device, {2}, dtype);
     g.slice(0, {0, 1}).fill(1e4);
     g.slice(0, {1, 2}).fill(-1e4);
-    const Tensor ones = Tensor::empty(device, {2}, dtype);
-    ones.fill(1.0);
+    const Tensor ones = test::filled(device, {2}, dtype, 1.0);
     EXPECT_TRUE(all_near(swiglu(g, ones), {1e4, 0.0}, 1e4 * kSmallestNormal));
     const auto [d_gate, d_up] = swiglu_backward(ones, g, ones);
     EXPECT_TRUE(all_near(d_gate, {1.0, 0.0}, 1e4 * kSmallestNormal));
@@ -110,17 +97,16 @@ TEST_F(SwigluTest, SinglePrecisionGradientsStayWithinTheirRoundings) {
 }
 
 TEST_F(SwigluTest, NanGoesThrough) {
-  const Tensor g = Tensor::empty(device, {19}, DType::kF32);
-  g.fill(std::nan(""));
+  const Tensor g = test::filled(device, {19}, DType::kF32, std::nan(""));
   for (const double y : swiglu(g, g).to_vector()) EXPECT_TRUE(std::isnan(y));
 }
 
 TEST_F(SwigluTest, ShapesMustAgree) {
   const Tensor a = Tensor::zeros(device, {2, 3}, DType::kF32);
   const Tensor b = Tensor::zeros(device, {3, 2}, DType::kF32);
-  EXPECT_THAT(test::message_of<ShapeError>([&] { static_cast<void>(swiglu(a, b)); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { return swiglu(a, b); }),
               HasSubstr("up of swiglu: expected [2, 3] of f32, found [3, 2] of f32"));
-  EXPECT_THAT(test::message_of<ShapeError>([&] { static_cast<void>(swiglu_backward(b, a, a)); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { return swiglu_backward(b, a, a); }),
               HasSubstr("d_product"));
   EXPECT_THROW(static_cast<void>(swiglu(a.transpose(0, 1), b)), ShapeError);
 }

@@ -1,13 +1,5 @@
 #include "common/ops/token_check.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
@@ -23,9 +15,9 @@ TEST_F(TokenCheckTest, AcceptsEveryTokenOfTheVocabulary) {
 TEST_F(TokenCheckTest, NamesTheFirstTokenThatIsNone) {
   const std::vector<std::int32_t> values = {0, 3, 4, -7};
   const Tensor tokens = Tensor::from<std::int32_t>(device, {2, 2}, values);
-  EXPECT_EQ(test::message_of<ShapeError>([&] { expect_token_ids("target", tokens, 4); }),
+  EXPECT_EQ(message_of<ShapeError>([&] { expect_token_ids("target", tokens, 4); }),
             "target 4 at index 2 is outside of the vocabulary [0, 4)");
-  EXPECT_EQ(test::message_of<ShapeError>([&] { expect_token_ids("token", tokens, 5); }),
+  EXPECT_EQ(message_of<ShapeError>([&] { expect_token_ids("token", tokens, 5); }),
             "token -7 at index 3 is outside of the vocabulary [0, 5)");
 }
 

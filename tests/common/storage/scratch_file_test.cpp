@@ -1,20 +1,14 @@
 #include "common/storage/scratch_file.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 
-#include "tests/support/compare.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::storage {
 namespace {
-
-using test::message_of;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 TEST(ScratchFile, HasItsLengthAndNoName) {
   const test::TemporaryFolder folder;

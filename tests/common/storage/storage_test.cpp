@@ -7,34 +7,22 @@
 #include "common/storage/storage.hpp"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "build_config.hpp"
-#include "common/base/errors.hpp"
 #include "common/storage/backend/uring/uring_file.hpp"
 #include "common/storage/pool_file.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::storage {
 namespace {
 
 namespace fs = std::filesystem;
-using test::message_of;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Bytes = std::vector<std::byte>;
 
 /// The kinds of storage by name.
@@ -180,17 +168,16 @@ TEST_P(FileStorage, AFileThatWasCutOffSaysWhatWasExpectedAndFound) {
 TEST_P(FileStorage, AMissingFolderIsNamed) {
   const std::string missing = folder.path("not/there");
   const Backend backend = kind() == "io_uring" ? Backend::kIoUring : Backend::kThreads;
-  EXPECT_THAT(
-      message_of<FileError>([&] { static_cast<void>(open_scratch_file(missing, 10, backend)); }),
-      AllOf(HasSubstr("'" + missing + "' cannot be made"), HasSubstr("No such file or directory"),
-            HasSubstr("Make the folder")));
+  EXPECT_THAT(message_of<FileError>([&] { return open_scratch_file(missing, 10, backend); }),
+              AllOf(HasSubstr("'" + missing + "' cannot be made"),
+                    HasSubstr("No such file or directory"), HasSubstr("Make the folder")));
 }
 
 TEST_P(FileStorage, AFolderThatMayNotBeWrittenToIsNamed) {
   fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
   {
     const test::WithoutPrivileges user;
-    EXPECT_THAT(message_of<FileError>([&] { static_cast<void>(open(10)); }),
+    EXPECT_THAT(message_of<FileError>([&] { return open(10); }),
                 AllOf(HasSubstr(folder.path()), HasSubstr("Check the permissions")));
   }
   fs::permissions(folder.path(), fs::perms::owner_all);
@@ -198,7 +185,7 @@ TEST_P(FileStorage, AFolderThatMayNotBeWrittenToIsNamed) {
 
 TEST_P(FileStorage, ADiskThatIsTooSmallIsFoundAtTheStart) {
   constexpr std::uint64_t kPetabyte = 1'000'000'000'000'000;
-  EXPECT_THAT(message_of<FileError>([&] { static_cast<void>(open(kPetabyte)); }),
+  EXPECT_THAT(message_of<FileError>([&] { return open(kPetabyte); }),
               AllOf(HasSubstr(folder.path()), HasSubstr("cannot be made"),
                     HasSubstr("the disk is full"), HasSubstr("Free some space")));
   EXPECT_THAT(folder.names(), IsEmpty());
@@ -236,7 +223,7 @@ TEST(Storage, SaysWhatFilesUse) {
 }
 
 TEST(Storage, TheHostsMemoryHasAnEnd) {
-  EXPECT_THAT(message_of<OutOfMemory>([] { static_cast<void>(host_memory(~std::uint64_t{0})); }),
+  EXPECT_THAT(message_of<OutOfMemory>([] { return host_memory(~std::uint64_t{0}); }),
               HasSubstr("the host has no"));
 }
 

@@ -1,14 +1,10 @@
 // Covers: common/tensor/backend/host_memory.hpp
 #include "common/tensor/caching_allocator.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
 #include <cstring>
 #include <set>
-#include <vector>
 
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {

@@ -1,32 +1,20 @@
 #include "common/tensor/device.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/tensor/tensor.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/sanitizer.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
 
 using enum MemoryCategory;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 TEST(Device, ParsesItsKindAndNamesIt) {
   EXPECT_EQ(parse_device_kind("cpu"), DeviceKind::kCpu);
   EXPECT_EQ(parse_device_kind("cuda"), DeviceKind::kCuda);
   EXPECT_EQ(to_string(DeviceKind::kCpu), "cpu");
   EXPECT_EQ(to_string(DeviceKind::kCuda), "cuda");
-  const std::string message =
-      test::message_of<ConfigError>([] { static_cast<void>(parse_device_kind("gpu")); });
+  const std::string message = message_of<ConfigError>([] { return parse_device_kind("gpu"); });
   EXPECT_THAT(message, HasSubstr("'gpu'"));
   EXPECT_THAT(message, HasSubstr("cpu or cuda"));
 }
@@ -81,7 +69,7 @@ TEST(Device, TheListenerFollowsTheMemoryInUse) {
   static_cast<void>(Tensor::zeros(device, {2}, DType::kF64));
   device.set_memory_listener({});
   static_cast<void>(Tensor::zeros(device, {4}, DType::kF64));
-  EXPECT_THAT(totals, ::testing::ElementsAre(16U, 0U));
+  EXPECT_THAT(totals, ElementsAre(16U, 0U));
 }
 
 TEST(Device, AnImpossibleRequestSaysHowMuchAndWhatToDo) {
@@ -89,8 +77,8 @@ TEST(Device, AnImpossibleRequestSaysHowMuchAndWhatToDo) {
   const Device device = Device::cpu();
   const Tensor held = Tensor::zeros(device, {250}, DType::kF32);
   constexpr std::size_t kExbibyte = std::size_t{1} << 60;
-  const std::string message = test::message_of<Error>(
-      [&] { static_cast<void>(Tensor::empty(device, {kExbibyte / 4}, DType::kF32)); });
+  const std::string message =
+      message_of<Error>([&] { return Tensor::empty(device, {kExbibyte / 4}, DType::kF32); });
   EXPECT_THAT(message, HasSubstr("out of memory"));
   EXPECT_THAT(message, HasSubstr("1153 PB"));
   EXPECT_THAT(message, HasSubstr("1.00 kB in use"));
@@ -101,8 +89,7 @@ TEST(Device, AnImpossibleRequestSaysHowMuchAndWhatToDo) {
 
 /// What a request for that many bytes is refused with.
 std::string refusal(const Device& device, std::size_t bytes, MemoryCategory category = kOther) {
-  return test::message_of<OutOfMemory>(
-      [&] { static_cast<void>(device.allocate(bytes, category)); });
+  return message_of<OutOfMemory>([&] { return device.allocate(bytes, category); });
 }
 
 TEST(DeviceMemoryLimit, RefusesWhatGoesAboveItAndSaysWhatIsInUse) {
@@ -113,8 +100,8 @@ TEST(DeviceMemoryLimit, RefusesWhatGoesAboveItAndSaysWhatIsInUse) {
                     HasSubstr("0 B are in use (nothing)")));
   const Tensor weights = Tensor::zeros(device, {1000}, DType::kF32, kParameters);
   const Tensor gradients = Tensor::zeros(device, {125}, DType::kF64, kGradients);
-  const std::string message = test::message_of<OutOfMemory>(
-      [&] { static_cast<void>(Tensor::empty(device, {2000}, DType::kF32, kActivations)); });
+  const std::string message = message_of<OutOfMemory>(
+      [&] { return Tensor::empty(device, {2000}, DType::kF32, kActivations); });
   EXPECT_THAT(message, HasSubstr("8.00 kB more for activations do not fit into 10.0 kB"));
   EXPECT_THAT(message, HasSubstr("5.00 kB are in use (parameters 4.00 kB, gradients 1.00 kB)"));
   EXPECT_THAT(message, AllOf(HasSubstr("--micro-batch"), HasSubstr("--device-memory")));
@@ -200,7 +187,7 @@ TEST(Device, ManyThreadsMayAllocateAtOnce) {
       threads.emplace_back([&, t] { wrong[static_cast<std::size_t>(t)] = churn(device, t); });
     }
   }
-  EXPECT_THAT(wrong, ::testing::Each(0));
+  EXPECT_THAT(wrong, Each(0));
   EXPECT_EQ(device.memory().current().total(), 0U);
   EXPECT_GE(device.memory().peak_total().bytes, 17U * 8U);
   EXPECT_LE(device.memory().peak_total().bytes, kThreads * 17U * 8U);

@@ -1,16 +1,8 @@
 #include "common/tensor/dtype.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(DType, SizesAreThoseOfTheScalars) {
   EXPECT_EQ(size_of(DType::kF32), sizeof(float));
@@ -34,8 +26,7 @@ TEST(DType, ParsesTheFloatingTypes) {
 
 TEST(DType, RefusesOtherTextAndNamesTheChoices) {
   for (const std::string text : {"i32", "float", "F32", ""}) {
-    const std::string message =
-        test::message_of<ConfigError>([&] { static_cast<void>(parse_float_dtype(text)); });
+    const std::string message = message_of<ConfigError>([&] { return parse_float_dtype(text); });
     EXPECT_THAT(message, HasSubstr("'" + text + "'"));
     EXPECT_THAT(message, HasSubstr("f32 or f64"));
   }
@@ -46,7 +37,7 @@ TEST(DType, DispatchCallsWithTheScalarType) {
   EXPECT_EQ(dispatch_float(DType::kF32, size), 4U);
   EXPECT_EQ(dispatch_float(DType::kF64, size), 8U);
   const std::string message =
-      test::message_of<ShapeError>([&] { static_cast<void>(dispatch_float(DType::kI32, size)); });
+      message_of<ShapeError>([&] { return dispatch_float(DType::kI32, size); });
   EXPECT_THAT(message, HasSubstr("found i32"));
 }
 

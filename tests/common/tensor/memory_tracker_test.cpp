@@ -1,20 +1,13 @@
 #include "common/tensor/memory_tracker.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
 
 using enum MemoryCategory;
-using ::testing::HasSubstr;
 
 TEST(MemoryTracker, CountsEachCategoryByItself) {
   MemoryTracker tracker;
@@ -99,17 +92,17 @@ TEST(MemoryTracker, TheListenerSeesEveryChange) {
   tracker.remove(kGradients, 6);
   tracker.set_listener({});
   tracker.remove(kActivations, 5);
-  EXPECT_THAT(totals, ::testing::ElementsAre(5U, 11U, 11U, 5U));
+  EXPECT_THAT(totals, ElementsAre(5U, 11U, 11U, 5U));
 }
 
 TEST(MemoryTracker, TakingMoreThanThereIsIsABug) {
   MemoryTracker tracker;
   tracker.add(kOther, 5);
-  EXPECT_THAT(test::message_of<InternalError>([&] { tracker.remove(kOther, 6); }),
+  EXPECT_THAT(message_of<InternalError>([&] { tracker.remove(kOther, 6); }),
               HasSubstr("more bytes freed"));
-  EXPECT_THAT(test::message_of<InternalError>([&] { tracker.remove(kGradients, 1); }),
+  EXPECT_THAT(message_of<InternalError>([&] { tracker.remove(kGradients, 1); }),
               HasSubstr("more bytes freed"));
-  EXPECT_THAT(test::message_of<InternalError>([&] { tracker.move(kOther, kGradients, 6); }),
+  EXPECT_THAT(message_of<InternalError>([&] { tracker.move(kOther, kGradients, 6); }),
               HasSubstr("more bytes moved"));
   EXPECT_EQ(tracker.current()[kOther], 5U);
 }

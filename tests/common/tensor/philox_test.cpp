@@ -1,22 +1,12 @@
 #include "common/tensor/philox.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
-#include <cmath>
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
 
-using ::testing::HasSubstr;
 using Words = std::array<std::uint32_t, 4>;
 
 class PhiloxTest : public test::RandomTest {
@@ -212,7 +202,7 @@ TEST_F(PhiloxTest, AShardThatDoesNotFitIsNamed) {
   const PhiloxStream stream(seed, "w");
   const Tensor out = Tensor::empty(device, {2, 3}, DType::kF32);
   const auto message = [&](const Shape& global, const std::vector<Range>& shard) {
-    return test::message_of<ShapeError>([&] { fill_normal(out, global, shard, stream, 1.0); });
+    return message_of<ShapeError>([&] { fill_normal(out, global, shard, stream, 1.0); });
   };
   EXPECT_THAT(message({4, 3}, {{3, 5}, {0, 3}}), HasSubstr("[3, 5) of dimension 0"));
   EXPECT_THAT(message({4, 3}, {{2, 1}, {0, 3}}), HasSubstr("[2, 1) of dimension 0"));
@@ -227,7 +217,7 @@ TEST_F(PhiloxTest, ElementsThatTheShardHasNotAreNamed) {
   const PhiloxStream stream(seed, "w");
   const auto message = [&](std::size_t count, std::size_t first, const std::vector<Range>& shard) {
     const Tensor out = Tensor::empty(device, {count}, DType::kF32);
-    return test::message_of<ShapeError>([&] {
+    return message_of<ShapeError>([&] {
       fill_normal_elements(out, first, {4, 3}, shard, stream, 1.0);
     });
   };

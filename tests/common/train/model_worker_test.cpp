@@ -10,80 +10,209 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "tests/common/train/frame/rank_frame.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/short_run.hpp"
 
 namespace ultra::train {
 namespace {
 
+using test::RankFrame;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-/// What a frame would give, for one rank.
+using Calls = std::vector<std::string>;
+
+/// The states of one rank, which say what becomes of them.
+class LoggedStates : public ModelStates {
+ public:
+  LoggedStates(const StatesScope& scope, Calls& calls)
+      : inner_(replicated_states(scope, nullptr)), calls_(calls), exchange_(calls) {}
+
+  const std::string& data_group() const override { return inner_->data_group(); }
+  GradientExchange* exchange() override { return &exchange_; }
+  const std::vector<OwnedPiece>& pieces() const override { return inner_->pieces(); }
+  bool owns(std::size_t piece) const override { return inner_->owns(piece); }
+  std::vector<optim::TensorUpdate> updates() override {
+    calls_.emplace_back("updates");
+    return inner_->updates();
+  }
+  void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) override {
+    calls_.emplace_back("update");
+    rules.push_back(rule);
+    inner_->update(updates, rule);
+  }
+  void drop_gradients() override {
+    calls_.emplace_back("drop");
+    inner_->drop_gradients();
+  }
+  optim::AdamW& optimizer() override { return inner_->optimizer(); }
+  Tensor weights(std::size_t piece) override { return inner_->weights(piece); }
+  void read_weights(std::size_t piece, const Tensor& out) override {
+    inner_->read_weights(piece, out);
+  }
+  void write_weights(std::size_t piece, const Tensor& in) override {
+    inner_->write_weights(piece, in);
+  }
+  void step_ended(RankMeter&) override { calls_.emplace_back("step ended"); }
+  void conclude(RankMeter&) override { calls_.emplace_back("conclude"); }
+
+  std::vector<StepRule> rules;
+
+ private:
+  class Exchange : public GradientExchange {
+   public:
+    explicit Exchange(Calls& calls) : calls_(calls) {}
+    void step_begins() override { calls_.emplace_back("passes"); }
+    void finish() override { calls_.emplace_back("exchanged"); }
+
+   private:
+    Calls& calls_;
+  };
+
+  std::unique_ptr<ModelStates> inner_;
+  Calls& calls_;
+  Exchange exchange_;
+};
+
+/// Gives the parameters of some layers to another data group.
+class OtherGroup : public nn::FactoryWrapper {
+ public:
+  using FactoryWrapper::FactoryWrapper;
+  std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
+                                  const std::string& name) override {
+    auto norm = inner().norm(context, name);
+    norm->parameters()[0]->set_data_group("norms");
+    return norm;
+  }
+};
+
 class ModelWorkerTest : public ::testing::Test {
  protected:
-  void with_context(const std::function<void(const RunContext&)>& fn) {
+  ModelWorkerTest() {
+    ingredients.states.claim("a test", [this](const StatesScope& scope) {
+      groups.push_back(scope.data_group);
+      auto made = std::make_unique<LoggedStates>(scope, calls);
+      states.push_back(made.get());
+      return made;
+    });
+    factories.push_back(std::make_unique<nn::DenseFactory>());
+  }
+
+  /// Calls `fn` with the worker of one rank.
+  void with_worker(const std::function<void(ModelWorker&, const RankFrame&)>& fn,
+                   const std::function<void(Plan&)>& change = {}) {
     run_ranks(1, [&](Communicator& world) {
-      const data::Dataset dataset = data::Dataset::from_file(ultra::test::kText);
-      const data::Sampler sampler(dataset, options.model.max_seq_len, options.global_batch, 1);
-      const Device device = Device::cpu();
-      trace::StepTimeline timeline(device, nullptr, 0);
-      RankMeter meter(world, device);
-      fn({.options = options,
-          .world = world,
-          .sampler = sampler,
-          .device = device,
-          .timeline = timeline,
-          .meter = meter});
+      const RankFrame frame(options, world);
+      if (change) change(*frame.plan);
+      ModelWorker worker(frame.context, frame.plan, std::move(factories), ingredients);
+      fn(worker, frame);
     });
   }
 
   TrainOptions options = ultra::test::short_run();
-  nn::DenseFactory factory;
+  FactoryStack factories;
+  Ingredients ingredients;
+  Calls calls;
+  std::vector<std::string> groups;
+  std::vector<LoggedStates*> states;
 };
 
-TEST_F(ModelWorkerTest, PassesThenUpdatesThenFreesTheGradients) {
-  with_context([&](const RunContext& context) {
-    std::vector<std::string> calls;
-    TrainerParts parts = ultra::test::dense_parts(factory, options);
-    parts.forward_backward = [&, inner = parts.forward_backward](
-                                 nn::Model& model, const data::Sampler& sampler, std::size_t step) {
-      calls.push_back("passes of step " + std::to_string(step));
-      EXPECT_EQ(&sampler, &context.sampler);
-      return inner(model, sampler, step);
-    };
-    parts.update = [&](nn::Model& model, const StepPlan& plan) {
-      calls.push_back("update of step " + std::to_string(plan.step));
-      EXPECT_EQ(plan.learning_rate, 0.125);
-      for (const nn::Parameter* p : model.parameters()) EXPECT_TRUE(p->grad().defined());
-      return 42.0;
-    };
-    ModelWorker worker(context, parts);
-    EXPECT_EQ(worker.parameter_count(), worker.model().parameter_count());
+TEST_F(ModelWorkerTest, PassesThenCompletesThenUpdatesThenFreesTheGradients) {
+  class Observer : public StepObserver {
+   public:
+    explicit Observer(Calls& calls) : calls_(calls) {}
+    void step_begins(const StepPlan& plan) override { add("begins", plan); }
+    void step_ends(const StepPlan& plan) override { add("ends", plan); }
+
+   private:
+    void add(const char* what, const StepPlan& plan) {
+      calls_.push_back("step " + std::to_string(plan.step) + " " + what);
+    }
+    Calls& calls_;
+  };
+  ingredients.observers.emplace_back(
+      [&](const ModelScope&) { return std::make_unique<Observer>(calls); });
+  ingredients.sum_partial.claim(
+      "a test", [&](std::span<const GradientPiece> pieces, const RankGroups& rank_groups) {
+        calls.emplace_back("partial sums");
+        EXPECT_EQ(pieces.size(), 2 * 9 + 3U);
+        for (const GradientPiece& piece : pieces) {
+          EXPECT_TRUE(piece.grad.shares_storage(piece.parameter->grad()));
+        }
+        EXPECT_EQ(rank_groups.at(nn::kDataGroup).size(), 1);
+      });
+  with_worker([&](ModelWorker& worker, const RankFrame& frame) {
     const StepOutcome outcome = worker.step({.step = 3, .learning_rate = 0.125});
-    EXPECT_THAT(calls, ElementsAre("passes of step 2", "update of step 3"));
+    EXPECT_THAT(calls, ElementsAre("step 3 begins", "passes", "exchanged", "updates",
+                                   "partial sums", "update", "drop", "step 3 ends", "step ended"));
     EXPECT_NEAR(outcome.loss, std::log(256.0), 0.1);
-    EXPECT_EQ(outcome.grad_norm, 42.0);
-    for (const nn::Parameter* p : worker.model().parameters()) EXPECT_FALSE(p->grad().defined());
-    const RankSeconds seconds = context.meter.summary().seconds;
+    ASSERT_EQ(states.size(), 1U);
+    EXPECT_EQ(states[0]->rules.at(0).learning_rate, 0.125);
+    EXPECT_EQ(states[0]->rules.at(0).norm, outcome.grad_norm) << "before clipping";
+    EXPECT_EQ(states[0]->rules.at(0).clip_norm, options.clip_norm);
+    const RankSeconds seconds = frame.meter.summary().seconds;
     EXPECT_GT(seconds.forward_backward, 0.0);
     EXPECT_EQ(seconds.optimizer, 0.0) << "the frame ends the step";
+    calls.clear();
+    std::vector<StepMetrics> steps;
+    worker.conclude(steps);
+    EXPECT_THAT(calls, ElementsAre("conclude"));
   });
 }
 
-TEST_F(ModelWorkerTest, DoesNotUpdateByALossThatIsNotFinite) {
-  with_context([&](const RunContext& context) {
-    TrainerParts parts = ultra::test::dense_parts(factory, options);
-    parts.forward_backward = [](auto&&...) { return std::nan(""); };
-    parts.update = [](auto&&...) {
-      ADD_FAILURE() << "updated";
-      return 0.0;
+TEST_F(ModelWorkerTest, DoesNotUpdateByALossOrANormThatIsNotFinite) {
+  StepOutcome bad{};
+  ingredients.own_outcome.claim("a test", [&](double) { return bad; });
+  with_worker([&](ModelWorker& worker, const RankFrame&) {
+    const auto refusal = [&](double loss, double norm) {
+      bad = {.loss = loss, .grad_norm = norm};
+      return ultra::test::message_of<NumericError>(
+          [&] { static_cast<void>(worker.step({.step = 9, .learning_rate = 0.1})); });
     };
-    ModelWorker worker(context, parts);
-    EXPECT_THAT(ultra::test::message_of<NumericError>(
-                    [&] { worker.step({.step = 1, .learning_rate = 0.1}); }),
-                HasSubstr("the loss is nan at step 1"));
+    EXPECT_THAT(refusal(std::nan(""), 1), HasSubstr("the loss is nan at step 9"));
+    EXPECT_THAT(refusal(1, INFINITY), HasSubstr("the gradient norm is inf at step 9"));
+    EXPECT_THAT(states[0]->rules, IsEmpty());
   });
+}
+
+TEST_F(ModelWorkerTest, KeepsStatesOfEachDataGroupApart) {
+  factories.push_back(std::make_unique<OtherGroup>(*factories.back()));
+  with_worker(
+      [&](ModelWorker& worker, const RankFrame&) {
+        EXPECT_THAT(groups, ElementsAre("data", "norms"));
+        EXPECT_EQ(worker.state().states.size(), 2U);
+        EXPECT_EQ(states[0]->pieces().size(), 2 * 7 + 2U);
+        EXPECT_EQ(states[1]->pieces().size(), 2 * 2 + 1U);
+        const StepOutcome outcome = worker.step({.step = 1, .learning_rate = 0.1});
+        for (const LoggedStates* one : states) {
+          EXPECT_EQ(one->rules.at(0).norm, outcome.grad_norm) << "of the whole gradient";
+        }
+      },
+      [](Plan& plan) { plan.groups.add("norms", plan.ranks()); });
+}
+
+TEST_F(ModelWorkerTest, CountsTheWholeModelWhateverItHolds) {
+  std::size_t whole = 0;
+  for (const nn::NamedShape& p : nn::named_shapes(options.model, *factories[0])) {
+    whole += p.shape.numel();
+  }
+  with_worker(
+      [&](ModelWorker& worker, const RankFrame&) {
+        EXPECT_EQ(worker.parameter_count(), whole);
+        ASSERT_EQ(worker.chunks().size(), 1U);
+        EXPECT_LT(worker.chunks()[0]->parameter_count(), whole);
+        EXPECT_EQ(worker.state().parameters.size(), 2 * 9 + 3U);
+      },
+      [](Plan& plan) {
+        plan.chunks[0].layers = {1, 2};
+      });
+}
+
+TEST_F(ModelWorkerTest, RefusesAScheduleThatIsNotComplete) {
+  EXPECT_THROW(with_worker([](ModelWorker&, const RankFrame&) {},
+                           [](Plan& plan) { plan.schedule.pop_back(); }),
+               InternalError);
 }
 
 }  // namespace

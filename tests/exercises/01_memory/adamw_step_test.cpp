@@ -1,13 +1,5 @@
 #include "chapters/01_memory/adamw_step.hpp"
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
@@ -99,7 +91,7 @@ void expect_paper(test::Random& random) {
   const Problem<T> problem = random_problem<T>(random);
   const std::vector<double> actual = actual_values(problem);
   // About 15 operations per step on numbers below 10.
-  const double tolerance = test::rounding_bound(dtype_of<T>(), 15.0 * kSteps, 10.0);
+  const double tolerance = rounding_bound(dtype_of<T>(), 15.0 * kSteps, 10.0);
   const auto follows = [&](Rule rule) {
     return largest_difference(actual, expected_values(problem, rule)) <= tolerance;
   };

@@ -2,28 +2,22 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/train/step.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/short_run.hpp"
 
 namespace ultra {
 namespace {
 
 constexpr std::size_t kGlobalBatch = 12;
 constexpr std::size_t kStep = 3;
-
-std::vector<std::uint8_t> random_text(test::Random& random) {
-  std::vector<std::uint8_t> text(500);
-  for (std::uint8_t& byte : text) byte = static_cast<std::uint8_t>(random.between(0, 255));
-  return text;
-}
 
 class GradientAccumulation : public test::RandomTest {
  protected:
@@ -33,91 +27,135 @@ class GradientAccumulation : public test::RandomTest {
     test::randomize_weights(random, *model);
   }
 
-  /// The whole global batch in one pass: the baseline, written without the function under test.
-  double run_whole() {
-    const data::Batch batch = sampler.batch(device, kStep, {0, kGlobalBatch});
+  [[nodiscard]] train::BatchShare share_of(Range sequences) const {
+    return {.sequences = sequences,
+            .largest = sequences.size(),
+            .seq_len = config.max_seq_len,
+            .global_tokens = static_cast<double>(sampler.global_tokens())};
+  }
+
+  /// Sequences of the global batch in one pass: the baseline, without the functions under test.
+  double run_at_once(Range sequences) {
+    const data::Batch batch = sampler.batch(device, kStep, sequences);
     return test::run_step(*model, {batch.tokens, batch.targets},
                           static_cast<double>(sampler.global_tokens()));
   }
 
+  /// A share as the exercise cuts and orders it.
+  double run_share(Range sequences, std::size_t micro_batch) {
+    const std::vector<train::MicroBatch> micro_batches =
+        memory::cut_share(share_of(sequences), micro_batch);
+    expect_all_once(micro_batches, sequences.size(), micro_batch);
+    const train::StepSchedule schedule = memory::accumulation_schedule(micro_batches.size());
+    expect_complete(schedule, micro_batches.size());
+    if (HasFailure()) return 0;
+    nn::Model* const chunks[] = {model.get()};
+    return train::run_schedule({.chunks = chunks,
+                                .schedule = schedule,
+                                .micro_batches = micro_batches,
+                                .share = sampler.share(sequences),
+                                .step = kStep});
+  }
+
+  static void expect_all_once(const std::vector<train::MicroBatch>& micro_batches,
+                              std::size_t sequences, std::size_t micro_batch) {
+    std::size_t next = 0;
+    for (const train::MicroBatch& m : micro_batches) {
+      EXPECT_EQ(m.sequences.begin, next)
+          << "Hint: a micro-batch begins where the one before it ends; the first sequence of the "
+             "share is number 0, wherever it stands in the global batch.";
+      EXPECT_EQ(m.sequences.size(), micro_batch) << "Hint: all micro-batches have the same size.";
+      next = m.sequences.end;
+    }
+    EXPECT_EQ(next, sequences) << "Hint: the share's last sequence belongs to a micro-batch too.";
+  }
+
+  static void expect_complete(const train::StepSchedule& schedule, std::size_t micro_batches) {
+    try {
+      train::expect_complete(schedule, micro_batches, 1);
+    } catch (const InternalError& error) {
+      ADD_FAILURE() << error.what()
+                    << "\nHint: each micro-batch passes forward once, and then backward once.";
+    }
+  }
+
+  [[nodiscard]] std::string diagnose(double ratio, std::size_t micro_batch, Range share) const {
+    const auto is = [&](std::size_t of, std::size_t to) {
+      return std::abs(ratio - test::count_of(of) / test::count_of(to)) < 1e-6;
+    };
+    const bool one = share.size() == micro_batch;
+    if (!one && is(kGlobalBatch, micro_batch)) {
+      return "Hint: each loss was averaged over its own tokens. Divide by the tokens of the global "
+             "batch.";
+    }
+    if (share.size() < kGlobalBatch && is(kGlobalBatch, share.size())) {
+      return "Hint: other ranks have the rest of the global batch, and the sum over all ranks is "
+             "the "
+             "mean. Divide by the tokens of the global batch, not of the share.";
+    }
+    return "";
+  }
+
+  void expect_equals_at_once(Range sequences, std::size_t micro_batch) {
+    SCOPED_TRACE("micro-batches of " + std::to_string(micro_batch) + " for " +
+                 std::to_string(sequences.size()) + " sequences of 12");
+    model->drop_grads();
+    const double expected_loss = run_at_once(sequences);
+    const std::vector<Tensor> expected = test::gradients_of(*model);
+    model->drop_grads();
+    const double loss = run_share(sequences, micro_batch);
+    if (HasFailure()) return;
+    EXPECT_NEAR(loss, expected_loss, 1e-12 * expected_loss)
+        << diagnose(loss / expected_loss, micro_batch, sequences);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double scale = test::largest_magnitude(expected[i].to_vector());
+      EXPECT_TRUE(
+          test::all_near(model->parameters()[i]->grad(), expected[i], 1e-12 * (1.0 + scale)))
+          << model->parameters()[i]->name();
+    }
+  }
+
   nn::ModelConfig config = test::random_model_config(random);
-  data::Dataset dataset{random_text(random), "random bytes"};
-  data::Sampler sampler{dataset, config.max_seq_len, kGlobalBatch, seed};
+  data::Dataset text = data::Dataset::from_file(test::kText);
+  data::Sampler sampler{text, config.max_seq_len, kGlobalBatch, seed};
   nn::DenseFactory factory;
   std::unique_ptr<nn::Model> model;
 };
 
-double norm_of(const std::vector<Tensor>& tensors) {
-  double squares = 0;
-  for (const Tensor& t : tensors) squares += test::inner_product(t, t);
-  return std::sqrt(squares);
-}
-
-std::string diagnose(const std::vector<Tensor>& whole, const std::vector<Tensor>& accumulated,
-                     double num_micro_batches) {
-  const double ratio = norm_of(accumulated) / norm_of(whole);
-  if (num_micro_batches > 1.0 && std::abs(ratio - num_micro_batches) < 1e-6) {
-    return "Hint: the gradient is as many times too large as there are micro-batches: each loss "
-           "was "
-           "averaged over its own tokens. Divide by the tokens of the global batch.";
-  }
-  return "";
-}
-
 TEST_F(GradientAccumulation, EqualsTheWholeBatchForEveryMicroBatchSize) {
-  const double whole_loss = run_whole();
-  const std::vector<Tensor> whole = test::gradients_of(*model);
-  for (const std::size_t micro_batch : {1U, 2U, 3U, 4U, 6U, 12U}) {
-    SCOPED_TRACE("micro-batch " + std::to_string(micro_batch));
-    model->drop_grads();
-    const double loss = memory::accumulate_gradients(*model, sampler, kStep, micro_batch);
-    const std::vector<Tensor> grads = test::gradients_of(*model);
-    EXPECT_NEAR(loss, whole_loss, 1e-12 * whole_loss);
-    const std::string hint =
-        diagnose(whole, grads, static_cast<double>(kGlobalBatch / micro_batch));
-    for (std::size_t i = 0; i < grads.size(); ++i) {
-      const double scale = test::largest_magnitude(whole[i].to_vector());
-      EXPECT_TRUE(test::all_near(grads[i], whole[i], 1e-12 * (1.0 + scale)))
-          << model->parameters()[i]->name() << "\n"
-          << hint;
-    }
+  for (const std::size_t micro_batch : {12U, 1U, 2U, 3U, 4U, 6U}) {
+    expect_equals_at_once({0, kGlobalBatch}, micro_batch);
   }
 }
 
-TEST_F(GradientAccumulation, EveryMicroBatchReachesTheGradient) {
-  const data::Batch last = sampler.batch(device, kStep, {kGlobalBatch - 1, kGlobalBatch});
-  test::run_step(*model, {last.tokens, last.targets}, static_cast<double>(sampler.global_tokens()));
-  const std::vector<Tensor> only_last = test::gradients_of(*model);
-  model->drop_grads();
-  memory::accumulate_gradients(*model, sampler, kStep, 1);
-  bool same = true;
-  const std::vector<Tensor> grads = test::gradients_of(*model);
-  for (std::size_t i = 0; i < grads.size(); ++i) {
-    same = same && test::all_equal(grads[i], only_last[i]);
+TEST_F(GradientAccumulation, OfAShareGivesItsShareOfTheWholeBatch) {
+  for (const Range share : {Range{0, 4}, Range{4, 12}, Range{2, 6}}) {
+    for (const std::size_t micro_batch : {4U, 2U}) expect_equals_at_once(share, micro_batch);
   }
-  EXPECT_FALSE(same) << "Hint: only the last micro-batch is in the gradient. Gradients add up over "
-                        "the micro-batches; drop them once per step, not in between.";
 }
 
 TEST_F(GradientAccumulation, HoldsTheActivationsOfOneMicroBatch) {
   const auto peak = [&](std::size_t micro_batch) {
     model->drop_grads();
     device.reset_memory_peaks();
-    memory::accumulate_gradients(*model, sampler, kStep, micro_batch);
+    run_share({0, kGlobalBatch}, micro_batch);
     return device.memory().peak(MemoryCategory::kActivations).bytes;
   };
-  const std::size_t of_one = peak(1);
-  for (const std::size_t micro_batch : {2U, 3U, 12U}) {
-    EXPECT_EQ(peak(micro_batch), micro_batch * of_one)
-        << "Hint: the activations of one micro-batch must be gone before the next begins. Give "
-           "each micro-batch a Saved of its own.";
+  const std::size_t whole = peak(kGlobalBatch);
+  for (const std::size_t micro_batch : {1U, 2U, 3U, 6U}) {
+    EXPECT_EQ(kGlobalBatch * (peak(micro_batch) / micro_batch), whole)
+        << "Hint: the activations of one micro-batch must be gone before the next begins: its "
+           "backward pass frees them.";
   }
   EXPECT_EQ(device.memory().current()[MemoryCategory::kActivations], 0U);
 }
 
 TEST_F(GradientAccumulation, RejectsAMicroBatchThatDoesNotDivide) {
   for (const std::size_t micro_batch : {0U, 5U, 24U}) {
-    EXPECT_THROW(memory::accumulate_gradients(*model, sampler, kStep, micro_batch), ConfigError);
+    EXPECT_THROW(static_cast<void>(memory::cut_share(share_of({0, kGlobalBatch}), micro_batch)),
+                 ConfigError)
+        << "Hint: the size must divide the number of sequences in the share: " << kGlobalBatch
+        << " sequences in pieces of " << micro_batch;
   }
 }
 

@@ -2,17 +2,9 @@
 // models to the last one.
 #include "chapters/01_memory/memory_estimate.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "tests/exercises/01_memory/measured_step.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {
 namespace {

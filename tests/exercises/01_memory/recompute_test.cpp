@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,34 @@ TEST_F(RecomputeLayers, FullIsBitwiseEqualAndKeepsOneInputPerGroup) {
           << "Hint: only the input of each group may stay between forward and backward. Give the "
              "wrapped layer's forward pass a Saved that discards.";
     }
+  }
+}
+
+TEST(FullRecomputation, RunsTheSamePassAgain) {
+  /// Passes everything through, and writes down for which pass.
+  class Recorder : public nn::Layer {
+   public:
+    explicit Recorder(std::vector<nn::Pass>& passes) : passes_(passes) {}
+    Tensor forward(const Tensor& x, nn::Saved& saved) override {
+      passes_.push_back(saved.pass());
+      return x;
+    }
+    Tensor backward(const Tensor& d_y, nn::Saved&) override { return d_y; }
+
+   private:
+    std::vector<nn::Pass>& passes_;
+  };
+  std::vector<nn::Pass> passes;
+  memory::FullRecompute layer(std::make_unique<Recorder>(passes));
+  nn::Saved saved(nn::Saved::Mode::kKeep, {.step = 5, .micro_batch = 2});
+  const Tensor x = Tensor::zeros(Device::cpu(), {1, 1, 2}, DType::kF64);
+  static_cast<void>(layer.backward(layer.forward(x, saved), saved));
+  ASSERT_EQ(passes.size(), 2U) << "Hint: the wrapped layer runs forward twice.";
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(passes[i].step == 5 && passes[i].micro_batch == 2 &&
+                passes[i].recomputes == (i == 1))
+        << "Hint: both forward passes belong to the micro-batch of `saved`: give the first one "
+           "saved.pass(), and make the Saved of the second by saved.recomputing().";
   }
 }
 

@@ -1,15 +1,8 @@
 #include "chapters/01_memory/rms_norm_backward.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "common/ops/rms_norm.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
@@ -119,9 +112,9 @@ TEST_F(RmsNormBackwardRow, AgreesWithTheFusedOperation) {
                              (1.0 + test::largest_magnitude(r.reciprocal_rms.to_vector()));
     const double squared = 1.0 + test::largest_magnitude(r.reciprocal_rms.to_vector()) *
                                      test::largest_magnitude(r.x.to_vector());
-    const double tolerance = test::rounding_bound(dtype, roundings, magnitude * squared);
-    EXPECT_TRUE(test::all_near(r.d_x, d_x, tolerance));
-    EXPECT_TRUE(test::all_near(r.d_weight, d_weight, tolerance));
+    const double tolerance = rounding_bound(dtype, roundings, magnitude * squared);
+    EXPECT_TRUE(all_near(r.d_x, d_x, tolerance));
+    EXPECT_TRUE(all_near(r.d_weight, d_weight, tolerance));
   }
 }
 

@@ -1,21 +1,12 @@
 #include "chapters/02_collectives/binomial_broadcast.hpp"
 
-#include <gtest/gtest.h>
-
 #include <bit>
-#include <string>
 
 #include "chapters/02_collectives/steps.hpp"
-#include "tests/support/contracts/collective_trial.hpp"
-#include "tests/support/contracts/rank_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/exercises/02_collectives/trials.hpp"
 
 namespace ultra {
 namespace {
-
-using comm::Group;
-using test::CollectiveTrial;
-using test::TrialCase;
 
 test::MakeSchedule tree(std::size_t count, int root) {
   return test::one_lane([=](const Group& group) {
@@ -82,15 +73,11 @@ TEST_F(BinomialBroadcast, TakesLog2PRoundsAndEverybodyReceivesOnce) {
 }
 
 TEST_F(BinomialBroadcast, RunsOnRanks) {
-  const auto algorithms =
-      test::only(OpKind::kBroadcast, [](const Group& group, std::size_t count, int root) {
+  test::expect_on_ranks(
+      random, OpKind::kBroadcast, {1, 2, 3, 5},
+      [](const Group& group, std::size_t count, int root) {
         return comm::Schedule{.lanes = {collectives::binomial_broadcast(group, {0, count}, root)}};
       });
-  for (const int size : {1, 2, 3, 5}) {
-    EXPECT_TRUE(test::holds_on_ranks(OpKind::kBroadcast, algorithms, size, random.between(0, 200),
-                                     size / 2))
-        << size << " ranks";
-  }
 }
 
 }  // namespace

@@ -1,26 +1,12 @@
 #include "chapters/02_collectives/halving_doubling.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "chapters/02_collectives/steps.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/contracts/collective_trial.hpp"
-#include "tests/support/contracts/rank_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/exercises/02_collectives/trials.hpp"
 
 namespace ultra {
 namespace {
 
-using comm::Chunks;
-using comm::Group;
 using comm::Lane;
-using test::CollectiveTrial;
-using test::TrialCase;
 
 constexpr int kPowersOfTwo[] = {2, 4, 8, 1, 16};
 
@@ -154,8 +140,8 @@ TEST_F(HalvingDoubling, RejectsAGroupThatIsNoPowerOfTwo) {
        {collectives::recursive_halving_reduce_scatter, collectives::recursive_doubling_all_gather,
         collectives::halving_doubling_all_reduce}) {
     for (const int size : {3, 5, 6, 7, 12}) {
-      const auto message = test::message_of<ConfigError>([&] {
-        static_cast<void>(algorithm(Group::all(0, size), Chunks::even({0, 100}, size)));
+      const auto message = message_of<ConfigError>([&] {
+        return algorithm(Group::all(0, size), Chunks::even({0, 100}, size));
       });
       EXPECT_NE(message.find(std::to_string(size)), std::string::npos)
           << "the message names the group's size: '" << message
@@ -166,15 +152,11 @@ TEST_F(HalvingDoubling, RejectsAGroupThatIsNoPowerOfTwo) {
 }
 
 TEST_F(HalvingDoubling, RunsOnRanks) {
-  const auto algorithms =
-      test::only(OpKind::kAllReduce, [](const Group& group, std::size_t count, int) {
+  test::expect_on_ranks(
+      random, OpKind::kAllReduce, {1, 2, 4, 8}, [](const Group& group, std::size_t count, int) {
         return comm::Schedule{.lanes = {collectives::halving_doubling_all_reduce(
                                   group, Chunks::even({0, count}, group.size()))}};
       });
-  for (const int size : {1, 2, 4, 8}) {
-    EXPECT_TRUE(test::holds_on_ranks(OpKind::kAllReduce, algorithms, size, random.between(0, 200)))
-        << size << " ranks";
-  }
 }
 
 }  // namespace

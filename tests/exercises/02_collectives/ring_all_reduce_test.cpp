@@ -1,22 +1,9 @@
 #include "chapters/02_collectives/ring_all_reduce.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
-#include "tests/support/contracts/collective_trial.hpp"
-#include "tests/support/contracts/rank_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/exercises/02_collectives/trials.hpp"
 
 namespace ultra {
 namespace {
-
-using comm::Chunks;
-using comm::Group;
-using test::CollectiveTrial;
-using test::TrialCase;
 
 test::MakeSchedule ring(const Chunks& chunks) {
   return test::one_lane(
@@ -81,15 +68,11 @@ TEST_F(RingAllReduce, SendsTwiceTheDataHoweverManyRanksThereAre) {
 }
 
 TEST_F(RingAllReduce, RunsOnRanks) {
-  const auto algorithms =
-      test::only(OpKind::kAllReduce, [](const Group& group, std::size_t count, int) {
+  test::expect_on_ranks(
+      random, OpKind::kAllReduce, {1, 2, 3, 5}, [](const Group& group, std::size_t count, int) {
         return comm::Schedule{
             .lanes = {collectives::ring_all_reduce(group, Chunks::even({0, count}, group.size()))}};
       });
-  for (const int size : {1, 2, 3, 5}) {
-    EXPECT_TRUE(test::holds_on_ranks(OpKind::kAllReduce, algorithms, size, random.between(0, 200)))
-        << size << " ranks";
-  }
 }
 
 }  // namespace

@@ -2,16 +2,8 @@
 // walked one by one.
 #include "chapters/02_collectives/ring_cost.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <vector>
-
-#include "tests/support/random.hpp"
 #include "tests/support/suspects.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {
 namespace {

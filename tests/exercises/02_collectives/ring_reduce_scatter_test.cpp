@@ -1,21 +1,10 @@
 #include "chapters/02_collectives/ring_reduce_scatter.hpp"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "tests/exercises/02_collectives/ring_hints.hpp"
-#include "tests/support/contracts/collective_trial.hpp"
-#include "tests/support/contracts/rank_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/exercises/02_collectives/trials.hpp"
 
 namespace ultra {
 namespace {
-
-using comm::Chunks;
-using comm::Group;
-using test::CollectiveTrial;
-using test::TrialCase;
 
 test::MakeSchedule ring(const Chunks& chunks) {
   return test::one_lane(
@@ -89,16 +78,11 @@ TEST_F(RingReduceScatter, SendsEveryChunkButTheOwnOnceInPMinus1Steps) {
 }
 
 TEST_F(RingReduceScatter, RunsOnRanks) {
-  const auto algorithms =
-      test::only(OpKind::kReduceScatter, [](const Group& group, std::size_t count, int) {
+  test::expect_on_ranks(
+      random, OpKind::kReduceScatter, {1, 2, 3, 5}, [](const Group& group, std::size_t count, int) {
         return comm::Schedule{.lanes = {collectives::ring_reduce_scatter(
                                   group, Chunks::even({0, count}, group.size()))}};
       });
-  for (const int size : {1, 2, 3, 5}) {
-    EXPECT_TRUE(
-        test::holds_on_ranks(OpKind::kReduceScatter, algorithms, size, random.between(0, 200)))
-        << size << " ranks";
-  }
 }
 
 }  // namespace

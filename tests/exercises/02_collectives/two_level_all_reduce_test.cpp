@@ -1,25 +1,9 @@
 #include "chapters/02_collectives/two_level_all_reduce.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/contracts/collective_trial.hpp"
-#include "tests/support/contracts/rank_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/exercises/02_collectives/trials.hpp"
 
 namespace ultra {
 namespace {
-
-using comm::Chunks;
-using comm::Group;
-using test::CollectiveTrial;
-using test::TrialCase;
 
 test::MakeSchedule two_level(std::size_t count, int ranks_per_node) {
   return test::one_lane([=](const Group& group) {
@@ -124,8 +108,8 @@ TEST_F(TwoLevelAllReduce, StepsAreThoseOfThreeShortRings) {
 
 TEST_F(TwoLevelAllReduce, RejectsNodesThatAreNotFull) {
   for (const int per_node : {3, 5, 16, 0, -2}) {
-    const auto message = test::message_of<ConfigError>([&] {
-      static_cast<void>(collectives::two_level_all_reduce(Group::all(0, 8), {0, 100}, per_node));
+    const auto message = message_of<ConfigError>([&] {
+      return collectives::two_level_all_reduce(Group::all(0, 8), {0, 100}, per_node);
     });
     EXPECT_NE(message.find(std::to_string(per_node)), std::string::npos)
         << "the message names both numbers: '" << message
@@ -134,14 +118,10 @@ TEST_F(TwoLevelAllReduce, RejectsNodesThatAreNotFull) {
 }
 
 TEST_F(TwoLevelAllReduce, RunsOnRanks) {
-  const auto algorithms =
-      test::only(OpKind::kAllReduce, [](const Group& group, std::size_t count, int) {
+  test::expect_on_ranks(
+      random, OpKind::kAllReduce, {2, 4, 6}, [](const Group& group, std::size_t count, int) {
         return comm::Schedule{.lanes = {collectives::two_level_all_reduce(group, {0, count}, 2)}};
       });
-  for (const int size : {2, 4, 6}) {
-    EXPECT_TRUE(test::holds_on_ranks(OpKind::kAllReduce, algorithms, size, random.between(0, 200)))
-        << size << " ranks";
-  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// A replica's model and data, and the baseline that all replicas together must match: the whole
-/// batch on one device, in one pass.
+/// A replica's model, data and steps, and the baseline that all replicas together must match: the
+/// whole batch on one device, in one pass.
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "chapters/01_memory/gradient_accumulation.hpp"
+#include "chapters/03_data_parallel/batch_shares.hpp"
+#include "chapters/03_data_parallel/gradient_completion.hpp"
+#include "common/base/numeric.hpp"
 #include "common/data/dataset.hpp"
 #include "common/nn/model.hpp"
+#include "common/train/step.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
@@ -50,6 +55,78 @@ struct Replica {
   Device device = Device::cpu();
   nn::DenseFactory factory;
   nn::Model model;
+};
+
+/// @brief A rank's share of each batch.
+inline train::BatchShare share_of(const data::Sampler& global, const Communicator& dp) {
+  const std::size_t batch = global.global_batch_size();
+  return {.sequences = share_of_batch(batch, dp),
+          .largest = ceil_div(batch, checked_cast<std::size_t>(dp.size())),
+          .seq_len = global.seq_len(),
+          .global_tokens = static_cast<double>(global.global_tokens())};
+}
+
+/// @brief Makes a replica's passes of a step, one micro-batch after the other.
+/// @param ledger  who follows its gradients; null: nobody.
+/// @return the replica's share of the loss.
+inline double make_passes(nn::Model& model, const data::Sampler& global, const Communicator& dp,
+                          std::size_t micro_batch, train::GradientLedger* ledger = nullptr) {
+  const train::BatchShare share = share_of(global, dp);
+  const std::vector<train::MicroBatch> micro_batches = cut_share(share, micro_batch);
+  const train::StepSchedule schedule = memory::accumulation_schedule(micro_batches.size());
+  const data::Sampler own = global.share(share.sequences);
+  nn::Model* const chunk = &model;
+  if (ledger) ledger->step_begins(schedule);
+  const double loss = train::run_schedule({.chunks = {&chunk, 1},
+                                           .schedule = schedule,
+                                           .micro_batches = micro_batches,
+                                           .share = own,
+                                           .step = kStep,
+                                           .ledger = ledger});
+  if (ledger) ledger->step_ends();
+  return loss;
+}
+
+/// @brief A replica whose gradients an exchange adds up. Model and exchange outlive it.
+class Followed {
+ public:
+  Followed(nn::Model& model, train::GradientExchange& exchange)
+      : model_(model),
+        exchange_(exchange),
+        ledger_({&model}, {{.parameters = model.parameters(), .exchange = &exchange}},
+                completing_action) {}
+
+  /// @brief A whole step; keeps the gradients.
+  double step(const data::Sampler& global, const Communicator& dp, std::size_t micro_batch) {
+    const double loss = make_passes(model_, global, dp, micro_batch, &ledger_);
+    finish();
+    return loss;
+  }
+
+  /// @brief A step begins in which a test makes the gradients of so many passes.
+  void begin(std::size_t passes) {
+    schedule_ = memory::accumulation_schedule(passes);
+    next_ = 0;
+    ledger_.step_begins(schedule_);
+  }
+  /// @brief The next of them.
+  void pass(const std::function<void()>& make_gradients) {
+    ledger_.action_begins(next_);
+    ledger_.action_ends();
+    ledger_.action_begins(next_ + 1);
+    make_gradients();
+    ledger_.action_ends();
+    next_ += 2;
+  }
+  /// @brief All of them are over: adds up.
+  void finish() { exchange_.finish(); }
+
+ private:
+  nn::Model& model_;
+  train::GradientExchange& exchange_;
+  train::GradientLedger ledger_;
+  train::StepSchedule schedule_;
+  std::size_t next_ = 0;
 };
 
 /// @brief A loss and the gradients of all parameters.

@@ -1,5 +1,6 @@
-// Contract of exercise 04.10: what dequantised numbers may differ from the numbers, block by block, in
-// how many bytes. The blocks, their scales and the bounds are computed here from the numbers alone.
+// Contract of exercise 04.10: what dequantised numbers may differ from the numbers, block by block,
+// in how many bytes. The blocks, their scales and the bounds are computed here from the numbers
+// alone.
 #include "chapters/04_zero/zero_plus_plus/block_quantization.hpp"
 
 #include <fmt/format.h>
@@ -111,9 +112,10 @@ class BlockQuantizationTest : public ultra::test::RandomTest {
 
 /// Every number of a block within half its scale.
 ///
-/// With roundings of the type, u each: the quotient x/scale has one, the product another, and both are
-/// at most q scale (1 + u): |x - x'| <= scale/2 + 2 q scale u, and the scale itself has one rounding.
-/// That is scale/2 (1 + 4 q u + u); the bound is twice as far, for the roundings of this function.
+/// With roundings of the type, u each: the quotient x/scale has one, the product another, and both
+/// are at most q scale (1 + u): |x - x'| <= scale/2 + 2 q scale u, and the scale itself has one
+/// rounding. That is scale/2 (1 + 4 q u + u); the bound is twice as far, for the roundings of this
+/// function.
 void expect_within_half_a_scale(const Case& c, const Values& values, const Values& found,
                                 const std::string& hint) {
   const double integers = c.format.bits == QuantizedBits::kFour ? 7 : 127;

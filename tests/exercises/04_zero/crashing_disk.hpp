@@ -26,13 +26,15 @@
 
 namespace ultra::zero::test {
 
-/// @brief Thrown when the power fails, and by whatever is tried after it. No Error: nobody handles it.
+/// @brief Thrown when the power fails, and by whatever is tried after it. No Error: nobody handles
+/// it.
 struct PowerFailure {};
 
 /// @brief A file system in memory, for one thread, whose power can fail before any operation.
 ///
-/// Each write waits until sync() of that file, each change of a name until sync_folder() of the folder
-/// that holds it. A rename within one folder is there or not; one between two folders is two changes.
+/// Each write waits until sync() of that file, each change of a name until sync_folder() of the
+/// folder that holds it. A rename within one folder is there or not; one between two folders is two
+/// changes.
 class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
  public:
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
@@ -46,9 +48,9 @@ class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
   /// @brief The power fails before the operation of this number, counted from 0.
   void lose_power_before(std::size_t operation) { power_ends_ = operation; }
 
-  /// @brief The operation of this number throws FileError: a write that the disk is full, all others
-  /// that it has an error. A sync() that fails has dropped the bytes, as Linux does: the next one finds
-  /// nothing to do.
+  /// @brief The operation of this number throws FileError: a write that the disk is full, all
+  /// others that it has an error. A sync() that fails has dropped the bytes, as Linux does: the
+  /// next one finds nothing to do.
   void fail(std::size_t operation) { fails_ = operation; }
 
   /// @brief What has been asked for.

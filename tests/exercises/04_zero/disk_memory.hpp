@@ -49,8 +49,8 @@ class DiskMemory {
     return tree_of(disk);
   }
 
-  /// @brief The extremes for all changes, for the names and the bytes apart, and for each change alone,
-  /// and some fates by chance.
+  /// @brief The extremes for all changes, for the names and the bytes apart, and for each change
+  /// alone, and some fates by chance.
   [[nodiscard]] std::vector<Fates> possible_fates(ultra::test::Random& random) const {
     constexpr int kByChance = 8;
     std::vector<Fates> all;

@@ -1,5 +1,5 @@
-// Contract of exercise 04.7: three ranks write a checkpoint onto a disk whose power fails before each
-// operation in turn, and which then keeps of all that was not forced whatever it likes.
+// Contract of exercise 04.7: three ranks write a checkpoint onto a disk whose power fails before
+// each operation in turn, and which then keeps of all that was not forced whatever it likes.
 #include "chapters/04_zero/checkpoints/durable_files.hpp"
 
 #include <fmt/format.h>

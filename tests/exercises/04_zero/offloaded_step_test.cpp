@@ -1,5 +1,6 @@
 // Contract of exercise 04.9: some steps with actions that only take notes, and do what was begun as
-// late as possible: a block is in its buffer, or out of it, when that is waited for, and not before.
+// late as possible: a block is in its buffer, or out of it, when that is waited for, and not
+// before.
 #include "chapters/04_zero/offload/offloaded_step.hpp"
 
 #include <fmt/format.h>

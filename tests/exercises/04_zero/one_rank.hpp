@@ -67,7 +67,7 @@ struct Training {
   }
 };
 
-/// @brief One rank that has all weights and makes the steps on the averages.
+/// @brief One rank that has all weights and makes the steps on the sums.
 class OneRank {
  public:
   explicit OneRank(const Training& training) : training_(training) {
@@ -76,8 +76,8 @@ class OneRank {
     }
   }
 
-  /// Averages the gradients, adding in the order of the ranks.
-  void average(int step) {
+  /// Adds up the gradients, in the order of the ranks.
+  void add_up(int step) {
     gradients_.clear();
     for (std::size_t a = 0; a < weights_.size(); ++a) {
       gradients_.push_back(training_.gradient(device_, a, weights_[a].numel(), step, 0));
@@ -87,7 +87,6 @@ class OneRank {
           const Tensor theirs = training_.gradient(device_, a, sum.size(), step, rank);
           for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs.template span<T>()[i];
         }
-        for (T& x : sum) x /= static_cast<T>(training_.ranks);
       });
     }
   }
@@ -142,7 +141,7 @@ inline std::vector<Expected> train_on_one_rank(const Training& training) {
   for (int step = 0; step < Training::kSteps; ++step) {
     Expected expected;
     expected.before = all_weights();
-    one.average(step);
+    one.add_up(step);
     expected.norm = one.norm();
     one.update(optim::clip_coefficient(expected.norm, training.clip_norm));
     expected.after = all_weights();

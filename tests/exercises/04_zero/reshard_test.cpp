@@ -1,5 +1,5 @@
-// Contract of exercise 04.8: each wanted element is looked for in all stored pieces, one by one; and
-// arrays that some ranks wrote are read by others, element by element.
+// Contract of exercise 04.8: each wanted element is looked for in all stored pieces, one by one;
+// and arrays that some ranks wrote are read by others, element by element.
 #include "chapters/04_zero/checkpoints/reshard.hpp"
 
 #include <fmt/format.h>

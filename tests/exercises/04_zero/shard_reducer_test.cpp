@@ -23,15 +23,17 @@ namespace {
 
 using Values = std::vector<double>;
 
-constexpr const char* kSum =
-    "Hint: this is the sum over the ranks, N times too large: reduce with ReduceOp::kAverage.";
+constexpr const char* kAverage =
+    "Hint: this is the average over the ranks, N times too small: each rank's gradients are a "
+    "share of "
+    "the whole batch's, and shares are added up.";
 constexpr const char* kOverwritten =
-    "Hint: only the last pass is there: a later pass adds its average to the shard.";
+    "Hint: only the last pass is there: a later pass adds its sum to the shard.";
 constexpr const char* kWait =
     "Hint: the shard was read while its group was under way: wait for the operation first.";
 constexpr const char* kOwnSlice =
     "Hint: rank r's shard is the slice shard_range(layout, r) of the group, where the "
-    "reduce-scatter leaves its average.";
+    "reduce-scatter leaves its sum.";
 constexpr const char* kPadding =
     "Hint: nobody writes gradients to the padding: open() fills it with 0, or what stood in that "
     "memory before gets into the shard.";
@@ -80,11 +82,12 @@ struct Case {
     for (const auto& group : counts) all.push_back(flat_layout(group, ranks));
     return all;
   }
-  /// A multiple of the number of ranks, so that averages are whole numbers.
+  /// A multiple of the number of ranks: averages would be whole numbers, too.
   [[nodiscard]] double gradient(int rank, int pass, std::size_t group, std::size_t i) const {
     return ranks * ultra::test::whole_number(seed + as_size(pass), rank, group, i);
   }
-  /// Averages of passes [begin, end), added up, for the elements of a range that are no padding.
+  /// Sums over the ranks and over passes [begin, end), for the elements of a range that are no
+  /// padding.
   [[nodiscard]] Values sums(int begin, int end, std::size_t group, Range range) const {
     Values all;
     for (std::size_t i = range.begin; i < std::min(range.end, layouts()[group].count); ++i) {
@@ -92,7 +95,7 @@ struct Case {
       for (int pass = begin; pass < end; ++pass) {
         for (int rank = 0; rank < ranks; ++rank) sum += gradient(rank, pass, group, i);
       }
-      all.push_back(sum / ranks);
+      all.push_back(sum);
     }
     return all;
   }
@@ -192,9 +195,9 @@ class Rank {
   [[nodiscard]] std::string diagnosis(std::size_t group, int begin, int end,
                                       const Values& found) const {
     const Range own = shard_range(layouts_[group], comm_.rank());
-    Values sum = case_.sums(begin, end, group, own);
-    for (double& x : sum) x *= case_.ranks;
-    if (found == sum) return kSum;
+    Values average = case_.sums(begin, end, group, own);
+    for (double& x : average) x /= case_.ranks;
+    if (found == average) return kAverage;
     if (found == case_.sums(end - 1, end, group, own)) return kOverwritten;
     if (found == case_.of_rank(comm_.rank(), end - 1, group, own)) return kWait;
     return kOwnSlice;
@@ -237,7 +240,7 @@ class ShardReducerTest : public ultra::test::RandomTest {
   }
 };
 
-TEST_F(ShardReducerTest, ShardsAreTheAveragesOfAllPasses) {
+TEST_F(ShardReducerTest, ShardsAreTheSumsOverAllPasses) {
   for_cases([](const Case& c) {
     ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& shards) {
       Rank rank(c, shards);

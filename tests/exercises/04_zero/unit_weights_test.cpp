@@ -79,7 +79,9 @@ class Rank {
       : shards_(shards),
         model_(the_case.config, device_, the_case.dtype, the_case.seed, factory_,
                nn::StageSpec::whole(the_case.config), nn::Values::kDeferred) {
-    for (const ParameterGroup& group : groups_by_part(model_, shards.size())) {
+    nn::Model* const chunk = &model_;
+    for (const ParameterGroup& group :
+         groups_by_part({&chunk, 1}, model_.parameters(), shards.size())) {
       units.emplace_back(group, shards);
       ultra::test::leave_garbage(device_, group.layout.padded, the_case.dtype);
     }

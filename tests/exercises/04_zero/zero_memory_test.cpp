@@ -85,7 +85,7 @@ constexpr const char* kShardOnly =
 constexpr const char* kCopiesOnce =
     "between copies one all-reduce per step is enough: the shards are summed up by then.";
 constexpr const char* kDrift =
-    "every copy computes its own gradients: what is not averaged between them drifts apart.";
+    "every copy computes its own gradients: what is not added up between them drifts apart.";
 constexpr const char* kOneParameter =
     "divide the device's bytes by those that one parameter takes on a rank of this sharding.";
 

@@ -1,5 +1,5 @@
-// Contract of exercise 04.2: averages against sums of whole numbers, norms against a loop over all
-// ranks' elements, and training against one rank that has everything.
+// Contract of exercise 04.2: sums of whole numbers, and training against one rank that has
+// everything.
 #include "chapters/04_zero/zero_step.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +26,6 @@ namespace {
 
 using test::Values;
 using ultra::test::all_equal;
-using ultra::test::Random;
 
 std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
 
@@ -57,61 +56,60 @@ struct Exchange {
     for (const std::size_t count : padded) all += fmt::format(" {}", count);
     return all;
   }
-  /// A multiple of the number of ranks: averages over nodes are whole numbers, too.
+  /// A multiple of the number of ranks: what is divided by it is a whole number, too.
   [[nodiscard]] double element(int rank, std::size_t bucket, std::size_t i) const {
     return ranks * ultra::test::whole_number(seed, rank, bucket, i);
   }
   [[nodiscard]] Values of_rank(int rank, std::size_t bucket, Range range) const {
-    return mean_over(rank, rank + 1, bucket, range);
+    return sum_over(rank, rank + 1, bucket, range);
   }
-  [[nodiscard]] Values mean_over(int begin, int end, std::size_t bucket, Range range) const {
-    Values means;
+  [[nodiscard]] Values sum_over(int begin, int end, std::size_t bucket, Range range) const {
+    Values sums;
     for (std::size_t i = range.begin; i < range.end; ++i) {
-      double sum = 0;
-      for (int rank = begin; rank < end; ++rank) sum += element(rank, bucket, i);
-      means.push_back(sum / (end - begin));
+      sums.push_back(0);
+      for (int rank = begin; rank < end; ++rank) sums.back() += element(rank, bucket, i);
     }
-    return means;
+    return sums;
   }
 };
 
-Values times(double factor, Values values) {
-  for (double& value : values) value *= factor;
+Values divided(Values values, double by) {
+  for (double& value : values) value /= by;
   return values;
 }
 
-std::string hint_for_average(const Exchange& e, int rank, std::size_t bucket, Range own,
-                             const Values& found) {
-  const Values mean = e.mean_over(0, e.ranks, bucket, own);
+std::string hint_for_sum(const Exchange& e, int rank, std::size_t bucket, Range own,
+                         const Values& found) {
+  const Values sum = e.sum_over(0, e.ranks, bucket, own);
   const int node = rank / e.node_size * e.node_size;
-  const Values of_node = e.mean_over(node, node + e.node_size, bucket, own);
+  const Values of_node = e.sum_over(node, node + e.node_size, bucket, own);
   if (e.nodes() > 1 && found == of_node) {
-    return "Hint: the average over one copy only: the ranks of `replicas` hold the same shard, and "
-           "average it, too.";
+    return "Hint: the sum over one copy only: the ranks of `replicas` hold the same shard, and add "
+           "it up, too.";
   }
   if (found == e.of_rank(rank, bucket, own)) {
     return "Hint: these are this rank's own gradients: nothing was reduced into the slice of the "
            "bucket that is its shard.";
   }
-  if (found == times(e.ranks, mean)) {
-    return "Hint: this is the sum, N times too large: reduce with ReduceOp::kAverage.";
+  if (e.nodes() > 1 && (found == divided(sum, e.node_size) || found == divided(sum, e.nodes()))) {
+    return "Hint: both operations add up: over the shards' ranks, and between the copies.";
   }
-  if (found == times(e.node_size, mean) || found == times(e.nodes(), mean)) {
-    return "Hint: both operations average: over the shards' ranks, and between the copies.";
+  if (found == divided(sum, e.ranks)) {
+    return "Hint: this is the average, N times too small: each rank's gradients are a share of the "
+           "whole batch's, and shares are added up.";
   }
   return "Hint: shard r of n elements on S ranks is the slice [r n/S, (r+1) n/S) of the bucket.";
 }
 
-void expect_average(const Exchange& e, const ShardGroups& groups, std::size_t bucket,
-                    const Tensor& flat, const std::string& hint = "") {
+void expect_sum(const Exchange& e, const ShardGroups& groups, std::size_t bucket,
+                const Tensor& flat, const std::string& hint = "") {
   const std::size_t size = flat.numel() / as_size(groups.shards.size());
   const std::size_t begin = as_size(groups.shards.rank()) * size;
   const Range own{begin, begin + size};
   const Tensor shard = flat.slice(0, own);
-  EXPECT_TRUE(all_equal(shard, e.mean_over(0, e.ranks, bucket, own)))
+  EXPECT_TRUE(all_equal(shard, e.sum_over(0, e.ranks, bucket, own)))
       << "bucket " << bucket << ", shard of rank " << groups.dp.rank() << "\n"
-      << (hint.empty() ? hint_for_average(e, groups.dp.rank(), bucket, own, shard.to_vector())
-                       : hint);
+      << (hint.empty() ? hint_for_sum(e, groups.dp.rank(), bucket, own, shard.to_vector()) : hint);
 }
 
 void expect_sent_by_exchange(const Exchange& e, const CommStats& sent) {
@@ -126,7 +124,7 @@ void expect_sent_by_exchange(const Exchange& e, const CommStats& sent) {
       << "bytes sent in reduce-scatters, (S-1)/S of the buckets";
   EXPECT_EQ(sent.sent_bytes(), inside + between)
       << "bytes sent in all\nHint: a reduce-scatter sends half of what an all-reduce does: each "
-         "rank gets its own shard of the average, and nothing else. Between copies only the shard "
+         "rank gets its own shard of the sum, and nothing else. Between copies only the shard "
          "is sent.";
 }
 
@@ -161,7 +159,7 @@ class ZeroStep : public ultra::test::RandomTest {
           }
           for (const auto& exchange : exchanges) exchange->finish();
           for (std::size_t b = 0; b < e.padded.size(); ++b) {
-            expect_average(e, groups, b, buckets[b]);
+            expect_sum(e, groups, b, buckets[b]);
           }
           expect_sent_by_exchange(e, dp.stats());
         },
@@ -169,14 +167,14 @@ class ZeroStep : public ultra::test::RandomTest {
   }
 };
 
-TEST_F(ZeroStep, EachRankGetsItsShardOfTheAverage) {
+TEST_F(ZeroStep, EachRankGetsItsShardOfTheSum) {
   for (int ranks = 1; ranks <= 5 && !HasFailure(); ++ranks) {
     expect_exchange(draw(ranks, ranks), {});
     expect_exchange(draw(ranks, ranks), ultra::test::in_rank_order());
   }
 }
 
-TEST_F(ZeroStep, CopiesOfAShardAreAveragedToo) {
+TEST_F(ZeroStep, CopiesOfAShardAreAddedUpToo) {
   for (const int node_size : {1, 2, 3}) {
     for (const int nodes : {2, 3}) {
       if (!HasFailure()) expect_exchange(draw(nodes * node_size, node_size), {});
@@ -195,7 +193,7 @@ TEST_F(ZeroStep, TheExchangeEndsWhenTheLastRankHasJoined) {
     ultra::test::come_late(dp);
     exchange.start(bucket);
     exchange.finish();
-    expect_average(e, groups, 0, bucket, kWait);
+    expect_sum(e, groups, 0, bucket, kWait);
   });
 }
 
@@ -215,72 +213,6 @@ TEST_F(ZeroStep, TheExchangeWorksInPlaceAndLetsGoOfTheBucket) {
     EXPECT_EQ(own.memory().current().total(), 0U) << "bytes of the bucket\n" << kLetGo;
   };
   ultra::test::on_ranks(3, e.str(), rank, ultra::test::on_call());
-}
-
-// The norm ----------------------------------------------------------------------------------------
-
-std::string hint_for_norm(double found, double expected, const std::vector<double>& norms,
-                          int rank) {
-  const auto close = [](double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); };
-  double sum = 0;
-  for (const double norm : norms) sum += norm;
-  if (close(found, norms[as_size(rank)])) {
-    return "Hint: this is the norm of this rank's part: add the squares of all ranks with an "
-           "all-reduce.";
-  }
-  if (close(found, sum)) return "Hint: squares add up over the ranks, norms do not.";
-  if (close(found, expected * expected)) return "Hint: the root of the sum is missing.";
-  if (close(found * found * ultra::test::count_of(norms.size()), expected * expected)) {
-    return "Hint: the squares are added up, not averaged.";
-  }
-  return "Hint: add the squares up in f64: those of large gradients do not fit into f32.";
-}
-
-TEST_F(ZeroStep, TheNormIsThatOfTheWholeGradient) {
-  for (int ranks = 1; ranks <= 5 && !HasFailure(); ++ranks) {
-    for (const DType dtype : ultra::test::kFloatDTypes) {
-      const double scale = random.pick({1e-3, 1.0, 1e25});
-      std::vector<std::vector<std::size_t>> counts(as_size(ranks));  // by rank: some have nothing
-      for (auto& own : counts) {
-        own.resize(random.between(0, 3));
-        for (std::size_t& count : own) count = random.between(0, 40);
-      }
-      counts.back() = {7};
-      std::vector<double> norms(as_size(ranks), 0.0);
-      std::vector<double> found(as_size(ranks), 0.0);
-      std::vector<CommStats> stats(as_size(ranks));
-      ultra::test::on_ranks(
-          ranks, fmt::format("norms, {}", to_string(dtype)), [&](Communicator& shards) {
-            const std::size_t r = as_size(shards.rank());
-            Random own_random(seed + r);
-            std::vector<optim::TensorUpdate> own;
-            double squares = 0;
-            for (const std::size_t count : counts[r]) {
-              const Tensor grad = own_random.tensor(Device::cpu(), {count}, dtype, scale);
-              for (const double x : grad.to_vector()) squares += x * x;
-              own.push_back({.value = grad.clone(), .grad = grad, .decay = false});
-            }
-            norms[r] = std::sqrt(squares);
-            found[r] = sharded_norm(own, shards);
-            stats[r] = shards.stats();
-          });
-      double squares = 0;
-      std::size_t sent = 0;
-      for (const double norm : norms) squares += norm * norm;
-      const double expected = std::sqrt(squares);
-      for (int r = 0; r < ranks && !HasFailure(); ++r) {
-        EXPECT_NEAR(found[as_size(r)], expected, 1e-12 * expected)
-            << "norm on rank " << r << " of " << ranks << "\n"
-            << hint_for_norm(found[as_size(r)], expected, norms, r);
-        EXPECT_EQ(found[as_size(r)], found[0])
-            << "Hint: all ranks must clip alike, to the last bit.";
-        sent += stats[as_size(r)].sent_bytes();
-      }
-      EXPECT_EQ(sent, 2 * as_size(ranks - 1) * sizeof(double))
-          << "bytes that all ranks send for the norm\nHint: one f64 is all-reduced.";
-      if (HasFailure()) return;
-    }
-  }
 }
 
 // The step ----------------------------------------------------------------------------------------
@@ -308,10 +240,7 @@ class Sharded {
   /// Makes a step and holds it against what one rank has.
   void step(int step, const Expected& expected) {
     const CommStats before = groups_.dp.stats();
-    average(step);
-    const double norm = sharded_norm(updates_, groups_.shards);
-    EXPECT_NEAR(norm, expected.norm, 1e-6 * expected.norm)
-        << "gradient norm of step " << step << "\nHint: it is that of the whole gradient.";
+    add_up(step);
     if (step + 1 == Training::kSteps) ultra::test::come_late(groups_.dp);
     update(step, {test::kLearningRate, expected.norm, training_.clip_norm});
     expect_sent(before);
@@ -320,8 +249,8 @@ class Sharded {
   }
 
  private:
-  /// Averages the gradients of a step: updates_ has this rank's shard of them.
-  void average(int step) {
+  /// Adds up the gradients of a step: updates_ has this rank's shard of the sum.
+  void add_up(int step) {
     std::vector<std::unique_ptr<ReduceScatterExchange>> exchanges;
     for (std::size_t a = 0; a < weights_.size(); ++a) {
       const Tensor bucket =
@@ -337,7 +266,7 @@ class Sharded {
     for (const auto& exchange : exchanges) exchange->finish();
   }
 
-  void update(int step, const StepRule& rule) {
+  void update(int step, const train::StepRule& rule) {
     std::size_t elements = 0;
     for (const optim::TensorUpdate& update : updates_) elements += update.value.numel();
     const std::size_t moments = 2 * elements * size_of(training_.dtype);
@@ -371,8 +300,9 @@ class Sharded {
     EXPECT_EQ(sent(OpKind::kReduceScatter), once) << "bytes sent to reduce: (S-1)/S of the arrays";
     EXPECT_EQ(sent(OpKind::kAllGather), gathered)
         << "bytes sent to gather: (S-1)/S of `whole`, nothing when it is empty";
-    EXPECT_EQ(now.sent_bytes() - before.sent_bytes() - sent(OpKind::kAllReduce), once + gathered)
-        << "bytes sent in all, without the norm's\nHint: an all-reduce is a reduce-scatter and an "
+    const std::size_t between = groups_.replicas ? sent(OpKind::kAllReduce) : 0;
+    EXPECT_EQ(now.sent_bytes() - before.sent_bytes() - between, once + gathered)
+        << "bytes sent in all\nHint: an all-reduce is a reduce-scatter and an "
            "all-gather: the step stands between the two, and sends nothing itself.";
   }
 
@@ -404,7 +334,7 @@ class Sharded {
     };
     const auto stepped_by = [&](double norm) {
       test::OneRank one(training_);
-      one.average(step);
+      one.add_up(step);
       one.update(optim::clip_coefficient(norm, training_.clip_norm));
       return one.weights(array, layouts_[array].padded);
     };

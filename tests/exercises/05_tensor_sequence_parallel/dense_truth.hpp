@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// What linear maps with whole weights give on one rank in f64, with the size of the terms that each
-/// number is a sum of: the truth that ranks with parts of the weights must match.
+/// What linear maps with whole weights give on one rank in f64, with the size of the terms that
+/// each number is a sum of: the truth that ranks with parts of the weights must match.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -77,58 +77,38 @@ struct LinearPass {
   std::vector<Known> d_weights;  ///< by map
 };
 
-namespace detail {
-
-struct DenseRun {
-  std::vector<Tensor> y;
-  Tensor d_x;
-  std::vector<Tensor> d_weights;
-};
-
-inline Tensor in_f64(const Tensor& tensor, bool magnitude) {
-  const Tensor copy = tensor.to(DType::kF64).clone();
-  for (double& x : copy.span<double>()) x = magnitude ? std::abs(x) : x;
-  return copy;
-}
-
-inline std::vector<Tensor> in_f64(const std::vector<Tensor>& tensors, bool magnitude) {
-  std::vector<Tensor> copies;
-  for (const Tensor& tensor : tensors) copies.push_back(in_f64(tensor, magnitude));
-  return copies;
-}
-
-inline DenseRun run_dense(const Tensor& x, const std::vector<Tensor>& weights,
-                          const std::vector<Tensor>& d_y) {
-  std::vector<nn::ParameterSpec> specs;
-  for (const Tensor& weight : weights) {
-    specs.push_back({.name = fmt::format("map {}", specs.size()),
-                     .global_shape = weight.shape(),
-                     .shard = {},
-                     .initializer = {}});
-  }
-  nn::DenseProjections maps(std::move(specs), x.device(), x.dtype(), 0, nn::Values::kDeferred);
-  for (std::size_t i = 0; i < weights.size(); ++i) maps.parameters()[i]->set_value(weights[i]);
-  nn::Saved saved;
-  DenseRun run;
-  run.y = maps.forward(x, saved);
-  run.d_x = maps.backward(d_y, saved);
-  for (const nn::Parameter* weight : maps.parameters()) run.d_weights.push_back(weight->grad());
-  return run;
-}
-
-}  // namespace detail
-
 /// @brief The dense layer's pass, with everything converted to f64.
 inline LinearPass dense_pass(const Tensor& x, const std::vector<Tensor>& weights,
                              const std::vector<Tensor>& d_y) {
-  using detail::in_f64;
-  const auto values =
-      detail::run_dense(in_f64(x, false), in_f64(weights, false), in_f64(d_y, false));
-  const auto sizes = detail::run_dense(in_f64(x, true), in_f64(weights, true), in_f64(d_y, true));
-  LinearPass pass{.y = {}, .d_x = {.value = values.d_x, .magnitude = sizes.d_x}, .d_weights = {}};
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    pass.y.push_back({.value = values.y[i], .magnitude = sizes.y[i]});
-    pass.d_weights.push_back({.value = values.d_weights[i], .magnitude = sizes.d_weights[i]});
+  LinearPass pass{.y = std::vector<Known>(weights.size()),
+                  .d_x = {},
+                  .d_weights = std::vector<Known>(weights.size())};
+  for (Tensor Known::*const number : {&Known::value, &Known::magnitude}) {
+    const auto in_f64 = [&](const Tensor& tensor) {
+      const Tensor copy = tensor.to(DType::kF64).clone();
+      for (double& v : copy.span<double>()) v = number == &Known::magnitude ? std::abs(v) : v;
+      return copy;
+    };
+    std::vector<nn::ParameterSpec> specs;
+    std::vector<Tensor> d_outputs;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      specs.push_back({.name = fmt::format("map {}", i),
+                       .global_shape = weights[i].shape(),
+                       .shard = {},
+                       .initializer = {}});
+      d_outputs.push_back(in_f64(d_y[i]));
+    }
+    nn::DenseProjections maps(specs, x.device(), DType::kF64, 0, nn::Values::kDeferred);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      maps.parameters()[i]->set_value(in_f64(weights[i]));
+    }
+    nn::Saved saved;
+    const std::vector<Tensor> y = maps.forward(in_f64(x), saved);
+    pass.d_x.*number = maps.backward(d_outputs, saved);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      pass.y[i].*number = y[i];
+      pass.d_weights[i].*number = maps.parameters()[i]->grad();
+    }
   }
   return pass;
 }

@@ -1,23 +1,25 @@
-// Contract of exercise 05.5: sums of whole numbers, norms against a loop over every element once, the
-// gradient of a norm's weight against one rank that has all tokens, and what is sent.
+// Contract of exercise 05.5: sums of whole numbers over groups of any shape, the gradient of a
+// norm's weight against one rank that has all tokens, and what is sent.
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/nn/layers/norm.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
-#include "tests/support/suspects.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -30,21 +32,25 @@ using ultra::test::come_late;
 using ultra::test::on_ranks;
 using ultra::test::whole_number;
 using Values = std::vector<double>;
+using PerRank = std::vector<Values>;
 
 constexpr const char* kNormsForgotten =
     "Hint: this is this rank's part only. Norm weights are on all ranks of tp, and with sequence "
     "parallelism each has the gradient that its own tokens give: add them up over tp.";
 constexpr const char* kHeadsForgotten =
     "Hint: this is this rank's part only. Key/value heads that several ranks hold get a part of "
-    "their "
-    "gradient from each: add them up over the ranks that hold the same copies.";
+    "their gradient from each: add them up over the ranks that hold the same ones.";
 constexpr const char* kOverAll =
-    "Hint: this was added up over all of tp. Other ranks hold other heads: only the ranks that "
-    "hold "
-    "the same copies add up, and their group is the one of Copies::count ranks.";
+    "Hint: this was added up over all ranks. Others hold other heads: only the ranks of the group "
+    "that the parameter names add up.";
 constexpr const char* kTwice =
-    "Hint: this was added up twice: a gradient belongs to one group, the one of Copies::count "
-    "ranks.";
+    "Hint: this was added up twice: a gradient is added up once in each group that its parameter "
+    "names, and in no other.";
+constexpr const char* kBySize =
+    "Hint: this was added up over another group of as many ranks, too. A group is what its name "
+    "says: compare Replication::group with the names in RankGroups, not sizes.";
+constexpr const char* kOneOfSeveral =
+    "Hint: a parameter may be in parts in several groups at once: add it up over each of them.";
 constexpr const char* kAverage =
     "Hint: this is the average: the parts add up to the whole gradient.";
 constexpr const char* kEqual =
@@ -56,71 +62,89 @@ constexpr const char* kEarly =
     "Hint: the sums were read while they were under way: wait for the all-reduce first.";
 constexpr const char* kPlaces =
     "Hint: each sum goes back to where its gradient stands, in the order in which they were put "
-    "into "
-    "the array.";
+    "into the array.";
 constexpr const char* kNeighbours =
     "Hint: what stands beside the piece was written, too: a piece may be a part of a larger array.";
 constexpr const char* kOne =
     "Hint: one all-reduce for each group that has such gradients: put them into one array. Many "
-    "small "
-    "ones would each cost the time of a message.";
+    "small ones would each cost the time of a message.";
+constexpr const char* kBytes =
+    "Hint: 2 (P-1)/P of what a group of P ranks has in parts, and of nothing else.";
 
 std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
 
-/// A parameter of a model that is split over ranks.
-struct Held {
+/// Ranks that lie `stride` apart in blocks of `size * stride`.
+struct Group {
   std::string name;
-  std::size_t count = 1;                            ///< elements
-  int copies = 1;                                   ///< neighbouring ranks that hold the same ones
-  CopyGradients gradients = CopyGradients::kEqual;  ///< what each of them has
+  int size = 1;
+  int stride = 1;
 
-  [[nodiscard]] int first_holder(int rank) const { return rank / copies * copies; }
-  [[nodiscard]] bool in_parts() const { return gradients == CopyGradients::kPartial; }
+  [[nodiscard]] int index_of(int rank) const { return rank / stride % size; }
+  [[nodiscard]] int first_of(int rank) const { return rank - index_of(rank) * stride; }
 };
 
-/// What the ranks hold.
+using Numbers = std::vector<std::size_t>;
+
+/// A parameter of a model that is split over ranks, by the numbers of the groups that hold it.
+struct Held {
+  std::string name;
+  Numbers counts;    ///< elements of the piece that the ranks of each replica have
+  Numbers in_parts;  ///< groups whose ranks have a part of the gradient each
+  Numbers whole;     ///< groups whose ranks all have the same
+};
+
+/// What the ranks hold: replicas of a model whose pieces are dealt out, each on neighbouring ranks.
 struct Case {
   int ranks = 1;
+  std::size_t replicas = 1;
   DType dtype = DType::kF32;
-  std::vector<int> group_sizes;  ///< in the order in which the groups are given
+  std::vector<Group> groups;  ///< in the order in which they are added
   std::vector<Held> held;
   std::uint64_t seed = 0;
 
   [[nodiscard]] std::string str() const {
-    std::string all = std::string(to_string(dtype));
+    std::string all = fmt::format("{}, {} replicas", to_string(dtype), replicas);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      all += fmt::format(", group {} '{}' of {} ranks, {} apart", g, groups[g].name, groups[g].size,
+                         groups[g].stride);
+    }
     for (const Held& p : held) {
-      all += fmt::format(", {} ({} elements, {} copies{})", p.name, p.count, p.copies,
-                         p.copies == 1  ? ""
-                         : p.in_parts() ? " in parts"
-                                        : ", each whole");
+      all += fmt::format("\n{} of {} elements, in parts in {}, whole in {}", p.name, p.counts,
+                         p.in_parts, p.whole);
     }
     return all;
   }
-  /// The gradient that a rank has before anything is added up.
-  [[nodiscard]] Values before(int rank, std::size_t p) const {
-    const int source = held[p].in_parts() ? rank : held[p].first_holder(rank);
-    Values values;
-    for (std::size_t i = 0; i < held[p].count; ++i) {
-      values.push_back(whole_number(seed, source, p, i));
-    }
-    return values;
+  [[nodiscard]] std::size_t count(int rank, std::size_t p) const {
+    return held[p].counts[as_size(rank) * replicas / as_size(ranks)];
   }
-  [[nodiscard]] Values sum(int begin, int end, std::size_t p) const {
-    Values sums(held[p].count, 0.0);
-    for (int rank = begin; rank < end; ++rank) {
-      const Values part = before(rank, p);
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
+  /// The gradients that the ranks have before anything is added up.
+  [[nodiscard]] PerRank before(std::size_t p) const {
+    PerRank all;
+    for (int rank = 0; rank < ranks; ++rank) {
+      int source = rank;
+      for (const std::size_t g : held[p].whole) source = groups[g].first_of(source);
+      Values& values = all.emplace_back();
+      for (std::size_t i = 0; i < count(rank, p); ++i) {
+        values.push_back(whole_number(seed, source, p, i));
+      }
+    }
+    return all;
+  }
+  /// What they have after a sum over a group.
+  [[nodiscard]] PerRank summed(const PerRank& parts, const Group& group) const {
+    PerRank sums = parts;
+    for (int rank = 0; rank < ranks; ++rank) {
+      Values& sum = sums[as_size(rank)];
+      for (int other = 0; other < ranks; ++other) {
+        if (other == rank || group.first_of(other) != group.first_of(rank)) continue;
+        std::ranges::transform(sum, parts[as_size(other)], sum.begin(), std::plus<>());
+      }
     }
     return sums;
   }
-  [[nodiscard]] Values after(int rank, std::size_t p) const {
-    const int first = held[p].first_holder(rank);
-    return held[p].in_parts() ? sum(first, first + held[p].copies, p) : before(rank, p);
-  }
-  [[nodiscard]] std::size_t elements_in_parts(int copies) const {
-    std::size_t count = 0;
-    for (const Held& p : held) count += p.in_parts() && p.copies == copies ? p.count : 0;
-    return count;
+  [[nodiscard]] PerRank summed(PerRank parts, const Numbers& over) const {
+    for (const std::size_t g : over) parts = summed(parts, groups[g]);
+    return parts;
   }
 };
 
@@ -134,173 +158,241 @@ class Holder {
  public:
   static constexpr double kSomebodyElses = 77;
 
-  Holder(const Case& the_case, const Communicator& tp) : case_(the_case), tp_(tp) {
-    for (const Held& p : case_.held) {
-      // One row for a norm, and a matrix for what is not; pieces are flat, or of the same shape.
-      const bool norm = p.copies == case_.ranks;
-      const Shape shape = norm ? Shape{p.count} : Shape{p.count, 1};
+  Holder(const Case& the_case, const Communicator& world) : case_(the_case), world_(world) {
+    const int rank = world.rank();
+    for (const Group& group : case_.groups) {
+      const Communicator ranks = world.split(group.first_of(rank), rank, group.name);
+      groups_.add(group.name, group.size == world.size() ? world : ranks);
+    }
+    for (std::size_t p = 0; p < case_.held.size(); ++p) {
+      const Held& held = case_.held[p];
+      std::size_t whole = 0;
+      for (const std::size_t count : held.counts) whole += count;
       parameters_.push_back(std::make_unique<nn::Parameter>(
-          nn::ParameterSpec{
-              .name = p.name, .global_shape = shape, .shard = {}, .initializer = {}, .padding = 0},
+          nn::ParameterSpec{.name = held.name,
+                            .global_shape = is_norm(held) ? Shape{whole} : Shape{whole, 1},
+                            .shard = {},
+                            .initializer = {},
+                            .padding = 0},
           device_, case_.dtype, case_.seed, nn::Values::kDeferred));
-      parameters_.back()->set_copies(
-          {.count = p.copies, .index = tp.rank() % p.copies, .gradients = p.gradients});
-      arrays_.push_back(Tensor::empty(device_, {p.count + 2}, case_.dtype));
+      for (std::size_t g = 0; g < case_.groups.size(); ++g) {
+        const Group& group = case_.groups[g];
+        const bool in_parts = std::ranges::count(held.in_parts, g) == 1;
+        if (!in_parts && std::ranges::count(held.whole, g) == 0) continue;
+        parameters_.back()->replicate(
+            {.group = group.name,
+             .size = group.size,
+             .index = group.index_of(rank),
+             .gradients = in_parts ? CopyGradients::kPartial : CopyGradients::kEqual});
+      }
+      const std::size_t count = case_.count(rank, p);
+      if (count == 0) continue;
+      numbers_.push_back(p);
+      arrays_.push_back(Tensor::empty(device_, {count + 2}, case_.dtype));
       arrays_.back().fill(kSomebodyElses);
-      const Tensor flat = arrays_.back().slice(0, {1, p.count + 1});
+      // Pieces are flat, or whole and of their parameter's shape.
+      const Tensor flat = arrays_.back().slice(0, {1, count + 1});
+      const bool is_flat = count < whole || count % 2 == 0;
+      const Tensor values = Tensor::from<double>(device_, {count}, own(case_.before(p)));
+      flat.copy_from(values.to(case_.dtype));
       pieces_.push_back({.parameter = parameters_.back().get(),
-                         .grad = p.count % 2 == 0 ? flat : flat.view(shape)});
+                         .grad = is_flat ? flat : flat.view(parameters_.back()->shape())});
     }
-    for (const int size : case_.group_sizes) {
-      groups_.push_back(size == tp.size() ? tp : tp.split(tp.rank() / size, tp.rank(), "copies"));
-    }
-    for (std::size_t p = 0; p < pieces_.size(); ++p) set(p, case_.before(tp.rank(), p));
-  }
-
-  void set(std::size_t p, const Values& values) const {
-    const Shape& shape = pieces_[p].grad.shape();
-    pieces_[p].grad.copy_from(Tensor::from<double>(device_, shape, values).to(case_.dtype));
   }
 
   void add_up() const { sum_partial_gradients(pieces_, groups_); }
 
-  [[nodiscard]] double norm() const { return norm_over_ranks(pieces_, tp_); }
   [[nodiscard]] const std::vector<train::GradientPiece>& pieces() const { return pieces_; }
 
   void expect_sums(const char* hint = kPlaces) const {
-    for (std::size_t p = 0; p < pieces_.size(); ++p) {
-      EXPECT_TRUE(test::all_equal(pieces_[p].grad, case_.after(tp_.rank(), p)))
-          << case_.held[p].name << " on rank " << tp_.rank() << "\n"
-          << diagnosis(p, hint);
-      const Values array = arrays_[p].to_vector();
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      const std::size_t p = numbers_[i];
+      const Values right = own(case_.summed(case_.before(p), case_.held[p].in_parts));
+      const std::string what = fmt::format("{} on rank {}\n", case_.held[p].name, world_.rank());
+      EXPECT_TRUE(test::all_equal(pieces_[i].grad, right))
+          << what << diagnosis(p, pieces_[i].grad, right, hint);
+      const Values array = arrays_[i].to_vector();
       EXPECT_TRUE(array.front() == kSomebodyElses && array.back() == kSomebodyElses)
-          << case_.held[p].name << " on rank " << tp_.rank() << "\n"
-          << kNeighbours;
+          << what << kNeighbours;
     }
   }
 
-  /// Bytes that the sums take this rank, by the closed form of the platform's own all-reduce.
-  [[nodiscard]] std::size_t bytes_of_sums() const {
+  /// What the sums have cost: bytes by the closed form of the platform's own all-reduce.
+  void expect_cost(const CommStats& before, const CommStats& after) const {
+    std::size_t all_reduces = 0;
     std::size_t elements = 0;
-    for (const Communicator& group : groups_) {
-      const std::size_t count = case_.elements_in_parts(group.size());
-      const std::size_t share = comm::Chunks::even({0, count}, group.size())[group.rank()].size();
-      elements += count - share + as_size(group.size() - 1) * share;
+    for (std::size_t g = 0; g < case_.groups.size(); ++g) {
+      const Communicator& ranks = groups_.at(case_.groups[g].name);
+      std::size_t count = 0;
+      for (std::size_t p = 0; p < case_.held.size(); ++p) {
+        const bool adds_up = std::ranges::count(case_.held[p].in_parts, g) == 1;
+        count += adds_up ? case_.count(world_.rank(), p) : 0;
+      }
+      const std::size_t share = comm::Chunks::even({0, count}, ranks.size())[ranks.rank()].size();
+      elements += count - share + as_size(ranks.size() - 1) * share;
+      all_reduces += count > 0 && ranks.size() > 1 ? 1U : 0U;
     }
-    return elements * size_of(case_.dtype);
+    EXPECT_EQ(after[OpKind::kAllReduce].operations - before[OpKind::kAllReduce].operations,
+              all_reduces)
+        << "all-reduces\n"
+        << kOne;
+    EXPECT_EQ(after.sent_bytes() - before.sent_bytes(), elements * size_of(case_.dtype))
+        << "bytes sent\n"
+        << kBytes;
   }
 
  private:
-  [[nodiscard]] const char* diagnosis(std::size_t p, const char* otherwise) const {
+  [[nodiscard]] static bool is_norm(const Held& held) {
+    return held.name.find("norm") != std::string::npos;
+  }
+  [[nodiscard]] const Values& own(const PerRank& all) const { return all[as_size(world_.rank())]; }
+
+  [[nodiscard]] const char* diagnosis(std::size_t p, const Tensor& grad, const Values& right,
+                                      const char* otherwise) const {
     const Held& held = case_.held[p];
-    const Values found = pieces_[p].grad.to_vector();
-    if (!held.in_parts()) return held.copies == 1 ? kAlone : kEqual;
-    const Values right = case_.after(tp_.rank(), p);
-    if (found == case_.before(tp_.rank(), p)) {
+    if (held.in_parts.empty()) return held.whole.empty() ? kAlone : kEqual;
+    const Values found = grad.to_vector();
+    const PerRank parts = case_.before(p);
+    if (found == own(parts)) {
       if (otherwise == kEarly) return kEarly;
-      return held.copies == case_.ranks ? kNormsForgotten : kHeadsForgotten;
+      return is_norm(held) ? kNormsForgotten : kHeadsForgotten;
     }
-    if (found == case_.sum(0, case_.ranks, p)) return kOverAll;
     for (int factor = 2; factor <= case_.ranks; ++factor) {
       if (found == times(factor, right)) return kTwice;
     }
+    Numbers as_large;
+    for (std::size_t g = 0; g < case_.groups.size(); ++g) {
+      const bool same = case_.groups[g].size == case_.groups[held.in_parts[0]].size;
+      if (same) as_large.push_back(g);
+    }
+    if (found == own(case_.summed(parts, as_large))) return kBySize;
+    for (const std::size_t g : held.in_parts) {
+      if (found == own(case_.summed(parts, Numbers{g}))) return kOneOfSeveral;
+    }
+    const Group all = {.name = "all", .size = case_.ranks};
+    if (found == own(case_.summed(parts, all))) return kOverAll;
     const double close = test::rounding_bound(case_.dtype, 4, test::largest_magnitude(right));
-    const bool averaged = test::all_near(pieces_[p].grad, times(1.0 / held.copies, right), close);
-    return averaged ? kAverage : otherwise;
+    for (int size = 2; size <= case_.ranks; ++size) {
+      if (test::all_near(grad, times(1.0 / size, right), close)) return kAverage;
+    }
+    return otherwise;
   }
 
   Case case_;
-  Communicator tp_;
+  Communicator world_;
   Device device_ = Device::cpu();
+  train::RankGroups groups_;
   std::vector<std::unique_ptr<nn::Parameter>> parameters_;
+  std::vector<std::size_t> numbers_;  // of the pieces' parameters
   std::vector<Tensor> arrays_;
   std::vector<train::GradientPiece> pieces_;
-  std::vector<Communicator> groups_;
 };
 
 class PartialGradients : public test::RandomTest {
  protected:
+  /// The same permutation on every rank.
+  template <class T>
+  void shuffle(std::vector<T>& items) {
+    for (std::size_t i = items.size(); i > 1; --i) {
+      std::swap(items[i - 1], items[random.between(0, i - 1)]);
+    }
+  }
+  Numbers some(std::size_t replicas = 1) {
+    Numbers counts;
+    for (std::size_t i = 0; i < replicas; ++i) counts.push_back(random.between(1, 9));
+    return counts;
+  }
+  Case empty_case(int ranks, std::vector<Group> groups) {
+    shuffle(groups);
+    return {.ranks = ranks,
+            .dtype = random.pick({DType::kF32, DType::kF64}),
+            .groups = std::move(groups),
+            .held = {},
+            .seed = seed};
+  }
+
   /// Norm weights, heads and matrices of one rank, in any order.
   /// @param kv_copies  ranks that hold the same key/value heads.
-  Case draw(int ranks, int kv_copies, CopyGradients of_norms) {
-    Case c{.ranks = ranks,
-           .dtype = random.pick({DType::kF32, DType::kF64}),
-           .group_sizes = {ranks},
-           .held = {},
-           .seed = seed};
-    if (kv_copies > 1 && kv_copies < ranks) {
-      c.group_sizes.insert(c.group_sizes.begin() + (random.between(0, 1) == 0 ? 0 : 1), kv_copies);
-    }
+  Case draw(int ranks, int kv_copies, CopyGradients of_norms, std::size_t replicas = 1) {
+    const int tp = ranks / static_cast<int>(replicas);
+    Case c = empty_case(ranks, {{.name = "tp", .size = tp}, {.name = "heads", .size = kv_copies}});
+    c.replicas = replicas;
+    const std::size_t all = c.groups[0].name == "tp" ? 0 : 1;
+    const bool in_parts = of_norms == CopyGradients::kPartial;
+    const auto norm = [&](const std::string& name) {
+      const Numbers in_tp = {all};
+      c.held.push_back(
+          {name, some(replicas), in_parts ? in_tp : Numbers{}, in_parts ? Numbers{} : in_tp});
+    };
     const std::size_t layers = random.between(1, 3);
-    const auto some = [&] { return random.between(1, 9); };
-    const CopyGradients of_heads = kv_copies > 1 ? CopyGradients::kPartial : CopyGradients::kEqual;
     for (std::size_t i = 0; i < layers; ++i) {
-      const std::string layer = fmt::format("layer {} ", i);
-      c.held.push_back({layer + "norm", some(), ranks, of_norms});
-      c.held.push_back({layer + "queries", some(), 1, CopyGradients::kEqual});
-      c.held.push_back({layer + "keys", some(), kv_copies, of_heads});
-      c.held.push_back({layer + "values", some(), kv_copies, of_heads});
+      norm(fmt::format("norm {}", i));
+      c.held.push_back({fmt::format("queries {}", i), some(replicas), {}, {}});
+      c.held.push_back({fmt::format("keys {}", i), some(replicas), {1 - all}, {}});
+      c.held.push_back({fmt::format("values {}", i), some(replicas), {1 - all}, {}});
     }
-    c.held.push_back({"last norm", some(), ranks, of_norms});
-    // The same permutation on every rank.
-    for (std::size_t i = c.held.size(); i > 1; --i) {
-      std::swap(c.held[i - 1], c.held[random.between(0, i - 1)]);
-    }
+    norm("last norm");
+    shuffle(c.held);
     return c;
   }
 
-  /// Calls check(case) for any number of ranks and copies until one fails.
-  template <class Check>
-  void for_cases(const Check& check) {
-    for (const int ranks : {1, 2, 3, 4, 6, 8}) {
-      for (int copies = 1; copies <= ranks; ++copies) {
-        if (ranks % copies != 0) continue;
-        for (const CopyGradients of_norms : {CopyGradients::kPartial, CopyGradients::kEqual}) {
-          if (!HasFailure()) check(draw(ranks, copies, of_norms));
-        }
-      }
-    }
+  /// The sums where they belong, at the cost of one all-reduce per group.
+  static void expect_completed(const Case& c) {
+    on_ranks(c.ranks, c.str(), [&](Communicator& world) {
+      const Holder holder(c, world);
+      const CommStats before = world.stats();
+      holder.add_up();
+      const CommStats after = world.stats();
+      holder.expect_sums();
+      holder.expect_cost(before, after);
+    });
   }
 };
 
-// Sums --------------------------------------------------------------------------------------------
-
+// Any number of ranks, and of ranks that hold the same heads.
 TEST_F(PartialGradients, PartsAreAddedUpOverTheRanksThatHoldTheSame) {
-  for_cases([](const Case& c) {
-    on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
-      const Holder holder(c, tp);
-      holder.add_up();
-      holder.expect_sums();
-    });
-  });
+  for (const int ranks : {1, 2, 3, 4, 6, 8}) {
+    for (int copies = 1; copies <= ranks; ++copies) {
+      if (ranks % copies != 0) continue;
+      for (const CopyGradients of_norms : {CopyGradients::kPartial, CopyGradients::kEqual}) {
+        if (!HasFailure()) expect_completed(draw(ranks, copies, of_norms));
+      }
+    }
+  }
 }
 
-TEST_F(PartialGradients, AGroupAllReducesOnce) {
-  for_cases([](const Case& c) {
-    if (c.ranks == 1) return;
-    on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
-      const Holder holder(c, tp);
-      const CommStats before = tp.stats();
-      holder.add_up();
-      const CommStats after = tp.stats();
-      std::size_t groups = 0;
-      for (const int size : c.group_sizes) groups += c.elements_in_parts(size) > 0 ? 1U : 0U;
-      EXPECT_EQ(after[OpKind::kAllReduce].operations - before[OpKind::kAllReduce].operations,
-                groups)
-          << "all-reduces\n"
-          << kOne;
-      EXPECT_EQ(after.sent_bytes() - before.sent_bytes(), holder.bytes_of_sums())
-          << "bytes sent\nHint: 2 (P-1)/P of what a group of P ranks has in parts, and of nothing "
-             "else.";
-    });
-  });
+// Rows and columns of a square of ranks; parameters are whole or in parts in one or in both.
+TEST_F(PartialGradients, GroupsOfEqualSizeAreKeptApart) {
+  for (const int size : {2, 3}) {
+    Case c = empty_case(size * size, {{.name = "row", .size = size, .stride = 1},
+                                      {.name = "column", .size = size, .stride = size}});
+    const std::vector<std::pair<Numbers, Numbers>> ways = {
+        {{0}, {}}, {{1}, {}}, {{}, {0}}, {{0}, {1}}, {{1}, {0}}, {{0, 1}, {}}, {{}, {0, 1}}};
+    for (const auto& [in_parts, whole] : ways) {
+      c.held.push_back({"matrix", some(), in_parts, whole});
+    }
+    shuffle(c.held);
+    expect_completed(c);
+  }
+}
+
+// As with ZeRO: each replica has other elements, and of some parameters none.
+TEST_F(PartialGradients, PiecesOfShardsAreAddedUpAmongThoseThatHaveTheSameOnes) {
+  for (const std::size_t replicas : {2U, 3U}) {
+    Case c = draw(static_cast<int>(4 * replicas), 2, CopyGradients::kPartial, replicas);
+    for (Held& held : c.held) {
+      const bool heads = held.name.starts_with("keys") || held.name.starts_with("values");
+      held.counts[heads ? 0 : random.between(0, replicas - 1)] = 0;
+    }
+    expect_completed(c);
+  }
 }
 
 TEST_F(PartialGradients, TheSumsAreHereWhenTheLastRankHasCome) {
   const Case c = draw(4, 2, CopyGradients::kPartial);
-  on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
-    const Holder holder(c, tp);
-    come_late(tp);
+  on_ranks(c.ranks, c.str(), [&](Communicator& world) {
+    const Holder holder(c, world);
+    come_late(world);
     holder.add_up();
     holder.expect_sums(kEarly);
   });
@@ -309,40 +401,36 @@ TEST_F(PartialGradients, TheSumsAreHereWhenTheLastRankHasCome) {
 TEST_F(PartialGradients, AllCopiesHaveTheSameBits) {
   for (const DType dtype : kFloatDTypes) {
     Case c = draw(6, 3, CopyGradients::kPartial);
+    std::erase_if(c.held, [](const Held& held) { return held.in_parts.empty(); });
     c.dtype = dtype;
-    std::vector<std::vector<Values>> parts(6);
-    std::vector<std::vector<Values>> sums(6);
-    on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
-      const Holder holder(c, tp);
-      const std::size_t r = as_size(tp.rank());
+    std::vector<PerRank> parts(c.held.size(), PerRank(6));
+    std::vector<PerRank> sizes = parts;
+    std::vector<std::vector<Tensor>> sums(c.held.size(), std::vector<Tensor>(6));
+    on_ranks(c.ranks, c.str(), [&](Communicator& world) {
+      const Holder holder(c, world);
+      const std::size_t r = as_size(world.rank());
       Random own(seed + r);
       for (std::size_t p = 0; p < c.held.size(); ++p) {
-        if (c.held[p].in_parts()) {
-          holder.set(p, own.tensor(Device::cpu(), {c.held[p].count}, DType::kF64).to_vector());
-        }
-        parts[r].push_back(holder.pieces()[p].grad.to_vector());
+        sums[p][r] = holder.pieces()[p].grad;
+        own.fill(sums[p][r], 1.0);
+        parts[p][r] = sums[p][r].to_vector();
+        for (const double part : parts[p][r]) sizes[p][r].push_back(std::abs(part));
       }
       holder.add_up();
-      for (const auto& piece : holder.pieces()) sums[r].push_back(piece.grad.to_vector());
     });
-    for (int rank = 0; rank < c.ranks && !HasFailure(); ++rank) {
-      for (std::size_t p = 0; p < c.held.size() && !HasFailure(); ++p) {
-        if (!c.held[p].in_parts()) continue;
-        const int first = c.held[p].first_holder(rank);
-        EXPECT_TRUE(sums[as_size(rank)][p] == sums[as_size(first)][p])
-            << c.held[p].name << " on ranks " << rank << " and " << first
+    for (std::size_t p = 0; p < c.held.size() && !HasFailure(); ++p) {
+      const PerRank expected = c.summed(parts[p], c.held[p].in_parts);
+      const PerRank size = c.summed(sizes[p], c.held[p].in_parts);
+      for (std::size_t r = 0; r < 6 && !HasFailure(); ++r) {
+        const int first = c.groups[c.held[p].in_parts[0]].first_of(static_cast<int>(r));
+        EXPECT_TRUE(test::all_equal(sums[p][r], sums[p][as_size(first)]))
+            << c.held[p].name << " on ranks " << r << " and " << first
             << "\nHint: copies that differ in a bit drift apart: every rank has the same sum.";
-        for (std::size_t i = 0; i < c.held[p].count; ++i) {
-          double sum = 0;
-          double size = 0;
-          for (int r = first; r < first + c.held[p].copies; ++r) {
-            sum += parts[as_size(r)][p][i];
-            size += std::abs(parts[as_size(r)][p][i]);
-          }
-          EXPECT_NEAR(sums[as_size(rank)][p][i], sum, test::rounding_bound(dtype, 6, size))
-              << c.held[p].name << ", element " << i << " on rank " << rank << "\n"
-              << kPlaces;
-        }
+        Values tolerances;
+        for (const double sum : size[r]) tolerances.push_back(test::rounding_bound(dtype, 6, sum));
+        EXPECT_TRUE(test::all_near(sums[p][r], expected[r], tolerances))
+            << c.held[p].name << " on rank " << r << "\n"
+            << kPlaces;
       }
     }
   }
@@ -356,138 +444,46 @@ TEST_F(PartialGradients, ANormsGradientIsThatOfAllTokensOfAllMicroBatches) {
       const std::size_t hidden = random.between(2, 6);
       const std::size_t seq = as_size(ranks) * local_seq;
       const std::size_t batch = 2;
-      std::vector<Tensor> x;
-      std::vector<Tensor> d_y;
-      for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-        x.push_back(random.tensor(device, {batch, seq, hidden}, dtype));
-        d_y.push_back(random.tensor(device, {batch, seq, hidden}, dtype));
-      }
       nn::ModelConfig model;
       model.hidden_size = hidden;
       nn::DenseFactory factory;
-      const auto gradient_of = [&](nn::RmsNorm& norm, Range tokens) {
-        for (std::size_t i = 0; i < x.size(); ++i) {
+      // On a device of its own, from the same numbers.
+      const auto norm_of = [&](Range tokens, double& size) {
+        const Device own = Device::cpu();
+        auto norm = std::make_unique<nn::RmsNorm>(
+            nn::BuildContext{model, own, dtype, seed, nullptr, factory}, "norm");
+        Random numbers(seed);
+        for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+          const Tensor x = numbers.tensor(own, {batch, seq, hidden}, dtype);
+          const Tensor d_y = numbers.tensor(own, {batch, seq, hidden}, dtype);
+          for (const double value : d_y.to_vector()) size += std::abs(value);
           nn::Saved saved;
-          (void)norm.forward(x[i].slice(1, tokens).clone(), saved);
-          (void)norm.backward(d_y[i].slice(1, tokens).clone(), saved);
+          (void)norm->forward(x.slice(1, tokens).clone(), saved);
+          (void)norm->backward(d_y.slice(1, tokens).clone(), saved);
         }
+        return norm;
       };
-      const auto context = [&](const Device& own) {
-        return nn::BuildContext{model, own, dtype, seed, nullptr, factory};
-      };
-      nn::RmsNorm dense(context(device), "norm");
-      gradient_of(dense, {0, seq});
-      const Tensor expected = dense.parameters()[0]->grad();
+      double size = 0;  // of all d_y
+      const auto dense = norm_of({0, seq}, size);
       // |x / rms| is at most sqrt(hidden).
-      double size = 0;
-      for (const Tensor& d : d_y) {
-        for (const double value : d.to_vector()) size += std::abs(value);
-      }
       const double tolerance = test::rounding_bound(dtype, count_of(4 * batch * seq + hidden + 20),
                                                     size * std::sqrt(count_of(hidden)));
       on_ranks(ranks, fmt::format("RMSNorm, {}", to_string(dtype)), [&](Communicator& tp) {
-        nn::RmsNorm norm(context(Device::cpu()), "norm");
-        nn::Parameter* weight = norm.parameters()[0];
-        weight->set_copies(
-            {.count = ranks, .index = tp.rank(), .gradients = CopyGradients::kPartial});
-        gradient_of(norm, {as_size(tp.rank()) * local_seq, as_size(tp.rank() + 1) * local_seq});
+        const std::size_t begin = as_size(tp.rank()) * local_seq;
+        double same_size = 0;
+        const auto norm = norm_of({begin, begin + local_seq}, same_size);
+        nn::Parameter* weight = norm->parameters()[0];
+        weight->replicate({"tp", ranks, tp.rank(), CopyGradients::kPartial});
         const std::vector<train::GradientPiece> pieces = {
             {.parameter = weight, .grad = weight->grad()}};
-        const Communicator groups[] = {tp};
+        train::RankGroups groups;
+        groups.add("tp", tp);
         sum_partial_gradients(pieces, groups);
-        const double length = norm_over_ranks(pieces, tp);
-        EXPECT_TRUE(test::all_near(weight->grad(), expected, tolerance)) << kNormsForgotten;
-        const double dense_length =
-            train::gradient_norm(std::vector<train::GradientPiece>{{weight, expected}});
-        EXPECT_NEAR(length, dense_length, std::sqrt(count_of(hidden)) * tolerance)
-            << "Hint: the gradient of the weight stands on every rank, and counts once.";
+        EXPECT_TRUE(test::all_near(weight->grad(), dense->parameters()[0]->grad(), tolerance))
+            << kNormsForgotten;
       });
     }
   }
-}
-
-// The norm ----------------------------------------------------------------------------------------
-
-double squares_of(const Values& values) {
-  double sum = 0;
-  for (const double value : values) sum += value * value;
-  return sum;
-}
-
-TEST_F(PartialGradients, TheNormCountsEveryElementOnceAndIsTheSameOnAllRanks) {
-  for_cases([this](const Case& c) {
-    // In f32 the squares of 1e25 are too large.
-    const double scale = random.pick({1e-3, 1.0, 1e25});
-    std::vector<double> squares(as_size(c.ranks), 0.0);  // of all that a rank has
-    std::vector<double> first(as_size(c.ranks), 0.0);    // of that, where it holds the first copy
-    std::vector<double> alone(as_size(c.ranks), 0.0);    // of that, where there are no others
-    std::vector<double> found(as_size(c.ranks), 0.0);
-    std::vector<std::size_t> sent(as_size(c.ranks));
-    on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
-      const std::size_t r = as_size(tp.rank());
-      const Holder holder(c, tp);
-      for (std::size_t p = 0; p < c.held.size(); ++p) {
-        const Held& held = c.held[p];
-        Random own(seed + 100 * p + as_size(held.first_holder(tp.rank())));
-        holder.set(p, own.tensor(Device::cpu(), {held.count}, DType::kF64, scale).to_vector());
-        const double sum = squares_of(holder.pieces()[p].grad.to_vector());
-        squares[r] += sum;
-        if (tp.rank() == held.first_holder(tp.rank())) first[r] += sum;
-        if (held.copies == 1) alone[r] += sum;
-      }
-      const std::size_t before = tp.stats().sent_bytes();
-      found[r] = holder.norm();
-      sent[r] = tp.stats().sent_bytes() - before;
-    });
-    const auto total = [](const std::vector<double>& all) {
-      double sum = 0;
-      for (const double value : all) sum += value;
-      return sum;
-    };
-    const double expected = std::sqrt(total(first));
-    double norms = 0;
-    std::size_t all_sent = 0;
-    for (std::size_t r = 0; r < found.size(); ++r) norms += std::sqrt(first[r]);
-    for (std::size_t r = 0; r < found.size(); ++r) {
-      const std::vector<test::Suspect> suspects = {
-          {std::sqrt(total(squares)),
-           "the copies count several times: only the one of index 0 counts."},
-          {std::sqrt(first[r]),
-           "this is the norm of what this rank counts: the squares of all ranks are added up."},
-          {std::sqrt(squares[r]),
-           "this is the norm of this rank's pieces: the squares of all ranks are added up."},
-          {std::sqrt(total(alone)), "what several ranks hold is missing: its first copy counts."},
-          {norms, "squares add up over the ranks, norms do not."},
-          {expected * expected, "the root of the sum is missing."},
-          {expected / std::sqrt(count_of(found.size())), "the squares add up: no average."}};
-      const std::string hint = test::diagnosis(found[r], expected, suspects, 1e-9);
-      EXPECT_NEAR(found[r], expected, test::rounding_bound(DType::kF64, 200, expected))
-          << "norm on rank " << r << "\n"
-          << (hint.empty() ? "Hint: add the squares up in f64: those of large gradients do not fit "
-                             "into f32."
-                           : hint);
-      EXPECT_EQ(found[r], found[0]) << "Hint: all ranks must clip alike, to the last bit.";
-      all_sent += sent[r];
-      if (HasFailure()) {
-        ADD_FAILURE() << "on " << c.ranks << " ranks: " << c.str();
-        return;
-      }
-    }
-    EXPECT_EQ(all_sent, 2 * as_size(c.ranks - 1) * sizeof(double))
-        << "bytes that all ranks send for the norm\nHint: one f64 is all-reduced.";
-  });
-}
-
-TEST_F(PartialGradients, ARankWithoutPiecesHasTheSameNorm) {
-  on_ranks(
-      3, "only the last rank has a gradient", [&](Communicator& ranks) {
-        Case c{.ranks = 3, .dtype = DType::kF32, .group_sizes = {}, .held = {}, .seed = seed};
-        if (ranks.rank() == 2) c.held = {{"matrix", 2, 1, CopyGradients::kEqual}};
-        const Holder holder(c, ranks);
-        if (ranks.rank() == 2) holder.set(0, {3.0, -4.0});
-        EXPECT_EQ(holder.norm(), 5.0)
-            << "Hint: a rank that has nothing to count takes part in the all-reduce all the same.";
-      });
 }
 
 }  // namespace

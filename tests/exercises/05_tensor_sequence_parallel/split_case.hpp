@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <initializer_list>
+#include <memory>
 #include <string>
 
+#include "chapters/05_tensor_sequence_parallel/region.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
 #include "common/tensor/tensor.hpp"
 #include "tests/support/random.hpp"
@@ -14,6 +17,16 @@
 namespace ultra::tensor_parallel::test {
 
 inline std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
+
+/// @brief Calls check(ranks, dtype) for both dtypes, until one fails.
+template <class Check>
+void for_ranks(std::initializer_list<int> numbers, const Check& check) {
+  for (const int ranks : numbers) {
+    for (const DType dtype : ultra::test::kFloatDTypes) {
+      if (!::testing::Test::HasFailure()) check(ranks, dtype);
+    }
+  }
+}
 
 /// @brief Ranks and tokens; each test adds the shape of its layer.
 struct SplitCase {
@@ -35,6 +48,9 @@ struct SplitCase {
   [[nodiscard]] Range tokens_of(int rank) const {
     if (!splits_sequences()) return {0, local_seq};
     return {as_size(rank) * local_seq, (as_size(rank) + 1) * local_seq};
+  }
+  [[nodiscard]] std::shared_ptr<Region> context(const Communicator& tp) const {
+    return make_region(tp, sequence_parallel);
   }
   [[nodiscard]] std::string str() const {
     return fmt::format("{}, sequence parallelism {}, {} micro-batches of {} sequences of {} tokens",
@@ -60,16 +76,14 @@ class SplitTest : public ultra::test::RandomTest {
     alone.micro_batches = 2;
     return alone;
   }
-  /// @brief Calls check(split) for any number of ranks, with and without sequence parallelism, until
-  /// one fails.
+  /// @brief Calls check(split) for any number of ranks, with and without sequence parallelism,
+  /// until one fails.
   template <class Check>
   void for_splits(const Check& check) {
-    for (const int ranks : {1, 2, 3, 4, 8}) {
-      for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
-        for (const DType dtype : ultra::test::kFloatDTypes) {
-          if (!HasFailure()) check(draw_split(ranks, sequence_parallel, dtype));
-        }
-      }
+    for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
+      for_ranks({1, 2, 3, 4, 8}, [&](int ranks, DType dtype) {
+        check(draw_split(ranks, sequence_parallel, dtype));
+      });
     }
   }
 };

@@ -9,7 +9,12 @@ from toy_project import toy_project
 from ultra_notebook.failures import NotebookError, TrainingFailed
 from ultra_notebook.quote import region
 from ultra_notebook.training import workbook_run
-from ultra_notebook.workspace import WorkspaceError, open_workspace
+from ultra_notebook.workspace import (
+    WorkspaceError,
+    find_notebook,
+    find_notebooks,
+    open_workspace,
+)
 
 
 class HelpersTest(unittest.TestCase):
@@ -38,6 +43,20 @@ class HelpersTest(unittest.TestCase):
     def test_unknown_chapter(self):
         with self.assertRaisesRegex(WorkspaceError, "no chapter 77; there are: 01_toy"):
             workbook_run("77")
+
+    def test_notebooks_are_found(self):
+        project = toy_project()
+        room = project.write_chapter("# Room\n", "01_toy/room")
+        self.addCleanup(room.unlink)
+        own = project.root / "chapters/01_toy/01_toy.md"
+        self.assertEqual(find_notebooks(project.root)[:2], [own, room])
+        for wanted, file in (("1", own), ("01_toy", own), ("01/room", room), (str(room), room)):
+            self.assertEqual(find_notebook(project.root, wanted), file)
+        self.assertEqual(open_workspace(room).name, "01_toy.room")
+        self.assertEqual(open_workspace(room).chapter, "01_toy")
+        self.assertEqual(open_workspace(room).root, project.root.resolve())
+        with self.assertRaisesRegex(WorkspaceError, "01_toy has no notebook hall; there are: room"):
+            find_notebook(project.root, "01/hall")
 
     def test_region(self):
         quoted = region("common/toy/toy.cpp", "answer")

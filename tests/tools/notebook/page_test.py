@@ -48,11 +48,13 @@ class PageTest(unittest.TestCase):
         self.assertEqual(fetched, [])
 
     def test_links_are_kept_alive(self):
-        text = "[a](../../solutions/01_toy/a.cpp) [b](../02_more/02_more.md#costs) [c](#here)"
+        text = ("[a](../../solutions/01_toy/a.cpp) [b](../02_more/02_more.md#costs) [c](#here) "
+                "[d](room/room.md#first)")
         html = body(new_markdown_cell(text))
         self.assertIn('href="../../solutions/01_toy/a.cpp"', html)
         self.assertIn('href="02_more.html#costs"', html)
         self.assertIn('href="#here"', html)
+        self.assertIn('href="01_toy.room.html#first"', html)
 
     def test_contents(self):
         html = page(new_markdown_cell("# Memory\n\n## What it costs\n\n## What it costs"))

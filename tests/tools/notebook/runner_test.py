@@ -1,6 +1,8 @@
 """The runner: chapters executed from a clean kernel, as `./workbook test` does."""
 
 import json
+import re
+import subprocess
 import unittest
 import xml.etree.ElementTree as xml
 
@@ -79,6 +81,27 @@ class RunnerTest(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stdout)
                 self.assertIn(f"{name}: 4 of 4 cells passed", done.stdout)
                 self.check_written_files(name)
+
+    def test_a_room_has_a_notebook_of_its_own(self):
+        file = self.project.write_chapter(BAD_CPP, "01_toy/room")
+        self.addCleanup(file.unlink)
+        done = self.project.run_chapters(file)[0]
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"room.md:{line_of(file, 'EXPECT_EQ')}: Expected equality", done.stdout)
+        self.assertIn("01_toy.room: 1 of 3 cells passed", done.stdout)
+        self.project.write_chapter(GOOD, "01_toy/room")
+        done = self.project.run_chapters(file)[0]
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.check_written_files("01_toy.room")
+
+    def test_each_notebook_is_a_test_of_the_build(self):
+        file = self.project.write_chapter(GOOD, "01_toy/room")
+        self.addCleanup(file.unlink)
+        self.project.build()  # configures again when a notebook was added
+        listed = subprocess.run(["ctest", "--test-dir", str(self.project.build_dir), "-N"],
+                                capture_output=True, text=True, check=True).stdout
+        for name in ("01_toy", "01_toy.room", "02_toy"):
+            self.assertRegex(listed, rf"notebook\.{re.escape(name)}\n")
 
     def check_written_files(self, name):
         output = self.project.output

@@ -154,8 +154,8 @@ class ToyProject:
         self._run("cmake", "--build", str(self.build_dir))
 
     def write_chapter(self, text: str, name: str = "01_toy") -> Path:
-        """Writes a chapter's text below the usual header."""
-        return self.write(f"chapters/{name}/{name}.md", HEADER + text)
+        """Writes the text of a chapter, or of a room "01_toy/room", below the usual header."""
+        return self.write(f"chapters/{name}/{Path(name).name}.md", HEADER + text)
 
     def run_chapters(self, *files: Path) -> list[subprocess.CompletedProcess]:
         """Executes chapters with run.py, all at the same time."""

@@ -180,12 +180,13 @@ class Compiler:
 def compiler_of(workspace: Workspace) -> Compiler:
     """The compiler of a chapter's cells. Made anew for each cell, because the learner may have
     configured the project again meanwhile."""
-    public = sorted(workspace.root.glob("common/*/*.hpp"))
-    shared = [path for path in public if path.parent.name not in DEAR_MODULES]
+    public = [path.relative_to(workspace.root) for path in workspace.root.glob("common/**/*.hpp")]
+    shared = sorted(path for path in public
+                    if path.parts[1] not in DEAR_MODULES and "backend" not in path.parts)
     return Compiler(
-        load_build_settings(workspace.build_dir, workspace.name),
+        load_build_settings(workspace.build_dir, workspace.chapter),
         workspace.cache_dir,
-        ["notebook/cell.hpp", *(str(path.relative_to(workspace.root)) for path in shared)],
+        ["notebook/cell.hpp", *(str(path) for path in shared)],
         workspace.chapter_file.parent,
     )
 

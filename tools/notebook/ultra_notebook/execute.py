@@ -36,13 +36,14 @@ def execute_chapter(
     Returns the notebook with its outputs, and what became of each cell.
     """
     notebook = read_chapter(workspace.chapter_file)
+    file = workspace.chapter_file.name
     lines = code_cell_lines(workspace.chapter_file, notebook)
     cells = [index for index in lines if notebook.cells[index].source.strip()]
     result = ChapterResult(workspace.name, [_describe(notebook, i, lines[i]) for i in cells])
     if not cells:
-        result.complaint = f"{workspace.name}.md:1: the chapter has no cells: nothing was executed"
+        result.complaint = f"{file}:1: the chapter has no cells: nothing was executed"
     elif not any(_asserts(notebook.cells[index].source) for index in cells):
-        result.complaint = f"{workspace.name}.md:1: no cell asserts anything"
+        result.complaint = f"{file}:1: no cell asserts anything"
     asyncio.run(_execute_cells(workspace, notebook, dict(zip(cells, result.cells)), report))
     return notebook, result
 
@@ -100,14 +101,14 @@ async def _execute_cell(
         result.outcome, result.message = FAILED, _error_message(cell, result, workspace)
     except (CellTimeoutError, DeadKernelError) as error:
         what = f"{type(error).__name__}: {str(error).strip()}"
-        result.outcome, result.message = FAILED, f"{workspace.name}.md:{result.line}: {what}"
+        result.outcome, result.message = FAILED, f"{workspace.chapter_file.name}:{result.line}: {what}"
     result.seconds = time.monotonic() - start
 
 
 def _error_message(cell: NotebookNode, result: CellResult, workspace: Workspace) -> str:
     """The cell's error, beginning with the line of the chapter that it points at."""
     error = next(output for output in cell.outputs if output.output_type == "error")
-    message, name = plain(error.evalue).strip(), f"{workspace.name}.md"
+    message, name = plain(error.evalue).strip(), workspace.chapter_file.name
     if result.language == "c++":
         return message if message.startswith(name) else f"{name}:{result.line}: {message}"
     frames = PYTHON_FRAME.findall(plain("\n".join(error.traceback)))

@@ -72,7 +72,7 @@ class CppMagic:
 
     def _run(self, cell: CellText, options: argparse.Namespace) -> None:
         require_fresh_build(
-            self._workspace.build_dir, CELL_TARGET.format(chapter=self._workspace.name)
+            self._workspace.build_dir, CELL_TARGET.format(chapter=self._workspace.chapter)
         )
         try:
             if options.header:

@@ -26,7 +26,7 @@ from pygments.lexers import get_lexer_by_name
 
 from .cell_lines import split_magic
 from .math_font import math_font_css
-from .workspace import TOOLS
+from .workspace import TOOLS, is_notebook, notebook_name
 
 LIGHT_STYLE, DARK_STYLE = "xcode", "github-dark"
 LANGUAGES = {"c++": "C++", "python": "Python", "bash": "Shell"}
@@ -85,13 +85,13 @@ class ChapterRenderer(IPythonRenderer):
         return super().link(text, self._from_page(url), title)
 
     def _from_page(self, url: str) -> str:
-        """A link of the chapter as a link of the page: other chapters are pages too."""
+        """A link of the chapter as a link of the page: other notebooks are pages too."""
         if re.match(r"[a-z]+:|#|/", url):
             return url
         path, _, anchor = url.partition("#")
         target = (self._chapter_dir / path).resolve()
-        if target.suffix == ".md" and target.stem == target.parent.name:
-            path = f"{target.stem}.html"
+        if is_notebook(target):
+            path = f"{notebook_name(target)}.html"
         else:
             path = os.path.relpath(target, self._output)
         return f"{path}#{anchor}" if anchor else path

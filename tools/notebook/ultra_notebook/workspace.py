@@ -1,4 +1,4 @@
-"""Where things are: the chapter that a kernel serves, its checkout and its build folder."""
+"""Where things are: the notebook that a kernel serves, its checkout and its build folder."""
 
 import os
 from dataclasses import dataclass
@@ -15,14 +15,22 @@ class WorkspaceError(Exception):
 
 @dataclass(frozen=True)
 class Workspace:
-    """A chapter's file `chapters/NN_name/NN_name.md` and the build folder to use with it."""
+    """A notebook's file and the build folder to use with it.
+
+    A chapter's own is `chapters/NN_name/NN_name.md`; its rooms may have one each,
+    `chapters/NN_name/room/room.md`.
+    """
 
     chapter_file: Path
     build_dir: Path
 
     @property
     def name(self) -> str:
-        return self.chapter_file.stem
+        return notebook_name(self.chapter_file)
+
+    @property
+    def chapter(self) -> str:
+        return chapter_folder(self.chapter_file).name
 
     @property
     def root(self) -> Path:
@@ -38,9 +46,27 @@ class Workspace:
         return {CHAPTER_VARIABLE: str(self.chapter_file), BUILD_VARIABLE: str(self.build_dir)}
 
 
+def chapter_folder(file: Path) -> Path:
+    """The folder `chapters/NN_name` of a notebook's file."""
+    folder = file.parent
+    return folder if folder.parent.name == "chapters" else folder.parent
+
+
+def notebook_name(file: Path) -> str:
+    """ "04_zero" for a chapter's own notebook, "04_zero.offload" for that of a room."""
+    chapter = chapter_folder(file)
+    return chapter.name if file.parent == chapter else f"{chapter.name}.{file.parent.name}"
+
+
+def is_notebook(file: Path) -> bool:
+    """Whether this is the place of a notebook's file."""
+    named = file.suffix == ".md" and file.stem == file.parent.name
+    return named and chapter_folder(file).parent.name == "chapters"
+
+
 def root_of(chapter_file: Path) -> Path:
-    """The checkout that holds chapters/NN_name/NN_name.md."""
-    return chapter_file.parents[2]
+    """The checkout that holds a notebook's file."""
+    return chapter_folder(chapter_file).parents[1]
 
 
 def default_build_dir(root: Path) -> Path:
@@ -48,7 +74,7 @@ def default_build_dir(root: Path) -> Path:
 
 
 def open_workspace(chapter_file: Path, build_dir: Path | None = None) -> Workspace:
-    """The workspace of a chapter's file."""
+    """The workspace of a notebook's file."""
     chapter_file = chapter_file.resolve()
     if not chapter_file.is_file():
         raise WorkspaceError(f"{chapter_file} does not exist")
@@ -59,7 +85,7 @@ def open_workspace(chapter_file: Path, build_dir: Path | None = None) -> Workspa
 def current_workspace() -> Workspace:
     """The workspace of this kernel.
 
-    The runner names the chapter in the environment; JupyterLab starts a kernel in the folder of
+    The runner names the file in the environment; JupyterLab starts a kernel in the folder of
     its notebook.
     """
     folder = Path.cwd()
@@ -69,15 +95,39 @@ def current_workspace() -> Workspace:
 
 
 def find_chapters(root: Path) -> list[Path]:
-    """All chapters' files, in the order of their numbers."""
+    """All chapters' own notebooks, in the order of their numbers."""
     files = (folder / f"{folder.name}.md" for folder in root.glob("chapters/[0-9][0-9]_*"))
     return sorted(file for file in files if file.is_file())
 
 
-def find_chapter(root: Path, wanted: str) -> Path:
-    """The file of a chapter given as "1", "01", "01_memory" or a path to its .md."""
+def find_rooms(chapter_file: Path) -> list[Path]:
+    """The notebooks of a chapter's rooms, by name."""
+    files = chapter_file.parent.glob("*/*.md")
+    return sorted(file for file in files if is_notebook(file))
+
+
+def find_notebooks(root: Path) -> list[Path]:
+    """All notebooks: each chapter's own, then those of its rooms."""
+    return [file for own in find_chapters(root) for file in (own, *find_rooms(own))]
+
+
+def find_notebook(root: Path, wanted: str) -> Path:
+    """A notebook given as "4", "04", "04_zero", "04/offload" or a path to its .md."""
     if wanted.endswith(".md"):
         return Path(wanted)
+    chapter, _, room = wanted.partition("/")
+    own = find_chapter(root, chapter)
+    if not room:
+        return own
+    rooms = {file.stem: file for file in find_rooms(own)}
+    if room in rooms:
+        return rooms[room]
+    known = ", ".join(rooms) or "none beside its own"
+    raise WorkspaceError(f"{own.stem} has no notebook {room}; there are: {known}")
+
+
+def find_chapter(root: Path, wanted: str) -> Path:
+    """The own notebook of a chapter given as "1", "01" or "01_memory"."""
     chapters = find_chapters(root)
     for chapter in chapters:
         if chapter.stem == wanted or chapter.stem[:2] == wanted.zfill(2):

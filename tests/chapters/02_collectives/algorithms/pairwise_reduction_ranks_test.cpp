@@ -2,17 +2,10 @@
 // The order of the pairwise algorithms' sums, bit by bit, on ranks of this process.
 #include "chapters/02_collectives/algorithms/pairwise_reduction.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/contracts/rank_order.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {

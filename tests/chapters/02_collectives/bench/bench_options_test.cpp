@@ -1,41 +1,26 @@
 #include "chapters/02_collectives/bench/bench_options.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {
 namespace {
 
-using test::parsed;
-using testing::AllOf;
 using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
-std::string refusal(const std::vector<std::string>& arguments) {
-  return test::message_of<ConfigError>([&] {
-    const BenchOptions options = parsed<BenchOptions>(arguments);
+BenchOptions valid(const std::string& line) { return test::valid<BenchOptions>(line); }
+
+void expect_refused(const std::vector<test::Refusal>& rows) {
+  test::expect_refused<BenchOptions>(rows, [](const BenchOptions& options) {
     options.validate();
     static_cast<void>(options.request(DType::kF32));
   });
 }
 
-TEST(BenchOptions, NoFlagsMeasureNothing) {
-  const BenchOptions options = parsed<BenchOptions>({});
-  EXPECT_NO_THROW(options.validate());
-  EXPECT_FALSE(options.measures());
-}
+TEST(BenchOptions, NoFlagsMeasureNothing) { EXPECT_FALSE(valid("").measures()); }
 
 TEST(BenchOptions, ACollectiveIsEnough) {
-  const BenchOptions options = parsed<BenchOptions>({"--op", "all_gather"});
-  options.validate();
+  const BenchOptions options = valid("--op all_gather");
   ASSERT_TRUE(options.measures());
   const BenchRequest request = options.request(DType::kF64);
   EXPECT_EQ(request.op, OpKind::kAllGather);
@@ -46,17 +31,17 @@ TEST(BenchOptions, ACollectiveIsEnough) {
 }
 
 TEST(BenchOptions, SizesGrowByTheFactorAndEndAtTheLast) {
-  const BenchRequest request = parsed<BenchOptions>({"--op", "broadcast", "--min-bytes", "1KiB",
-                                                     "--max-bytes", "10KiB", "--step-factor", "3"})
-                                   .request(DType::kF32);
+  const BenchRequest request =
+      valid("--op broadcast --min-bytes 1KiB --max-bytes 10KiB --step-factor 3")
+          .request(DType::kF32);
   EXPECT_THAT(request.sizes, ElementsAre(1024, 3072, 9216, 10240));
 }
 
 TEST(BenchOptions, ReachTheRequest) {
   const BenchRequest request =
-      parsed<BenchOptions>({"--op", "all_reduce", "--algorithm", "ring,native", "--iterations", "7",
-                            "--check", "off", "--ranks-per-node", "2", "--min-bytes", "64",
-                            "--max-bytes", "64"})
+      valid(
+          "--op all_reduce --algorithm ring,native --iterations 7 --check off "
+          "--ranks-per-node 2 --min-bytes 64 --max-bytes 64")
           .request(DType::kF32);
   EXPECT_THAT(request.algorithms, ElementsAre("ring", "native"));
   EXPECT_THAT(request.sizes, ElementsAre(64));
@@ -66,27 +51,25 @@ TEST(BenchOptions, ReachTheRequest) {
 }
 
 TEST(BenchOptions, FlagsWithoutACollectiveAreErrors) {
-  for (const char* flag : {"--algorithm", "--min-bytes", "--max-bytes", "--step-factor",
-                           "--iterations", "--ranks-per-node"}) {
-    EXPECT_THAT(refusal({flag, "3"}), AllOf(HasSubstr(flag), HasSubstr("needs --op COLLECTIVE")));
+  for (const std::string flag : {"--algorithm", "--min-bytes", "--max-bytes", "--step-factor",
+                                 "--iterations", "--ranks-per-node"}) {
+    expect_refused({{flag + " 3", {flag, "needs --op COLLECTIVE"}}});
   }
-  EXPECT_THAT(refusal({"--check", "off"}), HasSubstr("--check needs --op"));
-  EXPECT_THAT(refusal({"--op-json"}), HasSubstr("--op-json needs --op"));
+  expect_refused(
+      {{"--check off", {"--check needs --op"}}, {"--op-json", {"--op-json needs --op"}}});
 }
 
 TEST(BenchOptions, WhatCannotBeMeasuredIsAnError) {
-  EXPECT_THAT(refusal({"--op", "all_sum"}), AllOf(HasSubstr("all_sum"), HasSubstr("all_reduce")));
-  EXPECT_THAT(refusal({"--op", "all_reduce", "--algorithm", "rings"}),
-              AllOf(HasSubstr("rings"), HasSubstr("recursive-doubling")));
-  EXPECT_THAT(refusal({"--op", "all_reduce", "--min-bytes", "2MB", "--max-bytes", "1MB"}),
-              HasSubstr("--min-bytes 2MB and --max-bytes 1MB"));
-  EXPECT_THAT(refusal({"--op", "all_reduce", "--min-bytes", "0"}), HasSubstr("above 0"));
-  EXPECT_THAT(refusal({"--op", "all_reduce", "--min-bytes", "many"}), HasSubstr("many"));
-  EXPECT_THAT(refusal({"--op", "all_reduce", "--step-factor", "1"}), HasSubstr("at least 2"));
-  EXPECT_THAT(refusal({"--op", "all_reduce", "--iterations", "0"}), HasSubstr("between 1 and"));
-  EXPECT_THAT(refusal({"--op", "all_reduce", "--ranks-per-node", "0"}), HasSubstr("at least 1"));
-  EXPECT_THROW(parsed<BenchOptions>({"--op", "all_reduce", "--check", "maybe"}),
-               CLI::ValidationError);
+  const std::string op = "--op all_reduce ";
+  expect_refused({{"--op all_sum", {"all_sum", "all_reduce"}},
+                  {op + "--algorithm rings", {"rings", "recursive-doubling"}},
+                  {op + "--min-bytes 2MB --max-bytes 1MB", {"--min-bytes 2MB and --max-bytes 1MB"}},
+                  {op + "--min-bytes 0", {"above 0"}},
+                  {op + "--min-bytes many", {"many"}},
+                  {op + "--step-factor 1", {"at least 2"}},
+                  {op + "--iterations 0", {"between 1 and"}},
+                  {op + "--ranks-per-node 0", {"at least 1"}}});
+  EXPECT_THROW(static_cast<void>(valid(op + "--check maybe")), CLI::ValidationError);
 }
 
 }  // namespace

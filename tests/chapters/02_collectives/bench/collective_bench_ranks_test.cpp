@@ -3,24 +3,15 @@
 
 #include "chapters/02_collectives/bench/collective_bench.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "chapters/02_collectives/bench/collective_case.hpp"
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/star_algorithms.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr OpKind kMeasured[] = {OpKind::kBroadcast,     OpKind::kReduce,  OpKind::kAllReduce,
                                 OpKind::kGather,        OpKind::kScatter, OpKind::kAllGather,

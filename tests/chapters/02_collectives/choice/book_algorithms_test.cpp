@@ -1,14 +1,7 @@
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
@@ -39,12 +32,11 @@ TEST(AlgorithmTable, ListsEveryCollectiveOnceAndUniqueNames) {
 }
 
 TEST(AlgorithmTable, AnswersUnknownNamesWithAllThatThereAre) {
-  EXPECT_EQ(test::message_of<ConfigError>(
-                [] { static_cast<void>(collectives::find_algorithm(OpKind::kAllGather, "tree")); }),
+  EXPECT_EQ(message_of<ConfigError>(
+                [] { return collectives::find_algorithm(OpKind::kAllGather, "tree"); }),
             "no algorithm for all_gather is called 'tree'. Choose ring, recursive-doubling.");
   EXPECT_EQ(
-      test::message_of<ConfigError>(
-          [] { static_cast<void>(collectives::parse_collective("allreduce")); }),
+      message_of<ConfigError>([] { return collectives::parse_collective("allreduce"); }),
       "no collective is called 'allreduce'. Choose broadcast, reduce, all_reduce, gather, scatter, "
       "all_gather, reduce_scatter, all_to_all, barrier.");
 }
@@ -101,15 +93,13 @@ TEST(BookAlgorithms, SizesItsSegmentsByTheMessage) {
 TEST(BookAlgorithms, TakesTheNamedAlgorithmOrSaysWhyItCannot) {
   const BookOptions options{.names = {{OpKind::kAllReduce, "halving-doubling"}}};
   EXPECT_EQ(chosen(options, OpKind::kAllReduce, 8, 1), "halving-doubling");
-  EXPECT_EQ(test::message_of<ConfigError>(
-                [&] { static_cast<void>(chosen(options, OpKind::kAllReduce, 6, 1)); }),
+  EXPECT_EQ(message_of<ConfigError>([&] { return chosen(options, OpKind::kAllReduce, 6, 1); }),
             "all_reduce by 'halving-doubling' cannot work here: it needs a power of two of ranks, "
             "found 6. 'ring' takes any group.");
   EXPECT_EQ(
-      test::message_of<ConfigError>([] {
-        static_cast<void>(
-            chosen({.names = {{OpKind::kAllReduce, "torus-2d"}}, .tuning = {.grid = {2, 3}}},
-                   OpKind::kAllReduce, 8, 1));
+      message_of<ConfigError>([] {
+        return chosen({.names = {{OpKind::kAllReduce, "torus-2d"}}, .tuning = {.grid = {2, 3}}},
+                      OpKind::kAllReduce, 8, 1);
       }),
       "all_reduce by 'torus-2d' cannot work here: it needs a grid of 2 dimensions and 8 places, "
       "found 2 x 3. 'ring' takes any group.");

@@ -4,18 +4,12 @@
 
 #include "chapters/02_collectives/simulator/closed_form.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <bit>
-#include <cstddef>
-#include <string>
-#include <vector>
 
 #include "chapters/02_collectives/ring_cost.hpp"
 #include "chapters/02_collectives/simulator/link_simulator.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/sanitizer.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {
 namespace {

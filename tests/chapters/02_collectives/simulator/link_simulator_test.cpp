@@ -5,18 +5,10 @@
 
 #include "chapters/02_collectives/simulator/link_simulator.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "chapters/02_collectives/simulator/event_queue.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -26,9 +18,6 @@ using comm::Lane;
 using comm::OnReceive;
 using comm::Schedule;
 using comm::Step;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// alpha = 10, beta = 1 in a node; alpha = 100, beta = 2 between nodes; gamma = 0.5. In seconds.
 Topology machine(int nodes, int gpus, int nics) {
@@ -238,8 +227,7 @@ TEST(LinkSimulator, ListsMessagesOnRequest) {
 // Schedules that do not fit together --------------------------------------------------------------
 
 std::string fault(const std::vector<Schedule>& schedules) {
-  return test::message_of<ScheduleError>(
-      [&] { static_cast<void>(run(machine(1, 3, 1), schedules)); });
+  return message_of<ScheduleError>([&] { return run(machine(1, 3, 1), schedules); });
 }
 
 std::string fault_of_lanes(const std::vector<Lane>& lanes) {
@@ -290,9 +278,8 @@ TEST(LinkSimulatorFinds, HalfAMessageToOneself) {
 }
 
 TEST(LinkSimulatorRefuses, ElementsWithoutBytes) {
-  EXPECT_THAT(test::message_of<ConfigError>([] {
-                static_cast<void>(simulate(machine(1, 1, 1), 0, [](int) { return Schedule{}; }));
-              }),
+  EXPECT_THAT(message_of<ConfigError>(
+                  [] { return simulate(machine(1, 1, 1), 0, [](int) { return Schedule{}; }); }),
               HasSubstr("at least 1 byte"));
 }
 

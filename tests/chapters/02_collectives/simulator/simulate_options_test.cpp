@@ -1,40 +1,25 @@
 #include "chapters/02_collectives/simulator/simulate_options.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {
 namespace {
 
-using test::parsed;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-std::string refusal(const std::vector<std::string>& arguments) {
-  return test::message_of<ConfigError>([&] {
-    const SimulateOptions options = parsed<SimulateOptions>(arguments);
+void expect_refused(const std::vector<test::Refusal>& rows) {
+  test::expect_refused<SimulateOptions>(rows, [](const SimulateOptions& options) {
     options.validate();
     static_cast<void>(options.request());
   });
 }
 
 TEST(SimulateOptions, NoFlagsSimulateNothing) {
-  const SimulateOptions options = parsed<SimulateOptions>({});
-  EXPECT_NO_THROW(options.validate());
+  const auto options = test::valid<SimulateOptions>("");
   EXPECT_FALSE(options.simulates());
 }
 
 TEST(SimulateOptions, AMachineIsEnough) {
-  const SimulateOptions options = parsed<SimulateOptions>({"--simulate", "h100"});
-  EXPECT_NO_THROW(options.validate());
+  const auto options = test::valid<SimulateOptions>("--simulate h100");
   ASSERT_TRUE(options.simulates());
   const SimulationRequest request = options.request();
   EXPECT_EQ(request.topology.ranks(), 8);
@@ -46,11 +31,9 @@ TEST(SimulateOptions, AMachineIsEnough) {
 }
 
 TEST(SimulateOptions, ReachTheRequest) {
-  const SimulateOptions options = parsed<SimulateOptions>(
-      {"--simulate", "nodes=4,gpus=2", "--simulate-op", "all_gather", "--simulate-algorithms",
-       "ring,recursive-doubling", "--simulate-sizes", "4KB,1MB", "--simulate-json",
-       "--simulate-messages"});
-  EXPECT_NO_THROW(options.validate());
+  const auto options = test::valid<SimulateOptions>(
+      "--simulate nodes=4,gpus=2 --simulate-op all_gather --simulate-algorithms "
+      "ring,recursive-doubling --simulate-sizes 4KB,1MB --simulate-json --simulate-messages");
   const SimulationRequest request = options.request();
   EXPECT_EQ(request.topology.nodes, 4);
   EXPECT_EQ(request.op, OpKind::kAllGather);
@@ -69,37 +52,31 @@ TEST(ParseSizes, TakesRangesAndLists) {
 }
 
 TEST(SimulateOptionsRefuse, SizesThatAreNone) {
-  const auto sizes = [](const char* text) {
-    return refusal({"--simulate", "h100", "--simulate-sizes", text});
-  };
-  EXPECT_THAT(sizes("big"), AllOf(HasSubstr("--simulate-sizes"), HasSubstr("'big'")));
-  EXPECT_THAT(sizes("1KB,"), HasSubstr("--simulate-sizes: ''"));
-  EXPECT_THAT(sizes("1KB:"), HasSubstr("--simulate-sizes: ''"));
-  EXPECT_THAT(sizes("1KB:1MB:2:2"), AllOf(HasSubstr("too many parts"), HasSubstr("1KB:1GB")));
-  EXPECT_THAT(sizes("1MB:1KB"), HasSubstr("at most the last"));
-  EXPECT_THAT(sizes("0:1KB"), HasSubstr("above 0"));
-  EXPECT_THAT(sizes("1KB:1MB:1"), AllOf(HasSubstr("above 1"), HasSubstr("'1'")));
-  EXPECT_THAT(sizes("1KB:1MB:twice"), HasSubstr("'twice'"));
-  EXPECT_THAT(sizes("1:1GB:1.01"), HasSubstr("more than 100 sizes"));
+  const std::string sizes = "--simulate h100 --simulate-sizes ";
+  expect_refused({{sizes + "big", {"--simulate-sizes", "'big'"}},
+                  {sizes + "1KB,", {"--simulate-sizes: ''"}},
+                  {sizes + "1KB:", {"--simulate-sizes: ''"}},
+                  {sizes + "1KB:1MB:2:2", {"too many parts", "1KB:1GB"}},
+                  {sizes + "1MB:1KB", {"at most the last"}},
+                  {sizes + "0:1KB", {"above 0"}},
+                  {sizes + "1KB:1MB:1", {"above 1", "'1'"}},
+                  {sizes + "1KB:1MB:twice", {"'twice'"}},
+                  {sizes + "1:1GB:1.01", {"more than 100 sizes"}}});
 }
 
 TEST(SimulateOptionsRefuse, NamesThatAreNone) {
-  EXPECT_THAT(refusal({"--simulate", "b200"}), AllOf(HasSubstr("'b200'"), HasSubstr("h100")));
-  EXPECT_THAT(refusal({"--simulate", "h100", "--simulate-op", "allreduce"}),
-              AllOf(HasSubstr("'allreduce'"), HasSubstr("all_reduce")));
-  EXPECT_THAT(refusal({"--simulate", "h100", "--simulate-algorithms", "ring,star"}),
-              AllOf(HasSubstr("'star'"), HasSubstr("ring")));
+  expect_refused({{"--simulate b200", {"'b200'", "h100"}},
+                  {"--simulate h100 --simulate-op allreduce", {"'allreduce'", "all_reduce"}},
+                  {"--simulate h100 --simulate-algorithms ring,star", {"'star'", "ring"}}});
 }
 
 TEST(SimulateOptionsRefuse, FlagsWithoutASimulation) {
-  EXPECT_THAT(refusal({"--simulate-op", "broadcast"}),
-              AllOf(HasSubstr("--simulate-op needs --simulate"), HasSubstr("h100,nodes=4")));
-  EXPECT_THAT(refusal({"--simulate-algorithms", "ring"}), HasSubstr("--simulate-algorithms needs"));
-  EXPECT_THAT(refusal({"--simulate-sizes", "4KB"}), HasSubstr("--simulate-sizes needs"));
-  EXPECT_THAT(refusal({"--simulate-json"}), HasSubstr("--simulate-json needs"));
-  EXPECT_THAT(refusal({"--simulate-messages"}), HasSubstr("--simulate-messages needs"));
-  EXPECT_THAT(refusal({"--simulate", "h100", "--simulate-messages"}),
-              HasSubstr("needs --simulate-json"));
+  expect_refused({{"--simulate-op broadcast", {"--simulate-op needs --simulate", "h100,nodes=4"}},
+                  {"--simulate-algorithms ring", {"--simulate-algorithms needs"}},
+                  {"--simulate-sizes 4KB", {"--simulate-sizes needs"}},
+                  {"--simulate-json", {"--simulate-json needs"}},
+                  {"--simulate-messages", {"--simulate-messages needs"}},
+                  {"--simulate h100 --simulate-messages", {"needs --simulate-json"}}});
 }
 
 }  // namespace

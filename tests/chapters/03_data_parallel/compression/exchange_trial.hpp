@@ -13,7 +13,7 @@
 #include "chapters/03_data_parallel/bucket_exchange.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/tensor/philox.hpp"
-#include "tests/common/train/rank_runs.hpp"
+#include "tests/common/train/frame/rank_runs.hpp"
 
 namespace ultra::data_parallel::test {
 
@@ -44,6 +44,13 @@ inline std::vector<double> exchanged(BucketExchange& exchange, const Tensor& gra
   exchange.start(bucket);
   exchange.finish();
   return bucket.to_vector();
+}
+
+/// @brief The sum of the ranks' gradients. Collective.
+inline Tensor sum_of(const Tensor& gradient, const Communicator& world) {
+  const Tensor sum = gradient.clone();
+  world.all_reduce(sum);
+  return sum;
 }
 
 /// @brief a += factor b

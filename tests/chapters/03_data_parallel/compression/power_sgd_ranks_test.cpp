@@ -1,4 +1,4 @@
-// PowerSGD on ranks: against one rank that holds the average, with its bytes and its memory.
+// PowerSGD on ranks: against one rank that holds the sum, with its bytes and its memory.
 
 #include "chapters/03_data_parallel/compression/power_sgd.hpp"
 
@@ -21,6 +21,7 @@ using test::distance;
 using test::exchanged;
 using test::gradient_of;
 using test::norm_of;
+using test::sum_of;
 using train::test::expect_same_on_all;
 
 class PowerSgdOnRanks : public ::ultra::test::RandomTest {
@@ -28,8 +29,8 @@ class PowerSgdOnRanks : public ::ultra::test::RandomTest {
   std::size_t draw_seed = random.between(0, 1000000);  ///< of the gradients, on all ranks
 };
 
-// M Q and M^T P are linear in M: so nothing but the average counts, residuals included.
-TEST_F(PowerSgdOnRanks, RanksDoWhatOneRankWithTheAverageDoes) {
+// M Q and M^T P are linear in M: so nothing but the sum counts, residuals included.
+TEST_F(PowerSgdOnRanks, RanksDoWhatOneRankWithTheSumDoes) {
   const BucketContents contents = contents_of({{12, 9}, {5}, {20, 11}, {3, 2}}, 7);
   for (const int ranks : {1, 2, 3, 5}) {
     run_ranks(ranks, [&](Communicator& world) {
@@ -42,11 +43,10 @@ TEST_F(PowerSgdOnRanks, RanksDoWhatOneRankWithTheAverageDoes) {
         for (std::size_t step = 0; step < 6; ++step) {
           const Tensor gradient = gradient_of(own, contents.count, DType::kF64, draw_seed,
                                               static_cast<std::size_t>(world.rank()), step);
-          const Tensor average = gradient.clone();
-          world.all_reduce(average, ReduceOp::kAverage);
+          const Tensor sum = sum_of(gradient, world);
           const std::vector<double> found = exchanged(*many, gradient);
           expect_same_on_all(world, found);
-          const std::vector<double> expected = exchanged(*one, average);
+          const std::vector<double> expected = exchanged(*one, sum);
           EXPECT_LE(distance(found, expected), 1e-10 * norm_of(expected)) << "step " << step;
         }
       }
@@ -69,17 +69,16 @@ TEST_F(PowerSgdOnRanks, ReplicasHaveTheSameBits) {
   });
 }
 
-TEST_F(PowerSgdOnRanks, GradientsWithoutFactorsAreAveragedAsTheyAre) {
+TEST_F(PowerSgdOnRanks, GradientsWithoutFactorsAreAddedUpAsTheyAre) {
   const BucketContents contents = contents_of({{7}, {2, 3}, {30, 20}, {2, 2, 2}});
   run_ranks(3, [&](Communicator& world) {
     const Device own = Device::cpu();
     const auto exchange = power_sgd_exchange(world, {.rank = 2})(contents, own, DType::kF64);
     const Tensor gradient = gradient_of(own, contents.count, DType::kF64, draw_seed,
                                         static_cast<std::size_t>(world.rank()), 0);
-    const Tensor average = gradient.clone();
-    world.all_reduce(average, ReduceOp::kAverage);
+    const Tensor sum = sum_of(gradient, world);
     const std::vector<double> found = exchanged(*exchange, gradient);
-    const std::vector<double> expected = average.to_vector();
+    const std::vector<double> expected = sum.to_vector();
     for (std::size_t i = 0; i < contents.count; ++i) {
       if (i >= 13 && i < 613) continue;  // the matrix
       EXPECT_NEAR(found[i], expected[i], 1e-14) << i;
@@ -103,9 +102,7 @@ TEST_F(PowerSgdOnRanks, WithFeedbackWhatWasLeftOutComesLater) {
         gradient = gradient_of(own, contents.count, DType::kF64, draw_seed,
                                static_cast<std::size_t>(world.rank()), step);
       }
-      const Tensor average = gradient.clone();
-      world.all_reduce(average, ReduceOp::kAverage);
-      add(expected, average.to_vector());
+      add(expected, sum_of(gradient, world).to_vector());
       add(found, exchanged(*with, gradient));
       add(found_without, exchanged(*without, gradient));
     }
@@ -180,7 +177,7 @@ TEST_F(PowerSgdOnRanks, WorksOnBucketsWithoutMatricesAndOnEmptyOnes) {
       const auto exchange = power_sgd_exchange(world, {.rank = 1})(contents, own, DType::kF32);
       const Tensor gradient = Tensor::empty(own, {contents.count}, DType::kF32);
       gradient.fill(2.0 * world.rank());
-      EXPECT_EQ(exchanged(*exchange, gradient), std::vector<double>(contents.count, 1.0));
+      EXPECT_EQ(exchanged(*exchange, gradient), std::vector<double>(contents.count, 2.0));
     }
   });
 }

@@ -2,7 +2,6 @@
 
 #include "chapters/03_data_parallel/parameter_server/push_pull.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,8 +23,8 @@
 namespace ultra::data_parallel {
 namespace {
 
+using test::Followed;
 using test::Replica;
-using ::testing::HasSubstr;
 
 constexpr int kWordChannel = 7;
 constexpr int kServer = 1;
@@ -95,8 +94,8 @@ class PushPullRanks : public test::ServedTest {
       made.replica = std::make_unique<Replica>(config, DType::kF64, seed);
       for (const nn::Parameter* parameter : made.replica->model.parameters()) {
         own.push_back({.name = parameter->name(),
-                       .count = parameter->value().numel(),
-                       .decays = parameter->global_shape().rank() > 1});
+                       .count = parameter->count(),
+                       .decays = train::decays(*parameter)});
       }
     }
     made.model = share_model(made.servers, own);
@@ -106,6 +105,14 @@ class PushPullRanks : public test::ServedTest {
   double pass(nn::Model& model) const {
     const data::Sampler sampler(text, config.max_seq_len, 2, seed);
     return test::one_pass(model, sampler, {0, 2}, 10.0);
+  }
+
+  /// A step of one pass; keeps the gradients.
+  void step(nn::Model& model, PushPull& sync) const {
+    Followed followed(model, sync);
+    followed.begin(1);
+    followed.pass([&] { pass(model); });
+    followed.finish();
   }
 
   static nn::ModelConfig two_blocks(ultra::test::Random& random) {
@@ -170,11 +177,10 @@ TEST_F(PushPullRanks, PushesGradientsAndPullsWeights) {
       }
       nn::Model& model = made.replica->model;
       PushPull sync(model, made.servers, made.model, 0);
-      sync.begin(Pass::kAccumulate);
-      pass(model);
-      sync.begin(Pass::kSynchronize);
-      pass(model);
-      sync.finish();
+      Followed followed(model, sync);
+      followed.begin(2);
+      for (int i = 0; i < 2; ++i) followed.pass([&] { pass(model); });
+      followed.finish();
       model.drop_grads();
       sync.drain();
       for (std::size_t s = 0; s < slices.size(); ++s) {
@@ -221,9 +227,7 @@ TEST_F(PushPullRanks, GradientsAndWeightsTravelDuringTheBackwardPass) {
         if (layer == 0) hear(world);
       };
       model.add_block_hooks(std::move(hooks));
-      sync.begin(Pass::kSynchronize);
-      pass(model);
-      sync.finish();
+      step(model, sync);
       sync.drain();
       EXPECT_EQ(model.parameters().back()->value().to_vector().front(), 0.5);
       EXPECT_EQ(model.parameters().front()->value().to_vector().front(), 0.25);
@@ -265,10 +269,8 @@ TEST_F(PushPullRanks, ABlockWaitsForItsOwnWeightsOnly) {
         if (second && layer == 0) say(world);
       };
       model.add_block_hooks(std::move(hooks));
-      for (int step = 0; step < 2; ++step) {
-        sync.begin(Pass::kSynchronize);
-        pass(model);
-        sync.finish();
+      for (int i = 0; i < 2; ++i) {
+        step(model, sync);
         model.drop_grads();
         second = true;
       }
@@ -317,9 +319,7 @@ TEST_F(PushPullRanks, WhatIsNeededFirstOvertakes) {
     PushPull sync(made.replica->model, made.servers, made.model, 0);
     PushLog log;
     world.set_observer(&log);
-    sync.begin(Pass::kSynchronize);
-    pass(made.replica->model);
-    sync.finish();
+    step(made.replica->model, sync);
     say(world);
     sync.drain();
     world.set_observer(nullptr);
@@ -351,27 +351,24 @@ TEST_F(PushPullRanks, AsynchronousReplicasClipTheirOwnGradient) {
         return;
       }
       PushPull sync(made.replica->model, made.servers, made.model, clip_norm);
-      sync.begin(Pass::kSynchronize);
-      pass(made.replica->model);
-      sync.finish();
+      step(made.replica->model, sync);
       EXPECT_DOUBLE_EQ(sync.gradient_norm(), norm);
       sync.drain();
     });
   }
 }
 
-TEST_F(PushPullRanks, CallsInAnotherOrderAreRefused) {
+TEST_F(PushPullRanks, AStepThatEndsTooEarlyIsABug) {
   run_ranks(2, [&](Communicator& world) {
     const Pair made = pair(world, {.servers = 1});
     if (world.rank() == kServer) return;
-    nn::Model& model = made.replica->model;
-    PushPull sync(model, made.servers, made.model, 0);
-    EXPECT_THROW(sync.finish(), InternalError);
-    sync.begin(Pass::kSynchronize);
-    EXPECT_THROW(sync.begin(Pass::kSynchronize), InternalError);
-    test::make_gradient(*model.parameters()[1], 1);
-    EXPECT_THAT(ultra::test::message_of<ConfigError>([&] { sync.finish(); }),
-                HasSubstr("got no gradient in the step's last backward pass"));
+    PushPull sync(made.replica->model, made.servers, made.model, 0);
+    EXPECT_THROW(sync.finish(), InternalError) << "before the first step";
+    sync.step_begins();
+    test::make_gradient(*made.replica->model.parameters()[1], 1);
+    sync.completed(1);
+    EXPECT_THROW(sync.completed(1), InternalError) << "twice";
+    EXPECT_THROW(sync.finish(), InternalError) << "before all gradients are complete";
   });
 }
 

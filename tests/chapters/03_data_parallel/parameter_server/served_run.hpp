@@ -8,12 +8,12 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "chapters/01_memory/recompute.hpp"
-#include "chapters/03_data_parallel/data_parallel_training.hpp"
+#include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/02_collectives/run_comparison.hpp"
@@ -26,11 +26,10 @@ namespace ultra::data_parallel::test {
 
 using collectives::test::expect_near_weights;
 using collectives::test::losses_and_norms;
-using collectives::test::RankRun;
 using collectives::test::run_alone;
-using collectives::test::run_with;
 using train::test::expect_same_on_all;
 using train::test::quietly;
+using ultra::test::RankRun;
 
 inline constexpr Priority kPriorities[] = {Priority::kNone, Priority::kWaitFree,
                                            Priority::kPriority};
@@ -40,65 +39,86 @@ struct ServedCase {
   int replicas = 1;
   ServerSettings settings;
   std::size_t micro_batch = 1;  ///< of the replicas; options.micro_batch is for one rank
-  memory::RecomputeConfig recompute;
+  std::string recompute;        ///< the flags of chapter 01
   train::TrainOptions options;
   RankOptions ranks = in_rank_order();
 
   [[nodiscard]] int world_size() const { return replicas + settings.servers; }
   [[nodiscard]] std::string str() const {
-    const nn::ModelConfig& m = options.model;
     return fmt::format(
-        "{} replicas, {} servers, {} in slices of {}{}, L {} h {} a {} kv {} f {} s {}, "
-        "micro-batch "
-        "{} of {}, clip {}, recompute {} every {}, {}",
-        replicas, settings.servers, to_string(settings.priority), settings.slice_capacity,
+        "{} replicas, {} servers, {} in slices of {}{}, {} {}", replicas, settings.servers,
+        to_string(settings.priority), settings.slice_capacity,
         settings.asynchronous ? fmt::format(", staleness {}", settings.staleness) : std::string(),
-        m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads, m.ffn_hidden_size, m.max_seq_len,
-        micro_batch, options.global_batch, options.clip_norm, static_cast<int>(recompute.mode),
-        recompute.recompute_every, to_string(options.dtype));
+        text_of(options, micro_batch), recompute);
   }
 };
 
-using Change = std::function<train::ForwardBackward(train::ForwardBackward)>;
+/// @brief Parameter servers as a technique, with the settings of a case.
+class Served : public train::Technique {
+ public:
+  /// @param adamw  the servers' update of one tensor.
+  Served(const ServerSettings& settings, optim::AdamWUpdate adamw)
+      : settings_(settings), adamw_(std::move(adamw)) {}
+
+  std::pair<std::size_t, std::string> ranks_beside() const override {
+    return {static_cast<std::size_t>(settings_.servers), "servers"};
+  }
+  std::unique_ptr<train::Worker> make_worker(
+      const train::RunContext& context, const train::Setup&,
+      const train::MakeTrainer& make_trainer) const override {
+    return parameter_server_worker(make_server_world(context.world, settings_), context,
+                                   make_trainer, adamw_);
+  }
+
+ private:
+  ServerSettings settings_;
+  optim::AdamWUpdate adamw_;
+};
+
+/// @brief Calls a function when a replica begins a step: 1 for the first.
+inline train::MakeObserver before_steps(std::function<void(std::size_t step)> call) {
+  class Observer : public train::StepObserver {
+   public:
+    explicit Observer(std::function<void(std::size_t)> call) : call_(std::move(call)) {}
+    void step_begins(const train::StepPlan& plan) override { call_(plan.step); }
+
+   private:
+    std::function<void(std::size_t)> call_;
+  };
+  return [call = std::move(call)](const train::ModelScope&) {
+    return std::make_unique<Observer>(call);
+  };
+}
 
 /// @brief Trains on replicas and servers; a replica keeps the weights that it ends with.
-/// @param change  of a replica's passes; may be empty.
-/// @param adamw   the servers' update of one tensor.
-inline RankRun run_served(const Communicator& world, const ServedCase& c, const Change& change = {},
-                          const optim::AdamWUpdate& adamw = ops::adamw_into) {
-  nn::DenseFactory dense;
-  memory::RecomputeFactory factory(dense, c.recompute);
+/// @param observer  of a replica's steps; may be empty.
+/// @param adamw     the servers' update of one tensor.
+inline RankRun run_served(const Communicator& world, const ServedCase& c,
+                          const train::MakeObserver& observer = {},
+                          const optim::AdamWUpdate& adamw = memory::written_adamw) {
   std::vector<Tensor> values;
-  const auto keep = [&values, &change](train::ForwardBackward inner) -> train::ForwardBackward {
-    if (change) inner = change(std::move(inner));
-    return [&values, inner = std::move(inner)](nn::Model& model, const data::Sampler& sampler,
-                                               std::size_t step) {
-      if (values.empty()) {
-        for (const nn::Parameter* parameter : model.parameters()) {
-          values.push_back(parameter->value());
-        }
+  const auto keep = [&](train::Ingredients& ingredients) {
+    if (observer) ingredients.observers.push_back(observer);
+    ingredients.observers.emplace_back([&values](const train::ModelScope& scope) {
+      for (const nn::Parameter* parameter : scope.chunks.front()->parameters()) {
+        values.push_back(parameter->value());
       }
-      return inner(model, sampler, step);
-    };
+      return std::make_unique<train::StepObserver>();
+    });
   };
-  const ServerWorld servers = make_server_world(world, c.settings);
   RankRun run;
-  run.result = train::train(
-      c.options,
-      parameter_server_worker(
-          servers,
-          {.factory = factory, .micro_batch = c.micro_batch, .adamw = adamw, .change = keep}),
-      {}, world);
+  run.result = train::train_with(
+      setup_of(c.options, world, c.micro_batch, c.recompute,
+               std::make_unique<Served>(c.settings, adamw), ultra::test::putting(keep)),
+      world);
   for (const Tensor& value : values) run.weights.push_back(value.to_vector());
   return run;
 }
 
-/// @brief The same replicas without servers: they average by all-reduce, in the order of the ranks.
+/// @brief The same replicas without servers: they add up by all-reduce, in the order of the ranks.
 inline RankRun run_all_reduce(const Communicator& replicas, const ServedCase& c) {
-  return run_with(data_parallel_forward_backward(
-                      replicas, c.micro_batch,
-                      [&](nn::Model& model) { return sync_after_backward(model, replicas); }),
-                  replicas, c.options);
+  return ultra::test::run_of(setup_of(c.options, replicas, c.micro_batch, "--overlap none"),
+                             replicas);
 }
 
 /// @brief Losses and gradient norms within a relative distance.
@@ -121,14 +141,10 @@ class ServedTest : public ultra::test::RandomTest {
         .settings = {.servers = servers,
                      .priority = random.pick({kPriorities[0], kPriorities[1], kPriorities[2]})},
         .micro_batch = random.between(1, 3),
-        .recompute = {.mode = random.pick({memory::Recompute::kNone, memory::Recompute::kSelective,
-                                           memory::Recompute::kFull}),
-                      .recompute_every = 1},
+        .recompute = random.pick({"--recompute none", "--recompute selective", "--recompute full",
+                                  "--recompute full --recompute-every 2"}),
         .options = ultra::test::random_run(random, seed, replicas, dtype)};
     c.settings.slice_capacity = random.pick<std::size_t>({0, 300, random.between(200, 5000)});
-    if (c.recompute.mode == memory::Recompute::kFull) {
-      c.recompute.recompute_every = random.between(1, 2);
-    }
     c.ranks.progress = random.pick({Progress::kThread, Progress::kThread, Progress::kOnCall});
     return c;
   }

@@ -38,7 +38,7 @@ class AsyncServerTraining : public test::ServedTest {
   /// One pass per step, so that a block's hooks run once in it.
   ServedCase one_pass_per_step(int replicas, int servers, std::size_t staleness) {
     ServedCase c = draw_async(replicas, servers, staleness, DType::kF32);
-    c.recompute = {};
+    c.recompute = "";
     c.micro_batch = 1;
     c.options.global_batch = static_cast<std::size_t>(replicas);
     c.options.steps = 8;
@@ -116,36 +116,28 @@ struct Passes {
   std::atomic<std::size_t> farthest_ahead = 0;
 };
 
-/// Counts the passes of a replica, and sleeps for random moments.
-test::Change counting(Passes& passes, std::size_t replica, std::size_t staleness,
-                      std::uint64_t seed) {
-  return [&passes, replica, staleness, seed](train::ForwardBackward inner) {
-    const auto engine = std::make_shared<std::mt19937_64>(seed + replica);
-    return [&passes, replica, staleness, engine, inner = std::move(inner)](
-               nn::Model& model, const data::Sampler& sampler, std::size_t step) {
-      if (step == 0) {
-        // Behind the hooks of PushPull: the replica has its weights when the first one is called. Its
-        // last gradients, the embedding's, are made after the second.
-        model.add_block_hooks({.before_forward =
-                                   [&passes, replica, staleness](std::size_t layer) {
-                                     if (layer != 0) return;
-                                     const std::size_t own = passes.backward_done[replica];
-                                     const std::size_t ahead =
-                                         own - std::min(own, passes.least_done());
-                                     if (ahead > staleness) ++passes.violations;
-                                     if (ahead > passes.farthest_ahead)
-                                       passes.farthest_ahead = ahead;
-                                   },
-                               .after_forward = {},
-                               .before_backward = {},
-                               .after_backward =
-                                   [&passes, replica](std::size_t layer) {
-                                     if (layer == 0) ++passes.backward_done[replica];
-                                   }});
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds((*engine)() % 3000));
-      return inner(model, sampler, step);
+/// Counts the passes of a replica, which sleeps for random moments.
+train::MakeObserver counting(Passes& passes, std::size_t replica, std::size_t staleness,
+                             std::uint64_t seed) {
+  return [&passes, replica, staleness, seed](const train::ModelScope& scope) {
+    // Behind the hooks of PushPull: the replica has its weights when the first one is called. Its
+    // last gradients, the embedding's, are made after the second.
+    nn::BlockHooks hooks;
+    hooks.before_forward = [&passes, replica, staleness](std::size_t layer) {
+      if (layer != 0) return;
+      const std::size_t own = passes.backward_done[replica];
+      const std::size_t ahead = own - std::min(own, passes.least_done());
+      if (ahead > staleness) ++passes.violations;
+      if (ahead > passes.farthest_ahead) passes.farthest_ahead = ahead;
     };
+    hooks.after_backward = [&passes, replica](std::size_t layer) {
+      if (layer == 0) ++passes.backward_done[replica];
+    };
+    scope.chunks.front()->add_block_hooks(std::move(hooks));
+    const auto engine = std::make_shared<std::mt19937_64>(seed + replica);
+    return test::before_steps([engine](std::size_t) {
+      std::this_thread::sleep_for(std::chrono::microseconds((*engine)() % 3000));
+    })(scope);
   };
 }
 
@@ -173,22 +165,18 @@ TEST_F(AsyncServerTraining, AStragglerDoesNotStopOthersWithinTheBound) {
     const ServedCase c = one_pass_per_step(3, static_cast<int>(random.between(1, 2)), staleness);
     const int straggler = static_cast<int>(random.between(0, 2));
     on_ranks(c, [&](Communicator& world) {
-      const auto change = [&](train::ForwardBackward inner) -> train::ForwardBackward {
-        return [&, inner = std::move(inner)](nn::Model& model, const data::Sampler& sampler,
-                                             std::size_t step) {
-          const Tensor word = Tensor::zeros(Device::cpu(), {1}, DType::kI32);
-          if (world.rank() == straggler && step == 0) {
-            for (int other = 0; other < c.replicas; ++other) {
-              if (other != straggler) world.recv(word, other, kChannel);
-            }
+      const auto meet = test::before_steps([&](std::size_t step) {
+        const Tensor word = Tensor::zeros(Device::cpu(), {1}, DType::kI32);
+        if (world.rank() == straggler && step == 1) {
+          for (int other = 0; other < c.replicas; ++other) {
+            if (other != straggler) world.recv(word, other, kChannel);
           }
-          if (world.rank() != straggler && step == staleness) {
-            world.send(word, straggler, kChannel);
-          }
-          return inner(model, sampler, step);
-        };
-      };
-      static_cast<void>(run_served(world, c, change));
+        }
+        if (world.rank() != straggler && step == staleness + 1) {
+          world.send(word, straggler, kChannel);
+        }
+      });
+      static_cast<void>(run_served(world, c, meet));
     });
   }
 }

@@ -86,20 +86,15 @@ TEST_F(ServerFailure, AReplicaThatThrowsEndsAll) {
   for (int round = 0; round < 4; ++round) {
     const ServedCase c = draw_any();
     const int guilty = c.replicas - 1;
-    const std::size_t failing = random.between(0, c.options.steps - 1);
+    const std::size_t failing = random.between(1, c.options.steps);
     expect_told(fates(c,
                       [&](Communicator& world) {
-                        const auto change = [&](train::ForwardBackward inner) {
-                          return [&, inner = std::move(inner)](nn::Model& model,
-                                                               const data::Sampler& sampler,
-                                                               std::size_t step) {
-                            if (world.rank() == guilty && step == failing) {
-                              throw NumericError("this replica is broken");
-                            }
-                            return inner(model, sampler, step);
-                          };
-                        };
-                        static_cast<void>(run_served(world, c, change));
+                        const auto fail = test::before_steps([&](std::size_t step) {
+                          if (world.rank() == guilty && step == failing) {
+                            throw NumericError("this replica is broken");
+                          }
+                        });
+                        static_cast<void>(run_served(world, c, fail));
                       }),
                 c, guilty, "this replica is broken");
   }

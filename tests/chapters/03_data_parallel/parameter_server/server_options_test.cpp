@@ -1,41 +1,28 @@
 #include "chapters/03_data_parallel/parameter_server/server_options.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ultra::test::message_of;
+const std::string kServer = "--sync parameter-server ";
 
-ServerOptions parsed(const std::vector<std::string>& arguments) {
-  return ultra::test::parsed<ServerOptions>(arguments);
-}
-
-std::string refusal(const std::vector<std::string>& arguments) {
-  return message_of<ConfigError>([&] { parsed(arguments).validate(); });
-}
+ServerOptions valid(const std::string& line) { return ultra::test::valid<ServerOptions>(line); }
 
 TEST(ServerOptions, WithoutFlagsThereIsNoServer) {
-  const ServerOptions options = parsed({});
-  EXPECT_NO_THROW(options.validate());
+  const ServerOptions options = valid("");
   EXPECT_EQ(options.num_servers(), 0U);
   EXPECT_FALSE(options.slow_replica());
   EXPECT_EQ(options.config(), (train::ExtraConfig{{"sync", std::string("all-reduce")}}));
 }
 
 TEST(ServerOptions, OfAParameterServerHaveDefaults) {
-  const ServerOptions options = parsed({"--sync", "parameter-server"});
-  EXPECT_NO_THROW(options.validate());
+  const ServerOptions options = valid(kServer);
   EXPECT_EQ(options.num_servers(), 1U);
   const ServerSettings settings = options.settings(DType::kF32);
   EXPECT_EQ(settings.servers, 1);
@@ -47,9 +34,9 @@ TEST(ServerOptions, OfAParameterServerHaveDefaults) {
 
 TEST(ServerOptions, AreRead) {
   const ServerOptions options =
-      parsed({"--sync", "parameter-server", "--servers", "3", "--async", "--staleness", "0",
-              "--priority", "priority", "--slice-kb", "2.5", "--straggler", "1:12.5"});
-  EXPECT_NO_THROW(options.validate());
+      valid(kServer +
+            "--servers 3 --async --staleness 0 --priority priority --slice-kb 2.5 "
+            "--straggler 1:12.5");
   EXPECT_EQ(options.num_servers(), 3U);
   const ServerSettings settings = options.settings(DType::kF64);
   EXPECT_EQ(settings.servers, 3);
@@ -69,59 +56,49 @@ TEST(ServerOptions, AreRead) {
 }
 
 TEST(ServerOptions, SliceSizesMeanPrioritiesOnly) {
-  const ServerOptions options = parsed({"--sync", "parameter-server", "--priority", "wait-free"});
-  EXPECT_NO_THROW(options.validate());
-  EXPECT_EQ(options.settings(DType::kF32).slice_capacity, 0U) << "parameters stay whole";
-  const ServerOptions priority = parsed({"--sync", "parameter-server", "--priority", "priority"});
-  EXPECT_NO_THROW(priority.validate());
+  EXPECT_EQ(valid(kServer + "--priority wait-free").settings(DType::kF32).slice_capacity, 0U)
+      << "parameters stay whole";
+  const ServerOptions priority = valid(kServer + "--priority priority");
   EXPECT_EQ(priority.settings(DType::kF32).slice_capacity,
             static_cast<std::size_t>(ServerOptions::kSliceKb * 1000 / 4));
 }
 
 TEST(ServerOptions, NeedTheFlagThatGivesThemAMeaning) {
-  EXPECT_THAT(refusal({"--servers", "2"}),
-              AllOf(HasSubstr("--servers has no meaning without --sync parameter-server")));
-  EXPECT_THAT(refusal({"--async"}), HasSubstr("--async has no meaning without --sync"));
-  EXPECT_THAT(refusal({"--priority", "none"}), HasSubstr("--priority has no meaning without"));
-  EXPECT_THAT(refusal({"--sync", "parameter-server", "--staleness", "1"}),
-              HasSubstr("--staleness has no meaning without --async"));
-  EXPECT_THAT(refusal({"--sync", "parameter-server", "--slice-kb", "8"}),
-              HasSubstr("--slice-kb has no meaning without --priority priority"));
-  EXPECT_THAT(refusal({"--sync", "parameter-server", "--priority", "wait-free", "--slice-kb", "8"}),
-              HasSubstr("--slice-kb has no meaning without --priority priority"));
-  EXPECT_NO_THROW(parsed({"--straggler", "0:5"}).validate()) << "all-reduce has stragglers, too";
+  const std::string no_slices = "--slice-kb has no meaning without --priority priority";
+  ultra::test::expect_refused<ServerOptions>(
+      {{"--servers 2", {"--servers has no meaning without --sync parameter-server"}},
+       {"--async", {"--async has no meaning without --sync"}},
+       {"--priority none", {"--priority has no meaning without"}},
+       {kServer + "--staleness 1", {"--staleness has no meaning without --async"}},
+       {kServer + "--slice-kb 8", {no_slices}},
+       {kServer + "--priority wait-free --slice-kb 8", {no_slices}}});
+  static_cast<void>(valid("--straggler 0:5"));  // all-reduce has stragglers, too
 }
 
 TEST(ServerOptions, RefuseValuesThatCannotWork) {
-  EXPECT_THAT(refusal({"--sync", "parameter-server", "--servers", "0"}),
-              HasSubstr("--servers is 0. It must be at least 1."));
-  for (const char* size : {"0", "-3", "0.5", "nan", "inf"}) {
-    EXPECT_THAT(
-        refusal({"--sync", "parameter-server", "--priority", "priority", "--slice-kb", size}),
-        HasSubstr("--slice-kb is"))
-        << size;
+  for (const std::string size : {"0", "-3", "0.5", "nan", "inf"}) {
+    ultra::test::expect_refused<ServerOptions>(
+        {{kServer + "--priority priority --slice-kb " + size, {"--slice-kb is"}}});
   }
-  for (const char* text : {"1", "a:5", "1:", ":5", "-1:5", "1:-5", "1:nan", "1:2:3", "1:5ms"}) {
-    EXPECT_THAT(refusal({"--straggler", text}),
-                AllOf(HasSubstr("--straggler is '" + std::string(text) + "'"), HasSubstr("1:50")));
+  for (const std::string text :
+       {"1", "a:5", "1:", ":5", "-1:5", "1:-5", "1:nan", "1:2:3", "1:5ms"}) {
+    ultra::test::expect_refused<ServerOptions>(
+        {{"--straggler " + text, {"--straggler is '" + text + "'", "1:50"}}});
   }
-  EXPECT_THAT(message_of<ConfigError>([] {
-                parsed({"--sync", "ring"});
-              }),
-              HasSubstr("It must be all-reduce or parameter-server."));
-  EXPECT_THAT(message_of<ConfigError>([] {
-                parsed({"--priority", "high"});
-              }),
-              HasSubstr("--priority is 'high'. It must be none, wait-free or priority."));
-  EXPECT_THROW(static_cast<void>(parsed({"--servers", "-1"})), CLI::ValidationError);
+  ultra::test::expect_refused<ServerOptions>(
+      {{kServer + "--servers 0", {"--servers is 0. It must be at least 1."}},
+       {"--sync ring", {"It must be all-reduce or parameter-server."}},
+       {"--priority high", {"--priority is 'high'. It must be none, wait-free or priority."}}});
+  EXPECT_THROW(static_cast<void>(valid("--servers -1")), CLI::ValidationError);
 }
 
 TEST(ServerOptions, AStragglerIsOneOfTheReplicas) {
-  const ServerOptions options = parsed({"--straggler", "2:5"});
+  const ServerOptions options = valid("--straggler 2:5");
   EXPECT_NO_THROW(options.expect_straggler_among(3));
-  EXPECT_THAT(message_of<ConfigError>([&] { options.expect_straggler_among(2); }),
-              HasSubstr("there is no replica 2 among 2. They are 0 to 1."));
-  EXPECT_NO_THROW(parsed({}).expect_straggler_among(1));
+  const auto of_two = [&] { options.expect_straggler_among(2); };
+  ultra::test::expect_parts(ultra::test::message_of<ConfigError>(of_two),
+                            {"there is no replica 2 among 2. They are 0 to 1."});
+  EXPECT_NO_THROW(valid("").expect_straggler_among(1));
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ TEST_F(ServerTraining, SendsGradientsOnceAndWeightsToEachReplica) {
 
 TEST_F(ServerTraining, KeepsTheOptimizerOnTheServers) {
   ServedCase c = draw(2, 2, DType::kF32);
-  c.recompute = {};
+  c.recompute = "";
   on_ranks(c, [&](Communicator& world) {
     const train::TrainResult result = run_served(world, c).result;
     const std::size_t bytes = result.parameters * 4;

@@ -10,21 +10,21 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 using test::parsed;
-using test::words;
+using test::words_of;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
 ScalingOptions options_of(const std::string& flags) {
-  const auto options = parsed<ScalingOptions>(words(flags));
+  const auto options = parsed<ScalingOptions>(words_of(flags));
   options.validate();
   return options;
 }
@@ -85,48 +85,50 @@ TEST(ScalingOptions, AnswerWithATableOrJson) {
   EXPECT_EQ(json["points"].size(), 2u);
 }
 
-class RefusedScaling : public testing::TestWithParam<test::Refusal> {};
-
-TEST_P(RefusedScaling, SaysWhy) {
-  EXPECT_THAT(refusal(GetParam().flags),
-              AllOf(StartsWith(GetParam().begins), HasSubstr(GetParam().holds)));
+/// Each row's message begins with its first part, and has the others.
+void expect_rows_refused(const std::vector<test::Refusal>& rows) {
+  for (const test::Refusal& row : rows) {
+    SCOPED_TRACE(row.line);
+    EXPECT_THAT(refusal(row.line), StartsWith(row.parts.front()));
+    test::expect_parts(refusal(row.line), row.parts);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Numbers, RefusedScaling,
-    testing::ValuesIn(std::vector<test::Refusal>{
-        {"--scale 1,x", "--scale 1,x: 'x' is not a whole number. Write for example 1,2,4,8."},
-        {"--scale 1,", "--scale 1,: ''"},
-        {"--scale 1.5", "--scale 1.5: '1.5'"},
-        {"--scale 0,1", "--scale 0: there is at least 1 replica."},
-        {"--scale 8,4", "--scale must ascend: 4 comes after 8."},
-        {"--scale 4,4", "--scale must ascend: 4 comes after 4."},
-        {"--scale 9,10",
-         "--scale: no number of replicas is left. Without 9: they do not fill "
-         "nodes of 8 GPUs."},
-        {"--scale 8 --scale-seq 0", "--scale-seq is 0. It must be from 1 to 1000000000."},
-        {"--scale 8 --scale-global-batch 0", "--scale-global-batch is 0."},
-        {"--scale 8 --scale-rank-batch 0", "--scale-rank-batch is 0."},
-        {"--scale 8 --scale-bytes 9", "--scale-bytes is 9. It must be from 1 to 8."},
-        {"--scale 8 --scale-peak-tflops 0", "--scale-peak-tflops is 0 TFLOP/s."},
-        {"--scale 8 --scale-mfu 1.5", "--scale-mfu is 1.5. It must be above 0 and at most 1."},
-        {"--scale 8 --scale-mfu nan", "--scale-mfu is nan."},
-        {"--scale 8 --scale-bucket-mb -1", "--scale-bucket-mb is -1."},
-        {"--scale 8 --scale-global-batch 64 --scale-rank-batch 1",
-         "--scale-global-batch 64 and --scale-rank-batch 1 exclude each other"}}));
+TEST(ScalingOptionsRefuse, Numbers) {
+  expect_rows_refused(
+      {{"--scale 1,x", {"--scale 1,x: 'x' is not a whole number. Write for example 1,2,4,8."}},
+       {"--scale 1,", {"--scale 1,: ''"}},
+       {"--scale 1.5", {"--scale 1.5: '1.5'"}},
+       {"--scale 0,1", {"--scale 0: there is at least 1 replica."}},
+       {"--scale 8,4", {"--scale must ascend: 4 comes after 8."}},
+       {"--scale 4,4", {"--scale must ascend: 4 comes after 4."}},
+       {"--scale 9,10",
+        {"--scale: no number of replicas is left. Without 9: they do not fill "
+         "nodes of 8 GPUs."}},
+       {"--scale 8 --scale-seq 0", {"--scale-seq is 0. It must be from 1 to 1000000000."}},
+       {"--scale 8 --scale-global-batch 0", {"--scale-global-batch is 0."}},
+       {"--scale 8 --scale-rank-batch 0", {"--scale-rank-batch is 0."}},
+       {"--scale 8 --scale-bytes 9", {"--scale-bytes is 9. It must be from 1 to 8."}},
+       {"--scale 8 --scale-peak-tflops 0", {"--scale-peak-tflops is 0 TFLOP/s."}},
+       {"--scale 8 --scale-mfu 1.5", {"--scale-mfu is 1.5. It must be above 0 and at most 1."}},
+       {"--scale 8 --scale-mfu nan", {"--scale-mfu is nan."}},
+       {"--scale 8 --scale-bucket-mb -1", {"--scale-bucket-mb is -1."}},
+       {"--scale 8 --scale-global-batch 64 --scale-rank-batch 1",
+        {"--scale-global-batch 64 and --scale-rank-batch 1 exclude each other"}}});
+}
 
 /// Under their own flag, not that of --simulate or --estimate.
-INSTANTIATE_TEST_SUITE_P(
-    Names, RefusedScaling,
-    testing::ValuesIn(std::vector<test::Refusal>{
-        {"--scale 8 --scale-machine b200", "--scale-machine 'b200'", "h100"},
-        {"--scale 8 --scale-machine h100,nics=9", "--scale-machine: nics=9 is more than gpus=8"},
-        {"--scale 8 --scale-machine h100,nodes=4",
-         "--scale-machine h100,nodes=4: leave out 'nodes=4'. --scale says how many"},
-        {"--scale 8 --scale-machine torus=4x4",
-         "--scale-machine describes one node: --scale says how many there are.", "4 x 4 torus"},
-        {"--scale 8 --scale-preset gpt5", "--scale-preset: no model", "llama-8b"},
-        {"--scale 8 --scale-algorithm star", "--scale-algorithm: no algorithm", "two-level"}}));
+TEST(ScalingOptionsRefuse, Names) {
+  expect_rows_refused(
+      {{"--scale 8 --scale-machine b200", {"--scale-machine 'b200'", "h100"}},
+       {"--scale 8 --scale-machine h100,nics=9", {"--scale-machine: nics=9 is more than gpus=8"}},
+       {"--scale 8 --scale-machine h100,nodes=4",
+        {"--scale-machine h100,nodes=4: leave out 'nodes=4'. --scale says how many"}},
+       {"--scale 8 --scale-machine torus=4x4",
+        {"--scale-machine describes one node: --scale says how many there are.", "4 x 4 torus"}},
+       {"--scale 8 --scale-preset gpt5", {"--scale-preset: no model", "llama-8b"}},
+       {"--scale 8 --scale-algorithm star", {"--scale-algorithm: no algorithm", "two-level"}}});
+}
 
 TEST(ScalingOptionsRefuse, MoreNumbersThanAreSensible) {
   std::string many = "1";
@@ -142,7 +144,7 @@ TEST(ScalingOptionsRefuse, FlagsWithoutAPrediction) {
         "--scale-bytes 4", "--scale-peak-tflops 1", "--scale-mfu 1", "--scale-bucket-mb 1",
         "--scale-json"}) {
     EXPECT_EQ(refusal(flag),
-              words(flag).front() + " needs --scale REPLICAS, for example --scale 1,2,4,8.");
+              words_of(flag).front() + " needs --scale REPLICAS, for example --scale 1,2,4,8.");
   }
 }
 

@@ -1,4 +1,5 @@
-// Damaged checkpoints and full disks: the executable 04_zero says which file it is, and loads nothing.
+// Damaged checkpoints and full disks: the executable 04_zero says which file it is, and loads
+// nothing.
 //
 // Covers: chapters/04_zero/checkpoints/checkpoint_reader.hpp
 

@@ -16,7 +16,7 @@
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "common/base/errors.hpp"
 #include "common/checkpoint/file_layer.hpp"
-#include "common/train/text_messages.hpp"
+#include "common/train/frame/text_messages.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -153,30 +153,17 @@ class SharedFolder {
 };
 
 /// @brief Trains with ZeRO as train_zero does, with checkpoints.
-/// @param change  puts something around the worker that saves and loads; may be empty.
-inline train::TrainResult train_saving(
-    const Communicator& dp, const ZeroCase& c, const CheckpointOptions& options,
-    checkpoint::FileLayer& files = checkpoint::posix_files(), const Changes& changes = {},
-    const std::function<std::unique_ptr<train::Worker>(std::unique_ptr<train::Worker>)>& change =
-        {}) {
-  nn::DenseFactory dense;
-  memory::RecomputeFactory factory(dense, c.recompute);
-  const KeepState keep = with_checkpoints(options, files);
-  const KeepState changed = [&](std::unique_ptr<train::Worker> worker,
-                                std::unique_ptr<TrainingState> state,
-                                const train::RunContext& context) {
-    auto kept = keep(std::move(worker), std::move(state), context);
-    return change ? change(std::move(kept)) : std::move(kept);
+/// @param changes  their `worker` is put around the one that saves and loads.
+inline train::TrainResult train_saving(const Communicator& dp, const ZeroCase& c,
+                                       const CheckpointOptions& options,
+                                       checkpoint::FileLayer& files = checkpoint::posix_files(),
+                                       Changes changes = {}) {
+  changes.worker = [&, change = changes.worker](std::unique_ptr<train::Worker> worker,
+                                                const train::TrainerState& trainer) {
+    auto saving = with_checkpoints(std::move(worker), trainer, options, files);
+    return change ? change(std::move(saving), trainer) : std::move(saving);
   };
-  return train::train(c.options,
-                      zero_worker(make_shard_groups(dp, c.node_size), c.settings,
-                                  {.factory = factory,
-                                   .micro_batch = c.micro_batch,
-                                   .adamw = changes.adamw,
-                                   .change_passes = changes.passes,
-                                   .change_update = changes.update,
-                                   .keep_state = changed}),
-                      {}, dp);
+  return train_zero(dp, c, changes);
 }
 
 /// @brief Options that save to a folder.

@@ -79,8 +79,8 @@ TEST(MomentsName, OtherTextsAreNone) {
   }
 }
 
-// Rows: a shard of columns is one tensor, whatever the number of rows, but for rows that a piece begins or
-// ends within.
+// Rows: a shard of columns is one tensor, whatever the number of rows, but for rows that a piece
+// begins or ends within.
 TEST(RowsOfRuns, AreTheRunsInTheirOrder) {
   ultra::test::Random random(ultra::test::seed_of_this_run());
   for (int round = 0; round < 50; ++round) {

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// Trainings that are killed at a random moment, again and again, and go on from what they have saved.
+/// Trainings that are killed at a random moment, again and again, and go on from what they have
+/// saved.
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -96,7 +97,7 @@ class CheckpointKillTest : public CheckpointProgramTest {
   }
 
   [[nodiscard]] bool dies_after(double seconds, const std::string& name) const {
-    RunningProgram program("04_zero", memory::test::flags(kBase, layout_and_folder(name)),
+    RunningProgram program("04_zero", ultra::test::flags(kBase, layout_and_folder(name)),
                            disk.path("printed"));
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     const bool died = program.kill_now();

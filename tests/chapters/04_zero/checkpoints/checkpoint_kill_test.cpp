@@ -1,5 +1,5 @@
-// A training that is killed at any moment leaves complete checkpoints, and ends with the losses of one
-// that nobody has killed.
+// A training that is killed at any moment leaves complete checkpoints, and ends with the losses of
+// one that nobody has killed.
 //
 // Covers: chapters/04_zero/checkpoints/checkpoint_writer.hpp
 

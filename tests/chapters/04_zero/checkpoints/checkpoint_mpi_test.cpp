@@ -8,19 +8,19 @@
 #include <filesystem>
 #include <map>
 
-#include "tests/chapters/03_data_parallel/under_mpirun.hpp"
+#include "tests/support/program.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using data_parallel::test::Words;
 using nlohmann::json;
+using ultra::test::Words;
 
 namespace fs = std::filesystem;
 
 constexpr int kThreads = 0;  // no processes
 
-class CheckpointsUnderMpirun : public data_parallel::test::UnderMpirun {
+class CheckpointsUnderMpirun : public ultra::test::UnderMpirun {
  protected:
   CheckpointsUnderMpirun() : UnderMpirun("04_zero", "5") {}
 
@@ -46,13 +46,13 @@ class CheckpointsUnderMpirun : public data_parallel::test::UnderMpirun {
     const std::string metrics = folder.path("metrics.jsonl");
     const auto loaded = ultra::test::run_program(
         "04_zero",
-        memory::test::flags(
+        ultra::test::flags(
             {{"--steps", std::to_string(step)}, {"--global-batch", "5"}, {"--micro-batch", "1"}},
             {"--dp", "2", "--zero", "1", "--dtype", "f64", "--metrics", metrics, "--resume",
              saved(name)}));
     EXPECT_EQ(loaded.exit_code, 0) << loaded.err;
     if (loaded.exit_code != 0) return {};
-    return collectives::test::events_of(metrics).back().at("losses");
+    return ultra::test::events_of(metrics).back().at("losses");
   }
 
   /// The losses of `processes` that go on from the second step; threads with --dp in the flags.
@@ -98,8 +98,8 @@ TEST_F(CheckpointsUnderMpirun, ADamagedCheckpointEndsAllWithOneError) {
 /// The process kills itself when it sees its second checkpoint, in a training that has no end.
 TEST_F(CheckpointsUnderMpirun, AProcessThatIsKilledLeavesCompleteCheckpoints) {
   const Words flags =
-      memory::test::flags({{"--steps", "100000"}, {"--global-batch", "5"}, {"--micro-batch", "1"}},
-                          saving({"--zero", "3"}));
+      ultra::test::flags({{"--steps", "100000"}, {"--global-batch", "5"}, {"--micro-batch", "1"}},
+                         saving({"--zero", "3"}));
   const std::string script = fmt::format(
       R"(if [ "$OMPI_COMM_WORLD_RANK" = 2 ]; then
            (until [ -e '{}' ]; do sleep 0.01; done; kill -KILL $$) &

@@ -1,48 +1,28 @@
 #include "chapters/04_zero/checkpoints/checkpoint_options.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <variant>
-#include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::ultra::test::message_of;
-using Words = std::vector<std::string>;
+using Words = ultra::test::Words;
 
-/// By reference: the flags write into the object that has added them.
-void parse(CheckpointOptions& options, const Words& words) {
-  ultra::test::parse_into(words, options);
-}
-
-std::string refused(const Words& words) {
-  CheckpointOptions options;
-  parse(options, words);
-  return message_of<ConfigError>([&] { options.validate(); });
+CheckpointOptions valid(const std::string& line) {
+  return ultra::test::valid<CheckpointOptions>(line);
 }
 
 TEST(CheckpointOptions, ByDefaultNothingIsSavedOrLoaded) {
-  CheckpointOptions options;
-  parse(options, {});
-  EXPECT_NO_THROW(options.validate());
-  EXPECT_FALSE(options.used());
-  EXPECT_THAT(options.config(), IsEmpty());
+  EXPECT_FALSE(valid("").used());
+  EXPECT_TRUE(valid("").config().empty());
 }
 
 TEST(CheckpointOptions, TakesItsFlags) {
-  CheckpointOptions options;
-  parse(options, {"--checkpoint", "a", "--save-every", "10", "--keep", "3", "--resume", "b"});
-  EXPECT_NO_THROW(options.validate());
+  const CheckpointOptions options = valid("--checkpoint a --save-every 10 --keep 3 --resume b");
   EXPECT_TRUE(options.used());
   EXPECT_EQ(options.folder, "a");
   EXPECT_EQ(options.save_every, 10U);
@@ -57,38 +37,25 @@ TEST(CheckpointOptions, TakesItsFlags) {
 }
 
 TEST(CheckpointOptions, SavingAndLoadingAreIndependent) {
-  for (const Words& words : {Words{"--checkpoint", "a"}, Words{"--resume", "a"},
-                             Words{"--checkpoint", "a", "--keep", "1"}}) {
-    CheckpointOptions options;
-    parse(options, words);
-    EXPECT_NO_THROW(options.validate());
-    EXPECT_TRUE(options.used());
+  for (const char* line : {"--checkpoint a", "--resume a", "--checkpoint a --keep 1"}) {
+    EXPECT_TRUE(valid(line).used()) << line;
   }
 }
 
-TEST(CheckpointOptions, FlagsWithoutAFolderAreRefused) {
-  for (const char* flag : {"--save-every", "--keep"}) {
-    for (const char* value : {"0", "5"}) {
-      const std::string message = std::string(flag) + " has no meaning without --checkpoint DIR";
-      EXPECT_THAT(refused({flag, value}), HasSubstr(message));
-      EXPECT_THAT(refused({flag, value, "--resume", "a"}), HasSubstr(message));
-    }
-  }
-}
-
-TEST(CheckpointOptions, ZeroIsRefused) {
-  for (const char* flag : {"--save-every", "--keep"}) {
-    EXPECT_THAT(refused({"--checkpoint", "a", flag, "0"}),
-                AllOf(HasSubstr(flag), HasSubstr("at least 1, found 0")));
-  }
-}
-
-TEST(CheckpointOptions, OtherThanWholeNumbersAreRefused) {
-  for (const char* flag : {"--save-every", "--keep"}) {
+TEST(CheckpointOptions, WhatCannotWorkIsRefused) {
+  for (const std::string flag : {"--save-every", "--keep"}) {
+    const Words alone = {flag + " has no meaning without --checkpoint DIR"};
+    ultra::test::expect_refused<CheckpointOptions>(
+        {{flag + " 0", alone},
+         {flag + " 5", alone},
+         {flag + " 0 --resume a", alone},
+         {flag + " 5 --resume a", alone},
+         {"--checkpoint a " + flag + " 0", {flag, "at least 1, found 0"}}});
     for (const char* value : {"-1", "1.5", "x", "", "1e3", "99999999999999999999"}) {
-      CheckpointOptions options;
-      EXPECT_THROW(parse(options, {"--checkpoint", "a", flag, value}), CLI::ParseError)
-          << flag << " " << value;
+      const Words words = {"--checkpoint", "a", flag, value};
+      EXPECT_THROW(static_cast<void>(ultra::test::parsed<CheckpointOptions>(words)),
+                   CLI::ParseError)
+          << flag << value;
     }
   }
 }

@@ -16,17 +16,19 @@
 #include <utility>
 #include <vector>
 
-#include "tests/chapters/02_collectives/program_fixture.hpp"
+#include "tests/support/program.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::zero::test {
 
-using collectives::test::Changes;
-using collectives::test::events_of;
-using collectives::test::expect_success;
-using collectives::test::ProcessResult;
-using collectives::test::Words;
 using nlohmann::json;
+using ultra::test::Changes;
+using ultra::test::events_of;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_success;
+using ultra::test::joined;
+using ultra::test::ProcessResult;
+using ultra::test::Words;
 
 /// @brief Three sequences at most on 3 ranks, one on 8; a model of few thousand weights.
 inline const Changes kSixSteps = {
@@ -36,11 +38,6 @@ inline const Changes kSixSteps = {
 
 /// @brief A layout whose checkpoints have several writers.
 inline const Words kFourShards = {"--dp", "4", "--zero", "3"};
-
-inline Words joined(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 /// @brief Changes with one more.
 inline Changes with(Changes changes, const std::string& flag, const std::string& value) {
@@ -68,16 +65,8 @@ inline void copy_folder(const std::filesystem::path& from, const std::filesystem
   std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
 }
 
-inline void expect_near_losses(const json& losses, const json& expected, double relative) {
-  ASSERT_EQ(losses.size(), expected.size());
-  for (std::size_t i = 0; i < losses.size(); ++i) {
-    const double loss = expected[i];
-    EXPECT_NEAR(losses[i].get<double>(), loss, relative * loss) << "step " << i + 1;
-  }
-}
-
 /// @brief Runs with checkpoints in a folder of their own, and random draws.
-class CheckpointProgramTest : public collectives::test::ProgramTest {
+class CheckpointProgramTest : public ultra::test::ProgramTest {
  protected:
   CheckpointProgramTest() : ProgramTest("04_zero") {}
 

@@ -1,5 +1,5 @@
-// The executable 04_zero with checkpoints, started as a user starts it: a training that stops and goes
-// on in another layout has the losses of one that never stopped.
+// The executable 04_zero with checkpoints, started as a user starts it: a training that stops and
+// goes on in another layout has the losses of one that never stopped.
 //
 // Covers: chapters/04_zero/checkpoints/checkpointed_worker.hpp
 

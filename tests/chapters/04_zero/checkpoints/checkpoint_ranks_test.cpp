@@ -1,5 +1,5 @@
-// Checkpoints of many ranks: a failure of one is the same error on all, the training goes on while a
-// checkpoint is written, and every element is saved once.
+// Checkpoints of many ranks: a failure of one is the same error on all, the training goes on while
+// a checkpoint is written, and every element is saved once.
 //
 // Covers: chapters/04_zero/checkpoints/checkpoint_writer.hpp, chapters/04_zero/checkpoints/checkpoint_reader.hpp
 
@@ -171,12 +171,9 @@ TEST_F(CheckpointRanks, ATrainingThatFailsLeavesWhatIsComplete) {
         c.ranks,
         [&](Communicator& dp) {
           Changes changes;
-          changes.passes = [&](train::ForwardBackward inner) -> train::ForwardBackward {
-            return [&, inner](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
-              if (step == 3 && dp.rank() == guilty) throw NumericError("a broken step");
-              return inner(model, sampler, step);
-            };
-          };
+          changes.observer = observing([&](std::size_t step, nn::Model&) {
+            if (step == 4 && dp.rank() == guilty) throw NumericError("a broken step");
+          });
           static_cast<void>(train_saving(dp, c, saving_to(folder.path("all"), 1),
                                          checkpoint::posix_files(), changes));
         },
@@ -197,7 +194,8 @@ TEST_F(CheckpointRanks, ATrainingThatFailsLeavesWhatIsComplete) {
 
 // Meanwhile ---------------------------------------------------------------------------------------
 
-/// Files of one rank that wait for the sixth step: the third step's checkpoint cannot appear before.
+/// Files of one rank that wait for the sixth step: the third step's checkpoint cannot appear
+/// before.
 TEST_F(CheckpointRanks, TheTrainingGoesOnWhileACheckpointIsWritten) {
   ZeroCase c = draw_short();
   c.options.steps = 7;
@@ -223,17 +221,12 @@ TEST_F(CheckpointRanks, TheTrainingGoesOnWhileACheckpointIsWritten) {
       if (events.back() != "written") events.emplace_back("written");
     });
     Changes changes;
-    changes.passes = [&](train::ForwardBackward inner) -> train::ForwardBackward {
-      return [&, inner](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
-        note(fmt::format("step {}{}", step + 1, fs::exists(checkpoint) ? " with" : ""));
-        const double loss = inner(model, sampler, step);
-        if (step + 1 == 6) {
-          note("released");
-          release.set_value();
-        }
-        return loss;
-      };
-    };
+    changes.observer = observing([&](std::size_t step, nn::Model&) {
+      note(fmt::format("step {}{}", step, fs::exists(checkpoint) ? " with" : ""));
+      if (step != 6) return;
+      note("released");
+      release.set_value();
+    });
     const auto result = train_saving(dp, c, saving_to(folder.path("all"), 3), files, changes);
     if (dp.rank() == 0) found = losses(result);
   });
@@ -357,12 +350,13 @@ TEST_F(CheckpointRanks, ARepeatedBatchWouldBeNoticed) {
   const ZeroCase c = draw_short();
   const std::vector<double> expected = losses_of(c, saving_to(folder.path("all"), 1));
   std::vector<double> found;
+  Changes changes;
+  changes.worker = [](std::unique_ptr<train::Worker> worker, const train::TrainerState&) {
+    return std::make_unique<ForgetsAStep>(std::move(worker));
+  };
   on_ranks(c, [&](Communicator& dp) {
-    const auto result =
-        train_saving(dp, c, going_on_from(folder.path("all") + "/step-00000003"),
-                     checkpoint::posix_files(), {}, [](std::unique_ptr<train::Worker> worker) {
-                       return std::make_unique<ForgetsAStep>(std::move(worker));
-                     });
+    const auto result = train_saving(dp, c, going_on_from(folder.path("all") + "/step-00000003"),
+                                     checkpoint::posix_files(), changes);
     if (dp.rank() == 0) found = losses(result);
   });
   if (launched_rank() != 0) return;

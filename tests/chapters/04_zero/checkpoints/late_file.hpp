@@ -19,9 +19,11 @@
 
 namespace ultra::zero::test {
 
-/// @brief Moves bytes when a transfer is waited for, and not before; what nobody waits for never moves.
+/// @brief Moves bytes when a transfer is waited for, and not before; what nobody waits for never
+/// moves.
 ///
-/// Who computes with what is not there yet, or changes what is still to be written, gets wrong numbers.
+/// Who computes with what is not there yet, or changes what is still to be written, gets wrong
+/// numbers.
 class LateFile : public storage::AsyncFile {
  public:
   /// @brief What happened, in order: "read 0 48", "waited read 0 48".

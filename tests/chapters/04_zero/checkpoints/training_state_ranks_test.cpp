@@ -29,26 +29,31 @@ class TrainingStateTest : public ZeroTest {
     for (const ZeroStage stage : kSharded) {
       ZeroCase c = draw(4, stage, DType::kF64);
       c.node_size = node_size;
-      on_ranks(c, [&](Communicator& dp) {
-        nn::DenseFactory factory;
-        nn::Model model = deferred_model(c, factory);
-        const ShardGroups groups = make_shard_groups(dp, c.node_size);
-        const auto sharded = shard_model(model, groups, c.settings);
-        TrainingState state = sharded_state(
-            model, *sharded, std::make_shared<optim::AdamW>(optim::AdamWConfig{}), groups);
-        fn(dp, state, model);
-      });
+      on_state(c, {}, fn);
     }
   }
 
   void on_replicas(int ranks, const Fn& fn) {
-    const ZeroCase c = draw(ranks, ZeroStage::kOptimizer, DType::kF64);
+    Changes changes;
+    changes.exchange = [](const train::StatesScope&) { return nullptr; };
+    on_state(draw(ranks, ZeroStage::kOptimizer, DType::kF64), changes, fn);
+  }
+
+  /// Calls `fn` with the state of a training that makes no steps.
+  static void on_state(ZeroCase c, const Changes& changes, const Fn& fn) {
+    struct Idle : train::Worker {
+      train::StepOutcome step(const train::StepPlan&) override { return {1.0, 1.0}; }
+      std::size_t parameter_count() const override { return 0; }
+    };
+    c.options.steps = 1;
     on_ranks(c, [&](Communicator& dp) {
-      nn::DenseFactory factory;
-      nn::Model model(c.options.model, Device::cpu(), c.options.dtype, c.options.seed, factory);
-      TrainingState state =
-          replicated_state(model, std::make_shared<optim::AdamW>(optim::AdamWConfig{}), dp);
-      fn(dp, state, model);
+      Changes own = changes;
+      own.worker = [&](std::unique_ptr<train::Worker> worker, const train::TrainerState& trainer) {
+        TrainingState state(trainer);
+        fn(dp, state, *dynamic_cast<train::ModelWorker&>(*worker).chunks().front());
+        return std::make_unique<Idle>();
+      };
+      static_cast<void>(train_zero(dp, c, own));
     });
   }
 
@@ -66,7 +71,7 @@ class TrainingStateTest : public ZeroTest {
     }
     for (std::size_t i = 0; i < state.pieces().size(); ++i) {
       if (!state.saves(i)) continue;
-      const OwnedPiece& piece = state.pieces()[i];
+      const train::OwnedPiece& piece = state.pieces()[i];
       std::vector<double>& count = counts[number_of(model, piece.parameter)];
       for (std::size_t e = piece.elements.begin; e < piece.elements.end; ++e) count[e] += 1;
     }
@@ -78,7 +83,8 @@ class TrainingStateTest : public ZeroTest {
   }
 
   /// Fills a piece as if a file held value_of. In place, so that it works for views.
-  static void fill(const nn::Model& model, const OwnedPiece& piece, const PieceValues& values) {
+  static void fill(const nn::Model& model, const train::OwnedPiece& piece,
+                   const PieceValues& values) {
     const std::size_t parameter = number_of(model, piece.parameter);
     const Tensor tensors[] = {values.weights, values.moments.first, values.moments.second};
     for (int kind = 0; kind < 3; ++kind) {
@@ -162,12 +168,10 @@ TEST_F(TrainingStateTest, ACopyDoesNotChangeAnyMore) {
 
 TEST_F(TrainingStateTest, NamesAndWholeShapesOfAllParameters) {
   on_sharded(2, [](const Communicator&, const TrainingState& state, const nn::Model& model) {
-    EXPECT_EQ(state.parameters().size(), model.parameters().size());
-    const std::vector<NamedShape> named = named_shapes(model);
-    for (std::size_t p = 0; p < named.size(); ++p) {
-      EXPECT_EQ(named[p].name, model.parameters()[p]->name());
-      EXPECT_EQ(named[p].shape, model.parameters()[p]->global_shape());
-      EXPECT_EQ(state.parameters()[p].name, named[p].name);
+    ASSERT_EQ(state.parameters().size(), model.parameters().size());
+    for (std::size_t p = 0; p < model.parameters().size(); ++p) {
+      EXPECT_EQ(state.parameters()[p].name, model.parameters()[p]->name());
+      EXPECT_EQ(state.parameters()[p].shape, model.parameters()[p]->global_shape());
     }
   });
 }

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
 
-/// h 4, kv 2, f 3, V 5, L 1: the embedding has 5 h = 20 elements, the block 2 h^2 + 2 h kv + 3 h f +
-/// 2 h = 92, the head h + 5 h = 24: 136 together.
+/// h 4, kv 2, f 3, V 5, L 1: the embedding has 5 h = 20 elements, the block 2 h^2 + 2 h kv + 3 h f
+/// + 2 h = 92, the head h + 5 h = 24: 136 together.
 ///
 /// On 3 ranks the units are padded to 21, 93 and 24, together 138, with shards of 7, 31 and 8.
 ShardedRun run_of(ZeroStage stage, std::size_t micro_batches = 1) {
@@ -132,14 +132,14 @@ TEST(ShardedBytes, BlocksThatRunForwardAgainTogetherAreThereTogether) {
   ShardedRun run = run_of(ZeroStage::kParameters);
   run.model.num_layers = 4;
   EXPECT_EQ(elements(run).buffers, 93U + 93U);
-  run.recompute_every = 3;  // blocks 0, 1, 2; then block 3 alone
+  run.settings.recompute_every = 3;  // blocks 0, 1, 2; then block 3 alone
   EXPECT_EQ(elements(run).buffers, 3 * 93U + 93U);
-  run.recompute_every = 100;
+  run.settings.recompute_every = 100;
   EXPECT_EQ(elements(run).buffers, 4 * 93U + 93U);
 }
 
-/// While one bucket's shard is averaged over the copies, the next is reduced to shards.
-TEST(ShardedBytes, InStage1AveragingOverCopiesNeedsMemoryAtTheSameTime) {
+/// While one bucket's shard is added up over the copies, the next is reduced to shards.
+TEST(ShardedBytes, InStage1AddingUpCopiesNeedsMemoryAtTheSameTime) {
   ShardedRun run = run_of(ZeroStage::kOptimizer);
   run.replicas = 2;
   EXPECT_EQ(elements(run).scratch, 46U + 23U) << "half of a shard of 46";

@@ -108,11 +108,11 @@ TEST_F(ZeroMemoryTable, CommunicationHasABound) {
   EXPECT_THAT(row(table(), "communication"), HasSubstr("communication buckets <= "));
 }
 
-TEST_F(ZeroMemoryTable, OneRankAverageItsLossInEightBytes) {
+TEST_F(ZeroMemoryTable, OneRankNeedsNoMemoryToCommunicate) {
   run.shards = 1;
   run.settings.stage = ZeroStage::kOptimizer;
-  add("step 1: embedding", MemoryCategory::kCommunication, sizeof(double));
-  EXPECT_THAT(row(table(), "communication"), Not(HasSubstr("ABOVE")));
+  add("setup", MemoryCategory::kParameters, 1);
+  EXPECT_THAT(row(table(), "communication"), HasSubstr("buckets <= 0 B 0 B exact"));
 }
 
 TEST_F(ZeroMemoryTable, OtherMemoryIsShownWithoutAPredictionIfThereIsAny) {

@@ -1,38 +1,31 @@
 #include "chapters/04_zero/offload/offload_options.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::ultra::test::message_of;
-using Words = std::vector<std::string>;
+using ultra::test::Words;
 
-OffloadOptions parsed(const Words& arguments) {
-  OffloadOptions options;
-  ultra::test::parse_into(arguments, options);
+OffloadOptions valid(const std::string& line, ZeroStage stage) {
+  const auto options = ultra::test::options_of<OffloadOptions>(line);
+  EXPECT_NO_THROW(options.validate(stage, DeviceKind::kCpu)) << line;
   return options;
 }
 
-void expect_refused(const Words& arguments, ZeroStage stage, const std::string& part,
-                    const std::string& what_to_do) {
-  EXPECT_THAT(message_of<ConfigError>([&] { parsed(arguments).validate(stage, DeviceKind::kCpu); }),
-              AllOf(HasSubstr(part), HasSubstr(what_to_do)));
+void expect_refused(ZeroStage stage, const std::vector<ultra::test::Refusal>& rows,
+                    DeviceKind device = DeviceKind::kCpu) {
+  ultra::test::expect_refused<OffloadOptions>(
+      rows, [&](const OffloadOptions& options) { options.validate(stage, device); });
 }
 
 TEST(OffloadOptions, ByDefaultEverythingStays) {
-  const OffloadOptions options = parsed({});
-  options.validate(ZeroStage::kNone, DeviceKind::kCpu);
+  const OffloadOptions options = valid("", ZeroStage::kNone);
   EXPECT_EQ(options.what, Offload::kNone);
   EXPECT_TRUE(options.config().empty());
 }
@@ -40,59 +33,48 @@ TEST(OffloadOptions, ByDefaultEverythingStays) {
 TEST(OffloadOptions, MomentsMayGoInEveryStageThatShardsThem) {
   for (const ZeroStage stage :
        {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kParameters}) {
-    EXPECT_NO_THROW(parsed({"--offload", "optimizer"}).validate(stage, DeviceKind::kCpu));
+    static_cast<void>(valid("--offload optimizer", stage));
   }
-  expect_refused({"--offload", "optimizer"}, ZeroStage::kNone, "--offload has no meaning",
-                 "--zero 1, 2 or 3");
+  expect_refused(ZeroStage::kNone,
+                 {{"--offload optimizer", {"--offload has no meaning", "--zero 1, 2 or 3"}}});
 }
 
 TEST(OffloadOptions, WeightsMayGoInStage3) {
-  const OffloadOptions options = parsed({"--offload", "optimizer+params"});
-  EXPECT_NO_THROW(options.validate(ZeroStage::kParameters, DeviceKind::kCpu));
+  const OffloadOptions options = valid("--offload optimizer+params", ZeroStage::kParameters);
   EXPECT_TRUE(options.settings().offloads_parameters());
-  expect_refused({"--offload", "optimizer+params"}, ZeroStage::kGradients, "--zero 2",
-                 "Use --zero 3, or --offload optimizer");
+  expect_refused(ZeroStage::kGradients, {{"--offload optimizer+params",
+                                          {"--zero 2", "Use --zero 3, or --offload optimizer"}}});
 }
 
 TEST(OffloadOptions, StorageIsMemoryOrAFile) {
-  const OffloadOptions file = parsed(
-      {"--offload", "optimizer", "--offload-to", "file:/some/folder", "--offload-gbps", "2.5"});
-  EXPECT_NO_THROW(file.validate(ZeroStage::kOptimizer, DeviceKind::kCpu));
+  const OffloadOptions file =
+      valid("--offload optimizer --offload-to file:/some/folder --offload-gbps 2.5",
+            ZeroStage::kOptimizer);
   EXPECT_EQ(file.settings().folder, "/some/folder");
   EXPECT_EQ(file.settings().gigabytes_per_second, 2.5);
-  const OffloadOptions memory = parsed({"--offload", "optimizer", "--offload-to", "memory"});
-  EXPECT_NO_THROW(memory.validate(ZeroStage::kOptimizer, DeviceKind::kCpu));
+  const OffloadOptions memory =
+      valid("--offload optimizer --offload-to memory", ZeroStage::kOptimizer);
   EXPECT_EQ(memory.settings().folder, "");
-  for (const char* bad : {"disk", "file:", ""}) {
-    expect_refused({"--offload", "optimizer", "--offload-to", bad}, ZeroStage::kOptimizer,
-                   "--offload-to is '" + std::string(bad) + "'", "memory or file:DIR");
-  }
 }
 
-TEST(OffloadOptions, FlagsWithoutMeaningAreRefused) {
-  expect_refused({"--offload-to", "memory"}, ZeroStage::kOptimizer, "--offload-to has no meaning",
-                 "without --offload");
-  expect_refused({"--offload-gbps", "1"}, ZeroStage::kOptimizer, "--offload-gbps has no meaning",
-                 "without --offload");
-  expect_refused({"--offload", "optimizer", "--offload-gbps", "0"}, ZeroStage::kOptimizer,
-                 "--offload-gbps 0", "more than 0");
-  EXPECT_THAT(message_of<ConfigError>([] {
-                static_cast<void>(parsed({"--offload", "all"}));
-              }),
-              AllOf(HasSubstr("--offload is 'all'"), HasSubstr("optimizer+params")));
-  EXPECT_THAT(
-      message_of<ConfigError>([] {
-        parsed({"--offload", "optimizer"}).validate(ZeroStage::kOptimizer, DeviceKind::kCuda);
-      }),
-      HasSubstr("--device cpu"));
+TEST(OffloadOptions, WhatCannotWorkIsRefused) {
+  const std::string to = "--offload optimizer --offload-to ";
+  expect_refused(ZeroStage::kOptimizer,
+                 {{to + "disk", {"--offload-to is 'disk'", "memory or file:DIR"}},
+                  {to + "file:", {"--offload-to is 'file:'", "memory or file:DIR"}},
+                  {to + "''", {"--offload-to is ''", "memory or file:DIR"}},
+                  {"--offload-to memory", {"--offload-to has no meaning", "without --offload"}},
+                  {"--offload-gbps 1", {"--offload-gbps has no meaning", "without --offload"}},
+                  {"--offload optimizer --offload-gbps 0", {"--offload-gbps 0", "more than 0"}},
+                  {"--offload all", {"--offload is 'all'", "optimizer+params"}}});
+  expect_refused(ZeroStage::kOptimizer, {{"--offload optimizer", {"--device cpu"}}},
+                 DeviceKind::kCuda);
 }
 
 TEST(OffloadOptions, TheMetricsFileHasThem) {
   Words names;
-  for (const auto& [name, value] :
-       parsed({"--offload", "optimizer", "--offload-to", "file:/tmp"}).config()) {
-    names.push_back(name);
-  }
+  const auto options = valid("--offload optimizer --offload-to file:/tmp", ZeroStage::kOptimizer);
+  for (const auto& [name, value] : options.config()) names.push_back(name);
   EXPECT_EQ(names, (Words{"offload", "offload_to", "offload_backend"}));
 }
 

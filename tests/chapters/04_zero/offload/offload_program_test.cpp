@@ -8,19 +8,17 @@
 #include <fstream>
 #include <string>
 
-#include "tests/chapters/02_collectives/program_fixture.hpp"
+#include "tests/support/program.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using collectives::test::Changes;
-using collectives::test::expect_success;
-using collectives::test::ProgramTest;
-using collectives::test::Words;
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ultra::test::expect_success;
+using ultra::test::ProgramTest;
 
 class OffloadProgram : public ProgramTest {
  protected:

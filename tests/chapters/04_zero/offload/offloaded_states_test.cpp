@@ -117,8 +117,8 @@ TEST_F(OffloadedStatesTest, AnOptimizerGoesOnFromMomentsThatAreWritten) {
   }
 }
 
-/// Block 1 is asked for before block 0 is waited for; block 0's write is waited for when its buffer is
-/// needed by block 3, whose read begins after it.
+/// Block 1 is asked for before block 0 is waited for; block 0's write is waited for when its buffer
+/// is needed by block 3, whose read begins after it.
 TEST_F(OffloadedStatesTest, ReadsAndWritesOverlapInThisOrder) {
   Log log;
   const std::vector<std::size_t> counts(4, 10);

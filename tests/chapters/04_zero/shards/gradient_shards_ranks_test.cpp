@@ -17,7 +17,6 @@ namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using data_parallel::Pass;
 using data_parallel::test::make_gradient;
 using ::testing::HasSubstr;
 using ultra::test::message_of;
@@ -29,23 +28,31 @@ struct Rank {
               nn::StageSpec::whole(c.options.model), nn::Values::kDeferred),
         groups(groups_of(model, c)),
         ranks(make_shard_groups(dp, c.node_size)),
-        shards(std::make_unique<GradientShards>(model, groups, ranks, c.settings.overlap)) {}
+        shards(std::make_unique<GradientShards>(groups, ranks, c.settings.overlap)) {}
 
   /// A backward pass: parameter p gets the gradient `first` + p.
   void backward(double first) {
+    shards->action_begins(0);
     for (std::size_t p = model.parameters().size(); p-- > 0;) {
-      make_gradient(*model.parameters()[p], first + static_cast<double>(p));
+      make(p, first + static_cast<double>(p));
     }
+    shards->action_ends(0);
   }
 
-  /// Expects that every shard holds `first` + p for parameter p, and zeros for padding.
-  void expect_shards(double first) {
+  /// The pass under way makes a parameter's gradient.
+  void make(std::size_t p, double value) {
+    make_gradient(*model.parameters()[p], value);
+    shards->contributed(p);
+  }
+
+  /// Expects that every shard holds `first` + `times` p for parameter p, and zeros for padding.
+  void expect_shards(double first, double times) {
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const FlatLayout& layout = groups[g].layout;
       std::vector<double> expected(layout.shard, 0.0);
       for (const Piece& piece : pieces_of(layout, ranks.shards.rank())) {
         for (std::size_t e = piece.place.begin; e < piece.place.end; ++e) {
-          expected[e] = first + static_cast<double>(groups[g].numbers[piece.tensor]);
+          expected[e] = first + times * static_cast<double>(groups[g].numbers[piece.tensor]);
         }
       }
       EXPECT_TRUE(ultra::test::all_equal(shards->shard(g), expected)) << groups[g].name;
@@ -73,16 +80,15 @@ class GradientShardsTest : public ZeroTest {
   }
 };
 
-TEST_F(GradientShardsTest, ShardsHoldTheAverages) {
-  for (const int ranks : {1, 2, 3, 5}) {  // the average of 0, 1, ..., ranks - 1 is exact
+TEST_F(GradientShardsTest, ShardsHoldTheSums) {
+  for (const int ranks : {1, 2, 3, 5}) {
     const ZeroCase c = draw_any(ranks);
     on_ranks(c, [&](Communicator& dp) {
       Rank rank(dp, c);
       for (int step = 0; step < 2; ++step) {
-        rank.shards->begin(Pass::kSynchronize);
         rank.backward(dp.rank() + step);
         rank.shards->finish();
-        rank.expect_shards(0.5 * (ranks - 1) + step);
+        rank.expect_shards(0.5 * ranks * (ranks - 1) + ranks * step, ranks);
         rank.shards->drop();
         EXPECT_EQ(rank.gradient_bytes(), 0U);
       }
@@ -94,19 +100,9 @@ TEST_F(GradientShardsTest, PassesAddUpUntilTheyAreDropped) {
   const ZeroCase c = draw_any(3);
   on_ranks(c, [&](Communicator& dp) {
     Rank rank(dp, c);
-    for (const bool last : {false, false, true}) {
-      rank.shards->begin(last ? Pass::kSynchronize : Pass::kAccumulate);
-      rank.backward(0);
-    }
+    for (int pass = 0; pass < 4; ++pass) rank.backward(1);
     rank.shards->finish();
-    for (std::size_t g = 0; g < rank.groups.size(); ++g) {
-      const FlatLayout& layout = rank.groups[g].layout;
-      for (const Piece& piece : pieces_of(layout, rank.ranks.shards.rank())) {
-        const double p = static_cast<double>(rank.groups[g].numbers[piece.tensor]);
-        EXPECT_THAT(rank.shards->shard(g).slice(0, piece.place).to_vector(),
-                    ::testing::Each(3 * p));
-      }
-    }
+    rank.expect_shards(4 * 3, 4 * 3);
   });
 }
 
@@ -117,67 +113,53 @@ TEST_F(GradientShardsTest, NoWholeGradientIsLeftAtAnyTime) {
     c.options.model.num_layers = 3;
     on_ranks(c, [&](Communicator& dp) {
       Rank rank(dp, c);
-      rank.shards->begin(Pass::kSynchronize);
+      rank.shards->action_begins(0);
       for (const ParameterGroup& group : rank.groups) {
-        for (std::size_t i = group.parameters.size(); i-- > 0;) {
-          make_gradient(*group.parameters[i], 1);
-        }
+        for (std::size_t i = group.numbers.size(); i-- > 0;) rank.make(group.numbers[i], 1);
         for (const nn::Parameter* parameter : group.parameters) {
           EXPECT_FALSE(parameter->grad().defined()) << parameter->name() << " is on its way";
         }
       }
+      rank.shards->action_ends(0);
       rank.shards->finish();
     });
   }
 }
 
-TEST_F(GradientShardsTest, CopiesAverageTheirShards) {
+TEST_F(GradientShardsTest, CopiesAddUpTheirShards) {
   ZeroCase c = draw_any(4);
   c.node_size = 2;
   on_ranks(c, [&](Communicator& dp) {
     Rank rank(dp, c);
-    rank.shards->begin(Pass::kSynchronize);
     rank.backward(dp.rank());
     rank.shards->finish();
-    rank.expect_shards(1.5);
+    rank.expect_shards(6, 4);
   });
 }
 
-TEST_F(GradientShardsTest, AParameterWithoutAGradientIsAnErrorThatNamesIt) {
-  const ZeroCase c = draw_any(2);
+/// Other ranks would reduce them in another order.
+TEST_F(GradientShardsTest, AGradientOfTheNextGroupMustWaitForThisGroups) {
+  ZeroCase c = draw_any(1);
+  c.settings.stage = ZeroStage::kParameters;
   on_ranks(c, [&](Communicator& dp) {
     Rank rank(dp, c);
-    const std::vector<nn::Parameter*>& parameters = rank.model.parameters();
-    rank.shards->begin(Pass::kSynchronize);
-    for (std::size_t p = parameters.size(); p-- > 1;) make_gradient(*parameters[p], 1);
-    EXPECT_THAT(message_of<ConfigError>([&] { rank.shards->finish(); }),
-                ::testing::AllOf(HasSubstr(parameters[0]->name()), HasSubstr("no gradient")));
+    const auto& last = rank.groups[0].numbers;
+    const auto& other = rank.groups[1].numbers;
+    rank.shards->action_begins(0);
+    rank.make(last.back(), 1);
+    EXPECT_THAT(message_of<InternalError>([&] { rank.make(other.back(), 1); }),
+                ::testing::AllOf(HasSubstr("a gradient of " + rank.groups[1].name),
+                                 HasSubstr("those of " + rank.groups[0].name)));
   });
 }
 
-TEST_F(GradientShardsTest, TwoGradientsOfAParameterInOnePassAreAnError) {
-  const ZeroCase c = draw_any(2);
-  on_ranks(c, [&](Communicator& dp) {
-    Rank rank(dp, c);
-    nn::Parameter& last = *rank.model.parameters().back();
-    rank.shards->begin(Pass::kSynchronize);
-    make_gradient(last, 1);
-    EXPECT_THAT(message_of<ConfigError>([&] { make_gradient(last, 1); }),
-                ::testing::AllOf(HasSubstr(last.name()), HasSubstr("two gradients")));
-  });
-}
-
-TEST_F(GradientShardsTest, CallsComeInTheirOrder) {
+TEST_F(GradientShardsTest, APassThatLeavesAParameterOutIsAnError) {
   const ZeroCase c = draw_any(1);
   on_ranks(c, [&](Communicator& dp) {
     Rank rank(dp, c);
-    EXPECT_THROW(rank.shards->finish(), InternalError) << "no pass";
-    rank.shards->begin(Pass::kAccumulate);
-    rank.backward(1);
-    EXPECT_THROW(rank.shards->finish(), InternalError) << "no pass that synchronizes";
-    rank.shards->begin(Pass::kSynchronize);
-    rank.backward(1);
-    EXPECT_THROW(rank.shards->begin(Pass::kSynchronize), InternalError) << "no finish()";
+    rank.shards->action_begins(0);
+    for (std::size_t p = rank.model.parameters().size(); p-- > 1;) rank.make(p, 1);
+    EXPECT_THROW(rank.shards->action_ends(0), InternalError);
   });
 }
 
@@ -186,7 +168,7 @@ TEST_F(GradientShardsTest, WithoutThemGradientsAreTheModelsOwnAgain) {
   on_ranks(c, [&](Communicator& dp) {
     Rank rank(dp, c);
     rank.shards.reset();
-    rank.backward(2);
+    for (nn::Parameter* parameter : rank.model.parameters()) make_gradient(*parameter, 2);
     EXPECT_EQ(rank.gradient_bytes(), rank.model.parameter_count() * size_of(c.options.dtype));
     EXPECT_THAT(rank.model.parameters().front()->grad().to_vector(), ::testing::Each(2.0));
   });

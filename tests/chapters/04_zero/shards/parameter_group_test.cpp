@@ -25,6 +25,15 @@ class ParameterGroupTest : public ultra::test::RandomTest {
     return {config, device, dtype, seed, factory, nn::StageSpec::whole(config), values};
   }
 
+  [[nodiscard]] std::vector<ParameterGroup> by_bucket(nn::Model& of, std::size_t capacity) const {
+    nn::Model* const chunk = &of;
+    return groups_by_bucket({&chunk, 1}, of.parameters(), capacity, ranks);
+  }
+  [[nodiscard]] std::vector<ParameterGroup> by_part(nn::Model& of) const {
+    nn::Model* const chunk = &of;
+    return groups_by_part({&chunk, 1}, of.parameters(), ranks);
+  }
+
   static std::vector<std::string> names_of(const std::vector<ParameterGroup>& groups) {
     std::vector<std::string> names;
     for (const ParameterGroup& group : groups) names.push_back(group.name);
@@ -38,11 +47,11 @@ class ParameterGroupTest : public ultra::test::RandomTest {
 };
 
 TEST_F(ParameterGroupTest, BucketsAreThoseOfChapter03) {
-  const nn::Model deferred = model(nn::Values::kDeferred);
+  nn::Model deferred = model(nn::Values::kDeferred);
   std::vector<std::size_t> counts;
   for (const nn::Parameter* parameter : deferred.parameters()) counts.push_back(parameter->count());
   for (const std::size_t capacity : {std::size_t{0}, random.between(1, 2000), kEverything}) {
-    const std::vector<ParameterGroup> groups = groups_by_bucket(deferred, capacity, ranks);
+    const std::vector<ParameterGroup> groups = by_bucket(deferred, capacity);
     EXPECT_EQ(as_buckets(groups), data_parallel::assign_buckets(counts, capacity));
     EXPECT_EQ(groups.front().name, "bucket 0");
   }
@@ -50,17 +59,16 @@ TEST_F(ParameterGroupTest, BucketsAreThoseOfChapter03) {
 
 TEST_F(ParameterGroupTest, PartsStandInTheOrderOfTheBackwardPass) {
   config.num_layers = 2;
-  const nn::Model deferred = model(nn::Values::kDeferred);
-  const std::vector<ParameterGroup> groups = groups_by_part(deferred, ranks);
+  nn::Model deferred = model(nn::Values::kDeferred);
+  const std::vector<ParameterGroup> groups = by_part(deferred);
   EXPECT_THAT(names_of(groups), ::testing::ElementsAre("head", "block 1", "block 0", "embedding"));
   EXPECT_THAT(groups.back().numbers, ::testing::ElementsAre(0)) << "the first of the forward pass";
   EXPECT_EQ(groups.front().numbers.back(), deferred.parameters().size() - 1);
 }
 
 TEST_F(ParameterGroupTest, EveryParameterIsInOneGroup) {
-  const nn::Model deferred = model(nn::Values::kDeferred);
-  for (const auto& groups :
-       {groups_by_part(deferred, ranks), groups_by_bucket(deferred, 500, ranks)}) {
+  nn::Model deferred = model(nn::Values::kDeferred);
+  for (const auto& groups : {by_part(deferred), by_bucket(deferred, 500)}) {
     std::vector<std::size_t> numbers;
     for (const ParameterGroup& group : groups) {
       std::vector<std::size_t> counts;
@@ -79,8 +87,8 @@ TEST_F(ParameterGroupTest, EveryParameterIsInOneGroup) {
 }
 
 TEST_F(ParameterGroupTest, AFlatArrayIsOfTheParametersTypeAndViewsAreOfTheirShape) {
-  const nn::Model deferred = model(nn::Values::kDeferred);
-  const ParameterGroup group = groups_by_part(deferred, ranks).front();
+  nn::Model deferred = model(nn::Values::kDeferred);
+  const ParameterGroup group = by_part(deferred).front();
   const Tensor flat = group.flat(group.layout.padded, MemoryCategory::kGradients);
   EXPECT_EQ(flat.dtype(), dtype);
   EXPECT_EQ(device.memory().current()[MemoryCategory::kGradients],
@@ -100,9 +108,9 @@ TEST_F(ParameterGroupTest, AFlatArrayIsOfTheParametersTypeAndViewsAreOfTheirShap
 
 /// Whatever part of an array a rank makes, it makes those elements, and zeros for padding.
 TEST_F(ParameterGroupTest, InitialValuesDoNotDependOnThePartThatIsMade) {
-  const nn::Model deferred = model(nn::Values::kDeferred);
+  nn::Model deferred = model(nn::Values::kDeferred);
   const nn::Model plain = model(nn::Values::kAllocated);
-  for (const ParameterGroup& group : groups_by_bucket(deferred, 700, ranks)) {
+  for (const ParameterGroup& group : by_bucket(deferred, 700)) {
     std::vector<double> expected(group.layout.padded, 0.0);
     for (std::size_t i = 0; i < group.numbers.size(); ++i) {
       const std::vector<double> values = plain.parameters()[group.numbers[i]]->value().to_vector();

@@ -1,5 +1,5 @@
-// Gradients that change hands quantised: the owner's averages against sums made from the same pieces
-// by one rank, against the exact averages, and what is sent between nodes.
+// Gradients that change hands quantised: the owner's sums against sums made from the same pieces
+// by one rank, against the exact ones, and what is sent between nodes.
 //
 // Covers: chapters/04_zero/shards/group_reducer.hpp
 
@@ -56,11 +56,11 @@ struct Case {
     random.fill(all.slice(0, {0, counts[group]}), 1.0);
     return all;
   }
-  /// [shard] The average that an owner should have, made by one rank step by step.
-  [[nodiscard]] Values average(int owner, std::size_t group, int pass) const {
+  /// [shard] The sum that an owner should have, made by one rank step by step.
+  [[nodiscard]] Values sum(int owner, std::size_t group, int pass) const {
     const Range range = shard_range(layout(group), owner);
     const std::size_t per_node = static_cast<std::size_t>(ranks) / nodes();
-    const Tensor sum = Tensor::zeros(Device::cpu(), {range.size()}, dtype);
+    const Tensor all = Tensor::zeros(Device::cpu(), {range.size()}, dtype);
     for (std::size_t node = 0; node < nodes(); ++node) {
       const Tensor of_node = Tensor::zeros(Device::cpu(), {range.size()}, dtype);
       for (std::size_t member = 0; member < per_node; ++member) {
@@ -68,15 +68,12 @@ struct Case {
         add(of_node, gradients(rank, group, pass).slice(0, range).clone());
       }
       if (nodes() == 1) {
-        sum.copy_from(of_node);
+        all.copy_from(of_node);
       } else {
-        add(sum, of_node);
+        add(all, of_node);
       }
     }
-    dispatch_float(dtype, [&]<class T>() {
-      for (T& x : sum.span<T>()) x /= static_cast<T>(ranks);
-    });
-    return sum.to_vector();
+    return all.to_vector();
   }
 
  private:
@@ -154,12 +151,12 @@ class QuantizedReducerTest : public ZeroPlusPlusTest {
   }
 };
 
-TEST_F(QuantizedReducerTest, OwnersHaveTheAveragesOfWhatTravelledBitForBit) {
+TEST_F(QuantizedReducerTest, OwnersHaveTheSumsOfWhatTravelledBitForBit) {
   for_cases([](Rank& rank) {
     rank.pass(0);
     rank.reducer.finish();
     for (std::size_t g = 0; g < rank.c.counts.size(); ++g) {
-      EXPECT_TRUE(rank.reducer.shard(g).to_vector() == rank.c.average(rank.comm.rank(), g, 0));
+      EXPECT_TRUE(rank.reducer.shard(g).to_vector() == rank.c.sum(rank.comm.rank(), g, 0));
     }
   });
 }
@@ -171,8 +168,8 @@ TEST_F(QuantizedReducerTest, PassesAreAddedUpUntilTheyAreDropped) {
       rank.pass(1);
       rank.reducer.finish();
       for (std::size_t g = 0; g < rank.c.counts.size(); ++g) {
-        const Values first = rank.c.average(rank.comm.rank(), g, 0);
-        const Values second = rank.c.average(rank.comm.rank(), g, 1);
+        const Values first = rank.c.sum(rank.comm.rank(), g, 0);
+        const Values second = rank.c.sum(rank.comm.rank(), g, 1);
         const Tensor sum =
             Tensor::from<double>(Device::cpu(), {first.size()}, first).to(rank.c.dtype);
         ops::add_into(
@@ -186,10 +183,10 @@ TEST_F(QuantizedReducerTest, PassesAreAddedUpUntilTheyAreDropped) {
   });
 }
 
-/// Each contribution differs by half a scale at most, a node's sum by half a scale of its own. Beside
-/// that there are two roundings in each quantisation, and one in each sum: less than 2 (N + K + 6) of
-/// numbers no larger than the largest one.
-TEST_F(QuantizedReducerTest, AveragesAreNearTheExactOnes) {
+/// Each contribution differs by half a scale at most, a node's sum by half a scale of its own.
+/// Beside that there are two roundings in each quantisation, and one in each sum: less than 2 (N +
+/// K + 6) of numbers no larger than the largest one.
+TEST_F(QuantizedReducerTest, SumsAreNearTheExactOnes) {
   for_cases([](Rank& rank) {
     rank.pass(0);
     rank.reducer.finish();
@@ -202,22 +199,23 @@ TEST_F(QuantizedReducerTest, AveragesAreNearTheExactOnes) {
       for (int other = 0; other < c.ranks; ++other) {
         const Values theirs = c.gradients(other, g, 0).slice(0, range).to_vector();
         for (std::size_t i = 0; i < exact.size(); ++i) {
-          exact[i] += theirs[i] / c.ranks;
+          exact[i] += theirs[i];
           largest = std::max(largest, std::abs(theirs[i]));
         }
       }
-      // Averages of N errors of half a scale; then of K errors of half the scale of a sum of n.
+      // N errors of half a scale; then K errors of half the scale of a sum of n.
       const double half = largest / largest_of(c.format.bits) / 2;
       const double n = c.ranks / static_cast<double>(c.nodes());
       const double second = c.nodes() > 1 ? (n * (largest + half)) / largest_of(c.format.bits) / 2 *
-                                                static_cast<double>(c.nodes()) / c.ranks
+                                                static_cast<double>(c.nodes())
                                           : 0.0;
       const double unit = c.dtype == DType::kF32 ? double{std::numeric_limits<float>::epsilon()}
                                                  : std::numeric_limits<double>::epsilon();
       const double roundings =
-          (c.ranks + static_cast<double>(c.nodes()) + 6) * unit * (largest + half);
+          c.ranks * (c.ranks + static_cast<double>(c.nodes()) + 6) * unit * (largest + half);
       for (std::size_t i = 0; i < exact.size(); ++i) {
-        EXPECT_LE(std::abs(found[i] - exact[i]), half + second + roundings) << "element " << i;
+        EXPECT_LE(std::abs(found[i] - exact[i]), c.ranks * half + second + roundings)
+            << "element " << i;
       }
     }
   });

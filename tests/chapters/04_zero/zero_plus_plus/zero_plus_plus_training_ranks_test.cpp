@@ -1,5 +1,5 @@
-// Whole training runs with ZeRO++: what is the same as with ZeRO-3 bit for bit, what is near it, and
-// that ranks agree.
+// Whole training runs with ZeRO++: what is the same as with ZeRO-3 bit for bit, what is near it,
+// and that ranks agree.
 //
 // Covers: chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp
 
@@ -125,8 +125,8 @@ TEST_F(ZeroPlusPlusTraining, OneNodeAndNodesOfOneRankReduceInOneStep) {
 
 // Near ZeRO-3 -------------------------------------------------------------------------------------
 
-/// The promise of the method: quantisation costs no quality. Lists without "hierarchical" stand for those
-/// with it, which have the same bits (SecondaryShardsChangeNoBit).
+/// The promise of the method: quantisation costs no quality. Lists without "hierarchical" stand for
+/// those with it, which have the same bits (SecondaryShardsChangeNoBit).
 TEST_F(ZeroPlusPlusTraining, LossesAfter200StepsAreWithinOnePercentOfZero3) {
   const ZeroCase c = draw_200_steps();
   on_ranks(
@@ -153,16 +153,12 @@ TEST_F(ZeroPlusPlusTraining, ARankThatThrowsInAPassEndsAll) {
     const int guilty = static_cast<int>(random.between(0, 3));
     const auto body = [&](Communicator& dp) {
       Changes changes;
-      changes.passes = [&](train::ForwardBackward inner) -> train::ForwardBackward {
-        return [&, inner](nn::Model& model, const data::Sampler& sampler, std::size_t step) {
-          if (dp.rank() == guilty && step == 1) {
-            nn::BlockHooks hooks;
-            hooks.before_backward = [](std::size_t) { throw NumericError("this block is broken"); };
-            model.add_block_hooks(hooks);
-          }
-          return inner(model, sampler, step);
-        };
-      };
+      changes.observer = observing([&](std::size_t step, nn::Model& model) {
+        if (dp.rank() != guilty || step != 2) return;
+        nn::BlockHooks hooks;
+        hooks.before_backward = [](std::size_t) { throw NumericError("this block is broken"); };
+        model.add_block_hooks(hooks);
+      });
       static_cast<void>(train_zero(dp, c, changes));
     };
     ultra::test::Fates found;

@@ -34,7 +34,7 @@ struct Rank {
               nn::StageSpec::whole(c.options.model), nn::Values::kDeferred) {
     std::optional<NodeGroups> nodes;
     if (how.node_size) nodes = make_node_groups(dp, *how.node_size);
-    for (const ParameterGroup& group : groups_by_part(model, dp.size())) {
+    for (const ParameterGroup& group : groups_of(model, c)) {
       units.push_back(std::make_unique<ZeroPlusPlusUnit>(group, dp, how, nodes));
       groups.push_back(group);
     }
@@ -42,6 +42,15 @@ struct Rank {
 
   [[nodiscard]] std::size_t in_use(MemoryCategory category) const {
     return device.memory().current()[category];
+  }
+
+  /// Gathers a unit, looks at it and lets go of it.
+  void use(std::size_t unit, UseKind kind, const std::function<void()>& look = {}) {
+    units[unit]->next_use(kind);
+    units[unit]->start_gather();
+    units[unit]->wait();
+    if (look) look();
+    units[unit]->release();
   }
 
   /// All elements of a unit as its parameters have them, in the order of the array.
@@ -84,6 +93,8 @@ struct Rank {
   std::vector<std::unique_ptr<ZeroPlusPlusUnit>> units;
 };
 
+constexpr UseKind kBothPasses[] = {UseKind::kForward, UseKind::kBackward};
+
 class ZeroPlusPlusUnitTest : public ZeroPlusPlusTest {
  protected:
   /// On 1 to 8 ranks, with each way in which units travel.
@@ -110,13 +121,12 @@ TEST_F(ZeroPlusPlusUnitTest, BothPassesOfAllRanksHaveTheWeightsThatTravelled) {
       ZeroPlusPlusUnit& unit = *rank.units[u];
       for (int step = 0; step < 2; ++step) {
         const Values wanted = rank.expected(u);
-        for (int pass = 0; pass < 2; ++pass) {
-          unit.start_gather();
-          unit.wait();
-          EXPECT_TRUE(rank.weights(u) == wanted) << "step " << step << ", pass " << pass;
-          unit.wait();  // it may be called again
-          EXPECT_TRUE(rank.weights(u) == wanted);
-          unit.release();
+        for (const UseKind pass : kBothPasses) {
+          rank.use(u, pass, [&] {
+            EXPECT_TRUE(rank.weights(u) == wanted) << "step " << step;
+            unit.wait();  // it may be called again
+            EXPECT_TRUE(rank.weights(u) == wanted);
+          });
           EXPECT_FALSE(rank.groups[u].parameters.front()->has_value());
         }
         ultra::test::Random numbers(static_cast<std::uint64_t>(10 * step + dp.rank() + 1));
@@ -129,14 +139,10 @@ TEST_F(ZeroPlusPlusUnitTest, BothPassesOfAllRanksHaveTheWeightsThatTravelled) {
 
 TEST_F(ZeroPlusPlusUnitTest, TheOwnersShardStaysExact) {
   for_ranks([](Rank& rank, const Communicator&) {
-    for (const auto& unit : rank.units) {
-      const Values before = unit->shard().to_vector();
-      for (int pass = 0; pass < 2; ++pass) {
-        unit->start_gather();
-        unit->wait();
-        unit->release();
-      }
-      EXPECT_TRUE(unit->shard().to_vector() == before);
+    for (std::size_t u = 0; u < rank.units.size(); ++u) {
+      const Values before = rank.units[u]->shard().to_vector();
+      for (const UseKind pass : kBothPasses) rank.use(u, pass);
+      EXPECT_TRUE(rank.units[u]->shard().to_vector() == before);
     }
   });
 }
@@ -152,18 +158,51 @@ TEST_F(ZeroPlusPlusUnitTest, ASecondaryShardIsOneNthOfWhatTravels) {
                                                      unit.shard().dtype())
                            : ranks * unit.shard().nbytes();
       const bool kept = rank.how.secondary == SecondaryShards::kInNode;
-      for (int pass = 0; pass < 2; ++pass) {
-        unit.start_gather();
-        unit.wait();
-        unit.release();
+      for (const UseKind pass : kBothPasses) {
+        rank.use(u, pass);
         EXPECT_EQ(rank.in_use(MemoryCategory::kCommunication), 0U);
-        const bool there = kept && pass == 0;
+        const bool there = kept && pass == UseKind::kForward;
         EXPECT_EQ(unit.secondary().defined(), there);
         EXPECT_EQ(rank.in_use(MemoryCategory::kParameters) - before,
                   there ? travels / rank.how.node_size.value() : 0U);
       }
     }
   });
+}
+
+/// Notes in which groups of ranks operations take place.
+struct Groups : CommObserver {
+  void operation_ended(const OperationInfo& info, std::size_t, Clock::time_point,
+                       Clock::time_point) override {
+    names.push_back(info.communicator);
+  }
+  void waited(const OperationInfo&, Clock::time_point, Clock::time_point) override {}
+  std::vector<std::string> names;
+};
+
+/// A pipeline has several micro-batches under way: the node's copy stays until the last of their
+/// backward passes has gathered it.
+TEST_F(ZeroPlusPlusUnitTest, ASecondaryShardOutlivesTheBackwardPassOfAnotherMicroBatch) {
+  for (const char* list : {"hierarchical", "weights-int8,hierarchical"}) {
+    ZeroCase c = draw_with(list, 4, DType::kF32);
+    c.settings.plus_plus.node_size = 2;
+    on_ranks(c, [&](Communicator& dp) {
+      Rank rank(dp, c);
+      const Values wanted = rank.expected(0);
+      Groups groups;
+      dp.set_observer(&groups);
+      std::vector<bool> kept;
+      for (const UseKind kind : {UseKind::kForward, UseKind::kForward, UseKind::kRecomputation,
+                                 UseKind::kBackward, UseKind::kForward, UseKind::kBackward}) {
+        rank.use(0, kind, [&] { EXPECT_TRUE(rank.weights(0) == wanted); });
+        kept.push_back(rank.units[0]->secondary().defined());
+      }
+      dp.set_observer(nullptr);
+      EXPECT_THAT(kept, ::testing::ElementsAre(true, true, true, false, true, false));
+      EXPECT_THAT(groups.names,
+                  ::testing::ElementsAre("world", "world", "node", "node", "world", "node"));
+    });
+  }
 }
 
 TEST_F(ZeroPlusPlusUnitTest, ReleasedUnitsTakeNoBuffersAndMessagesGoWhenTheUnitComes) {

@@ -1,7 +1,7 @@
-// What training runs with ZeRO++ send, in all and between nodes, and what memory they take: to the byte
-// what the closed forms say, for every subset of the techniques.
+// What training runs with ZeRO++ send, in all and between nodes, and what memory they take: to the
+// byte what the closed forms say, for every subset of the techniques.
 //
-// Covers: chapters/04_zero/checkpoints/buffer_replay.hpp, chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp
+// Covers: chapters/04_zero/estimate/buffer_replay.hpp, chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp
 
 #include <gtest/gtest.h>
 
@@ -30,8 +30,8 @@ std::shared_ptr<const comm::CollectiveAlgorithms> rings_and_pairs() {
                                .tuning = {}});
 }
 
-/// Counts what a rank sends while weights and gradients travel; what leaves its node is taken from the
-/// schedules that the operations follow.
+/// Counts what a rank sends while weights and gradients travel; what leaves its node is taken from
+/// the schedules that the operations follow.
 class NodeTraffic : public CommObserver {
  public:
   NodeTraffic(const Communicator& dp, std::size_t node_size)
@@ -121,7 +121,7 @@ class ZeroPlusPlusVolume : public ZeroPlusPlusTest {
 
 std::vector<FlatLayout> layouts_of(const ZeroCase& c) {
   nn::DenseFactory factory;
-  const nn::Model model = deferred_model(c, factory);
+  nn::Model model = deferred_model(c, factory);
   std::vector<FlatLayout> layouts;
   for (const ParameterGroup& group : groups_of(model, c)) layouts.push_back(group.layout);
   return layouts;
@@ -201,10 +201,8 @@ TEST_F(ZeroPlusPlusVolume, EveryRankTakesWhatIsPredictedToTheByte) {
       EXPECT_EQ(peak(rank, MemoryCategory::kParameters), bytes.parameters);
       EXPECT_EQ(peak(rank, MemoryCategory::kGradients), bytes.gradients);
       EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), bytes.optimizer);
-      const std::size_t loss = sizeof(double) * static_cast<std::size_t>(c.ranks);
       EXPECT_GE(peak(rank, MemoryCategory::kCommunication), bytes.buffers);
-      EXPECT_LE(peak(rank, MemoryCategory::kCommunication),
-                std::max(bytes.buffers + bytes.scratch, loss));
+      EXPECT_LE(peak(rank, MemoryCategory::kCommunication), bytes.buffers + bytes.scratch);
     }
   });
 }

@@ -66,8 +66,8 @@ TEST(VolumeBetweenNodes, EachTechniqueChangesItsOwnCells) {
             (NodeVolume{0.25, 0.25, 0.125}));
 }
 
-/// What the ranks of a node send together is the table's number, but for what a ring keeps in a node,
-/// (N-1)/N or (K-1)/K, and the scales: 4 bytes with each block.
+/// What the ranks of a node send together is the table's number, but for what a ring keeps in a
+/// node, (N-1)/N or (K-1)/K, and the scales: 4 bytes with each block.
 TEST(VolumeBetweenNodes, IsWhatTheRanksOfANodeSend) {
   constexpr int kRanks = 512;
   constexpr std::size_t kNode = 8;

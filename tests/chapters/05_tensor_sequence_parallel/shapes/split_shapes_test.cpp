@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "chapters/01_memory/memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/plain_training.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -62,16 +65,15 @@ TEST(SplitShapes, OfModelsThatCannotBeSplitAreRefused) {
 }
 
 TEST(TensorStepOf, IsTheLargestShareInMicroBatches) {
-  zero::ZeroProgram program;
-  program.base.train.global_batch = 13;
-  program.base.train.micro_batch = 2;
-  program.base.collectives.comm.ranks = 4;
-  program.base.replica = {.ranks = 2, .flags = "--tp 2"};
-  program.base.memory.recompute.mode = memory::Recompute::kFull;
+  train::TrainOptions train;
+  train.global_batch = 13;
+  train.micro_batch = 2;
+  const train::Setup setup = ultra::test::setup_of(
+      train, 4, train::list_of(memory::technique(), technique()), "--tp 2 --recompute full");
   TensorParallelOptions options;
   options.tp = 2;
   std::vector<std::size_t> micro_batches;
-  const TensorStep step = step_of(program, options, micro_batches);
+  const TensorStep step = step_of(setup, options, micro_batches);
   EXPECT_THAT(micro_batches, ElementsAre(2, 2, 2, 1));
   EXPECT_EQ(step.block_forwards, 2U);
   EXPECT_EQ(step.layout.tp, 2);

@@ -1,14 +1,5 @@
 #include "common/comm/collectives/reduce_op.hpp"
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::comm {
 namespace {

@@ -1,35 +1,16 @@
 // Schedules that are written out here, carried out by the ranks: lanes, scratch memory, copies.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "common/comm/comm_error.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/rank_fates.hpp"
-#include "tests/support/star_algorithms.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra::comm {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 Step exchange(int peer, Block out, Block in, OnReceive how = OnReceive::kStore) {
   return {.send_to = peer, .send = out, .receive_from = peer, .receive = in, .on_receive = how};
 }
 
 /// A star whose all_reduce is what a test makes of it.
+
 class Custom : public test::StarAlgorithms {
  public:
   using Make = std::function<Schedule(const Group& group, std::size_t count)>;
@@ -66,102 +47,92 @@ class ScheduleRunner : public test::RandomTest {
 
 TEST_F(ScheduleRunner, ScratchMemoryHoldsWhatArrivesUntilItIsCombined) {
   const std::size_t size = random.between(1, 3000);
-  run_ranks(
-      2,
-      [&](Communicator& world) {
-        const Tensor data = tensor_of(sequence(size, world.rank() * 10.0));
-        world.all_reduce(data);
-        for (std::size_t i = 0; i < size; ++i) {
-          EXPECT_EQ(data.data<double>()[i], 2.0 * static_cast<double>(i) + 10);
-        }
-      },
-      with([](const Group& group, std::size_t count) {
-        const Block all{{0, count}};
-        const Block scratch{{0, count}, Buffer::kScratch};
-        return Schedule{.lanes = {{exchange(1 - group.rank, all, scratch),
-                                   exchange(group.rank, scratch, all, OnReceive::kReduce)}},
-                        .scratch_count = count};
-      }));
+  const RankOptions options = with([](const Group& group, std::size_t count) {
+    const Block all{{0, count}};
+    const Block scratch{{0, count}, Buffer::kScratch};
+    return Schedule{.lanes = {{exchange(1 - group.rank, all, scratch),
+                               exchange(group.rank, scratch, all, OnReceive::kReduce)}},
+                    .scratch_count = count};
+  });
+  ranks_with(options, 2, [&](Communicator& world) {
+    const Tensor data = tensor_of(sequence(size, world.rank() * 10.0));
+    world.all_reduce(data);
+    for (std::size_t i = 0; i < size; ++i) {
+      EXPECT_EQ(data.data<double>()[i], 2.0 * static_cast<double>(i) + 10);
+    }
+  });
 }
 
 /// Lane j of each pair exchanges chunk j; only the lanes' own order is fixed.
 TEST_F(ScheduleRunner, LanesRunSideBySide) {
   const std::size_t size = random.between(64, 3000);
   const int lanes = static_cast<int>(random.between(2, 32));
-  run_ranks(
-      2,
-      [&](Communicator& world) {
-        const Tensor data = tensor_of(sequence(size, world.rank() * 1000.0));
-        world.all_reduce(data);
-        EXPECT_EQ(data.to_vector(), sequence(size, (1 - world.rank()) * 1000.0)) << "swapped";
-      },
-      with([lanes](const Group& group, std::size_t count) {
-        Schedule schedule{.lanes = {}, .scratch_count = count};
-        const Chunks chunks = Chunks::even({0, count}, lanes);
-        for (int lane = 0; lane < lanes; ++lane) {
-          const Block chunk{chunks[lane]};
-          const Block scratch{chunks[lane], Buffer::kScratch};
-          schedule.lanes.push_back(
-              {exchange(1 - group.rank, chunk, scratch), exchange(group.rank, scratch, chunk)});
-        }
-        return schedule;
-      }));
+  const RankOptions options = with([lanes](const Group& group, std::size_t count) {
+    Schedule schedule{.lanes = {}, .scratch_count = count};
+    const Chunks chunks = Chunks::even({0, count}, lanes);
+    for (int lane = 0; lane < lanes; ++lane) {
+      const Block chunk{chunks[lane]};
+      const Block scratch{chunks[lane], Buffer::kScratch};
+      schedule.lanes.push_back(
+          {exchange(1 - group.rank, chunk, scratch), exchange(group.rank, scratch, chunk)});
+    }
+    return schedule;
+  });
+  ranks_with(options, 2, [&](Communicator& world) {
+    const Tensor data = tensor_of(sequence(size, world.rank() * 1000.0));
+    world.all_reduce(data);
+    EXPECT_EQ(data.to_vector(), sequence(size, (1 - world.rank()) * 1000.0)) << "swapped";
+  });
 }
 
 /// Lane 0 of rank 0 waits for lane 0 of rank 1, which begins only after both lanes 1 have met.
 TEST_F(ScheduleRunner, ALaneThatWaitsDoesNotHoldUpAnother) {
-  run_ranks(
-      3,
-      [](Communicator& world) {
-        const Tensor data = tensor_of(sequence(2, world.rank() * 10.0));
-        world.all_reduce(data);
-        const std::vector<double> expected[] = {{10, 21}, {20, 1}, {0, 11}};
-        EXPECT_EQ(data.to_vector(), expected[world.rank()]);
-      },
-      with([](const Group& group, std::size_t) {
-        // Lane 0 goes round the ring upwards on element 0, lane 1 downwards on element 1.
-        Schedule schedule{.lanes = {}, .scratch_count = 2};
-        for (const int lane : {0, 1}) {
-          const std::size_t at = static_cast<std::size_t>(lane);
-          const Block element{{at, at + 1}};
-          const Block scratch{{at, at + 1}, Buffer::kScratch};
-          const Step swap{.send_to = lane == 0 ? group.prev() : group.next(),
-                          .send = element,
-                          .receive_from = lane == 0 ? group.next() : group.prev(),
-                          .receive = scratch};
-          schedule.lanes.push_back({swap, exchange(group.rank, scratch, element)});
-        }
-        return schedule;
-      }));
+  const RankOptions options = with([](const Group& group, std::size_t) {
+    // Lane 0 goes round the ring upwards on element 0, lane 1 downwards on element 1.
+    Schedule schedule{.lanes = {}, .scratch_count = 2};
+    for (const int lane : {0, 1}) {
+      const std::size_t at = static_cast<std::size_t>(lane);
+      const Block element{{at, at + 1}};
+      const Block scratch{{at, at + 1}, Buffer::kScratch};
+      const Step swap{.send_to = lane == 0 ? group.prev() : group.next(),
+                      .send = element,
+                      .receive_from = lane == 0 ? group.next() : group.prev(),
+                      .receive = scratch};
+      schedule.lanes.push_back({swap, exchange(group.rank, scratch, element)});
+    }
+    return schedule;
+  });
+  ranks_with(options, 3, [](Communicator& world) {
+    const Tensor data = tensor_of(sequence(2, world.rank() * 10.0));
+    world.all_reduce(data);
+    const std::vector<double> expected[] = {{10, 21}, {20, 1}, {0, 11}};
+    EXPECT_EQ(data.to_vector(), expected[world.rank()]);
+  });
 }
 
 TEST_F(ScheduleRunner, NoStepsAreDoneAtOnce) {
-  run_ranks(
-      3,
-      [](Communicator& world) {
-        const Tensor data = tensor_of({1, 2});
-        world.all_reduce(data);
-        EXPECT_EQ(data.to_vector(), (std::vector<double>{1, 2}));
-      },
-      with([](const Group&, std::size_t) {
-        return Schedule{.lanes = {{}, {Step{}}}};
-      }));
+  const RankOptions options = with([](const Group&, std::size_t) {
+    return Schedule{.lanes = {{}, {Step{}}}};
+  });
+  ranks_with(options, 3, [](Communicator& world) {
+    const Tensor data = tensor_of({1, 2});
+    world.all_reduce(data);
+    EXPECT_EQ(data.to_vector(), (std::vector<double>{1, 2}));
+  });
 }
 
 TEST_F(ScheduleRunner, AStepOutsideTheMemoryIsAnErrorBeforeAnyMessage) {
-  const test::Fates fates = test::fates_of(
-      3,
-      [](Communicator& world) {
-        world.all_reduce(tensor_of({1, 2}));
-      },
-      with([](const Group& group, std::size_t count) {
-        Step step;
-        step.send_to = group.next();
-        step.send = {{0, count + (group.rank == 1 ? 1 : 0)}};
-        Schedule schedule{.lanes = {{step}}};
-        if (group.rank != 1) schedule.lanes[0].clear();
-        return schedule;
-      }));
+  const RankOptions options = with([](const Group& group, std::size_t count) {
+    Step step;
+    step.send_to = group.next();
+    step.send = {{0, count + (group.rank == 1 ? 1 : 0)}};
+    Schedule schedule{.lanes = {{step}}};
+    if (group.rank != 1) schedule.lanes[0].clear();
+    return schedule;
+  });
+  const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
+    world.all_reduce(tensor_of({1, 2}));
+  });
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
     EXPECT_THAT(fate.message,
@@ -181,12 +152,9 @@ TEST_F(ScheduleRunner, BlocksThatMeetWithTwoSizesAreAMismatch) {
     if (group.rank == 1) step = {.send = {}, .receive_from = 0, .receive = {{0, count}}};
     return Schedule{.lanes = {{step}}};
   });
-  const test::Fates fates = test::fates_of(
-      2,
-      [](Communicator& world) {
-        world.all_reduce(tensor_of({1, 2, 3}));
-      },
-      options);
+  const test::Fates fates = fates_with(options, 2, [](Communicator& world) {
+    world.all_reduce(tensor_of({1, 2, 3}));
+  });
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
     if (rank == 0) continue;  // MPI may take a small message before anybody asks for it
@@ -199,51 +167,41 @@ TEST_F(ScheduleRunner, BlocksThatMeetWithTwoSizesAreAMismatch) {
 /// Pieces of one buffer, as gradient buckets are: nothing but the output may change.
 TEST_F(ScheduleRunner, ReduceScatterKeepsAnInputBesideItsOutput) {
   const std::size_t count = 4 * random.between(1, 100);
-  RankOptions star;
-  star.algorithms = std::make_shared<const test::StarAlgorithms>();
-  for (const RankOptions& options : {RankOptions{}, star}) {
-    run_ranks(
-        4,
-        [&](Communicator& world) {
-          const std::size_t part = count / 4;
-          const Tensor buffer = tensor_of(sequence(count + part, world.rank()));
-          const Tensor input = buffer.slice(0, {0, count});
-          const Tensor output = buffer.slice(0, {count, count + part});
-          world.reduce_scatter(input, output);
-          EXPECT_EQ(input.to_vector(), sequence(count, world.rank()));
-          const double first = static_cast<double>(part) * world.rank();
-          for (std::size_t i = 0; i < part; ++i) {
-            const double element = first + static_cast<double>(i);
-            EXPECT_EQ(output.data<double>()[i], 4 * element + 6);
-          }
-        },
-        options);
+  for (const RankOptions& options : {RankOptions{}, star_options()}) {
+    ranks_with(options, 4, [&](Communicator& world) {
+      const std::size_t part = count / 4;
+      const Tensor buffer = tensor_of(sequence(count + part, world.rank()));
+      const Tensor input = buffer.slice(0, {0, count});
+      const Tensor output = buffer.slice(0, {count, count + part});
+      world.reduce_scatter(input, output);
+      EXPECT_EQ(input.to_vector(), sequence(count, world.rank()));
+      const double first = static_cast<double>(part) * world.rank();
+      for (std::size_t i = 0; i < part; ++i) {
+        const double element = first + static_cast<double>(i);
+        EXPECT_EQ(output.data<double>()[i], 4 * element + 6);
+      }
+    });
   }
 }
 
 TEST_F(ScheduleRunner, GatherAndScatterWorkInPlaceAtTheRoot) {
   const std::size_t part = random.between(1, 100);
-  RankOptions star;
-  star.algorithms = std::make_shared<const test::StarAlgorithms>();
-  for (const RankOptions& options : {RankOptions{}, star}) {
-    run_ranks(
-        3,
-        [&](Communicator& world) {
-          const auto first = [&](int rank) { return static_cast<double>(part) * rank; };
-          const Tensor whole = tensor_of(std::vector<double>(3 * part, -1));
-          const Tensor own =
-              world.rank() == 1 ? whole.slice(0, {part, 2 * part}) : tensor_of(sequence(part, 0));
-          own.copy_from(tensor_of(sequence(part, first(world.rank()))));
-          world.gather(own, whole, 1);
-          if (world.rank() == 1) {
-            EXPECT_EQ(whole.to_vector(), sequence(3 * part, 0));
-          } else {
-            own.fill(0);
-          }
-          world.scatter(whole, own, 1);
-          EXPECT_EQ(own.to_vector(), sequence(part, first(world.rank())));
-        },
-        options);
+  for (const RankOptions& options : {RankOptions{}, star_options()}) {
+    ranks_with(options, 3, [&](Communicator& world) {
+      const auto first = [&](int rank) { return static_cast<double>(part) * rank; };
+      const Tensor whole = tensor_of(std::vector<double>(3 * part, -1));
+      const Tensor own =
+          world.rank() == 1 ? whole.slice(0, {part, 2 * part}) : tensor_of(sequence(part, 0));
+      own.copy_from(tensor_of(sequence(part, first(world.rank()))));
+      world.gather(own, whole, 1);
+      if (world.rank() == 1) {
+        EXPECT_EQ(whole.to_vector(), sequence(3 * part, 0));
+      } else {
+        own.fill(0);
+      }
+      world.scatter(whole, own, 1);
+      EXPECT_EQ(own.to_vector(), sequence(part, first(world.rank())));
+    });
   }
 }
 

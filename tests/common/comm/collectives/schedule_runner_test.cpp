@@ -1,19 +1,8 @@
 #include "common/comm/collectives/schedule_runner.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::comm {
 namespace {
-
-using test::message_of;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr int kRank = 1;
 constexpr int kSize = 4;

@@ -1,24 +1,10 @@
 // Covers: common/comm/collectives/schedule.hpp, common/comm/collectives/collective_algorithms.hpp
 
 #include "common/comm/collectives/schedule.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <numeric>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/star_algorithms.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra::comm {
 namespace {
-
-using test::message_of;
-using ::testing::HasSubstr;
 
 class ChunksTest : public test::RandomTest {};
 
@@ -92,9 +78,7 @@ TEST_F(ChunksTest, AreEqualWhenAllBoundsAre) {
 
 TEST_F(ChunksTest, RefusesNoParts) {
   for (const int parts : {0, -3}) {
-    const auto text = message_of<ConfigError>([&] {
-      static_cast<void>(Chunks::even({0, 10}, parts));
-    });
+    const auto text = message_of<ConfigError>([&] { return Chunks::even({0, 10}, parts); });
     EXPECT_THAT(text, HasSubstr(std::to_string(parts) + " chunks"));
     EXPECT_THAT(text, HasSubstr("at least 1"));
   }

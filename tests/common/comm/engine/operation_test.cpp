@@ -2,15 +2,11 @@
 
 #include "common/comm/engine/operation.hpp"
 
-#include <gtest/gtest.h>
-
 #include <set>
-#include <string>
-#include <vector>
 
 #include "common/base/interrupt.hpp"
-#include "common/comm/comm_error.hpp"
 #include "common/comm/traffic.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
@@ -51,8 +47,7 @@ TEST(Operation, ItsLabelStandsBehindIt) {
 }
 
 TEST(DivideAverage, DividesWhereThereIsAResult) {
-  const Tensor data = Tensor::empty(Device::cpu(), {3}, DType::kF64);
-  data.fill(12.0);
+  const Tensor data = test::filled(Device::cpu(), {3}, DType::kF64, 12.0);
   comm::CollectiveCall call{.info = {.kind = OpKind::kAllReduce, .dtype = DType::kF64},
                             .input = data,
                             .output = data,

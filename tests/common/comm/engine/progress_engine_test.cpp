@@ -5,99 +5,11 @@
 
 #include "common/comm/engine/progress_engine.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include "common/comm/comm_error.hpp"
 #include "common/comm/work.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/common/comm/engine/fake_operation.hpp"
 
 namespace ultra::comm {
 namespace {
-
-using std::chrono::milliseconds;
-using test::message_of;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using Clock = ProgressEngine::Clock;
-
-/// A rank that hears nothing of the others but what the test says.
-class FakeMonitor : public RankMonitor {
- public:
-  int world_rank() const override { return 3; }
-  std::uint64_t events() const override { return 0; }
-  void sleep(std::uint64_t /*seen*/, Clock::time_point until) override {
-    std::this_thread::sleep_until(std::min(until, Clock::now() + milliseconds(1)));
-  }
-  void wake() override {}
-  int spins() const override { return 0; }
-  void check(const std::string& doing) override {
-    if (failed) throw RankFailed(1, ErrorKind::kOther, "rank 1 has failed: " + doing);
-  }
-  void report_blocked(std::uint64_t /*seen*/, const std::string& doing) override {
-    blocked.push_back(doing);
-    if (all_blocked) throw Deadlock("deadlock: " + doing);
-  }
-  void report_moving() override { ++moving; }
-
-  std::atomic<bool> failed{false};
-  bool all_blocked = false;
-  std::vector<std::string> blocked;
-  int moving = 0;
-};
-
-/// Ends when it is told to.
-class FakeOperation : public Operation {
- public:
-  explicit FakeOperation(std::uint32_t sequence, Order order = Order::kInTurn,
-                         std::uint64_t communicator = 0)
-      : Operation({.kind = OpKind::kBarrier,
-                   .communicator = "dp",
-                   .communicator_id = communicator,
-                   .sequence = sequence},
-                  order) {}
-
-  bool advance() override {
-    ++looks;
-    while (!goes_on) std::this_thread::yield();
-    if (fails) throw CommMismatch("sizes differ");
-    return ends;
-  }
-  std::string waits_for() const override { return "rank 2 has not arrived"; }
-  std::size_t sent_bytes() const override { return 10; }
-
-  std::atomic<int> looks{0};
-  std::atomic<bool> goes_on{true};
-  std::atomic<bool> ends{false};
-  std::atomic<bool> fails{false};
-};
-
-class Log : public CommObserver {
- public:
-  void operation_ended(const OperationInfo& info, std::size_t sent_bytes, Clock::time_point begin,
-                       Clock::time_point end) override {
-    EXPECT_EQ(sent_bytes, 10U);
-    EXPECT_LE(begin, end);
-    ended.push_back(info.sequence);
-  }
-  void waited(const OperationInfo& info, Clock::time_point begin, Clock::time_point end) override {
-    EXPECT_LE(begin, end);
-    waits.push_back(info.sequence);
-  }
-
-  std::vector<std::uint32_t> ended;
-  std::vector<std::uint32_t> waits;
-};
 
 class ProgressEngineTest : public ::testing::Test {
  protected:
@@ -113,6 +25,21 @@ class ProgressEngineTest : public ::testing::Test {
   }
   std::shared_ptr<FakeOperation> start(ProgressEngine& engine, std::uint32_t sequence) {
     return start(engine, std::make_shared<FakeOperation>(sequence));
+  }
+
+  std::shared_ptr<FakeOperation> start_message(std::uint32_t sequence) {
+    return start(*on_call, std::make_shared<FakeOperation>(sequence, Operation::Order::kAnyTime));
+  }
+  /// Waits that end then.
+  static EngineOptions until(milliseconds timeout, decltype(EngineOptions::next_alarm) alarm = {}) {
+    return {.timeout = timeout, .progress = Progress::kOnCall, .next_alarm = std::move(alarm)};
+  }
+  /// A thread that ends an operation in 20 ms.
+  static std::jthread end_later(const std::shared_ptr<FakeOperation>& operation) {
+    return std::jthread([operation] {
+      std::this_thread::sleep_for(milliseconds(20));
+      operation->ends = true;
+    });
   }
 
   test::Watchdog watchdog{std::chrono::seconds(60)};
@@ -145,8 +72,7 @@ TEST_F(ProgressEngineTest, OperationsOfACommunicatorGoInTurn) {
   const auto second = start(*on_call, 1);
   const auto elsewhere =
       start(*on_call, std::make_shared<FakeOperation>(2, Operation::Order::kInTurn, 1));
-  const auto message =
-      start(*on_call, std::make_shared<FakeOperation>(3, Operation::Order::kAnyTime));
+  const auto message = start_message(3);
   on_call->poll();
   EXPECT_EQ(second->looks, 0) << "its predecessor has not ended";
   EXPECT_GT(elsewhere->looks, 0) << "another group does not wait for this one";
@@ -158,8 +84,7 @@ TEST_F(ProgressEngineTest, OperationsOfACommunicatorGoInTurn) {
 
 TEST_F(ProgressEngineTest, AMessageThatEndsGivesNobodysTurnAway) {
   start(*on_call, 0);
-  const auto message =
-      start(*on_call, std::make_shared<FakeOperation>(3, Operation::Order::kAnyTime));
+  const auto message = start_message(3);
   const auto second = start(*on_call, 1);
   message->ends = true;
   EXPECT_TRUE(on_call->poll(message));
@@ -203,10 +128,7 @@ TEST_F(ProgressEngineTest, TheErrorOfAForgottenOperationComesAtTheEnd) {
 TEST_F(ProgressEngineTest, ForgottenOperationsAreWaitedFor) {
   const auto engine = make(Progress::kThread);
   const auto operation = start(*engine, 0);
-  std::thread later([&] {
-    std::this_thread::sleep_for(milliseconds(20));
-    operation->ends = true;
-  });
+  std::jthread later = end_later(operation);
   engine->finish();
   EXPECT_TRUE(operation->ends);
   later.join();
@@ -224,10 +146,7 @@ TEST_F(ProgressEngineTest, CountsWhatEndedWell) {
 TEST_F(ProgressEngineTest, WaitingIsAPartOfBeingBusy) {
   const auto operation = start(*on_call, 0);
   std::this_thread::sleep_for(milliseconds(20));
-  std::thread later([&] {
-    std::this_thread::sleep_for(milliseconds(20));
-    operation->ends = true;
-  });
+  std::jthread later = end_later(operation);
   on_call->wait(operation);
   later.join();
   const CommStats stats = on_call->stats();
@@ -250,8 +169,7 @@ TEST_F(ProgressEngineTest, TellsItsObserverInTheOrderOfTheEnds) {
   Log log;
   on_call->set_observer(&log);
   const auto first = start(*on_call, 0);
-  const auto message =
-      start(*on_call, std::make_shared<FakeOperation>(9, Operation::Order::kAnyTime));
+  const auto message = start_message(9);
   message->ends = true;
   on_call->poll();
   first->ends = true;
@@ -265,8 +183,7 @@ TEST_F(ProgressEngineTest, TellsItsObserverInTheOrderOfTheEnds) {
 }
 
 TEST_F(ProgressEngineTest, AWaitThatLastsTooLongNamesTheOperationAndWhoIsMissing) {
-  ProgressEngine engine(
-      monitor, {.timeout = milliseconds(50), .progress = Progress::kOnCall, .next_alarm = {}});
+  ProgressEngine engine(monitor, until(milliseconds(50)));
   const auto operation = start(engine, 4);
   EXPECT_THAT(message_of<CommTimeout>([&] { engine.wait(operation); }),
               AllOf(HasSubstr("rank 3 has waited 0.05 s in barrier #4 of 'dp': rank 2 has not "
@@ -283,8 +200,7 @@ TEST_F(ProgressEngineTest, AWaitSaysWhatItWaitsForUntilItEnds) {
 }
 
 TEST_F(ProgressEngineTest, AnOperationThatHasNotBegunNamesTheOneBeforeIt) {
-  ProgressEngine engine(
-      monitor, {.timeout = milliseconds(30), .progress = Progress::kOnCall, .next_alarm = {}});
+  ProgressEngine engine(monitor, until(milliseconds(30)));
   start(engine, 4);
   start(engine, std::make_shared<FakeOperation>(8, Operation::Order::kInTurn, 1));
   const auto last = start(engine, 5);
@@ -310,8 +226,7 @@ TEST_F(ProgressEngineTest, WhoOnlyAsksSeesItToo) {
 }
 
 TEST_F(ProgressEngineTest, WhoOnlyAsksTimesOutToo) {
-  ProgressEngine engine(
-      monitor, {.timeout = milliseconds(60), .progress = Progress::kOnCall, .next_alarm = {}});
+  ProgressEngine engine(monitor, until(milliseconds(60)));
   const auto operation = start(engine, 0);
   const auto ask = [&] {
     while (!engine.poll(operation)) std::this_thread::yield();
@@ -321,8 +236,7 @@ TEST_F(ProgressEngineTest, WhoOnlyAsksTimesOutToo) {
 }
 
 TEST_F(ProgressEngineTest, ComputingBetweenQuestionsIsNotWaiting) {
-  ProgressEngine engine(
-      monitor, {.timeout = milliseconds(300), .progress = Progress::kOnCall, .next_alarm = {}});
+  ProgressEngine engine(monitor, until(milliseconds(300)));
   const auto operation = start(engine, 0);
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(engine.poll(operation));
@@ -333,8 +247,7 @@ TEST_F(ProgressEngineTest, ComputingBetweenQuestionsIsNotWaiting) {
 TEST_F(ProgressEngineTest, ARankThatDelaysMessagesItselfIsNotBlocked) {
   monitor->all_blocked = true;
   const auto alarm = [] { return std::optional(Clock::now() + milliseconds(1)); };
-  ProgressEngine engine(
-      monitor, {.timeout = milliseconds(60), .progress = Progress::kOnCall, .next_alarm = alarm});
+  ProgressEngine engine(monitor, until(milliseconds(60), alarm));
   const auto operation = start(engine, 0);
   EXPECT_THROW(engine.wait(operation), CommTimeout);
   EXPECT_TRUE(monitor->blocked.empty());
@@ -375,8 +288,7 @@ TEST_F(ProgressEngineTest, OfSeveralHandlesTheFirstToEndIsReturned) {
   Log log;
   on_call->set_observer(&log);
   const auto first = start(*on_call, 0);
-  const auto message =
-      start(*on_call, std::make_shared<FakeOperation>(9, Operation::Order::kAnyTime));
+  const auto message = start_message(9);
   Work works[] = {Work(on_call, first), Work(on_call, message), Work()};
   message->ends = true;
   on_call->poll();
@@ -390,13 +302,9 @@ TEST_F(ProgressEngineTest, OfSeveralHandlesTheFirstToEndIsReturned) {
 TEST_F(ProgressEngineTest, AWaitForOneOfManyIsExposedAndToldAsTheOneThatEnded) {
   Log log;
   on_call->set_observer(&log);
-  const auto any_time = Operation::Order::kAnyTime;
-  const auto one = start(*on_call, std::make_shared<FakeOperation>(8, any_time));
-  const auto other = start(*on_call, std::make_shared<FakeOperation>(9, any_time));
-  std::thread later([&] {
-    std::this_thread::sleep_for(milliseconds(20));
-    other->ends = true;
-  });
+  const auto one = start_message(8);
+  const auto other = start_message(9);
+  std::jthread later = end_later(other);
   Work works[] = {Work(on_call, one), Work(on_call, other)};
   EXPECT_EQ(wait_any(works), 1U);
   later.join();
@@ -405,28 +313,26 @@ TEST_F(ProgressEngineTest, AWaitForOneOfManyIsExposedAndToldAsTheOneThatEnded) {
 }
 
 TEST_F(ProgressEngineTest, TheErrorOfOneOfManyIsThrownOnce) {
-  const auto any_time = Operation::Order::kAnyTime;
-  const auto bad = start(*on_call, std::make_shared<FakeOperation>(8, any_time));
-  const auto good = start(*on_call, std::make_shared<FakeOperation>(9, any_time));
+  const auto bad = start_message(8);
+  const auto good = start_message(9);
   bad->fails = true;
   good->ends = true;
   Work works[] = {Work(on_call, bad), Work(on_call, good)};
-  EXPECT_EQ(message_of<CommMismatch>([&] { static_cast<void>(wait_any(works)); }),
+  EXPECT_EQ(message_of<CommMismatch>([&] { return wait_any(works); }),
             "barrier #8 of 'dp': sizes differ");
   EXPECT_EQ(wait_any(works), 1U);
   EXPECT_NO_THROW(on_call->finish());
 }
 
 TEST_F(ProgressEngineTest, AWaitForOneOfManyNamesTheFirstOfThem) {
-  ProgressEngine engine(
-      monitor, {.timeout = milliseconds(30), .progress = Progress::kOnCall, .next_alarm = {}});
+  ProgressEngine engine(monitor, until(milliseconds(30)));
   std::vector<std::shared_ptr<FakeOperation>> some;
   std::vector<const Operation*> operations{nullptr};
   for (std::uint32_t i = 0; i < 6; ++i) {
     some.push_back(std::make_shared<FakeOperation>(i, Operation::Order::kAnyTime));
     operations.push_back(start(engine, some.back()).get());
   }
-  EXPECT_THAT(message_of<CommTimeout>([&] { static_cast<void>(engine.wait_any(operations)); }),
+  EXPECT_THAT(message_of<CommTimeout>([&] { return engine.wait_any(operations); }),
               AllOf(HasSubstr("in wait_any of 6 operations: barrier #0 of 'dp': rank 2 has not "
                               "arrived; barrier #1 of 'dp': "),
                     HasSubstr("barrier #3 of 'dp': rank 2 has not arrived; and 2 others.")));
@@ -434,15 +340,14 @@ TEST_F(ProgressEngineTest, AWaitForOneOfManyNamesTheFirstOfThem) {
 
 TEST_F(ProgressEngineTest, OneOfManyNeedsManyOfOneRank) {
   std::vector<Work> nothing(3);
-  EXPECT_THAT(message_of<ConfigError>([&] { static_cast<void>(wait_any(nothing)); }),
+  EXPECT_THAT(message_of<ConfigError>([&] { return wait_any(nothing); }),
               HasSubstr("none of the 3 works is under way"));
   EXPECT_THROW(static_cast<void>(wait_any({})), ConfigError);
   const auto other = make(Progress::kOnCall);
   Work works[] = {Work(on_call, start(*on_call, 0)), Work(other, start(*other, 0))};
-  EXPECT_THAT(message_of<ConfigError>([&] { static_cast<void>(wait_any(works)); }),
-              HasSubstr("several ranks"));
+  EXPECT_THAT(message_of<ConfigError>([&] { return wait_any(works); }), HasSubstr("several ranks"));
   on_call->abandon();
-  EXPECT_EQ(message_of<CommError>([&] { static_cast<void>(wait_any(std::span(works).first(1))); }),
+  EXPECT_EQ(message_of<CommError>([&] { return wait_any(std::span(works).first(1)); }),
             "barrier #0 of 'dp' belongs to a rank that has ended");
 }
 

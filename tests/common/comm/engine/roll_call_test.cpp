@@ -1,19 +1,8 @@
 #include "common/comm/engine/roll_call.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
-#include "common/comm/comm_error.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra::comm {
 namespace {
-
-using test::message_of;
-using ::testing::HasSubstr;
 
 OperationInfo sum_of(std::size_t count) {
   return {.kind = OpKind::kAllReduce, .communicator = "dp", .sequence = 7, .count = count};

@@ -1,41 +1,14 @@
 // Messages that both ends name: they meet whatever the order in which they were issued.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <memory>
-#include <numeric>
 #include <random>
-#include <vector>
 
-#include "common/base/errors.hpp"
-#include "common/comm/comm_error.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
 
-using ::testing::HasSubstr;
-
-Tensor filled(std::size_t count, double value) {
-  const Tensor tensor = Tensor::empty(Device::cpu(), {count}, DType::kF32);
-  tensor.fill(value);
-  return tensor;
-}
-
-class NamedMessageRanks : public test::RandomTest, public ::testing::WithParamInterface<Progress> {
+class NamedMessageRanks : public ProgressRanks {
  protected:
-  NamedMessageRanks() {
-    options.timeout = std::chrono::seconds(100);
-    options.progress = GetParam();
-  }
-
   /// 0, 1, ... in random order.
   std::vector<std::uint32_t> shuffled(std::uint32_t count, std::uint64_t salt) const {
     std::vector<std::uint32_t> numbers(count);
@@ -43,110 +16,89 @@ class NamedMessageRanks : public test::RandomTest, public ::testing::WithParamIn
     std::shuffle(numbers.begin(), numbers.end(), std::mt19937_64(seed + salt));
     return numbers;
   }
-
-  RankOptions options;
-
- private:
-  test::Watchdog watchdog_{std::chrono::seconds(90)};
 };
 
 TEST_P(NamedMessageRanks, MeetInAnyOrder) {
   constexpr std::uint32_t kMessages = 30;
   const auto base = static_cast<std::uint32_t>(random.between(0, 1000));
   const std::size_t count = random.pick<std::size_t>({0, 1, 70, 50000});
-  run_ranks(
-      3,
-      [&](Communicator& world) {
-        const int rank = world.rank();
-        std::vector<Work> works;
-        std::vector<Tensor> received(3 * 2 * kMessages);
-        for (const std::uint32_t n : shuffled(kMessages, 10 + static_cast<std::uint64_t>(rank))) {
-          for (int peer = 0; peer < 3; ++peer) {
-            for (int channel = 0; channel < 2; ++channel) {
-              Tensor& data = received[(static_cast<std::size_t>(peer) * 2 +
-                                       static_cast<std::size_t>(channel)) *
-                                          kMessages +
-                                      n];
-              data = filled(count, -1);
-              works.push_back(world.recv_async(data, peer, {channel, base + n}));
-            }
-          }
+  ranks_with(options, 3, [&](Communicator& world) {
+    const int rank = world.rank();
+    std::vector<Work> works;
+    std::vector<Tensor> received(3 * 2 * kMessages);
+    for (const std::uint32_t n : shuffled(kMessages, 10 + static_cast<std::uint64_t>(rank))) {
+      for (int peer = 0; peer < 3; ++peer) {
+        for (int channel = 0; channel < 2; ++channel) {
+          Tensor& data =
+              received[(static_cast<std::size_t>(peer) * 2 + static_cast<std::size_t>(channel)) *
+                           kMessages +
+                       n];
+          data = filled(count, -1);
+          works.push_back(world.recv_async(data, peer, {channel, base + n}));
         }
-        for (const std::uint32_t n : shuffled(kMessages, 20 + static_cast<std::uint64_t>(rank))) {
-          for (int peer = 0; peer < 3; ++peer) {
-            for (int channel = 0; channel < 2; ++channel) {
-              const double value = rank * 1000 + channel * 100 + static_cast<double>(n);
-              works.push_back(world.send_async(filled(count, value), peer, {channel, base + n}));
-            }
-          }
+      }
+    }
+    for (const std::uint32_t n : shuffled(kMessages, 20 + static_cast<std::uint64_t>(rank))) {
+      for (int peer = 0; peer < 3; ++peer) {
+        for (int channel = 0; channel < 2; ++channel) {
+          const double value = rank * 1000 + channel * 100 + static_cast<double>(n);
+          works.push_back(world.send_async(filled(count, value), peer, {channel, base + n}));
         }
-        for (Work& work : works) work.wait();
-        for (std::size_t i = 0; i < received.size(); ++i) {
-          const std::size_t peer = i / (2 * kMessages);
-          const std::size_t channel = i / kMessages % 2;
-          for (const float value : received[i].span<float>()) {
-            ASSERT_EQ(value, static_cast<float>(peer * 1000 + channel * 100 + i % kMessages));
-          }
-        }
-        EXPECT_EQ(world.stats()[OpKind::kSend].sent_bytes, 2 * 2 * kMessages * count * 4);
-      },
-      options);
+      }
+    }
+    for (Work& work : works) work.wait();
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      const std::size_t peer = i / (2 * kMessages);
+      const std::size_t channel = i / kMessages % 2;
+      for (const float value : received[i].span<float>()) {
+        ASSERT_EQ(value, static_cast<float>(peer * 1000 + channel * 100 + i % kMessages));
+      }
+    }
+    EXPECT_EQ(world.stats()[OpKind::kSend].sent_bytes, 2 * 2 * kMessages * count * 4);
+  });
 }
 
 TEST_P(NamedMessageRanks, NeverMeetThoseThatAreMatchedByOrder) {
-  run_ranks(
-      2,
-      [](Communicator& world) {
-        const int other = 1 - world.rank();
-        const Tensor named = filled(3, -1);
-        const Tensor ordered = filled(3, -1);
-        std::vector<Work> works;
-        works.push_back(world.recv_async(named, other, {5, 0}));
-        works.push_back(world.recv_async(ordered, other, 5));
-        works.push_back(world.send_async(filled(3, 1), other, 5));
-        works.push_back(world.send_async(filled(3, 2), other, {5, 0}));
-        for (Work& work : works) work.wait();
-        EXPECT_EQ(named.span<float>()[0], 2.0F);
-        EXPECT_EQ(ordered.span<float>()[0], 1.0F);
-      },
-      options);
+  ranks_with(options, 2, [](Communicator& world) {
+    const int other = 1 - world.rank();
+    const Tensor named = filled(3, -1);
+    const Tensor ordered = filled(3, -1);
+    std::vector<Work> works;
+    works.push_back(world.recv_async(named, other, {5, 0}));
+    works.push_back(world.recv_async(ordered, other, 5));
+    works.push_back(world.send_async(filled(3, 1), other, 5));
+    works.push_back(world.send_async(filled(3, 2), other, {5, 0}));
+    for (Work& work : works) work.wait();
+    EXPECT_EQ(named.span<float>()[0], 2.0F);
+    EXPECT_EQ(ordered.span<float>()[0], 1.0F);
+  });
 }
 
 TEST_P(NamedMessageRanks, AreNamedInErrors) {
-  run_ranks(
-      1,
-      [](Communicator& world) {
-        const std::string message = test::message_of<ConfigError>([&] {
-          static_cast<void>(world.send_async(filled(1, 0), 0, {31, 7}));
-        });
-        EXPECT_THAT(message, HasSubstr("send: there is no channel 31"));
-        EXPECT_THROW(static_cast<void>(world.recv_async(filled(1, 0), 1, {0, 7})), ShapeError);
-      },
-      options);
+  ranks_with(options, 1, [](Communicator& world) {
+    const std::string message = message_of<ConfigError>([&] {
+      static_cast<void>(world.send_async(filled(1, 0), 0, {31, 7}));
+    });
+    EXPECT_THAT(message, HasSubstr("send: there is no channel 31"));
+    EXPECT_THROW(static_cast<void>(world.recv_async(filled(1, 0), 1, {0, 7})), ShapeError);
+  });
   options.timeout = std::chrono::milliseconds(300);
   try {
-    run_ranks(
-        2,
-        [](Communicator& world) {
-          world.barrier();
-          if (world.rank() == 1) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-            return;
-          }
-          world.labeled("weights").recv_async(filled(1, 0), 1, {3, 77}).wait();
-        },
-        options);
+    ranks_with(options, 2, [](Communicator& world) {
+      world.barrier();
+      if (world.rank() == 1) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        return;
+      }
+      world.labeled("weights").recv_async(filled(1, 0), 1, {3, 77}).wait();
+    });
     ADD_FAILURE() << "nobody sent that message";
   } catch (const CommError& error) {
     EXPECT_THAT(error.what(), HasSubstr("recv #77 of 'world' (1 f32 from rank 1) [weights]"));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(By, NamedMessageRanks,
-                         ::testing::Values(Progress::kThread, Progress::kOnCall),
-                         [](const auto& param) {
-                           return param.param == Progress::kThread ? "Thread" : "OnCall";
-                         });
+INSTANTIATE_TEST_SUITE_P(By, NamedMessageRanks, kinds_of_progress(), progress_name);
 
 }  // namespace
 }  // namespace ultra

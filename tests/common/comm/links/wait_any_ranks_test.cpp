@@ -2,70 +2,33 @@
 //
 // A rank that serves whoever comes first.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "common/comm/comm_error.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/rank_fates.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
 
-using std::chrono::milliseconds;
-using test::is_a;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 constexpr double kPromptly = 10;
 constexpr int kSize = 4;
 
-Tensor filled(double value) {
-  const Tensor tensor = Tensor::empty(Device::cpu(), {5}, DType::kF32);
-  tensor.fill(value);
-  return tensor;
-}
+Tensor five(double value) { return filled(5, value); }
 
-class WaitAnyRanks : public test::RandomTest, public ::testing::WithParamInterface<Progress> {
- protected:
-  WaitAnyRanks() {
-    options.timeout = std::chrono::seconds(100);
-    options.progress = GetParam();
-  }
-
-  RankOptions options;
-
- private:
-  test::Watchdog watchdog_{std::chrono::seconds(90)};
-};
+class WaitAnyRanks : public ProgressRanks {};
 
 TEST_P(WaitAnyRanks, ReturnsTheFirstToEndAndEachOnce) {
-  run_ranks(
-      1,
-      [](Communicator& world) {
-        std::vector<Work> works(4);  // the last is none
-        for (int channel = 0; channel < 3; ++channel) {
-          works[static_cast<std::size_t>(channel)] = world.recv_async(filled(0), 0, channel);
-        }
-        for (const int channel : {2, 0, 1}) {
-          Work same = works[static_cast<std::size_t>(channel)];
-          Work sent = world.send_async(filled(1), 0, channel);
-          same.wait();
-          sent.wait();
-        }
-        for (const std::size_t expected : {2U, 0U, 1U}) EXPECT_EQ(wait_any(works), expected);
-        EXPECT_THROW(static_cast<void>(wait_any(works)), ConfigError);
-      },
-      options);
+  ranks_with(options, 1, [](Communicator& world) {
+    std::vector<Work> works(4);  // the last is none
+    for (int channel = 0; channel < 3; ++channel) {
+      works[static_cast<std::size_t>(channel)] = world.recv_async(five(0), 0, channel);
+    }
+    for (const int channel : {2, 0, 1}) {
+      Work same = works[static_cast<std::size_t>(channel)];
+      Work sent = world.send_async(five(1), 0, channel);
+      same.wait();
+      sent.wait();
+    }
+    for (const std::size_t expected : {2U, 0U, 1U}) EXPECT_EQ(wait_any(works), expected);
+    EXPECT_THROW(static_cast<void>(wait_any(works)), ConfigError);
+  });
 }
 
 /// Rank 0 of a server: receives from each other rank what it sends, and answers it.
@@ -75,7 +38,7 @@ void serve(const Communicator& world, const std::vector<int>& rounds) {
   std::vector<int> left(rounds);
   int all = 0;
   for (int worker = 1; worker < world.size(); ++worker) {
-    data.push_back(filled(-1));
+    data.push_back(five(-1));
     works.push_back(world.recv_async(data.back(), worker));
     all += rounds[static_cast<std::size_t>(worker)];
   }
@@ -94,7 +57,7 @@ void serve(const Communicator& world, const std::vector<int>& rounds) {
 
 void work(const Communicator& world, int rounds) {
   for (; rounds > 0; --rounds) {
-    const Tensor data = filled(100 * world.rank() + rounds);
+    const Tensor data = five(100 * world.rank() + rounds);
     world.send(data, 0);
     world.recv(data, 0, 1);
   }
@@ -106,62 +69,53 @@ TEST_P(WaitAnyRanks, ServesEveryWorkerAsItComes) {
     for (int worker = 1; worker < kSize; ++worker) {
       rounds.push_back(static_cast<int>(random.between(1, 30)));
     }
-    run_ranks(
-        kSize,
-        [&](Communicator& world) {
-          if (world.rank() == 0) return serve(world, rounds);
-          work(world, rounds[static_cast<std::size_t>(world.rank())]);
-        },
-        options);
+    ranks_with(options, kSize, [&](Communicator& world) {
+      if (world.rank() == 0) return serve(world, rounds);
+      work(world, rounds[static_cast<std::size_t>(world.rank())]);
+    });
   }
 }
 
 TEST_P(WaitAnyRanks, NobodyWaitsForAWorkerThatComesLater) {
-  run_ranks(
-      kSize,
-      [](Communicator& world) {
-        constexpr int kLate = 1;
-        constexpr int kRounds = 10;
-        if (world.rank() == kLate) {
-          world.recv(filled(0), 0, 2);  // the others are done
-          return work(world, 1);
-        }
-        if (world.rank() != 0) return work(world, kRounds);
-        std::vector<Work> works;
-        for (int worker = 1; worker < kSize; ++worker) {
-          works.push_back(world.recv_async(filled(0), worker));
-        }
-        std::vector<int> rounds(works.size(), kRounds);
-        for (int i = 0; i < (kSize - 2) * kRounds; ++i) {
-          const std::size_t index = wait_any(works);
-          const int worker = static_cast<int>(index) + 1;
-          EXPECT_NE(worker, kLate);
-          world.send(filled(0), worker, 1);
-          if (--rounds[index] > 0) works[index] = world.recv_async(filled(0), worker);
-        }
-        world.send(filled(0), kLate, 2);
-        EXPECT_EQ(wait_any(works), kLate - 1U);
-        world.send(filled(0), kLate, 1);
-      },
-      options);
+  ranks_with(options, kSize, [](Communicator& world) {
+    constexpr int kLate = 1;
+    constexpr int kRounds = 10;
+    if (world.rank() == kLate) {
+      world.recv(five(0), 0, 2);  // the others are done
+      return work(world, 1);
+    }
+    if (world.rank() != 0) return work(world, kRounds);
+    std::vector<Work> works;
+    for (int worker = 1; worker < kSize; ++worker) {
+      works.push_back(world.recv_async(five(0), worker));
+    }
+    std::vector<int> rounds(works.size(), kRounds);
+    for (int i = 0; i < (kSize - 2) * kRounds; ++i) {
+      const std::size_t index = wait_any(works);
+      const int worker = static_cast<int>(index) + 1;
+      EXPECT_NE(worker, kLate);
+      world.send(five(0), worker, 1);
+      if (--rounds[index] > 0) works[index] = world.recv_async(five(0), worker);
+    }
+    world.send(five(0), kLate, 2);
+    EXPECT_EQ(wait_any(works), kLate - 1U);
+    world.send(five(0), kLate, 1);
+  });
 }
 
 TEST_P(WaitAnyRanks, ATimeoutNamesThoseThatHaveNotCome) {
   options.timeout = milliseconds(300);
-  const test::Fates fates = test::fates_of(
-      3,
-      [](Communicator& world) {
-        world.barrier();
-        if (world.rank() != 0) {
-          std::this_thread::sleep_for(milliseconds(1500));
-          return;
-        }
-        std::vector<Work> works(3);
-        works[1] = world.recv_async(filled(0), 1);
-        works[2] = world.recv_async(filled(0), 2);
-        static_cast<void>(wait_any(works));
-      },
-      options);
+  const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
+    world.barrier();
+    if (world.rank() != 0) {
+      std::this_thread::sleep_for(milliseconds(1500));
+      return;
+    }
+    std::vector<Work> works(3);
+    works[1] = world.recv_async(five(0), 1);
+    works[2] = world.recv_async(five(0), 2);
+    static_cast<void>(wait_any(works));
+  });
   EXPECT_NE(fates.thrown, nullptr);
   for (const auto& [rank, fate] : fates.ranks) {
     if (rank != 0) continue;
@@ -173,17 +127,14 @@ TEST_P(WaitAnyRanks, ATimeoutNamesThoseThatHaveNotCome) {
 }
 
 TEST_P(WaitAnyRanks, AFailedRankEndsIt) {
-  const test::Fates fates = test::fates_of(
-      3,
-      [](Communicator& world) {
-        if (world.rank() == 2) throw NumericError("the loss is NaN");
-        std::vector<Work> works;
-        for (int peer = 0; peer < 3; ++peer) {
-          if (peer != world.rank()) works.push_back(world.recv_async(filled(0), peer));
-        }
-        static_cast<void>(wait_any(works));
-      },
-      options);
+  const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
+    if (world.rank() == 2) throw NumericError("the loss is NaN");
+    std::vector<Work> works;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer != world.rank()) works.push_back(world.recv_async(five(0), peer));
+    }
+    static_cast<void>(wait_any(works));
+  });
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
     EXPECT_LT(fate.seconds, kPromptly);
@@ -196,22 +147,16 @@ TEST_P(WaitAnyRanks, AFailedRankEndsIt) {
 
 TEST_P(WaitAnyRanks, ADeadlockEndsIt) {
   if (launched_world_size()) GTEST_SKIP() << "processes do not see that all others wait";
-  const test::Fates fates = test::fates_of(
-      2,
-      [](Communicator& world) {
-        std::vector<Work> works{world.recv_async(filled(0), 1 - world.rank(), 0),
-                                world.recv_async(filled(0), 1 - world.rank(), 1)};
-        static_cast<void>(wait_any(works));
-      },
-      options);
+  const test::Fates fates = fates_with(options, 2, [](Communicator& world) {
+    std::vector<Work> works{world.recv_async(five(0), 1 - world.rank(), 0),
+                            world.recv_async(five(0), 1 - world.rank(), 1)};
+    static_cast<void>(wait_any(works));
+  });
   EXPECT_TRUE(is_a<Deadlock>(fates.thrown));
   EXPECT_THAT(message_of(fates.thrown), HasSubstr("Rank 0 waits in wait_any of 2 operations"));
 }
 
-INSTANTIATE_TEST_SUITE_P(By, WaitAnyRanks, ::testing::Values(Progress::kThread, Progress::kOnCall),
-                         [](const auto& param) {
-                           return param.param == Progress::kThread ? "Thread" : "OnCall";
-                         });
+INSTANTIATE_TEST_SUITE_P(By, WaitAnyRanks, kinds_of_progress(), progress_name);
 
 }  // namespace
 }  // namespace ultra

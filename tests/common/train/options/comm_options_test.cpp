@@ -1,34 +1,21 @@
 #include "common/train/options/comm_options.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
 #include "tests/support/star_algorithms.hpp"
 
 namespace ultra::train {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-CommOptions parse(const std::vector<std::string>& arguments) {
-  return test::parsed<CommOptions>(arguments);
-}
-
-std::string refusal(const std::vector<std::string>& arguments) {
-  return test::message_of<ConfigError>([&] { parse(arguments).validate(); });
-}
+using test::options_of;
+using test::valid;
 
 TEST(CommOptions, DefaultsAreOneRankWithOurCollectives) {
-  const CommOptions options = parse({});
-  EXPECT_NO_THROW(options.validate());
+  const auto options = valid<CommOptions>("");
   EXPECT_EQ(options.world_size(), 1);
   const auto ours = std::make_shared<const test::StarAlgorithms>();
   const RankOptions ranks = options.rank_options(ours);
@@ -40,10 +27,9 @@ TEST(CommOptions, DefaultsAreOneRankWithOurCollectives) {
 }
 
 TEST(CommOptions, EveryFlagReachesItsValue) {
-  const CommOptions options =
-      parse({"--ranks", "3", "--timeout", "0.5", "--link", "latency-us=50,gbps=1", "--progress",
-             "on-call", "--check-collectives", "off", "--collectives", "ours"});
-  EXPECT_NO_THROW(options.validate());
+  const auto options = valid<CommOptions>(
+      "--ranks 3 --timeout 0.5 --link latency-us=50,gbps=1 --progress on-call "
+      "--check-collectives off --collectives ours");
   EXPECT_EQ(options.world_size(), 3);
   const RankOptions ranks = options.rank_options(std::make_shared<const test::StarAlgorithms>());
   EXPECT_EQ(ranks.timeout.count(), 0.5);
@@ -55,15 +41,14 @@ TEST(CommOptions, EveryFlagReachesItsValue) {
 }
 
 TEST(CommOptions, NativeCollectivesAreNoAlgorithms) {
-  const CommOptions options = parse({"--collectives", "native"});
-  EXPECT_NO_THROW(options.validate());
+  const auto options = valid<CommOptions>("--collectives native");
   EXPECT_EQ(options.rank_options(std::make_shared<const test::StarAlgorithms>()).algorithms,
             nullptr);
 }
 
 TEST(CommOptions, StandInTheMetricsFile) {
   const ExtraConfig config =
-      parse({"--ranks", "3", "--collectives", "native", "--timeout", "7"}).config();
+      options_of<CommOptions>("--ranks 3 --collectives native --timeout 7").config();
   EXPECT_EQ(config, (ExtraConfig{{"ranks", std::size_t{3}},
                                  {"collectives", std::string("native")},
                                  {"link", std::string()},
@@ -71,26 +56,24 @@ TEST(CommOptions, StandInTheMetricsFile) {
 }
 
 TEST(CommOptions, RefuseWhatCannotWork) {
-  EXPECT_THAT(refusal({"--ranks", "0"}), AllOf(HasSubstr("--ranks is 0"), HasSubstr("at least 1")));
-  EXPECT_THAT(refusal({"--ranks", "257"}),
-              AllOf(HasSubstr("--ranks is 257"), HasSubstr("256"), HasSubstr("mpirun")));
-  EXPECT_THAT(refusal({"--timeout", "0"}), HasSubstr("--timeout is 0"));
-  EXPECT_THAT(refusal({"--timeout=-3"}), HasSubstr("--timeout is -3"));
-  EXPECT_THAT(refusal({"--timeout", "nan"}), HasSubstr("--timeout is nan"));
-  EXPECT_THAT(refusal({"--timeout", "inf"}), HasSubstr("--timeout is inf"));
-  EXPECT_THAT(refusal({"--collectives", "mine"}),
-              AllOf(HasSubstr("--collectives is 'mine'"), HasSubstr("ours or native")));
-  EXPECT_THAT(refusal({"--progress", "no"}), HasSubstr("thread or on-call"));
-  EXPECT_THAT(refusal({"--check-collectives", "1"}), HasSubstr("on or off"));
-  EXPECT_THAT(refusal({"--link", "fast"}), HasSubstr("gbps"));
-  EXPECT_THAT(refusal({"--link", "latency-us=50,gbps=1", "--collectives", "native"}),
-              AllOf(HasSubstr("--link"), HasSubstr("--collectives ours")));
-  for (const char* text : {"-1", "1.5", "many", "99999999999999999999999"}) {
-    EXPECT_THAT(test::message_of<CLI::ParseError>([&] {
-                  static_cast<void>(parse({"--ranks", text}));
-                }),
-                HasSubstr("--ranks"));
-  }
+  test::expect_refused<CommOptions>(
+      {{"--ranks 0", {"--ranks is 0", "at least 1"}},
+       {"--ranks 257", {"--ranks is 257", "256", "mpirun"}},
+       {"--timeout 0", {"--timeout is 0"}},
+       {"--timeout=-3", {"--timeout is -3"}},
+       {"--timeout nan", {"--timeout is nan"}},
+       {"--timeout inf", {"--timeout is inf"}},
+       {"--collectives mine", {"--collectives is 'mine'", "ours or native"}},
+       {"--progress no", {"thread or on-call"}},
+       {"--check-collectives 1", {"on or off"}},
+       {"--link fast", {"gbps"}},
+       {"--link latency-us=50,gbps=1 --collectives native", {"--link", "--collectives ours"}}});
+  test::expect_refused<CLI::ParseError>(
+      [](const test::Words& words) { static_cast<void>(test::parsed<CommOptions>(words)); },
+      {{"--ranks -1", {"--ranks"}},
+       {"--ranks 1.5", {"--ranks"}},
+       {"--ranks many", {"--ranks"}},
+       {"--ranks 99999999999999999999999", {"--ranks"}}});
 }
 
 TEST(WorldSize, IsWhatWasAskedForOrLaunched) {
@@ -102,9 +85,9 @@ TEST(WorldSize, IsWhatWasAskedForOrLaunched) {
 }
 
 TEST(WorldSize, MustBeMpirunsOwn) {
-  EXPECT_THAT(
-      test::message_of<ConfigError>([] { static_cast<void>(resolve_world_size(3, 2)); }),
-      AllOf(HasSubstr("--ranks is 3"), HasSubstr("mpirun started 2"), HasSubstr("mpirun -n 3")));
+  const auto three_of_two = [] { static_cast<void>(resolve_world_size(3, 2)); };
+  test::expect_parts(test::message_of<ConfigError>(three_of_two),
+                     {"--ranks is 3", "mpirun started 2", "mpirun -n 3"});
   EXPECT_THROW(static_cast<void>(resolve_world_size(0, 2)), ConfigError);
 }
 

@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
 
 namespace ultra::train {
 namespace {
@@ -61,25 +59,17 @@ struct AllKinds {
   }
 };
 
-AllKinds parse(const std::vector<std::string>& arguments) {
+AllKinds parse(const std::string& line) {
   AllKinds kinds;
-  test::parse_into(arguments, kinds);
+  test::parse_into(test::words_of(line), kinds);
   return kinds;
 }
 
 TEST(Flags, EachKindReachesItsValue) {
-  const AllKinds kinds = parse({"--count",        "18446744073709551615",
-                                "--quiet-count",  "0",
-                                "--number",       "-2.5",
-                                "--text",         "other",
-                                "--maybe-count",  "3",
-                                "--maybe-number", "1.5",
-                                "--maybe-text",   "here",
-                                "--list",         "a,b,c",
-                                "--state",        "off",
-                                "--read",         "it",
-                                "--set",          "--clear",
-                                "--hidden"});
+  const AllKinds kinds = parse(
+      "--count 18446744073709551615 --quiet-count 0 --number -2.5 --text other --maybe-count 3 "
+      "--maybe-number 1.5 --maybe-text here --list a,b,c --state off --read it --set --clear "
+      "--hidden");
   EXPECT_EQ(kinds.count, 18446744073709551615U);
   EXPECT_EQ(kinds.quiet_count, 0U);
   EXPECT_EQ(kinds.number, -2.5);
@@ -97,7 +87,7 @@ TEST(Flags, EachKindReachesItsValue) {
 }
 
 TEST(Flags, WhatIsLeftOutStays) {
-  const AllKinds kinds = parse({});
+  const AllKinds kinds = parse("");
   EXPECT_EQ(kinds.count, 4U);
   EXPECT_EQ(kinds.text, "words");
   EXPECT_EQ(kinds.maybe_count, std::nullopt);
@@ -110,36 +100,28 @@ TEST(Flags, WhatIsLeftOutStays) {
   EXPECT_EQ(kinds.times_given, 0);
 }
 
-TEST(Flags, CountsAreWholeNumbers) {
-  for (const char* flag : {"--count", "--quiet-count", "--maybe-count"}) {
-    EXPECT_EQ(test::message_of<CLI::ParseError>([&] {
-                parse({flag, "-3"});
-              }),
-              std::string(flag) + ": '-3' is not a whole number from 0 to 2^64 - 1");
+TEST(Flags, WhatCannotBeReadIsRefused) {
+  const auto read = [](const test::Words& words) {
+    AllKinds kinds;
+    test::parse_into(words, kinds);
+  };
+  test::expect_refused<CLI::ParseError>(
+      read,
+      {{"--number high", {"--number"}}, {"--state maybe", {"--state: maybe not in {on,off}"}}});
+  for (const std::string flag : {"--count", "--quiet-count", "--maybe-count"}) {
+    EXPECT_EQ(test::message_of<CLI::ParseError>([&] { parse(flag + " -3"); }),
+              flag + ": '-3' is not a whole number from 0 to 2^64 - 1");
   }
-}
-
-TEST(Flags, OtherKindsRefuseWhatTheyCannotRead) {
-  EXPECT_THAT(test::message_of<CLI::ParseError>([] {
-                parse({"--number", "high"});
-              }),
-              HasSubstr("--number"));
-  EXPECT_THAT(test::message_of<CLI::ParseError>([] {
-                parse({"--state", "maybe"});
-              }),
-              HasSubstr("--state: maybe not in {on,off}"));
-  EXPECT_EQ(test::message_of<ConfigError>([] { parse({"--read", "bad"}); }), "--read is bad");
+  EXPECT_EQ(test::message_of<ConfigError>([] { parse("--read bad"); }), "--read is bad");
 }
 
 TEST(Flags, HelpShowsDefaultsUnderTheGroup) {
   AllKinds kinds;
   const std::string help = test::help_of([&](CLI::App& app) { kinds.add_to(app); });
-  for (const char* shown :
-       {"Kinds:", "--count UINT=4", "--quiet-count UINT  ", "--number FLOAT=0.5",
-        "--text TEXT=words", "--maybe-count UINT  ", "--list TEXT ...  ",
-        "--state TEXT:{on,off}=on", "--read TEXT=none", "a count [many]"}) {
-    EXPECT_THAT(help, HasSubstr(shown));
-  }
+  test::expect_parts(help,
+                     {"Kinds:", "--count UINT=4", "--quiet-count UINT  ", "--number FLOAT=0.5",
+                      "--text TEXT=words", "--maybe-count UINT  ", "--list TEXT ...  ",
+                      "--state TEXT:{on,off}=on", "--read TEXT=none", "a count [many]"});
   EXPECT_THAT(help, Not(HasSubstr("--hidden")));
 }
 

@@ -1,6 +1,5 @@
 #include "common/train/options/options.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -9,65 +8,25 @@
 #include <string>
 #include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/command_line.hpp"
 
 namespace ultra::train {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using test::Words;
 
-TrainOptions parse(const std::vector<std::string>& arguments) {
-  return test::parsed<TrainOptions>(arguments);
-}
+TrainOptions parse(const std::string& line) { return test::options_of<TrainOptions>(line); }
 
-std::string parse_error(const std::vector<std::string>& arguments) {
-  return test::message_of<CLI::ParseError>([&] { static_cast<void>(parse(arguments)); });
-}
+const auto kParse = [](const Words& words) {
+  static_cast<void>(test::parsed<TrainOptions>(words));
+};
 
 TEST(TrainOptions, EveryFlagReachesItsValue) {
-  const TrainOptions o = parse({"--layers",
-                                "3",
-                                "--hidden",
-                                "96",
-                                "--heads",
-                                "6",
-                                "--kv-heads",
-                                "3",
-                                "--ffn",
-                                "111",
-                                "--seq",
-                                "33",
-                                "--global-batch",
-                                "12",
-                                "--micro-batch",
-                                "6",
-                                "--steps",
-                                "77",
-                                "--lr",
-                                "0.25",
-                                "--warmup",
-                                "9",
-                                "--clip",
-                                "0.5",
-                                "--seed",
-                                "18446744073709551615",
-                                "--dtype",
-                                "f64",
-                                "--device",
-                                "cpu",
-                                "--device-memory",
-                                "64MB",
-                                "--data",
-                                "text",
-                                "--metrics",
-                                "m",
-                                "--trace",
-                                "t",
-                                "--trace-steps",
-                                "8"});
+  const TrainOptions o = parse(
+      "--layers 3 --hidden 96 --heads 6 --kv-heads 3 --ffn 111 --seq 33 --global-batch 12 "
+      "--micro-batch 6 --steps 77 --lr 0.25 --warmup 9 --clip 0.5 --seed 18446744073709551615 "
+      "--dtype f64 --device cpu --device-memory 64MB --data text --metrics m --trace t "
+      "--trace-steps 8");
   EXPECT_EQ(o.model.num_layers, 3U);
   EXPECT_EQ(o.model.hidden_size, 96U);
   EXPECT_EQ(o.model.num_heads, 6U);
@@ -93,7 +52,7 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
 }
 
 TEST(TrainOptions, NoFlagsAreTheDefaultRun) {
-  const TrainOptions o = parse({});
+  const TrainOptions o = parse("");
   EXPECT_EQ(o.dtype, DType::kF32);
   EXPECT_EQ(o.device, DeviceKind::kCpu);
   EXPECT_EQ(o.device_memory, std::nullopt) << "all there is";
@@ -114,60 +73,44 @@ TEST(TrainOptions, ScheduleWarmsUpToTheHighestRateAndFalls) {
 
 TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
   TrainOptions options;
-  const std::string help = test::help_of([&](CLI::App& app) { options.add_to(app); });
-  for (const char* flag :
-       {"--layers",        "--hidden",       "--heads",       "--kv-heads", "--ffn",
-        "--seq",           "--global-batch", "--micro-batch", "--steps",    "--lr",
-        "--warmup",        "--clip",         "--seed",        "--dtype",    "--device",
-        "--device-memory", "--data",         "--metrics",     "--trace",    "--trace-steps"}) {
-    EXPECT_THAT(help, HasSubstr(flag));
-  }
-  EXPECT_THAT(help, HasSubstr("f32"));
+  test::expect_parts(test::help_of([&](CLI::App& app) { options.add_to(app); }),
+                     {"--layers", "--hidden",  "--heads",        "--kv-heads",
+                      "--ffn",    "--seq",     "--global-batch", "--micro-batch",
+                      "--steps",  "--lr",      "--warmup",       "--clip",
+                      "--seed",   "--dtype",   "--device",       "--device-memory",
+                      "--data",   "--metrics", "--trace",        "--trace-steps",
+                      "f32"});
 }
-
-const char* const kCounts[] = {"--layers", "--hidden", "--heads",        "--kv-heads",
-                               "--ffn",    "--seq",    "--global-batch", "--micro-batch",
-                               "--steps",  "--warmup", "--seed",         "--trace-steps"};
 
 TEST(TrainOptions, CountsAreWholeNumbers) {
-  for (const std::string flag : kCounts) {
+  for (const std::string flag :
+       {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
+        "--micro-batch", "--steps", "--warmup", "--seed", "--trace-steps"}) {
     for (const std::string value : {"-1", "-18446744073709551615", "1.5", "1e3", "many", "",
                                     "18446744073709551616", "0x10", "7 "}) {
-      EXPECT_THAT(parse_error({flag + "=" + value}), HasSubstr(flag)) << flag << " " << value;
+      const auto assign = [&] { kParse({flag + "=" + value}); };
+      test::expect_parts(test::message_of<CLI::ParseError>(assign), {flag});
     }
-    EXPECT_THAT(parse_error({flag, "-3"}), AllOf(HasSubstr("'-3'"), HasSubstr("whole number")));
+    test::expect_refused<CLI::ParseError>(kParse, {{flag + " -3", {"'-3'", "whole number"}}});
   }
 }
 
-TEST(TrainOptions, RatesAreNumbers) {
-  for (const std::string flag : {"--lr", "--clip"}) {
-    EXPECT_THAT(parse_error({flag, "high"}), AllOf(HasSubstr(flag), HasSubstr("high")));
-  }
-}
-
-TEST(TrainOptions, UnknownTypesAndDevicesListTheKnown) {
-  EXPECT_THAT(test::message_of<ConfigError>([] {
-                parse({"--dtype", "bf16"});
-              }),
-              AllOf(HasSubstr("dtype 'bf16'"), HasSubstr("f32 or f64")));
-  EXPECT_THAT(test::message_of<ConfigError>([] {
-                parse({"--device", "tpu"});
-              }),
-              AllOf(HasSubstr("device 'tpu'"), HasSubstr("cpu or cuda")));
+TEST(TrainOptions, OtherValuesAreRefused) {
+  test::expect_refused<CLI::ParseError>(
+      kParse, {{"--lr high", {"--lr", "high"}}, {"--clip high", {"--clip", "high"}}});
+  test::expect_refused<ConfigError>(kParse, {{"--dtype bf16", {"dtype 'bf16'", "f32 or f64"}},
+                                             {"--device tpu", {"device 'tpu'", "cpu or cuda"}}});
 }
 
 TEST(TrainOptions, DeviceMemoryIsASizeInBytes) {
-  const auto bytes = [](const std::string& text) {
-    return parse({"--device-memory", text}).device_memory;
-  };
-  EXPECT_EQ(bytes("64MB"), 64'000'000U);
-  EXPECT_EQ(bytes("1.5GiB"), 1'610'612'736U);
-  EXPECT_EQ(bytes("4096"), 4096U);
-  EXPECT_EQ(bytes("0"), 0U) << "not the same as no limit";
+  EXPECT_EQ(parse("--device-memory 64MB").device_memory, 64'000'000U);
+  EXPECT_EQ(parse("--device-memory 1.5GiB").device_memory, 1'610'612'736U);
+  EXPECT_EQ(parse("--device-memory 4096").device_memory, 4096U);
+  EXPECT_EQ(parse("--device-memory 0").device_memory, 0U) << "not the same as no limit";
   for (const std::string text : {"lots", "64 apples", "-1MB", "nan"}) {
-    EXPECT_THAT(test::message_of<ConfigError>([&] { parse({"--device-memory=" + text}); }),
-                AllOf(HasSubstr("--device-memory: '" + text + "' is not a size"),
-                      HasSubstr("64MB, 1.5GiB or 4096")));
+    const auto assign = [&] { kParse({"--device-memory=" + text}); };
+    test::expect_parts(test::message_of<ConfigError>(assign),
+                       {"--device-memory: '" + text + "' is not a size", "64MB, 1.5GiB or 4096"});
   }
 }
 
@@ -178,40 +121,44 @@ std::string refusal(const std::function<void(TrainOptions&)>& change) {
   return test::message_of<ConfigError>([&] { options.validate(); });
 }
 
+/// A change, and what the message of validate() has in it then.
+struct Refused {
+  std::function<void(TrainOptions&)> change;
+  Words parts;
+};
+
+void expect_refusals(const std::vector<Refused>& rows) {
+  for (const auto& [change, parts] : rows) test::expect_parts(refusal(change), parts);
+}
+
 TEST(TrainOptionsValidate, EveryCountIsAtLeastOne) {
-  const std::string hint = "is 0. It must be at least 1";
-  const auto names_flag = [&](const std::string& flag) { return HasSubstr(flag + " " + hint); };
-  EXPECT_THAT(refusal([](auto& o) { o.model.num_layers = 0; }), names_flag("--layers"));
-  EXPECT_THAT(refusal([](auto& o) { o.model.hidden_size = 0; }), names_flag("--hidden"));
-  EXPECT_THAT(refusal([](auto& o) { o.model.num_heads = 0; }), names_flag("--heads"));
-  EXPECT_THAT(refusal([](auto& o) { o.model.num_kv_heads = 0; }), names_flag("--kv-heads"));
-  EXPECT_THAT(refusal([](auto& o) { o.model.ffn_hidden_size = 0; }), names_flag("--ffn"));
-  EXPECT_THAT(refusal([](auto& o) { o.model.max_seq_len = 0; }), names_flag("--seq"));
-  EXPECT_THAT(refusal([](auto& o) { o.global_batch = 0; }), names_flag("--global-batch"));
-  EXPECT_THAT(refusal([](auto& o) { o.micro_batch = 0; }), names_flag("--micro-batch"));
-  EXPECT_THAT(refusal([](auto& o) { o.steps = 0; }), names_flag("--steps"));
+  const std::string hint = " is 0. It must be at least 1";
+  expect_refusals({{[](auto& o) { o.model.num_layers = 0; }, {"--layers" + hint}},
+                   {[](auto& o) { o.model.hidden_size = 0; }, {"--hidden" + hint}},
+                   {[](auto& o) { o.model.num_heads = 0; }, {"--heads" + hint}},
+                   {[](auto& o) { o.model.num_kv_heads = 0; }, {"--kv-heads" + hint}},
+                   {[](auto& o) { o.model.ffn_hidden_size = 0; }, {"--ffn" + hint}},
+                   {[](auto& o) { o.model.max_seq_len = 0; }, {"--seq" + hint}},
+                   {[](auto& o) { o.global_batch = 0; }, {"--global-batch" + hint}},
+                   {[](auto& o) { o.micro_batch = 0; }, {"--micro-batch" + hint}},
+                   {[](auto& o) { o.steps = 0; }, {"--steps" + hint}}});
 }
 
 TEST(TrainOptionsValidate, DivisionsHoldAndTheEquationIsShown) {
-  EXPECT_THAT(refusal([](auto& o) { o.model.num_heads = 3; }),
-              AllOf(HasSubstr("--heads must divide --hidden"), HasSubstr("128 % 3 = 2")));
-  EXPECT_THAT(refusal([](auto& o) { o.model.num_kv_heads = 3; }),
-              AllOf(HasSubstr("--kv-heads must divide --heads"), HasSubstr("4 % 3 = 1")));
-  EXPECT_THAT(refusal([](auto& o) { o.model.hidden_size = 12; }), HasSubstr("12 / 4 = 3"))
-      << "rotary positions turn pairs";
-  EXPECT_THAT(refusal([](auto& o) { o.micro_batch = 5; }),
-              AllOf(HasSubstr("--micro-batch must divide --global-batch"), HasSubstr("16 % 5 = 1"),
-                    HasSubstr("Choose a divisor of 16")));
-  EXPECT_THAT(refusal([](auto& o) { o.micro_batch = 32; }), HasSubstr("16 % 32 = 16"));
+  expect_refusals(
+      {{[](auto& o) { o.model.num_heads = 3; }, {"--heads must divide --hidden", "128 % 3 = 2"}},
+       {[](auto& o) { o.model.num_kv_heads = 3; }, {"--kv-heads must divide --heads", "4 % 3 = 1"}},
+       {[](auto& o) { o.model.hidden_size = 12; }, {"12 / 4 = 3"}},  // rotary positions turn pairs
+       {[](auto& o) { o.micro_batch = 5; },
+        {"--micro-batch must divide --global-batch", "16 % 5 = 1", "Choose a divisor of 16"}},
+       {[](auto& o) { o.micro_batch = 32; }, {"16 % 32 = 16"}}});
 }
 
 TEST(TrainOptionsValidate, RatesAreFiniteAndNotNegative) {
   for (const double value :
        {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    EXPECT_THAT(refusal([&](auto& o) { o.learning_rate = value; }),
-                AllOf(HasSubstr("--lr is "), HasSubstr("at least 0")));
-    EXPECT_THAT(refusal([&](auto& o) { o.clip_norm = value; }),
-                AllOf(HasSubstr("--clip is "), HasSubstr("at least 0")));
+    expect_refusals({{[&](auto& o) { o.learning_rate = value; }, {"--lr is ", "at least 0"}},
+                     {[&](auto& o) { o.clip_norm = value; }, {"--clip is ", "at least 0"}}});
   }
   TrainOptions zero;
   zero.learning_rate = 0.0;
@@ -221,22 +168,20 @@ TEST(TrainOptionsValidate, RatesAreFiniteAndNotNegative) {
 
 TEST(TrainOptionsValidate, SizesThatOverflowAreRefused) {
   constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
-  const auto hint = AllOf(HasSubstr("10 TB"), HasSubstr("Choose smaller"));
-  EXPECT_THAT(refusal([](auto& o) { o.model.num_layers = kLargest; }), hint);
-  EXPECT_THAT(refusal([](auto& o) { o.model.hidden_size = kLargest / 8 * 8; }), hint);
-  EXPECT_THAT(refusal([](auto& o) { o.model.ffn_hidden_size = kLargest; }), hint);
-  EXPECT_THAT(refusal([](auto& o) { o.model.max_seq_len = kLargest; }), hint);
-  EXPECT_THAT(refusal([](auto& o) { o.global_batch = kLargest / 4 * 4; }), hint);
-  EXPECT_THAT(refusal([](auto& o) { o.global_batch = o.micro_batch = kLargest; }), hint);
+  const Words parts = {"10 TB", "Choose smaller"};
+  expect_refusals({{[](auto& o) { o.model.num_layers = kLargest; }, parts},
+                   {[](auto& o) { o.model.hidden_size = kLargest / 8 * 8; }, parts},
+                   {[](auto& o) { o.model.ffn_hidden_size = kLargest; }, parts},
+                   {[](auto& o) { o.model.max_seq_len = kLargest; }, parts},
+                   {[](auto& o) { o.global_batch = kLargest / 4 * 4; }, parts},
+                   {[](auto& o) { o.global_batch = o.micro_batch = kLargest; }, parts}});
 }
 
 TEST(TrainOptionsValidate, NoFileIsReadAndWrittenOrWrittenTwice) {
-  EXPECT_THAT(refusal([](auto& o) { o.metrics = o.trace = "same"; }),
-              AllOf(HasSubstr("--metrics and --trace"), HasSubstr("'same'")));
-  EXPECT_THAT(refusal([](auto& o) { o.data = o.metrics = "same"; }),
-              AllOf(HasSubstr("--data and --metrics"), HasSubstr("'same'")));
-  EXPECT_THAT(refusal([](auto& o) { o.data = o.trace = "same"; }),
-              AllOf(HasSubstr("--data and --trace"), HasSubstr("a file of its own")));
+  expect_refusals(
+      {{[](auto& o) { o.metrics = o.trace = "same"; }, {"--metrics and --trace", "'same'"}},
+       {[](auto& o) { o.data = o.metrics = "same"; }, {"--data and --metrics", "'same'"}},
+       {[](auto& o) { o.data = o.trace = "same"; }, {"--data and --trace", "a file of its own"}}});
 }
 
 }  // namespace

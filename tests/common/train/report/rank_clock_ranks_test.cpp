@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/comm/run_ranks.hpp"
-#include "tests/common/train/rank_runs.hpp"
+#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::train {

@@ -4,20 +4,11 @@
 // Real processes that fail under mpirun: every other rank says which one and what it was doing, and
 // nothing hangs.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "tests/support/process.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 class FailingProcesses : public ::testing::Test {
  protected:

@@ -1,12 +1,8 @@
 #include "common/comm/backend/mpi/launch.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::comm::mpi {
 namespace {

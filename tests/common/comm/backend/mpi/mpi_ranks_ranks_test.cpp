@@ -4,24 +4,10 @@
 // run_ranks of processes: how runs end, well or not, and that all processes go on to the next.
 
 #include "common/comm/backend/mpi/mpi_ranks.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <exception>
-#include <stdexcept>
-#include <string>
-#include <thread>
-
-#include "common/comm/comm_error.hpp"
-#include "common/comm/run_ranks.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 class ProcessRanks : public ::testing::Test {
  protected:
@@ -31,11 +17,7 @@ class ProcessRanks : public ::testing::Test {
   }
 };
 
-Tensor ones(std::size_t count) {
-  const Tensor data = Tensor::empty(Device::cpu(), {count}, DType::kF32);
-  data.fill(1.0);
-  return data;
-}
+Tensor ones(std::size_t count) { return filled(count, 1); }
 
 RankOptions with_timeout(std::chrono::milliseconds timeout) {
   RankOptions options;
@@ -109,14 +91,11 @@ TEST_F(ProcessRanks, ARankThatHasEndedLearnsOfALaterFailure) {
 TEST_F(ProcessRanks, ATimeoutNamesTheMissingRankAndAllGoOn) {
   std::string message;
   try {
-    run_ranks(
-        3,
-        [](Communicator& world) {
-          const Tensor data = ones(10);
-          if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(1));
-          world.all_reduce(data);
-        },
-        with_timeout(std::chrono::milliseconds(200)));
+    ranks_with(with_timeout(std::chrono::milliseconds(200)), 3, [](Communicator& world) {
+      const Tensor data = ones(10);
+      if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(1));
+      world.all_reduce(data);
+    });
   } catch (const CommError& error) {
     message = error.what();
   }
@@ -140,14 +119,13 @@ TEST_F(ProcessRanks, NativeCollectivesThatDifferAreAMismatch) {
 
 TEST_F(ProcessRanks, ANativeCollectiveThatIsLeftBehindHarmsNobody) {
   for (int round = 0; round < 5; ++round) {
-    EXPECT_THROW(run_ranks(
-                     4,
-                     [](Communicator& world) {
-                       Work work = world.all_reduce_async(ones(1000000));
-                       if (world.rank() == 1) throw std::runtime_error("with work under way");
-                       world.barrier();
-                     },
-                     unchecked()),
+    EXPECT_THROW(ranks_with(unchecked(), 4,
+                            [](Communicator& world) {
+                              Work work = world.all_reduce_async(ones(1000000));
+                              if (world.rank() == 1)
+                                throw std::runtime_error("with work under way");
+                              world.barrier();
+                            }),
                  std::exception);
     expect_that_ranks_still_run();
   }

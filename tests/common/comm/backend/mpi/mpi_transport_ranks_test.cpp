@@ -3,29 +3,13 @@
 //
 // What a transport promises, on whatever the ranks are: threads, or processes under mpirun.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <memory>
-#include <numeric>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-
 #include "common/comm/backend/mpi/mpi_ranks.hpp"
 #include "common/comm/backend/threads/thread_ranks.hpp"
-#include "common/comm/comm_error.hpp"
-#include "common/comm/run_ranks.hpp"
 #include "common/comm/transport.hpp"
-#include "tests/support/random.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra::comm {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::size_t kSegment = std::size_t{512} * 1024;  // bytes that MPI carries at once
 

@@ -5,23 +5,12 @@
 
 #include "common/comm/backend/threads/direct_collective.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "common/comm/backend/threads/thread_world.hpp"
 #include "common/comm/collectives/collective_call.hpp"
-#include "common/comm/comm_error.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra::comm::threads {
 namespace {
-
-using test::message_of;
-using ::testing::HasSubstr;
 
 constexpr int kSize = 3;
 // Larger than what members copy for each other: they read each other's memory.
@@ -37,13 +26,17 @@ class DirectCollectiveTest : public ::testing::Test {
   }
 
   static Tensor filled(std::size_t count, double value) {
-    const Tensor tensor = Tensor::empty(Device::cpu(), {count}, DType::kF64);
-    tensor.fill(value);
-    return tensor;
+    return ultra::filled(count, value, DType::kF64);
   }
 
   std::shared_ptr<Operation> all_reduce(int rank, const Tensor& data) {
     return start(rank, calls::all_reduce(data, ReduceOp::kSum));
+  }
+  std::vector<std::shared_ptr<Operation>> all_reduces(std::span<const Tensor> data) {
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < kSize; ++rank)
+      operations.push_back(all_reduce(rank, data[static_cast<std::size_t>(rank)]));
+    return operations;
   }
 
   ThreadWorld world{kSize};
@@ -66,8 +59,7 @@ TEST_F(DirectCollectiveTest, ABarrierEndsOnceAllHaveCome) {
 
 TEST_F(DirectCollectiveTest, ASmallAllReduceEndsWithItsLastMember) {
   const Tensor data[] = {filled(5, 1), filled(5, 2), filled(5, 4)};
-  std::vector<std::shared_ptr<Operation>> operations;
-  for (int rank = 0; rank < kSize; ++rank) operations.push_back(all_reduce(rank, data[rank]));
+  auto operations = all_reduces(data);
   EXPECT_FALSE(operations[0]->advance());
   EXPECT_FALSE(operations[1]->advance());
   EXPECT_TRUE(operations[2]->advance());
@@ -79,8 +71,7 @@ TEST_F(DirectCollectiveTest, ASmallAllReduceEndsWithItsLastMember) {
 
 TEST_F(DirectCollectiveTest, ALargeAllReduceEndsWhenAllPartsAreDone) {
   const Tensor data[] = {filled(kLarge, 1), filled(kLarge, 2), filled(kLarge, 4)};
-  std::vector<std::shared_ptr<Operation>> operations;
-  for (int rank = 0; rank < kSize; ++rank) operations.push_back(all_reduce(rank, data[rank]));
+  auto operations = all_reduces(data);
   EXPECT_FALSE(operations[0]->advance());
   EXPECT_FALSE(operations[1]->advance());
   EXPECT_FALSE(operations[2]->advance());
@@ -116,7 +107,7 @@ TEST_F(DirectCollectiveTest, AMismatchIsToldToEveryMember) {
   EXPECT_FALSE(zero->advance());
   EXPECT_FALSE(one->advance());
   for (const auto& operation : {two, one, zero}) {
-    EXPECT_THAT(message_of<CommMismatch>([&] { static_cast<void>(operation->advance()); }),
+    EXPECT_THAT(message_of<CommMismatch>([&] { return operation->advance(); }),
                 HasSubstr("rank 1 calls all_reduce (sum of 6 f64), ranks 0, 2 call"));
   }
 }
@@ -126,8 +117,7 @@ TEST_F(DirectCollectiveTest, WorksAgainAfterAMismatch) {
   for (int round = 0; round < 12; ++round) {
     const bool mismatch = round % 3 == 0;
     const Tensor data[] = {filled(kLarge, 1), filled(mismatch ? 3 : kLarge, 2), filled(kLarge, 4)};
-    std::vector<std::shared_ptr<Operation>> operations;
-    for (int rank = 0; rank < kSize; ++rank) operations.push_back(all_reduce(rank, data[rank]));
+    auto operations = all_reduces(data);
     EXPECT_FALSE(operations[0]->advance());
     EXPECT_FALSE(operations[1]->advance());
     for (int rank = 2; rank >= 0; --rank) {
@@ -157,7 +147,7 @@ TEST_F(DirectCollectiveTest, PartsThatDoNotFitAreAMismatch) {
   }
   EXPECT_FALSE(operations[0]->advance());
   EXPECT_FALSE(operations[2]->advance());
-  EXPECT_EQ(message_of<CommMismatch>([&] { static_cast<void>(operations[1]->advance()); }),
+  EXPECT_EQ(message_of<CommMismatch>([&] { return operations[1]->advance(); }),
             "rank 0 gives 1 elements where rank 1 expects 2");
 }
 

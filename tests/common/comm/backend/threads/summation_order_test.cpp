@@ -1,14 +1,9 @@
 // The order in which ranks that share memory add, bit by bit: the ranks' own, for arrays small
 // enough for one meeting, for larger ones, and for those that span several tiles of the loop.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-
 #include "common/comm/backend/threads/direct_board.hpp"
 #include "tests/support/contracts/rank_order.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::comm::threads {
 namespace {

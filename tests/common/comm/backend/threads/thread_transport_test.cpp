@@ -3,30 +3,14 @@
 //
 // Two ranks' transports in the hands of one thread: nothing is left to chance.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <numeric>
-#include <thread>
-#include <vector>
-
 #include "common/comm/backend/threads/thread_world.hpp"
-#include "common/comm/comm_error.hpp"
 #include "common/comm/links/point_to_point.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra::comm::threads {
 namespace {
 
 using Clock = RankMonitor::Clock;
-using std::chrono::milliseconds;
-using test::message_of;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr Tag kTag{.use = Tag::Use::kPointToPoint, .lane = 0, .sequence = 0};
 
@@ -165,7 +149,7 @@ TEST_F(ThreadTransport, RefusesAMessageOfAnotherSize) {
   auto got = bytes({0, 0});
   const auto sending = send(0, data, 1);
   const auto receiving = receive(1, got, 0);
-  const auto text = message_of<CommMismatch>([&] { static_cast<void>(receiving->test()); });
+  const auto text = message_of<CommMismatch>([&] { return receiving->test(); });
   EXPECT_THAT(text, AllOf(HasSubstr("rank 0"), HasSubstr("3 bytes"), HasSubstr("expects 2")));
   EXPECT_EQ(got, bytes({0, 0}));
 }

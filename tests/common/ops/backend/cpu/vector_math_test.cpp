@@ -1,13 +1,8 @@
 #include "common/ops/backend/cpu/vector_math.hpp"
 
-#include <gtest/gtest.h>
-
 #include <bit>
-#include <cmath>
-#include <cstdint>
-#include <limits>
 
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops::cpu {
 namespace {

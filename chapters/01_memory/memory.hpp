@@ -1,0 +1,49 @@
+#pragma once
+/// @file
+/// Chapter 01 as a technique: recomputation, accumulation, and an account of every byte.
+///
+/// | part of training    | becomes                                      | where                 |
+/// |---------------------|----------------------------------------------|-----------------------|
+/// | a step's batch      | micro-batches, each forward and backward     | gradient_accumulation |
+/// | a block, or several | keeps its input only, and runs forward twice | recompute             |
+/// | RMSNorm, backward   | the written one                              | rms_norm_backward     |
+/// | the update          | the written AdamW                            | adamw_step            |
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "chapters/01_memory/memory_options.hpp"
+#include "common/train/program/technique.hpp"
+
+/// @brief Chapter 01: what training keeps in memory.
+namespace ultra::memory {
+
+/// @brief --recompute, --estimate, and the parts of a training that chapter 01 writes out.
+class Memory : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup& setup) override;
+  void validate(train::Setup& setup) override;
+  [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] bool asks_for_estimate() const override { return options_.estimates(); }
+  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
+  void wrap(train::FactoryStack& factories, const train::Plan& plan,
+            const train::Setup& setup) const override;
+  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> memory_table(
+      const train::Setup& setup, const train::TrainResult& result) const override;
+
+  /// @brief Its flags.
+  [[nodiscard]] const MemoryOptions& options() const { return options_; }
+
+ private:
+  MemoryOptions options_;
+};
+
+/// @brief The technique of this chapter.
+[[nodiscard]] std::unique_ptr<train::Technique> technique();
+
+/// @brief The flags of this chapter in a program that has it.
+[[nodiscard]] const MemoryOptions& options_of(const train::Setup& setup);
+
+}  // namespace ultra::memory

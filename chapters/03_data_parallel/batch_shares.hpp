@@ -1,0 +1,35 @@
+#pragma once
+/// @file
+/// Shares of the batch: each replica takes some sequences of the global batch, in micro-batches.
+///
+/// Exercise 03.1 (`./workbook check 03.1`).
+/// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, section 3.2.1. Deviation: there
+/// each replica takes the mean over its own tokens, and gradients are averaged; that is the mean
+/// over the batch only if all shares are equal. Here every token loss is divided by the tokens of
+/// the global batch, and gradients are added up.
+
+#include <cstddef>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/train/micro_batch.hpp"
+
+/// @brief Chapter 03: replicas of a model that share a batch and add up their gradients.
+namespace ultra::data_parallel {
+
+/// @brief The sequences of the global batch that a replica takes: consecutive ones, shares that
+/// differ by at most one sequence, the larger ones first.
+/// @throws ConfigError when a replica would get none, with the numbers; on every replica.
+[[nodiscard]] Range share_of_batch(std::size_t global_batch, const Communicator& dp);
+
+/// @brief Cuts a share of any size into micro-batches: as many on every replica.
+///
+/// The last micro-batch of a share takes what is left. A replica whose share is used up while
+/// others still have sequences lets its last sequence pass again, with weight 0: layers may
+/// communicate, so nobody may stop earlier.
+/// @param micro_batch  sequences per pass; at least 1.
+/// @throws ConfigError when micro_batch is 0.
+[[nodiscard]] std::vector<train::MicroBatch> cut_share(const train::BatchShare& share,
+                                                       std::size_t micro_batch);
+
+}  // namespace ultra::data_parallel

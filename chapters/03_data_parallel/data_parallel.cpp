@@ -1,0 +1,65 @@
+#include "chapters/03_data_parallel/data_parallel.hpp"
+
+#include "chapters/03_data_parallel/batch_shares.hpp"
+#include "chapters/03_data_parallel/gradient_completion.hpp"
+#include "chapters/03_data_parallel/replica_check.hpp"
+#include "chapters/03_data_parallel/report/communication_table.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::data_parallel {
+
+void DataParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
+
+void DataParallel::validate(train::Setup& setup) {
+  options_.validate();
+  setup.unequal_shares = true;
+}
+
+void DataParallel::settle(train::Setup& setup) { options_.resolve_ranks(setup); }
+
+void DataParallel::validate_training(const train::Setup& setup) const {
+  DataParallelOptions::expect_work_for_all(setup.train.global_batch, setup.replicas());
+}
+
+train::ExtraConfig DataParallel::config(const train::Setup& setup) const {
+  return train::joined({{{"dp", static_cast<std::size_t>(setup.replicas())}}, options_.config()});
+}
+
+void DataParallel::name_algorithms(train::AlgorithmNames& names) const {
+  names[OpKind::kAllReduce] = options_.all_reduce;
+}
+
+void DataParallel::join(train::Ingredients& ingredients, const train::Setup&) const {
+  ingredients.share.offer(share_of_batch);
+  ingredients.cut.offer(cut_share);
+  ingredients.completes.offer(completing_action);
+  ingredients.exchange.offer(
+      [this](const train::StatesScope& scope) { return options_.make_exchange(scope); });
+  ingredients.adamw = options_.adamw(ingredients.adamw);
+  if (options_.check_replicas == 0) return;
+  ingredients.observers.emplace_back(
+      [every = options_.check_replicas](const train::ModelScope& scope) {
+        return check_replicas(scope, every);
+      });
+}
+
+std::optional<std::string> DataParallel::state_that_is_not_saved() const {
+  if (options_.compress == "none") return {};
+  return "--compress: what the compression has left over would not be saved. Leave out "
+         "--checkpoint "
+         "and --resume, or --compress.";
+}
+
+std::string DataParallel::table(const train::Setup&, const train::TrainResult& result) const {
+  return format_communication_table(result);
+}
+
+std::unique_ptr<train::Technique> technique() { return std::make_unique<DataParallel>(); }
+
+const DataParallelOptions& options_of(const train::Setup& setup) {
+  const auto* data_parallel = setup.find<DataParallel>();
+  ensure(data_parallel != nullptr, "a program without chapter 03");
+  return data_parallel->options();
+}
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,156 @@
+#include "chapters/03_data_parallel/options/data_parallel_options.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "chapters/02_collectives/replicated_training.hpp"
+#include "chapters/03_data_parallel/bucketed_gradients.hpp"
+#include "chapters/03_data_parallel/compression/compression_options.hpp"
+#include "chapters/03_data_parallel/compression/compression_warmup.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/train/options/choice_option.hpp"
+#include "common/train/options/flags.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+const std::vector<train::Choice<Overlap>> kOverlaps = {{"none", Overlap::kNone},
+                                                       {"per-parameter", Overlap::kPerParameter},
+                                                       {"bucketed", Overlap::kBucketed}};
+
+collectives::BookOptions book_options(const std::string& all_reduce) {
+  return {.names = {{OpKind::kAllReduce, all_reduce}}, .tuning = {}};
+}
+
+/// "--dp 3", "--dp 3 and --servers 1" or "--dp 3 and --tp 2".
+std::string asked_text(std::size_t dp, const std::string& replica, const std::string& beside) {
+  std::string text = fmt::format("--dp {}", dp);
+  if (!replica.empty()) text += " and " + replica;
+  if (!beside.empty()) text += " and " + beside;
+  return text;
+}
+
+}  // namespace
+
+std::string_view to_string(Overlap overlap) {
+  return std::ranges::find(kOverlaps, overlap, &train::Choice<Overlap>::second)->first;
+}
+
+void DataParallelOptions::add_to(CLI::App& app) {
+  const char* group = "Data parallel";
+  const train::Flags flags(app, group);
+  flags.add("--dp", dp, "replicas of the model [as many as there are ranks]");
+  train::add_choice(app, "--overlap", overlap, kOverlaps, group,
+                    "when gradients travel: none (after the backward pass), per-parameter or "
+                    "bucketed (while it runs)");
+  flags.add("--bucket-mb", bucket_mb, "10^6 bytes of gradients in a bucket");
+  flags.add("--all-reduce", all_reduce,
+            "algorithm that adds up gradients, of those that --op all_reduce lists");
+  flags.add("--compress", compress,
+            "gradients on the wire: none, topk:FRACTION, int8, onebit or powersgd:RANK");
+  flags.add_switch("!--no-error-feedback", error_feedback,
+                   "forget what compression leaves out, instead of sending it later");
+  flags.add("--compress-warmup", compress_warmup,
+            "uncompressed steps before; then AdamW keeps its second moments");
+  flags.add("--check-replicas", check_replicas,
+            "compare the replicas' weights every so many steps [0: never]");
+  for (const char* flag :
+       {"--overlap", "--bucket-mb", "--all-reduce", "--compress", "--check-replicas"}) {
+    train::when_given(app, flag, [this, flag] { all_reduce_flag_ = flag; });
+  }
+}
+
+void DataParallelOptions::validate() const {
+  if (dp == 0U) throw ConfigError("--dp is 0. It must be at least 1.");
+  if (!std::isfinite(bucket_mb) || bucket_mb <= 0 || bucket_mb > 1e6) {
+    throw ConfigError(fmt::format(
+        "--bucket-mb is {}. It must be a number of megabytes above 0 and up to 1000000.",
+        bucket_mb));
+  }
+  static_cast<void>(algorithms());
+  const bool compresses = parse_compression(compress).kind != CompressionKind::kNone;
+  if (!compresses && !error_feedback) {
+    throw ConfigError(
+        "--no-error-feedback has no meaning without --compress: nothing is left out that could be "
+        "sent later.");
+  }
+  if (!compresses && compress_warmup > 0) {
+    throw ConfigError("--compress-warmup has no meaning without --compress.");
+  }
+}
+
+void DataParallelOptions::resolve_ranks(train::Setup& setup) const {
+  train::CommOptions& comm = setup.comm;
+  const auto [of_replica, replica_flags] = setup.ranks_per_replica();
+  const auto [beside, beside_flags] = setup.ranks_beside();
+  const std::optional<int> launched = comm.launched;
+  if (!dp) {
+    // One replica, unless there are ranks for more.
+    if (!comm.ranks && !launched && of_replica > 1) comm.ranks = of_replica;
+    return;
+  }
+  const std::size_t needed = *dp * of_replica + beside;
+  const std::string asked = asked_text(*dp, replica_flags, beside_flags);
+  if (launched && static_cast<std::size_t>(*launched) != needed) {
+    throw ConfigError(
+        fmt::format("{}: {} ranks are needed, but mpirun started {} processes. Start mpirun -n {}.",
+                    asked, needed, *launched, needed));
+  }
+  if (comm.ranks && *comm.ranks != needed) {
+    throw ConfigError(fmt::format("{}: {} ranks are needed, but --ranks is {}. Leave --ranks out.",
+                                  asked, needed, *comm.ranks));
+  }
+  comm.ranks = needed;
+}
+
+void DataParallelOptions::expect_work_for_all(std::size_t global_batch, int replicas) {
+  if (checked_cast<std::size_t>(replicas) <= global_batch) return;
+  throw ConfigError(fmt::format(
+      "{} replicas cannot share a --global-batch of {}: each needs at least one sequence. Choose "
+      "--dp of at most {}, or a larger --global-batch.",
+      replicas, global_batch, global_batch));
+}
+
+std::size_t DataParallelOptions::bucket_capacity(DType dtype) const {
+  return static_cast<std::size_t>(bucket_mb * 1e6 / static_cast<double>(size_of(dtype)));
+}
+
+std::shared_ptr<const comm::CollectiveAlgorithms> DataParallelOptions::algorithms() const {
+  return std::make_shared<const collectives::BookAlgorithms>(book_options(all_reduce));
+}
+
+std::unique_ptr<train::GradientExchange> DataParallelOptions::make_exchange(
+    const train::StatesScope& scope) const {
+  const Compression compression = parse_compression(compress);
+  if (overlap == Overlap::kNone && compression.kind == CompressionKind::kNone) {
+    return collectives::sum_after_backward(scope.parameters, scope.data);
+  }
+  const DType dtype = scope.context.options.dtype;
+  const std::size_t capacity = overlap == Overlap::kPerParameter ? 0 : bucket_capacity(dtype);
+  const Flush flush = overlap == Overlap::kNone ? Flush::kAfterBackward : Flush::kWhenReady;
+  MakeBucketExchange exchange = data_parallel::make_exchange(
+      compression, scope.data, error_feedback ? ErrorFeedback::kOn : ErrorFeedback::kOff);
+  if (compress_warmup > 0) {
+    exchange = switch_exchange(compress_warmup, all_reduce_exchange(scope.data), exchange);
+  }
+  return sum_in_buckets(scope.parameters, capacity, flush, exchange);
+}
+
+optim::AdamWUpdate DataParallelOptions::adamw(optim::AdamWUpdate update) const {
+  return compress_warmup > 0 ? keep_second_moment(compress_warmup, std::move(update)) : update;
+}
+
+train::ExtraConfig DataParallelOptions::config() const {
+  return {{"overlap", std::string(to_string(overlap))},
+          {"bucket_mb", bucket_mb},
+          {"all_reduce", all_reduce},
+          {"compress", compress},
+          {"compress_warmup", compress_warmup},
+          {"error_feedback", std::string(error_feedback ? "on" : "off")}};
+}
+
+}  // namespace ultra::data_parallel

@@ -1,0 +1,41 @@
+#include <optional>
+#include <utility>
+
+#include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::zero {
+namespace {
+
+class Checkpoints : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup&) override { options_.add_to(app); }
+
+  void validate(train::Setup& setup) override {
+    options_.validate();
+    if (!options_.used()) return;
+    for (const auto& technique : setup.techniques) {
+      const auto reason = technique->state_that_is_not_saved();
+      if (!reason) continue;
+      throw ConfigError("checkpoints do not go together with " + *reason);
+    }
+  }
+
+  train::ExtraConfig config(const train::Setup&) const override { return options_.config(); }
+
+  std::unique_ptr<train::Worker> wrap_worker(std::unique_ptr<train::Worker> worker,
+                                             const train::TrainerState& trainer,
+                                             const train::Setup&) const override {
+    if (!options_.used()) return worker;
+    return with_checkpoints(std::move(worker), trainer, options_, checkpoint::posix_files());
+  }
+
+ private:
+  CheckpointOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<train::Technique> checkpoints() { return std::make_unique<Checkpoints>(); }
+
+}  // namespace ultra::zero

@@ -1,0 +1,105 @@
+#include "chapters/04_zero/estimate/buffer_replay.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "chapters/01_memory/gradient_accumulation.hpp"
+#include "chapters/04_zero/unit_uses.hpp"
+
+namespace ultra::zero {
+namespace {
+
+std::vector<UnitUse> uses_of_step(std::size_t units, std::size_t micro_batches,
+                                  std::size_t recompute_every) {
+  const ChunkUnits chunk = ChunkUnits::whole(units);
+  return unit_uses(memory::accumulation_schedule(micro_batches), std::span(&chunk, 1),
+                   recompute_every);
+}
+
+}  // namespace
+
+BufferReplay::BufferReplay(std::vector<GroupBuffers> groups, std::size_t micro_batches,
+                           const ZeroSettings& settings)
+    : groups_(std::move(groups)),
+      overlap_(settings.overlap),
+      uses_(uses_of_step(groups_.size(), micro_batches, settings.recompute_every)),
+      fetch_(uses_, fetch_ahead(settings), settings.reshard,
+             {.start_gather = [this](const UnitUse& use) { fetch(use.unit); },
+              .wait = [](std::size_t) {},
+              .release = [](std::size_t) {}}),
+      prefetch_(uses_, settings.prefetch, settings.reshard,
+                {.start_gather = [this](const UnitUse& use) { start_gather(use.unit); },
+                 .wait = [this](std::size_t unit) { wait(unit); },
+                 .release = [this](std::size_t unit) { release(unit); }}),
+      fetched_(groups_.size(), false),
+      there_(groups_.size(), false) {}
+
+void BufferReplay::run_step() {
+  for (const UnitUse& use : uses_) {
+    fetch_.begin(use.unit);
+    prefetch_.begin(use.unit);
+    note();
+    if (use.kind == UseKind::kBackward) make_gradients(group_of(use.unit));
+    prefetch_.end(use.unit);
+    fetch_.end(use.unit);
+  }
+  while (!under_way_.empty()) take_in_oldest();
+}
+
+void BufferReplay::make_gradients(std::size_t group) {
+  while (under_way_.size() > 1) take_in_oldest();
+  const GroupBuffers& bytes = groups_[group];
+  // While gradients are quantised, they stand beside their messages.
+  note(bytes.reduced > 0 ? bytes.whole + bytes.reduced : bytes.whole);
+  under_way_.push_back(group);
+  if (overlap_ == Overlap::kOff) take_in_oldest();
+}
+
+void BufferReplay::fetch(std::size_t unit) {
+  fetched_[unit] = true;
+  shards_ += groups_[group_of(unit)].shard;
+  peak_of_shards_ = std::max(peak_of_shards_, shards_);
+}
+
+void BufferReplay::start_gather(std::size_t unit) {
+  const GroupBuffers& bytes = groups_[group_of(unit)];
+  weights_ += bytes.gathered > 0 ? bytes.gathered : bytes.whole;
+}
+
+void BufferReplay::wait(std::size_t unit) {
+  if (fetched_[unit]) {  // gathered: the shard is not needed any more
+    fetched_[unit] = false;
+    shards_ -= groups_[group_of(unit)].shard;
+  }
+  if (there_[unit]) return;
+  there_[unit] = true;
+  const GroupBuffers& bytes = groups_[group_of(unit)];
+  if (bytes.gathered == 0) return;
+  weights_ += bytes.whole;
+  note();  // a unit stands beside the messages that it is made of
+  weights_ -= bytes.gathered;
+}
+
+void BufferReplay::release(std::size_t unit) {
+  there_[unit] = false;
+  weights_ -= groups_[group_of(unit)].whole;
+}
+
+void BufferReplay::take_in_oldest() {
+  const GroupBuffers& bytes = groups_[under_way_.front()];
+  note(bytes.sums);
+  under_way_.erase(under_way_.begin());
+  note(bytes.second_step);
+}
+
+void BufferReplay::note(std::size_t more) {
+  std::size_t bytes = weights_ + more;
+  for (const std::size_t group : under_way_) {
+    const GroupBuffers& buffers = groups_[group];
+    bytes += buffers.reduced > 0 ? buffers.reduced : buffers.whole;
+  }
+  peak_ = std::max(peak_, bytes);
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,128 @@
+#include "chapters/04_zero/options/zero_options.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/train/options/choice_option.hpp"
+#include "common/train/options/flags.hpp"
+
+namespace ultra::zero {
+namespace {
+
+const std::vector<train::Choice<ZeroStage>> kStages = {{"0", ZeroStage::kNone},
+                                                       {"1", ZeroStage::kOptimizer},
+                                                       {"2", ZeroStage::kGradients},
+                                                       {"3", ZeroStage::kParameters}};
+const std::vector<train::Choice<Reshard>> kReshards = {{"yes", Reshard::kAfterForward},
+                                                       {"no", Reshard::kAfterBackward}};
+
+/// Throws when a flag is given that has a meaning only with `needed`.
+void expect_meaning(bool given, const char* flag, bool has_meaning, const char* needed) {
+  if (!given || has_meaning) return;
+  throw ConfigError(fmt::format("{} has no meaning without {}.", flag, needed));
+}
+
+}  // namespace
+
+void ZeroOptions::add_to(CLI::App& app) {
+  const char* group = "ZeRO";
+  train::add_choice(app, "--zero", stage, kStages, group,
+                    "what exists as shards only: 0 nothing, 1 optimizer states, 2 gradients too, "
+                    "3 parameters too");
+  const train::Flags flags(app, group);
+  flags.add("--prefetch", prefetch,
+            "units whose weights are gathered ahead, with --zero 3 [1; 0 with --overlap none]");
+  flags.add_parsed(
+      "--reshard-after-forward",
+      [this](const std::string& word) {
+        reshard = train::parse_choice("--reshard-after-forward", word, kReshards);
+      },
+      "with --zero 3: yes lets go of gathered weights between forward and backward, no keeps them "
+      "[yes]");
+  flags.add("--hybrid-shard", node_size,
+            "shard inside nodes of so many ranks, and keep a copy in each [all ranks]");
+  flags.add("--reduce-scatter", reduce_scatter,
+            "algorithm that adds gradients up to shards, of those that --op reduce_scatter lists");
+  plus_plus.add_to(app);
+  train::when_given(app, "--bucket-mb", [this] { bucket_mb_given_ = true; });
+}
+
+void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parallel,
+                           std::size_t servers) const {
+  const bool all = stage == ZeroStage::kParameters;
+  expect_meaning(prefetch.has_value(), "--prefetch", all, "--zero 3");
+  expect_meaning(reshard.has_value(), "--reshard-after-forward", all, "--zero 3");
+  static_cast<void>(algorithms(data_parallel));
+  plus_plus.validate({.stage = stage,
+                      .reshard = reshard.value_or(Reshard::kAfterForward),
+                      .hybrid_shard = node_size});
+  if (!shards()) return;
+  const auto refuse = [&](bool given, const char* flag, const char* why) {
+    if (!given) return;
+    throw ConfigError(
+        fmt::format("{} does not go together with --zero {}: {}.", flag, number_of(stage), why));
+  };
+  refuse(servers > 0, "--sync parameter-server",
+         "the servers hold the optimizer's states already, in shards of their own");
+  refuse(data_parallel.compress != "none", "--compress",
+         "compressed gradients travel to all ranks, not to the owner of a shard");
+  if (!all) return;
+  refuse(data_parallel.check_replicas > 0, "--check-replicas",
+         "there are no replicas of the weights to compare");
+  refuse(data_parallel.overlap == data_parallel::Overlap::kPerParameter, "--overlap per-parameter",
+         "whole blocks travel");
+  refuse(bucket_mb_given_, "--bucket-mb", "whole blocks travel, whatever their size");
+  refuse(data_parallel.overlap == data_parallel::Overlap::kNone && prefetch.value_or(0) > 0,
+         "--prefetch", "--overlap none waits for each gather at once");
+}
+
+void ZeroOptions::expect_nodes_of(int replicas) const {
+  expect_meaning(node_size.has_value(), "--hybrid-shard", shards(), "--zero 1, 2 or 3");
+  if (node_size) expect_whole_nodes(checked_cast<std::size_t>(replicas), *node_size);
+  plus_plus.expect_nodes_of(replicas);
+}
+
+Sharding ZeroOptions::sharding(int replicas) const {
+  const int shards = node_size ? checked_cast<int>(*node_size) : replicas;
+  return {.stage = stage, .shards = shards, .replicas = replicas / shards};
+}
+
+ZeroSettings ZeroOptions::settings(const data_parallel::DataParallelOptions& data_parallel,
+                                   DType dtype) const {
+  using When = data_parallel::Overlap;
+  const bool overlaps = data_parallel.overlap != When::kNone;
+  const bool by_parameter = data_parallel.overlap == When::kPerParameter;
+  return {.stage = stage,
+          .bucket_capacity = by_parameter ? 0 : data_parallel.bucket_capacity(dtype),
+          .overlap = overlaps ? Overlap::kOn : Overlap::kOff,
+          .prefetch = prefetch.value_or(overlaps ? 1 : 0),
+          .reshard = reshard.value_or(Reshard::kAfterForward),
+          .plus_plus = plus_plus.settings};
+}
+
+std::shared_ptr<const comm::CollectiveAlgorithms> ZeroOptions::algorithms(
+    const data_parallel::DataParallelOptions& data_parallel) const {
+  return std::make_shared<const collectives::BookAlgorithms>(
+      collectives::BookOptions{.names = {{OpKind::kAllReduce, data_parallel.all_reduce},
+                                         {OpKind::kReduceScatter, reduce_scatter}},
+                               .tuning = {}});
+}
+
+train::ExtraConfig ZeroOptions::config(
+    const data_parallel::DataParallelOptions& data_parallel) const {
+  train::ExtraConfig config{{"zero", static_cast<std::size_t>(number_of(stage))}};
+  if (!shards()) return config;
+  config.emplace_back("hybrid_shard", node_size.value_or(0));
+  config.emplace_back("reduce_scatter", reduce_scatter);
+  if (stage != ZeroStage::kParameters) return config;
+  config.emplace_back("prefetch", settings(data_parallel, DType::kF32).prefetch);
+  config.emplace_back("reshard_after_forward",
+                      reshard == Reshard::kAfterBackward ? std::string("no") : std::string("yes"));
+  return train::joined({config, plus_plus.config()});
+}
+
+}  // namespace ultra::zero

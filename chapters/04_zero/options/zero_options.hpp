@@ -1,0 +1,66 @@
+#pragma once
+/// @file
+/// The command-line options of ZeRO.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "chapters/03_data_parallel/options/data_parallel_options.hpp"
+#include "chapters/04_zero/sharded_model.hpp"
+#include "chapters/04_zero/zero_memory.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_options.hpp"
+#include "common/comm/collectives/collective_algorithms.hpp"
+#include "common/tensor/dtype.hpp"
+#include "common/train/options/cli_fwd.hpp"
+#include "common/train/report/metrics.hpp"
+
+namespace ultra::zero {
+
+/// @brief What is sharded over the replicas, and when what is gathered.
+struct ZeroOptions {
+  ZeroStage stage = ZeroStage::kNone;       ///< --zero
+  std::optional<std::size_t> prefetch;      ///< --prefetch; absent: 1
+  std::optional<Reshard> reshard;           ///< --reshard-after-forward; absent: yes
+  std::optional<std::size_t> node_size;     ///< --hybrid-shard; absent: one copy on all ranks
+  std::string reduce_scatter = "pairwise";  ///< --reduce-scatter: the algorithm
+  ZeroPlusPlusOptions plus_plus;            ///< --zero++ and --node-size
+
+  /// @brief Adds the flags to a command line. Chapter 03's are there already.
+  void add_to(CLI::App& app);
+
+  /// @brief Checks the values, and that no flag is given whose meaning another one takes away.
+  /// @param data_parallel  chapter 03's flags, validated.
+  /// @param servers        ranks beside the replicas.
+  /// @throws ConfigError that says what does not fit and what to do.
+  void validate(const data_parallel::DataParallelOptions& data_parallel, std::size_t servers) const;
+
+  /// @brief Checks that nodes of --hybrid-shard make up the replicas of a training, and share something;
+  /// and that those of --node-size do.
+  /// @throws ConfigError with the equation.
+  void expect_nodes_of(int replicas) const;
+
+  /// @brief False with --zero 0: then everything is as in chapter 03.
+  [[nodiscard]] bool shards() const { return stage != ZeroStage::kNone; }
+
+  /// @brief How the ranks share the model's states out.
+  [[nodiscard]] Sharding sharding(int replicas) const;
+
+  /// @brief How a model is sharded; only when shards().
+  [[nodiscard]] ZeroSettings settings(const data_parallel::DataParallelOptions& data_parallel,
+                                      DType dtype) const;
+
+  /// @brief What --collectives ours means here: chapter 03's all-reduce and this reduce-scatter.
+  [[nodiscard]] std::shared_ptr<const comm::CollectiveAlgorithms> algorithms(
+      const data_parallel::DataParallelOptions& data_parallel) const;
+
+  /// @brief These flags for the metrics file.
+  [[nodiscard]] train::ExtraConfig config(
+      const data_parallel::DataParallelOptions& data_parallel) const;
+
+ private:
+  bool bucket_mb_given_ = false;
+};
+
+}  // namespace ultra::zero

@@ -1,0 +1,66 @@
+#pragma once
+/// @file
+/// Chapter 04 as a technique: replicas that share the model's states out among themselves.
+///
+/// | state                  | becomes                                                     | where               |
+/// |------------------------|-------------------------------------------------------------|---------------------|
+/// | parameters             | flat arrays of buckets or parts, one shard per rank         | flat_layout, shards/ |
+/// | moments                | those of the own shards (stage 1)                           | zero_step           |
+/// | gradients              | reduce-scattered group by group, kept as shards (stage 2)   | shard_reducer       |
+/// | weights                | units that are gathered for each use and released (stage 3) | unit_weights, prefetch |
+/// | what a rank keeps      | one ShardedModel per stage                                  | sharded_model       |
+/// | what travels in ZeRO++ | 8-bit integers, inside nodes                                | zero_plus_plus/     |
+/// | what is on no device   | blocks in the host's memory or in a file                    | offload/            |
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "chapters/04_zero/estimate/sharded_bytes.hpp"
+#include "chapters/04_zero/offload/offload_options.hpp"
+#include "chapters/04_zero/options/zero_options.hpp"
+#include "chapters/04_zero/sharded_model.hpp"
+#include "common/train/program/technique.hpp"
+
+namespace ultra::zero {
+
+/// @brief --zero and what belongs to it.
+class Zero : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup& setup) override;
+  void validate(train::Setup& setup) override;
+  void settle(train::Setup& setup) override;
+  [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
+  void name_algorithms(train::AlgorithmNames& names) const override;
+  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> memory_table(
+      const train::Setup& setup, const train::TrainResult& result) const override;
+
+  /// @brief Its flags.
+  [[nodiscard]] const ZeroOptions& options() const { return options_; }
+  /// @brief How the model is sharded, and what of it is offloaded; only when options().shards().
+  [[nodiscard]] ZeroSettings settings(const train::Setup& setup) const;
+  /// @brief What the closed forms of a sharded training need.
+  [[nodiscard]] ShardedRun sharded_run(const train::Setup& setup) const;
+
+ private:
+  ZeroOptions options_;
+};
+
+/// @brief Makes a rank's states of a data group in shards. All ranks end alike, before the first
+/// step, when storage is missing on one of them.
+/// @param node_size  ranks that share one copy; absent: all of them.
+[[nodiscard]] train::MakeStates sharded_states(const ZeroSettings& settings,
+                                               std::optional<std::size_t> node_size);
+
+/// @brief --offload: what is outside the device. A program that has it has Zero before it.
+[[nodiscard]] std::unique_ptr<train::Technique> offload();
+
+/// @brief The technique of this chapter.
+[[nodiscard]] std::unique_ptr<train::Technique> technique();
+
+/// @brief The technique of this chapter in a program that has it.
+[[nodiscard]] const Zero& zero_of(const train::Setup& setup);
+
+}  // namespace ultra::zero

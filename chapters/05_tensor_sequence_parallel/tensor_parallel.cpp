@@ -1,0 +1,86 @@
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+
+#include <fmt/format.h>
+
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_estimate.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
+#include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
+#include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
+#include "common/base/numeric.hpp"
+
+namespace ultra::tensor_parallel {
+
+void add_tensor_groups(train::RankGroups& groups, const Communicator& tp,
+                       std::size_t num_kv_heads) {
+  groups.add(std::string(kTensorGroup), tp);
+  const TensorParallelLayout layout{.tp = tp.size()};
+  const auto copies = checked_cast<int>(layout.kv_copies(num_kv_heads));
+  if (copies == 1) return;
+  groups.add(std::string(kHeadGroup),
+             copies == tp.size() ? tp : tp.split(tp.rank() / copies, tp.rank(), "kv copies"));
+}
+
+void TensorParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
+
+void TensorParallel::validate(train::Setup& setup) {
+  options_.validate(setup.ranks_beside().first);
+}
+
+void TensorParallel::validate_training(const train::Setup& setup) const {
+  if (options_.splits()) options_.layout().validate(setup.train.model);
+}
+
+train::ExtraConfig TensorParallel::config(const train::Setup&) const { return options_.config(); }
+
+std::optional<std::string> TensorParallel::estimate(const train::Setup& setup) const {
+  if (!options_.splits()) return {};
+  const auto replicas = checked_cast<int>(data_parallel::options_of(setup).dp.value_or(1));
+  return tensor_parallel::answer(memory::options_of(setup), setup.train, options_.layout(),
+                                 zero::zero_of(setup).options().sharding(replicas));
+}
+
+std::optional<std::string> TensorParallel::answer(const train::Setup& setup) const {
+  if (options_.shapes == Shapes::kNone) return {};
+  const nn::ModelConfig& model = setup.train.model;
+  return describe_shapes(options_.shapes, model,
+                         {.size = setup.train.micro_batch, .seq_len = model.max_seq_len},
+                         options_.layout());
+}
+
+std::optional<train::Axis> TensorParallel::axis() const {
+  return train::Axis{
+      .dim = MeshDim::kTp, .size = options_.tp, .flag = fmt::format("--tp {}", options_.tp)};
+}
+
+// [region technique]
+void TensorParallel::change_plan(train::Plan& plan, const train::Setup& setup) const {
+  if (options_.splits()) {
+    add_tensor_groups(plan.groups, plan.mesh.tp(), setup.train.model.num_kv_heads);
+  }
+}
+
+void TensorParallel::wrap(train::FactoryStack& factories, const train::Plan& plan,
+                          const train::Setup&) const {
+  if (!options_.splits()) return;
+  factories.push_back(std::make_unique<TensorParallelFactory>(
+      *factories.back(), plan.mesh.tp(), options_.sequence_parallel, options_.overlap));
+}
+
+void TensorParallel::join(train::Ingredients& ingredients, const train::Setup&) const {
+  ingredients.sum_partial.offer(sum_partial_gradients);
+}
+// [/region]
+
+std::optional<std::string> TensorParallel::memory_table(const train::Setup& setup,
+                                                        const train::TrainResult& result) const {
+  if (!options_.splits()) return {};
+  return format_tensor_parallel_table(setup, options_, result);
+}
+
+std::unique_ptr<train::Technique> technique() { return std::make_unique<TensorParallel>(); }
+
+}  // namespace ultra::tensor_parallel

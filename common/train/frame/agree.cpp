@@ -1,0 +1,50 @@
+#include "common/train/frame/agree.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/train/frame/text_messages.hpp"
+
+namespace ultra::train {
+namespace {
+
+// A verdict is empty, or one of these and the error's message.
+constexpr char kConfigError = 'C';
+constexpr char kFileError = 'F';
+
+std::string verdict_of(const std::function<void()>& fn) {
+  try {
+    fn();
+    return {};
+  } catch (const ConfigError& error) {
+    return kConfigError + std::string(error.what());
+  } catch (const FileError& error) {
+    return kFileError + std::string(error.what());
+  }
+}
+
+std::string first_error(const std::vector<std::string>& verdicts) {
+  for (std::size_t rank = 0; rank < verdicts.size(); ++rank) {
+    const std::string& verdict = verdicts[rank];
+    if (verdict.empty()) continue;
+    if (rank == 0) return verdict;
+    return fmt::format("{}rank {}: {}", verdict[0], rank, verdict.substr(1));
+  }
+  return {};
+}
+
+}  // namespace
+
+void agree(const Communicator& world, const std::function<void()>& fn) {
+  if (world.size() == 1) return fn();
+  const std::vector<std::string> verdicts = gather_texts(world, verdict_of(fn));
+  const std::string error = broadcast_text(world, first_error(verdicts));
+  if (error.empty()) return;
+  if (error[0] == kConfigError) throw ConfigError(error.substr(1));
+  throw FileError(error.substr(1));
+}
+
+}  // namespace ultra::train

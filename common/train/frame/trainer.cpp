@@ -1,0 +1,183 @@
+#include "common/train/frame/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "build_config.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
+#include "common/base/units.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/optim/schedule.hpp"
+#include "common/trace/step_timeline.hpp"
+#include "common/trace/trace_recorder.hpp"
+#include "common/train/frame/agree.hpp"
+#include "common/train/frame/text_messages.hpp"
+#include "common/train/report/comm_trace.hpp"
+#include "common/train/report/progress.hpp"
+#include "common/train/report/rank_clock.hpp"
+#include "common/train/report/rank_meter.hpp"
+#include "common/train/report/run_files.hpp"
+
+namespace ultra::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+data::Dataset open_data(const TrainOptions& options) {
+  return options.data.empty() ? data::Dataset::workbook(build::kSourceDir)
+                              : data::Dataset::from_file(options.data);
+}
+
+/// What a run needs from the machine, and what may be missing on one rank only.
+struct RunSetup {
+  RunSetup(const TrainOptions& options, int rank)
+      : dataset(open_data(options)),
+        sampler(dataset, options.model.max_seq_len, options.global_batch, options.seed),
+        files(options, rank),
+        device(Device::create(options.device)) {
+    device.set_memory_limit(options.device_memory);
+  }
+
+  data::Dataset dataset;
+  data::Sampler sampler;
+  RunFiles files;
+  Device device;
+};
+
+std::unique_ptr<RunSetup> set_up(const TrainOptions& options, const Communicator& world) {
+  std::unique_ptr<RunSetup> setup;
+  agree(world, [&] { setup = std::make_unique<RunSetup>(options, world.rank()); });
+  return setup;
+}
+
+std::unique_ptr<trace::TraceRecorder> timeline_of(const TrainOptions& options,
+                                                  const Communicator& world) {
+  if (options.trace.empty()) return nullptr;
+  return std::make_unique<trace::TraceRecorder>(world.rank(), common_moment(world));
+}
+
+/// The frame of a run, on one rank.
+class Trainer {
+ public:
+  Trainer(const TrainOptions& options, const MakeWorker& make_worker,
+          const ExtraConfig& extra_config, const Communicator& world)
+      : options_(options),
+        extra_config_(extra_config),
+        world_(world),
+        setup_(set_up(options, world)),
+        recorder_(timeline_of(options, world)),
+        comm_trace_(world, recorder_.get()),
+        timeline_(setup_->device, recorder_.get(), options.trace_steps),
+        schedule_(options.schedule()),
+        meter_(world, setup_->device),
+        worker_(make_worker({.options = options_,
+                             .world = world_,
+                             .sampler = setup_->sampler,
+                             .device = setup_->device,
+                             .timeline = timeline_,
+                             .meter = meter_})) {}
+
+  TrainResult run() {
+    result_.parameters = worker_->parameter_count();
+    result_.steps = worker_->history();
+    result_.earlier_steps = result_.steps.size();
+    if (is_first_rank()) introduce();
+    const auto start = Clock::now();
+    meter_.run_began();
+    make_steps();
+    worker_->conclude(result_.steps);
+    meter_.run_ended();
+    result_.seconds = seconds_between(start, Clock::now());
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] bool is_first_rank() const { return world_.rank() == 0; }
+
+  void introduce() const {
+    const data::Dataset& dataset = setup_->dataset;
+    const std::string ranks =
+        world_.size() > 1 ? fmt::format(" by {} ranks", world_.size()) : std::string();
+    fmt::print("{} parameters in {}, trained{} on {} ({} of text)\n",
+               format_count(result_.parameters), to_string(options_.dtype), ranks, dataset.source(),
+               format_bytes(dataset.size()));
+    std::fflush(stdout);
+  }
+
+  void make_steps() {
+    Progress progress(options_.steps, stdout, result_.earlier_steps);
+    for (std::size_t step = result_.earlier_steps + 1; step <= options_.steps; ++step) {
+      throw_if_interrupted();
+      const StepMetrics metrics = make_step({.step = step, .learning_rate = schedule_.at(step)});
+      result_.steps.push_back(metrics);
+      if (is_first_rank()) progress.show(step, metrics.loss, metrics.tokens_per_second);
+      worker_->step_ended(result_.steps);
+    }
+  }
+
+  StepMetrics make_step(const StepPlan& plan) {
+    if (plan.step > result_.earlier_steps + options_.trace_steps) comm_trace_.stop();
+    const auto begin = Clock::now();
+    meter_.step_began();
+    timeline_.begin_step(plan.step);
+    const StepOutcome outcome = worker_->step(plan);
+    timeline_.end_step();
+    meter_.step_ended();
+    const double seconds = seconds_between(begin, Clock::now());
+    return {.step = plan.step,
+            .loss = outcome.loss,
+            .grad_norm = outcome.grad_norm,
+            .learning_rate = plan.learning_rate,
+            .tokens_per_second = static_cast<double>(setup_->sampler.global_tokens()) / seconds};
+  }
+
+  void finish() {
+    comm_trace_.stop();
+    result_.ranks = exchange_summaries(world_, meter_.summary());
+    std::vector<std::string> timelines;
+    if (recorder_) timelines = gather_texts(world_, recorder_->events());
+    agree(world_, [&] { setup_->files.finish(options_, extra_config_, result_, timelines); });
+  }
+
+  const TrainOptions& options_;
+  const ExtraConfig& extra_config_;
+  const Communicator& world_;
+  std::unique_ptr<RunSetup> setup_;
+  std::unique_ptr<trace::TraceRecorder> recorder_;  // null without --trace
+  CommTrace comm_trace_;
+  trace::StepTimeline timeline_;
+  optim::WarmupCosine schedule_;
+  RankMeter meter_;
+  std::unique_ptr<Worker> worker_;
+  TrainResult result_;
+};
+
+}  // namespace
+
+TrainResult train(const TrainOptions& options, const MakeWorker& make_worker,
+                  const ExtraConfig& extra_config, const Communicator& world) {
+  options.validate();
+  return Trainer(options, make_worker, extra_config, world).run();
+}
+
+void expect_one_process() {
+  const int launched = launched_world_size().value_or(1);
+  if (launched == 1) return;
+  throw ConfigError(fmt::format(
+      "this trains on one rank, but mpirun started {} processes. Start it without mpirun.",
+      launched));
+}
+
+}  // namespace ultra::train

@@ -1,0 +1,107 @@
+#include "common/train/gradients/model_states.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/optim/clip.hpp"
+
+namespace ultra::train {
+namespace {
+
+Tensor flat(const Tensor& tensor) { return tensor.view({tensor.numel()}); }
+
+/// Which rank takes each of the sizes: always the one that has least so far.
+std::vector<int> balanced(std::span<const OwnedPiece> pieces, int ranks) {
+  std::vector<std::size_t> loads(static_cast<std::size_t>(ranks), 0);
+  std::vector<int> taken_by;
+  for (const OwnedPiece& piece : pieces) {
+    const auto least = std::ranges::min_element(loads);
+    *least += piece.elements.size();
+    taken_by.push_back(static_cast<int>(least - loads.begin()));
+  }
+  return taken_by;
+}
+
+class ReplicatedStates : public ModelStates {
+ public:
+  ReplicatedStates(const StatesScope& scope, std::unique_ptr<GradientExchange> exchange)
+      : data_group_(scope.data_group),
+        parameters_(scope.parameters),
+        rank_(scope.data.rank()),
+        exchange_(std::move(exchange)),
+        optimizer_(optim::AdamWConfig{}, scope.adamw) {
+    for (const nn::Parameter* parameter : parameters_) {
+      pieces_.push_back({.parameter = parameter, .elements = {0, parameter->count()}});
+    }
+    saved_by_ = balanced(pieces_, scope.data.size());
+  }
+
+  const std::string& data_group() const override { return data_group_; }
+  GradientExchange* exchange() override { return exchange_.get(); }
+  const std::vector<OwnedPiece>& pieces() const override { return pieces_; }
+  bool owns(std::size_t piece) const override {
+    return rank_ == 0 && parameters_[piece]->is_owner();
+  }
+  bool saves(std::size_t piece) const override {
+    return rank_ == saved_by_[piece] && parameters_[piece]->is_owner();
+  }
+
+  std::vector<optim::TensorUpdate> updates() override {
+    std::vector<optim::TensorUpdate> updates;
+    for (const nn::Parameter* parameter : parameters_) {
+      updates.push_back(
+          {.value = parameter->value(), .grad = parameter->grad(), .decay = decays(*parameter)});
+    }
+    return updates;
+  }
+
+  void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) override {
+    optimizer_.step(updates, rule.learning_rate,
+                    optim::clip_coefficient(rule.norm, rule.clip_norm));
+  }
+
+  void drop_gradients() override {
+    for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
+  }
+
+  optim::AdamW& optimizer() override { return optimizer_; }
+  Tensor weights(std::size_t piece) override { return parameters_[piece]->value(); }
+  void read_weights(std::size_t piece, const Tensor& out) override {
+    out.copy_from(flat(weights(piece)));
+  }
+  void write_weights(std::size_t piece, const Tensor& in) override {
+    flat(weights(piece)).copy_from(in);
+  }
+
+ private:
+  std::string data_group_;
+  std::vector<nn::Parameter*> parameters_;
+  int rank_;  // in the data group
+  std::unique_ptr<GradientExchange> exchange_;
+  optim::AdamW optimizer_;
+  std::vector<OwnedPiece> pieces_;
+  std::vector<int> saved_by_;  // by piece: the rank of the data group
+};
+
+}  // namespace
+
+std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
+                                          std::string_view data_group) {
+  std::vector<nn::Parameter*> found;
+  for (nn::Model* chunk : chunks) {
+    for (nn::Parameter* parameter : chunk->parameters()) {
+      if (parameter->data_group() != data_group) continue;
+      if (std::ranges::find(found, parameter) == found.end()) found.push_back(parameter);
+    }
+  }
+  return found;
+}
+
+bool decays(const nn::Parameter& parameter) { return parameter.global_shape().rank() > 1; }
+
+std::unique_ptr<ModelStates> replicated_states(const StatesScope& scope,
+                                               std::unique_ptr<GradientExchange> exchange) {
+  return std::make_unique<ReplicatedStates>(scope, std::move(exchange));
+}
+
+}  // namespace ultra::train

@@ -1,0 +1,132 @@
+#pragma once
+/// @file
+/// ModelStates: what a rank keeps of the parameters of a data group (weights, gradients, moments),
+/// and how a step changes it.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/nn/model.hpp"
+#include "common/optim/adamw.hpp"
+#include "common/train/frame/worker.hpp"
+#include "common/train/gradients/gradient_exchange.hpp"
+#include "common/train/plan.hpp"
+
+namespace ultra::train {
+
+/// @brief A part of a parameter whose states this rank keeps.
+struct OwnedPiece {
+  const nn::Parameter* parameter = nullptr;  ///< of the model
+  Range elements;                            ///< of the parameter, row-major
+};
+
+/// @brief The parameters of a data group, of all chunks, in forward order; each once.
+[[nodiscard]] std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
+                                                        std::string_view data_group);
+
+/// @brief What an optimizer step needs to know beside the gradients.
+struct StepRule {
+  double learning_rate;  ///< of this step
+  double norm;           ///< of the whole gradient, before clipping
+  double clip_norm;      ///< highest norm; 0 means no clipping
+};
+
+/// @brief Whether weight decay applies to a parameter: to matrices, not to the weights of norms.
+[[nodiscard]] bool decays(const nn::Parameter& parameter);
+
+/// @brief Weights, gradients and moments of the parameters of one data group, as this rank has
+/// them.
+///
+/// A step: passes that exchange() follows; then updates(), whose gradients are complete but for
+/// partial ones; update(); drop_gradients().
+class ModelStates {
+ public:
+  ModelStates() = default;
+  ModelStates(const ModelStates&) = delete;
+  ModelStates& operator=(const ModelStates&) = delete;
+  virtual ~ModelStates() = default;
+
+  /// @brief Whose parameters these are: nn::Parameter::data_group().
+  [[nodiscard]] virtual const std::string& data_group() const = 0;
+
+  /// @brief What adds up the gradients of the data group; null when this rank is alone in it.
+  [[nodiscard]] virtual GradientExchange* exchange() = 0;
+
+  /// @brief The pieces of parameters that this rank updates: the same in each step.
+  [[nodiscard]] virtual const std::vector<OwnedPiece>& pieces() const = 0;
+
+  /// @brief Whether this rank speaks for all that keep a piece: in norms and in files it counts
+  /// once.
+  [[nodiscard]] virtual bool owns(std::size_t piece) const = 0;
+
+  /// @brief Whether this rank writes a piece to files. All ranks together write every element once.
+  [[nodiscard]] virtual bool saves(std::size_t piece) const { return owns(piece); }
+
+  /// @brief pieces() with their weights and gradients. Only after exchange() is finished.
+  [[nodiscard]] virtual std::vector<optim::TensorUpdate> updates() = 0;
+
+  /// @brief Makes the optimizer's step; afterwards the next pass of every rank finds the new
+  /// weights. Collective over the data group.
+  virtual void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) = 0;
+
+  /// @brief Frees the gradients.
+  virtual void drop_gradients() = 0;
+
+  /// @brief The optimizer of pieces(), in their order.
+  [[nodiscard]] virtual optim::AdamW& optimizer() = 0;
+
+  /// @brief A tensor of a piece's shape and type on the device: its weights, unless they are
+  /// elsewhere.
+  [[nodiscard]] virtual Tensor weights(std::size_t piece) = 0;
+  /// @brief Copies the weights of a piece, wherever they are, between steps.
+  /// @param out  [elements] on the CPU.
+  virtual void read_weights(std::size_t piece, const Tensor& out) = 0;
+  /// @brief Replaces the weights of a piece, wherever they are, between steps.
+  /// @param in  [elements] on the CPU.
+  virtual void write_weights(std::size_t piece, const Tensor& in) = 0;
+  /// @brief Gives all ranks the weights that were written. Collective over the data group.
+  virtual void share_weights() {}
+
+  /// @brief A step is over: the time to say what storage was used.
+  virtual void step_ended([[maybe_unused]] RankMeter& meter) {}
+  /// @brief The training ends: waits for what is still under way.
+  virtual void conclude([[maybe_unused]] RankMeter& meter) {}
+};
+
+/// @brief A rank's model in its run.
+struct ModelScope {
+  const RunContext& context;       ///< of the run
+  const Plan& plan;                ///< of this rank
+  std::vector<nn::Model*> chunks;  ///< of this rank's model; outlive what is made of them
+};
+
+/// @brief What states are made of.
+struct StatesScope : ModelScope {
+  std::string data_group;                  ///< whose states
+  std::vector<nn::Parameter*> parameters;  ///< those of the data group, in forward order
+  Communicator data;                       ///< the ranks of the data group
+  optim::AdamWUpdate adamw;                ///< of one tensor
+};
+
+/// Makes the exchange of gradients that stand in memory as wholes; null when there is nothing to
+/// do.
+using MakeExchange = std::function<std::unique_ptr<GradientExchange>(const StatesScope& scope)>;
+
+/// Makes the states of a data group; collective.
+using MakeStates = std::function<std::unique_ptr<ModelStates>(const StatesScope& scope)>;
+
+/// @brief States that every rank of the data group has as wholes: plain data parallelism, and one
+/// rank.
+///
+/// Memory: weights, gradients and two moments per element, the latter from the first step on.
+/// @param exchange  null on one rank.
+[[nodiscard]] std::unique_ptr<ModelStates> replicated_states(
+    const StatesScope& scope, std::unique_ptr<GradientExchange> exchange);
+
+}  // namespace ultra::train

@@ -1,0 +1,66 @@
+#pragma once
+/// @file
+/// Ingredients: what techniques put into the training of a rank.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/nn/layer_factory.hpp"
+#include "common/optim/adamw.hpp"
+#include "common/train/plan.hpp"
+#include "common/train/step.hpp"
+
+namespace ultra::train {
+
+/// @brief Two techniques that want the same, as an error.
+[[nodiscard]] ConfigError two_claims(std::string_view first, std::string_view second);
+
+/// @brief Something that exactly one technique provides. An offer can be replaced by a later
+/// technique's; a claim cannot be shared.
+template <class T>
+class Slot {
+ public:
+  /// @brief Provides a default: a later offer, or a claim, takes its place.
+  void offer(T provider) {
+    if (claimed_by_.empty()) provider_ = std::move(provider);
+  }
+  /// @brief Provides it for good.
+  /// @param flags  that ask for it, for messages.
+  /// @throws ConfigError that names both when another technique has claimed it.
+  void claim(std::string_view flags, T provider) {
+    if (!claimed_by_.empty()) throw two_claims(claimed_by_, flags);
+    claimed_by_ = flags;
+    provider_ = std::move(provider);
+  }
+  /// @brief What is provided; empty when nobody did.
+  [[nodiscard]] const T& get() const { return provider_; }
+
+ private:
+  std::string claimed_by_;
+  T provider_{};
+};
+
+/// @brief What techniques put into the training of a rank.
+struct Ingredients {
+  Slot<ShareRule> share;           ///< how the global batch is dealt out
+  Slot<CutRule> cut;               ///< how a share becomes micro-batches
+  Slot<ScheduleRule> schedule;     ///< in which order they pass
+  Slot<CompletionRule> completes;  ///< when a gradient is complete
+  Slot<MakeExchange> exchange;     ///< how whole gradients are added up; for replicated states
+  Slot<MakeStates> states;         ///< what a rank keeps; replicated_states() unless claimed
+  Slot<SumPartial> sum_partial;    ///< how partial gradients are added up
+  Slot<OwnOutcome> own_outcome;    ///< what a step gave; sums over the ranks unless claimed
+  optim::AdamWUpdate adamw = ops::adamw_into;  ///< the update of one tensor; techniques wrap it
+  nn::Values values = nn::Values::kAllocated;  ///< whether the model starts with weights
+  Slot<MakeLinks> links;                       ///< between the chunks; empty: there is one chunk
+  std::vector<MakeObserver> observers;         ///< of each step
+};
+
+/// Factories of layers, each around the one before: the last one is the model's.
+using FactoryStack = std::vector<std::unique_ptr<nn::LayerFactory>>;
+
+}  // namespace ultra::train

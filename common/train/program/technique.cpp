@@ -1,0 +1,89 @@
+#include "common/train/program/technique.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+
+namespace ultra::train {
+
+bool Setup::estimates() const {
+  return std::ranges::any_of(techniques, [](const auto& t) { return t->asks_for_estimate(); });
+}
+
+std::pair<std::size_t, std::string> Setup::ranks_per_replica() const {
+  std::size_t ranks = 1;
+  std::string flags;
+  for (const auto& technique : techniques) {
+    const std::optional<Axis> axis = technique->axis();
+    if (!axis || axis->size == 1) continue;
+    ranks *= axis->size;
+    flags += (flags.empty() ? "" : " and ") + axis->flag;
+  }
+  return {ranks, flags};
+}
+
+std::pair<std::size_t, std::string> Setup::ranks_beside() const {
+  std::pair<std::size_t, std::string> all{0, ""};
+  for (const auto& technique : techniques) {
+    const auto [ranks, flag] = technique->ranks_beside();
+    if (ranks == 0) continue;
+    all.first += ranks;
+    all.second += (all.second.empty() ? "" : " and ") + flag;
+  }
+  return all;
+}
+
+int Setup::replicas() const {
+  const int ranks = comm.world_size();
+  const auto [beside, beside_flags] = ranks_beside();
+  const auto [needed, flags] = ranks_per_replica();
+  if (static_cast<std::size_t>(ranks) <= beside) {
+    throw ConfigError(
+        fmt::format("{} leave none of {} ranks for a replica. Ask for more ranks: --dp N.",
+                    beside_flags, ranks));
+  }
+  const std::size_t left = static_cast<std::size_t>(ranks) - beside;
+  if (left % needed != 0) {
+    throw ConfigError(fmt::format(
+        "{} ranks are no whole replicas of {} ranks each ({}): {} % {} = {}. Change the number of "
+        "ranks, or give --dp N and leave --ranks out.",
+        left, needed, flags, left, needed, left % needed));
+  }
+  return checked_cast<int>(left / needed);
+}
+
+MeshShape Setup::mesh_shape() const {
+  MeshShape shape{.dp = replicas()};
+  for (const auto& technique : techniques) {
+    const std::optional<Axis> axis = technique->axis();
+    if (axis) shape.set(axis->dim, checked_cast<int>(axis->size));
+  }
+  return shape;
+}
+
+bool Setup::has_ranks() const {
+  return std::ranges::any_of(techniques,
+                             [](const auto& t) { return t->algorithms({}) != nullptr; });
+}
+
+ExtraConfig Setup::config() const {
+  ExtraConfig all;
+  for (const auto& technique : techniques) {
+    for (auto& entry : technique->config(*this)) all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+RankOptions Setup::rank_options() const {
+  AlgorithmNames names;
+  for (const auto& technique : techniques) technique->name_algorithms(names);
+  for (const auto& technique : techniques) {
+    if (auto algorithms = technique->algorithms(names)) return comm.rank_options(algorithms);
+  }
+  return comm.rank_options(nullptr);
+}
+
+}  // namespace ultra::train

@@ -1,0 +1,188 @@
+#pragma once
+/// @file
+/// Technique: one way to train a large model, from its flags to the step. A program is a list of
+/// them.
+///
+/// A technique is flat: what it does to a training it says to the frame, and none of the others.
+/// What two of them could both provide is a slot, which one of them claims. What it must know of an
+/// earlier one (a flag that takes its meaning away, a part of a closed form) it looks up in the
+/// setup.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/comm/collectives/collective_algorithms.hpp"
+#include "common/comm/mesh.hpp"
+#include "common/train/frame/worker.hpp"
+#include "common/train/model_worker.hpp"
+#include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/comm_options.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/plan.hpp"
+#include "common/train/program/ingredients.hpp"
+#include "common/train/report/metrics.hpp"
+
+namespace ultra::train {
+
+class Technique;
+
+/// @brief Ranks along one axis of the mesh, and the flag that asks for them.
+struct Axis {
+  MeshDim dim;            ///< which
+  std::size_t size = 1;   ///< ranks along it
+  std::string flag = {};  ///< "--tp 2", for messages
+};
+
+/// Which algorithm each collective uses with --collectives ours, by its name.
+using AlgorithmNames = std::map<OpKind, std::string>;
+
+/// @brief All flags of a program: those of every trainer, and the techniques with theirs.
+struct Setup {
+  TrainOptions train;  ///< model, training, files
+  CommOptions comm;    ///< ranks and links; one rank unless flags say more
+  std::vector<std::unique_ptr<Technique>> techniques;  ///< in the order of the book
+  bool unequal_shares = false;  ///< whether a batch need not divide by the replicas
+
+  /// @brief The technique of a class; null when the program has none.
+  template <class T>
+  [[nodiscard]] const T* find() const {
+    for (const auto& technique : techniques) {
+      if (const auto* found = dynamic_cast<const T*>(technique.get())) return found;
+    }
+    return nullptr;
+  }
+
+  /// @brief Whether an estimate is asked for, which may be one of more ranks than can run here.
+  [[nodiscard]] bool estimates() const;
+  /// @brief Number of replicas of the model: ranks that train over those that one replica needs.
+  [[nodiscard]] int replicas() const;
+  /// @brief The ranks of the mesh: replicas, and what the techniques' axes say.
+  [[nodiscard]] MeshShape mesh_shape() const;
+  /// @brief Ranks of one replica, and the flags that say so: "--tp 2 and --pp 2".
+  [[nodiscard]] std::pair<std::size_t, std::string> ranks_per_replica() const;
+  /// @brief Ranks beside the replicas, and the flag that asks for them.
+  [[nodiscard]] std::pair<std::size_t, std::string> ranks_beside() const;
+  /// @brief Whether ranks can be several: a technique brings the algorithms of their collectives.
+  [[nodiscard]] bool has_ranks() const;
+  /// @brief All flags for the metrics file.
+  [[nodiscard]] ExtraConfig config() const;
+  /// @brief How the ranks run.
+  [[nodiscard]] RankOptions rank_options() const;
+};
+
+/// Makes the worker of a rank that trains with these others.
+using MakeTrainer = std::function<std::unique_ptr<Worker>(
+    const Communicator& trainers, const std::function<void(Plan&, Ingredients&)>& change)>;
+
+/// @brief One technique of training: all it has to say, with defaults.
+class Technique {
+ public:
+  Technique() = default;
+  Technique(const Technique&) = delete;
+  Technique& operator=(const Technique&) = delete;
+  virtual ~Technique() = default;
+
+  // From the command line -------------------------------------------------------------------------
+
+  /// @brief Adds its flags. Those of the techniques before are there already.
+  virtual void add_flags([[maybe_unused]] CLI::App& app, [[maybe_unused]] Setup& setup) {}
+  /// @brief Checks its flags, against each other and against those of the techniques before.
+  /// @throws ConfigError that says what does not fit and what to do.
+  virtual void validate([[maybe_unused]] Setup& setup) {}
+  /// @brief Settles what follows from the flags of all techniques, which are valid: the number of
+  /// ranks. Not called for an estimate.
+  /// @throws ConfigError that says what does not fit and what to do.
+  virtual void settle([[maybe_unused]] Setup& setup) {}
+  /// @brief Checks what only training needs.
+  /// @throws ConfigError that says what does not fit and what to do.
+  virtual void validate_training([[maybe_unused]] const Setup& setup) const {}
+  /// @brief Its flags for the metrics file.
+  [[nodiscard]] virtual ExtraConfig config([[maybe_unused]] const Setup& setup) const { return {}; }
+
+  // Instead of training ---------------------------------------------------------------------------
+
+  /// @brief Whether a closed form of memory is asked for.
+  [[nodiscard]] virtual bool asks_for_estimate() const { return false; }
+  /// @brief The answer to that, for stdout; the last technique that has one answers for all.
+  [[nodiscard]] virtual std::optional<std::string> estimate(
+      [[maybe_unused]] const Setup& setup) const {
+    return {};
+  }
+  /// @brief Another answer that needs no ranks; empty: none is asked for.
+  [[nodiscard]] virtual std::optional<std::string> answer(
+      [[maybe_unused]] const Setup& setup) const {
+    return {};
+  }
+  /// @brief Whether something is to be measured on the ranks of the run.
+  [[nodiscard]] virtual bool measures() const { return false; }
+  /// @brief Measures it, and prints it.
+  virtual void measure([[maybe_unused]] const Setup& setup) const {}
+
+  // What the ranks are to each other --------------------------------------------------------------
+
+  /// @brief Its axis of the mesh; none by default.
+  [[nodiscard]] virtual std::optional<Axis> axis() const { return {}; }
+  /// @brief Ranks that it needs beside those of the mesh, and its flag.
+  [[nodiscard]] virtual std::pair<std::size_t, std::string> ranks_beside() const { return {}; }
+  /// @brief The algorithms that it wants.
+  virtual void name_algorithms([[maybe_unused]] AlgorithmNames& names) const {}
+  /// @brief Makes algorithms of names; null unless this technique brings them.
+  [[nodiscard]] virtual std::shared_ptr<const comm::CollectiveAlgorithms> algorithms(
+      [[maybe_unused]] const AlgorithmNames& names) const {
+    return nullptr;
+  }
+  /// @brief Changes the plan: adds groups, cuts the model into chunks. Collective over
+  /// plan.ranks().
+  virtual void change_plan([[maybe_unused]] Plan& plan, [[maybe_unused]] const Setup& setup) const {
+  }
+
+  // What a rank does ------------------------------------------------------------------------------
+
+  /// @brief Wraps the factory of layers, factories.back(), if it changes layers.
+  /// @param plan  outlives the factories and what they make.
+  virtual void wrap([[maybe_unused]] FactoryStack& factories, [[maybe_unused]] const Plan& plan,
+                    [[maybe_unused]] const Setup& setup) const {}
+  /// @brief Puts what it provides into the step.
+  virtual void join([[maybe_unused]] Ingredients& ingredients,
+                    [[maybe_unused]] const Setup& setup) const {}
+  /// @brief Takes over the making of this rank's worker; null unless some ranks do not train.
+  /// @param make_trainer  makes the worker of a rank that does.
+  /// Collective over context.world when it is not null on one rank.
+  [[nodiscard]] virtual std::unique_ptr<Worker> make_worker(
+      [[maybe_unused]] const RunContext& context, [[maybe_unused]] const Setup& setup,
+      [[maybe_unused]] const MakeTrainer& make_trainer) const {
+    return nullptr;
+  }
+  /// @brief Puts a worker around a rank's trainer, or returns that.
+  /// @param trainer  what it trains with; ends with the worker.
+  [[nodiscard]] virtual std::unique_ptr<Worker> wrap_worker(
+      std::unique_ptr<Worker> worker, [[maybe_unused]] const TrainerState& trainer,
+      [[maybe_unused]] const Setup& setup) const {
+    return worker;
+  }
+  /// @brief What it keeps that ModelStates does not have, so that a saved training would not be
+  /// whole: the flag, and what to do. Empty: nothing.
+  [[nodiscard]] virtual std::optional<std::string> state_that_is_not_saved() const { return {}; }
+
+  // After training --------------------------------------------------------------------------------
+
+  /// @brief The table that explains the bytes of a training; the last technique that has one prints
+  /// it.
+  [[nodiscard]] virtual std::optional<std::string> memory_table(
+      [[maybe_unused]] const Setup& setup, [[maybe_unused]] const TrainResult& result) const {
+    return {};
+  }
+  /// @brief A further table, behind that.
+  [[nodiscard]] virtual std::string table([[maybe_unused]] const Setup& setup,
+                                          [[maybe_unused]] const TrainResult& result) const {
+    return {};
+  }
+};
+
+}  // namespace ultra::train

@@ -1,0 +1,32 @@
+#pragma once
+/// @file
+/// StageLinks: how activations get from a chunk of the model to the next, and their gradients back.
+
+#include "common/tensor/tensor.hpp"
+#include "common/train/step_schedule.hpp"
+
+namespace ultra::train {
+
+/// @brief What stands between the chunks of a model that is cut into stages; a pipeline brings it.
+///
+/// Called in the order of the schedule, with the action that needs or gives the tensor.
+class StageLinks {
+ public:
+  StageLinks() = default;
+  StageLinks(const StageLinks&) = delete;
+  StageLinks& operator=(const StageLinks&) = delete;
+  virtual ~StageLinks() = default;
+
+  /// @brief The input of a forward pass: what the chunk before has given, [batch, seq, hidden].
+  [[nodiscard]] virtual Tensor receive(const Action& forward) = 0;
+  /// @brief The output of a forward pass, for the chunk behind.
+  virtual void send(const Action& forward, const Tensor& output) = 0;
+  /// @brief The gradient of that output, from the chunk behind.
+  [[nodiscard]] virtual Tensor receive_gradient(const Action& backward) = 0;
+  /// @brief The gradient of the input, for the chunk before.
+  virtual void send_gradient(const Action& backward, const Tensor& gradient) = 0;
+  /// @brief The passes are over: returns when nothing is under way.
+  virtual void finish() {}
+};
+
+}  // namespace ultra::train

@@ -1,0 +1,121 @@
+#pragma once
+/// @file
+/// Step: what a training step does, on every rank and in every layout.
+///
+/// This is the only loop over micro-batches. A technique changes what it runs through (the
+/// schedule), who follows it (exchanges, observers) and what is updated (states), never the loop.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/data/dataset.hpp"
+#include "common/nn/model.hpp"
+#include "common/train/frame/worker.hpp"
+#include "common/train/gradients/gradient_ledger.hpp"
+#include "common/train/gradients/gradient_norm.hpp"
+#include "common/train/gradients/model_states.hpp"
+#include "common/train/plan.hpp"
+#include "common/train/stage_links.hpp"
+
+namespace ultra::train {
+
+/// @brief Follows a rank's steps from outside: a table, a check, a delay.
+class StepObserver {
+ public:
+  StepObserver() = default;
+  StepObserver(const StepObserver&) = delete;
+  StepObserver& operator=(const StepObserver&) = delete;
+  virtual ~StepObserver() = default;
+
+  /// @brief A step begins.
+  virtual void step_begins([[maybe_unused]] const StepPlan& plan) {}
+  /// @brief A step has updated the weights. May be collective.
+  virtual void step_ends([[maybe_unused]] const StepPlan& plan) {}
+};
+
+/// Makes an observer of a rank's steps.
+using MakeObserver = std::function<std::unique_ptr<StepObserver>(const ModelScope& scope)>;
+/// Makes what stands between a rank's chunks and those of others.
+using MakeLinks = std::function<std::unique_ptr<StageLinks>(const ModelScope& scope)>;
+
+/// @brief What a rank has of a parameter's gradient.
+struct GradientPiece {
+  const nn::Parameter* parameter;  ///< whose
+  Tensor grad;                     ///< of some of its elements, or of all
+};
+
+/// Adds up the gradients of which several ranks have a part each: nn::CopyGradients::kPartial.
+/// Collective.
+using SumPartial =
+    std::function<void(std::span<const GradientPiece> pieces, const RankGroups& groups)>;
+
+/// Says what a step gave, from this rank's share of the loss, in place of sums over the ranks.
+using OwnOutcome = std::function<StepOutcome(double own_loss)>;
+
+/// @brief What a step is made of, beside the plan.
+struct StepParts {
+  std::vector<nn::Model*> chunks;                    ///< as Plan::chunks; outlive the step
+  std::vector<std::unique_ptr<ModelStates>> states;  ///< by data group
+  CompletionRule completes;                          ///< when a gradient is complete; may be empty
+  SumPartial sum_partial;                            ///< may be empty: no gradient is partial
+  OwnOutcome own_outcome;                            ///< may be empty: sums over the ranks
+  std::unique_ptr<StageLinks> links;                 ///< null: the chunk is the whole model
+  std::vector<std::unique_ptr<StepObserver>> observers;  ///< in their order
+};
+
+/// @brief Passes of micro-batches through chunks of a model, in the order of a schedule.
+struct ScheduledPasses {
+  std::span<nn::Model* const> chunks;         ///< of this rank
+  std::span<const Action> schedule;           ///< in this order
+  std::span<const MicroBatch> micro_batches;  ///< what passes
+  const data::Sampler& share;                 ///< draws their sequences
+  std::size_t step = 0;                       ///< 0 for the first
+  StageLinks* links = nullptr;                ///< null: the chunk is the whole model
+  GradientLedger* ledger = nullptr;           ///< null: nobody follows
+};
+
+/// @brief Runs the passes: leaves the gradients in the parameters.
+/// @return the sum of the losses; 0 on a rank without a head.
+/// @throws InternalError when a pass comes before what it needs.
+double run_schedule(const ScheduledPasses& passes);
+
+/// @brief One rank's steps.
+class Step {
+ public:
+  /// @param context  of the run; outlives this.
+  /// @param plan     of this rank; outlives this.
+  /// @param whole    nn::named_shapes() of the whole model.
+  Step(const RunContext& context, const Plan& plan, std::span<const nn::NamedShape> whole,
+       StepParts parts);
+
+  /// @brief All passes, the exchange of gradients, their norm, and the update of the weights.
+  /// @throws NumericError on every rank alike when the loss or the norm is not finite.
+  /// Collective over plan.ranks().
+  /// Cost: that of the exchanges and of the states' update, and an all-reduce of one f64 per
+  /// parameter of the whole model, and one.
+  [[nodiscard]] StepOutcome run(const StepPlan& step);
+
+  /// @brief What this rank keeps, by data group.
+  [[nodiscard]] const std::vector<std::unique_ptr<ModelStates>>& states() const {
+    return parts_.states;
+  }
+
+ private:
+  using Updates = std::vector<std::vector<optim::TensorUpdate>>;  // by data group
+
+  [[nodiscard]] double pass_micro_batches(const StepPlan& step);
+  [[nodiscard]] Updates complete_gradients();
+  [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates) const;
+
+  const RunContext& context_;
+  const Plan& plan_;
+  ParameterNumbers numbers_;
+  data::Sampler share_;
+  StepParts parts_;
+  GradientLedger ledger_;
+};
+
+}  // namespace ultra::train

@@ -1,0 +1,114 @@
+#include "chapters/03_data_parallel/options/data_parallel_options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tests/support/command_line.hpp"
+
+namespace ultra::data_parallel {
+namespace {
+
+DataParallelOptions parse(const std::string& line) {
+  return ::ultra::test::options_of<DataParallelOptions>(line);
+}
+
+/// The call throws a ConfigError with all parts in its message.
+template <class Call>
+void expect_refused(const Call& call, const ::ultra::test::Words& parts) {
+  ::ultra::test::expect_parts(::ultra::test::message_of<ConfigError>(call), parts);
+}
+
+/// Ranks that other techniques ask for.
+class OtherRanks : public train::Technique {
+ public:
+  OtherRanks(std::size_t tp, std::size_t servers) : tp_(tp), servers_(servers) {}
+  std::optional<train::Axis> axis() const override {
+    return train::Axis{.dim = MeshDim::kTp, .size = tp_, .flag = "--tp " + std::to_string(tp_)};
+  }
+  std::pair<std::size_t, std::string> ranks_beside() const override {
+    return {servers_, "--servers " + std::to_string(servers_)};
+  }
+
+ private:
+  std::size_t tp_;
+  std::size_t servers_;
+};
+
+/// A setup with so many --ranks, beside those that others ask for.
+train::Setup setup_with(std::optional<std::size_t> ranks, std::size_t tp, std::size_t servers) {
+  train::Setup setup;
+  setup.comm.ranks = ranks;
+  setup.comm.launched = {};
+  setup.techniques.push_back(std::make_unique<OtherRanks>(tp, servers));
+  return setup;
+}
+
+TEST(DataParallelOptions, DefaultsAreBucketsInAFixedOrderOfSummation) {
+  const DataParallelOptions options = parse("");
+  EXPECT_NO_THROW(options.validate());
+  EXPECT_EQ(options.overlap, Overlap::kBucketed);
+  EXPECT_EQ(options.all_reduce, "pairwise");
+  EXPECT_TRUE(options.error_feedback);
+  EXPECT_EQ(options.all_reduce_flag(), "");
+}
+
+TEST(DataParallelOptions, NotesTheFlagsThatOnlyAnAllReduceHas) {
+  EXPECT_EQ(parse("--overlap none").all_reduce_flag(), "--overlap");
+  EXPECT_EQ(parse("--bucket-mb 2").all_reduce_flag(), "--bucket-mb");
+  EXPECT_EQ(parse("--compress int8").all_reduce_flag(), "--compress");
+  EXPECT_EQ(parse("--check-replicas 1").all_reduce_flag(), "--check-replicas");
+  EXPECT_EQ(parse("--dp 2").all_reduce_flag(), "");
+}
+
+TEST(DataParallelOptions, DpAsksForItsRanks) {
+  struct Case {
+    std::string flags;
+    std::optional<std::size_t> ranks;
+    std::size_t tp;
+    std::size_t servers;
+    std::optional<std::size_t> resolved;
+    int replicas;
+  };
+  for (const Case& c :
+       {Case{"--dp 3", std::nullopt, 1, 2, 5, 3},
+        Case{"", 4, 1, 1, 4, 3},  // all ranks beside the servers are replicas
+        Case{"--dp 2", std::nullopt, 4, 0, 8, 2}, Case{"", std::nullopt, 4, 0, 4, 1}}) {
+    SCOPED_TRACE(c.flags);
+    train::Setup setup = setup_with(c.ranks, c.tp, c.servers);
+    parse(c.flags).resolve_ranks(setup);
+    EXPECT_EQ(setup.comm.ranks, c.resolved);
+    EXPECT_EQ(setup.replicas(), c.replicas);
+  }
+}
+
+TEST(DataParallelOptions, RanksThatSaySomethingElseAreRefused) {
+  train::Setup served = setup_with(4, 1, 1);
+  expect_refused([&] { parse("--dp 2").resolve_ranks(served); },
+                 {"--dp 2 and --servers 1: 3 ranks", "--ranks is 4"});
+  const train::Setup all_servers = setup_with(4, 1, 4);
+  expect_refused([&] { static_cast<void>(all_servers.replicas()); },
+                 {"--servers 4 leave none of 4 ranks"});
+  train::Setup split = setup_with(6, 4, 0);
+  expect_refused([&] { static_cast<void>(split.replicas()); },
+                 {"6 ranks are no whole replicas of 4", "6 % 4 = 2"});
+  expect_refused([&] { parse("--dp 2").resolve_ranks(split); },
+                 {"--dp 2 and --tp 4: 8 ranks", "--ranks is 6"});
+}
+
+TEST(DataParallelOptions, ABucketHoldsAsManyElementsAsItsMegabytes) {
+  const DataParallelOptions options = parse("--bucket-mb 0.5");
+  EXPECT_EQ(options.bucket_capacity(DType::kF32), 125'000U);
+  EXPECT_EQ(options.bucket_capacity(DType::kF64), 62'500U);
+}
+
+TEST(DataParallelOptions, EveryReplicaNeedsASequence) {
+  EXPECT_NO_THROW(DataParallelOptions::expect_work_for_all(3, 3));
+  EXPECT_THROW(DataParallelOptions::expect_work_for_all(2, 3), ConfigError);
+}
+
+}  // namespace
+}  // namespace ultra::data_parallel

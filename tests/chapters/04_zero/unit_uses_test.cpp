@@ -1,0 +1,80 @@
+#include "chapters/04_zero/unit_uses.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chapters/01_memory/gradient_accumulation.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using train::ActionKind;
+
+/// "F0 R0 B0": forward, computed again, backward.
+std::string text(std::span<const UnitUse> uses) {
+  std::string all;
+  for (const UnitUse& use : uses) {
+    const char kind = "FRB"[static_cast<std::size_t>(use.kind)];
+    all += fmt::format("{}{}{}", all.empty() ? "" : " ", kind, use.unit);
+  }
+  return all;
+}
+
+std::string uses(const train::StepSchedule& schedule, const std::vector<ChunkUnits>& chunks,
+                 std::size_t recompute_every = 0) {
+  return text(unit_uses(schedule, chunks, recompute_every));
+}
+
+TEST(UnitUses, OfOneStageGoForwardAndBackInEachMicroBatch) {
+  const std::vector<ChunkUnits> chunks = {ChunkUnits::whole(4)};
+  EXPECT_EQ(uses(memory::accumulation_schedule(1), chunks), "F0 F1 F2 F3 B3 B2 B1 B0");
+  EXPECT_EQ(uses(memory::accumulation_schedule(2), chunks),
+            "F0 F1 F2 F3 B3 B2 B1 B0 F0 F1 F2 F3 B3 B2 B1 B0");
+  EXPECT_EQ(uses(memory::accumulation_schedule(1), {ChunkUnits::whole(2)}), "F0 F1 B1 B0");
+}
+
+TEST(UnitUses, BlocksAreComputedAgainInGroupsCountedFromTheFirst) {
+  const std::vector<ChunkUnits> chunks = {ChunkUnits::whole(5)};  // of which 1, 2 and 3 are blocks
+  const train::StepSchedule schedule = memory::accumulation_schedule(1);
+  EXPECT_EQ(uses(schedule, chunks, 1), "F0 F1 F2 F3 F4 B4 R3 B3 R2 B2 R1 B1 B0");
+  EXPECT_EQ(uses(schedule, chunks, 2), "F0 F1 F2 F3 F4 B4 R3 B3 R1 R2 B2 B1 B0");
+  EXPECT_EQ(uses(schedule, chunks, 9), "F0 F1 F2 F3 F4 B4 R1 R2 R3 B3 B2 B1 B0");
+}
+
+/// The first rank of a V has the first chunk and the last one. Its head is two parts, for the table
+/// is the embedding's too: they are used together.
+TEST(UnitUses, OfTwoChunksInAVFollowTheirActions) {
+  const std::vector<ChunkUnits> chunks = {{.units = {0, 1, 2}, .blocks = {1, 3}},
+                                          {.units = {3, 4, 5}, .blocks = {0, 1}}};
+  const train::StepSchedule schedule = {
+      {ActionKind::kForward, 0, 0},  {ActionKind::kForward, 1, 0}, {ActionKind::kForward, 0, 1},
+      {ActionKind::kBackward, 0, 1}, {ActionKind::kForward, 1, 1}, {ActionKind::kBackward, 0, 0},
+      {ActionKind::kBackward, 1, 1}, {ActionKind::kBackward, 1, 0}};
+  EXPECT_EQ(uses(schedule, chunks),
+            "F0 F1 F2 F0 F1 F2 F3 F4 F5 B4 B5 B3 F3 F4 F5 B2 B1 B0 B4 B5 B3 B2 B1 B0");
+  EXPECT_EQ(uses({{ActionKind::kBackward, 0, 0}}, chunks, 2), "R1 R2 B2 B1 B0");
+  EXPECT_EQ(uses({{ActionKind::kBackward, 0, 1}}, chunks, 2), "B4 B5 R3 B3");
+}
+
+TEST(UnitUses, GradientsOfWeightsThatWaitedReadNoWeights) {
+  EXPECT_EQ(uses({{ActionKind::kForward, 0, 0},
+                  {ActionKind::kBackwardInput, 0, 0},
+                  {ActionKind::kBackwardWeight, 0, 0}},
+                 {ChunkUnits::whole(3)}, 1),
+            "F0 F1 F2 B2 R1 B1 B0");
+}
+
+/// Experts have a data group of their own: other units.
+TEST(UnitUses, PartsWithoutAUnitAreLeftOut) {
+  EXPECT_EQ(
+      uses(memory::accumulation_schedule(1), {{.units = {{}, 0, {}, 1}, .blocks = {1, 3}}}, 1),
+      "F0 F1 B1 R0 B0");
+}
+
+}  // namespace
+}  // namespace ultra::zero

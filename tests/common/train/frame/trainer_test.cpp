@@ -1,0 +1,285 @@
+#include "common/train/frame/trainer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
+#include "common/optim/schedule.hpp"
+#include "common/train/program/program.hpp"
+#include "common/train/program/run_techniques.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/plain_training.hpp"
+#include "tests/support/short_run.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+std::vector<double> losses_of(const TrainResult& result) {
+  std::vector<double> losses;
+  for (const StepMetrics& step : result.steps) losses.push_back(step.loss);
+  return losses;
+}
+
+/// Entropy of the text's bytes in nats: the best loss of a model that knows frequencies only.
+double byte_entropy(const std::string& text) {
+  std::array<double, 256> counts{};
+  for (const char c : text) counts[static_cast<unsigned char>(c)] += 1.0;
+  double entropy = 0.0;
+  for (const double count : counts) {
+    const double p = count / static_cast<double>(text.size());
+    if (p > 0.0) entropy -= p * std::log(p);
+  }
+  return entropy;
+}
+
+TEST(Trainer, TheLossFallsBelowWhatByteFrequenciesExplain) {
+  TrainOptions options = test::short_run();
+  options.model = {.hidden_size = 48,
+                   .num_layers = 2,
+                   .num_heads = 4,
+                   .num_kv_heads = 2,
+                   .ffn_hidden_size = 96,
+                   .max_seq_len = 32};
+  options.global_batch = 8;
+  options.micro_batch = 8;
+  options.steps = 120;
+  options.warmup = 10;
+  options.learning_rate = 1e-2;
+  const std::vector<double> losses = losses_of(test::train_quietly(options));
+  ASSERT_EQ(losses.size(), 120U);
+  EXPECT_NEAR(losses.front(), std::log(256.0), 0.1) << "small weights know nothing: ln(vocabulary)";
+  double last_ten = 0.0;
+  for (std::size_t i = losses.size() - 10; i < losses.size(); ++i) last_ten += losses[i] / 10;
+  EXPECT_LT(last_ten, byte_entropy(test::read_file(test::kText)));
+}
+
+TEST(Trainer, TheSameSeedIsTheSameRunAndAnotherIsNot) {
+  TrainOptions options = test::short_run();
+  const std::vector<double> losses = losses_of(test::train_quietly(options));
+  EXPECT_EQ(losses_of(test::train_quietly(options)), losses) << "bitwise";
+  options.seed = 2;
+  EXPECT_NE(losses_of(test::train_quietly(options)), losses);
+}
+
+TEST(Trainer, ReportsEveryStepWithItsLearningRate) {
+  const TrainOptions options = test::short_run();
+  const TrainResult result = test::train_quietly(options);
+  const optim::WarmupCosine schedule{
+      .peak = options.learning_rate, .warmup_steps = options.warmup, .total_steps = options.steps};
+  ASSERT_EQ(result.steps.size(), options.steps);
+  for (std::size_t i = 0; i < result.steps.size(); ++i) {
+    EXPECT_EQ(result.steps[i].step, i + 1);
+    EXPECT_EQ(result.steps[i].learning_rate, schedule.at(i + 1));
+    EXPECT_GT(result.steps[i].grad_norm, 0.0);
+    EXPECT_GT(result.steps[i].tokens_per_second, 0.0);
+  }
+  EXPECT_GT(result.seconds, 0.0);
+  const RankSeconds& seconds = result.ranks.at(0).seconds;
+  EXPECT_DOUBLE_EQ(seconds.compute, seconds.forward_backward + seconds.optimizer);
+  EXPECT_GT(seconds.compute, 0.0);
+  EXPECT_LE(seconds.compute, seconds.total);
+  EXPECT_LE(seconds.total, result.seconds);
+}
+
+TEST(Trainer, StepsWithoutTheGradientsOfTheStepBefore) {
+  std::vector<std::size_t> steps;
+  const auto watch = test::before_each_step([&](const StepPlan& plan, const ModelScope& scope) {
+    steps.push_back(plan.step);
+    for (const nn::Parameter* parameter : scope.chunks[0]->parameters()) {
+      EXPECT_FALSE(parameter->grad().defined()) << "the last step's gradients are gone";
+    }
+  });
+  static_cast<void>(test::train_quietly(test::short_run(), watch));
+  EXPECT_EQ(steps, (std::vector<std::size_t>{1, 2, 3, 4, 5}));
+}
+
+/// What the injected update saw.
+struct TensorUpdate {
+  Shape shape;
+  ops::AdamWStep constants;
+};
+
+std::vector<TensorUpdate> updates_of(const TrainOptions& options, TrainResult& result) {
+  std::vector<TensorUpdate> updates;
+  result = test::train_quietly(options, [&](Ingredients& ingredients) {
+    ingredients.adamw = [&](const Tensor& value, const Tensor& grad, const Tensor& first,
+                            const Tensor& second, const ops::AdamWStep& constants) {
+      updates.push_back({value.shape(), constants});
+      ops::adamw_into(value, grad, first, second, constants);
+    };
+  });
+  return updates;
+}
+
+TEST(Trainer, UpdatesEveryParameterAndDecaysMatricesOnly) {
+  const TrainOptions options = test::short_run();
+  TrainResult result;
+  const std::vector<TensorUpdate> updates = updates_of(options, result);
+  // Per block two norms, q, k, v, output, gate, up, down; embedding, last norm and head.
+  const std::size_t tensors = options.model.num_layers * 9 + 3;
+  ASSERT_EQ(updates.size(), options.steps * tensors);
+  std::size_t elements = 0;
+  std::size_t vectors = 0;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    elements += updates[i].shape.numel();
+    vectors += updates[i].shape.rank() == 1 ? 1U : 0U;
+    EXPECT_EQ(updates[i].constants.weight_decay > 0.0, updates[i].shape.rank() > 1);
+  }
+  EXPECT_EQ(vectors, options.model.num_layers * 2 + 1) << "the norms";
+  EXPECT_EQ(elements, result.parameters);
+}
+
+TEST(Trainer, ReportsTheNormBeforeClippingAndScalesByTheLimitOverIt) {
+  TrainOptions options = test::short_run();
+  options.clip_norm = 0.125;
+  TrainResult result;
+  const std::vector<TensorUpdate> clipped = updates_of(options, result);
+  const std::size_t tensors = clipped.size() / options.steps;
+  for (std::size_t i = 0; i < clipped.size(); ++i) {
+    const double norm = result.steps[i / tensors].grad_norm;
+    ASSERT_GT(norm, options.clip_norm) << "the limit of this test is meant to bind";
+    EXPECT_EQ(clipped[i].constants.gradient_scale, options.clip_norm / norm);
+  }
+  const double first_norm = result.steps[0].grad_norm;
+  options.clip_norm = 0.0;
+  for (const TensorUpdate& update : updates_of(options, result)) {
+    EXPECT_EQ(update.constants.gradient_scale, 1.0);
+  }
+  EXPECT_EQ(result.steps[0].grad_norm, first_norm);
+}
+
+TEST(Trainer, IntroducesTheRunAndShowsItsProgress) {
+  std::string printed;
+  run_ranks(1, [&](Communicator& world) {
+    printed = test::printed_by([&] {
+      const auto setup = test::setup_of(test::short_run(), 1, list_of(test::plain_training()));
+      static_cast<void>(train_with(setup, world));
+    });
+  });
+  // V h twice, per block 2 h^2 + 2 h kv + 3 h f + 2 h, and the last norm, with h 24, kv 12, f 40.
+  const std::size_t parameters = 2 * 256 * 24 + 2 * (2 * 576 + 2 * 288 + 3 * 960 + 48) + 24;
+  ASSERT_EQ(parameters, 21'624U);
+  EXPECT_THAT(printed, AllOf(HasSubstr("21,624 parameters in f32"), HasSubstr(test::kText),
+                             HasSubstr("step     1/5"), HasSubstr("step     5/5")));
+}
+
+TEST(Trainer, ChecksTheOptionsFirst) {
+  TrainOptions options = test::short_run();
+  options.micro_batch = 3;
+  options.data = "nowhere";
+  EXPECT_THAT(
+      test::message_of<ConfigError>([&] { static_cast<void>(test::train_quietly(options)); }),
+      HasSubstr("4 % 3 = 1"));
+  options = test::short_run();
+  options.device = DeviceKind::kCuda;
+  EXPECT_THAT(
+      test::message_of<ConfigError>([&] { static_cast<void>(test::train_quietly(options)); }),
+      HasSubstr("Use --device cpu"));
+}
+
+class TrainerStops : public ::testing::Test {
+ protected:
+  TrainerStops() {
+    options.metrics = folder.path("m.jsonl");
+    options.trace = folder.path("t.json");
+    options.metrics = folder.path("m.jsonl");
+    options.trace = folder.path("t.json");
+  }
+
+  test::TemporaryFolder folder;
+  TrainOptions options = test::short_run();
+};
+
+TEST_F(TrainerStops, WhenASignalComesAndLeavesNoFile) {
+  std::size_t steps = 0;
+  const auto raise_in_the_second = [&](const StepPlan& plan, const ModelScope&) {
+    steps = plan.step;
+    if (steps == 2) std::raise(SIGTERM);
+  };
+  const InterruptGuard guard;
+  EXPECT_THROW(
+      static_cast<void>(test::train_quietly(options, test::before_each_step(raise_in_the_second))),
+      Interrupted);
+  EXPECT_EQ(steps, 2U) << "the step under way ends, the next does not begin";
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+TEST_F(TrainerStops, WhenTheLossIsNotFiniteAndLeavesNoFile) {
+  const auto stopped_by = [&](double loss) {
+    std::size_t steps = 0;
+    const auto lose = [&, loss](Ingredients& ingredients) {
+      ingredients.own_outcome.claim("a test", [&, loss](double own_loss) {
+        return StepOutcome{.loss = ++steps == 3 ? loss : own_loss, .grad_norm = 1};
+      });
+    };
+    return test::message_of<NumericError>(
+        [&] { static_cast<void>(test::train_quietly(options, lose)); });
+  };
+  EXPECT_THAT(stopped_by(std::nan("")),
+              AllOf(HasSubstr("the loss is nan at step 3"), HasSubstr("lower --lr (0.003)"),
+                    HasSubstr("--warmup (2)"), HasSubstr("--clip (1)")));
+  EXPECT_THAT(stopped_by(-std::nan("")), HasSubstr("the loss is nan at step 3"));
+  EXPECT_THAT(stopped_by(INFINITY), HasSubstr("the loss is inf at step 3"));
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+TEST_F(TrainerStops, WhenTrainingDiverges) {
+  options.learning_rate = 1e30;
+  options.clip_norm = 0.0;
+  EXPECT_THAT(
+      test::message_of<NumericError>([&] { static_cast<void>(test::train_quietly(options)); }),
+      AllOf(HasSubstr("at step 2"), HasSubstr("lower --lr (1e+30)")));
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+TEST_F(TrainerStops, WhenItDoesNotFitIntoTheDeviceMemoryAndLeavesNoFile) {
+  const TrainResult unlimited = test::train_quietly(test::short_run());
+  const std::size_t needed = unlimited.ranks.at(0).memory.peak_total().bytes;
+  const auto refusal_with = [&](std::size_t bytes) {
+    options.device_memory = bytes;
+    const std::string message =
+        test::message_of<OutOfMemory>([&] { static_cast<void>(test::train_quietly(options)); });
+    EXPECT_THAT(folder.names(), IsEmpty());
+    return message;
+  };
+  EXPECT_THAT(refusal_with(0), HasSubstr("more for other do not fit into 0 B"));
+  EXPECT_THAT(refusal_with(unlimited.parameters * 4), HasSubstr("more for parameters"))
+      << "the positions' table takes some of it";
+  EXPECT_THAT(refusal_with(needed - 1),
+              AllOf(HasSubstr("are in use (parameters"), HasSubstr("raise --device-memory")));
+  options.device_memory = needed;
+  EXPECT_EQ(losses_of(test::train_quietly(options)), losses_of(unlimited));
+  EXPECT_THAT(folder.names(), ::testing::ElementsAre("m.jsonl", "t.json"));
+}
+
+TEST_F(TrainerStops, WithTheExitCodeOfBadInputWhenItDoesNotFit) {
+  ::testing::internal::CaptureStderr();
+  const int exit_code =
+      run_program({.name = "trainer",
+                   .description = "Trains.",
+                   .add_flags = [&](CLI::App& app) { options.add_to(app); },
+                   .body = [&] { static_cast<void>(test::train_quietly(options)); }},
+                  3, std::array{"trainer", "--device-memory", "100kB"}.data());
+  const std::string message = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(exit_code, 2);
+  EXPECT_THAT(message,
+              AllOf(StartsWith("error: out of device memory: "), HasSubstr("into 100 kB")));
+  EXPECT_EQ(message.find('\n'), message.size() - 1) << message;
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ultra::train

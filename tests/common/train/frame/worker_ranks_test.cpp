@@ -1,0 +1,305 @@
+#include "common/train/frame/worker.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/train/frame/trainer.hpp"
+#include "tests/common/train/frame/rank_runs.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/rank_fates.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::train {
+namespace {
+
+using nlohmann::json;
+using test::quietly;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::ultra::test::Fates;
+using ::ultra::test::fates_of;
+using ::ultra::test::is_a;
+
+constexpr std::size_t kParameters = 1234;
+constexpr std::size_t kStepBytes = 8;
+
+/// A number as a message.
+Tensor message_of_one(double number) {
+  const Tensor tensor = Tensor::empty(Device::cpu(), {1}, DType::kF64);
+  tensor.fill(number);
+  return tensor;
+}
+
+/// Trains nothing: sums its loss, which only it knows, over the ranks at the end.
+class FakeTrainer : public Worker {
+ public:
+  FakeTrainer(const RunContext& context, std::vector<std::string>& calls)
+      : world_(context.world), calls_(calls) {}
+
+  StepOutcome step(const StepPlan& plan) override {
+    calls_.push_back("step " + std::to_string(plan.step));
+    return {.loss = static_cast<double>(10 * plan.step) + world_.rank(),
+            .grad_norm = 1.0 + world_.rank()};
+  }
+
+  [[nodiscard]] std::size_t parameter_count() const override { return kParameters; }
+
+  void conclude(std::vector<StepMetrics>& steps) override {
+    calls_.emplace_back("conclude");
+    for (StepMetrics& step : steps) {
+      step.loss = sum(step.loss);
+      step.grad_norm = sum(step.grad_norm);
+    }
+  }
+
+ protected:
+  [[nodiscard]] const Communicator& world() const { return world_; }
+
+ private:
+  [[nodiscard]] double sum(double number) const {
+    const Tensor tensor = message_of_one(number);
+    world_.all_reduce(tensor, ReduceOp::kSum);
+    return tensor.to_vector()[0];
+  }
+
+  const Communicator& world_;
+  std::vector<std::string>& calls_;
+};
+
+/// Has no loss of its own, and hands out a number per step instead.
+class FakeServer : public FakeTrainer {
+ public:
+  using FakeTrainer::FakeTrainer;
+
+  StepOutcome step(const StepPlan& plan) override {
+    for (int peer = 0; peer + 1 < world().size(); ++peer) {
+      world().send(message_of_one(static_cast<double>(100 * plan.step)), peer);
+    }
+    return {.loss = 0, .grad_norm = 0};
+  }
+};
+
+/// Its loss is what the last rank, a server, sends.
+class FakeClient : public FakeTrainer {
+ public:
+  using FakeTrainer::FakeTrainer;
+
+  StepOutcome step(const StepPlan&) override {
+    const Tensor number = message_of_one(0);
+    world().recv(number, world().size() - 1);
+    return {.loss = number.to_vector()[0], .grad_norm = 0};
+  }
+};
+
+class Workers : public ::testing::Test {
+ protected:
+  Workers() {
+    options.steps = 3;
+    options.metrics = folder.path("metrics.jsonl");
+    options.trace = folder.path("trace.json");
+  }
+
+  template <class Kind>
+  static MakeWorker maker(std::vector<std::string>& calls) {
+    return [&calls](const RunContext& context) { return std::make_unique<Kind>(context, calls); };
+  }
+
+  /// The step events of the metrics file, and its summary as the last.
+  [[nodiscard]] std::vector<json> events() const {
+    std::istringstream lines(ultra::test::read_file(options.metrics));
+    std::vector<json> events;
+    for (std::string line; std::getline(lines, line);) events.push_back(json::parse(line));
+    return events;
+  }
+
+  static std::vector<double> losses_of(const TrainResult& result) {
+    std::vector<double> losses;
+    for (const StepMetrics& step : result.steps) losses.push_back(step.loss);
+    return losses;
+  }
+
+  ultra::test::TemporaryFolder folder;  // each process has its own, that of rank 0 counts
+  TrainOptions options = ultra::test::short_run();
+};
+
+TEST_F(Workers, ConcludeOnceAndWhatTheyReplaceIsTheResult) {
+  const std::string printed = quietly([&] {
+    run_ranks(3, [&](Communicator& world) {
+      std::vector<std::string> calls;
+      const TrainResult result =
+          train(options, maker<FakeTrainer>(calls), {{"kind", "fake"}}, world);
+      EXPECT_THAT(calls, ElementsAre("step 1", "step 2", "step 3", "conclude"));
+      EXPECT_THAT(losses_of(result), ElementsAre(33, 63, 93)) << "30 s + 0 + 1 + 2";
+      for (const StepMetrics& step : result.steps) EXPECT_EQ(step.grad_norm, 6.0);
+      EXPECT_EQ(result.parameters, kParameters);
+      ASSERT_EQ(result.ranks.size(), 3U);
+      for (const RankSummary& rank : result.ranks) {
+        EXPECT_EQ(rank.communication[OpKind::kAllReduce].operations, 2 * options.steps)
+            << "what conclude() sends is the training's";
+        EXPECT_GE(rank.seconds.total, rank.seconds.compute);
+      }
+    });
+  });
+  if (launched_rank() != 0) return;
+  EXPECT_THAT(printed, HasSubstr("1,234 parameters in f32, trained by 3 ranks"));
+  EXPECT_THAT(printed, HasSubstr("loss 10.0000")) << "rank 0's own, while the run goes on";
+  const std::vector<json> lines = events();
+  ASSERT_EQ(lines.size(), options.steps + 1);
+  for (std::size_t i = 0; i < options.steps; ++i) {
+    EXPECT_EQ(lines[i].at("loss"), 33.0 + 30.0 * static_cast<double>(i));
+    EXPECT_EQ(lines[i].at("grad_norm"), 6.0);
+  }
+  EXPECT_EQ(lines.back().at("losses"), (json{33.0, 63.0, 93.0}));
+  EXPECT_EQ(lines.back().at("parameters"), kParameters);
+  EXPECT_EQ(lines.back().at("config").at("kind"), "fake");
+}
+
+TEST_F(Workers, OfDifferentKindsMakeOneRun) {
+  quietly([&] {
+    run_ranks(3, [&](Communicator& world) {
+      std::vector<std::string> calls;
+      const bool serves = world.rank() == 2;
+      const TrainResult result =
+          train(options, serves ? maker<FakeServer>(calls) : maker<FakeClient>(calls), {}, world);
+      EXPECT_THAT(losses_of(result), ElementsAre(200, 400, 600)) << "of two clients";
+      EXPECT_EQ(result.ranks[2].communication.sent_bytes() -
+                    result.ranks[2].communication[OpKind::kAllReduce].sent_bytes,
+                2 * options.steps * kStepBytes);
+    });
+  });
+}
+
+TEST_F(Workers, GetWhatTheRunConsistsOf) {
+  quietly([&] {
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<std::string> calls;
+      const auto make_worker = [&](const RunContext& context) {
+        EXPECT_EQ(&context.options, &options);
+        EXPECT_EQ(context.world.size(), 2);
+        EXPECT_EQ(context.world.rank(), world.rank());
+        EXPECT_EQ(context.sampler.global_batch_size(), options.global_batch);
+        EXPECT_EQ(context.device.memory().current().total(), 0U);
+        context.world.all_reduce(message_of_one(1));
+        return std::make_unique<FakeTrainer>(context, calls);
+      };
+      const TrainResult result = train(options, make_worker, {}, world);
+      EXPECT_EQ(result.ranks[0].communication[OpKind::kAllReduce].operations, 2 * options.steps)
+          << "what is sent before the first step is not the training's";
+    });
+  });
+}
+
+TEST_F(Workers, ThatThrowEndTheOthersAndLeaveNoFile) {
+  class Thrower : public FakeTrainer {
+   public:
+    using FakeTrainer::FakeTrainer;
+    StepOutcome step(const StepPlan& plan) override {
+      if (plan.step == 2) throw NumericError("step 2 went wrong");
+      return FakeTrainer::step(plan);
+    }
+  };
+  class LateThrower : public FakeTrainer {
+   public:
+    using FakeTrainer::FakeTrainer;
+    void conclude(std::vector<StepMetrics>&) override {
+      throw NumericError("the conclusion went wrong");
+    }
+  };
+  const auto expect_fates = [&](bool late, const std::string& message) {
+    Fates fates;
+    quietly([&] {
+      fates = fates_of(3, [&](Communicator& world) {
+        std::vector<std::string> calls;
+        const MakeWorker plain = maker<FakeTrainer>(calls);
+        const MakeWorker throws = late ? maker<LateThrower>(calls) : maker<Thrower>(calls);
+        static_cast<void>(train(options, world.rank() == 1 ? throws : plain, {}, world));
+      });
+    });
+    for (const auto& [rank, fate] : fates.ranks) {
+      EXPECT_EQ(is_a<NumericError>(fate.error), rank == 1) << fate.message;
+      EXPECT_EQ(is_a<RankFailed>(fate.error), rank != 1) << fate.message;
+      EXPECT_THAT(fate.message, HasSubstr(message));
+    }
+    EXPECT_THAT(folder.names(), IsEmpty());
+  };
+  expect_fates(false, "step 2 went wrong");
+  expect_fates(true, "the conclusion went wrong");
+}
+
+/// Has made two steps in an earlier run.
+class ContinuedTrainer : public FakeTrainer {
+ public:
+  ContinuedTrainer(const RunContext& context, std::vector<std::string>& calls)
+      : FakeTrainer(context, calls), log_(calls) {}
+
+  std::vector<StepMetrics> history() override {
+    log_.emplace_back("history");
+    std::vector<StepMetrics> steps(2);
+    steps[0] = {.step = 1, .loss = 7, .grad_norm = 1, .learning_rate = 0, .tokens_per_second = 1};
+    steps[1] = {.step = 2, .loss = 6, .grad_norm = 1, .learning_rate = 0, .tokens_per_second = 1};
+    return steps;
+  }
+
+  void step_ended(const std::vector<StepMetrics>& steps) override {
+    log_.push_back("ended " + std::to_string(steps.size()));
+    EXPECT_EQ(steps.back().step, steps.size());
+    EXPECT_GT(steps.back().tokens_per_second, 0) << "the step has been measured";
+  }
+
+  void conclude(std::vector<StepMetrics>&) override { log_.emplace_back("conclude"); }
+
+ private:
+  std::vector<std::string>& log_;
+};
+
+TEST_F(Workers, GoOnBehindTheirHistory) {
+  options.steps = 4;
+  options.trace_steps = 1;
+  const std::string printed = quietly([&] {
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<std::string> calls;
+      const TrainResult result = train(options, maker<ContinuedTrainer>(calls), {}, world);
+      EXPECT_THAT(calls,
+                  ElementsAre("history", "step 3", "ended 3", "step 4", "ended 4", "conclude"));
+      EXPECT_EQ(result.earlier_steps, 2U);
+      EXPECT_EQ(result.steps_made(), 2U);
+      EXPECT_THAT(losses_of(result), ElementsAre(7, 6, 30 + world.rank(), 40 + world.rank()));
+      EXPECT_DOUBLE_EQ(result.tokens_per_second(options),
+                       static_cast<double>(2 * options.global_batch * options.model.max_seq_len) /
+                           result.seconds);
+    });
+  });
+  if (launched_rank() != 0) return;
+  EXPECT_THAT(printed, HasSubstr("step     3/4"));
+  const std::vector<json> written = events();
+  ASSERT_EQ(written.size(), 5U) << "all steps and the summary";
+  EXPECT_EQ(written.front().at("loss"), 7);
+  EXPECT_EQ(written.back().at("earlier_steps"), 2);
+  const std::string trace = ultra::test::read_file(options.trace);
+  EXPECT_THAT(trace, HasSubstr("step 3")) << "the first step that is made is traced";
+  EXPECT_THAT(trace, ::testing::Not(HasSubstr("step 4")));
+}
+
+TEST_F(Workers, WithNothingLeftToDoStillHaveTheirHistory) {
+  options.steps = 2;
+  quietly([&] {
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<std::string> calls;
+      const TrainResult result = train(options, maker<ContinuedTrainer>(calls), {}, world);
+      EXPECT_THAT(calls, ElementsAre("history", "conclude"));
+      EXPECT_THAT(losses_of(result), ElementsAre(7, 6));
+      EXPECT_EQ(result.tokens_per_second(options), 0);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace ultra::train

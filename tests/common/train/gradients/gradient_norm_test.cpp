@@ -1,0 +1,111 @@
+#include "common/train/gradients/gradient_norm.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/optim/clip.hpp"
+#include "tests/common/train/frame/rank_frame.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/model.hpp"
+
+namespace ultra::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SumOver, AddsUpNumberByNumber) {
+  for (const int ranks : {1, 3}) {
+    run_ranks(ranks, [&](Communicator& world) {
+      std::vector<double> numbers{1.0 + world.rank(), -0.5};
+      sum_over(world, numbers);
+      EXPECT_EQ(numbers, (std::vector<double>{ranks == 1 ? 1.0 : 6.0, -0.5 * ranks}));
+    });
+  }
+}
+
+class GradientNorm : public ultra::test::RandomTest {
+ protected:
+  std::unique_ptr<nn::Model> make(const nn::StageSpec& stage) {
+    auto model = std::make_unique<nn::Model>(config, device, DType::kF64, seed, factory, stage);
+    for (nn::Parameter* parameter : model->parameters()) {
+      // Depends on the parameter alone, not on the stage that has it.
+      ultra::test::Random own(seed + std::hash<std::string>{}(parameter->name()));
+      parameter->add_grad([&](const Tensor& grad, ops::Write) { own.fill(grad, 1.0); });
+    }
+    return model;
+  }
+
+  /// Adds the squares of a model that one rank has.
+  void add_squares(nn::Model& model, std::span<double> squares) {
+    run_ranks(1, [&](Communicator& world) {
+      const test::RankFrame frame(options, world);
+      const auto states = frame.states_of(model);
+      add_owned_squares(*states, states->updates(), numbers, squares);
+    });
+  }
+
+  TrainOptions options = ultra::test::short_run();
+  nn::ModelConfig config = [this] {
+    nn::ModelConfig drawn = ultra::test::random_model_config(random);
+    drawn.num_layers = 3;
+    return drawn;
+  }();
+  nn::DenseFactory factory;
+  ParameterNumbers numbers{nn::named_shapes(config, factory)};
+};
+
+TEST_F(GradientNorm, NumbersParametersInTheOrderOfTheWholeModelOnEveryStage) {
+  const auto whole = make(nn::StageSpec::whole(config));
+  ASSERT_EQ(numbers.size(), whole->parameters().size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    EXPECT_EQ(numbers.of(*whole->parameters()[i]), i);
+  }
+  const auto stage = make({.layers = {2, 3}, .has_embedding = false});
+  EXPECT_EQ(numbers.of(*stage->parameters()[0]), 1 + 2 * 9U) << "behind the table and two blocks";
+  const nn::Parameter other({.name = "other", .global_shape = {1}, .shard = {}, .initializer = {}},
+                            device, DType::kF64, 1);
+  EXPECT_THAT(ultra::test::message_of<InternalError>([&] { static_cast<void>(numbers.of(other)); }),
+              HasSubstr("the whole model has no parameter other"));
+}
+
+TEST_F(GradientNorm, HasTheSameBitsHoweverTheModelIsCutIntoStages) {
+  const auto whole = make(nn::StageSpec::whole(config));
+  std::vector<double> squares(numbers.size(), 0.0);
+  add_squares(*whole, squares);
+  std::vector<Tensor> gradients;
+  for (const nn::Parameter* parameter : whole->parameters()) {
+    gradients.push_back(parameter->grad());
+  }
+  const double norm = optim::global_norm(gradients);
+  EXPECT_NEAR(norm_of(squares), norm, 1e-12 * norm);
+  for (std::size_t cut = 0; cut <= config.num_layers; ++cut) {
+    std::vector<double> apart(numbers.size(), 0.0);
+    add_squares(*make({.layers = {cut, config.num_layers}, .has_embedding = false}), apart);
+    add_squares(*make({.layers = {0, cut}, .has_head = false}), apart);
+    EXPECT_EQ(norm_of(apart), norm_of(squares)) << "stages of " << cut << " layers and the rest";
+  }
+}
+
+TEST_F(GradientNorm, CountsWhatSeveralRanksHoldAtItsOwner) {
+  const auto owner = make(nn::StageSpec::whole(config));
+  const auto other = make(nn::StageSpec::whole(config));
+  std::vector<double> alone(numbers.size(), 0.0);
+  add_squares(*owner, alone);
+  for (const auto& [model, index] : {std::pair{owner.get(), 0}, std::pair{other.get(), 1}}) {
+    for (nn::Parameter* parameter : model->parameters()) {
+      parameter->replicate({.group = "twins", .size = 2, .index = index});
+    }
+  }
+  std::vector<double> both(numbers.size(), 0.0);
+  add_squares(*owner, both);
+  add_squares(*other, both);
+  EXPECT_EQ(both, alone);
+}
+
+}  // namespace
+}  // namespace ultra::train

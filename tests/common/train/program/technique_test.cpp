@@ -1,0 +1,273 @@
+// Covers: common/train/program/run_techniques.hpp
+#include "common/train/program/technique.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/train/options/flags.hpp"
+#include "common/train/program/program.hpp"
+#include "common/train/program/run_techniques.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/plain_training.hpp"
+#include "tests/support/short_run.hpp"
+#include "tests/support/star_algorithms.hpp"
+
+namespace ultra::train {
+namespace {
+
+using test::message_of;
+using test::words_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Ranks along an axis, or beside the mesh.
+class Ranks : public Technique {
+ public:
+  Ranks(std::optional<Axis> axis, std::pair<std::size_t, std::string> beside)
+      : axis_(std::move(axis)), beside_(std::move(beside)) {}
+  std::optional<Axis> axis() const override { return axis_; }
+  std::pair<std::size_t, std::string> ranks_beside() const override { return beside_; }
+
+ private:
+  std::optional<Axis> axis_;
+  std::pair<std::size_t, std::string> beside_;
+};
+
+std::unique_ptr<Technique> along(MeshDim dim, std::size_t size, const std::string& flag) {
+  return std::make_unique<Ranks>(Axis{.dim = dim, .size = size, .flag = flag},
+                                 std::pair<std::size_t, std::string>{});
+}
+
+std::unique_ptr<Technique> beside(std::size_t ranks, const std::string& flag) {
+  return std::make_unique<Ranks>(std::nullopt, std::pair{ranks, flag});
+}
+
+Setup setup_of(std::size_t ranks, Techniques techniques) {
+  Setup setup;
+  setup.comm.ranks = ranks;
+  setup.techniques = std::move(techniques);
+  return setup;
+}
+
+TEST(Setups, CountReplicasOfWhatTheAxesNeed) {
+  EXPECT_EQ(setup_of(5, {}).replicas(), 5);
+  EXPECT_EQ(setup_of(5, {}).mesh_shape(), (MeshShape{.dp = 5}));
+  const auto setup = setup_of(
+      14, list_of(along(MeshDim::kTp, 3, "--tp 3"), along(MeshDim::kPp, 2, "--pp 2"),
+                  along(MeshDim::kCp, 1, "--cp 1"), beside(1, "--servers 1"), beside(1, "--b 1")));
+  EXPECT_EQ(setup.replicas(), 2);
+  EXPECT_EQ(setup.mesh_shape(), (MeshShape{.dp = 2, .pp = 2, .tp = 3}));
+  EXPECT_EQ(setup.ranks_per_replica(),
+            (std::pair<std::size_t, std::string>(6, "--tp 3 and --pp 2")))
+      << "an axis of one rank needs none";
+  EXPECT_EQ(setup.ranks_beside(),
+            (std::pair<std::size_t, std::string>(2, "--servers 1 and --b 1")));
+}
+
+TEST(Setups, RefuseRanksThatAreNoWholeReplicas) {
+  const auto refusal = [](std::size_t ranks, std::size_t servers) {
+    const auto setup =
+        setup_of(ranks, list_of(along(MeshDim::kTp, 4, "--tp 4"), beside(servers, "--servers 2")));
+    return message_of<ConfigError>([&] { static_cast<void>(setup.replicas()); });
+  };
+  EXPECT_THAT(refusal(6, 0),
+              HasSubstr("6 ranks are no whole replicas of 4 ranks each (--tp 4): 6 % 4 = 2."));
+  EXPECT_THAT(refusal(9, 2), HasSubstr("7 ranks are no whole replicas of 4 ranks each"));
+  EXPECT_THAT(refusal(2, 2), HasSubstr("--servers 2 leave none of 2 ranks for a replica"));
+}
+
+/// Says what it is asked, and offers what it is told to.
+class Talker : public Technique {
+ public:
+  Talker(std::string name, std::vector<std::string>& calls)
+      : name_(std::move(name)), calls_(calls) {}
+
+  void add_flags(CLI::App& app, Setup& setup) override {
+    if (name_ == "first") setup.train = test::short_run();
+    Flags(app, "Talk").add(("--" + name_).c_str(), value_, "what it says");
+    called("add_flags");
+  }
+  void validate(Setup&) override {
+    called("validate");
+    if (value_ == "bad") throw ConfigError("--" + name_ + " is bad");
+  }
+  void settle(Setup&) override { called("settle"); }
+  void validate_training(const Setup&) const override {
+    called("validate_training");
+    if (value_ == "untrainable") throw ConfigError("--" + name_ + " cannot train");
+  }
+  ExtraConfig config(const Setup&) const override { return {{name_, value_}}; }
+  bool asks_for_estimate() const override { return value_ == "estimate"; }
+  std::optional<std::string> estimate(const Setup&) const override {
+    if (name_ == "third") return {};
+    return "estimate of the " + name_ + "\n";
+  }
+  std::optional<std::string> answer(const Setup&) const override {
+    if (value_ != "answer") return {};
+    return "answer of the " + name_ + "\n";
+  }
+  bool measures() const override { return value_ == "measure"; }
+  void measure(const Setup&) const override { fmt::print("measured by the {}\n", name_); }
+  void change_plan(Plan&, const Setup&) const override { called("change_plan"); }
+  void wrap(FactoryStack&, const Plan&, const Setup&) const override { called("wrap"); }
+  void join(Ingredients&, const Setup&) const override { called("join"); }
+  std::unique_ptr<Worker> wrap_worker(std::unique_ptr<Worker> worker, const TrainerState&,
+                                      const Setup&) const override {
+    called("wrap_worker");
+    return worker;
+  }
+  std::optional<std::string> memory_table(const Setup&, const TrainResult&) const override {
+    if (name_ == "third") return {};
+    return "memory by the " + name_ + "\n";
+  }
+  std::string table(const Setup&, const TrainResult&) const override {
+    return "table of the " + name_ + "\n";
+  }
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  void called(const std::string& what) const { calls_.push_back(what + " " + name_); }
+
+  std::string name_;
+  std::string value_;
+  std::vector<std::string>& calls_;
+};
+
+/// Brings algorithms of the names that there are.
+class Algorithms : public Technique {
+ public:
+  explicit Algorithms(AlgorithmNames& asked) : asked_(asked) {}
+  std::shared_ptr<const comm::CollectiveAlgorithms> algorithms(
+      const AlgorithmNames& names) const override {
+    asked_ = names;
+    return std::make_shared<const test::StarAlgorithms>();
+  }
+  void name_algorithms(AlgorithmNames& names) const override { names[OpKind::kAllReduce] = "star"; }
+
+ private:
+  AlgorithmNames& asked_;
+};
+
+class Program : public ::testing::Test {
+ protected:
+  [[nodiscard]] Techniques techniques() {
+    Techniques list = list_of(test::plain_training());
+    for (const char* name : {"first", "second", "third"}) {
+      list.push_back(std::make_unique<Talker>(name, calls));
+    }
+    return list;
+  }
+
+  /// What a program prints on stdout, and on stderr behind it.
+  std::string printed(const std::string& flags, int exit_code = kExitOk) {
+    calls.clear();
+    const std::vector<std::string> words = words_of("talker " + flags);
+    std::vector<const char*> argv;
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    ::testing::internal::CaptureStderr();
+    const std::string out = test::printed_by([&] {
+      EXPECT_EQ(run_techniques("talker", "Talks.", techniques(), static_cast<int>(argv.size()),
+                               argv.data()),
+                exit_code);
+    });
+    return out + ::testing::internal::GetCapturedStderr();
+  }
+
+  std::vector<std::string> calls;
+};
+
+TEST_F(Program, AsksTheTechniquesInTheirOrder) {
+  const std::string out = printed("--steps 1");
+  std::vector<std::string> expected;
+  for (const char* what : {"add_flags", "validate", "settle", "validate_training", "join",
+                           "change_plan", "wrap", "wrap_worker"}) {
+    for (const char* name : {"first", "second", "third"}) {
+      expected.push_back(std::string(what) + " " + name);
+    }
+  }
+  EXPECT_EQ(calls, expected);
+  EXPECT_THAT(out, HasSubstr("step     1/1"));
+  EXPECT_THAT(out, HasSubstr("\nmemory by the second\ntable of the first\ntable of the second\n"
+                             "table of the third\n"))
+      << "the last memory table stands for all";
+}
+
+TEST_F(Program, AnswersInsteadOfTraining) {
+  EXPECT_EQ(printed("--first estimate"), "estimate of the second\n") << "the last that has one";
+  EXPECT_THAT(calls, ElementsAre("add_flags first", "add_flags second", "add_flags third",
+                                 "validate first", "validate second", "validate third"))
+      << "an estimate needs no ranks";
+  EXPECT_EQ(printed("--third answer"), "answer of the third\n");
+  EXPECT_EQ(printed("--second measure --third untrainable"), "measured by the second\n");
+  EXPECT_EQ(printed("--print-ranks"), "1\n");
+}
+
+TEST_F(Program, RefusesBadFlagsInOneLine) {
+  EXPECT_EQ(printed("--second bad", kExitBadInput), "error: --second is bad\n");
+  EXPECT_EQ(printed("--third untrainable", kExitBadInput), "error: --third cannot train\n");
+  EXPECT_THAT(printed("--fourth", kExitBadInput), StartsWith("error: "));
+  EXPECT_THAT(printed("--micro-batch 3", kExitBadInput), HasSubstr("4 % 3 = 1"));
+}
+
+TEST_F(Program, AFlagsTextIsASetupToo) {
+  const auto setup = parse_setup(techniques(), words_of("--steps 7 --second hello"));
+  EXPECT_EQ(setup.train.steps, 7U);
+  EXPECT_FALSE(setup.estimates());
+  EXPECT_FALSE(setup.has_ranks());
+  ASSERT_NE(setup.find<Talker>(), nullptr);
+  EXPECT_EQ(setup.find<Talker>()->name(), "first");
+  EXPECT_EQ(setup.find<Ranks>(), nullptr);
+  ASSERT_EQ(setup.config().size(), 3U);
+  EXPECT_EQ(setup.config()[1].first, "second");
+  for (const char* flags : {"--second bad", "--second untrainable", "--fourth 1", "--steps many"}) {
+    EXPECT_THROW(static_cast<void>(parse_setup(techniques(), words_of(flags))), ConfigError)
+        << flags;
+  }
+}
+
+TEST(Setups, RankOptionsHaveTheAlgorithmsThatTheTechniquesName) {
+  AlgorithmNames asked;
+  const auto setup = setup_of(2, list_of(beside(0, ""), std::make_unique<Algorithms>(asked)));
+  EXPECT_TRUE(setup.has_ranks());
+  EXPECT_NE(setup.rank_options().algorithms, nullptr);
+  EXPECT_EQ(asked, (AlgorithmNames{{OpKind::kAllReduce, "star"}}));
+  EXPECT_EQ(setup_of(2, {}).rank_options().algorithms, nullptr);
+}
+
+TEST(MakeWorkers, OfATechniqueStandInForATrainer) {
+  class Idle : public Worker {
+   public:
+    StepOutcome step(const StepPlan&) override { return {.loss = 7, .grad_norm = 1}; }
+    std::size_t parameter_count() const override { return 0; }
+  };
+  class Serving : public Technique {
+   public:
+    std::unique_ptr<Worker> make_worker(const RunContext&, const train::Setup&,
+                                        const MakeTrainer&) const override {
+      return std::make_unique<Idle>();
+    }
+  };
+  std::vector<std::string> calls;
+  TrainResult result;
+  static_cast<void>(test::printed_by([&] {
+    run_ranks(1, [&](Communicator& world) {
+      result = train_with(
+          test::setup_of(test::short_run(), 1,
+                         list_of(test::plain_training(), std::make_unique<Talker>("x", calls),
+                                 std::make_unique<Serving>())),
+          world);
+    });
+  }));
+  EXPECT_EQ(result.steps.back().loss, 7);
+  EXPECT_THAT(calls, ::testing::Not(::testing::Contains("join x")));
+}
+
+}  // namespace
+}  // namespace ultra::train

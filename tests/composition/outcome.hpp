@@ -1,0 +1,89 @@
+#pragma once
+/// @file
+/// Trainings with the techniques of all chapters and with a test's own, compared with one rank's.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/02_collectives/collectives.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/train/program/run_techniques.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/plain_training.hpp"
+
+namespace ultra::composition {
+
+using test::RankRun;
+
+/// @brief Makes a test's own technique.
+using Extra = std::function<std::unique_ptr<train::Technique>()>;
+
+/// @brief Trains with the chapters' techniques and the test's own; what rank 0 had in the end.
+/// @param change  of the setup, beside the flags; may be empty.
+[[nodiscard]] inline RankRun outcome_of(const std::string& flags,
+                                        const std::vector<Extra>& extras = {},
+                                        const std::function<void(train::Setup&)>& change = {}) {
+  const auto make_setup = [&] {
+    train::Techniques list =
+        train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
+                       zero::technique(), zero::offload(), tensor_parallel::technique());
+    for (const Extra& extra : extras) list.push_back(extra());
+    train::Setup setup = train::parse_setup(std::move(list), test::words_of(flags));
+    if (change) change(setup);
+    return setup;
+  };
+  const train::Setup setup = make_setup();
+  RankRun outcome;
+  run_ranks(
+      setup.comm.world_size(),
+      [&](Communicator& world) {
+        RankRun run = test::run_of(make_setup(), world);
+        if (world.rank() == 0) outcome = std::move(run);
+      },
+      setup.rank_options());
+  return outcome;
+}
+
+/// @brief Losses are those of one rank: what f32 promises.
+inline void expect_same_losses(const RankRun& found, const RankRun& one, double tolerance) {
+  ASSERT_EQ(found.result.steps.size(), one.result.steps.size());
+  for (std::size_t s = 0; s < one.result.steps.size(); ++s) {
+    const double loss = one.result.steps[s].loss;
+    EXPECT_NEAR(found.result.steps[s].loss, loss, tolerance * loss) << "loss of step " << s;
+  }
+}
+
+/// @brief Losses, norms and weights are those of one rank, and every weight would be written once.
+inline void expect_same(const RankRun& found, const RankRun& one, double tolerance) {
+  expect_same_losses(found, one, tolerance);
+  for (std::size_t s = 0; s < one.result.steps.size(); ++s) {
+    const double norm = one.result.steps[s].grad_norm;
+    EXPECT_NEAR(found.result.steps[s].grad_norm, norm, 100 * tolerance * norm) << "norm " << s;
+  }
+  ASSERT_EQ(found.weights.size(), one.weights.size());
+  for (std::size_t p = 0; p < one.weights.size(); ++p) {
+    ASSERT_EQ(found.weights[p].size(), one.weights[p].size());
+    double largest = 0;
+    double apart = 0;
+    for (std::size_t i = 0; i < one.weights[p].size(); ++i) {
+      largest = std::max(largest, std::abs(one.weights[p][i]));
+      apart = std::max(apart, std::abs(one.weights[p][i] - found.weights[p][i]));
+    }
+    EXPECT_LE(apart, 100 * tolerance * largest) << "parameter " << p;
+  }
+  EXPECT_TRUE(std::ranges::all_of(found.written, [](double times) { return times == 1.0; }));
+}
+
+}  // namespace ultra::composition

@@ -1,0 +1,60 @@
+#pragma once
+/// @file
+/// Arrays of whole numbers, whose sums over ranks are exact, and words between ranks.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/tensor/tensor.hpp"
+#include "tests/exercises/05_tensor_sequence_parallel/split_case.hpp"
+#include "tests/support/on_ranks.hpp"
+
+namespace ultra::tensor_parallel::test {
+
+using Values = std::vector<double>;
+
+/// @brief Whole numbers in [-8, 8].
+inline Values whole_numbers(std::uint64_t seed, int rank, std::size_t array, std::size_t count) {
+  Values values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = ultra::test::whole_number(seed, rank, array, i);
+  }
+  return values;
+}
+
+/// @brief The sum of of_rank(rank) over the ranks.
+template <class OfRank>
+Values sum_over_ranks(int ranks, const OfRank& of_rank) {
+  Values sums = of_rank(0);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const Values values = of_rank(rank);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  }
+  return sums;
+}
+
+inline Tensor tensor_of(const Device& device, const Shape& shape, const Values& values,
+                        DType dtype) {
+  const Tensor tensor = Tensor::empty(device, shape, dtype);  // and no other memory
+  dispatch_float(dtype, [&]<class T>() {
+    for (std::size_t i = 0; i < values.size(); ++i) tensor.span<T>()[i] = static_cast<T>(values[i]);
+  });
+  return tensor;
+}
+
+/// @brief Words between two ranks: one that comes to a point says so, another waits for it.
+class Words {
+ public:
+  explicit Words(const Communicator& tp) : words_(tp.split(0, tp.rank(), "words")) {}
+
+  void say(int peer) const { words_.send(word_, peer); }
+  void await(int peer) const { words_.recv(word_, peer); }
+
+ private:
+  Communicator words_;
+  Tensor word_ = Tensor::zeros(Device::cpu(), {1}, DType::kF32);
+};
+
+}  // namespace ultra::tensor_parallel::test
