@@ -3,12 +3,30 @@
 /// --scale: how far data parallelism would scale, instead of training.
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "common/train/program/technique.hpp"
 
 namespace ultra::data_parallel {
 
-/// @brief The prediction of scaling, as a technique that answers instead of training.
+/// @brief A prediction as a technique that answers instead of training.
+/// Requires: Options has add_to, validate, predicts and answer, as ScalingOptions.
+template <class Options>
+class Prediction : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup&) override { options_.add_to(app); }
+  void validate(train::Setup&) override { options_.validate(); }
+  [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override {
+    if (!options_.predicts()) return {};
+    return options_.answer(setup.train.model);
+  }
+
+ private:
+  Options options_;
+};
+
+/// @brief The prediction of scaling.
 [[nodiscard]] std::unique_ptr<train::Technique> scaling_prediction();
 
 }  // namespace ultra::data_parallel

@@ -67,24 +67,27 @@ void GradientLedger::action_begins(std::size_t action) {
   tell_actions(&GradientExchange::action_begins);
 }
 
+std::size_t GradientLedger::uses(const Entry& entry) const {
+  return chunks_[schedule_[action_].chunk]->uses(*entry.parameter);
+}
+
 void GradientLedger::added(std::size_t number) {
   if (!counts_) return;  // not a step's
   Entry& entry = entries_[number];
-  const std::size_t uses = chunks_[schedule_[action_].chunk]->uses(*entry.parameter);
-  if (++entry.made > uses) {
+  const std::size_t expected = uses(entry);
+  if (++entry.made > expected) {
     throw ConfigError(
         fmt::format("{} got two gradients in one backward pass: its bucket may be on its way "
                     "already. A model uses each parameter once, or says how often.",
                     entry.parameter->name()));
   }
-  if (entry.made < uses || entry.exchange == nullptr) return;
+  if (entry.made < expected || entry.exchange == nullptr) return;
   entry.exchange->contributed(entry.number);
   if (action_ == entry.completing) entry.exchange->completed(entry.number);
 }
 
 void GradientLedger::add_zeros(Entry& entry) {
-  const std::size_t uses = chunks_[schedule_[action_].chunk]->uses(*entry.parameter);
-  while (entry.made < uses) {
+  while (entry.made < uses(entry)) {
     entry.parameter->add_grad([](const Tensor& grad, ops::Write write) {
       if (write == ops::Write::kOverwrite) grad.fill(0.0);
     });
@@ -97,7 +100,7 @@ void GradientLedger::action_ends() {
   const std::vector<std::size_t>& entries = of_chunk_[schedule_[action_].chunk];
   for (std::size_t i = entries.size(); i-- > 0;) {
     Entry& entry = entries_[entries[i]];
-    if (entry.made == chunks_[schedule_[action_].chunk]->uses(*entry.parameter)) continue;
+    if (entry.made == uses(entry)) continue;
     if (!entry.parameter->may_be_idle()) {
       throw ConfigError(fmt::format(
           "{} got no gradient in {}: every backward pass must use every parameter that is not said "

@@ -64,6 +64,8 @@ class GradientLedger {
     std::size_t made = 0;             // contributions of the action under way
   };
 
+  /// Contributions that the action under way makes to a gradient.
+  [[nodiscard]] std::size_t uses(const Entry& entry) const;
   void added(std::size_t entry);
   void add_zeros(Entry& entry);
   void tell_actions(void (GradientExchange::*what)(std::size_t chunk));

@@ -90,13 +90,14 @@ void run(Setup& setup) {
   const auto measuring = std::ranges::find_if(setup.techniques, &Technique::measures,
                                               [](const auto& t) -> const Technique& { return *t; });
   if (measuring == setup.techniques.end()) validate_training(setup);
+  const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
   if (setup.train.print_ranks) {
-    return print_on_one_process(fmt::format("{}\n", setup.comm.world_size()));
+    return print_on_one_process(fmt::format("{}\n", ranks));
   }
   if (measuring != setup.techniques.end()) return (*measuring)->measure(setup);
   if (!setup.has_ranks()) expect_one_process();
   run_ranks(
-      setup.comm.world_size(),
+      ranks,
       [&](Communicator& world) {
         const TrainResult result = train_with(setup, world);
         if (world.rank() == 0) fmt::print("{}", tables(setup, result));
