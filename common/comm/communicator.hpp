@@ -27,7 +27,8 @@ namespace ultra {
 struct MessageName {
   int channel = 0;           ///< keeps streams of messages apart; 0 to 30
   std::uint32_t number = 0;  ///< those of messages under way between two ranks on a channel are
-                             ///< less than 2^24 apart, and differ
+                             ///< less than 2^kBits apart, and differ
+  static constexpr unsigned kBits = 24;  ///< of a number that every backend keeps
   /// @brief Equal when both members are.
   bool operator==(const MessageName&) const = default;
 };

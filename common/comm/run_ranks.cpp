@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <utility>
 
 #include "common/base/errors.hpp"
@@ -52,6 +53,19 @@ class AbandonAtEnd {
   comm::ProgressEngine& engine_;
 };
 
+/// Ranks have memory of their own: which of them had too little is news. Rank 0 names the other
+/// processes of an mpirun anyway.
+void name_the_rank_out_of_memory(const Communicator& world, const std::function<void()>& fn) {
+  if (world.size() == 1 || launched_rank() != 0) return fn();
+  try {
+    fn();
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(fmt::format("rank {}: {}", world.rank(), error.what()));
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(fmt::format("rank {}: the system has no more memory to give", world.rank()));
+  }
+}
+
 }  // namespace
 
 void run_ranks(int world_size, const std::function<void(Communicator& world)>& fn,
@@ -63,7 +77,7 @@ void run_ranks(int world_size, const std::function<void(Communicator& world)>& f
     const AbandonAtEnd abandon(*rank->engine);
     Communicator world(std::make_shared<Communicator::State>(Communicator::State{
         comm::GroupState::join(rank, std::move(transport), "world"), options.algorithms, {}}));
-    fn(world);
+    name_the_rank_out_of_memory(world, [&] { fn(world); });
     rank->engine->finish();
   };
   if (launched_world_size()) {
@@ -74,6 +88,10 @@ void run_ranks(int world_size, const std::function<void(Communicator& world)>& f
 }
 
 std::optional<int> launched_world_size() { return comm::mpi::launched_world_size(); }
+
+void expect_usable_launch() { comm::mpi::expect_usable(); }
+
+bool reports_for_all() { return comm::mpi::reports_for_all(); }
 
 int launched_rank() { return launched_world_size() ? comm::mpi::launched_rank() : 0; }
 

@@ -37,4 +37,15 @@ void run_ranks(int world_size, const std::function<void(Communicator& world)>& f
 /// @brief This process's rank under mpirun; 0 otherwise. Rank 0 prints and writes files.
 [[nodiscard]] int launched_rank();
 
+/// @brief Checks, before anything else, that ranks can be what the launcher wants them to be.
+/// @throws ConfigError when it started several processes of a build that has no MPI.
+void expect_usable_launch();
+
+/// @brief Whether this process is the one to say why the program ends with an error.
+///
+/// Rank 0 is, for every failure reaches it. When it has died, or was never told (a wrong flag on
+/// another rank, an end before MPI has started), it is the first process of a host that asks. A process
+/// other than rank 0 waits here for a moment: mpirun ends all when one has ended with an error.
+[[nodiscard]] bool reports_for_all();
+
 }  // namespace ultra

@@ -27,7 +27,8 @@ class [[nodiscard]] Work {
       : engine_(std::move(engine)), operation_(std::move(operation)) {}
 
   /// @brief Returns when the operation has ended: what it received may be read from here on.
-  /// @throws CommTimeout, CommMismatch, RankFailed or Deadlock instead of waiting for ever.
+  /// @throws CommTimeout, CommMismatch, RankFailed or Deadlock instead of waiting for ever; the same
+  /// again when it is waited for again, through any copy of the handle.
   void wait();
 
   /// @brief True when the operation has ended. Moves it along, never waits.

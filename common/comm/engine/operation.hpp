@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -123,6 +124,7 @@ class Operation {
   Order order_;
   // The engine's: its place in the order in which the rank's operations end; 0 before it has.
   std::uint64_t ended_as_ = 0;
+  std::exception_ptr error_;  // what it threw: every wait for it throws it
 };
 
 }  // namespace ultra::comm

@@ -17,6 +17,10 @@ using Clock = ProgressEngine::Clock;
 constexpr auto kLongestSleep = std::chrono::milliseconds(10);
 // A wait that has lasted this long looks for failures; before, it only looks for messages.
 constexpr auto kSuspicion = std::chrono::milliseconds(20);
+// A wait that has lasted this long, or the larger part of this to its end, may well end in a
+// time-out: what the ranks do is noted, which takes long for a short wait.
+constexpr std::chrono::duration<double> kLongWait{1};
+constexpr double kLongPart = 0.25;
 // Messages about a wait for one of many name so many.
 constexpr std::size_t kNamed = 4;
 
@@ -71,7 +75,9 @@ class ProgressEngine::Waiting {
 };
 
 ProgressEngine::ProgressEngine(std::shared_ptr<RankMonitor> monitor, EngineOptions options)
-    : monitor_(std::move(monitor)), options_(std::move(options)) {}
+    : monitor_(std::move(monitor)),
+      options_(std::move(options)),
+      first_look_after_(std::min(kLongWait, kLongPart * options_.timeout)) {}
 
 ProgressEngine::~ProgressEngine() {
   {
@@ -153,7 +159,8 @@ void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
   entry.operation->ended_as_ = ++ended_;
   if (active_.empty()) stats_.busy_seconds += seconds_between(busy_since_, end);
   if (error) {
-    failed_.push_back({entry.operation, error});
+    entry.operation->error_ = error;
+    failed_.push_back(entry.operation);
     return;
   }
   const OperationInfo& info = entry.operation->info();
@@ -164,7 +171,7 @@ void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
   if (observer_ != nullptr) observer_->operation_ended(info, sent, begin, end);
 }
 
-/// The operation that ended first; nothing while all are under way. An error is handed out once.
+/// The operation that ended first; nothing while all are under way.
 std::optional<ProgressEngine::Ended> ProgressEngine::take_ended(
     std::span<const Operation* const> operations) {
   std::optional<std::size_t> first;
@@ -172,15 +179,9 @@ std::optional<ProgressEngine::Ended> ProgressEngine::take_ended(
     if (operations[i] == nullptr || operations[i]->ended_as_ == 0) continue;
     if (!first || operations[i]->ended_as_ < operations[*first]->ended_as_) first = i;
   }
-  if (first) {
-    const auto failure = std::ranges::find(failed_, operations[*first], [](const Failure& failed) {
-      return static_cast<const Operation*>(failed.operation.get());
-    });
-    if (failure != failed_.end()) {
-      const std::exception_ptr error = failure->error;
-      failed_.erase(failure);
-      return Ended{.index = *first, .error = error};
-    }
+  if (first && operations[*first]->error_) {
+    std::erase_if(failed_, [&](const auto& failed) { return failed.get() == operations[*first]; });
+    return Ended{.index = *first, .error = operations[*first]->error_};
   }
   if (abandoned_) {
     const Operation* const any = *std::ranges::find_if(operations, std::identity());
@@ -256,11 +257,18 @@ std::string ProgressEngine::describe(std::span<const Operation* const> operation
 /// Throws when the operation will not end.
 void ProgressEngine::expect_hope(const std::string& doing, Clock::time_point begin) {
   monitor_->check(doing);
-  if (Clock::now() - begin > options_.timeout) {
+  const auto now = Clock::now();
+  if (now - begin > options_.timeout) {
+    const bool looked = first_look_.wait_began == begin;
     throw CommTimeout(fmt::format(
-        "rank {} has waited {:g} s in {}. Look at what the missing ranks do; if they are only "
-        "slow, raise --timeout.",
-        monitor_->world_rank(), options_.timeout.count(), doing));
+        "rank {} has waited {:g} s in {}.{}", monitor_->world_rank(), options_.timeout.count(),
+        doing,
+        tell_activities(monitor_->world_rank(),
+                        looked ? first_look_.activities : std::vector<RankActivity>(),
+                        monitor_->activities(), seconds_between(first_look_.moment, now))));
+  }
+  if (first_look_.wait_began != begin && now - begin > first_look_after_) {
+    first_look_ = {.wait_began = begin, .moment = now, .activities = monitor_->activities()};
   }
 }
 
@@ -301,7 +309,7 @@ void ProgressEngine::finish() {
     std::shared_ptr<Operation> next;
     {
       const std::scoped_lock lock(mutex_);
-      if (!failed_.empty()) std::rethrow_exception(failed_.front().error);
+      if (!failed_.empty()) std::rethrow_exception(failed_.front()->error_);
       if (active_.empty()) return;
       next = active_.front().operation;
     }

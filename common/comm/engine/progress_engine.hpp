@@ -76,7 +76,7 @@ class ProgressEngine {
   void submit(std::shared_ptr<Operation> operation, bool background);
 
   /// @brief Returns when the operation has ended.
-  /// @throws what the operation threw; CommTimeout, RankFailed, Deadlock.
+  /// @throws what the operation threw, again at each wait; CommTimeout, RankFailed, Deadlock.
   /// CommError when the rank has ended.
   void wait(const std::shared_ptr<Operation>& operation);
 
@@ -119,10 +119,6 @@ class ProgressEngine {
     bool background;
     std::optional<Clock::time_point> begin;  // of its first step: earlier operations go first
   };
-  struct Failure {
-    std::shared_ptr<Operation> operation;
-    std::exception_ptr error;
-  };
   class Waiting;
 
   [[nodiscard]] std::shared_ptr<Operation> next_in_pass(std::size_t& index,
@@ -149,8 +145,8 @@ class ProgressEngine {
   mutable std::mutex mutex_;
   std::condition_variable wake_thread_;
   std::vector<Entry> active_;
-  std::vector<Failure> failed_;
-  std::uint64_t ended_ = 0;  // how many have, well or not
+  std::vector<std::shared_ptr<const Operation>> failed_;  // those that nobody has waited for
+  std::uint64_t ended_ = 0;                               // how many have, well or not
   CommStats stats_;
   Clock::time_point busy_since_;
   Clock::time_point last_retired_;
@@ -163,6 +159,15 @@ class ProgressEngine {
   Clock::time_point polling_since_;
   Clock::time_point last_poll_;
   Clock::time_point last_look_;
+
+  // Of the rank's own thread: what the ranks did early in a long wait.
+  struct FirstLook {
+    Clock::time_point wait_began;
+    Clock::time_point moment;
+    std::vector<RankActivity> activities;
+  };
+  std::chrono::duration<double> first_look_after_;
+  FirstLook first_look_;
 };
 
 }  // namespace ultra::comm

@@ -5,6 +5,9 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "common/comm/engine/rank_activity.hpp"
 
 namespace ultra::comm {
 
@@ -32,7 +35,8 @@ class RankMonitor {
   /// @brief How often a waiting rank looks again before it sleeps.
   [[nodiscard]] virtual int spins() const = 0;
 
-  /// @brief Throws RankFailed when another rank has failed or died.
+  /// @brief Throws RankFailed when another rank has failed or died, Interrupted when the program is
+  /// told to stop.
   /// @param doing  what this rank waits in, for the message.
   virtual void check(const std::string& doing) = 0;
 
@@ -42,6 +46,9 @@ class RankMonitor {
 
   /// @brief Takes report_blocked back.
   virtual void report_moving() = 0;
+
+  /// @brief What all ranks do just now, by rank, as far as this one can see.
+  [[nodiscard]] virtual std::vector<RankActivity> activities() = 0;
 };
 
 }  // namespace ultra::comm

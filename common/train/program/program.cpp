@@ -4,11 +4,11 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <chrono>
+#include <cctype>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
-#include <thread>
 
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
@@ -18,19 +18,21 @@
 namespace ultra::train {
 namespace {
 
-constexpr auto kTimeOfRankZero = std::chrono::milliseconds(300);
+/// A message as one line for a terminal: what a user's words may have brought is not obeyed there.
+std::string line_of(std::string message) {
+  constexpr std::size_t kLongest = 4000;
+  if (message.size() > kLongest) message.replace(kLongest, std::string::npos, "...");
+  std::ranges::replace_if(
+      message, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  return message;
+}
 
 int report(const std::string& message, int exit_code) {
-  // Every failure reaches rank 0: as its own error, or as a RankFailed that quotes the culprit.
-  if (launched_rank() != 0) {
-    // mpirun ends all processes when one has ended with an error: rank 0 must have had its say.
-    std::this_thread::sleep_for(kTimeOfRankZero);
-    return exit_code;
-  }
+  if (!reports_for_all()) return exit_code;
   std::fflush(stdout);
-  std::string line = message;
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  fmt::print(stderr, "error: {}\n", line);
+  const int rank = launched_rank();
+  fmt::print(stderr, "error: {}{}\n", rank == 0 ? "" : fmt::format("[rank {}] ", rank),
+             line_of(message));
   return exit_code;
 }
 
@@ -51,6 +53,7 @@ int exit_code_of(ErrorKind kind) {
 
 int run(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& body) {
   try {
+    expect_usable_launch();
     app.parse(argc, argv);
     const InterruptGuard guard;
     body();
@@ -62,10 +65,13 @@ int run(CLI::App& app, int argc, const char* const* argv, const std::function<vo
                   kExitBadInput);
   } catch (const RankFailed& error) {
     const bool stopped = error.kind() == ErrorKind::kInterrupted;
-    return report(stopped ? "stopped with the other ranks; no file was written" : error.what(),
+    return report(stopped ? "stopped with the other ranks; no result was written" : error.what(),
                   exit_code_of(error.kind()));
   } catch (const Error& error) {
     return report(error.what(), exit_code_of(kind_of(std::current_exception())));
+  } catch (const std::bad_alloc&) {
+    return report("the system has no more memory to give. Choose a smaller model or batch.",
+                  kExitBadInput);
   } catch (const std::exception& error) {
     return report(fmt::format("unexpected: {}", error.what()), kExitBug);
   }

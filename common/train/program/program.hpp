@@ -31,9 +31,9 @@ struct Program {
 
 /// @brief Parses the command line, calls the body, and turns every error into one line on stderr.
 ///
-/// Under mpirun rank 0 alone prints that line, and --help: every failure reaches it, with the name
-/// of the rank where it began unless all ranks failed alike. All ranks return the same code: that of
-/// the error with which it began.
+/// Under mpirun one process prints that line: rank 0, unless it died or was never told of the
+/// failure (see reports_for_all()). The line names the rank where the failure began unless all ranks
+/// failed alike. All ranks return the same code: that of the error with which it began.
 /// @param program  what its flags set must outlive this call.
 /// @return one of the exit codes above, for main to return.
 [[nodiscard]] int run_program(const Program& program, int argc, const char* const* argv);

@@ -3,9 +3,15 @@
 //
 // Ranks as threads of this process.
 
-#include <atomic>
-#include <set>
+#include <pthread.h>
 
+#include <atomic>
+#include <csignal>
+#include <new>
+#include <set>
+#include <thread>
+
+#include "common/base/interrupt.hpp"
 #include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
@@ -54,6 +60,62 @@ TEST_F(RunRanks, RefusesASlowedLinkWithoutAlgorithms) {
     EXPECT_THROW(static_cast<void>(world.with_algorithms(nullptr)), ConfigError);
     world.barrier();
   });
+}
+
+/// Threads of this many bytes of stack: an address space holds one or two of them.
+class HugeStacks {
+ public:
+  HugeStacks() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 46U);
+    pthread_setattr_default_np(&huge);
+  }
+  HugeStacks(const HugeStacks&) = delete;
+  HugeStacks& operator=(const HugeStacks&) = delete;
+  ~HugeStacks() { pthread_setattr_default_np(&before_); }
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST_F(RunRanks, TooFewThreadsAreTheUsersConcern) {
+  const HugeStacks stacks;
+  const auto text =
+      message_of<ConfigError>([] { run_ranks(8, [](Communicator& world) { world.barrier(); }); });
+  EXPECT_THAT(text, AllOf(HasSubstr("threads, not the 8 of 8 ranks"), HasSubstr("ulimit")));
+}
+
+TEST_F(RunRanks, ARankThatIsOutOfMemoryIsNamed) {
+  const auto fail_with = [](const std::function<void()>& fail) {
+    return message_of<OutOfMemory>([&] {
+      run_ranks(3, [&](Communicator& world) {
+        if (world.rank() == 1) fail();
+        world.barrier();
+      });
+    });
+  };
+  EXPECT_EQ(fail_with([] { throw OutOfMemory("64 MB are too few"); }), "rank 1: 64 MB are too few");
+  EXPECT_THAT(fail_with([] { throw std::bad_alloc(); }), StartsWith("rank 1: the system has no"));
+}
+
+TEST_F(RunRanks, ARankThatWaitsHearsThatTheProgramIsToStop) {
+  const InterruptGuard guard;
+  std::atomic<bool> heard = false;
+  EXPECT_THROW(run_ranks(2,
+                         [&](Communicator& world) {
+                           if (world.rank() == 0) {
+                             try {
+                               world.barrier();
+                             } catch (const Interrupted&) {
+                               heard = true;
+                               throw;
+                             }
+                           }
+                           std::raise(SIGINT);
+                           while (!heard) std::this_thread::sleep_for(milliseconds(1));
+                         }),
+               Interrupted);
 }
 
 TEST_F(RunRanks, RefusesALinkThatCarriesNothing) {

@@ -70,8 +70,8 @@ void MpiMonitor::check(const std::string& doing) {
 
 RankFailed failed_by(const Failure& failure, int rank, const std::string& doing) {
   return {failure.rank, failure.kind,
-          fmt::format("rank {} has failed while rank {} waited in {}: {}", failure.rank, rank,
-                      doing, failure.text)};
+          fmt::format("rank {} has failed: {} (Rank {} waited in {}.)", failure.rank, failure.text,
+                      rank, doing)};
 }
 
 void look_for_the_dead(Session& session, std::uint32_t run) {

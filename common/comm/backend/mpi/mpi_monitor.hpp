@@ -32,9 +32,15 @@ class MpiMonitor final : public RankMonitor {
   /// @throws RankFailed for a rank that threw or died; Interrupted when the launcher or the user
   /// stops this process.
   void check(const std::string& doing) override;
-  /// Does nothing: no process sees that all others wait too. Time-outs end a deadlock.
-  void report_blocked(std::uint64_t /*seen*/, const std::string& /*doing*/) override {}
-  void report_moving() override {}
+  /// Tells the others of this host, but never throws: no process sees that all others wait, too.
+  /// Time-outs end a deadlock.
+  void report_blocked(std::uint64_t /*seen*/, const std::string& doing) override {
+    session_.watch().say(doing);
+  }
+  void report_moving() override { session_.watch().say({}); }
+  [[nodiscard]] std::vector<RankActivity> activities() override {
+    return session_.watch().activities();
+  }
 
  private:
   /// A thread's wait for the next message.

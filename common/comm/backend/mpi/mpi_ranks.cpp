@@ -12,7 +12,8 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
-#include "common/comm/backend/mpi/launch.hpp"
+#include "common/comm/backend/launch.hpp"
+#include "common/comm/backend/mpi/last_word.hpp"
 #include "common/comm/backend/mpi/mpi_monitor.hpp"
 #include "common/comm/backend/mpi/mpi_transport.hpp"
 #include "common/comm/backend/mpi/session.hpp"
@@ -28,6 +29,8 @@ using Seconds = std::chrono::duration<double>;
 // How long a rank that has not noticed a failure may go on to compute. At least so long, too, one
 // waits for ranks at the beginning and the end, where time-outs end the whole program's runs.
 constexpr Seconds kPatience{5};
+// What rank 0 needs to say why the program ends.
+constexpr auto kTimeOfRankZero = std::chrono::milliseconds(300);
 
 /// While it lives, SIGTERM, by which mpirun ends the others when a process has died, does not end
 /// this one before it has said which. A guard of main's own is left alone.
@@ -178,6 +181,8 @@ class Run {
              Seconds patience) {
     MpiMonitor monitor(session_, number_);
     Clock::time_point since = Clock::now();
+    const std::vector<RankActivity> at_first = monitor.activities();
+    const Clock::time_point looked = since;
     bool had_failed = false;
     while (true) {
       const std::vector<int> missing = missing_ranks(is_there);
@@ -191,8 +196,10 @@ class Run {
       }
       if (Clock::now() - since > patience) {
         session_.give_up(doing);
-        throw CommTimeout(fmt::format("rank {} has waited {:g} s for {}", session_.rank(),
-                                      patience.count(), doing));
+        throw CommTimeout(fmt::format(
+            "rank {} has waited {:g} s for {}.{}", session_.rank(), patience.count(), doing,
+            tell_activities(session_.rank(), at_first, monitor.activities(),
+                            Seconds(Clock::now() - looked).count())));
       }
       monitor.sleep(session_.moved(), Clock::time_point::max());
     }
@@ -227,6 +234,15 @@ class Run {
   std::exception_ptr error_;
 };
 
+/// Whether rank 0 has ended its part of the last run, and so speaks of its end itself.
+bool rank_zero_knows(Session& session) {
+  const auto lock = session.lock();
+  session.notices().poll();
+  const auto& standings = session.notices().standings();
+  const auto& own = standings[static_cast<std::size_t>(session.rank())];
+  return own.begun > 0 && (standings[0].ended >= own.begun || standings[0].left);
+}
+
 /// Another MPI's mpirun starts processes that do not find each other: each is a world of its own.
 void expect_connected(int world_size, int processes) {
   if (world_size <= processes) return;
@@ -246,8 +262,22 @@ std::optional<int> launched_world_size() {
 
 int launched_rank() { return find_launch().value_or(Launch{}).rank; }
 
+bool reports_for_all() {
+  if (launched_rank() == 0) {
+    static_cast<void>(take_last_word());
+    return true;
+  }
+  Session* const session = Session::find();
+  const bool zero_is_dead = session != nullptr && session->watch().has_died(0);
+  // mpirun ends all processes when one has ended with an error: rank 0 must have had its say.
+  if (!zero_is_dead) std::this_thread::sleep_for(kTimeOfRankZero);
+  return !(session != nullptr && rank_zero_knows(*session)) && take_last_word();
+}
+
+void expect_usable() {}
+
 void run_ranks(int world_size, const RankBody& body, Seconds timeout) {
-  Session& session = Session::get();
+  Session& session = Session::start(std::max(timeout, kPatience));
   expect_connected(world_size, session.size());
   if (!session.given_up().empty()) {
     throw CommError(

@@ -2,19 +2,11 @@
 
 #include <utility>
 
-#include "common/base/errors.hpp"
 #include "common/comm/backend/mpi/message.hpp"
+#include "common/comm/backend/mpi/mpi_tag.hpp"
 #include "common/comm/backend/mpi/native_collective.hpp"
 
 namespace ultra::comm::mpi {
-namespace {
-
-constexpr unsigned kUseBits = 2;
-constexpr unsigned kLaneBits = 5;
-static_assert(Tag::kLanes == 1U << kLaneBits);
-
-}  // namespace
-
 MPI_Comm RunCommunicators::make(MPI_Comm parent, std::span<const int> members, int tag) {
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group some = MPI_GROUP_NULL;
@@ -42,20 +34,14 @@ MpiTransport::MpiTransport(Session& session, std::shared_ptr<RunCommunicators> c
   check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
 }
 
-int MpiTransport::mpi_tag(Tag tag) const {
-  // Operations under way are close in number: that the sequence wraps does no harm.
-  const unsigned sequence_bits = static_cast<unsigned>(session_.tag_bits()) - kUseBits - kLaneBits;
-  const unsigned sequence = tag.sequence & ((1U << sequence_bits) - 1U);
-  const unsigned use = static_cast<unsigned>(tag.use);
-  return static_cast<int>((((sequence << kLaneBits) | tag.lane) << kUseBits) | use);
-}
-
 std::unique_ptr<Request> MpiTransport::isend(const Parcel& parcel, int peer, Tag tag) {
-  return start_send(session_, {.comm = comm_, .peer = peer, .tag = mpi_tag(tag)}, parcel);
+  return start_send(
+      session_, {.comm = comm_, .peer = peer, .tag = mpi_tag(tag, session_.tag_bits())}, parcel);
 }
 
 std::unique_ptr<Request> MpiTransport::irecv(const Landing& landing, int peer, Tag tag) {
-  return start_receive(session_, {.comm = comm_, .peer = peer, .tag = mpi_tag(tag)}, landing);
+  return start_receive(
+      session_, {.comm = comm_, .peer = peer, .tag = mpi_tag(tag, session_.tag_bits())}, landing);
 }
 
 std::unique_ptr<Transport> MpiTransport::subgroup(std::span<const int> members,

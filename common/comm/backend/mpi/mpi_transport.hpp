@@ -55,8 +55,6 @@ class MpiTransport final : public Transport {
                                                   Checking checking) override;
 
  private:
-  [[nodiscard]] int mpi_tag(Tag tag) const;
-
   Session& session_;
   std::shared_ptr<RunCommunicators> comms_;
   MPI_Comm comm_;

@@ -19,9 +19,10 @@ constexpr auto kInterval = std::chrono::milliseconds(20);
 struct Identity {
   std::array<char, 128> host;  // the running kernel and its process numbers' namespace
   int pid;
+  int page;  // the descriptor of its status page
 };
 
-Identity own_identity() {
+Identity own_identity(int page) {
   Identity own{};
   std::string host;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), host);
@@ -30,6 +31,7 @@ Identity own_identity() {
   if (readlink("/proc/self/ns/pid", space.data(), space.size() - 1) > 0) host += space.data();
   host.copy(own.host.data(), own.host.size() - 1);
   own.pid = getpid();
+  own.page = page;
   return own;
 }
 
@@ -42,7 +44,8 @@ ProcessWatch::ProcessWatch(MPI_Comm all) {
   int size = 1;
   MPI_Comm_rank(all, &rank);
   MPI_Comm_size(all, &size);
-  const Identity own = own_identity();
+  size_ = static_cast<std::size_t>(size);
+  const Identity own = own_identity(page_.descriptor());
   std::vector<Identity> everybody(static_cast<std::size_t>(size));
   check(MPI_Allgather(&own, sizeof own, MPI_BYTE, everybody.data(), sizeof own, MPI_BYTE, all),
         "MPI_Allgather");
@@ -51,7 +54,10 @@ ProcessWatch::ProcessWatch(MPI_Comm all) {
     if (other == rank || identity.host != own.host) continue;
     const int descriptor = open_process(identity.pid);
     if (descriptor >= 0) {
-      watched_.push_back({.rank = other, .pid = identity.pid, .descriptor = descriptor});
+      watched_.push_back({.rank = other,
+                          .pid = identity.pid,
+                          .descriptor = descriptor,
+                          .page = StatusPage::Reader(identity.pid, identity.page)});
     }
   }
 }
@@ -79,11 +85,23 @@ std::optional<ProcessWatch::Death> ProcessWatch::death_now() {
   return Death{.rank = process.rank, .pid = process.pid};
 }
 
-void ProcessWatch::forget(int rank) {
-  const auto gone = std::ranges::find(watched_, rank, &Watched::rank);
-  if (gone == watched_.end()) return;
-  close(gone->descriptor);
-  watched_.erase(gone);
+bool ProcessWatch::has_died(int rank) const {
+  const auto process = std::ranges::find(watched_, rank, &Watched::rank);
+  if (process == watched_.end()) return false;
+  pollfd descriptor{.fd = process->descriptor, .events = POLLIN, .revents = 0};
+  return poll(&descriptor, 1, 0) > 0;
+}
+
+std::vector<RankActivity> ProcessWatch::activities() const {
+  std::vector<RankActivity> activities(size_);
+  for (const Watched& process : watched_) {
+    RankActivity& activity = activities[static_cast<std::size_t>(process.rank)];
+    activity.waits_in = process.page.text();
+    activity.state =
+        activity.waits_in.empty() ? RankActivity::State::kComputes : RankActivity::State::kWaits;
+    activity.processor = processor_time(process.pid, process.pid);
+  }
+  return activities;
 }
 
 }  // namespace ultra::comm::mpi

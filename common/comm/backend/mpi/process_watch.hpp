@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/backend/mpi/status_page.hpp"
+#include "common/comm/engine/rank_activity.hpp"
+
 namespace ultra::comm::mpi {
 
 /// @brief The other processes of this host, seen through pidfds: those tell of a death even before
@@ -33,15 +36,23 @@ class ProcessWatch {
   [[nodiscard]] std::optional<Death> death();
   /// @brief Like death(), but asks now.
   [[nodiscard]] std::optional<Death> death_now();
-  /// @brief The process of this rank may go from now on: it has said good-bye.
-  void forget(int rank);
+  /// @brief Whether this rank's process has died, as far as this host sees it.
+  [[nodiscard]] bool has_died(int rank) const;
+
+  /// @brief Says what this process waits in, for the others of its host; empty: it computes.
+  void say(const std::string& waits_in) { page_.say(waits_in); }
+  /// @brief What all processes do, by rank.
+  [[nodiscard]] std::vector<RankActivity> activities() const;
 
  private:
   struct Watched {
     int rank;
     int pid;
     int descriptor;
+    StatusPage::Reader page;
   };
+  StatusPage page_;
+  std::size_t size_ = 1;
   std::vector<Watched> watched_;
   std::chrono::steady_clock::time_point next_look_{};
 };

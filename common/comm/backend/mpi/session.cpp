@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "common/comm/backend/mpi/start_watch.hpp"
 #include "common/comm/comm_error.hpp"
 
 namespace ultra::comm::mpi {
@@ -50,6 +51,9 @@ void set_parameters() {
   }
 }
 
+// Never destroyed: what still names it at exit must find it. finish_at_exit ends MPI.
+Session* the_session = nullptr;
+
 }  // namespace
 
 void check(int code, const char* call) {
@@ -62,13 +66,15 @@ void check(int code, const char* call) {
       fmt::format("{}: {}", call, std::string_view(text, static_cast<std::size_t>(length))));
 }
 
-Session& Session::get() {
-  // Never destroyed: what still names it at exit must find it. finish_at_exit ends MPI.
-  static auto* const session = new Session;
-  return *session;
+Session& Session::start(std::chrono::duration<double> timeout) {
+  if (the_session == nullptr) the_session = new Session(timeout);
+  return *the_session;
 }
 
-Session::Session() {
+Session* Session::find() { return the_session; }
+
+Session::Session(std::chrono::duration<double> timeout) {
+  const StartWatch watch_of_the_start(timeout);
   set_parameters();
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
@@ -128,7 +134,7 @@ void Session::give_up(const std::string& why) {
 
 void Session::finish_at_exit() {
   try {
-    get().finish();
+    the_session->finish();
   } catch (const std::exception& error) {
     fmt::print(stderr, "MPI could not be finished: {}\n", error.what());
   }

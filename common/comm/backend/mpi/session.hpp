@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -35,7 +36,10 @@ class Session {
   using Lock = std::unique_lock<std::recursive_mutex>;
 
   /// @brief The session; the first call initialises MPI and arranges for its end at exit.
-  [[nodiscard]] static Session& get();
+  /// @param timeout  of the first call: a process that waits longer for the others says so and ends.
+  [[nodiscard]] static Session& start(std::chrono::duration<double> timeout);
+  /// @brief The session, if it was started; else null.
+  [[nodiscard]] static Session* find();
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -89,7 +93,7 @@ class Session {
     std::shared_ptr<const void> memory;
   };
 
-  Session();
+  explicit Session(std::chrono::duration<double> timeout);
   static void finish_at_exit();
   void finish();
 

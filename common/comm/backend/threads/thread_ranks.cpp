@@ -1,8 +1,13 @@
 #include "common/comm/backend/threads/thread_ranks.hpp"
 
+#include <fmt/format.h>
+
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 #include "common/comm/backend/threads/thread_world.hpp"
 
 namespace ultra::comm::threads {
@@ -26,11 +31,15 @@ class ThreadMonitor : public RankMonitor {
   }
   void wake() override { world_->bell(rank_).ring(); }
   int spins() const override { return spins_; }
-  void check(const std::string& doing) override { world_->check(rank_, doing); }
+  void check(const std::string& doing) override {
+    world_->check(rank_, doing);
+    throw_if_interrupted();
+  }
   void report_blocked(std::uint64_t seen, const std::string& doing) override {
     world_->blocked(rank_, seen, doing);
   }
   void report_moving() override { world_->moving(rank_); }
+  std::vector<RankActivity> activities() override { return world_->activities(); }
 
  private:
   std::shared_ptr<ThreadWorld> world_;
@@ -40,6 +49,7 @@ class ThreadMonitor : public RankMonitor {
 
 void run_rank(const std::shared_ptr<ThreadWorld>& world, int rank, const RankBody& body) {
   try {
+    world->started(rank);
     body(make_transport(world, rank), std::make_shared<ThreadMonitor>(world, rank));
     world->finished(rank);
   } catch (...) {
@@ -56,8 +66,11 @@ void run_ranks(int world_size, const RankBody& body) {
     for (int rank = 0; rank < world_size; ++rank) {
       try {
         threads.emplace_back([&world, rank, &body] { run_rank(world, rank, body); });
-      } catch (...) {  // no more threads to be had: those that run must not wait for this one
-        world->fail(rank, std::current_exception());
+      } catch (const std::system_error& error) {  // those that run must not wait for this one
+        world->fail(rank, std::make_exception_ptr(ConfigError(fmt::format(
+                              "the system gives this process {} threads, not the {} of {} ranks "
+                              "({}). Use fewer ranks, or raise its limits (ulimit -u, -v, -s).",
+                              rank, world_size, world_size, error.code().message()))));
         break;
       }
     }

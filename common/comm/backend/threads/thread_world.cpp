@@ -1,6 +1,7 @@
 #include "common/comm/backend/threads/thread_world.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -110,15 +111,20 @@ std::exception_ptr ThreadWorld::failure() const {
 void ThreadWorld::check(int rank, const std::string& doing) const {
   if (!has_failed_ || failed_rank_ == rank) return;
   throw RankFailed(failed_rank_, kind_of(failure_),
-                   fmt::format("rank {} has failed while rank {} waited in {}: {}", failed_rank_,
-                               rank, doing, message_of(failure_)));
+                   fmt::format("rank {} has failed: {} (Rank {} waited in {}.)", failed_rank_,
+                               message_of(failure_), rank, doing));
+}
+
+void ThreadWorld::started(int rank) {
+  const std::scoped_lock lock(mutex_);
+  ranks_[static_cast<std::size_t>(rank)]->thread = gettid();
 }
 
 void ThreadWorld::finished(int rank) {
   const std::scoped_lock lock(mutex_);
   Rank& own = *ranks_[static_cast<std::size_t>(rank)];
   own.doing = Doing::kFinished;
-  own.what = "has returned from its function";
+  own.what.clear();
 }
 
 void ThreadWorld::blocked(int rank, std::uint64_t seen, const std::string& doing) {
@@ -126,7 +132,7 @@ void ThreadWorld::blocked(int rank, std::uint64_t seen, const std::string& doing
   Rank& own = *ranks_[static_cast<std::size_t>(rank)];
   own.doing = Doing::kBlocked;
   own.seen = seen;
-  own.what = fmt::format("waits in {}", doing);
+  own.what = doing;
   if (has_failed_ || !nobody_can_move()) return;
   throw Deadlock(fmt::format("deadlock: no rank can move.{}", all_that_wait()));
 }
@@ -134,6 +140,29 @@ void ThreadWorld::blocked(int rank, std::uint64_t seen, const std::string& doing
 void ThreadWorld::moving(int rank) {
   const std::scoped_lock lock(mutex_);
   ranks_[static_cast<std::size_t>(rank)]->doing = Doing::kMoving;
+}
+
+std::vector<RankActivity> ThreadWorld::activities() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<RankActivity> activities;
+  for (const auto& rank : ranks_) {
+    RankActivity& activity = activities.emplace_back();
+    switch (rank->doing) {
+      case Doing::kMoving:
+        activity.state = RankActivity::State::kComputes;
+        activity.processor = processor_time(getpid(), rank->thread);
+        break;
+      case Doing::kBlocked:
+        activity.state = RankActivity::State::kWaits;
+        activity.waits_in = rank->what;
+        activity.processor = processor_time(getpid(), rank->thread);
+        break;
+      case Doing::kFinished:
+        activity.state = RankActivity::State::kFinished;
+        break;
+    }
+  }
+  return activities;
 }
 
 bool ThreadWorld::nobody_can_move() const {
@@ -148,7 +177,9 @@ bool ThreadWorld::nobody_can_move() const {
 std::string ThreadWorld::all_that_wait() const {
   std::string text;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    text += fmt::format(" Rank {} {}.", rank, ranks_[rank]->what);
+    text += ranks_[rank]->doing == Doing::kFinished
+                ? fmt::format(" Rank {} has returned from its function.", rank)
+                : fmt::format(" Rank {} waits in {}.", rank, ranks_[rank]->what);
   }
   return text;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/comm/backend/threads/direct_board.hpp"
+#include "common/comm/engine/rank_activity.hpp"
 #include "common/comm/engine/rank_monitor.hpp"
 #include "common/comm/transport.hpp"
 
@@ -118,12 +119,16 @@ class ThreadWorld {
   /// @brief Throws RankFailed when another rank than `rank` has failed.
   void check(int rank, const std::string& doing) const;
 
+  /// @brief `rank` begins, on this thread.
+  void started(int rank);
   /// @brief `rank` has returned from its function.
   void finished(int rank);
   /// @brief `rank` waits, having seen `seen` rings. @throws Deadlock when no rank can move.
   void blocked(int rank, std::uint64_t seen, const std::string& doing);
   /// @brief `rank` does not wait any longer.
   void moving(int rank);
+  /// @brief What all ranks do, by rank.
+  [[nodiscard]] std::vector<RankActivity> activities() const;
 
  private:
   enum class Doing : std::uint8_t { kMoving, kBlocked, kFinished };
@@ -133,6 +138,7 @@ class ThreadWorld {
     Doing doing = Doing::kMoving;
     std::uint64_t seen = 0;
     std::string what;
+    int thread = 0;  // its number in the system; 0 before it has begun
   };
   [[nodiscard]] bool nobody_can_move() const;
   [[nodiscard]] std::string all_that_wait() const;

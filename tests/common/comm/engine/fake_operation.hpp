@@ -30,11 +30,20 @@ class FakeMonitor : public RankMonitor {
     if (all_blocked) throw Deadlock("deadlock: " + doing);
   }
   void report_moving() override { ++moving; }
+  std::vector<RankActivity> activities() override {
+    std::vector<RankActivity> seen = ranks;
+    for (RankActivity& rank : ranks) {
+      if (rank.processor) rank.processor->queued += queued_per_look;
+    }
+    return seen;
+  }
 
   std::atomic<bool> failed{false};
   bool all_blocked = false;
   std::vector<std::string> blocked;
   int moving = 0;
+  std::vector<RankActivity> ranks;
+  double queued_per_look = 0;
 };
 
 /// Ends when it is told to.

@@ -112,11 +112,16 @@ TEST_F(ProgressEngineTest, AFailedOperationLetsTheNextOneBegin) {
   EXPECT_THROW(static_cast<void>(on_call->poll(first)), CommMismatch);
 }
 
-TEST_F(ProgressEngineTest, AnErrorIsThrownOnceToWhoAsksForItsOperation) {
+TEST_F(ProgressEngineTest, AnErrorIsThrownAtEachWaitForItsOperationAndNotAtTheEnd) {
   const auto operation = start(*on_call, 7);
   operation->fails = true;
-  EXPECT_EQ(message_of<CommMismatch>([&] { on_call->wait(operation); }),
-            "barrier #7 of 'dp': sizes differ");
+  Work work(on_call, operation);
+  Work copy = work;
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(message_of<CommMismatch>([&] { work.wait(); }), "barrier #7 of 'dp': sizes differ");
+    EXPECT_THROW(static_cast<void>(work.done()), CommMismatch);
+    EXPECT_THROW(copy.wait(), CommMismatch) << "what it received is garbage for everybody";
+  }
   EXPECT_NO_THROW(on_call->finish());
 }
 
@@ -189,6 +194,19 @@ TEST_F(ProgressEngineTest, AWaitThatLastsTooLongNamesTheOperationAndWhoIsMissing
               AllOf(HasSubstr("rank 3 has waited 0.05 s in barrier #4 of 'dp': rank 2 has not "
                               "arrived"),
                     HasSubstr("--timeout")));
+}
+
+/// The rank that is missed got next to nothing of a core in the wait, and was ready for it.
+TEST_F(ProgressEngineTest, AWaitThatLastsTooLongTellsAStarvedRankFromAHang) {
+  monitor->ranks.resize(4);
+  monitor->ranks[2].state = RankActivity::State::kComputes;
+  monitor->ranks[2].processor = ProcessorTime{};
+  monitor->queued_per_look = 100;
+  ProgressEngine engine(monitor, until(milliseconds(50)));
+  const auto operation = start(engine, 4);
+  EXPECT_THAT(message_of<CommTimeout>([&] { engine.wait(operation); }),
+              AllOf(HasSubstr("rank 2 was 0 s on a core and 100 s in line for one"),
+                    HasSubstr("It is starved, not stuck")));
 }
 
 TEST_F(ProgressEngineTest, AWaitSaysWhatItWaitsForUntilItEnds) {

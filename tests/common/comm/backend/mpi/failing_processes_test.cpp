@@ -1,5 +1,7 @@
 // Covers: common/comm/backend/mpi/process_watch.hpp, common/comm/backend/mpi/mpi_monitor.hpp,
 // Covers: common/comm/backend/mpi/notices.hpp, common/comm/backend/mpi/session.hpp
+// Covers: common/comm/backend/mpi/last_word.hpp, common/comm/backend/mpi/start_watch.hpp
+// Covers: common/comm/backend/mpi/status_page.hpp
 //
 // Real processes that fail under mpirun: every other rank says which one and what it was doing, and
 // nothing hangs.
@@ -25,6 +27,20 @@ class FailingProcesses : public ::testing::Test {
     return test::run_with_mpirun(processes, {program(), how}, std::chrono::seconds(60));
   }
 
+  /// As one of the workbook's programs, in which one process speaks for all.
+  static test::ProcessResult run_as_program(const std::string& how, int culprit) {
+    return test::run_with_mpirun(4, {program(), how, std::to_string(culprit), "as-program"},
+                                 std::chrono::seconds(60));
+  }
+
+  static void expect_one_line(const test::ProcessResult& result) {
+    std::size_t lines = 0;
+    for (std::size_t at = 0; (at = result.err.find("error: ", at)) != std::string::npos; ++at) {
+      if (at == 0 || result.err[at - 1] == '\n') ++lines;
+    }
+    EXPECT_EQ(lines, 1U) << result.err;
+  }
+
   /// Rank `rank` printed a line, and it holds this.
   static void expect_said(const test::ProcessResult& result, int rank, const std::string& what) {
     const std::size_t begin = result.err.find("<" + std::to_string(rank) + "> ");
@@ -38,9 +54,8 @@ class FailingProcesses : public ::testing::Test {
     EXPECT_NE(result.exit_code, 0);
     EXPECT_LT(result.seconds, 20);
     for (const int rank : {0, 2, 3}) {
-      expect_said(result, rank,
-                  "rank 1 has failed while rank " + std::to_string(rank) +
-                      " waited in all_reduce #1 of 'world'");
+      expect_said(result, rank, "rank 1 has failed: ");
+      expect_said(result, rank, fmt::format("(Rank {} waited in all_reduce #1 of 'world'", rank));
       expect_said(result, rank, what);
     }
   }
@@ -80,16 +95,83 @@ TEST_F(FailingProcesses, ARankThatNeverComesEndsInATimeout) {
   EXPECT_LT(result.seconds, 30);
   EXPECT_THAT(result.err, AllOf(HasSubstr("has waited 2 s in all_reduce #1 of 'world'"),
                                 HasSubstr("rank 1 has not arrived")));
-  for (const int rank : {0, 2, 3}) expect_said(result, rank, "rank 1 has not arrived");
+  for (const int rank : {0, 2, 3}) {
+    expect_said(result, rank, "rank 1 has not arrived");
+    expect_said(result, rank, "rank 1 was 0");  // it has slept: no second of a core
+    expect_said(result, rank, "It sleeps, is stopped, or waits for something else than ranks");
+  }
+}
+
+TEST_F(FailingProcesses, ARankThatComputesForEverIsToldFromOneThatSleeps) {
+  const auto result = run("spins");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("rank 1 has not arrived"),
+                    ::testing::AnyOf(HasSubstr("It computes: if that is right, raise --timeout"),
+                                     HasSubstr("It is starved, not stuck"))));
+}
+
+TEST_F(FailingProcesses, ARankThatIsOutOfMemoryIsNamed) {
+  const auto result = run_as_program("hungry", 2);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("rank 2 has failed: out of device memory"));
+  expect_one_line(result);
+}
+
+/// mpirun says something of its own; from us there is one line.
+TEST_F(FailingProcesses, TheDeathOfAnyRankIsOneLineOfOurs) {
+  for (const int culprit : {0, 3}) {
+    SCOPED_TRACE(culprit);
+    const auto result = run_as_program("killed", culprit);
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.err, HasSubstr(fmt::format("rank {} has failed: its process ", culprit)));
+    expect_one_line(result);
+  }
+}
+
+TEST_F(FailingProcesses, AWrongFlagOnOneProcessIsSaidByThatOne) {
+  for (const int culprit : {0, 3}) {
+    SCOPED_TRACE(culprit);
+    const auto result = run_as_program("refused", culprit);
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.err, HasSubstr(culprit == 0 ? "error: --steps is wrong"
+                                                   : "error: [rank 3] --steps is wrong"));
+    expect_one_line(result);
+  }
+}
+
+TEST_F(FailingProcesses, ADeathBeforeOrWhileMpiStartsIsOneLineOfOurs) {
+  for (const char* how : {"early", "starting"}) {
+    for (const int culprit : {0, 2}) {
+      SCOPED_TRACE(fmt::format("{} {}", how, culprit));
+      const auto result = run_as_program(how, culprit);
+      EXPECT_NE(result.exit_code, 0);
+      EXPECT_LT(result.seconds, 20);
+      EXPECT_THAT(result.err,
+                  ::testing::AnyOf(HasSubstr("was told to stop while MPI started"),
+                                   HasSubstr(fmt::format("rank {} has failed: ", culprit))));
+      expect_one_line(result);
+    }
+  }
+}
+
+TEST_F(FailingProcesses, AProcessThatDoesNotStartMpiIsNotWaitedForLongerThanTheTimeout) {
+  const auto result = run_as_program("absent", 1);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_LT(result.seconds, 30);
+  EXPECT_THAT(result.err, HasSubstr("has waited 5 s for MPI to start: not all of the 4 processes"));
+  expect_one_line(result);
 }
 
 TEST_F(FailingProcesses, AProgramThatHasEndedIsMissedByTheNextRun) {
   const auto result = run("leaves");
   EXPECT_NE(result.exit_code, 0);
   for (const int rank : {0, 2, 3}) {
-    expect_said(result, rank,
-                "rank 1 has failed while rank " + std::to_string(rank) +
-                    " waited in the beginning of run_ranks: its program has ended");
+    expect_said(
+        result, rank,
+        fmt::format("rank 1 has failed: its program has ended (Rank {} waited in the beginning "
+                    "of run_ranks.)",
+                    rank));
   }
 }
 

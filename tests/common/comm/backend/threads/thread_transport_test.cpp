@@ -254,7 +254,7 @@ TEST(ThreadWorldTest, TheFirstFailureIsToldToTheOthers) {
   EXPECT_EQ(ultra::message_of(world.failure()), "first");
   EXPECT_NO_THROW(world.check(1, "x")) << "its own error";
   EXPECT_EQ(message_of<RankFailed>([&] { world.check(0, "barrier #1"); }),
-            "rank 1 has failed while rank 0 waited in barrier #1: first");
+            "rank 1 has failed: first (Rank 0 waited in barrier #1.)");
   EXPECT_NO_THROW(world.blocked(0, 0, "a")) << "a failure is no deadlock";
 }
 

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-namespace ultra::comm::mpi {
+namespace ultra::comm {
 
 /// @brief A process's place among those that one launcher started.
 struct Launch {
@@ -15,4 +15,9 @@ struct Launch {
 /// @brief This process's place; nothing when no launcher started it.
 [[nodiscard]] std::optional<Launch> find_launch();
 
-}  // namespace ultra::comm::mpi
+/// @brief Checks that a program without MPI is alone: each of several processes would train the whole
+/// model by itself, and all would write the same files.
+/// @throws ConfigError when a launcher started several processes.
+void expect_no_launcher();
+
+}  // namespace ultra::comm

@@ -1,10 +1,10 @@
-#include "common/comm/backend/mpi/launch.hpp"
+#include "common/comm/backend/launch.hpp"
 
 #include <cstdlib>
 
 #include "tests/support/toolbox.hpp"
 
-namespace ultra::comm::mpi {
+namespace ultra::comm {
 namespace {
 
 /// Sets the variables of one launcher and takes them back.
@@ -52,6 +52,17 @@ TEST_F(Launched, SrunTellsTheSizeApart) {
   EXPECT_EQ(launch->size, 2);
 }
 
+TEST_F(Launched, AProgramWithoutMpiMustBeAlone) {
+  EXPECT_NO_THROW(expect_no_launcher());
+  set("OMPI_COMM_WORLD_RANK", "0");
+  set("OMPI_COMM_WORLD_SIZE", "1");
+  EXPECT_NO_THROW(expect_no_launcher());
+  set("OMPI_COMM_WORLD_SIZE", "8");
+  EXPECT_THAT([] { expect_no_launcher(); }, ::testing::ThrowsMessage<ConfigError>(AllOf(
+                                                HasSubstr("a launcher started 8 processes"),
+                                                HasSubstr("without MPI"), HasSubstr("--ranks 8"))));
+}
+
 TEST_F(Launched, NonsenseIsNoLaunch) {
   for (const char* rank : {"", "x", "4", "-1", "1x"}) {
     set("OMPI_COMM_WORLD_RANK", rank);
@@ -61,4 +72,4 @@ TEST_F(Launched, NonsenseIsNoLaunch) {
 }
 
 }  // namespace
-}  // namespace ultra::comm::mpi
+}  // namespace ultra::comm

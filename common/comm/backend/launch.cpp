@@ -1,10 +1,13 @@
-#include "common/comm/backend/mpi/launch.hpp"
+#include "common/comm/backend/launch.hpp"
+
+#include <fmt/format.h>
 
 #include <cstdlib>
 
+#include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 
-namespace ultra::comm::mpi {
+namespace ultra::comm {
 namespace {
 
 struct Names {
@@ -36,4 +39,13 @@ std::optional<Launch> find_launch() {
   return std::nullopt;
 }
 
-}  // namespace ultra::comm::mpi
+void expect_no_launcher() {
+  const Launch launch = find_launch().value_or(Launch{});
+  if (launch.size == 1) return;
+  throw ConfigError(fmt::format(
+      "a launcher started {} processes, but this program was built without MPI: each would train "
+      "alone. Install Open MPI and build again, or start it alone with --ranks {}.",
+      launch.size, launch.size));
+}
+
+}  // namespace ultra::comm
