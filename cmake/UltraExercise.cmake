@@ -7,7 +7,7 @@
 # The learner's check links the learner's FILE and the solutions of the chapter's other files, so
 # that no unfinished exercise blocks another.
 
-set(ULTRA_CHECK_TIMEOUT 120) # seconds; a hang must end by itself
+set(ULTRA_CHECK_SECONDS 120) # at most, on an idle machine
 
 # The C++ sources and the kernels of a folder; kernels also without CUDA, for the emulator.
 function(ultra_exercise_sources out folder)
@@ -98,13 +98,15 @@ function(ultra_exercise_ctest chapter file)
   set(name ${chapter}.${file})
   add_test(NAME exercise.${name} COMMAND check.${name}.solution)
   set_tests_properties(exercise.${name} PROPERTIES
-    LABELS exercise TIMEOUT ${ULTRA_CHECK_TIMEOUT} SKIP_RETURN_CODE 5)
+    LABELS exercise SKIP_RETURN_CODE 5)
+  ultra_limit_test(exercise.${name} ${ULTRA_CHECK_SECONDS})
   if(TARGET check.${name}.exercise)
     add_test(NAME stub_guard.${name}
       COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/exercises stub-guard
               ${chapter} ${file} $<TARGET_FILE:check.${name}.exercise>)
     set_tests_properties(stub_guard.${name} PROPERTIES
-      LABELS stub_guard TIMEOUT ${ULTRA_CHECK_TIMEOUT} SKIP_RETURN_CODE 77)
+      LABELS stub_guard SKIP_RETURN_CODE 77)
+    ultra_limit_test(stub_guard.${name} ${ULTRA_CHECK_SECONDS})
   endif()
 endfunction()
 

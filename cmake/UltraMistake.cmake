@@ -42,7 +42,8 @@ function(ultra_mistake chapter patch own)
   add_test(NAME mistake.${name}
     COMMAND Python3::Interpreter ${tool} expect ${patch} $<TARGET_FILE:mistake.${name}>)
   set_tests_properties(mistake.${name} PROPERTIES
-    LABELS mistakes TIMEOUT ${ULTRA_CHECK_TIMEOUT} SKIP_RETURN_CODE 5)
+    LABELS mistakes SKIP_RETURN_CODE 5)
+  ultra_limit_test(mistake.${name} ${ULTRA_CHECK_SECONDS})
 endfunction()
 
 function(ultra_mistakes chapter own)

@@ -1,5 +1,6 @@
 # Tests: GoogleTest executables found by folder, one ctest entry per test case.
 include(GoogleTest)
+include(UltraTestLimits)
 
 # The ctest label of a test file: its name says what it needs.
 #   *_gpu_test.cpp    gpu    skipped, with the reason, without a GPU
@@ -36,8 +37,22 @@ function(ultra_mpi_test target processes)
     add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: there is no mpirun")
   endif()
   set_tests_properties(${name} PROPERTIES
-    LABELS mpi TIMEOUT 300 PROCESSORS 2 SKIP_REGULAR_EXPRESSION "skipped: there is no mpirun"
-    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=0")
+    LABELS mpi PROCESSORS 2 SKIP_REGULAR_EXPRESSION "skipped: there is no mpirun")
+  # MPI leaves memory of its own at its end.
+  ultra_limit_test(${name} 300 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=0)
+endfunction()
+
+# The environment of the tests that ctest finds in an executable when it starts: not among the
+# properties of gtest_discover_tests, which take no lists.
+function(ultra_environment_of_discovered target)
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${target}_environment.cmake)
+  file(CONFIGURE OUTPUT ${script} @ONLY CONTENT [[
+if(@target@_TESTS)
+  set_tests_properties(${@target@_TESTS} PROPERTIES ENVIRONMENT "@ULTRA_TEST_ENVIRONMENT@")
+endif()
+]])
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
 endfunction()
 
 # One executable tests/<target> and its cases in ctest as <target>.<Suite>.<Case>.
@@ -56,15 +71,16 @@ function(ultra_test_executable target label sources libraries)
   endif()
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  set(timeout 120)
+  set(seconds 120)
   if(label STREQUAL "slow")
-    set(timeout 1800)
+    set(seconds 900)
   endif()
-  # protect_shadow_gap=0: the CUDA driver maps memory where AddressSanitizer wants a gap.
+  ultra_time_limit(limit ${seconds})
+  ultra_time_limit(discovery_limit 60)
   gtest_discover_tests(${target}
-    TEST_PREFIX ${target}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${label} TIMEOUT ${timeout}
-               ENVIRONMENT ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=1)
+    TEST_PREFIX ${target}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT ${discovery_limit}
+    PROPERTIES LABELS ${label} TIMEOUT ${limit})
+  ultra_environment_of_discovered(${target})
   if(label STREQUAL "ranks")
     ultra_mpi_test(${target} 8)
   endif()
@@ -107,10 +123,11 @@ function(ultra_subfolders out folder)
   set(${out} ${folders} PARENT_SCOPE)
 endfunction()
 
-# ultra_command_test(NAME LABEL command...): a test that is not GoogleTest.
-function(ultra_command_test name label timeout)
+# ultra_command_test(NAME LABEL SECONDS command...): a test that is not GoogleTest, and what it takes
+# at most on an idle machine.
+function(ultra_command_test name label seconds)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES
-    LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
-    ENVIRONMENT "ULTRA_BUILD_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
+    LABELS ${label} SKIP_RETURN_CODE 77)
+  ultra_limit_test(${name} ${seconds} ULTRA_BUILD_DIR=${CMAKE_BINARY_DIR} PYTHONDONTWRITEBYTECODE=1)
 endfunction()

@@ -15,6 +15,11 @@ void Memory::validate(train::Setup&) { options_.validate(); }
 
 train::ExtraConfig Memory::config(const train::Setup&) const { return options_.config(); }
 
+std::vector<train::Question> Memory::questions() const {
+  if (!options_.estimates()) return {};
+  return {{"--estimate", train::Instead::kEstimate}};
+}
+
 std::optional<std::string> Memory::estimate(const train::Setup& setup) const {
   return options_.answer(setup.train);
 }

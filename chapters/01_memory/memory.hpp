@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "chapters/01_memory/memory_options.hpp"
 #include "common/train/program/technique.hpp"
@@ -25,7 +26,7 @@ class Memory : public train::Technique {
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
-  [[nodiscard]] bool asks_for_estimate() const override { return options_.estimates(); }
+  [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   void wrap(train::FactoryStack& factories, const train::Plan& plan,
             const train::Setup& setup) const override;

@@ -7,13 +7,20 @@
 #include "common/train/options/flags.hpp"
 
 namespace ultra::memory {
+namespace {
+
+/// More than a model has.
+constexpr std::size_t kMostBlocks = 1'000'000;
+
+}  // namespace
 
 void MemoryOptions::add_to(CLI::App& app) {
   const train::Flags flags(app, "Memory");
   flags.add_parsed(
       "--recompute", [this](const std::string& text) { recompute.mode = parse_recompute(text); },
       "activations to compute again: none, selective or full", "none");
-  flags.add("--recompute-every", recompute.recompute_every, "blocks per group of --recompute full");
+  flags.add("--recompute-every", recompute.recompute_every, "blocks per group of --recompute full",
+            {1, kMostBlocks});
 
   const train::Flags estimates(app, "Estimate");
   estimates.add("--estimate", estimate,

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra::memory {
 
@@ -41,7 +42,8 @@ enum class Recompute {
   for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
     if (text == to_string(mode)) return mode;
   }
-  throw ConfigError(fmt::format("--recompute '{}' is unknown. Use none, selective or full.", text));
+  throw ConfigError(
+      fmt::format("--recompute {} is unknown. Use none, selective or full.", in_quotes(text)));
 }
 
 /// @brief The mode and, for full recomputation, the size of the groups.

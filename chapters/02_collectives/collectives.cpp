@@ -10,7 +10,7 @@ void Collectives::add_flags(CLI::App& app, train::Setup& setup) {
   options_.add_to(app);
 }
 
-void Collectives::validate(train::Setup&) { options_.validate(); }
+void Collectives::validate(train::Setup& setup) { options_.validate(setup.train.dtype); }
 
 void Collectives::validate_training(const train::Setup& setup) const {
   if (setup.unequal_shares) return;
@@ -21,14 +21,19 @@ train::ExtraConfig Collectives::config(const train::Setup& setup) const {
   return setup.comm.config();
 }
 
+std::vector<train::Question> Collectives::questions() const {
+  std::vector<train::Question> asked;
+  if (options_.measures()) asked.push_back({"--op", train::Instead::kMeasurement});
+  if (options_.simulates()) asked.push_back({"--simulate", train::Instead::kAnswer});
+  return asked;
+}
+
 std::optional<std::string> Collectives::answer(const train::Setup&) const {
   if (!options_.simulates()) return {};
   return options_.simulation();
 }
 
-void Collectives::measure(const train::Setup& setup) const {
-  options_.print_measurement(setup.comm, setup.train.dtype);
-}
+void Collectives::measure(const train::Setup& setup) const { options_.print_measurement(setup); }
 
 std::shared_ptr<const comm::CollectiveAlgorithms> Collectives::algorithms(
     const train::AlgorithmNames& names) const {

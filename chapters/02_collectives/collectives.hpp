@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "chapters/02_collectives/collectives_options.hpp"
 #include "common/train/program/technique.hpp"
@@ -25,8 +26,8 @@ class Collectives : public train::Technique {
   void validate(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
-  [[nodiscard]] bool measures() const override { return options_.measures(); }
   void measure(const train::Setup& setup) const override;
   [[nodiscard]] std::shared_ptr<const comm::CollectiveAlgorithms> algorithms(
       const train::AlgorithmNames& names) const override;

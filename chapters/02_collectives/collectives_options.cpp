@@ -8,7 +8,6 @@
 #include "chapters/02_collectives/bench/collective_bench.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/02_collectives/simulator/simulate_report.hpp"
-#include "common/base/errors.hpp"
 
 namespace ultra::collectives {
 
@@ -17,14 +16,10 @@ void CollectivesOptions::add_to(CLI::App& app) {
   simulate.add_to(app);
 }
 
-void CollectivesOptions::validate() const {
+void CollectivesOptions::validate(DType dtype) const {
   bench.validate();
   simulate.validate();
-  if (measures() && simulates()) {
-    throw ConfigError(
-        "--op measures a collective on this machine, --simulate predicts it for another: give one "
-        "of them. The collective to simulate is --simulate-op.");
-  }
+  if (measures()) static_cast<void>(bench.request(dtype));
 }
 
 std::string CollectivesOptions::simulation() const {
@@ -32,13 +27,14 @@ std::string CollectivesOptions::simulation() const {
   return simulate.json ? simulation_to_json(report).dump(2) + "\n" : format_simulation(report);
 }
 
-void CollectivesOptions::print_measurement(const train::CommOptions& comm, DType dtype) const {
-  const BenchRequest request = bench.request(dtype);
-  RankOptions options = comm.rank_options(std::make_shared<const BookAlgorithms>());
+void CollectivesOptions::print_measurement(const train::Setup& setup) const {
+  const BenchRequest request = bench.request(setup.train.dtype);
+  RankOptions options = setup.comm.rank_options(std::make_shared<const BookAlgorithms>());
   options.checking = Checking::kOff;  // what is timed is the collective alone
   run_ranks(
-      comm.world_size(),
+      setup.comm.world_size(),
       [&](Communicator& world) {
+        train::expect_same_command_line(world, setup.command_line);
         const auto rows = measure_collective(request, world);
         if (world.rank() != 0) return;
         fmt::print("{}", bench.json ? bench_to_json(request, world.size(), rows).dump(2) + "\n"

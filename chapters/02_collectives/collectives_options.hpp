@@ -6,7 +6,7 @@
 
 #include "chapters/02_collectives/bench/bench_options.hpp"
 #include "chapters/02_collectives/simulator/simulate_options.hpp"
-#include "common/train/options/comm_options.hpp"
+#include "common/train/program/technique.hpp"
 
 namespace ultra::collectives {
 
@@ -20,8 +20,9 @@ struct CollectivesOptions {
   void add_to(CLI::App& app);
 
   /// @brief Checks the flags against each other.
+  /// @param dtype  of a measurement.
   /// @throws ConfigError that says what does not fit and what to do.
-  void validate() const;
+  void validate(DType dtype) const;
 
   /// @brief True when a simulation is asked for; it needs no ranks.
   [[nodiscard]] bool simulates() const { return simulate.simulates(); }
@@ -31,7 +32,8 @@ struct CollectivesOptions {
   /// @brief The answer to --simulate, for stdout.
   [[nodiscard]] std::string simulation() const;
   /// @brief Measures on the ranks that the flags ask for; rank 0 prints.
-  void print_measurement(const train::CommOptions& comm, DType dtype) const;
+  /// @throws ConfigError when a rank was started with other flags than rank 0.
+  void print_measurement(const train::Setup& setup) const;
 };
 
 }  // namespace ultra::collectives

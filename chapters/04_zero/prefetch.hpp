@@ -19,7 +19,8 @@ namespace ultra::zero {
 
 /// @brief What becomes of a unit between its forward and its backward pass.
 enum class Reshard {
-  kAfterForward,   ///< released, and gathered again (FULL_SHARD, ZeRO-3)
+  kAfterForward,   ///< released, and gathered again, but for the head at the turn (FULL_SHARD,
+                   ///< ZeRO-3)
   kAfterBackward,  ///< kept: memory for one gather less (SHARD_GRAD_OP)
 };
 
@@ -51,7 +52,8 @@ struct UnitActions {
 /// unit that is there, or under way, is not asked for again. The backward pass of a unit that was
 /// just computed again does not count as another use.
 ///
-/// A unit that is computed again stays until its backward pass is over. With
+/// A unit whose backward pass is the next use stays: at the turn from forward to backward the head
+/// is needed at once. So does a unit that is computed again, until its backward pass is over. With
 /// Reshard::kAfterBackward a unit stays until the backward passes of all micro-batches that have
 /// used it forward are over.
 class Prefetch {

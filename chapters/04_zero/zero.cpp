@@ -28,6 +28,12 @@ class Offloading : public train::Technique {
 
   train::ExtraConfig config(const train::Setup&) const override { return options_.config(); }
 
+  std::vector<train::FileFlag> files() const override {
+    const std::string folder = settings().folder;
+    if (folder.empty()) return {};
+    return {{"--offload-to", folder, train::FileUse::kFolder}};
+  }
+
   [[nodiscard]] OffloadSettings settings() const { return options_.settings(); }
 
  private:

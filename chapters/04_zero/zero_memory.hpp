@@ -75,6 +75,8 @@ struct SentElements {
 /// those of the optimizer alone, a step takes one of both, whatever m. Gradients in shards cannot
 /// wait for the next micro-batch: they are reduce-scattered m times. Parameters in shards are
 /// gathered for each forward pass, and again for each backward pass unless they are kept for it.
+/// The head's H parameters stay at the turn between the two: m H (S-1)/S less than the table says,
+/// which P alone does not tell.
 ///
 /// Between copies, an all-reduce of the shard sends 2 (P/S) (R-1)/R, once per step: a shard that is
 /// summed over the micro-batches can wait.

@@ -43,6 +43,11 @@ std::optional<std::string> TensorParallel::estimate(const train::Setup& setup) c
                                  zero::zero_of(setup).options().sharding(replicas));
 }
 
+std::vector<train::Question> TensorParallel::questions() const {
+  if (options_.shapes == Shapes::kNone) return {};
+  return {{"--shapes", train::Instead::kAnswer}};
+}
+
 std::optional<std::string> TensorParallel::answer(const train::Setup& setup) const {
   if (options_.shapes == Shapes::kNone) return {};
   const nn::ModelConfig& model = setup.train.model;

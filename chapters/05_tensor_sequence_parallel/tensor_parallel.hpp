@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/options/tensor_parallel_options.hpp"
 #include "common/train/program/technique.hpp"
@@ -28,6 +29,7 @@ class TensorParallel : public train::Technique {
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<train::Axis> axis() const override;
   void change_plan(train::Plan& plan, const train::Setup& setup) const override;

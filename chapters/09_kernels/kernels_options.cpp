@@ -25,7 +25,8 @@ void KernelsOptions::add_to(CLI::App& app) {
   const train::Flags where(app, "Where");
   where.add_switch("--emulate", emulate, "in the emulator; the default without a GPU");
   where.add_switch("--gpu", gpu, "on a GPU, with times; the default where there is one");
-  where.add("--repetitions", repetitions, "timed runs of each rung on a GPU; 0: only check it");
+  where.add("--repetitions", repetitions, "timed runs of each rung on a GPU; 0: only check it",
+            {0, kMostRepetitions});
   const train::Flags output(app, "What to show");
   output.add_switch(
       "--counters", counters,
@@ -42,10 +43,6 @@ void KernelsOptions::validate() const {
         "--counters counts in the emulator, not on a GPU (--gpu). Hint: leave --gpu out; on a GPU, "
         "Nsight Compute measures the same: {}",
         ncu_command(kernel, size)));
-  }
-  if (repetitions > kMostRepetitions) {
-    throw ConfigError(
-        fmt::format("--repetitions is {}, expected at most {}", repetitions, kMostRepetitions));
   }
 }
 

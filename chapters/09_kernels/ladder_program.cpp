@@ -11,6 +11,7 @@
 #include "chapters/09_kernels/report/ladder_table.hpp"
 #include "chapters/09_kernels/report/rung_json.hpp"
 #include "common/base/atomic_file.hpp"
+#include "common/train/options/file_flags.hpp"
 #include "kernels/device/device_info.hpp"
 
 namespace ultra::ladders {
@@ -86,6 +87,10 @@ class Runs {
 void run_ladder_program(const KernelsOptions& options) {
   const std::vector<std::unique_ptr<Ladder>> ladders = all_ladders();
   if (options.list) {
+    if (!options.metrics.empty()) {
+      const train::FileFlag metrics{"--metrics", options.metrics, train::FileUse::kWritten};
+      train::expect_nothing_to_write({&metrics, 1}, "--list");
+    }
     fmt::print("{}", format_list(ladders));
     return;
   }

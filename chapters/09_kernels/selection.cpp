@@ -24,8 +24,8 @@ const Ladder& ladder_of(std::string_view name, std::span<const std::unique_ptr<L
     }
     names.push_back(ladder->info().name);
   }
-  throw ConfigError(fmt::format("--kernel: there is no ladder '{}', expected one of: {}", name,
-                                fmt::join(names, ", ")));
+  throw ConfigError(fmt::format("--kernel: there is no ladder {}, expected one of: {}",
+                                in_quotes(name), fmt::join(names, ", ")));
 }
 
 int find_rung(std::string_view text, const Ladder& ladder) {
@@ -40,17 +40,17 @@ int find_rung(std::string_view text, const Ladder& ladder) {
     names.push_back(rung.name);
   }
   throw ConfigError(
-      fmt::format("--kernel: {} has no rung '{}', expected a number from 1 to {} or one of: {}",
-                  ladder.info().name, text, names.size(), fmt::join(names, ", ")));
+      fmt::format("--kernel: {} has no rung {}, expected a number from 1 to {} or one of: {}",
+                  ladder.info().name, in_quotes(text), names.size(), fmt::join(names, ", ")));
 }
 
 int parse_size(std::string_view word, std::string_view text) {
   const auto size = parse_number<int>(word);
   if (!size || *size < 1) {
-    throw ConfigError(fmt::format(
-        "--size {}: '{}' is no whole number from 1 to 2^31 - 1. Hint: --size 128 for all "
-        "extents, or one for each, --size 128x96x64",
-        text, word));
+    throw ConfigError(
+        fmt::format("--size {}: {} is no whole number from 1 to 2^31 - 1. Hint: --size 128 for all "
+                    "extents, or one for each, --size 128x96x64",
+                    in_quotes(text), in_quotes(word)));
   }
   return *size;
 }
@@ -87,9 +87,9 @@ Sizes parse_sizes(std::string_view text, const LadderInfo& ladder) {
     for (const Dimension& dimension : ladder.dimensions) {
       names.push_back(dimension.name);
     }
-    throw ConfigError(
-        fmt::format("--size {}: {} sizes, but {} has {}: {}. Hint: one number sets all", text,
-                    sizes.size(), ladder.name, names.size(), fmt::join(names, "x")));
+    throw ConfigError(fmt::format(
+        "--size {}: {} sizes, but {} has {}: {}. Hint: one number sets all", in_quotes(text),
+        sizes.size(), ladder.name, names.size(), fmt::join(names, "x")));
   }
   return sizes;
 }

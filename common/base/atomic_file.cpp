@@ -1,38 +1,101 @@
 #include "common/base/atomic_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <random>
 #include <system_error>
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/same_file.hpp"
 
 namespace ultra {
+namespace {
+
 namespace fs = std::filesystem;
 
+/// Whether a path is a descriptor of this process: /dev/stdout, /dev/fd/63. What is behind it is
+/// open already, and whoever opened it wants it in place.
+bool is_descriptor(fs::path path) {
+  std::error_code unknown;
+  while (true) {
+    if (fs::equivalent(path.parent_path(), "/proc/self/fd", unknown)) return true;
+    if (!fs::is_symlink(path, unknown)) return false;
+    const fs::path target = path.parent_path() / fs::read_symlink(path, unknown);
+    if (target == path) return false;
+    path = target;
+  }
+}
+
+bool may_write(const fs::path& path) {
+  return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+/// Makes a file of a new name beside `path`.
+/// @return its path; empty, with errno set, when none can be made.
+fs::path make_beside(const fs::path& path) {
+  constexpr std::size_t kMostOfName = 200;  // of the 255 bytes that a name may have
+  const std::string name = path.filename().string().substr(0, kMostOfName);
+  std::random_device random;
+  while (true) {
+    fs::path made = path;
+    made.replace_filename(fmt::format("{}.partial-{:08x}", name, random()));
+    if (std::FILE* file = std::fopen(made.c_str(), "wbx")) {
+      std::fclose(file);
+      return made;
+    }
+    if (errno != EEXIST) return {};
+  }
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(fs::path path, std::string_view purpose)
-    : path_(std::move(path)), partial_(path_.string() + ".partial"), purpose_(purpose) {
-  std::error_code unknown;  // a path that cannot be looked at cannot be opened either: see below
-  const fs::file_status status = fs::status(path_, unknown);
-  if (fs::is_directory(status)) {
-    throw FileError(
-        fmt::format("{} '{}' is a folder. Give the path of a file.", purpose_, path_.string()));
+    : path_(std::move(path)), purpose_(purpose) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path_, error).type();
+  if (type == fs::file_type::none) refuse_to_write(error.message());
+  if (type == fs::file_type::directory) refuse("is a folder. Give the path of a file.");
+  const bool in_place = type != fs::file_type::regular && type != fs::file_type::not_found;
+  if (in_place || is_descriptor(path_)) {
+    open_itself(type);
+  } else {
+    open_beside();
   }
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    partial_ = path_;
-  } else if (fs::is_symlink(path_, unknown) && fs::exists(status)) {
-    path_ = fs::canonical(path_);
-    partial_ = path_.string() + ".partial";
+}
+
+void AtomicFile::open_itself(fs::file_type type) {
+  if (type == fs::file_type::block) refuse("is a disk. Give the path of a file.");
+  if (type == fs::file_type::socket) refuse("is a socket. Give the path of a file.");
+  partial_ = path_;
+  // A pipe without a reader would keep open() waiting; its reader must not see an end before ours.
+  const int opened = ::open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (opened < 0 && errno == ENXIO && type == fs::file_type::fifo) {
+    refuse("is a pipe that nobody reads. Start its reader first, or give the path of a file.");
   }
+  if (opened < 0) refuse_to_write(std::strerror(errno));
+  stream_.open(partial_, std::ios::binary | std::ios::app);
+  const int reason = errno;
+  ::close(opened);
+  if (!stream_) refuse_to_write(std::strerror(reason));
+}
+
+void AtomicFile::open_beside() {
+  path_ = follow_links(path_);
+  std::error_code unknown;
+  if (fs::exists(path_, unknown) && !may_write(path_)) refuse_to_write(std::strerror(errno));
+  partial_ = make_beside(path_);
+  if (partial_.empty()) refuse_to_write(std::strerror(errno));
   stream_.open(partial_, std::ios::binary | std::ios::trunc);
-  if (!stream_) {
-    throw FileError(
-        fmt::format("{} '{}' cannot be written: {}. Give a path in a folder that "
-                    "exists and that you may write to.",
-                    purpose_, path_.string(), std::strerror(errno)));
-  }
+  if (stream_) return;
+  const std::string reason = std::strerror(errno);
+  discard();
+  refuse_to_write(reason);
 }
 
 AtomicFile::~AtomicFile() {
@@ -53,9 +116,18 @@ void AtomicFile::commit() {
   if (stream_.fail() || error) {
     const std::string reason = error ? error.message() : "is the disk full?";
     discard();
-    throw FileError(
-        fmt::format("{} '{}' could not be written: {}", purpose_, path_.string(), reason));
+    refuse(fmt::format("could not be written: {}", reason));
   }
+}
+
+void AtomicFile::refuse(std::string_view what) const {
+  throw FileError(fmt::format("{} '{}' {}", purpose_, path_.string(), what));
+}
+
+void AtomicFile::refuse_to_write(const std::string& reason) const {
+  refuse(fmt::format(
+      "cannot be written: {}. Give a path in a folder that exists and that you may write to.",
+      reason));
 }
 
 }  // namespace ultra

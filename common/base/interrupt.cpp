@@ -30,7 +30,7 @@ InterruptGuard::~InterruptGuard() {
 }
 
 void throw_if_interrupted() {
-  if (interrupted) throw Interrupted("stopped before the end; no file was written");
+  if (interrupted) throw Interrupted("stopped before the end; no result was written");
 }
 
 }  // namespace ultra

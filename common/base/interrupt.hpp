@@ -27,7 +27,9 @@ class InterruptGuard {
 
 /// @brief Throws Interrupted when a signal has come since the guard was made.
 ///
-/// Long loops call it where stopping is safe, for example between training steps.
+/// Whatever takes long calls it often, and where stopping is safe: between training steps, before a
+/// matrix product, between the events of a simulation. Of several ranks one that throws is enough:
+/// the others learn of it where they wait for it.
 void throw_if_interrupted();
 
 }  // namespace ultra

@@ -1,10 +1,11 @@
 #pragma once
 /// @file
-/// Taking text apart: the pieces of a list, and numbers; and hashing it.
+/// Taking text apart: the pieces of a list, and numbers; quoting it; and hashing it.
 
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,10 @@ concept ParsedNumber =
 /// @return nothing for any other text and for what T cannot hold. A double may be infinite or NaN.
 template <ParsedNumber T>
 [[nodiscard]] std::optional<T> parse_number(std::string_view text);
+
+/// @brief A text as messages quote it, between single quotes: at most 60 bytes of it and how many
+/// there are, what does not print as an escape.
+[[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// @brief A number that stands for a text: the same on every machine, unlike std::hash.
 /// Source: RFC 9923, FNV-1a of 64 bits.

@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra {
 
@@ -51,24 +53,25 @@ std::uint64_t parse_bytes(const std::string& text) {
        {"MIB", 1048576.0},
        {"GIB", 1073741824.0},
        {"TIB", 1099511627776.0}}};
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
+  double value = -1.0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
   std::string unit;
-  for (const char* c = end; *c != '\0'; ++c) {
-    if (std::isspace(static_cast<unsigned char>(*c)) == 0) {
-      unit += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+  for (const char c : std::string_view(rest, end)) {
+    if (std::isspace(static_cast<unsigned char>(c)) == 0) {
+      unit += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     }
   }
   constexpr double kTooLarge = 0x1.0p63;  // llround's range ends there
-  if (end != text.c_str() && value >= 0.0) {
+  if (error == std::errc() && value >= 0.0) {
     for (const auto& [name, factor] : kUnits) {
       if (unit == name && value * factor < kTooLarge) {
         return static_cast<std::uint64_t>(std::llround(value * factor));
       }
     }
   }
-  throw ConfigError(
-      fmt::format("'{}' is not a size in bytes. Write for example 64MB, 1.5GiB or 4096.", text));
+  throw ConfigError(fmt::format(
+      "{} is not a size in bytes. Write for example 64MB, 1.5GiB or 4096.", in_quotes(text)));
 }
 
 }  // namespace ultra

@@ -16,15 +16,19 @@ void report_damage(const std::string& path, std::string_view what) {
                   path, what));
 }
 
-std::string shown_text(std::string_view text) {
-  constexpr std::size_t kMostBytes = 80;
+void report_damaged_checkpoint(const std::string& path, std::string_view what) {
+  throw FileError(
+      fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.", path, what));
+}
+
+std::string shown_text(std::string_view text, std::size_t most_bytes) {
   constexpr int kNoIndent = -1;
   constexpr bool kAscii = true;
-  const std::string shown(text.substr(0, kMostBytes));
+  const std::string shown(text.substr(0, most_bytes));
   // Bytes that are no UTF-8, and a letter that is cut in two, become U+FFFD.
   const std::string escaped =
       nlohmann::json(shown).dump(kNoIndent, ' ', kAscii, nlohmann::json::error_handler_t::replace);
-  return text.size() > kMostBytes ? escaped + "..." : escaped;
+  return text.size() > most_bytes ? escaped + "..." : escaped;
 }
 
 std::string shown_shape(std::span<const std::size_t> shape) {

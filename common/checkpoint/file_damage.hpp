@@ -12,8 +12,12 @@ namespace ultra::checkpoint {
 /// @brief Throws FileError "safetensors file 'PATH' is damaged: WHAT. ..." in one line.
 [[noreturn]] void report_damage(const std::string& path, std::string_view what);
 
-/// @brief A text from a file, for a message: in quotes, on one line, in ASCII, cut off when long.
-[[nodiscard]] std::string shown_text(std::string_view text);
+/// @brief Throws FileError "checkpoint file 'PATH' is damaged: WHAT. Resume an older checkpoint."
+[[noreturn]] void report_damaged_checkpoint(const std::string& path, std::string_view what);
+
+/// @brief A text from a file, for a message: in quotes, on one line, in ASCII, cut off when it has
+/// more bytes.
+[[nodiscard]] std::string shown_text(std::string_view text, std::size_t most_bytes = 80);
 
 /// @brief A shape as "[2, 3]", cut off when it has many dimensions.
 [[nodiscard]] std::string shown_shape(std::span<const std::size_t> shape);

@@ -16,53 +16,13 @@
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
+#include "common/checkpoint/descriptor.hpp"
+#include "common/checkpoint/system_failure.hpp"
 #include "common/checkpoint/transfer.hpp"
 
 namespace ultra::checkpoint {
 namespace fs = std::filesystem;
 namespace {
-
-std::string_view advice_for(int error) {
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-      return " Free some space, or give a folder on another disk.";
-    case EACCES:
-    case EPERM:
-      return " Check the permissions of it and of the folders on the way to it.";
-    case EROFS:
-      return " The disk is mounted read-only: give a folder on another one.";
-    case ENOENT:
-    case ENOTDIR:
-      return " Check the path.";
-    default:
-      return "";
-  }
-}
-
-/// @param what  the thing, its path and what could not be done with it.
-[[noreturn]] void fail(int error, std::string_view what, std::string_view detail = "") {
-  throw FileError(fmt::format("{}: {}{}.{}", what, std::generic_category().message(error), detail,
-                              advice_for(error)));
-}
-
-[[noreturn]] void fail_file(int error, const fs::path& path, std::string_view tried) {
-  fail(error, fmt::format("checkpoint file '{}' cannot be {}", path.string(), tried));
-}
-
-[[noreturn]] void fail_folder(int error, const fs::path& path, std::string_view tried) {
-  fail(error, fmt::format("checkpoint folder '{}' cannot be {}", path.string(), tried));
-}
-
-/// Repeats a system call that a signal interrupts.
-template <class Call>
-int uninterrupted(const Call& call) {
-  int result;
-  do {
-    result = call();
-  } while (result == -1 && errno == EINTR);
-  return result;
-}
 
 /// Refuses a part of a file that would end where no file can.
 void expect_possible(std::uint64_t offset, std::uint64_t bytes, const fs::path& path,
@@ -70,27 +30,6 @@ void expect_possible(std::uint64_t offset, std::uint64_t bytes, const fs::path& 
   constexpr std::uint64_t kLargest = std::numeric_limits<off_t>::max();
   if (offset > kLargest || bytes > kLargest - offset) fail_file(EFBIG, path, tried);
 }
-
-/// @brief An open file, closed at the end of the scope.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-
-  [[nodiscard]] int value() const { return value_; }
-
-  /// Gives the file up; the caller closes it.
-  [[nodiscard]] int release() { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
 
 Descriptor open_file(const fs::path& path, int flags, std::string_view tried) {
   constexpr mode_t kReadAndWriteForAll = 0666;  // less the user's umask

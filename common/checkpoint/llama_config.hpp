@@ -15,4 +15,9 @@ namespace ultra::checkpoint {
 /// Source: Hugging Face transformers, LlamaConfig.
 [[nodiscard]] std::string llama_config_json(const nn::ModelConfig& model, DType dtype);
 
+/// @brief The model of a config.json of LlamaForCausalLM, ours or another program's.
+/// @param path  of the file, for messages.
+/// @throws FileError when it is no JSON, of another kind of model, or does not say its sizes.
+[[nodiscard]] nn::ModelConfig parse_llama_config(const std::string& text, const std::string& path);
+
 }  // namespace ultra::checkpoint

@@ -62,8 +62,9 @@ void SafetensorsReader::read(std::string_view name, std::size_t first_element,
   const StoredTensor& tensor = at(name);
   if (dtype_for(tensor.type) != out.dtype()) {
     throw FileError(fmt::format(
-        "safetensors file '{}': tensor {} holds elements of {}, expected {}", path_,
-        shown_text(name), to_string(tensor.type), to_string(stored_type_for(out.dtype()))));
+        "safetensors file '{}': tensor {} holds elements of {}, expected {}. Nothing is converted: "
+        "convert the file with the program that has written it.",
+        path_, shown_text(name), to_string(tensor.type), to_string(stored_type_for(out.dtype()))));
   }
   if (first_element > tensor.numel() || out.numel() > tensor.numel() - first_element) {
     throw FileError(fmt::format(

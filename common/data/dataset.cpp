@@ -1,21 +1,54 @@
 #include "common/data/dataset.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <string_view>
+#include <new>
+#include <span>
 #include <utility>
 
 #include "common/base/errors.hpp"
-#include "common/base/text.hpp"
+#include "common/base/interrupt.hpp"
+#include "common/base/units.hpp"
+#include "common/data/text_hash.hpp"
 
 namespace ultra::data {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 22;  // bytes; a signal is answered in between
+
+// Of data/workbook.txt: tools/make_text.py says how it was made.
+constexpr std::size_t kWorkbookBytes = 999'938;
+constexpr std::uint64_t kWorkbookHash = 0x7a6af43e3a87a024U;
+
+std::uint64_t machine_memory() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+FileError too_large(const fs::path& path, std::uint64_t size) {
+  return FileError(fmt::format(
+      "data file '{}' is too large: each process holds the whole text, {}, and this machine has {} "
+      "of memory. Give --data a part of it.",
+      path.string(), format_bytes(size), format_bytes(machine_memory())));
+}
+
+/// Reads what the file has now; its size may be another than it says, or change.
+std::vector<std::uint8_t> read_all(std::ifstream& file, std::uint64_t size) {
+  std::vector<std::uint8_t> bytes;
+  bytes.reserve(size);
+  std::vector<char> piece(std::min<std::uint64_t>(kPiece, size + 1));
+  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
+    bytes.insert(bytes.end(), piece.begin(), piece.begin() + file.gcount());
+    throw_if_interrupted();
+  }
+  return bytes;
+}
 
 std::vector<std::uint8_t> read_bytes(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -23,13 +56,15 @@ std::vector<std::uint8_t> read_bytes(const fs::path& path) {
     throw FileError(fmt::format("data file '{}' cannot be read: {}. Check its permissions.",
                                 path.string(), std::strerror(errno)));
   }
+  std::error_code unknown_size;
+  const std::uintmax_t known_size = fs::file_size(path, unknown_size);
+  const std::uint64_t size = unknown_size ? 0 : known_size;
+  if (size > machine_memory()) throw too_large(path, size);
   std::vector<std::uint8_t> bytes;
-  std::error_code size_error;
-  const std::uintmax_t size = fs::file_size(path, size_error);
-  if (!size_error) bytes.reserve(size);
-  std::array<char, 65536> chunk;
-  while (file.read(chunk.data(), chunk.size()), file.gcount() > 0) {
-    bytes.insert(bytes.end(), chunk.begin(), chunk.begin() + file.gcount());
+  try {
+    bytes = read_all(file, size);
+  } catch (const std::bad_alloc&) {
+    throw too_large(path, size);
   }
   if (file.bad()) {
     throw FileError(
@@ -39,26 +74,23 @@ std::vector<std::uint8_t> read_bytes(const fs::path& path) {
   return bytes;
 }
 
-/// Folders of the workbook that hold text and code, and the endings that count as text.
-constexpr std::array<std::string_view, 7> kTextFolders = {
-    "chapters", "common", "exercises", "kernels", "solutions", "tests", "tools"};
-constexpr std::array<std::string_view, 6> kTextEndings = {".md",  ".hpp", ".cpp",
-                                                          ".cuh", ".cu",  ".py"};
-
-bool is_text(const fs::directory_entry& entry) {
-  const std::string ending = entry.path().extension().string();
-  return entry.is_regular_file() &&
-         std::find(kTextEndings.begin(), kTextEndings.end(), ending) != kTextEndings.end();
+std::uint64_t hash_of(std::span<const std::uint8_t> bytes) {
+  TextHash hash;
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(kPiece, bytes.size());
+    hash.add(bytes.first(size));
+    bytes = bytes.subspan(size);
+    throw_if_interrupted();
+  }
+  return hash.value();
 }
 
 }  // namespace
 
 Dataset::Dataset(std::vector<std::uint8_t> bytes, std::string source)
-    : bytes_(std::move(bytes)), source_(std::move(source)) {}
-
-std::uint64_t Dataset::hash() const {
-  return stable_hash({reinterpret_cast<const char*>(bytes_.data()), bytes_.size()});
-}
+    : bytes_(std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes))),
+      source_(std::move(source)),
+      hash_(hash_of(*bytes_)) {}
 
 Dataset Dataset::from_file(const fs::path& path) {
   std::error_code error;
@@ -85,41 +117,35 @@ Dataset Dataset::from_file(const fs::path& path) {
 }
 
 Dataset Dataset::workbook(const fs::path& root) {
-  std::vector<fs::path> paths;
-  for (const std::string_view folder : kTextFolders) {
-    std::error_code error;
-    for (fs::recursive_directory_iterator it(root / folder, error), end; !error && it != end;
-         it.increment(error)) {
-      if (is_text(*it)) paths.push_back(it->path());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  std::vector<std::uint8_t> text;
-  for (const fs::path& path : paths) {
-    const std::vector<std::uint8_t> bytes = read_bytes(path);
-    text.insert(text.end(), bytes.begin(), bytes.end());
-  }
-  if (text.empty()) {
+  const fs::path path = root / "data" / "workbook.txt";
+  const std::string advice =
+      "Restore it with git checkout -- data/workbook.txt, or give --data the path of a text.";
+  std::error_code error;
+  if (fs::status(path, error).type() == fs::file_type::not_found) {
     throw FileError(
-        fmt::format("the workbook's own text was not found in '{}'. Give --data the "
-                    "path of a text.",
-                    root.string()));
+        fmt::format("the workbook's own text '{}' does not exist. {}", path.string(), advice));
   }
-  return Dataset(std::move(text), "the workbook's own text");
+  const Dataset text(read_bytes(path), "the workbook's own text");
+  if (text.size() == kWorkbookBytes && text.hash() == kWorkbookHash) return text;
+  throw FileError(fmt::format(
+      "the workbook's own text '{}' has been changed: it has {} bytes and the hash {:016x}, "
+      "expected are {} bytes and the hash {:016x}. {}",
+      path.string(), format_count(text.size()), text.hash(), format_count(kWorkbookBytes),
+      kWorkbookHash, advice));
 }
 
-Sampler::Sampler(const Dataset& dataset, std::size_t seq_len, std::size_t global_batch_size,
+Sampler::Sampler(Dataset dataset, std::size_t seq_len, std::size_t global_batch_size,
                  std::uint64_t seed)
-    : dataset_(dataset),
+    : dataset_(std::move(dataset)),
       seq_len_(seq_len),
       sequences_per_step_(global_batch_size),
       samples_{0, global_batch_size},
       stream_(seed, "data order") {
-  if (dataset.size() < seq_len + 1) {
+  if (dataset_.size() < seq_len + 1) {
     throw FileError(
         fmt::format("{} has {} tokens, but one sequence takes --seq + 1 = {}. Give a "
                     "longer text or a smaller --seq.",
-                    dataset.source(), dataset.size(), seq_len + 1));
+                    dataset_.source(), dataset_.size(), seq_len + 1));
   }
 }
 

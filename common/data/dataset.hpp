@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,33 +18,41 @@ namespace ultra::data {
 inline constexpr std::size_t kByteVocabulary = 256;
 
 /// @brief A text, one token per byte. Any bytes are allowed: a binary file is a text too.
+///
+/// A handle: copies share the bytes.
+/// Memory: the text's bytes. They are read, not mapped: a mapped file that somebody edits while a
+/// training reads it would change the training, and one that shrinks would end it by a signal.
 class Dataset {
  public:
   /// @brief Takes over the bytes.
   /// @param source  what messages call this text, for example the file's path.
+  /// @throws Interrupted when the program is told to stop while it hashes them.
   Dataset(std::vector<std::uint8_t> bytes, std::string source);
 
   /// @brief Reads a file.
-  /// @throws FileError when it is missing, not a regular file, unreadable or empty.
+  /// @throws FileError when it is missing, not a regular file, unreadable, empty or larger than the
+  /// memory; Interrupted when the program is told to stop meanwhile.
   [[nodiscard]] static Dataset from_file(const std::filesystem::path& path);
 
-  /// @brief The workbook's own text: its Markdown, C++, CUDA and Python files, in path order.
+  /// @brief The workbook's own text, data/workbook.txt: the same on every machine and in every
+  /// version of the book, whatever a learner edits.
   /// @param root  the workbook's folder.
-  /// @throws FileError when no such file is there.
+  /// @throws FileError when it is missing, or not what it was made as.
   [[nodiscard]] static Dataset workbook(const std::filesystem::path& root);
 
   /// @brief Number of tokens.
-  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
+  [[nodiscard]] std::size_t size() const { return bytes_->size(); }
   /// @brief What messages call this text.
   [[nodiscard]] const std::string& source() const { return source_; }
-  /// @brief A number that stands for the text: another text has another one, almost certainly.
-  [[nodiscard]] std::uint64_t hash() const;
+  /// @brief A number that stands for the text: see TextHash.
+  [[nodiscard]] std::uint64_t hash() const { return hash_; }
   /// @brief The token at an index.
-  [[nodiscard]] std::int32_t operator[](std::size_t index) const { return bytes_[index]; }
+  [[nodiscard]] std::int32_t operator[](std::size_t index) const { return (*bytes_)[index]; }
 
  private:
-  std::vector<std::uint8_t> bytes_;
+  std::shared_ptr<const std::vector<std::uint8_t>> bytes_;
   std::string source_;
+  std::uint64_t hash_;
 };
 
 /// @brief Tokens and, one place further on in the text, their targets.
@@ -58,11 +67,9 @@ struct Batch {
 /// and micro-batches, all of them together see the same sequences.
 class Sampler {
  public:
-  /// @param dataset            must outlive the sampler.
   /// @param global_batch_size  sequences per optimizer step, over all ranks.
   /// @throws FileError when the text has fewer than seq_len + 1 tokens.
-  Sampler(const Dataset& dataset, std::size_t seq_len, std::size_t global_batch_size,
-          std::uint64_t seed);
+  Sampler(Dataset dataset, std::size_t seq_len, std::size_t global_batch_size, std::uint64_t seed);
 
   /// @brief Sequences `samples` of the global batch of a step, in order.
   /// @param step     0 for the first.
@@ -84,7 +91,7 @@ class Sampler {
   [[nodiscard]] std::size_t global_tokens() const { return samples_.size() * seq_len_; }
 
  private:
-  const Dataset& dataset_;
+  Dataset dataset_;
   std::size_t seq_len_;
   std::size_t sequences_per_step_;  // of the whole global batch
   Range samples_;                   // the part of it that this sampler draws

@@ -3,6 +3,7 @@
 /// Standard deviations of the initial weights.
 
 #include <cmath>
+#include <string_view>
 
 #include "common/nn/model_config.hpp"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 #include "common/ops/backend/backend.hpp"
 
 namespace ultra::ops {
@@ -35,6 +36,7 @@ void check_factors(const Tensor& a, const Tensor& b) {
 
 void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
                  Transpose transpose_b, Write write) {
+  throw_if_interrupted();  // products are where the time of a step goes
   check_factors(a, b);
   const auto [m, k] = extents_of(a, transpose_a);
   const auto [k_b, n] = extents_of(b, transpose_b);

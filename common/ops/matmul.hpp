@@ -16,7 +16,8 @@ enum class Write { kOverwrite, kAccumulate };
 /// @param out  [M, N], contiguous rows.
 /// @param a    [M, K], or [K, M] when transposed, contiguous rows.
 /// @param b    [K, N], or [N, K] when transposed, contiguous rows.
-/// @throws ShapeError when shapes or dtypes do not fit, with all three shapes.
+/// @throws ShapeError when shapes or dtypes do not fit, with all three shapes; Interrupted when the
+/// program was told to stop.
 void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
                  Transpose transpose_b, Write write = Write::kOverwrite);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "common/base/numeric.hpp"
 #include "common/tensor/backend/host_memory.hpp"
@@ -22,7 +23,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   std::vector<void*>& blocks = pool_[size];
   void* block = nullptr;
   if (blocks.empty()) {
-    block = backend::take_host_memory(size);
+    block = from_system(size);
     reserved_bytes_ += size;
     ++system_allocations_;
   } else {
@@ -31,6 +32,15 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   }
   backend::mark_used(block, size);
   return block;
+}
+
+void* CachingAllocator::from_system(std::size_t size) {
+  try {
+    return backend::take_host_memory(size);
+  } catch (const std::bad_alloc&) {
+    trim();
+    return backend::take_host_memory(size);
+  }
 }
 
 void CachingAllocator::release(void* block, std::size_t bytes) {

@@ -26,7 +26,9 @@ class CachingAllocator {
   [[nodiscard]] static std::size_t size_class(std::size_t bytes);
 
   /// @brief A block of at least `bytes` bytes, aligned to 64; from the pool when one fits.
-  /// @throws std::bad_alloc when the system has no more memory.
+  ///
+  /// When the system has no more memory, the pool is given back, and the system asked once more.
+  /// @throws std::bad_alloc when that was not enough.
   [[nodiscard]] void* allocate(std::size_t bytes);
 
   /// @brief Puts a block back into the pool; `bytes` is the size that was asked for.
@@ -42,6 +44,8 @@ class CachingAllocator {
   [[nodiscard]] std::size_t system_allocations() const { return system_allocations_; }
 
  private:
+  [[nodiscard]] void* from_system(std::size_t size);
+
   std::map<std::size_t, std::vector<void*>> pool_;
   std::size_t reserved_bytes_ = 0;
   std::size_t system_allocations_ = 0;

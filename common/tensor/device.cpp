@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 #include "common/base/units.hpp"
 #include "common/tensor/caching_allocator.hpp"
 
@@ -18,7 +19,7 @@ std::string_view to_string(DeviceKind kind) { return kind == DeviceKind::kCpu ? 
 DeviceKind parse_device_kind(const std::string& text) {
   if (text == "cpu") return DeviceKind::kCpu;
   if (text == "cuda") return DeviceKind::kCuda;
-  throw ConfigError(fmt::format("device '{}' is unknown. Use cpu or cuda.", text));
+  throw ConfigError(fmt::format("device {} is unknown. Use cpu or cuda.", in_quotes(text)));
 }
 
 struct Device::State {
@@ -52,6 +53,19 @@ OutOfMemory above_limit(std::size_t bytes, MemoryCategory category, std::size_t 
       breakdown(usage)));
 }
 
+/// The pool has given back what nobody uses before this comes.
+OutOfMemory no_more_in_the_system(std::size_t bytes, MemoryCategory category,
+                                  std::optional<std::size_t> limit, const MemoryUsage& usage) {
+  const std::string allowed =
+      limit ? fmt::format(" --device-memory would allow {}.", format_bytes(*limit)) : "";
+  return OutOfMemory(fmt::format(
+      "out of memory: the system refuses {} more for {}, with {} in use ({}) and nothing cached."
+      "{} Split the model over more ranks, keep fewer activations, or use a smaller "
+      "--micro-batch, --seq or model.",
+      format_bytes(bytes), to_string(category), format_bytes(usage.total()), breakdown(usage),
+      allowed));
+}
+
 }  // namespace
 
 Device::Device(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -78,10 +92,7 @@ void* Device::allocate(std::size_t bytes, MemoryCategory category) const {
   try {
     block = state_->allocator.allocate(bytes);
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory(
-        fmt::format("out of memory: {} more asked for with {} in use. Use a smaller "
-                    "--micro-batch, --seq or model.",
-                    format_bytes(bytes), format_bytes(usage.total())));
+    throw no_more_in_the_system(bytes, category, state_->limit, usage);
   }
   state_->tracker.add(category, bytes);
   return block;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "common/base/text.hpp"
+
 namespace ultra {
 
 std::string_view to_string(DType dtype) {
@@ -19,7 +21,7 @@ std::string_view to_string(DType dtype) {
 DType parse_float_dtype(const std::string& text) {
   if (text == "f32") return DType::kF32;
   if (text == "f64") return DType::kF64;
-  throw ConfigError(fmt::format("dtype '{}' is unknown. Use f32 or f64.", text));
+  throw ConfigError(fmt::format("dtype {} is unknown. Use f32 or f64.", in_quotes(text)));
 }
 
 }  // namespace ultra

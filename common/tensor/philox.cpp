@@ -7,10 +7,15 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra {
 namespace {
+
+/// A large model takes minutes: a user who stops the program waits for so many elements, some
+/// milliseconds.
+constexpr std::size_t kElementsBetweenLooks = std::size_t{1} << 16;
 
 std::array<std::uint32_t, 2> multiply_wide(std::uint32_t a, std::uint32_t b) {
   const std::uint64_t product = static_cast<std::uint64_t>(a) * b;
@@ -106,6 +111,7 @@ void fill_normal_elements(const Tensor& out, std::size_t first, const Shape& glo
   dispatch_float(out.dtype(), [&]<class T>() {
     const std::span<T> values = out.span<T>();
     for (std::size_t i = 0; i < values.size(); ++i) {
+      if (i % kElementsBetweenLooks == 0) throw_if_interrupted();
       std::size_t rest = first + i;
       std::uint64_t global_index = 0;
       for (int d = static_cast<int>(shard.size()) - 1; d >= 0; --d) {

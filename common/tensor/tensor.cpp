@@ -225,6 +225,7 @@ Tensor Tensor::to(DType dtype, MemoryCategory category) const {
 }
 
 void Tensor::fill(double value) const {
+  check_access(dtype_);
   if (numel() == 0) return;
   dispatch_any(dtype_, [&]<class T>() {
     const std::size_t row = shape_.rank() == 0 ? 1 : shape_[-1];
@@ -236,6 +237,7 @@ void Tensor::fill(double value) const {
 }
 
 void Tensor::copy_from(const Tensor& source) const {
+  check_access(dtype_);
   expect_tensor("source of copy_from", source, shape_, dtype_);
   dispatch_any(dtype_, [&]<class T>() { copy_elements<T, T>(*this, source); });
 }

@@ -47,8 +47,8 @@ class Tensor {
   [[nodiscard]] std::size_t size(int dim) const { return shape_[dim]; }
   /// @brief Distance in elements between neighbours along each dimension.
   [[nodiscard]] const Shape& strides() const { return strides_; }
-  /// @brief Number of elements.
-  [[nodiscard]] std::size_t numel() const { return shape_.numel(); }
+  /// @brief Number of elements; 0 when the tensor is undefined.
+  [[nodiscard]] std::size_t numel() const { return defined() ? shape_.numel() : 0; }
   /// @brief Bytes of the elements of this view.
   [[nodiscard]] std::size_t nbytes() const { return numel() * size_of(dtype_); }
   /// @brief Element type.

@@ -8,7 +8,7 @@
 // Targets:     when a use begins, its unit is there, and those of the next `ahead` uses have been
 //              asked for, each once;
 //              with Reshard::kAfterForward a unit is released after each use, but not between a
-//              recomputation and its backward pass;
+//              recomputation and its backward pass, nor when its backward pass is the next use;
 //              with Reshard::kAfterBackward it stays until no micro-batch under way needs it
 //
 // chapters/04_zero/prefetch.hpp declares the class, and members that suffice; prefetch.cpp beside
@@ -26,7 +26,8 @@ void Prefetch::begin_use([[maybe_unused]] std::size_t use) {
   throw NotWritten("04.5 prefetch: begin_use");
 }
 
-// TODO 2: must the unit of this use, which is over, stay? Called once for every use: keep count in
+// TODO 2: must the unit of this use, which is over, stay? The one with which the backward pass
+// begins was the last one forward: it stays at the turn. Called once for every use: keep count in
 // forwards_ of the forward passes whose backward pass is still to come.
 bool Prefetch::stays([[maybe_unused]] std::size_t use) { throw NotWritten("04.5 prefetch: stays"); }
 

@@ -24,6 +24,8 @@ bool Prefetch::stays(std::size_t use) {
   if (over.kind == UseKind::kForward) ++forwards_[over.unit];
   if (over.kind == UseKind::kBackward) --forwards_[over.unit];
   if (over.kind == UseKind::kRecomputation) return true;
+  const UnitUse its_backward{.unit = over.unit, .kind = UseKind::kBackward};
+  if (use + 1 < uses_.size() && uses_[use + 1] == its_backward) return true;  // the turn
   return reshard_ == Reshard::kAfterBackward && forwards_[over.unit] > 0;
 }
 // [/region]

@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
 #include "build_config.hpp"
+#include "tests/support/patience.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::test {
@@ -73,6 +75,18 @@ int end_now(pid_t child) {
   return kTimedOut;
 }
 
+/// Whether the process has a handler for the signal.
+bool catches(pid_t process, int signal) {
+  const std::string caught = "SigCgt:";
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(caught)) continue;
+    const unsigned long long mask = std::stoull(line.substr(caught.size()), nullptr, 16);
+    return ((mask >> (signal - 1)) & 1U) != 0;
+  }
+  return false;
+}
+
 /// Starts the command, lets `wait` wait for it, and reads what it left.
 template <class Wait>
 ProcessResult run(std::vector<std::string> words, Wait wait) {
@@ -111,14 +125,34 @@ ProcessResult run_program(const std::string& name, const std::vector<std::string
 ProcessResult run_command(const std::vector<std::string>& words, std::chrono::seconds limit) {
   return run(words, [limit](pid_t child) {
     int exit_code = 0;
-    return ends_before(child, Clock::now() + limit, exit_code) ? exit_code : end_now(child);
+    const auto deadline = Clock::now() + patient(limit);
+    return ends_before(child, deadline, exit_code) ? exit_code : end_now(child);
+  });
+}
+
+ProcessResult interrupt_program(const std::string& name, const std::vector<std::string>& arguments,
+                                int signal, std::chrono::milliseconds after,
+                                std::chrono::seconds limit) {
+  std::vector<std::string> words{program_path(name)};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return run(words, [=](pid_t child) {
+    int exit_code = 0;
+    const auto start = Clock::now();
+    while (!catches(child, signal) && Clock::now() < start + patient(limit)) {
+      if (ends_before(child, Clock::now() + std::chrono::milliseconds(5), exit_code)) {
+        return exit_code;
+      }
+    }
+    if (ends_before(child, Clock::now() + after, exit_code)) return exit_code;
+    kill(child, signal);
+    return ends_before(child, Clock::now() + patient(limit), exit_code) ? exit_code
+                                                                        : end_now(child);
   });
 }
 
 bool has_mpirun() { return build::kHasMpi && !build::kMpirun.empty(); }
 
-ProcessResult run_with_mpirun(int processes, const std::vector<std::string>& words,
-                              std::chrono::seconds limit) {
+std::vector<std::string> mpirun_words(int processes, const std::vector<std::string>& words) {
   std::vector<std::string> all = {"/usr/bin/env",
                                   "OMPI_ALLOW_RUN_AS_ROOT=1",
                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
@@ -130,7 +164,12 @@ ProcessResult run_with_mpirun(int processes, const std::vector<std::string>& wor
                                   "-n",
                                   std::to_string(processes)};
   all.insert(all.end(), words.begin(), words.end());
-  return run_command(all, limit);
+  return all;
+}
+
+ProcessResult run_with_mpirun(int processes, const std::vector<std::string>& words,
+                              std::chrono::seconds limit) {
+  return run_command(mpirun_words(processes, words), limit);
 }
 
 }  // namespace ultra::test

@@ -28,16 +28,30 @@ struct ProcessResult {
 
 /// @brief Runs any command to its end, with no terminal.
 /// @param words  the program's path and its arguments.
-/// @param limit  after it the command is ended, mpirun with all that it started: exit code 124.
+/// @param limit  on an idle machine (patience.hpp); after it the command is ended, mpirun with all
+/// that it started: exit code 124.
 [[nodiscard]] ProcessResult run_command(const std::vector<std::string>& words,
                                         std::chrono::seconds limit);
+
+/// @brief Starts a program of this build, with no terminal, and sends it a signal.
+/// @param after  from the moment at which the program catches the signal.
+/// @param limit  from the signal to the end, of an idle machine; after it the program is ended:
+/// exit code 124.
+[[nodiscard]] ProcessResult interrupt_program(const std::string& name,
+                                              const std::vector<std::string>& arguments, int signal,
+                                              std::chrono::milliseconds after,
+                                              std::chrono::seconds limit);
 
 /// @brief Whether run_with_mpirun can be used.
 [[nodiscard]] bool has_mpirun();
 
-/// @brief Runs a command under mpirun, once per process.
+/// @brief The words that run a command under mpirun, once per process.
 ///
 /// Leaks are not looked for there: MPI leaves memory of its own at its end.
+[[nodiscard]] std::vector<std::string> mpirun_words(int processes,
+                                                    const std::vector<std::string>& words);
+
+/// @brief Runs a command under mpirun, once per process.
 [[nodiscard]] ProcessResult run_with_mpirun(int processes, const std::vector<std::string>& words,
                                             std::chrono::seconds limit);
 

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/support/patience.hpp"
+
 namespace ultra::test {
 namespace {
 
@@ -17,7 +19,7 @@ std::string running_test() {
 }  // namespace
 
 Watchdog::Watchdog(std::chrono::seconds limit)
-    : thread_([this, limit, test = running_test()] {
+    : thread_([this, limit = patient(limit), test = running_test()] {
         std::unique_lock lock(mutex_);
         if (wake_.wait_for(lock, limit, [this] { return over_; })) return;
         std::fprintf(stderr, "%s hangs: it has not ended after %lld s\n", test.c_str(),

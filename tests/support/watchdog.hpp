@@ -9,7 +9,8 @@
 
 namespace ultra::test {
 
-/// @brief While it lives, the program has `limit` seconds; then it is ended with a message.
+/// @brief While it lives, the program has `limit`, as on an idle machine (patience.hpp); then it is
+/// ended with a message.
 class Watchdog {
  public:
   explicit Watchdog(std::chrono::seconds limit);

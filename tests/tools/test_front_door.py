@@ -96,12 +96,30 @@ class FrontDoor(unittest.TestCase):
         return self.workbook(*arguments, environment={"PATH": f"{tools}:{os.environ['PATH']}"},
                              **options)
 
+    def pretend_to_have_a_venv(self):
+        """The toy's tests need no Python environment; making one downloads packages."""
+        self.toy.run("bash", "-c", "source tools/front/setup.sh && mkdir -p build/venv/bin && "
+                     "cp /bin/true build/venv/bin/python3 && venv_stamp >build/venv/stamp")
+
     def test_failed_step_tells_which_where_and_what_to_do(self):
         self.toy.write("solutions/01_toy/add.cpp", "int x = ;\n")
         self.workbook("run", "01", code=1, says=[
             "FAILED: Building (release)", "build/logs/build-01_toy.log",
             "solutions/01_toy/add.cpp:1", "What to do: "])
         self.assertTrue((self.toy.root / "build/logs/build-01_toy.log").is_file())
+
+    def test_status_tells_how_the_last_test_run_went(self):
+        self.pretend_to_have_a_venv()
+        self.with_fake_packages("test", "--label-regex", "exercise|stub_guard|mistakes")
+        self.workbook("status", says=["  tests: 5 of 5 passed\n", "Tests: as of 20"])
+        # Whoever asks ctest for something else changes nothing.
+        self.toy.run("ctest", "--test-dir", "build/release", "--show-only")
+        self.workbook("status", says="  tests: 5 of 5 passed\n")
+        self.toy.solve("add")
+        self.with_fake_packages("test", "--label-regex", "exercise|stub_guard|mistakes")
+        self.workbook("status", says="  tests: 4 of 5 passed, 1 skipped\n")
+        self.with_fake_packages("test", "--tests-regex", "^layout$")
+        self.workbook("status", says="  tests: none in the last run")
 
     def test_moved_checkout_configures_anew(self):
         self.workbook("run", "01")
@@ -135,6 +153,37 @@ class TestsOfAChapter(unittest.TestCase):
         self.assertEqual(code, 0, output)
         return self.toy.run("ctest", "--test-dir", "build/release", "--verbose", "--label-regex",
                             label, environment=environment)
+
+    def configure_with_patience(self, patience):
+        return self.toy.run("cmake", "-S", ".", "-B", "build/release",
+                            f"-DULTRA_TEST_PATIENCE={patience}")
+
+    def test_patience_multiplies_the_limit_of_every_test(self):
+        self.addCleanup(self.configure_with_patience, 5)
+        code, output = self.configure_with_patience(3)
+        self.assertEqual(code, 0, output)
+        self.ctest("exercise")  # builds all, so that no test is missing
+        _, output = self.toy.run("ctest", "--test-dir", "build/release", "--show-only=json-v1")
+        tests = json.loads(output[output.index("{"):])["tests"]
+        limits = {}
+        for test in tests:
+            properties = {entry["name"]: entry["value"] for entry in test["properties"]}
+            limits[test["name"]] = properties.get("TIMEOUT")
+            self.assertIn("ULTRA_TEST_PATIENCE=3", properties["ENVIRONMENT"], test["name"])
+        self.assertEqual(limits["exercise.01_toy.add"], 3 * 120)
+        self.assertEqual(limits["stub_guard.01_toy.add"], 3 * 120)
+        self.assertEqual(limits["mistake.01_toy.add_forgets_b"], 3 * 120)
+        self.assertEqual(limits["layout"], 3 * 60)
+        discovered = [name for name in limits if name.startswith("test.common.base.")]
+        self.assertTrue(discovered)
+        self.assertEqual({limits[name] for name in discovered}, {3 * 120})
+
+    def test_patience_must_be_a_whole_number(self):
+        for patience in ("0", "1.5", "long"):
+            code, output = self.configure_with_patience(patience)
+            self.assertNotEqual(code, 0)
+            self.assertIn(f"ULTRA_TEST_PATIENCE is '{patience}'", output)
+        self.configure_with_patience(5)
 
     def test_solutions_pass_stubs_fail_by_name_and_mistakes_are_caught(self):
         code, output = self.ctest("exercise|stub_guard|mistakes")

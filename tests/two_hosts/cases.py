@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mpi_run import HOST_OF_RANK, RANKS, RANKS_PER_HOST, RunFailed
-from two_hosts import HOSTS, PAYLOAD_SHARE
+from two_hosts import HOSTS, PAYLOAD_SHARE, patient
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Prediction:
 
 def output_of(command):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.PIPE, check=False, timeout=60)
+                          stderr=subprocess.PIPE, check=False, timeout=patient(60))
     if done.returncode != 0:
         raise RunFailed(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr}")
     return done.stdout

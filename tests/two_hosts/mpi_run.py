@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 
-from two_hosts import ADDRESSES, HOSTS, LINK, CannotRun, environment
+from two_hosts import ADDRESSES, HOSTS, LINK, CannotRun, environment, patient
 
 RANKS = 4
 RANKS_PER_HOST = 2
@@ -76,9 +76,9 @@ class Launcher:
         """Standard output of the program, once its ranks were seen to be where they belong."""
         command = self.command(order, ["sh", "-c", WHO_IS_WHERE, *program])
         try:
-            done = self._hosts.run(0, command, env=self._environment, timeout=LONGEST_RUN)
+            done = self._hosts.run(0, command, env=self._environment, timeout=patient(LONGEST_RUN))
         except subprocess.TimeoutExpired as error:
-            raise RunFailed(f"mpirun did not end within {LONGEST_RUN} s") from error
+            raise RunFailed(f"mpirun did not end within {patient(LONGEST_RUN):g} s") from error
         places = where_ranks_are(done.stderr)
         if not places and self._version != TESTED_VERSION:
             raise CannotRun(f"Open MPI {self._version} started nothing; this test knows version "

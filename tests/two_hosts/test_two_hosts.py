@@ -9,7 +9,7 @@ import time
 import unittest
 import unittest.mock
 
-from two_hosts import ADDRESSES, HOSTS, LINK, PAYLOAD_SHARE, CannotRun, TwoHosts
+from two_hosts import ADDRESSES, HOSTS, LINK, PAYLOAD_SHARE, CannotRun, TwoHosts, patient
 
 SKIPPED = 77
 PORT = 5001
@@ -51,7 +51,7 @@ class Hosts(unittest.TestCase):
         cls.hosts = cls.enterClassContext(TwoHosts())
 
     def output(self, host, *command):
-        done = self.hosts.run(host, command, timeout=20)
+        done = self.hosts.run(host, command, timeout=patient(20))
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
 

@@ -18,9 +18,14 @@ rate: 1 Gbit/s in one direction and 1 Gbit/s in the other.
 
 import contextlib
 import os
+import pathlib
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from patience import patient  # noqa: E402  (after the path)
 
 HOSTS = ("host-a", "host-b")
 LINK = "link0"
@@ -154,7 +159,7 @@ class TwoHosts:
                       (host, f"tc qdisc add dev {LINK} root tbf rate {self.gbit_per_second:g}gbit "
                              "burst 256kb limit 64mb")]
         for host, command in setup:
-            done = self.run(host, command.split(), timeout=20)
+            done = self.run(host, command.split(), timeout=patient(20))
             if done.returncode != 0:
                 raise CannotRun(f"'{command}' failed: {last_line(done.stderr)}")
 
@@ -191,7 +196,7 @@ class TwoHosts:
                        resent=int(values[names.index("RetransSegs")]))
 
     def _lines(self, host, path):
-        return self.run(host, ["cat", path], timeout=20).stdout.splitlines()
+        return self.run(host, ["cat", path], timeout=patient(20)).stdout.splitlines()
 
     def remote_shell(self):
         """A program that does what ssh does, for `HOST COMMAND...` on host-a: runs it on host-b.
@@ -209,7 +214,7 @@ class TwoHosts:
         """Writes a file that can be executed into a host's own memory; its path there."""
         path = f"/dev/shm/{name}"
         command = ["sh", "-c", 'printf %s "$1" > "$0" && chmod +x "$0"', path, text]
-        done = self.run(host, command, timeout=20)
+        done = self.run(host, command, timeout=patient(20))
         if done.returncode != 0:
             raise CannotRun(f"cannot write on {HOSTS[host]}: {last_line(done.stderr)}")
         return path

@@ -39,7 +39,8 @@ def run(options):
         print(f"Skipped: {exercise.path} is not as shipped (its learner has changed it)")
         return SKIPPED
     try:
-        code, output = runner.run_with_timeout([options.executable], exercise.timeout_s)
+        # ctest ends what hangs.
+        code, output = runner.run_with_timeout([options.executable], timeout_s=None)
     except FileNotFoundError:
         print(f"{options.executable} is not built; ./workbook test builds it")
         return 1

@@ -1,13 +1,15 @@
 """status: of every chapter, how each exercise stands, and what the last test run said."""
 
-import re
 import time
+import xml.etree.ElementTree as xml
 
 import catalog
 import runner
 from progress import Progress
 
-TEST_LOG = runner.BUILD / "Testing" / "Temporary" / "LastTest.log"
+# What `./workbook test` leaves (tools/front/commands.sh). Not ctest's own LastTest.log, which any other
+# use of ctest replaces, a listing too.
+TEST_REPORT = runner.BUILD / "tests.xml"
 
 
 def run(_options):
@@ -22,7 +24,7 @@ def run(_options):
     passed = sum(progress.passed_and_unchanged(exercise) for exercise in exercises)
     print(f"\n{passed} of {len(exercises)} exercises passed")
     if tests:
-        print(f"Tests: as of {time.strftime('%Y-%m-%d %H:%M', time.localtime(tests_time()))}")
+        print(f"Tests: as of {tests_time()}")
     return 0
 
 
@@ -40,22 +42,29 @@ def state_of(exercise, progress):
 
 
 def tests_time():
-    return TEST_LOG.stat().st_mtime
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(TEST_REPORT.stat().st_mtime))
 
 
 def last_test_run():
-    """{test name: passed} of the last ctest run; empty before the first."""
-    if not TEST_LOG.is_file():
+    """{test name: outcome} of the last ./workbook test; empty before the first.
+
+    Outcomes are ctest's: run (it passed), fail, notrun (skipped), disabled.
+    """
+    try:
+        cases = xml.parse(TEST_REPORT).iter("testcase")
+    except (FileNotFoundError, xml.ParseError):
         return {}
-    log = TEST_LOG.read_text(errors="replace")
-    blocks = re.split(r"^\d+/\d+ Testing: ", log, flags=re.MULTILINE)[1:]
-    return {block.split("\n", 1)[0].strip(): "\nTest Passed." in block for block in blocks}
+    return {case.get("name"): case.get("status") for case in cases}
 
 
 def print_tests(chapter, tests):
-    """How many of the chapter's own tests passed: those with its name in theirs."""
-    mine = [passed for name, passed in tests.items() if chapter in name]
+    """How the chapter's own tests went: those with its name in theirs."""
+    mine = [outcome for name, outcome in tests.items() if chapter in name]
     if mine:
-        print(f"  tests: {sum(mine)} of {len(mine)} passed")
+        skipped = sum(outcome not in ("run", "fail") for outcome in mine)
+        print(f"  tests: {mine.count('run')} of {len(mine)} passed"
+              + (f", {skipped} skipped" if skipped else ""))
+    elif tests:
+        print("  tests: none in the last run (./workbook test runs all)")
     else:
         print("  tests: not run yet (./workbook test)")

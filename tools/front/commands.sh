@@ -105,8 +105,9 @@ command_test() {
   select_tests
   need_venv
   build_targets "$preset" "build-$preset" "$build_advice" "${targets[@]}"
+  # ./workbook status reads the report.
   exec ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure \
-    "${ctest_arguments[@]}"
+    --output-junit tests.xml "${ctest_arguments[@]}"
 }
 
 # Builds all but the learner's files, with a live line; what fails after that is the learner's.

@@ -11,7 +11,8 @@
 # and tools.notebook, the test of these tools (label tools).
 
 set(ULTRA_NOTEBOOK_TOOLS ${CMAKE_CURRENT_LIST_DIR})
-set(ULTRA_NOTEBOOK_TIMEOUT 600) # seconds for a whole one, cold, on a busy machine
+set(ULTRA_NOTEBOOK_SECONDS 300) # at most for a whole one, cold, on an idle machine
+include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/UltraTestLimits.cmake)
 
 # What a cell of the chapter may use: the chapter's library (solutions), common/ and GoogleTest.
 function(ultra_notebook_target chapter)
@@ -34,8 +35,9 @@ function(ultra_notebook_test name file)
     COMMAND ${ULTRA_VENV_PYTHON} ${ULTRA_NOTEBOOK_TOOLS}/run.py ${file}
             --build-dir ${CMAKE_BINARY_DIR} --output ${output})
   set_tests_properties(notebook.${name} PROPERTIES
-    LABELS notebook TIMEOUT ${ULTRA_NOTEBOOK_TIMEOUT}
+    LABELS notebook
     PROCESSORS 2) # its programs have two ranks and more, and it compares their times
+  ultra_limit_test(notebook.${name} ${ULTRA_NOTEBOOK_SECONDS})
 endfunction()
 
 function(ultra_notebooks)
@@ -59,6 +61,6 @@ function(ultra_notebooks)
   add_test(NAME tools.notebook
     COMMAND ${ULTRA_VENV_PYTHON} -m unittest discover
             --start-directory ${CMAKE_SOURCE_DIR}/tests/tools/notebook --pattern "*_test.py")
-  set_tests_properties(tools.notebook PROPERTIES
-    LABELS tools TIMEOUT ${ULTRA_NOTEBOOK_TIMEOUT})
+  set_tests_properties(tools.notebook PROPERTIES LABELS tools)
+  ultra_limit_test(tools.notebook ${ULTRA_NOTEBOOK_SECONDS})
 endfunction()

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra::memory {
 namespace {
@@ -92,8 +93,8 @@ const TransformerShape& find_preset(std::string_view name) {
     names.push_back(preset.name);
   }
   throw ConfigError(fmt::format(
-      "--estimate: no model is called '{}'. Choose {} or {} (with --layers, --hidden, ...).", name,
-      fmt::join(names, ", "), kCustom));
+      "--estimate: no model is called {}. Choose {} or {} (with --layers, --hidden, ...).",
+      in_quotes(name), fmt::join(names, ", "), kCustom));
 }
 
 TransformerShape shape_of(const nn::ModelConfig& config) {
@@ -142,8 +143,9 @@ Precision parse_precision(std::string_view text) {
   for (const Precision precision : kPrecisions) {
     if (text == to_string(precision)) return precision;
   }
-  throw ConfigError(fmt::format(
-      "--precision '{}' is unknown. Use fp32, bf16-mixed, bf16-mixed-fp32grads or fp64.", text));
+  throw ConfigError(
+      fmt::format("--precision {} is unknown. Use fp32, bf16-mixed, bf16-mixed-fp32grads or fp64.",
+                  in_quotes(text)));
 }
 
 }  // namespace ultra::memory

@@ -10,6 +10,18 @@ namespace ultra::collectives {
 namespace {
 
 constexpr std::size_t kMostIterations = 1'000'000;
+constexpr std::size_t kLargestArray = 1'000'000'000'000;
+
+/// A flag with a size in bytes, which stays as it was written, for messages.
+void add_size(const train::Flags& flags, const char* flag, std::string& size, const char* help) {
+  flags.add_parsed(
+      flag,
+      [&size](const std::string& text) {
+        static_cast<void>(parse_bytes(text));
+        size = text;
+      },
+      help, size);
+}
 
 std::vector<std::size_t> sizes_between(std::size_t first, std::size_t last, std::size_t factor) {
   std::vector<std::size_t> sizes;
@@ -27,12 +39,13 @@ void BenchOptions::add_to(CLI::App& app) {
   flags.add("--op", op, "time a collective on these ranks instead of training");
   flags.add("--algorithm", algorithms,
             "names, separated by commas, native among them; else all that there are");
-  flags.add("--min-bytes", min_bytes, "smallest array");
-  flags.add("--max-bytes", max_bytes, "largest array");
-  flags.add("--step-factor", step_factor, "from one size to the next");
-  flags.add("--iterations", iterations, "measured runs of each");
+  add_size(flags, "--min-bytes", min_bytes, "smallest array");
+  add_size(flags, "--max-bytes", max_bytes, "largest array");
+  flags.add("--step-factor", step_factor, "from one size to the next", {.least = 2});
+  flags.add("--iterations", iterations, "measured runs of each", {1, kMostIterations});
   flags.add_one_of("--check", check, {"on", "off"}, "on: count wrong elements; off: do not");
-  flags.add("--ranks-per-node", ranks_per_node, "ranks that share a node, for two-level");
+  flags.add("--ranks-per-node", ranks_per_node, "ranks that share a node, for two-level",
+            {1, train::kMostRanks});
   flags.add_switch("--op-json", json, "print the measurement as JSON");
 }
 
@@ -53,14 +66,6 @@ void BenchOptions::validate() const {
           fmt::format("{} needs --op COLLECTIVE, for example --op all_reduce.", flag));
     }
   }
-  if (step_factor < 2) {
-    throw ConfigError(fmt::format("--step-factor is {}. It must be at least 2.", step_factor));
-  }
-  if (iterations == 0 || iterations > kMostIterations) {
-    throw ConfigError(fmt::format("--iterations is {}. It must be between 1 and {}.", iterations,
-                                  kMostIterations));
-  }
-  if (ranks_per_node == 0) throw ConfigError("--ranks-per-node is 0. It must be at least 1.");
 }
 
 BenchRequest BenchOptions::request(DType dtype) const {
@@ -72,7 +77,11 @@ BenchRequest BenchOptions::request(DType dtype) const {
                     "second.",
                     min_bytes, max_bytes));
   }
-  BenchRequest request{.op = parse_collective(op),
+  if (last > kLargestArray) {
+    throw ConfigError(fmt::format("--max-bytes is {}. It must be at most {}.", max_bytes,
+                                  format_bytes(kLargestArray)));
+  }
+  BenchRequest request{.op = train::under_flag("--op", "", [&] { return parse_collective(op); }),
                        .algorithms = algorithms,
                        .sizes = sizes_between(first, last, step_factor),
                        .dtype = dtype,
@@ -86,7 +95,9 @@ BenchRequest BenchOptions::request(DType dtype) const {
     request.algorithms.emplace_back(kNativeName);
   }
   for (const std::string& name : request.algorithms) {
-    if (name != kNativeName) static_cast<void>(find_algorithm(request.op, name));
+    if (name == kNativeName) continue;
+    train::under_flag("--algorithm", "",
+                      [&] { static_cast<void>(find_algorithm(request.op, name)); });
   }
   return request;
 }

@@ -11,6 +11,7 @@
 #include "chapters/02_collectives/bench/collective_case.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/02_collectives/simulator/cost_model.hpp"
+#include "common/base/interrupt.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
 
@@ -55,6 +56,7 @@ double measure(CollectiveCase& collective, const Communicator& comm, const Commu
   const Tensor seconds = Tensor::empty(Device::cpu(), {iterations}, DType::kF64);
   const std::span<double> times = seconds.span<double>();
   for (std::size_t i = 0; i < iterations + kWarmups; ++i) {
+    throw_if_interrupted();
     collective.refresh();
     world.barrier();
     const auto begin = Clock::now();

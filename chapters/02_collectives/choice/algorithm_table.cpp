@@ -29,6 +29,7 @@
 #include "chapters/02_collectives/two_level_all_reduce.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -245,8 +246,8 @@ const NamedAlgorithm& find_algorithm(OpKind op, std::string_view name) {
   const auto found = std::find_if(known.begin(), known.end(),
                                   [name](const NamedAlgorithm& a) { return a.name == name; });
   if (found != known.end()) return *found;
-  throw ConfigError(fmt::format("no algorithm for {} is called '{}'. Choose {}.", to_string(op),
-                                name,
+  throw ConfigError(fmt::format("no algorithm for {} is called {}. Choose {}.", to_string(op),
+                                in_quotes(name),
                                 list_names(known, [](const NamedAlgorithm& a) { return a.name; })));
 }
 
@@ -254,7 +255,7 @@ OpKind parse_collective(std::string_view name) {
   for (const OpKind op : kOps) {
     if (to_string(op) == name) return op;
   }
-  throw ConfigError(fmt::format("no collective is called '{}'. Choose {}.", name,
+  throw ConfigError(fmt::format("no collective is called {}. Choose {}.", in_quotes(name),
                                 list_names(kOps, [](OpKind op) { return to_string(op); })));
 }
 

@@ -10,6 +10,7 @@
 
 #include "chapters/02_collectives/algorithms/compact_step.hpp"
 #include "chapters/02_collectives/simulator/event_queue.hpp"
+#include "common/base/interrupt.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::collectives {
@@ -110,6 +111,7 @@ void Simulation::load(const ScheduleOfRank& schedule_of) {
 }
 
 void Simulation::load_rank(const comm::Schedule& schedule, int rank) {
+  throw_if_interrupted();
   StepPlace place{.rank = rank, .ranks = topology_.ranks()};
   for (place.lane = 0; place.lane < schedule.lanes.size(); ++place.lane) {
     const comm::Lane& lane = schedule.lanes[place.lane];
@@ -136,6 +138,7 @@ SimulationResult Simulation::run() {
   for (std::uint32_t lane = 0; lane < lane_count(); ++lane) begin_step(lane, 0.0);
   std::vector<std::uint32_t> ids;
   while (!events_.empty()) {
+    throw_if_interrupted();
     // Ports come before lanes: a message that has waited for a port gets it before one that asks
     // for it at the very moment at which it becomes free.
     const double now = events_.pop(ids);

@@ -34,7 +34,7 @@ double growth_factor(std::string_view text) {
   const std::optional<double> factor = parse_number<double>(text);
   if (!factor || !(*factor > 1.0) || !std::isfinite(*factor)) {
     throw ConfigError(fmt::format(
-        "--simulate-sizes: the factor between sizes must be above 1, found '{}'.", text));
+        "--simulate-sizes: the factor between sizes must be above 1, found {}.", in_quotes(text)));
   }
   return *factor;
 }
@@ -44,14 +44,15 @@ std::vector<std::size_t> size_range(const std::string& text) {
   const std::vector<std::string_view> parts = split(text, ':');
   if (parts.size() > 3) {
     throw ConfigError(
-        fmt::format("--simulate-sizes '{}' has too many parts. {}", text, kSizesHelp));
+        fmt::format("--simulate-sizes {} has too many parts. {}", in_quotes(text), kSizesHelp));
   }
   const std::size_t first = parse_bytes(std::string(parts[0]));
   const std::size_t last = parse_bytes(std::string(parts[1]));
   const double factor = parts.size() == 3 ? growth_factor(parts[2]) : 10.0;
   if (first == 0 || first > last) {
-    throw ConfigError(fmt::format(
-        "--simulate-sizes '{}': the first size must be above 0 and at most the last.", text));
+    throw ConfigError(
+        fmt::format("--simulate-sizes {}: the first size must be above 0 and at most the last.",
+                    in_quotes(text)));
   }
   std::vector<std::size_t> sizes;
   const auto limit = static_cast<double>(last) * (1.0 + 1e-12);
@@ -108,27 +109,24 @@ void SimulateOptions::validate() const {
 }
 
 SimulationRequest SimulateOptions::request() const {
-  SimulationRequest request{.topology = parse_topology(simulate),
-                            .op = parse_collective(op),
-                            .algorithms = algorithms,
-                            .sizes = parse_sizes(sizes),
-                            .record = messages ? Record::kMessages : Record::kTotals};
+  SimulationRequest request{
+      .topology = parse_topology(simulate),
+      .op = train::under_flag("--simulate-op", "", [&] { return parse_collective(op); }),
+      .algorithms = algorithms,
+      .sizes = parse_sizes(sizes),
+      .record = messages ? Record::kMessages : Record::kTotals};
   request.validate();
   return request;
 }
 
 std::vector<std::size_t> parse_sizes(const std::string& text) {
   std::vector<std::size_t> sizes;
-  try {
+  train::under_flag("--simulate-sizes", "", [&] {
     sizes = text.find(':') == std::string::npos ? size_list(text) : size_range(text);
-  } catch (const ConfigError& error) {
-    const std::string_view what = error.what();
-    if (what.starts_with("--simulate-sizes")) throw;
-    throw ConfigError(fmt::format("--simulate-sizes: {}", what));
-  }
+  });
   if (sizes.size() > kMostSizes) {
     throw ConfigError(
-        fmt::format("--simulate-sizes '{}' has more than {} sizes.", text, kMostSizes));
+        fmt::format("--simulate-sizes {} has more than {} sizes.", in_quotes(text), kMostSizes));
   }
   return sizes;
 }

@@ -14,6 +14,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -283,7 +284,8 @@ void SimulationRequest::validate() const {
                                     format_bytes(sizes[i]), format_bytes(sizes[i - 1])));
     }
   }
-  static_cast<void>(chosen_algorithms(*this));
+  train::under_flag("--simulate-algorithms", "",
+                    [&] { static_cast<void>(chosen_algorithms(*this)); });
 }
 
 const SimulatedRun* SimulationReport::find(const std::string& algorithm, std::size_t bytes) const {

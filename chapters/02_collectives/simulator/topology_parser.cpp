@@ -31,7 +31,7 @@ T number(const Entry& entry, std::string_view value, const char* what) {
   const std::optional<T> number = parse_number<T>(value);
   if (!number) {
     throw ConfigError(
-        fmt::format("--simulate {}={}: '{}' is not {}.", entry.key, entry.value, value, what));
+        fmt::format("--simulate {}=...: {} is not {}.", entry.key, in_quotes(value), what));
   }
   return *number;
 }
@@ -111,8 +111,8 @@ Topology find_preset(std::string_view name) {
     names.push_back(preset.name);
   }
   throw ConfigError(
-      fmt::format("--simulate '{}' is no known machine. Known: {}; or describe one: {}=...", name,
-                  fmt::join(names, ", "), fmt::join(kKeys, "=..., ")));
+      fmt::format("--simulate {} is no known machine. Known: {}; or describe one: {}=...",
+                  in_quotes(name), fmt::join(names, ", "), fmt::join(kKeys, "=..., ")));
 }
 
 /// The entries behind the preset's name, each key known and given once.
@@ -123,8 +123,8 @@ std::vector<Entry> entries_of(const std::vector<std::string_view>& parts, std::s
     const std::string_view key = parts[i].substr(0, equals);
     if (equals == std::string_view::npos ||
         std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-      throw ConfigError(fmt::format("--simulate does not know '{}'. Known: {}=...", parts[i],
-                                    fmt::join(kKeys, "=..., ")));
+      throw ConfigError(fmt::format("--simulate does not know {}. Known: {}=...",
+                                    in_quotes(parts[i]), fmt::join(kKeys, "=..., ")));
     }
     const bool twice = std::any_of(entries.begin(), entries.end(),
                                    [&](const Entry& entry) { return entry.key == key; });

@@ -16,6 +16,9 @@
 namespace ultra::data_parallel {
 namespace {
 
+/// Of PowerSGD: far beyond it no matrix has factors that are smaller.
+constexpr std::size_t kMostRank = 1'000'000;
+
 struct Known {
   std::string_view name;
   CompressionKind kind;
@@ -28,7 +31,7 @@ constexpr std::array<Known, 5> kKnown = {{
     {"topk", CompressionKind::kTopK, "the fraction to keep, above 0 and up to 1", "topk:0.01"},
     {"int8", CompressionKind::kInt8, "", "int8"},
     {"onebit", CompressionKind::kOneBit, "", "onebit"},
-    {"powersgd", CompressionKind::kPowerSgd, "the rank, a whole number of at least 1",
+    {"powersgd", CompressionKind::kPowerSgd, "the rank, a whole number from 1 to 1000000",
      "powersgd:2"},
 }};
 
@@ -39,18 +42,18 @@ const Known& find_known(std::string_view name, std::string_view text) {
     if (entry.name == name) return entry;
   }
   throw ConfigError(
-      fmt::format("there is no compression '{}'. Choose none, topk:FRACTION, int8, onebit or "
+      fmt::format("there is no compression {}. Choose none, topk:FRACTION, int8, onebit or "
                   "powersgd:RANK, for example topk:0.01 or powersgd:2.",
-                  text));
+                  in_quotes(text)));
 }
 
 [[noreturn]] void refuse_parameter(const Known& entry, std::string_view text) {
   if (entry.parameter.empty()) {
-    throw ConfigError(
-        fmt::format("compression '{0}': {1} takes no number. Write {1}.", text, entry.name));
+    throw ConfigError(fmt::format("compression {0}: {1} takes no number. Write {1}.",
+                                  in_quotes(text), entry.name));
   }
-  throw ConfigError(fmt::format("compression '{}': {} needs {}, for example {}.", text, entry.name,
-                                entry.parameter, entry.example));
+  throw ConfigError(fmt::format("compression {}: {} needs {}, for example {}.", in_quotes(text),
+                                entry.name, entry.parameter, entry.example));
 }
 
 /// Null for a compression that is none or a power_sgd_exchange().
@@ -101,7 +104,7 @@ Compression parse_compression(std::string_view text) {
     fits = compression.fraction > 0.0 && compression.fraction <= 1.0;
   } else if (entry.kind == CompressionKind::kPowerSgd) {
     compression.rank = parse_number<std::uint64_t>(number).value_or(0);
-    fits = compression.rank >= 1;
+    fits = compression.rank >= 1 && compression.rank <= kMostRank;
   }
   if (!fits) refuse_parameter(entry, text);
   return compression;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
@@ -43,21 +42,28 @@ std::string_view to_string(Overlap overlap) {
 void DataParallelOptions::add_to(CLI::App& app) {
   const char* group = "Data parallel";
   const train::Flags flags(app, group);
-  flags.add("--dp", dp, "replicas of the model [as many as there are ranks]");
+  flags.add("--dp", dp, "replicas of the model [as many as there are ranks]",
+            {1, train::kMostRanks});
   train::add_choice(app, "--overlap", overlap, kOverlaps, group,
                     "when gradients travel: none (after the backward pass), per-parameter or "
                     "bucketed (while it runs)");
-  flags.add("--bucket-mb", bucket_mb, "10^6 bytes of gradients in a bucket");
+  flags.add("--bucket-mb", bucket_mb, "10^6 bytes of gradients in a bucket", {1e-6, 1e6});
   flags.add("--all-reduce", all_reduce,
             "algorithm that adds up gradients, of those that --op all_reduce lists");
-  flags.add("--compress", compress,
-            "gradients on the wire: none, topk:FRACTION, int8, onebit or powersgd:RANK");
+  flags.add_parsed(
+      "--compress",
+      [this](const std::string& text) {
+        static_cast<void>(parse_compression(text));
+        compress = text;
+      },
+      "gradients on the wire: none, topk:FRACTION, int8, onebit or powersgd:RANK", compress);
   flags.add_switch("!--no-error-feedback", error_feedback,
                    "forget what compression leaves out, instead of sending it later");
   flags.add("--compress-warmup", compress_warmup,
-            "uncompressed steps before; then AdamW keeps its second moments");
+            "uncompressed steps before; then AdamW keeps its second moments",
+            {0, train::kMostSteps});
   flags.add("--check-replicas", check_replicas,
-            "compare the replicas' weights every so many steps [0: never]");
+            "compare the replicas' weights every so many steps [0: never]", {0, train::kMostSteps});
   for (const char* flag :
        {"--overlap", "--bucket-mb", "--all-reduce", "--compress", "--check-replicas"}) {
     train::when_given(app, flag, [this, flag] { all_reduce_flag_ = flag; });
@@ -65,13 +71,7 @@ void DataParallelOptions::add_to(CLI::App& app) {
 }
 
 void DataParallelOptions::validate() const {
-  if (dp == 0U) throw ConfigError("--dp is 0. It must be at least 1.");
-  if (!std::isfinite(bucket_mb) || bucket_mb <= 0 || bucket_mb > 1e6) {
-    throw ConfigError(fmt::format(
-        "--bucket-mb is {}. It must be a number of megabytes above 0 and up to 1000000.",
-        bucket_mb));
-  }
-  static_cast<void>(algorithms());
+  train::under_flag("--all-reduce", "", [&] { static_cast<void>(algorithms()); });
   const bool compresses = parse_compression(compress).kind != CompressionKind::kNone;
   if (!compresses && !error_feedback) {
     throw ConfigError(
@@ -90,7 +90,9 @@ void DataParallelOptions::resolve_ranks(train::Setup& setup) const {
   const std::optional<int> launched = comm.launched;
   if (!dp) {
     // One replica, unless there are ranks for more.
-    if (!comm.ranks && !launched && of_replica > 1) comm.ranks = of_replica;
+    if (comm.ranks || launched || of_replica == 1) return;
+    train::expect_thread_ranks(of_replica, fmt::format("{} needs {}", replica_flags, of_replica));
+    comm.ranks = of_replica;
     return;
   }
   const std::size_t needed = *dp * of_replica + beside;
@@ -104,6 +106,7 @@ void DataParallelOptions::resolve_ranks(train::Setup& setup) const {
     throw ConfigError(fmt::format("{}: {} ranks are needed, but --ranks is {}. Leave --ranks out.",
                                   asked, needed, *comm.ranks));
   }
+  if (!launched) train::expect_thread_ranks(needed, fmt::format("{} needs {}", asked, needed));
   comm.ranks = needed;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -36,9 +35,9 @@ void expect_with(bool given, const char* flag, bool other, const char* needed) {
 
 ConfigError bad_straggler(const std::string& text) {
   return ConfigError(
-      fmt::format("--straggler is '{}'. It must be a replica and the milliseconds that each of its "
+      fmt::format("--straggler is {}. It must be a replica and the milliseconds that each of its "
                   "steps takes longer, for example 1:50.",
-                  text));
+                  in_quotes(text)));
 }
 
 }  // namespace
@@ -49,9 +48,11 @@ void ServerOptions::add_to(CLI::App& app) {
                     "who brings gradients together: all-reduce (the replicas themselves) or "
                     "parameter-server (ranks beside them)");
   const train::Flags flags(app, group);
-  flags.add("--servers", servers, "ranks that keep the weights, beside the replicas [1]");
+  flags.add("--servers", servers, "ranks that keep the weights, beside the replicas [1]",
+            {1, train::kMostRanks});
   flags.add_switch("--async", asynchronous, "servers apply each replica's gradient as it comes");
-  flags.add("--staleness", staleness, "steps that a replica may be ahead of the slowest [2]");
+  flags.add("--staleness", staleness, "steps that a replica may be ahead of the slowest [2]",
+            {0, train::kMostSteps});
   flags.add_parsed(
       "--priority",
       [this](const std::string& word) {
@@ -61,9 +62,15 @@ void ServerOptions::add_to(CLI::App& app) {
       "wait-free (as they are ready) or priority (in slices, what is needed first goes first) "
       "[none]");
   flags.add("--slice-kb", slice_kb,
-            fmt::format("10^3 bytes of a slice with --priority priority [{}]", kSliceKb));
-  flags.add("--straggler", straggler,
-            "R:MILLISECONDS: replica R takes so much longer for each step");
+            fmt::format("10^3 bytes of a slice with --priority priority [{}]", kSliceKb),
+            {1.0, 1e9});
+  flags.add_parsed(
+      "--straggler",
+      [this](const std::string& text) {
+        straggler = text;
+        static_cast<void>(slow_replica());
+      },
+      "R:MILLISECONDS: replica R takes so much longer for each step");
 }
 
 void ServerOptions::validate() const {
@@ -75,12 +82,6 @@ void ServerOptions::validate() const {
   expect_with(priority.has_value(), "--priority", served, needs_servers);
   expect_with(slice_kb.has_value(), "--slice-kb", priority == Priority::kPriority,
               "--priority priority");
-  if (servers == 0U) throw ConfigError("--servers is 0. It must be at least 1.");
-  if (slice_kb && !(*slice_kb >= 1 && *slice_kb <= 1e9)) {  // NaN is refused, too
-    throw ConfigError(fmt::format(
-        "--slice-kb is {}. It must be a number of kilobytes from 1 to 1000000000.", *slice_kb));
-  }
-  static_cast<void>(slow_replica());
 }
 
 void ServerOptions::expect_straggler_among(int replicas) const {

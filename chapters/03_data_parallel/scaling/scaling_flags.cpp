@@ -10,11 +10,11 @@ Topology node_of(std::string_view ranks, const std::string& text) {
   const std::string flag = fmt::format("{}-machine", ranks);
   for (const std::string_view entry : split(text, ',')) {
     if (entry.starts_with("nodes=")) {
-      throw ConfigError(fmt::format("{} {}: leave out '{}'. {} says how many nodes there are.",
-                                    flag, text, entry, ranks));
+      throw ConfigError(fmt::format("{} {}: leave out {}. {} says how many nodes there are.", flag,
+                                    in_quotes(text), in_quotes(entry), ranks));
     }
   }
-  return under_flag(flag, "--simulate", [&] { return collectives::parse_topology(text); });
+  return train::under_flag(flag, "--simulate", [&] { return collectives::parse_topology(text); });
 }
 
 void expect_between(std::string_view flag, std::size_t value, std::size_t least, std::size_t most) {

@@ -23,18 +23,19 @@ namespace ultra::data_parallel {
 // The command line --------------------------------------------------------------------------------
 
 /// @brief Adds flags that set members of `options` to a group of --help.
-/// @param each_flag  calls its argument for each with name, member, help and, for a word, choices.
+/// @param each_flag  calls its argument for each with name, member, help and, for a word, its
+/// choices, or, for a number, its limits.
 template <class Options, class EachFlag>
 void add_flags(CLI::App& app, const char* group, Options& options, const EachFlag& each_flag) {
   const train::Flags flags(app, group);
-  each_flag([&](const char* flag, auto member, const char* help, const auto&... choices) {
+  each_flag([&](const char* flag, auto member, const char* help, const auto&... allowed) {
     auto& value = options.*member;
-    if constexpr (sizeof...(choices) > 0) {
-      train::add_choice(app, flag, value, choices..., group, help);
+    if constexpr (std::is_enum_v<std::remove_reference_t<decltype(value)>>) {
+      train::add_choice(app, flag, value, allowed..., group, help);
     } else if constexpr (std::is_same_v<decltype(value), bool&>) {
       flags.add_switch(flag, value, help);
     } else {
-      flags.add(flag, value, help);
+      flags.add(flag, value, help, allowed...);
     }
   });
 }
@@ -45,7 +46,7 @@ void add_flags(CLI::App& app, const char* group, Options& options, const EachFla
 template <class Options, class EachFlag>
 void expect_defaults(const Options& options, const EachFlag& each_flag, std::string_view needed) {
   const Options defaults;
-  each_flag([&](const char* flag, auto member, const auto&... /*help, choices*/) {
+  each_flag([&](const char* flag, auto member, const auto&... /*help, allowed*/) {
     if (options.*member != defaults.*member) {
       throw ConfigError(fmt::format("{} needs {}.", flag, needed));
     }
@@ -64,8 +65,8 @@ template <class Number>
   for (const std::string_view part : split(text, ',')) {
     const auto number = parse_number<Number>(part);
     if (!number) {
-      throw ConfigError(fmt::format("{} {}: '{}' is not a whole number. Write for example {}.",
-                                    flag, text, part, example));
+      throw ConfigError(fmt::format("{} {}: {} is not a whole number. Write for example {}.", flag,
+                                    in_quotes(text), in_quotes(part), example));
     }
     numbers.push_back(*number);
   }
@@ -74,21 +75,6 @@ template <class Number>
         fmt::format("{} has {} numbers. It must have at most {}.", flag, numbers.size(), kMost));
   }
   return numbers;
-}
-
-/// @brief What fn returns; its message names this flag instead of where it belongs elsewhere.
-/// @param elsewhere  what the message begins with otherwise; may be empty.
-/// @throws ConfigError when fn does.
-template <class Fn>
-auto under_flag(std::string_view flag, std::string_view elsewhere, Fn&& fn) {
-  try {
-    return fn();
-  } catch (const ConfigError& error) {
-    std::string_view what = error.what();
-    if (what.starts_with(elsewhere)) what.remove_prefix(elsewhere.size());
-    const bool sentence = what.starts_with(' ') || what.starts_with(':');
-    throw ConfigError(fmt::format("{}{}{}", flag, sentence ? "" : ": ", what));
-  }
 }
 
 /// @brief One node of a machine, as --simulate reads it.

@@ -32,10 +32,13 @@ constexpr auto kEachFlag = [](const auto& visit) {
   visit("--scale-micro-batch", &Options::micro_batch,
         "sequences per forward and backward pass; 0: all of a replica's at once");
   visit("--scale-bytes", &Options::element_bytes, "bytes of a gradient's element on the link");
-  visit("--scale-peak-tflops", &Options::peak_tflops, "1e12 FLOP per second of a GPU");
-  visit("--scale-mfu", &Options::mfu, "the part of it that a replica alone reaches");
+  visit("--scale-peak-tflops", &Options::peak_tflops, "1e12 FLOP per second of a GPU",
+        train::Numbers{1e-3, 1e9});
+  visit("--scale-mfu", &Options::mfu, "the part of it that a replica alone reaches",
+        train::Numbers{1e-3, 1.0});
   visit("--scale-bucket-mb", &Options::bucket_mb,
-        "capacity of a bucket in MB (1e6 bytes); 0: each gradient by itself");
+        "capacity of a bucket in MB (1e6 bytes); 0: each gradient by itself",
+        train::Numbers{0.0, 1e6});
   visit("--scale-json", &Options::json, "print the prediction as JSON");
 };
 
@@ -55,23 +58,23 @@ void ScalingOptions::validate() const {
 }
 
 ScalingRequest ScalingOptions::request(const nn::ModelConfig& custom) const {
-  under_flag("--scale-algorithm", "", [&] {
+  train::under_flag("--scale-algorithm", "", [&] {
     static_cast<void>(collectives::find_algorithm(OpKind::kAllReduce, algorithm));
   });
-  ScalingRequest request{
-      .model = sizes_of(under_flag("--scale-preset", "--estimate",
-                                   [&] { return memory::shape_for_estimate(preset, custom); })),
-      .machine = node_of("--scale", machine),
-      .algorithm = algorithm,
-      .dp = numbers_of<int>("--scale", scale, "1,2,4,8"),
-      .seq_len = seq_len,
-      .batch_rule = rank_batch ? BatchRule::kPerRank : BatchRule::kGlobal,
-      .batch = rank_batch.value_or(global_batch.value_or(kDefaultGlobalBatch)),
-      .micro_batch = micro_batch,
-      .element_bytes = element_bytes,
-      .peak_flops = peak_tflops * 1e12,
-      .mfu = mfu,
-      .bucket_bytes = bucket_mb * 1e6};
+  ScalingRequest request{.model = sizes_of(train::under_flag(
+                             "--scale-preset", "--estimate",
+                             [&] { return memory::shape_for_estimate(preset, custom); })),
+                         .machine = node_of("--scale", machine),
+                         .algorithm = algorithm,
+                         .dp = numbers_of<int>("--scale", scale, "1,2,4,8"),
+                         .seq_len = seq_len,
+                         .batch_rule = rank_batch ? BatchRule::kPerRank : BatchRule::kGlobal,
+                         .batch = rank_batch.value_or(global_batch.value_or(kDefaultGlobalBatch)),
+                         .micro_batch = micro_batch,
+                         .element_bytes = element_bytes,
+                         .peak_flops = peak_tflops * 1e12,
+                         .mfu = mfu,
+                         .bucket_bytes = bucket_mb * 1e6};
   request.validate();
   return request;
 }

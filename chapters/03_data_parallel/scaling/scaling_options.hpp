@@ -14,6 +14,8 @@ namespace ultra::data_parallel {
 
 /// @brief --scale with its own flags.
 struct ScalingOptions {
+  static constexpr const char* kFlag = "--scale";  ///< that asks for a prediction
+
   std::string scale;                        ///< "1,2,4,8"; empty means: train
   std::string machine = "h100";             ///< --scale-machine, see parse_topology(); one node
   std::string algorithm = "two-level";      ///< --scale-algorithm

@@ -6,10 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "chapters/04_zero/checkpoints/json_numbers.hpp"
-#include "common/base/errors.hpp"
-#include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
+#include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/llama_config.hpp"
 
 namespace ultra::zero {
@@ -201,27 +199,16 @@ std::string to_json(const std::vector<WrittenPart>& parts) {
 }
 
 std::vector<WrittenPart> parse_parts(const std::string& text, const std::string& path) {
-  try {
+  return checkpoint::read_json(text, path, [](const nlohmann::json& list) {
     std::vector<WrittenPart> parts;
-    const auto list = nlohmann::json::parse(text).get<nlohmann::json::array_t>();
-    for (const nlohmann::json& part : list) {
+    for (const nlohmann::json& part : list.get_ref<const nlohmann::json::array_t&>()) {
       parts.push_back({.file = part.at("file"),
-                       .offset = whole_number_in<std::uint64_t>(part, "offset"),
-                       .bytes = whole_number_in<std::uint64_t>(part, "bytes"),
-                       .crc32 = whole_number_in<std::uint32_t>(part, "crc32")});
+                       .offset = checkpoint::whole_number_in<std::uint64_t>(part, "offset"),
+                       .bytes = checkpoint::whole_number_in<std::uint64_t>(part, "bytes"),
+                       .crc32 = checkpoint::whole_number_in<std::uint32_t>(part, "crc32")});
     }
     return parts;
-  } catch (const nlohmann::json::exception& error) {
-    throw FileError(fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.",
-                                path, error.what()));
-  }
-}
-
-std::string read_text(checkpoint::FileLayer& files, const std::filesystem::path& path) {
-  const auto file = files.open_for_reading(path);
-  std::string text(checked_cast<std::size_t>(file->size()), '\0');
-  file->read_at(0, std::as_writable_bytes(std::span(text)));
-  return text;
+  });
 }
 
 }  // namespace ultra::zero

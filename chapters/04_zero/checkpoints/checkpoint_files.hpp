@@ -24,7 +24,6 @@
 #include "chapters/04_zero/checkpoints/training_record.hpp"
 #include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "common/checkpoint/element_runs.hpp"
-#include "common/checkpoint/file_layer.hpp"
 #include "common/checkpoint/safetensors_header.hpp"
 #include "common/tensor/tensor.hpp"
 
@@ -114,10 +113,5 @@ struct WrittenPart {
 /// @throws FileError that says what is wrong; `path` is for the message.
 [[nodiscard]] std::vector<WrittenPart> parse_parts(const std::string& text,
                                                    const std::string& path);
-
-/// @brief The whole content of a file.
-/// @throws FileError when it cannot be read.
-[[nodiscard]] std::string read_text(checkpoint::FileLayer& files,
-                                    const std::filesystem::path& path);
 
 }  // namespace ultra::zero

@@ -11,9 +11,9 @@ void CheckpointOptions::add_to(CLI::App& app) {
   const train::Flags flags(app, "Checkpoints");
   flags.add("--checkpoint", folder,
             "folder to save the training's state in, so that it can go on later");
-  flags.add("--save-every", save_every, "save it after so many steps, and at the end [the end]",
+  flags.add("--save-every", save_every, "save it after so many steps, and at the end [the end]", {},
             train::ShowDefault::kNo);
-  flags.add("--keep", keep, "checkpoints that stay, the newest ones [all]",
+  flags.add("--keep", keep, "checkpoints that stay, the newest ones [all]", {},
             train::ShowDefault::kNo);
   flags.add("--resume", resume,
             "go on from the newest checkpoint in this folder, or from the one that it is");

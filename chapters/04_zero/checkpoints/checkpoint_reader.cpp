@@ -13,6 +13,8 @@
 #include "chapters/04_zero/checkpoints/reshard.hpp"
 #include "common/base/errors.hpp"
 #include "common/checkpoint/checksum.hpp"
+#include "common/checkpoint/file_damage.hpp"
+#include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/safetensors.hpp"
 #include "common/train/frame/agree.hpp"
 
@@ -23,12 +25,31 @@ namespace fs = std::filesystem;
 using checkpoint::ElementRun;
 using checkpoint::FileLayer;
 using checkpoint::SafetensorsReader;
+using checkpoint::shown_text;
 
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 
 [[noreturn]] void report(const fs::path& file, std::string_view what) {
-  throw FileError(fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.",
-                              file.string(), what));
+  checkpoint::report_damaged_checkpoint(file.string(), what);
+}
+
+/// The file is as it was written, and yet not what this training needs.
+[[noreturn]] void report_foreign(const fs::path& file, std::string_view what) {
+  throw FileError(fmt::format(
+      "checkpoint file '{}' is whole, but not of this training: {}. Resume a checkpoint that this "
+      "program has saved, with all of its files as they were.",
+      file.string(), what));
+}
+
+/// Checks that the elements of a tensor need no conversion.
+void expect_type(const fs::path& file, const checkpoint::StoredTensor& tensor, DType dtype) {
+  const checkpoint::StoredType expected = checkpoint::stored_type_for(dtype);
+  if (tensor.type == expected) return;
+  report_foreign(file,
+                 fmt::format("tensor {} holds elements of {}, --dtype {} needs {}, and nothing is "
+                             "converted",
+                             shown_text(tensor.name), to_string(tensor.type), to_string(dtype),
+                             to_string(expected)));
 }
 
 // Checksums ---------------------------------------------------------------------------------------
@@ -67,6 +88,23 @@ void expect_whole(FileLayer& files, const fs::path& path, std::vector<WrittenPar
                      end, size));
 }
 
+/// What a writer has written, by its list.
+std::vector<WrittenPart> parts_of(FileLayer& files, const fs::path& folder, int writer,
+                                  int writers) {
+  const fs::path list = folder / parts_file(writer, writers);
+  const std::string optimizer = optimizer_file(writer, writers);
+  std::vector<WrittenPart> parts = parse_parts(checkpoint::read_text(files, list), list.string());
+  if (parts.empty()) report(list, "it lists nothing");
+  for (const WrittenPart& part : parts) {
+    const auto known = {std::string_view(kRecordFile), std::string_view(kConfigFile),
+                        std::string_view(kWeightsFile), std::string_view(optimizer)};
+    if (std::ranges::find(known, part.file) != known.end()) continue;
+    report(list, fmt::format("its file {} is none that this rank can have written",
+                             shown_text(part.file)));
+  }
+  return parts;
+}
+
 /// Every rank looks at what some of the writers have written.
 void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
                       const Communicator& world) {
@@ -74,13 +112,7 @@ void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
   for (const char* file : {kRecordFile, kConfigFile, kWeightsFile}) by_file[file] = {};
   for (int writer = 0; writer < writers; ++writer) {
     by_file[optimizer_file(writer, writers)];
-    const fs::path list = folder / parts_file(writer, writers);
-    const std::vector<WrittenPart> parts = parse_parts(read_text(files, list), list.string());
-    if (parts.empty()) report(list, "it lists nothing");
-    for (const WrittenPart& part : parts) {
-      if (fs::path(part.file).filename() != part.file || part.file.empty()) {
-        report(list, fmt::format("its file '{}' is not in its folder", part.file));
-      }
+    for (const WrittenPart& part : parts_of(files, folder, writer, writers)) {
       by_file[part.file].push_back(part);
       if (writer % world.size() == world.rank()) expect_checksum(files, folder, part);
     }
@@ -114,8 +146,8 @@ struct MomentsCopy {
 /// All tensors of a checkpoint.
 class StoredState {
  public:
-  StoredState(FileLayer& files, const fs::path& folder, int writers)
-      : folder_(folder), weights_(files, folder / kWeightsFile) {
+  StoredState(FileLayer& files, const fs::path& folder, int writers, DType dtype)
+      : folder_(folder), dtype_(dtype), weights_(files, folder / kWeightsFile) {
     for (int writer = 0; writer < writers; ++writer) {
       const fs::path path = folder / optimizer_file(writer, writers);
       optimizers_.push_back(std::make_unique<SafetensorsReader>(files, path));
@@ -139,14 +171,19 @@ class StoredState {
     const fs::path path = folder_ / kWeightsFile;
     for (const nn::NamedShape& parameter : state.parameters()) {
       const checkpoint::StoredTensor* stored = weights_.find(parameter.name);
-      if (stored == nullptr) report(path, fmt::format("'{}' is missing", parameter.name));
+      if (stored == nullptr) {
+        report_foreign(path, fmt::format("it has no tensor {}", shown_text(parameter.name)));
+      }
+      expect_type(path, *stored, dtype_);
       if (std::ranges::equal(stored->shape, parameter.shape.dims())) continue;
-      report(path, fmt::format("'{}' has {} elements in another shape than {}", parameter.name,
-                               stored->numel(), parameter.shape.str()));
+      report_foreign(
+          path,
+          fmt::format("its tensor {} has shape {}, the model's has {}", shown_text(parameter.name),
+                      checkpoint::shown_shape(stored->shape), parameter.shape.str()));
     }
     if (weights_.tensors().size() == state.parameters().size()) return;
-    report(path, fmt::format("it has {} tensors, the model has {}", weights_.tensors().size(),
-                             state.parameters().size()));
+    report_foreign(path, fmt::format("it has {} tensors, the model has {}",
+                                     weights_.tensors().size(), state.parameters().size()));
   }
 
   // [region read_piece]
@@ -170,8 +207,10 @@ class StoredState {
       const auto name = parse_moments_name(tensor.name);
       const std::size_t dimensions = name && name->stride > 0 ? 2 : 1;
       if (!name || tensor.shape.size() != dimensions) {
-        report(path, fmt::format("its tensor '{}' has an unknown name", tensor.name));
+        report_foreign(path, fmt::format("its tensor {} is none of an optimizer's moments",
+                                         shown_text(tensor.name)));
       }
+      expect_type(path, tensor, dtype_);
       moments_[{name->kind, name->parameter}].push_back(
           {.file = file,
            .tensor = tensor.name,
@@ -217,9 +256,9 @@ class StoredState {
       }
     }
     if (count == run.count) return copies;
-    report(folder_ / "optimizer-*.safetensors",
-           fmt::format("of {} of '{}' there are {} of the {} elements from {} on", kind, parameter,
-                       count, run.count, run.global));
+    report_foreign(folder_ / "optimizer-*.safetensors",
+                   fmt::format("of {} of {} there are {} of the {} elements from {} on", kind,
+                               shown_text(parameter), count, run.count, run.global));
   }
 
   void read_moment(const std::string& kind, const std::string& parameter, const ElementRun& run,
@@ -231,6 +270,7 @@ class StoredState {
   }
 
   fs::path folder_;
+  DType dtype_;
   SafetensorsReader weights_;
   std::vector<std::unique_ptr<SafetensorsReader>> optimizers_;
   /// By kind and parameter.
@@ -246,10 +286,10 @@ TrainingRecord load_checkpoint(FileLayer& files, const fs::path& folder,
   std::unique_ptr<StoredState> stored;
   train::agree(world, [&] {
     const fs::path path = folder / kRecordFile;
-    record = parse_record(read_text(files, path), path.string());
+    record = parse_record(checkpoint::read_text(files, path), path.string());
     expect_checksums(files, folder, record.writers, world);
     identity.expect_same(record.identity, folder.string());
-    stored = std::make_unique<StoredState>(files, folder, record.writers);
+    stored = std::make_unique<StoredState>(files, folder, record.writers, identity.dtype);
     stored->expect_weights_of(state);
     stored->expect_moments_of(state);
   });

@@ -18,8 +18,9 @@ namespace ultra::zero {
 /// @param folder    of the checkpoint, complete.
 /// @param identity  of this training.
 /// @return what the checkpoint says about the training.
-/// @throws ConfigError when it is of another training; FileError when a file is missing, cannot be read
-/// or is damaged: on all ranks, before anything of the state has changed or after which nothing goes on.
+/// @throws ConfigError when it is of another training; FileError when a file is missing, cannot be
+/// read, is damaged, or holds what another program has put there: on all ranks, before anything of
+/// the state has changed or after which nothing goes on.
 [[nodiscard]] TrainingRecord load_checkpoint(checkpoint::FileLayer& files,
                                              const std::filesystem::path& folder,
                                              const TrainingIdentity& identity, TrainingState& state,

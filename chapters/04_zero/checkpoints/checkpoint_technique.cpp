@@ -1,5 +1,6 @@
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "common/base/errors.hpp"
@@ -19,6 +20,17 @@ class Checkpoints : public train::Technique {
       if (!reason) continue;
       throw ConfigError("checkpoints do not go together with " + *reason);
     }
+  }
+
+  std::vector<train::FileFlag> files() const override {
+    std::vector<train::FileFlag> named;
+    if (!options_.folder.empty()) {
+      named.push_back({"--checkpoint", options_.folder, train::FileUse::kFolder});
+    }
+    if (!options_.resume.empty()) {
+      named.push_back({"--resume", options_.resume, train::FileUse::kRead});
+    }
+    return named;
   }
 
   train::ExtraConfig config(const train::Setup&) const override { return options_.config(); }

@@ -1,15 +1,32 @@
 #include "chapters/04_zero/checkpoints/checkpoint_writer.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
 #include <utility>
 #include <vector>
 
 #include "chapters/04_zero/checkpoints/durable_files.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
+#include "common/checkpoint/cancellable_files.hpp"
 #include "common/checkpoint/checksum.hpp"
 #include "common/train/frame/agree.hpp"
+#include "common/train/frame/text_messages.hpp"
 
 namespace ultra::zero {
 namespace {
+
+/// Between two looks of a rank that waits for its own writing thread.
+constexpr auto kInterval = std::chrono::milliseconds(2);
+
+/// A name that no two runs draw.
+std::string new_run_name() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
 
 /// Whether a condition holds on every rank.
 bool on_all(bool holds, const Communicator& world) {
@@ -28,13 +45,14 @@ CheckpointWriter::CheckpointWriter(checkpoint::FileLayer& files,
   train::agree(world_, [&] {
     if (world_.rank() == 0) folder_.prepare();
   });
+  run_ = train::broadcast_text(world_, new_run_name());
 }
 
 CheckpointWriter::~CheckpointWriter() {
   stop();
   if (!step_ || world_.rank() != 0) return;
   try {
-    files_.remove_all(folder_.staging(*step_));
+    files_.remove_all(staging());
   } catch (const Error&) {  // the next run removes it
   }
 }
@@ -53,8 +71,8 @@ void CheckpointWriter::begin(const TrainingState& state, const TrainingRecord& r
   writers_ = record.writers;
   train::agree(world_, [&] {
     if (world_.rank() != 0) return;
-    files_.make_folder(folder_.staging(*step_));
-    const auto weights = files_.create(folder_.staging(*step_) / kWeightsFile);
+    files_.make_folder(staging());
+    const auto weights = files_.create(staging() / kWeightsFile);
     weights->resize(pending.weights_bytes);  // a disk that is too full is noticed here
     weights->close();
   });
@@ -71,7 +89,7 @@ void CheckpointWriter::begin(const TrainingState& state, const TrainingRecord& r
 // [/region]
 
 void CheckpointWriter::write(const PendingFiles& pending) {
-  const std::filesystem::path folder = folder_.staging(*step_);
+  const std::filesystem::path folder = staging();
   written_.clear();
   std::span<const PendingPart> left = pending.parts;
   while (!left.empty() && !cancelled_) {
@@ -96,10 +114,21 @@ void CheckpointWriter::write_file(const std::filesystem::path& file,
     written_.push_back({.file = part.file,
                         .offset = part.offset,
                         .bytes = part.bytes().size(),
-                        .crc32 = checkpoint::crc32_of(part.bytes())});
+                        .crc32 = checksum(part.bytes())});
   }
-  if (file.filename() != kWeightsFile) files_.create(file)->close();
-  write_durably(files_, file, bytes);
+  checkpoint::CancellableFiles files(files_, cancelled_);
+  if (file.filename() != kWeightsFile) files.create(file)->close();
+  write_durably(files, file, bytes);
+}
+
+std::uint32_t CheckpointWriter::checksum(std::span<const std::byte> bytes) const {
+  std::uint32_t crc = 0;
+  while (!bytes.empty() && !cancelled_) {
+    const auto piece = bytes.first(std::min(bytes.size(), checkpoint::kCancellablePiece));
+    crc = checkpoint::crc32_of(piece, crc);
+    bytes = bytes.subspan(piece.size());
+  }
+  return crc;
 }
 
 void CheckpointWriter::poll() {
@@ -112,6 +141,10 @@ void CheckpointWriter::finish() {
 
 // [region commit]
 void CheckpointWriter::commit() {
+  while (!done_) {
+    throw_if_interrupted();
+    std::this_thread::sleep_for(kInterval);
+  }
   thread_.join();
   const std::size_t step = *step_;
   // All ranks know that all have written, or all fail alike.
@@ -120,7 +153,7 @@ void CheckpointWriter::commit() {
   });
   train::agree(world_, [&] {
     if (world_.rank() != 0) return;
-    commit_folder(files_, folder_.staging(step), folder_.checkpoint(step));
+    commit_folder(files_, staging(), folder_.checkpoint(step));
     if (keep_ > 0) folder_.keep_newest(keep_);
   });
   step_.reset();

@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
@@ -24,7 +26,7 @@ namespace ultra::zero {
 class CheckpointWriter {
  public:
   /// @brief Prepares the folder.
-  /// @param folder  of the checkpoints.
+  /// @param folder  of the checkpoints; nobody else writes to it (FolderLock).
   /// @param keep    checkpoints that stay; 0 keeps all.
   /// @throws FileError, on all ranks, when the folder cannot be written to.
   CheckpointWriter(checkpoint::FileLayer& files, const std::filesystem::path& folder,
@@ -48,8 +50,11 @@ class CheckpointWriter {
   void finish();
 
  private:
+  /// Where the checkpoint under way is.
+  [[nodiscard]] std::filesystem::path staging() const { return folder_.staging(*step_, run_); }
   void write(const PendingFiles& pending);
   void write_file(const std::filesystem::path& file, std::span<const PendingPart> parts);
+  [[nodiscard]] std::uint32_t checksum(std::span<const std::byte> bytes) const;
   void commit();
   void stop();
 
@@ -57,6 +62,7 @@ class CheckpointWriter {
   CheckpointFolder folder_;
   std::size_t keep_;
   Communicator world_;
+  std::string run_;                  // this run's name, no other's; the same on all ranks
   std::optional<std::size_t> step_;  // of the checkpoint under way
   int writers_ = 1;
   std::vector<WrittenPart> written_;  // the thread's

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@
 #include "chapters/04_zero/checkpoints/checkpoint_writer.hpp"
 #include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/same_file.hpp"
+#include "common/checkpoint/folder_lock.hpp"
 #include "common/train/frame/agree.hpp"
 #include "common/train/frame/text_messages.hpp"
 
@@ -20,6 +23,10 @@ namespace ultra::zero {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// How long a run waits for the one before to end. When mpirun is killed its ranks notice after
+/// some three seconds, and train and save until then.
+constexpr auto kPatience = std::chrono::seconds(10);
 
 class CheckpointedWorker : public train::Worker {
  public:
@@ -30,8 +37,10 @@ class CheckpointedWorker : public train::Worker {
         context_(trainer.context),
         options_(options),
         files_(files),
-        identity_(identity_of(trainer.context)) {
-    if (!options_.resume.empty()) resume();
+        identity_(identity_of(trainer.context)),
+        settings_(settings_of(trainer.context.options)) {
+    const std::string found = open_folders();
+    if (!options_.resume.empty()) resume(found);
     if (options_.folder.empty()) return;
     expect_nothing_newer();
     writer_.emplace(files_, options_.folder, options_.keep, context_.world);
@@ -68,13 +77,40 @@ class CheckpointedWorker : public train::Worker {
     std::fflush(stdout);
   }
 
-  void resume() {
-    // Rank 0 looks, so that all ranks load the same checkpoint.
+  // [region open_folders]
+  /// Takes the folder for new checkpoints, and looks for the one to go on from; empty for none.
+  /// Rank 0 does, so that all ranks load the same one.
+  std::string open_folders() {
     std::string found;
     train::agree(context_.world, [&] {
-      if (is_first_rank()) found = find().value_or(fs::path()).string();
+      if (!is_first_rank()) return;
+      // Another run's folder is only read, and may be written to meanwhile. One's own must not
+      // change from the look into it on.
+      if (!resumes_own_folder()) found = find();
+      if (!options_.folder.empty()) take_folder();
+      if (resumes_own_folder()) found = find();
     });
-    found = train::broadcast_text(context_.world, found);
+    return train::broadcast_text(context_.world, found);
+  }
+  // [/region]
+
+  /// Nothing but rank 0 gives checkpoints their names or removes any: its lock is the run's.
+  void take_folder() {
+    CheckpointFolder(files_, options_.folder).make();
+    lock_.emplace(options_.folder, kPatience);
+  }
+
+  [[nodiscard]] bool resumes_own_folder() const {
+    if (options_.resume.empty() || options_.folder.empty()) return false;
+    return same_file(options_.resume, options_.folder);
+  }
+
+  [[nodiscard]] std::string find() const {
+    if (options_.resume.empty()) return {};
+    return find_checkpoint(files_, options_.resume).value_or(fs::path()).string();
+  }
+
+  void resume(const std::string& found) {
     if (found.empty()) {
       return say(fmt::format("There is no checkpoint in '{}' yet: the training begins at step 1.",
                              options_.resume));
@@ -90,14 +126,7 @@ class CheckpointedWorker : public train::Worker {
     }
     say(fmt::format("Goes on from '{}': {} of {} steps have been made.", found, history_.size(),
                     steps));
-  }
-
-  /// A folder that is only to be made is as good as an empty one.
-  [[nodiscard]] std::optional<fs::path> find() const {
-    const bool own = fs::path(options_.resume + "/").lexically_normal() ==
-                     fs::path(options_.folder + "/").lexically_normal();
-    if (own && !files_.exists(options_.resume)) return {};
-    return find_checkpoint(files_, options_.resume);
+    for (const std::string& change : settings_.changes_since(record.settings)) say(change);
   }
 
   void expect_nothing_newer() const {
@@ -116,6 +145,7 @@ class CheckpointedWorker : public train::Worker {
 
   void save(const std::vector<train::StepMetrics>& steps) {
     writer_->begin(state_, {.identity = identity_,
+                            .settings = settings_,
                             .steps = steps,
                             .optimizer_steps = state_.optimizer_steps(),
                             .writers = context_.world.size()});
@@ -127,7 +157,9 @@ class CheckpointedWorker : public train::Worker {
   CheckpointOptions options_;
   checkpoint::FileLayer& files_;
   TrainingIdentity identity_;  // hashes the whole text: once
+  TrainingSettings settings_;
   std::vector<train::StepMetrics> history_;
+  std::optional<checkpoint::FolderLock> lock_;  // rank 0's
   std::optional<CheckpointWriter> writer_;
 };
 

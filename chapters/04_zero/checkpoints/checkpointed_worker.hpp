@@ -17,8 +17,8 @@ namespace ultra::zero {
 /// @param trainer  what the inner worker trains with.
 /// @param files    outlives the result.
 /// @throws ConfigError when the checkpoint is of another training or has more steps than this one,
-/// or when the folder for new ones holds others; FileError for what cannot be read or written: on
-/// all ranks. Collective.
+/// or when the folder for new ones holds others; FileError for what cannot be read or written, and
+/// when another run writes to that folder: on all ranks. Collective.
 [[nodiscard]] std::unique_ptr<train::Worker> with_checkpoints(std::unique_ptr<train::Worker> worker,
                                                               const train::TrainerState& trainer,
                                                               const CheckpointOptions& options,

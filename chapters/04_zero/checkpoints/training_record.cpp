@@ -5,15 +5,22 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "chapters/04_zero/checkpoints/json_numbers.hpp"
 #include "common/base/errors.hpp"
+#include "common/checkpoint/file_damage.hpp"
+#include "common/checkpoint/json_file.hpp"
 
 namespace ultra::zero {
 namespace {
 
+using checkpoint::report_damaged_checkpoint;
+using checkpoint::whole_number_in;
+using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
+
+/// Of JSON: more than most steps take.
+constexpr std::size_t kBytesPerStep = 96;
 
 /// Throws when a value that decides what is trained has changed.
 template <class T>
@@ -23,6 +30,17 @@ void expect_equal(const T& now, const T& saved, std::string_view flag, const std
       fmt::format("checkpoint '{}' is of another training: it was written with {} {}, this run has "
                   "{}. Give {} {}, or leave out --resume.",
                   folder, flag, saved, now, flag, saved));
+}
+
+/// The same for what no flag changes.
+template <class T>
+void expect_equal_constant(const T& now, const T& saved, std::string_view name,
+                           const std::string& folder) {
+  if (now == saved) return;
+  throw ConfigError(
+      fmt::format("checkpoint '{}' is of another training: its model has {} {}, this program's has "
+                  "{}. Resume it with the program that has written it, or leave out --resume.",
+                  folder, name, saved, now));
 }
 
 ordered_json identity_json(const TrainingIdentity& identity) {
@@ -36,6 +54,7 @@ ordered_json identity_json(const TrainingIdentity& identity) {
           {"vocab", model.vocab_size},
           {"rope_theta", model.rope_theta},
           {"norm_epsilon", model.norm_epsilon},
+          {"tied_embeddings", model.tied_embeddings},
           {"dtype", to_string(identity.dtype)},
           {"seed", identity.seed},
           {"global_batch", identity.global_batch},
@@ -44,66 +63,90 @@ ordered_json identity_json(const TrainingIdentity& identity) {
           {"data_hash", identity.data_hash}};
 }
 
-DType dtype_from(const ordered_json& json) {
-  for (const DType dtype : {DType::kF32, DType::kF64}) {
-    if (json.get<std::string>() == to_string(dtype)) return dtype;
-  }
-  throw ordered_json::type_error::create(302, "the dtype is " + json.dump(), &json);
+ordered_json settings_json(const TrainingSettings& settings) {
+  return {{"steps", settings.steps},
+          {"lr", settings.learning_rate},
+          {"warmup", settings.warmup},
+          {"clip", settings.clip_norm},
+          {"micro_batch", settings.micro_batch}};
 }
 
-TrainingIdentity identity_from(const ordered_json& json) {
+DType dtype_from(const json& object) {
+  const json& name = object.at("dtype");
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    if (name == to_string(dtype)) return dtype;
+  }
+  throw json::type_error::create(302, "the dtype is " + checkpoint::shown_json(name), &name);
+}
+
+TrainingIdentity identity_from(const json& object) {
   TrainingIdentity identity;
   nn::ModelConfig& model = identity.model;
-  model.num_layers = whole_number_in<std::size_t>(json, "layers");
-  model.hidden_size = whole_number_in<std::size_t>(json, "hidden");
-  model.num_heads = whole_number_in<std::size_t>(json, "heads");
-  model.num_kv_heads = whole_number_in<std::size_t>(json, "kv_heads");
-  model.ffn_hidden_size = whole_number_in<std::size_t>(json, "ffn");
-  model.max_seq_len = whole_number_in<std::size_t>(json, "seq");
-  model.vocab_size = whole_number_in<std::size_t>(json, "vocab");
-  json.at("rope_theta").get_to(model.rope_theta);
-  json.at("norm_epsilon").get_to(model.norm_epsilon);
-  identity.dtype = dtype_from(json.at("dtype"));
-  identity.seed = whole_number_in<std::uint64_t>(json, "seed");
-  identity.global_batch = whole_number_in<std::size_t>(json, "global_batch");
-  json.at("data").get_to(identity.data);
-  identity.data_bytes = whole_number_in<std::size_t>(json, "data_bytes");
-  identity.data_hash = whole_number_in<std::uint64_t>(json, "data_hash");
+  model.num_layers = whole_number_in<std::size_t>(object, "layers");
+  model.hidden_size = whole_number_in<std::size_t>(object, "hidden");
+  model.num_heads = whole_number_in<std::size_t>(object, "heads");
+  model.num_kv_heads = whole_number_in<std::size_t>(object, "kv_heads");
+  model.ffn_hidden_size = whole_number_in<std::size_t>(object, "ffn");
+  model.max_seq_len = whole_number_in<std::size_t>(object, "seq");
+  model.vocab_size = whole_number_in<std::size_t>(object, "vocab");
+  object.at("rope_theta").get_to(model.rope_theta);
+  object.at("norm_epsilon").get_to(model.norm_epsilon);
+  object.at("tied_embeddings").get_to(model.tied_embeddings);
+  identity.dtype = dtype_from(object);
+  identity.seed = whole_number_in<std::uint64_t>(object, "seed");
+  identity.global_batch = whole_number_in<std::size_t>(object, "global_batch");
+  object.at("data").get_to(identity.data);
+  identity.data_bytes = whole_number_in<std::size_t>(object, "data_bytes");
+  identity.data_hash = whole_number_in<std::uint64_t>(object, "data_hash");
   return identity;
+}
+
+TrainingSettings settings_from(const json& object) {
+  return {.steps = whole_number_in<std::size_t>(object, "steps"),
+          .learning_rate = object.at("lr"),
+          .warmup = whole_number_in<std::size_t>(object, "warmup"),
+          .clip_norm = object.at("clip"),
+          .micro_batch = whole_number_in<std::size_t>(object, "micro_batch")};
 }
 
 ordered_json step_json(const train::StepMetrics& step) {
   return {step.step, step.loss, step.grad_norm, step.learning_rate, step.tokens_per_second};
 }
 
-train::StepMetrics step_from(const ordered_json& json) {
-  return {.step = json.at(0).get<std::size_t>(),
-          .loss = json.at(1),
-          .grad_norm = json.at(2),
-          .learning_rate = json.at(3),
-          .tokens_per_second = json.at(4)};
+train::StepMetrics step_from(const json& step) {
+  return {.step = step.at(0).get<std::size_t>(),
+          .loss = step.at(1),
+          .grad_norm = step.at(2),
+          .learning_rate = step.at(3),
+          .tokens_per_second = step.at(4)};
 }
 
-[[noreturn]] void report(const std::string& path, std::string_view what) {
-  throw FileError(
-      fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.", path, what));
-}
-
-TrainingRecord record_from(const ordered_json& json, const std::string& path) {
-  if (json.at("format") != kFormat) {
-    report(path, fmt::format("its format is {}, this program reads {}", json.at("format").dump(),
-                             kFormat));
+void expect_format(const json& record, const std::string& path) {
+  const json& format = record.at("format");
+  if (format == kFormat) return;
+  if (!format.is_number_unsigned()) {
+    report_damaged_checkpoint(path, "its format is " + checkpoint::shown_json(format));
   }
+  throw FileError(fmt::format(
+      "checkpoint file '{}': its format is {}, this program reads {}. Another version of this "
+      "program has written it: resume with that one, or leave out --resume.",
+      path, format.get<std::uint64_t>(), kFormat));
+}
+
+TrainingRecord record_from(const json& object, const std::string& path) {
+  expect_format(object, path);
   TrainingRecord record;
-  record.identity = identity_from(json.at("training"));
-  record.optimizer_steps = whole_number_in<int>(json, "optimizer_steps");
-  record.writers = whole_number_in<int>(json, "writers");
-  for (const ordered_json& step : json.at("steps")) record.steps.push_back(step_from(step));
+  record.identity = identity_from(object.at("training"));
+  record.settings = settings_from(object.at("settings"));
+  record.optimizer_steps = whole_number_in<int>(object, "optimizer_steps");
+  record.writers = whole_number_in<int>(object, "writers");
+  for (const json& step : object.at("steps")) record.steps.push_back(step_from(step));
+  const auto report = [&](const std::string& what) { report_damaged_checkpoint(path, what); };
   for (std::size_t i = 0; i < record.steps.size(); ++i) {
-    if (record.steps[i].step != i + 1) report(path, fmt::format("step {} is missing", i + 1));
+    if (record.steps[i].step != i + 1) report(fmt::format("step {} is missing", i + 1));
   }
-  if (record.steps.empty()) report(path, "it has no steps");
-  if (record.writers < 1) report(path, fmt::format("it has {} writers", record.writers));
+  if (record.steps.empty()) report("it has no steps");
+  if (record.writers < 1) report(fmt::format("it has {} writers", record.writers));
   return record;
 }
 
@@ -116,6 +159,11 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
   expect_equal(model.num_kv_heads, saved.model.num_kv_heads, "--kv-heads", folder);
   expect_equal(model.ffn_hidden_size, saved.model.ffn_hidden_size, "--ffn", folder);
   expect_equal(model.max_seq_len, saved.model.max_seq_len, "--seq", folder);
+  expect_equal_constant(model.vocab_size, saved.model.vocab_size, "vocab_size", folder);
+  expect_equal_constant(model.rope_theta, saved.model.rope_theta, "rope_theta", folder);
+  expect_equal_constant(model.norm_epsilon, saved.model.norm_epsilon, "norm_epsilon", folder);
+  expect_equal_constant(model.tied_embeddings, saved.model.tied_embeddings, "tied_embeddings",
+                        folder);
   expect_equal(to_string(dtype), to_string(saved.dtype), "--dtype", folder);
   expect_equal(seed, saved.seed, "--seed", folder);
   expect_equal(global_batch, saved.global_batch, "--global-batch", folder);
@@ -126,6 +174,29 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
                   "bytes), and the texts differ. Give --data the text of the checkpoint, or leave "
                   "out --resume.",
                   folder, saved.data, saved.data_bytes, data, data_bytes));
+}
+
+std::vector<std::string> TrainingSettings::changes_since(const TrainingSettings& saved) const {
+  std::vector<std::string> lines;
+  const auto compare = [&](std::string_view flag, auto now, auto before, std::string_view so = "") {
+    if (now == before) return;
+    lines.push_back(
+        fmt::format("Resumed with {} {}; the checkpoint's run had {}{}.", flag, now, before, so));
+  };
+  compare("--steps", steps, saved.steps, ": the learning rate now falls until the new last step");
+  compare("--lr", learning_rate, saved.learning_rate);
+  compare("--warmup", warmup, saved.warmup);
+  compare("--clip", clip_norm, saved.clip_norm);
+  compare("--micro-batch", micro_batch, saved.micro_batch);
+  return lines;
+}
+
+TrainingSettings settings_of(const train::TrainOptions& options) {
+  return {.steps = options.steps,
+          .learning_rate = options.learning_rate,
+          .warmup = options.warmup,
+          .clip_norm = options.clip_norm,
+          .micro_batch = options.micro_batch};
 }
 
 TrainingIdentity identity_of(const train::RunContext& context) {
@@ -140,25 +211,31 @@ TrainingIdentity identity_of(const train::RunContext& context) {
 }
 
 std::string to_json(const TrainingRecord& record) {
-  ordered_json steps = ordered_json::array();
-  for (const train::StepMetrics& step : record.steps) steps.push_back(step_json(step));
-  const ordered_json json = {
+  const ordered_json head = {
       {"format", kFormat},
       {"training", identity_json(record.identity)},
+      {"settings", settings_json(record.settings)},
       {"optimizer_steps", record.optimizer_steps},
       {"writers", record.writers},
-      {"step_columns", {"step", "loss", "grad_norm", "learning_rate", "tokens_per_second"}},
-      {"steps", steps}};
+      {"step_columns", {"step", "loss", "grad_norm", "learning_rate", "tokens_per_second"}}};
   // A file may have a name that is no UTF-8.
-  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  std::string text = head.dump(1, ' ', false, ordered_json::error_handler_t::replace);
+  text.resize(text.rfind('}') - 1);
+  text += ",\n \"steps\": [";
+  // Step by step: a tree of all of them would take far more memory than the text.
+  text.reserve(text.size() + kBytesPerStep * record.steps.size());
+  std::string_view separator = "\n  ";
+  for (const train::StepMetrics& step : record.steps) {
+    text.append(separator).append(step_json(step).dump());
+    separator = ",\n  ";
+  }
+  text += "\n ]\n}\n";
+  return text;
 }
 
 TrainingRecord parse_record(const std::string& text, const std::string& path) {
-  try {
-    return record_from(ordered_json::parse(text), path);
-  } catch (const nlohmann::json::exception& error) {
-    report(path, error.what());
-  }
+  return checkpoint::read_json(text, path,
+                               [&](const json& object) { return record_from(object, path); });
 }
 
 }  // namespace ultra::zero

@@ -27,9 +27,26 @@ struct TrainingIdentity {
   /// @brief Checks that a checkpoint is of this training.
   /// @param saved   the checkpoint's.
   /// @param folder  of the checkpoint, for the message.
-  /// @throws ConfigError that names the first difference, both values, and the flag.
+  /// @throws ConfigError that names the first difference, both values, and the flag if it has one.
   void expect_same(const TrainingIdentity& saved, const std::string& folder) const;
 };
+
+/// @brief What may be changed when a training goes on; what is learnt from then on changes too.
+struct TrainingSettings {
+  std::size_t steps = 0;        ///< of the whole training: where the learning rate's cosine ends
+  double learning_rate = 0;     ///< the highest
+  std::size_t warmup = 0;       ///< steps until it is reached
+  double clip_norm = 0;         ///< highest gradient norm; 0: none is clipped
+  std::size_t micro_batch = 0;  ///< sequences per pass: sums are rounded in another order
+
+  /// @brief One line for each that differs: "Resumed with --lr 0.001; the checkpoint's run had
+  /// 0.003."
+  /// @param saved  the checkpoint's.
+  [[nodiscard]] std::vector<std::string> changes_since(const TrainingSettings& saved) const;
+};
+
+/// @brief Those of a run.
+[[nodiscard]] TrainingSettings settings_of(const train::TrainOptions& options);
 
 /// @brief That of a run.
 [[nodiscard]] TrainingIdentity identity_of(const train::RunContext& context);
@@ -37,6 +54,7 @@ struct TrainingIdentity {
 /// @brief The content of a checkpoint's training.json.
 struct TrainingRecord {
   TrainingIdentity identity;              ///< what is trained on what
+  TrainingSettings settings;              ///< how
   std::vector<train::StepMetrics> steps;  ///< of all steps up to the checkpoint
   int optimizer_steps = 0;                ///< that the optimizer counts
   int writers = 1;                        ///< ranks that have written it
@@ -47,7 +65,7 @@ struct TrainingRecord {
 
 /// @brief Reads to_json's text.
 /// @param path  of the file, for messages.
-/// @throws FileError that says what is wrong with the text.
+/// @throws FileError that says what is wrong with the text, or that another version has written it.
 [[nodiscard]] TrainingRecord parse_record(const std::string& text, const std::string& path);
 
 }  // namespace ultra::zero

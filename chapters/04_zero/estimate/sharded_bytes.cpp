@@ -146,14 +146,16 @@ ShardedBytes predict_bytes(const ShardedRun& run, int rank,
 
 std::size_t predict_sent_elements(const ShardedRun& run) {
   const std::size_t m = run.micro_batches;
-  const bool kept = run.settings.reshard == Reshard::kAfterBackward;
+  const bool gathered_twice = run.settings.stage == ZeroStage::kParameters &&
+                              run.settings.reshard == Reshard::kAfterForward;
   std::size_t times = 2;  // one reduce-scatter, one all-gather
   if (run.settings.stage == ZeroStage::kGradients) times = m + 1;
-  if (run.settings.stage == ZeroStage::kParameters) times = (kept ? 2 : 3) * m;
+  if (run.settings.stage == ZeroStage::kParameters) times = (gathered_twice ? 3 : 2) * m;
+  const std::vector<FlatLayout> layouts = layouts_of(run);
   std::size_t elements = 0;
-  for (const FlatLayout& layout : layouts_of(run)) {
-    elements += times * (layout.padded - layout.shard);
-  }
+  for (const FlatLayout& layout : layouts) elements += times * (layout.padded - layout.shard);
+  // The head stays at the turn from forward to backward.
+  if (gathered_twice) elements -= m * (layouts.front().padded - layouts.front().shard);
   return elements;
 }
 

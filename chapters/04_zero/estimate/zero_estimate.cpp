@@ -171,7 +171,8 @@ std::string notes(const StagesRequest& request) {
       "80 GB hold: the largest model whose states fit into 80 GB per rank.\n"
       "kept: ZeRO-3 that keeps the parameters between forward and backward pass, all of them in "
       "memory then.\n"
-      "Not counted: padding, gradients and parameters that are whole for a moment{}.\n",
+      "Not counted: padding, gradients and parameters that are whole for a moment{}.\n"
+      "ZeRO-3 sends a little less: the head stays at the turn from forward to backward.\n",
       request.peak_activations ? "" : ", activations");
 }
 
@@ -202,8 +203,6 @@ nlohmann::ordered_json stage_to_json(const StagesRequest& request, const StageEs
 
 /// m: micro-batches of the rank that has most sequences.
 std::size_t micro_batches_per_step(const train::TrainOptions& train, int ranks) {
-  if (train.micro_batch == 0) throw ConfigError("--micro-batch is 0. It must be at least 1.");
-  if (train.global_batch == 0) throw ConfigError("--global-batch is 0. It must be at least 1.");
   return ceil_div(ceil_div(train.global_batch, checked_cast<std::size_t>(ranks)),
                   train.micro_batch);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 #include "common/storage/storage.hpp"
 #include "common/train/options/choice_option.hpp"
 #include "common/train/options/flags.hpp"
@@ -32,7 +33,8 @@ void OffloadOptions::add_to(CLI::App& app) {
   flags.add("--offload-to", to,
             "memory: the host's; file:DIR: a file without a name in this folder, one per rank "
             "[memory]");
-  flags.add("--offload-gbps", gbps, "slow that storage to so many 1e9 bytes per second, each way");
+  flags.add("--offload-gbps", gbps, "slow that storage to so many 1e9 bytes per second, each way",
+            {1e-6, 1e6});
 }
 
 void OffloadOptions::validate(ZeroStage stage, DeviceKind device) const {
@@ -52,10 +54,8 @@ void OffloadOptions::validate(ZeroStage stage, DeviceKind device) const {
   }
   if (device != DeviceKind::kCpu) throw ConfigError("--offload needs --device cpu.");
   if (to && *to != kMemory && (!to->starts_with(kFile) || to->size() == kFile.size())) {
-    throw ConfigError(fmt::format("--offload-to is '{}'. It must be memory or file:DIR.", *to));
-  }
-  if (gbps && !(*gbps > 0)) {
-    throw ConfigError(fmt::format("--offload-gbps {} must be more than 0.", *gbps));
+    throw ConfigError(
+        fmt::format("--offload-to is {}. It must be memory or file:DIR.", in_quotes(*to)));
   }
 }
 

@@ -20,6 +20,9 @@ const std::vector<train::Choice<ZeroStage>> kStages = {{"0", ZeroStage::kNone},
 const std::vector<train::Choice<Reshard>> kReshards = {{"yes", Reshard::kAfterForward},
                                                        {"no", Reshard::kAfterBackward}};
 
+/// More than a model has.
+constexpr std::size_t kMostUnits = 1'000'000;
+
 /// Throws when a flag is given that has a meaning only with `needed`.
 void expect_meaning(bool given, const char* flag, bool has_meaning, const char* needed) {
   if (!given || has_meaning) return;
@@ -35,7 +38,8 @@ void ZeroOptions::add_to(CLI::App& app) {
                     "3 parameters too");
   const train::Flags flags(app, group);
   flags.add("--prefetch", prefetch,
-            "units whose weights are gathered ahead, with --zero 3 [1; 0 with --overlap none]");
+            "units whose weights are gathered ahead, with --zero 3 [1; 0 with --overlap none]",
+            {0, kMostUnits});
   flags.add_parsed(
       "--reshard-after-forward",
       [this](const std::string& word) {
@@ -44,7 +48,8 @@ void ZeroOptions::add_to(CLI::App& app) {
       "with --zero 3: yes lets go of gathered weights between forward and backward, no keeps them "
       "[yes]");
   flags.add("--hybrid-shard", node_size,
-            "shard inside nodes of so many ranks, and keep a copy in each [all ranks]");
+            "shard inside nodes of so many ranks, and keep a copy in each [all ranks]",
+            {1, train::kMostRanks});
   flags.add("--reduce-scatter", reduce_scatter,
             "algorithm that adds gradients up to shards, of those that --op reduce_scatter lists");
   plus_plus.add_to(app);
@@ -56,7 +61,7 @@ void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parall
   const bool all = stage == ZeroStage::kParameters;
   expect_meaning(prefetch.has_value(), "--prefetch", all, "--zero 3");
   expect_meaning(reshard.has_value(), "--reshard-after-forward", all, "--zero 3");
-  static_cast<void>(algorithms(data_parallel));
+  train::under_flag("--reduce-scatter", "", [&] { static_cast<void>(algorithms(data_parallel)); });
   plus_plus.validate({.stage = stage,
                       .reshard = reshard.value_or(Reshard::kAfterForward),
                       .hybrid_shard = node_size});

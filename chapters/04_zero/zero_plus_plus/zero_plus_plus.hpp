@@ -2,8 +2,9 @@
 /// @file
 /// ZeRO++: what ZeRO-3 sends, in fewer bytes and over fewer slow links.
 ///
-/// ZeRO-3 gathers every unit of weights twice in a micro-batch and reduces its gradients once: 3 M
-/// bytes for a model of M. Three techniques cut what crosses the links between nodes:
+/// ZeRO-3 gathers every unit of weights but the head twice in a micro-batch and reduces its
+/// gradients once: almost 3 M bytes for a model of M. Three techniques cut what crosses the links
+/// between nodes:
 ///
 /// - qwZ: weights travel quantised to 8 bits. The shard that its owner updates stays exact.
 /// - hpZ: after the gather for the forward pass, each rank of a node keeps a part of the unit, so that

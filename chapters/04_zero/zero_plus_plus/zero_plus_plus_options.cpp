@@ -56,7 +56,7 @@ ZeroPlusPlus parse_techniques(const std::string& list) {
   ZeroPlusPlus settings;
   std::vector<std::string> seen;
   for (const std::string& word : words_of(list)) {
-    const auto technique = train::parse_choice("A word of --zero++", word, kTechniques);
+    const auto technique = train::parse_choice("--zero++", word, kTechniques);
     if (std::ranges::find(seen, word) != seen.end()) {
       throw ConfigError(fmt::format("--zero++ names {} twice. Name each technique once.", word));
     }
@@ -82,7 +82,8 @@ void ZeroPlusPlusOptions::add_to(CLI::App& app) {
       "with --zero 3: weights-int8, hierarchical, and gradients-int8 or gradients-int4, with "
       "commas between them [none]");
   flags.add("--node-size", settings.node_size,
-            "ranks of a node, for --zero++ hierarchical and for gradients in two steps");
+            "ranks of a node, for --zero++ hierarchical and for gradients in two steps",
+            {1, train::kMostRanks});
   train::when_given(app, "--reduce-scatter", [this] { reduce_scatter_given_ = true; });
 }
 

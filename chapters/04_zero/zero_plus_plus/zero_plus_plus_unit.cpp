@@ -60,14 +60,14 @@ void ZeroPlusPlusUnit::wait() {
   }
 }
 
-/// The gather for a forward pass leaves it, that for the last backward pass takes it away.
+/// Every forward pass may be the first one after an update.
 void ZeroPlusPlusUnit::renew_secondary() {
-  if (!node_) return;
-  if (use_ == UseKind::kForward) {
-    if (forwards_++ > 0) return;
-    secondary_ = own_shard(gathered_, *node_).clone(MemoryCategory::kParameters);
-  } else if (forwards_ > 0 && --forwards_ == 0) {
-    secondary_ = Tensor();
+  if (!node_ || use_ != UseKind::kForward) return;
+  const Tensor own = own_shard(gathered_, *node_);
+  if (secondary_.defined()) {
+    secondary_.copy_from(own);
+  } else {
+    secondary_ = own.clone(MemoryCategory::kParameters);
   }
 }
 

@@ -2,7 +2,6 @@
 /// @file
 /// ZeroPlusPlusUnit: a unit of weights that travels quantised, or of which the node keeps a copy.
 
-#include <cstddef>
 #include <optional>
 
 #include "chapters/04_zero/shards/node_groups.hpp"
@@ -21,16 +20,15 @@ namespace ultra::zero {
 /// the owner of a shard too, so that they compute with the same weights; shard() stays exact.
 ///
 /// With hpZ, the gather for a forward pass goes over all ranks, that for its backward pass stays
-/// inside the node. As long as a backward pass is to come the
-/// rank keeps 1 / node_size of the array: nothing is quantised a second time, and both passes have
-/// the same weights, bit for bit. An update must not come in between.
+/// inside the node: each gather for a forward pass leaves 1 / node_size of the array with the rank.
+/// Nothing is quantised a second time, and both passes have the same weights, bit for bit. An
+/// update must not come in between.
 ///
-/// Memory: the shard, and from the first wait() to the second the secondary shard, as
+/// Memory: the shard, and from the first wait() on the secondary shard, as
 /// MemoryCategory::kParameters; the whole unit from wait() to release(), and messages from
 /// start_gather() to wait(), as MemoryCategory::kCommunication. Not quantised, the whole unit is
 /// there from start_gather() on.
-/// Source: Wang et al. 2023, "ZeRO++", arXiv 2306.10209, sections 3.1 and 3.2. Deviation: the
-/// secondary shard is freed when the backward pass has gathered it; the paper keeps its memory.
+/// Source: Wang et al. 2023, "ZeRO++", arXiv 2306.10209, sections 3.1 and 3.2.
 class ZeroPlusPlusUnit : public ShardedUnit {
  public:
   /// @brief Makes this rank's shard of the initial weights; the whole unit never exists.
@@ -52,7 +50,7 @@ class ZeroPlusPlusUnit : public ShardedUnit {
   void release() override;
 
   /// @brief [1 / node_size of what travels] This rank's part of the node's copy, of the parameters'
-  /// type or, with qwZ, of i32; undefined while there is none.
+  /// type or, with qwZ, of i32; undefined before the first forward pass.
   [[nodiscard]] const Tensor& secondary() const { return secondary_; }
 
  private:
@@ -66,8 +64,7 @@ class ZeroPlusPlusUnit : public ShardedUnit {
   std::optional<BlockFormat> format_;
   Tensor shard_;
   UseKind use_ = UseKind::kForward;  // of the gather that begins next, or is under way
-  std::size_t forwards_ = 0;         // whose backward pass has not gathered yet
-  Tensor secondary_;                 // undefined: no backward pass is to come
+  Tensor secondary_;                 // undefined: no unit was gathered for a forward pass yet
   Tensor gathered_;                  // what travels, from start_gather() to wait()
   Tensor whole_;                     // [padded], from wait() to release()
   Work gather_;

@@ -60,10 +60,11 @@ StepVolume sent_in_micro_batch(std::span<const FlatLayout> units, DType dtype,
   const bool two_steps = how.gradients && at.node > 1 && at.nodes > 1;
   StepVolume volume;
   for (const FlatLayout& unit : units) {
+    const bool is_head = &unit == units.data();
     const std::size_t weights = travelling_bytes(unit.shard, dtype, how.weights);
     const std::size_t gradients = travelling_bytes(unit.shard, dtype, how.gradients);
     volume.forward += ring(at, weights);
-    volume.backward += second_gather(at, weights, how, reshard);
+    if (!is_head) volume.backward += second_gather(at, weights, how, reshard);
     volume.reduce += two_steps ? in_two_steps(at, gradients) : to_everybody(at, gradients);
   }
   return volume;

@@ -15,6 +15,8 @@
 /// | reduction, qgZ, one step | (N-1) g               | (N-n) g                                |
 /// | reduction, qgZ, nodes    | (n-1) K g + (K-1) g   | (K-1) g                                |
 ///
+/// At the turn from forward to backward the head is still there: it is gathered once.
+///
 /// The gathers are rings: one link leaves each node. The reductions are pairwise exchanges, which is
 /// `--reduce-scatter pairwise`: everybody sends to everybody. Padding and scales are in s, w and g.
 
@@ -65,7 +67,7 @@ struct RankOfMany {
 };
 
 /// @brief What a rank of ZeRO-3 or ZeRO++ sends in one micro-batch, by the table above.
-/// @param units  flat arrays, each cut for all ranks.
+/// @param units  flat arrays, each cut for all ranks, in backward order: the head is the first.
 /// @param dtype  of weights and gradients.
 /// @param reshard  units that are kept for the backward pass are gathered once.
 /// @throws ConfigError with the equation when how.node_size does not divide the ranks.

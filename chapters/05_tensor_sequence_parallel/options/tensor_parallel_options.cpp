@@ -37,7 +37,7 @@ std::string_view to_string(TensorOverlap overlap) {
 
 void TensorParallelOptions::add_to(CLI::App& app) {
   const char* group = "Tensor parallel";
-  train::Flags(app, group).add("--tp", tp, "ranks that share each matrix");
+  train::Flags(app, group).add("--tp", tp, "ranks that share each matrix", {1, kMostRanks});
   train::add_choice(app, "--sp", sequence_parallel, kSequenceParallel, group,
                     "whether they share each sequence too, between the matrices: on or off");
   train::add_choice(app, "--tp-overlap", overlap, kOverlaps, group,
@@ -51,10 +51,6 @@ void TensorParallelOptions::add_to(CLI::App& app) {
 }
 
 void TensorParallelOptions::validate(std::size_t servers) const {
-  if (tp == 0 || tp > kMostRanks) {
-    throw ConfigError(
-        fmt::format("--tp is {}. It must be at least 1 and at most {}.", tp, kMostRanks));
-  }
   if (!splits()) {
     if (sequence_parallel == SequenceParallel::kOn) {
       throw ConfigError("--sp on has no meaning without --tp: one rank has all of each sequence.");

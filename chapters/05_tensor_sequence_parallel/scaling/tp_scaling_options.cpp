@@ -16,7 +16,7 @@ namespace {
 
 using data_parallel::node_of;
 using data_parallel::numbers_of;
-using data_parallel::under_flag;
+using train::under_flag;
 
 constexpr std::size_t kDefaultMicroBatch = 4;
 constexpr const char* kNumbers = "2,4,8";
@@ -51,10 +51,12 @@ constexpr auto kEachFlag = [](const auto& visit) {
   visit("--scale-tp-algorithm", &Options::algorithm,
         "of the exchanges between nodes: two-level or ring", kAlgorithms);
   visit("--scale-tp-bytes", &Options::element_bytes, "bytes of an activation's element");
-  visit("--scale-tp-peak-tflops", &Options::peak_tflops, "1e12 FLOP per second of a GPU");
-  visit("--scale-tp-mfu", &Options::mfu, "the part of it that matrix products reach");
+  visit("--scale-tp-peak-tflops", &Options::peak_tflops, "1e12 FLOP per second of a GPU",
+        train::Numbers{1e-3, 1e9});
+  visit("--scale-tp-mfu", &Options::mfu, "the part of it that matrix products reach",
+        train::Numbers{1e-3, 1.0});
   visit("--scale-tp-memory-gb-per-second", &Options::memory_gb_per_second,
-        "1e9 bytes per second of a GPU's memory");
+        "1e9 bytes per second of a GPU's memory", train::Numbers{1e-3, 1e9});
   visit("--scale-tp-json", &Options::json, "print the prediction as JSON");
 };
 

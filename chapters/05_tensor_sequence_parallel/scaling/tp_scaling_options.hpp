@@ -13,6 +13,8 @@ namespace ultra::tensor_parallel {
 
 /// @brief --scale-tp with its own flags.
 struct TpScalingOptions {
+  static constexpr const char* kFlag = "--scale-tp";  ///< that asks for a prediction
+
   std::string tp;                      ///< --scale-tp "1,2,4,8,16"; empty means: train
   std::string machine = "h100";        ///< --scale-tp-machine, see parse_topology(); one node
   std::string preset = "playbook-3b";  ///< --scale-tp-preset: that, or as for --scale-preset

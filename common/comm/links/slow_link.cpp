@@ -17,8 +17,8 @@ namespace {
 double positive(std::string_view key, std::string_view text) {
   const std::optional<double> value = parse_number<double>(text);
   if (!value || !std::isfinite(*value) || *value < 0) {
-    throw ConfigError(
-        fmt::format("'{}' of the link is '{}'; it must be a number of at least 0", key, text));
+    throw ConfigError(fmt::format("'{}' of the link is {}; it must be a number of at least 0", key,
+                                  in_quotes(text)));
   }
   return *value;
 }
@@ -41,13 +41,14 @@ LinkSpeed LinkSpeed::parse(const std::string& text) {
     } else {
       throw ConfigError(
           fmt::format("a link is told by latency-us=... and gbps=... (10^9 bits per second) or "
-                      "gb-per-second=... (10^9 bytes), with commas between; found '{}'",
-                      item));
+                      "gb-per-second=... (10^9 bytes), with commas between; found {}",
+                      in_quotes(item)));
     }
   }
   if (speed.bytes_per_second <= 0) {
-    throw ConfigError(fmt::format(
-        "the link '{}' has no bandwidth: add gbps=... or gb-per-second=... above 0", text));
+    throw ConfigError(
+        fmt::format("the link {} has no bandwidth: add gbps=... or gb-per-second=... above 0",
+                    in_quotes(text)));
   }
   return speed;
 }

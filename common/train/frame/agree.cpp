@@ -47,4 +47,14 @@ void agree(const Communicator& world, const std::function<void()>& fn) {
   throw FileError(error.substr(1));
 }
 
+void expect_same(const Communicator& world, const std::string& said, const Compare& compare) {
+  const std::vector<std::string> all = gather_texts(world, said);  // on rank 0
+  agree(world, [&] {
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      const std::string difference = compare(static_cast<int>(rank), all[rank], all[0]);
+      if (!difference.empty()) throw ConfigError(difference);
+    }
+  });
+}
+
 }  // namespace ultra::train

@@ -1,8 +1,10 @@
 #pragma once
 /// @file
-/// agree: all ranks go on, or all end with the same error.
+/// agree: all ranks go on, or all end with the same error. expect_same: they say
+/// the same.
 
 #include <functional>
+#include <string>
 
 #include "common/comm/communicator.hpp"
 
@@ -15,5 +17,16 @@ namespace ultra::train {
 /// which rank it was unless it was rank 0. Other errors are not agreed on: they end this rank, and
 /// through it the others. Collective.
 void agree(const Communicator& world, const std::function<void()>& fn);
+
+/// Compares what a rank says with what rank 0 says: the message about a difference; empty: none.
+using Compare =
+    std::function<std::string(int rank, const std::string& said, const std::string& by_rank_0)>;
+
+/// @brief Checks that all ranks say the same. Collective.
+///
+/// Cost: what it says travels from each other rank to rank 0.
+/// @param compare  called on rank 0, for one other rank after the other until two differ.
+/// @throws ConfigError with its message, on every rank.
+void expect_same(const Communicator& world, const std::string& said, const Compare& compare);
 
 }  // namespace ultra::train

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "build_config.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/base/units.hpp"
@@ -18,6 +17,7 @@
 #include "common/trace/step_timeline.hpp"
 #include "common/trace/trace_recorder.hpp"
 #include "common/train/frame/agree.hpp"
+#include "common/train/frame/same_text.hpp"
 #include "common/train/frame/text_messages.hpp"
 #include "common/train/report/comm_trace.hpp"
 #include "common/train/report/progress.hpp"
@@ -34,30 +34,26 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-data::Dataset open_data(const TrainOptions& options) {
-  return options.data.empty() ? data::Dataset::workbook(build::kSourceDir)
-                              : data::Dataset::from_file(options.data);
-}
-
 /// What a run needs from the machine, and what may be missing on one rank only.
 struct RunSetup {
-  RunSetup(const TrainOptions& options, int rank)
-      : dataset(open_data(options)),
-        sampler(dataset, options.model.max_seq_len, options.global_batch, options.seed),
+  RunSetup(const TrainOptions& options, data::SharedDataset& text, int rank)
+      : sampler(text.open(options.data), options.model.max_seq_len, options.global_batch,
+                options.seed),
         files(options, rank),
         device(Device::create(options.device)) {
     device.set_memory_limit(options.device_memory);
   }
 
-  data::Dataset dataset;
   data::Sampler sampler;
   RunFiles files;
   Device device;
 };
 
-std::unique_ptr<RunSetup> set_up(const TrainOptions& options, const Communicator& world) {
+std::unique_ptr<RunSetup> set_up(const TrainOptions& options, data::SharedDataset& text,
+                                 const Communicator& world) {
   std::unique_ptr<RunSetup> setup;
-  agree(world, [&] { setup = std::make_unique<RunSetup>(options, world.rank()); });
+  agree(world, [&] { setup = std::make_unique<RunSetup>(options, text, world.rank()); });
+  expect_same_text(world, setup->sampler.dataset());
   return setup;
 }
 
@@ -70,12 +66,12 @@ std::unique_ptr<trace::TraceRecorder> timeline_of(const TrainOptions& options,
 /// The frame of a run, on one rank.
 class Trainer {
  public:
-  Trainer(const TrainOptions& options, const MakeWorker& make_worker,
+  Trainer(const TrainOptions& options, data::SharedDataset& text, const MakeWorker& make_worker,
           const ExtraConfig& extra_config, const Communicator& world)
       : options_(options),
         extra_config_(extra_config),
         world_(world),
-        setup_(set_up(options, world)),
+        setup_(set_up(options, text, world)),
         recorder_(timeline_of(options, world)),
         comm_trace_(world, recorder_.get()),
         timeline_(setup_->device, recorder_.get(), options.trace_steps),
@@ -107,7 +103,7 @@ class Trainer {
   [[nodiscard]] bool is_first_rank() const { return world_.rank() == 0; }
 
   void introduce() const {
-    const data::Dataset& dataset = setup_->dataset;
+    const data::Dataset& dataset = setup_->sampler.dataset();
     const std::string ranks =
         world_.size() > 1 ? fmt::format(" by {} ranks", world_.size()) : std::string();
     fmt::print("{} parameters in {}, trained{} on {} ({} of text)\n",
@@ -166,10 +162,11 @@ class Trainer {
 
 }  // namespace
 
-TrainResult train(const TrainOptions& options, const MakeWorker& make_worker,
-                  const ExtraConfig& extra_config, const Communicator& world) {
+TrainResult train(const TrainOptions& options, data::SharedDataset& text,
+                  const MakeWorker& make_worker, const ExtraConfig& extra_config,
+                  const Communicator& world) {
   options.validate();
-  return Trainer(options, make_worker, extra_config, world).run();
+  return Trainer(options, text, make_worker, extra_config, world).run();
 }
 
 void expect_one_process() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/flags.hpp"
 
@@ -32,8 +33,8 @@ template <class T>
   for (const Choice<T>& choice : choices) words.push_back(choice.first);
   const std::string_view last = words.back();
   words.pop_back();
-  throw ConfigError(
-      fmt::format("{} is '{}'. It must be {} or {}.", flag, word, fmt::join(words, ", "), last));
+  throw ConfigError(fmt::format("{} is {}. It must be {} or {}.", flag, in_quotes(word),
+                                fmt::join(words, ", "), last));
 }
 
 /// @brief Adds an option that sets `value`, whose word now is the default.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "common/base/errors.hpp"
@@ -16,14 +15,26 @@ namespace {
 /// Beyond it one machine only switches threads; a cluster's ranks are processes.
 constexpr std::size_t kMostThreadRanks = 256;
 
+/// Seconds: a wait shorter than a thread takes to wake up is none, and a longer one than a year
+/// never ends.
+constexpr double kLeastTimeout = 1e-3;
+constexpr double kMostTimeout = 3e7;
+
 }  // namespace
 
 std::string_view to_string(Collectives collectives) {
   return collectives == Collectives::kOurs ? "ours" : "native";
 }
 
+void expect_thread_ranks(std::size_t ranks, const std::string& asked) {
+  if (ranks <= kMostThreadRanks) return;
+  throw ConfigError(
+      fmt::format("{}. Ranks are threads of this process, at most {}; for more, start processes "
+                  "with mpirun.",
+                  asked, kMostThreadRanks));
+}
+
 int resolve_world_size(std::optional<std::size_t> asked, std::optional<int> launched) {
-  if (asked == 0U) throw ConfigError("--ranks is 0. It must be at least 1.");
   if (launched) {
     if (asked && *asked != static_cast<std::size_t>(*launched)) {
       throw ConfigError(
@@ -33,25 +44,27 @@ int resolve_world_size(std::optional<std::size_t> asked, std::optional<int> laun
     }
     return *launched;
   }
-  if (asked.value_or(1) > kMostThreadRanks) {
-    throw ConfigError(fmt::format(
-        "--ranks is {}. Ranks are threads of this process, at most {}; for more, start processes "
-        "with mpirun.",
-        *asked, kMostThreadRanks));
-  }
+  if (asked) expect_thread_ranks(*asked, fmt::format("--ranks is {}", *asked));
   return checked_cast<int>(asked.value_or(1));
 }
 
 void CommOptions::add_to(CLI::App& app) {
   const Flags flags(app, "Ranks");
   flags.add("--ranks", ranks,
-            "number of ranks: threads, or processes under mpirun [1, or mpirun's]");
+            "number of ranks: threads, or processes under mpirun [1, or mpirun's]",
+            {1, kMostRanks});
   add_choice<Collectives>(app, "--collectives", collectives,
                           {{"ours", Collectives::kOurs}, {"native", Collectives::kNative}}, "Ranks",
                           "ours (written out over send and recv) or native (the platform's)");
-  flags.add("--timeout", timeout, "seconds that a rank waits for others before it gives up");
-  flags.add("--link", link,
-            "slow messages down to a network, for example \"latency-us=50,gbps=1\"");
+  flags.add("--timeout", timeout, "seconds that a rank waits for others before it gives up",
+            {kLeastTimeout, kMostTimeout});
+  flags.add_parsed(
+      "--link",
+      [this](const std::string& text) {
+        static_cast<void>(LinkSpeed::parse(text));
+        link = text;
+      },
+      "slow messages down to a network, for example \"latency-us=50,gbps=1\"");
   add_choice<ultra::Progress>(
       app, "--progress", progress,
       {{"thread", ultra::Progress::kThread}, {"on-call", ultra::Progress::kOnCall}}, "Ranks",
@@ -63,12 +76,7 @@ void CommOptions::add_to(CLI::App& app) {
 
 void CommOptions::validate() const {
   static_cast<void>(world_size());
-  if (!std::isfinite(timeout) || timeout <= 0) {
-    throw ConfigError(
-        fmt::format("--timeout is {}. It must be a number of seconds above 0.", timeout));
-  }
   if (link.empty()) return;
-  static_cast<void>(LinkSpeed::parse(link));
   if (collectives == Collectives::kNative) {
     throw ConfigError(
         "--link slows single messages down, which the platform's own collectives do not show. Use "

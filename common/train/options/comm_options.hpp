@@ -22,11 +22,15 @@ enum class Collectives {
 /// @brief "ours" or "native".
 [[nodiscard]] std::string_view to_string(Collectives collectives);
 
+/// @brief Checks that one process can hold so many ranks as threads.
+/// @param asked  what asks for them, for the message: "--ranks is 300".
+/// @throws ConfigError when it cannot.
+void expect_thread_ranks(std::size_t ranks, const std::string& asked);
+
 /// @brief The number of ranks of a run.
-/// @param asked     --ranks, if it was given.
+/// @param asked     --ranks, if it was given; at least 1.
 /// @param launched  launched_world_size().
-/// @throws ConfigError when it is not at least 1, when the two differ, or when one process cannot
-/// hold so many threads.
+/// @throws ConfigError when the two differ, or when one process cannot hold so many threads.
 [[nodiscard]] int resolve_world_size(std::optional<std::size_t> asked, std::optional<int> launched);
 
 /// @brief How many ranks, and how they communicate.

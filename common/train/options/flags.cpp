@@ -1,8 +1,12 @@
 #include "common/train/options/flags.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -11,65 +15,134 @@
 namespace ultra::train {
 namespace {
 
-/// Without it CLI11 reads "-1" as the largest unsigned number.
-CLI::Validator whole_number() {
-  return CLI::Validator(
-      [](const std::string& text) -> std::string {
-        if (parse_number<std::uint64_t>(text)) return "";
-        return fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text);
-      },
-      "");
+/// No path is longer, and no other value has a reason to be.
+constexpr std::size_t kLongestValue = 4096;
+
+std::string in_words(const Counts& limits) {
+  if (limits.most < Counts{}.most) {
+    return fmt::format("a whole number from {} to {}", limits.least, limits.most);
+  }
+  if (limits.least > 0) return fmt::format("a whole number of at least {}", limits.least);
+  return "a whole number from 0 to 2^64 - 1";
+}
+
+std::string in_words(const Numbers& limits) {
+  if (limits.least == Numbers{}.least && limits.most == Numbers{}.most) return "a number";
+  if (limits.most == Numbers{}.most) return fmt::format("a number of at least {}", limits.least);
+  return fmt::format("a number from {} to {}", limits.least, limits.most);
+}
+
+template <class T>
+T number_of(const char* flag, const std::string& text, const Limits<T>& limits) {
+  const std::optional<T> number = parse_number<T>(text);
+  // The comparison is false for NaN.
+  if (number && *number >= limits.least && *number <= limits.most) return *number;
+  const bool is_number = parse_number<double>(text).has_value() && text.size() < 30;
+  throw ConfigError(fmt::format("{} is {}. It must be {}.", flag,
+                                is_number ? text : in_quotes(text), in_words(limits)));
+}
+
+void expect_readable(const char* flag, const std::string& text) {
+  if (text.empty()) {
+    throw ConfigError(fmt::format(
+        "{} is empty. Give it a value, or leave it out; is a variable of the shell not set?",
+        flag));
+  }
+  if (text.size() > kLongestValue) {
+    throw ConfigError(
+        fmt::format("{} has a value of {} bytes, {}. No value is longer than {} bytes.", flag,
+                    text.size(), in_quotes(text), kLongestValue));
+  }
+  if (std::ranges::any_of(text, [](unsigned char c) { return std::iscntrl(c) != 0; })) {
+    throw ConfigError(fmt::format("{} is {}, which has a control character. Leave that out.", flag,
+                                  in_quotes(text)));
+  }
 }
 
 }  // namespace
 
 Flags::Flags(CLI::App& app, std::string group) : app_(&app), group_(std::move(group)) {}
 
-void Flags::add(const char* flag, std::size_t& value, const std::string& help,
-                ShowDefault show) const {
-  CLI::Option* option = app_->add_option(flag, value, help)->check(whole_number())->group(group_);
-  if (show == ShowDefault::kYes) option->capture_default_str();
+void Flags::add_read(const Shown& shown, std::function<void(const std::string&)> read) const {
+  const auto read_value = [flag = shown.flag, read = std::move(read)](const std::string& text) {
+    expect_readable(flag, text);
+    under_flag(flag, "", [&] { read(text); });
+  };
+  app_->add_option_function<std::string>(shown.flag, read_value, shown.help)
+      ->type_name(shown.type)
+      ->default_str(shown.default_value)
+      ->group(group_);
 }
 
-void Flags::add(const char* flag, double& value, const std::string& help) const {
-  app_->add_option(flag, value, help)->capture_default_str()->group(group_);
+void Flags::add(const char* flag, std::size_t& value, const std::string& help, Counts limits,
+                ShowDefault show) const {
+  const std::string now = show == ShowDefault::kYes ? fmt::to_string(value) : "";
+  add_read({flag, help, "UINT", now}, [flag, limits, &value](const std::string& text) {
+    value = number_of<std::uint64_t>(flag, text, limits);
+  });
+}
+
+void Flags::add(const char* flag, double& value, const std::string& help, Numbers limits) const {
+  add_read({flag, help, "FLOAT", fmt::to_string(value)},
+           [flag, limits, &value](const std::string& text) {
+             value = number_of<double>(flag, text, limits);
+           });
 }
 
 void Flags::add(const char* flag, std::string& value, const std::string& help) const {
-  app_->add_option(flag, value, help)->capture_default_str()->group(group_);
+  add_read({flag, help, "TEXT", value}, [&value](const std::string& text) { value = text; });
 }
 
-void Flags::add(const char* flag, std::optional<std::size_t>& value,
-                const std::string& help) const {
-  app_->add_option(flag, value, help)->check(whole_number())->group(group_);
+void Flags::add(const char* flag, std::optional<std::size_t>& value, const std::string& help,
+                Counts limits) const {
+  add_read({flag, help, "UINT", ""}, [flag, limits, &value](const std::string& text) {
+    value = number_of<std::uint64_t>(flag, text, limits);
+  });
 }
 
-void Flags::add(const char* flag, std::optional<double>& value, const std::string& help) const {
-  app_->add_option(flag, value, help)->group(group_);
+void Flags::add(const char* flag, std::optional<double>& value, const std::string& help,
+                Numbers limits) const {
+  add_read({flag, help, "FLOAT", ""}, [flag, limits, &value](const std::string& text) {
+    value = number_of<double>(flag, text, limits);
+  });
 }
 
 void Flags::add(const char* flag, std::optional<std::string>& value,
                 const std::string& help) const {
-  app_->add_option(flag, value, help)->group(group_);
+  add_read({flag, help, "TEXT", ""}, [&value](const std::string& text) { value = text; });
 }
 
 void Flags::add(const char* flag, std::vector<std::string>& values, const std::string& help) const {
-  app_->add_option(flag, values, help)->delimiter(',')->group(group_);
+  add_read({flag, help, "TEXT ...", ""}, [flag, &values](const std::string& text) {
+    values.clear();
+    for (const std::string_view part : split(text, ',')) {
+      if (part.empty()) {
+        throw ConfigError(
+            fmt::format("{} is {}, with an empty name in it. Write one comma between "
+                        "two names.",
+                        flag, in_quotes(text)));
+      }
+      values.emplace_back(part);
+    }
+  });
 }
 
 void Flags::add_one_of(const char* flag, std::string& value,
                        std::initializer_list<const char*> words, const std::string& help) const {
-  app_->add_option(flag, value, help)
-      ->check(CLI::IsMember(std::vector<std::string>(words.begin(), words.end())))
-      ->capture_default_str()
-      ->group(group_);
+  const std::vector<std::string> choices(words.begin(), words.end());
+  const std::string type = fmt::format("TEXT:{{{}}}", fmt::join(choices, ","));
+  add_read({flag, help, type.c_str(), value}, [flag, choices, &value](const std::string& text) {
+    if (std::ranges::find(choices, text) == choices.end()) {
+      throw ConfigError(fmt::format("{} is {}. It must be {}.", flag, in_quotes(text),
+                                    fmt::join(choices, " or ")));
+    }
+    value = text;
+  });
 }
 
 void Flags::add_parsed(const char* flag, std::function<void(const std::string&)> read,
                        const std::string& help, const std::string& shown_default) const {
-  app_->add_option_function<std::string>(flag, read, help)
-      ->default_str(shown_default)
-      ->group(group_);
+  add_read({flag, help, "TEXT", shown_default}, std::move(read));
 }
 
 void Flags::add_switch(const char* flag, bool& value, const std::string& help) const {
@@ -78,6 +151,14 @@ void Flags::add_switch(const char* flag, bool& value, const std::string& help) c
 
 void when_given(CLI::App& app, const char* flag, std::function<void()> fn) {
   app.get_option(flag)->each([fn = std::move(fn)](const std::string&) { fn(); });
+}
+
+std::string message_under_flag(std::string_view flag, std::string_view elsewhere,
+                               std::string_view message) {
+  if (message.starts_with(flag)) return std::string(message);
+  if (message.starts_with(elsewhere)) message.remove_prefix(elsewhere.size());
+  const bool continues = message.starts_with(' ') || message.starts_with(':');
+  return fmt::format("{}{}{}", flag, continues ? "" : ": ", message);
 }
 
 }  // namespace ultra::train

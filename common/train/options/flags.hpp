@@ -1,17 +1,36 @@
 #pragma once
 /// @file
-/// The flags of a command line, without CLI11 in the sources that add them: it takes seconds to compile.
+/// The flags of a command line, without CLI11 in the sources that add them: it is slow to compile.
 
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "common/base/errors.hpp"
 #include "common/train/options/cli_fwd.hpp"
 
 namespace ultra::train {
+
+/// @brief The numbers that a flag takes: from the least to the most, these two among them.
+template <class T>
+struct Limits {
+  T least = std::numeric_limits<T>::lowest();  ///< the smallest
+  T most = std::numeric_limits<T>::max();      ///< the largest
+};
+/// The whole numbers that a flag takes.
+using Counts = Limits<std::size_t>;
+/// The numbers that a flag takes. They are finite.
+using Numbers = Limits<double>;
+
+/// Steps that a training can have: more than anybody waits for.
+inline constexpr std::size_t kMostSteps = 1'000'000'000;
+/// Ranks that flags can ask for: more than any machine has.
+inline constexpr std::size_t kMostRanks = 1'000'000;
 
 /// @brief Whether --help shows the value that a flag has when it is left out.
 enum class ShowDefault {
@@ -21,24 +40,27 @@ enum class ShowDefault {
 
 /// @brief Adds flags to one group of a command line's help.
 ///
-/// The values must outlive the command line. What is not of a value's type is refused by the parser
-/// with a message that names the flag.
+/// The values must outlive the command line. What a flag does not take throws ConfigError while the
+/// command line is read, with a message that names the flag, what was found and what is expected.
+/// No flag takes an empty value, which a variable of the shell that is not set would be.
 class Flags {
  public:
   /// @param group  the heading in --help; empty hides the flags.
   Flags(CLI::App& app, std::string group);
 
-  /// @brief A flag with a count. Refuses signs, fractions, text and more than 64 bits.
-  void add(const char* flag, std::size_t& value, const std::string& help,
+  /// @brief A flag with a count: decimal digits, without a sign.
+  void add(const char* flag, std::size_t& value, const std::string& help, Counts limits = {},
            ShowDefault show = ShowDefault::kYes) const;
-  /// @brief A flag with a number.
-  void add(const char* flag, double& value, const std::string& help) const;
+  /// @brief A flag with a number: decimal, "2.5" or "1e-3".
+  void add(const char* flag, double& value, const std::string& help, Numbers limits = {}) const;
   /// @brief A flag with a text.
   void add(const char* flag, std::string& value, const std::string& help) const;
-  /// @brief A flag with a count that may be left out; refuses what a count's flag refuses.
-  void add(const char* flag, std::optional<std::size_t>& value, const std::string& help) const;
+  /// @brief A flag with a count that may be left out.
+  void add(const char* flag, std::optional<std::size_t>& value, const std::string& help,
+           Counts limits = {}) const;
   /// @brief A flag with a number that may be left out.
-  void add(const char* flag, std::optional<double>& value, const std::string& help) const;
+  void add(const char* flag, std::optional<double>& value, const std::string& help,
+           Numbers limits = {}) const;
   /// @brief A flag with a text that may be left out.
   void add(const char* flag, std::optional<std::string>& value, const std::string& help) const;
   /// @brief A flag with texts that commas separate.
@@ -48,7 +70,7 @@ class Flags {
   void add_one_of(const char* flag, std::string& value, std::initializer_list<const char*> words,
                   const std::string& help) const;
 
-  /// @brief A flag whose text `read` understands, or throws for.
+  /// @brief A flag whose text `read` understands, or throws ConfigError for: see under_flag().
   /// @param shown_default  for --help; empty: nothing is shown.
   void add_parsed(const char* flag, std::function<void(const std::string&)> read,
                   const std::string& help, const std::string& shown_default = "") const;
@@ -57,11 +79,37 @@ class Flags {
   void add_switch(const char* flag, bool& value, const std::string& help) const;
 
  private:
+  /// What --help shows of a flag.
+  struct Shown {
+    const char* flag;
+    const std::string& help;
+    const char* type;
+    const std::string& default_value;
+  };
+  void add_read(const Shown& shown, std::function<void(const std::string&)> read) const;
+
   CLI::App* app_;
   std::string group_;
 };
 
 /// @brief Calls `fn` when the command line gives a flag that was added before.
 void when_given(CLI::App& app, const char* flag, std::function<void()> fn);
+
+/// @brief A message about the value of a flag, which begins with the flag.
+/// @param elsewhere  what the message begins with instead; may be empty.
+[[nodiscard]] std::string message_under_flag(std::string_view flag, std::string_view elsewhere,
+                                             std::string_view message);
+
+/// @brief What fn returns; the message of its error begins with this flag.
+/// @param elsewhere  what it begins with otherwise: the flag that the value belongs to elsewhere.
+/// @throws ConfigError when fn does.
+template <class Fn>
+auto under_flag(std::string_view flag, std::string_view elsewhere, Fn&& fn) {
+  try {
+    return fn();
+  } catch (const ConfigError& error) {
+    throw ConfigError(message_under_flag(flag, elsewhere, error.what()));
+  }
+}
 
 }  // namespace ultra::train

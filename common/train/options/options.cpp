@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "common/base/errors.hpp"
 #include "common/base/units.hpp"
 #include "common/train/options/flags.hpp"
@@ -28,12 +26,8 @@ double bytes_upper_bound(const TrainOptions& options) {
   return (4.0 * states + activations + tokens) * real(size_of(options.dtype));
 }
 
-void expect_different_files(const char* flag, const std::string& path, const char* other_flag,
-                            const std::string& other_path) {
-  if (path.empty() || path != other_path) return;
-  throw ConfigError(fmt::format("{} and {} both name '{}'. Give each a file of its own.", flag,
-                                other_flag, path));
-}
+/// A rate or norm that f32 holds.
+constexpr double kLargestReal = 1e30;
 
 }  // namespace
 
@@ -47,63 +41,63 @@ void TrainOptions::add_to(CLI::App& app) {
   model_flags.add("--seq", model.max_seq_len, "tokens per sequence");
 
   const Flags training(app, "Training");
-  training.add("--global-batch", global_batch, "sequences per optimizer step");
-  training.add("--micro-batch", micro_batch, "sequences per forward and backward pass");
-  training.add("--steps", steps, "optimizer steps");
-  training.add("--lr", learning_rate, "highest learning rate");
-  training.add("--warmup", warmup, "steps until the highest learning rate");
-  training.add("--clip", clip_norm, "highest global gradient norm; 0 is no clipping");
+  training.add("--global-batch", global_batch, "sequences per optimizer step", Counts{.least = 1});
+  training.add("--micro-batch", micro_batch, "sequences per forward and backward pass",
+               Counts{.least = 1});
+  training.add("--steps", steps, "optimizer steps", {1, kMostSteps});
+  training.add("--lr", learning_rate, "highest learning rate", {0.0, kLargestReal});
+  training.add("--warmup", warmup, "steps until the highest learning rate", {0, kMostSteps});
+  training.add("--clip", clip_norm, "highest global gradient norm; 0 is no clipping",
+               {0.0, kLargestReal});
   training.add("--seed", seed, "seed of weights and data order");
   training.add_parsed(
-      "--dtype", [this](const std::string& text) { dtype = parse_float_dtype(text); }, "f32 or f64",
-      "f32");
+      "--dtype",
+      [this](const std::string& text) {
+        dtype = under_flag("--dtype", "dtype", [&] { return parse_float_dtype(text); });
+      },
+      "f32 or f64", "f32");
   training.add_parsed(
-      "--device", [this](const std::string& text) { device = parse_device_kind(text); },
+      "--device",
+      [this](const std::string& text) {
+        device = under_flag("--device", "device", [&] { return parse_device_kind(text); });
+      },
       "cpu or cuda", "cpu");
   training.add_parsed(
-      "--device-memory",
-      [this](const std::string& text) {
-        try {
-          device_memory = parse_bytes(text);
-        } catch (const ConfigError& error) {
-          throw ConfigError(fmt::format("--device-memory: {}", error.what()));
-        }
-      },
+      "--device-memory", [this](const std::string& text) { device_memory = parse_bytes(text); },
       "what the tensors of a rank may take, for example 64MB [all there is]");
 
   const Flags files(app, "Files");
   files.add("--data", data, "any text file [the workbook's own text]");
   files.add("--metrics", metrics, "write one JSON line per step, and a summary");
   files.add("--trace", trace, "write a timeline that ui.perfetto.dev opens");
-  files.add("--trace-steps", trace_steps, "steps that the timeline covers");
+  files.add("--trace-steps", trace_steps, "steps that the timeline covers", {0, kMostSteps});
   Flags(app, "").add_switch("--print-ranks", print_ranks,
                             "print how many ranks these flags need, and stop");
 }
 
 void TrainOptions::validate() const {
   model.validate();
-  if (global_batch == 0) throw ConfigError("--global-batch is 0. It must be at least 1.");
-  if (micro_batch == 0) throw ConfigError("--micro-batch is 0. It must be at least 1.");
   if (global_batch % micro_batch != 0) {
     throw ConfigError(fmt::format(
         "--micro-batch must divide --global-batch: {} % {} = {}. Choose a divisor of {}.",
         global_batch, micro_batch, global_batch % micro_batch, global_batch));
-  }
-  if (steps == 0) throw ConfigError("--steps is 0. It must be at least 1.");
-  if (!std::isfinite(learning_rate) || learning_rate < 0.0) {
-    throw ConfigError(fmt::format("--lr is {}. It must be a number of at least 0.", learning_rate));
-  }
-  if (!std::isfinite(clip_norm) || clip_norm < 0.0) {
-    throw ConfigError(fmt::format("--clip is {}. It must be a number of at least 0.", clip_norm));
   }
   if (bytes_upper_bound(*this) > kLargestBytes) {
     throw ConfigError(
         "this model and batch can take more than 10 TB. Choose smaller --layers, --hidden, --ffn, "
         "--seq, --micro-batch or --global-batch.");
   }
-  expect_different_files("--metrics", metrics, "--trace", trace);
-  expect_different_files("--data", data, "--metrics", metrics);
-  expect_different_files("--data", data, "--trace", trace);
+}
+
+std::vector<FileFlag> TrainOptions::files() const {
+  std::vector<FileFlag> named;
+  const auto add = [&](const char* flag, const std::string& path, FileUse use) {
+    if (!path.empty()) named.push_back({flag, path, use});
+  };
+  add("--data", data, FileUse::kRead);
+  add("--metrics", metrics, FileUse::kWritten);
+  add("--trace", trace, FileUse::kWritten);
+  return named;
 }
 
 }  // namespace ultra::train

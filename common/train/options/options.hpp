@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/nn/model_config.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/tensor/device.hpp"
 #include "common/tensor/dtype.hpp"
 #include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/file_flags.hpp"
 
 namespace ultra::train {
 
@@ -36,9 +38,12 @@ struct TrainOptions {
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);
 
-  /// @brief Checks the values against each other.
+  /// @brief Checks the values against each other; each by itself was checked when it was read.
   /// @throws ConfigError with the equation that does not hold and its values.
   void validate() const;
+
+  /// @brief The files that the flags name.
+  [[nodiscard]] std::vector<FileFlag> files() const;
 
   /// @brief The learning rate over the steps.
   [[nodiscard]] optim::WarmupCosine schedule() const {

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/train/frame/trainer.hpp"
 #include "common/train/model_worker.hpp"
+#include "common/train/options/file_flags.hpp"
 #include "common/train/program/program.hpp"
 
 namespace ultra::train {
@@ -53,17 +54,24 @@ void print_on_one_process(const std::string& text) {
   if (launched_rank() == 0) fmt::print("{}", text);
 }
 
-/// The answer that is asked for instead of training; none when training is asked for.
-std::optional<std::string> answer_of(const Setup& setup) {
-  if (setup.estimates()) {
-    for (std::size_t i = setup.techniques.size(); i-- > 0;) {
-      if (auto answer = setup.techniques[i]->estimate(setup)) return answer;
-    }
+std::string estimate_of(const Setup& setup) {
+  for (std::size_t i = setup.techniques.size(); i-- > 0;) {
+    if (auto answer = setup.techniques[i]->estimate(setup)) return *std::move(answer);
   }
+  throw InternalError("an estimate is asked for, and no technique has one");
+}
+
+std::string answer_of(const Setup& setup) {
   for (const auto& technique : setup.techniques) {
-    if (auto answer = technique->answer(setup)) return answer;
+    if (auto answer = technique->answer(setup)) return *std::move(answer);
   }
-  return {};
+  throw InternalError("a question is asked that no technique answers");
+}
+
+void measure(const Setup& setup) {
+  for (const auto& technique : setup.techniques) {
+    if (!technique->questions().empty()) return technique->measure(setup);
+  }
 }
 
 void add_flags(CLI::App& app, Setup& setup) {
@@ -73,8 +81,12 @@ void add_flags(CLI::App& app, Setup& setup) {
 
 void validate(Setup& setup) {
   for (const auto& technique : setup.techniques) technique->validate(setup);
-  // An estimate may be asked for more ranks than can run here.
-  if (setup.estimates()) return;
+  const std::vector<FileFlag> files = setup.files();
+  const auto question = setup.question();
+  if (question) expect_nothing_to_write(files, question->flag);
+  expect_different_files(files);
+  // What needs no ranks may be asked for more of them than can run here.
+  if (question && question->what != Instead::kMeasurement) return;
   for (const auto& technique : setup.techniques) technique->settle(setup);
   if (setup.has_ranks()) setup.comm.validate();
 }
@@ -84,17 +96,7 @@ void validate_training(const Setup& setup) {
   for (const auto& technique : setup.techniques) technique->validate_training(setup);
 }
 
-void run(Setup& setup) {
-  validate(setup);
-  if (const auto answer = answer_of(setup)) return print_on_one_process(*answer);
-  const auto measuring = std::ranges::find_if(setup.techniques, &Technique::measures,
-                                              [](const auto& t) -> const Technique& { return *t; });
-  if (measuring == setup.techniques.end()) validate_training(setup);
-  const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
-  if (setup.train.print_ranks) {
-    return print_on_one_process(fmt::format("{}\n", ranks));
-  }
-  if (measuring != setup.techniques.end()) return (*measuring)->measure(setup);
+void train_on_ranks(const Setup& setup, int ranks) {
   if (!setup.has_ranks()) expect_one_process();
   run_ranks(
       ranks,
@@ -103,6 +105,22 @@ void run(Setup& setup) {
         if (world.rank() == 0) fmt::print("{}", tables(setup, result));
       },
       setup.rank_options());
+}
+
+void run(Setup& setup) {
+  validate(setup);
+  const auto question = setup.question();
+  if (!question) validate_training(setup);
+  if (question && question->what == Instead::kEstimate) {
+    return print_on_one_process(estimate_of(setup));
+  }
+  if (question && question->what == Instead::kAnswer) {
+    return print_on_one_process(answer_of(setup));
+  }
+  const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
+  if (setup.train.print_ranks) return print_on_one_process(fmt::format("{}\n", ranks));
+  if (question) return measure(setup);
+  train_on_ranks(setup, ranks);
 }
 
 }  // namespace
@@ -117,15 +135,18 @@ Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags) 
   } catch (const CLI::ParseError& error) {
     throw ConfigError(error.what());
   }
+  setup.command_line = command_line_of(app, setup.train.files());
   validate(setup);
   validate_training(setup);
   return setup;
 }
 
 TrainResult train_with(const Setup& setup, const Communicator& world) {
+  expect_same_command_line(world, setup.command_line);
   return train(
-      setup.train, [&](const RunContext& context) { return make_worker(setup, context); },
-      setup.config(), world);
+      setup.train, *setup.text,
+      [&](const RunContext& context) { return make_worker(setup, context); }, setup.config(),
+      world);
 }
 
 std::string tables(const Setup& setup, const TrainResult& result) {
@@ -145,10 +166,19 @@ int run_techniques(const std::string& name, const std::string& description, Tech
                    int argc, const char* const* argv) {
   Setup setup;
   setup.techniques = std::move(techniques);
+  const CLI::App* parsed = nullptr;
   return run_program({.name = name,
                       .description = description,
-                      .add_flags = [&](CLI::App& app) { add_flags(app, setup); },
-                      .body = [&] { run(setup); }},
+                      .add_flags =
+                          [&](CLI::App& app) {
+                            add_flags(app, setup);
+                            parsed = &app;
+                          },
+                      .body =
+                          [&] {
+                            setup.command_line = command_line_of(*parsed, setup.train.files());
+                            run(setup);
+                          }},
                      argc, argv);
 }
 

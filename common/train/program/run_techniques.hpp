@@ -30,7 +30,8 @@ template <class... Made>
 ///
 /// Collective: every rank calls it with the same setup.
 /// @return as train().
-/// @throws what a technique refuses, on every rank alike; what train() throws.
+/// @throws ConfigError when a rank was started with other flags than rank 0; what a technique
+/// refuses, on every rank alike; what train() throws.
 [[nodiscard]] TrainResult train_with(const Setup& setup, const Communicator& world);
 
 /// @brief The tables of a training, for stdout; empty when it made no step.

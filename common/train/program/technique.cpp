@@ -9,8 +9,27 @@
 
 namespace ultra::train {
 
-bool Setup::estimates() const {
-  return std::ranges::any_of(techniques, [](const auto& t) { return t->asks_for_estimate(); });
+std::optional<Question> Setup::question() const {
+  std::optional<Question> asked;
+  for (const auto& technique : techniques) {
+    for (Question& question : technique->questions()) {
+      if (asked) {
+        throw ConfigError(
+            fmt::format("{} and {} each ask for something instead of training. Give one of them.",
+                        asked->flag, question.flag));
+      }
+      asked = std::move(question);
+    }
+  }
+  return asked;
+}
+
+std::vector<FileFlag> Setup::files() const {
+  std::vector<FileFlag> all = train.files();
+  for (const auto& technique : techniques) {
+    for (FileFlag& file : technique->files()) all.push_back(std::move(file));
+  }
+  return all;
 }
 
 std::pair<std::size_t, std::string> Setup::ranks_per_replica() const {

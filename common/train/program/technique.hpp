@@ -19,18 +19,34 @@
 
 #include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/comm/mesh.hpp"
+#include "common/data/shared_dataset.hpp"
 #include "common/train/frame/worker.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/comm_options.hpp"
+#include "common/train/options/file_flags.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/plan.hpp"
+#include "common/train/program/command_line.hpp"
 #include "common/train/program/ingredients.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::train {
 
 class Technique;
+
+/// @brief What a program can do instead of training.
+enum class Instead {
+  kEstimate,     ///< a closed form of memory, which may be of more ranks than can run here
+  kAnswer,       ///< anything else that needs no ranks
+  kMeasurement,  ///< a measurement on the ranks of the run
+};
+
+/// @brief A flag by which something is asked for instead of training.
+struct Question {
+  std::string flag;                 ///< "--simulate"
+  Instead what = Instead::kAnswer;  ///< is asked for
+};
 
 /// @brief Ranks along one axis of the mesh, and the flag that asks for them.
 struct Axis {
@@ -48,6 +64,9 @@ struct Setup {
   CommOptions comm;    ///< ranks and links; one rank unless flags say more
   std::vector<std::unique_ptr<Technique>> techniques;  ///< in the order of the book
   bool unequal_shares = false;  ///< whether a batch need not divide by the replicas
+  CommandLine command_line;     ///< that has given all this; the same on every rank
+  /// Opens the text, for all ranks of this process.
+  std::shared_ptr<data::SharedDataset> text = std::make_shared<data::SharedDataset>();
 
   /// @brief The technique of a class; null when the program has none.
   template <class T>
@@ -58,8 +77,11 @@ struct Setup {
     return nullptr;
   }
 
-  /// @brief Whether an estimate is asked for, which may be one of more ranks than can run here.
-  [[nodiscard]] bool estimates() const;
+  /// @brief What is asked for instead of training; nothing when it is to train.
+  /// @throws ConfigError when two things are.
+  [[nodiscard]] std::optional<Question> question() const;
+  /// @brief The files that the flags name, of all techniques.
+  [[nodiscard]] std::vector<FileFlag> files() const;
   /// @brief Number of replicas of the model: ranks that train over those that one replica needs.
   [[nodiscard]] int replicas() const;
   /// @brief The ranks of the mesh: replicas, and what the techniques' axes say.
@@ -96,32 +118,32 @@ class Technique {
   /// @throws ConfigError that says what does not fit and what to do.
   virtual void validate([[maybe_unused]] Setup& setup) {}
   /// @brief Settles what follows from the flags of all techniques, which are valid: the number of
-  /// ranks. Not called for an estimate.
+  /// ranks. Not called for an answer that needs none.
   /// @throws ConfigError that says what does not fit and what to do.
   virtual void settle([[maybe_unused]] Setup& setup) {}
   /// @brief Checks what only training needs.
   /// @throws ConfigError that says what does not fit and what to do.
   virtual void validate_training([[maybe_unused]] const Setup& setup) const {}
+  /// @brief The files and folders that its flags name.
+  [[nodiscard]] virtual std::vector<FileFlag> files() const { return {}; }
   /// @brief Its flags for the metrics file.
   [[nodiscard]] virtual ExtraConfig config([[maybe_unused]] const Setup& setup) const { return {}; }
 
   // Instead of training ---------------------------------------------------------------------------
 
-  /// @brief Whether a closed form of memory is asked for.
-  [[nodiscard]] virtual bool asks_for_estimate() const { return false; }
-  /// @brief The answer to that, for stdout; the last technique that has one answers for all.
+  /// @brief The flags of its own that were given and ask for something instead of training.
+  [[nodiscard]] virtual std::vector<Question> questions() const { return {}; }
+  /// @brief The answer to an estimate, for stdout; the last technique that has one answers for all.
   [[nodiscard]] virtual std::optional<std::string> estimate(
       [[maybe_unused]] const Setup& setup) const {
     return {};
   }
-  /// @brief Another answer that needs no ranks; empty: none is asked for.
+  /// @brief The answer to its question that needs no ranks; empty: none is asked for.
   [[nodiscard]] virtual std::optional<std::string> answer(
       [[maybe_unused]] const Setup& setup) const {
     return {};
   }
-  /// @brief Whether something is to be measured on the ranks of the run.
-  [[nodiscard]] virtual bool measures() const { return false; }
-  /// @brief Measures it, and prints it.
+  /// @brief Measures what it was asked to, and prints it.
   virtual void measure([[maybe_unused]] const Setup& setup) const {}
 
   // What the ranks are to each other --------------------------------------------------------------

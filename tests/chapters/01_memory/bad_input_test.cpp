@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <map>
@@ -36,6 +37,15 @@ class BadInput : public ::testing::Test {
     const ProcessResult result = refused(changes, more);
     EXPECT_EQ(result.out, "") << "nothing may look like a run";
     for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
+  }
+
+  /// A question that is refused, as a whole command line.
+  void expect_no_answer(const std::string& line, const Words& parts) const {
+    const ProcessResult result = run_program("01_memory", ultra::test::words_of(line));
+    EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
+    EXPECT_EQ(result.out, "");
+    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_THAT(output.names(), IsEmpty());
   }
 
   /// Exit code 2, one line, no file; the rest is for the caller.
@@ -72,8 +82,11 @@ TEST_F(BadInput, DivisionsThatDoNotHold) {
 
 TEST_F(BadInput, CountsOfZero) {
   for (const char* flag : {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq",
-                           "--global-batch", "--micro-batch", "--steps", "--recompute-every"}) {
+                           "--global-batch", "--micro-batch"}) {
     expect_refused({{flag, "0"}}, {std::string(flag) + " is 0", "at least 1"});
+  }
+  for (const char* flag : {"--steps", "--recompute-every"}) {
+    expect_refused({{flag, "0"}}, {std::string(flag) + " is 0", "from 1 to"});
   }
 }
 
@@ -81,17 +94,24 @@ TEST_F(BadInput, CountsThatAreNegative) {
   for (const char* flag :
        {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
         "--micro-batch", "--steps", "--warmup", "--seed", "--trace-steps", "--recompute-every"}) {
-    expect_refused({{flag, "-1"}}, {flag, "'-1'", "whole number"});
+    expect_refused({{flag, "-1"}}, {std::string(flag) + " is -1", "whole number"});
   }
 }
 
 TEST_F(BadInput, TextAndFractionsForCounts) {
   for (const char* flag : {"--layers", "--seq", "--steps", "--seed"}) {
-    expect_refused({{flag, "many"}}, {flag, "'many'", "whole number"});
-    expect_refused({{flag, "1.5"}}, {flag, "'1.5'", "whole number"});
+    expect_refused({{flag, "many"}}, {std::string(flag) + " is 'many'", "whole number"});
+    expect_refused({{flag, "1.5"}}, {std::string(flag) + " is 1.5", "whole number"});
   }
   expect_refused({{"--steps", "18446744073709551616"}}, {"--steps", "18446744073709551616"});
-  expect_refused({{"--steps", ""}}, {"--steps"});
+}
+
+// --lr "$RATE" with a variable that is not set.
+TEST_F(BadInput, EmptyValues) {
+  for (const char* flag : {"--steps", "--lr", "--clip", "--data", "--metrics", "--trace", "--dtype",
+                           "--recompute", "--estimate", "--device-memory"}) {
+    expect_refused({{flag, ""}}, {std::string(flag) + " is empty", "Give it a value"});
+  }
 }
 
 TEST_F(BadInput, CountsThatNoMachineHolds) {
@@ -105,16 +125,16 @@ TEST_F(BadInput, CountsThatNoMachineHolds) {
 }
 
 TEST_F(BadInput, RatesThatAreNone) {
-  expect_refused({{"--lr", "-1"}}, {"--lr is -1", "at least 0"});
-  expect_refused({{"--lr", "nan"}}, {"--lr is nan", "at least 0"});
-  expect_refused({{"--lr", "inf"}}, {"--lr is inf", "at least 0"});
-  expect_refused({{"--lr", "fast"}}, {"--lr", "fast", "--help"});
-  expect_refused({{"--clip", "-0.5"}}, {"--clip is -0.5", "at least 0"});
+  expect_refused({{"--lr", "-1"}}, {"--lr is -1", "from 0 to"});
+  expect_refused({{"--lr", "nan"}}, {"--lr is nan", "from 0 to"});
+  expect_refused({{"--lr", "inf"}}, {"--lr is inf", "from 0 to"});
+  expect_refused({{"--lr", "fast"}}, {"--lr is 'fast'", "a number from 0 to"});
+  expect_refused({{"--clip", "-0.5"}}, {"--clip is -0.5", "from 0 to"});
 }
 
 TEST_F(BadInput, UnknownNames) {
-  expect_refused({{"--dtype", "bf16"}}, {"dtype 'bf16'", "f32 or f64"});
-  expect_refused({{"--device", "tpu"}}, {"device 'tpu'", "cpu or cuda"});
+  expect_refused({{"--dtype", "bf16"}}, {"--dtype 'bf16'", "f32 or f64"});
+  expect_refused({{"--device", "tpu"}}, {"--device 'tpu'", "cpu or cuda"});
   expect_refused({{"--recompute", "most"}}, {"--recompute 'most'", "none, selective or full"});
   expect_refused({{"--recompute-every", "2"}}, {"--recompute-every 2", "--recompute full"});
 }
@@ -124,13 +144,20 @@ TEST_F(BadInput, ADeviceThatThereIsNoCodeFor) {
 }
 
 TEST_F(BadInput, EstimatesOfModelsThatDoNotExist) {
-  expect_refused({{"--estimate", "llama-9b"}},
-                 {"'llama-9b'", "gpt2-124m", "llama-1b", "llama-7b", "llama-8b", "llama-70b",
-                  "gpt3-175b", "llama-405b", "custom"});
-  expect_refused({{"--estimate", "custom"}, {"--heads", "3"}}, {"16 % 3 = 1"});
-  expect_refused({{"--estimate", "llama-7b"}, {"--precision", "int8"}}, {"'int8'", "bf16-mixed"});
+  expect_no_answer("--estimate llama-9b",
+                   {"'llama-9b'", "gpt2-124m", "llama-1b", "llama-7b", "llama-8b", "llama-70b",
+                    "gpt3-175b", "llama-405b", "custom"});
+  expect_no_answer("--estimate custom --hidden 16 --heads 3", {"16 % 3 = 1"});
+  expect_no_answer("--estimate llama-7b --precision int8", {"'int8'", "bf16-mixed"});
   expect_refused({}, {"--json needs --estimate"}, {"--json"});
   expect_refused({{"--precision", "fp32"}}, {"--precision needs --estimate"});
+}
+
+TEST_F(BadInput, FilesThatAnEstimateDoesNotWrite) {
+  for (const std::string flag : {"--metrics", "--trace"}) {
+    expect_no_answer("--estimate llama-7b " + flag + " " + output.path("file"),
+                     {flag + " has no meaning with --estimate", "stdout"});
+  }
 }
 
 TEST_F(BadInput, DataThatIsNoText) {
@@ -168,6 +195,28 @@ TEST_F(BadInput, OutputThatCannotBeWritten) {
                  {"--metrics and --trace", "a file of its own"});
   fs::permissions(folder.path("closed"), fs::perms::owner_all);
   EXPECT_THAT(folder.names(), ElementsAre("closed")) << "nothing was left there either";
+}
+
+TEST_F(BadInput, OutputThatWouldReplaceTheText) {
+  const std::string content(100, 'x');
+  const std::string text = folder.write("my.txt", content);
+  fs::create_symlink("my.txt", folder.path("link"));
+  fs::create_hard_link(text, folder.path("hard"));
+  for (const std::string flag : {"--metrics", "--trace"}) {
+    for (const char* spelling : {"my.txt", "./my.txt", "link", "hard"}) {
+      expect_refused({{"--data", text}, {flag, folder.path(spelling)}},
+                     {"--data", flag, "Give each a file of its own"});
+      EXPECT_EQ(ultra::test::read_file(text), content) << spelling;
+    }
+  }
+}
+
+TEST_F(BadInput, APipeThatNobodyReads) {
+  const std::string pipe = folder.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const char* flag : {"--metrics", "--trace"}) {
+    expect_refused({{flag, pipe}}, {flag, "is a pipe that nobody reads", "Start its reader first"});
+  }
 }
 
 TEST_F(BadInput, AFullDisk) {

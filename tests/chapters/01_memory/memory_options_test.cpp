@@ -92,12 +92,12 @@ TEST(MemoryOptions, RefuseWhatCannotWork) {
        {"--estimate llama-9b", {"'llama-9b'", "llama-7b", "gpt3-175b", "custom"}},
        {"--recompute-every 2",
         {"--recompute-every 2", "needs --recompute full", "found --recompute none"}},
-       {"--recompute full --recompute-every 0", {"--recompute-every is 0", "at least 1"}},
+       {"--recompute full --recompute-every 0", {"--recompute-every is 0", "from 1 to"}},
        {"--json", {"--json needs --estimate", "--metrics"}},
        {"--precision fp32", {"--precision needs --estimate", "--dtype"}}});
-  ultra::test::expect_refused<CLI::ParseError>(
+  ultra::test::expect_refused<ConfigError>(
       [](const ultra::test::Words& words) { static_cast<void>(Flags(words)); },
-      {{"--recompute-every -1", {"--recompute-every", "'-1'"}}});
+      {{"--recompute-every -1", {"--recompute-every is -1"}}});
 }
 
 }  // namespace

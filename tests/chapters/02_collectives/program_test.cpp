@@ -84,14 +84,15 @@ TEST_F(Program, SimulatesACollectiveInsteadOfTraining) {
 using BadRun = Program;
 
 TEST_F(BadRun, FlagsThatCannotWork) {
-  refused({{"--ranks 3", {"4 % (3 * 2) = 4", "multiple of 6"}},
-           {"--ranks 4", {"4 % (4 * 2) = 4"}},
-           {"--ranks -2", {"--ranks", "whole number"}},
-           {"--ranks 1000", {"--ranks is 1000", "mpirun"}},
-           {"--ranks 2 --link fast", {"fast", "gbps"}},
-           {"--op all_reduce --simulate h100", {"--simulate-op", "give one of them"}},
-           {"--algorithm ring", {"--algorithm needs --op"}},
-           {"--simulate-op broadcast", {"needs --simulate MACHINE"}}});
+  refused(
+      {{"--ranks 3", {"4 % (3 * 2) = 4", "multiple of 6"}},
+       {"--ranks 4", {"4 % (4 * 2) = 4"}},
+       {"--ranks -2", {"--ranks", "whole number"}},
+       {"--ranks 1000", {"--ranks is 1000", "mpirun"}},
+       {"--ranks 2 --link fast", {"--link: ", "'fast'", "gbps"}},
+       {"--op all_reduce --simulate h100", {"--op and --simulate each ask", "Give one of them"}},
+       {"--algorithm ring", {"--algorithm needs --op"}},
+       {"--simulate-op broadcast", {"needs --simulate MACHINE"}}});
 }
 
 TEST_F(BadRun, FilesThatCannotBeUsed) {

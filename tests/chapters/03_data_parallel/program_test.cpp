@@ -86,8 +86,9 @@ TEST_F(DataParallelProgram, KeepsWhatEarlierChaptersCan) {
 }
 
 TEST_F(BadDataParallelRun, RanksThatDoNotFit) {
-  refused({{"--dp 0", {"--dp is 0", "at least 1"}},
+  refused({{"--dp 0", {"--dp is 0", "from 1 to"}},
            {"--dp 2 --ranks 3", {"--dp 2", "2 ranks", "--ranks is 3"}},
+           {"--dp 300", {"--dp 300 needs 300.", "at most 256", "mpirun"}},
            {"--dp 5", {"5 replicas", "--global-batch of 4", "at most 4"}},
            {"--sync parameter-server --ranks 1", {"--servers 1", "--dp N"}},
            {"--dp 2 --straggler 2:5", {"--straggler", "no replica 2"}}});
@@ -95,7 +96,7 @@ TEST_F(BadDataParallelRun, RanksThatDoNotFit) {
 
 TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
   refused({{"--overlap some", {"--overlap is 'some'", "none, per-parameter or bucketed"}},
-           {"--bucket-mb 0", {"--bucket-mb is 0", "above 0"}},
+           {"--bucket-mb 0", {"--bucket-mb is 0", "from 1e-06 to 1000000"}},
            {"--bucket-mb nan", {"--bucket-mb is nan"}},
            {"--compress zip", {"'zip'", "topk:FRACTION"}},
            {"--all-reduce chain", {"'chain'", "pairwise"}},

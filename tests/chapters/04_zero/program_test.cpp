@@ -170,6 +170,20 @@ TEST_F(ZeroProgram, EstimatesEveryStage) {
   // About all stages: nodes have a meaning without --zero.
   expect_parts(answer_to("--estimate llama-7b --dp 16 --hybrid-shard 8"),
                {"S = 8 ranks of a node"});
+  const ::ultra::test::ProcessResult refused =
+      run_words("--estimate llama-7b --dp 64 --hybrid-shard 5");
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_parts(refused.err, {"--hybrid-shard 5", "64 ranks"});
+}
+
+TEST_F(ZeroProgram, AnswersNothingBesideACheckpoint) {
+  for (const char* question : {"--op all_reduce", "--estimate llama-7b", "--scale 1,2"}) {
+    const ::ultra::test::ProcessResult refused =
+        run_words(std::string(question) + " --checkpoint " + folder.path("run"));
+    EXPECT_EQ(refused.exit_code, 2);
+    expect_parts(refused.err, {"--checkpoint has no meaning with --"});
+  }
+  EXPECT_THAT(folder.names(), ::testing::IsEmpty());
 }
 
 TEST_F(ZeroProgram, KeepsWhatEarlierChaptersCan) {
@@ -199,8 +213,7 @@ TEST_F(BadZeroRun, FlagsThatCannotWork) {
 TEST_F(BadZeroRun, RanksThatDoNotFit) {
   refused({{"--dp 3 --zero 3 --hybrid-shard 2",
             {"--hybrid-shard 2", "3 ranks are not whole nodes of 2"}},
-           {"--dp 2 --zero 3 --hybrid-shard 0", {"--hybrid-shard 0"}},
-           {"--estimate llama-7b --dp 64 --hybrid-shard 5", {"--hybrid-shard 5", "64 ranks"}},
+           {"--dp 2 --zero 3 --hybrid-shard 0", {"--hybrid-shard is 0"}},
            {"--dp 5 --zero 2", {"5 replicas", "--global-batch of 4"}},
            {"--dp 2 --ranks 3 --zero 1", {"--dp 2", "--ranks is 3"}},
            {"--dp 2 --hybrid-shard 2", {"--hybrid-shard has no meaning without --zero 1, 2 or 3"}},

@@ -177,7 +177,7 @@ class SplitTest : public ultra::test::RandomTest {
     const std::string overlap = random.pick({"none", "bucketed"});
     c.zero = fmt::format("--zero {} --overlap {}", stage, overlap);
     if (stage < 3) {
-      c.zero += fmt::format(" --bucket-mb {}", random.pick({1e-9, 0.008, 0.8}));
+      c.zero += fmt::format(" --bucket-mb {}", random.pick({1e-6, 0.008, 0.8}));
       return c;
     }
     if (overlap != "none") c.zero += fmt::format(" --prefetch {}", random.between(0, 2));

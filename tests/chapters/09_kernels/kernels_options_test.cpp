@@ -9,6 +9,7 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/odd_values.hpp"
 #include "tests/support/parse_options.hpp"
 
 namespace ultra::ladders {
@@ -78,13 +79,30 @@ TEST_F(KernelsOptionsTest, CountersOnAGpuAreNsightComputes) {
                              HasSubstr("--size 64"), HasSubstr("--repetitions 0")));
 }
 
+// On the side of the GPU, where nothing is emulated, and in the emulator.
+TEST_F(KernelsOptionsTest, AnyValueIsTakenOrRefusedByName) {
+  for (const std::string flag : {"--kernel", "--size", "--seed", "--repetitions", "--metrics"}) {
+    for (const std::string& value : test::odd_values()) {
+      for (const bool has_gpu : {false, true}) {
+        SCOPED_TRACE(flag + " " + value.substr(0, 30));
+        try {
+          static_cast<void>(request({flag, value}, has_gpu));
+        } catch (const ConfigError& error) {
+          test::expect_good_refusal(error.what(), flag);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(KernelsOptionsTest, ValuesThatCannotWork) {
   EXPECT_THAT(refusal({"--kernel", "gemm"}), HasSubstr("no ladder 'gemm'"));
   EXPECT_THAT(refusal({"--size", "64x64"}), HasSubstr("2 sizes"));
   EXPECT_THAT(refusal({"--size", "100000"}), HasSubstr("hours"));
   EXPECT_NO_THROW(request({"--size", "8192"}, true)) << "a GPU takes what the emulator cannot";
-  EXPECT_THAT(refusal({"--repetitions", "1000000"}), HasSubstr("at most 100000"));
-  EXPECT_THROW(request({"--seed", "-1"}), CLI::ValidationError);
+  EXPECT_THAT(refusal({"--repetitions", "1000000"}),
+              HasSubstr("--repetitions is 1000000. It must be a whole number from 0 to 100000"));
+  EXPECT_THROW(request({"--seed", "-1"}), ConfigError);
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ TEST(KernelsProgram, BadFlagsAreOneLine) {
   expect_refused({"--emulate", "--gpu"}, {"--emulate and --gpu"});
   expect_refused({"--counters", "--gpu"}, {"ncu --metrics"});
   expect_refused({"--repetitions", "often"}, {"--repetitions"});
+  expect_refused({"--list", "--metrics", "m"}, {"--metrics has no meaning with --list"});
   expect_refused({"--speed"}, {"--speed"});
 }
 

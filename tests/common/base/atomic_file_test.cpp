@@ -1,8 +1,12 @@
 #include "common/base/atomic_file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <string>
 
@@ -71,6 +75,88 @@ TEST_F(AtomicFiles, ReplacesTheTargetOfASymbolicLink) {
   file.commit();
   EXPECT_TRUE(fs::is_symlink(path));
   EXPECT_EQ(test::read_file(target), "new");
+}
+
+TEST_F(AtomicFiles, MakesTheTargetOfALinkThatLeadsNowhereYet) {
+  fs::create_symlink("target", path);
+  AtomicFile file(path, kPurpose);
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(fs::is_symlink(path));
+  EXPECT_EQ(test::read_file(folder.path("target")), "new");
+}
+
+TEST_F(AtomicFiles, LeavesTheUsersFilesBesideItAlone) {
+  folder.write("result.partial", "mine");
+  {
+    AtomicFile file(path, kPurpose);
+    file.write("new");
+    file.commit();
+  }
+  EXPECT_EQ(test::read_file(folder.path("result.partial")), "mine");
+}
+
+TEST_F(AtomicFiles, OfOnePathAtOnceAreEachWhole) {
+  AtomicFile first(path, kPurpose);
+  AtomicFile second(path, kPurpose);
+  first.write("first");
+  second.write("second");
+  first.commit();
+  EXPECT_EQ(test::read_file(path), "first");
+  second.commit();
+  EXPECT_EQ(test::read_file(path), "second");
+  EXPECT_THAT(folder.names(), ElementsAre("result"));
+}
+
+TEST_F(AtomicFiles, TakeANameOfTheLongestLength) {
+  const std::string longest = folder.path(std::string(255, 'a'));
+  AtomicFile file(longest, kPurpose);
+  file.commit();
+  EXPECT_TRUE(fs::exists(longest));
+}
+
+TEST_F(AtomicFiles, RefusesAFileThatMayNotBeWritten) {
+  folder.write("result", "old");
+  fs::permissions(path, fs::perms::owner_read);
+  fs::permissions(folder.path(), fs::perms::all);
+  const test::WithoutPrivileges nobody;
+  EXPECT_THAT(refusal(path), HasSubstr("Permission denied"));
+  EXPECT_EQ(fs::file_size(path), 3U);
+}
+
+TEST_F(AtomicFiles, RefusesAPipeThatNobodyReadsAtOnce) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(refusal(path),
+              AllOf(HasSubstr("is a pipe that nobody reads"), HasSubstr("Start its reader first")));
+  EXPECT_TRUE(fs::is_fifo(path));
+}
+
+TEST_F(AtomicFiles, WriteIntoAPipeThatIsRead) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  AtomicFile file(path, kPurpose);
+  file.write("text");
+  file.commit();
+  std::array<char, 8> read{};
+  EXPECT_EQ(::read(reader, read.data(), read.size()), 4);
+  EXPECT_EQ(std::string(read.data()), "text");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(path));
+}
+
+// Moving a file onto what a descriptor leads to would leave the writers of that one with nothing.
+TEST_F(AtomicFiles, AppendToWhatADescriptorHasOpen) {
+  folder.write("result", "before\n");
+  const int opened = ::open(path.c_str(), O_WRONLY | O_APPEND);
+  ASSERT_GE(opened, 0);
+  AtomicFile file("/dev/fd/" + std::to_string(opened), kPurpose);
+  file.write("text\n");
+  file.commit();
+  EXPECT_EQ(::write(opened, "after\n", 6), 6);
+  ::close(opened);
+  EXPECT_EQ(test::read_file(path), "before\ntext\nafter\n");
+  EXPECT_THAT(folder.names(), ElementsAre("result"));
 }
 
 TEST_F(AtomicFiles, RefusesAFolder) {

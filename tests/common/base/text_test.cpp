@@ -55,6 +55,26 @@ TEST(ParseNumber, TakesNothingButANumber) {
   EXPECT_EQ(parse_number<int>("1e3"), std::nullopt);
 }
 
+TEST(InQuotes, ShowsATextThatPrintsAsItIs) {
+  EXPECT_EQ(in_quotes(""), "''");
+  EXPECT_EQ(in_quotes("a b"), "'a b'");
+  EXPECT_EQ(in_quotes("Größe"), "'Größe'");
+  EXPECT_EQ(in_quotes(std::string(60, 'x')), "'" + std::string(60, 'x') + "'");
+}
+
+TEST(InQuotes, EscapesWhatDoesNotPrint) {
+  EXPECT_EQ(in_quotes("\x1b[31m\n"), R"('\x1b[31m\n')");
+  EXPECT_EQ(in_quotes(std::string_view("a\0b", 3)), R"('a\x00b')");
+  EXPECT_EQ(in_quotes("\xff"), R"('\xff')") << "no UTF-8";
+}
+
+TEST(InQuotes, ShowsTheBeginningOfALongText) {
+  const std::string beginning(60, 'x');
+  EXPECT_EQ(in_quotes(std::string(1 << 20, 'x')), "'" + beginning + "...' (1048576 bytes)");
+  // A character of two bytes at the cut: there is no half of it.
+  EXPECT_EQ(in_quotes(std::string(59, 'x') + "öö"), "'" + std::string(59, 'x') + "...' (63 bytes)");
+}
+
 // Source: the test vectors of RFC 9923.
 TEST(StableHash, MatchesThePublishedKnownAnswers) {
   EXPECT_EQ(stable_hash(""), 0xcbf29ce484222325U);

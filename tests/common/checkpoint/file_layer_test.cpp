@@ -1,3 +1,5 @@
+// Covers: common/checkpoint/descriptor.hpp, common/checkpoint/system_failure.hpp
+
 #include "common/checkpoint/file_layer.hpp"
 
 #include <fcntl.h>

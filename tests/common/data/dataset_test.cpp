@@ -2,14 +2,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "build_config.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/sanitizer.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::data {
@@ -104,41 +108,85 @@ TEST_F(DatasetFiles, AFailingReadIsReported) {
               AllOf(names("/proc/self/mem"), HasSubstr("Input/output error")));
 }
 
-TEST_F(DatasetFiles, TheWorkbooksTextIsItsPagesAndSourcesInPathOrder) {
-  folder.write("common/b/two.hpp", "2");
-  folder.write("common/b/three.cpp", "1");
-  folder.write("chapters/01_a/page.md", "page ");
-  folder.write("kernels/k.cu", "cuda ");
-  folder.write("tools/t.py", "python");
-  folder.write("solutions/s.cpp", "solution ");
-  folder.write("chapters/01_a/picture.png", "never");
-  folder.write("build/release/copy.cpp", "never");
-  folder.write("README.md", "never");
-  const Dataset dataset = Dataset::workbook(folder.path());
-  EXPECT_EQ(text_of(dataset), "page 12cuda solution python");
-  EXPECT_THAT(dataset.source(), HasSubstr("workbook"));
+// A file that is all hole takes no space.
+TEST_F(DatasetFiles, AFileLargerThanTheMachinesMemoryIsRefusedBeforeItIsRead) {
+  const std::string path = folder.write("huge", "text");
+  std::error_code no_such_files;
+  fs::resize_file(path, 8'000'000'000'000, no_such_files);
+  if (no_such_files) GTEST_SKIP() << "this file system holds no file of 8 TB";
+  EXPECT_THAT(refusal(path), AllOf(names(path), HasSubstr("is too large"), HasSubstr("8.00 TB"),
+                                   HasSubstr("of memory")));
 }
 
-TEST_F(DatasetFiles, TheWorkbooksTextIsThere) {
-  const Dataset dataset = Dataset::workbook(build::kSourceDir);
-  EXPECT_GT(dataset.size(), 100'000U);
-  const std::string text = text_of(dataset);
-  EXPECT_THAT(text, HasSubstr("TheWorkbooksTextIsThere")) << "this file is a part of it";
-  EXPECT_EQ(text, text_of(Dataset::workbook(build::kSourceDir))) << "its order is fixed";
+TEST_F(DatasetFiles, ATextThatTheProcessMayNotHoldIsRefused) {
+  if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "the sanitizer ends the program instead";
+  const std::string path = folder.write("large", "text");
+  fs::resize_file(path, 1'000'000'000);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit now{.rlim_cur = 500'000'000, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &now), 0);
+  std::string message;
+  EXPECT_NO_THROW(message = refusal(path)) << "an error in words, no std::bad_alloc";
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_THAT(message, AllOf(names(path), HasSubstr("is too large"), HasSubstr("1.00 GB")));
+}
+
+TEST_F(DatasetFiles, ReadingEndsWhenTheProgramIsToldToStop) {
+  const std::string path = folder.write("text", std::string(1000, 'x'));
+  const InterruptGuard guard;
+  std::raise(SIGINT);
+  EXPECT_THROW(static_cast<void>(Dataset::from_file(path)), Interrupted);
+}
+
+class WorkbooksText : public DatasetFiles {
+ protected:
+  static Dataset committed() { return Dataset::workbook(build::kSourceDir); }
+  static std::string bytes() {
+    return test::read_file(std::string(build::kSourceDir) + "/data/workbook.txt");
+  }
+  [[nodiscard]] std::string refusal() const {
+    return test::message_of<FileError>(
+        [&] { static_cast<void>(Dataset::workbook(folder.path())); });
+  }
+};
+
+TEST_F(WorkbooksText, IsACommittedFile) {
+  EXPECT_EQ(text_of(committed()), bytes());
+  EXPECT_EQ(committed().size(), 999'938U);
+  EXPECT_EQ(committed().source(), "the workbook's own text");
+}
+
+TEST_F(WorkbooksText, IsTheSameWhateverALearnerEdits) {
+  folder.write("data/workbook.txt", bytes());
+  folder.write("exercises/01_memory/recompute.cpp", "my answer");
+  folder.write("chapters/01_memory/01_memory.md", "my notes");
+  folder.write("data/mine.txt", "my text");
+  EXPECT_EQ(Dataset::workbook(folder.path()).hash(), committed().hash());
+}
+
+TEST_F(WorkbooksText, IsRefusedWhenItHasBeenChanged) {
+  std::string changed = bytes();
+  changed[500'000] ^= 1;
+  folder.write("data/workbook.txt", changed);
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("'" + folder.path("data/workbook.txt") + "' has been changed"),
+                    HasSubstr("the hash 7a6af43e3a87a024"), HasSubstr("--data"),
+                    HasSubstr("git checkout -- data/workbook.txt")));
+  folder.write("data/workbook.txt", bytes().substr(1));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("999,937 bytes"), HasSubstr("999,938 bytes")));
+}
+
+TEST_F(WorkbooksText, IsNamedWhenItIsMissing) {
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("'" + folder.path("data/workbook.txt") + "'"),
+                               HasSubstr("does not exist"), HasSubstr("give --data"),
+                               HasSubstr("git checkout -- data/workbook.txt")));
 }
 
 TEST(DatasetHash, IsTheTexts) {
-  EXPECT_EQ(Dataset({}, "empty").hash(), 0xcbf29ce484222325U) << "FNV-1a of nothing, RFC 9923";
-  EXPECT_EQ(Dataset({'a'}, "letter").hash(), 0xaf63dc4c8601ec8cU) << "of one letter, likewise";
-  const Dataset text({'a', 'b', 'c'}, "here");
-  EXPECT_EQ(text.hash(), Dataset({'a', 'b', 'c'}, "there").hash());
-  EXPECT_NE(text.hash(), Dataset({'a', 'c', 'b'}, "here").hash());
-}
-
-TEST_F(DatasetFiles, AFolderWithoutTheWorkbooksTextIsNamed) {
-  EXPECT_THAT(
-      test::message_of<FileError>([&] { static_cast<void>(Dataset::workbook(folder.path())); }),
-      AllOf(HasSubstr("'" + folder.path() + "'"), HasSubstr("Give --data")));
+  EXPECT_EQ(Dataset({'a', 'b', 'c'}, "here").hash(), 0x44bc2cf5ad770999U) << "XXH64 of abc";
+  EXPECT_EQ(Dataset({'a', 'b', 'c'}, "there").hash(), 0x44bc2cf5ad770999U);
+  EXPECT_NE(Dataset({'a', 'c', 'b'}, "here").hash(), 0x44bc2cf5ad770999U);
 }
 
 }  // namespace

@@ -1,9 +1,15 @@
 // Covers: common/tensor/backend/host_memory.hpp
 #include "common/tensor/caching_allocator.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <set>
 
+#include "tests/support/sanitizer.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra {
@@ -97,6 +103,47 @@ TEST_F(CachingAllocatorTest, TrimmingGivesThePoolBackButNotBlocksInUse) {
   allocator.release(used, 64);
   allocator.trim();
   EXPECT_EQ(allocator.reserved_bytes(), 0U);
+}
+
+/// From now on the process gets `bytes` of memory more, and no more.
+void limit_memory(std::size_t bytes) {
+  std::size_t pages = 0;  // of the whole address space
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t most = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + bytes;
+  const rlimit limit{.rlim_cur = most, .rlim_max = most};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+/// Ends the process with 0 when a large block can be had while the pool holds most of the memory.
+[[noreturn]] void allocate_with_a_full_pool() {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  limit_memory(512 * kMiB);
+  CachingAllocator allocator;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(allocator.allocate(64 * kMiB));
+  for (void* block : blocks) allocator.release(block, 64 * kMiB);
+  const bool held = allocator.reserved_bytes() == 384 * kMiB;
+  void* const large = allocator.allocate(320 * kMiB);
+  const bool given_back = allocator.reserved_bytes() == 320 * kMiB;
+  allocator.release(large, 320 * kMiB);
+  std::exit(held && given_back ? 0 : 1);
+}
+
+using CachingAllocatorDeathTest = CachingAllocatorTest;
+
+TEST_F(CachingAllocatorDeathTest, WithoutMoreFromTheSystemThePoolIsGivenBack) {
+  if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "a sanitizer takes address space itself";
+  EXPECT_EXIT(allocate_with_a_full_pool(), testing::ExitedWithCode(0), "");
+}
+
+/// What the system does not have without the pool it does not have with it either.
+TEST_F(CachingAllocatorTest, WhatTheSystemDoesNotHaveIsRefused) {
+  if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "a sanitizer ends the program instead";
+  void* const used = allocator.allocate(1000);
+  allocator.release(allocator.allocate(5000), 5000);
+  EXPECT_THROW(static_cast<void>(allocator.allocate(std::size_t{1} << 60)), std::bad_alloc);
+  EXPECT_EQ(allocator.reserved_bytes(), 1024U) << "what is in use stays";
+  allocator.release(used, 1000);
 }
 
 }  // namespace

@@ -81,10 +81,21 @@ TEST(Device, AnImpossibleRequestSaysHowMuchAndWhatToDo) {
       message_of<Error>([&] { return Tensor::empty(device, {kExbibyte / 4}, DType::kF32); });
   EXPECT_THAT(message, HasSubstr("out of memory"));
   EXPECT_THAT(message, HasSubstr("1153 PB"));
-  EXPECT_THAT(message, HasSubstr("1.00 kB in use"));
+  EXPECT_THAT(message, HasSubstr("1.00 kB in use (other 1.00 kB) and nothing cached"));
+  EXPECT_THAT(message, Not(HasSubstr("--device-memory")));
   EXPECT_THAT(message, HasSubstr("--micro-batch"));
   EXPECT_EQ(device.memory().current().total(), 1000U);
   EXPECT_EQ(device.system_allocations(), 1U);
+}
+
+TEST(Device, ARefusalOfTheSystemSaysWhatTheLimitWouldAllow) {
+  if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "a sanitizer ends the program instead";
+  const Device device = Device::cpu();
+  constexpr std::size_t kExbibyte = std::size_t{1} << 60;
+  device.set_memory_limit(2 * kExbibyte);
+  EXPECT_THAT(message_of<OutOfMemory>([&] { return device.allocate(kExbibyte, kGradients); }),
+              AllOf(HasSubstr("the system refuses 1153 PB more for gradients"),
+                    HasSubstr("--device-memory would allow 2306 PB")));
 }
 
 /// What a request for that many bytes is refused with.

@@ -18,8 +18,13 @@ TEST_F(TensorTest, ADefaultTensorIsUndefinedAndSaysSo) {
   const Tensor t;
   EXPECT_FALSE(t.defined());
   EXPECT_EQ(t.storage_bytes(), 0U);
+  EXPECT_EQ(t.numel(), 0U);
+  EXPECT_EQ(t.nbytes(), 0U);
   EXPECT_THAT(message_of<ShapeError>([&] { return t.data<float>(); }), HasSubstr("undefined"));
   EXPECT_THAT(message_of<ShapeError>([&] { return t.device(); }), HasSubstr("undefined"));
+  EXPECT_THAT(message_of<ShapeError>([&] { t.fill(1); }), HasSubstr("undefined"));
+  const Tensor scalar = Tensor::zeros(device, {}, DType::kF32);
+  EXPECT_THAT(message_of<ShapeError>([&] { t.copy_from(scalar); }), HasSubstr("undefined"));
   EXPECT_THROW(t.set_category(MemoryCategory::kOther), InternalError);
 }
 

@@ -41,7 +41,11 @@ constexpr const char* kWaitForOne =
 constexpr const char* kNotThere =
     "a unit is there when its use begins: ask for it, and wait for it.";
 constexpr const char* kReleaseEarly =
-    "with Reshard::kAfterForward a unit is released as soon as it has run forward.";
+    "with Reshard::kAfterForward a unit is released as soon as it has run forward, unless its "
+    "backward pass is the next use.";
+constexpr const char* kTurn =
+    "at the turn from forward to backward the last unit is the first one again: when the next use "
+    "is the unit's backward pass, it stays.";
 constexpr const char* kStays =
     "with Reshard::kAfterBackward a unit stays from its forward pass to its backward pass.";
 constexpr const char* kStaysForOthers =
@@ -76,6 +80,10 @@ struct Case {
   [[nodiscard]] bool follows_its_recomputation(std::size_t use) const {
     return uses[use].kind == UseKind::kBackward && use > 0 &&
            uses[use - 1] == UnitUse{uses[use].unit, UseKind::kRecomputation};
+  }
+  /// Whether the backward pass of a use's unit is the next use.
+  [[nodiscard]] bool is_at_the_turn(std::size_t use) const {
+    return use + 1 < uses.size() && uses[use + 1] == UnitUse{uses[use].unit, UseKind::kBackward};
   }
   /// The uses whose units have been asked for when a use begins.
   [[nodiscard]] std::vector<std::size_t> window(std::size_t use) const {
@@ -206,9 +214,12 @@ class Trial {
     const bool kept = case_.reshard == Reshard::kAfterBackward && under_way > 0;
     expect(there || !recomputed, text(current()) + " is over, and its unit was released",
            kRecomputed);
+    const bool turns = case_.is_at_the_turn(use_);
+    expect(there || !turns, text(current()) + " is over, and its unit was released", kTurn);
     expect(there || !kept, text(current()) + " is over, and its unit was released",
            forward ? kStays : kStaysForOthers);
-    expect(!there || recomputed || kept, text(current()) + " is over, and its unit is still there",
+    expect(!there || recomputed || turns || kept,
+           text(current()) + " is over, and its unit is still there",
            forward ? kReleaseEarly : kReleaseInTheEnd);
   }
 
@@ -312,8 +323,8 @@ TEST_F(PrefetchTest, WorkedByHand) {
       "begin(1): start_gather(F2) wait(1)",
       "end(1): release(1)",
       "begin(2): wait(2)",
-      "end(2): release(2)",
-      "begin(2): start_gather(B2) start_gather(B1) wait(2)",
+      "end(2):",
+      "begin(2): start_gather(B1) wait(2)",
       "end(2): release(2)",
       "begin(1): start_gather(B0) wait(1)",
       "end(1): release(1)",

@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = ROOT / "tools" / "notebook"
 sys.path.insert(0, str(TOOLS))
+# What a learner's notebook does not have.
+os.environ.pop("ULTRA_TEST_PATIENCE", None)
 
 CMAKE = f"""
 cmake_minimum_required(VERSION 3.22)

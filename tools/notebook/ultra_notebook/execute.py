@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 from .cell_lines import split_magic
 from .chapter_file import KERNEL, code_cell_lines, read_chapter
 from .failures import plain
+from .patience import patient
 from .results import FAILED, PASSED, CellResult, ChapterResult
 from .workspace import TOOLS, Workspace
 
@@ -57,7 +58,7 @@ async def _execute_cells(
     with tempfile.TemporaryDirectory(prefix="ultra-nb-") as scratch:
         client = NotebookClient(
             notebook,
-            timeout=CELL_TIMEOUT,
+            timeout=int(patient(CELL_TIMEOUT)),
             coalesce_streams=True,
             km=_kernel_manager(Path(scratch)),
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .failures import CellFailed
+from .patience import patient
 
 MAX_OUTPUT = 100_000
 """Characters of output that are shown, per rank."""
@@ -83,11 +84,11 @@ def _run_to_its_end(
     resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))  # a crash on purpose is common here
     end = ""
     try:
-        output, _ = process.communicate(timeout=timeout)
+        output, _ = process.communicate(timeout=patient(timeout))
     except subprocess.TimeoutExpired:
         _stop(process, command)
         output, _ = process.communicate()
-        end = f"still running after {timeout:g} s: stopped"
+        end = f"still running after {patient(timeout):g} s: stopped"
     except BaseException:  # the learner interrupts the kernel
         _stop(process, command)
         raise

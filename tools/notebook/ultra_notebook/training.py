@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .failures import TrainingFailed
 from .freshness import require_fresh_build
+from .patience import patient
 from .workspace import Workspace, current_workspace, find_chapter
 
 if TYPE_CHECKING:
@@ -113,10 +114,10 @@ def _run(workspace: Workspace, name: str, flags: list[str], command: str, timeou
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=patient(timeout),
         )
     except subprocess.TimeoutExpired:
-        raise TrainingFailed(f"{command}: still running after {timeout:g} s: stopped") from None
+        raise TrainingFailed(f"{command}: still running after {patient(timeout):g} s: stopped") from None
     if done.returncode != 0:
         raise TrainingFailed(f"{command}: exit code {done.returncode}\n{done.stderr.strip()}")
     return done.stdout

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/base/interrupt.hpp"
 #include "common/ops/backend/cpu/gemm.hpp"
 #include "common/ops/backend/cpu/kernels.hpp"
 #include "common/ops/backend/cpu/vector_math.hpp"
@@ -259,6 +260,7 @@ void attention(const AttentionOperands<T>& in, const Device& device, T* output, 
   const Tensor scores = score_block<T>(device, e);
   for (std::size_t b = 0; b < e.batch; ++b) {
     for (std::size_t h = 0; h < e.heads; ++h) {
+      throw_if_interrupted();  // a head of a long sequence takes as long as a large product
       const HeadLayout head(e, b, h);
       for (std::size_t q = 0; q < e.query_seq; q += kQueryBlock) {
         QueryBlockForward<T>(in, head, q, scores.data<T>(), output, log_sum_exp).run();
@@ -277,6 +279,7 @@ void attention_backward(const AttentionOperands<T>& in, const Device& device, co
                                                             d_query,  d_key,  d_value};
   for (std::size_t b = 0; b < e.batch; ++b) {
     for (std::size_t h = 0; h < e.heads; ++h) {
+      throw_if_interrupted();  // a head of a long sequence takes as long as a large product
       const HeadLayout head(e, b, h);
       for (std::size_t q = 0; q < e.query_seq; q += kQueryBlock) {
         QueryBlockBackward<T>(in, gradients, head, q, probabilities.data<T>(), d_scores.data<T>())

@@ -192,7 +192,8 @@ TEST(ParseTopologyRefuses, UnknownMachinesAndKeysAndListsTheKnown) {
 }
 
 TEST(ParseTopologyRefuses, ValuesThatAreNone) {
-  EXPECT_THAT(refusal("nodes=two"), AllOf(HasSubstr("nodes=two"), HasSubstr("whole number")));
+  EXPECT_THAT(refusal("nodes=two"),
+              AllOf(HasSubstr("nodes="), HasSubstr("'two' is not a whole number")));
   EXPECT_THAT(refusal("nodes=1.5"), HasSubstr("whole number"));
   EXPECT_THAT(refusal("nodes="), HasSubstr("whole number"));
   EXPECT_THAT(refusal("nodes=99999999999"), HasSubstr("whole number"));

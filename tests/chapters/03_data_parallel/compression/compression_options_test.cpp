@@ -39,7 +39,7 @@ TEST(CompressionOptions, ThatCannotWorkSayWhatIsExpected) {
   expect_refused("the fraction to keep, above 0 and up to 1, for example topk:0.01",
                  {"topk", "topk:", "topk:0", "topk:-0.1", "topk:1.5", "topk:nan", "topk:inf",
                   "topk:0.1x", "topk:0.1:2", "topk:1%"});
-  expect_refused("a whole number of at least 1",
+  expect_refused("a whole number from 1 to 1000000",
                  {"powersgd", "powersgd:", "powersgd:0", "powersgd:-1", "powersgd:1.5",
                   "powersgd:99999999999999999999"});
   expect_refused("takes no number", {"int8:4", "none:1", "onebit:"});

@@ -96,9 +96,9 @@ void expect_rows_refused(const std::vector<test::Refusal>& rows) {
 
 TEST(ScalingOptionsRefuse, Numbers) {
   expect_rows_refused(
-      {{"--scale 1,x", {"--scale 1,x: 'x' is not a whole number. Write for example 1,2,4,8."}},
-       {"--scale 1,", {"--scale 1,: ''"}},
-       {"--scale 1.5", {"--scale 1.5: '1.5'"}},
+      {{"--scale 1,x", {"--scale '1,x': 'x' is not a whole number. Write for example 1,2,4,8."}},
+       {"--scale 1,", {"--scale '1,': ''"}},
+       {"--scale 1.5", {"--scale '1.5': '1.5'"}},
        {"--scale 0,1", {"--scale 0: there is at least 1 replica."}},
        {"--scale 8,4", {"--scale must ascend: 4 comes after 8."}},
        {"--scale 4,4", {"--scale must ascend: 4 comes after 4."}},
@@ -109,8 +109,9 @@ TEST(ScalingOptionsRefuse, Numbers) {
        {"--scale 8 --scale-global-batch 0", {"--scale-global-batch is 0."}},
        {"--scale 8 --scale-rank-batch 0", {"--scale-rank-batch is 0."}},
        {"--scale 8 --scale-bytes 9", {"--scale-bytes is 9. It must be from 1 to 8."}},
-       {"--scale 8 --scale-peak-tflops 0", {"--scale-peak-tflops is 0 TFLOP/s."}},
-       {"--scale 8 --scale-mfu 1.5", {"--scale-mfu is 1.5. It must be above 0 and at most 1."}},
+       {"--scale 8 --scale-peak-tflops 0",
+        {"--scale-peak-tflops is 0. It must be a number from 0.001 to"}},
+       {"--scale 8 --scale-mfu 1.5", {"--scale-mfu is 1.5. It must be a number from 0.001 to 1."}},
        {"--scale 8 --scale-mfu nan", {"--scale-mfu is nan."}},
        {"--scale 8 --scale-bucket-mb -1", {"--scale-bucket-mb is -1."}},
        {"--scale 8 --scale-global-batch 64 --scale-rank-batch 1",
@@ -123,7 +124,7 @@ TEST(ScalingOptionsRefuse, Names) {
       {{"--scale 8 --scale-machine b200", {"--scale-machine 'b200'", "h100"}},
        {"--scale 8 --scale-machine h100,nics=9", {"--scale-machine: nics=9 is more than gpus=8"}},
        {"--scale 8 --scale-machine h100,nodes=4",
-        {"--scale-machine h100,nodes=4: leave out 'nodes=4'. --scale says how many"}},
+        {"--scale-machine 'h100,nodes=4': leave out 'nodes=4'. --scale says how many"}},
        {"--scale 8 --scale-machine torus=4x4",
         {"--scale-machine describes one node: --scale says how many there are.", "4 x 4 torus"}},
        {"--scale 8 --scale-preset gpt5", {"--scale-preset: no model", "llama-8b"}},
@@ -153,7 +154,7 @@ TEST(ScalingOptionsRefuse, SignsAndFractionsWhereThingsAreCounted) {
                            "--scale-micro-batch", "--scale-bytes"}) {
     for (const char* value : {"-1", "1.5"}) {
       EXPECT_THROW(static_cast<void>(parsed<ScalingOptions>({"--scale", "8", flag, value})),
-                   CLI::ParseError)
+                   ConfigError)
           << flag;
     }
   }

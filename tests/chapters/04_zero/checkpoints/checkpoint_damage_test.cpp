@@ -11,81 +11,23 @@
 #include <utility>
 
 #include "common/checkpoint/checksum.hpp"
-#include "tests/chapters/04_zero/checkpoints/checkpoint_program.hpp"
+#include "tests/chapters/04_zero/checkpoints/damaged_checkpoint.hpp"
 #include "tests/support/own_disk.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 namespace fs = std::filesystem;
 
-/// Two checkpoints of 4 ranks, of which the last is damaged.
-class DamagedCheckpoint : public CheckpointProgramTest {
- protected:
-  void SetUp() override {
-    static_cast<void>(save_all(kThreeSteps, joined(kFourShards, {"--keep", "2"})));
-    whole_ = tree_of(saved_step(3));
-  }
-
-  /// The files of a checkpoint of 4 ranks.
-  [[nodiscard]] Words files() const {
-    Words names;
-    for (const auto& [name, text] : whole_) names.push_back(name);
-    return names;
-  }
-
-  [[nodiscard]] const std::string& text_of(const std::string& file) const {
-    return whole_.at(file);
-  }
-
-  /// A file that checksums of other files protect: the message can be about it and no other.
-  static bool has_checksums(const std::string& file) {
-    return file != "training.json" && !file.starts_with("parts-");
-  }
-
-  /// The last checkpoint with another text in one of its files is refused, whoever loads it.
-  void refused_with(const std::string& file, const std::optional<std::string>& text,
-                    Words parts = {}) {
-    restore();
-    const std::string path = saved_step(3) + "/" + file;
-    fs::remove(path);
-    if (text) disk.write("all/" + step_name(3) + "/" + file, *text);
-    if (has_checksums(file)) parts.push_back(path);
-    if (parts.empty()) parts.push_back(saved_step(3));
-    expect_refused(parts);
-  }
-
-  void expect_refused(const Words& parts) {
-    const auto before = tree_of(saved());
-    failed(kSixSteps, 2, parts,
-           {"--dp", std::to_string(random.between(1, 4)), "--zero",
-            std::to_string(random.between(0, 3)), "--checkpoint", saved(), "--resume", saved()});
-    EXPECT_TRUE(tree_of(saved()) == before) << "the folder has changed";
-  }
-
-  /// Puts the last checkpoint back as it was saved.
-  void restore() const {
-    fs::remove_all(saved_step(3));
-    for (const auto& [name, text] : whole_) disk.write("all/" + step_name(3) + "/" + name, text);
-  }
-
-  /// The one before can be loaded, and the last one too when it is whole again.
-  void expect_loads_when_whole() {
-    const json expected = losses_of(kSixSteps, kFourShards);
-    EXPECT_EQ(losses_of(kSixSteps, joined(kFourShards, {"--resume", saved_step(2)})), expected);
-    restore();
-    EXPECT_EQ(losses_of(kSixSteps, joined(kFourShards, {"--resume", saved()})), expected);
-  }
-
- private:
-  const Changes kThreeSteps = with(kSixSteps, "--steps", "3");
-  std::map<std::string, std::string> whole_;
-};
+/// Lists in lists.
+std::string nested(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 // Damage ------------------------------------------------------------------------------------------
 
@@ -100,7 +42,8 @@ TEST_F(DamagedCheckpoint, WithoutOneOfItsFiles) {
 }
 
 TEST_F(DamagedCheckpoint, WithoutItsRecord) {
-  refused_with("training.json", std::nullopt, {"training.json", "No such file"});
+  refused_with("training.json", std::nullopt,
+               {saved_step(3), "no file training.json", "a part of a checkpoint"});
 }
 
 TEST_F(DamagedCheckpoint, WithAFileThatIsCutOff) {
@@ -175,7 +118,7 @@ TEST_F(DamagedCheckpoint, WithARecordThatSaysSomethingElse) {
                                   std::string("\"text\""),
                                   std::string("\xff\xfe"),
                                   std::string(100000, '['),
-                                  changed("format", 2),
+                                  nested(100000),
                                   changed("format", "1"),
                                   changed("format", nullptr),
                                   changed("training", nullptr),
@@ -225,7 +168,7 @@ TEST_F(DamagedParts, OfAnotherForm) {
   for (const std::string& text :
        {std::string("5"), std::string("true"), std::string("\"text\""), std::string("[5]"),
         std::string("[[]]"), std::string("[{}]"), std::string("\xff"), std::string(100000, '['),
-        with_part({{"file", 5}, {"offset", 0}, {"bytes", 0}, {"crc32", 0}}),
+        nested(100000), with_part({{"file", 5}, {"offset", 0}, {"bytes", 0}, {"crc32", 0}}),
         with_part({{"file", nullptr}, {"offset", 0}, {"bytes", 0}, {"crc32", 0}}),
         with_part({{"file", "config.json"}, {"offset", "0"}, {"bytes", 0}, {"crc32", 0}}),
         with_part({{"file", "config.json"}, {"bytes", 0}, {"crc32", 0}})}) {
@@ -270,11 +213,35 @@ TEST_F(DamagedParts, InFilesElsewhere) {
     SCOPED_TRACE(name);
     refused_with(
         kFile, with_part({{"file", name}, {"offset", 0}, {"bytes", text.size()}, {"crc32", crc32}}),
-        {"is not in its folder"});
+        {kFile, "is none that this rank can have written"});
   }
-  for (const char* name : {"", ".", "..", "missing"}) {
+  for (const char* name : {"", ".", "..", "missing", "parts-00000-of-00004.json",
+                           "optimizer-00000-of-00004.safetensors"}) {
     SCOPED_TRACE(name);
     refused_with(kFile, with_part({{"file", name}, {"offset", 0}, {"bytes", 0}, {"crc32", 0}}));
+  }
+}
+
+/// Names come from a file: they must not write on the terminal, nor fill it.
+TEST_F(DamagedParts, NamesInMessagesAreEscapedAndShort) {
+  for (const std::string& name : {std::string("\x1b[31mred"), std::string(1'000'000, 'x')}) {
+    restore();
+    disk.write("all/" + step_name(3) + "/" + kFile,
+               with_part({{"file", name}, {"offset", 0}, {"bytes", 0}, {"crc32", 0}}));
+    const ProcessResult result = run(kSixSteps, {"--dp", "2", "--resume", saved()});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, AllOf(HasSubstr(kFile), Not(HasSubstr("\x1b"))));
+    EXPECT_LT(result.err.size(), 1000U);
+  }
+}
+
+/// A hole of a file takes no place on the disk: its size alone says that it is no list.
+TEST_F(DamagedCheckpoint, WithAJsonFileOfManyGigabytes) {
+  for (const std::string file : {"training.json", "parts-00002-of-00004.json"}) {
+    restore();
+    fs::resize_file(saved_step(3) + "/" + file, 20'000'000'000);
+    failed(kSixSteps, 2, {saved_step(3) + "/" + file, "is damaged", "20.0 GB"},
+           {"--dp", "2", "--resume", saved()});
   }
 }
 

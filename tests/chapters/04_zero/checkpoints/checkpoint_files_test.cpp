@@ -11,7 +11,6 @@
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/random.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -178,17 +177,6 @@ TEST(PendingPart, IsItsTextOrItsNumbers) {
                         .text = {},
                         .values = Tensor::zeros(Device::cpu(), {3}, DType::kF32)};
   EXPECT_EQ(f32.bytes().size(), 12U);
-}
-
-TEST(ReadText, IsTheWholeFile) {
-  const ultra::test::TemporaryFolder folder;
-  const std::string content("zero \0 and \xff", 12);
-  checkpoint::FileLayer& files = checkpoint::posix_files();
-  EXPECT_EQ(read_text(files, folder.write("file", content)), content);
-  EXPECT_EQ(read_text(files, folder.write("empty", "")), "");
-  EXPECT_THAT(
-      message_of<FileError>([&] { static_cast<void>(read_text(files, folder.path("missing"))); }),
-      AllOf(HasSubstr(folder.path("missing")), HasSubstr("No such file")));
 }
 
 }  // namespace

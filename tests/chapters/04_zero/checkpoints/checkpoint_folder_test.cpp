@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/checkpoint/llama_config.hpp"
+#include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -19,6 +21,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::ultra::test::message_of;
 
 namespace fs = std::filesystem;
@@ -58,15 +61,16 @@ class CheckpointFolderTest : public ::testing::Test {
 
 TEST_F(CheckpointFolderTest, HasAFolderPerStep) {
   EXPECT_EQ(folder.checkpoint(100), path / "step-00000100");
-  EXPECT_EQ(folder.staging(100).parent_path(), path) << "beside it, for one rename";
-  EXPECT_TRUE(folder.staging(100).filename().string().starts_with('.'));
-  EXPECT_NE(folder.staging(100), folder.staging(101));
+  EXPECT_EQ(folder.staging(100, "run").parent_path(), path) << "beside it, for one rename";
+  EXPECT_TRUE(folder.staging(100, "run").filename().string().starts_with('.'));
+  EXPECT_NE(folder.staging(100, "run"), folder.staging(101, "run"));
+  EXPECT_NE(folder.staging(100, "run"), folder.staging(100, "another"));
 }
 
 TEST_F(CheckpointFolderTest, ListsTheStepsInTheirOrder) {
   EXPECT_THAT(folder.steps(), IsEmpty()) << "not there";
   for (const std::size_t step : {100000000U, 7U, 20U}) save(step);
-  fs::create_directories(folder.staging(30));
+  fs::create_directories(folder.staging(30, "run"));
   temporary.write("all/notes.txt", "");
   temporary.write("all/step-8", "");
   EXPECT_THAT(folder.steps(), ElementsAre(7, 20, 100000000)) << "by number, not by name";
@@ -82,14 +86,33 @@ TEST_F(CheckpointFolderTest, IsPreparedFromNothing) {
 
 TEST_F(CheckpointFolderTest, PreparingRemovesWhatIsLeftAndNothingElse) {
   save(1);
-  fs::create_directories(folder.staging(2));
-  temporary.write("all/.unfinished-step-00000002/model.safetensors", "half");
+  fs::create_directories(folder.staging(2, "run"));
+  temporary.write("all/" + folder.staging(2, "run").filename().string() + "/model.safetensors",
+                  "half");
+  temporary.write("all/.unfinished-step-00000003/training.json", "{}");
+  temporary.write("all/.removed-step-00000003/training.json", "{}");
   temporary.write("all/.removed-step-00000000/training.json", "{}");
   temporary.write("all/.hidden", "the user's");
   temporary.write("all/notes.txt", "the user's");
   folder.prepare();
   EXPECT_THAT(names(), ElementsAre(".hidden", "notes.txt", "step-00000001"));
   EXPECT_TRUE(fs::exists(folder.checkpoint(1) / "training.json"));
+}
+
+/// A rank of a run that was killed lives a moment longer, and writes one more file.
+TEST_F(CheckpointFolderTest, WhoStillWritesToWhatIsLeftFindsNoPlace) {
+  const fs::path left = folder.staging(2, "killed");
+  fs::create_directories(left);
+  bool tried = false;
+  test::WatchedFiles late([&](test::FileCall call, const fs::path& removed) {
+    if (call != test::FileCall::kRemove) return;
+    if (!removed.filename().string().starts_with(".removed-")) return;
+    tried = true;
+    EXPECT_THROW(static_cast<void>(files.create(left / "optimizer")), FileError);
+  });
+  CheckpointFolder(late, path).prepare();
+  EXPECT_TRUE(tried);
+  EXPECT_THAT(names(), IsEmpty());
 }
 
 TEST_F(CheckpointFolderTest, RefusesAFolderThatMustNotBeWrittenTo) {
@@ -142,7 +165,7 @@ TEST_F(CheckpointFolderTest, FindsTheNewestOrTheFolderItself) {
 TEST_F(CheckpointFolderTest, FindsNothingInAnEmptyFolder) {
   fs::create_directory(path);
   EXPECT_EQ(find_checkpoint(files, path), std::nullopt);
-  fs::create_directory(folder.staging(4));
+  fs::create_directory(folder.staging(4, "run"));
   EXPECT_EQ(find_checkpoint(files, path), std::nullopt) << "what is unfinished is nothing";
 }
 
@@ -150,9 +173,41 @@ TEST_F(CheckpointFolderTest, RefusesWhatHasNoCheckpoint) {
   EXPECT_THAT(find_message(path),
               AllOf(HasSubstr("'" + path.string() + "' does not exist"), HasSubstr("--resume")));
   temporary.write("all/notes.txt", "");
-  EXPECT_THAT(find_message(path),
-              AllOf(HasSubstr(path.string()), HasSubstr("'notes.txt'"), HasSubstr("--checkpoint")));
+  EXPECT_THAT(find_message(path), AllOf(HasSubstr(path.string()), HasSubstr("\"notes.txt\""),
+                                        HasSubstr("--checkpoint")));
   EXPECT_THAT(find_message(path / "notes.txt"), HasSubstr("Not a directory"));
+}
+
+TEST_F(CheckpointFolderTest, NamesInMessagesAreEscapedAndShort) {
+  temporary.write("all/\x1b[31m" + std::string(200, 'x'), "");
+  EXPECT_THAT(find_message(path), AllOf(HasSubstr("\\u001b[31m"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(find_message(path), Not(HasSubstr(std::string(100, 'x'))));
+}
+
+TEST_F(CheckpointFolderTest, ACheckpointWithoutItsRecordIsAPart) {
+  save(3);
+  temporary.write("all/step-00000007/model.safetensors", "");
+  const std::string part = folder.checkpoint(7).string();
+  for (const fs::path& where : {path, folder.checkpoint(7), folder.checkpoint(7) / ""}) {
+    EXPECT_THAT(find_message(where),
+                AllOf(HasSubstr("'" + part), HasSubstr("has no file training.json"),
+                      HasSubstr("a part of a checkpoint"), HasSubstr("Resume another one")));
+  }
+}
+
+TEST_F(CheckpointFolderTest, AModelOfAnotherProgramIsNoCheckpoint) {
+  temporary.write("all/config.json", checkpoint::llama_config_json(
+                                         {.hidden_size = 2048, .num_layers = 22}, DType::kF32));
+  temporary.write("all/model.safetensors", "");
+  EXPECT_THAT(
+      find_message(path),
+      AllOf(HasSubstr("'" + path.string() + "' has a model"),
+            HasSubstr("a Llama of 22 layers and hidden size 2048"), HasSubstr("training.json"),
+            HasSubstr("moments of the optimizer are missing"), HasSubstr("--checkpoint")));
+  for (const std::string& config : {std::string("{}"), std::string(100'000, '[')}) {
+    temporary.write("all/config.json", config);
+    EXPECT_THAT(find_message(path), HasSubstr("' has a model and no checkpoint")) << "of any kind";
+  }
 }
 
 }  // namespace

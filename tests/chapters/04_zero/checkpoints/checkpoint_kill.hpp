@@ -3,60 +3,15 @@
 /// Trainings that are killed at a random moment, again and again, and go on from what they have
 /// saved.
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <set>
-#include <stdexcept>
 #include <thread>
 
 #include "tests/chapters/04_zero/checkpoints/checkpoint_program.hpp"
+#include "tests/chapters/04_zero/checkpoints/running_program.hpp"
 
 namespace ultra::zero::test {
-
-/// @brief A program that runs beside the test.
-class RunningProgram {
- public:
-  /// @brief Starts an executable of this build; what it prints goes to a file.
-  RunningProgram(const std::string& name, const Words& arguments, const std::string& output) {
-    Words words = {ultra::test::program_path(name)};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    child_ = fork();
-    if (child_ < 0) throw std::runtime_error("no process could be started");
-    if (child_ > 0) return;
-    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (dup2(out, 1) == 1 && dup2(out, 2) == 2) execv(argv[0], argv.data());
-    _exit(127);
-  }
-  RunningProgram(const RunningProgram&) = delete;
-  RunningProgram& operator=(const RunningProgram&) = delete;
-  ~RunningProgram() {
-    if (child_ > 0) static_cast<void>(kill_now());
-  }
-
-  /// @brief Ends it at once, wherever it is; whether it was still there.
-  [[nodiscard]] bool kill_now() {
-    ::kill(child_, SIGKILL);
-    int status = 0;
-    while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
-    }
-    child_ = 0;
-    if (WIFSIGNALED(status)) return true;
-    EXPECT_EQ(WEXITSTATUS(status), 0) << "it has ended by itself, with an error";
-    return false;
-  }
-
- private:
-  pid_t child_ = 0;
-};
 
 /// @brief A training of 4 ranks that saves every step and goes on from the newest checkpoint.
 class CheckpointKillTest : public CheckpointProgramTest {
@@ -97,8 +52,7 @@ class CheckpointKillTest : public CheckpointProgramTest {
   }
 
   [[nodiscard]] bool dies_after(double seconds, const std::string& name) const {
-    RunningProgram program("04_zero", ultra::test::flags(kBase, layout_and_folder(name)),
-                           disk.path("printed"));
+    RunningProgram program(program_words(kBase, layout_and_folder(name)), disk.path("printed"));
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     const bool died = program.kill_now();
     if (died) return true;

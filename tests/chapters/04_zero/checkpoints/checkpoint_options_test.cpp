@@ -53,8 +53,7 @@ TEST(CheckpointOptions, WhatCannotWorkIsRefused) {
          {"--checkpoint a " + flag + " 0", {flag, "at least 1, found 0"}}});
     for (const char* value : {"-1", "1.5", "x", "", "1e3", "99999999999999999999"}) {
       const Words words = {"--checkpoint", "a", flag, value};
-      EXPECT_THROW(static_cast<void>(ultra::test::parsed<CheckpointOptions>(words)),
-                   CLI::ParseError)
+      EXPECT_THROW(static_cast<void>(ultra::test::parsed<CheckpointOptions>(words)), ConfigError)
           << flag << value;
     }
   }

@@ -210,6 +210,23 @@ TEST_F(CheckpointProgram, WhatAnInterruptedRunHasLeftIsNoCheckpointAndGoesAway) 
   EXPECT_THAT(names(), ElementsAre(step_name(1), step_name(2), step_name(6)));
 }
 
+/// What may change does so with a word about it.
+TEST_F(CheckpointProgram, SaysWhatHasChangedSinceTheCheckpoint) {
+  static_cast<void>(save_all(with(kSixSteps, "--steps", "4"), kFourShards));
+  const Words resumed = {"--dp", "2", "--resume", saved()};
+  EXPECT_THAT(run(with(kSixSteps, "--steps", "4"), resumed).out, Not(HasSubstr("Resumed with")));
+  const Changes changed = {
+      {"--lr", "0.001"}, {"--warmup", "3"}, {"--clip", "0.25"}, {"--micro-batch", "4"}};
+  for (const auto& [flag, value] : changed) {
+    const std::string out = run(with(with(kSixSteps, "--steps", "4"), flag, value), resumed).out;
+    EXPECT_THAT(out,
+                HasSubstr("\nResumed with " + flag + " " + value + "; the checkpoint's run had "));
+    EXPECT_EQ(out.find("Resumed with"), out.rfind("Resumed with")) << "one line: " << out;
+  }
+  EXPECT_THAT(run(kSixSteps, resumed).out,
+              HasSubstr("\nResumed with --steps 6; the checkpoint's run had 4: "));
+}
+
 TEST_F(CheckpointProgram, TheSummaryHoldsItsFlags) {
   const json config =
       summary_of(kSixSteps, {"--checkpoint", saved(), "--save-every", "3", "--keep", "2"})
@@ -306,13 +323,14 @@ TEST_F(BadCheckpointRun, FilesInsteadOfFolders) {
 
 TEST_F(BadCheckpointRun, AFolderWithOtherThings) {
   const std::string notes = disk.write("other/notes.txt", "text");
-  refused_intact(kSixSteps, {saved("other"), "has no checkpoint", "found 'notes.txt'"},
+  refused_intact(kSixSteps, {saved("other"), "has no checkpoint", "found \"notes.txt\""},
                  {"--dp", "2", "--resume", saved("other")});
   disk.write("named/" + step_name(4), "no folder");
-  refused_intact(kSixSteps, {saved("named") + "/" + step_name(4), "Not a directory"},
+  refused_intact(kSixSteps, {saved_step(4, "named"), "no file training.json"},
                  {"--dp", "2", "--resume", saved("named")});
   disk.write("hollow/" + step_name(4) + "/notes.txt", "no checkpoint");
-  refused_intact(kSixSteps, {saved("hollow") + "/" + step_name(4) + "/training.json"},
+  refused_intact(kSixSteps,
+                 {saved_step(4, "hollow"), "no file training.json", "a part of a checkpoint"},
                  {"--dp", "2", "--resume", saved("hollow")});
 }
 

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
+#include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/safetensors.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
 #include "tests/support/rank_fates.hpp"
@@ -215,7 +216,8 @@ TEST_F(CheckpointRanks, TheTrainingGoesOnWhileACheckpointIsWritten) {
     };
     WatchedFiles files([&](FileCall call, const fs::path& path) {
       if (dp.rank() != slow || call != FileCall::kWrite) return;
-      if (path.string().find("step-00000003/optimizer-") == std::string::npos) return;
+      const bool of_third = path.string().find("step-00000003") != std::string::npos;
+      if (!of_third || !path.filename().string().starts_with("optimizer-")) return;
       released.wait();
       const std::scoped_lock lock(mutex);
       if (events.back() != "written") events.emplace_back("written");
@@ -263,7 +265,7 @@ void expect_saved_once(const fs::path& folder, int writers) {
   std::map<std::string, std::vector<Range>> moments;
   for (int writer = 0; writer < writers; ++writer) {
     const fs::path list = folder / parts_file(writer, writers);
-    for (const WrittenPart& part : parse_parts(read_text(files, list), list.string())) {
+    for (const WrittenPart& part : parse_parts(checkpoint::read_text(files, list), list.string())) {
       bytes[part.file].push_back({part.offset, part.offset + part.bytes});
     }
     const checkpoint::SafetensorsReader optimizer(files, folder / optimizer_file(writer, writers));

@@ -1,7 +1,6 @@
-// Covers: chapters/04_zero/checkpoints/json_numbers.hpp
-
 #include "chapters/04_zero/checkpoints/training_record.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +20,10 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 using ::ultra::test::message_of;
 
 TrainingIdentity an_identity() {
@@ -40,8 +42,13 @@ TrainingIdentity an_identity() {
           .data_hash = std::numeric_limits<std::uint64_t>::max() - 1};
 }
 
+TrainingSettings some_settings() {
+  return {.steps = 20, .learning_rate = 3e-3, .warmup = 4, .clip_norm = 0.5, .micro_batch = 2};
+}
+
 TrainingRecord a_record() {
   return {.identity = an_identity(),
+          .settings = some_settings(),
           .steps = {{1, 5.5, 1.25, 1e-3, 1e4}, {2, 4.5, 0.75, 2e-3, 2e4}},
           .optimizer_steps = 2,
           .writers = 4};
@@ -81,6 +88,11 @@ TEST(TrainingRecord, GoesThroughJson) {
   EXPECT_EQ(read.identity.data_bytes, 20586U);
   EXPECT_EQ(read.identity.data_hash, record.identity.data_hash);
   EXPECT_NO_THROW(record.identity.expect_same(read.identity, "folder"));
+  EXPECT_EQ(read.settings.steps, 20U);
+  EXPECT_EQ(read.settings.learning_rate, 3e-3);
+  EXPECT_EQ(read.settings.warmup, 4U);
+  EXPECT_EQ(read.settings.clip_norm, 0.5);
+  EXPECT_EQ(read.settings.micro_batch, 2U);
   EXPECT_EQ(to_json(read), to_json(record));
   expect_same_steps(read.steps, record.steps);
 }
@@ -100,8 +112,8 @@ TEST_F(RandomRecord, KeepsEveryBitOfItsNumbers) {
 // Damage ------------------------------------------------------------------------------------------
 
 TEST(DamagedRecord, IsRefusedWithThePathAndTheReason) {
-  EXPECT_THAT(refused([](json& record) { record["format"] = 2; }),
-              AllOf(HasSubstr("'some/training.json' is damaged"), HasSubstr("format is 2")));
+  EXPECT_THAT(refused([](json& record) { record["format"] = "2"; }),
+              AllOf(HasSubstr("'some/training.json' is damaged"), HasSubstr("format is \"2\"")));
   EXPECT_THAT(refused([](json& record) { record["steps"] = json::array(); }),
               HasSubstr("no steps"));
   EXPECT_THAT(refused([](json& record) { record["steps"].erase(0); }),
@@ -111,11 +123,24 @@ TEST(DamagedRecord, IsRefusedWithThePathAndTheReason) {
               HasSubstr("some/training.json"));
 }
 
+TEST(DamagedRecord, OfAnotherVersionIsNotCalledDamaged) {
+  for (const int format : {1, 3}) {
+    EXPECT_THAT(refused([&](json& record) { record["format"] = format; }),
+                AllOf(HasSubstr("'some/training.json'"),
+                      HasSubstr(fmt::format("its format is {}, this program reads 2", format)),
+                      HasSubstr("Another version"), Not(HasSubstr("damaged"))));
+  }
+}
+
 TEST(DamagedRecord, EveryMemberIsNeeded) {
-  for (const char* key : {"format", "training", "optimizer_steps", "writers", "steps"}) {
+  for (const char* key :
+       {"format", "training", "settings", "optimizer_steps", "writers", "steps"}) {
     EXPECT_THAT(refused([&](json& record) { record.erase(key); }), HasSubstr(key));
   }
   const json whole = json::parse(to_json(a_record()));
+  for (const auto& [key, value] : whole.at("settings").items()) {
+    EXPECT_THAT(refused([&](json& record) { record["settings"].erase(key); }), HasSubstr(key));
+  }
   for (const auto& [key, value] : whole.at("training").items()) {
     EXPECT_THAT(refused([&](json& record) { record["training"].erase(key); }), HasSubstr(key));
     if (value.is_number()) {
@@ -123,6 +148,27 @@ TEST(DamagedRecord, EveryMemberIsNeeded) {
                   AnyOf(HasSubstr("type must be number"), HasSubstr("no whole number")));
     }
   }
+}
+
+TEST(DamagedRecord, DeepNestingIsRefused) {
+  json deep = 1;
+  for (int i = 0; i < 1'000; ++i) deep = json::array({deep});
+  for (const char* key : {"format", "training", "settings", "writers", "steps"}) {
+    EXPECT_THAT(refused([&](json& record) { record[key] = deep; }), HasSubstr("nested more than"));
+  }
+}
+
+TEST(DamagedRecord, MessagesAreShortAndPlain) {
+  const json much = "\x1b[31m" + std::string(1'000'000, 'x');
+  for (const char* key :
+       {"format", "training", "settings", "optimizer_steps", "writers", "steps"}) {
+    const std::string message = refused([&](json& record) { record[key] = much; });
+    EXPECT_LT(message.size(), 500U) << key;
+    EXPECT_THAT(message, Not(HasSubstr("\x1b"))) << key;
+  }
+  const std::string message = refused([&](json& record) { record["training"]["dtype"] = much; });
+  EXPECT_THAT(message, AllOf(HasSubstr("the dtype is \"\\u001b[31mxxx"), Not(HasSubstr("\x1b"))));
+  EXPECT_LT(message.size(), 500U);
 }
 
 TEST(DamagedRecord, NoJsonIsRefused) {
@@ -173,6 +219,27 @@ TEST(TrainingIdentity, NamesTheFirstDifferenceAndTheFlag) {
   }
 }
 
+/// What no flag sets: of another version of the program.
+TEST(TrainingIdentity, NamesADifferenceThatHasNoFlag) {
+  const std::vector<Difference> differences = {
+      {"vocab_size 256, this program's has 300",
+       [](TrainingIdentity& i) { i.model.vocab_size = 300; }},
+      {"rope_theta 10000, this program's has 500000",
+       [](TrainingIdentity& i) { i.model.rope_theta = 500000; }},
+      {"norm_epsilon 1e-05, this program's has 1e-06",
+       [](TrainingIdentity& i) { i.model.norm_epsilon = 1e-6; }},
+      {"tied_embeddings false, this program's has true",
+       [](TrainingIdentity& i) { i.model.tied_embeddings = true; }}};
+  for (const Difference& difference : differences) {
+    TrainingIdentity now = an_identity();
+    difference.change(now);
+    const TrainingRecord saved = parse_record(to_json(a_record()), "path");
+    EXPECT_THAT(message_of<ConfigError>([&] { now.expect_same(saved.identity, "the/folder"); }),
+                AllOf(HasSubstr("'the/folder' is of another training"), HasSubstr(difference.flag),
+                      HasSubstr("leave out --resume")));
+  }
+}
+
 TEST(TrainingIdentity, SaysBothValues) {
   TrainingIdentity saved = an_identity();
   saved.model.num_layers = 7;
@@ -184,6 +251,39 @@ TEST(TrainingIdentity, ThePlaceOfTheTextMayChange) {
   TrainingIdentity saved = an_identity();
   saved.data = "another place";
   EXPECT_NO_THROW(an_identity().expect_same(saved, "folder"));
+}
+
+// Settings ----------------------------------------------------------------------------------------
+
+TEST(TrainingSettings, ThatAreTheSameAreNotSpokenOf) {
+  EXPECT_THAT(some_settings().changes_since(some_settings()), IsEmpty());
+}
+
+TEST(TrainingSettings, SayEachChangeInALine) {
+  const TrainingSettings now = {
+      .steps = 30, .learning_rate = 1e-3, .warmup = 0, .clip_norm = 0, .micro_batch = 4};
+  EXPECT_THAT(now.changes_since(some_settings()),
+              ElementsAre("Resumed with --steps 30; the checkpoint's run had 20: the learning rate "
+                          "now falls until the new last step.",
+                          "Resumed with --lr 0.001; the checkpoint's run had 0.003.",
+                          "Resumed with --warmup 0; the checkpoint's run had 4.",
+                          "Resumed with --clip 0; the checkpoint's run had 0.5.",
+                          "Resumed with --micro-batch 4; the checkpoint's run had 2."));
+}
+
+TEST(TrainingSettings, AreThoseOfTheFlags) {
+  train::TrainOptions options;
+  options.steps = 1;
+  options.learning_rate = 2;
+  options.warmup = 3;
+  options.clip_norm = 4;
+  options.micro_batch = 5;
+  const TrainingSettings settings = settings_of(options);
+  EXPECT_EQ(settings.steps, 1U);
+  EXPECT_EQ(settings.learning_rate, 2);
+  EXPECT_EQ(settings.warmup, 3U);
+  EXPECT_EQ(settings.clip_norm, 4);
+  EXPECT_EQ(settings.micro_batch, 5U);
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ TEST(FormatStages, PrintsBytesAndFormulasOfEveryStage) {
   EXPECT_THAT(table, HasSubstr(" ZeRO-3 0.23 0.23 1.41 1.88 (2 P + 2 P + 12 P) / N 320B\n"));
   EXPECT_THAT(table, HasSubstr("The states fit on 80 GB GPUs: from ZeRO-1 on.\n"));
   EXPECT_THAT(table, HasSubstr("activations.\n")) << "a size says nothing about them";
+  EXPECT_THAT(table, HasSubstr("the head stays")) << "a size says nothing about it either";
 }
 
 TEST(FormatStages, PrintsWhatIsSent) {
@@ -327,10 +328,12 @@ TEST(AnswerRefuses, ModelsThatCannotBeWithoutAWordAboutSizes) {
 
 TEST(AnswerRefuses, RanksAndBatchesOfNothing) {
   EXPECT_THAT(Flags({"--estimate", "7B"}).refusal(0), HasSubstr("--dp is 0"));
-  EXPECT_THAT(Flags({"--estimate", "7B", "--micro-batch", "0"}).refusal(8),
-              HasSubstr("--micro-batch is 0"));
-  EXPECT_THAT(Flags({"--estimate", "7B", "--global-batch", "0"}).refusal(8),
-              HasSubstr("--global-batch is 0"));
+  for (const std::string flag : {"--micro-batch", "--global-batch"}) {
+    EXPECT_THAT(ultra::test::message_of<ConfigError>([&] {
+                  static_cast<void>(Flags({"--estimate", "7B", flag, "0"}));
+                }),
+                HasSubstr(flag + " is 0"));
+  }
 }
 
 }  // namespace

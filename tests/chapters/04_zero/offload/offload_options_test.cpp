@@ -59,14 +59,15 @@ TEST(OffloadOptions, StorageIsMemoryOrAFile) {
 
 TEST(OffloadOptions, WhatCannotWorkIsRefused) {
   const std::string to = "--offload optimizer --offload-to ";
-  expect_refused(ZeroStage::kOptimizer,
-                 {{to + "disk", {"--offload-to is 'disk'", "memory or file:DIR"}},
-                  {to + "file:", {"--offload-to is 'file:'", "memory or file:DIR"}},
-                  {to + "''", {"--offload-to is ''", "memory or file:DIR"}},
-                  {"--offload-to memory", {"--offload-to has no meaning", "without --offload"}},
-                  {"--offload-gbps 1", {"--offload-gbps has no meaning", "without --offload"}},
-                  {"--offload optimizer --offload-gbps 0", {"--offload-gbps 0", "more than 0"}},
-                  {"--offload all", {"--offload is 'all'", "optimizer+params"}}});
+  expect_refused(
+      ZeroStage::kOptimizer,
+      {{to + "disk", {"--offload-to is 'disk'", "memory or file:DIR"}},
+       {to + "file:", {"--offload-to is 'file:'", "memory or file:DIR"}},
+       {to + "''", {"--offload-to is empty"}},
+       {"--offload-to memory", {"--offload-to has no meaning", "without --offload"}},
+       {"--offload-gbps 1", {"--offload-gbps has no meaning", "without --offload"}},
+       {"--offload optimizer --offload-gbps 0", {"--offload-gbps is 0", "from 1e-06 to 1000000"}},
+       {"--offload all", {"--offload is 'all'", "optimizer+params"}}});
   expect_refused(ZeroStage::kOptimizer, {{"--offload optimizer", {"--device cpu"}}},
                  DeviceKind::kCuda);
 }

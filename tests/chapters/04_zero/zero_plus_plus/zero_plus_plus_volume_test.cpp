@@ -23,7 +23,7 @@ ZeroPlusPlus of(const std::string& list, std::optional<std::size_t> node_size = 
   return how;
 }
 
-/// Two units whose shards on 8 ranks are 512 and 100 numbers of f32.
+/// Two units whose shards on 8 ranks are 512 and 100 numbers of f32; the first one is the head.
 std::vector<FlatLayout> two_units() {
   return {flat_layout(std::vector<std::size_t>{4096}, 8),
           flat_layout(std::vector<std::size_t>{798}, 8)};
@@ -37,6 +37,8 @@ StepVolume sent(const std::string& list, std::optional<std::size_t> node_size, i
 
 constexpr std::size_t kExact = (512 + 100) * 4;
 constexpr std::size_t kInt8 = (2 * 4 + 512) + (4 + 100);
+constexpr std::size_t kExactBlock = 100 * 4;  // without the head
+constexpr std::size_t kInt8Block = 4 + 100;
 constexpr std::size_t kInt4 = (16 * 4 + 256) + (4 * 4 + 52);  // blocks of 32; 50 bytes, filled up
 
 // The paper's table -------------------------------------------------------------------------------
@@ -72,8 +74,9 @@ TEST(VolumeBetweenNodes, IsWhatTheRanksOfANodeSend) {
   constexpr int kRanks = 512;
   constexpr std::size_t kNode = 8;
   constexpr double kShard = 2048;  // a whole number of blocks
-  const FlatLayout unit =
-      flat_layout(std::vector<std::size_t>{static_cast<std::size_t>(kShard) * kRanks}, kRanks);
+  const std::vector<FlatLayout> units = {
+      flat_layout({}, kRanks),  // a head that is nothing beside the blocks
+      flat_layout(std::vector<std::size_t>{static_cast<std::size_t>(kShard) * kRanks}, kRanks)};
   const double model = kShard * kRanks * 4;
   for (const char* list : {"", "weights-int8", "hierarchical", "gradients-int4",
                            "weights-int8,hierarchical,gradients-int8"}) {
@@ -82,7 +85,7 @@ TEST(VolumeBetweenNodes, IsWhatTheRanksOfANodeSend) {
     StepVolume node;
     for (int rank = 0; rank < static_cast<int>(kNode); ++rank) {
       const StepVolume one =
-          sent_in_micro_batch({&unit, 1}, DType::kF32, how, {.rank = rank, .ranks = kRanks});
+          sent_in_micro_batch(units, DType::kF32, how, {.rank = rank, .ranks = kRanks});
       node.forward += one.forward;
       node.backward += one.backward;
       node.reduce += one.reduce;
@@ -105,26 +108,27 @@ TEST(VolumeBetweenNodes, IsWhatTheRanksOfANodeSend) {
 
 // To the byte -------------------------------------------------------------------------------------
 
-TEST(SentInMicroBatch, Zero3SendsEachShardToTheOthersThrice) {
+TEST(SentInMicroBatch, Zero3SendsEachShardToTheOthersThriceAndThatOfTheHeadTwice) {
   const StepVolume volume = sent("", {}, 3);
   EXPECT_EQ(volume.forward, (SentBytes{7 * kExact, 0}));
-  EXPECT_EQ(volume.backward, (SentBytes{7 * kExact, 0}));
+  EXPECT_EQ(volume.backward, (SentBytes{7 * kExactBlock, 0}));
   EXPECT_EQ(volume.reduce, (SentBytes{7 * kExact, 0}));
-  EXPECT_EQ(volume.total(), (SentBytes{21 * kExact, 0})) << "one node: nothing leaves it";
+  EXPECT_EQ(volume.total(), (SentBytes{7 * (2 * kExact + kExactBlock), 0}))
+      << "one node: nothing leaves it";
 }
 
 TEST(SentInMicroBatch, OnlyALastRankSendsItsRingToAnotherNode) {
   EXPECT_EQ(sent("weights-int8", 4, 2).forward, (SentBytes{7 * kInt8, 0}));
   EXPECT_EQ(sent("weights-int8", 4, 3).forward, (SentBytes{7 * kInt8, 7 * kInt8}));
-  EXPECT_EQ(sent("weights-int8", 4, 7).backward, (SentBytes{7 * kInt8, 7 * kInt8}));
+  EXPECT_EQ(sent("weights-int8", 4, 7).backward, (SentBytes{7 * kInt8Block, 7 * kInt8Block}));
   EXPECT_EQ(sent("weights-int8", 8, 7).forward, (SentBytes{7 * kInt8, 0})) << "one node";
 }
 
 TEST(SentInMicroBatch, SecondaryShardsStayInTheNode) {
   EXPECT_EQ(sent("hierarchical", 4, 3).forward, (SentBytes{7 * kExact, 7 * kExact}));
-  EXPECT_EQ(sent("hierarchical", 4, 3).backward, (SentBytes{3 * 2 * kExact, 0}));
+  EXPECT_EQ(sent("hierarchical", 4, 3).backward, (SentBytes{3 * 2 * kExactBlock, 0}));
   EXPECT_EQ(sent("hierarchical", 1, 3).backward, (SentBytes{0, 0})) << "it has everything";
-  EXPECT_EQ(sent("weights-int8,hierarchical", 2, 3).backward, (SentBytes{4 * kInt8, 0}));
+  EXPECT_EQ(sent("weights-int8,hierarchical", 2, 3).backward, (SentBytes{4 * kInt8Block, 0}));
 }
 
 TEST(SentInMicroBatch, GradientsTravelInOneStepOrInTwo) {

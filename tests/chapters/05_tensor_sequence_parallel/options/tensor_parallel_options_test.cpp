@@ -53,7 +53,7 @@ TEST(TensorParallelOptions, GoIntoTheMetricsFile) {
 
 TEST(TensorParallelOptions, RefusalsSayWhatDoesNotFit) {
   expect_refused(0, {{"--tp 0", {"--tp is 0"}},
-                     {"--tp 4097", {"at most 4096"}},
+                     {"--tp 4097", {"--tp is 4097", "to 4096"}},
                      {"--sp on", {"--sp on has no meaning without --tp"}},
                      {"--tp-overlap none", {"--tp-overlap has no meaning"}},
                      {"--tp 2 --tp-overlap ring", {"--tp-overlap ring needs --sp on"}}});

@@ -112,7 +112,8 @@ void expect_rows_refused(const std::vector<test::Refusal>& rows) {
 
 TEST(TpScalingOptionsRefuse, Ranks) {
   expect_rows_refused(
-      {{"--scale-tp 1,x", {"--scale-tp 1,x: 'x' is not a whole number. Write for example 2,4,8."}},
+      {{"--scale-tp 1,x",
+        {"--scale-tp '1,x': 'x' is not a whole number. Write for example 2,4,8."}},
        {"--scale-tp 0", {"--scale-tp 0: there are from 1 to 4096 ranks."}},
        {"--scale-tp 4097", {"--scale-tp 4097: there are from 1 to 4096 ranks."}},
        {"--scale-tp 8,4", {"--scale-tp must ascend: 4 comes after 8."}},
@@ -131,7 +132,7 @@ TEST(TpScalingOptionsRefuse, Sizes) {
       {{"--scale-tp 8 --scale-tp-seq 0", {"--scale-tp-seq is 0. It must be from 1"}},
        {"--scale-tp 8 --scale-tp-bytes 9", {"--scale-tp-bytes is 9. It must be from 1 to 8."}},
        {"--scale-tp 8 --scale-tp-micro-batch -1",
-        {"--scale-tp-micro-batch -1: '-1' is not a whole number"}},
+        {"--scale-tp-micro-batch '-1': '-1' is not a whole number"}},
        {"--scale-tp 8 --scale-tp-micro-batch 0", {"--scale-tp-micro-batch is 0."}},
        {"--scale-tp 8 --scale-tp-micro-batch 1,2",
         {"--scale-tp-micro-batch has 2 numbers. It must have 1, or 1"}},
@@ -139,7 +140,7 @@ TEST(TpScalingOptionsRefuse, Sizes) {
         {"--scale-tp-micro-batch 1000000 x --scale-tp-seq 100000000", "at most 1e+18"}},
        {"--scale-tp 8 --scale-tp-peak-tflops 0", {"--scale-tp-peak-tflops is 0."}},
        {"--scale-tp 8 --scale-tp-mfu 1.5",
-        {"--scale-tp-mfu is 1.5. It must be above 0 and at most 1."}},
+        {"--scale-tp-mfu is 1.5. It must be a number from 0.001 to 1."}},
        {"--scale-tp 8 --scale-tp-memory-gb-per-second nan",
         {"--scale-tp-memory-gb-per-second is nan"}}});
 }
@@ -148,7 +149,7 @@ TEST(TpScalingOptionsRefuse, Names) {
   expect_rows_refused(
       {{"--scale-tp 8 --scale-tp-machine b200", {"--scale-tp-machine 'b200'", "h100"}},
        {"--scale-tp 8 --scale-tp-machine h100,nodes=4",
-        {"--scale-tp-machine h100,nodes=4: leave out 'nodes=4'. --scale-tp says how many"}},
+        {"--scale-tp-machine 'h100,nodes=4': leave out 'nodes=4'. --scale-tp says how many"}},
        {"--scale-tp 8 --scale-tp-machine torus=4x4",
         {"--scale-tp-machine describes one node: --scale-tp says how many there are."}},
        {"--scale-tp 8 --scale-tp-preset gpt5",
@@ -176,7 +177,7 @@ TEST(TpScalingOptionsRefuse, SignsAndFractionsWhereThingsAreCounted) {
   for (const char* flag : {"--scale-tp-seq", "--scale-tp-bytes"}) {
     for (const char* value : {"-1", "1.5"}) {
       EXPECT_THROW(static_cast<void>(parsed<TpScalingOptions>({"--scale-tp", "8", flag, value})),
-                   CLI::ParseError)
+                   ConfigError)
           << flag;
     }
   }

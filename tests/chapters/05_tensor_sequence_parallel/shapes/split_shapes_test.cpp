@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,25 @@ TEST(SplitShapes, OfModelsThatCannotBeSplitAreRefused) {
                     describe_shapes(Shapes::kTable, kModel, {.size = 1, .seq_len = 8}, {.tp = 3}));
               }),
               HasSubstr("4 % 3 = 1"));
+}
+
+TEST(SplitShapes, OfModelsThatNoMachineRunsAreRefused) {
+  const auto refusal = [](const nn::ModelConfig& model, std::size_t batch, int tp) {
+    return ultra::test::message_of<ConfigError>([&] {
+      static_cast<void>(describe_shapes(Shapes::kTable, model,
+                                        {.size = batch, .seq_len = model.max_seq_len}, {.tp = tp}));
+    });
+  };
+  constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
+  EXPECT_THAT(refusal(kModel, kLargest, 1), HasSubstr("more than 64. Choose smaller"));
+  nn::ModelConfig wide = kModel;
+  wide.ffn_hidden_size = kLargest;
+  EXPECT_THAT(refusal(wide, 1, 1), HasSubstr("--ffn"));
+  nn::ModelConfig many_heads = kModel;
+  many_heads.vocab_size = many_heads.ffn_hidden_size = 512;
+  many_heads.hidden_size = 1024;
+  many_heads.num_heads = many_heads.num_kv_heads = 512;
+  EXPECT_THAT(refusal(many_heads, 1, 512), HasSubstr("--shapes runs a block on --tp 512 ranks"));
 }
 
 TEST(TensorStepOf, IsTheLargestShareInMicroBatches) {

@@ -69,5 +69,25 @@ TEST(Agree, OtherErrorsEndTheRunAsTheyAre) {
   EXPECT_THAT(message_of(fates.thrown), HasSubstr("02.1 ring_all_reduce"));
 }
 
+std::string differ(int rank, const std::string& said, const std::string& by_rank_0) {
+  if (said == by_rank_0) return {};
+  return "rank " + std::to_string(rank) + " says " + said + ", rank 0 says " + by_rank_0;
+}
+
+TEST(ExpectSame, GoesOnWhenAllRanksSayTheSame) {
+  for (const int size : {1, 3}) {
+    run_ranks(size, [&](Communicator& world) { expect_same(world, "yes", differ); });
+  }
+}
+
+TEST(ExpectSame, TheLowestRankThatDiffersIsNamedOnAllRanks) {
+  run_ranks(4, [](Communicator& world) {
+    const std::string said = world.rank() < 2 ? "yes" : "no " + std::to_string(world.rank());
+    EXPECT_EQ(test::message_of<ConfigError>([&] { expect_same(world, said, differ); }),
+              "rank 2 says no 2, rank 0 says yes");
+    world.barrier();  // the world is whole: nobody was lost
+  });
+}
+
 }  // namespace
 }  // namespace ultra::train

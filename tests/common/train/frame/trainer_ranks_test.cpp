@@ -154,6 +154,17 @@ TEST_F(RanksTrain, OneMetricsFileHoldsAllRanks) {
   }
 }
 
+TEST_F(RanksTrain, TheRanksOfAProcessReadTheTextOnce) {
+  if (launched_world_size()) GTEST_SKIP() << "each rank is a process, which reads it";
+  options.data = folder.write("text", ultra::test::read_file(ultra::test::kText));
+  auto setup = ultra::test::setup_of(options, 4, list_of(ultra::test::plain_training()));
+  quietly([&] {
+    run_ranks(4, [&](Communicator& world) { static_cast<void>(train_with(setup, world)); });
+  });
+  std::filesystem::remove(options.data);
+  EXPECT_GT(setup.text->open(options.data).size(), 0U) << "it was opened here, for all of them";
+}
+
 /// The spans of each rank's tracks in a trace file.
 using Spans = std::map<int, std::map<std::string, std::vector<json>>>;
 

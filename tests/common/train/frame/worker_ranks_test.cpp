@@ -128,6 +128,7 @@ class Workers : public ::testing::Test {
 
   ultra::test::TemporaryFolder folder;  // each process has its own, that of rank 0 counts
   TrainOptions options = ultra::test::short_run();
+  data::SharedDataset text;
 };
 
 TEST_F(Workers, ConcludeOnceAndWhatTheyReplaceIsTheResult) {
@@ -135,7 +136,7 @@ TEST_F(Workers, ConcludeOnceAndWhatTheyReplaceIsTheResult) {
     run_ranks(3, [&](Communicator& world) {
       std::vector<std::string> calls;
       const TrainResult result =
-          train(options, maker<FakeTrainer>(calls), {{"kind", "fake"}}, world);
+          train(options, text, maker<FakeTrainer>(calls), {{"kind", "fake"}}, world);
       EXPECT_THAT(calls, ElementsAre("step 1", "step 2", "step 3", "conclude"));
       EXPECT_THAT(losses_of(result), ElementsAre(33, 63, 93)) << "30 s + 0 + 1 + 2";
       for (const StepMetrics& step : result.steps) EXPECT_EQ(step.grad_norm, 6.0);
@@ -167,8 +168,8 @@ TEST_F(Workers, OfDifferentKindsMakeOneRun) {
     run_ranks(3, [&](Communicator& world) {
       std::vector<std::string> calls;
       const bool serves = world.rank() == 2;
-      const TrainResult result =
-          train(options, serves ? maker<FakeServer>(calls) : maker<FakeClient>(calls), {}, world);
+      const TrainResult result = train(
+          options, text, serves ? maker<FakeServer>(calls) : maker<FakeClient>(calls), {}, world);
       EXPECT_THAT(losses_of(result), ElementsAre(200, 400, 600)) << "of two clients";
       EXPECT_EQ(result.ranks[2].communication.sent_bytes() -
                     result.ranks[2].communication[OpKind::kAllReduce].sent_bytes,
@@ -190,7 +191,7 @@ TEST_F(Workers, GetWhatTheRunConsistsOf) {
         context.world.all_reduce(message_of_one(1));
         return std::make_unique<FakeTrainer>(context, calls);
       };
-      const TrainResult result = train(options, make_worker, {}, world);
+      const TrainResult result = train(options, text, make_worker, {}, world);
       EXPECT_EQ(result.ranks[0].communication[OpKind::kAllReduce].operations, 2 * options.steps)
           << "what is sent before the first step is not the training's";
     });
@@ -220,7 +221,7 @@ TEST_F(Workers, ThatThrowEndTheOthersAndLeaveNoFile) {
         std::vector<std::string> calls;
         const MakeWorker plain = maker<FakeTrainer>(calls);
         const MakeWorker throws = late ? maker<LateThrower>(calls) : maker<Thrower>(calls);
-        static_cast<void>(train(options, world.rank() == 1 ? throws : plain, {}, world));
+        static_cast<void>(train(options, text, world.rank() == 1 ? throws : plain, {}, world));
       });
     });
     for (const auto& [rank, fate] : fates.ranks) {
@@ -266,7 +267,7 @@ TEST_F(Workers, GoOnBehindTheirHistory) {
   const std::string printed = quietly([&] {
     run_ranks(2, [&](Communicator& world) {
       std::vector<std::string> calls;
-      const TrainResult result = train(options, maker<ContinuedTrainer>(calls), {}, world);
+      const TrainResult result = train(options, text, maker<ContinuedTrainer>(calls), {}, world);
       EXPECT_THAT(calls,
                   ElementsAre("history", "step 3", "ended 3", "step 4", "ended 4", "conclude"));
       EXPECT_EQ(result.earlier_steps, 2U);
@@ -293,7 +294,7 @@ TEST_F(Workers, WithNothingLeftToDoStillHaveTheirHistory) {
   quietly([&] {
     run_ranks(2, [&](Communicator& world) {
       std::vector<std::string> calls;
-      const TrainResult result = train(options, maker<ContinuedTrainer>(calls), {}, world);
+      const TrainResult result = train(options, text, maker<ContinuedTrainer>(calls), {}, world);
       EXPECT_THAT(calls, ElementsAre("history", "conclude"));
       EXPECT_THAT(losses_of(result), ElementsAre(7, 6));
       EXPECT_EQ(result.tokens_per_second(options), 0);

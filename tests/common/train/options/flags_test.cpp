@@ -22,6 +22,10 @@ struct AllKinds {
   std::size_t count = 4;
   std::size_t quiet_count = 7;
   double number = 0.5;
+  std::size_t few = 3;
+  std::size_t some = 3;
+  std::optional<double> rate;
+  double positive = 1;
   std::string text = "words";
   std::optional<std::size_t> maybe_count;
   std::optional<double> maybe_number;
@@ -37,8 +41,12 @@ struct AllKinds {
   void add_to(CLI::App& app) {
     const Flags flags(app, "Kinds");
     flags.add("--count", count, "a count");
-    flags.add("--quiet-count", quiet_count, "a count [many]", ShowDefault::kNo);
+    flags.add("--quiet-count", quiet_count, "a count [many]", {}, ShowDefault::kNo);
     flags.add("--number", number, "a number");
+    flags.add("--few", few, "a count", {2, 9});
+    flags.add("--some", some, "a count", {.least = 1});
+    flags.add("--rate", rate, "a number", {0.0, 1e6});
+    flags.add("--positive", positive, "a number", {.least = 0.5});
     flags.add("--text", text, "a text");
     flags.add("--maybe-count", maybe_count, "a count or none");
     flags.add("--maybe-number", maybe_number, "a number or none");
@@ -49,6 +57,7 @@ struct AllKinds {
         "--read",
         [this](const std::string& word) {
           if (word == "bad") throw ConfigError("--read is bad");
+          if (word == "odd") throw ConfigError("'odd' is odd");
           read = "<" + word + ">";
         },
         "a word", "none");
@@ -100,19 +109,82 @@ TEST(Flags, WhatIsLeftOutStays) {
   EXPECT_EQ(kinds.times_given, 0);
 }
 
+/// The message that refuses a flag's value.
+std::string refusal(const std::string& flag, const std::string& value) {
+  AllKinds kinds;
+  return test::message_of<ConfigError>([&] { test::parse_into({flag, value}, kinds); });
+}
+
 TEST(Flags, WhatCannotBeReadIsRefused) {
-  const auto read = [](const test::Words& words) {
-    AllKinds kinds;
-    test::parse_into(words, kinds);
-  };
-  test::expect_refused<CLI::ParseError>(
-      read,
-      {{"--number high", {"--number"}}, {"--state maybe", {"--state: maybe not in {on,off}"}}});
+  const std::string any_count = "It must be a whole number from 0 to 2^64 - 1.";
   for (const std::string flag : {"--count", "--quiet-count", "--maybe-count"}) {
-    EXPECT_EQ(test::message_of<CLI::ParseError>([&] { parse(flag + " -3"); }),
-              flag + ": '-3' is not a whole number from 0 to 2^64 - 1");
+    EXPECT_EQ(refusal(flag, "-3"), flag + " is -3. " + any_count);
+    EXPECT_EQ(refusal(flag, "1.5"), flag + " is 1.5. " + any_count);
+    EXPECT_EQ(refusal(flag, "18446744073709551616"),
+              flag + " is 18446744073709551616. " + any_count);
+    for (const char* text : {"many", "0x10", " 1", "1 ", "+1", "1,000"}) {
+      EXPECT_EQ(refusal(flag, text), flag + " is '" + text + "'. " + any_count);
+    }
   }
-  EXPECT_EQ(test::message_of<ConfigError>([] { parse("--read bad"); }), "--read is bad");
+  for (const std::string flag : {"--number", "--maybe-number"}) {
+    for (const char* text : {"high", "0x10", "0x1p4", " 1", "1 ", "+1", "1e999", "1,5"}) {
+      EXPECT_EQ(refusal(flag, text), flag + " is '" + text + "'. It must be a number.");
+    }
+    for (const char* text : {"nan", "inf", "-inf"}) {
+      EXPECT_EQ(refusal(flag, text), flag + " is " + text + ". It must be a number.");
+    }
+  }
+  EXPECT_EQ(refusal("--state", "maybe"), "--state is 'maybe'. It must be on or off.");
+  EXPECT_EQ(refusal("--read", "bad"), "--read is bad");
+  EXPECT_EQ(refusal("--read", "odd"), "--read: 'odd' is odd") << "it begins with the flag";
+}
+
+TEST(Flags, ANumberOutsideItsLimitsIsRefusedWithThem) {
+  for (const char* text : {"1", "10"}) {
+    EXPECT_EQ(refusal("--few", text),
+              std::string("--few is ") + text + ". It must be a whole number from 2 to 9.");
+  }
+  EXPECT_EQ(refusal("--some", "0"), "--some is 0. It must be a whole number of at least 1.");
+  EXPECT_EQ(refusal("--rate", "-1"), "--rate is -1. It must be a number from 0 to 1000000.");
+  EXPECT_EQ(refusal("--rate", "nan"), "--rate is nan. It must be a number from 0 to 1000000.");
+  EXPECT_EQ(refusal("--positive", "0.4"),
+            "--positive is 0.4. It must be a number of at least 0.5.");
+  const AllKinds kinds = parse("--few 9 --some 18446744073709551615 --rate 0 --positive 0.5");
+  EXPECT_EQ(kinds.few, 9U);
+  EXPECT_EQ(kinds.rate, 0.0);
+  EXPECT_EQ(kinds.positive, 0.5);
+  EXPECT_EQ(parse("--few 2 --rate 1e6").few, 2U);
+}
+
+// What a variable of the shell that is not set makes of --flag "$VARIABLE".
+TEST(Flags, NoFlagTakesAnEmptyValue) {
+  for (const std::string flag :
+       {"--count", "--quiet-count", "--number", "--few", "--rate", "--text", "--maybe-count",
+        "--maybe-number", "--maybe-text", "--list", "--state", "--read"}) {
+    test::expect_parts(refusal(flag, ""), {flag + " is empty", "Give it a value"});
+  }
+  EXPECT_THAT(refusal("--list", "a,,b"), HasSubstr("--list is 'a,,b', with an empty name in it"));
+}
+
+TEST(Flags, MessagesShowTheBeginningOfALongValueAndNoControlCharacters) {
+  for (const std::string flag : {"--count", "--number", "--text", "--list", "--state", "--read"}) {
+    const std::string longest = refusal(flag, std::string(1 << 20, '7'));
+    EXPECT_THAT(longest, HasSubstr(flag));
+    EXPECT_LT(longest.size(), 250U);
+    test::expect_parts(refusal(flag, "\x1b[31mred"), {flag, R"('\x1b[31mred')"});
+  }
+}
+
+TEST(UnderFlag, MessagesBeginWithTheFlag) {
+  const auto message = [](const char* elsewhere, const char* thrown) {
+    return test::message_of<ConfigError>(
+        [&] { under_flag("--here", elsewhere, [&] { throw ConfigError(thrown); }); });
+  };
+  EXPECT_EQ(message("", "x is no y"), "--here: x is no y");
+  EXPECT_EQ(message("--there", "--there is no y"), "--here is no y");
+  EXPECT_EQ(message("--there", "--there: x is no y"), "--here: x is no y");
+  EXPECT_EQ(message("--there", "--here is no y"), "--here is no y");
+  EXPECT_EQ(under_flag("--here", "", [] { return 3; }), 3);
 }
 
 TEST(Flags, HelpShowsDefaultsUnderTheGroup) {

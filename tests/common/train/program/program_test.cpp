@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -87,13 +88,21 @@ TEST(RunProgram, AMessageOfSeveralLinesBecomesOne) {
 TEST(RunProgram, UnknownFlagsNameTheHelpAndRunNothing) {
   bool ran = false;
   for (const std::vector<const char*>& arguments :
-       {std::vector<const char*>{"--bogus"}, {"stray"}, {"--steps", "many"}, {"--steps"}}) {
+       {std::vector<const char*>{"--bogus"}, {"stray"}, {"--steps"}}) {
     const Outcome outcome = run(arguments, [&] { ran = true; });
     expect_one_error_line(outcome, 2);
     EXPECT_THAT(outcome.err, HasSubstr(arguments[0]));
     EXPECT_THAT(outcome.err, HasSubstr("the_program --help"));
   }
   EXPECT_FALSE(ran);
+}
+
+TEST(RunProgram, AStrayWordIsQuotedInPartAndNotObeyed) {
+  const std::string word = "\x1b[31m" + std::string(1 << 20, 'x');
+  const Outcome outcome = run({word.c_str()}, [] {});
+  expect_one_error_line(outcome, 2);
+  EXPECT_LT(outcome.err.size(), 5000U);
+  EXPECT_THAT(outcome.err, Not(HasSubstr("\x1b")));
 }
 
 TEST(RunProgram, HelpIsNoError) {
@@ -133,6 +142,12 @@ TEST(RunProgram, TheFailureOfAnotherRankHasTheCodeOfItsError) {
 
 TEST(RunProgram, BeingStoppedHasTheShellsCode) {
   expect_one_error_line(run_throwing<Interrupted>("stopped before the end"), 130);
+}
+
+TEST(RunProgram, MemoryThatTheSystemHasNotIsTheUsersConcern) {
+  const Outcome outcome = run({}, [] { throw std::bad_alloc(); });
+  expect_one_error_line(outcome, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no more memory"));
 }
 
 TEST(RunProgram, OurBugsAreNotTheUsersFault) {

@@ -1,10 +1,12 @@
 // Covers: common/train/program/run_techniques.hpp
 #include "common/train/program/technique.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,12 +19,14 @@
 #include "tests/support/plain_training.hpp"
 #include "tests/support/short_run.hpp"
 #include "tests/support/star_algorithms.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace ultra::train {
 namespace {
 
 using test::message_of;
 using test::words_of;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -104,7 +108,18 @@ class Talker : public Technique {
     if (value_ == "untrainable") throw ConfigError("--" + name_ + " cannot train");
   }
   ExtraConfig config(const Setup&) const override { return {{name_, value_}}; }
-  bool asks_for_estimate() const override { return value_ == "estimate"; }
+  std::vector<Question> questions() const override {
+    const std::map<std::string, Instead> known = {{"estimate", Instead::kEstimate},
+                                                  {"answer", Instead::kAnswer},
+                                                  {"measure", Instead::kMeasurement}};
+    const auto asked = known.find(value_);
+    if (asked == known.end()) return {};
+    return {{"--" + name_, asked->second}};
+  }
+  std::vector<FileFlag> files() const override {
+    if (!value_.starts_with("file:")) return {};
+    return {{"--" + name_, value_.substr(5), FileUse::kWritten}};
+  }
   std::optional<std::string> estimate(const Setup&) const override {
     if (name_ == "third") return {};
     return "estimate of the " + name_ + "\n";
@@ -113,7 +128,6 @@ class Talker : public Technique {
     if (value_ != "answer") return {};
     return "answer of the " + name_ + "\n";
   }
-  bool measures() const override { return value_ == "measure"; }
   void measure(const Setup&) const override { fmt::print("measured by the {}\n", name_); }
   void change_plan(Plan&, const Setup&) const override { called("change_plan"); }
   void wrap(FactoryStack&, const Plan&, const Setup&) const override { called("wrap"); }
@@ -209,6 +223,35 @@ TEST_F(Program, AnswersInsteadOfTraining) {
   EXPECT_EQ(printed("--print-ranks"), "1\n");
 }
 
+TEST_F(Program, AnswersOneQuestionAndWritesNoFile) {
+  for (const char* other : {"estimate", "answer", "measure"}) {
+    EXPECT_EQ(printed(std::string("--first estimate --third ") + other, kExitBadInput),
+              "error: --first and --third each ask for something instead of training. Give one of "
+              "them.\n");
+  }
+  for (const char* question : {"estimate", "answer", "measure"}) {
+    const std::string asked = std::string("--first ") + question;
+    for (const char* file : {" --metrics m", " --trace t"}) {
+      EXPECT_THAT(printed(asked + file, kExitBadInput),
+                  HasSubstr("has no meaning with --first, which answers on stdout"));
+    }
+    EXPECT_THAT(printed(asked + " --second file:x", kExitBadInput),
+                HasSubstr("--second has no meaning with --first"));
+    EXPECT_NE(printed(asked + " --data d"), "") << "what is read is left unread";
+  }
+}
+
+TEST_F(Program, RefusesOneFileForTwoFlags) {
+  test::TemporaryFolder folder;
+  const std::string text = folder.write("text", "mine");
+  EXPECT_THAT(printed("--data " + text + " --metrics " + folder.path("./text"), kExitBadInput),
+              AllOf(HasSubstr("--data '"), HasSubstr("--metrics '"), HasSubstr("are one file")));
+  EXPECT_THAT(printed("--first file:" + text + " --data " + text, kExitBadInput),
+              HasSubstr("--data and --first both name"));
+  EXPECT_EQ(test::read_file(text), "mine");
+  EXPECT_THAT(printed("--metrics s --third file:./s", kExitBadInput), HasSubstr("are one file"));
+}
+
 TEST_F(Program, RefusesBadFlagsInOneLine) {
   EXPECT_EQ(printed("--second bad", kExitBadInput), "error: --second is bad\n");
   EXPECT_EQ(printed("--third untrainable", kExitBadInput), "error: --third cannot train\n");
@@ -219,7 +262,7 @@ TEST_F(Program, RefusesBadFlagsInOneLine) {
 TEST_F(Program, AFlagsTextIsASetupToo) {
   const auto setup = parse_setup(techniques(), words_of("--steps 7 --second hello"));
   EXPECT_EQ(setup.train.steps, 7U);
-  EXPECT_FALSE(setup.estimates());
+  EXPECT_FALSE(setup.question().has_value());
   EXPECT_FALSE(setup.has_ranks());
   ASSERT_NE(setup.find<Talker>(), nullptr);
   EXPECT_EQ(setup.find<Talker>()->name(), "first");

@@ -19,6 +19,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 class Files : public ::testing::Test {
  protected:
@@ -42,7 +43,8 @@ class Files : public ::testing::Test {
 
 TEST_F(Files, AppearWhenTheRunHasFinished) {
   RunFiles files(options, 0);
-  EXPECT_THAT(folder.names(), ElementsAre("metrics.jsonl.partial", "trace.json.partial"))
+  EXPECT_THAT(folder.names(),
+              ElementsAre(StartsWith("metrics.jsonl.partial-"), StartsWith("trace.json.partial-")))
       << "opened before the first step";
   finish(files);
   EXPECT_THAT(folder.names(), ElementsAre("metrics.jsonl", "trace.json"));

@@ -1,0 +1,84 @@
+#include "common/checkpoint/json_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+
+#include "common/base/errors.hpp"
+#include "common/base/units.hpp"
+#include "common/checkpoint/file_damage.hpp"
+
+namespace ultra::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The place of an error, counted from 1 by the library, with what stands there.
+std::string shown_place(std::string_view text, std::size_t position) {
+  constexpr std::size_t kShownBytes = 24;
+  const std::size_t at = std::min(position == 0 ? 0 : position - 1, text.size());
+  const std::size_t begin = at - std::min(at, kShownBytes / 2);
+  return fmt::format("at byte {} of {}, at {}", at, text.size(),
+                     shown_text(text.substr(begin, kShownBytes)));
+}
+
+}  // namespace
+
+std::string read_text(FileLayer& files, const std::filesystem::path& path) {
+  const auto file = files.open_for_reading(path);
+  if (file->size() > kMaxJsonFileBytes) {
+    report_damaged_checkpoint(
+        path.string(), fmt::format("it has {}, expected at most {}", format_bytes(file->size()),
+                                   format_bytes(kMaxJsonFileBytes)));
+  }
+  try {
+    std::string text(static_cast<std::size_t>(file->size()), '\0');
+    file->read_at(0, std::as_writable_bytes(std::span(text)));
+    return text;
+  } catch (const std::bad_alloc&) {
+    throw FileError(
+        fmt::format("checkpoint file '{}' of {} does not fit into this machine's memory.",
+                    path.string(), format_bytes(file->size())));
+  }
+}
+
+Json parse_json(const std::string& text, const std::string& path) {
+  // The depth is that of the list or object which something is in: 0 for the outermost one.
+  const auto expect_shallow = [&](int depth, Json::parse_event_t event, Json&) {
+    const bool begins =
+        event == Json::parse_event_t::array_start || event == Json::parse_event_t::object_start;
+    if (!begins || depth < kMaxJsonDepth) return true;
+    report_damaged_checkpoint(
+        path, fmt::format("its lists and objects are nested more than {} deep", kMaxJsonDepth));
+  };
+  try {
+    return Json::parse(text, expect_shallow);
+  } catch (const Json::parse_error& error) {
+    report_damaged_checkpoint(path, fmt::format("it is no JSON {}", shown_place(text, error.byte)));
+  } catch (const Json::out_of_range&) {
+    report_damaged_checkpoint(path, "a number in it is too large");
+  }
+}
+
+void report_json(const std::string& path, const Json::exception& error) {
+  std::string_view what = error.what();
+  const std::string_view end_of_id = "] ";  // of "[json.exception.type_error.302] "
+  if (const std::size_t at = what.find(end_of_id); at != std::string_view::npos) {
+    what.remove_prefix(at + end_of_id.size());
+  }
+  report_damaged_checkpoint(path, what);
+}
+
+std::string shown_json(const Json& json) {
+  constexpr std::size_t kMostBytes = 80;
+  constexpr int kNoIndent = -1;
+  constexpr bool kAscii = true;
+  const std::string text = json.dump(kNoIndent, ' ', kAscii, Json::error_handler_t::replace);
+  return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
+}
+
+}  // namespace ultra::checkpoint

@@ -1,0 +1,118 @@
+#include "common/checkpoint/json_file.hpp"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kPath = "some/file.json";
+
+std::string refused(const std::string& text) {
+  return message_of<FileError>([&] { static_cast<void>(parse_json(text, kPath)); });
+}
+
+/// "[[[...]]]": the text of a bug or of an enemy.
+std::string nested(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+// Reading -----------------------------------------------------------------------------------------
+
+class ReadText : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string failure(const std::string& path) const {
+    return message_of<FileError>([&] { static_cast<void>(read_text(files, path)); });
+  }
+
+  test::TemporaryFolder folder;
+  FileLayer& files = posix_files();
+};
+
+TEST_F(ReadText, IsTheWholeFile) {
+  const std::string content("zero \0 and \xff", 12);
+  EXPECT_EQ(read_text(files, folder.write("file", content)), content);
+  EXPECT_EQ(read_text(files, folder.write("empty", "")), "");
+  EXPECT_THAT(failure(folder.path("missing")),
+              AllOf(HasSubstr(folder.path("missing")), HasSubstr("No such file")));
+}
+
+TEST_F(ReadText, AFileThatIsFarTooLongIsRefusedByItsSize) {
+  const std::string path = folder.write("sparse", "");
+  std::filesystem::resize_file(path, 20'000'000'000);
+  EXPECT_THAT(failure(path), AllOf(HasSubstr("'" + path + "' is damaged"), HasSubstr("20.0 GB"),
+                                   HasSubstr("at most 1.00 GB")));
+}
+
+// Parsing -----------------------------------------------------------------------------------------
+
+TEST(ParseJson, IsTheLibrarys) {
+  const std::string text = R"({"a": [1, -2, 0.5], "b": {"c": null, "d": "text"}, "e": true})";
+  EXPECT_EQ(parse_json(text, kPath), json::parse(text));
+}
+
+TEST(ParseJson, NamesTheFileAndThePlace) {
+  EXPECT_THAT(refused(R"({"a": 1, x})"),
+              AllOf(HasSubstr("'some/file.json' is damaged"), HasSubstr("no JSON at byte 9 of 11"),
+                    HasSubstr("Resume an older checkpoint")));
+  EXPECT_THAT(refused(""), HasSubstr("at byte 0 of 0"));
+  EXPECT_THAT(refused("[1e999]"), HasSubstr("too large"));
+}
+
+TEST(ParseJson, LimitsTheDepth) {
+  const auto limit = static_cast<std::size_t>(kMaxJsonDepth);
+  EXPECT_NO_THROW(static_cast<void>(parse_json(nested(limit), kPath)));
+  for (const std::size_t depth : {limit + 1, limit + 2, std::size_t{100'000}}) {
+    EXPECT_THAT(refused(nested(depth)), HasSubstr("nested more than")) << depth;
+    EXPECT_THAT(refused(std::string(depth, '[')), HasSubstr("'some/file.json' is damaged"))
+        << depth;
+  }
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += R"({"a":)";
+  EXPECT_THAT(refused(objects), HasSubstr("nested more than"));
+}
+
+TEST(ParseJson, MessagesAreShortAndPlain) {
+  const std::string much(1'000'000, '\x1b');
+  for (const std::string& text :
+       {much, "\"" + much, "[\"" + much + "\"]", "{\"" + much, std::string(1'000'000, '9') + "e999",
+        "[" + std::string(1'000'000, 'x'), std::string("[1\n2\n3]")}) {
+    const std::string message = refused(text);
+    EXPECT_LT(message.size(), 500U);
+    EXPECT_TRUE(std::ranges::all_of(message, [](char c) { return c >= ' ' && c <= '~'; }))
+        << message;
+  }
+}
+
+// Members -----------------------------------------------------------------------------------------
+
+TEST(ReadJson, WhatIsMissingOrOfAnotherKindIsDamage) {
+  const auto read = [](const std::string& text) {
+    return read_json(text, kPath,
+                     [](const json& object) { return whole_number_in<int>(object, "n"); });
+  };
+  EXPECT_EQ(read(R"({"n": 5})"), 5);
+  const auto failure = [&](const std::string& text) {
+    return message_of<FileError>([&] { static_cast<void>(read(text)); });
+  };
+  EXPECT_THAT(failure("{}"), HasSubstr("'some/file.json' is damaged: key 'n' not found"));
+  EXPECT_THAT(failure("5"), HasSubstr("'some/file.json' is damaged: cannot use at()"));
+  for (const char* value : {"-1", "0.5", "1e3", "true", "null", "[]", "2147483648", "\"5\""}) {
+    EXPECT_THAT(failure(fmt::format(R"({{"n": {}}})", value)), HasSubstr("no whole number"))
+        << value;
+  }
+}
+
+TEST(ReadJson, ValuesInMessagesAreShortAndPlain) {
+  const json value = "\x1b[31m" + std::string(1'000'000, 'x');
+  const std::string shown = shown_json(value);
+  EXPECT_THAT(shown, StartsWith("\"\\u001b[31mxxx"));
+  EXPECT_LT(shown.size(), 100U);
+  EXPECT_EQ(shown_json(json::parse(R"({"a": [1, "two"]})")), R"({"a":[1,"two"]})");
+}
+
+}  // namespace
+}  // namespace ultra::checkpoint

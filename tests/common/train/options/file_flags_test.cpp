@@ -1,0 +1,82 @@
+#include "common/train/options/file_flags.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string refusal(const std::vector<FileFlag>& files) {
+  return test::message_of<ConfigError>([&] { expect_different_files(files); });
+}
+
+class FileFlags : public ::testing::Test {
+ protected:
+  FileFlags() { folder.write("text", "mine"); }
+
+  [[nodiscard]] FileFlag data(const std::string& name) const {
+    return {"--data", folder.path(name), FileUse::kRead};
+  }
+  [[nodiscard]] FileFlag metrics(const std::string& name) const {
+    return {"--metrics", folder.path(name), FileUse::kWritten};
+  }
+  [[nodiscard]] FileFlag trace(const std::string& name) const {
+    return {"--trace", folder.path(name), FileUse::kWritten};
+  }
+  [[nodiscard]] FileFlag checkpoint(const std::string& name) const {
+    return {"--checkpoint", folder.path(name), FileUse::kFolder};
+  }
+
+  test::TemporaryFolder folder;
+};
+
+TEST_F(FileFlags, AreRefusedWhenOneReplacesWhatAnotherNames) {
+  fs::create_symlink("text", folder.path("link"));
+  fs::create_hard_link(folder.path("text"), folder.path("hard"));
+  test::expect_parts(refusal({data("text"), metrics("text")}),
+                     {"--data and --metrics both name", "Give each a file of its own"});
+  for (const char* spelling : {"./text", "link", "hard"}) {
+    test::expect_parts(refusal({data("text"), metrics(spelling)}),
+                       {"--data '" + folder.path("text") + "'",
+                        "--metrics '" + folder.path(spelling) + "'", "are one file"});
+  }
+  EXPECT_THAT(refusal({metrics("new"), trace("./new")}), ::testing::HasSubstr("are one file"));
+  EXPECT_THAT(refusal({metrics("new"), checkpoint("new")}), ::testing::HasSubstr("both name"));
+  EXPECT_THAT(refusal({data("a"), metrics("b"), checkpoint("c"), trace("b")}),
+              ::testing::StartsWith("--metrics and --trace"));
+}
+
+TEST_F(FileFlags, MayNameTheSameWhereNothingIsReplaced) {
+  const FileFlag resume{"--resume", folder.path("run"), FileUse::kRead};
+  const FileFlag offload{"--offload-to", folder.path("run"), FileUse::kFolder};
+  EXPECT_NO_THROW(
+      expect_different_files(std::vector{checkpoint("run"), resume, offload, metrics("run/m")}))
+      << "folders hold several files";
+  EXPECT_NO_THROW(expect_different_files(std::vector<FileFlag>{
+      {"--metrics", "/dev/null", FileUse::kWritten}, {"--trace", "/dev/null", FileUse::kWritten}}));
+  EXPECT_NO_THROW(expect_different_files({}));
+}
+
+TEST_F(FileFlags, ThatAreWrittenHaveNoMeaningWithAnAnswer) {
+  const auto with_answer = [](const FileFlag& file) {
+    expect_nothing_to_write(std::vector{file}, "--estimate");
+  };
+  EXPECT_NO_THROW(with_answer(data("text")));
+  for (const FileFlag& file : {metrics("m"), checkpoint("run")}) {
+    test::expect_parts(test::message_of<ConfigError>([&] { with_answer(file); }),
+                       {file.flag + " has no meaning with --estimate", "stdout"});
+  }
+}
+
+}  // namespace
+}  // namespace ultra::train

@@ -1,0 +1,14 @@
+#pragma once
+/// @file
+/// How long tests wait before they call something a hang.
+
+#include <chrono>
+
+namespace ultra::test {
+
+/// @brief The time to wait for what takes no longer than `limit` on an idle machine.
+///
+/// ctest sets the factor, ULTRA_TEST_PATIENCE (cmake/UltraTestLimits.cmake); by hand it is 1.
+[[nodiscard]] std::chrono::seconds patient(std::chrono::seconds limit);
+
+}  // namespace ultra::test
