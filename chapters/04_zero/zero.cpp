@@ -48,7 +48,7 @@ void Zero::validate(train::Setup& setup) {
   options_.validate(data_parallel::options_of(setup), setup.ranks_beside().first);
 }
 
-void Zero::settle(train::Setup& setup) { options_.expect_nodes_of(setup.replicas()); }
+void Zero::settle(train::Setup& setup) { options_.expect_nodes_of(setup.data_ranks()); }
 
 train::ExtraConfig Zero::config(const train::Setup& setup) const {
   return options_.config(data_parallel::options_of(setup));
@@ -77,7 +77,7 @@ ZeroSettings Zero::settings(const train::Setup& setup) const {
 ShardedRun Zero::sharded_run(const train::Setup& setup) const {
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   const std::size_t share = ceil_div(setup.train.global_batch, replicas);
-  const Sharding sharding = options_.sharding(setup.replicas());
+  const Sharding sharding = options_.sharding(setup.data_ranks());
   return {.model = setup.train.model,
           .dtype = setup.train.dtype,
           .settings = settings(setup),

@@ -39,6 +39,9 @@ class TensorParallel : public train::Technique {
   [[nodiscard]] std::optional<std::string> memory_table(
       const train::Setup& setup, const train::TrainResult& result) const override;
 
+  /// @brief The flags.
+  [[nodiscard]] const TensorParallelOptions& options() const { return options_; }
+
  private:
   TensorParallelOptions options_;
 };

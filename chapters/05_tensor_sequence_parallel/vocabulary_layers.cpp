@@ -10,7 +10,7 @@ Range vocabulary_of(std::size_t vocab_size, const Communicator& tp) {
 
 double VocabularyParallelLoss::forward(const Tensor& logits, const Tensor& targets,
                                        double normalizer, nn::Saved& saved) {
-  ops::expect_token_ids("target", targets, vocab_size_);
+  ops::expect_targets(targets, vocab_size_);
   const double loss = vocabulary_parallel_cross_entropy(
       logits, targets, vocabulary_of(vocab_size_, tp_), normalizer, tp_);
   saved.put("d_logits", logits);

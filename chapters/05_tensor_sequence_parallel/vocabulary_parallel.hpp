@@ -24,7 +24,8 @@ namespace ultra::tensor_parallel {
 /// ops::cross_entropy_into_gradient() of the whole logits, without ever having them.
 /// @param logits      [.., columns], those of the tokens of `vocabulary`; columns behind these are
 /// padding: they are not looked at, and their gradient is 0.
-/// @param targets     [..] of i32, the same on every rank; each is in some rank's vocabulary.
+/// @param targets     [..] of i32, the same on every rank; each is in some rank's vocabulary, or
+/// ops::kNoTarget: the token has no loss, and its gradient is 0.
 /// @param vocabulary  the tokens [begin, end) that this rank has; may be none.
 /// @param normalizer  usually the tokens of the global batch.
 /// @return the loss, the same on every rank, bit for bit.

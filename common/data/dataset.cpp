@@ -166,9 +166,8 @@ Batch Sampler::batch(const Device& device, std::size_t step, Range samples) cons
   std::int32_t* tokens = batch.tokens.data<std::int32_t>();
   std::int32_t* targets = batch.targets.data<std::int32_t>();
   const std::size_t starts = dataset_.size() - seq_len_;
-  const std::size_t first = step * sequences_per_step_ + samples_.begin;
   for (std::size_t sample = samples.begin; sample < samples.end; ++sample) {
-    const std::size_t start = stream_.below(first + sample, starts);
+    const std::size_t start = stream_.below(number_of(step, sample), starts);
     for (std::size_t i = 0; i < seq_len_; ++i) {
       *tokens++ = dataset_[start + i];
       *targets++ = dataset_[start + i + 1];

@@ -81,6 +81,13 @@ class Sampler {
   /// @param samples  range within [0, global_batch_size).
   [[nodiscard]] Sampler share(Range samples) const;
 
+  /// @brief The number of a sequence among all that a run draws: the same in every layout.
+  /// @param step    0 for the first.
+  /// @param sample  of this sampler's share.
+  [[nodiscard]] std::size_t number_of(std::size_t step, std::size_t sample) const {
+    return step * sequences_per_step_ + samples_.begin + sample;
+  }
+
   /// @brief The text.
   [[nodiscard]] const Dataset& dataset() const { return dataset_; }
   /// @brief Sequences per optimizer step.

@@ -3,6 +3,9 @@
 /// Pass: what the forward and the backward pass of one micro-batch know, beside its tensors.
 
 #include <cstddef>
+#include <memory>
+
+#include "common/nn/token_places.hpp"
 
 namespace ultra::nn {
 
@@ -18,6 +21,8 @@ struct Pass {
                                 ///< micro-batch that is only there to keep the ranks in step
   bool recomputes = false;      ///< a forward pass that runs again, for its backward pass: what
                                 ///< counts once per micro-batch has been counted
+  std::shared_ptr<const TokenPlaces> places = {};  ///< of its tokens; null: whole sequences, each
+                                                   ///< one document
 };
 
 }  // namespace ultra::nn

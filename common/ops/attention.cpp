@@ -59,11 +59,28 @@ void check_inputs(const Tensor& query, const Tensor& key, const Tensor& value) {
   }
 }
 
+/// As many as there are queries, ascending in each sequence; or none.
+void check_first_seen(std::span<const std::int32_t> first_seen, const Tensor& query) {
+  if (first_seen.empty()) return;
+  const std::size_t seq = query.size(1);
+  bool fits = first_seen.size() == query.size(0) * seq;
+  for (std::size_t b = 0; fits && b < query.size(0); ++b) {
+    const auto sequence = first_seen.subspan(b * seq, seq);
+    fits = std::is_sorted(sequence.begin(), sequence.end());
+  }
+  if (fits) return;
+  throw ShapeError(
+      fmt::format("attention: expected the first key that each of {} x {} queries sees, ascending "
+                  "in each sequence, found {} positions that are not",
+                  query.size(0), seq, first_seen.size()));
+}
+
 }  // namespace
 
 AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options) {
   check_inputs(query, key, value);
+  check_first_seen(options.first_seen, query);
   const Positions query_positions(options.query_positions, query.size(1), "query");
   const Positions key_positions(options.key_positions, key.size(1), "key");
   AttentionOptions complete = options;
@@ -80,6 +97,7 @@ AttentionGradients attention_backward(const Tensor& d_output, const Tensor& quer
                                       const Tensor& key, const Tensor& value, const Tensor& output,
                                       const Tensor& log_sum_exp, const AttentionOptions& options) {
   check_inputs(query, key, value);
+  check_first_seen(options.first_seen, query);
   expect_tensor("d_output of attention_backward", d_output, query.shape(), query.dtype());
   expect_tensor("output of attention_backward", output, query.shape(), query.dtype());
   expect_tensor("log_sum_exp of attention_backward", log_sum_exp,

@@ -23,6 +23,9 @@ struct AttentionOptions {
   std::span<const std::int32_t> query_positions = {};
   /// [key_seq] absolute positions, ascending; empty means 0, 1, 2, ...
   std::span<const std::int32_t> key_positions = {};
+  /// [batch, query_seq] the position of the first key that each query sees, ascending in each
+  /// sequence; empty means 0. With documents packed in a sequence: where a query's document begins.
+  std::span<const std::int32_t> first_seen = {};
 };
 
 /// @brief What attention returns.
@@ -46,6 +49,7 @@ struct AttentionGradients {
 /// @param key    [batch, key_seq, kv_heads, head_dim], contiguous.
 /// @param value  [batch, key_seq, kv_heads, head_dim], contiguous.
 /// @throws ShapeError when shapes do not fit, heads is no multiple of kv_heads, or positions descend.
+/// Cost: a block of queries looks at the keys from the first that one of them sees to the last.
 /// Memory: O(query_seq) per head beside the output: one block of scores, never all of them.
 /// Source: Dao et al. 2022, "FlashAttention", arXiv 2205.14135, alg. 1; Ainslie et al. 2023,
 /// arXiv 2305.13245 (grouped-query heads).

@@ -16,7 +16,7 @@ double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, 
   }
   expect_tensor("targets of cross_entropy", targets, Shape(shape.dims().first(shape.rank() - 1)),
                 DType::kI32);
-  expect_token_ids("target", targets, logits.size(-1));
+  expect_targets(targets, logits.size(-1));
   if (!(normalizer > 0.0)) {
     throw ShapeError(
         fmt::format("cross_entropy: the normaliser must be positive, found {}", normalizer));

@@ -2,9 +2,14 @@
 /// @file
 /// Cross-entropy of logits, with its gradient in the same pass.
 
+#include <cstdint>
+
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::ops {
+
+/// The target of a token that has no loss: padding.
+inline constexpr std::int32_t kNoTarget = -1;
 
 /// @brief Sum over tokens of -log softmax(logits)[target], divided by `normalizer`.
 ///
@@ -12,10 +17,10 @@ namespace ultra::ops {
 /// never stored beside them. The normaliser is given, because a rank or a micro-batch that holds
 /// part of the tokens must divide by the number of all tokens of the global batch.
 /// @param logits      [.., vocab], contiguous; holds d_logits afterwards.
-/// @param targets     [..] of i32.
+/// @param targets     [..] of i32; a token with kNoTarget has no loss, and its gradient is 0.
 /// @param normalizer  usually the tokens of the global batch.
 /// @return this part's share of the mean loss, accumulated in f64.
-/// @throws ShapeError when a target is not in [0, vocab).
+/// @throws ShapeError when a target is neither in [0, vocab) nor kNoTarget.
 [[nodiscard]] double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets,
                                                  double normalizer);
 

@@ -10,4 +10,8 @@ namespace ultra::ops {
 /// @param name  what the message calls the tensor, for example "token".
 void expect_token_ids(const char* name, const Tensor& tokens, std::size_t vocab_size);
 
+/// @brief Throws ShapeError unless every element of an i32 tensor is in [0, vocab_size) or
+/// kNoTarget.
+void expect_targets(const Tensor& targets, std::size_t vocab_size);
+
 }  // namespace ultra::ops

@@ -108,6 +108,7 @@ std::size_t ModelWorker::parameter_count() const {
 
 void ModelWorker::conclude(std::vector<StepMetrics>&) {
   for (const auto& states : step_->states()) states->conclude(context_.meter);
+  context_.meter.counted(*plan_->counters);
 }
 
 }  // namespace ultra::train

@@ -19,12 +19,15 @@ Plan make_plan(const TrainOptions& options, const Communicator& ranks, const Mes
   groups.add(std::string(nn::kDataGroup), mesh.group({MeshDim::kDp, MeshDim::kCp}));
   std::vector<MicroBatch> micro_batches = rules.cut(share, options.micro_batch);
   StepSchedule schedule = rules.schedule(micro_batches.size());
+  TokenPlan tokens;
+  if (options.doc_length > 0) tokens.documents.emplace(options.seed, options.doc_length);
   return {.mesh = std::move(mesh),
           .groups = std::move(groups),
           .share = share,
           .chunks = {nn::StageSpec::whole(options.model)},
           .micro_batches = std::move(micro_batches),
-          .schedule = std::move(schedule)};
+          .schedule = std::move(schedule),
+          .tokens = std::move(tokens)};
 }
 
 }  // namespace ultra::train

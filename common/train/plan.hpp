@@ -3,14 +3,17 @@
 /// Plan: what this rank is to the others. Computed once per run, before any model exists.
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "common/comm/mesh.hpp"
 #include "common/nn/model.hpp"
 #include "common/train/micro_batch.hpp"
 #include "common/train/options/options.hpp"
+#include "common/train/rank_counters.hpp"
 #include "common/train/rank_groups.hpp"
 #include "common/train/step_schedule.hpp"
+#include "common/train/token_plan.hpp"
 
 namespace ultra::train {
 
@@ -22,6 +25,7 @@ namespace ultra::train {
 /// | who holds the same weights?                | groups, by the names that parameters give   |
 /// | which layers has it?                       | chunks                                     |
 /// | which sequences, and in which pieces?      | share, micro_batches: as many on every rank |
+/// | which tokens of each sequence?             | tokens                                     |
 /// | what does it do in a step?                 | schedule                                   |
 ///
 /// Its loss and its gradients are shares of the global batch's, for every token loss is divided by
@@ -33,6 +37,9 @@ struct Plan {
   std::vector<nn::StageSpec> chunks;      ///< parts of the model, in the order of their layers
   std::vector<MicroBatch> micro_batches;  ///< of the share
   StepSchedule schedule;                  ///< of every step
+  TokenPlan tokens = {};                  ///< of each sequence
+  /// What its layers count, for the metrics.
+  std::shared_ptr<RankCounters> counters = std::make_shared<RankCounters>();
 
   /// @brief The ranks that train.
   [[nodiscard]] const Communicator& ranks() const { return mesh.world(); }

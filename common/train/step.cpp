@@ -89,13 +89,17 @@ class Passes {
 
   UnderWay& begin(const Action& action, const MicroBatch& micro_batch) {
     const nn::StageSpec& stage = chunk(action).stage();
-    const nn::Pass pass{.step = passes_.step,
-                        .micro_batch = action.micro_batch,
-                        .chunk = action.chunk,
-                        .token_weight = micro_batch.weight};
+    nn::Pass pass{.step = passes_.step,
+                  .micro_batch = action.micro_batch,
+                  .chunk = action.chunk,
+                  .token_weight = micro_batch.weight};
     data::Batch batch;
     if (stage.has_embedding || stage.has_head) {
       batch = passes_.share.batch(chunk(action).device(), passes_.step, micro_batch.sequences);
+    }
+    if (passes_.tokens) {
+      pass.places = passes_.tokens->places(passes_.share, passes_.step, micro_batch.sequences);
+      batch = passes_.tokens->part_of(batch);
     }
     const auto [at, is_new] = under_way_.try_emplace(
         {action.micro_batch, action.chunk}, nn::Saved(nn::Saved::Mode::kKeep, pass), batch);
@@ -182,7 +186,8 @@ double Step::pass_micro_batches(const StepPlan& step) {
                                     .share = share_,
                                     .step = step.step - 1,
                                     .links = parts_.links.get(),
-                                    .ledger = &ledger_});
+                                    .ledger = &ledger_,
+                                    .tokens = &plan_.tokens});
   ledger_.step_ends();
   for (const auto& states : parts_.states) {
     if (states->exchange() != nullptr) states->exchange()->finish();

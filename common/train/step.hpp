@@ -75,6 +75,7 @@ struct ScheduledPasses {
   std::size_t step = 0;                       ///< 0 for the first
   StageLinks* links = nullptr;                ///< null: the chunk is the whole model
   GradientLedger* ledger = nullptr;           ///< null: nobody follows
+  const TokenPlan* tokens = nullptr;          ///< null: all, and each sequence is one document
 };
 
 /// @brief Runs the passes: leaves the gradients in the parameters.

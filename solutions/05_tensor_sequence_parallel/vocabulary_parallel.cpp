@@ -6,6 +6,8 @@
 #include <limits>
 #include <span>
 
+#include "common/ops/cross_entropy.hpp"
+
 namespace ultra::tensor_parallel {
 namespace {
 
@@ -46,6 +48,10 @@ double cross_entropy(const Tensor& logits, const Tensor& targets, Range vocabula
   const T per_token = static_cast<T>(1.0 / normalizer);
   double loss = 0;
   for (std::size_t token = 0; token < tokens; ++token) {
+    if (ids[token] == ops::kNoTarget) {
+      std::ranges::fill(row_of(token), T(0));
+      continue;
+    }
     loss += std::log(static_cast<double>(sum[token])) + static_cast<double>(highest_of[token]) -
             static_cast<double>(target_logit[token]);
     const std::span<T> row = row_of(token);

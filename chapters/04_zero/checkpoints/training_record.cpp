@@ -45,22 +45,24 @@ void expect_equal_constant(const T& now, const T& saved, std::string_view name,
 
 ordered_json identity_json(const TrainingIdentity& identity) {
   const nn::ModelConfig& model = identity.model;
-  return {{"layers", model.num_layers},
-          {"hidden", model.hidden_size},
-          {"heads", model.num_heads},
-          {"kv_heads", model.num_kv_heads},
-          {"ffn", model.ffn_hidden_size},
-          {"seq", model.max_seq_len},
-          {"vocab", model.vocab_size},
-          {"rope_theta", model.rope_theta},
-          {"norm_epsilon", model.norm_epsilon},
-          {"tied_embeddings", model.tied_embeddings},
-          {"dtype", to_string(identity.dtype)},
-          {"seed", identity.seed},
-          {"global_batch", identity.global_batch},
-          {"data", identity.data},
-          {"data_bytes", identity.data_bytes},
-          {"data_hash", identity.data_hash}};
+  ordered_json object = {{"layers", model.num_layers},
+                         {"hidden", model.hidden_size},
+                         {"heads", model.num_heads},
+                         {"kv_heads", model.num_kv_heads},
+                         {"ffn", model.ffn_hidden_size},
+                         {"seq", model.max_seq_len},
+                         {"vocab", model.vocab_size},
+                         {"rope_theta", model.rope_theta},
+                         {"norm_epsilon", model.norm_epsilon},
+                         {"tied_embeddings", model.tied_embeddings},
+                         {"dtype", to_string(identity.dtype)},
+                         {"seed", identity.seed},
+                         {"global_batch", identity.global_batch},
+                         {"data", identity.data},
+                         {"data_bytes", identity.data_bytes},
+                         {"data_hash", identity.data_hash}};
+  if (identity.doc_length > 0) object["doc_length"] = identity.doc_length;
+  return object;
 }
 
 ordered_json settings_json(const TrainingSettings& settings) {
@@ -95,6 +97,9 @@ TrainingIdentity identity_from(const json& object) {
   identity.dtype = dtype_from(object);
   identity.seed = whole_number_in<std::uint64_t>(object, "seed");
   identity.global_batch = whole_number_in<std::size_t>(object, "global_batch");
+  if (object.contains("doc_length")) {
+    identity.doc_length = whole_number_in<std::size_t>(object, "doc_length");
+  }
   object.at("data").get_to(identity.data);
   identity.data_bytes = whole_number_in<std::size_t>(object, "data_bytes");
   identity.data_hash = whole_number_in<std::uint64_t>(object, "data_hash");
@@ -167,6 +172,7 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
   expect_equal(to_string(dtype), to_string(saved.dtype), "--dtype", folder);
   expect_equal(seed, saved.seed, "--seed", folder);
   expect_equal(global_batch, saved.global_batch, "--global-batch", folder);
+  expect_equal(doc_length, saved.doc_length, "--doc-length", folder);
   if (data_bytes == saved.data_bytes && data_hash == saved.data_hash) return;
   throw ConfigError(
       fmt::format("checkpoint '{}' is of another training: it was trained on {} ({} bytes), this "
@@ -205,6 +211,7 @@ TrainingIdentity identity_of(const train::RunContext& context) {
           .dtype = context.options.dtype,
           .seed = context.options.seed,
           .global_batch = context.options.global_batch,
+          .doc_length = context.options.doc_length,
           .data = dataset.source(),
           .data_bytes = dataset.size(),
           .data_hash = dataset.hash()};

@@ -20,6 +20,7 @@ struct TrainingIdentity {
   DType dtype = DType::kF32;      ///< of weights and moments
   std::uint64_t seed = 1;         ///< of the data's order
   std::size_t global_batch = 16;  ///< sequences per step
+  std::size_t doc_length = 0;     ///< mean tokens of a document; 0: a sequence is one
   std::string data;               ///< what the text is called; may change
   std::size_t data_bytes = 0;     ///< length of the text
   std::uint64_t data_hash = 0;    ///< of the text

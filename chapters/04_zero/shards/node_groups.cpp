@@ -10,8 +10,8 @@ namespace ultra::zero {
 void expect_nodes(std::size_t ranks, std::size_t node_size) {
   if (node_size > 0 && ranks % node_size == 0) return;
   throw ConfigError(
-      fmt::format("--node-size {} must divide the number of replicas: {} ranks are not whole nodes "
-                  "of {}. Choose a divisor of {}.",
+      fmt::format("--node-size {} must divide the number of ranks that add up gradients: {} ranks "
+                  "are not whole nodes of {}. Choose a divisor of {}.",
                   node_size, ranks, node_size, ranks));
 }
 

@@ -9,9 +9,10 @@ namespace ultra::zero {
 
 void expect_whole_nodes(std::size_t ranks, std::size_t node_size) {
   if (node_size > 0 && ranks % node_size == 0) return;
-  throw ConfigError(fmt::format(
-      "--hybrid-shard {} must divide the number of replicas: {} ranks are not whole nodes of {}.",
-      node_size, ranks, node_size));
+  throw ConfigError(
+      fmt::format("--hybrid-shard {} must divide the number of ranks that add up gradients: {} "
+                  "ranks are not whole nodes of {}.",
+                  node_size, ranks, node_size));
 }
 
 ShardGroups make_shard_groups(const Communicator& dp, std::optional<std::size_t> node_size) {

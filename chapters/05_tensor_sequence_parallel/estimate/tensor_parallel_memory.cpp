@@ -103,26 +103,28 @@ OutsideBytes outside_activation_bytes(const TransformerShape& shape, const Micro
   return {.embedding = 4 * tokens, .head = e * (l * (2 * h + 1) + tokens * v)};
 }
 
+std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& config,
+                           std::size_t kept, std::size_t whole, const OutsideBytes& outside) {
+  const std::size_t blocks = config.mode == Recompute::kFull ? config.recompute_every : 1;
+  const std::size_t groups = ceil_div(layers, blocks);
+
+  std::size_t peak = groups * kept + outside.head;  // at the loss
+  for (std::size_t group = 0; group < groups; ++group) {
+    // In this group's backward: what the groups before it keep, and its blocks in full.
+    const std::size_t again = std::min(blocks, layers - group * blocks);
+    peak = std::max(peak, group * kept + again * whole);
+  }
+  return outside.embedding + peak;
+}
+
 std::size_t peak_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
                                   Precision precision, const memory::RecomputeConfig& config,
                                   const TensorParallelLayout& layout) {
   const auto of_block = [&](Recompute mode) {
     return block_activation_bytes(shape, batch, precision, mode, layout);
   };
-  const std::size_t layers = shape.num_layers;
-  const auto [embedding, head] = outside_activation_bytes(shape, batch, precision, layout);
-  const std::size_t whole = of_block(Recompute::kNone);
-  const std::size_t kept = of_block(config.mode);
-  const std::size_t blocks = config.mode == Recompute::kFull ? config.recompute_every : 1;
-  const std::size_t groups = ceil_div(layers, blocks);
-
-  std::size_t peak = groups * kept + head;  // at the loss
-  for (std::size_t group = 0; group < groups; ++group) {
-    // In this group's backward: what the groups before it keep, and its blocks in full.
-    const std::size_t again = std::min(blocks, layers - group * blocks);
-    peak = std::max(peak, group * kept + again * whole);
-  }
-  return embedding + peak;
+  return peak_of_blocks(shape.num_layers, config, of_block(config.mode), of_block(Recompute::kNone),
+                        outside_activation_bytes(shape, batch, precision, layout));
 }
 
 }  // namespace ultra::tensor_parallel

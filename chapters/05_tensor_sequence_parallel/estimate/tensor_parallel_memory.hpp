@@ -68,6 +68,15 @@ void validate(const memory::TransformerShape& shape, const memory::MicroBatch& b
                                                             memory::Precision precision,
                                                             const TensorParallelLayout& layout);
 
+/// @brief The highest of the moments that memory::peak_activation_bytes names, of blocks that keep so
+/// many bytes.
+/// @param kept     of a block between its passes, with the recomputation asked for.
+/// @param whole    of a block that is computed again, without it.
+/// @param outside  of embedding and head.
+[[nodiscard]] std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& config,
+                                         std::size_t kept, std::size_t whole,
+                                         const memory::OutsideBytes& outside);
+
 /// @brief Highest bytes of activations per rank within one micro-batch's forward and backward pass.
 ///
 /// The highest of the moments that memory::peak_activation_bytes names. What is gathered for one

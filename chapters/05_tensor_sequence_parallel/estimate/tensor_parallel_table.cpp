@@ -21,7 +21,7 @@ class Predictions {
  public:
   Predictions(const train::Setup& setup, const TensorParallelLayout& layout,
               std::size_t largest_micro_batch)
-      : states_(zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.replicas()),
+      : states_(zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.data_ranks()),
                                      parameter_count(memory::shape_of(setup.train.model), layout),
                                      memory::precision_of(setup.train.dtype))),
         activations_(peak_activation_bytes(
@@ -60,21 +60,6 @@ std::string compared(std::size_t predicted, std::size_t measured) {
   return fmt::format("{:+.2f}%", 100.0 * (static_cast<double>(measured) - p) / p);
 }
 
-std::string memory_rows(const Predictions& predictions, const train::RankSummary& rank) {
-  std::string rows;
-  for (const MemoryCategory category : kMemoryCategories) {
-    const MemoryPeak& peak = rank.memory.peak(category);
-    const std::optional<std::size_t> predicted = predictions.of(category);
-    if (!predicted && peak.bytes == 0) continue;
-    rows += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", to_string(category),
-                        predicted ? format_bytes(*predicted) : "-", format_bytes(peak.bytes),
-                        predicted ? compared(*predicted, peak.bytes) : "", peak.phase);
-  }
-  const MemoryPeak& total = rank.memory.peak_total();
-  return rows + fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "total", "",
-                            format_bytes(total.bytes), "", total.phase);
-}
-
 /// "4 L + 2 = 18 all-reduces".
 std::string exchanges_text(const TensorStep& step) {
   const std::size_t layers = step.model.num_layers;
@@ -94,6 +79,21 @@ std::string exchanges_text(const TensorStep& step) {
 }
 
 }  // namespace
+
+std::string memory_rows(const PredictedBytes& predicted_of, const train::RankSummary& rank) {
+  std::string rows;
+  for (const MemoryCategory category : kMemoryCategories) {
+    const MemoryPeak& peak = rank.memory.peak(category);
+    const std::optional<std::size_t> predicted = predicted_of(category);
+    if (!predicted && peak.bytes == 0) continue;
+    rows += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", to_string(category),
+                        predicted ? format_bytes(*predicted) : "-", format_bytes(peak.bytes),
+                        predicted ? compared(*predicted, peak.bytes) : "", peak.phase);
+  }
+  const MemoryPeak& total = rank.memory.peak_total();
+  return rows + fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "total", "",
+                            format_bytes(total.bytes), "", total.phase);
+}
 
 TensorStep step_of(const train::Setup& setup, const TensorParallelOptions& options,
                    std::vector<std::size_t>& micro_batches) {
@@ -124,7 +124,9 @@ std::string format_tensor_parallel_table(const train::Setup& setup,
       options.tp, step.layout.splits_sequences() ? "on" : "off", largest, step.model.max_seq_len);
   table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
                        "at its highest in");
-  table += memory_rows(Predictions(setup, step.layout, largest), result.ranks.front());
+  const Predictions predictions(setup, step.layout, largest);
+  table += memory_rows([&](MemoryCategory category) { return predictions.of(category); },
+                       result.ranks.front());
   table += fmt::format(
       "\n  Activations travel in {} of {} elements per micro-batch of {}.\n", exchanges_text(step),
       format_count(largest * step.model.max_seq_len * step.model.hidden_size), largest);

@@ -2,10 +2,15 @@
 /// @file
 /// The table that sets what a rank of a tensor-parallel run took and sent beside its closed forms.
 
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_volume.hpp"
 #include "chapters/05_tensor_sequence_parallel/options/tensor_parallel_options.hpp"
+#include "common/tensor/memory_tracker.hpp"
 #include "common/train/program/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
@@ -16,6 +21,13 @@ namespace ultra::tensor_parallel {
 /// @param micro_batches  filled with its micro-batches; outlives the result.
 [[nodiscard]] TensorStep step_of(const train::Setup& setup, const TensorParallelOptions& options,
                                  std::vector<std::size_t>& micro_batches);
+
+/// What a closed form says of a category; nothing where there is none.
+using PredictedBytes = std::function<std::optional<std::size_t>(MemoryCategory)>;
+
+/// @brief A rank's peaks by category, predicted and measured: the rows of a table.
+[[nodiscard]] std::string memory_rows(const PredictedBytes& predicted,
+                                      const train::RankSummary& rank);
 
 /// @brief Rank 0's peaks by category, predicted and measured; and what the replica's ranks send to
 /// each other in a step.

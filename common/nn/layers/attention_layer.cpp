@@ -14,8 +14,11 @@
 namespace ultra::nn {
 namespace {
 
-ops::AttentionOptions causal_options(const Tensor& query) {
-  return {.mask = ops::Mask::kCausal, .scale = 1.0 / std::sqrt(static_cast<double>(query.size(3)))};
+ops::AttentionOptions causal_options(const Tensor& query, const Pass& pass) {
+  ops::AttentionOptions options{.mask = ops::Mask::kCausal,
+                                .scale = 1.0 / std::sqrt(static_cast<double>(query.size(3)))};
+  if (pass.places) options.first_seen = pass.places->document_begins;
+  return options;
 }
 
 std::vector<std::int32_t> counted_positions(std::size_t seq) {
@@ -55,7 +58,8 @@ Tensor CausalAttention::forward(const Tensor& query, const Tensor& key, const Te
   const auto positions = counted_positions(query.size(1));
   ops::rope_into(query, *rope_, positions, ops::Rotation::kForward);
   ops::rope_into(key, *rope_, positions, ops::Rotation::kForward);
-  const auto [output, log_sum_exp] = ops::attention(query, key, value, causal_options(query));
+  const auto [output, log_sum_exp] =
+      ops::attention(query, key, value, causal_options(query, saved.pass()));
   saved.put("query", query);
   saved.put("key", key);
   saved.put("value", value);
@@ -70,7 +74,7 @@ QkvGradients CausalAttention::backward(const Tensor& d_output, Saved& saved) {
   const Tensor value = saved.take("value");
   const auto [d_query, d_key, d_value] =
       ops::attention_backward(d_output, query, key, value, saved.take("output"),
-                              saved.take("log_sum_exp"), causal_options(query));
+                              saved.take("log_sum_exp"), causal_options(query, saved.pass()));
   const auto positions = counted_positions(query.size(1));
   ops::rope_into(d_query, *rope_, positions, ops::Rotation::kBackward);
   ops::rope_into(d_key, *rope_, positions, ops::Rotation::kBackward);

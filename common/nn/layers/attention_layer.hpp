@@ -11,6 +11,8 @@ namespace ultra::nn {
 
 /// @brief Rotary positions and causal attention over whole sequences on one device.
 ///
+/// Of several documents in a sequence (Pass::places), each query sees its own only. Positions count on
+/// from one document to the next: their differences, which rotary attention sees, stay the same.
 /// Saves "query", "key" (both rotated), "value", "output" and "log_sum_exp" ([batch, heads, seq]).
 class CausalAttention : public AttentionCore {
  public:

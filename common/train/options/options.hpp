@@ -26,6 +26,7 @@ struct TrainOptions {
   std::size_t warmup = 15;                   ///< steps until it is reached
   double clip_norm = 1.0;                    ///< highest global gradient norm; 0 means no clipping
   std::uint64_t seed = 1;                    ///< of the weights and of the data's order
+  std::size_t doc_length = 0;                ///< mean tokens of a document; 0: a sequence is one
   DType dtype = DType::kF32;                 ///< of weights and activations
   DeviceKind device = DeviceKind::kCpu;      ///< where tensors live
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is

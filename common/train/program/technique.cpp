@@ -74,6 +74,16 @@ int Setup::replicas() const {
   return checked_cast<int>(left / needed);
 }
 
+int Setup::data_ranks() const { return replicas() * checked_cast<int>(ranks_along(MeshDim::kCp)); }
+
+std::size_t Setup::ranks_along(MeshDim dim) const {
+  for (const auto& technique : techniques) {
+    const std::optional<Axis> axis = technique->axis();
+    if (axis && axis->dim == dim) return axis->size;
+  }
+  return 1;
+}
+
 MeshShape Setup::mesh_shape() const {
   MeshShape shape{.dp = replicas()};
   for (const auto& technique : techniques) {

@@ -84,6 +84,10 @@ struct Setup {
   [[nodiscard]] std::vector<FileFlag> files() const;
   /// @brief Number of replicas of the model: ranks that train over those that one replica needs.
   [[nodiscard]] int replicas() const;
+  /// @brief Ranks whose gradients of the same weights add up: dp times cp.
+  [[nodiscard]] int data_ranks() const;
+  /// @brief Ranks along one dimension, as the techniques' axes say; 1 where none does.
+  [[nodiscard]] std::size_t ranks_along(MeshDim dim) const;
   /// @brief The ranks of the mesh: replicas, and what the techniques' axes say.
   [[nodiscard]] MeshShape mesh_shape() const;
   /// @brief Ranks of one replica, and the flags that say so: "--tp 2 and --pp 2".

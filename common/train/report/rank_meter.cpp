@@ -70,7 +70,8 @@ RankSummary RankMeter::summary() const {
                       .system_allocations = device_.system_allocations(),
                       .seconds = seconds_,
                       .communication = difference(world_.stats(), before_),
-                      .offload = offload_};
+                      .offload = offload_,
+                      .counters = counters_};
   summary.seconds.compute = seconds_.forward_backward + seconds_.optimizer;
   summary.seconds.total = summary.seconds.compute + no_compute_;
   return summary;

@@ -7,6 +7,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/tensor/device.hpp"
+#include "common/train/rank_counters.hpp"
 #include "common/train/report/rank_summary.hpp"
 
 namespace ultra::train {
@@ -31,6 +32,8 @@ class RankMeter {
   /// @brief What the rank's storage was used for, from the run's beginning until now. Called before
   /// step_ended(), so that waiting for storage is no compute.
   void storage_used(const OffloadUse& use) { offload_ = use; }
+  /// @brief What the rank's layers have counted since the run's beginning.
+  void counted(const RankCounters& counters) { counters_ = counters; }
   /// @brief What was still under way after the last step has ended, too: the time since then belongs
   /// to the training, though it is no compute.
   void run_ended();
@@ -52,6 +55,7 @@ class RankMeter {
   double no_compute_ = 0;  // of all laps
   RankSeconds seconds_;
   OffloadUse offload_;
+  RankCounters counters_;
 };
 
 /// @brief The summaries of all ranks, in their order, on every rank. Collective.

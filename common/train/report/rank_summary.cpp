@@ -113,6 +113,7 @@ ordered_json to_json(const RankSummary& summary) {
                        {"optimizer", to_json(summary.offload.optimizer)},
                        {"weights", to_json(summary.offload.weights)}};
   }
+  for (const auto& [name, sum] : summary.counters.sums()) json["counters"][name] = sum;
   return json;
 }
 
@@ -131,6 +132,9 @@ RankSummary rank_summary_from(const ordered_json& json) {
   summary.communication.busy_seconds = seconds.at("communication");
   summary.communication.exposed_seconds = seconds.at("exposed_communication");
   if (json.contains("offload")) summary.offload = offload_from(json.at("offload"));
+  if (json.contains("counters")) {
+    for (const auto& [name, sum] : json.at("counters").items()) summary.counters.add(name, sum);
+  }
   return summary;
 }
 

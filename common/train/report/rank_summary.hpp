@@ -9,6 +9,7 @@
 
 #include "common/comm/traffic.hpp"
 #include "common/tensor/memory_tracker.hpp"
+#include "common/train/rank_counters.hpp"
 
 namespace ultra::train {
 
@@ -79,6 +80,7 @@ struct RankSummary {
   RankSeconds seconds;                 ///< where its time went
   CommStats communication;             ///< of the training steps: operations, bytes and seconds
   OffloadUse offload = {};             ///< what it keeps beside its device
+  RankCounters counters = {};          ///< what its layers counted, over the whole run
 };
 
 /// @brief The summary as it stands in the metrics file's "ranks".

@@ -39,9 +39,9 @@ std::vector<double> scores_of(const AttentionCase& in, const Heads& q, const Hea
   std::vector<double> scores;
   const std::size_t kv_head = h / (q.heads / k.heads);
   for (std::size_t j = 0; j < k.seq; ++j) {
-    scores.push_back(in.sees(i, j) ? in.scale * dot(&q.values[q.row(b, i, h)],
-                                                    &k.values[k.row(b, j, kv_head)], q.dim)
-                                   : -std::numeric_limits<double>::infinity());
+    scores.push_back(in.sees(b, i, j) ? in.scale * dot(&q.values[q.row(b, i, h)],
+                                                       &k.values[k.row(b, j, kv_head)], q.dim)
+                                      : -std::numeric_limits<double>::infinity());
   }
   return scores;
 }
@@ -74,12 +74,13 @@ double probability_roundings(const AttentionCase& in) {
 
 }  // namespace
 
-bool AttentionCase::sees(std::size_t i, std::size_t j) const {
-  if (mask == Mask::kNone) return true;
+bool AttentionCase::sees(std::size_t b, std::size_t i, std::size_t j) const {
   const auto position = [](const std::vector<std::int32_t>& given, std::size_t at) {
     return given.empty() ? static_cast<std::int32_t>(at) : given[at];
   };
-  return position(key_positions, j) <= position(query_positions, i);
+  const std::int32_t key_position = position(key_positions, j);
+  if (!first_seen.empty() && key_position < first_seen[b * query.size(1) + i]) return false;
+  return mask == Mask::kNone || key_position <= position(query_positions, i);
 }
 
 NaiveForward naive_attention(const AttentionCase& in) {
@@ -96,7 +97,7 @@ NaiveForward naive_attention(const AttentionCase& in) {
         const double log_sum = log_sum_exp_of(scores);
         result.log_sum_exp[(b * q.heads + h) * q.seq + i] = log_sum;
         for (std::size_t j = 0; j < k.seq; ++j) {
-          if (!in.sees(i, j)) continue;
+          if (!in.sees(b, i, j)) continue;
           const double p = std::exp(scores[j] - log_sum);
           const double* from = &v.values[v.row(b, j, h / (q.heads / k.heads))];
           double* to = &result.output[q.row(b, i, h)];
@@ -133,7 +134,7 @@ NaiveBackward naive_attention_backward(const AttentionCase& in, const Tensor& d_
         const double log_sum = log_sum_exp_of(scores);
         const double delta = dot(&d_o.values[row], &output[row], q.dim);
         for (std::size_t j = 0; j < k.seq; ++j) {
-          if (!in.sees(i, j)) continue;
+          if (!in.sees(b, i, j)) continue;
           const std::size_t key_row = k.row(b, j, h / (q.heads / k.heads));
           const double p = std::exp(scores[j] - log_sum);
           const double d_p = dot(&d_o.values[row], &v.values[key_row], q.dim);

@@ -19,17 +19,19 @@ struct AttentionCase {
   double scale = 1.0;                         ///< factor on the scores
   std::vector<std::int32_t> query_positions;  ///< as AttentionOptions has them
   std::vector<std::int32_t> key_positions;    ///< as AttentionOptions has them
+  std::vector<std::int32_t> first_seen;       ///< as AttentionOptions has them
 
   /// @brief The options of the call; they refer to this case.
   [[nodiscard]] AttentionOptions options() const {
     return {.mask = mask,
             .scale = scale,
             .query_positions = query_positions,
-            .key_positions = key_positions};
+            .key_positions = key_positions,
+            .first_seen = first_seen};
   }
 
-  /// @brief Whether query i sees key j.
-  [[nodiscard]] bool sees(std::size_t i, std::size_t j) const;
+  /// @brief Whether query i of sequence b sees key j.
+  [[nodiscard]] bool sees(std::size_t b, std::size_t i, std::size_t j) const;
 };
 
 /// @brief What attention should return, row-major, and the largest errors.

@@ -128,6 +128,20 @@ TEST_F(CrossEntropyTest, MicroBatchesUnderOneNormalizerAddUpToTheBatch) {
   }
 }
 
+TEST_F(CrossEntropyTest, ATokenWithoutATargetHasNoLossAndNoGradient) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const std::size_t rows = random.between(1, 6);
+    const Tensor logits = random.tensor(device, {rows + 1, 31}, dtype, 3.0);
+    const Tensor targets = random.tokens(device, {rows + 1}, 31);
+    const Tensor others = logits.slice(0, {0, rows}).clone();
+    const double loss = cross_entropy_into_gradient(others, targets.slice(0, {0, rows}), 7.0);
+    targets.span<std::int32_t>()[rows] = kNoTarget;
+    EXPECT_EQ(cross_entropy_into_gradient(logits, targets, 7.0), loss);
+    EXPECT_TRUE(test::all_equal(logits.slice(0, {0, rows}), others));
+    EXPECT_EQ(test::largest_magnitude(logits.slice(0, {rows, rows + 1}).to_vector()), 0.0);
+  }
+}
+
 TEST_F(CrossEntropyTest, NanGoesThroughToTheLoss) {
   for (const DType dtype : test::kFloatDTypes) {
     const Tensor logits = random.tensor(device, {1, 50}, dtype);

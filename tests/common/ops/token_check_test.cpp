@@ -1,4 +1,6 @@
 #include "common/ops/token_check.hpp"
+
+#include "common/ops/cross_entropy.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
@@ -19,6 +21,16 @@ TEST_F(TokenCheckTest, NamesTheFirstTokenThatIsNone) {
             "target 4 at index 2 is outside of the vocabulary [0, 4)");
   EXPECT_EQ(message_of<ShapeError>([&] { expect_token_ids("token", tokens, 5); }),
             "token -7 at index 3 is outside of the vocabulary [0, 5)");
+}
+
+TEST_F(TokenCheckTest, ATargetMayBeNone) {
+  const std::vector<std::int32_t> values = {0, kNoTarget, 4, -2};
+  const Tensor targets = Tensor::from<std::int32_t>(device, {4}, values);
+  EXPECT_NO_THROW(expect_targets(targets.slice(0, {0, 3}), 5));
+  EXPECT_EQ(message_of<ShapeError>([&] { expect_targets(targets, 4); }),
+            "target 4 at index 2 is outside of the vocabulary [0, 4)");
+  EXPECT_EQ(message_of<ShapeError>([&] { expect_targets(targets, 5); }),
+            "target -2 at index 3 is outside of the vocabulary [0, 5)");
 }
 
 TEST_F(TokenCheckTest, RefusesOtherDTypes) {

@@ -1,6 +1,6 @@
 /// Blocks of queries against blocks of keys. Both passes hold one block of scores (and in backward
-/// one of their gradients) at a time; a block of queries stops at the last key that it can see, so
-/// causal attention costs little more than half of full attention.
+/// one of their gradients) at a time; a block of queries begins at the first key that one of them
+/// sees and stops at the last, so causal attention costs little more than half of full attention.
 
 #include <algorithm>
 #include <cmath>
@@ -24,28 +24,50 @@ struct HeadLayout {
         key_stride(e.kv_heads * e.head_dim),
         query(batch * e.query_seq * query_stride + head * e.head_dim),
         key(batch * e.key_seq * key_stride + head / (e.heads / e.kv_heads) * e.head_dim),
-        row((batch * e.heads + head) * e.query_seq) {}
+        row((batch * e.heads + head) * e.query_seq),
+        first_query(batch * e.query_seq) {}
 
   std::size_t query_stride;
   std::size_t key_stride;
   std::size_t query;
   std::size_t key;
-  std::size_t row;  // of the log-sum-exp
+  std::size_t row;          // of the log-sum-exp
+  std::size_t first_query;  // of the sequence, among those of the batch
 };
 
-/// Number of leading keys that the query at `query_position` sees.
-std::size_t visible_keys(const AttentionOptions& options, std::int32_t query_position) {
+/// The keys that a query of a sequence sees: never an end before the begin.
+Range seen_keys(const AttentionOptions& options, const HeadLayout& head, std::size_t query) {
   const auto keys = options.key_positions;
-  if (options.mask == Mask::kNone) return keys.size();
-  return static_cast<std::size_t>(std::upper_bound(keys.begin(), keys.end(), query_position) -
-                                  keys.begin());
+  const auto index = [&](auto at) { return static_cast<std::size_t>(at - keys.begin()); };
+  std::size_t end = keys.size();
+  if (options.mask == Mask::kCausal) {
+    end = index(std::upper_bound(keys.begin(), keys.end(), options.query_positions[query]));
+  }
+  if (options.first_seen.empty()) return {0, end};
+  const std::int32_t first = options.first_seen[head.first_query + query];
+  return {std::min(index(std::lower_bound(keys.begin(), keys.end(), first)), end), end};
 }
 
-/// The part of the keys [first, first + count) that a query sees, as a count from `first`.
-std::size_t visible_in_block(const AttentionOptions& options, std::int32_t query_position,
-                             std::size_t first, std::size_t count) {
-  const std::size_t visible = visible_keys(options, query_position);
-  return std::min(visible > first ? visible - first : 0, count);
+/// The keys that queries [first, first + count) see, and those between.
+Range seen_keys(const AttentionOptions& options, const HeadLayout& head, std::size_t first,
+                std::size_t count) {
+  const Range of_first = seen_keys(options, head, first);
+  return {of_first.begin, seen_keys(options, head, first + count - 1).end};
+}
+
+/// What a query sees of a block of keys, counted from its first.
+Range seen_in_block(const AttentionOptions& options, const HeadLayout& head, std::size_t query,
+                    Range block) {
+  const Range seen = seen_keys(options, head, query);
+  return {std::clamp(seen.begin, block.begin, block.end) - block.begin,
+          std::clamp(seen.end, block.begin, block.end) - block.begin};
+}
+
+/// Zeros outside of a range of a row.
+template <class T>
+void clear_outside(T* row, std::size_t count, Range inside) {
+  std::fill(row, row + inside.begin, T(0));
+  std::fill(row + inside.end, row + count, T(0));
 }
 
 template <class T>
@@ -100,14 +122,15 @@ class QueryBlockForward {
   }
 
   void run() {
-    const std::int32_t last = in_.options->query_positions[first_ + count_ - 1];
-    const std::size_t limit = visible_keys(*in_.options, last);
-    for (std::size_t k = 0; k < limit; k += kKeyBlock) add_keys(k, std::min(kKeyBlock, limit - k));
-    finish(limit > 0);
+    const Range seen = seen_keys(*in_.options, head_, first_, count_);
+    for (std::size_t k = seen.begin; k < seen.end; k += kKeyBlock) {
+      add_keys(k, std::min(kKeyBlock, seen.end - k), k == seen.begin);
+    }
+    finish(seen.size() > 0);
   }
 
  private:
-  void add_keys(std::size_t first_key, std::size_t keys) {
+  void add_keys(std::size_t first_key, std::size_t keys, bool is_first) {
     const std::size_t d = in_.extents.head_dim;
     const std::size_t key_offset = head_.key + first_key * head_.key_stride;
     gemm(Transpose::kNo, Transpose::kYes, count_, keys, d, static_cast<T>(in_.options->scale),
@@ -115,25 +138,25 @@ class QueryBlockForward {
                              head_.query_stride},
          MatrixView<const T>{in_.key + key_offset, head_.key_stride}, T(0),
          MatrixView<T>{scores_, keys});
-    for (std::size_t i = 0; i < count_; ++i) softmax_row(i, first_key, keys);
+    for (std::size_t i = 0; i < count_; ++i) softmax_row(i, first_key, keys, is_first);
     gemm(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1), MatrixView<const T>{scores_, keys},
-         MatrixView<const T>{in_.value + key_offset, head_.key_stride},
-         first_key == 0 ? T(0) : T(1), MatrixView<T>{output_, head_.query_stride});
+         MatrixView<const T>{in_.value + key_offset, head_.key_stride}, is_first ? T(0) : T(1),
+         MatrixView<T>{output_, head_.query_stride});
   }
 
   /// Turns a row of scores into probabilities relative to the row's highest score so far, and
   /// rescales what earlier blocks of keys have left when that highest score rises.
-  void softmax_row(std::size_t i, std::size_t first_key, std::size_t keys) {
+  void softmax_row(std::size_t i, std::size_t first_key, std::size_t keys, bool is_first) {
     T* row = scores_ + i * keys;
-    const std::size_t seen =
-        visible_in_block(*in_.options, in_.options->query_positions[first_ + i], first_key, keys);
-    std::fill(row + seen, row + keys, T(0));
-    if (seen == 0) return;
+    const Range seen =
+        seen_in_block(*in_.options, head_, first_ + i, {first_key, first_key + keys});
+    clear_outside(row, keys, seen);
+    if (seen.size() == 0) return;
     const T before = highest_[i];
-    highest_[i] = std::max(before, largest(row, seen));
-    const T sum = exponentiate(row, seen, highest_[i]);
-    const T rescale = first_key == 0 ? T(0) : std::exp(before - highest_[i]);
-    if (first_key != 0) {
+    highest_[i] = std::max(before, largest(row + seen.begin, seen.size()));
+    const T sum = exponentiate(row + seen.begin, seen.size(), highest_[i]);
+    const T rescale = is_first ? T(0) : std::exp(before - highest_[i]);
+    if (!is_first) {
       scale_row(output_ + i * head_.query_stride, in_.extents.head_dim, rescale);
     }
     sum_[i] = sum_[i] * rescale + sum;
@@ -189,9 +212,10 @@ class QueryBlockBackward {
   }
 
   void run() {
-    const std::int32_t last = in_.options->query_positions[first_ + count_ - 1];
-    const std::size_t limit = visible_keys(*in_.options, last);
-    for (std::size_t k = 0; k < limit; k += kKeyBlock) add_keys(k, std::min(kKeyBlock, limit - k));
+    const Range seen = seen_keys(*in_.options, head_, first_, count_);
+    for (std::size_t k = seen.begin; k < seen.end; k += kKeyBlock) {
+      add_keys(k, std::min(kKeyBlock, seen.end - k));
+    }
   }
 
  private:
@@ -222,15 +246,15 @@ class QueryBlockBackward {
   void differentiate_row(std::size_t i, std::size_t first_key, std::size_t keys) {
     T* p = probabilities_ + i * keys;
     T* ds = d_scores_ + i * keys;
-    const std::size_t seen =
-        visible_in_block(*in_.options, in_.options->query_positions[first_ + i], first_key, keys);
-    std::fill(p + seen, p + keys, T(0));
-    std::fill(ds + seen, ds + keys, T(0));
+    const Range seen =
+        seen_in_block(*in_.options, head_, first_ + i, {first_key, first_key + keys});
+    clear_outside(p, keys, seen);
+    clear_outside(ds, keys, seen);
     const T shift = g_.log_sum_exp[head_.row + first_ + i];
     const T delta = delta_[i];
     const T scale = static_cast<T>(in_.options->scale);
 #pragma omp simd
-    for (std::size_t j = 0; j < seen; ++j) {
+    for (std::size_t j = seen.begin; j < seen.end; ++j) {
       p[j] = exp_of(p[j] - shift);
       ds[j] = p[j] * (ds[j] - delta) * scale;
     }

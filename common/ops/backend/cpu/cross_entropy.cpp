@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "common/ops/backend/cpu/kernels.hpp"
 #include "common/ops/backend/cpu/vector_math.hpp"
+#include "common/ops/cross_entropy.hpp"
 
 namespace ultra::ops::cpu {
 
@@ -12,6 +14,10 @@ double cross_entropy(std::size_t rows, std::size_t vocab, T* logits, const std::
   const T per_token = static_cast<T>(1.0 / normalizer);
   double loss = 0;
   for (std::size_t row = 0; row < rows; ++row, logits += vocab) {
+    if (targets[row] == kNoTarget) {
+      std::fill_n(logits, vocab, T(0));
+      continue;
+    }
     T highest = -std::numeric_limits<T>::infinity();
 #pragma omp simd reduction(max : highest)
     for (std::size_t i = 0; i < vocab; ++i) highest = std::max(highest, logits[i]);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,32 @@ TEST_F(AttentionLayerTest, ATokenSeesItsPastOnly) {
   const Tensor after = layer.forward(x, discard);
   EXPECT_TRUE(test::all_equal(after.slice(1, {0, 5}), before.slice(1, {0, 5})));
   EXPECT_FALSE(test::all_equal(after.slice(1, {5, 9}), before.slice(1, {5, 9})));
+}
+
+// Rotary attention sees differences of positions only, so a document does not know where it stands.
+TEST_F(AttentionLayerTest, EachDocumentOfASequenceIsAsIfItWereAlone) {
+  config.max_seq_len = 9;
+  SelfAttention layer(context(), 0);
+  randomize(layer);
+  const Tensor x = random.tensor(device, {2, 9, config.hidden_size}, DType::kF64);
+  const Tensor d_y = random.tensor(device, x.shape(), DType::kF64);
+  auto places = std::make_shared<const TokenPlaces>(
+      TokenPlaces{.sequence_len = 9,
+                  .document_begins = {0, 0, 0, 3, 3, 3, 3, 7, 7, 0, 1, 1, 1, 1, 1, 1, 1, 1}});
+  Saved saved(Saved::Mode::kKeep, {.places = places});
+  const Tensor y = layer.forward(x, saved);
+  const Tensor d_x = layer.backward(d_y, saved);
+  const std::vector<std::vector<Range>> documents = {{{0, 3}, {3, 7}, {7, 9}}, {{0, 1}, {1, 9}}};
+  for (std::size_t sequence = 0; sequence < 2; ++sequence) {
+    for (const Range& document : documents[sequence]) {
+      const auto part = [&](const Tensor& all) {
+        return all.slice(0, {sequence, sequence + 1}).slice(1, document).contiguous();
+      };
+      Saved alone;
+      EXPECT_TRUE(test::all_near(part(y), layer.forward(part(x), alone), 1e-12));
+      EXPECT_TRUE(test::all_near(part(d_x), layer.backward(part(d_y), alone), 1e-12));
+    }
+  }
 }
 
 TEST_F(AttentionLayerTest, TheCoresGradientsAreThoseOfTheUnrotatedInputs) {

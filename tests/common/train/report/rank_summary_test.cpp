@@ -36,6 +36,8 @@ RankSummary some_summary() {
                       .communication = {}};
   summary.communication.busy_seconds = 2.0 / 3;
   summary.communication.exposed_seconds = 5e-324;
+  summary.counters.add("attention_flops", 1e300);
+  summary.counters.add("blocks", 1.0 / 3);
   std::size_t number = 1;
   for (const OpKind kind : kDataOpKinds) {
     summary.communication[kind] = {.operations = number, .sent_bytes = 1000 * number};
@@ -80,6 +82,11 @@ TEST(RankSummaryJson, ComesBackWithEveryFigure) {
   EXPECT_EQ(after.communication.busy_seconds, 2.0 / 3);
   EXPECT_EQ(after.communication.exposed_seconds, 5e-324);
   EXPECT_EQ(after.communication.kinds, before.communication.kinds);
+  EXPECT_EQ(after.counters.sums(), before.counters.sums());
+}
+
+TEST(RankSummaryJson, HasCountersOnlyWhereSomethingCounts) {
+  EXPECT_FALSE(to_json(RankSummary()).contains("counters"));
 }
 
 TEST(RankSummaryJson, ListsOnlyOperationsThatTookPlace) {

@@ -1,0 +1,52 @@
+#include "common/train/token_plan.hpp"
+
+#include <algorithm>
+
+#include "common/ops/cross_entropy.hpp"
+
+namespace ultra::train {
+namespace {
+
+/// [batch, seq] -> [batch, positions]; `padding` where a position is behind the sequence's end.
+Tensor select(const Tensor& whole, const std::vector<std::int32_t>& positions,
+              std::int32_t padding) {
+  const std::size_t sequences = whole.size(0);
+  const std::size_t seq_len = whole.size(1);
+  Tensor part = Tensor::empty(whole.device(), {sequences, positions.size()}, whole.dtype());
+  const std::int32_t* from = whole.data<std::int32_t>();
+  std::int32_t* to = part.data<std::int32_t>();
+  for (std::size_t s = 0; s < sequences; ++s, from += seq_len) {
+    for (const std::int32_t position : positions) {
+      const auto at = static_cast<std::size_t>(position);
+      *to++ = at < seq_len ? from[at] : padding;
+    }
+  }
+  return part;
+}
+
+}  // namespace
+
+std::shared_ptr<const nn::TokenPlaces> TokenPlan::places(const data::Sampler& sampler,
+                                                         std::size_t step, Range sequences) const {
+  if (positions.empty() && !documents) return nullptr;
+  nn::TokenPlaces places{.positions = positions,
+                         .sequence_len = positions.empty() ? sampler.seq_len() : padded_len};
+  if (documents) {
+    places.document_begins.assign(sequences.size() * places.sequence_len,
+                                  static_cast<std::int32_t>(sampler.seq_len()));
+    std::span<std::int32_t> rest = places.document_begins;
+    for (std::size_t s = sequences.begin; s < sequences.end; ++s) {
+      documents->begins_into(sampler.number_of(step, s), rest.first(sampler.seq_len()));
+      rest = rest.subspan(places.sequence_len);
+    }
+  }
+  return std::make_shared<const nn::TokenPlaces>(std::move(places));
+}
+
+data::Batch TokenPlan::part_of(const data::Batch& whole) const {
+  if (positions.empty() || !whole.tokens.defined()) return whole;
+  return {.tokens = select(whole.tokens, positions, 0),
+          .targets = select(whole.targets, positions, ops::kNoTarget)};
+}
+
+}  // namespace ultra::train

@@ -1,0 +1,38 @@
+#pragma once
+/// @file
+/// TokenPlan: which tokens of each sequence pass on this rank, and which belong together.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/data/dataset.hpp"
+#include "common/data/documents.hpp"
+#include "common/nn/token_places.hpp"
+
+namespace ultra::train {
+
+/// @brief The tokens of this rank: those of whole sequences, one document each, unless a technique
+/// says otherwise.
+struct TokenPlan {
+  /// [seq] positions in each sequence, ascending; from the sequence's length on they are padding.
+  /// Empty: all tokens of the sequence.
+  std::vector<std::int32_t> positions = {};
+  std::size_t padded_len = 0;  ///< tokens of a sequence with its padding, where positions are given
+  std::optional<data::Documents> documents = {};  ///< none: each sequence is one document
+
+  /// @brief The places of the tokens of some sequences; null when nothing differs from the default.
+  /// A document of its own is what pads a sequence.
+  /// @param sampler  of this rank's share.
+  /// @param step     0 for the first.
+  [[nodiscard]] std::shared_ptr<const nn::TokenPlaces> places(const data::Sampler& sampler,
+                                                              std::size_t step,
+                                                              Range sequences) const;
+
+  /// @brief This rank's tokens and targets of whole sequences. Padding has token 0 and no target.
+  [[nodiscard]] data::Batch part_of(const data::Batch& whole) const;
+};
+
+}  // namespace ultra::train

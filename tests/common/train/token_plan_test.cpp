@@ -1,0 +1,66 @@
+#include "common/train/token_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/ops/cross_entropy.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::train {
+namespace {
+
+class TokenPlanTest : public test::RandomTest {
+ protected:
+  static data::Dataset counting_text() {
+    std::vector<std::uint8_t> bytes(256);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
+    return {std::move(bytes), "counting"};
+  }
+
+  data::Dataset text = counting_text();
+  data::Sampler sampler{text, 5, 4, seed};
+};
+
+TEST_F(TokenPlanTest, WithoutAWordAllTokensPassInOneDocument) {
+  const TokenPlan plan;
+  EXPECT_EQ(plan.places(sampler, 0, {0, 2}), nullptr);
+  const data::Batch whole = sampler.batch(device, 0, {0, 2});
+  EXPECT_TRUE(test::all_equal(plan.part_of(whole).tokens, whole.tokens));
+}
+
+TEST_F(TokenPlanTest, TokensOfTheirPositionsPassAndPaddingHasNoTarget) {
+  const TokenPlan plan{.positions = {1, 4, 5, 7}, .padded_len = 8};
+  const data::Batch whole = sampler.batch(device, 2, {1, 3});
+  const data::Batch part = plan.part_of(whole);
+  ASSERT_EQ(part.tokens.shape(), (Shape{2, 4}));
+  const auto tokens = whole.tokens.to_vector();
+  const auto targets = whole.targets.to_vector();
+  EXPECT_TRUE(
+      test::all_equal(part.tokens, {tokens[1], tokens[4], 0, 0, tokens[6], tokens[9], 0, 0}));
+  const double none = ops::kNoTarget;
+  EXPECT_TRUE(test::all_equal(
+      part.targets, {targets[1], targets[4], none, none, targets[6], targets[9], none, none}));
+}
+
+TEST_F(TokenPlanTest, DocumentsAreThoseOfTheSequencesNumbersInEveryShare) {
+  const TokenPlan plan{.documents = data::Documents(seed, 2)};
+  const auto all = plan.places(sampler, 3, {0, 4});
+  const auto shared = plan.places(sampler.share({2, 4}), 3, {1, 2});
+  ASSERT_EQ(all->document_begins.size(), 20U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(shared->begins(0, {0, 5})[i], all->begins(3, {0, 5})[i]) << i;
+  }
+}
+
+TEST_F(TokenPlanTest, PaddingIsADocumentOfItsOwn) {
+  const TokenPlan plan{
+      .positions = {0, 7}, .padded_len = 8, .documents = data::Documents(seed, 1000000)};
+  const auto places = plan.places(sampler, 0, {0, 1});
+  EXPECT_EQ(places->document_begins, (std::vector<std::int32_t>{0, 0, 0, 0, 0, 5, 5, 5}));
+}
+
+}  // namespace
+}  // namespace ultra::train
