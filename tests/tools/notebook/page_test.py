@@ -69,6 +69,15 @@ class PageTest(unittest.TestCase):
         self.assertIn('<span class="kt">int</span>', html)
         self.assertNotIn("%%c++", html)
 
+    def test_folded_code_is_shown_on_a_click_and_its_outputs_always(self):
+        outputs = [new_output("stream", name="stdout", text="drawn")]
+        cell = new_code_cell("x = 1", metadata={"tags": ["folded"]}, outputs=outputs)
+        head, rest = body(cell).split("</details>")
+        self.assertIn('<details><summary class="label">Python</summary>', head)
+        self.assertIn("highlight", head)
+        self.assertIn("drawn", rest)
+        self.assertNotIn("<details>", body(new_code_cell("x = 1")))
+
     def test_outputs(self):
         outputs = [
             new_output("stream", name="stdout", text="1 < 2\n"),

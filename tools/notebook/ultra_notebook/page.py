@@ -30,6 +30,8 @@ from .workspace import TOOLS, is_notebook, notebook_name
 
 LIGHT_STYLE, DARK_STYLE = "xcode", "github-dark"
 LANGUAGES = {"c++": "C++", "python": "Python", "bash": "Shell"}
+FOLDED = "folded"
+"""The tag of a cell whose code is shown on a click only; its outputs always are."""
 
 
 class PageError(Exception):
@@ -114,10 +116,14 @@ class PageWriter:
         language = language or "python"
         label = " ".join([LANGUAGES.get(language, language), *_readable_options(options)])
         code = _highlight(body, language)
+        if FOLDED in cell.metadata.get("tags", []):
+            head = f'<details><summary class="label">{escape(label)}</summary>{code}</details>'
+        else:
+            head = f'<div class="label">{escape(label)}</div>{code}'
         outputs = "".join(self._output(output) for output in cell.get("outputs", []))
         if outputs:
             outputs = f'<div class="outputs">{outputs}</div>'
-        return f'<div class="cell"><div class="label">{escape(label)}</div>{code}{outputs}</div>'
+        return f'<div class="cell">{head}{outputs}</div>'
 
     def _output(self, output: NotebookNode) -> str:
         if output.output_type == "stream":

@@ -1,0 +1,162 @@
+// What context parallelism gains and costs: tokens per second of cp ranks over those of one, on the
+// same sequences, by each method and layout; and on a slowed link, how much of a step the ring leaves
+// waiting, beside methods that wait for all they send. One BLAS thread per rank.
+//
+// Each round measures one rank, cp ranks, and one rank again, because these machines are noisy.
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/benchmark_model.hpp"
+#include "bench/timing.hpp"
+#include "bench/training_rank.hpp"
+#include "chapters/04_zero/options/zero_options.hpp"
+#include "chapters/06_context_parallel/context_parallel_factory.hpp"
+#include "chapters/06_context_parallel/sequence_chunks.hpp"
+#include "common/comm/run_ranks.hpp"
+
+namespace {
+
+using namespace ultra;
+using bench::median;
+using bench::now;
+using context_parallel::ContextLayout;
+using context_parallel::ContextMethod;
+using context_parallel::MethodChoice;
+using context_parallel::SequenceLayout;
+
+constexpr std::size_t kSequences = 1;
+constexpr std::size_t kTokens = 2048;
+constexpr std::size_t kSteps = 4;  // of a round; the first warms up
+
+/// How sequences are split, or that they are not.
+struct Split {
+  MethodChoice choice = {};
+  SequenceLayout layout = SequenceLayout::kZigzag;
+  std::string link = {};  // empty: as fast as it goes
+};
+
+/// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
+struct Round {
+  double step_seconds = 0;
+  double exposed = 0;
+};
+
+/// Gives a rank its tokens, and its layers to the factories.
+bench::ChangeLayers layers_of(const Split& split, std::size_t seq_len) {
+  if (split.choice.cp == 1) return {};
+  return [=](train::Plan& plan, train::FactoryStack& factories) {
+    const ContextLayout layout{.cp = split.choice.cp, .sequence = split.layout, .seq_len = seq_len};
+    plan.tokens.padded_len = layout.padded_len();
+    for (const Range& chunk : context_parallel::chunks_of(layout, plan.mesh.coordinates().cp)) {
+      for (std::size_t at = chunk.begin; at < chunk.end; ++at) {
+        plan.tokens.positions.push_back(static_cast<std::int32_t>(at));
+      }
+    }
+    factories.push_back(std::make_unique<context_parallel::ContextParallelFactory>(
+        *factories.back(), context_parallel::ContextGroups(plan.mesh.cp(), layout, split.choice),
+        nullptr));
+  };
+}
+
+Round time_steps(const Communicator& world, bench::TrainingRank& rank) {
+  std::vector<double> seconds;
+  double waited = 0;
+  double total = 0;
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    world.barrier();
+    const double before = world.stats().exposed_seconds;
+    const double start = now();
+    benchmark::DoNotOptimize(rank.step());
+    if (step == 0) continue;
+    seconds.push_back(now() - start);
+    total += seconds.back();
+    waited += world.stats().exposed_seconds - before;
+  }
+  return {.step_seconds = median(seconds), .exposed = waited / total};
+}
+
+Round round_of(const Split& split, const nn::ModelConfig& config, const data::Dataset& text) {
+  RankOptions options;
+  options.algorithms = zero::ZeroOptions().algorithms({});
+  if (!split.link.empty()) options.link = LinkSpeed::parse(split.link);
+  const train::TrainOptions train = bench::benchmark_options(config, kSequences, 1);
+  Round round;
+  run_ranks(
+      split.choice.cp,
+      [&](Communicator& world) {
+        bench::TrainingRank rank(world, train, text, train::Ingredients(), {.cp = split.choice.cp},
+                                 layers_of(split, config.max_seq_len));
+        const Round own = time_steps(world, rank);
+        if (world.rank() == 0) round = own;
+      },
+      options);
+  return round;
+}
+
+nn::ModelConfig model_of(const benchmark::State& state) {
+  nn::ModelConfig config = bench::benchmark_model(static_cast<std::size_t>(state.range(0)));
+  config.max_seq_len = kTokens;
+  return config;
+}
+
+Split split_of(const benchmark::State& state) {
+  const auto cp = static_cast<int>(state.range(1));
+  const auto method = static_cast<ContextMethod>(state.range(2));
+  return {
+      .choice = {.method = method, .cp = cp, .ulysses = method == ContextMethod::kUlysses ? cp : 1},
+      .layout = static_cast<SequenceLayout>(state.range(3))};
+}
+
+void ranks_against_one(benchmark::State& state) {
+  const nn::ModelConfig config = model_of(state);
+  const Split split = split_of(state);
+  const data::Dataset text = bench::benchmark_text();
+  std::vector<double> speeds;
+  std::vector<double> exposed;
+  for (auto _ : state) {
+    const Round before = round_of({}, config, text);
+    const Round ranks = round_of(split, config, text);
+    const Round after = round_of({}, config, text);
+    speeds.push_back((before.step_seconds + after.step_seconds) / 2 / ranks.step_seconds);
+    exposed.push_back(ranks.exposed);
+  }
+  state.counters["speed_over_one_rank"] = median(speeds);
+  state.counters["efficiency"] = median(speeds) / split.choice.cp;
+  state.counters["exposed"] = median(exposed);
+}
+BENCHMARK(ranks_against_one)
+    ->ArgNames({"hidden", "cp", "method", "zigzag"})
+    ->ArgsProduct({{256}, {2}, {0, 1, 2}, {0, 1}})
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
+/// On a link on which a step's transfers take about as long as its blocks.
+void on_a_slow_link(benchmark::State& state) {
+  const nn::ModelConfig config = model_of(state);
+  Split split = split_of(state);
+  split.link = "latency-us=20,gbps=1";
+  const data::Dataset text = bench::benchmark_text();
+  std::vector<double> seconds;
+  std::vector<double> exposed;
+  for (auto _ : state) {
+    const Round round = round_of(split, config, text);
+    seconds.push_back(round.step_seconds * 1e3);
+    exposed.push_back(round.exposed);
+  }
+  state.counters["step_ms"] = median(seconds);
+  state.counters["exposed"] = median(exposed);
+}
+BENCHMARK(on_a_slow_link)
+    ->ArgNames({"hidden", "cp", "method", "zigzag"})
+    ->ArgsProduct({{256}, {2}, {0, 1, 2}, {1}})
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,96 @@
+#include "chapters/06_context_parallel/context_parallel.hpp"
+
+#include <fmt/format.h>
+
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel_factory.hpp"
+#include "chapters/06_context_parallel/estimate/context_estimate.hpp"
+#include "chapters/06_context_parallel/estimate/context_table.hpp"
+#include "chapters/06_context_parallel/sequence_chunks.hpp"
+#include "common/base/numeric.hpp"
+#include "common/train/options/flags.hpp"
+
+namespace ultra::context_parallel {
+namespace {
+
+/// Into how many parts tensor parallelism cuts a rank's tokens.
+std::size_t parts_of_tokens(const train::Setup& setup) {
+  const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
+  return tensor && tensor->options().layout().splits_sequences() ? tensor->options().tp : 1;
+}
+
+}  // namespace
+
+ContextLayout layout_of(const train::Setup& setup, const ContextParallelOptions& options) {
+  return {.cp = checked_cast<int>(options.cp),
+          .sequence = options.layout,
+          .seq_len = setup.train.model.max_seq_len,
+          .multiple_of = parts_of_tokens(setup)};
+}
+
+void ContextParallel::add_flags(CLI::App& app, train::Setup& setup) {
+  options_.add_to(app);
+  train::Flags(app, "Context parallel")
+      .add("--doc-length", setup.train.doc_length,
+           "tokens of a document on average: attention does not cross its borders; 0 makes each "
+           "sequence one document");
+}
+
+void ContextParallel::validate(train::Setup& setup) {
+  options_.validate(setup.ranks_beside().first);
+}
+
+void ContextParallel::validate_training(const train::Setup& setup) const {
+  layout_of(setup, options_).validate();
+  const nn::ModelConfig& model = setup.train.model;
+  expect_heads(options_.choice(), model.num_heads, model.num_kv_heads,
+               setup.ranks_along(MeshDim::kTp));
+}
+
+train::ExtraConfig ContextParallel::config(const train::Setup& setup) const {
+  return train::joined({options_.config(), {{"doc_length", setup.train.doc_length}}});
+}
+
+std::optional<std::string> ContextParallel::estimate(const train::Setup& setup) const {
+  if (!options_.splits()) return {};
+  const std::size_t replicas = data_parallel::options_of(setup).dp.value_or(1);
+  const auto ranks = checked_cast<int>(replicas * options_.cp);
+  const zero::ZeroOptions& zero = zero::zero_of(setup).options();
+  zero.expect_nodes_of(ranks);
+  return context_parallel::answer(memory::options_of(setup), setup.train, share_of(setup, options_),
+                                  zero.sharding(ranks));
+}
+
+std::optional<train::Axis> ContextParallel::axis() const {
+  return train::Axis{
+      .dim = MeshDim::kCp, .size = options_.cp, .flag = fmt::format("--cp {}", options_.cp)};
+}
+
+// [region technique]
+void ContextParallel::change_plan(train::Plan& plan, const train::Setup& setup) const {
+  if (!options_.splits()) return;
+  deal_out(plan, layout_of(setup, options_), plan.mesh.coordinates().cp);
+}
+
+void ContextParallel::wrap(train::FactoryStack& factories, const train::Plan& plan,
+                           const train::Setup& setup) const {
+  if (!options_.splits()) return;
+  factories.push_back(std::make_unique<ContextParallelFactory>(
+      *factories.back(),
+      ContextGroups(plan.mesh.cp(), layout_of(setup, options_), options_.choice()),
+      plan.counters.get()));
+}
+// [/region]
+
+std::optional<std::string> ContextParallel::memory_table(const train::Setup& setup,
+                                                         const train::TrainResult& result) const {
+  if (!options_.splits()) return {};
+  return format_context_table(setup, options_, result);
+}
+
+std::unique_ptr<train::Technique> technique() { return std::make_unique<ContextParallel>(); }
+
+}  // namespace ultra::context_parallel

@@ -1,0 +1,54 @@
+#pragma once
+/// @file
+/// Chapter 06 as a technique: every sequence in parts, on ranks that hold the same weights.
+///
+/// | what                  | becomes                                            | where               |
+/// |-----------------------|----------------------------------------------------|---------------------|
+/// | tokens, targets       | one early and one late chunk of each sequence      | sequence_chunks     |
+/// | attention             | own queries against the keys of all ranks          | methods/            |
+/// | its score matrix      | blocks, of which the mask needs about half         | needed_blocks       |
+/// | partial results       | merged by their log-sum-exp                        | merge_attention     |
+/// | keys and values       | on a ring, with their gradients on the way back    | ring_forward, ring_backward |
+/// | positions             | those in the whole sequence, not in the part       | context_parallel_factory |
+/// | gradients of weights  | shares of a sum over dp x cp                        | the plan's data group |
+/// | everything else       | the same, on fewer tokens                          | -                   |
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "chapters/06_context_parallel/options/context_parallel_options.hpp"
+#include "common/train/program/technique.hpp"
+
+namespace ultra::context_parallel {
+
+/// @brief --cp, --cp-layout, --cp-method, --cp-ulysses and --doc-length.
+class ContextParallel : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup& setup) override;
+  void validate(train::Setup& setup) override;
+  void validate_training(const train::Setup& setup) const override;
+  [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<train::Axis> axis() const override;
+  void change_plan(train::Plan& plan, const train::Setup& setup) const override;
+  void wrap(train::FactoryStack& factories, const train::Plan& plan,
+            const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> memory_table(
+      const train::Setup& setup, const train::TrainResult& result) const override;
+
+  /// @brief The flags.
+  [[nodiscard]] const ContextParallelOptions& options() const { return options_; }
+
+ private:
+  ContextParallelOptions options_;
+};
+
+/// @brief How the sequences of a training are dealt out.
+[[nodiscard]] ContextLayout layout_of(const train::Setup& setup,
+                                      const ContextParallelOptions& options);
+
+/// @brief The technique of this chapter.
+[[nodiscard]] std::unique_ptr<train::Technique> technique();
+
+}  // namespace ultra::context_parallel

@@ -1,0 +1,52 @@
+#include "chapters/06_context_parallel/context_parallel_factory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/errors.hpp"
+
+namespace ultra::context_parallel {
+
+ContextAttention::ContextAttention(const nn::BuildContext& context,
+                                   std::unique_ptr<SequenceAttention> method,
+                                   train::RankCounters* counters)
+    : seq_len_(context.config.max_seq_len),
+      rope_(context.rope),
+      method_(std::move(method)),
+      counters_(counters) {}
+
+AttentionScope ContextAttention::scope(const nn::Saved& saved) const {
+  return {.seq_len = seq_len_, .places = saved.pass().places.get(), .counters = counters_};
+}
+
+std::vector<std::int32_t> ContextAttention::rotary_positions(const nn::Saved& saved) const {
+  const auto& places = saved.pass().places;
+  ensure(places && !places->positions.empty(), "the places of this rank's tokens");
+  std::vector<std::int32_t> positions = places->positions;
+  const auto last = static_cast<std::int32_t>(seq_len_ - 1);
+  for (std::int32_t& position : positions) position = std::min(position, last);
+  return positions;
+}
+
+Tensor ContextAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                 nn::Saved& saved) {
+  const auto positions = rotary_positions(saved);
+  ops::rope_into(query, *rope_, positions, ops::Rotation::kForward);
+  ops::rope_into(key, *rope_, positions, ops::Rotation::kForward);
+  return method_->forward({query, key, value}, scope(saved), saved);
+}
+
+nn::QkvGradients ContextAttention::backward(const Tensor& d_output, nn::Saved& saved) {
+  const nn::QkvGradients gradients = method_->backward(d_output, scope(saved), saved);
+  const auto positions = rotary_positions(saved);
+  ops::rope_into(gradients.d_query, *rope_, positions, ops::Rotation::kBackward);
+  ops::rope_into(gradients.d_key, *rope_, positions, ops::Rotation::kBackward);
+  return gradients;
+}
+
+std::unique_ptr<nn::AttentionCore> ContextParallelFactory::attention_core(
+    const nn::BuildContext& context) {
+  return std::make_unique<ContextAttention>(context, groups_.make_attention(), counters_);
+}
+
+}  // namespace ultra::context_parallel

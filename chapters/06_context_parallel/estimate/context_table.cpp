@@ -1,0 +1,128 @@
+#include "chapters/06_context_parallel/estimate/context_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "common/base/numeric.hpp"
+#include "common/base/units.hpp"
+
+namespace ultra::context_parallel {
+namespace {
+
+tensor_parallel::TensorParallelLayout tensor_layout(const train::Setup& setup) {
+  const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
+  return tensor ? tensor->options().layout() : tensor_parallel::TensorParallelLayout{};
+}
+
+std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
+
+tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const RankShare& share,
+                                            std::size_t sequences) {
+  const auto shape = memory::shape_of(setup.train.model);
+  const auto precision = memory::precision_of(setup.train.dtype);
+  const zero::RankBytes states =
+      zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.data_ranks()),
+                           tensor_parallel::parameter_count(shape, share.tensor), precision);
+  const std::size_t activations = peak_activation_bytes(shape, sequences, precision,
+                                                        memory::options_of(setup).recompute, share);
+  return [=](MemoryCategory category) -> std::optional<std::size_t> {
+    switch (category) {
+      case MemoryCategory::kParameters:
+        return rounded(states.parameters);
+      case MemoryCategory::kGradients:
+        return rounded(states.gradients);
+      case MemoryCategory::kOptimizer:
+        return rounded(states.optimizer);
+      case MemoryCategory::kActivations:
+        return activations;
+      case MemoryCategory::kCommunication:
+      case MemoryCategory::kOther:
+        break;
+    }
+    return {};
+  };
+}
+
+double flops_of(const train::RankSummary& rank) {
+  const auto& sums = rank.counters.sums();
+  const auto found = sums.find(kAttentionFlops);
+  return found == sums.end() ? 0 : found->second;
+}
+
+/// What the ranks of a run computed: the most, relative to the average.
+std::string balance_line(const train::TrainResult& result) {
+  double sum = 0;
+  double most = 0;
+  for (const train::RankSummary& rank : result.ranks) {
+    sum += flops_of(rank);
+    most = std::max(most, flops_of(rank));
+  }
+  const double average = sum / static_cast<double>(result.ranks.size());
+  return fmt::format(
+      "  Attention took {:.4g} floating-point operations per rank and step; the busiest rank "
+      "{:.2f} "
+      "times that.\n",
+      average / static_cast<double>(result.steps_made()), average > 0 ? most / average : 1.0);
+}
+
+}  // namespace
+
+RankShare share_of(const train::Setup& setup, const ContextParallelOptions& options) {
+  return {.layout = layout_of(setup, options),
+          .choice = options.choice(),
+          .tensor = tensor_layout(setup)};
+}
+
+ContextStep step_of(const train::Setup& setup, const ContextParallelOptions& options,
+                    std::vector<std::size_t>& micro_batches) {
+  const train::TrainOptions& train = setup.train;
+  const std::size_t share =
+      ceil_div(train.global_batch, static_cast<std::size_t>(setup.replicas()));
+  for (std::size_t begin = 0; begin < share; begin += train.micro_batch) {
+    micro_batches.push_back(std::min(train.micro_batch, share - begin));
+  }
+  const bool again = memory::options_of(setup).recompute.mode == memory::Recompute::kFull;
+  return {.model = train.model,
+          .layout = layout_of(setup, options),
+          .choice = options.choice(),
+          .tp = setup.ranks_along(MeshDim::kTp),
+          .dtype = train.dtype,
+          .micro_batches = micro_batches,
+          .block_forwards = again ? 2U : 1U};
+}
+
+std::string format_context_table(const train::Setup& setup, const ContextParallelOptions& options,
+                                 const train::TrainResult& result) {
+  std::vector<std::size_t> micro_batches;
+  const ContextStep step = step_of(setup, options, micro_batches);
+  const std::size_t largest = *std::ranges::max_element(micro_batches);
+  const ContextLayout& layout = step.layout;
+  std::string table = fmt::format(
+      "\nWhere the memory of rank 0 went (cp {}, {}, {}; micro-batch {} x {} of {} tokens)\n\n",
+      options.cp, to_string(options.layout), to_string(options.method), largest,
+      layout.local_seq_len(), layout.seq_len);
+  table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
+                       "at its highest in");
+  table += tensor_parallel::memory_rows(predictions(setup, share_of(setup, options), largest),
+                                        result.ranks.front());
+  if (layout.padded_len() > layout.seq_len) {
+    table += fmt::format("\n  {} tokens of padding make each sequence {} chunks of {} tokens.",
+                         layout.padded_len() - layout.seq_len,
+                         layout.ranks() * layout.chunks_per_rank(), layout.chunk_len());
+  }
+  table += fmt::format("\n  A rank sends {} for attention in a step, predicted.\n",
+                       format_bytes(context_traffic(step).total()));
+  return table + balance_line(result);
+}
+
+}  // namespace ultra::context_parallel

@@ -1,0 +1,86 @@
+#include <vector>
+
+#include "chapters/06_context_parallel/methods/sequence_attention.hpp"
+#include "chapters/06_context_parallel/sequence_chunks.hpp"
+#include "chapters/06_context_parallel/travelling_pair.hpp"
+
+namespace ultra::context_parallel {
+namespace {
+
+constexpr MemoryCategory kTravels = MemoryCategory::kCommunication;
+
+/// The pairs of all ranks, one after the other: [N, 2, batch, seq, kv_heads, head_dim].
+Tensor pairs_of(const SequenceGroup& group, const KeyValues& own) {
+  const Shape& shape = own.key.shape();
+  return Tensor::empty(own.key.device(),
+                       {group.chunks.size(), 2, shape[0], shape[1], shape[2], shape[3]},
+                       own.key.dtype(), kTravels);
+}
+
+/// Keys (0) or values (1) of one rank: a view.
+Tensor part(const Tensor& pairs, std::size_t rank, std::size_t which) {
+  const Shape& shape = pairs.shape();
+  return pairs.slice(0, {rank, rank + 1})
+      .slice(1, {which, which + 1})
+      .view({shape[2], shape[3], shape[4], shape[5]});
+}
+
+Tensor joined(const Tensor& pairs, std::size_t which, const SequenceGroup& group) {
+  std::vector<Tensor> parts;
+  for (std::size_t rank = 0; rank < group.chunks.size(); ++rank) {
+    parts.push_back(part(pairs, rank, which));
+  }
+  return join_sequence(parts, group.chunks);
+}
+
+void put(const Tensor& pairs, std::size_t which, const Tensor& whole, const SequenceGroup& group) {
+  const std::vector<Tensor> parts = split_sequence(whole, group.chunks);
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    part(pairs, rank, which).copy_from(parts[rank]);
+  }
+}
+
+Tensor zeros_like(const Tensor& x) { return Tensor::zeros(x.device(), x.shape(), x.dtype()); }
+
+}  // namespace
+
+// [region gathered]
+KeyValues GatheredAttention::gather(const Tensor& key, const Tensor& value) const {
+  const KeyValues own{.key = key, .value = value, .chunks = group_.own()};
+  const TravellingPair pair = TravellingPair::copy_of(own);
+  const Tensor pairs = pairs_of(group_, own);
+  group_.ranks.labeled("keys and values").all_gather(pair.both(), pairs);
+  return {
+      .key = joined(pairs, 0, group_), .value = joined(pairs, 1, group_), .chunks = group_.all()};
+}
+
+Tensor GatheredAttention::forward(const AttentionInputs& in, const AttentionScope& scope,
+                                  nn::Saved& saved) {
+  const BlockAttention queries(in.query, group_.own(), scope);
+  const PartialAttention partial = queries.nothing_seen();
+  queries.attend(partial, gather(in.key, in.value));
+  save_attention(in, partial, saved);
+  return partial.output;
+}
+
+nn::QkvGradients GatheredAttention::backward(const Tensor& d_output, const AttentionScope& scope,
+                                             nn::Saved& saved) {
+  const auto [in, partial] = take_attention(saved);
+  const BlockAttention queries(in.query, group_.own(), scope);
+  const KeyValues own{.key = in.key, .value = in.value, .chunks = group_.own()};
+  const Tensor d_query = zeros_like(in.query);
+  const Tensor d_pairs = pairs_of(group_, own);
+  {
+    const KeyValues all = gather(in.key, in.value);
+    const nn::QkvGradients d_all{d_query, zeros_like(all.key), zeros_like(all.value)};
+    queries.add_gradients(d_output, partial, all, d_all);
+    put(d_pairs, 0, d_all.d_key, group_);
+    put(d_pairs, 1, d_all.d_value, group_);
+  }
+  const TravellingPair d_own = TravellingPair::like(own);
+  group_.ranks.labeled("gradients of keys and values").reduce_scatter(d_pairs, d_own.both());
+  return {d_query, d_own.first(), d_own.second()};
+}
+// [/region]
+
+}  // namespace ultra::context_parallel

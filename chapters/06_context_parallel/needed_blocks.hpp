@@ -1,0 +1,54 @@
+#pragma once
+/// @file
+/// Which blocks of queries and keys attention has to compute.
+///
+/// A block is a chunk of queries against a chunk of keys. The mask hides all of it (then it costs
+/// nothing), a part of it (the diagonal: about half), or nothing.
+///
+/// Exercise 06.5 (`./workbook check 06.5`).
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "chapters/06_context_parallel/context_layout.hpp"
+
+namespace ultra::context_parallel {
+
+/// @brief A chunk of queries that sees something of a chunk of keys.
+struct AttentionBlock {
+  std::size_t query_chunk = 0;  ///< index among the chunks of queries
+  std::size_t key_chunk = 0;    ///< index among the chunks of keys
+  bool is_masked = false;       ///< whether some query does not see some key
+
+  /// @brief Equal when all members are.
+  bool operator==(const AttentionBlock&) const = default;
+};
+
+/// @brief What a mask lets queries see in one sequence: keys at or before their own position, and not
+/// before their document's begin.
+struct SequenceMask {
+  std::size_t seq_len = 0;  ///< real tokens; those behind are padding, which no block is needed for
+  /// [at least seq_len] where the document of each token begins; empty: the sequence is one.
+  std::span<const std::int32_t> document_begins = {};
+
+  /// @brief The real tokens of a chunk.
+  [[nodiscard]] Range real(Range chunk) const {
+    return {std::min(chunk.begin, seq_len), std::min(chunk.end, seq_len)};
+  }
+  /// @brief Where the document of a token begins.
+  [[nodiscard]] std::size_t begin_of(std::size_t token) const {
+    return document_begins.empty() ? 0 : static_cast<std::size_t>(document_begins[token]);
+  }
+};
+
+/// @brief The blocks in which a real query sees a key, by query chunk, then by key chunk.
+/// @param queries  chunks of queries.
+/// @param keys     chunks of keys: those of queries, others, or some together.
+[[nodiscard]] std::vector<AttentionBlock> needed_blocks(const TokenChunks& queries,
+                                                        const TokenChunks& keys,
+                                                        const SequenceMask& mask);
+
+}  // namespace ultra::context_parallel

@@ -1,0 +1,49 @@
+#pragma once
+/// @file
+/// Two tensors of one shape in one array, so that they travel in one message: keys and values, or
+/// their gradients.
+
+#include "chapters/06_context_parallel/block_attention.hpp"
+
+namespace ultra::context_parallel {
+
+/// @brief [2, ...]: keys, then values.
+class TravellingPair {
+ public:
+  /// @brief Memory for a pair like this one; it holds anything.
+  [[nodiscard]] static TravellingPair like(const KeyValues& pair) {
+    const Shape& shape = pair.key.shape();
+    return TravellingPair(Tensor::empty(pair.key.device(),
+                                        {2, shape[0], shape[1], shape[2], shape[3]},
+                                        pair.key.dtype(), MemoryCategory::kCommunication));
+  }
+  /// @brief A copy of keys and values.
+  [[nodiscard]] static TravellingPair copy_of(const KeyValues& pair) {
+    TravellingPair copy = like(pair);
+    copy.first().copy_from(pair.key);
+    copy.second().copy_from(pair.value);
+    return copy;
+  }
+
+  /// @brief All of it, for a message.
+  [[nodiscard]] const Tensor& both() const { return both_; }
+  /// @brief Keys, or their gradients: a view.
+  [[nodiscard]] Tensor first() const { return part(0); }
+  /// @brief Values, or their gradients: a view.
+  [[nodiscard]] Tensor second() const { return part(1); }
+  /// @brief Keys and values, of these tokens.
+  [[nodiscard]] KeyValues at(const TokenChunks& chunks) const {
+    return {.key = first(), .value = second(), .chunks = chunks};
+  }
+
+ private:
+  explicit TravellingPair(Tensor both) : both_(std::move(both)) {}
+  [[nodiscard]] Tensor part(std::size_t which) const {
+    const Shape& shape = both_.shape();
+    return both_.slice(0, {which, which + 1}).view({shape[1], shape[2], shape[3], shape[4]});
+  }
+
+  Tensor both_;
+};
+
+}  // namespace ultra::context_parallel

@@ -1,0 +1,27 @@
+// Exercise 06.3: the ring, forward.
+//
+// Goal:        attend to the keys that are here while the next ones travel.
+// Length:      about 25 lines
+// Difficulty:  medium
+// Check:       ./workbook check 06.3
+// Hints:       ./workbook hint 06.3
+// Targets:     attention over all ranks' keys, each rank's seen once, under its tokens;
+//              N - 1 messages per rank, to the next one; while a block is computed, another travels
+//
+// chapters/06_context_parallel/ring_forward.hpp declares the functions.
+#include "chapters/06_context_parallel/ring_forward.hpp"
+
+#include "common/base/errors.hpp"
+
+namespace ultra::context_parallel {
+
+// TODO 1: begin with attention over nothing, and with a TravellingPair of the own keys and values.
+// TODO 2: in each step begin to pass on what is here, and to receive the next; attend meanwhile. In the
+// last step nobody needs another one.
+PartialAttention ring_forward([[maybe_unused]] const BlockAttention& queries,
+                              [[maybe_unused]] const KeyValues& own,
+                              [[maybe_unused]] const SequenceGroup& ring) {
+  throw NotWritten("06.3 ring_forward");
+}
+
+}  // namespace ultra::context_parallel

@@ -1,0 +1,56 @@
+#include "chapters/06_context_parallel/ring_backward.hpp"
+
+#include "chapters/06_context_parallel/travelling_pair.hpp"
+#include "common/ops/elementwise.hpp"
+
+namespace ultra::context_parallel {
+namespace {
+
+Tensor zeros_like(const Tensor& x) { return Tensor::zeros(x.device(), x.shape(), x.dtype()); }
+
+}  // namespace
+
+// [region backward]
+nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_output,
+                               const PartialAttention& whole, const KeyValues& own,
+                               const SequenceGroup& ring) {
+  const int ranks = ring.ranks.size();
+  const Tensor d_query = zeros_like(d_output);
+  if (ranks == 1) {
+    nn::QkvGradients gradients{d_query, zeros_like(own.key), zeros_like(own.value)};
+    queries.add_gradients(d_output, whole, own, gradients);
+    return gradients;
+  }
+  TravellingPair here = TravellingPair::copy_of(own);
+  TravellingPair d_arriving = TravellingPair::like(own);
+  Work d_shift;
+  // Invariant: in step s, `here` has the keys and values of rank (rank - s), and `d_arriving` becomes
+  // the sum of what the s ranks before this one have added to their gradients.
+  for (int step = 0; step < ranks; ++step) {
+    const auto owner = static_cast<std::size_t>((ring.ranks.rank() - step + ranks) % ranks);
+    TravellingPair next = here;
+    Work shift;
+    if (step + 1 < ranks) {
+      next = TravellingPair::like(own);
+      shift = ring.ranks.labeled("keys and values").ring_shift_async(here.both(), next.both());
+    }
+    TravellingPair d_here = TravellingPair::like(own);
+    d_here.both().fill(0.0);
+    queries.add_gradients(
+        d_output, whole, here.at(ring.chunks[owner]),
+        {.d_query = d_query, .d_key = d_here.first(), .d_value = d_here.second()});
+    d_shift.wait();  // or the sum so far would be read before it has arrived
+    if (step > 0) ops::add_into(d_here.both(), d_arriving.both());
+    // The last hop brings the sums home.
+    d_arriving = TravellingPair::like(own);
+    d_shift = ring.ranks.labeled("gradients of keys and values")
+                  .ring_shift_async(d_here.both(), d_arriving.both());
+    shift.wait();  // or the next block would read keys that have not arrived
+    here = next;
+  }
+  d_shift.wait();
+  return {d_query, d_arriving.first(), d_arriving.second()};
+}
+// [/region]
+
+}  // namespace ultra::context_parallel

@@ -1,0 +1,34 @@
+#include "chapters/06_context_parallel/ring_forward.hpp"
+
+#include "chapters/06_context_parallel/travelling_pair.hpp"
+
+namespace ultra::context_parallel {
+
+// [region forward]
+PartialAttention ring_forward(const BlockAttention& queries, const KeyValues& own,
+                              const SequenceGroup& ring) {
+  const int ranks = ring.ranks.size();
+  PartialAttention partial = queries.nothing_seen();
+  if (ranks == 1) {
+    queries.attend(partial, own);
+    return partial;
+  }
+  TravellingPair here = TravellingPair::copy_of(own);
+  // Invariant: in step s, `here` has the keys and values of rank (rank - s).
+  for (int step = 0; step < ranks; ++step) {
+    const auto owner = static_cast<std::size_t>((ring.ranks.rank() - step + ranks) % ranks);
+    TravellingPair next = here;
+    Work shift;
+    if (step + 1 < ranks) {
+      next = TravellingPair::like(own);
+      shift = ring.ranks.labeled("keys and values").ring_shift_async(here.both(), next.both());
+    }
+    queries.attend(partial, here.at(ring.chunks[owner]));
+    shift.wait();  // or the next block would read keys that have not arrived
+    here = next;
+  }
+  return partial;
+}
+// [/region]
+
+}  // namespace ultra::context_parallel

@@ -1,0 +1,167 @@
+// What ranks send, keep and compute, in runs, against the closed forms.
+//
+// Covers: chapters/06_context_parallel/estimate/context_volume.hpp
+// Covers: chapters/06_context_parallel/estimate/context_memory.hpp
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/06_context_parallel/estimate/context_table.hpp"
+#include "tests/chapters/06_context_parallel/context_run.hpp"
+
+namespace ultra::context_parallel {
+namespace {
+
+using namespace context_parallel::test;
+using train::RankSummary;
+
+double flops_of(const RankSummary& rank) {
+  const auto& sums = rank.counters.sums();
+  return sums.at(std::string(kAttentionFlops));
+}
+
+class ContextTraffic : public ContextTest {
+ protected:
+  /// One replica without tensor parallelism, two steps.
+  ContextCase draw_replica(const MethodChoice& choice) {
+    ContextCase c = draw(1, 1, choice, random.pick({DType::kF32, DType::kF64}));
+    c.options.steps = 2;
+    c.micro_batch = random.between(1, c.options.global_batch);
+    return c;
+  }
+
+  static std::vector<std::size_t> micro_batches(const ContextCase& c) {
+    std::vector<std::size_t> sizes;
+    for (std::size_t begin = 0; begin < c.options.global_batch; begin += c.micro_batch) {
+      sizes.push_back(std::min(c.micro_batch, c.options.global_batch - begin));
+    }
+    return sizes;
+  }
+  static ContextLayout layout(const ContextCase& c) {
+    return {.cp = c.cp, .sequence = c.layout, .seq_len = c.options.model.max_seq_len};
+  }
+
+  std::vector<MethodChoice> choices() {
+    return {{.method = ContextMethod::kRing, .cp = 2},
+            {.method = ContextMethod::kRing, .cp = 5},
+            {.method = ContextMethod::kAllGather, .cp = 3},
+            {.method = ContextMethod::kUlysses, .cp = 4, .ulysses = 4},
+            {.method = ContextMethod::kUlyssesRing, .cp = 4, .ulysses = 2},
+            {.method = ContextMethod::kUlyssesRing, .cp = 6, .ulysses = 3}};
+  }
+};
+
+TEST_F(ContextTraffic, EachRankSendsWhatTheClosedFormSays) {
+  for (const MethodChoice& choice : choices()) {
+    ContextCase c = draw_replica(choice);
+    const bool again = random.pick({true, false});
+    if (again) c.more = "--recompute full";
+    const std::vector<std::size_t> sizes = micro_batches(c);
+    const SentByKind step = context_traffic({.model = c.options.model,
+                                             .layout = layout(c),
+                                             .choice = choice,
+                                             .dtype = c.options.dtype,
+                                             .micro_batches = sizes,
+                                             .block_forwards = again ? 2U : 1U});
+    const std::vector<RankSummary> ranks = summaries(c);
+    SCOPED_TRACE(c.str());
+    for (const RankSummary& rank : ranks) {
+      const auto sent = [&](OpKind kind) { return rank.communication[kind].sent_bytes / 2; };
+      EXPECT_EQ(sent(OpKind::kSend), step.send);
+      EXPECT_EQ(sent(OpKind::kAllGather), step.all_gather);
+      EXPECT_EQ(sent(OpKind::kReduceScatter), step.reduce_scatter);
+      EXPECT_EQ(sent(OpKind::kAllToAll), step.all_to_all);
+    }
+  }
+}
+
+TEST_F(ContextTraffic, RanksKeepWhatTheClosedFormSays) {
+  for (const MethodChoice& choice : choices()) {
+    for (const auto mode :
+         {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull}) {
+      ContextCase c = draw_replica(choice);
+      c.more = fmt::format("--recompute {}", to_string(mode));
+      const std::size_t expected = peak_activation_bytes(
+          memory::shape_of(c.options.model), std::ranges::max(micro_batches(c)),
+          memory::precision_of(c.options.dtype), {.mode = mode, .recompute_every = 1},
+          {.layout = layout(c), .choice = choice, .tensor = {}});
+      const std::vector<RankSummary> ranks = summaries(c);
+      SCOPED_TRACE(c.str());
+      for (const RankSummary& rank : ranks) {
+        EXPECT_EQ(rank.memory.peak(MemoryCategory::kActivations).bytes, expected);
+      }
+    }
+  }
+}
+
+TEST_F(ContextTraffic, ActivationsFallAsOneOverCp) {
+  std::vector<std::size_t> peaks;
+  for (const int cp : {1, 2, 4}) {
+    ContextCase c = draw(1, 1, {.method = ContextMethod::kRing, .cp = cp}, DType::kF32);
+    c.options = ultra::test::short_run();
+    c.options.steps = 1;
+    c.options.model.max_seq_len = 32;
+    c.micro_batch = 1;
+    c.layout = SequenceLayout::kZigzag;
+    const std::vector<RankSummary> ranks = summaries(c);
+    if (!ranks.empty()) peaks.push_back(ranks[0].memory.peak(MemoryCategory::kActivations).bytes);
+  }
+  if (peaks.empty()) return;  // another process has them
+  EXPECT_EQ(peaks[0], 2 * peaks[1]);
+  EXPECT_EQ(peaks[0], 4 * peaks[2]);
+}
+
+// Zig-zag: 2 N - 1 full blocks and 2 diagonal ones on every rank. Contiguous: the last rank computes
+// about 2 N / (N + 1) times the average.
+TEST_F(ContextTraffic, ZigzagIsBalancedAndContiguousIsNot) {
+  for (const ContextMethod method : {ContextMethod::kRing, ContextMethod::kAllGather}) {
+    for (const int cp : {2, 4}) {
+      ContextCase c = draw_replica({.method = method, .cp = cp});
+      c.options.doc_length = 0;
+      const std::size_t chunk = random.between(1, 4);
+      const std::size_t seq = 2 * static_cast<std::size_t>(cp) * chunk;
+      c.options.model.max_seq_len = seq;
+      const auto head_dim = static_cast<double>(c.options.model.head_dim());
+      const double passes =
+          2.0 * static_cast<double>(c.options.global_batch * c.options.model.num_layers *
+                                    c.options.model.num_heads);
+      const double all = static_cast<double>(seq * (seq + 1) / 2) * 14 * head_dim * passes;
+      c.layout = SequenceLayout::kZigzag;
+      for (const RankSummary& rank : summaries(c)) EXPECT_EQ(flops_of(rank), all / cp) << c.str();
+      c.layout = SequenceLayout::kContiguous;
+      const std::vector<RankSummary> ranks = summaries(c);
+      if (ranks.empty()) continue;
+      double sum = 0;
+      for (const RankSummary& rank : ranks) sum += flops_of(rank);
+      EXPECT_EQ(sum, all) << "every pair once";
+      const double part = static_cast<double>(seq) / cp;
+      const double of_last = part * (static_cast<double>(seq) - part) + part * (part + 1) / 2;
+      EXPECT_EQ(flops_of(ranks.back()), of_last * 14 * head_dim * passes) << c.str();
+    }
+  }
+}
+
+TEST_F(ContextTraffic, PaddingUnbalancesByLessThanAChunk) {
+  ContextCase c = draw_replica({.method = ContextMethod::kRing, .cp = 3});
+  c.options.doc_length = 0;
+  c.layout = SequenceLayout::kZigzag;
+  c.options.model.max_seq_len = random.between(6, 30);
+  const ContextLayout of = layout(c);
+  const double passes = 2.0 * 14 *
+                        static_cast<double>(c.options.global_batch * c.options.model.num_layers *
+                                            c.options.model.hidden_size);
+  const double chunk_of_all = static_cast<double>(of.chunk_len() * of.padded_len()) * passes;
+  double least = 1e300;
+  double most = 0;
+  for (const RankSummary& rank : summaries(c)) {
+    least = std::min(least, flops_of(rank));
+    most = std::max(most, flops_of(rank));
+  }
+  EXPECT_LE(most, least + chunk_of_all) << c.str();
+}
+
+}  // namespace
+}  // namespace ultra::context_parallel

@@ -1,0 +1,92 @@
+#include "chapters/06_context_parallel/options/context_parallel_options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/compare.hpp"
+
+namespace ultra::context_parallel {
+namespace {
+
+ContextParallelOptions parse(const std::string& line) {
+  return ultra::test::options_of<ContextParallelOptions>(line);
+}
+
+void expect_refused(std::size_t servers, const std::vector<ultra::test::Refusal>& rows) {
+  ultra::test::expect_refused<ContextParallelOptions>(
+      rows, [&](const ContextParallelOptions& options) { options.validate(servers); });
+}
+
+TEST(ContextParallelOptions, SplitNothingByDefault) {
+  const ContextParallelOptions options = parse("");
+  EXPECT_NO_THROW(options.validate(2));
+  EXPECT_FALSE(options.splits());
+}
+
+TEST(ContextParallelOptions, ReadTheirFlags) {
+  const ContextParallelOptions options =
+      parse("--cp 8 --cp-layout contiguous --cp-method ulysses+ring --cp-ulysses 4");
+  EXPECT_NO_THROW(options.validate(0));
+  EXPECT_EQ(options.layout, SequenceLayout::kContiguous);
+  EXPECT_EQ(options.choice(),
+            (MethodChoice{.method = ContextMethod::kUlyssesRing, .cp = 8, .ulysses = 4}));
+  EXPECT_EQ(options.choice().ring(), 2);
+  EXPECT_EQ(parse("--cp 4 --cp-method ulysses").choice().ulysses, 4);
+  EXPECT_EQ(parse("--cp 4").choice().ulysses, 1);
+}
+
+TEST(ContextParallelOptions, MethodsHaveTheNamesOfTheFlag) {
+  for (const std::string name : {"ring", "all-gather", "ulysses", "ulysses+ring"}) {
+    EXPECT_EQ(to_string(parse("--cp-method " + name).method), name);
+  }
+}
+
+TEST(ContextParallelOptions, GoIntoTheMetricsFile) {
+  const train::ExtraConfig config = parse("--cp 2 --cp-method ulysses").config();
+  EXPECT_EQ(std::get<std::size_t>(config.at(0).second), 2U);
+  EXPECT_EQ(std::get<std::string>(config.at(1).second), "zigzag");
+  EXPECT_EQ(std::get<std::string>(config.at(2).second), "ulysses");
+  EXPECT_EQ(std::get<std::size_t>(config.at(3).second), 2U);
+}
+
+TEST(ContextParallelOptions, RefusalsSayWhatDoesNotFit) {
+  expect_refused(
+      0, {{"--cp 0", {"--cp is 0"}},
+          {"--cp 4097", {"from 1 to 4096"}},
+          {"--cp-layout zigzag", {"--cp-layout has no meaning without --cp"}},
+          {"--cp-method ring", {"--cp-method has no meaning without --cp"}},
+          {"--cp-ulysses 2", {"--cp-ulysses has no meaning without --cp"}},
+          {"--cp 4 --cp-ulysses 2", {"--cp-method ulysses+ring only", "it is ring"}},
+          {"--cp 4 --cp-method ulysses+ring", {"needs --cp-ulysses U"}},
+          {"--cp 4 --cp-method ulysses+ring --cp-ulysses 3", {"must divide --cp", "4 % 3 = 1"}},
+          {"--cp 4 --cp-method ulysses+ring --cp-ulysses 0", {"--cp-ulysses is 0"}}});
+  expect_refused(1, {{"--cp 2", {"--cp 2", "--sync parameter-server"}}});
+}
+
+TEST(ContextParallelOptions, HeadsMustDivideAmongRanksThatExchangeThem) {
+  const auto expect_8_and_4 = [](const std::string& line, std::size_t tp) {
+    expect_heads(parse(line).choice(), 8, 4, tp);
+  };
+  const auto message = [&](const std::string& line, std::size_t tp) {
+    return ultra::test::message_of<ConfigError>([&] { expect_8_and_4(line, tp); });
+  };
+  EXPECT_NO_THROW(expect_8_and_4("--cp 4 --cp-method ulysses", 1));
+  EXPECT_NO_THROW(expect_8_and_4("--cp 3", 1));
+  const std::string kv = message("--cp 8 --cp-method ulysses", 1);
+  EXPECT_NE(kv.find("must divide --kv-heads: 4 % 8 = 4"), std::string::npos) << kv;
+  EXPECT_NE(kv.find("--cp-method ring or all-gather"), std::string::npos) << kv;
+  const std::string heads = message("--cp 3 --cp-method ulysses", 1);
+  EXPECT_NE(heads.find("must divide --heads: 8 % 3 = 2"), std::string::npos) << heads;
+  const std::string tensor = message("--cp 4 --cp-method ulysses", 2);
+  EXPECT_NE(tensor.find("--kv-heads: 4 / 2 heads per --tp rank, and 4 % (2 * 4) = 4"),
+            std::string::npos)
+      << tensor;
+}
+
+}  // namespace
+}  // namespace ultra::context_parallel

@@ -1,0 +1,192 @@
+// The executable 06_context_parallel, started as a user starts it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.hpp"
+
+namespace ultra::context_parallel {
+namespace {
+
+using nlohmann::json;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_parts;
+
+const std::string kModel = "--global-batch 6 --dtype f64 --seq 17 ";
+const std::string kFiveSteps = kModel + "--steps 5 ";
+
+class ContextProgram : public ultra::test::ProgramTest {
+ protected:
+  ContextProgram() : ProgramTest("06_context_parallel") {}
+};
+using BadContextRun = ContextProgram;
+
+// Training ----------------------------------------------------------------------------------------
+
+TEST_F(ContextProgram, EveryLayoutHasTheLossesOfOneRank) {
+  for (const std::string documents : {"", "--doc-length 5 "}) {
+    const json expected = losses_of(kFiveSteps + documents);
+    for (const char* flags :
+         {"--cp 4", "--cp 3 --cp-layout contiguous", "--cp 2 --cp-method all-gather",
+          "--cp 2 --cp-method ulysses", "--cp 4 --cp-method ulysses+ring --cp-ulysses 2",
+          "--dp 3 --cp 2", "--dp 2 --cp 2 --tp 2 --zero 1 --overlap none",
+          "--dp 2 --cp 2 --zero 2 --check-replicas 2", "--cp 2 --tp 4 --recompute selective",
+          "--dp 2 --cp 2 --zero 3 --recompute full --prefetch 2",
+          "--dp 2 --cp 4 --zero 3 --hybrid-shard 4",
+          "--dp 2 --cp 2 --zero 3 --offload optimizer+params",
+          "--dp 2 --cp 2 --zero 3 --zero++ hierarchical --node-size 2",
+          "--cp 3 --collectives native --cp-method all-gather"}) {
+      SCOPED_TRACE(flags);
+      expect_near_losses(losses_of(kFiveSteps + documents + flags), expected, 1e-10);
+    }
+  }
+}
+
+TEST_F(ContextProgram, SequencePartsOfTensorRanksFitTheirChunks) {
+  const std::string model = "--global-batch 6 --dtype f64 --seq 18 --steps 3 ";
+  const json expected = losses_of(model);
+  for (const char* flags : {"--cp 2 --tp 2 --sp on", "--cp 4 --tp 2 --sp on --tp-overlap ring",
+                            "--cp 3 --cp-layout contiguous --tp 2 --sp on --zero 1"}) {
+    SCOPED_TRACE(flags);
+    expect_near_losses(losses_of(model + flags), expected, 1e-10);
+  }
+}
+
+TEST_F(ContextProgram, CheckpointsOfAnyLayoutGoOnInAnyOther) {
+  const std::string model = kModel + "--doc-length 6 ";
+  const json expected = losses_of(model + "--steps 5");
+  const std::vector<std::string> layouts = {"", "--cp 4", "--dp 2 --cp 2 --zero 3",
+                                            "--cp 2 --tp 2 --cp-layout contiguous --zero 2"};
+  for (std::size_t from = 0; from < layouts.size(); ++from) {
+    const std::string saved = folder.path("from-" + std::to_string(from));
+    static_cast<void>(summary_of(model + "--steps 3 " + layouts[from] + " --checkpoint " + saved));
+    for (const std::size_t to : {std::size_t{0}, (from + 1) % layouts.size()}) {
+      SCOPED_TRACE(layouts[from] + " to " + layouts[to]);
+      expect_near_losses(losses_of(model + "--steps 5 " + layouts[to] + " --resume " + saved),
+                         expected, 1e-10);
+    }
+  }
+}
+
+// However long documents are on average, a sequence without a border is one; with borders everywhere
+// each token sees itself alone.
+TEST_F(ContextProgram, DocumentsOfAnyLength) {
+  const std::string longest = "--doc-length 18446744073709551615 ";
+  EXPECT_EQ(losses_of(kFiveSteps + longest), losses_of(kFiveSteps + "--doc-length 0"));
+  EXPECT_EQ(losses_of(kFiveSteps + longest + "--cp 2"), losses_of(kFiveSteps + "--cp 2"));
+  expect_near_losses(losses_of(kFiveSteps + "--doc-length 1 --cp 4"),
+                     losses_of(kFiveSteps + "--doc-length 1"), 1e-10);
+}
+
+TEST_F(ContextProgram, ATrainingWithOtherDocumentsIsAnotherTraining) {
+  const std::string saved = folder.path("saved");
+  static_cast<void>(summary_of(kModel + "--doc-length 6 --steps 1 --checkpoint " + saved));
+  const auto result = run(kModel + "--steps 2 --resume " + saved);
+  EXPECT_EQ(result.exit_code, 2);
+  expect_parts(result.err, {"--doc-length 6", "this run has 0"});
+}
+
+TEST_F(ContextProgram, TheSummaryHoldsItsFlagsAndWhatRanksCounted) {
+  const json split = summary_of("--cp 4 --doc-length 7");
+  EXPECT_EQ(split.at("parameters"), summary_of("").at("parameters"));
+  const json& config = split.at("config");
+  EXPECT_EQ(config.at("cp"), 4);
+  EXPECT_EQ(config.at("dp"), 1);
+  EXPECT_EQ(config.at("ranks"), 4);
+  EXPECT_EQ(config.at("cp_layout"), "zigzag");
+  EXPECT_EQ(config.at("cp_method"), "ring");
+  EXPECT_EQ(config.at("cp_ulysses"), 1);
+  EXPECT_EQ(config.at("doc_length"), 7);
+  for (const json& rank : split.at("ranks")) {
+    EXPECT_GT(rank.at("counters").at("attention_flops"), 0);
+    EXPECT_GT(rank.at("counters").at("attention_blocks"), 0);
+  }
+}
+
+TEST_F(ContextProgram, TheTableFindsItsPredictionsExact) {
+  for (const char* flags : {"--cp 2", "--cp 2 --cp-method ulysses --recompute selective",
+                            "--cp 2 --tp 2 --sp on", "--cp 2 --seq 15 --cp-method all-gather"}) {
+    const std::string out = output_of(flags);
+    for (const std::string category : {"parameters", "gradients", "optimizer", "activations"}) {
+      EXPECT_THAT(out, ContainsRegex(category + " [^\n]*exact")) << flags << out;
+    }
+  }
+  expect_parts(output_of("--cp 4 --seq 15"), {"1 tokens of padding", "busiest rank"});
+}
+
+// A sequence that one rank cannot hold: 19 MB of activations, of which 4 ranks keep a quarter each.
+TEST_F(ContextProgram, ASequenceTooLongForOneRankTrainsOnFour) {
+  const std::string model =
+      "--seq 4096 --layers 2 --hidden 32 --ffn 64 --global-batch 1 --micro-batch 1 --steps 1 "
+      "--device-memory 10MB ";
+  const auto result = run(model);
+  EXPECT_EQ(result.exit_code, 2);
+  expect_parts(result.err, {"memory"});
+  EXPECT_EQ(losses_of(model + "--cp 4").size(), 1U);
+}
+
+// Other answers -----------------------------------------------------------------------------------
+
+TEST_F(ContextProgram, EstimatesKnowCp) {
+  const json estimate =
+      json::parse(answer_to("--estimate llama-8b --cp 8 --tp 2 --dp 2 --zero 3 --seq 8192 --json"));
+  EXPECT_EQ(estimate.at("cp"), 8);
+  EXPECT_EQ(estimate.at("tp"), 2);
+  EXPECT_EQ(estimate.at("context_layouts").size(), 4U);
+  EXPECT_THAT(answer_to("--estimate llama-8b --cp 2 --dp 2 --zero 3 --hybrid-shard 2"),
+              HasSubstr("on dp 2 times cp ranks, in shards on 2 of them"));
+  EXPECT_THAT(answer_to("--estimate llama-8b --tp 8"), HasSubstr("Tensor parallelism"))
+      << "chapter 05's answer without --cp";
+}
+
+TEST_F(ContextProgram, SaysWhichMethodWins) {
+  expect_parts(answer_to("--cp-table 4,16 --cp-table-seq 8192"),
+               {"ulysses+ring 8x2", "all-gather", "fastest"});
+}
+
+TEST_F(ContextProgram, PrintsHowManyRanksItNeeds) {
+  expect_ranks({{"--dp 2 --cp 4", "8"}, {"--cp 2 --tp 2", "4"}});
+}
+
+// Bad input ---------------------------------------------------------------------------------------
+
+TEST_F(BadContextRun, SequencesAndHeadsThatCannotBeSplit) {
+  refused({{"--cp 4 --seq 7", {"--seq 7 is less than the 8 chunks", "--cp 4"}},
+           {"--cp 4 --cp-method ulysses", {"must divide --kv-heads", "2 % 4 = 2"}},
+           {"--cp 2 --tp 2 --cp-method ulysses", {"--kv-heads", "2 / 2 heads per --tp rank"}}});
+}
+
+TEST_F(BadContextRun, EstimatesOfWhatCouldNotTrain) {
+  const auto expect_refused = [&](const std::string& line, const std::string& part) {
+    const ultra::test::ProcessResult result = run_words(line);
+    EXPECT_EQ(result.exit_code, 2) << line;
+    EXPECT_THAT(result.err, HasSubstr(part));
+  };
+  expect_refused("--estimate llama-8b --cp 16 --cp-method ulysses --seq 4096",
+                 "must divide --kv-heads: 8 % 16 = 8");
+  expect_refused("--estimate llama-8b --cp 2 --zero 3 --hybrid-shard 3",
+                 "2 ranks are not whole nodes of 3");
+}
+
+TEST_F(BadContextRun, RanksThatDoNotFit) {
+  refused({{"--ranks 3 --cp 2", {"3 ranks are no whole replicas of 2 ranks each (--cp 2)"}},
+           {"--dp 2 --cp 2 --ranks 3", {"--dp 2 and --cp 2: 4 ranks", "--ranks is 3"}},
+           {"--dp 3 --cp 2 --zero 3 --hybrid-shard 4", {"6 ranks are not whole nodes of 4"}}});
+}
+
+TEST_F(BadContextRun, FlagsThatDoNotGoTogether) {
+  refused({{"--doc-length -1", {"--doc-length is -1", "a whole number"}},
+           {"--cp-method ring", {"--cp-method has no meaning without --cp"}},
+           {"--cp-method some --cp 2", {"--cp-method is 'some'", "ring, all-gather"}},
+           {"--cp 2 --sync parameter-server --servers 1",
+            {"--cp 2 does not go together with --sync parameter-server"}}});
+}
+
+}  // namespace
+}  // namespace ultra::context_parallel
