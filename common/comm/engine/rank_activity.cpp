@@ -42,13 +42,35 @@ std::string and_others(std::size_t count) {
   return count > kDescribed ? fmt::format("; and {} others", count - kDescribed) : std::string();
 }
 
-/// " In these 59 s rank 1 computed: 0.4 s on a core, 50.2 s in line for one."
+/// What a rank that does not wait for ranks does.
+enum class Doing : std::uint8_t { kStarves, kComputes, kSleeps };
+
+Doing doing_of(const ProcessorTime& processor, double seconds) {
+  constexpr double kMuch = 0.3;
+  if (processor.queued > kMuch * seconds) return Doing::kStarves;
+  return processor.ran > kMuch * seconds ? Doing::kComputes : Doing::kSleeps;
+}
+
+std::string in_words(Doing doing) {
+  switch (doing) {
+    case Doing::kStarves:
+      return "starved";
+    case Doing::kComputes:
+      return "computing";
+    case Doing::kSleeps:
+      break;
+  }
+  return "asleep, stopped, or waiting for something else than ranks";
+}
+
+/// " In the last 59 s rank 1 was 0.4 s on a core and 50.2 s in line for one: starved."
 std::string tell_computing(const std::vector<Share>& computing, double seconds) {
   std::vector<std::string> texts;
   for (const Share& share : computing) {
     if (!share.processor || texts.size() == kDescribed) continue;
-    texts.push_back(fmt::format("rank {} was {:.3g} s on a core and {:.3g} s in line for one",
-                                share.rank, share.processor->ran, share.processor->queued));
+    texts.push_back(fmt::format("rank {} was {:.3g} s on a core and {:.3g} s in line for one: {}",
+                                share.rank, share.processor->ran, share.processor->queued,
+                                in_words(doing_of(*share.processor, seconds))));
   }
   if (texts.empty()) return {};
   return fmt::format(" In the last {:.3g} s {}{}.", seconds, fmt::join(texts, "; "),
@@ -75,26 +97,22 @@ std::string load_of_machine() {
                      std::thread::hardware_concurrency());
 }
 
-/// What to do about ranks that compute.
+/// What to do about ranks that do not wait for ranks.
 std::string advice_on(const std::vector<Share>& computing, double seconds) {
-  const auto most = [&](double ProcessorTime::*part) {
-    double result = 0;
-    for (const Share& share : computing) {
-      if (share.processor) result = std::max(result, (*share.processor).*part);
-    }
-    return result / seconds;
+  const auto any = [&](Doing doing) {
+    return std::ranges::any_of(computing, [&](const Share& share) {
+      return share.processor && doing_of(*share.processor, seconds) == doing;
+    });
   };
-  constexpr double kMuch = 0.3;
-  if (most(&ProcessorTime::queued) > kMuch) {
-    return fmt::format(
-        " It is starved, not stuck: {} has too much to do. Use fewer ranks, or raise --timeout.",
+  std::string advice;
+  if (any(Doing::kStarves)) {
+    advice += fmt::format(
+        " Who is starved is not stuck: {} has too much to do. Use fewer ranks, or raise --timeout.",
         load_of_machine());
   }
-  if (most(&ProcessorTime::ran) > kMuch) {
-    return " It computes: if that is right, raise --timeout.";
-  }
-  return " It sleeps, is stopped, or waits for something else than ranks: look at its process; if "
-         "it is only slow, raise --timeout.";
+  if (any(Doing::kSleeps)) advice += " Look at the process that sleeps.";
+  if (any(Doing::kComputes)) advice += " If it is right that it computes, raise --timeout.";
+  return advice;
 }
 
 }  // namespace

@@ -205,8 +205,8 @@ TEST_F(ProgressEngineTest, AWaitThatLastsTooLongTellsAStarvedRankFromAHang) {
   ProgressEngine engine(monitor, until(milliseconds(50)));
   const auto operation = start(engine, 4);
   EXPECT_THAT(message_of<CommTimeout>([&] { engine.wait(operation); }),
-              AllOf(HasSubstr("rank 2 was 0 s on a core and 100 s in line for one"),
-                    HasSubstr("It is starved, not stuck")));
+              AllOf(HasSubstr("rank 2 was 0 s on a core and 100 s in line for one: starved"),
+                    HasSubstr("Who is starved is not stuck")));
 }
 
 TEST_F(ProgressEngineTest, AWaitSaysWhatItWaitsForUntilItEnds) {

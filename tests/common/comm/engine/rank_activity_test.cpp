@@ -32,10 +32,13 @@ std::string told_of(double ran, double queued) {
 TEST(RankActivity, TellsWhetherARankIsStarvedOrComputesOrSleeps) {
   EXPECT_THAT(
       told_of(1, 40),
-      AllOf(HasSubstr(" In the last 50 s rank 1 was 1 s on a core and 40 s in line for one."),
-            HasSubstr("It is starved, not stuck"), HasSubstr("load")));
-  EXPECT_THAT(told_of(49, 1), HasSubstr("It computes: if that is right, raise --timeout."));
-  EXPECT_THAT(told_of(0.1, 0.1), HasSubstr("It sleeps, is stopped, or waits for something else"));
+      AllOf(HasSubstr(
+                " In the last 50 s rank 1 was 1 s on a core and 40 s in line for one: starved."),
+            HasSubstr("Who is starved is not stuck"), HasSubstr("load")));
+  EXPECT_THAT(told_of(49, 1),
+              AllOf(HasSubstr("in line for one: computing."), HasSubstr("raise --timeout")));
+  EXPECT_THAT(told_of(0.1, 0.1), AllOf(HasSubstr("in line for one: asleep, stopped, or waiting"),
+                                       HasSubstr("Look at the process")));
 }
 
 TEST(RankActivity, TellsWhatTheOthersWaitFor) {

@@ -97,18 +97,17 @@ TEST_F(FailingProcesses, ARankThatNeverComesEndsInATimeout) {
                                 HasSubstr("rank 1 has not arrived")));
   for (const int rank : {0, 2, 3}) {
     expect_said(result, rank, "rank 1 has not arrived");
-    expect_said(result, rank, "rank 1 was 0");  // it has slept: no second of a core
-    expect_said(result, rank, "It sleeps, is stopped, or waits for something else than ranks");
+    expect_said(result, rank,
+                "rank 1 was 0 s on a core and 0 s in line for one: asleep, stopped, or waiting");
   }
 }
 
 TEST_F(FailingProcesses, ARankThatComputesForEverIsToldFromOneThatSleeps) {
   const auto result = run("spins");
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_THAT(result.err,
-              AllOf(HasSubstr("rank 1 has not arrived"),
-                    ::testing::AnyOf(HasSubstr("It computes: if that is right, raise --timeout"),
-                                     HasSubstr("It is starved, not stuck"))));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("rank 1 has not arrived"),
+                                ::testing::AnyOf(HasSubstr("in line for one: computing"),
+                                                 HasSubstr("in line for one: starved"))));
 }
 
 TEST_F(FailingProcesses, ARankThatIsOutOfMemoryIsNamed) {
