@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <system_error>
 
@@ -17,10 +19,34 @@ std::string_view beginning(std::string_view text, std::size_t length) {
   return text.substr(0, length);
 }
 
+/// Bytes of the character of UTF-8 that a text begins with; 0 when it begins with none.
+std::size_t length_of_character(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const auto ones = static_cast<std::size_t>(std::countl_one(first));
+  if (ones == 0) return 1;
+  if (ones == 1 || ones > 4 || ones > text.size()) return 0;
+  const auto continues = [](unsigned char byte) { return (byte & 0xC0U) == 0x80U; };
+  return std::ranges::all_of(text.substr(1, ones - 1), continues) ? ones : 0;
+}
+
 /// What does not print, as an escape.
 std::string escaped(std::string_view text) {
-  const std::string in_double_quotes = fmt::format("{:?}", text);
-  return in_double_quotes.substr(1, in_double_quotes.size() - 2);
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t length = length_of_character(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    if (first == '\n') {
+      result += "\\n";
+    } else if (first == '\t') {
+      result += "\\t";
+    } else if (length == 0 || first < 0x20U || first == 0x7FU) {
+      result += fmt::format("\\x{:02x}", first);
+    } else {
+      result += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return result;
 }
 
 }  // namespace

@@ -110,7 +110,8 @@ std::string advice_on(const std::vector<Share>& computing, double seconds) {
         " Who is starved is not stuck: {} has too much to do. Use fewer ranks, or raise --timeout.",
         load_of_machine());
   }
-  if (any(Doing::kSleeps)) advice += " Look at the process that sleeps.";
+  if (any(Doing::kSleeps))
+    advice += " Look at the process that sleeps; if it is only slow, raise --timeout.";
   if (any(Doing::kComputes)) advice += " If it is right that it computes, raise --timeout.";
   return advice;
 }

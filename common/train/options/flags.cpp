@@ -33,7 +33,7 @@ std::string in_words(const Numbers& limits) {
 }
 
 template <class T>
-T number_of(const char* flag, const std::string& text, const Limits<T>& limits) {
+T number_of(const std::string& flag, const std::string& text, const Limits<T>& limits) {
   const std::optional<T> number = parse_number<T>(text);
   // The comparison is false for NaN.
   if (number && *number >= limits.least && *number <= limits.most) return *number;
@@ -42,7 +42,7 @@ T number_of(const char* flag, const std::string& text, const Limits<T>& limits) 
                                 is_number ? text : in_quotes(text), in_words(limits)));
 }
 
-void expect_readable(const char* flag, const std::string& text) {
+void expect_readable(const std::string& flag, const std::string& text) {
   if (text.empty()) {
     throw ConfigError(fmt::format(
         "{} is empty. Give it a value, or leave it out; is a variable of the shell not set?",
@@ -64,7 +64,8 @@ void expect_readable(const char* flag, const std::string& text) {
 Flags::Flags(CLI::App& app, std::string group) : app_(&app), group_(std::move(group)) {}
 
 void Flags::add_read(const Shown& shown, std::function<void(const std::string&)> read) const {
-  const auto read_value = [flag = shown.flag, read = std::move(read)](const std::string& text) {
+  const auto read_value = [flag = std::string(shown.flag),
+                           read = std::move(read)](const std::string& text) {
     expect_readable(flag, text);
     under_flag(flag, "", [&] { read(text); });
   };
@@ -77,14 +78,15 @@ void Flags::add_read(const Shown& shown, std::function<void(const std::string&)>
 void Flags::add(const char* flag, std::size_t& value, const std::string& help, Counts limits,
                 ShowDefault show) const {
   const std::string now = show == ShowDefault::kYes ? fmt::to_string(value) : "";
-  add_read({flag, help, "UINT", now}, [flag, limits, &value](const std::string& text) {
-    value = number_of<std::uint64_t>(flag, text, limits);
-  });
+  add_read({flag, help, "UINT", now},
+           [flag = std::string(flag), limits, &value](const std::string& text) {
+             value = number_of<std::uint64_t>(flag, text, limits);
+           });
 }
 
 void Flags::add(const char* flag, double& value, const std::string& help, Numbers limits) const {
   add_read({flag, help, "FLOAT", fmt::to_string(value)},
-           [flag, limits, &value](const std::string& text) {
+           [flag = std::string(flag), limits, &value](const std::string& text) {
              value = number_of<double>(flag, text, limits);
            });
 }
@@ -95,16 +97,18 @@ void Flags::add(const char* flag, std::string& value, const std::string& help) c
 
 void Flags::add(const char* flag, std::optional<std::size_t>& value, const std::string& help,
                 Counts limits) const {
-  add_read({flag, help, "UINT", ""}, [flag, limits, &value](const std::string& text) {
-    value = number_of<std::uint64_t>(flag, text, limits);
-  });
+  add_read({flag, help, "UINT", ""},
+           [flag = std::string(flag), limits, &value](const std::string& text) {
+             value = number_of<std::uint64_t>(flag, text, limits);
+           });
 }
 
 void Flags::add(const char* flag, std::optional<double>& value, const std::string& help,
                 Numbers limits) const {
-  add_read({flag, help, "FLOAT", ""}, [flag, limits, &value](const std::string& text) {
-    value = number_of<double>(flag, text, limits);
-  });
+  add_read({flag, help, "FLOAT", ""},
+           [flag = std::string(flag), limits, &value](const std::string& text) {
+             value = number_of<double>(flag, text, limits);
+           });
 }
 
 void Flags::add(const char* flag, std::optional<std::string>& value,
@@ -113,31 +117,33 @@ void Flags::add(const char* flag, std::optional<std::string>& value,
 }
 
 void Flags::add(const char* flag, std::vector<std::string>& values, const std::string& help) const {
-  add_read({flag, help, "TEXT ...", ""}, [flag, &values](const std::string& text) {
-    values.clear();
-    for (const std::string_view part : split(text, ',')) {
-      if (part.empty()) {
-        throw ConfigError(
-            fmt::format("{} is {}, with an empty name in it. Write one comma between "
-                        "two names.",
-                        flag, in_quotes(text)));
-      }
-      values.emplace_back(part);
-    }
-  });
+  add_read({flag, help, "TEXT ...", ""},
+           [flag = std::string(flag), &values](const std::string& text) {
+             values.clear();
+             for (const std::string_view part : split(text, ',')) {
+               if (part.empty()) {
+                 throw ConfigError(
+                     fmt::format("{} is {}, with an empty name in it. Write one comma between "
+                                 "two names.",
+                                 flag, in_quotes(text)));
+               }
+               values.emplace_back(part);
+             }
+           });
 }
 
 void Flags::add_one_of(const char* flag, std::string& value,
                        std::initializer_list<const char*> words, const std::string& help) const {
   const std::vector<std::string> choices(words.begin(), words.end());
   const std::string type = fmt::format("TEXT:{{{}}}", fmt::join(choices, ","));
-  add_read({flag, help, type.c_str(), value}, [flag, choices, &value](const std::string& text) {
-    if (std::ranges::find(choices, text) == choices.end()) {
-      throw ConfigError(fmt::format("{} is {}. It must be {}.", flag, in_quotes(text),
-                                    fmt::join(choices, " or ")));
-    }
-    value = text;
-  });
+  add_read({flag, help, type.c_str(), value},
+           [flag = std::string(flag), choices, &value](const std::string& text) {
+             if (std::ranges::find(choices, text) == choices.end()) {
+               throw ConfigError(fmt::format("{} is {}. It must be {}.", flag, in_quotes(text),
+                                             fmt::join(choices, " or ")));
+             }
+             value = text;
+           });
 }
 
 void Flags::add_parsed(const char* flag, std::function<void(const std::string&)> read,
