@@ -2,6 +2,8 @@
 /// @file
 /// StageLinks: how activations get from a chunk of the model to the next, and their gradients back.
 
+#include <string>
+
 #include "common/tensor/tensor.hpp"
 #include "common/train/step_schedule.hpp"
 
@@ -17,6 +19,8 @@ class StageLinks {
   StageLinks& operator=(const StageLinks&) = delete;
   virtual ~StageLinks() = default;
 
+  /// @brief An action begins: the time to post what will arrive behind it.
+  virtual void action_begins([[maybe_unused]] const Action& action) {}
   /// @brief The input of a forward pass: what the chunk before has given, [batch, seq, hidden].
   [[nodiscard]] virtual Tensor receive(const Action& forward) = 0;
   /// @brief The output of a forward pass, for the chunk behind.
@@ -27,6 +31,10 @@ class StageLinks {
   virtual void send_gradient(const Action& backward, const Tensor& gradient) = 0;
   /// @brief The passes are over: returns when nothing is under way.
   virtual void finish() {}
+  /// @brief Where an action takes place, in words: what an error in it adds to its message.
+  [[nodiscard]] virtual std::string place([[maybe_unused]] const Action& action) const {
+    return {};
+  }
 };
 
 }  // namespace ultra::train

@@ -1,126 +1,11 @@
 #include "common/train/step.hpp"
 
-#include <fmt/format.h>
-
-#include <map>
 #include <utility>
 
-#include "common/base/errors.hpp"
 #include "common/train/frame/divergence.hpp"
 
 namespace ultra::train {
 namespace {
-
-/// A micro-batch that has passed a chunk forward, and not yet backward.
-struct UnderWay {
-  nn::Saved saved;
-  data::Batch batch;
-  nn::DeferredGradients deferred;
-};
-
-/// While it lives, gradients of a chunk's weights wait in a queue.
-class Deferring {
- public:
-  Deferring(nn::Model& chunk, nn::DeferredGradients& queue) : chunk_(chunk) {
-    chunk.defer_grads_to(&queue);
-  }
-  Deferring(const Deferring&) = delete;
-  Deferring& operator=(const Deferring&) = delete;
-  ~Deferring() { chunk_.defer_grads_to(nullptr); }
-
- private:
-  nn::Model& chunk_;
-};
-
-/// Runs one action after the other; see run_schedule().
-class Passes {
- public:
-  explicit Passes(const ScheduledPasses& passes) : passes_(passes) {}
-
-  double run() {
-    for (std::size_t i = 0; i < passes_.schedule.size(); ++i) {
-      if (passes_.ledger) passes_.ledger->action_begins(i);
-      run(passes_.schedule[i]);
-      if (passes_.ledger) passes_.ledger->action_ends();
-    }
-    if (passes_.links) passes_.links->finish();
-    return loss_;
-  }
-
- private:
-  void run(const Action& action) {
-    switch (action.kind) {
-      case ActionKind::kForward:
-        return forward(action);
-      case ActionKind::kBackward:
-        backward(action);
-        return forget(action);
-      case ActionKind::kBackwardInput: {
-        const Deferring deferring(chunk(action), under_way(action).deferred);
-        return backward(action);
-      }
-      case ActionKind::kBackwardWeight:
-        under_way(action).deferred.run();
-        return forget(action);
-    }
-  }
-
-  void forward(const Action& action) {
-    const MicroBatch& micro_batch = passes_.micro_batches[action.micro_batch];
-    nn::Model& model = chunk(action);
-    UnderWay& state = begin(action, micro_batch);
-    const Tensor input =
-        model.stage().has_embedding ? state.batch.tokens : passes_.links->receive(action);
-    if (!model.stage().has_head)
-      return passes_.links->send(action, model.forward(input, state.saved));
-    // What weighs nothing is divided by infinity: its loss and its gradients are zeros.
-    loss_ += model.loss(model.forward(input, state.saved), state.batch.targets,
-                        micro_batch.normalizer / micro_batch.weight, state.saved);
-  }
-
-  void backward(const Action& action) {
-    nn::Model& model = chunk(action);
-    nn::Saved& saved = under_way(action).saved;
-    const Tensor d_input = model.stage().has_head
-                               ? model.backward(saved)
-                               : model.backward(passes_.links->receive_gradient(action), saved);
-    if (d_input.defined()) passes_.links->send_gradient(action, d_input);
-  }
-
-  UnderWay& begin(const Action& action, const MicroBatch& micro_batch) {
-    const nn::StageSpec& stage = chunk(action).stage();
-    nn::Pass pass{.step = passes_.step,
-                  .micro_batch = action.micro_batch,
-                  .chunk = action.chunk,
-                  .token_weight = micro_batch.weight};
-    data::Batch batch;
-    if (stage.has_embedding || stage.has_head) {
-      batch = passes_.share.batch(chunk(action).device(), passes_.step, micro_batch.sequences);
-    }
-    if (passes_.tokens) {
-      pass.places = passes_.tokens->places(passes_.share, passes_.step, micro_batch.sequences);
-      batch = passes_.tokens->part_of(batch);
-    }
-    const auto [at, is_new] = under_way_.try_emplace(
-        {action.micro_batch, action.chunk}, nn::Saved(nn::Saved::Mode::kKeep, pass), batch);
-    ensure(is_new, "a micro-batch passes a chunk once");
-    return at->second;
-  }
-
-  nn::Model& chunk(const Action& action) const { return *passes_.chunks[action.chunk]; }
-
-  UnderWay& under_way(const Action& action) {
-    const auto found = under_way_.find({action.micro_batch, action.chunk});
-    if (found != under_way_.end()) return found->second;
-    throw InternalError(fmt::format("{} comes before its forward pass", action.str()));
-  }
-
-  void forget(const Action& action) { under_way_.erase({action.micro_batch, action.chunk}); }
-
-  const ScheduledPasses& passes_;
-  std::map<std::pair<std::size_t, std::size_t>, UnderWay> under_way_;  // by micro-batch and chunk
-  double loss_ = 0;
-};
 
 std::vector<FollowedGradients> followed_by(const std::vector<std::unique_ptr<ModelStates>>& states,
                                            const std::vector<nn::Model*>& chunks) {
@@ -134,8 +19,6 @@ std::vector<FollowedGradients> followed_by(const std::vector<std::unique_ptr<Mod
 }
 
 }  // namespace
-
-double run_schedule(const ScheduledPasses& passes) { return Passes(passes).run(); }
 
 Step::Step(const RunContext& context, const Plan& plan, std::span<const nn::NamedShape> whole,
            StepParts parts)
@@ -156,7 +39,8 @@ StepOutcome Step::run(const StepPlan& step) {
   const double own_loss = pass_micro_batches(step);
   context_.meter.gradients_done();
   context_.timeline.enter("optimizer");
-  Updates updates = complete_gradients();
+  Updates updates;
+  if (!updates_between(plan_.schedule)) updates = complete_gradients();
   const StepOutcome outcome =
       parts_.own_outcome ? parts_.own_outcome(own_loss) : sum_over_ranks(own_loss, updates);
   expect_finite("loss", outcome.loss, step.step, context_.options);
@@ -180,6 +64,7 @@ StepOutcome Step::run(const StepPlan& step) {
 /// The passes, during which gradients travel; afterwards the sums over the data groups are there.
 double Step::pass_micro_batches(const StepPlan& step) {
   ledger_.step_begins(plan_.schedule);
+  squares_between_.assign(numbers_.size(), 0.0);
   const double loss = run_schedule({.chunks = parts_.chunks,
                                     .schedule = plan_.schedule,
                                     .micro_batches = plan_.micro_batches,
@@ -187,12 +72,25 @@ double Step::pass_micro_batches(const StepPlan& step) {
                                     .step = step.step - 1,
                                     .links = parts_.links.get(),
                                     .ledger = &ledger_,
-                                    .tokens = &plan_.tokens});
+                                    .tokens = &plan_.tokens,
+                                    .observers = parts_.observers,
+                                    .update = [&](const Action&) { update_between(step); }});
   ledger_.step_ends();
   for (const auto& states : parts_.states) {
     if (states->exchange() != nullptr) states->exchange()->finish();
   }
   return loss;
+}
+
+/// An update with what the passes have made since the last one.
+void Step::update_between(const StepPlan& step) {
+  Updates updates = complete_gradients();
+  for (std::size_t group = 0; group < updates.size(); ++group) {
+    add_owned_squares(*parts_.states[group], updates[group], numbers_, squares_between_);
+    parts_.states[group]->update(updates[group],
+                                 {.learning_rate = step.learning_rate, .norm = 0, .clip_norm = 0});
+    parts_.states[group]->drop_gradients();
+  }
 }
 
 /// What other ranks have a part of is added up: data groups have done so, now the others.
@@ -212,7 +110,8 @@ Step::Updates Step::complete_gradients() {
 
 /// Loss and norm travel together: what one rank finds not finite, all do.
 StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) const {
-  std::vector<double> sums(numbers_.size() + 1, 0.0);
+  std::vector<double> sums = squares_between_;
+  sums.push_back(0.0);
   const std::span<double> squares(sums.data(), numbers_.size());
   for (std::size_t group = 0; group < updates.size(); ++group) {
     add_owned_squares(*parts_.states[group], updates[group], numbers_, squares);

@@ -2,8 +2,9 @@
 /// @file
 /// Step: what a training step does, on every rank and in every layout.
 ///
-/// This is the only loop over micro-batches. A technique changes what it runs through (the
-/// schedule), who follows it (exchanges, observers) and what is updated (states), never the loop.
+/// Its loop over micro-batches, run_schedule(), is the only one. A technique changes what it runs
+/// through (the schedule), who follows it (exchanges, observers) and what is updated (states),
+/// never the loop.
 
 #include <cstddef>
 #include <functional>
@@ -11,30 +12,17 @@
 #include <span>
 #include <vector>
 
-#include "common/data/dataset.hpp"
 #include "common/nn/model.hpp"
 #include "common/train/frame/worker.hpp"
 #include "common/train/gradients/gradient_ledger.hpp"
 #include "common/train/gradients/gradient_norm.hpp"
 #include "common/train/gradients/model_states.hpp"
 #include "common/train/plan.hpp"
+#include "common/train/scheduled_passes.hpp"
 #include "common/train/stage_links.hpp"
+#include "common/train/step_observer.hpp"
 
 namespace ultra::train {
-
-/// @brief Follows a rank's steps from outside: a table, a check, a delay.
-class StepObserver {
- public:
-  StepObserver() = default;
-  StepObserver(const StepObserver&) = delete;
-  StepObserver& operator=(const StepObserver&) = delete;
-  virtual ~StepObserver() = default;
-
-  /// @brief A step begins.
-  virtual void step_begins([[maybe_unused]] const StepPlan& plan) {}
-  /// @brief A step has updated the weights. May be collective.
-  virtual void step_ends([[maybe_unused]] const StepPlan& plan) {}
-};
 
 /// Makes an observer of a rank's steps.
 using MakeObserver = std::function<std::unique_ptr<StepObserver>(const ModelScope& scope)>;
@@ -66,23 +54,6 @@ struct StepParts {
   std::vector<std::unique_ptr<StepObserver>> observers;  ///< in their order
 };
 
-/// @brief Passes of micro-batches through chunks of a model, in the order of a schedule.
-struct ScheduledPasses {
-  std::span<nn::Model* const> chunks;         ///< of this rank
-  std::span<const Action> schedule;           ///< in this order
-  std::span<const MicroBatch> micro_batches;  ///< what passes
-  const data::Sampler& share;                 ///< draws their sequences
-  std::size_t step = 0;                       ///< 0 for the first
-  StageLinks* links = nullptr;                ///< null: the chunk is the whole model
-  GradientLedger* ledger = nullptr;           ///< null: nobody follows
-  const TokenPlan* tokens = nullptr;          ///< null: all, and each sequence is one document
-};
-
-/// @brief Runs the passes: leaves the gradients in the parameters.
-/// @return the sum of the losses; 0 on a rank without a head.
-/// @throws InternalError when a pass comes before what it needs.
-double run_schedule(const ScheduledPasses& passes);
-
 /// @brief One rank's steps.
 class Step {
  public:
@@ -93,6 +64,9 @@ class Step {
        StepParts parts);
 
   /// @brief All passes, the exchange of gradients, their norm, and the update of the weights.
+  ///
+  /// A schedule that updates between passes has no update behind them. Nobody waits for the norm
+  /// then: it does not clip, and what is told is that of the gradients of all updates together.
   /// @throws NumericError on every rank alike when the loss or the norm is not finite.
   /// Collective over plan.ranks().
   /// Cost: that of the exchanges and of the states' update, and an all-reduce of one f64 per
@@ -108,6 +82,7 @@ class Step {
   using Updates = std::vector<std::vector<optim::TensorUpdate>>;  // by data group
 
   [[nodiscard]] double pass_micro_batches(const StepPlan& step);
+  void update_between(const StepPlan& step);
   [[nodiscard]] Updates complete_gradients();
   [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates) const;
 
@@ -117,6 +92,7 @@ class Step {
   data::Sampler share_;
   StepParts parts_;
   GradientLedger ledger_;
+  std::vector<double> squares_between_;  // by parameter: of gradients that updates have used up
 };
 
 }  // namespace ultra::train

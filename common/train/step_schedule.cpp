@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "common/base/errors.hpp"
 
 namespace ultra::train {
 namespace {
 
 /// How far a micro-batch has come in a chunk.
-enum class Progress : std::uint8_t { kNothing, kForward, kInput, kDone };
+enum class Progress : std::uint8_t { kNothing, kForward, kInput, kDone, kUpdated };
 
 /// Where an action leads, if it may come where a micro-batch stands.
 bool leads_on(ActionKind kind, Progress& progress) {
@@ -26,6 +28,9 @@ bool leads_on(ActionKind kind, Progress& progress) {
     case ActionKind::kBackwardWeight:
       progress = Progress::kDone;
       return before == Progress::kInput;
+    case ActionKind::kUpdate:
+      progress = Progress::kUpdated;
+      return before == Progress::kDone;
   }
   return false;
 }
@@ -33,9 +38,14 @@ bool leads_on(ActionKind kind, Progress& progress) {
 }  // namespace
 
 std::string Action::str() const {
-  constexpr const char* kNames[] = {"F", "BW", "B", "W"};
+  constexpr const char* kNames[] = {"F", "BW", "B", "W", "U"};
   const std::string name = fmt::format("{}{}", kNames[static_cast<int>(kind)], micro_batch);
   return chunk == 0 ? name : fmt::format("{}.{}", name, chunk);
+}
+
+bool updates_between(std::span<const Action> schedule) {
+  return std::ranges::any_of(
+      schedule, [](const Action& action) { return action.kind == ActionKind::kUpdate; });
 }
 
 void expect_complete(std::span<const Action> schedule, std::size_t micro_batches,
@@ -52,10 +62,12 @@ void expect_complete(std::span<const Action> schedule, std::size_t micro_batches
           fmt::format("the schedule has {} twice, or before what must come first", action.str()));
     }
   }
+  const Progress last = updates_between(schedule) ? Progress::kUpdated : Progress::kDone;
   for (std::size_t i = 0; i < progress.size(); ++i) {
-    if (progress[i] == Progress::kDone) continue;
-    throw InternalError(fmt::format("the schedule ends before micro-batch {} has passed chunk {}",
-                                    i / chunks, i % chunks));
+    if (progress[i] == last) continue;
+    throw InternalError(fmt::format("the schedule ends before micro-batch {} has passed chunk {}{}",
+                                    i / chunks, i % chunks,
+                                    progress[i] == Progress::kDone ? " and updated it" : ""));
   }
 }
 

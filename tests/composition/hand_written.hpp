@@ -38,16 +38,16 @@ class WayLinks : public train::StageLinks {
       : pp_(std::move(pp)), pipeline_(pipeline), scope_(scope) {}
 
   Tensor receive(const train::Action& forward) override {
-    return take(forward, place(forward) - 1, 0);
+    return take(forward, position(forward) - 1, 0);
   }
   void send(const train::Action& forward, const Tensor& output) override {
-    give(forward, place(forward) + 1, 0, output);
+    give(forward, position(forward) + 1, 0, output);
   }
   Tensor receive_gradient(const train::Action& backward) override {
-    return take(backward, place(backward) + 1, 1);
+    return take(backward, position(backward) + 1, 1);
   }
   void send_gradient(const train::Action& backward, const Tensor& gradient) override {
-    give(backward, place(backward) - 1, 1, gradient);
+    give(backward, position(backward) - 1, 1, gradient);
   }
   void finish() override {
     for (auto& [work, tensor] : sends_) work.wait();
@@ -56,7 +56,7 @@ class WayLinks : public train::StageLinks {
 
  private:
   /// Where on the way an action's chunk stands.
-  [[nodiscard]] std::size_t place(const train::Action& action) const {
+  [[nodiscard]] std::size_t position(const train::Action& action) const {
     std::size_t at = 0;
     while (pipeline_.way[at] != std::pair(pp_.rank(), action.chunk)) ++at;
     return at;
@@ -69,7 +69,7 @@ class WayLinks : public train::StageLinks {
   }
 
   void give(const train::Action& action, std::size_t to, int channel, const Tensor& tensor) {
-    const MessageName message = name(action, std::min(place(action), to), channel);
+    const MessageName message = name(action, std::min(position(action), to), channel);
     if (pipeline_.way[to].first == pp_.rank()) {
       here_[{message.channel, message.number}] = tensor;
     } else {
@@ -78,7 +78,7 @@ class WayLinks : public train::StageLinks {
   }
 
   Tensor take(const train::Action& action, std::size_t from, int channel) {
-    const MessageName message = name(action, std::min(place(action), from), channel);
+    const MessageName message = name(action, std::min(position(action), from), channel);
     if (pipeline_.way[from].first == pp_.rank()) {
       return std::move(here_.extract({message.channel, message.number}).mapped());
     }

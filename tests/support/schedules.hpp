@@ -13,7 +13,8 @@ namespace ultra::test {
 /// @brief The action that train::Action::str() writes so.
 [[nodiscard]] inline train::Action action_of(const std::string& text) {
   using enum train::ActionKind;
-  for (const train::ActionKind kind : {kForward, kBackward, kBackwardInput, kBackwardWeight}) {
+  for (const train::ActionKind kind :
+       {kForward, kBackward, kBackwardInput, kBackwardWeight, kUpdate}) {
     for (std::size_t micro_batch = 0; micro_batch < 10; ++micro_batch) {
       for (std::size_t chunk = 0; chunk < 4; ++chunk) {
         const train::Action action{.kind = kind, .micro_batch = micro_batch, .chunk = chunk};

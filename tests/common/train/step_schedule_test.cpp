@@ -21,14 +21,22 @@ TEST(StepSchedules, ActionsAreCalledByTheirPassMicroBatchAndChunk) {
   EXPECT_EQ((Action{.kind = ActionKind::kBackwardInput, .micro_batch = 3}).str(), "B3");
   EXPECT_EQ((Action{.kind = ActionKind::kBackwardWeight, .micro_batch = 1, .chunk = 2}).str(),
             "W1.2");
+  EXPECT_EQ((Action{.kind = ActionKind::kUpdate, .micro_batch = 4}).str(), "U4");
 }
 
 TEST(StepSchedules, BackwardPassesMakeGradientsOfWeightsUnlessTheyOnlySendOn) {
-  const StepSchedule schedule = schedule_of("F0 BW0 B0 W0");
+  const StepSchedule schedule = schedule_of("F0 BW0 B0 W0 U0");
   EXPECT_FALSE(schedule[0].makes_gradients());
   EXPECT_TRUE(schedule[1].makes_gradients());
   EXPECT_FALSE(schedule[2].makes_gradients());
   EXPECT_TRUE(schedule[3].makes_gradients());
+  EXPECT_FALSE(schedule[4].makes_gradients());
+}
+
+TEST(StepSchedules, KnowWhetherWeightsChangeBetweenTheirPasses) {
+  EXPECT_FALSE(updates_between(schedule_of("F0 BW0 F1 BW1")));
+  EXPECT_TRUE(updates_between(schedule_of("F0 BW0 U0")));
+  EXPECT_FALSE(updates_between({}));
 }
 
 TEST(StepSchedules, AreCompleteWhenEverythingPassesForwardAndBackwardOnce) {
@@ -38,6 +46,7 @@ TEST(StepSchedules, AreCompleteWhenEverythingPassesForwardAndBackwardOnce) {
     EXPECT_NO_THROW(expect_complete(schedule_of(schedule), 2, 1)) << schedule;
   }
   EXPECT_NO_THROW(expect_complete(schedule_of("F0 F0.1 BW0.1 B0 W0"), 1, 2));
+  EXPECT_NO_THROW(expect_complete(schedule_of("F0 F1 BW0 U0 B1 W1 U1"), 2, 1));
 }
 
 TEST(StepSchedules, NameWhatIsMissingOutOfOrderOrThereTwice) {
@@ -57,6 +66,9 @@ TEST(StepSchedules, NameWhatIsMissingOutOfOrderOrThereTwice) {
       {"F0 W0 B0", 1, 1, "has W0 twice, or before what must come first"},
       {"F0 B0 BW0", 1, 1, "has BW0 twice"},
       {"F0 B0 W0 W0", 1, 1, "has W0 twice"},
+      {"F0 U0 BW0", 1, 1, "has U0 twice, or before what must come first"},
+      {"F0 BW0 U0 U0", 1, 1, "has U0 twice"},
+      {"F0 BW0 U0 F1 BW1", 2, 1, "ends before micro-batch 1 has passed chunk 0 and updated it"},
       {"F0 BW0 F1", 1, 1, "has F1, but there are 1 micro-batches and 1 chunks"},
       {"F0 F0.1", 1, 1, "has F0.1, but there are 1 micro-batches and 1 chunks"},
   };

@@ -1,4 +1,6 @@
 // Covers: common/train/stage_links.hpp
+// Covers: common/train/scheduled_passes.hpp
+// Covers: common/train/step_observer.hpp
 #include "common/train/step.hpp"
 
 #include <gmock/gmock.h>
@@ -200,6 +202,53 @@ TEST_F(RunSchedule, ActivationsKnowTheirPass) {
     EXPECT_EQ(recorder.passes[i].token_weight, i % 2 == 0 ? 1.0 : 0.0);
     EXPECT_FALSE(recorder.passes[i].recomputes);
   }
+}
+
+/// Writes down what it is told, and the updates among it.
+class Diary : public StepObserver {
+ public:
+  explicit Diary(std::vector<std::string>& lines) : lines_(lines) {}
+  void action_begins(const Action& action) override { lines_.push_back("+" + action.str()); }
+  void action_ends(const Action& action) override { lines_.push_back("-" + action.str()); }
+
+ private:
+  std::vector<std::string>& lines_;
+};
+
+TEST_F(RunSchedule, ObserversAreToldOfEachActionAndUpdatesHaveTheirTurn) {
+  nn::Model model = make();
+  std::vector<nn::Model*> chunks = {&model};
+  std::vector<std::string> lines;
+  std::vector<std::unique_ptr<StepObserver>> observers;
+  observers.push_back(std::make_unique<Diary>(lines));
+  const StepSchedule actions = schedule_of("F0 BW0 U0 F1 B1 W1 U1");
+  run_schedule({.chunks = chunks,
+                .schedule = actions,
+                .micro_batches = micro_batches,
+                .share = sampler,
+                .step = kStep,
+                .observers = observers,
+                .update = [&](const Action& action) { lines.push_back(action.str()); }});
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{"+F0", "-F0", "+BW0", "-BW0", "+U0", "U0", "-U0", "+F1",
+                                      "-F1", "+B1", "-B1", "+W1", "-W1", "+U1", "U1", "-U1"}));
+}
+
+/// Links that fail when a gradient is asked for, and know their place.
+class FailingLinks : public OwnLinks {
+ public:
+  Tensor receive_gradient(const Action&) override { throw NumericError("its own words"); }
+  std::string place(const Action& action) const override { return "at home, " + action.str(); }
+};
+
+TEST_F(RunSchedule, AnErrorSaysWhereItHappened) {
+  nn::Model begin = make({.layers = {0, 1}, .has_head = false}, dense);
+  nn::Model end = make({.layers = {1, 3}, .has_embedding = false}, dense);
+  FailingLinks links;
+  EXPECT_EQ(test::message_of<NumericError>([&] {
+              run("F0 F0.1 BW0.1 BW0", {&begin, &end}, &links);
+            }),
+            "its own words [at home, BW0]");
 }
 
 TEST_F(RunSchedule, RefusesPassesWithoutWhatTheyNeed) {

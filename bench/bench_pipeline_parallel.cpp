@@ -1,0 +1,199 @@
+// What pipeline parallelism gains and costs: tokens per second of pp ranks over those of one, on
+// the same sequences, by schedule; and on a slowed link, how much of a step the stages wait. One
+// BLAS thread per rank.
+//
+// Each round measures one rank, pp ranks, and one rank again, because these machines are noisy.
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/benchmark_model.hpp"
+#include "bench/timing.hpp"
+#include "bench/training_rank.hpp"
+#include "chapters/04_zero/options/zero_options.hpp"
+#include "chapters/07_pipeline_parallel/closed_forms/bubble_fraction.hpp"
+#include "chapters/07_pipeline_parallel/execution/pipeline_links.hpp"
+#include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
+#include "chapters/07_pipeline_parallel/stages/stage_split.hpp"
+#include "common/comm/run_ranks.hpp"
+
+namespace {
+
+using namespace ultra;
+using bench::median;
+using bench::now;
+using pipeline_parallel::PipelineSchedule;
+using pipeline_parallel::ScheduleChoice;
+using pipeline_parallel::ScheduleKind;
+
+constexpr std::size_t kSteps = 4;  // of a round; the first warms up
+
+/// How layers are cut, or that they are not.
+struct Cut {
+  int pp = 1;
+  ScheduleChoice choice = {};
+  std::size_t micro_batches = 8;
+  std::string link = {};  // empty: as fast as it goes
+
+  [[nodiscard]] PipelineSchedule schedule() const {
+    return pipeline_parallel::make_schedule(choice, static_cast<std::size_t>(pp), micro_batches);
+  }
+};
+
+/// What a round gave: seconds of the median step, and the share of the steps that ranks waited.
+struct Round {
+  double step_seconds = 0;
+  double exposed = 0;
+};
+
+/// Gives a rank its layers and its passes.
+bench::ChangeLayers layers_of(const Cut& cut, const nn::ModelConfig& model) {
+  if (cut.pp == 1) return {};
+  return [=](train::Plan& plan, train::FactoryStack&) {
+    const PipelineSchedule schedule = cut.schedule();
+    const auto stage = static_cast<std::size_t>(plan.mesh.coordinates().pp);
+    const std::vector<nn::StageSpec> parts =
+        pipeline_parallel::parts_of_model(pipeline_parallel::balanced_layers(
+            model.num_layers, schedule.placement, pipeline_parallel::operations_of(model)));
+    plan.schedule = schedule.ranks[stage];
+    plan.chunks.clear();
+    for (std::size_t chunk = 0; chunk < schedule.placement.chunks(); ++chunk) {
+      plan.chunks.push_back(parts[schedule.placement.part_at({.stage = stage, .chunk = chunk})]);
+    }
+  };
+}
+
+train::Ingredients links_of(const Cut& cut) {
+  train::Ingredients ingredients;
+  if (cut.pp == 1) return ingredients;
+  ingredients.links.claim("the benchmark", [cut](const train::ModelScope& scope) {
+    return std::make_unique<pipeline_parallel::PipelineLinks>(
+        scope.plan.mesh.pp(), cut.schedule(),
+        pipeline_parallel::border_tensors(scope.plan, scope.context.device, scope.context.options,
+                                          1),
+        std::make_shared<pipeline_parallel::ActionLog>());
+  });
+  return ingredients;
+}
+
+Round time_steps(const Communicator& world, bench::TrainingRank& rank) {
+  std::vector<double> seconds;
+  double waited = 0;
+  double total = 0;
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    world.barrier();
+    const double before = world.stats().exposed_seconds;
+    const double start = now();
+    benchmark::DoNotOptimize(rank.step());
+    if (step == 0) continue;
+    seconds.push_back(now() - start);
+    total += seconds.back();
+    waited += world.stats().exposed_seconds - before;
+  }
+  return {.step_seconds = median(seconds), .exposed = waited / total};
+}
+
+Round round_of(const Cut& cut, const nn::ModelConfig& model, const data::Dataset& text) {
+  RankOptions options;
+  options.algorithms = zero::ZeroOptions().algorithms({});
+  if (!cut.link.empty()) options.link = LinkSpeed::parse(cut.link);
+  train::TrainOptions train = bench::benchmark_options(model, 1, 1);
+  train.global_batch = cut.micro_batches;
+  std::vector<Round> rounds(static_cast<std::size_t>(cut.pp));
+  run_ranks(
+      cut.pp,
+      [&](Communicator& world) {
+        bench::TrainingRank rank(world, train, text, links_of(cut), {.pp = cut.pp},
+                                 layers_of(cut, model));
+        rounds[static_cast<std::size_t>(world.rank())] = time_steps(world, rank);
+      },
+      options);
+  Round mean = rounds.front();
+  mean.exposed = 0;
+  for (const Round& round : rounds) mean.exposed += round.exposed / cut.pp;
+  return mean;
+}
+
+nn::ModelConfig model_of(const benchmark::State& state) {
+  nn::ModelConfig model = bench::benchmark_model(static_cast<std::size_t>(state.range(0)));
+  model.num_layers = 8;
+  return model;
+}
+
+Cut cut_of(const benchmark::State& state) {
+  return {.pp = static_cast<int>(state.range(1)),
+          .choice = {.kind = static_cast<ScheduleKind>(state.range(2))},
+          .micro_batches = static_cast<std::size_t>(state.range(3))};
+}
+
+void ranks_against_one(benchmark::State& state) {
+  const nn::ModelConfig model = model_of(state);
+  const Cut cut = cut_of(state);
+  const data::Dataset text = bench::benchmark_text();
+  std::vector<double> speeds;
+  std::vector<double> exposed;
+  for (auto _ : state) {
+    const Round before = round_of({.micro_batches = cut.micro_batches}, model, text);
+    const Round ranks = round_of(cut, model, text);
+    const Round after = round_of({.micro_batches = cut.micro_batches}, model, text);
+    speeds.push_back((before.step_seconds + after.step_seconds) / 2 / ranks.step_seconds);
+    exposed.push_back(ranks.exposed);
+  }
+  const double bubble = pipeline_parallel::bubble_over_ideal(
+      cut.choice, {.stages = static_cast<std::size_t>(cut.pp), .micro_batches = cut.micro_batches},
+      {});
+  state.SetLabel(cut.choice.str());
+  state.counters["speed_over_one_rank"] = median(speeds);
+  state.counters["efficiency"] = median(speeds) / cut.pp;
+  state.counters["efficiency_of_closed_form"] = 1 / (1 + bubble);
+  state.counters["exposed"] = median(exposed);
+}
+BENCHMARK(ranks_against_one)
+    ->ArgNames({"hidden", "pp", "schedule", "micro_batches"})
+    ->ArgsProduct(
+        {{256},
+         {2},
+         {static_cast<int>(ScheduleKind::kNaive), static_cast<int>(ScheduleKind::kAfab),
+          static_cast<int>(ScheduleKind::kOneFOneB), static_cast<int>(ScheduleKind::kInterleaved),
+          static_cast<int>(ScheduleKind::kZeroBubbleH1), static_cast<int>(ScheduleKind::kZbV),
+          static_cast<int>(ScheduleKind::kDualPipeV)},
+         {4, 8}})
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
+/// On a link on which an activation takes about a tenth of a pass.
+void on_a_slow_link(benchmark::State& state) {
+  const nn::ModelConfig model = model_of(state);
+  Cut cut = cut_of(state);
+  cut.link = "latency-us=50,gbps=4";
+  const data::Dataset text = bench::benchmark_text();
+  std::vector<double> seconds;
+  std::vector<double> exposed;
+  for (auto _ : state) {
+    const Round round = round_of(cut, model, text);
+    seconds.push_back(round.step_seconds * 1e3);
+    exposed.push_back(round.exposed);
+  }
+  state.SetLabel(cut.choice.str());
+  state.counters["step_ms"] = median(seconds);
+  state.counters["exposed"] = median(exposed);
+}
+BENCHMARK(on_a_slow_link)
+    ->ArgNames({"hidden", "pp", "schedule", "micro_batches"})
+    ->ArgsProduct({{256},
+                   {2},
+                   {static_cast<int>(ScheduleKind::kNaive), static_cast<int>(ScheduleKind::kAfab),
+                    static_cast<int>(ScheduleKind::kOneFOneB),
+                    static_cast<int>(ScheduleKind::kInterleaved),
+                    static_cast<int>(ScheduleKind::kZbV)},
+                   {8}})
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,203 @@
+#include "chapters/07_pipeline_parallel/estimate/stage_memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
+#include "common/base/numeric.hpp"
+
+namespace ultra::pipeline_parallel {
+namespace {
+
+using memory::MicroBatch;
+using memory::OutsideBytes;
+using memory::Recompute;
+using train::Action;
+using train::ActionKind;
+
+memory::TransformerShape with_layers(memory::TransformerShape shape, std::size_t layers) {
+  shape.num_layers = layers;
+  return shape;
+}
+
+/// Embedding and head of a part; what it has not is 0.
+OutsideBytes outside_of(const StagedModel& model, const nn::StageSpec& part,
+                        const MicroBatch& batch) {
+  OutsideBytes bytes = tensor_parallel::outside_activation_bytes(
+      model.shape, batch, model.precision, model.share.tensor);
+  if (!part.has_embedding) bytes.embedding = 0;
+  if (!part.has_head) bytes.head = 0;
+  return bytes;
+}
+
+/// What a part's pieces leave to wait between B and W: each block, embedding and head.
+struct WaitingBytes {
+  std::size_t block;
+  OutsideBytes outside;
+};
+
+WaitingBytes waiting_bytes(const StagedModel& model, const nn::StageSpec& part,
+                           const MicroBatch& batch) {
+  const memory::TransformerShape& shape = model.shape;
+  const tensor_parallel::TensorParallelLayout& tensor = model.share.tensor;
+  const std::size_t h = shape.hidden_size;
+  const std::size_t e = memory::activation_element_bytes(model.precision);
+  const std::size_t logits = tensor.local_vocab_size(shape.vocab_size);
+  return {.block = e * batch.tokens() * (2 * h + (h + shape.ffn_hidden_size) / tensor.ranks()),
+          .outside = {.embedding = part.has_embedding ? 4 * batch.tokens() : 0,
+                      .head = part.has_head ? e * batch.tokens() * (h + logits) : 0}};
+}
+
+/// Blocks that keep so much, are computed again in groups, and leave so much behind.
+struct BlockBytes {
+  std::size_t layers;
+  std::size_t group;  // blocks that are computed again together; 1: none is, or each by itself
+  std::size_t kept;   // of a group
+  std::size_t whole;  // of a block in its backward pass
+};
+
+/// The highest moment of B: groups before keep their input, those behind wait for W.
+std::size_t splitting_bytes(const BlockBytes& blocks, const WaitingBytes& waiting,
+                            std::size_t embedding) {
+  std::size_t peak = 0;
+  for (std::size_t first = 0; first < blocks.layers; first += blocks.group) {
+    const std::size_t again = std::min(blocks.group, blocks.layers - first);
+    const std::size_t behind = blocks.layers - first - again;
+    peak = std::max(peak, embedding + first / blocks.group * blocks.kept + again * blocks.whole +
+                              behind * waiting.block + waiting.outside.head);
+  }
+  return peak;
+}
+
+/// Follows a stage's instructions, and adds up what it holds.
+class StageBytes {
+ public:
+  StageBytes(const StagedModel& model, const PipelineSchedule& schedule, std::size_t stage,
+             std::span<const std::size_t> sequences)
+      : model_(model), schedule_(schedule), stage_(stage), sequences_(sequences) {}
+
+  std::size_t peak() {
+    const InstructionLists lists = with_messages(schedule_);
+    for (const Instruction& instruction : lists[stage_]) {
+      if (instruction.kind == InstructionKind::kPost) hold(border(instruction.message.micro_batch));
+      if (instruction.kind == InstructionKind::kPass) {
+        pass(schedule_.ranks[stage_][instruction.index]);
+      }
+    }
+    return peak_;
+  }
+
+ private:
+  void pass(const Action& action) {
+    const PartActivations part = of(action);
+    switch (action.kind) {
+      case ActionKind::kForward:
+        release(arrived(action, part));  // it is the first block's input
+        return hold(part.kept);
+      case ActionKind::kBackward:
+        run(part.passing - part.kept);
+        return release(part.kept + arrived(action, part));
+      case ActionKind::kBackwardInput:
+        run(part.splitting - part.kept);
+        release(part.kept);
+        return hold(part.waiting);
+      case ActionKind::kBackwardWeight:
+        // The gradient that has come is that of the last block's matrices: it has waited, too.
+        return release(part.waiting + arrived({.kind = ActionKind::kBackwardInput,
+                                               .micro_batch = action.micro_batch,
+                                               .chunk = action.chunk},
+                                              part));
+      case ActionKind::kUpdate:
+        return;
+    }
+  }
+
+  /// Holds more for a moment.
+  void run(std::size_t more) {
+    hold(more);
+    release(more);
+  }
+
+  /// What has come from another rank for an action.
+  [[nodiscard]] std::size_t arrived(const Action& action, const PartActivations& part) const {
+    const auto message = input_of(schedule_, stage_, action);
+    const bool from_afar = message && schedule_.placement.at(message->from_part()).stage != stage_;
+    return from_afar ? part.border : 0;
+  }
+
+  [[nodiscard]] std::size_t border(std::size_t micro_batch) const {
+    return part_activations(model_, model_.parts.front(), sequences_[micro_batch]).border;
+  }
+
+  PartActivations of(const Action& action) {
+    const std::size_t part = schedule_.placement.part_at({.stage = stage_, .chunk = action.chunk});
+    const std::pair<std::size_t, std::size_t> key{part, sequences_[action.micro_batch]};
+    const auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+    return known_[key] = part_activations(model_, model_.parts[part], key.second);
+  }
+
+  void hold(std::size_t bytes) { peak_ = std::max(peak_, held_ += bytes); }
+  void release(std::size_t bytes) { held_ -= bytes; }
+
+  const StagedModel& model_;
+  const PipelineSchedule& schedule_;
+  std::size_t stage_;
+  std::span<const std::size_t> sequences_;
+  std::map<std::pair<std::size_t, std::size_t>, PartActivations> known_;  // by part, sequences
+  std::size_t held_ = 0;
+  std::size_t peak_ = 0;
+};
+
+}  // namespace
+
+std::size_t part_parameters(const StagedModel& model, const nn::StageSpec& part) {
+  const memory::TransformerShape& shape = model.shape;
+  const tensor_parallel::TensorParallelLayout& tensor = model.share.tensor;
+  const std::size_t h = shape.hidden_size;
+  const std::size_t table = tensor.local_vocab_size(shape.vocab_size) * h;
+  const std::size_t positions = shape.num_positions * h;
+  const bool tied = shape.embeddings == memory::Embeddings::kTied;
+  const std::size_t ends = tensor_parallel::parameter_count(with_layers(shape, 0), tensor);
+  const std::size_t final_norm = ends - (tied ? 1 : 2) * table - positions;
+  std::size_t count =
+      tensor_parallel::parameter_count(with_layers(shape, part.layers.size()), tensor) - ends;
+  if (part.has_embedding) count += table + positions;
+  if (part.has_head) count += final_norm + (tied && part.has_embedding ? 0 : table);
+  return count;
+}
+
+PartActivations part_activations(const StagedModel& model, const nn::StageSpec& part,
+                                 std::size_t sequences) {
+  const MicroBatch batch{.size = sequences, .seq_len = model.share.layout.local_seq_len()};
+  const auto of_block = [&](Recompute mode) {
+    return context_parallel::block_activation_bytes(model.shape, sequences, model.precision, mode,
+                                                    model.share);
+  };
+  const OutsideBytes outside = outside_of(model, part, batch);
+  const std::size_t layers = part.layers.size();
+  const BlockBytes blocks{
+      .layers = layers,
+      .group = model.recompute.mode == Recompute::kFull ? model.recompute.recompute_every : 1,
+      .kept = of_block(model.recompute.mode),
+      .whole = of_block(Recompute::kNone)};
+  const WaitingBytes waiting = waiting_bytes(model, part, batch);
+  const std::size_t kept =
+      ceil_div(layers, blocks.group) * blocks.kept + outside.embedding + outside.head;
+  const std::size_t passing =
+      tensor_parallel::peak_of_blocks(layers, model.recompute, blocks.kept, blocks.whole, outside);
+  return {.kept = kept,
+          .passing = std::max(kept, passing),
+          .splitting = std::max(kept, splitting_bytes(blocks, waiting, outside.embedding)),
+          .waiting = layers * waiting.block + waiting.outside.embedding + waiting.outside.head,
+          .border = memory::activation_element_bytes(model.precision) * sequences *
+                    model.share.tensor.local_seq_len(batch.seq_len) * model.shape.hidden_size};
+}
+
+std::size_t peak_activation_bytes(const StagedModel& model, const PipelineSchedule& schedule,
+                                  std::size_t stage, std::span<const std::size_t> sequences) {
+  return StageBytes(model, schedule, stage, sequences).peak();
+}
+
+}  // namespace ultra::pipeline_parallel

@@ -1,0 +1,62 @@
+#pragma once
+/// @file
+/// Memory per stage of a pipeline, by closed form for each part and by the schedule's list for
+/// their sum.
+///
+/// Legend: t tensor-parallel ranks; h hidden_size, f ffn_hidden_size, V vocab_size, v = ceil(V /
+/// t), e bytes per element, tokens of a micro-batch as a rank has them.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/06_context_parallel/estimate/context_memory.hpp"
+#include "chapters/07_pipeline_parallel/schedule/messages.hpp"
+#include "chapters/07_pipeline_parallel/schedule/pipeline_schedule.hpp"
+#include "common/nn/model.hpp"
+
+namespace ultra::pipeline_parallel {
+
+/// @brief A model in parts, and how the rest is shared.
+struct StagedModel {
+  memory::TransformerShape shape;     ///< of the whole model
+  std::vector<nn::StageSpec> parts;   ///< of it, in order
+  memory::Precision precision;        ///< formats of the numbers
+  memory::RecomputeConfig recompute;  ///< of blocks
+  context_parallel::RankShare share;  ///< of sequences and matrices
+};
+
+/// @brief Number of weights that a rank of a part has.
+///
+/// Blocks as chapter 05 counts them; with the embedding v h (and learned positions), with the head
+/// v h and the final norm. Tied tables count on both ends, when these are two parts.
+[[nodiscard]] std::size_t part_parameters(const StagedModel& model, const nn::StageSpec& part);
+
+/// @brief Bytes of activations of a micro-batch in a part.
+struct PartActivations {
+  std::size_t kept = 0;       ///< between forward and backward pass
+  std::size_t passing = 0;    ///< at the highest moment of the backward pass: more than kept, when
+                              ///< blocks are computed again
+  std::size_t splitting = 0;  ///< the same of B, while the blocks behind wait for W already
+  std::size_t waiting =
+      0;  ///< after B, until W: the inputs of matrices, and what the table and the
+          ///< loss need. Per block tokens (2 h + (h + f) / t) e; embedding 4 tokens;
+          ///< head e tokens (h + v)
+  std::size_t border = 0;  ///< hidden states that come from a neighbour, or their gradient
+};
+
+/// @brief The closed forms of chapters 01, 05 and 06 for the blocks of a part.
+/// @param sequences  of the micro-batch.
+[[nodiscard]] PartActivations part_activations(const StagedModel& model, const nn::StageSpec& part,
+                                               std::size_t sequences);
+
+/// @brief Highest bytes of activations of a stage within a step: what its list of instructions adds
+/// up to, with messages that have been posted ahead.
+/// @param sequences  of each micro-batch.
+[[nodiscard]] std::size_t peak_activation_bytes(const StagedModel& model,
+                                                const PipelineSchedule& schedule, std::size_t stage,
+                                                std::span<const std::size_t> sequences);
+
+}  // namespace ultra::pipeline_parallel

@@ -1,0 +1,60 @@
+#pragma once
+/// @file
+/// Chapter 07 as a technique: the layers in stages, and micro-batches that pass them one behind the
+/// other.
+///
+/// | what                  | becomes                                   | where                    |
+/// |-----------------------|-------------------------------------------|--------------------------|
+/// | the model             | parts: consecutive layers                 | stages/stage_split       |
+/// | a step's order        | a list of passes per rank                 | schedule/                |
+/// | activations           | messages to the next part                 | execution/pipeline_links |
+/// | their gradients       | messages back                             | execution/pipeline_links |
+/// | a linear's backward   | its input's gradient, its weight's later  | split_linear             |
+/// | a tied token table    | two tables whose gradients add up         | nn::kTiedGroup           |
+/// | PipeDream's update    | one behind each backward; stashed weights | execution/weight_stash   |
+/// | losses, norms, states | the same                                  | -                        |
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "chapters/07_pipeline_parallel/options/pipeline_options.hpp"
+#include "common/train/program/technique.hpp"
+
+/// @brief Chapter 07: layers in stages, and the order in which micro-batches pass them.
+namespace ultra::pipeline_parallel {
+
+/// @brief --pp, --schedule, --schedule-file, --micro-batches, --stage-split and --executed-gantt.
+class PipelineParallel : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup& setup) override;
+  void validate(train::Setup& setup) override;
+  void settle(train::Setup& setup) override;
+  void validate_training(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::FileFlag> files() const override;
+  [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<train::Axis> axis() const override;
+  void change_plan(train::Plan& plan, const train::Setup& setup) const override;
+  void wrap(train::FactoryStack& factories, const train::Plan& plan,
+            const train::Setup& setup) const override;
+  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> state_that_is_not_saved() const override;
+  [[nodiscard]] std::optional<std::string> memory_table(
+      const train::Setup& setup, const train::TrainResult& result) const override;
+
+  /// @brief The flags.
+  [[nodiscard]] const PipelineOptions& options() const { return options_; }
+
+ private:
+  PipelineOptions options_;
+  std::shared_ptr<const PipelineSchedule> schedule_;  // from settle() on, when there is one
+};
+
+/// @brief The technique of this chapter.
+[[nodiscard]] std::unique_ptr<train::Technique> technique();
+
+/// @brief The flags of this chapter in a program that has it.
+[[nodiscard]] const PipelineOptions& options_of(const train::Setup& setup);
+
+}  // namespace ultra::pipeline_parallel

@@ -1,0 +1,134 @@
+#include "chapters/07_pipeline_parallel/search/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
+#include "chapters/07_pipeline_parallel/search/branch_and_bound.hpp"
+#include "chapters/07_pipeline_parallel/search/greedy.hpp"
+#include "chapters/07_pipeline_parallel/search/improve.hpp"
+#include "chapters/07_pipeline_parallel/search/pass_clock.hpp"
+#include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::pipeline_parallel {
+namespace {
+
+/// Stages times micro-batches: some seconds.
+constexpr std::size_t kMostToSearch = 1U << 12U;
+
+void expect_small(const SearchQuestion& question) {
+  if (question.micro_batches <= kMostToSearch / question.stages) return;
+  throw ConfigError(fmt::format(
+      "{} stages and {} micro-batches are {} forward passes, but a search takes at most {}. Choose "
+      "fewer, or a schedule by its name.",
+      question.stages, question.micro_batches, question.stages * question.micro_batches,
+      kMostToSearch));
+}
+
+/// The best so far, and where it is from.
+class Best {
+ public:
+  explicit Best(double most_bytes) : most_bytes_(most_bytes) {}
+
+  /// Takes a schedule when it fits and ends earlier. Returns its seconds, if it fits.
+  std::optional<double> offer(const PipelineSchedule& schedule, const CostModel& costs,
+                              const std::string& from) {
+    SimulatedStep step = simulate(schedule, costs);
+    if (!fits(step, most_bytes_)) return {};
+    const double seconds = step.seconds();
+    if (!found_ || seconds < found_->step.seconds()) {
+      found_ = FoundSchedule{.schedule = schedule, .step = std::move(step), .from = from};
+    }
+    return seconds;
+  }
+
+  [[nodiscard]] std::optional<FoundSchedule>& found() { return found_; }
+
+ private:
+  double most_bytes_;
+  std::optional<FoundSchedule> found_;
+};
+
+bool is_comparable(const ScheduleChoice& choice, const SearchQuestion& question) {
+  if (choice.kind == ScheduleKind::kPipedreamAsync) return false;
+  return choice.kind != ScheduleKind::kInterleaved || question.micro_batches % question.stages == 0;
+}
+
+/// The published schedules; returns the seconds of the best that fits.
+double offer_published(const SearchQuestion& question, Best& best) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const ScheduleChoice& choice : published_schedules()) {
+    if (!is_comparable(choice, question)) continue;
+    const auto schedule = make_schedule(choice, question.stages, question.micro_batches);
+    const auto seconds = best.offer(schedule, question.costs.on(schedule.placement), schedule.name);
+    if (seconds) least = std::min(least, *seconds);
+  }
+  return least;
+}
+
+/// Greedy lists on a placement, and the best of all there, improved.
+void offer_heuristics(const SearchQuestion& question, const Placement& placement, Best& best) {
+  const CostModel costs = question.costs.on(placement);
+  std::optional<PipelineSchedule> start;
+  double least = std::numeric_limits<double>::infinity();
+  const auto start_from = [&](const PipelineSchedule& schedule) {
+    const auto seconds = seconds_of(schedule, costs, question.most_bytes);
+    if (!seconds || *seconds >= least) return;
+    least = *seconds;
+    start = schedule;
+  };
+  for (const GreedyRule& rule : greedy_rules(placement, question.most_bytes)) {
+    const auto schedule = greedy_schedule(placement, question.micro_batches, costs, rule);
+    if (schedule) start_from(*schedule);
+  }
+  if (start) best.offer(*start, costs, "greedy");
+  for (const ScheduleChoice& choice : published_schedules()) {
+    if (choice.chunks() != placement.chunks() || !is_comparable(choice, question)) continue;
+    if (choice.is_v_shaped() != (placement.chunks() == 2)) continue;
+    start_from(split_backward(make_schedule(choice, question.stages, question.micro_batches)));
+  }
+  if (!start) return;
+  best.offer(improved(*start, costs, question.most_bytes, question.most_tries), costs, "improved");
+}
+
+}  // namespace
+
+bool fits(const SimulatedStep& step, double most_bytes) {
+  constexpr double kRounding = 1e-9;
+  return std::ranges::all_of(step.ranks, [&](const SimulatedRank& rank) {
+    return rank.peak_bytes <= most_bytes * (1 + kRounding);
+  });
+}
+
+FoundSchedule search_schedule(const SearchQuestion& question) {
+  expect_small(question);
+  Best best(question.most_bytes);
+  const double published = offer_published(question, best);
+  const Placement line = Placement::loop(question.stages);
+  offer_heuristics(question, line, best);
+  if (question.stages > 1) offer_heuristics(question, Placement::v_shape(question.stages), best);
+  if (!best.found()) {
+    throw ConfigError(fmt::format(
+        "no schedule of {} stages keeps to {:g} times what a micro-batch leaves in a stage: a single "
+        "one has 1. Allow more activations.",
+        question.stages, question.most_bytes / question.costs.stage.saved_bytes));
+  }
+  const CostModel costs = question.costs.on(line);
+  const double bound = best.found()->step.seconds();
+  const BoundedSearch bounded = branch_and_bound(line, question.micro_batches, costs,
+                                                 question.most_bytes, bound, question.most_nodes);
+  if (bounded.better) best.offer(*bounded.better, costs, "branch and bound");
+  FoundSchedule found = std::move(*best.found());
+  found.schedule.name = "search";
+  found.best_published = published;
+  // What branch and bound has found counts, should simulated messages take longer than it thought.
+  const bool is_as_good = !bounded.better || found.from == "branch and bound";
+  found.is_optimal = bounded.is_complete && is_as_good;
+  return found;
+}
+
+}  // namespace ultra::pipeline_parallel

@@ -1,0 +1,28 @@
+#pragma once
+/// @file
+/// The backward pass of a linear map in two parts, of which the second can wait.
+///
+/// Exercise 07.4 (`./workbook check 07.4`).
+/// Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 2.
+
+#include <span>
+
+#include "common/nn/parameter.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace ultra::pipeline_parallel {
+
+/// @brief The backward pass of linear maps of one input, y_i = x W_i^T: part B now, part W when it
+/// is asked for.
+///
+/// Whoever runs a zero-bubble schedule has given the weights a queue for their gradients' work
+/// (nn::Parameter::defer_grads_to): what is to wait has to go through nn::Parameter::add_grad.
+/// Without a queue the same call makes the gradient at once.
+/// @param d_y      gradient of each output, [..., out_features_i].
+/// @param x        [..., in_features]; what waits keeps it in memory.
+/// @param weights  [out_features_i, in_features], in the order of d_y; outlive what waits.
+/// @return the gradient of the input, summed over the maps, [..., in_features].
+[[nodiscard]] Tensor split_backward(std::span<const Tensor> d_y, const Tensor& x,
+                                    std::span<nn::Parameter* const> weights);
+
+}  // namespace ultra::pipeline_parallel

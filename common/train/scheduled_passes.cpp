@@ -1,0 +1,144 @@
+#include "common/train/scheduled_passes.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/train/error_place.hpp"
+
+namespace ultra::train {
+namespace {
+
+/// A micro-batch that has passed a chunk forward, and not yet backward.
+struct UnderWay {
+  nn::Saved saved;
+  data::Batch batch;
+  nn::DeferredGradients deferred;
+};
+
+/// While it lives, gradients of a chunk's weights wait in a queue.
+class Deferring {
+ public:
+  Deferring(nn::Model& chunk, nn::DeferredGradients& queue) : chunk_(chunk) {
+    chunk.defer_grads_to(&queue);
+  }
+  Deferring(const Deferring&) = delete;
+  Deferring& operator=(const Deferring&) = delete;
+  ~Deferring() { chunk_.defer_grads_to(nullptr); }
+
+ private:
+  nn::Model& chunk_;
+};
+
+/// Runs one action after the other; see run_schedule().
+class Passes {
+ public:
+  explicit Passes(const ScheduledPasses& passes) : passes_(passes) {}
+
+  double run() {
+    for (std::size_t i = 0; i < passes_.schedule.size(); ++i) {
+      const Action& action = passes_.schedule[i];
+      for (const auto& observer : passes_.observers) observer->action_begins(action);
+      if (passes_.ledger) passes_.ledger->action_begins(i);
+      run_in_place(action);
+      if (passes_.ledger) passes_.ledger->action_ends();
+      for (const auto& observer : passes_.observers) observer->action_ends(action);
+    }
+    if (passes_.links) passes_.links->finish();
+    return loss_;
+  }
+
+ private:
+  void run_in_place(const Action& action) {
+    if (!passes_.links) return run(action);
+    try {
+      passes_.links->action_begins(action);
+      run(action);
+    } catch (const Error&) {
+      rethrow_with_place(passes_.links->place(action));
+    }
+  }
+
+  void run(const Action& action) {
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return forward(action);
+      case ActionKind::kBackward:
+        backward(action);
+        return forget(action);
+      case ActionKind::kBackwardInput: {
+        const Deferring deferring(chunk(action), under_way(action).deferred);
+        return backward(action);
+      }
+      case ActionKind::kBackwardWeight:
+        under_way(action).deferred.run();
+        return forget(action);
+      case ActionKind::kUpdate:
+        return passes_.update(action);
+    }
+  }
+
+  void forward(const Action& action) {
+    const MicroBatch& micro_batch = passes_.micro_batches[action.micro_batch];
+    nn::Model& model = chunk(action);
+    UnderWay& state = begin(action, micro_batch);
+    const Tensor input =
+        model.stage().has_embedding ? state.batch.tokens : passes_.links->receive(action);
+    if (!model.stage().has_head)
+      return passes_.links->send(action, model.forward(input, state.saved));
+    // What weighs nothing is divided by infinity: its loss and its gradients are zeros.
+    loss_ += model.loss(model.forward(input, state.saved), state.batch.targets,
+                        micro_batch.normalizer / micro_batch.weight, state.saved);
+  }
+
+  void backward(const Action& action) {
+    nn::Model& model = chunk(action);
+    nn::Saved& saved = under_way(action).saved;
+    const Tensor d_input = model.stage().has_head
+                               ? model.backward(saved)
+                               : model.backward(passes_.links->receive_gradient(action), saved);
+    if (d_input.defined()) passes_.links->send_gradient(action, d_input);
+  }
+
+  UnderWay& begin(const Action& action, const MicroBatch& micro_batch) {
+    const nn::StageSpec& stage = chunk(action).stage();
+    nn::Pass pass{.step = passes_.step,
+                  .micro_batch = action.micro_batch,
+                  .chunk = action.chunk,
+                  .token_weight = micro_batch.weight};
+    data::Batch batch;
+    if (stage.has_embedding || stage.has_head) {
+      batch = passes_.share.batch(chunk(action).device(), passes_.step, micro_batch.sequences);
+    }
+    if (passes_.tokens) {
+      pass.places = passes_.tokens->places(passes_.share, passes_.step, micro_batch.sequences);
+      batch = passes_.tokens->part_of(batch);
+    }
+    const auto [at, is_new] = under_way_.try_emplace(
+        {action.micro_batch, action.chunk}, nn::Saved(nn::Saved::Mode::kKeep, pass), batch);
+    ensure(is_new, "a micro-batch passes a chunk once");
+    return at->second;
+  }
+
+  nn::Model& chunk(const Action& action) const { return *passes_.chunks[action.chunk]; }
+
+  UnderWay& under_way(const Action& action) {
+    const auto found = under_way_.find({action.micro_batch, action.chunk});
+    if (found != under_way_.end()) return found->second;
+    throw InternalError(fmt::format("{} comes before its forward pass", action.str()));
+  }
+
+  void forget(const Action& action) { under_way_.erase({action.micro_batch, action.chunk}); }
+
+  const ScheduledPasses& passes_;
+  std::map<std::pair<std::size_t, std::size_t>, UnderWay> under_way_;  // by micro-batch and chunk
+  double loss_ = 0;
+};
+
+}  // namespace
+
+double run_schedule(const ScheduledPasses& passes) { return Passes(passes).run(); }
+
+}  // namespace ultra::train

@@ -1,0 +1,41 @@
+#pragma once
+/// @file
+/// run_schedule: micro-batches pass the chunks of a model, forward and backward.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "common/data/dataset.hpp"
+#include "common/nn/model.hpp"
+#include "common/train/gradients/gradient_ledger.hpp"
+#include "common/train/micro_batch.hpp"
+#include "common/train/stage_links.hpp"
+#include "common/train/step_observer.hpp"
+#include "common/train/step_schedule.hpp"
+#include "common/train/token_plan.hpp"
+
+namespace ultra::train {
+
+/// @brief Passes of micro-batches through chunks of a model, in the order of a schedule.
+struct ScheduledPasses {
+  std::span<nn::Model* const> chunks;         ///< of this rank
+  std::span<const Action> schedule;           ///< in this order
+  std::span<const MicroBatch> micro_batches;  ///< what passes
+  const data::Sampler& share;                 ///< draws their sequences
+  std::size_t step = 0;                       ///< 0 for the first
+  StageLinks* links = nullptr;                ///< null: the chunk is the whole model
+  GradientLedger* ledger = nullptr;           ///< null: nobody follows
+  const TokenPlan* tokens = nullptr;          ///< null: all, and each sequence is one document
+  std::span<const std::unique_ptr<StepObserver>> observers = {};  ///< told of each action
+  std::function<void(const Action&)> update = {};  ///< updates the weights of the action's chunk
+};
+
+/// @brief Runs the passes: leaves the gradients in the parameters.
+/// @return the sum of the losses; 0 on a rank without a head.
+/// @throws InternalError when a pass comes before what it needs. An error of an action says
+/// where it took place, as the links do.
+double run_schedule(const ScheduledPasses& passes);
+
+}  // namespace ultra::train

@@ -1,0 +1,20 @@
+#include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
+
+#include <algorithm>
+
+namespace ultra::pipeline_parallel {
+
+// [region live_activations]
+std::size_t peak_live_activations(std::span<const train::Action> list) {
+  std::size_t live = 0;
+  std::size_t peak = 0;
+  for (const train::Action& action : list) {
+    if (action.kind == train::ActionKind::kForward) peak = std::max(peak, ++live);
+    // B needs activations, but W does too: they stay until the weights have their gradients.
+    if (action.makes_gradients()) --live;
+  }
+  return peak;
+}
+// [/region]
+
+}  // namespace ultra::pipeline_parallel

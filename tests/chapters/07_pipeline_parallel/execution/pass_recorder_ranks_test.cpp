@@ -1,0 +1,198 @@
+// What executed schedules leave behind: counters, and a Gantt chart.
+//
+// Covers: chapters/07_pipeline_parallel/execution/pass_recorder.hpp
+// Covers: chapters/07_pipeline_parallel/execution/action_log.hpp
+// Covers: chapters/07_pipeline_parallel/estimate/stage_memory.hpp
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
+#include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
+#include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
+#include "chapters/07_pipeline_parallel/schedule/messages.hpp"
+#include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::pipeline_parallel {
+namespace {
+
+using namespace pipeline_parallel::test;
+using nlohmann::json;
+using train::RankSummary;
+
+class ExecutedSchedules : public PipelineTest {
+ protected:
+  PipelineCase draw_case() {
+    const std::string schedule =
+        random.pick({"naive", "afab", "1f1b", "interleaved:2", "zero-bubble-h1", "zero-bubble-h2",
+                     "zb-v", "dualpipe-v"});
+    const int pp = random.pick({2, 3, 4});
+    const std::size_t parts =
+        placement_of(parse_schedule_choice(schedule), static_cast<std::size_t>(pp)).parts();
+    PipelineCase c = draw(1, pp, schedule, parts, random.pick({DType::kF32, DType::kF64}));
+    cut(c, static_cast<std::size_t>(pp) * random.between(1, 3));
+    c.options.steps = 2;
+    return c;
+  }
+
+  static std::vector<std::size_t> sizes(const PipelineCase& c) {
+    train::TrainOptions options = c.options;
+    options.micro_batch = c.micro_batch;
+    return micro_batch_sizes(options, static_cast<std::size_t>(c.dp));
+  }
+
+  static PipelineSchedule schedule(const PipelineCase& c) {
+    return make_schedule(parse_schedule_choice(c.schedule), static_cast<std::size_t>(c.pp),
+                         sizes(c).size());
+  }
+
+  static StagedModel staged(const PipelineCase& c) {
+    const Placement placement = schedule(c).placement;
+    return staged_model(c.setup(), balanced_layers(c.options.model.num_layers, placement,
+                                                   operations_of(c.options.model)));
+  }
+
+  /// The first pipeline's rank of a stage.
+  static const RankSummary& rank_of(const std::vector<RankSummary>& ranks, const PipelineCase& c,
+                                    std::size_t stage) {
+    return ranks[stage * static_cast<std::size_t>(c.cp * c.tp)];
+  }
+
+  static void expect_predicted_bytes(const PipelineCase& c) {
+    const std::vector<RankSummary> ranks = summaries(c);
+    if (ranks.empty()) return;
+    const StagedModel model = staged(c);
+    const PipelineSchedule list = schedule(c);
+    for (std::size_t stage = 0; stage < list.ranks.size(); ++stage) {
+      const RankSummary& rank = rank_of(ranks, c, stage);
+      const auto peak = [&](MemoryCategory category) { return rank.memory.peak(category).bytes; };
+      std::size_t parameters = 0;
+      for (std::size_t chunk = 0; chunk < list.placement.chunks(); ++chunk) {
+        const std::size_t part = list.placement.part_at({.stage = stage, .chunk = chunk});
+        parameters += part_parameters(model, model.parts[part]);
+      }
+      EXPECT_EQ(peak(MemoryCategory::kParameters), parameters * size_of(c.options.dtype))
+          << "stage " << stage << " of " << c.str();
+      EXPECT_EQ(peak(MemoryCategory::kActivations),
+                peak_activation_bytes(model, list, stage, sizes(c)))
+          << "stage " << stage << " of " << c.str();
+    }
+  }
+
+  ultra::test::TemporaryFolder folder;
+};
+
+TEST_F(ExecutedSchedules, HoldAsManyActivationsAsTheirListSays) {
+  for (int trial = 0; trial < 8; ++trial) {
+    const PipelineCase c = draw_case();
+    const std::vector<RankSummary> ranks = summaries(c);
+    const PipelineSchedule list = schedule(c);
+    for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+      const auto& sums = ranks[stage].counters.sums();
+      EXPECT_EQ(sums.at(std::string(kPeakActivations)), peak_live_activations(list.ranks[stage]))
+          << "stage " << stage << " of " << c.str();
+      EXPECT_LE(sums.at(std::string(kPeakInputs)), sums.at(std::string(kPeakActivations)));
+    }
+  }
+}
+
+// AFAB: all m; 1F1B: as many as there are stages from here to the end, min(p - s, m).
+TEST_F(ExecutedSchedules, HoldWhatThePapersSay) {
+  for (const auto& [pp, micro_batches] : std::vector<std::pair<int, std::size_t>>{{2, 5}, {4, 3}}) {
+    PipelineCase c = draw(1, pp, "afab", static_cast<std::size_t>(pp), DType::kF32);
+    cut(c, micro_batches);
+    for (const RankSummary& rank : summaries(c)) {
+      EXPECT_EQ(rank.counters.sums().at(std::string(kPeakActivations)), micro_batches);
+    }
+    c.schedule = "1f1b";
+    const std::vector<RankSummary> ranks = summaries(c);
+    for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+      EXPECT_EQ(ranks[stage].counters.sums().at(std::string(kPeakActivations)),
+                std::min(ranks.size() - stage, micro_batches));
+    }
+  }
+}
+
+TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSays) {
+  for (int trial = 0; trial < 10; ++trial) expect_predicted_bytes(draw_case());
+}
+
+TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysWithRecomputation) {
+  for (const char* more :
+       {"--recompute full", "--recompute selective", "--recompute full --recompute-every 2"}) {
+    for (const char* schedule : {"1f1b", "zero-bubble-h1", "zb-v"}) {
+      PipelineCase c = draw_case();
+      c.schedule = schedule;
+      c.options.model.num_layers = std::max<std::size_t>(c.options.model.num_layers, 8);
+      c.more = more;
+      expect_predicted_bytes(c);
+    }
+  }
+}
+
+TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysOnMeshes) {
+  for (const char* schedule : {"1f1b", "interleaved:2", "zb-v"}) {
+    PipelineCase c = draw_case();
+    c.pp = 2;
+    c.schedule = schedule;
+    c.options.model.num_layers = 4;
+    cut(c, 4);
+    PipelineCase tensor = c;
+    share_heads(tensor, 2);
+    tensor.more = random.pick({"--sp on", "--sp off"});
+    expect_predicted_bytes(tensor);
+    c.cp = 2;
+    c.options.model.max_seq_len = 8;
+    expect_predicted_bytes(c);
+  }
+}
+
+// The chart of a run: every action of the schedule once, in its rank's order, after what it needs.
+TEST_F(ExecutedSchedules, LeaveAGanttChart) {
+  for (int trial = 0; trial < 4; ++trial) {
+    PipelineCase c = draw_case();
+    c.dp = random.pick({1, 2});
+    cut(c, static_cast<std::size_t>(c.pp) * random.between(1, 2));
+    const std::string path = folder.path("gantt.json");
+    c.more = "--executed-gantt " + path;
+    if (summaries(c).empty()) continue;
+    const json chart = json::parse(ultra::test::read_file(path));
+    const PipelineSchedule list = schedule(c);
+    EXPECT_EQ(chart.at("schedule"), list.name);
+    EXPECT_EQ(chart.at("stages"), c.pp);
+    EXPECT_EQ(chart.at("micro_batches"), list.micro_batches);
+    std::map<std::size_t, std::vector<std::string>> names;
+    std::map<std::tuple<std::string, std::size_t, std::size_t>, double> ends;  // kind, part, batch
+    for (const json& action : chart.at("actions")) {
+      EXPECT_LE(action.at("begin").get<double>(), action.at("end").get<double>());
+      EXPECT_GE(action.at("begin").get<double>(), 0);
+      names[action.at("stage")].push_back(action.at("action"));
+      ends[{action.at("kind"), action.at("part"), action.at("micro_batch")}] = action.at("end");
+    }
+    for (std::size_t stage = 0; stage < list.ranks.size(); ++stage) {
+      std::vector<std::string> expected;
+      for (const train::Action& action : list.ranks[stage]) expected.push_back(action.str());
+      EXPECT_EQ(names[stage], expected);
+    }
+    for (const json& action : chart.at("actions")) {
+      const std::size_t part = action.at("part");
+      if (action.at("kind") != "F" || part == 0) continue;
+      EXPECT_GE(action.at("begin").get<double>(),
+                (ends.at({"F", part - 1, action.at("micro_batch")})))
+          << action;
+    }
+    for (std::size_t part = 0; part < list.placement.parts(); ++part) {
+      EXPECT_GT(chart.at("costs").at("F").at(part).get<double>(), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::pipeline_parallel

@@ -1,0 +1,92 @@
+// The executable 07_pipeline_parallel under mpirun: ranks are processes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/program.hpp"
+
+namespace ultra::pipeline_parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PipelineUnderMpirun : public ultra::test::UnderMpirun {
+ protected:
+  PipelineUnderMpirun()
+      : UnderMpirun("07_pipeline_parallel", ultra::test::Changes{{"--steps", "3"},
+                                                                 {"--global-batch", "8"},
+                                                                 {"--micro-batch", "1"},
+                                                                 {"--layers", "4"}}) {}
+};
+
+TEST_F(PipelineUnderMpirun, ProcessesComputeWhatThreadsCompute) {
+  for (const char* flags :
+       {"--pp 4", "--pp 4 --schedule afab", "--pp 4 --schedule zero-bubble-h2"}) {
+    expect_same_as_threads(4, flags, "1");
+  }
+  for (const char* flags :
+       {"--pp 2 --schedule interleaved:2", "--pp 2 --schedule zb-v", "--pp 2 --schedule dualpipe-v",
+        "--pp 2 --schedule pipedream-async --clip 0"}) {
+    expect_same_as_threads(2, flags, "1");
+  }
+}
+
+TEST_F(PipelineUnderMpirun, MeshesOfProcesses) {
+  expect_same_as_threads(4, "--pp 2 --zero 3", "2");
+  expect_same_as_threads(4, "--pp 2 --tp 2 --sp on", "1");
+  expect_same_as_threads(4, "--pp 2 --cp 2 --schedule zb-v", "1");
+}
+
+TEST_F(PipelineUnderMpirun, WhatDoesNotFitEndsWithOneError) {
+  expect_refused(3, "--pp 2", "3 ranks are no whole replicas of 2 ranks each");
+  expect_refused(2, "--pp 2 --layers 1", "--layers 1 are fewer than the 2 parts");
+}
+
+TEST_F(PipelineUnderMpirun, AStageThatFailsEndsAllWithItsNameAndItsMicroBatch) {
+  expect_refused(2,
+                 ultra::test::words_of("--pp 2 --schedule afab --seq 64 --hidden 32 "
+                                       "--device-memory 600kB"),
+                 {"out of device memory", "stage 0 of 2", "forward pass of micro-batch"}, {});
+}
+
+// Wherever the kill comes, even behind the end: the losses are those of one rank without a pause.
+TEST_F(PipelineUnderMpirun, ATrainingThatWasKilledGoesOnInAnotherLayout) {
+  const std::string saved = folder.path("saved");
+  const std::string model = "--steps 400 --dtype f64 --global-batch 4 --seq 8 --warmup 2 ";
+  const ultra::test::Words shell = {
+      "sh", "-c",
+      "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (sleep 0.6; kill -9 $$) & fi; exec \"$@\"", "sh"};
+  static_cast<void>(start(2,
+                          ultra::test::words_of(model +
+                                                "--pp 2 --schedule zb-v --save-every 5 "
+                                                "--checkpoint " +
+                                                saved),
+                          shell));
+  ultra::test::expect_near_losses(
+      losses(0, ultra::test::words_of(model + "--pp 2 --dp 2 --zero 2 --resume " + saved)),
+      losses(0, ultra::test::words_of(model)), 1e-8);
+}
+
+// A process that is killed says nothing: the others say what they waited for. Steps are long, so
+// that the kill comes between two of them in no more than one of some runs.
+TEST_F(PipelineUnderMpirun, AStageThatIsKilledEndsAll) {
+  const ultra::test::Words shell = {
+      "sh", "-c",
+      "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (sleep 1; kill -9 $$) & fi; exec \"$@\"", "sh"};
+  const std::string place = "[stage 0 of 2, ";
+  std::string said;
+  for (int attempt = 0; attempt < 5 && said.find(place) == std::string::npos; ++attempt) {
+    const auto result = start(
+        2, ultra::test::words_of("--pp 2 --steps 1000000 --warmup 0 --global-batch 2000"), shell);
+    EXPECT_NE(result.exit_code, 0);
+    said = result.err;
+    EXPECT_THAT(said, HasSubstr("was killed or left without a word"));
+  }
+  EXPECT_THAT(said, HasSubstr(place));
+  EXPECT_THAT(said, HasSubstr("pass of micro-batch"));
+}
+
+}  // namespace
+}  // namespace ultra::pipeline_parallel

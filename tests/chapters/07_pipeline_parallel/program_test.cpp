@@ -1,0 +1,268 @@
+// The executable 07_pipeline_parallel, started as a user starts it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.hpp"
+
+namespace ultra::pipeline_parallel {
+namespace {
+
+using nlohmann::json;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_parts;
+
+const std::string kModel =
+    "--global-batch 8 --micro-batch 1 --dtype f64 --layers 4 --seq 12 --hidden 16 ";
+const std::string kFiveSteps = kModel + "--steps 5 ";
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+class PipelineProgram : public ultra::test::ProgramTest {
+ protected:
+  PipelineProgram() : ProgramTest("07_pipeline_parallel") {}
+};
+using BadPipelineRun = PipelineProgram;
+
+// Training ----------------------------------------------------------------------------------------
+
+TEST_F(PipelineProgram, EveryLayoutHasTheLossesOfOneRank) {
+  const json expected = losses_of(kFiveSteps);
+  for (const char* flags : {"--pp 2",
+                            "--pp 4 --schedule afab",
+                            "--pp 3 --schedule naive",
+                            "--schedule afab",
+                            "--schedule interleaved:2",
+                            "--pp 2 --schedule interleaved:2",
+                            "--pp 4 --schedule zero-bubble-h1",
+                            "--pp 2 --schedule zero-bubble-h2",
+                            "--pp 2 --schedule zb-v",
+                            "--pp 2 --schedule dualpipe-v",
+                            "--pp 2 --micro-batches 8",
+                            "--pp 2 --stage-split 1,3",
+                            "--pp 2 --stage-split measured",
+                            "--pp 2 --dp 2 --zero 1 --overlap none",
+                            "--pp 2 --dp 2 --zero 2 --check-replicas 2",
+                            "--pp 2 --dp 2 --zero 3 --recompute full --prefetch 2",
+                            "--pp 2 --tp 2 --sp on --schedule zb-v",
+                            "--pp 2 --cp 2 --dp 2 --zero 1",
+                            "--pp 2 --cp 2 --tp 2 --sp on --recompute selective",
+                            "--pp 2 --dp 2 --zero 3 --offload optimizer+params",
+                            "--pp 2 --collectives native",
+                            "--pp 2 --dp 2 --overlap per-parameter",
+                            "--pp 2 --doc-length 0"}) {
+    SCOPED_TRACE(flags);
+    expect_near_losses(losses_of(kFiveSteps + flags), expected, 1e-10);
+  }
+}
+
+// The same passes in another order: not a bit differs, not in f32 either.
+TEST_F(PipelineProgram, SchedulesWithTheSameOrderOfMicroBatchesAgreeInEveryBit) {
+  const std::string model = "--global-batch 8 --micro-batch 2 --layers 4 --steps 4 --pp 2 ";
+  const json expected = losses_of(model + "--schedule afab");
+  for (const char* schedule : {"naive", "1f1b", "interleaved:2", "zero-bubble-h1"}) {
+    EXPECT_EQ(losses_of(model + "--schedule " + schedule), expected) << schedule;
+  }
+}
+
+TEST_F(PipelineProgram, CheckpointsOfAnyLayoutGoOnInAnyOther) {
+  const json expected = losses_of(kModel + "--steps 5");
+  const std::vector<std::string> layouts = {"", "--pp 4", "--pp 2 --dp 2 --zero 3",
+                                            "--pp 2 --tp 2 --sp on --zero 2 --schedule zb-v",
+                                            "--pp 2 --cp 2 --schedule interleaved:2"};
+  for (std::size_t from = 0; from < layouts.size(); ++from) {
+    const std::string saved = folder.path("from-" + std::to_string(from));
+    static_cast<void>(summary_of(kModel + "--steps 3 " + layouts[from] + " --checkpoint " + saved));
+    for (const std::size_t to : {std::size_t{0}, (from + 1) % layouts.size()}) {
+      SCOPED_TRACE(layouts[from] + " to " + layouts[to]);
+      expect_near_losses(losses_of(kModel + "--steps 5 " + layouts[to] + " --resume " + saved),
+                         expected, 1e-10);
+    }
+  }
+}
+
+TEST_F(PipelineProgram, AsynchronousUpdatesTrainToo) {
+  const json losses = losses_of(
+      "--layers 4 --global-batch 8 --micro-batch 1 --steps 12 --pp 4 --clip 0 "
+      "--schedule pipedream-async --warmup 2");
+  EXPECT_LT(losses.back().get<double>(), losses.front().get<double>() - 0.3);
+}
+
+TEST_F(PipelineProgram, TheSummaryHoldsItsFlagsAndWhatRanksCounted) {
+  const json cut = summary_of("--pp 2 --schedule interleaved:2 --layers 4 --stage-split 1,1,1,1");
+  EXPECT_EQ(cut.at("parameters"), summary_of("--layers 4").at("parameters"));
+  const json& config = cut.at("config");
+  EXPECT_EQ(config.at("pp"), 2);
+  EXPECT_EQ(config.at("schedule"), "interleaved:2");
+  EXPECT_EQ(config.at("stage_split"), "1,1,1,1");
+  EXPECT_EQ(config.at("micro_batches"), 2);
+  for (const json& rank : cut.at("ranks")) {
+    EXPECT_GT(rank.at("counters").at("peak_live_activations"), 0);
+  }
+}
+
+TEST_F(PipelineProgram, TheTableFindsItsPredictionsExact) {
+  for (const char* flags :
+       {"--pp 2", "--pp 2 --schedule zero-bubble-h1 --recompute full", "--pp 2 --dp 2",
+        "--pp 2 --layers 4 --schedule zb-v --tp 2 --sp on", "--pp 2 --cp 2 --seq 15",
+        "--pp 2 --schedule pipedream-async --clip 0"}) {
+    const std::string out = output_of(std::string(flags) + " --global-batch 8 --micro-batch 1");
+    EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact .* exact\n")) << flags << out;
+    EXPECT_THAT(out, ContainsRegex("\n +1 .* exact .* exact .* exact .* exact\n")) << flags << out;
+  }
+}
+
+TEST_F(PipelineProgram, TheTraceShowsEachPassOnItsRank) {
+  const std::string path = folder.path("trace.json");
+  static_cast<void>(output_of("--pp 2 --schedule zero-bubble-h1 --trace " + path));
+  const json trace = json::parse(ultra::test::read_file(path));
+  std::set<std::string> names[2];
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") names[event.at("pid").get<int>()].insert(event.at("name"));
+  }
+  for (const auto& rank : names) {
+    for (const char* name : {"F0", "F1", "B0", "B1", "W0", "W1"}) EXPECT_TRUE(rank.contains(name));
+  }
+}
+
+TEST_F(PipelineProgram, AScheduleOfOnesOwnTrains) {
+  const std::string model = kFiveSteps + "--global-batch 6 --micro-batch 2 ";
+  const json expected = losses_of(model);
+  const std::string path = folder.path("schedule.txt");
+  write(path, "F0 F1 BW0 F2 B2 W2 BW1\nF0 BW0 F1 F2 BW2 BW1\n");
+  expect_near_losses(losses_of(model + "--pp 2 --schedule-file " + path), expected, 1e-10);
+  write(path,
+        "placement v\n"
+        "F0 F0.1 BW0.1 F1 F1.1 BW0 BW1.1 F2 F2.1 BW1 BW2.1 BW2\n"
+        "F0 F0.1 BW0.1 BW0 F1 F1.1 BW1.1 BW1 F2 F2.1 BW2.1 BW2\n");
+  expect_near_losses(losses_of(model + "--pp 2 --schedule-file " + path), expected, 1e-10);
+}
+
+TEST_F(PipelineProgram, AScheduleThatWasSearchedForTrains) {
+  const json expected = losses_of(kFiveSteps);
+  for (const char* flags : {"--pp 2 --schedule search", "--pp 2 --schedule search --dp 2 --zero 2",
+                            "--pp 2 --schedule search --search-activations 2"}) {
+    expect_near_losses(losses_of(kFiveSteps + flags), expected, 1e-10);
+  }
+}
+
+// Memory that holds the activations of two micro-batches, but not of eight.
+TEST_F(PipelineProgram, OneForwardOneBackwardTrainsWhereAllForwardDoesNot) {
+  const std::string model =
+      "--layers 4 --hidden 32 --seq 64 --global-batch 8 --micro-batch 1 --pp 2 "
+      "--device-memory 1MB ";
+  const auto result = run(model + "--schedule afab");
+  EXPECT_EQ(result.exit_code, 2);
+  expect_parts(result.err, {"out of device memory", "[stage 0 of 2, F", "forward pass of micro"});
+  EXPECT_EQ(losses_of(model + "--schedule 1f1b").size(), 1U);
+}
+
+// Other answers -----------------------------------------------------------------------------------
+
+TEST_F(PipelineProgram, EstimatesKnowPp) {
+  const json estimate = json::parse(
+      answer_to("--estimate llama-8b --pp 4 --micro-batches 8 --tp 2 --dp 2 --zero 1 --json"));
+  EXPECT_EQ(estimate.at("pp"), 4);
+  EXPECT_EQ(estimate.at("schedule"), "1f1b");
+  EXPECT_EQ(estimate.at("micro_batches"), 8);
+  ASSERT_EQ(estimate.at("stages").size(), 4U);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(estimate.at("stages").at(stage).at("held"), 4 - stage);
+  }
+  expect_parts(answer_to("--estimate llama-8b --pp 2 --schedule zb-v --cp 2"),
+               {"zb-v on 2 stages", "1/2 of the tokens", "Bubble:"});
+  EXPECT_THAT(answer_to("--estimate llama-8b --tp 8"), HasSubstr("Tensor parallelism"))
+      << "chapter 05's answer without --pp";
+}
+
+TEST_F(PipelineProgram, PrintsHowManyRanksItNeeds) {
+  expect_ranks({{"--dp 2 --pp 2", "4"}, {"--pp 2 --cp 2 --tp 2", "8"}, {"--schedule afab", "1"}});
+}
+
+// Bad input ---------------------------------------------------------------------------------------
+
+TEST_F(BadPipelineRun, LayersAndMicroBatchesThatDoNotFit) {
+  refused({{"--pp 4", {"--layers 2 are fewer than the 4 parts"}},
+           {"--pp 2 --stage-split 2,1", {"--stage-split 2,1 has 3 layers", "--layers 2"}},
+           {"--pp 2 --stage-split 2", {"has 1 numbers", "2 parts"}},
+           {"--pp 2 --micro-batches 5",
+            {"--micro-batch 2 cuts the 4 sequences", "--micro-batches is 5"}},
+           {"--pp 2 --global-batch 10 --micro-batch 1 --micro-batches 2",
+            {"--micro-batch 1 cuts the 10 sequences", "--micro-batches is 2"}},
+           {"--pp 2 --layers 4 --schedule interleaved:2 --global-batch 6",
+            {"interleaved", "3", "multiple"}}});
+}
+
+TEST_F(BadPipelineRun, RanksThatDoNotFit) {
+  refused({{"--ranks 3 --pp 2", {"3 ranks are no whole replicas of 2 ranks each (--pp 2)"}},
+           {"--dp 2 --pp 2 --ranks 3", {"--dp 2 and --pp 2: 4 ranks", "--ranks is 3"}}});
+}
+
+TEST_F(BadPipelineRun, FlagsThatDoNotGoTogether) {
+  const std::string async = "--pp 2 --schedule pipedream-async ";
+  refused({{"--pp 2 --schedule 2f2b", {"--schedule", "'2f2b'", "1f1b", "zb-v"}},
+           {"--stage-split 1,1", {"--stage-split has no meaning without --pp"}},
+           {"--pp 2 --sync parameter-server --servers 1",
+            {"--pp 2 does not go together with --sync parameter-server"}},
+           {async, {"--clip 1", "pipedream-async", "--clip 0"}},
+           {async + "--clip 0 --dp 2", {"--dp 2 does not go together", "pipedream-async"}},
+           {async + "--clip 0 --tp 2", {"--tp 2 does not go together"}},
+           {async + "--clip 0 --cp 2", {"--cp 2 does not go together"}},
+           {async + "--clip 0 --zero 1", {"--zero 1 does not go together"}},
+           {async + "--clip 0 --checkpoint " + folder.path("c"),
+            {"checkpoints do not go together with --pp 2 --schedule pipedream-async"}}});
+}
+
+TEST_F(BadPipelineRun, SchedulesOfOnesOwnThatCannotRun) {
+  const std::string path = folder.path("schedule.txt");
+  const auto refuse = [&](const std::string& text, const std::string& more,
+                          const ultra::test::Words& parts) {
+    write(path, text);
+    const auto result = run("--pp 2 --schedule-file " + path + " " + more);
+    EXPECT_EQ(result.exit_code, 2);
+    expect_parts(result.err, parts);
+  };
+  refuse("F0 BW0\nF0 BW0\n", "", {"has 1 micro-batches, but a replica has 2"});
+  refuse("F0 BW0 F1 BW1\nF1 F0 BW0 BW1\n", "", {"stage"});
+  refuse("F0 F1 BW0\nF0 BW0 F1 BW1\n", "", {"stage 0", "micro-batch 1"});
+  refuse("F0 F1 BW0 BW1\n", "", {"has lines for 1 stages, but --pp is 2"});
+  refuse("F0 Q1\n", "", {"Q1"});
+  const std::string updates = "F0 BW0 U0 F1 BW1 U1\nF0 BW0 U0 F1 BW1 U1\n";
+  refuse(updates, "", {"--clip 1 does not go together"});
+  refuse(updates, "--clip 0 --checkpoint " + folder.path("c"),
+         {"checkpoints do not go together with --pp 2 --schedule-file '" + path + "'"});
+  refuse("F0 B0 W0 U0\nF0 BW0 U0\n", "--clip 0", {"stage 0", "U0", "so write BW0 U0"});
+  refuse("F0 BW0\nF0 BW0\n", "--schedule afab", {"--schedule and --schedule-file"});
+  const auto missing = run("--pp 2 --schedule-file " + folder.path("none"));
+  EXPECT_EQ(missing.exit_code, 2);
+  expect_parts(missing.err, {"--schedule-file", "cannot be read"});
+}
+
+TEST_F(BadPipelineRun, EstimatesOfWhatCouldNotTrain) {
+  const auto expect_refused = [&](const std::string& line, const std::string& part) {
+    const ultra::test::ProcessResult result = run_words(line);
+    EXPECT_EQ(result.exit_code, 2) << line;
+    EXPECT_THAT(result.err, HasSubstr(part));
+  };
+  expect_refused("--estimate llama-8b --pp 64", "--layers 32 are fewer than the 64 parts");
+  expect_refused("--estimate llama-8b --pp 2 --stage-split measured", "measures nothing");
+  expect_refused("--estimate 7B --pp 2", "how many layers there are");
+  expect_refused("--estimate llama-8b --pp 2 --micro-batches 3", "16 % 6 = 4");
+}
+
+TEST_F(BadPipelineRun, AChartThatCannotBeWritten) {
+  const auto result = run("--pp 2 --executed-gantt " + folder.path("none/gantt.json"));
+  EXPECT_EQ(result.exit_code, 2);
+  expect_parts(result.err, {"--executed-gantt", "gantt.json"});
+}
+
+}  // namespace
+}  // namespace ultra::pipeline_parallel

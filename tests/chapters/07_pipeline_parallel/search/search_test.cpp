@@ -1,0 +1,116 @@
+#include "chapters/07_pipeline_parallel/search/search.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+
+#include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
+#include "chapters/07_pipeline_parallel/schedule/validate.hpp"
+#include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::pipeline_parallel {
+namespace {
+
+class Search : public ultra::test::RandomTest {
+ protected:
+  SearchQuestion draw() {
+    SearchQuestion question;
+    question.stages = random.between(1, 6);
+    question.micro_batches = random.between(1, 12);
+    question.costs.stage = {.forward = random.uniform(0.5, 2),
+                            .backward_input = random.uniform(0.5, 2),
+                            .backward_weight = random.uniform(0.2, 2),
+                            .saved_bytes = 1,
+                            .saved_bytes_after_b = random.uniform(0, 1)};
+    question.costs.head = random.uniform(0, 1);
+    question.costs.embedding = random.uniform(0, 0.5);
+    question.costs.link.latency = random.pick({0.0, 0.3});
+    question.most_bytes = static_cast<double>(random.between(1, 12));
+    question.most_nodes = 20'000;
+    question.most_tries = 300;
+    return question;
+  }
+};
+
+TEST_F(Search, IsNeverWorseThanAPublishedScheduleWithinTheLimit) {
+  for (int round = 0; round < 60; ++round) {
+    const SearchQuestion question = draw();
+    SCOPED_TRACE(fmt::format("p {}, m {}, room for {}", question.stages, question.micro_batches,
+                             question.most_bytes));
+    const FoundSchedule found = search_schedule(question);
+    EXPECT_NO_THROW(expect_valid(found.schedule));
+    EXPECT_EQ(found.schedule.name, "search");
+    EXPECT_TRUE(fits(found.step, question.most_bytes));
+    for (const ScheduleChoice& choice : published_schedules()) {
+      const bool is_synchronous = choice.kind != ScheduleKind::kPipedreamAsync;
+      const bool is_possible = choice.kind != ScheduleKind::kInterleaved ||
+                               question.micro_batches % question.stages == 0;
+      if (!is_synchronous || !is_possible) continue;
+      const auto schedule = make_schedule(choice, question.stages, question.micro_batches);
+      const auto step = simulate(schedule, question.costs.on(schedule.placement));
+      if (!fits(step, question.most_bytes)) continue;
+      EXPECT_LE(found.step.seconds(), step.seconds()) << choice.str();
+      EXPECT_LE(found.best_published, step.seconds()) << choice.str();
+    }
+  }
+}
+
+TEST_F(Search, EndsNotBeforeTheBusiestRank) {
+  for (int round = 0; round < 20; ++round) {
+    const FoundSchedule found = search_schedule(draw());
+    for (const SimulatedRank& rank : found.step.ranks) {
+      EXPECT_GE(found.step.seconds(), rank.busy * (1 - 1e-12));
+    }
+  }
+}
+
+// The head takes half a stage more: W of the others fills what 1F1B waits for.
+TEST(SearchOfAnUnevenModel, BeatsWhatPapersHavePublished) {
+  SearchQuestion question{.stages = 4, .micro_batches = 8, .most_bytes = 4};
+  question.costs.head = 0.5;
+  const FoundSchedule found = search_schedule(question);
+  const auto published = make_schedule({.kind = ScheduleKind::kZeroBubbleH1}, 4, 8);
+  EXPECT_LT(found.step.seconds(),
+            simulate(published, question.costs.on(published.placement)).seconds());
+  // The last rank's eight times F, B and W of one and a half stages, behind three hops.
+  EXPECT_GE(found.step.seconds(), 8 * 4.5);
+  EXPECT_LE(found.step.seconds(), 8 * 4.5 + 3);
+}
+
+// Half a stage is where a V begins on the last rank: nothing leaves the others less to wait for.
+TEST(SearchOfEqualCosts, FindsAScheduleWithoutBubbles) {
+  const FoundSchedule found = search_schedule({.stages = 4, .micro_batches = 8, .most_bytes = 7});
+  EXPECT_EQ(found.step.seconds(), 3 * 8 + 3 * 0.5);
+  EXPECT_EQ(found.step.longest_span(), 3 * 8);
+  EXPECT_TRUE(found.is_optimal);
+}
+
+TEST(SearchWithoutRoom, SaysSo) {
+  EXPECT_THAT(
+      ultra::test::message_of<ConfigError>([] {
+        static_cast<void>(search_schedule({.stages = 3, .micro_batches = 2, .most_bytes = 0.5}));
+      }),
+      ::testing::HasSubstr("no schedule of 3 stages keeps to 0.5 bytes"));
+}
+
+TEST(SearchOfOneStage, HasNoBubble) {
+  const FoundSchedule found = search_schedule({.stages = 1, .micro_batches = 5, .most_bytes = 1});
+  EXPECT_EQ(found.step.seconds(), 15);
+}
+
+TEST(SearchThatIsInterrupted, Stops) {
+  const InterruptGuard guard;
+  std::raise(SIGINT);
+  EXPECT_THROW(static_cast<void>(search_schedule({.stages = 2, .micro_batches = 4})), Interrupted);
+}
+
+}  // namespace
+}  // namespace ultra::pipeline_parallel
