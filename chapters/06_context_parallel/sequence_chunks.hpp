@@ -21,8 +21,8 @@ namespace ultra::context_parallel {
 
 /// @brief The tokens of a rank, in ascending order; those from layout.seq_len on are padding.
 ///
-/// kContiguous: [r c, (r + 1) c) for chunks of c tokens. kZigzag: [r c, (r + 1) c) and
-/// [(2 N - 1 - r) c, (2 N - r) c).
+/// kContiguous: one chunk, and the ranks' chunks follow each other. kZigzag: an early chunk and a late
+/// one, so that the tokens of every rank see as many others in all.
 [[nodiscard]] TokenChunks chunks_of(const ContextLayout& layout, int rank);
 
 /// @brief Gives a rank its tokens of every sequence, in place of all.

@@ -20,8 +20,7 @@ std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
   for (const comm::Step& step : steps) {
     if (step.on_receive == comm::OnReceive::kReduce) {
       return "\nHint: these chunks are complete. What arrives overwrites the old contents; "
-             "combining "
-             "it with them is the reduce-scatter's work.";
+             "combining it with them is the reduce-scatter's work.";
     }
   }
   if (!steps.empty() && steps.front().send.range != chunks[0]) {

@@ -40,8 +40,7 @@ std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
     }
   }
   return "\nHint: write down for P = 3 which chunk each rank sends in each step. The last chunk "
-         "that "
-         "position r receives is chunk r.";
+         "that position r receives is chunk r.";
 }
 
 class RingReduceScatter : public test::RandomTest {};

@@ -24,12 +24,11 @@ constexpr const char* kEarly =
     "Hint: keys, or sums of gradients, were used before they had arrived: each shift has its wait.";
 constexpr const char* kOverlap =
     "Hint: of 2 N - 1 transfers only the last hop home has no block to hide behind: begin to pass "
-    "on "
-    "keys and values before the block is computed, and wait for the sum that arrives after it.";
+    "on keys and values before the block is computed, and wait for the sum that arrives after it.";
 constexpr const char* kPairs =
     "Hint: six pairs are in memory: keys and values that are here and that arrive; of gradients "
-    "the "
-    "part that is made and the sum that arrives, and the two of the message before, until its Work "
+    "the part that is made and the sum that arrives, and the two of the message before, until its "
+    "Work "
     "gets another value.";
 
 class RingBackward : public ultra::test::RandomTest {
