@@ -7,7 +7,7 @@
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
-#include "common/checkpoint/file_damage.hpp"
+#include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/llama_config.hpp"
 
