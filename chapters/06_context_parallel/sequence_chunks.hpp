@@ -27,9 +27,8 @@ namespace ultra::context_parallel {
 
 /// @brief Gives a rank its tokens of every sequence, in place of all.
 ///
-/// Their positions are those in the whole sequence: rotary attention and the mask go by them. What a
-/// token's loss is divided by stays the tokens of the global batch: the parts of ranks with more and
-/// with fewer real tokens add up to its mean.
+/// Their positions are those in the whole sequence: rotary attention and the mask go by them. The losses
+/// of ranks with more and with fewer real tokens add up to the mean of all.
 /// @param plan  of the rank; receives the positions, and the length of a sequence with its padding.
 void deal_out(train::Plan& plan, const ContextLayout& layout, int rank);
 

@@ -72,9 +72,9 @@ std::string doubling_hint(const CollectiveTrial& trial) {
       return "\nHint: these chunks are complete: what arrives overwrites the old contents.";
     }
   }
-  return "\nHint: before the step with distance d, position r holds the d chunks from r / d * d "
-         "on, and "
-         "its partner the d chunks from (r ^ d) / d * d on.";
+  return "\nHint: write down the windows for P = 4. Before the step with distance d a position "
+         "holds d "
+         "chunks that stand side by side, its own among them, and its partner the d beside them.";
 }
 
 class HalvingDoubling : public test::RandomTest {

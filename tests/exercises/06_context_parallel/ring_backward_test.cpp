@@ -102,10 +102,10 @@ TEST_F(RingBackward, KeepsSixPairsAndOneAtTheEnd) {
           const nn::QkvGradients gradients =
               ring_backward(all.queries(rank), all.part(all.d_output, rank), whole_of(all, rank),
                             own, {.ranks = cp, .chunks = all.chunks});
-          EXPECT_LE(own_device.memory().peak_total().bytes, (1 + 6) * pair) << "with the own pair\n"
+          EXPECT_LE(own_device.memory().peak_total().bytes, (1 + 6) * pair) << "with its own pair\n"
                                                                             << kPairs;
           EXPECT_EQ(own_device.memory().current().total(), 2 * pair)
-              << "the own pair, and its gradients\n"
+              << "its own pair, and its gradients\n"
               << kPairs;
         },
         ultra::test::on_call());
