@@ -53,8 +53,8 @@ def draw_chip(axes):
             bottom = 5.15 + row % 6 * 0.5 if row < 6 else 1.4 + row % 6 * 0.5
             axes.add_patch(plt.Rectangle((0.75 + column * 0.4, bottom), 0.32, 0.4, facecolor=COMPUTE, linewidth=0))
     box(axes, 0.75, 4.45, 4.32, 0.6, "second-level cache, 50 MB", MEMORY)
-    for left in (0, 5.35):
-        box(axes, left, 1.2, 0.45, 7.2, "memory (HBM), 80 GB, 3.35 TB/s", MEMORY, rotation=90)
+    for left, text in ((0, "memory (HBM): 80 GB on both sides"), (5.35, "3.35 TB/s together")):
+        box(axes, left, 1.2, 0.45, 7.2, text, MEMORY, rotation=90)
     axes.text(2.9, 0.75, "132 multiprocessors", ha="center", fontsize=9)
 
 
