@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
 #include "common/base/atomic_file.hpp"
 #include "common/train/frame/agree.hpp"
 #include "common/train/frame/text_messages.hpp"
@@ -17,17 +18,6 @@ namespace {
 
 using nlohmann::ordered_json;
 using train::Action;
-using train::ActionKind;
-
-constexpr std::pair<ActionKind, const char*> kKinds[] = {{ActionKind::kForward, "F"},
-                                                         {ActionKind::kBackward, "BW"},
-                                                         {ActionKind::kBackwardInput, "B"},
-                                                         {ActionKind::kBackwardWeight, "W"},
-                                                         {ActionKind::kUpdate, "U"}};
-
-const char* name_of(ActionKind kind) {
-  return std::ranges::find(kKinds, kind, &std::pair<ActionKind, const char*>::first)->second;
-}
 
 /// The Gantt chart of the pipeline that rank 0 is in.
 class GanttFile {
@@ -70,15 +60,15 @@ class GanttFile {
       const Action& action = executed.action;
       own["actions"].push_back({{"stage", place_.pp},
                                 {"action", action.str()},
-                                {"kind", name_of(action.kind)},
+                                {"kind", letters_of(action.kind)},
                                 {"micro_batch", action.micro_batch},
                                 {"part", part(action.chunk)},
                                 {"begin", seconds(executed.begin)},
                                 {"end", seconds(executed.end)}});
     }
     for (std::size_t chunk = 0; chunk < schedule_.placement.chunks(); ++chunk) {
-      for (const auto& [kind, name] : kKinds) {
-        own["costs"].push_back({name, part(chunk), log.seconds(kind, chunk)});
+      for (const auto& [kind, letters] : kActionNames) {
+        own["costs"].push_back({letters, part(chunk), log.seconds(kind, chunk)});
       }
     }
     return own;
@@ -92,8 +82,8 @@ class GanttFile {
                         {"unit", "s"},
                         {"actions", ordered_json::array()},
                         {"costs", ordered_json::object()}};
-    for (const auto& [kind, name] : kKinds) {
-      all["costs"][name] = std::vector<double>(schedule_.placement.parts(), 0.0);
+    for (const auto& [kind, letters] : kActionNames) {
+      all["costs"][std::string(letters)] = std::vector<double>(schedule_.placement.parts(), 0.0);
     }
     for (const std::string& text : texts) {
       const ordered_json own = ordered_json::parse(text);

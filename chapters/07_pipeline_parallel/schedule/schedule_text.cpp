@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
 #include "chapters/07_pipeline_parallel/schedule/validate.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
@@ -16,7 +16,6 @@ namespace ultra::pipeline_parallel {
 namespace {
 
 using train::Action;
-using train::ActionKind;
 
 /// More than anybody runs: a slip of the keyboard should not ask for terabytes.
 constexpr std::size_t kMostMicroBatches = 1U << 16U;
@@ -33,18 +32,6 @@ std::vector<std::string_view> words_of(std::string_view line) {
     at = line.find_first_not_of(kBlanks, end);
   }
   return words;
-}
-
-std::optional<ActionKind> kind_of(std::string_view letters) {
-  using Named = std::pair<std::string_view, ActionKind>;
-  constexpr std::array kKinds = {
-      Named{"F", ActionKind::kForward}, Named{"BW", ActionKind::kBackward},
-      Named{"B", ActionKind::kBackwardInput}, Named{"W", ActionKind::kBackwardWeight},
-      Named{"U", ActionKind::kUpdate}};
-  for (const auto& [name, kind] : kKinds) {
-    if (letters == name) return kind;
-  }
-  return {};
 }
 
 std::optional<Action> action_of(std::string_view word) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
 #include "common/trace/trace_recorder.hpp"
 
 namespace ultra::pipeline_parallel {
@@ -15,16 +16,10 @@ namespace {
 using nlohmann::ordered_json;
 using train::ActionKind;
 
-/// "F" of "F12.1".
-std::string letters_of(const train::Action& action) {
-  const std::string text = action.str();
-  return text.substr(0, text.find_first_of("0123456789"));
-}
-
 ordered_json to_json(std::size_t stage, const TimedAction& timed) {
   return {{"stage", stage},
           {"action", timed.action.str()},
-          {"kind", letters_of(timed.action)},
+          {"kind", letters_of(timed.action.kind)},
           {"micro_batch", timed.action.micro_batch},
           {"part", timed.part},
           {"begin", timed.begin},

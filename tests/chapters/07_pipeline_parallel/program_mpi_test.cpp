@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/support/program.hpp"
@@ -51,19 +52,24 @@ TEST_F(PipelineUnderMpirun, AStageThatFailsEndsAllWithItsNameAndItsMicroBatch) {
                  {"out of device memory", "stage 0 of 2", "forward pass of micro-batch"}, {});
 }
 
+/// A shell that starts its arguments, and kills the process of rank 1 some time after a file is there.
+ultra::test::Words killing_after(const std::string& file) {
+  return {"sh", "-c",
+          "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (for i in $(seq 500); do [ -e '" + file +
+              "' ] && break; sleep 0.05; done; sleep 0.2; kill -9 $$) & fi; exec \"$@\"",
+          "sh"};
+}
+
 // Wherever the kill comes, even behind the end: the losses are those of one rank without a pause.
 TEST_F(PipelineUnderMpirun, ATrainingThatWasKilledGoesOnInAnotherLayout) {
   const std::string saved = folder.path("saved");
   const std::string model = "--steps 400 --dtype f64 --global-batch 4 --seq 8 --warmup 2 ";
-  const ultra::test::Words shell = {
-      "sh", "-c",
-      "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (sleep 0.6; kill -9 $$) & fi; exec \"$@\"", "sh"};
   static_cast<void>(start(2,
                           ultra::test::words_of(model +
                                                 "--pp 2 --schedule zb-v --save-every 5 "
                                                 "--checkpoint " +
                                                 saved),
-                          shell));
+                          killing_after(saved + "/step-00000005")));
   ultra::test::expect_near_losses(
       losses(0, ultra::test::words_of(model + "--pp 2 --dp 2 --zero 2 --resume " + saved)),
       losses(0, ultra::test::words_of(model)), 1e-8);
@@ -72,14 +78,17 @@ TEST_F(PipelineUnderMpirun, ATrainingThatWasKilledGoesOnInAnotherLayout) {
 // A process that is killed says nothing: the others say what they waited for. Steps are long, so
 // that the kill comes between two of them in no more than one of some runs.
 TEST_F(PipelineUnderMpirun, AStageThatIsKilledEndsAll) {
-  const ultra::test::Words shell = {
-      "sh", "-c",
-      "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (sleep 1; kill -9 $$) & fi; exec \"$@\"", "sh"};
+  const std::string saved = folder.path("saved");
   const std::string place = "[stage 0 of 2, ";
   std::string said;
   for (int attempt = 0; attempt < 5 && said.find(place) == std::string::npos; ++attempt) {
-    const auto result = start(
-        2, ultra::test::words_of("--pp 2 --steps 1000000 --warmup 0 --global-batch 2000"), shell);
+    const auto result =
+        start(2,
+              ultra::test::words_of("--pp 2 --steps 1000000 --warmup 0 --global-batch 2000 "
+                                    "--save-every 1 --keep 1 --checkpoint " +
+                                    saved),
+              killing_after(saved));
+    std::filesystem::remove_all(saved);
     EXPECT_NE(result.exit_code, 0);
     said = result.err;
     EXPECT_THAT(said, HasSubstr("was killed or left without a word"));

@@ -132,7 +132,7 @@ TEST(PpTableOptions, RefusalsSayWhatDoesNotFit) {
         {"6 % 4 = 2", "4 or 8"}},
        {"--pp-table 1024 --pp-table-micro-batches 65536", {"takes at most 262144. Choose fewer"}},
        {"--pp-table 64 --pp-table-micro-batches 128 --pp-table-schedules search",
-        {"the search takes at most 4096"}},
+        {"a search takes at most 4096"}},
        {"--pp-table 4 --pp-table-schedules search --pp-table-most-activations 0.5",
         {"no schedule of 4 stages keeps to 0.5"}},
        {"--pp-table 4 --pp-table-forward 0", {"--pp-table-forward"}},
