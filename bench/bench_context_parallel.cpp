@@ -14,16 +14,16 @@
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
 #include "bench/training_rank.hpp"
+#include "bench/training_round.hpp"
 #include "chapters/04_zero/options/zero_options.hpp"
 #include "chapters/06_context_parallel/context_parallel_factory.hpp"
 #include "chapters/06_context_parallel/sequence_chunks.hpp"
-#include "common/comm/run_ranks.hpp"
 
 namespace {
 
 using namespace ultra;
 using bench::median;
-using bench::now;
+using bench::Round;
 using context_parallel::ContextLayout;
 using context_parallel::ContextMethod;
 using context_parallel::MethodChoice;
@@ -31,7 +31,6 @@ using context_parallel::SequenceLayout;
 
 constexpr std::size_t kSequences = 1;
 constexpr std::size_t kTokens = 2048;
-constexpr std::size_t kSteps = 4;  // of a round; the first warms up
 
 /// How sequences are split, or that they are not.
 struct Split {
@@ -40,44 +39,16 @@ struct Split {
   std::string link = {};  // empty: as fast as it goes
 };
 
-/// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
-struct Round {
-  double step_seconds = 0;
-  double exposed = 0;
-};
-
 /// Gives a rank its tokens, and its layers to the factories.
 bench::ChangeLayers layers_of(const Split& split, std::size_t seq_len) {
   if (split.choice.cp == 1) return {};
   return [=](train::Plan& plan, train::FactoryStack& factories) {
     const ContextLayout layout{.cp = split.choice.cp, .sequence = split.layout, .seq_len = seq_len};
-    plan.tokens.padded_len = layout.padded_len();
-    for (const Range& chunk : context_parallel::chunks_of(layout, plan.mesh.coordinates().cp)) {
-      for (std::size_t at = chunk.begin; at < chunk.end; ++at) {
-        plan.tokens.positions.push_back(static_cast<std::int32_t>(at));
-      }
-    }
+    context_parallel::deal_out(plan, layout, plan.mesh.coordinates().cp);
     factories.push_back(std::make_unique<context_parallel::ContextParallelFactory>(
         *factories.back(), context_parallel::ContextGroups(plan.mesh.cp(), layout, split.choice),
         nullptr));
   };
-}
-
-Round time_steps(const Communicator& world, bench::TrainingRank& rank) {
-  std::vector<double> seconds;
-  double waited = 0;
-  double total = 0;
-  for (std::size_t step = 0; step < kSteps; ++step) {
-    world.barrier();
-    const double before = world.stats().exposed_seconds;
-    const double start = now();
-    benchmark::DoNotOptimize(rank.step());
-    if (step == 0) continue;
-    seconds.push_back(now() - start);
-    total += seconds.back();
-    waited += world.stats().exposed_seconds - before;
-  }
-  return {.step_seconds = median(seconds), .exposed = waited / total};
 }
 
 Round round_of(const Split& split, const nn::ModelConfig& config, const data::Dataset& text) {
@@ -85,17 +56,11 @@ Round round_of(const Split& split, const nn::ModelConfig& config, const data::Da
   options.algorithms = zero::ZeroOptions().algorithms({});
   if (!split.link.empty()) options.link = LinkSpeed::parse(split.link);
   const train::TrainOptions train = bench::benchmark_options(config, kSequences, 1);
-  Round round;
-  run_ranks(
-      split.choice.cp,
-      [&](Communicator& world) {
-        bench::TrainingRank rank(world, train, text, train::Ingredients(), {.cp = split.choice.cp},
-                                 layers_of(split, config.max_seq_len));
-        const Round own = time_steps(world, rank);
-        if (world.rank() == 0) round = own;
-      },
-      options);
-  return round;
+  return bench::round_on(split.choice.cp, options, [&](const Communicator& world) {
+    bench::TrainingRank rank(world, train, text, train::Ingredients(), {.cp = split.choice.cp},
+                             layers_of(split, config.max_seq_len));
+    return bench::time_steps(world, rank);
+  });
 }
 
 nn::ModelConfig model_of(const benchmark::State& state) {

@@ -14,24 +14,17 @@
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
 #include "bench/training_rank.hpp"
+#include "bench/training_round.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
-#include "common/comm/run_ranks.hpp"
 
 namespace {
 
 using namespace ultra;
 using bench::median;
-using bench::now;
+using bench::Round;
 
 constexpr std::size_t kSequencesPerReplica = 4;
-constexpr std::size_t kSteps = 5;  // of a round; the first warms up
-
-/// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
-struct Round {
-  double step_seconds = 0;
-  double exposed = 0;
-};
 
 Round train_round(int replicas, const nn::ModelConfig& config, const data::Dataset& text,
                   std::size_t bucket_elements) {
@@ -41,34 +34,16 @@ Round train_round(int replicas, const nn::ModelConfig& config, const data::Datas
   options.algorithms = std::make_shared<const collectives::BookAlgorithms>(names);
   const train::TrainOptions train_options =
       bench::benchmark_options(config, kSequencesPerReplica, replicas);
-  Round round;
-  run_ranks(
-      replicas,
-      [&](Communicator& dp) {
-        train::Ingredients ingredients;
-        ingredients.exchange.offer([&](const train::StatesScope& scope) {
-          return data_parallel::sum_in_buckets(scope.parameters, bucket_elements,
-                                               data_parallel::Flush::kWhenReady,
-                                               data_parallel::all_reduce_exchange(scope.data));
-        });
-        bench::TrainingRank rank(dp, train_options, text, ingredients);
-        std::vector<double> seconds;
-        double waited = 0;
-        double total = 0;
-        for (std::size_t step = 0; step < kSteps; ++step) {
-          dp.barrier();
-          const double before = dp.stats().exposed_seconds;
-          const double start = now();
-          benchmark::DoNotOptimize(rank.step());
-          if (step == 0) continue;
-          seconds.push_back(now() - start);
-          total += seconds.back();
-          waited += dp.stats().exposed_seconds - before;
-        }
-        if (dp.rank() == 0) round = {.step_seconds = median(seconds), .exposed = waited / total};
-      },
-      options);
-  return round;
+  return bench::round_on(replicas, options, [&](const Communicator& dp) {
+    train::Ingredients ingredients;
+    ingredients.exchange.offer([&](const train::StatesScope& scope) {
+      return data_parallel::sum_in_buckets(scope.parameters, bucket_elements,
+                                           data_parallel::Flush::kWhenReady,
+                                           data_parallel::all_reduce_exchange(scope.data));
+    });
+    bench::TrainingRank rank(dp, train_options, text, ingredients);
+    return bench::time_steps(dp, rank);
+  });
 }
 
 void weak_scaling(benchmark::State& state) {

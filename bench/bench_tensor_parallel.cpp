@@ -14,21 +14,20 @@
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
 #include "bench/training_rank.hpp"
+#include "bench/training_round.hpp"
 #include "chapters/04_zero/options/zero_options.hpp"
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
-#include "common/comm/run_ranks.hpp"
 
 namespace {
 
 using namespace ultra;
 using bench::median;
-using bench::now;
+using bench::Round;
 using tensor_parallel::SequenceParallel;
 using tensor_parallel::TensorOverlap;
 
 constexpr std::size_t kSequences = 4;
-constexpr std::size_t kSteps = 5;  // of a round; the first warms up
 
 /// How a model is split, or that it is not.
 struct Split {
@@ -36,12 +35,6 @@ struct Split {
   SequenceParallel sequence_parallel = SequenceParallel::kOff;
   TensorOverlap overlap = TensorOverlap::kNone;
   std::string link;  // empty: as fast as it goes
-};
-
-/// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
-struct Round {
-  double step_seconds = 0;
-  double exposed = 0;
 };
 
 /// Adds tp's groups to a rank's plan, and its layers to the factories.
@@ -54,41 +47,18 @@ bench::ChangeLayers layers_of(const Split& split, std::size_t num_kv_heads) {
   };
 }
 
-Round time_steps(const Communicator& world, bench::TrainingRank& rank) {
-  std::vector<double> seconds;
-  double waited = 0;
-  double total = 0;
-  for (std::size_t step = 0; step < kSteps; ++step) {
-    world.barrier();
-    const double before = world.stats().exposed_seconds;
-    const double start = now();
-    benchmark::DoNotOptimize(rank.step());
-    if (step == 0) continue;
-    seconds.push_back(now() - start);
-    total += seconds.back();
-    waited += world.stats().exposed_seconds - before;
-  }
-  return {.step_seconds = median(seconds), .exposed = waited / total};
-}
-
 Round round_of(const Split& split, const nn::ModelConfig& config, const data::Dataset& text) {
   RankOptions options;
   options.algorithms = zero::ZeroOptions().algorithms({});
   if (!split.link.empty()) options.link = LinkSpeed::parse(split.link);
   const train::TrainOptions train = bench::benchmark_options(config, kSequences, 1);
-  Round round;
-  run_ranks(
-      split.tp,
-      [&](Communicator& world) {
-        train::Ingredients ingredients;
-        ingredients.sum_partial.offer(tensor_parallel::sum_partial_gradients);
-        bench::TrainingRank rank(world, train, text, ingredients, {.tp = split.tp},
-                                 layers_of(split, config.num_kv_heads));
-        const Round own = time_steps(world, rank);
-        if (world.rank() == 0) round = own;
-      },
-      options);
-  return round;
+  return bench::round_on(split.tp, options, [&](const Communicator& world) {
+    train::Ingredients ingredients;
+    ingredients.sum_partial.offer(tensor_parallel::sum_partial_gradients);
+    bench::TrainingRank rank(world, train, text, ingredients, {.tp = split.tp},
+                             layers_of(split, config.num_kv_heads));
+    return bench::time_steps(world, rank);
+  });
 }
 
 Split split_of(const benchmark::State& state) {

@@ -12,26 +12,19 @@
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
 #include "bench/training_rank.hpp"
+#include "bench/training_round.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "chapters/04_zero/zero.hpp"
-#include "common/comm/run_ranks.hpp"
 
 namespace {
 
 using namespace ultra;
 using bench::median;
-using bench::now;
+using bench::Round;
 
 constexpr std::size_t kSequencesPerRank = 4;
-constexpr std::size_t kSteps = 5;                 // of a round; the first warms up
 constexpr std::size_t kBucketElements = 500'000;  // 2 MB
-
-/// What a round gave: seconds of the median step, and the share of the steps that rank 0 waited.
-struct Round {
-  double step_seconds = 0;
-  double exposed = 0;
-};
 
 RankOptions in_rank_order() {
   collectives::BookOptions names;
@@ -39,24 +32,6 @@ RankOptions in_rank_order() {
   RankOptions options;
   options.algorithms = std::make_shared<const collectives::BookAlgorithms>(names);
   return options;
-}
-
-/// Times the steps of a rank.
-Round time_steps(const Communicator& dp, bench::TrainingRank& rank) {
-  std::vector<double> seconds;
-  double waited = 0;
-  double total = 0;
-  for (std::size_t number = 0; number < kSteps; ++number) {
-    dp.barrier();
-    const double before = dp.stats().exposed_seconds;
-    const double start = now();
-    benchmark::DoNotOptimize(rank.step());
-    if (number == 0) continue;
-    seconds.push_back(now() - start);
-    total += seconds.back();
-    waited += dp.stats().exposed_seconds - before;
-  }
-  return {.step_seconds = median(seconds), .exposed = waited / total};
 }
 
 train::Ingredients ingredients_of(zero::ZeroStage stage) {
@@ -78,16 +53,10 @@ train::Ingredients ingredients_of(zero::ZeroStage stage) {
 Round round_of(int ranks, const nn::ModelConfig& config, const data::Dataset& text,
                zero::ZeroStage stage) {
   const train::TrainOptions options = bench::benchmark_options(config, kSequencesPerRank, ranks);
-  Round round;
-  run_ranks(
-      ranks,
-      [&](Communicator& dp) {
-        bench::TrainingRank rank(dp, options, text, ingredients_of(stage));
-        const Round own = time_steps(dp, rank);
-        if (dp.rank() == 0) round = own;
-      },
-      in_rank_order());
-  return round;
+  return bench::round_on(ranks, in_rank_order(), [&](const Communicator& dp) {
+    bench::TrainingRank rank(dp, options, text, ingredients_of(stage));
+    return bench::time_steps(dp, rank);
+  });
 }
 
 void stage_against_plain(benchmark::State& state) {

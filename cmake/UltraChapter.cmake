@@ -66,5 +66,6 @@ function(ultra_chapter folder)
 
   ultra_exercise_checks(${chapter} "${own}")
   ultra_mistakes(${chapter} "${own}")
+  ultra_mends(${chapter} "${own}")
   set_property(GLOBAL APPEND PROPERTY ULTRA_CHAPTERS ${chapter})
 endfunction()

@@ -13,10 +13,9 @@ namespace ultra::memory {
 
 /// @brief One AdamW update of n weights, in place.
 ///
-/// With g = gradient_scale * grad and t = constants.step:
-///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,
-///   m_hat = m / (1 - beta1^t),    v_hat = v / (1 - beta2^t),
-///   value = value - learning_rate (m_hat / (sqrt(v_hat) + epsilon) + weight_decay value).
+/// The moments are running means of the scaled gradient and of its square, with the factors beta1 and
+/// beta2. Both start at zero and are corrected for that; the weight then moves by the first over the
+/// root of the second, and decays by itself.
 /// Requires: T is float or double (both are instantiated).
 /// @param value          [n] weights, updated.
 /// @param grad           [n] gradient, read.

@@ -105,35 +105,30 @@ struct OutsideBytes {
 
 /// @brief Number of weights, each counted once.
 ///
-/// kGpt:   V h (1 | 2) + num_positions h + L (4 h^2 + 2 h f + f + 9 h) + 2 h.
-///         With f = 4 h and tied tables: h V + L (12 h^2 + 13 h) + 2 h + num_positions h.
-/// kLlama: V h (1 | 2) + L (2 h^2 + 2 h kv + 3 h f + 2 h) + h.
-/// Source: the Ultra-Scale Playbook, "Memory for weights/grads/optimizer states"; the Llama form
-/// follows from the shapes of Hugging Face's `LlamaForCausalLM`.
+/// A token table, a second one when it is not tied, learned positions where there are any, the
+/// blocks' matrices, norms and (kGpt) biases, and one more norm behind the last block.
+/// Source: the Ultra-Scale Playbook, "Memory for weights/grads/optimizer states"; the shapes of
+/// Hugging Face's `GPT2LMHeadModel` and `LlamaForCausalLM`.
 [[nodiscard]] std::size_t parameter_count(const TransformerShape& shape);
 
 /// @brief Bytes per parameter, trained with AdamW.
 ///
-/// fp32 4 + 4 + 8; bf16 mixed 2 + 2 + (4 + 8); with fp32 gradient accumulation 2 + (2 + 4) +
-/// (4 + 8); fp64 twice fp32.
+/// Mixed precision has the weights twice, once in fp32 for the optimizer; kBf16MixedFp32Grads has the
+/// gradients twice as well.
 /// Source: Rajbhandari et al. 2020 (ZeRO), arXiv 1910.02054, sec. 3.1; the Ultra-Scale Playbook.
 /// Megatron-LM needs 18 instead of 20: its gradients are in the fp32 buffer only.
 [[nodiscard]] StateBytes bytes_per_parameter(Precision precision);
 
 /// @brief Bytes that one block keeps between its forward and its backward pass, under `mode`.
 ///
-/// kGpt, activations of e bytes and dropout masks of 1 byte:
-/// - kNone:      tokens (e (8 h + 2 f) + 2 h) + (2 e + 1) num_heads s^2 b,
-///               which is 34 s b h + 5 a s^2 b for e = 2 and f = 4 h;
-/// - kSelective: the same without the s^2 term (scores, softmax, its dropout are computed again);
-/// - kFull:      e tokens h, the block's input.
-///
-/// kLlama, our block, whose attention never stores the S x S matrix:
-/// - kNone:      e tokens (6 h + 2 kv + 3 f + num_heads + 2): both norms' inputs and 1/rms, the
-///               norms' outputs, query, key, value, attention's output and log-sum-exp, gate, up,
-///               and their product;
-/// - kSelective: without the norms' outputs and the product, e tokens (2 h + f) less;
-/// - kFull:      e tokens h, the block's input.
+/// Activations have e bytes per element. A tensor that two layers keep is one tensor.
+/// - kNone:      what each layer of the block needs for its backward pass. kGpt: dropout masks have
+///               1 byte per element, and attention stores its S x S matrices: the softmax's output,
+///               its dropout mask, and the product of both. kLlama: attention stores no such
+///               matrix, but one log-sum-exp per head and token; a norm keeps 1/rms of each token.
+/// - kSelective: kGpt computes everything of S x S again; kLlama the outputs of both norms and
+///               SwiGLU's product.
+/// - kFull:      the block's input alone.
 /// Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer
 /// Models", arXiv 2205.05198, eq. 1 and table 2.
 [[nodiscard]] std::size_t block_activation_bytes(const TransformerShape& shape,
@@ -142,22 +137,18 @@ struct OutsideBytes {
 
 /// @brief Bytes that embedding and head keep.
 ///
-/// kGpt:   embedding h tokens (dropout mask); head tokens (2 e h + 4 V): inputs of the final norm
-///         and of the output projection, fp32 logits.
-/// kLlama: embedding 4 tokens (token ids); head e tokens (2 h + 1 + V): the same two inputs,
-///         1/rms, and the gradient of the logits, which overwrites them.
+/// kGpt:   the embedding keeps its dropout mask; the head the inputs of the final norm and of the
+///         output projection, and the logits, in fp32.
+/// kLlama: the embedding keeps the token ids, of 4 bytes; the head the same two inputs, 1/rms, and
+///         the gradient of the logits, which overwrites them.
 /// Source: Korthikanti et al. 2022, sec. 4.3; ours: common/nn/model.cpp.
 [[nodiscard]] OutsideBytes outside_activation_bytes(const TransformerShape& shape,
                                                     const MicroBatch& batch, Precision precision);
 
 /// @brief Highest bytes of activations within one micro-batch's forward and backward pass.
 ///
-/// The highest of a few moments: the loss, when the head has just put its tensors on top of what
-/// all blocks keep; and the backward pass of a block (or group of K blocks) for which everything
-/// that had been dropped is there again. While one block (or group) is recomputed, the head's
-/// tensors are gone, and so is what the blocks behind it kept.
-/// @param config  mode and K; a group's kept input is the first recomputed block's input too: one
-///                tensor, counted once.
+/// The highest of a few moments, which never meet.
+/// @param config  mode and K, the blocks of a group that is recomputed together.
 [[nodiscard]] std::size_t peak_activation_bytes(const TransformerShape& shape,
                                                 const MicroBatch& batch, Precision precision,
                                                 const RecomputeConfig& config);

@@ -12,9 +12,8 @@ namespace ultra::memory {
 
 /// @brief Gradients of y = x r w, with r = 1 / sqrt(mean(x^2) + epsilon), for one row.
 ///
-/// r depends on every x: d_x_i = r (w_i d_y_i - x_hat_i mean_j(w_j d_y_j x_hat_j)), with
-/// x_hat = x r; and d_weight_i += d_y_i x_hat_i. What the forward pass must keep is x and the
-/// single number r: y is not needed, nor is epsilon.
+/// Each x_i reaches the loss through its own y_i, and through r, which depends on every x. What the
+/// forward pass must keep is x and the single number r: y is not needed, nor is epsilon.
 /// Requires: T is float or double (both are instantiated).
 /// @param d_y             [hidden], gradient of the row's output.
 /// @param x               [hidden], the row's input.

@@ -10,10 +10,8 @@ namespace ultra::collectives {
 
 /// @brief The elements of `range` at position `root` reach everybody, for any group size.
 ///
-/// Every round doubles the number of positions that have the data. Count positions from the root,
-/// v = (position - root) mod P: v receives from v without its lowest set bit, and sends on to
-/// v + 2^k for all 2^k below that bit, the largest first; the root has no lowest bit and sends to
-/// all 2^k < P.
+/// Every round doubles the number of positions that have the data: whoever has it sends it on to one
+/// that has not.
 /// @param root  a position of the group.
 /// Cost: ceil(log2 P) rounds; the root sends n ceil(log2 P) elements, nobody more.
 /// Source: Thakur, Rabenseifner, Gropp 2005, "Optimization of collective communication operations

@@ -24,11 +24,8 @@ struct RingCost {
 
 /// @brief Reduce-scatter: each chunk travels around the ring and is reduced at every stop.
 ///
-/// N - 1 messages; S (N - 1) / N bytes per rank; (N - 1) (alpha + C (beta + gamma)) seconds.
-///
 /// The time is exact for counts that do not divide, too: all chunks are on their way at once, and
-/// the last to arrive is one of the longest, which takes alpha + C (beta + gamma) for each of its
-/// N - 1 links. An empty chunk is still a message: it pays alpha.
+/// the last to arrive is one of the longest. An empty chunk is still a message: it pays alpha.
 /// @param ranks          N, at least 1.
 /// @param count          elements of the whole array, cut into chunks that differ by at most one.
 /// @param element_bytes  bytes of one element.
@@ -40,15 +37,13 @@ struct RingCost {
 
 /// @brief All-gather: each chunk travels around the ring and is stored at every stop.
 ///
-/// N - 1 messages; S (N - 1) / N bytes per rank; (N - 1) (alpha + C beta) seconds.
 /// Parameters as for ring_reduce_scatter_cost().
 [[nodiscard]] RingCost ring_all_gather_cost(int ranks, std::size_t count, std::size_t element_bytes,
                                             const LinkCost& link);
 
 /// @brief All-reduce: the reduce-scatter, then the all-gather.
 ///
-/// 2 (N - 1) messages; 2 S (N - 1) / N bytes per rank, which is less than 2 S however many ranks
-/// there are; 2 (N - 1) (alpha + C beta) + (N - 1) C gamma seconds.
+/// A rank sends less than 2 S bytes however many ranks there are.
 /// Parameters as for ring_reduce_scatter_cost().
 [[nodiscard]] RingCost ring_all_reduce_cost(int ranks, std::size_t count, std::size_t element_bytes,
                                             const LinkCost& link);

@@ -13,9 +13,7 @@ namespace ultra::collectives {
 /// @brief Every member holds a contribution to all chunks; position i ends with chunk i reduced.
 ///
 /// In place: the other chunks end with partial results. Each step sends one chunk to the next
-/// position and combines the chunk that comes from the one before. The chunk that arrives in a step
-/// is the one that leaves in the step after it: after step s the chunk that position r has just
-/// received, (r - 2 - s), holds s + 2 contributions.
+/// position and combines the chunk that comes from the one before.
 /// @pre chunks.size() == group.size().
 /// Cost: P - 1 steps; n - (own chunk) elements sent per rank, n (P-1)/P for equal chunks.
 /// Source: Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of

@@ -5,8 +5,8 @@
 /// Exercise 03.1 (`./workbook check 03.1`).
 /// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, section 3.2.1. Deviation: there
 /// each replica takes the mean over its own tokens, and gradients are averaged; that is the mean
-/// over the batch only if all shares are equal. Here every token loss is divided by the tokens of
-/// the global batch, and gradients are added up.
+/// over the batch only if all shares are equal. Here gradients are added up, and are right for any
+/// shares.
 
 #include <cstddef>
 #include <vector>
@@ -24,8 +24,8 @@ namespace ultra::data_parallel {
 
 /// @brief Cuts a share of any size into micro-batches: as many on every replica.
 ///
-/// The last micro-batch of a share takes what is left. A replica whose share is used up while
-/// others still have sequences lets its last sequence pass again, with weight 0: layers may
+/// The last micro-batch of a share takes what is left. A replica whose share is used up while others
+/// still have sequences takes part in their passes, in a way that adds nothing: layers may
 /// communicate, so nobody may stop earlier.
 /// @param micro_batch  sequences per pass; at least 1.
 /// @throws ConfigError when micro_batch is 0.

@@ -37,8 +37,7 @@ struct OverlapPrediction {
 /// @brief Communication time over backward time when all gradients of a model are added up: at most
 /// 1 if the backward pass can hide them.
 ///
-/// A parameter costs 4 FLOP per token of the backward pass, and 2 (N-1)/N of its bytes on the link:
-/// (N-1)/N * element_bytes / (2 tokens) * flops / bandwidth. The number of parameters cancels out.
+/// The number of parameters cancels out: both sides grow with it.
 /// @param tokens            of one replica's backward pass.
 /// @param flops             FLOP per second that the replica reaches.
 /// @param bytes_per_second  of the link, in one direction.
@@ -48,9 +47,7 @@ struct OverlapPrediction {
 /// @brief The least time that is exposed when buckets are sent as soon as they are full.
 ///
 /// Buckets become ready every T_b / B seconds, the last when the backward pass ends, and travel one
-/// after the other. Either the link keeps up, and the last bucket alone is exposed; or it does not,
-/// and works without a pause from the first bucket on:
-/// exposed = max(c, B c - T_b (B - 1) / B).
+/// after the other.
 [[nodiscard]] OverlapPrediction predict_overlap(const OverlapCase& overlap);
 
 }  // namespace ultra::data_parallel

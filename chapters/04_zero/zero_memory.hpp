@@ -54,41 +54,19 @@ struct SentElements {
 
 /// @brief Bytes of the model's states per rank.
 ///
-/// With p, g and o bytes per parameter (2, 2 and 12 in bf16-mixed):
-///
-/// | stage  | parameters | gradients | optimizer |
-/// |--------|------------|-----------|-----------|
-/// | none   | p P        | g P       | o P       |
-/// | ZeRO-1 | p P        | g P       | o P / S   |
-/// | ZeRO-2 | p P        | g P / S   | o P / S   |
-/// | ZeRO-3 | p P / S    | g P / S   | o P / S   |
-///
 /// @param parameters  P.
-/// @param precision   gives p, g and o: memory::bytes_per_parameter().
+/// @param precision   gives the bytes of each state per parameter: memory::bytes_per_parameter().
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, section 5 and table 1.
 [[nodiscard]] RankBytes bytes_per_rank(const Sharding& sharding, std::size_t parameters,
                                        memory::Precision precision);
 
 /// @brief Elements that a rank sends in a step, with rings: parameters and gradients, no norms.
 ///
-/// Inside a copy, an all-gather and a reduce-scatter send P (S-1)/S each. Without shards, or with
-/// those of the optimizer alone, a step takes one of both, whatever m. Gradients in shards cannot
-/// wait for the next micro-batch: they are reduce-scattered m times. Parameters in shards are
-/// gathered for each forward pass, and again for each backward pass unless they are kept for it.
-/// The head's H parameters stay at the turn between the two: m H (S-1)/S less than the table says,
-/// which P alone does not tell.
-///
-/// Between copies, an all-reduce of the shard sends 2 (P/S) (R-1)/R, once per step: a shard that is
-/// summed over the micro-batches can wait.
-///
-/// | stage             | inside            | between             |
-/// |-------------------|-------------------|---------------------|
-/// | none, ZeRO-1      | 2 P (S-1)/S       | 2 (P/S) (R-1)/R     |
-/// | ZeRO-2            | (m + 1) P (S-1)/S | 2 (P/S) (R-1)/R     |
-/// | ZeRO-3            | 3 m P (S-1)/S     | 2 (P/S) (R-1)/R     |
-/// | ZeRO-3, kept      | 2 m P (S-1)/S     | 2 (P/S) (R-1)/R     |
-///
-/// The first row adds up to 2 P (N-1)/N: an all-reduce on two levels sends no more than on one.
+/// Inside a copy parameters are all-gathered and gradients reduce-scattered; between copies, shards of
+/// gradients are all-reduced, once per step: a shard that is summed over the micro-batches can wait.
+/// Without sharding, both levels together send what an all-reduce on one level would.
+/// The head's parameters stay at the turn from forward to backward, which P alone does not tell: all
+/// units are counted as gathered for each pass.
 /// @param parameters     P.
 /// @param micro_batches  m, at least 1.
 /// @param reshard        what becomes of ZeRO-3's parameters between forward and backward pass; the

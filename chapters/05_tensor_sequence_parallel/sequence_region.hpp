@@ -4,8 +4,9 @@
 ///
 /// Norms and residual sums work on each token by itself, so tp ranks need not all do the same work on all
 /// tokens: rank r takes part r of each sequence, and keeps activations of that part only. An all-reduce is
-/// a reduce-scatter and an all-gather: sequence parallelism puts the norm between the two. No more bytes
-/// travel.
+/// a reduce-scatter and an all-gather: sequence parallelism puts the norm between the two. The forward
+/// pass sends the same bytes as before; the backward pass half as much again, because inputs that are kept
+/// in parts are gathered once more.
 ///
 /// Exercise 05.4 (`./workbook check 05.4`).
 /// Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2.
@@ -30,8 +31,7 @@ namespace ultra::tensor_parallel {
 /// @brief Tensor and sequence parallelism: outside the region, rank r of tp has the tokens
 /// [r seq / tp, (r + 1) seq / tp) of each sequence.
 ///
-/// Cost: an all-gather of batch * seq * hidden elements in enter() and leave_backward(), a reduce-scatter
-/// of as many in leave() and enter_backward().
+/// Cost: an all-gather or a reduce-scatter of batch * seq * hidden elements in each of the four.
 class SequenceRegion : public Region {
  public:
   /// @param tp  the ranks that share each matrix, and each sequence.

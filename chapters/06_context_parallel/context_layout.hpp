@@ -18,7 +18,7 @@ using TokenChunks = std::vector<Range>;
 /// @brief How a sequence is dealt out.
 enum class SequenceLayout : std::uint8_t {
   kContiguous,  ///< rank r of N has chunk r of N
-  kZigzag,      ///< rank r of N has chunks r and 2 N - 1 - r of 2 N: an early one and a late one
+  kZigzag,      ///< each rank has an early and a late chunk of 2 N, with as much work as any other
 };
 
 /// @brief How sequences are dealt out to cp ranks.

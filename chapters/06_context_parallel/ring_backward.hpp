@@ -3,8 +3,7 @@
 /// Ring attention, backward: keys and values travel once more, and their gradients behind them.
 ///
 /// No rank has kept what it received in the forward pass. So keys and values pass by again, and with
-/// each of them goes the sum of the gradients that the ranks before have added. After N steps each sum
-/// is one hop from where its keys and values belong.
+/// each of them goes the sum of the gradients that the ranks before have added.
 ///
 /// Exercise 06.4 (`./workbook check 06.4`).
 /// Source: Liu, Zaharia & Abbeel 2023, "Ring Attention", arXiv 2310.01889, algorithm 1 and appendix A.

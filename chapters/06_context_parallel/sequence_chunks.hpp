@@ -21,15 +21,14 @@ namespace ultra::context_parallel {
 
 /// @brief The tokens of a rank, in ascending order; those from layout.seq_len on are padding.
 ///
-/// kContiguous: [r c, (r + 1) c) for chunks of c tokens. kZigzag: [r c, (r + 1) c) and
-/// [(2 N - 1 - r) c, (2 N - r) c).
+/// kContiguous: one chunk, and the ranks' chunks follow each other. kZigzag: an early chunk and a late
+/// one, so that the tokens of every rank see as many others in all.
 [[nodiscard]] TokenChunks chunks_of(const ContextLayout& layout, int rank);
 
 /// @brief Gives a rank its tokens of every sequence, in place of all.
 ///
-/// Their positions are those in the whole sequence: rotary attention and the mask go by them. What a
-/// token's loss is divided by stays the tokens of the global batch: the parts of ranks with more and
-/// with fewer real tokens add up to its mean.
+/// Their positions are those in the whole sequence: rotary attention and the mask go by them. The losses
+/// of ranks with more and with fewer real tokens add up to the mean of all.
 /// @param plan  of the rank; receives the positions, and the length of a sequence with its padding.
 void deal_out(train::Plan& plan, const ContextLayout& layout, int rank);
 

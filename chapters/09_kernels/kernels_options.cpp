@@ -53,8 +53,7 @@ simt::Side KernelsOptions::side(bool has_gpu) const {
             ? "--gpu: this machine has no GPU that CUDA can use. Hint: does nvidia-smi list one in "
               "this shell? Without one, leave --gpu out: the emulator runs the same kernels"
             : "--gpu: this build has no CUDA. Hint: install the CUDA toolkit (nvcc), then rm -rf "
-              "the "
-              "build folder; or leave --gpu out: the emulator runs the same kernels");
+              "the build folder; or leave --gpu out: the emulator runs the same kernels");
   }
   const bool on_gpu = gpu || (has_gpu && !emulate && !counters);
   return on_gpu ? simt::Side::kGpu : simt::Side::kInstrumented;

@@ -10,7 +10,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/units.hpp"
-#include "common/checkpoint/file_damage.hpp"
+#include "common/checkpoint/files/file_damage.hpp"
 
 namespace ultra::checkpoint {
 namespace {

@@ -3,10 +3,8 @@
 Run from the root of the checkout: build/venv/bin/python docs/figures/memory_timeline.py
 """
 
-import io
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -17,10 +15,13 @@ import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/notebook"))
-from ultra_notebook.plotting import COLORS  # noqa: E402  (after the path)
+from ultra_notebook.picture_svg import svg_of  # noqa: E402  (after the path)
+from ultra_notebook.plotting import COLORS  # noqa: E402
 
 VISIBLE_POINTS = 0.5  # in 1/72 inch: less is not seen
 KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
+ALT = ("Memory of four training steps: activations rise and fall, gradients take their place, optimizer states arrive "
+       "in step 1")
 PICTURE = ROOT / "docs/figures/memory_timeline.svg"
 
 
@@ -65,17 +66,6 @@ def draw_stack(axes, time, levels, top):
                           label=KINDS[i])
 
 
-def compact(svg):
-    """The picture with one line for each path, and tenths of points in it."""
-    def on_one_line(path):
-        words = (f"{float(word):.1f}".removesuffix(".0") if "." in word else word
-                 for word in path[1].split())
-        return f' d="{" ".join(words)}"'
-    svg = re.sub(r' d="([^"]*)"', on_one_line, svg)
-    svg = re.sub(r"(?s) *(<metadata>.*?</metadata>|<!--.*?-->)\n", "", svg)
-    return re.sub(r"\n *(</(?:g|defs)>)", r"\1", svg)
-
-
 def draw(events):
     memory = [event for event in events if event["ph"] == "C"]
     steps = [event for event in events if event["name"].startswith("step ")]
@@ -90,10 +80,7 @@ def draw(events):
     axes.set(xlabel="time (ms)", ylabel="memory in use (MB)", ylim=(0, top), xlim=(0, time[-1]))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, reverse=True)
-    figure.patch.set_facecolor("white")
-    svg = io.StringIO()
-    figure.savefig(svg, format="svg", bbox_inches="tight", metadata={"Date": None})
-    PICTURE.write_text(compact(svg.getvalue()), encoding="utf-8")
+    PICTURE.write_text(svg_of(figure, ALT, data=""), encoding="utf-8")
 
 
 if __name__ == "__main__":

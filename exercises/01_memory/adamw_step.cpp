@@ -8,7 +8,8 @@
 // Targets:     the paper's update within rounding over ten steps, in f32 and f64;
 //              two numbers of state per weight: 8 bytes per fp32 parameter
 //
-// chapters/01_memory/adamw_step.hpp declares the function and gives the update's formulas.
+// chapters/01_memory/adamw_step.hpp declares the function; the update is algorithm 2
+// of the paper that it names (without its schedule multiplier).
 #include "chapters/01_memory/adamw_step.hpp"
 
 #include "common/base/errors.hpp"
@@ -18,7 +19,8 @@ namespace ultra::memory {
 // TODO 1: scale the gradient by constants.gradient_scale (the clipping coefficient).
 // TODO 2: update both moments in place.
 // TODO 3: correct both for having started at zero; constants.step is 1 in the first step.
-// TODO 4: move the weight. The weight decay is decoupled: it never passes through the moments.
+// TODO 4: move the weight. Epsilon stands outside of the root. The weight decay is decoupled: it never
+//         passes through the moments.
 template <FloatingScalar T>
 void adamw_step([[maybe_unused]] std::span<T> value, [[maybe_unused]] std::span<const T> grad,
                 [[maybe_unused]] std::span<T> first_moment,

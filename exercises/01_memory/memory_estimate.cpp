@@ -13,9 +13,9 @@
 //                                      4.83 GB with full recomputation
 //              the peak                equals the measured bytes of a real model, byte for byte
 //
-// chapters/01_memory/memory_estimate.hpp declares the types and gives the forms with their sources.
-// Try to derive each from the model (common/nn/) before you look: which tensors does the backward
-// pass of each layer need, and which of them are one and the same tensor?
+// chapters/01_memory/memory_estimate.hpp declares the types and says what is counted, with the
+// sources. Derive each form from the model (common/nn/): which tensors does the backward pass of
+// each layer need, and which of them are one and the same tensor?
 #include "chapters/01_memory/memory_estimate.hpp"
 
 #include "common/base/errors.hpp"

@@ -6,7 +6,7 @@
 // Check:       ./workbook check 01.5
 // Hints:       ./workbook hint 01.5
 // Targets:     gradients bitwise equal to those without recomputation;
-//              full: tokens x hidden elements stay per block (of our block's 6 h + 2 kv + 3 f + ...);
+//              full: tokens x hidden elements stay per block;
 //              selective: tokens x (2 h + f) elements per block less than without
 //
 // chapters/01_memory/recompute.hpp declares both layers. common/nn/saved.hpp has the tree of saved

@@ -19,7 +19,7 @@ namespace ultra::memory {
 //
 // TODO 1: d_weight_i. It adds up over the rows of the batch, so add to it.
 // TODO 2: d_x_i. x_i reaches the loss twice: through its own y_i, and through r, on which every y_j
-//         depends. Differentiate r by x_i first: d r / d x_i = -r^3 x_i / hidden.
+//         depends. Differentiate r by x_i first.
 template <FloatingScalar T>
 void rms_norm_backward_row([[maybe_unused]] std::span<const T> d_y,
                            [[maybe_unused]] std::span<const T> x,

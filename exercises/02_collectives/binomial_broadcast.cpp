@@ -8,9 +8,9 @@
 // Targets:     ceil(log2 P) rounds;
 //              every position but the root receives the data once
 //
-// chapters/02_collectives/binomial_broadcast.hpp declares the function and says who sends to whom.
-// A round is a message time: a rank that sends three messages, one after the other, takes part in
-// three rounds.
+// chapters/02_collectives/binomial_broadcast.hpp declares the function. Draw the tree for 8 positions
+// and root 0 first, and write the numbers in binary. A round is a message time: a rank that sends
+// three messages, one after the other, takes part in three rounds.
 #include "chapters/02_collectives/binomial_broadcast.hpp"
 
 #include "chapters/02_collectives/steps.hpp"
@@ -19,9 +19,9 @@
 namespace ultra::collectives {
 
 // TODO 1: count positions from the root, so that the root is 0.
-// TODO 2: everybody but the root first receives, from its own number without the lowest set bit.
-// TODO 3: then send on, to the own number plus each power of two below that bit, where there is such
-//         a position. In which order, so that the last leaf is reached after ceil(log2 P) rounds?
+// TODO 2: everybody but the root first receives. From whom? Look at the number's lowest set bit.
+// TODO 3: then send on. To whom, where there is such a position? In which order, so that the last leaf
+//         is reached after ceil(log2 P) rounds?
 comm::Lane binomial_broadcast([[maybe_unused]] const comm::Group& group,
                               [[maybe_unused]] Range range, [[maybe_unused]] int root) {
   throw NotWritten("02.5 binomial_broadcast");

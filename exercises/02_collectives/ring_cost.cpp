@@ -10,8 +10,8 @@
 //              8 GPUs at 370 GB/s, 1 GB     4.73 ms without latency, 4.78 ms with 3.4 us a message
 //              any count                    the time that the steps take one by one
 //
-// chapters/02_collectives/ring_cost.hpp declares the functions and gives the closed forms. Derive
-// them from your own ring (exercises 02.1 and 02.2) before you look: how many messages does a rank
+// chapters/02_collectives/ring_cost.hpp declares the functions. Derive the closed forms from
+// your own ring (exercises 02.1 and 02.2): how many messages does a rank
 // send, how long is each, which of them are reduced?
 #include "chapters/02_collectives/ring_cost.hpp"
 

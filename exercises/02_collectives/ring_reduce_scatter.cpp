@@ -7,7 +7,7 @@
 // Check:       ./workbook check 02.1
 // Hints:       ./workbook hint 02.1
 // Targets:     P - 1 steps;
-//              n - (own chunk) elements sent per rank: every chunk but the own one, once;
+//              n - (own chunk) elements sent per rank: every chunk but its own, once;
 //              position i ends with chunk i, without an extra shift
 //
 // chapters/02_collectives/ring_reduce_scatter.hpp declares the function. A step, a group and chunks

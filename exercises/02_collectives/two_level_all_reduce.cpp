@@ -11,7 +11,7 @@
 //              ranks that do not fill the nodes are a ConfigError
 //
 // chapters/02_collectives/two_level_all_reduce.hpp declares the function. The rings of exercises 02.1
-// to 02.3 take any Group: make one of the members on the own node, and one of the members at the own
+// to 02.3 take any Group: make one of the members on this rank's node, and one of those at its
 // place of every node.
 #include "chapters/02_collectives/two_level_all_reduce.hpp"
 
@@ -23,9 +23,9 @@
 namespace ultra::collectives {
 
 // TODO 1: reject numbers that do not divide: say which.
-// TODO 2: find the own node and the own place in it, and make both groups. A Group holds the ranks of
-//         its members, Group::at(position) of the group that it is a part of, and the own position.
-// TODO 3: reduce-scatter inside, all-reduce of the own chunk across, all-gather inside.
+// TODO 2: find this rank's node and its place in it, and make both groups. A Group holds the ranks of
+//         its members, Group::at(position) of the group that it is a part of, and this rank's position.
+// TODO 3: reduce-scatter inside, all-reduce of this place's chunk across, all-gather inside.
 comm::Lane two_level_all_reduce([[maybe_unused]] const comm::Group& group,
                                 [[maybe_unused]] Range range, [[maybe_unused]] int ranks_per_node) {
   throw NotWritten("02.6 two_level_all_reduce");

@@ -10,8 +10,8 @@
 //              buckets                                  the time that a queue of them takes, one by
 //                                                       one
 //
-// chapters/03_data_parallel/overlap_condition.hpp declares the functions and gives the formulas.
-// Derive them before you look: how long does one parameter keep the processor, how long the link?
+// chapters/03_data_parallel/overlap_condition.hpp declares the functions. Derive their formulas:
+// how long does one parameter keep the processor, how long the link?
 // When may a bucket leave, and when is the link free for it? The price of a ring all-reduce is in
 // chapters/02_collectives/simulator/cost_model.hpp.
 #include "chapters/03_data_parallel/overlap_condition.hpp"

@@ -9,7 +9,8 @@
 // Targets:     k = ceil(fraction * n): at least one entry of any gradient;
 //              the k entries of largest magnitude, the lower position first among equals, without a
 //              sort: O(n);
-//              all messages and the last residual add up to the sum of all gradients, exactly
+//              message and new residual of a step hold gradient and old residual: over many steps
+//              nothing is lost (exactly in whole numbers, which have no rounding)
 //
 // chapters/03_data_parallel/top_k_feedback.hpp declares the functions. A Compressor
 // (chapters/03_data_parallel/compression/compressor.hpp) writes C(x) to a message, and adds 1 or -1

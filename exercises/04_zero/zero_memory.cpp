@@ -11,8 +11,8 @@
 //              sent per step              2 P, 2 P, 2 P and 3 P, times (N-1)/N, for one micro-batch
 //              hybrid sharding            memory of a node's shards; between nodes, shards only
 //
-// chapters/04_zero/zero_memory.hpp declares the types and gives the formulas. Derive them before
-// you look: which states does a stage divide, and by how many ranks? How often does a step need an
+// chapters/04_zero/zero_memory.hpp declares the types. Derive the formulas: which states does a
+// stage divide, and by how many ranks? How often does a step need an
 // all-gather, how often a reduce-scatter, and how much does each send? zero_stage.hpp says what
 // each stage shards; chapter 01's bytes_per_parameter() knows the bytes.
 #include "chapters/04_zero/zero_memory.hpp"

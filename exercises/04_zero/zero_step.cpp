@@ -7,7 +7,7 @@
 // Hints:       ./workbook hint 04.2
 // Targets:     weights of plain data parallelism, bit for bit in f32;
 //              2 (N-1)/N bytes of the gradients sent per rank and step, as an all-reduce would;
-//              two moments for the elements of the own shard, and for no others
+//              two moments for the elements of the rank's own shard, and for no others
 //
 // chapters/04_zero/zero_step.hpp declares the class and the functions.
 #include "chapters/04_zero/zero_step.hpp"
@@ -26,7 +26,7 @@ void ReduceScatterExchange::start([[maybe_unused]] const Tensor& bucket) {
 // of the bucket's memory.
 void ReduceScatterExchange::finish() { throw NotWritten("04.2 zero_step: finish"); }
 
-// TODO 3: the optimizer's step on the own shard, clipped by the norm; then all-gather each array in
+// TODO 3: the optimizer's step on this rank's shard, clipped by the norm; then all-gather each array in
 // place.
 void step_own_shard([[maybe_unused]] std::span<const optim::TensorUpdate> own,
                     [[maybe_unused]] std::span<const Tensor> whole,

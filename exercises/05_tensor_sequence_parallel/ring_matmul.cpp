@@ -5,8 +5,9 @@
 // Difficulty:  hard
 // Check:       ./workbook check 05.6
 // Hints:       ./workbook hint 05.6
-// Targets:     every chunk is used once, under its number, the own one first;
-//              the own chunk of the sum of all ranks' parts, which are made once each, the own one last;
+// Targets:     every chunk is used once, under its number, the rank's own first;
+//              the sum of all ranks' parts for the rank's own chunk; each part made once, that for
+//              its own chunk last;
 //              N - 1 chunks sent per rank, to the next one, and never more than two (three) in memory;
 //              while a chunk is used, or made, another travels
 //

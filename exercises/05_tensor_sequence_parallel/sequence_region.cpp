@@ -1,12 +1,12 @@
 // Exercise 05.4: the region of sequence parallelism.
 //
-// Goal:        let each rank keep its part of every sequence, and send no more bytes for it.
+// Goal:        let each rank keep its part of every sequence, for half an all-reduce at each border.
 // Length:      about 20 lines
 // Difficulty:  medium
 // Check:       ./workbook check 05.4
 // Hints:       ./workbook hint 05.4
 // Targets:     enter() and leave_backward() give all tokens, each sequence in its order;
-//              leave() and enter_backward() give the sum of all ranks' parts, of the own tokens;
+//              leave() and enter_backward() give the sum of all ranks' parts, of this rank's tokens;
 //              (N-1)/N of batch * seq * hidden elements sent per call: half of an all-reduce;
 //              each of the four returns while communication is under way
 //

@@ -15,7 +15,7 @@
 
 namespace ultra::context_parallel {
 
-// TODO 1: begin with attention over nothing, and with a TravellingPair of the own keys and values.
+// TODO 1: begin with attention over nothing, and with a TravellingPair of this rank's keys and values.
 // TODO 2: in each step begin to pass on what is here, and to receive the next; attend meanwhile. In the
 // last step nobody needs another one.
 PartialAttention ring_forward([[maybe_unused]] const BlockAttention& queries,

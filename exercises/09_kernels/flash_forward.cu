@@ -38,7 +38,7 @@ using namespace simt;
 }  // namespace
 
 // TODO 6: launch() it: ceil_div(seq_len, kTile) blocks for each head, 3 * kTile * kStride<kHeadDim>
-// floats of shared memory.
+// floats of shared memory, which the kernel finds by dynamic_shared<float>() (kernels/simt/simt.cuh).
 template <>
 void flash_forward<kSide>([[maybe_unused]] const Problem& problem,
                           [[maybe_unused]] const Queue& queue) {

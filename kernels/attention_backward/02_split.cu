@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 2 : 1)
     load_tile<kTile, kHeadDim>(v_tile, &problem.v[first], keys, shape.head_dim);
     // Without it, a thread reads what another has not loaded yet.
     __syncthreads();
+    // [region queries]
     Part own_weights = {};
     multiply_transposed<kHeadDim>(own_weights, q_tile, k_tile);
     make_weights(own_weights, statistics, shape, first_query, key);
@@ -63,6 +64,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 2 : 1)
     // The threads of a row are in one warp. Without it, one multiplies what another's stores change.
     __syncwarp();
     attention::multiply<kHeadDim>(d_q, gradients, k_tile);
+    // [/region]
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {

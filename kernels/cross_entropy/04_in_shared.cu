@@ -1,6 +1,6 @@
 // Rung 4: the block holds its row in shared memory.
 //
-// Idea:   a row of up to 57,856 floats fits the 227 KiB of an H100's multiprocessor. The row is
+// Idea:   a row of up to 57,856 floats fits the 227 KiB that an H100 gives a block. The row is
 //         copied there while its maximum and sum are built; the gradients are made from the copy.
 //         Each thread reads back what it wrote itself: the copy needs no barrier.
 // Gain:   12 bytes requested per element become 8, the least: the logits leave memory once,

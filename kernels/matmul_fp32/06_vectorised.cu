@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(kThreads)
         right = ldg(reinterpret_cast<const float4*>(&next_b[first * columns]));
       }
     }
+    // [region vectorised]
     sts(&tile_a[k_a][row_a], left.x);
     sts(&tile_a[k_a + 1][row_a], left.y);
     sts(&tile_a[k_a + 2][row_a], left.z);
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(kThreads)
       const float sides[2][kOwn] = {
           {rows_0.x, rows_0.y, rows_0.z, rows_0.w, rows_1.x, rows_1.y, rows_1.z, rows_1.w},
           {cols_0.x, cols_0.y, cols_0.z, cols_0.w, cols_1.x, cols_1.y, cols_1.z, cols_1.w}};
+      // [/region]
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
 #pragma unroll

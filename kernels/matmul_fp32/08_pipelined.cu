@@ -39,6 +39,7 @@ __global__ void __launch_bounds__(kThreads)
     copier.copy_next(stages[stage]);
     commit_copies();
   }
+  // [region pipelined]
   Sums sums;
   unsigned tile = 0;
   for (int first = 0; first < depth; first += kCopyDepth) {
@@ -57,6 +58,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     ++tile;
   }
+  // [/region]
   store_sums<kStart>(c, sums, first_row + own.row, first_column + own.column, rows, columns);
 }
 

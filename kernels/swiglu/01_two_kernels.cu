@@ -15,6 +15,7 @@ using namespace simt;
 
 constexpr int kThreads = 256;
 
+// [region two_kernels]
 __global__ void silu_kernel(const float* __restrict__ gate, float* __restrict__ activated,
                             int count) {
   const int index = blockIdx.x * kThreads + threadIdx.x;
@@ -33,6 +34,7 @@ __global__ void multiply_kernel(const float* __restrict__ activated, const float
     stg(&product[index], left * right);
   }
 }
+// [/region]
 
 }  // namespace
 

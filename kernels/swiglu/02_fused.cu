@@ -15,6 +15,7 @@ using namespace simt;
 
 constexpr int kThreads = 256;
 
+// [region fused]
 __global__ void fused_kernel(const float* __restrict__ gate, const float* __restrict__ up,
                              float* __restrict__ product, int count) {
   const int index = blockIdx.x * kThreads + threadIdx.x;
@@ -24,6 +25,7 @@ __global__ void fused_kernel(const float* __restrict__ gate, const float* __rest
     stg(&product[index], silu(left) * right);
   }
 }
+// [/region]
 
 }  // namespace
 

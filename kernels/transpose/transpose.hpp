@@ -31,8 +31,7 @@ void naive(const Problem& problem, const simt::Queue& queue);
 template <simt::Side side>
 void tiled(const Problem& problem, const simt::Queue& queue);
 
-/// @brief Rung 3: the tile's rows are one element longer, so that columns cross all banks. Exercise
-/// 09.4.
+/// @brief Rung 3: a tile laid out so that columns cross all banks, too. Exercise 09.4.
 template <simt::Side side>
 void padded(const Problem& problem, const simt::Queue& queue);
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/checkpoint/safetensors.hpp"
+#include "common/checkpoint/safetensors/safetensors.hpp"
 #include "tests/support/memory_input.hpp"
 
 namespace ultra::test {

@@ -1,6 +1,6 @@
-// As tests/common/checkpoint/safetensors_fuzz_test.cpp, with millions of changed files.
+// As tests/common/checkpoint/safetensors/safetensors_fuzz_test.cpp, with millions of changed files.
 
-#include "tests/common/checkpoint/safetensors_fuzz_case.hpp"
+#include "tests/common/checkpoint/safetensors/safetensors_fuzz_case.hpp"
 
 namespace ultra::checkpoint {
 namespace {

@@ -19,11 +19,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from layouts import MPI_ENVIRONMENT, mpirun
+
 MODEL = ("--layers 2 --hidden 16 --heads 4 --kv-heads 4 --ffn 32 --seq 16 --global-batch 8 "
          "--micro-batch 1 --dtype f64 --steps 12 --clip 1").split()
 DATA = Path(__file__).resolve().parents[1] / "data/arithmetic.txt"
 TOLERANCE = 1e-9
-MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def program(folder):
@@ -57,7 +58,7 @@ def train(folder, flags, ranks, mpi, timeout, limit):
         words = [program(folder), *MODEL, "--data", str(DATA), *flags, "--timeout", str(timeout),
                  "--metrics", str(metrics)]
         if mpi:
-            words = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *words]
+            words = [*mpirun(ranks), *words]
         else:
             words += ["--ranks", str(ranks)]
         try:

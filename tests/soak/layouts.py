@@ -8,6 +8,9 @@ TRAINING = {"--layers": 1, "--hidden": 8, "--heads": 2, "--kv-heads": 2, "--ffn"
             "--global-batch": 4, "--micro-batch": 1, "--dtype": "f64", "--lr": 0.001,
             "--warmup": 10}
 
+# mpirun refuses root unless both are there.
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
 # dp and tp: one to four ranks.
 MESHES = ((1, 1), (2, 1), (3, 1), (4, 1), (1, 2), (2, 2))
 
@@ -29,14 +32,17 @@ class Layout:
                       "--save-every": self.save_every, "--keep": self.keep})
 
     def launcher(self):
-        if self.processes == 0:
-            return []
-        return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(self.processes)]
+        return mpirun(self.processes) if self.processes else []
 
     def name(self):
         """For the figures: without how often it saves."""
         how = "processes" if self.processes else "threads"
         return f"dp {self.dp} tp {self.tp} sp {self.sp} zero {self.zero} {how}"
+
+
+def mpirun(processes):
+    """What starts so many on a machine that has fewer cores."""
+    return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(processes)]
 
 
 def words(flags):

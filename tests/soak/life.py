@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 
+from layouts import MPI_ENVIRONMENT
 from patience import patient
 
 MARK = "ULTRA_SOAK"
@@ -85,8 +86,7 @@ class Life:
         self._program = program
         self._log = log
         self._launched = command[0] == "mpirun"
-        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1",
-                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", **{MARK: mark})
+        environment = {**os.environ, **MPI_ENVIRONMENT, MARK: mark}
         with open(log, "wb") as output:
             self._process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                              stdout=output, stderr=subprocess.STDOUT,

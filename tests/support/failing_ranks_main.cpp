@@ -1,5 +1,5 @@
 // failing_ranks HOW [CULPRIT [as-program]]: four ranks in which one, rank 1 unless it is named, does
-// not do its part. Started under mpirun by tests/common/comm/backend/mpi/failing_processes_test.cpp.
+// not do its part. Started under mpirun by tests/common/comm/backend/mpi/watch/failing_processes_test.cpp.
 //
 //   ok       it does
 //   throws   it throws

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/checkpoint/file_layer.hpp"
+#include "common/checkpoint/files/file_layer.hpp"
 
 namespace ultra::test {
 

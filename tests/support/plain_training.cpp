@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/numeric.hpp"
-#include "common/checkpoint/element_runs.hpp"
+#include "common/checkpoint/safetensors/element_runs.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/short_run.hpp"

@@ -38,6 +38,19 @@ class LearnersPath(unittest.TestCase):
             "tests/exercises/01_toy/add_test.cpp:", "did you forget one of the two?"])
         self.workbook("status", says="written, but: failed")
 
+    def test_a_cause_is_told_once(self):
+        self.toy.write("tests/exercises/01_toy/add_test.cpp", '#include <gtest/gtest.h>\n'
+                       '#include "chapters/01_toy/toy.hpp"\n'
+                       'namespace ultra::toy { namespace {\n'
+                       'TEST(Add, One) { EXPECT_EQ(add(1, 2), 3) << "Hint: 1 number is missing."; }\n'
+                       'TEST(Add, Two) { EXPECT_EQ(add(2, 2), 4) << "Hint: 2 number is missing."; }\n'
+                       'TEST(Add, Three) { EXPECT_EQ(add(2, 3), 5) << "Hint: look at 5."; }\n}}\n')
+        self.toy.write_exercise("add", "int add(int a, int /*b*/) { return a; }")
+        output = self.workbook("check", "01.1", code=1, says=[
+            "FAILED: 3 of 3 tests", "1 number is missing", "look at 5",
+            "add_test.cpp:5: Failure: for the same reason as above"])
+        self.assertNotIn("2 number is missing", output)
+
     def test_only_failed_cases_are_shown(self):
         self.toy.write_exercise("add", "int add(int a, int b) { return a < 0 ? 0 : a + b; }")
         output = self.workbook("check", "01.1", code=1, says=["FAILED: 1 of 2 tests",

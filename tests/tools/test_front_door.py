@@ -25,8 +25,8 @@ class FrontDoor(unittest.TestCase):
         return output
 
     def test_help_names_every_command(self):
-        commands = ("run", "test", "check", "hint", "diff", "status", "reset", "notebook", "setup",
-                    "bench", "docs", "format", "help")
+        commands = ("run", "test", "check", "hint", "diff", "status", "reset", "answer", "mend",
+                    "notebook", "setup", "bench", "docs", "format", "help")
         for arguments in ((), ("help",), ("--help",)):
             self.workbook(*arguments, says=[f"\n  {command} " for command in commands])
 
@@ -111,13 +111,13 @@ class FrontDoor(unittest.TestCase):
     def test_status_tells_how_the_last_test_run_went(self):
         self.pretend_to_have_a_venv()
         self.with_fake_packages("test", "--label-regex", "exercise|stub_guard|mistakes")
-        self.workbook("status", says=["  tests: 5 of 5 passed\n", "Tests: as of 20"])
+        self.workbook("status", says=["  tests: 6 of 6 passed\n", "Tests: as of 20"])
         # Whoever asks ctest for something else changes nothing.
         self.toy.run("ctest", "--test-dir", "build/release", "--show-only")
-        self.workbook("status", says="  tests: 5 of 5 passed\n")
+        self.workbook("status", says="  tests: 6 of 6 passed\n")
         self.toy.solve("add")
         self.with_fake_packages("test", "--label-regex", "exercise|stub_guard|mistakes")
-        self.workbook("status", says="  tests: 4 of 5 passed, 1 skipped\n")
+        self.workbook("status", says="  tests: 5 of 6 passed, 1 skipped\n")
         self.with_fake_packages("test", "--tests-regex", "^layout$")
         self.workbook("status", says="  tests: none in the last run")
 
@@ -188,7 +188,7 @@ class TestsOfAChapter(unittest.TestCase):
     def test_solutions_pass_stubs_fail_by_name_and_mistakes_are_caught(self):
         code, output = self.ctest("exercise|stub_guard|mistakes")
         self.assertEqual(code, 0, output)
-        self.assertIn("100% tests passed, 0 tests failed out of 5", output)
+        self.assertIn("100% tests passed, 0 tests failed out of 6", output)
         self.assertIn("Tested file: solutions/01_toy/add.cpp with "
                       "tests/mistakes/01_toy/add_forgets_b.patch", output)
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 from cases import CASES, Case, Prediction, measuring_command, seconds_of, simulate
 from mpi_run import HOST_OF_RANK, RANKS, RANKS_PER_HOST, Launcher, RunFailed
-from two_hosts import HEADER_BYTES, HOSTS, LINK, CannotRun, TwoHosts
+from two_hosts import HEADER_BYTES, HOSTS, LINK, SKIPPED, CannotRun, TwoHosts
 
-SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = "02_collectives"
 

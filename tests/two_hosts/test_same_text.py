@@ -5,13 +5,11 @@ Exit code 77: this machine cannot play two hosts; the reason is printed.
 
 import os
 import pathlib
-import sys
 import unittest
 
 from mpi_run import Launcher, RunFailed
-from two_hosts import CannotRun, TwoHosts
+from two_hosts import CannotRun, TwoHosts, run_tests
 
-SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("ULTRA_BUILD_DIR", ROOT / "build" / "release"))
 TRAINING = [str((BUILD / "bin" / "02_collectives").resolve()),
@@ -53,10 +51,4 @@ class SameText(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    try:
-        with TwoHosts():
-            pass
-    except CannotRun as reason:
-        print(f"SKIPPED: {reason}")
-        sys.exit(SKIPPED)
-    unittest.main(verbosity=2)
+    run_tests()

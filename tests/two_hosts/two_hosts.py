@@ -22,11 +22,13 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import unittest
 from dataclasses import dataclass
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from patience import patient  # noqa: E402  (after the path)
 
+SKIPPED = 77  # the exit code of what this machine cannot do
 HOSTS = ("host-a", "host-b")
 LINK = "link0"
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
@@ -218,3 +220,14 @@ class TwoHosts:
         if done.returncode != 0:
             raise CannotRun(f"cannot write on {HOSTS[host]}: {last_line(done.stderr)}")
         return path
+
+
+def run_tests():
+    """Runs the tests of the calling file, or says why this machine cannot."""
+    try:
+        with TwoHosts():
+            pass
+    except CannotRun as reason:
+        print(f"SKIPPED: {reason}")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

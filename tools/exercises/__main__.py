@@ -1,6 +1,7 @@
-"""The exercises' commands: check, hint, diff, status, reset (what ./workbook calls).
+"""The exercises' commands: check, hint, diff, status, reset, answer, mend (what ./workbook calls).
 
-Two more serve the tests: stub-guard, untouched-targets; one the front door: pending-targets.
+More serve the tests: stub-guard, untouched-targets, mend-shows; and the front door: pending-targets,
+mend-targets. tables keeps the chapters' tables of exercises as the manifests say.
 Standard library only.
 """
 
@@ -8,13 +9,16 @@ import argparse
 import signal
 import sys
 
+import answer
 import catalog
 import check
 import compare_files
 import guard
 import hints
+import mend
 import reset
 import status
+import tables
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,12 +50,30 @@ def parse_arguments(arguments):
     add("status", status.run, "what is written and what passes")
     command = add("reset", reset.run, "give an exercise its shipped form back")
     command.add_argument("what", metavar="NN.k")
+    command = add("answer", answer.run, "check a number that you have found for a problem")
+    command.add_argument("what", metavar="NN[.pK]")
+    command.add_argument("--working", action="store_true", help="how we found it")
+    command.add_argument("value", nargs="*")
+    add_mend(add)
+    command = add("tables", tables.run, "the chapters' tables of exercises")
+    command.add_argument("--write", action="store_true", help="write those that differ")
     add("untouched-targets", guard.print_untouched_targets, "build targets of untouched exercises")
     command = add("stub-guard", guard.run, "prove that a shipped exercise reports itself unwritten")
     command.add_argument("chapter")
     command.add_argument("stem")
     command.add_argument("executable")
     return parser.parse_args(arguments)
+
+
+def add_mend(add):
+    for name, run in (("mend", mend.run), ("mend-targets", mend.print_targets)):
+        command = add(name, run, "find the fault of a broken trainer")
+        command.add_argument("what", metavar="NN[.mK]")
+        command.add_argument("--again", action="store_true", help="start with the fault again")
+        command.add_argument("--anyway", action="store_true", help="before the exercise is written")
+    command = add("mend-shows", mend.shows, "prove that a broken trainer shows its fault")
+    for argument in ("what", "right", "broken"):
+        command.add_argument(argument)
 
 
 def main():

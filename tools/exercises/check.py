@@ -7,6 +7,7 @@ Exit code: 0 all passed; 1 something failed; 3 nothing failed, something is not 
 import re
 
 import catalog
+import mend
 import runner
 from progress import Progress
 
@@ -15,6 +16,9 @@ SHOWN_LINES = 40  # of a compiler's or a check's messages; the log has all
 
 def print_pending_targets(options):
     """The build targets of what `check` will have to build, for the front door's progress line."""
+    if mend.is_case(options.what):
+        print(mend.find_case(options.what).exercise.target("solution"))
+        return 0
     for exercise in pending(options, Progress()):
         # The reference's check: everything that the learner's check needs but the learner's file.
         print(exercise.target("solution"))
@@ -33,6 +37,8 @@ def pending(options, progress):
 
 
 def run(options):
+    if mend.is_case(options.what):
+        return mend.check(options.what)
     progress = Progress()
     outcomes = [check_one(exercise, options, progress)
                 for exercise in catalog.select(options.what)]
@@ -105,13 +111,13 @@ def failed_count(output):
 
 
 def failed_cases(output):
-    """The messages of the failed GoogleTest cases, without those that passed."""
-    shown, block, inside = [], [], False
+    """The messages of the failed GoogleTest cases, without those that passed; each cause once."""
+    shown, block, inside, told = [], [], False, set()
     for line in output.splitlines():
         if line.startswith("[ RUN      ]"):
             block, inside = [], True
         elif line.startswith("[  FAILED  ]") and inside:
-            shown += [line.split("]", 1)[1].strip()] + block
+            shown += [line.split("]", 1)[1].strip()] + told_once(block, told)
             inside = False
         elif line.startswith("["):
             inside = False
@@ -119,6 +125,27 @@ def failed_cases(output):
             block.append(line.replace(f"{catalog.ROOT}/", ""))
     # A failure outside every case has no such block.
     return shown or output.splitlines()
+
+
+def told_once(block, told):
+    """The messages of a case, without those whose hint another case has given already."""
+    starts = [i for i, line in enumerate(block) if re.match(r"\S+:\d+: (Failure|error)", line)]
+    shown = block[:starts[0]] if starts else block
+    for begin, end in zip(starts, starts[1:] + [len(block)]):
+        message = block[begin:end]
+        cause = cause_of(message)
+        if cause and cause in told:
+            shown = [*shown, f"{message[0]}: for the same reason as above"]
+        else:
+            shown = [*shown, *message]
+        told.add(cause)
+    return shown
+
+
+def cause_of(message):
+    """The hint of a message, whatever numbers it names; empty when it has none."""
+    _, _, hint = " ".join(message).partition("Hint: ")
+    return re.sub(r"\d+", "#", hint).strip()
 
 
 def not_written_mark(output):

@@ -67,7 +67,7 @@ class Progress:
         if not isinstance(data, dict):
             data = {}
         return {name: data[name] if isinstance(data.get(name), dict) else {}
-                for name in ("exercises", "hints")}
+                for name in ("exercises", "hints", "problems", "mended")}
 
     def outcome(self, exercise):
         """(outcome, current): the last check's outcome or None; whether it still holds."""
@@ -93,6 +93,22 @@ class Progress:
 
     def remember_hints(self, exercise, count):
         self._data["hints"][exercise.id] = count
+        self._save()
+
+    def problem(self, problem):
+        """Whether the last answer was right; None before the first."""
+        return self._data["problems"].get(problem.id)
+
+    def remember_problem(self, problem, right):
+        """An answer that was right once stays so."""
+        self._data["problems"][problem.id] = bool(right or self.problem(problem))
+        self._save()
+
+    def mended(self, case):
+        return bool(self._data["mended"].get(case.id))
+
+    def remember_mended(self, case):
+        self._data["mended"][case.id] = True
         self._save()
 
     def _save(self):

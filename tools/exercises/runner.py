@@ -53,7 +53,12 @@ def build(exercise):
 
     The front door has built the reference's check before, so what fails here is the learner's file.
     """
-    command = ["cmake", "--build", str(BUILD), "--target", exercise.target("exercise")]
+    return build_target(exercise, exercise.target("exercise"))
+
+
+def build_target(exercise, target):
+    """As build, for any target that compiles the learner's file of an exercise."""
+    command = ["cmake", "--build", str(BUILD), "--target", target]
     with build_lock():
         done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -4,6 +4,8 @@ import time
 import xml.etree.ElementTree as xml
 
 import catalog
+import mend
+import problems
 import runner
 from progress import Progress
 
@@ -19,6 +21,7 @@ def run(_options):
         print(chapter)
         for exercise in catalog.read_manifest(chapter):
             print(f"  {exercise.id}  {exercise.name:<28} {state_of(exercise, progress)}")
+        print_other_work(chapter, progress)
         print_tests(chapter, tests)
     exercises = catalog.all_exercises()
     passed = sum(progress.passed_and_unchanged(exercise) for exercise in exercises)
@@ -39,6 +42,18 @@ def state_of(exercise, progress):
     if not current:
         return f"changed since its last check: {outcome} then (./workbook check {exercise.id})"
     return outcome if outcome in ("passed", "skipped") else f"written, but: {outcome}"
+
+
+def print_other_work(chapter, progress):
+    """How many problems and broken trainers of a chapter are done."""
+    found = [problem for problem in problems.read_problems(chapter) if problem.kind != "explain"]
+    if found:
+        right = sum(progress.problem(problem) is True for problem in found)
+        print(f"  problems: {right} of {len(found)} right (./workbook answer {chapter[:2]})")
+    cases = mend.read_cases(chapter)
+    if cases:
+        print(f"  broken trainers: {sum(map(progress.mended, cases))} of {len(cases)} mended "
+              f"(./workbook mend {chapter[:2]})")
 
 
 def tests_time():

@@ -123,7 +123,19 @@ command_check() {
   exec "$python" tools/exercises check "$@"
 }
 
-# hint, diff, status and reset need Python only.
+# Builds the program without a fault, with a live line; the broken one is the learner's.
+command_mend() {
+  need_python
+  local python targets
+  python=$(system_python)
+  targets=$("$python" tools/exercises mend-targets "$@") || exit
+  if [[ -n $targets ]]; then
+    build_targets release build-mend "$build_advice" "$targets"
+  fi
+  exec "$python" tools/exercises mend "$@"
+}
+
+# hint, diff, status, reset and answer need Python only.
 exercise_command() {
   need_python
   exec "$(system_python)" tools/exercises "$@"

@@ -21,7 +21,14 @@ import nbformat  # noqa: E402  (after the path)
 from ultra_notebook.execute import execute_chapter  # noqa: E402
 from ultra_notebook.failures import plain  # noqa: E402
 from ultra_notebook.fingerprint import write_atomically  # noqa: E402
-from ultra_notebook.page import PageError, chapter_page  # noqa: E402
+from ultra_notebook.glossary import read_glossary  # noqa: E402
+from ultra_notebook.page import (  # noqa: E402
+    PageError,
+    chapter_page,
+    glossary_page,
+    neighbours_of,
+)
+from ultra_notebook.picture import key_pictures, picture_faults, write_pictures  # noqa: E402
 from ultra_notebook.results import PASSED, CellResult, junit_report  # noqa: E402
 from ultra_notebook.workspace import (  # noqa: E402
     Workspace,
@@ -39,17 +46,25 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("chapters", nargs="*", help="01, 01_memory, 04/offload or a path; default: all")
     parser.add_argument("--build-dir", type=Path, help="default: build/release of the checkout")
+    parser.add_argument("--write-pictures", action="store_true",
+                        help="write the key pictures that show other data than their files")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "notebooks")
     return parser.parse_args()
 
 
-def run_chapter(workspace: Workspace, output: Path) -> bool:
+def run_chapter(workspace: Workspace, output: Path, write: bool) -> bool:
     """Executes one chapter, writes its files, says how it went; whether it passed."""
     notebook, result = execute_chapter(workspace, report_cell(workspace.chapter_file.name))
+    if not result.failures:
+        result.complaint = picture_complaint(workspace.chapter_file, key_pictures(notebook), write)
     output.mkdir(parents=True, exist_ok=True)
     page = output / f"{result.name}.html"
     try:
-        write_atomically(page, chapter_page(notebook, workspace.chapter_file.parent, output))
+        glossary = read_glossary(workspace.root)
+        file, neighbours = workspace.chapter_file, neighbours_of(workspace.chapter_file, workspace.root)
+        write_atomically(page, chapter_page(notebook, file.parent, output, glossary, neighbours))
+        if glossary.words:
+            write_atomically(output / "glossary.html", glossary_page(workspace.root, output))
     except PageError as error:
         result.complaint = f"{workspace.chapter_file.name}:1: {error}"
     write_atomically(output / f"{result.name}.ipynb", nbformat.writes(notebook))
@@ -59,6 +74,16 @@ def run_chapter(workspace: Workspace, output: Path) -> bool:
     passed = f"{result.count(PASSED)} of {len(result.cells)} cells passed"
     print(f"\n{result.name}: {passed} in {result.seconds:.1f} s: {page}", flush=True)
     return not result.failures
+
+
+def picture_complaint(file: Path, shown: list, write: bool) -> str:
+    """What is wrong with the files of the key pictures, after writing them if that is wanted."""
+    if write:
+        for name in write_pictures(file, shown):
+            print(f"wrote {file.parent / 'figures' / name}")
+    faults = picture_faults(file, shown)
+    advice = f"; to write them: tools/notebook run {file} --write-pictures"
+    return f"{file.name}:1: {'; '.join(faults)}{advice}" if faults else ""
 
 
 def report_cell(file: str):
@@ -86,7 +111,7 @@ def main() -> int:
     if not workspaces:
         print(f"error: no chapters in {ROOT / 'chapters'}", file=sys.stderr)
         return 2
-    return 0 if all([run_chapter(w, arguments.output.resolve()) for w in workspaces]) else 1
+    return 0 if all([run_chapter(w, arguments.output.resolve(), arguments.write_pictures) for w in workspaces]) else 1
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 /// All-to-all: everybody has something different for everybody.
 ///
 /// Chunk j of `sent`, in Buffer::kInput, becomes chunk (own position) of member j's `received`, in
-/// Buffer::kData. In both algorithms the own chunk is copied by a step to oneself.
+/// Buffer::kData. In both algorithms a rank copies its own chunk by a step to itself.
 
 #include <string>
 

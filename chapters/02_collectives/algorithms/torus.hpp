@@ -9,7 +9,7 @@
 namespace ultra::collectives {
 
 /// @brief All-reduce on a torus of any dimension: reduce-scatter along the last dimension,
-/// all-reduce of the own chunk in the torus of the others, all-gather along the last.
+/// all-reduce of its own chunk in the torus of the others, all-gather along the last.
 ///
 /// Position p has the coordinates of row-major order: the last one changes fastest. In two
 /// dimensions: reduce-scatter in the row, all-reduce in the column, all-gather in the row.

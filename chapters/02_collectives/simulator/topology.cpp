@@ -184,8 +184,7 @@ std::span<const TopologyPreset> topology_presets() {
   static const std::array<TopologyPreset, 5> kPresets = {{
       {"h100", "8 GPUs at the bandwidth that NCCL's ring reaches, a NIC for each",
        "370 GB/s: nccl-tests issue 212; InfiniBand NDR 400 Gb/s = 50 GB/s; 3.4 us and 14 us: "
-       "NCCL's "
-       "src/graph/tuning.cc, ring, Simple protocol",
+       "NCCL's src/graph/tuning.cc, ring, Simple protocol",
        h100_node(370, 8, 50)},
       {"h100-striped",
        "the same, with the 8 NICs as one: NCCL runs rings side by side, each through another NIC",

@@ -48,7 +48,7 @@ struct PowerSgdCounts {
 /// makes P orthonormal, issues the all-reduce of all Q = M^T P, and sets each matrix to P Q^T. Q is
 /// kept: the next step's power iteration starts from it. With error feedback M is the gradient plus
 /// the residual, and the next residual is M - P Q^T / N.
-/// Deviation: the residual is what an equal share of the *sum* leaves of the own M, not what the
+/// Deviation: the residual is what an equal share of the *sum* leaves of its own M, not what the
 /// own factors would leave; so do the authors' program and PyTorch's. Both have the same sum over
 /// the replicas, and nothing else counts.
 /// Deviation: gradients without factors travel with P rather than by themselves, which saves an

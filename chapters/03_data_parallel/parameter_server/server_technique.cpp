@@ -60,8 +60,7 @@ class ParameterServers : public train::Technique {
   std::optional<std::string> state_that_is_not_saved() const override {
     if (num_servers() == 0) return {};
     return "--sync parameter-server: the servers' weights and moments would not be saved. Leave "
-           "out "
-           "--checkpoint and --resume, or the servers.";
+           "out --checkpoint and --resume, or the servers.";
   }
 
   std::optional<std::string> memory_table(const train::Setup&,

@@ -23,8 +23,8 @@
 
 #include "chapters/04_zero/checkpoints/training_record.hpp"
 #include "chapters/04_zero/checkpoints/training_state.hpp"
-#include "common/checkpoint/element_runs.hpp"
-#include "common/checkpoint/safetensors_header.hpp"
+#include "common/checkpoint/safetensors/element_runs.hpp"
+#include "common/checkpoint/safetensors/safetensors_header.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::zero {

@@ -7,7 +7,7 @@
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
-#include "common/checkpoint/file_damage.hpp"
+#include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/llama_config.hpp"
 
@@ -51,8 +51,7 @@ std::string described_model(checkpoint::FileLayer& files, const fs::path& config
 [[noreturn]] void report_model(checkpoint::FileLayer& files, const fs::path& folder) {
   throw FileError(fmt::format(
       "folder '{}' has a model{} and no checkpoint: {}, which says how far its training came, and "
-      "the "
-      "moments of the optimizer are missing. Give --resume the folder that --checkpoint had.",
+      "the moments of the optimizer are missing. Give --resume the folder that --checkpoint had.",
       folder.string(), described_model(files, folder / kConfigFile), kRecordFile));
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/checkpoint/file_layer.hpp"
+#include "common/checkpoint/files/file_layer.hpp"
 
 namespace ultra::zero {
 

@@ -13,9 +13,9 @@
 #include "chapters/04_zero/checkpoints/reshard.hpp"
 #include "common/base/errors.hpp"
 #include "common/checkpoint/checksum.hpp"
-#include "common/checkpoint/file_damage.hpp"
+#include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
-#include "common/checkpoint/safetensors.hpp"
+#include "common/checkpoint/safetensors/safetensors.hpp"
 #include "common/train/frame/agree.hpp"
 
 namespace ultra::zero {

@@ -6,7 +6,7 @@
 
 #include "chapters/04_zero/checkpoints/training_record.hpp"
 #include "chapters/04_zero/checkpoints/training_state.hpp"
-#include "common/checkpoint/file_layer.hpp"
+#include "common/checkpoint/files/file_layer.hpp"
 #include "common/comm/communicator.hpp"
 
 namespace ultra::zero {

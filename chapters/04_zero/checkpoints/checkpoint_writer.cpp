@@ -11,8 +11,8 @@
 #include "chapters/04_zero/checkpoints/durable_files.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
-#include "common/checkpoint/cancellable_files.hpp"
 #include "common/checkpoint/checksum.hpp"
+#include "common/checkpoint/files/cancellable_files.hpp"
 #include "common/train/frame/agree.hpp"
 #include "common/train/frame/text_messages.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "chapters/04_zero/checkpoints/checkpoint_folder.hpp"
-#include "common/checkpoint/file_layer.hpp"
+#include "common/checkpoint/files/file_layer.hpp"
 #include "common/comm/communicator.hpp"
 
 namespace ultra::zero {

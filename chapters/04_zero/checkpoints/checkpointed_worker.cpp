@@ -15,7 +15,7 @@
 #include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/same_file.hpp"
-#include "common/checkpoint/folder_lock.hpp"
+#include "common/checkpoint/files/folder_lock.hpp"
 #include "common/train/frame/agree.hpp"
 #include "common/train/frame/text_messages.hpp"
 

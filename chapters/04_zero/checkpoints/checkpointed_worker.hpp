@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "chapters/04_zero/checkpoints/checkpoint_options.hpp"
-#include "common/checkpoint/file_layer.hpp"
+#include "common/checkpoint/files/file_layer.hpp"
 #include "common/train/program/technique.hpp"
 
 namespace ultra::zero {

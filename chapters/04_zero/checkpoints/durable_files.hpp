@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <span>
 
-#include "common/checkpoint/file_layer.hpp"
+#include "common/checkpoint/files/file_layer.hpp"
 
 namespace ultra::zero {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "common/base/errors.hpp"
-#include "common/checkpoint/file_damage.hpp"
+#include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
 
 namespace ultra::zero {

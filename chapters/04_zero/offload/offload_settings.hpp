@@ -16,8 +16,8 @@ namespace ultra::zero {
 /// @brief What of a rank's shards does not stay in the device's memory.
 enum class Offload {
   kNone,                    ///< everything stays
-  kOptimizer,               ///< the optimizer's moments go (ZeRO-Offload)
-  kOptimizerAndParameters,  ///< the shards of the weights too; stage 3 only (ZeRO-Infinity)
+  kOptimizer,               ///< the optimizer's moments go, and come back in blocks for the step
+  kOptimizerAndParameters,  ///< the shards of the weights too; stage 3 only (as ZeRO-Infinity)
 };
 
 /// @brief Makes storage of so many zeros.

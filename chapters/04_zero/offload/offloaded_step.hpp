@@ -8,8 +8,9 @@
 /// and block i - 1 is written.
 ///
 /// Exercise 04.9 (`./workbook check 04.9`).
-/// Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857, sections 5.2.2 and 6.2; the step
-/// on offloaded states is that of Ren et al. 2021, "ZeRO-Offload", arXiv 2101.06840, section 4.
+/// Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857, sections 5.2.2 and 6.2: states
+/// are streamed to where the step is made. (Ren et al. 2021, "ZeRO-Offload", arXiv 2101.06840, moves
+/// the step instead: the host's processor updates the states where they are.)
 
 #include <array>
 #include <cstddef>

@@ -70,8 +70,7 @@ std::string balance_line(const train::TrainResult& result) {
   const double average = sum / static_cast<double>(result.ranks.size());
   return fmt::format(
       "  Attention took {:.4g} floating-point operations per rank and step; the busiest rank "
-      "{:.2f} "
-      "times that.\n",
+      "{:.2f} times that.\n",
       average / static_cast<double>(result.steps_made()), average > 0 ? most / average : 1.0);
 }
 

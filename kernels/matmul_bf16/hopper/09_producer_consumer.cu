@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ring.init(kWarpgroup / 32);
   }
   __syncthreads();  // without it, others wait at barriers that do not exist yet
+  // [region producer_consumer]
   RingPosition<kStages> position;
   const int warpgroup = warpgroup_index();
   if (warpgroup == 0) {
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                   [&](int stage) { release(ring.are_empty[stage]); });
     store_warpgroup_sums(c, row, column, rows, columns, sums);
   }
+  // [/region]
 }
 
 }  // namespace

@@ -13,13 +13,12 @@
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/01_memory/recompute.hpp"
 #include "chapters/02_collectives/replicated_training.hpp"
-#include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/shards/parameter_group.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/train/program/run_techniques.hpp"
-#include "tests/chapters/02_collectives/run_comparison.hpp"
+#include "tests/chapters/03_data_parallel/mesh_run.hpp"
 #include "tests/chapters/04_zero/zero_case.hpp"
 
 namespace ultra::zero::test {
@@ -73,9 +72,7 @@ class CaseTechnique : public train::Technique {
 
   void join(train::Ingredients& ingredients, const train::Setup&) const override {
     // Shares are uneven, so that micro-batches need not divide the whole batch.
-    ingredients.cut.offer([size = case_.micro_batch](const train::BatchShare& share, std::size_t) {
-      return data_parallel::cut_share(share, size);
-    });
+    ingredients.cut.offer(data_parallel::test::cut_into(case_.micro_batch));
     ingredients.schedule.offer(memory::accumulation_schedule);
     ingredients.adamw = changes_.adamw;
     if (changes_.observer) ingredients.observers.push_back(changes_.observer);

@@ -6,22 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
-#include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
-#include "tests/chapters/02_collectives/run_comparison.hpp"
-#include "tests/support/random_run.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/chapters/03_data_parallel/mesh_run.hpp"
 
 namespace ultra::tensor_parallel::test {
 
@@ -30,7 +24,6 @@ using collectives::test::expect_near_weights;
 using collectives::test::losses_and_norms;
 using collectives::test::run_alone;
 using train::test::expect_same_on_all;
-using train::test::quietly;
 using ultra::test::RankRun;
 
 /// @brief A run on a mesh.
@@ -47,6 +40,7 @@ struct SplitCase {
   [[nodiscard]] TensorParallelLayout layout() const {
     return {.tp = tp, .sequence_parallel = sequence_parallel};
   }
+  [[nodiscard]] int ranks() const { return dp * tp; }
   [[nodiscard]] std::string flags() const {
     std::string all =
         fmt::format("--dp {} --tp {} --recompute {} {}", dp, tp, to_string(recompute), zero);
@@ -64,14 +58,11 @@ struct SplitCase {
   }
   /// The program's, but for micro-batches that need not divide the global batch.
   [[nodiscard]] train::Setup setup() const {
-    const auto cut = [size = micro_batch](const train::BatchShare& share, std::size_t) {
-      return data_parallel::cut_share(share, size);
-    };
-    const auto put = [cut](train::Ingredients& ingredients) { ingredients.cut.offer(cut); };
     return ultra::test::setup_of(
-        options, dp * tp,
+        options, ranks(),
         train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                       zero::technique(), technique(), ultra::test::putting(put)),
+                       zero::technique(), technique(),
+                       data_parallel::test::cutting_into(micro_batch)),
         flags());
   }
 };
@@ -138,7 +129,7 @@ inline SplitRun run_split(const Communicator& world, const SplitCase& c) {
 }
 
 /// @brief Random small runs that can be split, with a watchdog.
-class SplitTest : public ultra::test::RandomTest {
+class SplitTest : public data_parallel::test::MeshTest {
  protected:
   /// Heads, widths and a vocabulary for tp ranks; key/value heads may be fewer.
   nn::ModelConfig draw_model(std::size_t tp, bool splits_sequences) {
@@ -184,19 +175,6 @@ class SplitTest : public ultra::test::RandomTest {
     c.zero += fmt::format(" --reshard-after-forward {}", random.pick({"yes", "no"}));
     return c;
   }
-
-  static void on_mesh(const SplitCase& c, const std::function<void(Communicator&)>& fn,
-                      Progress progress = Progress::kThread) {
-    SCOPED_TRACE(c.str());
-    RankOptions options = c.setup().rank_options();
-    options.timeout = std::chrono::seconds(100);  // a hang would be one
-    options.progress = progress;
-    quietly([&] { run_ranks(c.dp * c.tp, fn, options); });
-    if (HasFailure()) std::printf("%s\n", c.str().c_str());
-  }
-
- private:
-  ultra::test::Watchdog watchdog_{std::chrono::seconds(110)};
 };
 
 }  // namespace ultra::tensor_parallel::test

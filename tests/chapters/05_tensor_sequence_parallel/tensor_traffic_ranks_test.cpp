@@ -18,35 +18,14 @@ namespace ultra::tensor_parallel {
 namespace {
 
 using namespace tensor_parallel::test;
+using data_parallel::test::micro_batches;
 using train::RankSummary;
 
 class TensorTrafficTest : public SplitTest {
  protected:
   /// One replica, two steps.
   SplitCase draw_replica(int tp, SequenceParallel on) {
-    SplitCase c = draw(1, tp, random.pick({DType::kF32, DType::kF64}), on);
-    c.options.steps = 2;
-    c.micro_batch = random.between(1, c.options.global_batch);
-    return c;
-  }
-
-  static std::vector<std::size_t> micro_batches(const SplitCase& c) {
-    std::vector<std::size_t> sizes;
-    for (std::size_t begin = 0; begin < c.options.global_batch; begin += c.micro_batch) {
-      sizes.push_back(std::min(c.micro_batch, c.options.global_batch - begin));
-    }
-    return sizes;
-  }
-
-  /// The summary of all ranks.
-  static std::vector<RankSummary> summaries(const SplitCase& c) {
-    std::vector<RankSummary> ranks;
-    const auto keep = [&](Communicator& world) {
-      const train::TrainResult result = train::train_with(c.setup(), world);
-      if (world.rank() == 0) ranks = result.ranks;
-    };
-    on_mesh(c, keep, Progress::kOnCall);
-    return ranks;
+    return as_replica(draw(1, tp, random.pick({DType::kF32, DType::kF64}), on));
   }
 };
 

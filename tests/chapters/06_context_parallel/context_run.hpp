@@ -5,22 +5,16 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdio>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "common/base/numeric.hpp"
-#include "tests/chapters/02_collectives/run_comparison.hpp"
-#include "tests/support/random_run.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/chapters/03_data_parallel/mesh_run.hpp"
 
 namespace ultra::context_parallel::test {
 
@@ -29,7 +23,6 @@ using collectives::test::expect_near_weights;
 using collectives::test::losses_and_norms;
 using collectives::test::run_alone;
 using train::test::expect_same_on_all;
-using train::test::quietly;
 using ultra::test::RankRun;
 
 /// @brief A run on a mesh.
@@ -44,6 +37,7 @@ struct ContextCase {
   std::size_t micro_batch = 1;       ///< of a replica; options.micro_batch is for one rank
   train::TrainOptions options = {};  ///< with the length of documents
 
+  [[nodiscard]] int ranks() const { return dp * cp * tp; }
   [[nodiscard]] std::string flags() const {
     std::string all = fmt::format("--dp {} --cp {} --tp {} {}", dp, cp, tp, more);
     if (tp > 1 && sequence_parallel) all += " --sp on";
@@ -65,15 +59,11 @@ struct ContextCase {
   }
   /// The program's, but for micro-batches that need not divide the global batch.
   [[nodiscard]] train::Setup setup() const {
-    const auto cut = [size = micro_batch](const train::BatchShare& share, std::size_t) {
-      return data_parallel::cut_share(share, size);
-    };
-    const auto put = [cut](train::Ingredients& ingredients) { ingredients.cut.offer(cut); };
     train::Setup setup = ultra::test::setup_of(
-        options, dp * cp * tp,
+        options, ranks(),
         train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
                        zero::technique(), tensor_parallel::technique(), technique(),
-                       ultra::test::putting(put)),
+                       data_parallel::test::cutting_into(micro_batch)),
         flags() + fmt::format(" --doc-length {}", options.doc_length));
     for (const auto& technique : setup.techniques) technique->validate_training(setup);
     return setup;
@@ -81,7 +71,7 @@ struct ContextCase {
 };
 
 /// @brief Random small runs whose sequences can be split, with a watchdog.
-class ContextTest : public ultra::test::RandomTest {
+class ContextTest : public data_parallel::test::MeshTest {
  protected:
   /// Heads that `ulysses` ranks of each of tp can share, and a sequence of at least one token a chunk.
   nn::ModelConfig draw_model(std::size_t tp, std::size_t ulysses, std::size_t chunks,
@@ -127,30 +117,6 @@ class ContextTest : public ultra::test::RandomTest {
     }
     return choices[random.between(0, choices.size() - 1)];
   }
-
-  static void on_mesh(const ContextCase& c, const std::function<void(Communicator&)>& fn,
-                      Progress progress = Progress::kThread) {
-    SCOPED_TRACE(c.str());
-    RankOptions options = c.setup().rank_options();
-    options.timeout = std::chrono::seconds(100);  // a hang would be one
-    options.progress = progress;
-    quietly([&] { run_ranks(c.dp * c.cp * c.tp, fn, options); });
-    if (HasFailure()) std::printf("%s\n", c.str().c_str());
-  }
-
-  /// The summaries of all ranks.
-  static std::vector<train::RankSummary> summaries(const ContextCase& c) {
-    std::vector<train::RankSummary> ranks;
-    const auto keep = [&](Communicator& world) {
-      const train::TrainResult result = train::train_with(c.setup(), world);
-      if (world.rank() == 0) ranks = result.ranks;
-    };
-    on_mesh(c, keep, Progress::kOnCall);
-    return ranks;
-  }
-
- private:
-  ultra::test::Watchdog watchdog_{std::chrono::seconds(110)};
 };
 
 }  // namespace ultra::context_parallel::test

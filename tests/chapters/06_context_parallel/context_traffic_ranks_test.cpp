@@ -16,6 +16,7 @@ namespace ultra::context_parallel {
 namespace {
 
 using namespace context_parallel::test;
+using data_parallel::test::micro_batches;
 using train::RankSummary;
 
 double flops_of(const RankSummary& rank) {
@@ -27,19 +28,9 @@ class ContextTraffic : public ContextTest {
  protected:
   /// One replica without tensor parallelism, two steps.
   ContextCase draw_replica(const MethodChoice& choice) {
-    ContextCase c = draw(1, 1, choice, random.pick({DType::kF32, DType::kF64}));
-    c.options.steps = 2;
-    c.micro_batch = random.between(1, c.options.global_batch);
-    return c;
+    return as_replica(draw(1, 1, choice, random.pick({DType::kF32, DType::kF64})));
   }
 
-  static std::vector<std::size_t> micro_batches(const ContextCase& c) {
-    std::vector<std::size_t> sizes;
-    for (std::size_t begin = 0; begin < c.options.global_batch; begin += c.micro_batch) {
-      sizes.push_back(std::min(c.micro_batch, c.options.global_batch - begin));
-    }
-    return sizes;
-  }
   static ContextLayout layout(const ContextCase& c) {
     return {.cp = c.cp, .sequence = c.layout, .seq_len = c.options.model.max_seq_len};
   }

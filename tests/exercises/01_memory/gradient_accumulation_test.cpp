@@ -90,8 +90,7 @@ class GradientAccumulation : public test::RandomTest {
     }
     if (share.size() < kGlobalBatch && is(kGlobalBatch, share.size())) {
       return "Hint: other ranks have the rest of the global batch, and the sum over all ranks is "
-             "the "
-             "mean. Divide by the tokens of the global batch, not of the share.";
+             "the mean. Divide by the tokens of the global batch, not of the share.";
     }
     return "";
   }

@@ -17,8 +17,7 @@ test::MakeSchedule tree(std::size_t count, int root) {
 std::string hint(const CollectiveTrial& trial, int root) {
   if (!std::has_single_bit(static_cast<unsigned>(trial.size())) && root == 0) {
     return "\nHint: it works for powers of two. In a smaller group some children do not exist: v "
-           "sends "
-           "to v + 2^k only when v + 2^k < P.";
+           "sends to v + 2^k only when v + 2^k < P.";
   }
   if (root != 0 && trial.in_whole_world()) {
     return "\nHint: it works from root 0. From another root, count positions from there, "
@@ -31,8 +30,7 @@ std::string slow_hint(const CollectiveTrial& trial, int root) {
   const std::size_t steps_of_root = trial.schedule(root).lanes.front().size();
   if (steps_of_root > static_cast<std::size_t>(collectives::doubling_rounds(trial.size()))) {
     return "\nHint: the root serves everybody alone. Whoever has the data can send it on: the "
-           "number "
-           "of those who have it doubles in every round.";
+           "number of those who have it doubles in every round.";
   }
   return "\nHint: send to the farthest child first: its subtree is the largest and needs the most "
          "rounds after this one.";

@@ -53,20 +53,18 @@ std::string halving_hint(const CollectiveTrial& trial, const Chunks& chunks) {
   if (trial.fault() != test::Fault::kNone) return test::hint_for_stuck(trial);
   if (mirrored(trial, chunks)) {
     return "\nHint: each position keeps the half that its own chunk is in, the upper one when its "
-           "bit "
-           "of the distance is set, and sends the other.";
+           "bit of the distance is set, and sends the other.";
   }
   return "\nHint: write down the windows for P = 4. Before the step with distance d, a position "
-         "works "
-         "on 2 d chunks; it sends the d that its partner keeps and combines the d that it keeps.";
+         "works on 2 d chunks; it sends the d that its partner keeps and combines the d that it "
+         "keeps.";
 }
 
 std::string doubling_hint(const CollectiveTrial& trial) {
   if (!trial.in_whole_world()) return test::hint_for_stuck(trial);
   if (const std::vector<int> way = distances(trial); way.size() > 1 && far_first(way)) {
     return "\nHint: doubling begins with the nearest partner: windows of one chunk at distance 1, "
-           "then "
-           "windows of two at distance 2.";
+           "then windows of two at distance 2.";
   }
   if (trial.fault() != test::Fault::kNone) return test::hint_for_stuck(trial);
   for (const comm::Step& step : trial.schedule(0).lanes.front()) {
@@ -74,9 +72,9 @@ std::string doubling_hint(const CollectiveTrial& trial) {
       return "\nHint: these chunks are complete: what arrives overwrites the old contents.";
     }
   }
-  return "\nHint: before the step with distance d, position r holds the d chunks from r / d * d "
-         "on, and "
-         "its partner the d chunks from (r ^ d) / d * d on.";
+  return "\nHint: write down the windows for P = 4. Before the step with distance d a position "
+         "holds d "
+         "chunks that stand side by side, its own among them, and its partner the d beside them.";
 }
 
 class HalvingDoubling : public test::RandomTest {

@@ -20,15 +20,16 @@ std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
   for (const comm::Step& step : steps) {
     if (step.on_receive == comm::OnReceive::kReduce) {
       return "\nHint: these chunks are complete. What arrives overwrites the old contents; "
-             "combining "
-             "it with them is the reduce-scatter's work.";
+             "combining it with them is the reduce-scatter's work.";
     }
   }
   if (!steps.empty() && steps.front().send.range != chunks[0]) {
-    return "\nHint: at first a position has nothing but its own chunk: in step 0 position r sends "
-           "chunk r, and in step s chunk r - s.";
+    return "\nHint: at first a position has nothing but its own chunk: that is what "
+           "it sends first. What has arrived by the next step?";
   }
-  return "\nHint: in step s position r sends chunk r - s and receives chunk r - 1 - s.";
+  return "\nHint: write down for P = 3 which chunk each rank sends in each step: at first its own, "
+         "then "
+         "what has just arrived.";
 }
 
 class RingAllGather : public test::RandomTest {};

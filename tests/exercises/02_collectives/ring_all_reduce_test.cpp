@@ -26,8 +26,7 @@ std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
     for (std::size_t i = 0; i < chunks.whole().end; ++i) {
       if (most(p, i) > 1) {
         return "\nHint: contributions are counted more than once: finished chunks were combined "
-               "again "
-               "after the reduce-scatter. The gather phase copies them.";
+               "again after the reduce-scatter. The gather phase copies them.";
       }
     }
   }

@@ -28,20 +28,19 @@ std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
   if (trial.fault() != test::Fault::kNone || !trial.in_whole_world()) return "";
   for (const comm::Step& step : trial.schedule(0).lanes.front()) {
     if (step.on_receive == comm::OnReceive::kStore) {
-      return "\nHint: a chunk that arrives is combined with the own contribution, not put in its "
+      return "\nHint: a chunk that arrives is combined with its own contribution, not put in its "
              "place: on_receive.";
     }
   }
   for (const int shift : {1, -1}) {
     if (trial.size() > 2 && complete_at(trial, chunks, shift)) {
       return "\nHint: the chunks are complete, but each one position off. Position r must end with "
-             "chunk r, the last that it receives: in step s it sends chunk r - 1 - s and receives "
-             "chunk r - 2 - s.";
+             "chunk r: that is the last chunk which it receives. What does it receive one step "
+             "earlier?";
     }
   }
   return "\nHint: write down for P = 3 which chunk each rank sends in each step. The last chunk "
-         "that "
-         "position r receives is chunk r.";
+         "that position r receives is chunk r.";
 }
 
 class RingReduceScatter : public test::RandomTest {};

@@ -164,8 +164,7 @@ TEST_F(BatchShares, WhatPassesOnceMoreIsOfTheShareToo) {
     for (const MicroBatch& m : cut) {
       EXPECT_TRUE(m.sequences.begin < m.sequences.end && m.sequences.end <= share.sequences.size())
           << "Hint: behind the end of the share stand another replica's sequences, or none. Let "
-             "the "
-             "share's last sequence pass once more.";
+             "the share's last sequence pass once more.";
     }
   });
 }

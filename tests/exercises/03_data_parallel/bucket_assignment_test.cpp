@@ -120,8 +120,7 @@ TEST_F(BucketAssignment, NoBucketIsLargerThanTheCapacityUnlessOneParameterIs) {
       if (bucket.parameters.size() < 2) continue;
       EXPECT_LE(elements_of(bucket.parameters, q), q.capacity)
           << "Hint: a bucket overflows: look whether the next parameter fits before you add it. "
-             "One "
-             "that is too large for any bucket gets one of its own.";
+             "One that is too large for any bucket gets one of its own.";
     }
   });
 }

@@ -87,8 +87,7 @@ std::string hint(const std::vector<Bucket>& buckets, const Numbers& ready, const
     }
   }
   return "Hint: a bucket is late: one gradient can let several buckets go, those that were full "
-         "and "
-         "waited for it.";
+         "and waited for it.";
 }
 
 std::string text(const std::vector<Bucket>& buckets) {

@@ -197,8 +197,7 @@ std::string hint_for_residual(const std::vector<double>& found, const std::vecto
   const std::vector<double> all = combine(gradient, 1, residual);
   if (found == std::vector<double>(found.size(), 0.0)) {
     return "Hint: the residual is dropped. What the message does not hold must be there in the "
-           "next "
-           "step.";
+           "next step.";
   }
   if (found == sent) return "Hint: the residual holds what was sent. It keeps what was not.";
   if (found == combine(gradient, -1, sent)) {

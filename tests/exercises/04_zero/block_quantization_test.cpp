@@ -36,8 +36,7 @@ constexpr const char* kZeros =
     "some scale that is not 0, or do not divide.";
 constexpr const char* kHidden =
     "Hint: NaN and infinity must not become numbers: such a block has the scale NaN, and 0 * NaN "
-    "is "
-    "NaN. Comparing with NaN is always false: std::max does not find it.";
+    "is NaN. Comparing with NaN is always false: std::max does not find it.";
 constexpr const char* kBytes =
     "Hint: ceil(n / block) scales of the numbers' type, ceil(n bits / 8) bytes, filled up to a "
     "multiple of 4.";

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/checkpoint/file_layer.hpp"
+#include "common/checkpoint/files/file_layer.hpp"
 #include "tests/exercises/04_zero/disk_memory.hpp"
 #include "tests/exercises/04_zero/disk_operation.hpp"
 

@@ -36,8 +36,7 @@ constexpr const char* kEmptied =
     "open_for_writing() leaves it.";
 constexpr const char* kOffset =
     "Hint: each part says where it stands: write_at(part.offset, part.bytes), in whatever order "
-    "the "
-    "parts are.";
+    "the parts are.";
 constexpr const char* kNotThere =
     "Hint: every part is written, at its offset, and nothing else of the file changes.";
 constexpr const char* kNoSync =
@@ -50,15 +49,13 @@ constexpr const char* kNamesFirst =
     "sync_folder(staging) comes before the rename.";
 constexpr const char* kWrongFolder =
     "Hint: sync_folder() promises the names that stand in that folder, no others: those of the "
-    "files "
-    "stand in `staging`.";
+    "files stand in `staging`.";
 constexpr const char* kParentNotSynced =
     "Hint: the rename waits in memory, too: it changes the folder that holds the name, so "
     "sync_folder(destination.parent_path()) comes after it.";
 constexpr const char* kParentTooEarly =
     "Hint: sync_folder() promises the names as they are when it is called: that of the parent "
-    "folder "
-    "comes after the rename.";
+    "folder comes after the rename.";
 constexpr const char* kOneRename =
     "Hint: rename the folder, once: files that are moved one by one appear one by one.";
 constexpr const char* kNotRenamed = "Hint: `destination` is the new name of the folder `staging`.";
@@ -69,8 +66,7 @@ constexpr const char* kSyncedAgain =
     "its error through, do not try again.";
 constexpr const char* kNotClosed =
     "Hint: a file system may tell of a failed write as late as in close(), and the destructor "
-    "closes "
-    "without a word: call it, after sync().";
+    "closes without a word: call it, after sync().";
 
 using Files = std::map<std::string, std::string>;  ///< bytes by name
 

@@ -25,8 +25,7 @@ constexpr const char* kReadAhead =
     "updated.";
 constexpr const char* kTooFar =
     "only the next block is read ahead: of three buffers one is read into, one updated, one "
-    "written "
-    "from.";
+    "written from.";
 constexpr const char* kBufferTaken =
     "a buffer is read into again only when the block that it held is written: wait for that write "
     "first.";

@@ -32,8 +32,7 @@ constexpr const char* kInOrder =
     "units are asked for in the order of their uses: what is needed first travels first.";
 constexpr const char* kOnce =
     "a unit that is there, or under way, is not asked for again, its memory is taken: ask_for() "
-    "looks "
-    "at that.";
+    "looks at that.";
 constexpr const char* kAskFirst =
     "ask for all units of the window, then wait: so they travel while the rank waits.";
 constexpr const char* kWaitForOne =
@@ -50,8 +49,7 @@ constexpr const char* kStays =
     "with Reshard::kAfterBackward a unit stays from its forward pass to its backward pass.";
 constexpr const char* kStaysForOthers =
     "another micro-batch has used the unit forward too, and its backward pass is still to come: "
-    "with "
-    "Reshard::kAfterBackward the unit stays until the last of them.";
+    "with Reshard::kAfterBackward the unit stays until the last of them.";
 constexpr const char* kRecomputed =
     "after a recomputation the unit's backward pass comes next, so it stays.";
 constexpr const char* kReleaseInTheEnd =

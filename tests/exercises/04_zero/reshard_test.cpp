@@ -86,8 +86,7 @@ std::string hint_for_changed(const Question& q, const std::vector<PieceCopy>& ex
   }
   if (changed([](PieceCopy& copy) { --copy.count; })) {
     return "Hint: the last element of each copy is missing: `end` is one past the last, so there "
-           "are "
-           "end - begin.";
+           "are end - begin.";
   }
   if (changed([&](PieceCopy& copy) { copy.count = q.stored[copy.piece].size() - copy.from; })) {
     return "Hint: a copy ends where its piece ends or what is wanted, whichever comes first.";
@@ -123,16 +122,14 @@ std::string hint_for(const Question& q, const std::vector<PieceCopy>& found) {
   }
   if (found.size() < expected.size()) {
     return "Hint: a piece is missing: what is wanted may reach over many pieces, and each of them "
-           "has "
-           "a copy of its own.";
+           "has a copy of its own.";
   }
   if (found.size() > expected.size()) {
     return "Hint: there are too many copies: one for each piece that has something in common with "
            "what is wanted.";
   }
   return "Hint: a copy is what a piece and the wanted elements have in common, from the larger of "
-         "the "
-         "two beginnings to the smaller of the two ends.";
+         "the two beginnings to the smaller of the two ends.";
 }
 
 void expect_copies(const Question& q) {

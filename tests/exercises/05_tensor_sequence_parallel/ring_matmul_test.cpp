@@ -41,7 +41,7 @@ constexpr const char* kRing =
     "Hint: in N - 1 steps every rank sends what it has to next_rank(), and receives from "
     "prev_rank().";
 constexpr const char* kEveryChunk =
-    "Hint: every rank's chunk is used once: the own one, and one after each of N - 1 steps.";
+    "Hint: every rank's chunk is used once: its own, and one after each of N - 1 steps.";
 constexpr const char* kDirection =
     "Hint: the ring turns the wrong way: a rank sends to next_rank(), so that after s steps it "
     "has the chunk of rank - s.";
@@ -53,7 +53,7 @@ constexpr const char* kEarly = "Hint: this is nobody's chunk: it was used before
 constexpr const char* kOneTooMany =
     "Hint: N - 1 chunks are sent per rank: in the last step nobody needs another one.";
 constexpr const char* kTwoChunks =
-    "Hint: beside the own chunk there are two in memory: the one that is here, and the one that "
+    "Hint: beside its own chunk there are two in memory: the one that is here, and the one that "
     "arrives. A Work keeps its tensors alive, too, until it ends or gets another value.";
 constexpr const char* kUsedWhileItTravels =
     "Hint: the rank waits for the next chunk before it uses the one that is here: nothing "
@@ -62,7 +62,7 @@ constexpr const char* kPassedOnFirst =
     "Hint: the next rank does not get on while this rank uses its chunk: begin the shift before "
     "the chunk is used, and wait for it afterwards.";
 constexpr const char* kEveryPart =
-    "Hint: every chunk is made once, the one of rank - 1 first and the own one last: the sum of "
+    "Hint: every chunk is made once, the one of rank - 1 first and its own last: the sum of "
     "rank's chunk begins at the rank behind it, and goes once around.";
 constexpr const char* kOtherChunk =
     "Hint: this is the sum for another rank's chunk: a rank begins with the chunk of prev_rank(), "
@@ -155,7 +155,7 @@ TEST_F(RingMatmul, EveryChunkIsUsedOnceUnderItsNumber) {
     gather_in_ring(own, tp, [&](int chunk, const Tensor& values) {
       all.push_back({chunk, values.shape(), values.to_vector()});
     });
-    EXPECT_TRUE(all_equal(own, c.chunk_of(tp.rank()))) << "Hint: the own chunk is not written to.";
+    EXPECT_TRUE(all_equal(own, c.chunk_of(tp.rank()))) << "Hint: its own chunk is not written to.";
     EXPECT_EQ(all.size(), as_size(c.ranks)) << "chunks used\n" << kEveryChunk;
     for (int step = 0; step < std::min(static_cast<int>(all.size()), c.ranks); ++step) {
       const Used& used = all[as_size(step)];

@@ -329,7 +329,7 @@ TEST_F(SequenceRegionTest, SplitMatricesInTheRegionGiveWhatWholeOnesDo) {
       const Tensor found_d_x = kEnterBackward.of(region, product(d_h, own_a, Transpose::kNo));
       EXPECT_TRUE(all_equal(found_y, c.tokens_of(r, y))) << "the output's own tokens\n" << kPairs;
       EXPECT_TRUE(all_equal(found_d_x, c.tokens_of(r, d_x)))
-          << "the input gradient of the own tokens\n"
+          << "the input gradient of this rank's tokens\n"
           << kPairs;
     };
     on_ranks(c.ranks, c.str(), rank, {}, kPairs);

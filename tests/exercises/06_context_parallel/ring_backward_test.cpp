@@ -24,12 +24,11 @@ constexpr const char* kEarly =
     "Hint: keys, or sums of gradients, were used before they had arrived: each shift has its wait.";
 constexpr const char* kOverlap =
     "Hint: of 2 N - 1 transfers only the last hop home has no block to hide behind: begin to pass "
-    "on "
-    "keys and values before the block is computed, and wait for the sum that arrives after it.";
+    "on keys and values before the block is computed, and wait for the sum that arrives after it.";
 constexpr const char* kPairs =
     "Hint: six pairs are in memory: keys and values that are here and that arrive; of gradients "
-    "the "
-    "part that is made and the sum that arrives, and the two of the message before, until its Work "
+    "the part that is made and the sum that arrives, and the two of the message before, until its "
+    "Work "
     "gets another value.";
 
 class RingBackward : public ultra::test::RandomTest {
@@ -103,10 +102,10 @@ TEST_F(RingBackward, KeepsSixPairsAndOneAtTheEnd) {
           const nn::QkvGradients gradients =
               ring_backward(all.queries(rank), all.part(all.d_output, rank), whole_of(all, rank),
                             own, {.ranks = cp, .chunks = all.chunks});
-          EXPECT_LE(own_device.memory().peak_total().bytes, (1 + 6) * pair) << "with the own pair\n"
+          EXPECT_LE(own_device.memory().peak_total().bytes, (1 + 6) * pair) << "with its own pair\n"
                                                                             << kPairs;
           EXPECT_EQ(own_device.memory().current().total(), 2 * pair)
-              << "the own pair, and its gradients\n"
+              << "its own pair, and its gradients\n"
               << kPairs;
         },
         ultra::test::on_call());

@@ -71,7 +71,7 @@ TEST_F(RingForward, KeepsTwoPairsAndNoneAtTheEnd) {
           const SequenceGroup ring{.ranks = cp, .chunks = all.chunks};
           static_cast<void>(ring_forward(all.queries(cp.rank()), own, ring));
           const MemoryTracker& memory = own_device.memory();
-          EXPECT_LE(memory.peak_total().bytes, 3 * 2 * own.key.nbytes()) << "with the own pair\n"
+          EXPECT_LE(memory.peak_total().bytes, 3 * 2 * own.key.nbytes()) << "with its own pair\n"
                                                                          << kTwoPairs;
           EXPECT_EQ(memory.current().total(), 2 * own.key.nbytes()) << kTwoPairs;
         },

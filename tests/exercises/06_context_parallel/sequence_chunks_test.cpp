@@ -21,27 +21,24 @@ namespace {
 using ultra::test::all_equal;
 
 constexpr const char* kPairs =
-    "Hint: rank r of N has an early chunk, r, and the late one that makes up for it: 2 N - 1 - r; "
-    "in "
-    "this order.";
+    "Hint: each rank has an early chunk and the late one that makes up for it, in this order: "
+    "count "
+    "the pairs of tokens that each rank's chunks see, and they are as many on all.";
 constexpr const char* kOwnMemory =
     "Hint: each part is a tensor of its own, not a view of the whole.";
 constexpr const char* kPositions =
     "Hint: positions count in the whole sequence, on every rank: rotary attention and the mask go "
-    "by "
-    "them.";
+    "by them.";
 constexpr const char* kPadded =
     "Hint: positions reach up to the sequence's length with its padding.";
 constexpr const char* kLoss =
     "Hint: every token's loss is divided by the tokens of the global batch, on every rank: a mean "
-    "per "
-    "rank would weigh the tokens of a rank with padding more than those of the others.";
+    "per rank would weigh the tokens of a rank with padding more than those of the others.";
 constexpr const char* kOrder =
     "Hint: the whole has the chunks of all these ranks in the order of their positions.";
 constexpr const char* kRows =
     "Hint: a chunk's row in the whole is the number of tokens of all chunks before it: other "
-    "ranks' "
-    "chunks may be missing.";
+    "ranks' chunks may be missing.";
 
 /// One replica, which takes all sequences in one micro-batch.
 train::PlanRules whole_batch() {

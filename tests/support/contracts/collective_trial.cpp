@@ -340,8 +340,7 @@ AssertionResult CollectiveTrial::same_bits_everywhere(std::size_t count, Random&
 std::string hint_for_stuck(const CollectiveTrial& trial) {
   if (!trial.in_whole_world()) {
     return "\nHint: in a group that is a part of the world, positions and ranks differ. A step "
-           "names "
-           "ranks: group.at(position).";
+           "names ranks: group.at(position).";
   }
   if (trial.fault() == Fault::kRace) {
     return "\nHint: a step sends and receives at the same time, so the two blocks must not "
@@ -361,8 +360,7 @@ std::string hint_for_stuck(const CollectiveTrial& trial) {
            "time.";
   }
   return "\nHint: for every send there must be a receive on the other side, in a step that is "
-         "reached: "
-         "if a sends to b, then b receives from a.";
+         "reached: if a sends to b, then b receives from a.";
 }
 
 std::vector<std::size_t> counts_for(int size, Random& random) {

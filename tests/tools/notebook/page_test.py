@@ -7,7 +7,8 @@ from pathlib import Path
 import toy_project  # noqa: F401  (puts the tools on the path)
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from ultra_notebook.page import PageError, chapter_page
+from ultra_notebook.page import PageError, chapter_page, neighbours_of
+from ultra_notebook.workspace import find_notebooks, notebook_name
 
 ROOT = Path("/checkout")
 
@@ -90,6 +91,38 @@ class PageTest(unittest.TestCase):
         self.assertIn("data:image/svg+xml;base64,", html)
         self.assertIn('<span class="kt">int</span>', html)
         self.assertIn("<table></table>", html)
+
+    def test_a_page_links_its_neighbours(self):
+        here = Path(__file__).resolve().parents[3]
+        files = find_notebooks(here)
+        links = {link.rel: link.href for link in neighbours_of(files[1], here)}
+        self.assertEqual(links, {"prev": f"{notebook_name(files[0])}.html", "next": f"{notebook_name(files[2])}.html",
+                                 "glossary": "glossary.html"})
+        self.assertNotIn("prev", {link.rel for link in neighbours_of(files[0], here)})
+        notebook = new_notebook(cells=[new_markdown_cell("# One")])
+        html = chapter_page(notebook, files[1].parent, here, neighbours=neighbours_of(files[1], here))
+        self.assertIn(f'<a href="{links["next"]}" rel="next">', html)
+
+    def test_a_folded_quote_is_closed(self):
+        text = "<details>\n<summary>Later</summary>\n\n[`a`](b)\n\n```cpp\nint y;\n```\n\n</details>"
+        output = new_output("display_data", data={"text/markdown": text})
+        html = body(new_code_cell("x", outputs=[output]))
+        self.assertRegex(html, r'(?s)<details>\s*<summary>Later</summary>.*<span class="kt">int</span>.*</details>')
+
+    def test_a_key_picture_is_shown_once(self):
+        settings = {"image/svg+xml": {"ultra_picture": {"alt": 'A "ring"', "key": "ring"}}}
+        output = new_output("display_data", data={"image/svg+xml": "<svg/>"}, metadata=settings)
+        text = new_markdown_cell("Before.\n\n![A \"ring\"](figures/ring.svg)\n\nAfter.")
+        html = body(text, new_code_cell("x", outputs=[output]))
+        self.assertEqual(html.count("<img"), 1)
+        self.assertIn('class="picture" alt="A &quot;ring&quot;" src="data:image/svg+xml', html)
+
+    def test_other_pictures_become_part_of_the_page(self):
+        text = new_markdown_cell("![A clock](docs/figures/memory_timeline.svg)")
+        notebook = new_notebook(cells=[text])
+        here = Path(__file__).resolve().parents[3]
+        html = chapter_page(notebook, here, here / "build" / "notebooks")
+        self.assertIn('<img class="picture" alt="A clock" src="data:image/svg+xml;base64,', html)
 
 
 if __name__ == "__main__":

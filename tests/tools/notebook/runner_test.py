@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import unittest
 import xml.etree.ElementTree as xml
@@ -102,6 +103,33 @@ class RunnerTest(unittest.TestCase):
                                 capture_output=True, text=True, check=True).stdout
         for name in ("01_toy", "01_toy.room", "02_toy"):
             self.assertRegex(listed, rf"notebook\.{re.escape(name)}\n")
+
+    def test_a_key_picture_that_is_stale_fails(self):
+        text = """# Pictures
+
+![A line that rises.](figures/line.svg)
+
+```python
+import matplotlib.pyplot as plt
+
+plt.plot([1, 2, HEIGHT])
+picture("line")
+assert True
+```
+"""
+        file = self.project.write_chapter(text.replace("HEIGHT", "3"))
+        figures = file.parent / "figures"
+        self.addCleanup(shutil.rmtree, figures, ignore_errors=True)
+        done = self.project.run_chapters(file)[0]
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("01_toy.md:1: figures/line.svg is not there", done.stdout)
+        written = self.project.run_chapters(file, options=["--write-pictures"])[0]
+        self.assertEqual(written.returncode, 0, written.stdout)
+        self.assertIn("figures/line.svg", written.stdout)
+        file = self.project.write_chapter(text.replace("HEIGHT", "4"))
+        self.assertIn("line.svg shows other data than the run", self.project.run_chapters(file)[0].stdout)
+        page = (self.project.output / "01_toy.html").read_text(encoding="utf-8")
+        self.assertEqual(page.count('alt="A line that rises."'), 1)
 
     def check_written_files(self, name):
         output = self.project.output

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -159,9 +160,9 @@ class ToyProject:
         """Writes the text of a chapter, or of a room "01_toy/room", below the usual header."""
         return self.write(f"chapters/{name}/{Path(name).name}.md", HEADER + text)
 
-    def run_chapters(self, *files: Path) -> list[subprocess.CompletedProcess]:
+    def run_chapters(self, *files: Path, options: Sequence[str] = ()) -> list[subprocess.CompletedProcess]:
         """Executes chapters with run.py, all at the same time."""
-        runs = [subprocess.Popen(self._runner(file), stdout=subprocess.PIPE,
+        runs = [subprocess.Popen([*self._runner(file), *options], stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, text=True) for file in files]
         return [subprocess.CompletedProcess(run.args, run.wait(), output)
                 for run in runs for output in [run.communicate()[0]]]

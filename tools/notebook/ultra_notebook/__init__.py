@@ -1,8 +1,11 @@
 """What a chapter's kernel offers: the magic `%%c++` and, in Python cells, `workbook_run`,
-`workbook_json`, `region` and `COLORS`. kernel.py loads it as an IPython extension."""
+`workbook_json`, `region`, `picture`, `predict`, `problems` and `COLORS`. kernel.py loads it as an IPython extension."""
 
+from .exercises import problems
 from .magic import CppMagic
+from .picture import picture
 from .plotting import COLORS
+from .predict import predict
 from .quote import region
 from .training import workbook_json, workbook_run
 from .workspace import current_workspace
@@ -17,6 +20,9 @@ def load_ipython_extension(shell) -> None:
             "workbook_run": workbook_run,
             "workbook_json": workbook_json,
             "region": region,
+            "picture": picture,
+            "predict": predict,
+            "problems": problems,
             "COLORS": COLORS,
         },
         interactive=False,

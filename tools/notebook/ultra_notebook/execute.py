@@ -20,7 +20,7 @@ from .chapter_file import KERNEL, code_cell_lines, read_chapter
 from .failures import plain
 from .patience import patient
 from .results import FAILED, PASSED, CellResult, ChapterResult
-from .workspace import TOOLS, Workspace
+from .workspace import EXECUTED_VARIABLE, TOOLS, Workspace
 
 CELL_TIMEOUT = 300
 """Seconds after which a Python cell is given up; C++ cells have their own --timeout."""
@@ -87,7 +87,8 @@ def _kernel_environment(workspace: Workspace, scratch: Path) -> dict[str, str]:
     """The learner's own IPython settings must not decide whether a chapter passes."""
     own = {"IPYTHONDIR": str(scratch), "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
     python_first = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
-    return {**os.environ, **own, **workspace.environment(), "PATH": python_first}
+    executed = {EXECUTED_VARIABLE: "1"}
+    return {**os.environ, **own, **workspace.environment(), **executed, "PATH": python_first}
 
 
 async def _execute_cell(

@@ -7,6 +7,7 @@ embedded.
 import base64
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -20,13 +21,17 @@ from nbconvert.filters.markdown_mistune import (
     MathInlineParser,
 )
 from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell, new_notebook
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
 from .cell_lines import split_magic
+from .glossary import PAGE as GLOSSARY_PAGE
+from .glossary import Glossary, TermLinker, glossary_file
 from .math_font import math_font_css
-from .workspace import TOOLS, is_notebook, notebook_name
+from .picture import IMAGE, key_pictures, settings_of
+from .workspace import TOOLS, find_notebooks, is_notebook, notebook_name
 
 LIGHT_STYLE, DARK_STYLE = "xcode", "github-dark"
 LANGUAGES = {"c++": "C++", "python": "Python", "bash": "Shell"}
@@ -36,6 +41,15 @@ FOLDED = "folded"
 
 class PageError(Exception):
     """A chapter that cannot be shown."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A link to the page before, or to the one behind."""
+
+    rel: str
+    href: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -58,9 +72,10 @@ class InlineParser(MathInlineParser):
 class ChapterRenderer(IPythonRenderer):
     """Markdown of a chapter as HTML; collects the headings."""
 
-    def __init__(self, chapter_dir: Path, output: Path):
+    def __init__(self, chapter_dir: Path, output: Path, linker: TermLinker):
         super().__init__(escape=False)
         self.headings: list[Heading] = []
+        self._linker = linker
         self._chapter_dir, self._output = chapter_dir, output
 
     def heading(self, text: str, level: int, **attributes) -> str:
@@ -75,13 +90,21 @@ class ChapterRenderer(IPythonRenderer):
         return f'<div class="math">{_formula(body, "block")}</div>'
 
     def inline_math(self, body: str) -> str:
-        return _formula(body, "inline")
+        return self._linker.link_symbol(body, _formula(body, "inline"))
 
     def latex_environment(self, name: str, body: str) -> str:
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
 
     def table(self, text: str) -> str:
         return f'<div class="wide"><table>{text}</table></div>'
+
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        """Pictures of the repository become part of the page."""
+        file = self._chapter_dir / url
+        kind = {".svg": "svg+xml", ".png": "png"}.get(file.suffix)
+        if kind and not re.match(r"[a-z]+:", url) and file.is_file():
+            return _image(kind, base64.b64encode(file.read_bytes()).decode(), text, "picture")
+        return f'<img src="{escape(url)}" alt="{escape(text)}">'
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
         return super().link(text, self._from_page(url), title)
@@ -92,7 +115,9 @@ class ChapterRenderer(IPythonRenderer):
             return url
         path, _, anchor = url.partition("#")
         target = (self._chapter_dir / path).resolve()
-        if is_notebook(target):
+        if target.parts[-2:] == ("docs", "glossary.md"):
+            path = GLOSSARY_PAGE
+        elif is_notebook(target):
             path = f"{notebook_name(target)}.html"
         else:
             path = os.path.relpath(target, self._output)
@@ -102,13 +127,17 @@ class ChapterRenderer(IPythonRenderer):
 class PageWriter:
     """Turns the cells of a notebook into pieces of HTML."""
 
-    def __init__(self, chapter_dir: Path, output: Path):
-        self.renderer = ChapterRenderer(chapter_dir, output)
+    def __init__(self, chapter_dir: Path, output: Path, keys: set[str], glossary: Glossary):
+        """keys: of the key pictures that cells show, which the text need not show again."""
+        self._linker = TermLinker(glossary)
+        self.renderer = ChapterRenderer(chapter_dir, output, self._linker)
         self._markdown = MarkdownWithMath(renderer=self.renderer, inline=InlineParser())
+        self._keys = keys
 
     def cell(self, cell: NotebookNode) -> str:
         if cell.cell_type == "markdown":
-            return self._markdown.render(_without_comments(cell.source))
+            text = IMAGE.sub(lambda m: "" if m[2] in self._keys else m[0], cell.source)
+            return self._linker.link_words(self._markdown.render(_without_comments(text)))
         if not cell.source.strip():
             return ""
         magic, body = split_magic(cell.source)
@@ -131,15 +160,15 @@ class PageWriter:
         if output.output_type == "error":
             text = "\n".join(output.traceback)
             return f'<pre class="stderr">{ansi2html(text)}</pre>'
-        return self._data(output.data)
+        return self._data(output.data, settings_of(output).get("alt"))
 
-    def _data(self, data: NotebookNode) -> str:
+    def _data(self, data: NotebookNode, alt: str | None) -> str:
         """The richest form of a displayed value."""
         if "image/svg+xml" in data:
             svg = base64.b64encode(data["image/svg+xml"].encode()).decode()
-            return f'<img alt="Figure" src="data:image/svg+xml;base64,{svg}">'
+            return _image("svg+xml", svg, alt or "Figure", "picture" if alt else "")
         if "image/png" in data:
-            return f'<img alt="Figure" src="data:image/png;base64,{data["image/png"].strip()}">'
+            return _image("png", data["image/png"].strip(), "Figure", "")
         if "text/html" in data:
             return f'<div class="wide">{data["text/html"]}</div>'
         if "text/markdown" in data:
@@ -147,9 +176,16 @@ class PageWriter:
         return f'<pre class="stdout">{escape(data.get("text/plain", ""))}</pre>'
 
 
-def chapter_page(notebook: NotebookNode, chapter_dir: Path, output: Path) -> str:
+def chapter_page(
+    notebook: NotebookNode,
+    chapter_dir: Path,
+    output: Path,
+    glossary: Glossary = Glossary(),
+    neighbours: Sequence[Neighbour] = (),
+) -> str:
     """The page of an executed chapter, to be written into the folder `output`."""
-    writer = PageWriter(chapter_dir, output)
+    keys = {picture.key for picture in key_pictures(notebook)}
+    writer = PageWriter(chapter_dir, output, keys, glossary)
     body = "\n".join(writer.cell(cell) for cell in notebook.cells)
     headings = writer.renderer.headings
     title = next((h.html for h in headings if h.level == 1), "Chapter")
@@ -157,12 +193,34 @@ def chapter_page(notebook: NotebookNode, chapter_dir: Path, output: Path) -> str
     return templates.get_template("page.html.j2").render(
         title=re.sub(r"<[^>]*>", "", title),
         body=body,
+        neighbours=neighbours,
         contents=[heading for heading in headings if heading.level in (2, 3)],
         css=(TOOLS / "page" / "page.css").read_text(),
         math_font=math_font_css(body),
         light_code=HtmlFormatter(style=LIGHT_STYLE).get_style_defs(".highlight"),
         dark_code=HtmlFormatter(style=DARK_STYLE).get_style_defs(".highlight"),
     )
+
+
+def neighbours_of(file: Path, root: Path) -> list[Neighbour]:
+    """The pages before and behind that of a notebook, and the glossary's."""
+    files = find_notebooks(root)
+    place = files.index(file) if file in files else None
+    links = []
+    for rel, arrow, step in (("prev", "←", -1), ("next", "→", 1)):
+        if place is not None and 0 <= place + step < len(files):
+            name = notebook_name(files[place + step])
+            links.append(Neighbour(rel, f"{name}.html", f"{arrow} {name.replace('_', ' ').replace('.', ': ')}"))
+    if glossary_file(root).is_file():
+        links.append(Neighbour("glossary", GLOSSARY_PAGE, "Glossary and symbols"))
+    return links
+
+
+def glossary_page(root: Path, output: Path) -> str:
+    """The page of the glossary, which the chapters' pages link."""
+    text = glossary_file(root).read_text(encoding="utf-8")
+    notebook = new_notebook(cells=[new_markdown_cell(text)])
+    return chapter_page(notebook, root / "docs", output)
 
 
 def _formula(latex: str, display: str) -> str:
@@ -179,6 +237,10 @@ def _formula(latex: str, display: str) -> str:
     if unknown:
         raise PageError(f"unknown command {unknown[1]} in the formula ${latex}$")
     return mathml
+
+
+def _image(kind: str, data: str, alt: str, name: str) -> str:
+    return f'<img class="{name}" alt="{escape(alt)}" src="data:image/{kind};base64,{data}">'
 
 
 def _highlight(code: str, language: str) -> str:

@@ -1,6 +1,6 @@
 """Quotes a named region of a source file, so that a chapter never holds a copy of the code.
 
-The region stands between two comments of the file:
+What a solution shows stays folded on a page, and in Jupyter hidden until its exercise passes. The region stands between two comments of the file:
 
     // [region recompute]
     ...
@@ -12,6 +12,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from .exercises import exercise_of_solution, has_passed, is_executed_as_a_test
 from .failures import NotebookError
 from .workspace import current_workspace
 
@@ -26,15 +27,32 @@ class Region:
     first_line: int
     code: str
     link: str
+    exercise: str | None = None
+    """The exercise whose solution it is."""
 
     def _repr_markdown_(self) -> str:
+        if not self.exercise:
+            return self._quote()
+        check = f"`./workbook check {self.exercise}`"
+        if is_executed_as_a_test():
+            summary = f"The reference of exercise {self.exercise}, for after yours passes"
+            return f"<details>\n<summary>{summary}</summary>\n\n{self._quote()}\n\n</details>"
+        if has_passed(self.exercise):
+            return self._quote()
+        return (
+            f"*The reference of exercise {self.exercise} stands here once yours passes ({check}); then "
+            f"run this cell again. To read it without that: [`{self.path}`]({self.link}).*"
+        )
+
+    def _quote(self) -> str:
         language = LANGUAGES.get(Path(self.path).suffix, "")
         last_line = self.first_line + self.code.count("\n")
         label = f"{self.path}:{self.first_line}-{last_line}"
         return f"[`{label}`]({self.link})\n\n```{language}\n{self.code}\n```"
 
     def __repr__(self) -> str:
-        return f"{self.path}:{self.first_line}\n{self.code}"
+        place = f"{self.path}:{self.first_line}"
+        return place if self.exercise else f"{place}\n{self.code}"
 
 
 def region(path: str, name: str) -> Region:
@@ -50,7 +68,7 @@ def region(path: str, name: str) -> Region:
     first, last = _find_region(lines, path, name)
     code = textwrap.dedent("\n".join(lines[first:last])).strip("\n")
     link = os.path.relpath(file, workspace.chapter_file.parent)
-    return Region(path, first + 1, code, link)
+    return Region(path, first + 1, code, link, exercise_of_solution(workspace, path))
 
 
 def _find_region(lines: list[str], path: str, name: str) -> tuple[int, int]:

@@ -7,6 +7,8 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parents[1]
 CHAPTER_VARIABLE = "ULTRA_NOTEBOOK"
 BUILD_VARIABLE = "ULTRA_BUILD_DIR"
+EXECUTED_VARIABLE = "ULTRA_NOTEBOOK_EXECUTED"
+"""Set where run.py executes a notebook, and nobody sits before it."""
 
 
 class WorkspaceError(Exception):

@@ -13,10 +13,10 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/comm/backend/launch.hpp"
-#include "common/comm/backend/mpi/last_word.hpp"
-#include "common/comm/backend/mpi/mpi_monitor.hpp"
 #include "common/comm/backend/mpi/mpi_transport.hpp"
 #include "common/comm/backend/mpi/session.hpp"
+#include "common/comm/backend/mpi/watch/last_word.hpp"
+#include "common/comm/backend/mpi/watch/mpi_monitor.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/comm/engine/roll_call.hpp"
 

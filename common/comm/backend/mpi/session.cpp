@@ -11,7 +11,7 @@
 #include <string_view>
 #include <thread>
 
-#include "common/comm/backend/mpi/start_watch.hpp"
+#include "common/comm/backend/mpi/watch/start_watch.hpp"
 #include "common/comm/comm_error.hpp"
 
 namespace ultra::comm::mpi {

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/backend/mpi/notices.hpp"
-#include "common/comm/backend/mpi/process_watch.hpp"
-#include "common/comm/backend/mpi/waiting_line.hpp"
+#include "common/comm/backend/mpi/watch/notices.hpp"
+#include "common/comm/backend/mpi/watch/process_watch.hpp"
+#include "common/comm/backend/mpi/watch/waiting_line.hpp"
 
 namespace ultra::comm::mpi {
 

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "common/checkpoint/checksum.hpp"
-#include "common/checkpoint/safetensors_header.hpp"
+#include "common/checkpoint/safetensors/safetensors_header.hpp"
 #include "tests/chapters/04_zero/checkpoints/damaged_checkpoint.hpp"
 
 namespace ultra::zero {

@@ -14,7 +14,7 @@
 
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "common/checkpoint/json_file.hpp"
-#include "common/checkpoint/safetensors.hpp"
+#include "common/checkpoint/safetensors/safetensors.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
 #include "tests/support/rank_fates.hpp"
 

@@ -227,9 +227,10 @@ TEST_F(OffloadedFailure, AModelThatFitsOnlyWithOffloadingTrains) {
     limit = (enough + needed) / 2;
   });
   const auto limited = [&](ZeroCase c) {
-    return [c, &limit](int) mutable {
-      c.options.device_memory = limit.load();
-      return c;
+    return [c, &limit](int) {
+      ZeroCase own = c;
+      own.options.device_memory = limit.load();
+      return own;
     };
   };
   EXPECT_TRUE(is_a<OutOfMemory>(fates(stays, limited(stays)).thrown) || launched_world_size());

@@ -1,0 +1,59 @@
+#pragma once
+/// @file
+/// Rounds of training: a few steps on some ranks, timed.
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "bench/timing.hpp"
+#include "bench/training_rank.hpp"
+#include "common/comm/run_ranks.hpp"
+
+namespace ultra::bench {
+
+/// Steps of a round; the first warms up.
+inline constexpr std::size_t kStepsOfRound = 5;
+
+/// @brief What a round gave.
+struct Round {
+  double step_seconds = 0;  ///< of the median step
+  double exposed = 0;  ///< share of the steps that the rank waited: for messages and for others
+};
+
+/// @brief Times the steps of a rank. Collective over world.
+[[nodiscard]] inline Round time_steps(const Communicator& world, TrainingRank& rank) {
+  std::vector<double> seconds;
+  double waited = 0;
+  double total = 0;
+  for (std::size_t step = 0; step < kStepsOfRound; ++step) {
+    world.barrier();
+    const double before = world.stats().exposed_seconds;
+    const double start = now();
+    benchmark::DoNotOptimize(rank.step());
+    if (step == 0) continue;
+    seconds.push_back(now() - start);
+    total += seconds.back();
+    waited += world.stats().exposed_seconds - before;
+  }
+  return {.step_seconds = median(seconds), .exposed = waited / total};
+}
+
+/// @brief A round on thread ranks, each of which trains what `time` makes.
+/// @return what rank 0 measured.
+[[nodiscard]] inline Round round_on(int ranks, const RankOptions& options,
+                                    const std::function<Round(const Communicator&)>& time) {
+  Round round;
+  run_ranks(
+      ranks,
+      [&](Communicator& world) {
+        const Round own = time(world);
+        if (world.rank() == 0) round = own;
+      },
+      options);
+  return round;
+}
+
+}  // namespace ultra::bench

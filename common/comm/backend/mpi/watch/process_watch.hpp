@@ -1,0 +1,60 @@
+#pragma once
+/// @file
+/// ProcessWatch: notices at once when a process of this host has died.
+
+#include <mpi.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/comm/backend/mpi/watch/status_page.hpp"
+#include "common/comm/engine/rank_activity.hpp"
+
+namespace ultra::comm::mpi {
+
+/// @brief The other processes of this host, seen through pidfds: those tell of a death even before
+/// the parent has taken notice, and never mean another process of the same number.
+///
+/// A process of another host is not seen: there the launcher tells, which ends all when one dies.
+class ProcessWatch {
+ public:
+  /// @brief A process that is no more.
+  struct Death {
+    int rank;  ///< its number in the world
+    int pid;   ///< its process number
+  };
+
+  /// @brief Collective over `all`: exchanges process numbers.
+  explicit ProcessWatch(MPI_Comm all);
+  ProcessWatch(const ProcessWatch&) = delete;
+  ProcessWatch& operator=(const ProcessWatch&) = delete;
+  ~ProcessWatch();
+
+  /// @brief A process that has died, if one has. Asks the system at most every few milliseconds.
+  [[nodiscard]] std::optional<Death> death();
+  /// @brief Like death(), but asks now.
+  [[nodiscard]] std::optional<Death> death_now();
+  /// @brief Whether this rank's process has died, as far as this host sees it.
+  [[nodiscard]] bool has_died(int rank) const;
+
+  /// @brief Says what this process waits in, for the others of its host; empty: it computes.
+  void say(const std::string& waits_in) { page_.say(waits_in); }
+  /// @brief What all processes do, by rank.
+  [[nodiscard]] std::vector<RankActivity> activities() const;
+
+ private:
+  struct Watched {
+    int rank;
+    int pid;
+    int descriptor;
+    StatusPage::Reader page;
+  };
+  StatusPage page_;
+  std::size_t size_ = 1;
+  std::vector<Watched> watched_;
+  std::chrono::steady_clock::time_point next_look_{};
+};
+
+}  // namespace ultra::comm::mpi

@@ -1,0 +1,209 @@
+#include "common/checkpoint/files/folder_lock.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <barrier>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "common/checkpoint/files/descriptor.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kAtOnce = std::chrono::milliseconds(0);
+constexpr auto kLong = std::chrono::seconds(60);
+
+class FolderLockTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string refused() const {
+    return message_of<FileError>([&] { const FolderLock second(path, kAtOnce); });
+  }
+
+  /// A child that has the lock until it is killed.
+  [[nodiscard]] pid_t start_holder() const {
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      const FolderLock lock(path, kAtOnce);
+      static_cast<void>(write(ready[1], "x", 1));
+      for (;;) pause();
+    }
+    char signal = 0;
+    EXPECT_EQ(read(ready[0], &signal, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+  }
+
+  static void kill_and_wait(pid_t child) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+
+  ultra::test::TemporaryFolder folder;
+  fs::path path = folder.path();
+};
+
+TEST_F(FolderLockTest, HasOneHolderAtATime) {
+  {
+    const FolderLock first(path, kAtOnce);
+    EXPECT_THAT(refused(), HasSubstr("belongs to another run"));
+    EXPECT_THAT(refused(), HasSubstr("belongs to another run")) << "a refusal changes nothing";
+  }
+  EXPECT_THAT(folder.names(), IsEmpty()) << "nothing stays";
+  EXPECT_NO_THROW(FolderLock(path, kAtOnce));
+}
+
+TEST_F(FolderLockTest, OtherFoldersHaveTheirOwn) {
+  fs::create_directory(path / "a");
+  fs::create_directory(path / "b");
+  const FolderLock first(path / "a", kAtOnce);
+  EXPECT_NO_THROW(FolderLock(path / "b", kAtOnce));
+}
+
+TEST_F(FolderLockTest, AFolderOfTwoNamesHasOneLock) {
+  fs::create_directory(path / "a");
+  fs::create_directory_symlink(path / "a", path / "b");
+  const FolderLock first(path / "a", kAtOnce);
+  path /= "b";
+  EXPECT_THAT(refused(), HasSubstr("belongs to another run"));
+}
+
+TEST_F(FolderLockTest, TheRefusalSaysWhoItIsAndWhatToDo) {
+  const pid_t holder = start_holder();
+  std::string host(256, '\0');
+  ASSERT_EQ(gethostname(host.data(), host.size()), 0);
+  const std::string own = fs::read_symlink("/proc/self/exe").filename().string();
+  EXPECT_THAT(refused(),
+              AllOf(HasSubstr("'" + path.string() + "'"),
+                    HasSubstr(fmt::format("process {} on {}, since 2", holder, host.c_str())),
+                    HasSubstr(" UTC: "), HasSubstr(own), HasSubstr("Wait until"),
+                    HasSubstr("another folder")));
+  kill_and_wait(holder);
+}
+
+TEST_F(FolderLockTest, DiesWithItsHolder) {
+  const pid_t holder = start_holder();
+  EXPECT_THAT(refused(), HasSubstr("belongs to another run"));
+  kill_and_wait(holder);
+  EXPECT_THAT(folder.names(), ElementsAre(".lock")) << "what a holder leaves that is killed";
+  const FolderLock next(path, kAtOnce);
+  EXPECT_THAT(refused(), HasSubstr(fmt::format("process {} on", getpid())))
+      << "the file names the new holder";
+}
+
+TEST_F(FolderLockTest, WaitsForAHolderThatEnds) {
+  const pid_t holder = start_holder();
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    kill_and_wait(holder);
+  });
+  EXPECT_NO_THROW(FolderLock(path, kLong));
+  end.join();
+}
+
+/// A child that outlives the holder must not keep the lock.
+TEST_F(FolderLockTest, ChildrenDoNotInheritIt) {
+  const FolderLock lock(path, kAtOnce);
+  int found = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (fs::read_symlink(entry, error) != path / ".lock") continue;
+    ++found;
+    const int flags = fcntl(std::stoi(entry.path().filename().string()), F_GETFD);
+    EXPECT_NE(flags & FD_CLOEXEC, 0);
+  }
+  EXPECT_EQ(found, 1);
+}
+
+/// What is in the file may be of any program.
+TEST_F(FolderLockTest, WhatTheFileSaysIsShownEscapedAndShort) {
+  const Descriptor other(open((path / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(flock(other.value(), LOCK_EX), 0);
+  EXPECT_THAT(refused(), HasSubstr("it does not say which"));
+  std::ofstream(path / ".lock") << "\x1b[31mred\n" << std::string(100'000, 'x');
+  EXPECT_THAT(refused(), HasSubstr("\\u001b[31mred\\n"));
+  EXPECT_LT(refused().size(), 1000U);
+}
+
+TEST_F(FolderLockTest, AFolderThatIsMissingOrMustNotBeWrittenTo) {
+  path /= "missing";
+  EXPECT_THAT(refused(), AllOf(HasSubstr(path.string()), HasSubstr("No such file")));
+  path = folder.path("a");
+  fs::create_directory(path);
+  ASSERT_EQ(chmod(path.c_str(), 0555), 0);
+  const ultra::test::WithoutPrivileges user;
+  EXPECT_THAT(refused(), AllOf(HasSubstr(path.string()), HasSubstr("Permission denied"),
+                               HasSubstr("permissions")));
+}
+
+/// All start at the same moment, again and again: one has the lock, and it never has two holders.
+TEST_F(FolderLockTest, OfManyAtTheSameMomentOneHasIt) {
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 200;
+  std::barrier together(kThreads);
+  std::atomic<int> holders = 0;
+  std::atomic<int> refusals = 0;
+  std::atomic<int> most = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        together.arrive_and_wait();
+        std::optional<FolderLock> lock;
+        try {
+          lock.emplace(path, kAtOnce);
+          most = std::max(most.load(), ++holders);
+        } catch (const FileError&) {
+          ++refusals;
+        }
+        together.arrive_and_wait();  // the lock is kept until all have tried
+        if (lock) --holders;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refusals, (kThreads - 1) * kRounds);
+  EXPECT_EQ(most, 1);
+}
+
+/// One takes the file away at its end while others open it.
+TEST_F(FolderLockTest, ManyInTurn) {
+  constexpr int kThreads = 4;
+  constexpr int kTurns = 50;
+  std::atomic<int> holders = 0;
+  std::atomic<int> turns = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int mine = 0; mine < kTurns;) {
+        try {
+          const FolderLock lock(path, kAtOnce);
+          EXPECT_EQ(++holders, 1);
+          ++turns;
+          ++mine;
+          --holders;
+        } catch (const FileError&) {
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(turns, kThreads * kTurns);
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ultra::checkpoint

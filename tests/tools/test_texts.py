@@ -1,0 +1,159 @@
+"""The chapters' texts: what they say of exercises, and their problems, predictions and broken trainers."""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "exercises"))
+import catalog  # noqa: E402  (after the path)
+import mend  # noqa: E402
+import problems  # noqa: E402
+import quantities  # noqa: E402
+import tables  # noqa: E402
+
+BIN = pathlib.Path(os.environ.get("ULTRA_BUILD_DIR", ROOT / "build" / "release")) / "bin"
+
+
+def texts(chapter):
+    """The chapter's own text and those of its rooms."""
+    return [path.read_text(encoding="utf-8")
+            for path in (ROOT / "chapters" / chapter).rglob("*.md")]
+
+
+class Exercises(unittest.TestCase):
+    def test_tables_are_made_of_the_manifests(self):
+        for path, text, made in tables.made_files():
+            with self.subTest(path):
+                self.assertEqual(text, made, "python3 tools/exercises tables --write")
+        for chapter in catalog.chapters():
+            with self.subTest(chapter):
+                text = tables.text_path(chapter).read_text(encoding="utf-8")
+                self.assertEqual(list(tables.faults(chapter, text)), [])
+
+    def test_stubs_say_the_same_as_the_manifests(self):
+        for exercise in catalog.all_exercises():
+            if not exercise.is_untouched():
+                continue
+            with self.subTest(exercise.id):
+                stub = (ROOT / exercise.path).read_text(encoding="utf-8")
+                length = re.search(r"^// Length: +(.+)$", stub, re.MULTILINE)[1]
+                difficulty = re.search(r"^// Difficulty: +(.+)$", stub, re.MULTILINE)[1]
+                numbers = [int(number) for number in re.findall(r"\d+", length.split(";")[0])]
+                self.assertEqual(sum(numbers), int(re.search(r"\d+", exercise.lines)[0]))
+                self.assertIn(exercise.difficulty, difficulty)
+
+    def test_front_matter_is_a_comment(self):
+        for chapter in catalog.chapters():
+            for text in texts(chapter):
+                self.assertFalse(text.lstrip().startswith("---"), f"{chapter}: code hosts would show it")
+
+
+class Problems(unittest.TestCase):
+    def for_each(self, check):
+        for chapter in catalog.chapters():
+            for problem in problems.read_problems(chapter):
+                with self.subTest(problem.id):
+                    check(problem)
+
+    def test_every_chapter_has_five_to_eight_and_shows_them(self):
+        for chapter in catalog.chapters():
+            with self.subTest(chapter):
+                self.assertIn(len(problems.read_problems(chapter)), range(5, 9))
+                own = tables.text_path(chapter).read_text(encoding="utf-8")
+                self.assertRegex(own, r"(?m)^problems\(\)$")
+                self.assertIn(f"exercises/{chapter}/problems.md", own)
+
+    def test_right_answers_are_right_and_others_are_not(self):
+        def check(problem):
+            if problem.kind == "number":
+                value = problem.value()
+                self.assertTrue(problems.judge(problem, f"{value!r} {problem.unit}").right)
+                for wrong in (2 * value + 1, -value - 1, 1000 * value + 1):
+                    self.assertFalse(problems.judge(problem, repr(wrong)).right, wrong)
+            elif problem.kind == "choice":
+                self.assertTrue(problems.judge(problem, problem.fields["choice"]).right)
+                self.assertGreaterEqual(len(problem.fields.get("wrong", [])), 1)
+                for letter, reply in problem.fields["wrong"]:
+                    self.assertIn(reply, problems.judge(problem, letter).text)
+
+        self.for_each(check)
+
+    def test_mistakes_are_no_right_answers_and_are_told(self):
+        def check(problem):
+            for expression, reply in problem.fields.get("mistake", []):
+                value = quantities.evaluate(expression, problem.inputs())
+                verdict = problems.judge_number(problem, repr(float(value)))
+                self.assertFalse(verdict.right, expression)
+                self.assertIn(reply, verdict.text)
+
+        self.for_each(check)
+
+    def test_workings_are_folded_and_filled_in(self):
+        def check(problem):
+            self.assertNotIn("<details>", problem.statement)
+            left = re.sub(r"\$\$.*?\$\$|\$.*?\$|`[^`]*`", "", problem.working(), flags=re.DOTALL)
+            self.assertNotRegex(left, r"\{\w+\}")
+            self.assertGreater(len(problem.working()), 40)
+
+        self.for_each(check)
+
+    def test_programs_know_the_same_numbers(self):
+        checked = []
+
+        def check(problem):
+            if "program" not in problem.fields:
+                return
+            chapter, *flags = shlex.split(problem.fields["program"])
+            program = BIN / catalog.find_chapter(chapter)
+            if program.is_file():
+                run = self.answer_of(program, flags)
+                # The file is the project's own, as this one is.
+                found = eval(problem.fields["check"], {"__builtins__": {}, "max": max, "sum": sum}, {"run": run})
+                self.assertAlmostEqual(found / problem.value(), 1, delta=1e-3)
+                checked.append(problem.id)
+
+        self.for_each(check)
+        if not checked:
+            self.skipTest("no program is built")
+
+    def answer_of(self, program, flags):
+        """What a program prints as JSON, or the summary of its run."""
+        with tempfile.TemporaryDirectory() as folder:
+            metrics = pathlib.Path(folder) / "metrics.jsonl"
+            asked = [] if any(flag.endswith("json") for flag in flags) else ["--metrics", str(metrics)]
+            done = subprocess.run([program, *flags, *asked], cwd=ROOT, capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(metrics.read_text().splitlines()[-1] if asked else done.stdout)
+
+
+class OtherWork(unittest.TestCase):
+    def test_every_chapter_has_a_prediction(self):
+        for chapter in catalog.chapters():
+            with self.subTest(chapter):
+                together = "\n".join(texts(chapter))
+                names = re.findall(r"^(\w+) = predict\(", together, re.MULTILINE)
+                self.assertGreaterEqual(len(names), 1)
+                for name in names:
+                    self.assertIn(f"{name}.check(", together)
+
+    def test_every_chapter_has_a_broken_trainer(self):
+        for chapter in catalog.chapters():
+            with self.subTest(chapter):
+                cases = mend.read_cases(chapter)
+                self.assertGreaterEqual(len(cases), 1)
+                for case in cases:
+                    self.assertTrue(case.patch.is_file(), case.patch)
+                    self.assertGreaterEqual(len(case.hints), 1)
+                    self.assertTrue(any(case.id in text for text in texts(chapter)), f"no text names {case.id}")
+
+
+if __name__ == "__main__":
+    unittest.main()
