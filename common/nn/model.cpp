@@ -155,7 +155,7 @@ const std::vector<Parameter*>& Model::block_parameters(std::size_t layer) const 
 
 std::vector<NamedShape> named_shapes(const ModelConfig& config, LayerFactory& factory) {
   const Model whole(config, Device::cpu(), DType::kF32, 0, factory, StageSpec::whole(config),
-                    Values::kDeferred);
+                    Values::kNever);
   std::vector<NamedShape> named;
   for (const Parameter* parameter : whole.parameters()) {
     named.push_back({.name = parameter->name(), .shape = parameter->global_shape()});

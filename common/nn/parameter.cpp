@@ -50,7 +50,7 @@ Parameter::Parameter(ParameterSpec spec, const Device& device, DType dtype, std:
       device_(device),
       dtype_(dtype),
       seed_(seed) {
-  if (values == Values::kDeferred) return;
+  if (values != Values::kAllocated) return;
   value_ = Tensor::empty(device, shape_, dtype, MemoryCategory::kParameters);
   initial_values_into(value_);
 }

@@ -56,10 +56,14 @@ struct Replication {
 /// on other tokens.
 inline constexpr std::string_view kDataGroup = "data";
 
+/// The data group of what every rank keeps as a whole and no gradient changes: this rank alone.
+inline constexpr std::string_view kOwnGroup = "this rank";
+
 /// @brief Whether a parameter has memory for its values from the start.
 enum class Values {
   kAllocated,  ///< yes, and they are initialised
   kDeferred,   ///< no: whoever shards the weights says later where they stand
+  kNever,      ///< never: only names and shapes are asked for, of all ranks' parameters
 };
 
 /// @brief Work that writes a gradient, or adds to it.

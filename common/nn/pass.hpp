@@ -23,6 +23,13 @@ struct Pass {
                                 ///< counts once per micro-batch has been counted
   std::shared_ptr<const TokenPlaces> places = {};  ///< of its tokens; null: whole sequences, each
                                                    ///< one document
+  double* loss_terms = nullptr;  ///< sum of what layers add to the loss; null: nobody asks
+
+  /// @brief Adds a layer's own term to the loss, like the head's a share of a sum over ranks: once,
+  /// whether or not the forward pass runs again.
+  void add_to_loss(double share) const {
+    if (loss_terms != nullptr && !recomputes) *loss_terms += share;
+  }
 };
 
 }  // namespace ultra::nn

@@ -73,6 +73,10 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
                             parameters_of(chunks_, group),
                             plan_->groups.at(group),
                             ingredients.adamw};
+    if (group == nn::kOwnGroup) {
+      states.push_back(replicated_states(scope, nullptr));
+      continue;
+    }
     const MakeStates& make = ingredients.states.get();
     states.push_back(make ? make(scope) : make_replicated(scope, ingredients));
   }

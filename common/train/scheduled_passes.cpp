@@ -107,7 +107,8 @@ class Passes {
     nn::Pass pass{.step = passes_.step,
                   .micro_batch = action.micro_batch,
                   .chunk = action.chunk,
-                  .token_weight = micro_batch.weight};
+                  .token_weight = micro_batch.weight,
+                  .loss_terms = &loss_};
     data::Batch batch;
     if (stage.has_embedding || stage.has_head) {
       batch = passes_.share.batch(chunk(action).device(), passes_.step, micro_batch.sequences);

@@ -33,7 +33,7 @@ struct ScheduledPasses {
 };
 
 /// @brief Runs the passes: leaves the gradients in the parameters.
-/// @return the sum of the losses; 0 on a rank without a head.
+/// @return the sum of the losses, where there is a head, and of the terms that layers add to them.
 /// @throws InternalError when a pass comes before what it needs. An error of an action says
 /// where it took place, as the links do.
 double run_schedule(const ScheduledPasses& passes);

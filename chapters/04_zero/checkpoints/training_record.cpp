@@ -43,6 +43,29 @@ void expect_equal_constant(const T& now, const T& saved, std::string_view name,
                   folder, name, saved, now));
 }
 
+/// A flag as messages show it: "--top-k 2", or "no --top-k".
+std::string shown_flag(const std::map<std::string, std::string>& flags, const std::string& flag) {
+  const auto found = flags.find(flag);
+  return found == flags.end() ? "no " + flag : fmt::format("{} {}", flag, found->second);
+}
+
+/// The same for flags that not every program has.
+void expect_equal_variants(const std::map<std::string, std::string>& now,
+                           const std::map<std::string, std::string>& saved,
+                           const std::string& folder) {
+  std::map<std::string, std::string> all = now;
+  all.insert(saved.begin(), saved.end());
+  for (const auto& [flag, value] : all) {
+    const std::string here = shown_flag(now, flag);
+    const std::string there = shown_flag(saved, flag);
+    if (here == there) continue;
+    throw ConfigError(
+        fmt::format("checkpoint '{}' is of another training: it was written with {}, this run has "
+                    "{}. Give what it was written with, or leave out --resume.",
+                    folder, there, here));
+  }
+}
+
 ordered_json identity_json(const TrainingIdentity& identity) {
   const nn::ModelConfig& model = identity.model;
   ordered_json object = {{"layers", model.num_layers},
@@ -62,6 +85,7 @@ ordered_json identity_json(const TrainingIdentity& identity) {
                          {"data_bytes", identity.data_bytes},
                          {"data_hash", identity.data_hash}};
   if (identity.doc_length > 0) object["doc_length"] = identity.doc_length;
+  if (!identity.variant.empty()) object["variant"] = identity.variant;
   return object;
 }
 
@@ -100,6 +124,7 @@ TrainingIdentity identity_from(const json& object) {
   if (object.contains("doc_length")) {
     identity.doc_length = whole_number_in<std::size_t>(object, "doc_length");
   }
+  if (object.contains("variant")) object.at("variant").get_to(identity.variant);
   object.at("data").get_to(identity.data);
   identity.data_bytes = whole_number_in<std::size_t>(object, "data_bytes");
   identity.data_hash = whole_number_in<std::uint64_t>(object, "data_hash");
@@ -173,6 +198,7 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
   expect_equal(seed, saved.seed, "--seed", folder);
   expect_equal(global_batch, saved.global_batch, "--global-batch", folder);
   expect_equal(doc_length, saved.doc_length, "--doc-length", folder);
+  expect_equal_variants(variant, saved.variant, folder);
   if (data_bytes == saved.data_bytes && data_hash == saved.data_hash) return;
   throw ConfigError(
       fmt::format("checkpoint '{}' is of another training: it was trained on {} ({} bytes), this "
@@ -212,6 +238,7 @@ TrainingIdentity identity_of(const train::RunContext& context) {
           .seed = context.options.seed,
           .global_batch = context.options.global_batch,
           .doc_length = context.options.doc_length,
+          .variant = context.options.variant,
           .data = dataset.source(),
           .data_bytes = dataset.size(),
           .data_hash = dataset.hash()};

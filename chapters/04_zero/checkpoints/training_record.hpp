@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,10 @@ struct TrainingIdentity {
   std::uint64_t seed = 1;         ///< of the data's order
   std::size_t global_batch = 16;  ///< sequences per step
   std::size_t doc_length = 0;     ///< mean tokens of a document; 0: a sequence is one
-  std::string data;               ///< what the text is called; may change
-  std::size_t data_bytes = 0;     ///< length of the text
-  std::uint64_t data_hash = 0;    ///< of the text
+  std::map<std::string, std::string> variant = {};  ///< train::TrainOptions::variant
+  std::string data;                                 ///< what the text is called; may change
+  std::size_t data_bytes = 0;                       ///< length of the text
+  std::uint64_t data_hash = 0;                      ///< of the text
 
   /// @brief Checks that a checkpoint is of this training.
   /// @param saved   the checkpoint's.

@@ -11,9 +11,9 @@
 namespace ultra::nn {
 namespace {
 
-LinearSpec spec(std::size_t layer, const char* which, std::size_t in, std::size_t out,
+LinearSpec spec(const std::string& prefix, const char* which, std::size_t in, std::size_t out,
                 double deviation) {
-  return {.name = fmt::format("model.layers.{}.mlp.{}_proj.weight", layer, which),
+  return {.name = fmt::format("{}.{}_proj.weight", prefix, which),
           .in_features = in,
           .out_features = out,
           .standard_deviation = deviation};
@@ -21,14 +21,18 @@ LinearSpec spec(std::size_t layer, const char* which, std::size_t in, std::size_
 
 }  // namespace
 
-SwigluFeedForward::SwigluFeedForward(const BuildContext& context, std::size_t layer) {
+SwigluFeedForward::SwigluFeedForward(const BuildContext& context, std::size_t layer)
+    : SwigluFeedForward(context, fmt::format("model.layers.{}.mlp", layer),
+                        context.config.ffn_hidden_size) {}
+
+SwigluFeedForward::SwigluFeedForward(const BuildContext& context, const std::string& prefix,
+                                     std::size_t ffn) {
   const std::size_t hidden = context.config.hidden_size;
-  const std::size_t ffn = context.config.ffn_hidden_size;
   gate_up_ =
-      context.factory.column_linear(context, {spec(layer, "gate", hidden, ffn, kInitialDeviation),
-                                              spec(layer, "up", hidden, ffn, kInitialDeviation)});
+      context.factory.column_linear(context, {spec(prefix, "gate", hidden, ffn, kInitialDeviation),
+                                              spec(prefix, "up", hidden, ffn, kInitialDeviation)});
   down_ = context.factory.row_linear(
-      context, spec(layer, "down", ffn, hidden, residual_deviation(context.config)));
+      context, spec(prefix, "down", ffn, hidden, residual_deviation(context.config)));
 }
 
 Tensor SwigluFeedForward::forward(const Tensor& x, Saved& saved) {

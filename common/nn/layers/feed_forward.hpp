@@ -2,7 +2,9 @@
 /// @file
 /// The SwiGLU feed-forward part.
 
+#include <cstddef>
 #include <memory>
+#include <string>
 
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
@@ -16,6 +18,9 @@ class SwigluFeedForward : public Layer {
  public:
   /// @param layer  index of the block, for the names of the weights.
   SwigluFeedForward(const BuildContext& context, std::size_t layer);
+  /// @param prefix  with which the names of the weights begin: "model.layers.0.mlp".
+  /// @param ffn     width inside.
+  SwigluFeedForward(const BuildContext& context, const std::string& prefix, std::size_t ffn);
 
   [[nodiscard]] Tensor forward(const Tensor& x, Saved& saved) override;
   [[nodiscard]] Tensor backward(const Tensor& d_y, Saved& saved) override;

@@ -136,7 +136,8 @@ class Trainer {
             .loss = outcome.loss,
             .grad_norm = outcome.grad_norm,
             .learning_rate = plan.learning_rate,
-            .tokens_per_second = static_cast<double>(setup_->sampler.global_tokens()) / seconds};
+            .tokens_per_second = static_cast<double>(setup_->sampler.global_tokens()) / seconds,
+            .figures = meter_.take_figures()};
   }
 
   void finish() {

@@ -3,6 +3,7 @@
 /// The command-line options that every chapter's trainer has.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,15 +19,17 @@ namespace ultra::train {
 
 /// @brief What to train, on what, for how long, and what to write.
 struct TrainOptions {
-  nn::ModelConfig model;                     ///< --layers --hidden --heads --kv-heads --ffn --seq
-  std::size_t global_batch = 16;             ///< sequences per optimizer step
-  std::size_t micro_batch = 4;               ///< sequences per forward and backward pass
-  std::size_t steps = 150;                   ///< optimizer steps
-  double learning_rate = 3e-3;               ///< highest, after the warm-up
-  std::size_t warmup = 15;                   ///< steps until it is reached
-  double clip_norm = 1.0;                    ///< highest global gradient norm; 0 means no clipping
-  std::uint64_t seed = 1;                    ///< of the weights and of the data's order
-  std::size_t doc_length = 0;                ///< mean tokens of a document; 0: a sequence is one
+  nn::ModelConfig model;          ///< --layers --hidden --heads --kv-heads --ffn --seq
+  std::size_t global_batch = 16;  ///< sequences per optimizer step
+  std::size_t micro_batch = 4;    ///< sequences per forward and backward pass
+  std::size_t steps = 150;        ///< optimizer steps
+  double learning_rate = 3e-3;    ///< highest, after the warm-up
+  std::size_t warmup = 15;        ///< steps until it is reached
+  double clip_norm = 1.0;         ///< highest global gradient norm; 0 means no clipping
+  std::uint64_t seed = 1;         ///< of the weights and of the data's order
+  std::size_t doc_length = 0;     ///< mean tokens of a document; 0: a sequence is one
+  /// Flags of techniques that decide what is trained, with their values.
+  std::map<std::string, std::string> variant = {};
   DType dtype = DType::kF32;                 ///< of weights and activations
   DeviceKind device = DeviceKind::kCpu;      ///< where tensors live
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is

@@ -37,7 +37,8 @@ std::pair<std::size_t, std::string> Setup::ranks_per_replica() const {
   std::string flags;
   for (const auto& technique : techniques) {
     const std::optional<Axis> axis = technique->axis();
-    if (!axis || axis->size == 1) continue;
+    // ep deals out ranks of dp x cp once more: it adds none.
+    if (!axis || axis->size == 1 || axis->dim == MeshDim::kEp) continue;
     ranks *= axis->size;
     flags += (flags.empty() ? "" : " and ") + axis->flag;
   }

@@ -33,12 +33,14 @@ ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
 }
 
 ordered_json step_json(const StepMetrics& m) {
-  return {{"event", "step"},
-          {"step", m.step},
-          {"loss", m.loss},
-          {"grad_norm", m.grad_norm},
-          {"learning_rate", m.learning_rate},
-          {"tokens_per_second", m.tokens_per_second}};
+  ordered_json event = {{"event", "step"},
+                        {"step", m.step},
+                        {"loss", m.loss},
+                        {"grad_norm", m.grad_norm},
+                        {"learning_rate", m.learning_rate},
+                        {"tokens_per_second", m.tokens_per_second}};
+  for (const auto& [name, values] : m.figures) event[name] = values;
+  return event;
 }
 
 }  // namespace

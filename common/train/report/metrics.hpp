@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,6 +24,8 @@ struct StepMetrics {
   double grad_norm;          ///< global norm before clipping
   double learning_rate;      ///< of this step
   double tokens_per_second;  ///< tokens of the global batch over the step's wall time
+  /// What a technique has measured in this step, by name.
+  std::map<std::string, std::vector<double>> figures = {};
 };
 
 /// @brief What a whole run gave.

@@ -3,6 +3,9 @@
 /// RankMeter: measures what one rank of a run uses.
 
 #include <chrono>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
@@ -34,8 +37,16 @@ class RankMeter {
   void storage_used(const OffloadUse& use) { offload_ = use; }
   /// @brief What the rank's layers have counted since the run's beginning.
   void counted(const RankCounters& counters) { counters_ = counters; }
-  /// @brief What was still under way after the last step has ended, too: the time since then belongs
-  /// to the training, though it is no compute.
+  /// @brief A figure of the step under way, for its line in the metrics: the same on every rank.
+  void note(const std::string& name, std::vector<double> values) {
+    figures_[name] = std::move(values);
+  }
+  /// @brief What was noted since this was last called.
+  [[nodiscard]] std::map<std::string, std::vector<double>> take_figures() {
+    return std::exchange(figures_, {});
+  }
+  /// @brief What was still under way after the last step has ended, too: the time since then
+  /// belongs to the training, though it is no compute.
   void run_ended();
 
   /// @brief What the rank has used up to now.
@@ -56,6 +67,7 @@ class RankMeter {
   RankSeconds seconds_;
   OffloadUse offload_;
   RankCounters counters_;
+  std::map<std::string, std::vector<double>> figures_;
 };
 
 /// @brief The summaries of all ranks, in their order, on every rank. Collective.

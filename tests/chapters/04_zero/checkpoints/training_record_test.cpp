@@ -6,8 +6,10 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -284,6 +286,22 @@ TEST(TrainingSettings, AreThoseOfTheFlags) {
   EXPECT_EQ(settings.warmup, 3U);
   EXPECT_EQ(settings.clip_norm, 4);
   EXPECT_EQ(settings.micro_batch, 5U);
+}
+
+TEST(TrainingRecord, FlagsOfTechniquesThatDecideWhatIsTrained) {
+  TrainingRecord record = a_record();
+  EXPECT_THAT(to_json(record), Not(HasSubstr("variant")));
+  record.identity.variant = {{"--experts", "4"}, {"--top-k", "2"}};
+  const TrainingIdentity saved = parse_record(to_json(record), "some/training.json").identity;
+  EXPECT_EQ(saved.variant, record.identity.variant);
+  const auto refusal = [&](std::map<std::string, std::string> variant) {
+    TrainingIdentity now = saved;
+    now.variant = std::move(variant);
+    return message_of<ConfigError>([&] { now.expect_same(saved, "some/folder"); });
+  };
+  EXPECT_THAT(refusal({{"--experts", "4"}, {"--top-k", "1"}}),
+              HasSubstr("written with --top-k 2, this run has --top-k 1."));
+  EXPECT_THAT(refusal({}), HasSubstr("written with --experts 4, this run has no --experts."));
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+#pragma once
+/// @file
+/// Dispatch counts: how many rows travel to, and come from, the ranks that hold the experts.
+///
+/// Without a capacity nobody knows beforehand how many tokens an expert gets. So before rows
+/// travel, their numbers do: the first, small all-to-all of every dispatch.
+///
+/// Exercise 08.3 (`./workbook check 08.3`).
+/// Source: Lepikhin et al. 2020, "GShard", arXiv 2006.16668, section 3.3, for the exchange; Gale et
+/// al. 2023, arXiv 2211.15841, for counts that vary.
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+
+namespace ultra::expert_parallel {
+
+/// @brief Rows of one exchange, as this rank sends and receives them.
+struct DispatchCounts {
+  std::vector<std::size_t> send_rows;     ///< [ranks] rows for the experts of each rank
+  std::vector<std::size_t> receive_rows;  ///< [ranks] rows from each rank, for this one's experts
+  std::vector<std::size_t>
+      received;  ///< [ranks, local experts] those rows, by the expert they are for
+
+  /// @brief Experts that this rank has.
+  [[nodiscard]] std::size_t local_experts() const { return received.size() / send_rows.size(); }
+  /// @brief [local experts] rows that each of them gets, from all ranks.
+  [[nodiscard]] std::vector<std::size_t> rows_per_local_expert() const;
+  /// @brief Equal when all members are.
+  bool operator==(const DispatchCounts&) const = default;
+};
+
+/// @brief The counts of an exchange of which both sides are known.
+/// @param rows_per_expert  [experts] rows that this rank sends.
+/// @param received         [ranks, experts / ranks] rows that it gets.
+[[nodiscard]] DispatchCounts counts_of(std::span<const std::size_t> rows_per_expert,
+                                       std::vector<std::size_t> received, std::size_t ranks);
+
+/// @brief Tells every rank how many rows it will get for each of its experts, and learns the same.
+/// @param rows_per_expert  [experts] rows that this rank has for each; a multiple of the ranks:
+/// rank r holds the experts of part r of as many equal parts.
+/// @param ep               the ranks that hold the experts.
+/// Collective over ep.
+/// Cost: an all-to-all of one i32 per expert.
+[[nodiscard]] DispatchCounts dispatch_counts(std::span<const std::size_t> rows_per_expert,
+                                             const Communicator& ep);
+
+}  // namespace ultra::expert_parallel

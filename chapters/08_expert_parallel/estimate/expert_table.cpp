@@ -1,0 +1,152 @@
+#include "chapters/08_expert_parallel/estimate/expert_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/04_zero/estimate/zero_estimate.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
+#include "chapters/06_context_parallel/estimate/context_table.hpp"
+#include "chapters/08_expert_parallel/estimate/expert_volume.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/base/units.hpp"
+
+namespace ultra::expert_parallel {
+namespace {
+
+context_parallel::RankShare share_of(const train::Setup& setup) {
+  const auto* context = setup.find<context_parallel::ContextParallel>();
+  ensure(context != nullptr, "a program without chapter 06");
+  return context_parallel::share_of(setup, context->options());
+}
+
+std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
+
+std::size_t largest_micro_batch(const train::Setup& setup) {
+  const std::size_t share =
+      ceil_div(setup.train.global_batch, static_cast<std::size_t>(setup.replicas()));
+  return std::min(share, setup.train.micro_batch);
+}
+
+tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const MoeModel& model,
+                                            const MoeRankShare& rank) {
+  const auto precision = memory::precision_of(setup.train.dtype);
+  const std::size_t sequences = largest_micro_batch(setup);
+  const zero::RankBytes states =
+      state_bytes(rank_parameters(model, rank),
+                  zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep, precision);
+  const std::size_t activations =
+      moe_peak_bytes(model, sequences, precision, memory::options_of(setup).recompute, rank,
+                     even_rows(model.moe, rank, sequences));
+  return [=](MemoryCategory category) -> std::optional<std::size_t> {
+    switch (category) {
+      case MemoryCategory::kParameters:
+        return rounded(states.parameters);
+      case MemoryCategory::kGradients:
+        return rounded(states.gradients);
+      case MemoryCategory::kOptimizer:
+        return rounded(states.optimizer);
+      case MemoryCategory::kActivations:
+        return activations;
+      case MemoryCategory::kCommunication:
+      case MemoryCategory::kOther:
+        break;
+    }
+    return {};
+  };
+}
+
+/// What a rank of the first replica sends in a step if tokens are spread evenly.
+double even_bytes(const train::Setup& setup, const MoeModel& model, const MoeRankShare& rank) {
+  const std::size_t share =
+      ceil_div(setup.train.global_batch, static_cast<std::size_t>(setup.replicas()));
+  const bool again = memory::options_of(setup).recompute.mode == memory::Recompute::kFull;
+  const double tokens = static_cast<double>(rank.tokens(share));
+  return static_cast<double>(model.shape.num_layers) *
+         exchanged_bytes(even_remote_rows(model.moe, tokens, rank.ep),
+                         ceil_div(share, setup.train.micro_batch), again ? 2 : 1,
+                         model.shape.hidden_size, model.moe.num_experts, rank.ep,
+                         size_of(setup.train.dtype));
+}
+
+std::string loads_of(const train::TrainResult& result, std::size_t layers) {
+  const auto& figures = result.steps.back().figures;
+  std::string text = "\nShares of the experts in the last step, in percent\n\n";
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    const auto found = figures.find(fmt::format("expert_load.{}", layer));
+    if (found == figures.end()) return {};  // an earlier run has made the last step
+    text += fmt::format("  layer {:<4}", layer);
+    for (const double share : found->second) text += fmt::format("{:>7.1f}", 100 * share);
+    text += "\n";
+  }
+  return text;
+}
+
+MoeModel model_of(const memory::TransformerShape& shape, const ExpertParallelOptions& options) {
+  return {.shape = shape, .moe = options.config(shape.ffn_hidden_size)};
+}
+
+/// The model that --estimate names: a published one has its own experts.
+MoeModel asked_model(const train::Setup& setup, const ExpertParallelOptions& options) {
+  const std::string& name = memory::options_of(setup).estimate;
+  if (const MoeModel* published = find_moe_model(name)) {
+    if (!options.has_experts()) return *published;
+    throw ConfigError(fmt::format(
+        "--estimate {} has experts of its own: leave out --experts and what belongs to it.", name));
+  }
+  if (zero::nominal_size(name)) {
+    throw ConfigError(fmt::format(
+        "--estimate {}: a size does not say how large the experts are. Give a model's name, or "
+        "'custom' (with --layers, --hidden, ...).",
+        name));
+  }
+  return model_of(memory::shape_for_estimate(name, setup.train.model), options);
+}
+
+}  // namespace
+
+MoeRankShare rank_share_of(const train::Setup& setup, const ExpertParallelOptions& options) {
+  return {.share = share_of(setup), .ep = options.ep};
+}
+
+ExpertRequest request_of(const train::Setup& setup, const ExpertParallelOptions& options) {
+  const memory::MemoryOptions& memory = memory::options_of(setup);
+  const std::size_t replicas = data_parallel::options_of(setup).dp.value_or(1);
+  const auto ranks = checked_cast<int>(replicas * setup.ranks_along(MeshDim::kCp));
+  const zero::ZeroOptions& zero = zero::zero_of(setup).options();
+  zero.expect_nodes_of(ranks);
+  return {.model = asked_model(setup, options),
+          .batch = {.size = setup.train.micro_batch, .seq_len = setup.train.model.max_seq_len},
+          .precision = memory.precision,
+          .recompute = memory.recompute,
+          .rank = rank_share_of(setup, options),
+          .sharding = zero.sharding(ranks)};
+}
+
+std::string format_expert_table(const train::Setup& setup, const ExpertParallelOptions& options,
+                                const train::TrainResult& result) {
+  const MoeModel model = model_of(memory::shape_of(setup.train.model), options);
+  const MoeRankShare rank = rank_share_of(setup, options);
+  std::string table = fmt::format(
+      "\nWhere the memory of rank 0 went ({} experts on ep {}; micro-batch {} x {} tokens, spread "
+      "evenly)\n\n",
+      model.moe.num_experts, rank.ep, largest_micro_batch(setup),
+      rank.share.layout.local_seq_len());
+  table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
+                       "at its highest in");
+  table += tensor_parallel::memory_rows(predictions(setup, model, rank), result.ranks.front());
+  if (rank.ep > 1) {
+    table += fmt::format("\n  A rank sends {} to experts and back in a step, spread evenly.\n",
+                         format_bytes(rounded(even_bytes(setup, model, rank))));
+  }
+  return table + loads_of(result, model.shape.num_layers);
+}
+
+}  // namespace ultra::expert_parallel

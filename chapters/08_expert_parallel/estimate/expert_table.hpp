@@ -1,0 +1,33 @@
+#pragma once
+/// @file
+/// The tables behind a training with experts: what a rank took and sent beside its closed forms,
+/// and how evenly the experts were used.
+
+#include <string>
+
+#include "chapters/08_expert_parallel/estimate/expert_estimate.hpp"
+#include "chapters/08_expert_parallel/options/expert_parallel_options.hpp"
+#include "common/train/program/technique.hpp"
+#include "common/train/report/metrics.hpp"
+
+namespace ultra::expert_parallel {
+
+/// @brief How a rank of a training shares its work.
+[[nodiscard]] MoeRankShare rank_share_of(const train::Setup& setup,
+                                         const ExpertParallelOptions& options);
+
+/// @brief The question that --estimate asks with these flags.
+/// @throws ConfigError for an unknown model, and a published one to which flags give other experts.
+[[nodiscard]] ExpertRequest request_of(const train::Setup& setup,
+                                       const ExpertParallelOptions& options);
+
+/// @brief Rank 0's peaks by category, predicted for evenly spread tokens and measured; what it
+/// sends to other ranks' experts in a step; and the share of the choices of each layer's experts in
+/// the last step.
+///
+/// States are averages over the ranks that share them (ZeRO); without sharding they are exact.
+[[nodiscard]] std::string format_expert_table(const train::Setup& setup,
+                                              const ExpertParallelOptions& options,
+                                              const train::TrainResult& result);
+
+}  // namespace ultra::expert_parallel

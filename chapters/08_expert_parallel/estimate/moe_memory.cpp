@@ -1,0 +1,117 @@
+#include "chapters/08_expert_parallel/estimate/moe_memory.hpp"
+
+#include <algorithm>
+
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
+#include "chapters/08_expert_parallel/moe/capacity.hpp"
+
+namespace ultra::expert_parallel {
+namespace {
+
+/// The shape without feed-forward parts, whose closed forms are known.
+memory::TransformerShape without_ffn(memory::TransformerShape shape) {
+  shape.ffn_hidden_size = 0;
+  return shape;
+}
+
+/// Places of all experts of a rank, for the tokens of all ranks of ep.
+std::size_t places_of_rank(const MoeConfig& moe, const MoeRankShare& rank, std::size_t sequences) {
+  const std::size_t held = moe.num_experts / rank.ep;
+  const double factor = *moe.capacity_factor;
+  if (moe.capacity_group == CapacityGroup::kMicroBatch) {
+    return held * rank.ep * capacity_of(factor, rank.tokens(sequences), moe);
+  }
+  // Ranks of cp share sequences: all their tokens together are counted once, and never too few.
+  return held * rank.ep * sequences *
+         std::min(capacity_of(factor, rank.share.layout.seq_len, moe),
+                  rank.share.layout.local_seq_len());
+}
+
+}  // namespace
+
+ExpertRows even_rows(const MoeConfig& moe, const MoeRankShare& rank, std::size_t sequences) {
+  const std::size_t rows = moe.top_k * rank.tokens(sequences);
+  return {.sent = rows, .received = rows};
+}
+
+ExpertRows most_rows(const MoeConfig& moe, const MoeRankShare& rank, std::size_t sequences) {
+  const std::size_t tokens = rank.tokens(sequences);
+  const std::size_t chosen = std::min(moe.top_k, moe.num_experts / rank.ep);
+  ExpertRows rows{.sent = moe.top_k * tokens, .received = rank.ep * tokens * chosen};
+  if (moe.capacity_factor) {
+    rows.received = std::min(rows.received, places_of_rank(moe, rank, sequences));
+  }
+  return rows;
+}
+
+RankParameters rank_parameters(const MoeModel& model, const MoeRankShare& rank) {
+  const MoeConfig& moe = model.moe;
+  const std::size_t h = model.shape.hidden_size;
+  const std::size_t tp = rank.share.tensor.ranks();
+  const std::size_t expert = 3 * h * moe.expert_ffn / tp;
+  RankParameters counts{
+      .experts = model.moe_blocks() * (moe.num_experts / rank.ep) * expert,
+      .others = tensor_parallel::parameter_count(without_ffn(model.shape), rank.share.tensor)};
+  if (model.attention_parameters) {
+    const std::size_t ours = 2 * h * (h + model.shape.kv_hidden_size());
+    counts.others += model.shape.num_layers * (*model.attention_parameters / tp);
+    counts.others -= model.shape.num_layers * (ours / tp);
+  }
+  counts.others += model.dense_blocks * 3 * h * model.shape.ffn_hidden_size / tp;
+  const std::size_t biases = moe.balance == Balance::kBias ? moe.num_experts : 0;
+  counts.others +=
+      model.moe_blocks() * (moe.shared_experts * expert + moe.num_experts * h + biases);
+  return counts;
+}
+
+zero::RankBytes state_bytes(const RankParameters& parameters, const zero::Sharding& sharding,
+                            std::size_t ep, memory::Precision precision) {
+  zero::Sharding of_experts = sharding;
+  const int ranks = sharding.shards * sharding.replicas / static_cast<int>(ep);
+  of_experts.shards = std::min(sharding.shards, ranks);
+  of_experts.replicas = ranks / of_experts.shards;
+  const zero::RankBytes experts = zero::bytes_per_rank(of_experts, parameters.experts, precision);
+  const zero::RankBytes others = zero::bytes_per_rank(sharding, parameters.others, precision);
+  return {.parameters = experts.parameters + others.parameters,
+          .gradients = experts.gradients + others.gradients,
+          .optimizer = experts.optimizer + others.optimizer};
+}
+
+std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
+                            memory::Precision precision, memory::Recompute mode,
+                            const MoeRankShare& rank, const ExpertRows& rows) {
+  const std::size_t rest = context_parallel::block_activation_bytes(
+      without_ffn(model.shape), sequences, precision, mode, rank.share);
+  if (mode == memory::Recompute::kFull) return rest;
+  const MoeConfig& moe = model.moe;
+  const std::size_t e = memory::activation_element_bytes(precision);
+  const std::size_t h = model.shape.hidden_size;
+  const std::size_t tokens = rank.tokens(sequences);
+  const std::size_t tp = rank.share.tensor.ranks();
+  const std::size_t products = mode == memory::Recompute::kNone ? 3 : 2;
+  const std::size_t of_rows = rows.received * (h + products * moe.expert_ffn / tp) + rows.sent * h;
+  std::size_t of_router = tokens * (moe.num_experts + moe.top_k);
+  if (moe.balance == Balance::kAux) of_router += sequences * moe.num_experts;
+  if (moe.z_coefficient > 0) of_router += tokens * moe.num_experts;
+  std::size_t of_shared = 3 * tokens * moe.shared_experts * moe.expert_ffn / tp;
+  if (mode == memory::Recompute::kSelective && moe.shared_experts > 0) {
+    of_shared += tokens / (rank.share.tensor.splits_sequences() ? tp : 1) * h;
+  }
+  constexpr std::size_t kChoiceBytes = 2 * sizeof(std::int32_t);
+  return rest + e * (of_rows + of_router + of_shared) + kChoiceBytes * tokens * moe.top_k;
+}
+
+std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,
+                           memory::Precision precision, const memory::RecomputeConfig& config,
+                           const MoeRankShare& rank, const ExpertRows& rows) {
+  const auto of_block = [&](memory::Recompute mode) {
+    return moe_block_bytes(model, sequences, precision, mode, rank, rows);
+  };
+  return tensor_parallel::peak_of_blocks(
+      model.shape.num_layers, config, of_block(config.mode), of_block(memory::Recompute::kNone),
+      tensor_parallel::outside_activation_bytes(
+          model.shape, {.size = sequences, .seq_len = rank.share.layout.local_seq_len()}, precision,
+          rank.share.tensor));
+}
+
+}  // namespace ultra::expert_parallel

@@ -1,0 +1,138 @@
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
+
+#include <fmt/format.h>
+
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/08_expert_parallel/balancing/expert_observer.hpp"
+#include "chapters/08_expert_parallel/estimate/expert_table.hpp"
+#include "chapters/08_expert_parallel/expert_parallel_factory.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+
+namespace ultra::expert_parallel {
+namespace {
+
+/// All ranks of a group have the same of a parameter, or parts of its gradient.
+nn::Replication copies_in(std::string_view group, const Communicator& ranks,
+                          nn::CopyGradients gradients) {
+  return {.group = std::string(group),
+          .size = ranks.size(),
+          .index = ranks.rank(),
+          .gradients = gradients};
+}
+
+std::shared_ptr<tensor_parallel::Region> region_of(const train::Plan& plan,
+                                                   const train::Setup& setup) {
+  const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
+  if (tensor == nullptr || !tensor->options().splits()) return nullptr;
+  return tensor_parallel::make_region(plan.mesh.tp(), tensor->options().sequence_parallel);
+}
+
+}  // namespace
+
+void ExpertParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
+
+void ExpertParallel::validate(train::Setup& setup) {
+  const bool published = find_moe_model(memory::options_of(setup).estimate) != nullptr;
+  if (published && !options_.has_experts()) return options_.validate_for_published();
+  options_.validate(setup.ranks_beside().first);
+  if (!options_.has_experts()) return;
+  setup.train.variant.merge(options_.variant(setup.train.model.ffn_hidden_size));
+}
+
+void ExpertParallel::settle(train::Setup& setup) {
+  if (!options_.has_experts()) return;
+  const auto ranks = static_cast<std::size_t>(setup.data_ranks());
+  if (ranks % options_.ep != 0) {
+    throw ConfigError(fmt::format(
+        "--ep must divide the ranks of --dp times --cp, which hold the experts: {0} % {1} = {2}. "
+        "Choose a divisor of {0}, or more ranks.",
+        ranks, options_.ep, ranks % options_.ep));
+  }
+  if (options_.ep > 1) {
+    zero::zero_of(setup).options().expect_nodes_of(checked_cast<int>(ranks / options_.ep));
+  }
+}
+
+void ExpertParallel::validate_training(const train::Setup& setup) const {
+  if (!options_.has_experts()) return;
+  expect_divisible_experts(options_.config(setup.train.model.ffn_hidden_size),
+                           setup.ranks_along(MeshDim::kTp));
+}
+
+train::ExtraConfig ExpertParallel::config(const train::Setup& setup) const {
+  return options_.extra_config(setup.train.model.ffn_hidden_size);
+}
+
+std::optional<std::string> ExpertParallel::estimate(const train::Setup& setup) const {
+  const memory::MemoryOptions& memory = memory::options_of(setup);
+  if (!options_.has_experts() && find_moe_model(memory.estimate) == nullptr) return {};
+  const ExpertRequest request = request_of(setup, options_);
+  return memory.json ? json_of_estimates(request) : format_estimates(request);
+}
+
+std::optional<std::string> ExpertParallel::memory_table(const train::Setup& setup,
+                                                        const train::TrainResult& result) const {
+  if (!options_.has_experts()) return {};
+  return format_expert_table(setup, options_, result);
+}
+
+std::optional<train::Axis> ExpertParallel::axis() const {
+  return train::Axis{
+      .dim = MeshDim::kEp, .size = options_.ep, .flag = fmt::format("--ep {}", options_.ep)};
+}
+
+MoeScope scope_of(const MoeConfig& config, const train::Plan& plan, const train::Setup& setup) {
+  const Mesh& mesh = plan.mesh;
+  const Communicator& tp = mesh.tp();
+  const auto ep = static_cast<std::size_t>(mesh.ep().size());
+  const std::size_t held = config.num_experts / ep;
+  const auto ep_rank = static_cast<std::size_t>(mesh.ep().rank());
+  return {.config = config,
+          .ep = mesh.ep(),
+          .region = region_of(plan, setup),
+          .share = {.experts = {ep_rank * held, (ep_rank + 1) * held},
+                    .tp = static_cast<std::size_t>(tp.size()),
+                    .tp_rank = static_cast<std::size_t>(tp.rank()),
+                    .data_group = std::string(ep == 1 ? nn::kDataGroup : kExpertGroup)},
+          .router = {.cp = mesh.cp(),
+                     .sequences = setup.train.global_batch,
+                     .weight_copies = {copies_in(tensor_parallel::kTensorGroup, tp,
+                                                 nn::CopyGradients::kPartial)},
+                     .bias_copies = {copies_in(tensor_parallel::kTensorGroup, tp,
+                                               nn::CopyGradients::kEqual),
+                                     copies_in(nn::kDataGroup, plan.groups.at(nn::kDataGroup),
+                                               nn::CopyGradients::kEqual)},
+                     .adds_loss_gradients = tp.rank() == 0,
+                     .counters = plan.counters.get()}};
+}
+
+// [region technique]
+void ExpertParallel::change_plan(train::Plan& plan, const train::Setup&) const {
+  if (!options_.has_experts()) return;
+  if (options_.ep > 1) plan.groups.add(kExpertGroup, plan.mesh.edp());
+  if (options_.moe.balance != Balance::kBias) return;
+  plan.groups.add(std::string(nn::kOwnGroup),
+                  plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kOwnGroup)));
+}
+
+void ExpertParallel::wrap(train::FactoryStack& factories, const train::Plan& plan,
+                          const train::Setup& setup) const {
+  if (!options_.has_experts()) return;
+  const MoeConfig config = options_.config(setup.train.model.ffn_hidden_size);
+  factories.push_back(
+      std::make_unique<ExpertParallelFactory>(*factories.back(), scope_of(config, plan, setup)));
+}
+
+void ExpertParallel::join(train::Ingredients& ingredients, const train::Setup&) const {
+  if (!options_.has_experts()) return;
+  ingredients.observers.emplace_back(
+      [moe = options_.moe](const train::ModelScope& scope) { return observe_experts(scope, moe); });
+}
+// [/region]
+
+std::unique_ptr<train::Technique> technique() { return std::make_unique<ExpertParallel>(); }
+
+}  // namespace ultra::expert_parallel

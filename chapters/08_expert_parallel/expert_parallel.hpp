@@ -1,0 +1,60 @@
+#pragma once
+/// @file
+/// Chapter 08 as a technique: many feed-forward parts, dealt out to ranks that send tokens to them.
+///
+/// | what              | becomes                                     | where                     |
+/// |-------------------|---------------------------------------------|---------------------------|
+/// | feed-forward part | a router, experts, shared experts           | moe_layer                 |
+/// | a token           | a row for each expert that it chooses       | top_k_routing             |
+/// | rows              | sorted by expert, and back                  | token_permutation         |
+/// | rows              | travel to the ranks of their experts        | dispatch_counts, moe/     |
+/// | experts' gradients | shares of a sum over edp: same experts     | the group "experts"       |
+/// | other gradients   | shares of a sum over dp x cp, as before     | the plan's data group     |
+/// | the loss          | gets a term that keeps experts busy         | balancing_loss            |
+/// | the choice        | is moved by biases after each step          | balancing/                |
+///
+/// ep adds no ranks: it deals those of dp x cp out once more.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "chapters/08_expert_parallel/moe_layer.hpp"
+#include "chapters/08_expert_parallel/options/expert_parallel_options.hpp"
+#include "common/train/program/technique.hpp"
+
+namespace ultra::expert_parallel {
+
+/// @brief --experts, --ep and what belongs to them.
+class ExpertParallel : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup& setup) override;
+  void validate(train::Setup& setup) override;
+  void settle(train::Setup& setup) override;
+  void validate_training(const train::Setup& setup) const override;
+  [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<train::Axis> axis() const override;
+  void change_plan(train::Plan& plan, const train::Setup& setup) const override;
+  void wrap(train::FactoryStack& factories, const train::Plan& plan,
+            const train::Setup& setup) const override;
+  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> memory_table(
+      const train::Setup& setup, const train::TrainResult& result) const override;
+
+  /// @brief The flags.
+  [[nodiscard]] const ExpertParallelOptions& options() const { return options_; }
+
+ private:
+  ExpertParallelOptions options_;
+};
+
+/// @brief What a mixture of experts is to this rank and the others.
+/// @param plan  its counters outlive the layers.
+[[nodiscard]] MoeScope scope_of(const MoeConfig& config, const train::Plan& plan,
+                                const train::Setup& setup);
+
+/// @brief The technique of this chapter.
+[[nodiscard]] std::unique_ptr<train::Technique> technique();
+
+}  // namespace ultra::expert_parallel

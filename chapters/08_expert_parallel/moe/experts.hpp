@@ -1,0 +1,67 @@
+#pragma once
+/// @file
+/// Experts: the SwiGLUs of the experts that a rank holds, on rows that stand expert by expert.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chapters/08_expert_parallel/moe_config.hpp"
+#include "common/nn/layer.hpp"
+#include "common/nn/layer_factory.hpp"
+
+namespace ultra::expert_parallel {
+
+/// The group of the ranks that hold the same experts: what their gradients are summed over.
+inline constexpr const char* kExpertGroup = "experts";
+
+/// @brief Which part of the experts a rank holds, and of each of them.
+struct ExpertShare {
+  Range experts;            ///< of all experts
+  std::size_t tp = 1;       ///< ranks that share each expert's matrices
+  std::size_t tp_rank = 0;  ///< which of them this is
+  std::string data_group;   ///< of the experts' gradients
+};
+
+/// @brief down_e(silu(gate_e(x)) * up_e(x)) for the rows of each expert e.
+///
+/// With tp, each rank has a part of every expert's width, and the ranks' results add up. Weights
+/// have Hugging Face's Mixtral names: w1 (gate), w3 (up) and w2 (down).
+/// Every backward pass adds to every expert's gradient, zeros for one without rows: gradients of a
+/// group travel in one order on all its ranks, and one that came late could stop them all.
+/// Saves "expert_input", "gate", "up", "down/input".
+class Experts : public nn::Module {
+ public:
+  /// @param layer  index of the block, for the names of the weights.
+  Experts(const nn::BuildContext& context, std::size_t layer, const MoeConfig& config,
+          const ExpertShare& share);
+
+  /// @brief The outputs of the rows; with tp, this rank's part of the sum.
+  /// @param x     [rows, hidden], expert by expert.
+  /// @param rows  [held experts] rows of each.
+  /// @return [rows, hidden].
+  [[nodiscard]] Tensor forward(const Tensor& x, std::span<const std::size_t> rows,
+                               nn::Saved& saved);
+
+  /// @brief The gradient of the rows, and of the weights.
+  [[nodiscard]] Tensor backward(const Tensor& d_y, std::span<const std::size_t> rows,
+                                nn::Saved& saved);
+
+  [[nodiscard]] std::vector<nn::Parameter*> parameters() override;
+
+ private:
+  using Weights = std::vector<std::unique_ptr<nn::Parameter>>;  // by expert
+
+  static std::vector<Tensor> values_of(const Weights& weights);
+
+  Weights gate_;  // w1, [ffn / tp, hidden]
+  Weights up_;    // w3, [ffn / tp, hidden]
+  Weights down_;  // w2, [hidden, ffn / tp]
+};
+
+/// @brief "model.layers.L.block_sparse_moe", with which all names of a layer begin.
+[[nodiscard]] std::string moe_prefix(std::size_t layer);
+
+}  // namespace ultra::expert_parallel

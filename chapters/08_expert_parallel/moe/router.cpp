@@ -1,0 +1,236 @@
+#include "chapters/08_expert_parallel/moe/router.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "chapters/08_expert_parallel/moe/affinities.hpp"
+#include "chapters/08_expert_parallel/moe/experts.hpp"
+#include "common/nn/initialization.hpp"
+#include "common/ops/elementwise.hpp"
+#include "common/ops/matmul.hpp"
+
+namespace ultra::expert_parallel {
+namespace {
+
+using ops::Transpose;
+
+nn::ParameterSpec weight_spec(const nn::BuildContext& context, std::size_t layer,
+                              const MoeConfig& config) {
+  return {.name = moe_prefix(layer) + ".gate.weight",
+          .global_shape = {config.num_experts, context.config.hidden_size},
+          .shard = {},
+          .initializer = {.standard_deviation = nn::kInitialDeviation}};
+}
+
+/// Biases have memory on every rank, whoever shards the weights.
+std::unique_ptr<nn::Parameter> make_biases(const nn::BuildContext& context, std::size_t layer,
+                                           const MoeConfig& config, const RouterScope& scope) {
+  if (config.balance != Balance::kBias) return nullptr;
+  const nn::Values values =
+      context.values == nn::Values::kNever ? nn::Values::kNever : nn::Values::kAllocated;
+  auto biases = std::make_unique<nn::Parameter>(
+      nn::ParameterSpec{.name = moe_prefix(layer) + ".gate.e_score_correction_bias",
+                        .global_shape = {config.num_experts},
+                        .shard = {},
+                        .initializer = {.constant = 0.0}},
+      context.device, context.dtype, context.seed, values);
+  biases->allow_idle();
+  biases->set_data_group(std::string(nn::kOwnGroup));
+  for (const nn::Replication& copies : scope.bias_copies) biases->replicate(copies);
+  return biases;
+}
+
+/// Whether a token counts for nothing: it pads its sequence, or its micro-batch has no weight.
+bool is_padding(const LocalTokens& tokens, const nn::Pass& pass, std::size_t token) {
+  if (pass.token_weight == 0.0) return true;
+  if (tokens.positions.empty()) return false;
+  return static_cast<std::size_t>(tokens.positions[token % tokens.seq]) >= tokens.seq_len;
+}
+
+/// Calls fn with every token that counts for nothing.
+void for_each_padding(const LocalTokens& tokens, const nn::Pass& pass,
+                      const std::function<void(std::size_t token)>& fn) {
+  if (pass.token_weight != 0.0 && tokens.positions.empty()) return;
+  for (std::size_t t = 0; t < tokens.batch * tokens.seq; ++t) {
+    if (is_padding(tokens, pass, t)) fn(t);
+  }
+}
+
+/// Writes kNowhere over the choices of padding.
+void ask_for_nothing(const Tensor& experts, const LocalTokens& tokens, const nn::Pass& pass) {
+  const std::size_t top_k = experts.size(1);
+  for_each_padding(tokens, pass, [&](std::size_t token) {
+    std::ranges::fill(experts.span<std::int32_t>().subspan(token * top_k, top_k), kNowhere);
+  });
+}
+
+/// Writes zeros over the rows of padding.
+void clear_rows(const Tensor& rows, const LocalTokens& tokens, const nn::Pass& pass) {
+  for_each_padding(tokens, pass, [&](std::size_t token) {
+    rows.slice(0, {token, token + 1}).fill(0.0);
+  });
+}
+
+/// Integers as numbers of another type.
+Tensor as_float(const Tensor& counts, DType dtype) {
+  Tensor values = Tensor::empty(counts.device(), counts.shape(), dtype);
+  dispatch_float(dtype, [&]<class T>() {
+    std::ranges::transform(counts.span<std::int32_t>(), values.data<T>(),
+                           [](std::int32_t count) { return static_cast<T>(count); });
+  });
+  return values;
+}
+
+}  // namespace
+
+std::string load_counter(std::size_t layer, std::size_t expert) {
+  return fmt::format("expert_choices.{}.{}", layer, expert);
+}
+
+std::string dropped_counter(std::size_t layer) { return fmt::format("dropped_choices.{}", layer); }
+
+Router::Router(const nn::BuildContext& context, std::size_t layer, MoeConfig config,
+               RouterScope scope)
+    : config_(std::move(config)),
+      scope_(std::move(scope)),
+      seq_len_(context.config.max_seq_len),
+      weight_(weight_spec(context, layer, config_), context.device, context.dtype, context.seed,
+              context.values),
+      biases_(make_biases(context, layer, config_, scope_)),
+      dropped_name_(dropped_counter(layer)) {
+  for (const nn::Replication& copies : scope_.weight_copies) weight_.replicate(copies);
+  for (std::size_t e = 0; e < config_.num_experts; ++e) {
+    load_names_.push_back(load_counter(layer, e));
+  }
+}
+
+LocalTokens Router::tokens_of(std::size_t batch, std::size_t tokens, const nn::Pass& pass) const {
+  LocalTokens local{.batch = batch, .seq = tokens / batch, .positions = {}, .seq_len = seq_len_};
+  if (pass.places) local.positions = pass.places->positions;
+  return local;
+}
+
+BalancingTerm Router::balancing_term() const {
+  return {.coefficient = config_.aux_coefficient,
+          .top_k = config_.top_k,
+          .seq_len = seq_len_,
+          .sequences = scope_.sequences};
+}
+
+double Router::z_scale() const {
+  return config_.z_coefficient / static_cast<double>(scope_.sequences * seq_len_);
+}
+
+/// [batch, experts] of i32: how often this rank's tokens of each sequence have chosen each expert.
+Tensor Router::choices_of(const Tensor& experts, std::size_t batch) const {
+  const std::size_t per_sequence = experts.numel() / batch;
+  Tensor choices = Tensor::zeros(experts.device(), {batch, config_.num_experts}, DType::kI32);
+  const std::span<const std::int32_t> chosen = experts.span<std::int32_t>();
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i] == kNowhere) continue;
+    ++choices.data<std::int32_t>()[i / per_sequence * config_.num_experts +
+                                   static_cast<std::size_t>(chosen[i])];
+  }
+  return choices;
+}
+
+void Router::count(const Tensor& choices, const Tensor& destinations, const nn::Pass& pass) const {
+  if (scope_.counters == nullptr || pass.recomputes) return;
+  const std::span<const std::int32_t> counts = choices.span<std::int32_t>();
+  std::size_t all = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    scope_.counters->add(load_names_[i % config_.num_experts], counts[i]);
+    all += static_cast<std::size_t>(counts[i]);
+  }
+  const std::span<const std::int32_t> left = destinations.span<std::int32_t>();
+  const auto nowhere = static_cast<std::size_t>(std::ranges::count(left, kNowhere));
+  scope_.counters->add(dropped_name_, static_cast<double>(all - (left.size() - nowhere)));
+}
+
+// [region forward]
+Decision Router::forward(const Tensor& x, std::size_t batch, nn::Saved& saved) {
+  const nn::Pass& pass = saved.pass();
+  const LocalTokens tokens = tokens_of(batch, x.size(0), pass);
+  const Tensor logits = ops::matmul(x, Transpose::kNo, weight_.value(), Transpose::kYes);
+  const Tensor affinities = affinities_of(logits, config_.router);  // [tokens, experts]
+  const Routing routing =
+      top_k_routing(affinities, biases_ ? biases_->value() : Tensor(), config_.top_k);
+  const Tensor destinations = routing.experts.clone();
+  ask_for_nothing(destinations, tokens, pass);
+  const Tensor choices = choices_of(destinations, batch);
+  drop_beyond_capacity(destinations, tokens, config_, scope_.cp);
+  count(choices, destinations, pass);
+  add_balancing_term(affinities, choices, tokens, saved);
+  add_z_loss(logits, tokens, saved);
+  saved.put("affinities", affinities);
+  saved.put("experts", routing.experts);
+  saved.put("weights", routing.weights);
+  saved.put("destinations", destinations);
+  return {.affinities = affinities, .routing = routing, .destinations = destinations};
+}
+// [/region]
+
+/// The counts of a sequence are added up over its ranks before they are multiplied with anything:
+/// a product of sums is no sum of products.
+void Router::add_balancing_term(const Tensor& affinities, const Tensor& choices,
+                                const LocalTokens& tokens, nn::Saved& saved) const {
+  if (config_.balance != Balance::kAux) return;
+  if (scope_.cp.size() > 1) scope_.cp.labeled("expert choices").all_reduce(choices);
+  const Tensor of_sequences = as_float(choices, affinities.dtype());
+  const Tensor probabilities = probabilities_of(affinities, config_.router).clone();
+  clear_rows(probabilities, tokens, saved.pass());
+  const Shape shape{tokens.batch, tokens.seq, config_.num_experts};
+  saved.pass().add_to_loss(
+      balancing_loss(probabilities.view(shape), of_sequences, balancing_term()));
+  saved.put("choices", of_sequences);
+}
+
+void Router::add_z_loss(const Tensor& logits, const LocalTokens& tokens, nn::Saved& saved) const {
+  if (config_.z_coefficient == 0.0) return;
+  const Tensor sums = log_sum_exp(logits);  // [tokens]
+  clear_rows(sums, tokens, saved.pass());
+  saved.pass().add_to_loss(z_scale() * ops::sum_of_squares(sums));
+  saved.put("logits", logits);
+}
+
+Decision Router::take_decision(nn::Saved& saved) {
+  return {.affinities = saved.take("affinities"),
+          .routing = {.experts = saved.take("experts"), .weights = saved.take("weights")},
+          .destinations = saved.take("destinations")};
+}
+
+// [region backward]
+Tensor Router::backward(const Tensor& d_affinities, const Tensor& affinities, const Tensor& x,
+                        std::size_t batch, nn::Saved& saved) {
+  const LocalTokens tokens = tokens_of(batch, x.size(0), saved.pass());
+  if (config_.balance == Balance::kAux) {
+    const Tensor d_probabilities =
+        balancing_loss_backward(saved.take("choices"), tokens.seq, balancing_term())
+            .view(affinities.shape());
+    if (scope_.adds_loss_gradients) {
+      ops::add_into(d_affinities,
+                    probabilities_backward(d_probabilities, affinities, config_.router));
+    }
+  }
+  const Tensor d_logits = affinities_backward(d_affinities, affinities, config_.router);
+  if (config_.z_coefficient != 0.0) {
+    const Tensor logits = saved.take("logits");
+    if (scope_.adds_loss_gradients) add_z_loss_gradient(d_logits, logits, z_scale());
+  }
+  clear_rows(d_logits, tokens, saved.pass());
+  Tensor d_x = ops::matmul(d_logits, Transpose::kNo, weight_.value(), Transpose::kNo);
+  nn::add_matmul_grad(weight_, d_logits, x);
+  return d_x;
+}
+// [/region]
+
+std::vector<nn::Parameter*> Router::parameters() {
+  std::vector<nn::Parameter*> all = {&weight_};
+  if (biases_) all.push_back(biases_.get());
+  return all;
+}
+
+}  // namespace ultra::expert_parallel

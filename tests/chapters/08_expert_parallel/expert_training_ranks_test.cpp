@@ -1,0 +1,168 @@
+// The chapter's promise, through whole training runs: however experts, sequences, matrices, batches
+// and states are dealt out to ranks, the ranks compute what one rank computes.
+//
+// Covers: chapters/08_expert_parallel/expert_parallel.hpp
+// Covers: chapters/08_expert_parallel/expert_parallel_factory.hpp
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/chapters/08_expert_parallel/expert_run.hpp"
+
+namespace ultra::expert_parallel {
+namespace {
+
+using namespace expert_parallel::test;
+using ::testing::Each;
+using ::testing::Eq;
+
+class ExpertTraining : public ExpertTest {
+ protected:
+  /// Losses, norms and weights within a relative distance of one rank's; the same on all ranks.
+  static void expect_equals_one_rank(const ExpertCase& c, double relative = 1e-10) {
+    on_mesh(c, [&](Communicator& world) {
+      const RankRun run = ultra::test::run_of(c.setup(), world);
+      const RankRun one = run_alone(world, c);
+      expect_near_losses(run, one, relative);
+      for (std::size_t i = 0; i < one.result.steps.size(); ++i) {
+        const double norm = one.result.steps[i].grad_norm;
+        EXPECT_NEAR(run.result.steps[i].grad_norm, norm, relative * norm) << "step " << i + 1;
+        EXPECT_EQ(run.result.steps[i].figures, one.result.steps[i].figures) << "step " << i + 1;
+      }
+      expect_near_weights(run, one, relative);
+      EXPECT_THAT(run.written, Each(Eq(1.0))) << "every element is saved by one rank";
+      expect_same_on_all(world, losses_and_norms(run.result));
+    });
+  }
+};
+
+TEST_F(ExpertTraining, ExpertsOnAnyNumberOfRanks) {
+  for (const std::size_t ep : {1U, 2U, 3U, 5U, 8U}) {
+    expect_equals_one_rank(draw(ep, 1, 1, ep, DType::kF64));
+  }
+  expect_equals_one_rank(draw(4, 1, 1, 2, DType::kF64));
+  expect_equals_one_rank(draw(6, 1, 1, 3, DType::kF64));
+}
+
+TEST_F(ExpertTraining, MeshesWithEveryStageOfZero) {
+  using Mesh = std::array<std::size_t, 4>;  // dp, cp, tp, ep
+  for (const auto& [dp, cp, tp, ep] : std::vector<Mesh>{{2, 2, 1, 4},
+                                                        {2, 2, 2, 2},
+                                                        {1, 2, 4, 2},
+                                                        {4, 1, 2, 2},
+                                                        {1, 4, 2, 4},
+                                                        {4, 2, 1, 2},
+                                                        {2, 3, 1, 6},
+                                                        {1, 8, 1, 4}}) {
+    ExpertCase c = draw(dp, cp, tp, ep, DType::kF64);
+    c.more = fmt::format("--zero {} --overlap {}", random.between(0, 3),
+                         random.pick({"none", "bucketed"}));
+    expect_equals_one_rank(c);
+  }
+}
+
+TEST_F(ExpertTraining, RecomputationOnAMesh) {
+  for (const char* mode : {"selective", "full"}) {
+    ExpertCase c = draw(2, random.pick({1U, 2U}), random.pick({1U, 2U}), 2, DType::kF64);
+    c.more = fmt::format("--recompute {} --zero {}", mode, random.pick({0, 3}));
+    expect_equals_one_rank(c);
+  }
+}
+
+// Biases are kept as wholes, whatever shards the weights and wherever they are.
+TEST_F(ExpertTraining, BiasesAreTheSameWhoeverShardsTheWeights) {
+  for (const char* more : {"--zero 3 --hybrid-shard 2", "--zero 3 --offload optimizer+params",
+                           "--zero 1 --offload optimizer", "--zero 2 --check-replicas 1"}) {
+    ExpertCase c = draw(4, 1, 1, 2, DType::kF64);
+    c.moe = "--experts 4 --top-k 2 --router sigmoid --balance bias --bias-rate 0.1";
+    c.more = more;
+    expect_equals_one_rank(c);
+  }
+}
+
+// All tokens choose the same experts: one rank computes, the others wait, and nothing hangs.
+TEST_F(ExpertTraining, ExtremeImbalance) {
+  for (const char* moe :
+       {"--experts 8 --top-k 1 --balance none",
+        "--experts 8 --top-k 2 --balance bias --bias-rate 50", "--experts 8 --top-k 8",
+        "--experts 8 --top-k 1 --capacity-factor 0.01"}) {
+    ExpertCase c = draw(random.pick({2U, 4U}), 2, 1, 4, DType::kF64);
+    c.options.learning_rate = 0.3;  // routers go wild
+    c.moe = moe;
+    c.more = fmt::format("--zero {}", random.between(0, 3));
+    expect_equals_one_rank(c, 1e-8);  // and amplify roundings
+  }
+}
+
+// 20 steps in f32, as the workbook promises for every layout.
+TEST_F(ExpertTraining, InF32LossesStayWithinAHundredThousandth) {
+  for (const std::size_t ep : {2U, 4U}) {
+    ExpertCase c = draw(ep, ep == 2 ? 2 : 1, ep == 4 ? 2 : 1, ep, DType::kF32);
+    c.options.steps = 20;
+    on_mesh(c, [&](Communicator& world) {
+      expect_near_losses(ultra::test::run_of(c.setup(), world), run_alone(world, c), 1e-5);
+    });
+  }
+}
+
+// The tokens of a rank's micro-batch are others on every layout: so are those that are dropped.
+TEST_F(ExpertTraining, CapacityOfMicroBatchesDependsOnTheLayout) {
+  ExpertCase c = draw(2, 1, 1, 2, DType::kF64);
+  c.options.global_batch = 4;
+  c.options.micro_batch = 4;
+  c.micro_batch = 2;
+  c.options.model.max_seq_len = 12;
+  c.moe = "--experts 4 --top-k 1 --capacity-factor 0.6 --capacity-group ";
+  const auto apart = [&](const char* group) {
+    ExpertCase grouped = c;
+    grouped.moe += group;
+    double distance = 0;
+    on_mesh(grouped, [&](Communicator& world) {
+      const RankRun run = ultra::test::run_of(grouped.setup(), world);
+      const RankRun one = run_alone(world, grouped);
+      if (world.rank() != 0) return;
+      for (std::size_t i = 0; i < one.result.steps.size(); ++i) {
+        distance =
+            std::max(distance, std::abs(run.result.steps[i].loss / one.result.steps[i].loss - 1));
+      }
+    });
+    return distance;
+  };
+  EXPECT_LT(apart("sequence"), 1e-10);
+  if (launched_world_size().value_or(1) > 1) return;  // another process has it
+  EXPECT_GT(apart("micro-batch"), 1e-8);
+}
+
+TEST_F(ExpertTraining, ARouterThatIsLeftAloneCollapsesAndABalancedOneDoesNot) {
+  const auto highest_share = [&](const std::string& balance) {
+    ExpertCase c{.dp = 2, .ep = 2, .micro_batch = 4, .options = ultra::test::short_run()};
+    c.options.global_batch = 8;
+    c.options.steps = 60;
+    c.options.learning_rate = 3e-2;
+    c.options.seed = 2;
+    c.moe = "--experts 8 --top-k 1 " + balance;
+    double highest = 0;
+    on_mesh(c, [&](Communicator& world) {
+      const train::TrainResult result = train::train_with(c.setup(), world);
+      if (world.rank() != 0) return;
+      for (std::size_t i = result.steps.size() - 10; i < result.steps.size(); ++i) {
+        highest += std::ranges::max(result.steps[i].figures.at("expert_load.1")) / 10;
+      }
+    });
+    return highest;
+  };
+  const double alone = highest_share("--balance none");
+  if (alone == 0) return;  // another process has it
+  EXPECT_GT(alone, 0.42) << "of 8 experts, which would have 0.125 each";
+  EXPECT_LT(highest_share("--balance aux --aux-loss 0.1"), 0.36);
+  EXPECT_LT(highest_share("--balance bias --bias-rate 0.02"), 0.36);
+}
+
+}  // namespace
+}  // namespace ultra::expert_parallel

@@ -1,0 +1,233 @@
+// The executable 08_expert_parallel, started as a user starts it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.hpp"
+
+namespace ultra::expert_parallel {
+namespace {
+
+using nlohmann::json;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_parts;
+
+const std::string kModel =
+    "--global-batch 8 --micro-batch 2 --dtype f64 --seq 17 --layers 2 --hidden 32 --ffn 48 "
+    "--experts 8 --expert-ffn 16 ";
+const std::string kFiveSteps = kModel + "--steps 5 ";
+
+class ExpertProgram : public ultra::test::ProgramTest {
+ protected:
+  ExpertProgram() : ProgramTest("08_expert_parallel") {}
+};
+using BadExpertRun = ExpertProgram;
+
+// Training ----------------------------------------------------------------------------------------
+
+TEST_F(ExpertProgram, EveryLayoutHasTheLossesOfOneRank) {
+  for (const std::string moe :
+       {"--shared-experts 1 ", "--top-k 3 --router sigmoid --balance bias --z-loss 1e-2 ",
+        "--top-k 1 --capacity-factor 0.9 "}) {
+    const json expected = losses_of(kFiveSteps + moe);
+    for (const char* flags :
+         {"--dp 2 --ep 2", "--dp 4 --ep 4 --zero 1", "--dp 4 --ep 2 --zero 3 --prefetch 2",
+          "--dp 2 --cp 2 --ep 4 --zero 2", "--dp 2 --cp 2 --tp 2 --ep 2 --recompute full",
+          "--cp 3 --ep 1", "--dp 2 --ep 2 --recompute selective",
+          "--dp 2 --ep 2 --collectives native", "--dp 8 --ep 8 --micro-batch 1"}) {
+      SCOPED_TRACE(moe + flags);
+      expect_near_losses(losses_of(kFiveSteps + moe + flags), expected, 1e-10);
+    }
+  }
+}
+
+TEST_F(ExpertProgram, WithoutExpertsItIsThePreviousChapter) {
+  const std::string dense = "--global-batch 8 --dtype f64 --seq 17 --steps 3 ";
+  expect_near_losses(losses_of(dense + "--dp 2 --cp 2"), losses_of(dense), 1e-10);
+  EXPECT_EQ(losses_of(dense + "--experts 0"), losses_of(dense));
+}
+
+TEST_F(ExpertProgram, CheckpointsOfAnyLayoutGoOnInAnyOther) {
+  const std::string model = kModel + "--router sigmoid --balance bias --bias-rate 0.1 ";
+  const json expected = losses_of(model + "--steps 5");
+  const std::vector<std::string> layouts = {"", "--dp 4 --ep 4 --zero 1",
+                                            "--dp 2 --cp 2 --ep 2 --zero 3",
+                                            "--dp 2 --tp 2 --ep 2 --sp off"};
+  for (std::size_t from = 0; from < layouts.size(); ++from) {
+    const std::string saved = folder.path("from-" + std::to_string(from));
+    static_cast<void>(summary_of(model + "--steps 3 " + layouts[from] + " --checkpoint " + saved));
+    for (const std::size_t to : {std::size_t{0}, (from + 1) % layouts.size()}) {
+      SCOPED_TRACE(layouts[from] + " to " + layouts[to]);
+      expect_near_losses(losses_of(model + "--steps 5 " + layouts[to] + " --resume " + saved),
+                         expected, 1e-10);
+    }
+  }
+}
+
+TEST_F(ExpertProgram, TheSummaryHoldsItsFlagsAndTheMetricsTheLoads) {
+  const std::string file = folder.path("metrics");
+  static_cast<void>(output_of(kModel + "--dp 2 --ep 2 --steps 3 --metrics " + file));
+  const std::vector<json> events = ultra::test::events_of(file);
+  ASSERT_EQ(events.size(), 4U);
+  for (std::size_t step = 0; step < 3; ++step) {
+    for (const char* layer : {"expert_load.0", "expert_load.1"}) {
+      double sum = 0;
+      for (const json& share : events[step].at(layer)) sum += share.get<double>();
+      EXPECT_EQ(events[step].at(layer).size(), 8U);
+      EXPECT_NEAR(sum, 1.0, 1e-12);
+    }
+    EXPECT_EQ(events[step].at("dropped_share"), (json{0.0, 0.0}));
+  }
+  const json& config = events[3].at("config");
+  EXPECT_EQ(config.at("experts"), 8);
+  EXPECT_EQ(config.at("top_k"), 2);
+  EXPECT_EQ(config.at("ep"), 2);
+  EXPECT_EQ(config.at("balance"), "aux");
+  EXPECT_EQ(config.at("capacity_factor"), "dropless");
+  EXPECT_EQ(config.at("ranks"), 2);
+}
+
+TEST_F(ExpertProgram, TheTableFindsItsPredictionsExact) {
+  for (const char* flags : {"--dp 2 --ep 2", "--dp 2 --ep 2 --recompute selective",
+                            "--dp 2 --tp 2 --ep 2", "--cp 2 --ep 2 --seq 16"}) {
+    const std::string out =
+        output_of(kModel + "--top-k 8 --seq 16 --steps 2 " + std::string(flags));
+    for (const std::string category : {"parameters", "gradients", "optimizer", "activations"}) {
+      EXPECT_THAT(out, ContainsRegex(category + " [^\n]*exact")) << flags << out;
+    }
+    EXPECT_THAT(out, HasSubstr("Shares of the experts in the last step"));
+  }
+}
+
+// Other answers -----------------------------------------------------------------------------------
+
+TEST_F(ExpertProgram, EstimatesKnowExperts) {
+  const json mixtral =
+      json::parse(answer_to("--estimate mixtral-8x7b --dp 8 --ep 8 --seq 4096 --json"));
+  EXPECT_EQ(mixtral.at("parameters"), 46'702'792'704);
+  EXPECT_EQ(mixtral.at("expert_layouts").size(), 4U);
+  const json deepseek = json::parse(answer_to("--estimate DeepSeek-V3 --json"));
+  EXPECT_EQ(deepseek.at("parameters"), 671'026'419'200);
+  expect_parts(answer_to("--estimate custom --experts 4 --dp 4 --ep 2 --zero 1"),
+               {"Mixture of experts: custom, 4 experts", "active per token", "at most"});
+  EXPECT_THAT(answer_to("--estimate llama-8b"), HasSubstr("Stages of ZeRO"))
+      << "an earlier chapter's answer without experts";
+}
+
+TEST_F(ExpertProgram, SaysWhatDispatchingCosts) {
+  expect_parts(answer_to("--ep-table 2,8 --ep-table-node-limit 4"),
+               {"deepseek-v3", "two-level", "per node", "fastest", "at most on 4 nodes"});
+  EXPECT_EQ(json::parse(answer_to("--ep-table 1 --ep-table-model mixtral-8x7b --ep-table-json"))
+                .at(0)
+                .at("ranks"),
+            8);
+}
+
+TEST_F(ExpertProgram, PrintsHowManyRanksItNeeds) {
+  expect_ranks({{"--experts 4 --dp 2 --ep 2", "2"}, {"--experts 4 --dp 2 --cp 2 --ep 4", "4"}});
+}
+
+// Bad input ---------------------------------------------------------------------------------------
+
+TEST_F(BadExpertRun, ExpertsThatCannotBeDealtOut) {
+  refused(
+      {{"--experts 6 --dp 4 --ep 4", {"--ep must divide --experts", "6 % 4 = 2", "divisor of 6"}},
+       {"--experts 6 --dp 2 --ep 3",
+        {"--ep must divide the ranks of --dp times --cp", "2 % 3 = 2"}},
+       {"--experts 4 --expert-ffn 5 --tp 2", {"--expert-ffn", "5 % 2 = 1"}},
+       {"--experts 4 --dp 4 --ep 2 --zero 3 --hybrid-shard 4",
+        {"--hybrid-shard 4", "2 ranks are not whole nodes of 4"}}});
+}
+
+TEST_F(BadExpertRun, ChoicesThatCannotBeMade) {
+  refused({{"--experts 4 --top-k 5", {"--top-k 5 is above --experts 4"}},
+           {"--experts 4 --top-k 0", {"--top-k is 0", "from 1 to 4096"}},
+           {"--experts 4 --capacity-factor 0", {"--capacity-factor is 0", "above 0", "dropless"}},
+           {"--experts 4 --capacity-factor -1", {"--capacity-factor is -1"}},
+           {"--experts 4 --capacity-factor nan", {"--capacity-factor is nan"}},
+           {"--experts 4 --capacity-factor none", {"--capacity-factor is 'none'"}},
+           {"--experts 4 --router top", {"--router is 'top'", "softmax or sigmoid"}},
+           {"--experts 4 --balance loss", {"--balance is 'loss'", "aux, bias or none"}},
+           {"--experts -1", {"--experts is -1"}},
+           {"--experts 4 --expert-ffn 0", {"--expert-ffn is 0"}}});
+}
+
+TEST_F(BadExpertRun, FlagsThatDoNotGoTogether) {
+  refused(
+      {{"--top-k 2", {"--top-k has no meaning without --experts"}},
+       {"--dp 2 --ep 2", {"--ep has no meaning without --experts"}},
+       {"--experts 4 --capacity-group sequence", {"--capacity-group has no meaning without"}},
+       {"--experts 4 --balance none --aux-loss 1", {"--aux-loss has a meaning with --balance aux"}},
+       {"--experts 4 --bias-rate 1", {"--bias-rate has a meaning with --balance bias"}},
+       {"--experts 4 --sync parameter-server --servers 1",
+        {"--experts does not go together with --sync parameter-server"}}});
+}
+
+TEST_F(BadExpertRun, EstimatesOfWhatCouldNotTrain) {
+  const auto expect_refused = [&](const std::string& line, const std::string& part) {
+    const ultra::test::ProcessResult result = run_words(line);
+    EXPECT_EQ(result.exit_code, 2) << line;
+    EXPECT_THAT(result.err, HasSubstr(part));
+  };
+  expect_refused("--estimate mixtral-8x7b --ep 3 --dp 3",
+                 "--ep must divide the experts: 8 % 3 = 2");
+  expect_refused("--estimate mixtral-8x7b --ep 4 --dp 2", "--ep must divide the ranks");
+  expect_refused("--estimate mixtral-8x7b --top-k 4", "--top-k does not go together");
+  expect_refused("--estimate mixtral-8x7b --experts 4", "has experts of its own");
+  expect_refused("--estimate 7B --experts 4", "a size does not say how large the experts are");
+  expect_refused("--ep-table 3", "256 experts are no multiple of 24 ranks");
+  expect_refused("--ep-table 2 --ep-table-model gpt", "--ep-table-model is 'gpt'");
+  expect_refused("--ep-table-tokens 3", "--ep-table NODES");
+}
+
+TEST_F(BadExpertRun, ACheckpointWithOtherExpertsIsAnother) {
+  const std::string saved = folder.path("saved");
+  const std::string dense = "--global-batch 8 --dtype f64 ";
+  static_cast<void>(summary_of(dense + "--experts 4 --top-k 1 --steps 1 --checkpoint " + saved));
+  const auto expect_other = [&](const std::string& flags, const std::vector<std::string>& parts) {
+    const auto result = run(dense + flags + " --steps 2 --resume " + saved);
+    EXPECT_EQ(result.exit_code, 2);
+    expect_parts(result.err, parts);
+  };
+  expect_other("--experts 4", {"written with --top-k 1, this run has --top-k 2"});
+  expect_other("--experts 8 --top-k 1", {"written with --experts 4", "--experts 8"});
+  expect_other("", {"written with", "this run has no --"});
+  EXPECT_EQ(
+      losses_of(dense + "--experts 4 --top-k 1 --steps 2 --dp 2 --ep 2 --resume " + saved).size(),
+      2U);
+}
+
+// Tokens crowd on some ranks: these need more than the others, and say so. Places bound what they
+// need.
+TEST_F(BadExpertRun, ARankWithTooManyTokensRunsOutOfItsMemory) {
+  const std::string model =
+      "--global-batch 8 --micro-batch 2 --seq 64 --layers 1 --hidden 32 --ffn 16 --experts 4 "
+      "--top-k 1 --expert-ffn 512 --balance bias --bias-rate 100 --dp 4 --ep 4 --steps 4 ";
+  const std::string bounded = model + "--capacity-factor 1 ";
+  const auto peak_of = [&](const std::string& line) {
+    std::size_t peak = 0;
+    const json summary = summary_of(line);
+    for (const json& rank : summary.at("ranks")) {
+      peak = std::max(peak, rank.at("peak_bytes").at("total").get<std::size_t>());
+    }
+    return peak;
+  };
+  const std::size_t crowded = peak_of(model);
+  const std::size_t even = peak_of(bounded);
+  ASSERT_GT(crowded, even + even / 10);
+  const std::string memory = "--device-memory " + std::to_string((crowded + even) / 2) + "B ";
+  const auto result = run(model + memory);
+  EXPECT_EQ(result.exit_code, 2);
+  expect_parts(result.err, {"out of device memory", "--device-memory"});
+  EXPECT_EQ(losses_of(bounded + memory).size(), 4U);
+}
+
+}  // namespace
+}  // namespace ultra::expert_parallel

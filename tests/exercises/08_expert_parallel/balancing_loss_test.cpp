@@ -1,0 +1,91 @@
+// Contract of exercise 08.4: the balancing loss and its gradient.
+#include "chapters/08_expert_parallel/balancing_loss.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/compare.hpp"
+#include "tests/support/finite_difference.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::expert_parallel {
+namespace {
+
+constexpr const char* kEven =
+    "Hint: an even router has the value of the coefficient, for any number of experts and choices.";
+constexpr const char* kCollapsed =
+    "Hint: choices are relative to those of an even router: top_k of its seq_len tokens over "
+    "experts.";
+constexpr const char* kMean =
+    "Hint: the term is the mean over the sequences of the global batch, not over those here.";
+constexpr const char* kShares =
+    "Hint: the choices are those of the whole sequence, the probabilities those of this rank's "
+    "tokens: the mean divides by seq_len on every rank.";
+constexpr const char* kGradient =
+    "Hint: choices are constants; the term is linear in what is left.";
+
+class BalancingLoss : public ultra::test::RandomTest {
+ protected:
+  Tensor constant(const Shape& shape, double value, DType dtype = DType::kF64) {
+    Tensor x = Tensor::empty(device, shape, dtype);
+    x.fill(value);
+    return x;
+  }
+};
+
+TEST_F(BalancingLoss, AnEvenRouterAndACollapsedOne) {
+  for (const DType dtype : ultra::test::kFloatDTypes) {
+    const std::size_t experts = random.between(2, 9);
+    const std::size_t top_k = random.between(1, experts - 1);
+    const std::size_t tokens = experts * random.between(1, 3);
+    const BalancingTerm term{.coefficient = 0.3, .top_k = top_k, .seq_len = tokens, .sequences = 2};
+    const auto chosen = static_cast<double>(top_k * tokens) / static_cast<double>(experts);
+    const double tolerance = ultra::test::rounding_bound(dtype, 300, 1.0);
+    EXPECT_NEAR(
+        balancing_loss(constant({2, tokens, experts}, 1.0 / static_cast<double>(experts), dtype),
+                       constant({2, experts}, chosen, dtype), term),
+        0.3, tolerance)
+        << kEven;
+    // All tokens choose the first top_k experts, as likely each.
+    Tensor p = constant({2, tokens, experts}, 0.0, dtype);
+    p.slice(2, {0, top_k}).fill(1.0 / static_cast<double>(top_k));
+    Tensor choices = constant({2, experts}, 0.0, dtype);
+    choices.slice(1, {0, top_k}).fill(static_cast<double>(tokens));
+    const double highest = static_cast<double>(experts) / static_cast<double>(top_k);
+    EXPECT_NEAR(balancing_loss(p, choices, term), 0.3 * highest, 10 * tolerance) << kCollapsed;
+  }
+}
+
+TEST_F(BalancingLoss, IsTheMeanOverTheSequencesOfTheGlobalBatch) {
+  const BalancingTerm one{.coefficient = 1, .top_k = 1, .seq_len = 3, .sequences = 1};
+  BalancingTerm many = one;
+  many.sequences = 10;
+  const Tensor p = random.tensor(device, {1, 3, 4}, DType::kF64);
+  const Tensor choices = random.tensor(device, {1, 4}, DType::kF64);
+  EXPECT_NEAR(balancing_loss(p, choices, many), balancing_loss(p, choices, one) / 10, 1e-14)
+      << kMean;
+}
+
+TEST_F(BalancingLoss, SharesOfRanksAddUp) {
+  const BalancingTerm term{.coefficient = 0.7, .top_k = 2, .seq_len = 6, .sequences = 5};
+  const Tensor p = random.tensor(device, {2, 6, 4}, DType::kF64);
+  const Tensor choices = random.tensor(device, {2, 4}, DType::kF64);
+  const double shares = balancing_loss(p.slice(1, {0, 2}).contiguous(), choices, term) +
+                        balancing_loss(p.slice(1, {2, 6}).contiguous(), choices, term);
+  EXPECT_NEAR(shares, balancing_loss(p, choices, term), 1e-14) << kShares;
+}
+
+TEST_F(BalancingLoss, GradientsAreThoseOfFiniteDifferences) {
+  const BalancingTerm term{.coefficient = 2.0, .top_k = 2, .seq_len = 4, .sequences = 3};
+  const Tensor p = random.tensor(device, {2, 4, 5}, DType::kF64);
+  const Tensor choices = random.tensor(device, {2, 5}, DType::kF64);
+  const Tensor d_p = balancing_loss_backward(choices, 4, term);
+  ASSERT_EQ(d_p.shape(), p.shape());
+  EXPECT_TRUE(ultra::test::gradients_match(random, [&] { return balancing_loss(p, choices, term); },
+                                           {{"probabilities", p, d_p}}))
+      << kGradient;
+}
+
+}  // namespace
+}  // namespace ultra::expert_parallel
