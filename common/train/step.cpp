@@ -71,11 +71,15 @@ class Passes {
     UnderWay& state = begin(action, micro_batch);
     const Tensor input =
         model.stage().has_embedding ? state.batch.tokens : passes_.links->receive(action);
-    if (!model.stage().has_head)
-      return passes_.links->send(action, model.forward(input, state.saved));
-    // What weighs nothing is divided by infinity: its loss and its gradients are zeros.
-    loss_ += model.loss(model.forward(input, state.saved), state.batch.targets,
-                        micro_batch.normalizer / micro_batch.weight, state.saved);
+    const Tensor output = model.forward(input, state.saved);
+    if (model.stage().has_head) {
+      // What weighs nothing is divided by infinity: its loss and its gradients are zeros.
+      loss_ += model.loss(output, state.batch.targets, micro_batch.normalizer / micro_batch.weight,
+                          state.saved);
+    } else {
+      passes_.links->send(action, output);
+    }
+    if (passes_.saved == nn::Saved::Mode::kDiscard) forget(action);
   }
 
   void backward(const Action& action) {
@@ -101,8 +105,8 @@ class Passes {
       pass.places = passes_.tokens->places(passes_.share, passes_.step, micro_batch.sequences);
       batch = passes_.tokens->part_of(batch);
     }
-    const auto [at, is_new] = under_way_.try_emplace(
-        {action.micro_batch, action.chunk}, nn::Saved(nn::Saved::Mode::kKeep, pass), batch);
+    const auto [at, is_new] = under_way_.try_emplace({action.micro_batch, action.chunk},
+                                                     nn::Saved(passes_.saved, pass), batch);
     ensure(is_new, "a micro-batch passes a chunk once");
     return at->second;
   }
@@ -176,6 +180,34 @@ StepOutcome Step::run(const StepPlan& step) {
   return outcome;
 }
 // [/region]
+
+double Step::validate(const data::Sampler& sampler, std::size_t batches) {
+  const data::Sampler share = sampler.share(plan_.share.sequences);
+  const StepSchedule forwards = forwards_of(plan_.schedule);
+  const RankCounters counted = *plan_.counters;
+  for (const auto& states : parts_.states) states->validation_begins(forwards);
+  double loss = 0;
+  for (std::size_t batch = 0; batch < batches; ++batch) {
+    loss += pass_forward(share, batch, forwards);
+  }
+  for (const auto& states : parts_.states) states->validation_ends();
+  *plan_.counters = counted;
+  if (!plan_.counts_loss()) loss = 0;
+  sum_over(plan_.ranks().labeled("validation loss"), std::span(&loss, 1));
+  return loss / static_cast<double>(batches);
+}
+
+double Step::pass_forward(const data::Sampler& share, std::size_t batch,
+                          const StepSchedule& forwards) const {
+  return run_schedule({.chunks = parts_.chunks,
+                       .schedule = forwards,
+                       .micro_batches = plan_.micro_batches,
+                       .share = share,
+                       .step = batch,
+                       .links = parts_.links.get(),
+                       .tokens = &plan_.tokens,
+                       .saved = nn::Saved::Mode::kDiscard});
+}
 
 /// The passes, during which gradients travel; afterwards the sums over the data groups are there.
 double Step::pass_micro_batches(const StepPlan& step) {

@@ -68,14 +68,15 @@ struct StepParts {
 
 /// @brief Passes of micro-batches through chunks of a model, in the order of a schedule.
 struct ScheduledPasses {
-  std::span<nn::Model* const> chunks;         ///< of this rank
-  std::span<const Action> schedule;           ///< in this order
-  std::span<const MicroBatch> micro_batches;  ///< what passes
-  const data::Sampler& share;                 ///< draws their sequences
-  std::size_t step = 0;                       ///< 0 for the first
-  StageLinks* links = nullptr;                ///< null: the chunk is the whole model
-  GradientLedger* ledger = nullptr;           ///< null: nobody follows
-  const TokenPlan* tokens = nullptr;          ///< null: all, and each sequence is one document
+  std::span<nn::Model* const> chunks;              ///< of this rank
+  std::span<const Action> schedule;                ///< in this order
+  std::span<const MicroBatch> micro_batches;       ///< what passes
+  const data::Sampler& share;                      ///< draws their sequences
+  std::size_t step = 0;                            ///< 0 for the first
+  StageLinks* links = nullptr;                     ///< null: the chunk is the whole model
+  GradientLedger* ledger = nullptr;                ///< null: nobody follows
+  const TokenPlan* tokens = nullptr;               ///< null: all, and each sequence is one document
+  nn::Saved::Mode saved = nn::Saved::Mode::kKeep;  ///< kDiscard: no backward pass follows
 };
 
 /// @brief Runs the passes: leaves the gradients in the parameters.
@@ -99,6 +100,12 @@ class Step {
   /// parameter of the whole model, and one.
   [[nodiscard]] StepOutcome run(const StepPlan& step);
 
+  /// @brief The mean loss on the first batches of another text: the forward passes of the schedule,
+  /// and no more. Nothing of the training changes.
+  /// @param sampler  of the whole global batch.
+  /// Collective over plan.ranks().   Cost: an all-reduce of one f64, and that of forward passes.
+  [[nodiscard]] double validate(const data::Sampler& sampler, std::size_t batches);
+
   /// @brief What this rank keeps, by data group.
   [[nodiscard]] const std::vector<std::unique_ptr<ModelStates>>& states() const {
     return parts_.states;
@@ -108,6 +115,8 @@ class Step {
   using Updates = std::vector<std::vector<optim::TensorUpdate>>;  // by data group
 
   [[nodiscard]] double pass_micro_batches(const StepPlan& step);
+  [[nodiscard]] double pass_forward(const data::Sampler& share, std::size_t batch,
+                                    const StepSchedule& forwards) const;
   [[nodiscard]] Updates complete_gradients();
   [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates) const;
 

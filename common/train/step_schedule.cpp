@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "common/base/errors.hpp"
 
 namespace ultra::train {
@@ -36,6 +39,13 @@ std::string Action::str() const {
   constexpr const char* kNames[] = {"F", "BW", "B", "W"};
   const std::string name = fmt::format("{}{}", kNames[static_cast<int>(kind)], micro_batch);
   return chunk == 0 ? name : fmt::format("{}.{}", name, chunk);
+}
+
+StepSchedule forwards_of(const StepSchedule& schedule) {
+  StepSchedule forwards;
+  std::ranges::copy_if(schedule, std::back_inserter(forwards),
+                       [](const Action& action) { return action.kind == ActionKind::kForward; });
+  return forwards;
 }
 
 void expect_complete(std::span<const Action> schedule, std::size_t micro_batches,

@@ -41,6 +41,9 @@ struct Action {
 /// A rank's actions of a step, in their order.
 using StepSchedule = std::vector<Action>;
 
+/// @brief The forward passes of a schedule, in their order.
+[[nodiscard]] StepSchedule forwards_of(const StepSchedule& schedule);
+
 /// @brief Checks that every micro-batch passes every chunk forward and then backward, once.
 /// @throws InternalError that names the action that is missing, out of order or there twice.
 void expect_complete(std::span<const Action> schedule, std::size_t micro_batches,

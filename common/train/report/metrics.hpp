@@ -23,6 +23,8 @@ struct StepMetrics {
   double grad_norm;          ///< global norm before clipping
   double learning_rate;      ///< of this step
   double tokens_per_second;  ///< tokens of the global batch over the step's wall time
+  /// Mean loss on the text of --val-data after the step, where a validation followed it.
+  std::optional<double> validation_loss = {};
 };
 
 /// @brief What a whole run gave.
