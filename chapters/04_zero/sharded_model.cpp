@@ -209,15 +209,23 @@ std::vector<ChunkUnits> units_of_parts(const std::vector<nn::Model*>& chunks,
   std::size_t next = 0;
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     units.push_back({.units = {}, .blocks = chunks[chunk]->block_parts()});
+    std::optional<std::size_t>& tied = units.back().tied;
     for (const nn::ModelPart& part : chunks[chunk]->parts()) {
       const ParameterGroup* group =
           next < groups.size() ? &groups[groups.size() - 1 - next] : nullptr;
       const bool has_unit = group != nullptr && group->chunk == chunk && group->name == part.name;
+      if (has_unit && group->is_tied) tied = next;
       units.back().units.push_back(has_unit ? std::optional(next++) : std::nullopt);
     }
   }
   return units;
 }
+
+/// What gathers and releases units along the passes of a schedule.
+struct UnitPasses {
+  Prefetch fetch;  ///< of shards that are not on the device, one use earlier
+  Prefetch prefetch;
+};
 
 // [region fully_sharded]
 /// ZeRO-3: everything as shards; units of weights come and go.
@@ -233,23 +241,20 @@ class FullyShardedModel : public ShardPieces {
                      return parts_.reducer(std::move(reduced), device, dtype, settings.overlap);
                    }),
         units_of_parts_(units_of_parts(scope.chunks, groups())),
-        uses_(unit_uses(scope.schedule, units_of_parts_, settings.recompute_every)),
-        fetch_(uses_, fetch_ahead(settings), settings.reshard,
-               {.start_gather = [this](const UnitUse& use) { unit(use.unit).start_fetch(); },
-                .wait = [](std::size_t) {},
-                .release = [](std::size_t) {}}),
-        prefetch_(uses_, settings.prefetch, settings.reshard,
-                  {.start_gather =
-                       [this](const UnitUse& use) {
-                         unit(use.unit).next_use(use.kind);
-                         unit(use.unit).start_gather();
-                       },
-                   .wait = [this](std::size_t number) { unit(number).wait(); },
-                   .release = [this](std::size_t number) { unit(number).release(); }}) {
+        settings_(settings),
+        training_(passes_of(scope.schedule, settings.reshard)),
+        now_(&training_) {
     make_units(ranks.shards);
-    if (stores_weights()) follow(scope.chunks, fetch_);  // a shard comes before it is gathered
-    follow(scope.chunks, prefetch_);
+    // A shard comes before it is gathered.
+    if (stores_weights()) follow(scope.chunks, &UnitPasses::fetch);
+    follow(scope.chunks, &UnitPasses::prefetch);
   }
+
+  void validation_begins(const train::StepSchedule& forwards) override {
+    validating_.reset(new UnitPasses(passes_of(forwards, Reshard::kAfterForward)));
+    now_ = validating_.get();
+  }
+  void validation_ends() override { now_ = &training_; }
 
   train::GradientExchange* exchange() override { return &gradients_; }
   const std::vector<Tensor>& whole() const override { return nothing_; }
@@ -266,13 +271,35 @@ class FullyShardedModel : public ShardPieces {
   /// Units are numbered in forward order, groups in backward order.
   ShardedUnit& unit(std::size_t number) { return *units_[units_.size() - 1 - number]; }
 
-  /// Calls `prefetch` around the passes of each part that has a unit.
-  void follow(const std::vector<nn::Model*>& chunks, Prefetch& prefetch) {
+  /// What follows the passes of a schedule through the units.
+  UnitPasses passes_of(const train::StepSchedule& schedule, Reshard reshard) {
+    const std::vector<UnitUse> uses =
+        unit_uses(schedule, units_of_parts_, settings_.recompute_every);
+    return {.fetch{uses,
+                   fetch_ahead(settings_),
+                   reshard,
+                   {.start_gather = [this](const UnitUse& use) { unit(use.unit).start_fetch(); },
+                    .wait = [](std::size_t) {},
+                    .release = [](std::size_t) {}}},
+            .prefetch{uses,
+                      settings_.prefetch,
+                      reshard,
+                      {.start_gather =
+                           [this](const UnitUse& use) {
+                             unit(use.unit).next_use(use.kind);
+                             unit(use.unit).start_gather();
+                           },
+                       .wait = [this](std::size_t number) { unit(number).wait(); },
+                       .release = [this](std::size_t number) { unit(number).release(); }}}};
+  }
+
+  /// Calls a prefetch of the passes under way around those of each part that has a unit.
+  void follow(const std::vector<nn::Model*>& chunks, Prefetch UnitPasses::*prefetch) {
     for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
-      const auto call = [&prefetch, &units = units_of_parts_[chunk].units](
+      const auto call = [this, prefetch, &units = units_of_parts_[chunk]](
                             void (Prefetch::*what)(std::size_t)) -> nn::PartHooks::Function {
-        return [&prefetch, &units, what](std::size_t part) {
-          if (units[part]) (prefetch.*what)(*units[part]);
+        return [this, prefetch, &units, what](std::size_t part) {
+          units.for_each_of(part, [&](std::size_t unit) { ((now_->*prefetch).*what)(unit); });
         };
       };
       chunks[chunk]->add_part_hooks({.before_forward = call(&Prefetch::begin),
@@ -295,9 +322,10 @@ class FullyShardedModel : public ShardPieces {
   std::vector<std::unique_ptr<ShardedUnit>> units_;  // by group
   GradientShards gradients_;
   std::vector<ChunkUnits> units_of_parts_;
-  std::vector<UnitUse> uses_;  // of a step
-  Prefetch fetch_;             // of shards that are not on the device, one use earlier
-  Prefetch prefetch_;
+  ZeroSettings settings_;
+  UnitPasses training_;
+  std::unique_ptr<UnitPasses> validating_;
+  UnitPasses* now_;  // one of the two
   std::vector<Tensor> nothing_;
 };
 // [/region]

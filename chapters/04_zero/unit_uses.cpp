@@ -7,18 +7,15 @@ namespace {
 class ChunkUses {
  public:
   ChunkUses(const ChunkUnits& chunk, std::size_t recompute_every, std::vector<UnitUse>& uses)
-      : units_(chunk.units),
-        blocks_(chunk.blocks),
-        recompute_every_(recompute_every),
-        uses_(uses) {}
+      : chunk_(chunk), blocks_(chunk.blocks), recompute_every_(recompute_every), uses_(uses) {}
 
   void forward() const {
-    for (std::size_t part = 0; part < units_.size(); ++part) add(part, UseKind::kForward);
+    for (std::size_t part = 0; part < parts(); ++part) add(part, UseKind::kForward);
   }
 
   void backward() const {
     // The parts of the head are used together, in forward order.
-    for (std::size_t part = blocks_.end; part < units_.size(); ++part) {
+    for (std::size_t part = blocks_.end; part < parts(); ++part) {
       add(part, UseKind::kBackward);
     }
     for (std::size_t part = blocks_.end; part-- > 0;) {
@@ -28,6 +25,8 @@ class ChunkUses {
   }
 
  private:
+  [[nodiscard]] std::size_t parts() const { return chunk_.units.size(); }
+
   [[nodiscard]] bool ends_group(std::size_t part) const {
     if (recompute_every_ == 0 || part < blocks_.begin || part >= blocks_.end) return false;
     return part + 1 == blocks_.end || (part + 1 - blocks_.begin) % recompute_every_ == 0;
@@ -39,10 +38,11 @@ class ChunkUses {
   }
 
   void add(std::size_t part, UseKind kind) const {
-    if (units_[part]) uses_.push_back({.unit = *units_[part], .kind = kind});
+    chunk_.for_each_of(part,
+                       [&](std::size_t unit) { uses_.push_back({.unit = unit, .kind = kind}); });
   }
 
-  const std::vector<std::optional<std::size_t>>& units_;
+  const ChunkUnits& chunk_;
   Range blocks_;  // the parts that are blocks
   std::size_t recompute_every_;
   std::vector<UnitUse>& uses_;

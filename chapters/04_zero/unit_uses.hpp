@@ -20,6 +20,15 @@ struct ChunkUnits {
               ///< weights are not sharded here
   Range
       blocks;  ///< the parts that are blocks: between the embedding, if there is one, and the head
+  std::optional<std::size_t> tied =
+      {};  ///< the unit of the token table, where the head reads it too
+
+  /// @brief Calls `use` with the units that a part reads, in their order.
+  template <class Use>
+  void for_each_of(std::size_t part, const Use& use) const {
+    if (units[part]) use(*units[part]);
+    if (tied && part == blocks.end) use(*tied);
+  }
 
   /// @brief Units 0, 1, ... of a whole model: embedding, blocks, head.
   [[nodiscard]] static ChunkUnits whole(std::size_t units);

@@ -30,7 +30,14 @@ class ColumnParallelProjections : public nn::Projections {
   /// @param weights  [out_features of this rank, in_features] each.
   ColumnParallelProjections(std::vector<std::unique_ptr<nn::Parameter>> weights,
                             std::shared_ptr<Region> region)
-      : weights_(std::move(weights)), region_(std::move(region)) {}
+      : owned_(std::move(weights)), region_(std::move(region)) {
+    for (const auto& weight : owned_) weights_.push_back(weight.get());
+  }
+
+  /// @brief One map by a weight that another layer owns.
+  /// @param weight  [out_features of this rank, in_features]; outlives this.
+  ColumnParallelProjections(nn::Parameter& weight, std::shared_ptr<Region> region)
+      : weights_({&weight}), region_(std::move(region)) {}
 
   /// @brief This rank's outputs of each map, of all tokens.
   /// @param x  [batch, local_seq, in_features].
@@ -43,14 +50,11 @@ class ColumnParallelProjections : public nn::Projections {
   /// @return [batch, local_seq, in_features].
   [[nodiscard]] Tensor backward(std::span<const Tensor> d_y, nn::Saved& saved) override;
 
-  [[nodiscard]] std::vector<nn::Parameter*> parameters() override {
-    std::vector<nn::Parameter*> all;
-    for (const auto& weight : weights_) all.push_back(weight.get());
-    return all;
-  }
+  [[nodiscard]] std::vector<nn::Parameter*> parameters() override { return weights_; }
 
  private:
-  std::vector<std::unique_ptr<nn::Parameter>> weights_;
+  std::vector<std::unique_ptr<nn::Parameter>> owned_;
+  std::vector<nn::Parameter*> weights_;
   std::shared_ptr<Region> region_;
 };
 

@@ -73,12 +73,6 @@ Tensor RingColumnParallel::backward(std::span<const Tensor> d_y, nn::Saved& save
   return d_x;
 }
 
-std::vector<nn::Parameter*> RingColumnParallel::parameters() {
-  std::vector<nn::Parameter*> all;
-  for (const auto& weight : weights_) all.push_back(weight.get());
-  return all;
-}
-
 Tensor RingRowParallel::forward(const Tensor& x, nn::Saved& saved) {
   saved.put("input", x);
   const std::size_t local_seq = x.size(1) / static_cast<std::size_t>(tp_.size());

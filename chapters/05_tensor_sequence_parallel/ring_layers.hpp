@@ -28,14 +28,22 @@ class RingColumnParallel : public nn::Projections {
   /// @param weights  [out_features of this rank, in_features] each.
   /// @param tp       the ranks that share each matrix, and each sequence.
   RingColumnParallel(std::vector<std::unique_ptr<nn::Parameter>> weights, const Communicator& tp)
-      : weights_(std::move(weights)), tp_(tp), region_(make_region(tp, SequenceParallel::kOn)) {}
+      : owned_(std::move(weights)), tp_(tp), region_(make_region(tp, SequenceParallel::kOn)) {
+    for (const auto& weight : owned_) weights_.push_back(weight.get());
+  }
+
+  /// @brief One map by a weight that another layer owns.
+  /// @param weight  [out_features of this rank, in_features]; outlives this.
+  RingColumnParallel(nn::Parameter& weight, const Communicator& tp)
+      : weights_({&weight}), tp_(tp), region_(make_region(tp, SequenceParallel::kOn)) {}
 
   [[nodiscard]] std::vector<Tensor> forward(const Tensor& x, nn::Saved& saved) override;
   [[nodiscard]] Tensor backward(std::span<const Tensor> d_y, nn::Saved& saved) override;
-  [[nodiscard]] std::vector<nn::Parameter*> parameters() override;
+  [[nodiscard]] std::vector<nn::Parameter*> parameters() override { return weights_; }
 
  private:
-  std::vector<std::unique_ptr<nn::Parameter>> weights_;
+  std::vector<std::unique_ptr<nn::Parameter>> owned_;
+  std::vector<nn::Parameter*> weights_;
   Communicator tp_;
   std::shared_ptr<Region> region_;
 };

@@ -125,8 +125,10 @@ std::unique_ptr<nn::TokenEmbedding> TensorParallelFactory::embedding(
 }
 
 std::unique_ptr<nn::Projections> TensorParallelFactory::tied_head(const nn::BuildContext&,
-                                                                  nn::Parameter&) {
-  throw ConfigError("--tp does not split an output matrix that is tied to the token table yet");
+                                                                  nn::Parameter& table) {
+  // The rows of a rank's tokens are its columns of the output matrix: the same shard.
+  if (overlap_ == TensorOverlap::kRing) return std::make_unique<RingColumnParallel>(table, tp_);
+  return std::make_unique<ColumnParallelProjections>(table, region_);
 }
 
 std::unique_ptr<nn::LossLayer> TensorParallelFactory::loss(const nn::BuildContext& context) {

@@ -64,7 +64,6 @@ class TensorParallelFactory : public nn::FactoryWrapper {
                                                       const nn::LinearSpec& spec) override;
   [[nodiscard]] std::unique_ptr<nn::TokenEmbedding> embedding(
       const nn::BuildContext& context) override;
-  /// @throws ConfigError: a table that is split has no tied output projection yet.
   [[nodiscard]] std::unique_ptr<nn::Projections> tied_head(const nn::BuildContext& context,
                                                            nn::Parameter& table) override;
   [[nodiscard]] std::unique_ptr<nn::LossLayer> loss(const nn::BuildContext& context) override;

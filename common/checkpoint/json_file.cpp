@@ -64,13 +64,17 @@ Json parse_json(const std::string& text, const std::string& path) {
   }
 }
 
-void report_json(const std::string& path, const Json::exception& error) {
+std::string_view said_by(const Json::exception& error) {
   std::string_view what = error.what();
   const std::string_view end_of_id = "] ";  // of "[json.exception.type_error.302] "
   if (const std::size_t at = what.find(end_of_id); at != std::string_view::npos) {
     what.remove_prefix(at + end_of_id.size());
   }
-  report_damaged_checkpoint(path, what);
+  return what;
+}
+
+void report_json(const std::string& path, const Json::exception& error) {
+  report_damaged_checkpoint(path, said_by(error));
 }
 
 std::string shown_json(const Json& json) {

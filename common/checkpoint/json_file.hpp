@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "common/checkpoint/files/file_layer.hpp"
 
@@ -31,6 +32,9 @@ inline constexpr int kMaxJsonDepth = 16;
 
 /// @brief JSON from a file, for a message: on one line, in ASCII, cut off when long.
 [[nodiscard]] std::string shown_json(const nlohmann::json& json);
+
+/// @brief What the library says, without its number of the error.
+[[nodiscard]] std::string_view said_by(const nlohmann::json::exception& error);
 
 /// @brief Throws FileError "checkpoint file 'PATH' is damaged: ..." for what the library says.
 [[noreturn]] void report_json(const std::string& path, const nlohmann::json::exception& error);

@@ -1,7 +1,11 @@
 #include "common/checkpoint/llama_config.hpp"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
+#include "common/base/errors.hpp"
+#include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
 
 namespace ultra::checkpoint {
@@ -15,54 +19,147 @@ std::size_t size_in(const nlohmann::json& config, const char* name) {
   throw nlohmann::json::other_error::create(501, std::string("'") + name + "' is 0", &config);
 }
 
-nn::ModelConfig model_from(const nlohmann::json& config) {
+/// The member of an object; null when there is none.
+nlohmann::json member(const nlohmann::json& object, const char* name) {
+  return object.is_object() ? object.value(name, nlohmann::json()) : nlohmann::json();
+}
+
+/// Refuses a model that has what this program's lacks.
+class Features {
+ public:
+  Features(const nlohmann::json& config, const std::string& path) : config_(config), path_(path) {}
+
+  /// A member that is missing or null is as we have it.
+  void expect(const char* name, const nlohmann::json& ours) const {
+    expect(name, member(config_, name), ours);
+  }
+
+  void expect(const std::string& name, const nlohmann::json& found,
+              const nlohmann::json& ours) const {
+    if (found.is_null() || found == ours) return;
+    throw FileError(
+        fmt::format("'{}' has {} {}, and this program's model has {} only. Choose a Llama without "
+                    "it.",
+                    path_, name, shown_json(found), shown_json(ours)));
+  }
+
+  /// Positions are rotated by one rule: transformers 5 says it in rope_parameters.
+  void expect_plain_positions() const {
+    for (const char* name : {"rope_scaling", "rope_parameters"}) {
+      const nlohmann::json rope = member(config_, name);
+      for (const char* type : {"rope_type", "type"}) {
+        expect(fmt::format("{}.{}", name, type), member(rope, type), "default");
+      }
+      expect(fmt::format("{}.partial_rotary_factor", name), member(rope, "partial_rotary_factor"),
+             1.0);
+    }
+    expect("partial_rotary_factor", 1.0);
+  }
+
+  void expect_causal_language_model() const {
+    const nlohmann::json& architectures = member(config_, "architectures");
+    if (architectures.is_null()) return;
+    expect("architectures", architectures, nlohmann::json::array({"LlamaForCausalLM"}));
+  }
+
+ private:
+  const nlohmann::json& config_;
+  const std::string& path_;
+};
+
+void expect_our_features(const nlohmann::json& config, const std::string& path) {
+  const Features features(config, path);
   const nlohmann::json& type = config.at("model_type");
   if (type != kModelType) {
-    throw nlohmann::json::type_error::create(
-        302, "its model_type is " + shown_json(type) + ", expected \"llama\"", &type);
+    throw FileError(fmt::format(
+        "'{}': its model_type is {}, expected \"llama\": this program's model is a Llama's.", path,
+        shown_json(type)));
   }
+  features.expect_causal_language_model();
+  features.expect("hidden_act", "silu");
+  for (const char* bias : {"attention_bias", "mlp_bias"}) features.expect(bias, false);
+  features.expect_plain_positions();
+  features.expect("attention_dropout", 0.0);
+  if (const nlohmann::json quantized = member(config, "quantization_config");
+      !quantized.is_null()) {
+    features.expect("quantization_config", quantized, nullptr);
+  }
+}
+
+double rope_theta_of(const nlohmann::json& config) {
+  if (config.contains("rope_theta")) return config.at("rope_theta");
+  const nlohmann::json theta = member(member(config, "rope_parameters"), "rope_theta");
+  return theta.is_null() ? nn::ModelConfig{}.rope_theta : theta.get<double>();
+}
+
+nn::ModelConfig model_from(const nlohmann::json& config, const std::string& path) {
+  expect_our_features(config, path);
   nn::ModelConfig model;
   model.hidden_size = size_in(config, "hidden_size");
   model.ffn_hidden_size = size_in(config, "intermediate_size");
   model.num_layers = size_in(config, "num_hidden_layers");
   model.num_heads = size_in(config, "num_attention_heads");
-  model.num_kv_heads = size_in(config, "num_key_value_heads");
+  const bool has_kv_heads = !member(config, "num_key_value_heads").is_null();
+  model.num_kv_heads = has_kv_heads ? size_in(config, "num_key_value_heads") : model.num_heads;
   model.vocab_size = size_in(config, "vocab_size");
   model.max_seq_len = size_in(config, "max_position_embeddings");
-  model.rope_theta = config.at("rope_theta");
+  model.rope_theta = rope_theta_of(config);
   model.norm_epsilon = config.at("rms_norm_eps");
-  model.tied_embeddings = config.at("tie_word_embeddings");
+  const nlohmann::json tied = member(config, "tie_word_embeddings");
+  model.tied_embeddings = !tied.is_null() && tied.get<bool>();
+  const nlohmann::json head_dim = member(config, "head_dim");
+  if (!head_dim.is_null() && head_dim != model.hidden_size / model.num_heads) {
+    throw FileError(fmt::format(
+        "'{}' has head_dim {}, and this program's heads have hidden_size / num_attention_heads = "
+        "{} / {} only.",
+        path, shown_json(head_dim), model.hidden_size, model.num_heads));
+  }
   return model;
 }
+
+const char* name_of(DType dtype) { return dtype == DType::kF64 ? "float64" : "float32"; }
 
 }  // namespace
 
 std::string llama_config_json(const nn::ModelConfig& model, DType dtype) {
-  const nlohmann::ordered_json config = {
-      {"architectures", {"LlamaForCausalLM"}},
-      {"model_type", kModelType},
-      {"hidden_size", model.hidden_size},
-      {"intermediate_size", model.ffn_hidden_size},
-      {"num_hidden_layers", model.num_layers},
-      {"num_attention_heads", model.num_heads},
-      {"num_key_value_heads", model.num_kv_heads},
-      {"head_dim", model.head_dim()},
-      {"vocab_size", model.vocab_size},
-      {"max_position_embeddings", model.max_seq_len},
-      {"rope_theta", model.rope_theta},
-      {"rms_norm_eps", model.norm_epsilon},
-      {"hidden_act", "silu"},
-      {"attention_bias", false},
-      {"mlp_bias", false},
-      {"tie_word_embeddings", model.tied_embeddings},
-      {"bos_token_id", nullptr},
-      {"eos_token_id", nullptr},
-      {"torch_dtype", dtype == DType::kF64 ? "float64" : "float32"}};
+  const nlohmann::ordered_json config = {{"architectures", {"LlamaForCausalLM"}},
+                                         {"model_type", kModelType},
+                                         {"hidden_size", model.hidden_size},
+                                         {"intermediate_size", model.ffn_hidden_size},
+                                         {"num_hidden_layers", model.num_layers},
+                                         {"num_attention_heads", model.num_heads},
+                                         {"num_key_value_heads", model.num_kv_heads},
+                                         {"head_dim", model.head_dim()},
+                                         {"vocab_size", model.vocab_size},
+                                         {"max_position_embeddings", model.max_seq_len},
+                                         {"rope_theta", model.rope_theta},
+                                         {"rms_norm_eps", model.norm_epsilon},
+                                         {"hidden_act", "silu"},
+                                         {"attention_bias", false},
+                                         {"mlp_bias", false},
+                                         {"tie_word_embeddings", model.tied_embeddings},
+                                         {"bos_token_id", nullptr},
+                                         {"eos_token_id", nullptr},
+                                         {"torch_dtype", name_of(dtype)}};
   return config.dump(2) + "\n";
 }
 
 nn::ModelConfig parse_llama_config(const std::string& text, const std::string& path) {
-  return read_json(text, path, model_from);
+  try {
+    return model_from(parse_json(text, path), path);
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(fmt::format("'{}' does not say the sizes of a Llama as config.json does: {}.",
+                                path, said_by(error)));
+  }
+}
+
+std::string config_with_dtype(const std::string& text, DType dtype, const std::string& path) {
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!config.is_object()) report_damaged_checkpoint(path, "it is no JSON object");
+  for (const char* name : {"torch_dtype", "dtype"}) {
+    if (config.contains(name)) config[name] = name_of(dtype);
+  }
+  return config.dump(2) + "\n";
 }
 
 }  // namespace ultra::checkpoint

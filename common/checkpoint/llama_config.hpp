@@ -17,7 +17,15 @@ namespace ultra::checkpoint {
 
 /// @brief The model of a config.json of LlamaForCausalLM, ours or another program's.
 /// @param path  of the file, for messages.
-/// @throws FileError when it is no JSON, of another kind of model, or does not say its sizes.
+/// @throws FileError when it is no JSON, of another kind of model, has what ours lacks (biases,
+/// scaled or partial rotations, other activations, heads of another width, dropout, quantized
+/// weights), or does not say its sizes.
 [[nodiscard]] nn::ModelConfig parse_llama_config(const std::string& text, const std::string& path);
+
+/// @brief A config.json as it was, but for the type of the weights.
+/// @param path  of the text, for messages.
+/// @throws FileError when it is no JSON object.
+[[nodiscard]] std::string config_with_dtype(const std::string& text, DType dtype,
+                                            const std::string& path);
 
 }  // namespace ultra::checkpoint

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <new>
 #include <span>
 #include <utility>
@@ -15,12 +16,17 @@
 #include "common/base/interrupt.hpp"
 #include "common/base/units.hpp"
 #include "common/data/text_hash.hpp"
+#include "common/data/token_file.hpp"
 
 namespace ultra::data {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 22;  // bytes; a signal is answered in between
+
+// What stands for a long file of token ids, and is checked before the training.
+constexpr std::size_t kHashedPiece = std::size_t{1} << 20;  // bytes
+constexpr std::size_t kHashedPieces = 64;
 
 // Of data/workbook.txt: tools/make_text.py says how it was made.
 constexpr std::size_t kWorkbookBytes = 999'938;
@@ -74,6 +80,70 @@ std::vector<std::uint8_t> read_bytes(const fs::path& path) {
   return bytes;
 }
 
+/// Bytes in memory.
+class ByteText : public TokenSource {
+ public:
+  explicit ByteText(std::vector<std::uint8_t> bytes) : bytes_(std::move(bytes)) {}
+
+  std::size_t size() const override { return bytes_.size(); }
+  void read(std::size_t first, std::span<std::uint32_t> tokens) const override {
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(first), tokens.size(), tokens.begin());
+  }
+  std::size_t byte_of(std::size_t index) const override { return index; }
+
+ private:
+  std::vector<std::uint8_t> bytes_;
+};
+
+std::size_t bytes_per_token(TokenFormat format) {
+  switch (format) {
+    case TokenFormat::kBytes:
+      return 1;
+    case TokenFormat::kU16:
+      return 2;
+    case TokenFormat::kU32:
+      break;
+  }
+  return 4;
+}
+
+std::size_t highest_token(TokenFormat format) {
+  if (format == TokenFormat::kU32) return std::numeric_limits<std::int32_t>::max();
+  return (std::size_t{1} << (8 * bytes_per_token(format))) - 1;
+}
+
+/// The parts of a text that stand for it: all of it, unless it is a long file of token ids.
+std::vector<Range> hashed_parts(std::size_t size, TokenFormat format) {
+  const std::size_t piece = kHashedPiece / bytes_per_token(format);
+  std::vector<Range> parts;
+  if (format == TokenFormat::kBytes || size <= kHashedPieces * piece) {
+    for (std::size_t begin = 0; begin < size; begin += piece) {
+      parts.push_back({begin, std::min(begin + piece, size)});
+    }
+    return parts;
+  }
+  const std::size_t last = size - piece;
+  for (std::size_t i = 0; i < kHashedPieces; ++i) {
+    const std::size_t begin = last / (kHashedPieces - 1) * i;
+    parts.push_back({begin, begin + piece});
+  }
+  parts.back() = {last, size};
+  return parts;
+}
+
+std::uint64_t hash_of(const TokenSource& tokens, TokenFormat format) {
+  TextHash hash;
+  std::vector<std::uint32_t> piece;
+  for (const Range& part : hashed_parts(tokens.size(), format)) {
+    piece.resize(part.size());
+    tokens.read(part.begin, piece);
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(piece.data());
+    hash.add({bytes, piece.size() * sizeof(std::uint32_t)});
+    throw_if_interrupted();
+  }
+  return hash.value();
+}
+
 std::uint64_t hash_of(std::span<const std::uint8_t> bytes) {
   TextHash hash;
   while (!bytes.empty()) {
@@ -88,32 +158,70 @@ std::uint64_t hash_of(std::span<const std::uint8_t> bytes) {
 }  // namespace
 
 Dataset::Dataset(std::vector<std::uint8_t> bytes, std::string source)
-    : bytes_(std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes))),
+    : source_(std::move(source)), vocab_size_(kByteVocabulary), hash_(hash_of(bytes)) {
+  tokens_ = std::make_shared<ByteText>(std::move(bytes));
+}
+
+Dataset::Dataset(std::shared_ptr<const TokenSource> tokens, TokenFormat format, std::string source)
+    : tokens_(std::move(tokens)),
+      format_(format),
       source_(std::move(source)),
-      hash_(hash_of(*bytes_)) {}
+      vocab_size_(highest_token(format) + 1),
+      hash_(hash_of(*tokens_, format)) {}
 
 Dataset Dataset::from_file(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) {
-    throw FileError(fmt::format("data file '{}' does not exist. Give --data the path of a text.",
-                                path.string()));
-  }
-  if (fs::is_directory(status)) {
-    throw FileError(
-        fmt::format("data file '{}' is a folder. Give --data the path of a text.", path.string()));
-  }
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw FileError(fmt::format(
-        "data file '{}' is a device or a pipe, not a regular file. Give --data the path of a text.",
-        path.string()));
-  }
+  expect_data_file(path);
   std::vector<std::uint8_t> bytes = read_bytes(path);
   if (bytes.empty()) {
     throw FileError(fmt::format("data file '{}' is empty. Give --data a text of some kilobytes.",
                                 path.string()));
   }
   return Dataset(std::move(bytes), path.string());
+}
+
+Dataset Dataset::from_tokens(const fs::path& path, TokenFormat format) {
+  return Dataset(open_token_file(path, format), format, path.string());
+}
+
+Dataset Dataset::with_vocabulary(std::size_t vocab_size) const {
+  Dataset checked = *this;
+  checked.vocab_size_ = std::min(vocab_size, highest_token(format_) + 1);
+  if (format_ != TokenFormat::kU32 && vocab_size > highest_token(format_)) return checked;
+  std::vector<std::int32_t> piece;
+  for (const Range& part : hashed_parts(size(), format_)) {
+    piece.resize(part.size());
+    checked.read(part.begin, piece);
+    throw_if_interrupted();
+  }
+  return checked;
+}
+
+std::string Dataset::described_size() const {
+  if (format_ == TokenFormat::kBytes) return format_bytes(size()) + " of text";
+  return format_count(size()) + " tokens";
+}
+
+void Dataset::read(std::size_t first, std::span<std::int32_t> tokens) const {
+  ensure(first <= size() && tokens.size() <= size() - first, "tokens inside the text");
+  // The same bits: ids above the highest i32 are refused.
+  const std::span<std::uint32_t> ids(reinterpret_cast<std::uint32_t*>(tokens.data()),
+                                     tokens.size());
+  tokens_->read(first, ids);
+  const auto outside =
+      std::ranges::find_if(ids, [this](std::uint32_t id) { return id >= vocab_size_; });
+  if (outside == ids.end()) return;
+  const std::size_t index = first + static_cast<std::size_t>(outside - ids.begin());
+  throw FileError(fmt::format(
+      "{} has token {} at index {} (byte {} of the file), and the model's vocabulary is [0, {}). "
+      "Train a model with a larger vocabulary (--vocab, or another --init), or make the file with "
+      "the model's own tokenizer.",
+      source_, *outside, format_count(index), format_count(tokens_->byte_of(index)), vocab_size_));
+}
+
+std::int32_t Dataset::operator[](std::size_t index) const {
+  std::int32_t token = 0;
+  read(index, std::span(&token, 1));
+  return token;
 }
 
 Dataset Dataset::workbook(const fs::path& root) {
@@ -166,12 +274,11 @@ Batch Sampler::batch(const Device& device, std::size_t step, Range samples) cons
   std::int32_t* tokens = batch.tokens.data<std::int32_t>();
   std::int32_t* targets = batch.targets.data<std::int32_t>();
   const std::size_t starts = dataset_.size() - seq_len_;
+  std::vector<std::int32_t> sequence(seq_len_ + 1);
   for (std::size_t sample = samples.begin; sample < samples.end; ++sample) {
-    const std::size_t start = stream_.below(number_of(step, sample), starts);
-    for (std::size_t i = 0; i < seq_len_; ++i) {
-      *tokens++ = dataset_[start + i];
-      *targets++ = dataset_[start + i + 1];
-    }
+    dataset_.read(stream_.below(number_of(step, sample), starts), sequence);
+    tokens = std::copy(sequence.begin(), sequence.end() - 1, tokens);
+    targets = std::copy(sequence.begin() + 1, sequence.end(), targets);
   }
   return batch;
 }

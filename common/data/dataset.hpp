@@ -1,14 +1,16 @@
 #pragma once
 /// @file
-/// Text as byte tokens, and batches of it whose order does not depend on the layout.
+/// Text as tokens, and batches of it whose order does not depend on the layout.
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "common/data/token_source.hpp"
 #include "common/tensor/philox.hpp"
 #include "common/tensor/tensor.hpp"
 
@@ -17,11 +19,12 @@ namespace ultra::data {
 /// Number of token ids when every byte is a token.
 inline constexpr std::size_t kByteVocabulary = 256;
 
-/// @brief A text, one token per byte. Any bytes are allowed: a binary file is a text too.
+/// @brief A text: one token per byte, where any bytes are allowed, or a file of token ids.
 ///
-/// A handle: copies share the bytes.
-/// Memory: the text's bytes. They are read, not mapped: a mapped file that somebody edits while a
-/// training reads it would change the training, and one that shrinks would end it by a signal.
+/// A handle: copies share the tokens.
+/// Memory: bytes are read, not mapped: a mapped file that somebody edits while a training reads it
+/// would change the training, and one that shrinks would end it by a signal. Token ids stay in
+/// their file, which may be larger than the memory: open_token_file().
 class Dataset {
  public:
   /// @brief Takes over the bytes.
@@ -29,10 +32,14 @@ class Dataset {
   /// @throws Interrupted when the program is told to stop while it hashes them.
   Dataset(std::vector<std::uint8_t> bytes, std::string source);
 
-  /// @brief Reads a file.
+  /// @brief Reads a file of bytes.
   /// @throws FileError when it is missing, not a regular file, unreadable, empty or larger than the
   /// memory; Interrupted when the program is told to stop meanwhile.
   [[nodiscard]] static Dataset from_file(const std::filesystem::path& path);
+
+  /// @brief Opens a file of token ids.
+  /// @throws FileError as open_token_file() does.
+  [[nodiscard]] static Dataset from_tokens(const std::filesystem::path& path, TokenFormat format);
 
   /// @brief The workbook's own text, data/workbook.txt: the same on every machine and in every
   /// version of the book, whatever a learner edits.
@@ -40,19 +47,34 @@ class Dataset {
   /// @throws FileError when it is missing, or not what it was made as.
   [[nodiscard]] static Dataset workbook(const std::filesystem::path& root);
 
+  /// @brief The same text, whose tokens are checked from now on: at once where they are hashed, the
+  /// others when they are read.
+  /// @throws FileError when a token is not below the size, with its place in the file.
+  [[nodiscard]] Dataset with_vocabulary(std::size_t vocab_size) const;
+
   /// @brief Number of tokens.
-  [[nodiscard]] std::size_t size() const { return bytes_->size(); }
+  [[nodiscard]] std::size_t size() const { return tokens_->size(); }
   /// @brief What messages call this text.
   [[nodiscard]] const std::string& source() const { return source_; }
-  /// @brief A number that stands for the text: see TextHash.
+  /// @brief "976.5 KB of text" or "1,234 tokens".
+  [[nodiscard]] std::string described_size() const;
+  /// @brief A number that stands for the text: see TextHash. Of token ids that take more than 64 MB
+  /// it stands for 64 pieces of 1 MB, from the file's begin to its end.
   [[nodiscard]] std::uint64_t hash() const { return hash_; }
+  /// @brief The tokens from `first` on, as many as `tokens` takes; there must be so many.
+  /// @throws FileError when a token is not below the vocabulary's size, or cannot be read.
+  void read(std::size_t first, std::span<std::int32_t> tokens) const;
   /// @brief The token at an index.
-  [[nodiscard]] std::int32_t operator[](std::size_t index) const { return (*bytes_)[index]; }
+  [[nodiscard]] std::int32_t operator[](std::size_t index) const;
 
  private:
-  std::shared_ptr<const std::vector<std::uint8_t>> bytes_;
+  Dataset(std::shared_ptr<const TokenSource> tokens, TokenFormat format, std::string source);
+
+  std::shared_ptr<const TokenSource> tokens_;
+  TokenFormat format_ = TokenFormat::kBytes;
   std::string source_;
-  std::uint64_t hash_;
+  std::size_t vocab_size_;
+  std::uint64_t hash_ = 0;
 };
 
 /// @brief Tokens and, one place further on in the text, their targets.

@@ -1,18 +1,23 @@
 #include "common/data/shared_dataset.hpp"
 
 #include "build_config.hpp"
-#include "common/base/errors.hpp"
 
 namespace ultra::data {
+namespace {
 
-Dataset SharedDataset::open(const std::string& path) {
+Dataset opened(const DataFile& file) {
+  if (file.path.empty()) return Dataset::workbook(build::kSourceDir);
+  if (file.format == TokenFormat::kBytes) return Dataset::from_file(file.path);
+  return Dataset::from_tokens(file.path, file.format);
+}
+
+}  // namespace
+
+Dataset SharedDataset::open(const DataFile& file) {
   const std::lock_guard lock(mutex_);
-  ensure(!dataset_ || path == path_, "the ranks of a process share one text");
-  if (!dataset_) {
-    dataset_ = path.empty() ? Dataset::workbook(build::kSourceDir) : Dataset::from_file(path);
-    path_ = path;
-  }
-  return *dataset_;
+  const auto found = texts_.find(file.path);
+  if (found != texts_.end()) return found->second;
+  return texts_.emplace(file.path, opened(file).with_vocabulary(file.vocab_size)).first->second;
 }
 
 }  // namespace ultra::data

@@ -30,6 +30,9 @@ class StepTimeline {
   /// @brief Ends the phase under way and begins another.
   void enter(std::string_view phase);
 
+  /// @brief Ends the phase under way.
+  void leave() { close_span(); }
+
   /// @brief Ends the phase and the step under way.
   void end_step();
 

@@ -36,6 +36,9 @@ class ModelWorker : public Worker {
               const Ingredients& ingredients);
 
   StepOutcome step(const StepPlan& plan) override { return step_->run(plan); }
+  [[nodiscard]] double validate(const data::Sampler& sampler, std::size_t batches) override {
+    return step_->validate(sampler, batches);
+  }
   void conclude(std::vector<StepMetrics>& steps) override;
   [[nodiscard]] std::size_t parameter_count() const override;
 

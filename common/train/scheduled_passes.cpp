@@ -38,6 +38,7 @@ class Passes {
   explicit Passes(const ScheduledPasses& passes) : passes_(passes) {}
 
   double run() {
+    if (passes_.links) passes_.links->passes_begin(passes_.schedule);
     for (std::size_t i = 0; i < passes_.schedule.size(); ++i) {
       const Action& action = passes_.schedule[i];
       for (const auto& observer : passes_.observers) observer->action_begins(action);
@@ -86,11 +87,15 @@ class Passes {
     UnderWay& state = begin(action, micro_batch);
     const Tensor input =
         model.stage().has_embedding ? state.batch.tokens : passes_.links->receive(action);
-    if (!model.stage().has_head)
-      return passes_.links->send(action, model.forward(input, state.saved));
-    // What weighs nothing is divided by infinity: its loss and its gradients are zeros.
-    loss_ += model.loss(model.forward(input, state.saved), state.batch.targets,
-                        micro_batch.normalizer / micro_batch.weight, state.saved);
+    const Tensor output = model.forward(input, state.saved);
+    if (model.stage().has_head) {
+      // What weighs nothing is divided by infinity: its loss and its gradients are zeros.
+      loss_ += model.loss(output, state.batch.targets, micro_batch.normalizer / micro_batch.weight,
+                          state.saved);
+    } else {
+      passes_.links->send(action, output);
+    }
+    if (!trains()) forget(action);
   }
 
   void backward(const Action& action) {
@@ -108,7 +113,7 @@ class Passes {
                   .micro_batch = action.micro_batch,
                   .chunk = action.chunk,
                   .token_weight = micro_batch.weight,
-                  .loss_terms = &loss_};
+                  .loss_terms = trains() ? &loss_ : nullptr};
     data::Batch batch;
     if (stage.has_embedding || stage.has_head) {
       batch = passes_.share.batch(chunk(action).device(), passes_.step, micro_batch.sequences);
@@ -118,7 +123,7 @@ class Passes {
       batch = passes_.tokens->part_of(batch);
     }
     const auto [at, is_new] = under_way_.try_emplace(
-        {action.micro_batch, action.chunk}, nn::Saved(nn::Saved::Mode::kKeep, pass), batch);
+        {action.micro_batch, action.chunk}, nn::Saved(passes_.saved, pass), batch);
     ensure(is_new, "a micro-batch passes a chunk once");
     return at->second;
   }
@@ -131,6 +136,7 @@ class Passes {
     throw InternalError(fmt::format("{} comes before its forward pass", action.str()));
   }
 
+  [[nodiscard]] bool trains() const { return passes_.saved == nn::Saved::Mode::kKeep; }
   void forget(const Action& action) { under_way_.erase({action.micro_batch, action.chunk}); }
 
   const ScheduledPasses& passes_;

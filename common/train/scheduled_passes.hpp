@@ -28,12 +28,14 @@ struct ScheduledPasses {
   StageLinks* links = nullptr;                ///< null: the chunk is the whole model
   GradientLedger* ledger = nullptr;           ///< null: nobody follows
   const TokenPlan* tokens = nullptr;          ///< null: all, and each sequence is one document
+  nn::Saved::Mode saved = nn::Saved::Mode::kKeep;  ///< kDiscard: no backward pass follows
   std::span<const std::unique_ptr<StepObserver>> observers = {};  ///< told of each action
   std::function<void(const Action&)> update = {};  ///< updates the weights of the action's chunk
 };
 
 /// @brief Runs the passes: leaves the gradients in the parameters.
-/// @return the sum of the losses, where there is a head, and of the terms that layers add to them.
+/// @return the sum of the losses, where there is a head, and of the terms that layers add to them
+/// where backward passes follow.
 /// @throws InternalError when a pass comes before what it needs. An error of an action says
 /// where it took place, as the links do.
 double run_schedule(const ScheduledPasses& passes);

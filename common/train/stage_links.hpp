@@ -2,6 +2,7 @@
 /// @file
 /// StageLinks: how activations get from a chunk of the model to the next, and their gradients back.
 
+#include <span>
 #include <string>
 
 #include "common/tensor/tensor.hpp"
@@ -19,6 +20,8 @@ class StageLinks {
   StageLinks& operator=(const StageLinks&) = delete;
   virtual ~StageLinks() = default;
 
+  /// @brief These passes begin: a step's, or only its forward passes.
+  virtual void passes_begin([[maybe_unused]] std::span<const Action> schedule) {}
   /// @brief An action begins: the time to post what will arrive behind it.
   virtual void action_begins([[maybe_unused]] const Action& action) {}
   /// @brief The input of a forward pass: what the chunk before has given, [batch, seq, hidden].

@@ -61,6 +61,34 @@ StepOutcome Step::run(const StepPlan& step) {
 }
 // [/region]
 
+double Step::validate(const data::Sampler& sampler, std::size_t batches) {
+  const data::Sampler share = sampler.share(plan_.share.sequences);
+  const StepSchedule forwards = forwards_of(plan_.schedule);
+  const RankCounters counted = *plan_.counters;
+  for (const auto& states : parts_.states) states->validation_begins(forwards);
+  double loss = 0;
+  for (std::size_t batch = 0; batch < batches; ++batch) {
+    loss += pass_forward(share, batch, forwards);
+  }
+  for (const auto& states : parts_.states) states->validation_ends();
+  *plan_.counters = counted;
+  if (!plan_.counts_loss()) loss = 0;
+  sum_over(plan_.ranks().labeled("validation loss"), std::span(&loss, 1));
+  return loss / static_cast<double>(batches);
+}
+
+double Step::pass_forward(const data::Sampler& share, std::size_t batch,
+                          const StepSchedule& forwards) const {
+  return run_schedule({.chunks = parts_.chunks,
+                       .schedule = forwards,
+                       .micro_batches = plan_.micro_batches,
+                       .share = share,
+                       .step = batch,
+                       .links = parts_.links.get(),
+                       .tokens = &plan_.tokens,
+                       .saved = nn::Saved::Mode::kDiscard});
+}
+
 /// The passes, during which gradients travel; afterwards the sums over the data groups are there.
 double Step::pass_micro_batches(const StepPlan& step) {
   ledger_.step_begins(plan_.schedule);

@@ -73,6 +73,12 @@ class Step {
   /// parameter of the whole model, and one.
   [[nodiscard]] StepOutcome run(const StepPlan& step);
 
+  /// @brief The mean loss on the first batches of another text: the forward passes of the schedule,
+  /// and no more. Nothing of the training changes.
+  /// @param sampler  of the whole global batch.
+  /// Collective over plan.ranks().   Cost: an all-reduce of one f64, and that of forward passes.
+  [[nodiscard]] double validate(const data::Sampler& sampler, std::size_t batches);
+
   /// @brief What this rank keeps, by data group.
   [[nodiscard]] const std::vector<std::unique_ptr<ModelStates>>& states() const {
     return parts_.states;
@@ -83,6 +89,8 @@ class Step {
 
   [[nodiscard]] double pass_micro_batches(const StepPlan& step);
   void update_between(const StepPlan& step);
+  [[nodiscard]] double pass_forward(const data::Sampler& share, std::size_t batch,
+                                    const StepSchedule& forwards) const;
   [[nodiscard]] Updates complete_gradients();
   [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates) const;
 

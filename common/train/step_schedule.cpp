@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "common/base/errors.hpp"
 
@@ -46,6 +47,13 @@ std::string Action::str() const {
 bool updates_between(std::span<const Action> schedule) {
   return std::ranges::any_of(
       schedule, [](const Action& action) { return action.kind == ActionKind::kUpdate; });
+}
+
+StepSchedule forwards_of(const StepSchedule& schedule) {
+  StepSchedule forwards;
+  std::ranges::copy_if(schedule, std::back_inserter(forwards),
+                       [](const Action& action) { return action.kind == ActionKind::kForward; });
+  return forwards;
 }
 
 void expect_complete(std::span<const Action> schedule, std::size_t micro_batches,

@@ -42,6 +42,9 @@ struct Action {
 /// A rank's actions of a step, in their order.
 using StepSchedule = std::vector<Action>;
 
+/// @brief The forward passes of a schedule, in their order.
+[[nodiscard]] StepSchedule forwards_of(const StepSchedule& schedule);
+
 /// @brief Whether weights are updated between passes, and not once when all are over.
 [[nodiscard]] bool updates_between(std::span<const Action> schedule);
 

@@ -80,13 +80,24 @@ TEST(Composition, AnOutputMatrixTiedToTheTableOnOneStageAndOnTwo) {
   const auto tie = [](train::Setup& setup) { setup.train.model.tied_embeddings = true; };
   const std::string batch = "--global-batch 12 --micro-batch 2 ";
   expect_one_rank(batch, "--dp 2", {}, {}, tie);
-  expect_one_rank(batch, "--dp 2 --zero 1", {}, {}, tie);
+  for (const char* layout :
+       {"--dp 2 --zero 1", "--dp 2 --zero 2", "--dp 2 --zero 3", "--dp 3 --zero 3 --prefetch 2",
+        "--dp 2 --zero 3 --recompute full --reshard-after-forward no", "--tp 2", "--tp 4",
+        "--tp 2 --sp on", "--dp 2 --tp 2 --sp on --zero 3", "--tp 2 --sp on --tp-overlap ring"}) {
+    expect_one_rank(batch, layout, {}, {}, tie);
+  }
   const std::string split = "--global-batch 6 --micro-batch 2 ";
   expect_one_rank(split, "--dp 1", {pipeline(one_forward_one_backward(2, 4, 3))}, {}, tie);
   for (const char* zero : {"0", "1", "2", "3"}) {
     expect_one_rank(batch, fmt::format("--dp 2 --zero {}", zero),
                     {pipeline(one_forward_one_backward(2, 4, 3))}, {}, tie);
   }
+}
+
+TEST(Composition, ATableThatIsSplitAndStandsOnTwoStages) {
+  const auto tie = [](train::Setup& setup) { setup.train.model.tied_embeddings = true; };
+  expect_one_rank("--global-batch 12 --micro-batch 2 ", "--dp 2 --tp 2 --zero 2",
+                  {pipeline(one_forward_one_backward(2, 4, 3))}, {}, tie);
 }
 
 TEST(Composition, TwoDataGroupsAndAParameterThatIsIdleAtTimes) {

@@ -102,6 +102,9 @@ class Keeper : public train::Worker {
       : worker_(std::move(worker)), trainer_(trainer), kept_(kept) {}
 
   train::StepOutcome step(const train::StepPlan& plan) override { return worker_->step(plan); }
+  double validate(const data::Sampler& sampler, std::size_t batches) override {
+    return worker_->validate(sampler, batches);
+  }
   std::vector<train::StepMetrics> history() override { return worker_->history(); }
   void step_ended(const std::vector<train::StepMetrics>& steps) override {
     worker_->step_ended(steps);

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import tempfile
 import unittest
 
@@ -100,6 +101,31 @@ class Setup(unittest.TestCase):
         self.toy.write("tools/requirements.txt", requirements + "# changed\n")
         self.toy.run("bash", "-c", script, environment={"PATH": path})
         self.assertEqual(self.toy.read("build/made"), "made\nmade\n")
+
+    def peers(self, make):
+        """Runs need_peers, whose environment is made by `make`."""
+        (self.toy.root / "tests/peers").mkdir(parents=True, exist_ok=True)
+        self.toy.write("tests/peers/requirements.txt", "")
+        script = ("set -uo pipefail; source tools/front/terminal.sh; source tools/front/setup.sh; "
+                  "source tools/front/peers.sh; need_packages() { :; }; "
+                  f"make_peers() {{ {make}; }}; need_peers; echo went on")
+        return self.toy.run("bash", "-c", script)
+
+    def test_peers_that_cannot_be_made_are_skipped_with_the_reason(self):
+        shutil.rmtree(self.toy.root / "build/peers", ignore_errors=True)
+        code, output = self.peers("echo no network; return 1")
+        self.assertEqual(code, 0, output)
+        for text in ("no network", "SKIPPED: build/peers: it could not be made", "went on"):
+            self.assertIn(text, output)
+        self.assertIn("could not be made", self.toy.read("build/peers.reason"))
+
+    def test_peers_are_made_once(self):
+        make = "mkdir -p build/peers; echo made >>build/peers.made"
+        for _ in range(2):
+            code, output = self.peers(make)
+            self.assertEqual((code, output.splitlines()[-1]), (0, "went on"), output)
+        self.assertEqual(self.toy.read("build/peers.made"), "made\n")
+        self.assertFalse((self.toy.root / "build/peers.reason").exists())
 
 
 if __name__ == "__main__":

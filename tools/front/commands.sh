@@ -71,6 +71,7 @@ parse_test_arguments() {
         ;;
       --core) core=yes ;;
       --slow) slow=yes ;;
+      --peers) peers=yes ;;
       *) ctest_arguments+=("$1") ;;
     esac
     shift
@@ -84,12 +85,16 @@ select_tests() {
   [[ $preset == release ]] || labels='unit|ranks|gpu|exercise'
   [[ $slow == no ]] || labels=slow
   [[ -z $labels ]] || ctest_arguments+=(--label-regex "^($labels)\$")
-  [[ $slow == yes ]] || ctest_arguments+=(--label-exclude '^slow$')
+  if [[ $peers == yes ]]; then
+    ctest_arguments+=(--label-regex '^peers$')
+    return
+  fi
+  [[ $slow == yes ]] || ctest_arguments+=(--label-exclude '^(slow|peers)$')
   [[ $core == no ]] || ctest_arguments+=(--tests-regex '^test\.common\.')
 }
 
 command_test() {
-  local preset=release core=no slow=no ctest_arguments=() targets=(all) untouched
+  local preset=release core=no slow=no peers=no ctest_arguments=() targets=(all) untouched
   parse_test_arguments "$@"
   case $preset in
     release)
@@ -102,12 +107,25 @@ command_test() {
     *) die "there is no preset '$preset'; use release, dev or tsan" ;;
   esac
   [[ $core == no ]] || targets=(core_tests)
+  if [[ $peers == yes ]]; then
+    targets=("$(newest_training_chapter)_main")
+    need_peers
+  else
+    need_venv
+  fi
   select_tests
-  need_venv
   build_targets "$preset" "build-$preset" "$build_advice" "${targets[@]}"
   # ./workbook status reads the report.
   exec ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure \
     --output-junit tests.xml "${ctest_arguments[@]}"
+}
+
+# Token ids of a text, by any tokenizer.json.
+command_tokenize() {
+  need_packages build venv
+  need_tokenizers
+  cd "$called_from" || exit 1 # the arguments may hold paths relative to it
+  exec "$checkout/build/tokenizers/bin/python3" "$checkout/tools/tokenize_text.py" "$@"
 }
 
 # Builds all but the learner's files, with a live line; what fails after that is the learner's.

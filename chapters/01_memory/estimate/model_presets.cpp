@@ -106,7 +106,8 @@ TransformerShape shape_of(const nn::ModelConfig& config) {
           .num_heads = config.num_heads,
           .num_kv_heads = config.num_kv_heads,
           .ffn_hidden_size = config.ffn_hidden_size,
-          .vocab_size = config.vocab_size};
+          .vocab_size = config.vocab_size,
+          .embeddings = config.tied_embeddings ? Embeddings::kTied : Embeddings::kUntied};
 }
 
 TransformerShape shape_for_estimate(std::string_view name, const nn::ModelConfig& config) {

@@ -22,6 +22,7 @@ class ParameterServers : public train::Technique {
 
   void validate(train::Setup& setup) override {
     options_.validate();
+    if (num_servers() > 0) expect_replicas_only(setup.train);
     const std::string& flag = options_of(setup).all_reduce_flag();
     if (num_servers() == 0 || flag.empty()) return;
     throw ConfigError(fmt::format(
@@ -71,6 +72,17 @@ class ParameterServers : public train::Technique {
   }
 
  private:
+  static void expect_replicas_only(const train::TrainOptions& train) {
+    const char* flag = !train.init.empty()       ? "--init"
+                       : !train.val_data.empty() ? "--val-data"
+                                                 : nullptr;
+    if (flag == nullptr) return;
+    throw ConfigError(fmt::format(
+        "{} does not go together with --sync parameter-server: the weights are the servers', which "
+        "hold no model. Leave one of the two out.",
+        flag));
+  }
+
   [[nodiscard]] std::size_t num_servers() const { return options_.num_servers(); }
 
   ServerOptions options_;

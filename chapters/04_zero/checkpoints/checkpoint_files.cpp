@@ -22,6 +22,13 @@ std::string text_of(const SafetensorsHeader& header) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+std::string config_text(const Companions& companions, const TrainingIdentity& identity) {
+  if (companions.config.empty()) {
+    return checkpoint::llama_config_json(identity.model, identity.dtype);
+  }
+  return checkpoint::config_with_dtype(companions.config, identity.dtype, kConfigFile);
+}
+
 /// What a rank saves of its state, in the order of its files.
 class Collector {
  public:
@@ -91,14 +98,6 @@ class Collector {
 
 }  // namespace
 
-std::vector<ElementRun> runs_of(const train::OwnedPiece& piece) {
-  const nn::Parameter& parameter = *piece.parameter;
-  const std::size_t end = parameter.own_count();  // padding is in no file
-  return checkpoint::element_runs(
-      parameter.global_shape(), parameter.shard(),
-      {std::min(piece.elements.begin, end), std::min(piece.elements.end, end)});
-}
-
 std::vector<RowsOfRuns> rows_of(const std::vector<ElementRun>& runs) {
   std::vector<RowsOfRuns> found;
   for (const ElementRun& run : runs) {
@@ -166,19 +165,26 @@ std::span<const std::byte> PendingPart::bytes() const {
   return std::as_bytes(values.span<float>());
 }
 
+Companions companions_of(checkpoint::FileLayer& files, const std::filesystem::path& folder) {
+  return {.config = checkpoint::read_text(files, folder / kConfigFile),
+          .files = checkpoint::companion_files(files, folder)};
+}
+
 // [region pending_files]
-PendingFiles pending_files(const TrainingState& state, const TrainingRecord& record, int rank) {
+PendingFiles pending_files(const TrainingState& state, const TrainingRecord& record, int rank,
+                           const Companions& companions) {
   const DType dtype = record.identity.dtype;
   const SafetensorsHeader header = weights_header(state, dtype);
   const Collector collector(state, dtype);
   PendingFiles pending;
   pending.weights_bytes = header.file_size();
-  const auto add_text = [&](const char* file, std::string text) {
+  const auto add_text = [&](const std::string& file, std::string text) {
     pending.parts.push_back({.file = file, .offset = 0, .text = std::move(text), .values = {}});
   };
   if (rank == 0) {
     add_text(kRecordFile, to_json(record));
-    add_text(kConfigFile, checkpoint::llama_config_json(record.identity.model, dtype));
+    add_text(kConfigFile, config_text(companions, record.identity));
+    for (const auto& [name, text] : companions.files) add_text(name, text);
     add_text(kWeightsFile, text_of(header));
   }
   collector.add_weights(header, pending.parts);

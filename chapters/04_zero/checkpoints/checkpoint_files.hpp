@@ -5,6 +5,7 @@
 ///     step-00000100/
 ///       training.json                          which training, which step, all losses so far
 ///       config.json, model.safetensors         the weights, as Hugging Face's Llama
+///       tokenizer.json ...                     what stood beside the weights of --init
 ///       optimizer-00000-of-00004.safetensors   moments of the pieces that rank 0 owned
 ///       ...
 ///       parts-00000-of-00004.json              which bytes rank 0 wrote, with their checksums
@@ -23,9 +24,11 @@
 
 #include "chapters/04_zero/checkpoints/training_record.hpp"
 #include "chapters/04_zero/checkpoints/training_state.hpp"
+#include "common/checkpoint/llama_folder.hpp"
 #include "common/checkpoint/safetensors/element_runs.hpp"
 #include "common/checkpoint/safetensors/safetensors_header.hpp"
 #include "common/tensor/tensor.hpp"
+#include "common/train/weights/piece_runs.hpp"
 
 namespace ultra::zero {
 
@@ -41,9 +44,6 @@ inline constexpr const char* kWeightsFile = "model.safetensors";  ///< Hugging F
 
 /// @brief What stands before the weights in model.safetensors.
 [[nodiscard]] checkpoint::SafetensorsHeader weights_header(const TrainingState& state, DType dtype);
-
-/// @brief Where a piece stands in its whole parameter.
-[[nodiscard]] std::vector<checkpoint::ElementRun> runs_of(const train::OwnedPiece& piece);
 
 /// @brief The moments' kinds, by PyTorch's names.
 inline constexpr const char* kFirstMoment = "exp_avg";
@@ -87,6 +87,17 @@ struct PendingPart {
   [[nodiscard]] std::span<const std::byte> bytes() const;
 };
 
+/// @brief What stands beside the weights for other programs.
+struct Companions {
+  std::string config = {};  ///< config.json of the model that the training began with; empty: ours
+  std::vector<checkpoint::CompanionFile> files = {};  ///< as they were
+};
+
+/// @brief Those of the folder of a model or a checkpoint.
+/// @throws FileError when one cannot be read.
+[[nodiscard]] Companions companions_of(checkpoint::FileLayer& files,
+                                       const std::filesystem::path& folder);
+
 /// @brief A copy of all that a rank will write to a checkpoint, in the host's memory.
 struct PendingFiles {
   std::vector<PendingPart> parts;   ///< those of one file follow each other
@@ -94,10 +105,11 @@ struct PendingFiles {
 };
 
 /// @brief Copies a rank's state. Training may go on when it returns.
-/// @param record  of the training; rank 0 writes it.
+/// @param record      of the training; rank 0 writes it.
+/// @param companions  rank 0 writes them; of other ranks not looked at.
 /// Memory: the weights and moments that the rank saves, on the host.
 [[nodiscard]] PendingFiles pending_files(const TrainingState& state, const TrainingRecord& record,
-                                         int rank);
+                                         int rank, const Companions& companions = {});
 
 /// @brief Bytes that a rank has written, with their checksum.
 struct WrittenPart {

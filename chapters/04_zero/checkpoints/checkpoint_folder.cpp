@@ -51,7 +51,9 @@ std::string described_model(checkpoint::FileLayer& files, const fs::path& config
 [[noreturn]] void report_model(checkpoint::FileLayer& files, const fs::path& folder) {
   throw FileError(fmt::format(
       "folder '{}' has a model{} and no checkpoint: {}, which says how far its training came, and "
-      "the moments of the optimizer are missing. Give --resume the folder that --checkpoint had.",
+      "the moments of the optimizer are missing. Give --resume the folder that --checkpoint had, "
+      "or "
+      "start a new training from these weights: --init.",
       folder.string(), described_model(files, folder / kConfigFile), kRecordFile));
 }
 

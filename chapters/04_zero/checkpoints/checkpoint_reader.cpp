@@ -95,10 +95,12 @@ std::vector<WrittenPart> parts_of(FileLayer& files, const fs::path& folder, int 
   const std::string optimizer = optimizer_file(writer, writers);
   std::vector<WrittenPart> parts = parse_parts(checkpoint::read_text(files, list), list.string());
   if (parts.empty()) report(list, "it lists nothing");
+  const std::vector<std::string>& companions = checkpoint::companion_names();
   for (const WrittenPart& part : parts) {
     const auto known = {std::string_view(kRecordFile), std::string_view(kConfigFile),
                         std::string_view(kWeightsFile), std::string_view(optimizer)};
     if (std::ranges::find(known, part.file) != known.end()) continue;
+    if (std::ranges::find(companions, part.file) != companions.end()) continue;
     report(list, fmt::format("its file {} is none that this rank can have written",
                              shown_text(part.file)));
   }

@@ -64,9 +64,10 @@ void CheckpointWriter::stop() {
 }
 
 // [region begin]
-void CheckpointWriter::begin(const TrainingState& state, const TrainingRecord& record) {
+void CheckpointWriter::begin(const TrainingState& state, const TrainingRecord& record,
+                             const Companions& companions) {
   finish();
-  PendingFiles pending = pending_files(state, record, world_.rank());
+  PendingFiles pending = pending_files(state, record, world_.rank(), companions);
   step_ = record.steps.size();
   writers_ = record.writers;
   train::agree(world_, [&] {

@@ -38,7 +38,8 @@ class CheckpointWriter {
 
   /// @brief Begins to write a checkpoint; waits for the one under way first.
   /// @throws FileError, on all ranks, when one of them could not write.
-  void begin(const TrainingState& state, const TrainingRecord& record);
+  void begin(const TrainingState& state, const TrainingRecord& record,
+             const Companions& companions = {});
 
   /// @brief Makes the checkpoint under way complete if all ranks have written their parts.
   /// @throws FileError, on all ranks, when one of them could not write.

@@ -43,10 +43,15 @@ class CheckpointedWorker : public train::Worker {
     if (!options_.resume.empty()) resume(found);
     if (options_.folder.empty()) return;
     expect_nothing_newer();
+    collect_companions(found);
     writer_.emplace(files_, options_.folder, options_.keep, context_.world);
   }
 
   train::StepOutcome step(const train::StepPlan& plan) override { return worker_->step(plan); }
+
+  double validate(const data::Sampler& sampler, std::size_t batches) override {
+    return worker_->validate(sampler, batches);
+  }
 
   std::vector<train::StepMetrics> history() override { return history_; }
 
@@ -110,6 +115,14 @@ class CheckpointedWorker : public train::Worker {
     return find_checkpoint(files_, options_.resume).value_or(fs::path()).string();
   }
 
+  /// What came with the weights goes with them.
+  void collect_companions(const std::string& found) {
+    train::agree(context_.world, [&] {
+      const std::string& from = found.empty() ? context_.options.init : found;
+      if (is_first_rank() && !from.empty()) companions_ = companions_of(files_, from);
+    });
+  }
+
   void resume(const std::string& found) {
     if (found.empty()) {
       return say(fmt::format("There is no checkpoint in '{}' yet: the training begins at step 1.",
@@ -144,11 +157,13 @@ class CheckpointedWorker : public train::Worker {
   }
 
   void save(const std::vector<train::StepMetrics>& steps) {
-    writer_->begin(state_, {.identity = identity_,
-                            .settings = settings_,
-                            .steps = steps,
-                            .optimizer_steps = state_.optimizer_steps(),
-                            .writers = context_.world.size()});
+    writer_->begin(state_,
+                   {.identity = identity_,
+                    .settings = settings_,
+                    .steps = steps,
+                    .optimizer_steps = state_.optimizer_steps(),
+                    .writers = context_.world.size()},
+                   companions_);
   }
 
   std::unique_ptr<train::Worker> worker_;
@@ -159,6 +174,7 @@ class CheckpointedWorker : public train::Worker {
   TrainingIdentity identity_;  // hashes the whole text: once
   TrainingSettings settings_;
   std::vector<train::StepMetrics> history_;
+  Companions companions_;                       // rank 0's
   std::optional<checkpoint::FolderLock> lock_;  // rank 0's
   std::optional<CheckpointWriter> writer_;
 };

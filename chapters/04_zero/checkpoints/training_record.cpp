@@ -19,6 +19,9 @@ using nlohmann::ordered_json;
 
 constexpr int kFormat = 2;
 
+/// Of each step; where a validation followed it, its loss is one more.
+constexpr std::size_t kStepColumns = 5;
+
 /// Of JSON: more than most steps take.
 constexpr std::size_t kBytesPerStep = 96;
 
@@ -37,10 +40,11 @@ template <class T>
 void expect_equal_constant(const T& now, const T& saved, std::string_view name,
                            const std::string& folder) {
   if (now == saved) return;
-  throw ConfigError(
-      fmt::format("checkpoint '{}' is of another training: its model has {} {}, this program's has "
-                  "{}. Resume it with the program that has written it, or leave out --resume.",
-                  folder, name, saved, now));
+  throw ConfigError(fmt::format(
+      "checkpoint '{}' is of another training: its model has {} {}, this program's has "
+      "{}. Give the --init (or --vocab, --tied-embeddings) that it was started with, or leave out "
+      "--resume.",
+      folder, name, saved, now));
 }
 
 /// A flag as messages show it: "--top-k 2", or "no --top-k".
@@ -140,15 +144,20 @@ TrainingSettings settings_from(const json& object) {
 }
 
 ordered_json step_json(const train::StepMetrics& step) {
-  return {step.step, step.loss, step.grad_norm, step.learning_rate, step.tokens_per_second};
+  ordered_json row = {step.step, step.loss, step.grad_norm, step.learning_rate,
+                      step.tokens_per_second};
+  if (step.validation_loss) row.push_back(*step.validation_loss);
+  return row;
 }
 
 train::StepMetrics step_from(const json& step) {
-  return {.step = step.at(0).get<std::size_t>(),
-          .loss = step.at(1),
-          .grad_norm = step.at(2),
-          .learning_rate = step.at(3),
-          .tokens_per_second = step.at(4)};
+  train::StepMetrics metrics{.step = step.at(0).get<std::size_t>(),
+                             .loss = step.at(1),
+                             .grad_norm = step.at(2),
+                             .learning_rate = step.at(3),
+                             .tokens_per_second = step.at(4)};
+  if (step.size() > kStepColumns) metrics.validation_loss = step.at(kStepColumns);
+  return metrics;
 }
 
 void expect_format(const json& record, const std::string& path) {

@@ -10,9 +10,12 @@
 namespace ultra::zero {
 namespace {
 
+constexpr std::size_t kTable = 0;  // the unit of the token table
+
 std::vector<UnitUse> uses_of_step(std::size_t units, std::size_t micro_batches,
-                                  std::size_t recompute_every) {
-  const ChunkUnits chunk = ChunkUnits::whole(units);
+                                  std::size_t recompute_every, memory::Embeddings embeddings) {
+  ChunkUnits chunk = ChunkUnits::whole(units);
+  if (embeddings == memory::Embeddings::kTied) chunk.tied = kTable;
   return unit_uses(memory::accumulation_schedule(micro_batches), std::span(&chunk, 1),
                    recompute_every);
 }
@@ -20,10 +23,11 @@ std::vector<UnitUse> uses_of_step(std::size_t units, std::size_t micro_batches,
 }  // namespace
 
 BufferReplay::BufferReplay(std::vector<GroupBuffers> groups, std::size_t micro_batches,
-                           const ZeroSettings& settings)
+                           const ZeroSettings& settings, memory::Embeddings embeddings)
     : groups_(std::move(groups)),
       overlap_(settings.overlap),
-      uses_(uses_of_step(groups_.size(), micro_batches, settings.recompute_every)),
+      embeddings_(embeddings),
+      uses_(uses_of_step(groups_.size(), micro_batches, settings.recompute_every, embeddings)),
       fetch_(uses_, fetch_ahead(settings), settings.reshard,
              {.start_gather = [this](const UnitUse& use) { fetch(use.unit); },
               .wait = [](std::size_t) {},
@@ -36,15 +40,23 @@ BufferReplay::BufferReplay(std::vector<GroupBuffers> groups, std::size_t micro_b
       there_(groups_.size(), false) {}
 
 void BufferReplay::run_step() {
-  for (const UnitUse& use : uses_) {
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    const UnitUse& use = uses_[i];
     fetch_.begin(use.unit);
     prefetch_.begin(use.unit);
     note();
-    if (use.kind == UseKind::kBackward) make_gradients(group_of(use.unit));
+    if (completes_gradients(i)) make_gradients(group_of(use.unit));
     prefetch_.end(use.unit);
     fetch_.end(use.unit);
   }
   while (!under_way_.empty()) take_in_oldest();
+}
+
+bool BufferReplay::completes_gradients(std::size_t use) const {
+  if (uses_[use].kind != UseKind::kBackward) return false;
+  if (embeddings_ == memory::Embeddings::kUntied || uses_[use].unit != kTable) return true;
+  // The table's second backward pass ends the micro-batch; its first one follows the head's.
+  return use + 1 == uses_.size() || uses_[use + 1].kind == UseKind::kForward;
 }
 
 void BufferReplay::make_gradients(std::size_t group) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
@@ -29,8 +30,10 @@ class BufferReplay {
   /// @brief Follows nothing yet.
   /// @param groups         in backward order.
   /// @param micro_batches  of a step.
+  /// @param embeddings     tied: the last group is the token table, which the head reads too.
   BufferReplay(std::vector<GroupBuffers> groups, std::size_t micro_batches,
-               const ZeroSettings& settings);
+               const ZeroSettings& settings,
+               memory::Embeddings embeddings = memory::Embeddings::kUntied);
 
   /// @brief The passes of a step with sharded parameters.
   void run_step();
@@ -44,6 +47,7 @@ class BufferReplay {
   [[nodiscard]] std::size_t peak_of_shards() const { return peak_of_shards_; }
 
  private:
+  [[nodiscard]] bool completes_gradients(std::size_t use) const;
   void fetch(std::size_t unit);
   void start_gather(std::size_t unit);
   void wait(std::size_t unit);
@@ -54,6 +58,7 @@ class BufferReplay {
 
   std::vector<GroupBuffers> groups_;
   Overlap overlap_;
+  memory::Embeddings embeddings_;
   std::vector<UnitUse> uses_;  // of the step
   Prefetch fetch_;
   Prefetch prefetch_;

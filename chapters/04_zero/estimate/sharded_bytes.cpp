@@ -32,6 +32,10 @@ GroupBuffers buffers_of(const FlatLayout& layout, const ShardedRun& run) {
   return bytes;
 }
 
+memory::Embeddings embeddings_of(const ShardedRun& run) {
+  return run.model.tied_embeddings ? memory::Embeddings::kTied : memory::Embeddings::kUntied;
+}
+
 /// Bytes that are on a rank for a moment.
 struct Passing {
   std::size_t buffers = 0;
@@ -41,7 +45,7 @@ struct Passing {
 Passing passing_bytes(const ShardedRun& run, const std::vector<FlatLayout>& layouts) {
   std::vector<GroupBuffers> groups;
   for (const FlatLayout& layout : layouts) groups.push_back(buffers_of(layout, run));
-  BufferReplay replay(groups, run.micro_batches, run.settings);
+  BufferReplay replay(groups, run.micro_batches, run.settings, embeddings_of(run));
   if (run.settings.stage == ZeroStage::kParameters) {
     replay.run_step();
   } else if (run.settings.stage == ZeroStage::kGradients) {
@@ -113,6 +117,20 @@ void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int 
   if (settings.offloads_parameters()) elements.parameters = fetched_bytes / size_of(run.dtype);
 }
 
+/// A tied table's gradient stands as a whole from the head's backward pass to the embedding's,
+/// beside the shards that are there by then.
+std::size_t gradients_beside_a_table(const ShardedRun& run, const std::vector<FlatLayout>& layouts,
+                                     std::size_t shards) {
+  const FlatLayout& table = layouts.back();
+  std::size_t there = shards;
+  if (run.micro_batches == 1) {
+    there -= table.shard;
+    const bool one_under_way = run.settings.overlap == Overlap::kOn && layouts.size() > 1;
+    if (one_under_way) there -= layouts[layouts.size() - 2].shard;
+  }
+  return std::max(shards, there + table.count);
+}
+
 }  // namespace
 
 ShardedBytes predict_bytes(const ShardedRun& run, int rank,
@@ -129,6 +147,9 @@ ShardedBytes predict_bytes(const ShardedRun& run, int rank,
     const comm::Schedule schedule =
         algorithms.reduce_scatter(group, comm::Chunks::even({0, layout.padded}, run.shards));
     elements.scratch = std::max(elements.scratch, schedule.scratch_count);
+  }
+  if (run.model.tied_embeddings && shards_gradients(stage)) {
+    elements.gradients = gradients_beside_a_table(run, layouts, elements.gradients);
   }
   if (stage == ZeroStage::kOptimizer) elements.scratch += scratch_between_copies(run, algorithms);
   const Passing passing = passing_bytes(run, layouts);
@@ -154,9 +175,11 @@ std::size_t predict_sent_elements(const ShardedRun& run) {
   const std::vector<FlatLayout> layouts = layouts_of(run);
   std::size_t elements = 0;
   for (const FlatLayout& layout : layouts) elements += times * (layout.padded - layout.shard);
+  const auto sent = [](const FlatLayout& layout) { return layout.padded - layout.shard; };
+  if (!gathered_twice) return elements;
+  if (run.model.tied_embeddings) return elements + 2 * m * sent(layouts.back());
   // The head stays at the turn from forward to backward.
-  if (gathered_twice) elements -= m * (layouts.front().padded - layouts.front().shard);
-  return elements;
+  return elements - m * sent(layouts.front());
 }
 
 SentBytes predict_sent(const ShardedRun& run, int rank) {
@@ -164,10 +187,10 @@ SentBytes predict_sent(const ShardedRun& run, int rank) {
     return {.total = predict_sent_elements(run) * size_of(run.dtype), .between = 0};
   }
   const std::vector<FlatLayout> layouts = layouts_of(run);
-  const SentBytes one =
-      sent_in_micro_batch(layouts, run.dtype, run.settings.plus_plus,
-                          {.rank = rank, .ranks = run.shards}, run.settings.reshard)
-          .total();
+  const SentBytes one = sent_in_micro_batch(layouts, run.dtype, run.settings.plus_plus,
+                                            {.rank = rank, .ranks = run.shards},
+                                            run.settings.reshard, embeddings_of(run))
+                            .total();
   return {.total = run.micro_batches * one.total, .between = run.micro_batches * one.between};
 }
 

@@ -64,6 +64,11 @@ void GradientShards::make_queues() {
 }
 
 Tensor GradientShards::memory_for(std::size_t group, std::size_t i) {
+  if (groups_[group].is_tied) {
+    const nn::Parameter& parameter = *groups_[group].parameters[i];
+    return Tensor::empty(parameter.device(), parameter.shape(), parameter.dtype(),
+                         MemoryCategory::kGradients);
+  }
   if (open_group_ != group) {
     if (open_group_) {
       throw InternalError(fmt::format(
@@ -89,6 +94,10 @@ void GradientShards::contributed(std::size_t parameter) {
 
 // [region flush]
 void GradientShards::flush(std::size_t group) {
+  if (groups_[group].is_tied) {
+    open_ = reducer_->open(group);
+    groups_[group].view(open_, 0).copy_from(groups_[group].parameters.front()->grad());
+  }
   for (nn::Parameter* parameter : groups_[group].parameters) parameter->drop_grad();
   open_ = Tensor();  // from now on only the reduction keeps this memory alive
   open_group_.reset();

@@ -27,7 +27,9 @@ using MakeReducer = std::function<std::unique_ptr<GroupReducer>(std::vector<Redu
 /// finish() returns when this rank's shards hold the sums over all ranks and micro-batches; the
 /// parameters themselves have no gradients then. Every backward pass communicates: all ranks make
 /// the same ones. A backward pass must make all gradients of a group before the next group's;
-/// another order is an InternalError, for it would not be that of the other ranks.
+/// another order is an InternalError, for it would not be that of the other ranks. A table that is
+/// the output matrix too is the exception: its gradient stands as a whole from the head's backward
+/// pass to the embedding's.
 class GradientShards : public train::GradientExchange {
  public:
   /// @param groups  in backward order; their parameters outlive this object's use.

@@ -19,13 +19,15 @@ std::vector<std::size_t> numbers_of(const std::vector<nn::Parameter*>& of_chunk,
   return numbers;
 }
 
-/// Another stage has it in other company.
-bool stands_alone(const nn::Parameter& parameter) {
-  return std::ranges::find(parameter.replications(), nn::kTiedGroup, &nn::Replication::group) !=
-         parameter.replications().end();
+/// Another stage has it in other company, or its gradient is made at another time.
+bool stands_alone(const nn::Model& chunk, const nn::Parameter& parameter) {
+  return chunk.uses(parameter) > 1 ||
+         std::ranges::find(parameter.replications(), nn::kTiedGroup, &nn::Replication::group) !=
+             parameter.replications().end();
 }
 
-ParameterGroup make_group(const std::vector<nn::Parameter*>& parameters, std::string name,
+ParameterGroup make_group(std::span<nn::Model* const> chunks,
+                          const std::vector<nn::Parameter*>& parameters, std::string name,
                           std::size_t chunk, std::vector<std::size_t> numbers, int ranks) {
   ParameterGroup group{.name = std::move(name),
                        .chunk = chunk,
@@ -38,16 +40,18 @@ ParameterGroup make_group(const std::vector<nn::Parameter*>& parameters, std::st
     counts.push_back(group.parameters.back()->count());
   }
   group.layout = flat_layout(counts, ranks);
+  group.is_tied = chunks[chunk]->uses(*group.parameters.front()) > 1;
   return group;
 }
 
 /// Splits numbers into runs of parameters that may stand together.
-std::vector<std::vector<std::size_t>> companies(const std::vector<std::size_t>& numbers,
+std::vector<std::vector<std::size_t>> companies(const nn::Model& chunk,
                                                 const std::vector<nn::Parameter*>& parameters) {
+  const std::vector<std::size_t> numbers = numbers_of(chunk.parameters(), parameters);
   std::vector<std::vector<std::size_t>> runs;
   bool open = false;
   for (const std::size_t number : numbers) {
-    const bool alone = stands_alone(*parameters[number]);
+    const bool alone = stands_alone(chunk, *parameters[number]);
     if (alone || !open) runs.emplace_back();
     runs.back().push_back(number);
     open = !alone;
@@ -83,15 +87,15 @@ std::vector<ParameterGroup> groups_by_bucket(std::span<nn::Model* const> chunks,
                                              std::size_t capacity, int ranks) {
   std::vector<ParameterGroup> groups;
   for (std::size_t chunk = chunks.size(); chunk-- > 0;) {
-    auto runs = companies(numbers_of(chunks[chunk]->parameters(), parameters), parameters);
+    const auto runs = companies(*chunks[chunk], parameters);
     for (std::size_t run = runs.size(); run-- > 0;) {
       std::vector<std::size_t> counts;
       for (const std::size_t number : runs[run]) counts.push_back(parameters[number]->count());
       for (const data_parallel::Bucket& bucket : data_parallel::assign_buckets(counts, capacity)) {
         std::vector<std::size_t> numbers;
         for (const std::size_t i : bucket.parameters) numbers.push_back(runs[run][i]);
-        groups.push_back(make_group(parameters, fmt::format("bucket {}", groups.size()), chunk,
-                                    std::move(numbers), ranks));
+        groups.push_back(make_group(chunks, parameters, fmt::format("bucket {}", groups.size()),
+                                    chunk, std::move(numbers), ranks));
       }
     }
   }
@@ -106,7 +110,7 @@ std::vector<ParameterGroup> groups_by_part(std::span<nn::Model* const> chunks,
     for (const nn::ModelPart& part : chunks[chunk]->parts()) {
       std::vector<std::size_t> numbers = numbers_of(part.parameters, parameters);
       if (numbers.empty()) continue;
-      groups.push_back(make_group(parameters, part.name, chunk, std::move(numbers), ranks));
+      groups.push_back(make_group(chunks, parameters, part.name, chunk, std::move(numbers), ranks));
     }
   }
   std::reverse(groups.begin(), groups.end());

@@ -21,6 +21,8 @@ struct ParameterGroup {
   std::vector<std::size_t> numbers;        ///< of the parameters among all that are grouped
   std::vector<nn::Parameter*> parameters;  ///< those, in the order of the array
   FlatLayout layout;                       ///< of the array
+  bool is_tied = false;  ///< one parameter that two parts of the chunk use: its gradient is made in
+                         ///< both, with those of other groups in between
 
   /// @brief A new flat array of `count` elements of the parameters' type.
   [[nodiscard]] Tensor flat(std::size_t count, MemoryCategory category) const;
@@ -37,7 +39,7 @@ struct ParameterGroup {
 
 /// @brief Buckets of at most `capacity` elements, in the order in which backward passes fill them:
 /// those of the last chunk first. A parameter that another stage holds too is a bucket by itself,
-/// so that both lay it out alike.
+/// so that both lay it out alike; so is one that two parts of a chunk use.
 /// @param chunks      of the rank's model.
 /// @param parameters  those to group, in forward order; others are left out.
 /// @see data_parallel::assign_buckets

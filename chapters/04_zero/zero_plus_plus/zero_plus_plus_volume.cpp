@@ -55,16 +55,21 @@ SentBytes second_gather(const Place& at, std::size_t bytes, const ZeroPlusPlus& 
 }  // namespace
 
 StepVolume sent_in_micro_batch(std::span<const FlatLayout> units, DType dtype,
-                               const ZeroPlusPlus& how, const RankOfMany& rank, Reshard reshard) {
+                               const ZeroPlusPlus& how, const RankOfMany& rank, Reshard reshard,
+                               memory::Embeddings embeddings) {
   const Place at = place_of(rank, how.node_size);
   const bool two_steps = how.gradients && at.node > 1 && at.nodes > 1;
+  const bool tied = embeddings == memory::Embeddings::kTied && reshard == Reshard::kAfterForward;
   StepVolume volume;
   for (const FlatLayout& unit : units) {
-    const bool is_head = &unit == units.data();
+    const bool stays = &unit == units.data() && !tied;  // the head, at the turn
+    const std::size_t passes = tied && &unit == &units.back() ? 2 : 1;
     const std::size_t weights = travelling_bytes(unit.shard, dtype, how.weights);
     const std::size_t gradients = travelling_bytes(unit.shard, dtype, how.gradients);
-    volume.forward += ring(at, weights);
-    if (!is_head) volume.backward += second_gather(at, weights, how, reshard);
+    for (std::size_t pass = 0; pass < passes; ++pass) {
+      volume.forward += ring(at, weights);
+      if (!stays) volume.backward += second_gather(at, weights, how, reshard);
+    }
     volume.reduce += two_steps ? in_two_steps(at, gradients) : to_everybody(at, gradients);
   }
   return volume;

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <span>
 
+#include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/04_zero/flat_layout.hpp"
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp"
@@ -70,10 +71,13 @@ struct RankOfMany {
 /// @param units  flat arrays, each cut for all ranks, in backward order: the head is the first.
 /// @param dtype  of weights and gradients.
 /// @param reshard  units that are kept for the backward pass are gathered once.
+/// @param embeddings  tied: the last unit is the token table, which the head reads too. It is
+/// gathered for both unless it is kept, and the head does not stay at the turn of the passes.
 /// @throws ConfigError with the equation when how.node_size does not divide the ranks.
-[[nodiscard]] StepVolume sent_in_micro_batch(std::span<const FlatLayout> units, DType dtype,
-                                             const ZeroPlusPlus& how, const RankOfMany& rank,
-                                             Reshard reshard = Reshard::kAfterForward);
+[[nodiscard]] StepVolume sent_in_micro_batch(
+    std::span<const FlatLayout> units, DType dtype, const ZeroPlusPlus& how, const RankOfMany& rank,
+    Reshard reshard = Reshard::kAfterForward,
+    memory::Embeddings embeddings = memory::Embeddings::kUntied);
 
 /// @brief What leaves a node per micro-batch, in units of M, the bytes of the model.
 struct NodeVolume {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 
@@ -26,6 +28,13 @@ const char* in_words(ActionKind kind) {
   return "";
 }
 
+/// What is left of a schedule when nobody learns.
+PipelineSchedule forwards_of(PipelineSchedule schedule) {
+  for (train::StepSchedule& rank : schedule.ranks) rank = train::forwards_of(rank);
+  schedule.overlapped.clear();
+  return schedule;
+}
+
 }  // namespace
 
 Tensor BorderTensors::room_for(std::size_t micro_batch) const {
@@ -37,7 +46,8 @@ PipelineLinks::PipelineLinks(Communicator pp, PipelineSchedule schedule, BorderT
                              std::shared_ptr<ActionLog> log)
     : pp_(std::move(pp)),
       schedule_(std::move(schedule)),
-      instructions_(with_messages(schedule_)[stage()]),
+      step_(with_messages(schedule_)[stage()]),
+      forwards_(with_messages(forwards_of(schedule_))[stage()]),
       tensors_(std::move(tensors)),
       log_(std::move(log)) {}
 
@@ -51,15 +61,20 @@ MessageName PipelineLinks::name_of(const Message& message) const {
           .number = checked_cast<std::uint32_t>(number)};
 }
 
+void PipelineLinks::passes_begin(std::span<const Action> schedule) {
+  const bool trains = std::ranges::any_of(schedule, &Action::makes_gradients);
+  instructions_ = trains ? &step_ : &forwards_;
+  next_ = 0;
+}
+
 // [region follow]
 void PipelineLinks::action_begins(const Action& action) {
   drop_sent();
-  while (instructions_.at(next_).kind != InstructionKind::kPass) {
-    const Instruction& instruction = instructions_[next_++];
+  while (instructions_->at(next_).kind != InstructionKind::kPass) {
+    const Instruction& instruction = (*instructions_)[next_++];
     if (instruction.kind == InstructionKind::kPost) post(instruction);
   }
-  const Action& expected = schedule_.ranks[stage()][instructions_[next_++].index];
-  ensure(expected == action, "passes come in the order of the schedule");
+  ensure((*instructions_)[next_++].action == action, "passes come in the order of the schedule");
 }
 
 void PipelineLinks::post(const Instruction& instruction) {
@@ -109,7 +124,6 @@ void PipelineLinks::drop_sent() {
 void PipelineLinks::finish() {
   for (Work& work : sends_) work.wait();
   sends_.clear();
-  next_ = 0;
 }
 
 std::string PipelineLinks::place(const Action& action) const {

@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,7 @@ class PipelineLinks : public train::StageLinks {
   PipelineLinks(Communicator pp, PipelineSchedule schedule, BorderTensors tensors,
                 std::shared_ptr<ActionLog> log);
 
+  void passes_begin(std::span<const train::Action> schedule) override;
   void action_begins(const train::Action& action) override;
   [[nodiscard]] Tensor receive(const train::Action& forward) override;
   void send(const train::Action& forward, const Tensor& output) override;
@@ -71,7 +73,9 @@ class PipelineLinks : public train::StageLinks {
 
   Communicator pp_;
   PipelineSchedule schedule_;
-  std::vector<Instruction> instructions_;  // of this rank
+  std::vector<Instruction> step_;      // of this rank
+  std::vector<Instruction> forwards_;  // of this rank: of the forward passes alone
+  const std::vector<Instruction>* instructions_ = &step_;  // that it follows
   BorderTensors tensors_;
   std::shared_ptr<ActionLog> log_;
   std::size_t next_ = 0;  // instruction

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,17 +35,23 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
+data::Sampler sampler_of(const TrainOptions& options, data::Dataset dataset) {
+  return {std::move(dataset), options.model.max_seq_len, options.global_batch, options.seed};
+}
+
 /// What a run needs from the machine, and what may be missing on one rank only.
 struct RunSetup {
   RunSetup(const TrainOptions& options, data::SharedDataset& text, int rank)
-      : sampler(text.open(options.data), options.model.max_seq_len, options.global_batch,
-                options.seed),
+      : sampler(sampler_of(options, text.open(options.data_file()))),
         files(options, rank),
         device(Device::create(options.device)) {
     device.set_memory_limit(options.device_memory);
+    if (options.val_data.empty()) return;
+    validation.emplace(sampler_of(options, text.open(options.val_file())));
   }
 
   data::Sampler sampler;
+  std::optional<data::Sampler> validation;
   RunFiles files;
   Device device;
 };
@@ -54,6 +61,7 @@ std::unique_ptr<RunSetup> set_up(const TrainOptions& options, data::SharedDatase
   std::unique_ptr<RunSetup> setup;
   agree(world, [&] { setup = std::make_unique<RunSetup>(options, text, world.rank()); });
   expect_same_text(world, setup->sampler.dataset());
+  if (setup->validation) expect_same_text(world, setup->validation->dataset());
   return setup;
 }
 
@@ -94,7 +102,7 @@ class Trainer {
     make_steps();
     worker_->conclude(result_.steps);
     meter_.run_ended();
-    result_.seconds = seconds_between(start, Clock::now());
+    result_.seconds = seconds_between(start, Clock::now()) - validation_seconds_;
     finish();
     return std::move(result_);
   }
@@ -106,9 +114,8 @@ class Trainer {
     const data::Dataset& dataset = setup_->sampler.dataset();
     const std::string ranks =
         world_.size() > 1 ? fmt::format(" by {} ranks", world_.size()) : std::string();
-    fmt::print("{} parameters in {}, trained{} on {} ({} of text)\n",
-               format_count(result_.parameters), to_string(options_.dtype), ranks, dataset.source(),
-               format_bytes(dataset.size()));
+    fmt::print("{} parameters in {}, trained{} on {} ({})\n", format_count(result_.parameters),
+               to_string(options_.dtype), ranks, dataset.source(), dataset.described_size());
     std::fflush(stdout);
   }
 
@@ -119,6 +126,7 @@ class Trainer {
       const StepMetrics metrics = make_step({.step = step, .learning_rate = schedule_.at(step)});
       result_.steps.push_back(metrics);
       if (is_first_rank()) progress.show(step, metrics.loss, metrics.tokens_per_second);
+      if (options_.validates_after(step)) validate(progress);
       worker_->step_ended(result_.steps);
     }
   }
@@ -140,6 +148,18 @@ class Trainer {
             .figures = meter_.take_figures()};
   }
 
+  void validate(Progress& progress) {
+    const auto begin = Clock::now();
+    meter_.pause();
+    timeline_.enter("validation");
+    StepMetrics& last = result_.steps.back();
+    last.validation_loss = worker_->validate(*setup_->validation, options_.val_batches);
+    timeline_.leave();
+    meter_.resume();
+    validation_seconds_ += seconds_between(begin, Clock::now());
+    if (is_first_rank()) progress.show_validation(last.step, *last.validation_loss);
+  }
+
   void finish() {
     comm_trace_.stop();
     result_.ranks = exchange_summaries(world_, meter_.summary());
@@ -159,6 +179,7 @@ class Trainer {
   RankMeter meter_;
   std::unique_ptr<Worker> worker_;
   TrainResult result_;
+  double validation_seconds_ = 0;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/base/errors.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/data/dataset.hpp"
 #include "common/tensor/device.hpp"
@@ -45,6 +46,16 @@ class Worker {
   /// RunContext::meter where its forward and backward passes end and its optimizer step begins.
   /// Communication that it starts may still be under way when it returns.
   virtual StepOutcome step(const StepPlan& plan) = 0;
+
+  /// @brief The mean loss of this model on the first batches of another text, as it is after the
+  /// last step: the same on every rank, in every layout. Nothing of the training changes.
+  /// Collective.
+  /// @param sampler  of the whole global batch.
+  /// @throws InternalError from a worker that cannot, which flags must not ask for it.
+  [[nodiscard]] virtual double validate([[maybe_unused]] const data::Sampler& sampler,
+                                        [[maybe_unused]] std::size_t batches) {
+    throw InternalError("a worker that cannot validate is asked to");
+  }
 
   /// @brief What the steps gave that an earlier run has made, in their order; the same on every rank.
   /// The frame makes the steps that follow them. Called once, before the first step.

@@ -93,6 +93,12 @@ class ModelStates {
   /// @brief Gives all ranks the weights that were written. Collective over the data group.
   virtual void share_weights() {}
 
+  /// @brief The next passes are forward passes only, those of a validation: by this schedule, again
+  /// and again, until validation_ends().
+  virtual void validation_begins([[maybe_unused]] const StepSchedule& forwards) {}
+  /// @brief The next passes are those of a step.
+  virtual void validation_ends() {}
+
   /// @brief A step is over: the time to say what storage was used.
   virtual void step_ended([[maybe_unused]] RankMeter& meter) {}
   /// @brief The training ends: waits for what is still under way.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 #include "common/base/units.hpp"
 #include "common/train/options/flags.hpp"
 
@@ -26,6 +27,16 @@ double bytes_upper_bound(const TrainOptions& options) {
   return (4.0 * states + activations + tokens) * real(size_of(options.dtype));
 }
 
+constexpr const char* kModelFlags[] = {"--layers", "--hidden", "--heads", "--kv-heads",
+                                       "--ffn",    "--seq",    "--vocab", "--tied-embeddings"};
+
+data::TokenFormat parse_token_format(const std::string& text) {
+  if (text == "u16") return data::TokenFormat::kU16;
+  if (text == "u32") return data::TokenFormat::kU32;
+  throw ConfigError(fmt::format(
+      "--tokens is {}, expected u16 or u32. A text is read without --tokens.", in_quotes(text)));
+}
+
 /// A rate or norm that f32 holds.
 constexpr double kLargestReal = 1e30;
 
@@ -39,6 +50,12 @@ void TrainOptions::add_to(CLI::App& app) {
   model_flags.add("--kv-heads", model.num_kv_heads, "key/value heads; divides --heads");
   model_flags.add("--ffn", model.ffn_hidden_size, "width of the feed-forward part");
   model_flags.add("--seq", model.max_seq_len, "tokens per sequence");
+  model_flags.add("--vocab", model.vocab_size, "token ids, from 0 on");
+  model_flags.add_switch("--tied-embeddings", model.tied_embeddings,
+                         "the token table is the output matrix too");
+  for (const char* flag : kModelFlags) {
+    when_given(app, flag, [this, flag] { given_model_flags.emplace_back(flag); });
+  }
 
   const Flags training(app, "Training");
   training.add("--global-batch", global_batch, "sequences per optimizer step", Counts{.least = 1});
@@ -67,7 +84,19 @@ void TrainOptions::add_to(CLI::App& app) {
       "what the tensors of a rank may take, for example 64MB [all there is]");
 
   const Flags files(app, "Files");
+  files.add(
+      "--init", init,
+      "start from the weights of this folder: a Llama of Hugging Face's, which says its sizes");
   files.add("--data", data, "any text file [the workbook's own text]");
+  files.add_parsed(
+      "--tokens", [this](const std::string& text) { tokens = parse_token_format(text); },
+      "--data and --val-data are files of token ids, as nanoGPT and llm.c write them: u16 or u32");
+  files.add("--val-data", val_data, "a text to validate on, which is not trained on");
+  files.add("--val-every", val_every, "validate after so many steps, and at the end [the end]",
+            Counts{.least = 1}, ShowDefault::kNo);
+  files.add("--val-batches", val_batches, "global batches of a validation", Counts{.least = 1});
+  when_given(app, "--val-every", [this] { given_validation_flag = "--val-every"; });
+  when_given(app, "--val-batches", [this] { given_validation_flag = "--val-batches"; });
   files.add("--metrics", metrics, "write one JSON line per step, and a summary");
   files.add("--trace", trace, "write a timeline that ui.perfetto.dev opens");
   files.add("--trace-steps", trace_steps, "steps that the timeline covers", {0, kMostSteps});
@@ -77,6 +106,16 @@ void TrainOptions::add_to(CLI::App& app) {
 
 void TrainOptions::validate() const {
   model.validate();
+  if (tokens != data::TokenFormat::kBytes && data.empty()) {
+    throw ConfigError(
+        "--tokens says how --data holds its tokens, and the workbook's own text is a text. Give "
+        "--data FILE, or leave --tokens out.");
+  }
+  if (!given_validation_flag.empty() && val_data.empty()) {
+    throw ConfigError(
+        fmt::format("{} has no meaning without --val-data FILE, the text to validate on.",
+                    given_validation_flag));
+  }
   if (global_batch % micro_batch != 0) {
     throw ConfigError(fmt::format(
         "--micro-batch must divide --global-batch: {} % {} = {}. Choose a divisor of {}.",
@@ -85,7 +124,7 @@ void TrainOptions::validate() const {
   if (bytes_upper_bound(*this) > kLargestBytes) {
     throw ConfigError(
         "this model and batch can take more than 10 TB. Choose smaller --layers, --hidden, --ffn, "
-        "--seq, --micro-batch or --global-batch.");
+        "--vocab, --seq, --micro-batch or --global-batch.");
   }
 }
 
@@ -94,7 +133,9 @@ std::vector<FileFlag> TrainOptions::files() const {
   const auto add = [&](const char* flag, const std::string& path, FileUse use) {
     if (!path.empty()) named.push_back({flag, path, use});
   };
+  add("--init", init, FileUse::kRead);
   add("--data", data, FileUse::kRead);
+  add("--val-data", val_data, FileUse::kRead);
   add("--metrics", metrics, FileUse::kWritten);
   add("--trace", trace, FileUse::kWritten);
   return named;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/data/token_source.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/tensor/device.hpp"
@@ -19,25 +20,33 @@ namespace ultra::train {
 
 /// @brief What to train, on what, for how long, and what to write.
 struct TrainOptions {
-  nn::ModelConfig model;          ///< --layers --hidden --heads --kv-heads --ffn --seq
-  std::size_t global_batch = 16;  ///< sequences per optimizer step
-  std::size_t micro_batch = 4;    ///< sequences per forward and backward pass
-  std::size_t steps = 150;        ///< optimizer steps
-  double learning_rate = 3e-3;    ///< highest, after the warm-up
-  std::size_t warmup = 15;        ///< steps until it is reached
-  double clip_norm = 1.0;         ///< highest global gradient norm; 0 means no clipping
-  std::uint64_t seed = 1;         ///< of the weights and of the data's order
-  std::size_t doc_length = 0;     ///< mean tokens of a document; 0: a sequence is one
+  nn::ModelConfig model;  ///< --layers --hidden --heads --kv-heads --ffn --seq
+                          ///< --vocab --tied-embeddings, or --init's
+  std::vector<std::string> given_model_flags = {};  ///< those of them that the command line gives
+  std::size_t global_batch = 16;                    ///< sequences per optimizer step
+  std::size_t micro_batch = 4;                      ///< sequences per forward and backward pass
+  std::size_t steps = 150;                          ///< optimizer steps
+  double learning_rate = 3e-3;                      ///< highest, after the warm-up
+  std::size_t warmup = 15;                          ///< steps until it is reached
+  double clip_norm = 1.0;                    ///< highest global gradient norm; 0 means no clipping
+  std::uint64_t seed = 1;                    ///< of the weights and of the data's order
+  std::size_t doc_length = 0;                ///< mean tokens of a document; 0: a sequence is one
   /// Flags of techniques that decide what is trained, with their values.
   std::map<std::string, std::string> variant = {};
   DType dtype = DType::kF32;                 ///< of weights and activations
   DeviceKind device = DeviceKind::kCpu;      ///< where tensors live
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is
+  std::string init;                          ///< a folder with weights to start from; or empty
   std::string data;                          ///< a text; empty means the workbook's own
-  std::string metrics;                       ///< JSON lines; empty means none
-  std::string trace;                         ///< Chrome trace; empty means none
-  std::size_t trace_steps = 4;               ///< steps that the trace covers
-  bool print_ranks = false;                  ///< only print how many ranks these flags need
+  data::TokenFormat tokens = data::TokenFormat::kBytes;  ///< how data and val_data hold tokens
+  std::string val_data;                    ///< a text that is not trained on; or empty
+  std::size_t val_every = 0;               ///< steps from validation to validation; 0: at the end
+  std::size_t val_batches = 4;             ///< global batches of a validation
+  std::string given_validation_flag = {};  ///< one that needs val_data, if any is given
+  std::string metrics;                     ///< JSON lines; empty means none
+  std::string trace;                       ///< Chrome trace; empty means none
+  std::size_t trace_steps = 4;             ///< steps that the trace covers
+  bool print_ranks = false;                ///< only print how many ranks these flags need
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);
@@ -45,6 +54,20 @@ struct TrainOptions {
   /// @brief Checks the values against each other; each by itself was checked when it was read.
   /// @throws ConfigError with the equation that does not hold and its values.
   void validate() const;
+
+  /// @brief The text to train on.
+  [[nodiscard]] data::DataFile data_file() const {
+    return {.path = data, .format = tokens, .vocab_size = model.vocab_size};
+  }
+  /// @brief The text to validate on; only where val_data names one.
+  [[nodiscard]] data::DataFile val_file() const {
+    return {.path = val_data, .format = tokens, .vocab_size = model.vocab_size};
+  }
+  /// @brief Whether a validation follows a step; the first is 1.
+  [[nodiscard]] bool validates_after(std::size_t step) const {
+    if (val_data.empty()) return false;
+    return step == steps || (val_every > 0 && step % val_every == 0);
+  }
 
   /// @brief The files that the flags name.
   [[nodiscard]] std::vector<FileFlag> files() const;

@@ -12,6 +12,7 @@
 #include "common/train/model_worker.hpp"
 #include "common/train/options/file_flags.hpp"
 #include "common/train/program/program.hpp"
+#include "common/train/weights/initial_weights.hpp"
 
 namespace ultra::train {
 namespace {
@@ -33,6 +34,7 @@ std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& conte
   for (const auto& technique : setup.techniques) technique->wrap(factories, *plan, setup);
   auto trainer = std::make_unique<ModelWorker>(context, plan, std::move(factories), ingredients);
   const TrainerState state = trainer->state();
+  if (!setup.train.init.empty()) load_initial_weights(setup.train.init, state, trainers);
   std::unique_ptr<Worker> worker = std::move(trainer);
   for (const auto& technique : setup.techniques) {
     worker = technique->wrap_worker(std::move(worker), state, setup);
@@ -80,6 +82,11 @@ void add_flags(CLI::App& app, Setup& setup) {
 }
 
 void validate(Setup& setup) {
+  adopt_model(setup.train);
+  if (!setup.train.init.empty()) {
+    // The folders of ranks on different machines are compared by what they say.
+    setup.command_line.flags["the model of --init"] = described(setup.train.model);
+  }
   for (const auto& technique : setup.techniques) technique->validate(setup);
   const std::vector<FileFlag> files = setup.files();
   const auto question = setup.question();

@@ -26,6 +26,16 @@ ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
                          {"dtype", to_string(o.dtype)},
                          {"device", to_string(o.device)},
                          {"data", o.data}};
+  if (o.model.tied_embeddings) config["tied_embeddings"] = true;
+  if (!o.init.empty()) config["init"] = o.init;
+  if (o.tokens != data::TokenFormat::kBytes) {
+    config["tokens"] = o.tokens == data::TokenFormat::kU16 ? "u16" : "u32";
+  }
+  if (!o.val_data.empty()) {
+    config["val_data"] = o.val_data;
+    config["val_every"] = o.val_every;
+    config["val_batches"] = o.val_batches;
+  }
   for (const auto& flag : extra) {
     std::visit([&](const auto& value) { config[flag.first] = value; }, flag.second);
   }
@@ -33,14 +43,24 @@ ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
 }
 
 ordered_json step_json(const StepMetrics& m) {
-  ordered_json event = {{"event", "step"},
-                        {"step", m.step},
-                        {"loss", m.loss},
-                        {"grad_norm", m.grad_norm},
-                        {"learning_rate", m.learning_rate},
-                        {"tokens_per_second", m.tokens_per_second}};
-  for (const auto& [name, values] : m.figures) event[name] = values;
-  return event;
+  ordered_json step = {{"event", "step"},
+                       {"step", m.step},
+                       {"loss", m.loss},
+                       {"grad_norm", m.grad_norm},
+                       {"learning_rate", m.learning_rate},
+                       {"tokens_per_second", m.tokens_per_second}};
+  if (m.validation_loss) step["validation_loss"] = *m.validation_loss;
+  for (const auto& [name, values] : m.figures) step[name] = values;
+  return step;
+}
+
+/// Of the steps that a validation followed.
+ordered_json validations_json(const std::vector<StepMetrics>& steps) {
+  ordered_json all = ordered_json::array();
+  for (const StepMetrics& step : steps) {
+    if (step.validation_loss) all.push_back({{"step", step.step}, {"loss", *step.validation_loss}});
+  }
+  return all;
 }
 
 }  // namespace
@@ -71,14 +91,15 @@ void MetricsFile::finish(const TrainOptions& options, const ExtraConfig& extra,
   }
   ordered_json ranks = ordered_json::array();
   for (const RankSummary& rank : result.ranks) ranks.push_back(to_json(rank));
-  const ordered_json summary = {{"event", "summary"},
-                                {"config", config_json(options, extra)},
-                                {"losses", losses},
-                                {"earlier_steps", result.earlier_steps},
-                                {"parameters", result.parameters},
-                                {"seconds", result.seconds},
-                                {"tokens_per_second", result.tokens_per_second(options)},
-                                {"ranks", ranks}};
+  ordered_json summary = {{"event", "summary"},
+                          {"config", config_json(options, extra)},
+                          {"losses", losses},
+                          {"earlier_steps", result.earlier_steps},
+                          {"parameters", result.parameters},
+                          {"seconds", result.seconds},
+                          {"tokens_per_second", result.tokens_per_second(options)},
+                          {"ranks", ranks}};
+  if (!options.val_data.empty()) summary["validation_losses"] = validations_json(result.steps);
   file_->write(summary.dump() + "\n");
   file_->commit();
 }

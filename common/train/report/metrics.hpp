@@ -26,6 +26,8 @@ struct StepMetrics {
   double tokens_per_second;  ///< tokens of the global batch over the step's wall time
   /// What a technique has measured in this step, by name.
   std::map<std::string, std::vector<double>> figures = {};
+  /// Mean loss on the text of --val-data after the step, where a validation followed it.
+  std::optional<double> validation_loss = {};
 };
 
 /// @brief What a whole run gave.

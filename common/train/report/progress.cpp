@@ -39,6 +39,13 @@ bool Progress::is_due(std::size_t step) const {
   return live_ || step == earlier_steps_ + 1 || step % every == 0 || step == total_steps_;
 }
 
+void Progress::show_validation(std::size_t step, double loss) {
+  if (line_open_) fmt::print(out_, "\r\033[K");
+  line_open_ = false;
+  fmt::print(out_, "step {:>5}/{}  validation loss {:.4f}\n", step, total_steps_, loss);
+  std::fflush(out_);
+}
+
 void Progress::show(std::size_t step, double loss, double tokens_per_second) {
   if (!is_due(step)) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;

@@ -24,6 +24,9 @@ class Progress {
   /// @brief Shows a step that has ended; the first of all runs is 1.
   void show(std::size_t step, double loss, double tokens_per_second);
 
+  /// @brief Shows the loss of a validation that followed a step: a line of its own.
+  void show_validation(std::size_t step, double loss);
+
  private:
   [[nodiscard]] bool is_due(std::size_t step) const;
 

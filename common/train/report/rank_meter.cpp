@@ -42,6 +42,19 @@ void RankMeter::step_began() {
   waited_before_lap_ = waited();
 }
 
+void RankMeter::pause() { before_pause_ = world_.stats(); }
+
+void RankMeter::resume() {
+  const CommStats paused = difference(world_.stats(), before_pause_);
+  for (std::size_t kind = 0; kind < before_.kinds.size(); ++kind) {
+    before_.kinds[kind].operations += paused.kinds[kind].operations;
+    before_.kinds[kind].sent_bytes += paused.kinds[kind].sent_bytes;
+  }
+  before_.busy_seconds += paused.busy_seconds;
+  before_.exposed_seconds += paused.exposed_seconds;
+  step_began();
+}
+
 double RankMeter::waited() const {
   return world_.stats().exposed_seconds + offload_.exposed_seconds();
 }

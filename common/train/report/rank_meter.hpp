@@ -32,6 +32,10 @@ class RankMeter {
   /// @brief Its optimizer step has ended. Without gradients_done() all of the step's compute counts
   /// as the optimizer's.
   void step_ended();
+  /// @brief What follows a step is no training: neither its time nor its traffic counts.
+  void pause();
+  /// @brief The training goes on.
+  void resume();
   /// @brief What the rank's storage was used for, from the run's beginning until now. Called before
   /// step_ended(), so that waiting for storage is no compute.
   void storage_used(const OffloadUse& use) { offload_ = use; }
@@ -61,6 +65,7 @@ class RankMeter {
   Communicator world_;
   Device device_;
   CommStats before_;
+  CommStats before_pause_;
   std::chrono::steady_clock::time_point lap_begin_;
   double waited_before_lap_ = 0;
   double no_compute_ = 0;  // of all laps

@@ -61,6 +61,12 @@ TEST(UnitUses, OfTwoChunksInAVFollowTheirActions) {
   EXPECT_EQ(uses({{ActionKind::kBackward, 0, 1}}, chunks, 2), "B4 B5 R3 B3");
 }
 
+TEST(UnitUses, ATiedTableIsTheHeadsToo) {
+  ChunkUnits chunk = ChunkUnits::whole(4);
+  chunk.tied = 0;
+  EXPECT_EQ(uses(memory::accumulation_schedule(1), {chunk}), "F0 F1 F2 F3 F0 B3 B0 B2 B1 B0");
+}
+
 TEST(UnitUses, GradientsOfWeightsThatWaitedReadNoWeights) {
   EXPECT_EQ(uses({{ActionKind::kForward, 0, 0},
                   {ActionKind::kBackwardInput, 0, 0},

@@ -126,6 +126,16 @@ TEST_F(ZeroMemory, EveryRankTakesWhatIsPredictedToTheByte) {
   }
 }
 
+TEST_F(ZeroMemory, ATableThatIsTheOutputMatrixTooStandsAsAWholeForAWhile) {
+  for (const ZeroStage stage : kSharded) {
+    for (int trial = 0; trial < 3; ++trial) {
+      ZeroCase c = draw_two_steps(random.pick({2, 3, 4}), stage);
+      c.options.model.tied_embeddings = true;
+      for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
+    }
+  }
+}
+
 TEST_F(ZeroMemory, NodesTakeWhatTheirShardsTake) {
   for (const ZeroStage stage : kSharded) {
     ZeroCase c = draw_two_steps(6, stage);
@@ -238,6 +248,20 @@ TEST_F(ZeroMemory, EveryRankSendsWhatIsPredictedToTheByte) {
       });
       if (seen == 0) continue;  // under mpirun: another process has them
       EXPECT_EQ(others, c.options.steps * sent_for_loss_and_norm(c)) << "loss and norm, no more";
+    }
+  }
+}
+
+TEST_F(ZeroMemory, ATiedTableIsGatheredForTheHeadToo) {
+  for (const ZeroStage stage : kSharded) {
+    for (int trial = 0; trial < 2; ++trial) {
+      ZeroCase c = draw_two_steps(random.pick({2, 3}), stage);
+      c.options.model.tied_embeddings = true;
+      for_each_rank(c, [&](const RankSummary& rank, std::size_t) {
+        EXPECT_EQ(sent_in_a_step(rank, c),
+                  predict_sent_elements(c.sharded_run()) * size_of(c.options.dtype));
+        EXPECT_EQ(predict_sent(c.sharded_run(), rank.rank).total, sent_in_a_step(rank, c));
+      });
     }
   }
 }

@@ -66,16 +66,71 @@ TEST(LlamaConfig, IsReadAsItWasWritten) {
   }
 }
 
+// What transformers 5 writes: rope_parameters, dtype, and no member that has its default value.
+TEST(LlamaConfig, OfAnotherProgramIsRead) {
+  const nlohmann::json config = {
+      {"model_type", "llama"},
+      {"hidden_size", 48},
+      {"intermediate_size", 100},
+      {"num_hidden_layers", 3},
+      {"num_attention_heads", 6},
+      {"vocab_size", 300},
+      {"max_position_embeddings", 77},
+      {"rms_norm_eps", 1e-6},
+      {"rope_parameters", {{"rope_theta", 5e5}, {"rope_type", "default"}}},
+      {"rope_scaling", nullptr},
+      {"hidden_act", "silu"},
+      {"head_dim", 8},
+      {"attention_dropout", 0.0},
+      {"pad_token_id", nullptr},
+      {"dtype", "bfloat16"}};
+  nn::ModelConfig expected = a_model();
+  expected.num_kv_heads = 6;
+  expected.rope_theta = 5e5;
+  EXPECT_EQ(parse_llama_config(config.dump(), kPath), expected);
+}
+
 TEST(LlamaConfig, IsRefusedWithTheReason) {
   const nlohmann::json none(nlohmann::json::value_t::discarded);
   EXPECT_THAT(refused("model_type", "gpt2"),
               AllOf(HasSubstr("'some/config.json'"), HasSubstr("model_type is \"gpt2\"")));
-  for (const char* key : {"model_type", "hidden_size", "rope_theta", "tie_word_embeddings"}) {
+  for (const char* key : {"model_type", "hidden_size", "rms_norm_eps", "vocab_size"}) {
     EXPECT_THAT(refused(key, none), HasSubstr(key));
   }
   EXPECT_THAT(refused("num_hidden_layers", -3), HasSubstr("'num_hidden_layers' is -3"));
   EXPECT_THAT(refused("num_attention_heads", 0), HasSubstr("'num_attention_heads' is 0"));
   EXPECT_THAT(refused("hidden_size", std::string(100'000, 'x')).size(), ::testing::Lt(500U));
+}
+
+TEST(LlamaConfig, WhatOurModelLacksIsRefusedByName) {
+  const std::pair<const char*, nlohmann::json> lacking[] = {
+      {"attention_bias", true},
+      {"mlp_bias", true},
+      {"hidden_act", "gelu"},
+      {"attention_dropout", 0.1},
+      {"head_dim", 16},
+      {"partial_rotary_factor", 0.5},
+      {"quantization_config", {{"quant_method", "gptq"}}},
+      {"architectures", {"LlamaForSequenceClassification"}},
+      {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}},
+      {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}},
+      {"rope_parameters", {{"rope_type", "yarn"}}}};
+  for (const auto& [key, value] : lacking) {
+    EXPECT_THAT(refused(key, value),
+                AllOf(StartsWith("'some/config.json' has "), HasSubstr(key), HasSubstr("only")));
+  }
+  EXPECT_THAT(refused("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}),
+              AllOf(HasSubstr("rope_scaling.rope_type \"llama3\""), HasSubstr("\"default\" only")));
+}
+
+TEST(LlamaConfig, KeepsWhatItWasButForTheTypeOfTheWeights) {
+  const std::string text = R"({"vocab_size": 7, "dtype": "bfloat16", "eos_token_id": [1, 2]})";
+  const auto config = nlohmann::json::parse(config_with_dtype(text, DType::kF64, kPath));
+  EXPECT_EQ(config, nlohmann::json::parse(
+                        R"({"vocab_size": 7, "dtype": "float64", "eos_token_id": [1, 2]})"));
+  EXPECT_THAT(
+      message_of<FileError>([] { static_cast<void>(config_with_dtype("[]", DType::kF32, kPath)); }),
+      HasSubstr("no JSON object"));
 }
 
 }  // namespace

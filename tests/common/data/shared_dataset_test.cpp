@@ -41,7 +41,7 @@ TEST(SharedDataset, FourRanksHoldOneCopyOfALargeText) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.emplace_back([&] {
-      const Dataset own = text.open(path);
+      const Dataset own = text.open({.path = path});
       all_have_it.arrive_and_wait();
       EXPECT_EQ(own.size(), kSize);
     });
@@ -54,8 +54,8 @@ TEST(SharedDataset, FourRanksHoldOneCopyOfALargeText) {
 TEST(SharedDataset, OpensAFileOrTheWorkbooksOwnText) {
   const test::TemporaryFolder folder;
   const std::string path = folder.write("text", "abc");
-  EXPECT_EQ(SharedDataset().open(path).source(), path);
-  EXPECT_EQ(SharedDataset().open("").hash(), Dataset::workbook(build::kSourceDir).hash());
+  EXPECT_EQ(SharedDataset().open({.path = path}).source(), path);
+  EXPECT_EQ(SharedDataset().open({}).hash(), Dataset::workbook(build::kSourceDir).hash());
 }
 
 TEST(SharedDataset, EveryRankGetsTheErrorAndANewTryMaySucceed) {
@@ -63,22 +63,33 @@ TEST(SharedDataset, EveryRankGetsTheErrorAndANewTryMaySucceed) {
   const std::string path = folder.path("text");
   SharedDataset text;
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_THAT(test::message_of<FileError>([&] { static_cast<void>(text.open(path)); }),
+    EXPECT_THAT(test::message_of<FileError>([&] { static_cast<void>(text.open({.path = path})); }),
                 testing::HasSubstr("does not exist"));
   }
   folder.write("text", "abc");
-  EXPECT_EQ(text.open(path).size(), 3U);
+  EXPECT_EQ(text.open({.path = path}).size(), 3U);
   std::filesystem::remove(path);
-  EXPECT_EQ(text.open(path).size(), 3U) << "it has been read";
+  EXPECT_EQ(text.open({.path = path}).size(), 3U) << "it has been read";
 }
 
-TEST(SharedDataset, IsOfOneTextOnly) {
+TEST(SharedDataset, HasATextForTheTrainingAndOneForItsValidation) {
   const test::TemporaryFolder folder;
   const std::string one = folder.write("one", "1");
-  const std::string other = folder.write("other", "2");
+  const std::string other = folder.write("other", "22");
   SharedDataset text;
-  static_cast<void>(text.open(one));
-  EXPECT_THROW(static_cast<void>(text.open(other)), InternalError);
+  EXPECT_EQ(text.open({.path = one}).size(), 1U);
+  EXPECT_EQ(text.open({.path = other}).size(), 2U);
+  EXPECT_EQ(text.open({.path = one}).source(), one);
+}
+
+TEST(SharedDataset, RefusesATokenOutsideOfTheVocabulary) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("text", "abz");
+  EXPECT_THAT(test::message_of<FileError>([&] {
+                static_cast<void>(SharedDataset().open({.path = path, .vocab_size = 100}));
+              }),
+              testing::AllOf(testing::HasSubstr("token 122 at index 2 (byte 2 of the file)"),
+                             testing::HasSubstr("[0, 100)")));
 }
 
 }  // namespace

@@ -39,6 +39,10 @@ TEST(StepSchedules, KnowWhetherWeightsChangeBetweenTheirPasses) {
   EXPECT_FALSE(updates_between({}));
 }
 
+TEST(StepSchedules, HaveForwardPassesInTheirOrder) {
+  EXPECT_EQ(forwards_of(schedule_of("F0 F1.1 B0 F1 W0 B1.1 BW1")), schedule_of("F0 F1.1 F1"));
+}
+
 TEST(StepSchedules, AreCompleteWhenEverythingPassesForwardAndBackwardOnce) {
   expect_complete({}, 0, 1);
   for (const char* schedule :

@@ -5,7 +5,9 @@
 
 #include <sys/stat.h>
 
+#include "build_config.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_program.hpp"
+#include "tests/support/llama_folder.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -111,6 +113,78 @@ TEST_F(CheckpointProgram, AChainOfLayouts) {
                        kAnotherOrder);
     EXPECT_EQ(names(to).front(), step_name(static_cast<std::size_t>(number) + 1));
   }
+}
+
+// The field's own files -------------------------------------------------------------------------
+
+class FromAFolder : public CheckpointProgramTest {
+ protected:
+  FromAFolder() {
+    ultra::test::write_llama_folder(disk, "model",
+                                    {.model = {.vocab_size = 300,
+                                               .hidden_size = 8,
+                                               .num_layers = 1,
+                                               .num_heads = 4,
+                                               .num_kv_heads = 2,
+                                               .ffn_hidden_size = 12,
+                                               .max_seq_len = 999,
+                                               .rope_theta = 500.0,
+                                               .tied_embeddings = true},
+                                     .type = checkpoint::StoredType::kBF16},
+                                    random);
+    disk.write("model/tokenizer.json", "{\"version\": \"1.0\"}");
+  }
+
+  const Changes kShort = {
+      {"--steps", "4"},
+      {"--global-batch", "8"},
+      {"--micro-batch", "2"},
+      {"--dtype", "f64"},
+      {"--layers", "1"},
+      {"--hidden", "8"},
+      {"--heads", "4"},
+      {"--kv-heads", "2"},
+      {"--ffn", "12"},
+      {"--val-every", "2"},
+      {"--val-batches", "1"},
+      {"--val-data", std::string(build::kSourceDir) + "/tests/data/arithmetic.txt"}};
+};
+
+TEST_F(FromAFolder, GoesOnWithItsSizesItsValidationsAndItsTokenizer) {
+  const Words init = {"--init", disk.path("model")};
+  const json expected = summary_of(kShort, init);
+  std::filesystem::remove(folder.path("metrics.jsonl"));
+  const json saved_run = save_all(kShort, joined(kFourShards, init));
+  expect_near_losses(saved_run, expected.at("losses"), kAnotherOrder);
+  const json resumed = summary_of(kShort, joined(init, {"--dp", "2", "--resume", saved_step(2),
+                                                        "--checkpoint", saved("again")}));
+  expect_near_losses(resumed.at("losses"), expected.at("losses"), kAnotherOrder);
+  ASSERT_EQ(resumed.at("validation_losses").size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(resumed.at("validation_losses")[i].at("loss").get<double>(),
+                expected.at("validation_losses")[i].at("loss").get<double>(), 1e-9);
+  }
+  for (const std::string& step : {saved_step(4), saved_step(4, "again")}) {
+    EXPECT_EQ(ultra::test::read_file(step + "/tokenizer.json"), "{\"version\": \"1.0\"}");
+    const json config = json::parse(ultra::test::read_file(step + "/config.json"));
+    EXPECT_EQ(config.at("max_position_embeddings"), 999) << "not the --seq of the training";
+    EXPECT_EQ(config.at("torch_dtype"), "float64");
+  }
+}
+
+TEST_F(FromAFolder, ACheckpointIsAFolderToBeginWith) {
+  static_cast<void>(save_all(kShort, {"--init", disk.path("model")}));
+  const json on = summary_of(with(kShort, "--lr", "0"), {"--init", saved_step(4)});
+  std::filesystem::remove(folder.path("metrics.jsonl"));
+  const json same = summary_of(with(kShort, "--lr", "0"), {"--init", saved_step(4), "--dp", "2"});
+  EXPECT_NEAR(on.at("validation_losses")[0].at("loss").get<double>(),
+              same.at("validation_losses")[1].at("loss").get<double>(), 1e-9);
+}
+
+TEST_F(FromAFolder, AnotherModelThanTheCheckpointsIsRefused) {
+  static_cast<void>(save_all(kShort, {"--init", disk.path("model")}));
+  failed(kShort, 2, {"vocab_size 300, this program's has 256", "--init"},
+         {"--resume", saved_step(4)});
 }
 
 // Folders -----------------------------------------------------------------------------------------

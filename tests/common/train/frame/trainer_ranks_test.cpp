@@ -162,7 +162,8 @@ TEST_F(RanksTrain, TheRanksOfAProcessReadTheTextOnce) {
     run_ranks(4, [&](Communicator& world) { static_cast<void>(train_with(setup, world)); });
   });
   std::filesystem::remove(options.data);
-  EXPECT_GT(setup.text->open(options.data).size(), 0U) << "it was opened here, for all of them";
+  EXPECT_GT(setup.text->open(options.data_file()).size(), 0U)
+      << "it was opened here, for all of them";
 }
 
 /// The spans of each rank's tracks in a trace file.

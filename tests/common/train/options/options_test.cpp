@@ -26,7 +26,8 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
       "--layers 3 --hidden 96 --heads 6 --kv-heads 3 --ffn 111 --seq 33 --global-batch 12 "
       "--micro-batch 6 --steps 77 --lr 0.25 --warmup 9 --clip 0.5 --seed 18446744073709551615 "
       "--dtype f64 --device cpu --device-memory 64MB --data text --metrics m --trace t "
-      "--trace-steps 8");
+      "--trace-steps 8 --vocab 50257 --tied-embeddings --init folder --tokens u16 --val-data other "
+      "--val-every 5 --val-batches 7");
   EXPECT_EQ(o.model.num_layers, 3U);
   EXPECT_EQ(o.model.hidden_size, 96U);
   EXPECT_EQ(o.model.num_heads, 6U);
@@ -47,6 +48,18 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
   EXPECT_EQ(o.metrics, "m");
   EXPECT_EQ(o.trace, "t");
   EXPECT_EQ(o.trace_steps, 8U);
+  EXPECT_EQ(o.model.vocab_size, 50257U);
+  EXPECT_TRUE(o.model.tied_embeddings);
+  EXPECT_EQ(o.init, "folder");
+  EXPECT_EQ(o.tokens, data::TokenFormat::kU16);
+  EXPECT_EQ(o.val_data, "other");
+  EXPECT_EQ(o.val_every, 5U);
+  EXPECT_EQ(o.val_batches, 7U);
+  EXPECT_EQ(o.given_model_flags,
+            (std::vector<std::string>{"--layers", "--hidden", "--heads", "--kv-heads", "--ffn",
+                                      "--seq", "--vocab", "--tied-embeddings"}));
+  EXPECT_EQ(o.data_file().path + o.val_file().path, "textother");
+  EXPECT_EQ(o.val_file().vocab_size, 50257U);
   EXPECT_FALSE(o.print_ranks);
   EXPECT_NO_THROW(o.validate());
 }
@@ -57,6 +70,10 @@ TEST(TrainOptions, NoFlagsAreTheDefaultRun) {
   EXPECT_EQ(o.device, DeviceKind::kCpu);
   EXPECT_EQ(o.device_memory, std::nullopt) << "all there is";
   EXPECT_TRUE(o.data.empty() && o.metrics.empty() && o.trace.empty());
+  EXPECT_TRUE(o.init.empty() && o.val_data.empty() && o.given_model_flags.empty());
+  EXPECT_EQ(o.tokens, data::TokenFormat::kBytes);
+  EXPECT_FALSE(o.model.tied_embeddings);
+  EXPECT_FALSE(o.validates_after(o.steps)) << "there is no text to validate on";
   EXPECT_EQ(o.trace_steps, 4U) << "the memory timeline shows four steps";
   EXPECT_NO_THROW(o.validate());
 }
@@ -74,18 +91,19 @@ TEST(TrainOptions, ScheduleWarmsUpToTheHighestRateAndFalls) {
 TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
   TrainOptions options;
   test::expect_parts(test::help_of([&](CLI::App& app) { options.add_to(app); }),
-                     {"--layers", "--hidden",  "--heads",        "--kv-heads",
-                      "--ffn",    "--seq",     "--global-batch", "--micro-batch",
-                      "--steps",  "--lr",      "--warmup",       "--clip",
-                      "--seed",   "--dtype",   "--device",       "--device-memory",
-                      "--data",   "--metrics", "--trace",        "--trace-steps",
-                      "f32"});
+                     {"--layers",   "--hidden",    "--heads",        "--kv-heads",
+                      "--ffn",      "--seq",       "--global-batch", "--micro-batch",
+                      "--steps",    "--lr",        "--warmup",       "--clip",
+                      "--seed",     "--dtype",     "--device",       "--device-memory",
+                      "--data",     "--metrics",   "--trace",        "--trace-steps",
+                      "--vocab",    "--init",      "--tokens",       "--tied-embeddings",
+                      "--val-data", "--val-every", "--val-batches",  "f32"});
 }
 
 TEST(TrainOptions, CountsAreWholeNumbers) {
-  for (const std::string flag :
-       {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
-        "--micro-batch", "--steps", "--warmup", "--seed", "--trace-steps"}) {
+  for (const std::string flag : {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq",
+                                 "--global-batch", "--micro-batch", "--steps", "--warmup", "--seed",
+                                 "--trace-steps", "--vocab", "--val-every", "--val-batches"}) {
     for (const std::string value : {"-1", "-18446744073709551615", "1.5", "1e3", "many",
                                     "18446744073709551616", "0x10", "7 "}) {
       const auto assign = [&] { kParse({flag + "=" + value}); };
@@ -96,16 +114,20 @@ TEST(TrainOptions, CountsAreWholeNumbers) {
 }
 
 TEST(TrainOptions, OtherValuesAreRefused) {
-  test::expect_refused<ConfigError>(kParse, {{"--lr high", {"--lr is 'high'"}},
-                                             {"--clip high", {"--clip is 'high'"}},
-                                             {"--dtype bf16", {"--dtype 'bf16'", "f32 or f64"}},
-                                             {"--device tpu", {"--device 'tpu'", "cpu or cuda"}}});
+  test::expect_refused<ConfigError>(kParse,
+                                    {{"--lr high", {"--lr is 'high'"}},
+                                     {"--clip high", {"--clip is 'high'"}},
+                                     {"--dtype bf16", {"--dtype 'bf16'", "f32 or f64"}},
+                                     {"--device tpu", {"--device 'tpu'", "cpu or cuda"}},
+                                     {"--tokens i64", {"--tokens is 'i64'", "u16 or u32"}}});
 }
 
 TEST(TrainOptions, NumbersHaveLimits) {
   test::expect_refused<ConfigError>(
       kParse, {{"--global-batch 0", {"--global-batch is 0", "at least 1"}},
                {"--micro-batch 0", {"--micro-batch is 0", "at least 1"}},
+               {"--val-every 0", {"--val-every is 0", "at least 1"}},
+               {"--val-batches 0", {"--val-batches is 0", "at least 1"}},
                {"--steps 0", {"--steps is 0", "from 1 to 1000000000"}},
                {"--steps 18446744073709551615", {"--steps is 18446744073709551615"}},
                {"--warmup 1000000001", {"--warmup is 1000000001", "from 0 to 1000000000"}},
@@ -127,6 +149,11 @@ TEST(TrainOptions, NameTheirFiles) {
   EXPECT_EQ(files[0].use, FileUse::kRead);
   EXPECT_EQ(files[1].use, FileUse::kWritten);
   EXPECT_EQ(files[2].use, FileUse::kWritten);
+  const auto more = parse("--init i --val-data v").files();
+  ASSERT_EQ(more.size(), 2U);
+  EXPECT_EQ(more[0].flag + more[1].flag + more[0].path + more[1].path, "--init--val-dataiv");
+  EXPECT_EQ(more[0].use, FileUse::kRead);
+  EXPECT_EQ(more[1].use, FileUse::kRead);
   EXPECT_TRUE(parse("").files().empty());
 }
 
@@ -177,6 +204,26 @@ TEST(TrainOptionsValidate, DivisionsHoldAndTheEquationIsShown) {
        {[](auto& o) { o.micro_batch = 5; },
         {"--micro-batch must divide --global-batch", "16 % 5 = 1", "Choose a divisor of 16"}},
        {[](auto& o) { o.micro_batch = 32; }, {"16 % 32 = 16"}}});
+}
+
+TEST(TrainOptionsValidate, TokensAndValidationsNeedTheirText) {
+  for (const char* line : {"--val-every 3", "--val-batches 3"}) {
+    test::expect_parts(test::message_of<ConfigError>([&] { parse(line).validate(); }),
+                       {std::string(line).substr(0, std::string(line).size() - 2),
+                        "no meaning without --val-data"});
+  }
+  test::expect_parts(test::message_of<ConfigError>([] { parse("--tokens u16").validate(); }),
+                     {"--tokens", "Give --data FILE"});
+  EXPECT_NO_THROW(parse("--tokens u32 --data d --val-data v --val-every 2").validate());
+}
+
+TEST(TrainOptions, ValidationsFollowEveryNthStepAndTheLast) {
+  const TrainOptions o = parse("--val-data v --val-every 4 --steps 10");
+  const TrainOptions end = parse("--val-data v --steps 10");
+  for (std::size_t step = 1; step <= 10; ++step) {
+    EXPECT_EQ(o.validates_after(step), step == 4 || step == 8 || step == 10) << step;
+    EXPECT_EQ(end.validates_after(step), step == 10) << step;
+  }
 }
 
 TEST(TrainOptionsValidate, SizesThatOverflowAreRefused) {

@@ -107,6 +107,23 @@ TEST_F(Metrics, OneLinePerStepWithFullPrecision) {
   }
 }
 
+TEST_F(Metrics, AValidationStandsWithItsStepAndInTheSummary) {
+  options.val_data = "other";
+  options.val_every = 2;
+  result.steps[1].validation_loss = 1.0 / 3.0;
+  result.steps.back().validation_loss = 5e-324;
+  write();
+  const std::vector<std::string> lines = lines_of(ultra::test::read_file(path));
+  EXPECT_EQ(json::parse(lines[1]).at("validation_loss").get<double>(), 1.0 / 3.0);
+  EXPECT_FALSE(json::parse(lines[0]).contains("validation_loss"));
+  const json s = summary();
+  EXPECT_EQ(s.at("validation_losses"), (json{{{"step", 2}, {"loss", 1.0 / 3.0}},
+                                             {{"step", kAwkward.size()}, {"loss", 5e-324}}}));
+  EXPECT_EQ(s.at("config").at("val_data"), "other");
+  EXPECT_EQ(s.at("config").at("val_every"), 2);
+  EXPECT_EQ(s.at("config").at("val_batches"), 4);
+}
+
 TEST_F(Metrics, TheLastLineIsTheSummary) {
   write();
   const json s = summary();

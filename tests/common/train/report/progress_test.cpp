@@ -44,6 +44,16 @@ std::vector<std::string> lines_of_a_run(std::size_t steps) {
   });
 }
 
+TEST(ProgressWithoutATerminal, AValidationHasALine) {
+  const std::vector<std::string> lines = plain_lines([](std::FILE* out) {
+    Progress progress(3, out);
+    progress.show(1, 2.5, 1000.0);
+    progress.show_validation(1, 1.25);
+  });
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[1], "step     1/3  validation loss 1.2500");
+}
+
 TEST(ProgressWithoutATerminal, IsPlainLines) {
   const std::vector<std::string> lines = lines_of_a_run(3);
   ASSERT_EQ(lines.size(), 3U);

@@ -79,6 +79,26 @@ TEST(RankMeter, CountsNoTrafficOfTheSetUp) {
   });
 }
 
+TEST(RankMeter, CountsNeitherTrafficNorTimeOfAPause) {
+  run_ranks(2, [](Communicator& world) {
+    const Device device = Device::cpu();
+    const Tensor data = Tensor::zeros(device, {64}, DType::kF32);
+    RankMeter meter(world, device);
+    meter.step_began();
+    world.all_reduce(data);
+    meter.step_ended();
+    const RankSummary before = meter.summary();
+    meter.pause();
+    pass(std::chrono::milliseconds(30));
+    for (int i = 0; i < 3; ++i) world.all_reduce(data);
+    meter.resume();
+    const RankSummary after = meter.summary();
+    EXPECT_EQ(after.communication.kinds, before.communication.kinds);
+    EXPECT_EQ(after.seconds.compute, before.seconds.compute);
+    EXPECT_EQ(after.seconds.total, before.seconds.total);
+  });
+}
+
 TEST(RankMeter, CountsTrafficFromItsStartAndTheDevicesMemory) {
   run_ranks(2, [](Communicator& world) {
     const Device device = Device::cpu();

@@ -1,0 +1,135 @@
+#include "common/train/weights/initial_weights.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
+#include "common/base/text.hpp"
+#include "common/checkpoint/llama_folder.hpp"
+#include "common/train/frame/agree.hpp"
+#include "common/train/weights/piece_runs.hpp"
+
+namespace ultra::train {
+namespace {
+
+/// A flag, the model's member that it sets, and what config.json calls that.
+struct ModelFlag {
+  const char* flag;
+  std::size_t nn::ModelConfig::*member;
+  const char* key;
+};
+constexpr ModelFlag kModelFlags[] = {
+    {"--layers", &nn::ModelConfig::num_layers, "num_hidden_layers"},
+    {"--hidden", &nn::ModelConfig::hidden_size, "hidden_size"},
+    {"--heads", &nn::ModelConfig::num_heads, "num_attention_heads"},
+    {"--kv-heads", &nn::ModelConfig::num_kv_heads, "num_key_value_heads"},
+    {"--ffn", &nn::ModelConfig::ffn_hidden_size, "intermediate_size"},
+    {"--vocab", &nn::ModelConfig::vocab_size, "vocab_size"}};
+
+/// What fn returns; the message about a file names the flag.
+template <class Fn>
+auto of_init(const Fn& fn) {
+  try {
+    return fn();
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("--init: {}", error.what()));
+  }
+}
+
+bool is_given(const TrainOptions& options, const char* flag) {
+  return std::ranges::find(options.given_model_flags, flag) != options.given_model_flags.end();
+}
+
+void expect_no_contradiction(const TrainOptions& options, const nn::ModelConfig& stored) {
+  for (const auto& [flag, member, key] : kModelFlags) {
+    if (!is_given(options, flag) || options.model.*member == stored.*member) continue;
+    throw ConfigError(
+        fmt::format("{0} is {1}, and the model of --init {2} has {3} {4}. Leave {0} out: the sizes "
+                    "are the folder's.",
+                    flag, options.model.*member, in_quotes(options.init), key, stored.*member));
+  }
+  if (options.model.tied_embeddings && !stored.tied_embeddings) {
+    throw ConfigError(
+        fmt::format("--tied-embeddings is given, and the model of --init {} has an output matrix "
+                    "of its own (tie_word_embeddings false). Leave --tied-embeddings out.",
+                    in_quotes(options.init)));
+  }
+  if (is_given(options, "--seq") && options.model.max_seq_len > stored.max_seq_len) {
+    throw ConfigError(
+        fmt::format("--seq is {}, and the model of --init {} knows {} positions "
+                    "(max_position_embeddings). Give --seq {} or less.",
+                    options.model.max_seq_len, in_quotes(options.init), stored.max_seq_len,
+                    stored.max_seq_len));
+  }
+}
+
+/// Fills a piece's values; what pads it stays 0.
+void read_piece(const checkpoint::LlamaFolder& folder, const OwnedPiece& piece,
+                const Tensor& values) {
+  values.fill(0.0);
+  for (const checkpoint::ElementRun& run : runs_of(piece)) {
+    folder.read(piece.parameter->name(), run.global,
+                values.slice(0, {run.local, run.local + run.count}));
+  }
+}
+
+}  // namespace
+
+void adopt_model(TrainOptions& options, checkpoint::FileLayer& files) {
+  if (options.init.empty()) return;
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(options.init, unknown)) {
+    throw ConfigError(fmt::format(
+        "--init {} is no folder. Give the folder of a model, as Hugging Face's save_pretrained() "
+        "writes it.",
+        in_quotes(options.init)));
+  }
+  nn::ModelConfig stored =
+      of_init([&] { return checkpoint::read_llama_config(files, options.init); });
+  expect_no_contradiction(options, stored);
+  stored.max_seq_len = std::min(options.model.max_seq_len, stored.max_seq_len);
+  options.model = stored;
+}
+
+std::string described(const nn::ModelConfig& model) {
+  return fmt::format(
+      "{} layers, hidden {}, {} heads, {} key/value heads, ffn {}, vocabulary {}, rope_theta {}, "
+      "norm_epsilon {}, {} embeddings, sequences of {}",
+      model.num_layers, model.hidden_size, model.num_heads, model.num_kv_heads,
+      model.ffn_hidden_size, model.vocab_size, model.rope_theta, model.norm_epsilon,
+      model.tied_embeddings ? "tied" : "untied", model.max_seq_len);
+}
+
+// [region load_initial_weights]
+void load_initial_weights(const std::string& folder, const TrainerState& trainer,
+                          const Communicator& world, checkpoint::FileLayer& files) {
+  std::optional<checkpoint::LlamaFolder> stored;
+  agree(world, [&] {
+    of_init([&] {
+      stored.emplace(files, folder);
+      stored->expect_model(trainer.context.options.model, trainer.parameters);
+    });
+  });
+  const Device& device = trainer.context.device;
+  const Device host = device.kind() == DeviceKind::kCpu ? device : Device::cpu();
+  for (const auto& states : trainer.states) {
+    for (std::size_t i = 0; i < states->pieces().size(); ++i) {
+      throw_if_interrupted();
+      const OwnedPiece& piece = states->pieces()[i];
+      const Tensor values = Tensor::empty(host, {piece.elements.size()}, piece.parameter->dtype());
+      read_piece(*stored, piece, values);
+      states->write_weights(i, values);
+    }
+    states->share_weights();
+  }
+}
+// [/region]
+
+}  // namespace ultra::train

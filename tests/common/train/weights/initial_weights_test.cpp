@@ -1,0 +1,129 @@
+#include "common/train/weights/initial_weights.hpp"
+
+#include "common/checkpoint/llama_config.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::train {
+namespace {
+
+nn::ModelConfig stored() {
+  return {.vocab_size = 300,
+          .hidden_size = 48,
+          .num_layers = 3,
+          .num_heads = 6,
+          .num_kv_heads = 2,
+          .ffn_hidden_size = 100,
+          .max_seq_len = 77,
+          .rope_theta = 5000.0,
+          .norm_epsilon = 1e-6};
+}
+
+class AdoptedModel : public ::testing::Test {
+ protected:
+  AdoptedModel() { write(stored()); }
+
+  void write(const nn::ModelConfig& model) const {
+    folder.write("config.json", checkpoint::llama_config_json(model, DType::kF32));
+  }
+
+  [[nodiscard]] TrainOptions parsed(const std::string& flags) const {
+    return test::options_of<TrainOptions>("--init " + folder.path() + " " + flags);
+  }
+
+  [[nodiscard]] nn::ModelConfig adopted(const std::string& flags) const {
+    TrainOptions options = parsed(flags);
+    adopt_model(options);
+    return options.model;
+  }
+
+  [[nodiscard]] std::string refused(const std::string& flags) const {
+    return message_of<ConfigError>([&] { static_cast<void>(adopted(flags)); });
+  }
+
+  test::TemporaryFolder folder;
+};
+
+TEST_F(AdoptedModel, HasTheSizesOfTheFolder) {
+  EXPECT_EQ(adopted(""), stored()) << "its positions are fewer than --seq's default";
+  nn::ModelConfig shorter = stored();
+  shorter.max_seq_len = 16;
+  EXPECT_EQ(adopted("--seq 16"), shorter);
+  nn::ModelConfig longer = stored();
+  longer.max_seq_len = 4096;
+  write(longer);
+  EXPECT_EQ(adopted("").max_seq_len, 128U) << "--seq's default";
+  EXPECT_EQ(adopted("--seq 4096"), longer);
+}
+
+TEST_F(AdoptedModel, FlagsMaySayTheSame) {
+  EXPECT_EQ(adopted("--layers 3 --hidden 48 --heads 6 --kv-heads 2 --ffn 100 --vocab 300 --seq 77"),
+            stored());
+  nn::ModelConfig tied = stored();
+  tied.tied_embeddings = true;
+  write(tied);
+  EXPECT_EQ(adopted("--tied-embeddings"), tied);
+}
+
+TEST_F(AdoptedModel, AFlagThatContradictsIsRefusedWithBothValues) {
+  const std::vector<std::vector<std::string>> rows = {
+      {"--layers 4", "--layers is 4", "num_hidden_layers 3"},
+      {"--hidden 96", "--hidden is 96", "hidden_size 48"},
+      {"--heads 3", "--heads is 3", "num_attention_heads 6"},
+      {"--kv-heads 3", "--kv-heads is 3", "num_key_value_heads 2"},
+      {"--ffn 99", "--ffn is 99", "intermediate_size 100"},
+      {"--vocab 256", "--vocab is 256", "vocab_size 300"},
+      {"--seq 78", "--seq is 78", "knows 77 positions"},
+      {"--tied-embeddings", "--tied-embeddings is given", "tie_word_embeddings false"}};
+  for (const auto& row : rows) {
+    EXPECT_THAT(refused(row[0]),
+                AllOf(HasSubstr(row[1]), HasSubstr(row[2]), HasSubstr(folder.path())))
+        << row[0];
+  }
+}
+
+TEST_F(AdoptedModel, WithoutInitNothingChanges) {
+  TrainOptions options = test::options_of<TrainOptions>("--hidden 96");
+  const nn::ModelConfig before = options.model;
+  adopt_model(options);
+  EXPECT_EQ(options.model, before);
+}
+
+TEST_F(AdoptedModel, AFolderWithoutAModelIsRefused) {
+  const test::TemporaryFolder empty;
+  TrainOptions options;
+  for (const std::string& path : {empty.path("none"), empty.write("file", "text"),
+                                  std::string("/dev/null"), std::string(5000, 'x')}) {
+    options.init = path;
+    EXPECT_THAT(message_of<ConfigError>([&] { adopt_model(options); }),
+                AllOf(StartsWith("--init '"), HasSubstr("is no folder")));
+  }
+  options.init = empty.path();
+  EXPECT_THAT(message_of<FileError>([&] { adopt_model(options); }),
+              AllOf(HasSubstr(empty.path()), HasSubstr("has no config.json")));
+}
+
+TEST_F(AdoptedModel, IsDescribedByAllOfItsSizes) {
+  std::vector<std::string> texts = {described(stored())};
+  const auto change = [&](const std::function<void(nn::ModelConfig&)>& fn) {
+    nn::ModelConfig model = stored();
+    fn(model);
+    texts.push_back(described(model));
+  };
+  change([](auto& m) { ++m.vocab_size; });
+  change([](auto& m) { ++m.hidden_size; });
+  change([](auto& m) { ++m.num_layers; });
+  change([](auto& m) { ++m.num_heads; });
+  change([](auto& m) { ++m.num_kv_heads; });
+  change([](auto& m) { ++m.ffn_hidden_size; });
+  change([](auto& m) { ++m.max_seq_len; });
+  change([](auto& m) { m.rope_theta += 1; });
+  change([](auto& m) { m.norm_epsilon *= 2; });
+  change([](auto& m) { m.tied_embeddings = true; });
+  std::ranges::sort(texts);
+  EXPECT_EQ(std::ranges::adjacent_find(texts), texts.end());
+}
+
+}  // namespace
+}  // namespace ultra::train
