@@ -14,23 +14,21 @@
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
 #include "bench/training_rank.hpp"
+#include "bench/training_round.hpp"
 #include "chapters/04_zero/options/zero_options.hpp"
 #include "chapters/07_pipeline_parallel/closed_forms/bubble_fraction.hpp"
 #include "chapters/07_pipeline_parallel/execution/pipeline_links.hpp"
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/stages/stage_split.hpp"
-#include "common/comm/run_ranks.hpp"
 
 namespace {
 
 using namespace ultra;
 using bench::median;
-using bench::now;
+using bench::Round;
 using pipeline_parallel::PipelineSchedule;
 using pipeline_parallel::ScheduleChoice;
 using pipeline_parallel::ScheduleKind;
-
-constexpr std::size_t kSteps = 4;  // of a round; the first warms up
 
 /// How layers are cut, or that they are not.
 struct Cut {
@@ -42,12 +40,6 @@ struct Cut {
   [[nodiscard]] PipelineSchedule schedule() const {
     return pipeline_parallel::make_schedule(choice, static_cast<std::size_t>(pp), micro_batches);
   }
-};
-
-/// What a round gave: seconds of the median step, and the share of the steps that ranks waited.
-struct Round {
-  double step_seconds = 0;
-  double exposed = 0;
 };
 
 /// Gives a rank its layers and its passes.
@@ -80,21 +72,11 @@ train::Ingredients links_of(const Cut& cut) {
   return ingredients;
 }
 
-Round time_steps(const Communicator& world, bench::TrainingRank& rank) {
-  std::vector<double> seconds;
-  double waited = 0;
-  double total = 0;
-  for (std::size_t step = 0; step < kSteps; ++step) {
-    world.barrier();
-    const double before = world.stats().exposed_seconds;
-    const double start = now();
-    benchmark::DoNotOptimize(rank.step());
-    if (step == 0) continue;
-    seconds.push_back(now() - start);
-    total += seconds.back();
-    waited += world.stats().exposed_seconds - before;
-  }
-  return {.step_seconds = median(seconds), .exposed = waited / total};
+/// What the average rank waits: the stages of a pipeline wait at different times.
+double mean_over(const Communicator& world, double share) {
+  const Tensor sum = Tensor::from<double>(Device::cpu(), {1}, std::vector{share});
+  world.all_reduce(sum);
+  return sum.to_vector().front() / world.size();
 }
 
 Round round_of(const Cut& cut, const nn::ModelConfig& model, const data::Dataset& text) {
@@ -103,19 +85,13 @@ Round round_of(const Cut& cut, const nn::ModelConfig& model, const data::Dataset
   if (!cut.link.empty()) options.link = LinkSpeed::parse(cut.link);
   train::TrainOptions train = bench::benchmark_options(model, 1, 1);
   train.global_batch = cut.micro_batches;
-  std::vector<Round> rounds(static_cast<std::size_t>(cut.pp));
-  run_ranks(
-      cut.pp,
-      [&](Communicator& world) {
-        bench::TrainingRank rank(world, train, text, links_of(cut), {.pp = cut.pp},
-                                 layers_of(cut, model));
-        rounds[static_cast<std::size_t>(world.rank())] = time_steps(world, rank);
-      },
-      options);
-  Round mean = rounds.front();
-  mean.exposed = 0;
-  for (const Round& round : rounds) mean.exposed += round.exposed / cut.pp;
-  return mean;
+  return bench::round_on(cut.pp, options, [&](const Communicator& world) {
+    bench::TrainingRank rank(world, train, text, links_of(cut), {.pp = cut.pp},
+                             layers_of(cut, model));
+    Round round = bench::time_steps(world, rank);
+    round.exposed = mean_over(world, round.exposed);
+    return round;
+  });
 }
 
 nn::ModelConfig model_of(const benchmark::State& state) {

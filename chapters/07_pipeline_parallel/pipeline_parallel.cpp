@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
@@ -36,6 +38,14 @@ void add_tied_group(train::Plan& plan, const Placement& placement) {
       stage == placement.at(0).stage || stage == placement.at(placement.parts() - 1).stage;
   plan.groups.add(std::string(nn::kTiedGroup),
                   plan.mesh.pp().split(is_end ? 0 : 1, plan.mesh.pp().rank(), "both ends"));
+}
+
+/// Whether a stage makes gradients of weights later than those of its input.
+bool splits_backward(const PipelineSchedule& schedule) {
+  return std::ranges::any_of(schedule.ranks, [](const train::StepSchedule& list) {
+    return std::ranges::find(list, train::ActionKind::kBackwardInput, &train::Action::kind) !=
+           list.end();
+  });
 }
 
 /// The layers of each part, by whatever rule.
@@ -127,7 +137,7 @@ void PipelineParallel::change_plan(train::Plan& plan, const train::Setup& setup)
 
 void PipelineParallel::wrap(train::FactoryStack& factories, const train::Plan&,
                             const train::Setup& setup) const {
-  if (!options_.has_schedule() || setup.ranks_along(MeshDim::kTp) > 1) return;
+  if (!schedule_ || !splits_backward(*schedule_) || setup.ranks_along(MeshDim::kTp) > 1) return;
   factories.push_back(std::make_unique<SplitLinearFactory>(*factories.back()));
 }
 
@@ -158,7 +168,8 @@ std::optional<std::string> PipelineParallel::state_that_is_not_saved() const {
                 schedule_from_file("--schedule-file", options_.schedule_file).ranks.front())
           : !options_.searches && options_.schedule.kind == ScheduleKind::kPipedreamAsync;
   if (!updates) return {};
-  return options_.flags() + ": each stage makes an update per micro-batch, and only one per "
+  return options_.flags() +
+         ": each stage makes an update per micro-batch, and only one per "
          "step would be counted. Leave out --checkpoint and --resume, or choose another schedule.";
 }
 

@@ -30,7 +30,7 @@ Action nth_backward(const InterleavedRank& rank, std::size_t n) {
 train::StepSchedule interleaved_list(const InterleavedRank& rank, std::size_t micro_batches) {
   const std::size_t passes = micro_batches * rank.chunks;
   // All chunks but the last see a whole group first. In the last each stage behind costs a hop, and
-  // a second pass, while which its messages travel.
+  // a second pass, during which its messages travel.
   const std::size_t full = (rank.chunks - 1) * rank.stages + 2 * (rank.stages - rank.stage - 1);
   const std::size_t warmup = std::min(full, passes);
   train::StepSchedule list;

@@ -26,11 +26,12 @@ struct PipelineShape {
 /// rank's, which overlaps most.
 /// @param part        what a micro-batch takes in one part: a chunk, not a stage.
 /// @param overlapped  seconds of an overlapped F and BW over those one after the other.
-/// @pre What the schedule is made for: m >= p for zero-bubble-h1, 2 p - 1 for zero-bubble-h2 and zb-v,
-/// 2 p for dualpipe-v; and where W is apart no longer a W than F and B; F, B and W equal in zb-v, F and B
-/// equal in dualpipe-v. For other costs simulate().
-/// Source: Narayanan et al. 2021, arXiv 2104.04473, section 2.2; Qi et al. 2023, arXiv 2401.10241, table 2
-/// and section 6; the table of deepseek-ai/DualPipe (there PP counts parts, and B is B and W).
+/// @pre What the schedule is made for: m >= p for zero-bubble-h1, 2 p - 1 for zero-bubble-h2 and
+/// zb-v, 2 p for dualpipe-v; and where W is apart no longer a W than F and B; F, B and W equal in
+/// zb-v, F and B equal in dualpipe-v. For other costs simulate().
+/// Source: Narayanan et al. 2021, arXiv 2104.04473, section 2.2; Qi et al. 2023, arXiv 2401.10241,
+/// table 2 and section 6; the table of deepseek-ai/DualPipe (there PP counts parts, and B is B and
+/// W).
 [[nodiscard]] double bubble_seconds(const ScheduleChoice& choice, const PipelineShape& shape,
                                     const PartCost& part, double overlapped = 1);
 

@@ -27,8 +27,8 @@ namespace ultra::pipeline_parallel {
 [[nodiscard]] std::size_t peak_activations_of(const ScheduleChoice& choice,
                                               const PipelineShape& shape, std::size_t stage);
 
-/// @brief Messages of a step, over all ranks: for each micro-batch one activation and one gradient for
-/// each hop between two ranks. A loop of v chunks has p v - 1 hops, a V 2 p - 2.
+/// @brief Messages of a step, over all ranks: for each micro-batch one activation and one gradient
+/// for each hop between two ranks. A loop of v chunks has p v - 1 hops, a V 2 p - 2.
 [[nodiscard]] std::size_t messages_of(const ScheduleChoice& choice, const PipelineShape& shape);
 
 }  // namespace ultra::pipeline_parallel

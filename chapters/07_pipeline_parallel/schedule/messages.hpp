@@ -4,8 +4,8 @@
 ///
 /// - A receive is posted: the rank says where the message shall go, and goes on. A pass waits until
 ///   what it needs has arrived.
-/// - A send stands right behind the pass that makes the message. It is a rendezvous: nothing travels
-///   before the other rank has posted its receive.
+/// - A send stands right behind the pass that makes the message. It is a rendezvous: nothing
+///   travels before the other rank has posted its receive.
 /// - So receives are posted ahead: that lets messages travel while both ranks compute.
 /// What goes from a chunk to another of the same rank is no message.
 
@@ -69,8 +69,8 @@ using InstructionLists = std::vector<std::vector<Instruction>>;
 
 /// @brief The instructions of all ranks, such that even sends that hold up their rank end.
 ///
-/// While a rank waits for a message or uses it, the receive of its next one is posted already; more of
-/// them are where all ranks would wait for each other otherwise.
+/// While a rank waits for a message or uses it, the receive of its next one is posted already; more
+/// of them are where all ranks would wait for each other otherwise.
 /// @throws ConfigError when the passes alone wait for each other, with what each rank waits for.
 [[nodiscard]] InstructionLists with_messages(const PipelineSchedule& schedule);
 

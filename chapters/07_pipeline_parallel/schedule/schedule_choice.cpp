@@ -67,9 +67,9 @@ ScheduleChoice parse_schedule_choice(std::string_view text) {
     if (kind != ScheduleKind::kInterleaved) break;
     return {.kind = kind, .interleaved_chunks = parse_chunks(text.substr(colon + 1))};
   }
-  throw ConfigError(
-      fmt::format("there is no schedule {}. There are {}, and search for the best that can be found.",
-                  in_quotes(text), schedule_names()));
+  throw ConfigError(fmt::format(
+      "there is no schedule {}. There are {}, and search for the best that can be found.",
+      in_quotes(text), schedule_names()));
 }
 
 std::span<const ScheduleChoice> published_schedules() {

@@ -78,11 +78,11 @@ class RankReader {
     if (!is_there) refuse(action, fmt::format("{} must come first", what));
   }
 
-  /// An update takes all gradients that there are, with the weights that its backward pass has read.
+  /// An update takes all gradients that there are, with the weights that its backward pass has
+  /// read.
   void expect_behind_whole_backward(const Action& update) const {
-    const Action backward{.kind = ActionKind::kBackward,
-                          .micro_batch = update.micro_batch,
-                          .chunk = update.chunk};
+    const Action backward{
+        .kind = ActionKind::kBackward, .micro_batch = update.micro_batch, .chunk = update.chunk};
     if (list_[at_ - 1] == backward) return;
     refuse(update, fmt::format("an update stands right behind the whole backward pass of its "
                                "micro-batch, so write {} {}",
@@ -91,17 +91,18 @@ class RankReader {
 
   void expect_whole(std::size_t index, bool updates) const {
     const Passed& passed = passed_[index];
-    const auto missing = [&](const char* what, const char* name) {
-      const Action action{.micro_batch = index / chunks_, .chunk = index % chunks_};
+    const Action action{.micro_batch = index / chunks_, .chunk = index % chunks_};
+    const std::string number = action.str().substr(1);
+    const auto missing = [&](const char* what, const std::string& names) {
       throw ConfigError(fmt::format(
-          "schedule {}, stage {}: micro-batch {} has no {} ({}{}). Every micro-batch passes every "
+          "schedule {}, stage {}: micro-batch {} has no {} ({}). Every micro-batch passes every "
           "chunk of every stage, forward and backward.",
-          schedule_.name, stage_, action.micro_batch, what, name, action.str().substr(1)));
+          schedule_.name, stage_, action.micro_batch, what, names));
     };
-    if (!passed.forward) missing("forward pass", "F");
-    if (!passed.input) missing("backward pass", "B or BW");
-    if (!passed.weights) missing("gradients of weights", "W");
-    if (updates && !passed.update) missing("update, but others have one", "U");
+    if (!passed.forward) missing("forward pass", "F" + number);
+    if (!passed.input) missing("backward pass", "B" + number + " or BW" + number);
+    if (!passed.weights) missing("gradients of weights", "W" + number);
+    if (updates && !passed.update) missing("update, but others have one", "U" + number);
   }
 
   void expect_pair(std::size_t index) const {
@@ -109,10 +110,10 @@ class RankReader {
                          list_[index + 1].kind == ActionKind::kBackward &&
                          (list_[index].micro_batch != list_[index + 1].micro_batch);
     if (is_pair) return;
-    throw ConfigError(
-        fmt::format("schedule {}, stage {}, action {}: only a forward pass and the whole backward "
-                    "pass of another micro-batch behind it can overlap.",
-                    schedule_.name, stage_, index));
+    throw ConfigError(fmt::format(
+        "schedule {}, stage {}, action {} of {}: only a forward pass and the whole backward "
+        "pass of another micro-batch behind it can overlap.",
+        schedule_.name, stage_, index + 1, list_.size()));
   }
 
   [[noreturn]] void refuse(const Action& action, const std::string& reason) const {

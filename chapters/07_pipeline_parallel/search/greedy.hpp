@@ -12,9 +12,10 @@
 
 namespace ultra::pipeline_parallel {
 
-/// @brief What a rank prefers: B before F, and W when neither can begin soon, or there is no room for
-/// a further F.
-/// Source: Qi et al. 2023, arXiv 2401.10241, section 3.1: a warm-up and a threshold for gaps, varied.
+/// @brief What a rank prefers: B before F, and W when neither can begin soon, or there is no room
+/// for a further F.
+/// Source: Qi et al. 2023, arXiv 2401.10241, section 3.1: a warm-up and a threshold for gaps,
+/// varied.
 struct GreedyRule {
   std::size_t warmup = 1;  ///< passes forward but not backward, at most, on the last rank
   std::size_t slope = 1;   ///< more of them for each rank before

@@ -2,8 +2,8 @@
 /// @file
 /// PassClock: when passes begin and end, one decision after the other, with a way back.
 ///
-/// What a search does thousands of times; simulate() is the judge at its end. Receives are taken to be
-/// posted in time. Backward passes are split: B, and W when there is time.
+/// What a search does thousands of times; simulate() is the judge at its end. Receives are taken to
+/// be posted in time. Backward passes are split: B, and W when there is time.
 
 #include <cstddef>
 #include <limits>
@@ -45,7 +45,8 @@ class PassClock {
 
   /// @brief When a rank's last pass ends.
   [[nodiscard]] double free(std::size_t stage) const { return free_[stage]; }
-  /// @brief When the input of a part's F, or the gradient for its B, arrives; kUnknown: not decided.
+  /// @brief When the input of a part's F, or the gradient for its B, arrives; kUnknown: not
+  /// decided.
   [[nodiscard]] double input_arrives(std::size_t part, std::size_t micro_batch) const {
     return inputs_[part * micro_batches_ + micro_batch];
   }

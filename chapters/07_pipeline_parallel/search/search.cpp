@@ -112,10 +112,11 @@ FoundSchedule search_schedule(const SearchQuestion& question) {
   offer_heuristics(question, line, best);
   if (question.stages > 1) offer_heuristics(question, Placement::v_shape(question.stages), best);
   if (!best.found()) {
-    throw ConfigError(fmt::format(
-        "no schedule of {} stages keeps to {:g} times what a micro-batch leaves in a stage: a single "
-        "one has 1. Allow more activations.",
-        question.stages, question.most_bytes / question.costs.stage.saved_bytes));
+    throw ConfigError(
+        fmt::format("no schedule of {} stages keeps to {:g} times what a micro-batch leaves in a "
+                    "stage: a single "
+                    "one has 1. Allow more activations.",
+                    question.stages, question.most_bytes / question.costs.stage.saved_bytes));
   }
   const CostModel costs = question.costs.on(line);
   const double bound = best.found()->step.seconds();

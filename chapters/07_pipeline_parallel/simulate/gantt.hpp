@@ -10,8 +10,9 @@
 
 namespace ultra::pipeline_parallel {
 
-/// @brief All actions and messages with their times, as JSON: what --executed-gantt writes of a real
-/// step, and beside it "seconds", "bubble_over_ideal", "bubble_over_total" and "peak_activations".
+/// @brief All actions and messages with their times, as JSON: what --executed-gantt writes of a
+/// real step, and beside it "seconds", "bubble_over_ideal", "bubble_over_total" and
+/// "peak_activations".
 [[nodiscard]] std::string gantt_json(const PipelineSchedule& schedule, const SimulatedStep& step);
 
 /// @brief The same as a trace that Perfetto and chrome://tracing open: a process for each stage.
@@ -19,9 +20,9 @@ namespace ultra::pipeline_parallel {
 
 /// @brief The same as a line of characters for each stage.
 ///
-/// A digit is a forward pass of that micro-batch (its last digit), a small letter a backward pass (a for
-/// 0), BW or B, a capital letter W, '|' an update, '.' nothing. Of two that overlap the backward pass is
-/// shown behind the forward pass.
+/// A digit is a forward pass of that micro-batch (its last digit), a small letter a backward pass
+/// (a for 0), BW or B, a capital letter W, '|' an update, '.' nothing. Of two that overlap the
+/// backward pass is shown behind the forward pass.
 /// @param columns  at most; as many as the step has seconds when these are fewer, and all
 /// actions begin and end at whole ones.
 [[nodiscard]] std::string gantt_text(const PipelineSchedule& schedule, const SimulatedStep& step,

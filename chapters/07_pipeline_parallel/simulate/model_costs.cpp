@@ -3,7 +3,8 @@
 namespace ultra::pipeline_parallel {
 namespace {
 
-/// Passes of a part that is so many stages large; what it saves, but for the blocks, is not counted.
+/// Passes of a part that is so many stages large; what it saves, but for the blocks, is not
+/// counted.
 PartCost scaled(const PartCost& stage, double passes, double blocks) {
   return {.forward = stage.forward * passes,
           .backward_input = stage.backward_input * passes,

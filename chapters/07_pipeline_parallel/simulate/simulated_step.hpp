@@ -45,10 +45,11 @@ struct SimulatedStep {
   std::vector<SimulatedRank> ranks;    ///< by stage
   std::vector<TimedMessage> messages;  ///< in the order of their arrival on each link
 
-  /// @brief Seconds from the first action's begin to the last one's end: a step that ends in something
-  /// that all ranks wait for.
+  /// @brief Seconds from the first action's begin to the last one's end: a step that ends in
+  /// something that all ranks wait for.
   [[nodiscard]] double seconds() const;
-  /// @brief Seconds of the rank that takes longest: steps that follow each other without a common end.
+  /// @brief Seconds of the rank that takes longest: steps that follow each other without a common
+  /// end.
   /// Source: Qi et al. 2023, arXiv 2401.10241, section 5.1, which counts bubbles so.
   [[nodiscard]] double longest_span() const;
   /// @brief Seconds that the average rank is busy.

@@ -36,8 +36,10 @@ struct TableQuestion {
   double most_activations = 0;          ///< of a rank, as peak(); 0: any number
 };
 
-/// @brief The rows of a question: schedules that there are not for so many micro-batches are left out.
-/// @throws ConfigError when it is too large to simulate, or what was measured is of other parts; Interrupted when the program is told to stop.
+/// @brief The rows of a question: schedules that there are not for so many micro-batches are left
+/// out.
+/// @throws ConfigError when it is too large to simulate, or what was measured is of other parts;
+/// Interrupted when the program is told to stop.
 [[nodiscard]] std::vector<TableRow> table_rows(const TableQuestion& question);
 
 /// @brief The rows as lines of a table.

@@ -6,24 +6,18 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "common/base/numeric.hpp"
-#include "tests/chapters/02_collectives/run_comparison.hpp"
-#include "tests/support/random_run.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/chapters/03_data_parallel/mesh_run.hpp"
 
 namespace ultra::pipeline_parallel::test {
 
@@ -67,10 +61,6 @@ struct PipelineCase {
   }
   /// The program's, but for micro-batches that need not divide the global batch.
   [[nodiscard]] train::Setup setup(const ultra::test::Put& put = {}) const {
-    const auto cut = [size = micro_batch](const train::BatchShare& share, std::size_t) {
-      return data_parallel::cut_share(share, size);
-    };
-    const auto put_cut = [cut](train::Ingredients& ingredients) { ingredients.cut.offer(cut); };
     train::TrainOptions own = options;
     own.micro_batch = micro_batch;  // what closed forms read
     train::Setup setup = ultra::test::setup_of(
@@ -78,7 +68,8 @@ struct PipelineCase {
         train::list_of(std::make_unique<TrainFlags>(), memory::technique(),
                        collectives::technique(), data_parallel::technique(), zero::technique(),
                        zero::offload(), tensor_parallel::technique(), context_parallel::technique(),
-                       technique(), ultra::test::putting(put_cut), ultra::test::putting(put)),
+                       technique(), data_parallel::test::cutting_into(micro_batch),
+                       ultra::test::putting(put)),
         flags() + fmt::format(" --doc-length {}", options.doc_length));
     for (const auto& technique : setup.techniques) technique->validate_training(setup);
     setup.train.micro_batch = options.micro_batch;
@@ -87,7 +78,7 @@ struct PipelineCase {
 };
 
 /// @brief Random small runs of models that can be cut into stages, with a watchdog.
-class PipelineTest : public ultra::test::RandomTest {
+class PipelineTest : public data_parallel::test::MeshTest {
  protected:
   /// @param parts  of the model.
   PipelineCase draw(int dp, int pp, const std::string& schedule, std::size_t parts, DType dtype) {
@@ -121,30 +112,6 @@ class PipelineTest : public ultra::test::RandomTest {
     model.ffn_hidden_size = 3 * ranks;
     model.max_seq_len = ceil_div(model.max_seq_len, ranks) * ranks;
   }
-
-  static void on_mesh(const PipelineCase& c, const std::function<void(Communicator&)>& fn,
-                      Progress progress = Progress::kThread) {
-    SCOPED_TRACE(c.str());
-    RankOptions options = c.setup().rank_options();
-    options.timeout = std::chrono::seconds(100);  // a hang would be one
-    options.progress = progress;
-    quietly([&] { run_ranks(c.ranks(), fn, options); });
-    if (HasFailure()) std::printf("%s\n", c.str().c_str());
-  }
-
-  /// The summaries of all ranks, on rank 0; elsewhere none.
-  static std::vector<train::RankSummary> summaries(const PipelineCase& c) {
-    std::vector<train::RankSummary> ranks;
-    const auto keep = [&](Communicator& world) {
-      const train::TrainResult result = train::train_with(c.setup(), world);
-      if (world.rank() == 0) ranks = result.ranks;
-    };
-    on_mesh(c, keep, Progress::kOnCall);
-    return ranks;
-  }
-
- private:
-  ultra::test::Watchdog watchdog_{std::chrono::seconds(110)};
 };
 
 }  // namespace ultra::pipeline_parallel::test

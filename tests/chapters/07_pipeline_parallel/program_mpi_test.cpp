@@ -52,7 +52,8 @@ TEST_F(PipelineUnderMpirun, AStageThatFailsEndsAllWithItsNameAndItsMicroBatch) {
                  {"out of device memory", "stage 0 of 2", "forward pass of micro-batch"}, {});
 }
 
-/// A shell that starts its arguments, and kills the process of rank 1 some time after a file is there.
+/// A shell that starts its arguments, and kills the process of rank 1 some time after a file is
+/// there.
 ultra::test::Words killing_after(const std::string& file) {
   return {"sh", "-c",
           "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (for i in $(seq 500); do [ -e '" + file +

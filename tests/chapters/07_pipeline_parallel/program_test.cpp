@@ -217,6 +217,7 @@ TEST_F(BadPipelineRun, FlagsThatDoNotGoTogether) {
            {async + "--clip 0 --tp 2", {"--tp 2 does not go together"}},
            {async + "--clip 0 --cp 2", {"--cp 2 does not go together"}},
            {async + "--clip 0 --zero 1", {"--zero 1 does not go together"}},
+           {async + "--clip 0 --compress int8", {"--compress does not go together"}},
            {async + "--clip 0 --checkpoint " + folder.path("c"),
             {"checkpoints do not go together with --pp 2 --schedule pipedream-async"}}});
 }
@@ -239,11 +240,17 @@ TEST_F(BadPipelineRun, SchedulesOfOnesOwnThatCannotRun) {
   refuse(updates, "", {"--clip 1 does not go together"});
   refuse(updates, "--clip 0 --checkpoint " + folder.path("c"),
          {"checkpoints do not go together with --pp 2 --schedule-file '" + path + "'"});
+  const std::string two_chunks = "F0 F1 F0.1 F1.1 BW0.1 U0.1 BW1.1 U1.1 BW0 U0 BW1 U1\n";
+  refuse(two_chunks + two_chunks, "--clip 0 --layers 4",
+         {"several parts on a rank does not go together", "one chunk per rank"});
   refuse("F0 B0 W0 U0\nF0 BW0 U0\n", "--clip 0", {"stage 0", "U0", "so write BW0 U0"});
   refuse("F0 BW0\nF0 BW0\n", "--schedule afab", {"--schedule and --schedule-file"});
   const auto missing = run("--pp 2 --schedule-file " + folder.path("none"));
   EXPECT_EQ(missing.exit_code, 2);
   expect_parts(missing.err, {"--schedule-file", "cannot be read"});
+  const auto endless = run("--pp 2 --schedule-file /dev/zero");
+  EXPECT_EQ(endless.exit_code, 2);
+  expect_parts(endless.err, {"--schedule-file", "has more than 67108864 bytes"});
 }
 
 TEST_F(BadPipelineRun, EstimatesOfWhatCouldNotTrain) {

@@ -15,12 +15,14 @@ namespace ultra::pipeline_parallel {
 namespace {
 
 constexpr const char* kBubble =
-    "Hint: the rank waits at p - 1 hops, not p; what a hop costs is a forward and a backward pass "
-    "of "
-    "a part, less the W that fill it. (Only the naive schedule waits at every micro-batch.)";
+    "Hint: draw the schedule of 3 stages. For which passes of other stages does a stage wait "
+    "before its first one, and for which behind its last one? Where does a W fill the gap? "
+    "Does it wait again for the next micro-batch?";
 constexpr const char* kIdeal =
-    "Hint: the ideal time is m micro-batches in each of the rank's chunks; a part is a chunk.";
-constexpr const char* kTotal = "Hint: the whole step is the ideal time and the bubble.";
+    "Hint: how many passes does a rank make in a step when it never waits? A part is a chunk, "
+    "not a stage.";
+constexpr const char* kTotal =
+    "Hint: of which time is it a part: of the work alone, or of the whole step?";
 
 class BubbleFraction : public ultra::test::RandomTest {
  protected:

@@ -13,22 +13,19 @@ namespace ultra::pipeline_parallel {
 namespace {
 
 constexpr const char* kRuns =
-    "Hint: every micro-batch passes every chunk forward once and backward once, and the ranks must "
-    "not wait for each other: chunks come back from the last to the first.";
+    "Hint: every micro-batch passes every chunk forward once and backward once, and the ranks "
+    "must not wait for each other: the message says what each waits for. In which order does "
+    "a micro-batch come back through the chunks?";
 constexpr const char* kOrder = "Hint: each chunk takes micro-batches in their order.";
 constexpr const char* kSlow =
     "Hint: a rank waits although it could work: of which chunk is the next pass, and is the "
-    "warm-up "
-    "long enough?";
+    "warm-up long enough?";
 constexpr const char* kMessages =
-    "Hint: on links that take time a rank waits for messages in every round. For each stage "
-    "behind, "
-    "the warm-up has a pass for the hop, and one more, so that no message is needed right when it "
-    "leaves.";
+    "Hint: on links that take time a rank waits for messages in every round: what could it do "
+    "while one is on its way? Count the passes of the warm-up for each stage behind.";
 constexpr const char* kTooMany =
-    "Hint: the rank keeps more activations than the warm-up needs: whole groups pass all chunks "
-    "but "
-    "the last one before the first backward pass, no more.";
+    "Hint: the rank keeps more activations than it has to: which forward passes before the "
+    "first backward pass does nobody wait for?";
 
 class InterleavedList : public ::testing::Test {
  protected:

@@ -18,15 +18,16 @@ using train::Action;
 using train::ActionKind;
 
 constexpr const char* kWeight =
-    "Hint: W makes a product with what F has saved: activations stay until W, not only until B.";
+    "Hint: of what is the gradient of a weight made? Look for the last pass that needs what F "
+    "has saved.";
 constexpr const char* kPeak = "Hint: asked for is the most at a time, not what is left at the end.";
 constexpr const char* kChunks =
     "Hint: a micro-batch has activations in every chunk that it has passed.";
 
 class LiveActivations : public ultra::test::RandomTest {
  protected:
-  /// A random list of micro-batches in two chunks, some of them with B and W apart, and, pass by pass,
-  /// the set of what is kept.
+  /// A random list of micro-batches in two chunks, some of them with B and W apart, and, pass by
+  /// pass, the set of what is kept.
   std::pair<train::StepSchedule, std::size_t> draw(std::size_t micro_batches, std::size_t chunks) {
     struct State {
       Action next;

@@ -18,12 +18,10 @@ constexpr const char* kRuns =
 constexpr const char* kOrder = "Hint: micro-batches pass in their order, forward and backward.";
 constexpr const char* kTooShort =
     "Hint: a stage has nothing to do while it could pass a further micro-batch forward: its "
-    "warm-up "
-    "is too short.";
+    "warm-up is too short.";
 constexpr const char* kTooMany =
-    "Hint: the step ends no earlier for it, but the stage keeps more activations than it has to: "
-    "its "
-    "warm-up is too long.";
+    "Hint: the step ends no earlier for it, but the stage keeps more activations than it has "
+    "to: its warm-up is too long.";
 
 class OneFOneBList : public ::testing::Test {
  protected:

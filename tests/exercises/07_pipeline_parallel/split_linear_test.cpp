@@ -16,17 +16,22 @@ using ultra::test::all_equal;
 using ultra::test::rounding_bound;
 
 constexpr const char* kInput =
-    "Hint: the input's gradient is the sum over the maps of d_y W, with W of [out, in].";
-constexpr const char* kWeight = "Hint: the weight's gradient is d_y^T x, of [out, in].";
+    "Hint: the gradient of the input: every map of it has a share. The shapes in "
+    "split_linear.hpp say of what.";
+constexpr const char* kWeight =
+    "Hint: the gradient of a weight, [out, in]: of the input, and of the output of its own "
+    "map.";
 constexpr const char* kWaits =
     "Hint: nothing of the weight's gradient may be made before the queue runs: give the work to "
     "nn::Parameter::add_grad.";
+constexpr const char* kHandles =
+    "Hint: a tensor is a handle: what waits keeps the memory that is there, and lets go of it "
+    "when it has run. A copy takes it once more.";
 constexpr const char* kAccumulates =
     "Hint: the work is told whether it writes the gradient or adds to it: micro-batches add up.";
 constexpr const char* kOwnTensors =
-    "Hint: the work runs much later, when the next micro-batches have passed: it must keep its own "
-    "d_y "
-    "and x, not a reference to something that is gone, and those of its own map.";
+    "Hint: the work runs much later, when the next micro-batches have passed: it must keep "
+    "its own d_y and x, not a reference to something that is gone, and those of its own map.";
 
 class SplitBackward : public ultra::test::RandomTest {
  protected:
@@ -161,6 +166,29 @@ TEST_F(SplitBackward, WeightGradientsWaitForTheirQueue) {
           << kAccumulates << " " << kOwnTensors;
     }
   }
+}
+
+TEST_F(SplitBackward, WhatWaitsTakesNoFurtherMemory) {
+  const DType dtype = DType::kF32;
+  const auto owned = draw_weights(2, random.between(2, 6), dtype);
+  const std::vector<nn::Parameter*> weights = pointers(owned);
+  const std::size_t before = device.memory().current().total();
+  nn::DeferredGradients queue;
+  for (nn::Parameter* weight : weights) weight->defer_grads_to(&queue);
+  {
+    const Pass pass = draw_pass(weights, dtype);
+    const std::size_t drawn = device.memory().current().total();
+    const Tensor d_x = split_backward(pass.d_y, pass.x, weights);
+    EXPECT_EQ(device.memory().current().total(), drawn + d_x.nbytes()) << kHandles;
+  }
+  for (nn::Parameter* weight : weights) weight->defer_grads_to(nullptr);
+  queue.run();
+  std::size_t gradients = 0;
+  for (const nn::Parameter* weight : weights) {
+    ASSERT_TRUE(weight->grad().defined()) << kWaits;
+    gradients += weight->grad().nbytes();
+  }
+  EXPECT_EQ(device.memory().current().total(), before + gradients) << kHandles;
 }
 
 TEST_F(SplitBackward, TheWaitChangesNoBit) {

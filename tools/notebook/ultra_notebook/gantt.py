@@ -8,6 +8,7 @@ with "stages" and "actions", each of which has "stage", "action" ("F0", "BW3.1")
 
 from typing import Any
 
+from .picture_svg import ON_COLOUR
 from .plotting import COLORS
 
 KINDS = {
@@ -72,7 +73,8 @@ def draw_schedule(axes: Any, chart: dict, *, end: float = 0, scale: float = 1, n
         if numbers and length >= digits * WIDTH_OF_DIGIT * scale * width:
             ink = "white" if chunk == 0 else "black"
             place = (begin + length / 2, action["stage"] + half)
-            axes.text(*place, micro_batch, ha="center", va="center", fontsize=7, color=ink, zorder=3)
+            number = axes.text(*place, micro_batch, ha="center", va="center", fontsize=7, color=ink)
+            number.set(gid=ON_COLOUR, zorder=3)
     axes.set(xlim=(0, scale * width), ylim=(chart["stages"] - 0.5, -0.5), yticks=stages)
     axes.set_yticklabels([f"stage {stage}" for stage in stages], fontsize=8)
     axes.tick_params(axis="x", labelsize=8)

@@ -26,7 +26,8 @@ TEST(BubbleFraction, IsThatOfTheZeroBubbleTable) {
   EXPECT_EQ(bubble_seconds({.kind = ScheduleKind::kZbV}, shape, {}), 0);
 }
 
-// The table of deepseek-ai/DualPipe: (PP / 2 - 1) (F&B + B - 3 W), B with W in it; 8 parts on 4 ranks.
+// The table of deepseek-ai/DualPipe: (PP / 2 - 1) (F&B + B - 3 W), B with W in it; 8 parts on 4
+// ranks.
 TEST(BubbleFraction, IsThatOfTheDualPipeTable) {
   const PartCost part{.forward = 2, .backward_input = 2, .backward_weight = 1};
   EXPECT_EQ(bubble_seconds({.kind = ScheduleKind::kDualPipeV}, {.stages = 4, .micro_batches = 10},

@@ -10,6 +10,7 @@
 #include "chapters/07_pipeline_parallel/schedule/validate.hpp"
 #include "common/base/errors.hpp"
 #include "tests/chapters/07_pipeline_parallel/every_shape.hpp"
+#include "tests/support/compare.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -94,6 +95,13 @@ TEST(MakeSchedule, SaysWhatItNeedsOfMicroBatches) {
   EXPECT_THAT(refusal(4, 3), HasSubstr("3 % 4 = 3. Choose 4 micro-batches"));
   EXPECT_THAT(refusal(4, 0), HasSubstr("at least one of each"));
   EXPECT_EQ(refusal(4, 8), "nothing refused");
+}
+
+TEST(MakeSchedule, RefusesMoreThanMemoryHolds) {
+  EXPECT_THAT(ultra::test::message_of<ConfigError>(
+                  [] { static_cast<void>(make_schedule({}, 4096, 1'000'000)); }),
+              HasSubstr("1f1b on 4096 stages with 1000000 micro-batches: a schedule has at most "
+                        "4194304 forward passes"));
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ TEST(ScheduleChoice, OfEveryNameIsReadBack) {
 TEST(ScheduleChoice, RefusesOtherNames) {
   EXPECT_THAT(refusal("gpipe"), HasSubstr("no schedule 'gpipe'. There are naive, afab, 1f1b"));
   EXPECT_THAT(refusal(""), HasSubstr("no schedule ''"));
+  EXPECT_THAT(refusal("serch"), HasSubstr("and search for the best that can be found"));
   EXPECT_THAT(refusal("1f1b:2"), HasSubstr("no schedule '1f1b:2'"));
   EXPECT_THAT(refusal("interleaved:0"), HasSubstr("'0' is no number of chunks"));
   EXPECT_THAT(refusal("interleaved:"), HasSubstr("interleaved:2"));

@@ -46,7 +46,7 @@ TEST(Validate, NamesTheStageTheActionAndTheReason) {
   EXPECT_THAT(refusal("F0 BW0 W0\nF0 BW0"), HasSubstr("W0: it has been done before"));
   EXPECT_THAT(
       refusal("F0 BW0 F1\nF0 BW0 F1 BW1"),
-      HasSubstr("stage 0: micro-batch 1 has no backward pass (B or BW1). Every micro-batch"));
+      HasSubstr("stage 0: micro-batch 1 has no backward pass (B1 or BW1). Every micro-batch"));
   EXPECT_THAT(refusal("F0 BW0 F1 BW1\nF0 BW0"),
               HasSubstr("stage 1: micro-batch 1 has no forward pass (F1)"));
   EXPECT_THAT(refusal("F0 B0\nF0 BW0"), HasSubstr("has no gradients of weights (W0)"));
@@ -59,7 +59,7 @@ TEST(Validate, NamesTheStageTheActionAndTheReason) {
                 HasSubstr("U0: an update stands right behind the whole backward pass of its "
                           "micro-batch, so write BW0 U0."));
   }
-  EXPECT_THAT(refusal("F0&BW0\nF0 BW0"), HasSubstr("stage 0, action 0: only a forward pass"));
+  EXPECT_THAT(refusal("F0&BW0\nF0 BW0"), HasSubstr("stage 0, action 1 of 2: only a forward pass"));
 }
 
 TEST(Validate, SaysWhatEachRankWaitsForWhenPassesNeverEnd) {

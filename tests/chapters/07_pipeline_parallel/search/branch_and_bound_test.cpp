@@ -73,8 +73,8 @@ class BranchAndBound : public ultra::test::RandomTest {
   }
 };
 
-// All 5 or 42 lists of 2 or 3 micro-batches on every stage, with links that take time and with memory
-// for few of them.
+// All 5 or 42 lists of 2 or 3 micro-batches on every stage, with links that take time and with
+// memory for few of them.
 TEST_F(BranchAndBound, FindsWhatTryingEverythingFinds) {
   struct Size {
     std::size_t stages;

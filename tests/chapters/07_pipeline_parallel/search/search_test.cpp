@@ -98,7 +98,13 @@ TEST(SearchWithoutRoom, SaysSo) {
       ultra::test::message_of<ConfigError>([] {
         static_cast<void>(search_schedule({.stages = 3, .micro_batches = 2, .most_bytes = 0.5}));
       }),
-      ::testing::HasSubstr("no schedule of 3 stages keeps to 0.5 bytes"));
+      ::testing::HasSubstr("no schedule of 3 stages keeps to 0.5 times what a micro-batch leaves"));
+}
+
+TEST(SearchOfTooMuch, IsRefusedAtOnce) {
+  EXPECT_THAT(ultra::test::message_of<ConfigError>(
+                  [] { static_cast<void>(search_schedule({.stages = 64, .micro_batches = 512})); }),
+              ::testing::HasSubstr("64 stages and 512 micro-batches are 32768 forward passes"));
 }
 
 TEST(SearchOfOneStage, HasNoBubble) {

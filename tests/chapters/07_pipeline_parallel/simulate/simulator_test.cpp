@@ -173,8 +173,8 @@ TEST(Simulator, CountsMessagesThatNothingHides) {
   EXPECT_EQ(simulate(schedule, costs).seconds(), 6 + 2 * (4 + 16));
 }
 
-// AFAB: while a message travels, the next micro-batch is computed. A link that is slower than a pass
-// sets the pace.
+// AFAB: while a message travels, the next micro-batch is computed. A link that is slower than a
+// pass sets the pace.
 TEST(Simulator, HidesMessagesBehindPassesUnlessTheLinkIsSlower) {
   const auto schedule = make_schedule({.kind = ScheduleKind::kAfab}, 2, 8);
   CostModel costs = CostModel::equal(2, {.forward = 1, .backward_input = 1, .backward_weight = 0});
@@ -185,8 +185,9 @@ TEST(Simulator, HidesMessagesBehindPassesUnlessTheLinkIsSlower) {
   EXPECT_EQ(simulate(schedule, costs).seconds(), 2 * (1 + 8 * 3 + 1));
 }
 
-// 1F1B needs every message at once: on slow links its ranks wait in every round of micro-batches. Interleaved with one chunk passes a micro-batch more forward for each
-// stage behind, and waits only for the first one's way there and the last one's back.
+// 1F1B needs every message at once: on slow links its ranks wait in every round of micro-batches.
+// Interleaved with one chunk passes a micro-batch more forward for each stage behind, and waits
+// only for the first one's way there and the last one's back.
 TEST(Simulator, ShowsWhatAShortWarmupCostsOnSlowLinks) {
   constexpr double kLatency = 0.25;
   for (const std::size_t p : {2U, 4U, 8U}) {
