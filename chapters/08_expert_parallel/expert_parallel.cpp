@@ -30,6 +30,21 @@ std::shared_ptr<tensor_parallel::Region> region_of(const train::Plan& plan,
   return tensor_parallel::make_region(plan.mesh.tp(), tensor->options().sequence_parallel);
 }
 
+/// Other answers are of models whose feed-forward parts are dense.
+void expect_question_of_experts(const train::Setup& setup) {
+  const std::optional<train::Question> question = setup.question();
+  if (!question || question->what != train::Instead::kAnswer || question->flag == "--ep-table") {
+    return;
+  }
+  throw ConfigError(fmt::format(
+      "--experts does not go together with {}: its answer knows no experts. Leave one of the two "
+      "out.",
+      question->flag));
+}
+
+/// More than a machine has.
+constexpr double kMostTrainedBytes = 1e13;
+
 }  // namespace
 
 void ExpertParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
@@ -39,6 +54,7 @@ void ExpertParallel::validate(train::Setup& setup) {
   if (published && !options_.has_experts()) return options_.validate_for_published();
   options_.validate(setup.ranks_beside().first);
   if (!options_.has_experts()) return;
+  expect_question_of_experts(setup);
   setup.train.variant.merge(options_.variant(setup.train.model.ffn_hidden_size));
 }
 
@@ -58,8 +74,14 @@ void ExpertParallel::settle(train::Setup& setup) {
 
 void ExpertParallel::validate_training(const train::Setup& setup) const {
   if (!options_.has_experts()) return;
-  expect_divisible_experts(options_.config(setup.train.model.ffn_hidden_size),
-                           setup.ranks_along(MeshDim::kTp));
+  const nn::ModelConfig& model = setup.train.model;
+  const MoeConfig config = options_.config(model.ffn_hidden_size);
+  expect_countable_experts(config,
+                           {.layers = model.num_layers,
+                            .hidden = model.hidden_size,
+                            .tokens = setup.train.micro_batch * model.max_seq_len},
+                           kMostTrainedBytes);
+  expect_divisible_experts(config, setup.ranks_along(MeshDim::kTp));
 }
 
 train::ExtraConfig ExpertParallel::config(const train::Setup& setup) const {
@@ -68,7 +90,10 @@ train::ExtraConfig ExpertParallel::config(const train::Setup& setup) const {
 
 std::optional<std::string> ExpertParallel::estimate(const train::Setup& setup) const {
   const memory::MemoryOptions& memory = memory::options_of(setup);
-  if (!options_.has_experts() && find_moe_model(memory.estimate) == nullptr) return {};
+  if (!options_.has_experts() && find_moe_model(memory.estimate) == nullptr) {
+    expect_known_model(memory.estimate);
+    return {};
+  }
   const ExpertRequest request = request_of(setup, options_);
   return memory.json ? json_of_estimates(request) : format_estimates(request);
 }

@@ -16,8 +16,7 @@
 
 namespace ultra::expert_parallel {
 
-// TODO 1: for each sequence and expert, how often it was chosen, relative to an even router, times
-// how probable it is on average over the sequence.
+// TODO 1: what this rank's tokens add to the term.
 double balancing_loss([[maybe_unused]] const Tensor& probabilities,
                       [[maybe_unused]] const Tensor& choices,
                       [[maybe_unused]] const BalancingTerm& term) {

@@ -24,18 +24,22 @@ void validate(const DispatchQuestion& q) {
   const auto ranks = size_of_count(q.machine.ranks());
   const auto nodes = size_of_count(q.machine.nodes);
   if (q.num_experts % ranks != 0) {
-    throw ConfigError(fmt::format("{} experts are no multiple of {} ranks: {} % {} = {}.",
-                                  q.num_experts, ranks, q.num_experts, ranks,
-                                  q.num_experts % ranks));
+    throw ConfigError(fmt::format(
+        "{0} experts are no multiple of {1} ranks: {0} % {1} = {2}. Choose nodes whose ranks "
+        "divide {0}.",
+        q.num_experts, ranks, q.num_experts % ranks));
   }
   if (q.node_limit > nodes) {
-    throw ConfigError(fmt::format("a limit of {} nodes is above the {} nodes that there are.",
-                                  q.node_limit, nodes));
+    throw ConfigError(
+        fmt::format("a limit of {} nodes is above the {} nodes that there are. "
+                    "Lower it.",
+                    q.node_limit, nodes));
   }
   const std::size_t reached = q.node_limit == 0 ? nodes : q.node_limit;
   if (q.top_k > reached * (q.num_experts / nodes)) {
-    throw ConfigError(fmt::format("a token chooses {} experts, and {} nodes have {}.", q.top_k,
-                                  reached, reached * (q.num_experts / nodes)));
+    throw ConfigError(fmt::format(
+        "a token chooses {} experts, and a limit of {} nodes leaves it {}. Raise the limit.",
+        q.top_k, reached, reached * (q.num_experts / nodes)));
   }
 }
 

@@ -15,6 +15,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Far above this, bytes do not fit the integers that count them.
+constexpr double kMostBytes = 1e18;
+
 ExpertEstimate estimate(const ExpertRequest& request, std::size_t ep) {
   MoeRankShare rank = request.rank;
   rank.ep = ep;
@@ -89,6 +92,11 @@ ordered_json to_json(const ExpertEstimate& one) {
 void ExpertRequest::validate() const {
   rank.share.layout.validate();
   tensor_parallel::validate(model.shape, batch, rank.share.tensor);
+  expect_countable_experts(model.moe,
+                           {.layers = model.shape.num_layers,
+                            .hidden = model.shape.hidden_size,
+                            .tokens = batch.size * batch.seq_len},
+                           kMostBytes);
   expect_divisible_experts(model.moe, rank.share.tensor.ranks());
   const auto ranks = static_cast<std::size_t>(sharding.shards * sharding.replicas);
   if (model.moe.num_experts % rank.ep != 0) {

@@ -1,10 +1,14 @@
 #include "chapters/08_expert_parallel/estimate/expert_table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory.hpp"
@@ -76,15 +80,27 @@ double even_bytes(const train::Setup& setup, const MoeModel& model, const MoeRan
                          size_of(setup.train.dtype));
 }
 
+/// Shares in percent; of many experts, the extremes.
+std::string shares_in_words(const std::vector<double>& shares) {
+  constexpr std::size_t kColumns = 16;
+  std::string text;
+  if (shares.size() <= kColumns) {
+    for (const double share : shares) text += fmt::format("{:>7.1f}", 100 * share);
+    return text;
+  }
+  const auto [least, most] = std::ranges::minmax_element(shares);
+  const auto without = std::ranges::count(shares, 0.0);
+  return fmt::format("  from {:.2f} to {:.2f} (expert {}), {} of {} without tokens", 100 * *least,
+                     100 * *most, most - shares.begin(), without, shares.size());
+}
+
 std::string loads_of(const train::TrainResult& result, std::size_t layers) {
   const auto& figures = result.steps.back().figures;
   std::string text = "\nShares of the experts in the last step, in percent\n\n";
   for (std::size_t layer = 0; layer < layers; ++layer) {
     const auto found = figures.find(fmt::format("expert_load.{}", layer));
     if (found == figures.end()) return {};  // an earlier run has made the last step
-    text += fmt::format("  layer {:<4}", layer);
-    for (const double share : found->second) text += fmt::format("{:>7.1f}", 100 * share);
-    text += "\n";
+    text += fmt::format("  layer {:<4}{}\n", layer, shares_in_words(found->second));
   }
   return text;
 }
@@ -110,7 +126,26 @@ MoeModel asked_model(const train::Setup& setup, const ExpertParallelOptions& opt
   return model_of(memory::shape_for_estimate(name, setup.train.model), options);
 }
 
+bool is_custom(std::string_view name) {
+  return std::ranges::equal(name, std::string_view("custom"),
+                            [](unsigned char a, unsigned char b) { return std::tolower(a) == b; });
+}
+
 }  // namespace
+
+void expect_known_model(const std::string& name) {
+  if (is_custom(name) || zero::nominal_size(name)) return;
+  try {
+    static_cast<void>(memory::find_preset(name));
+  } catch (const ConfigError& unknown) {
+    std::vector<std::string> names;
+    for (const MoeModel& model : published_moe_models()) names.push_back(model.shape.name);
+    throw ConfigError(fmt::format(
+        "{} Models with experts are {}. Or give a size, such as 7.5B: the stages of ZeRO need no "
+        "more.",
+        unknown.what(), fmt::join(names, " and ")));
+  }
+}
 
 MoeRankShare rank_share_of(const train::Setup& setup, const ExpertParallelOptions& options) {
   return {.share = share_of(setup), .ep = options.ep};

@@ -12,6 +12,10 @@
 
 namespace ultra::expert_parallel {
 
+/// @brief Checks the name of a model without experts for --estimate.
+/// @throws ConfigError that lists all names, those of models with experts among them.
+void expect_known_model(const std::string& name);
+
 /// @brief How a rank of a training shares its work.
 [[nodiscard]] MoeRankShare rank_share_of(const train::Setup& setup,
                                          const ExpertParallelOptions& options);

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string_view>
 
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
+#include "common/base/units.hpp"
 #include "common/train/options/choice_option.hpp"
 #include "common/train/options/flags.hpp"
 
@@ -35,9 +37,9 @@ std::optional<double> capacity_from(const std::string& text) {
   const std::optional<double> factor = parse_number<double>(text);
   if (factor && *factor > 0 && *factor <= kHighestCapacity) return factor;
   throw ConfigError(fmt::format(
-      "--capacity-factor is {}. It must be a number above 0 (places of an expert, in units of "
-      "those that evenly spread tokens need: 1.25 for example), or dropless.",
-      factor && text.size() < 30 ? text : in_quotes(text)));
+      "--capacity-factor is {}. It must be a number above 0 and up to {:.0f} (places of an expert, "
+      "in units of those that evenly spread tokens need: 1.25 for example), or dropless.",
+      factor && text.size() < 30 ? text : in_quotes(text), kHighestCapacity));
 }
 
 void expect_top_k(const MoeConfig& moe) {
@@ -152,6 +154,7 @@ std::map<std::string, std::string> ExpertParallelOptions::variant(std::size_t ff
        moe.capacity_factor ? fmt::format("{}", *moe.capacity_factor) : "dropless"}};
   if (moe.capacity_factor) flags["--capacity-group"] = word_of(kGroups, moe.capacity_group);
   if (moe.balance == Balance::kAux) flags["--aux-loss"] = fmt::format("{}", moe.aux_coefficient);
+  if (moe.balance == Balance::kBias) flags["--bias-rate"] = fmt::format("{}", moe.bias_rate);
   if (moe.z_coefficient > 0) flags["--z-loss"] = fmt::format("{}", moe.z_coefficient);
   return flags;
 }
@@ -175,6 +178,22 @@ train::ExtraConfig ExpertParallelOptions::extra_config(std::size_t ffn) const {
   config.emplace_back("capacity_factor", *moe.capacity_factor);
   config.emplace_back("capacity_group", word_of(kGroups, moe.capacity_group));
   return config;
+}
+
+void expect_countable_experts(const MoeConfig& config, const ExpertBatch& batch,
+                              double most_bytes) {
+  const auto real = [](std::size_t value) { return static_cast<double>(value); };
+  const double width = real(config.expert_ffn) + real(batch.hidden);
+  const double experts = real(config.num_experts) + real(config.shared_experts);
+  const double chosen = real(config.top_k) + real(config.shared_experts);
+  const double weights = 3.0 * experts * real(config.expert_ffn) * real(batch.hidden);
+  const double activations = 4.0 * real(batch.tokens) * chosen * width;
+  constexpr double kBytes = 4.0 * 8.0;  // value, gradient and moments in f64
+  if (kBytes * real(batch.layers) * (weights + activations) <= most_bytes) return;
+  throw ConfigError(
+      fmt::format("these experts can take more than {}. Choose a smaller --expert-ffn, --experts, "
+                  "--shared-experts or --top-k, or a smaller model or micro-batch.",
+                  format_bytes(static_cast<std::uint64_t>(most_bytes))));
 }
 
 void expect_divisible_experts(const MoeConfig& config, std::size_t tp) {

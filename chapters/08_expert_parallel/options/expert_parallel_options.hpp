@@ -47,6 +47,18 @@ struct ExpertParallelOptions {
   std::vector<std::string> given_;  // flags that need experts, as they were given
 };
 
+/// @brief What experts stand in, and what passes through them at once.
+struct ExpertBatch {
+  std::size_t layers = 0;  ///< blocks with experts
+  std::size_t hidden = 0;  ///< width of a token
+  std::size_t tokens = 0;  ///< of a micro-batch
+};
+
+/// @brief Checks that experts can be counted in bytes, without overflow.
+/// @param most_bytes  that their weights, with gradients and moments, and activations may take.
+/// @throws ConfigError that names the flags to lower.
+void expect_countable_experts(const MoeConfig& config, const ExpertBatch& batch, double most_bytes);
+
 /// @brief Checks that tp ranks can share each expert.
 /// @throws ConfigError with the equation that does not hold, its values and the flag to change.
 void expect_divisible_experts(const MoeConfig& config, std::size_t tp);

@@ -6,24 +6,18 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdio>
-#include <functional>
-#include <numeric>
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "common/base/numeric.hpp"
-#include "tests/chapters/02_collectives/run_comparison.hpp"
-#include "tests/support/random_run.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/chapters/03_data_parallel/mesh_run.hpp"
 
 namespace ultra::expert_parallel::test {
 
@@ -31,7 +25,6 @@ using collectives::test::expect_near_losses;
 using collectives::test::expect_near_weights;
 using collectives::test::losses_and_norms;
 using train::test::expect_same_on_all;
-using train::test::quietly;
 using ultra::test::RankRun;
 
 /// @brief A run on a mesh.
@@ -64,16 +57,14 @@ struct ExpertCase {
     return one;
   }
   /// The program's, but for micro-batches that need not divide the global batch.
-  [[nodiscard]] train::Setup setup() const {
-    const auto cut = [size = micro_batch](const train::BatchShare& share, std::size_t) {
-      return data_parallel::cut_share(share, size);
-    };
-    const auto put = [cut](train::Ingredients& ingredients) { ingredients.cut.offer(cut); };
+  /// @param experts  the technique of this chapter.
+  [[nodiscard]] train::Setup setup(std::unique_ptr<train::Technique> experts = technique()) const {
     train::Setup setup = ultra::test::setup_of(
         options, ranks(),
         train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
                        zero::technique(), zero::offload(), tensor_parallel::technique(),
-                       context_parallel::technique(), technique(), ultra::test::putting(put)),
+                       context_parallel::technique(), std::move(experts),
+                       data_parallel::test::cutting_into(micro_batch)),
         flags());
     for (const auto& technique : setup.techniques) technique->validate_training(setup);
     return setup;
@@ -81,7 +72,7 @@ struct ExpertCase {
 };
 
 /// @brief Random small runs with experts, with a watchdog.
-class ExpertTest : public ultra::test::RandomTest {
+class ExpertTest : public data_parallel::test::MeshTest {
  protected:
   /// A router of every kind, whose experts ep ranks of tp can hold.
   std::string draw_moe(std::size_t ep, std::size_t tp) {
@@ -117,35 +108,11 @@ class ExpertTest : public ultra::test::RandomTest {
     return c;
   }
 
-  static void on_mesh(const ExpertCase& c, const std::function<void(Communicator&)>& fn,
-                      Progress progress = Progress::kThread) {
-    SCOPED_TRACE(c.str());
-    RankOptions options = c.setup().rank_options();
-    options.timeout = std::chrono::seconds(100);  // a hang would be one
-    options.progress = progress;
-    quietly([&] { run_ranks(c.ranks(), fn, options); });
-    if (HasFailure()) std::printf("%s\n", c.str().c_str());
-  }
-
   /// The run on one rank: each rank of `world` makes it by itself.
   static RankRun run_alone(const Communicator& world, const ExpertCase& c) {
     const Communicator alone = world.split(world.rank(), 0, "alone");
     return ultra::test::run_of(c.alone().setup(), alone);
   }
-
-  /// The summaries of all ranks.
-  static std::vector<train::RankSummary> summaries(const ExpertCase& c) {
-    std::vector<train::RankSummary> ranks;
-    const auto keep = [&](Communicator& world) {
-      const train::TrainResult result = train::train_with(c.setup(), world);
-      if (world.rank() == 0) ranks = result.ranks;
-    };
-    on_mesh(c, keep, Progress::kOnCall);
-    return ranks;
-  }
-
- private:
-  ultra::test::Watchdog watchdog_{std::chrono::seconds(110)};
 };
 
 }  // namespace ultra::expert_parallel::test

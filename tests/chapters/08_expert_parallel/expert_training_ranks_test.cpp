@@ -10,9 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "chapters/08_expert_parallel/expert_parallel_factory.hpp"
 #include "tests/chapters/08_expert_parallel/expert_run.hpp"
 
 namespace ultra::expert_parallel {
@@ -119,24 +123,57 @@ TEST_F(ExpertTraining, CapacityOfMicroBatchesDependsOnTheLayout) {
   c.micro_batch = 2;
   c.options.model.max_seq_len = 12;
   c.moe = "--experts 4 --top-k 1 --capacity-factor 0.6 --capacity-group ";
+  // Rank 0's losses against those of one rank; nothing in a process without rank 0.
   const auto apart = [&](const char* group) {
     ExpertCase grouped = c;
     grouped.moe += group;
-    double distance = 0;
+    std::optional<double> distance;
     on_mesh(grouped, [&](Communicator& world) {
       const RankRun run = ultra::test::run_of(grouped.setup(), world);
       const RankRun one = run_alone(world, grouped);
       if (world.rank() != 0) return;
+      distance = 0.0;
       for (std::size_t i = 0; i < one.result.steps.size(); ++i) {
         distance =
-            std::max(distance, std::abs(run.result.steps[i].loss / one.result.steps[i].loss - 1));
+            std::max(*distance, std::abs(run.result.steps[i].loss / one.result.steps[i].loss - 1));
       }
     });
     return distance;
   };
-  EXPECT_LT(apart("sequence"), 1e-10);
-  if (launched_world_size().value_or(1) > 1) return;  // another process has it
-  EXPECT_GT(apart("micro-batch"), 1e-8);
+  EXPECT_LT(apart("sequence").value_or(0), 1e-10);
+  EXPECT_GT(apart("micro-batch").value_or(1), 1e-8);
+}
+
+/// Experts whose gradients are added up over dp and cp like all others: with other experts' ones.
+class ExpertsOfTheWrongGroup : public ExpertParallel {
+ public:
+  void wrap(train::FactoryStack& factories, const train::Plan& plan,
+            const train::Setup& setup) const override {
+    const std::size_t ffn = setup.train.model.ffn_hidden_size;
+    MoeScope scope = scope_of(options().config(ffn), plan, setup);
+    scope.share.data_group = std::string(nn::kDataGroup);
+    factories.push_back(
+        std::make_unique<ExpertParallelFactory>(*factories.back(), std::move(scope)));
+  }
+};
+
+TEST_F(ExpertTraining, GradientsOfOtherExpertsAreNoPartOfTheSum) {
+  for (const std::size_t ep : {2U, 4U}) {
+    ExpertCase c = draw(4, 1, 1, ep, DType::kF64);
+    c.options.learning_rate = 0.05;
+    c.options.clip_norm = 0;
+    on_mesh(c, [&](Communicator& world) {
+      const RankRun one = run_alone(world, c);
+      const RankRun right = ultra::test::run_of(c.setup(), world);
+      const RankRun wrong =
+          ultra::test::run_of(c.setup(std::make_unique<ExpertsOfTheWrongGroup>()), world);
+      const auto distance = [&](const RankRun& run) {
+        return std::abs(run.result.steps.back().loss / one.result.steps.back().loss - 1);
+      };
+      EXPECT_LT(distance(right), 1e-10);
+      EXPECT_GT(distance(wrong), 1e-8);
+    });
+  }
 }
 
 TEST_F(ExpertTraining, ARouterThatIsLeftAloneCollapsesAndABalancedOneDoesNot) {
@@ -158,10 +195,12 @@ TEST_F(ExpertTraining, ARouterThatIsLeftAloneCollapsesAndABalancedOneDoesNot) {
     return highest;
   };
   const double alone = highest_share("--balance none");
-  if (alone == 0) return;  // another process has it
+  const double with_loss = highest_share("--balance aux --aux-loss 0.1");
+  const double with_biases = highest_share("--balance bias --bias-rate 0.02");
+  if (alone == 0) return;  // another process has them
   EXPECT_GT(alone, 0.42) << "of 8 experts, which would have 0.125 each";
-  EXPECT_LT(highest_share("--balance aux --aux-loss 0.1"), 0.36);
-  EXPECT_LT(highest_share("--balance bias --bias-rate 0.02"), 0.36);
+  EXPECT_LT(with_loss, 0.36);
+  EXPECT_LT(with_biases, 0.36);
 }
 
 }  // namespace

@@ -94,6 +94,13 @@ TEST_F(ExpertProgram, TheSummaryHoldsItsFlagsAndTheMetricsTheLoads) {
   EXPECT_EQ(config.at("ranks"), 2);
 }
 
+TEST_F(ExpertProgram, OfManyExpertsTheTableShowsTheExtremes) {
+  const std::string out = output_of(
+      "--global-batch 4 --seq 16 --layers 1 --hidden 16 --steps 1 --experts 64 --expert-ffn 8");
+  EXPECT_THAT(out, ContainsRegex("layer 0 +from [0-9.]+ to [0-9.]+ \\(expert [0-9]+\\), "
+                                 "[0-9]+ of 64 without tokens"));
+}
+
 TEST_F(ExpertProgram, TheTableFindsItsPredictionsExact) {
   for (const char* flags : {"--dp 2 --ep 2", "--dp 2 --ep 2 --recompute selective",
                             "--dp 2 --tp 2 --ep 2", "--cp 2 --ep 2 --seq 16"}) {
@@ -152,11 +159,13 @@ TEST_F(BadExpertRun, ChoicesThatCannotBeMade) {
            {"--experts 4 --capacity-factor 0", {"--capacity-factor is 0", "above 0", "dropless"}},
            {"--experts 4 --capacity-factor -1", {"--capacity-factor is -1"}},
            {"--experts 4 --capacity-factor nan", {"--capacity-factor is nan"}},
+           {"--experts 4 --capacity-factor 1e7", {"--capacity-factor is 1e7", "up to 1000000"}},
            {"--experts 4 --capacity-factor none", {"--capacity-factor is 'none'"}},
            {"--experts 4 --router top", {"--router is 'top'", "softmax or sigmoid"}},
            {"--experts 4 --balance loss", {"--balance is 'loss'", "aux, bias or none"}},
            {"--experts -1", {"--experts is -1"}},
-           {"--experts 4 --expert-ffn 0", {"--expert-ffn is 0"}}});
+           {"--experts 4 --expert-ffn 0", {"--expert-ffn is 0"}},
+           {"--experts 4 --expert-ffn 288230376151711744", {"more than 10.0 TB", "--expert-ffn"}}});
 }
 
 TEST_F(BadExpertRun, FlagsThatDoNotGoTogether) {
@@ -167,7 +176,9 @@ TEST_F(BadExpertRun, FlagsThatDoNotGoTogether) {
        {"--experts 4 --balance none --aux-loss 1", {"--aux-loss has a meaning with --balance aux"}},
        {"--experts 4 --bias-rate 1", {"--bias-rate has a meaning with --balance bias"}},
        {"--experts 4 --sync parameter-server --servers 1",
-        {"--experts does not go together with --sync parameter-server"}}});
+        {"--experts does not go together with --sync parameter-server"}},
+       {"--experts 4 --shapes table", {"--experts does not go together with --shapes"}},
+       {"--experts 4 --scale 2", {"--experts does not go together with --scale"}}});
 }
 
 TEST_F(BadExpertRun, EstimatesOfWhatCouldNotTrain) {
@@ -182,6 +193,11 @@ TEST_F(BadExpertRun, EstimatesOfWhatCouldNotTrain) {
   expect_refused("--estimate mixtral-8x7b --top-k 4", "--top-k does not go together");
   expect_refused("--estimate mixtral-8x7b --experts 4", "has experts of its own");
   expect_refused("--estimate 7B --experts 4", "a size does not say how large the experts are");
+  expect_refused("--estimate custom --experts 4 --expert-ffn 288230376151711744",
+                 "more than 1000 PB");
+  expect_refused("--estimate deepseek", "Models with experts are mixtral-8x7b and deepseek-v3");
+  expect_refused("--ep-table 64 --ep-table-machine h100,gpus=4 --ep-table-node-limit 1",
+                 "a token chooses 8 experts, and a limit of 1 nodes leaves it 4");
   expect_refused("--ep-table 3", "256 experts are no multiple of 24 ranks");
   expect_refused("--ep-table 2 --ep-table-model gpt", "--ep-table-model is 'gpt'");
   expect_refused("--ep-table-tokens 3", "--ep-table NODES");
@@ -190,6 +206,11 @@ TEST_F(BadExpertRun, EstimatesOfWhatCouldNotTrain) {
 TEST_F(BadExpertRun, ACheckpointWithOtherExpertsIsAnother) {
   const std::string saved = folder.path("saved");
   const std::string dense = "--global-batch 8 --dtype f64 ";
+  const std::string biased = folder.path("biased");
+  const std::string bias = dense + "--experts 4 --balance bias --bias-rate ";
+  static_cast<void>(summary_of(bias + "0.1 --steps 1 --checkpoint " + biased));
+  expect_parts(run(bias + "0.2 --steps 2 --resume " + biased).err,
+               {"written with --bias-rate 0.1, this run has --bias-rate 0.2"});
   static_cast<void>(summary_of(dense + "--experts 4 --top-k 1 --steps 1 --checkpoint " + saved));
   const auto expect_other = [&](const std::string& flags, const std::vector<std::string>& parts) {
     const auto result = run(dense + flags + " --steps 2 --resume " + saved);

@@ -95,7 +95,8 @@ TEST_F(DispatchCosts, RefusesWhatCannotBe) {
   EXPECT_THAT(message(deepseek(2, 3)), ::testing::HasSubstr("above the 2 nodes"));
   DispatchQuestion many = deepseek(8, 1);
   many.top_k = 33;
-  EXPECT_THAT(message(many), ::testing::HasSubstr("chooses 33 experts, and 1 nodes have 32"));
+  EXPECT_THAT(message(many),
+              ::testing::HasSubstr("chooses 33 experts, and a limit of 1 nodes leaves it 32"));
 }
 
 }  // namespace
