@@ -122,8 +122,8 @@ class Passes {
       pass.places = passes_.tokens->places(passes_.share, passes_.step, micro_batch.sequences);
       batch = passes_.tokens->part_of(batch);
     }
-    const auto [at, is_new] = under_way_.try_emplace(
-        {action.micro_batch, action.chunk}, nn::Saved(passes_.saved, pass), batch);
+    const auto [at, is_new] = under_way_.try_emplace({action.micro_batch, action.chunk},
+                                                     nn::Saved(passes_.saved, pass), batch);
     ensure(is_new, "a micro-batch passes a chunk once");
     return at->second;
   }

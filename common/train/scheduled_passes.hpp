@@ -20,14 +20,14 @@ namespace ultra::train {
 
 /// @brief Passes of micro-batches through chunks of a model, in the order of a schedule.
 struct ScheduledPasses {
-  std::span<nn::Model* const> chunks;         ///< of this rank
-  std::span<const Action> schedule;           ///< in this order
-  std::span<const MicroBatch> micro_batches;  ///< what passes
-  const data::Sampler& share;                 ///< draws their sequences
-  std::size_t step = 0;                       ///< 0 for the first
-  StageLinks* links = nullptr;                ///< null: the chunk is the whole model
-  GradientLedger* ledger = nullptr;           ///< null: nobody follows
-  const TokenPlan* tokens = nullptr;          ///< null: all, and each sequence is one document
+  std::span<nn::Model* const> chunks;              ///< of this rank
+  std::span<const Action> schedule;                ///< in this order
+  std::span<const MicroBatch> micro_batches;       ///< what passes
+  const data::Sampler& share;                      ///< draws their sequences
+  std::size_t step = 0;                            ///< 0 for the first
+  StageLinks* links = nullptr;                     ///< null: the chunk is the whole model
+  GradientLedger* ledger = nullptr;                ///< null: nobody follows
+  const TokenPlan* tokens = nullptr;               ///< null: all, and each sequence is one document
   nn::Saved::Mode saved = nn::Saved::Mode::kKeep;  ///< kDiscard: no backward pass follows
   std::span<const std::unique_ptr<StepObserver>> observers = {};  ///< told of each action
   std::function<void(const Action&)> update = {};  ///< updates the weights of the action's chunk

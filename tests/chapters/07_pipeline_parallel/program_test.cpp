@@ -1,5 +1,6 @@
 // The executable 07_pipeline_parallel, started as a user starts it.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +17,10 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ContainsRegex;
+using ::testing::DoubleNear;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
+using ::testing::SizeIs;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 
@@ -61,6 +65,37 @@ TEST_F(PipelineProgram, EveryLayoutHasTheLossesOfOneRank) {
                             "--pp 2 --doc-length 0"}) {
     SCOPED_TRACE(flags);
     expect_near_losses(losses_of(kFiveSteps + flags), expected, 1e-10);
+  }
+}
+
+TEST_F(PipelineProgram, ATiedTableOnTheFirstAndTheLastStageIsOneTable) {
+  const std::string tied = kFiveSteps + "--tied-embeddings ";
+  const json expected = losses_of(tied);
+  for (const char* flags :
+       {"--pp 2", "--pp 4 --schedule zero-bubble-h1", "--pp 2 --dp 2 --zero 2",
+        "--pp 2 --dp 2 --zero 3", "--pp 2 --tp 2 --cp 2", "--pp 2 --schedule interleaved:2"}) {
+    SCOPED_TRACE(flags);
+    expect_near_losses(losses_of(tied + flags), expected, 1e-10);
+  }
+}
+
+TEST_F(PipelineProgram, ValidatesWithTheForwardPassesOfItsSchedule) {
+  const std::string validating =
+      fmt::format("{}--val-data {} --val-every 2 --val-batches 2 ", kFiveSteps, ultra::test::kText);
+  const auto validations_of = [&](const std::string& flags) {
+    std::vector<double> losses;
+    for (const json& validation : summary_of(validating + flags)["validation_losses"]) {
+      losses.push_back(validation["loss"]);
+    }
+    return losses;
+  };
+  const std::vector<double> expected = validations_of("");
+  EXPECT_THAT(expected, SizeIs(2));
+  for (const char* flags : {"--pp 4", "--pp 2 --schedule interleaved:2 --dp 2 --zero 3",
+                            "--pp 2 --schedule zb-v --cp 2 --tp 2 --sp on",
+                            "--pp 2 --schedule dualpipe-v --recompute full"}) {
+    SCOPED_TRACE(flags);
+    EXPECT_THAT(validations_of(flags), Pointwise(DoubleNear(1e-10), expected));
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Training runs with experts on a mesh dp x cp x tp, ep across, as the program makes them, and the
-/// run that they must equal.
+/// Training runs with experts on a mesh dp x pp x cp x tp, ep across, as the program makes them, and
+/// the run that they must equal.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "common/base/numeric.hpp"
 #include "tests/chapters/03_data_parallel/mesh_run.hpp"
@@ -33,15 +34,16 @@ struct ExpertCase {
   std::size_t cp = 1;
   std::size_t tp = 1;
   std::size_t ep = 1;
+  std::size_t pp = 1;
   bool sequence_parallel = false;
   std::string moe = {};         ///< flags of the experts, the same on every layout
   std::string more = {};        ///< flags of other chapters
   std::size_t micro_batch = 1;  ///< of a replica; options.micro_batch is for one rank
   train::TrainOptions options = {};
 
-  [[nodiscard]] int ranks() const { return checked_cast<int>(dp * cp * tp); }
+  [[nodiscard]] int ranks() const { return checked_cast<int>(dp * pp * cp * tp); }
   [[nodiscard]] std::string flags() const {
-    return fmt::format("--dp {} --cp {} --tp {} --ep {} {} {} {}", dp, cp, tp, ep, moe,
+    return fmt::format("--dp {} --pp {} --cp {} --tp {} --ep {} {} {} {}", dp, pp, cp, tp, ep, moe,
                        tp > 1 && sequence_parallel ? "--sp on" : "", more);
   }
   [[nodiscard]] std::string str() const {
@@ -63,8 +65,8 @@ struct ExpertCase {
         options, ranks(),
         train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
                        zero::technique(), zero::offload(), tensor_parallel::technique(),
-                       context_parallel::technique(), std::move(experts),
-                       data_parallel::test::cutting_into(micro_batch)),
+                       context_parallel::technique(), pipeline_parallel::technique(),
+                       std::move(experts), data_parallel::test::cutting_into(micro_batch)),
         flags());
     for (const auto& technique : setup.techniques) technique->validate_training(setup);
     return setup;

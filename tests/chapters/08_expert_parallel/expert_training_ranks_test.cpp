@@ -71,6 +71,21 @@ TEST_F(ExpertTraining, MeshesWithEveryStageOfZero) {
   }
 }
 
+TEST_F(ExpertTraining, StagesWithExperts) {
+  using Mesh = std::array<std::size_t, 5>;  // dp, pp, cp, tp, ep
+  for (const auto& [dp, pp, cp, tp, ep] : std::vector<Mesh>{
+           {2, 2, 1, 1, 2}, {1, 2, 2, 2, 2}, {2, 2, 2, 1, 4}, {2, 4, 1, 1, 2}, {1, 3, 2, 1, 2}}) {
+    ExpertCase c = draw(dp, cp, tp, ep, DType::kF64);
+    c.pp = pp;
+    c.options.model.num_layers = 2 * pp;
+    c.more = fmt::format(
+        "--schedule {} --zero {}",
+        random.pick({"afab", "1f1b", "zero-bubble-h1", "zero-bubble-h2", "zb-v", "dualpipe-v"}),
+        random.between(0, 3));
+    expect_equals_one_rank(c);
+  }
+}
+
 TEST_F(ExpertTraining, RecomputationOnAMesh) {
   for (const char* mode : {"selective", "full"}) {
     ExpertCase c = draw(2, random.pick({1U, 2U}), random.pick({1U, 2U}), 2, DType::kF64);
