@@ -35,6 +35,17 @@ namespace ultra::data_parallel::test {
   });
 }
 
+/// @brief The flags that a program has before those of its techniques: some of these know one.
+class TrainFlags : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup& setup) override { setup.train.add_to(app); }
+};
+
+/// @brief TrainFlags, for a list.
+[[nodiscard]] inline std::unique_ptr<train::Technique> flags_of_every_trainer() {
+  return std::make_unique<TrainFlags>();
+}
+
 /// @brief Sequences of each micro-batch of a single replica.
 template <class Case>
 [[nodiscard]] std::vector<std::size_t> micro_batches(const Case& c) {

@@ -29,12 +29,6 @@ using train::test::expect_same_on_all;
 using train::test::quietly;
 using ultra::test::RankRun;
 
-/// @brief The flags that every trainer has, of which --micro-batches knows one.
-class TrainFlags : public train::Technique {
- public:
-  void add_flags(CLI::App& app, train::Setup& setup) override { setup.train.add_to(app); }
-};
-
 /// @brief A run on a mesh.
 struct PipelineCase {
   int dp = 1;
@@ -65,7 +59,7 @@ struct PipelineCase {
     own.micro_batch = micro_batch;  // what closed forms read
     train::Setup setup = ultra::test::setup_of(
         own, ranks(),
-        train::list_of(std::make_unique<TrainFlags>(), memory::technique(),
+        train::list_of(data_parallel::test::flags_of_every_trainer(), memory::technique(),
                        collectives::technique(), data_parallel::technique(), zero::technique(),
                        zero::offload(), tensor_parallel::technique(), context_parallel::technique(),
                        technique(), data_parallel::test::cutting_into(micro_batch),

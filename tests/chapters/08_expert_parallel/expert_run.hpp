@@ -63,10 +63,11 @@ struct ExpertCase {
   [[nodiscard]] train::Setup setup(std::unique_ptr<train::Technique> experts = technique()) const {
     train::Setup setup = ultra::test::setup_of(
         options, ranks(),
-        train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                       zero::technique(), zero::offload(), tensor_parallel::technique(),
-                       context_parallel::technique(), pipeline_parallel::technique(),
-                       std::move(experts), data_parallel::test::cutting_into(micro_batch)),
+        train::list_of(data_parallel::test::flags_of_every_trainer(), memory::technique(),
+                       collectives::technique(), data_parallel::technique(), zero::technique(),
+                       zero::offload(), tensor_parallel::technique(), context_parallel::technique(),
+                       pipeline_parallel::technique(), std::move(experts),
+                       data_parallel::test::cutting_into(micro_batch)),
         flags());
     for (const auto& technique : setup.techniques) technique->validate_training(setup);
     return setup;

@@ -78,6 +78,8 @@ TEST_F(ExpertTraining, StagesWithExperts) {
     ExpertCase c = draw(dp, cp, tp, ep, DType::kF64);
     c.pp = pp;
     c.options.model.num_layers = 2 * pp;
+    c.micro_batch = c.options.micro_batch;
+    c.options.global_batch = dp * random.between(1, 2 * pp);
     c.more = fmt::format(
         "--schedule {} --zero {}",
         random.pick({"afab", "1f1b", "zero-bubble-h1", "zero-bubble-h2", "zb-v", "dualpipe-v"}),
