@@ -6,6 +6,7 @@
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/07_pipeline_parallel/estimate/pipeline_estimate.hpp"
@@ -75,7 +76,7 @@ void PipelineParallel::settle(train::Setup& setup) {
   if (!options_.has_schedule()) return;
   setup.train.model.validate();
   schedule_ = std::make_shared<const PipelineSchedule>(chosen_schedule(
-      options_, setup.train.model, micro_batch_sizes(setup.train, replicas).size()));
+      options_, setup.train.model, data_parallel::micro_batch_sizes(setup.train, replicas).size()));
 }
 
 void PipelineParallel::validate_training(const train::Setup& setup) const {

@@ -9,6 +9,7 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "common/base/units.hpp"
@@ -16,48 +17,24 @@
 namespace ultra::tensor_parallel {
 namespace {
 
-/// What the closed forms say of one rank.
-class Predictions {
- public:
-  Predictions(const train::Setup& setup, const TensorParallelLayout& layout,
-              std::size_t largest_micro_batch)
-      : states_(zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.data_ranks()),
-                                     parameter_count(memory::shape_of(setup.train.model), layout),
-                                     memory::precision_of(setup.train.dtype))),
-        activations_(peak_activation_bytes(
-            memory::shape_of(setup.train.model),
-            {.size = largest_micro_batch, .seq_len = setup.train.model.max_seq_len},
-            memory::precision_of(setup.train.dtype), memory::options_of(setup).recompute, layout)) {
-  }
-
-  [[nodiscard]] std::optional<std::size_t> of(MemoryCategory category) const {
-    switch (category) {
-      case MemoryCategory::kParameters:
-        return rounded(states_.parameters);
-      case MemoryCategory::kGradients:
-        return rounded(states_.gradients);
-      case MemoryCategory::kOptimizer:
-        return rounded(states_.optimizer);
-      case MemoryCategory::kActivations:
-        return activations_;
-      case MemoryCategory::kCommunication:
-      case MemoryCategory::kOther:
-        break;
-    }
-    return {};
-  }
-
- private:
-  static std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
-
-  zero::RankBytes states_;
-  std::size_t activations_;
-};
+std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
 
 std::string compared(std::size_t predicted, std::size_t measured) {
   if (predicted == measured) return "exact";
   const double p = static_cast<double>(predicted);
   return fmt::format("{:+.2f}%", 100.0 * (static_cast<double>(measured) - p) / p);
+}
+
+PredictedBytes predictions(const train::Setup& setup, const TensorParallelLayout& layout,
+                           std::size_t largest_micro_batch) {
+  const memory::TransformerShape shape = memory::shape_of(setup.train.model);
+  const memory::Precision precision = memory::precision_of(setup.train.dtype);
+  return predicted_bytes(
+      zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.data_ranks()),
+                           parameter_count(shape, layout), precision),
+      peak_activation_bytes(shape,
+                            {.size = largest_micro_batch, .seq_len = setup.train.model.max_seq_len},
+                            precision, memory::options_of(setup).recompute, layout));
 }
 
 /// "4 L + 2 = 18 all-reduces".
@@ -80,8 +57,28 @@ std::string exchanges_text(const TensorStep& step) {
 
 }  // namespace
 
-std::string memory_rows(const PredictedBytes& predicted_of, const train::RankSummary& rank) {
-  std::string rows;
+PredictedBytes predicted_bytes(const zero::RankBytes& states, std::size_t activations) {
+  return [=](MemoryCategory category) -> std::optional<std::size_t> {
+    switch (category) {
+      case MemoryCategory::kParameters:
+        return rounded(states.parameters);
+      case MemoryCategory::kGradients:
+        return rounded(states.gradients);
+      case MemoryCategory::kOptimizer:
+        return rounded(states.optimizer);
+      case MemoryCategory::kActivations:
+        return activations;
+      case MemoryCategory::kCommunication:
+      case MemoryCategory::kOther:
+        break;
+    }
+    return {};
+  };
+}
+
+std::string memory_columns(const PredictedBytes& predicted_of, const train::RankSummary& rank) {
+  std::string rows = fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured",
+                                 "", "at its highest in");
   for (const MemoryCategory category : kMemoryCategories) {
     const MemoryPeak& peak = rank.memory.peak(category);
     const std::optional<std::size_t> predicted = predicted_of(category);
@@ -96,18 +93,12 @@ std::string memory_rows(const PredictedBytes& predicted_of, const train::RankSum
 }
 
 TensorStep step_of(const train::Setup& setup, const TensorParallelOptions& options,
-                   std::vector<std::size_t>& micro_batches) {
-  const train::TrainOptions& train = setup.train;
-  const auto replicas = static_cast<std::size_t>(setup.replicas());
-  const std::size_t share = (train.global_batch + replicas - 1) / replicas;
-  for (std::size_t begin = 0; begin < share; begin += train.micro_batch) {
-    micro_batches.push_back(std::min(train.micro_batch, share - begin));
-  }
+                   std::span<const std::size_t> micro_batches) {
   const bool again = memory::options_of(setup).recompute.mode == memory::Recompute::kFull;
-  return {.model = train.model,
+  return {.model = setup.train.model,
           .layout = options.layout(),
           .overlap = options.overlap,
-          .dtype = train.dtype,
+          .dtype = setup.train.dtype,
           .micro_batches = micro_batches,
           .block_forwards = again ? 2U : 1U};
 }
@@ -115,18 +106,15 @@ TensorStep step_of(const train::Setup& setup, const TensorParallelOptions& optio
 std::string format_tensor_parallel_table(const train::Setup& setup,
                                          const TensorParallelOptions& options,
                                          const train::TrainResult& result) {
-  std::vector<std::size_t> micro_batches;
+  const std::vector<std::size_t> micro_batches =
+      data_parallel::micro_batch_sizes(setup.train, static_cast<std::size_t>(setup.replicas()));
   const TensorStep step = step_of(setup, options, micro_batches);
-  const std::size_t largest = *std::ranges::max_element(micro_batches);
+  const std::size_t largest = micro_batches.front();
   std::string table = fmt::format(
       "\nWhere the memory of rank 0 went (tp {}, sequence parallelism {}, micro-batch {} x {} "
       "tokens)\n\n",
       options.tp, step.layout.splits_sequences() ? "on" : "off", largest, step.model.max_seq_len);
-  table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
-                       "at its highest in");
-  const Predictions predictions(setup, step.layout, largest);
-  table += memory_rows([&](MemoryCategory category) { return predictions.of(category); },
-                       result.ranks.front());
+  table += memory_columns(predictions(setup, step.layout, largest), result.ranks.front());
   table += fmt::format(
       "\n  Activations travel in {} of {} elements per micro-batch of {}.\n", exchanges_text(step),
       format_count(largest * step.model.max_seq_len * step.model.hidden_size), largest);

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
-#include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::context_parallel {
@@ -24,33 +22,15 @@ tensor_parallel::TensorParallelLayout tensor_layout(const train::Setup& setup) {
   return tensor ? tensor->options().layout() : tensor_parallel::TensorParallelLayout{};
 }
 
-std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
-
 tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const RankShare& share,
                                             std::size_t sequences) {
   const auto shape = memory::shape_of(setup.train.model);
   const auto precision = memory::precision_of(setup.train.dtype);
-  const zero::RankBytes states =
+  return tensor_parallel::predicted_bytes(
       zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.data_ranks()),
-                           tensor_parallel::parameter_count(shape, share.tensor), precision);
-  const std::size_t activations = peak_activation_bytes(shape, sequences, precision,
-                                                        memory::options_of(setup).recompute, share);
-  return [=](MemoryCategory category) -> std::optional<std::size_t> {
-    switch (category) {
-      case MemoryCategory::kParameters:
-        return rounded(states.parameters);
-      case MemoryCategory::kGradients:
-        return rounded(states.gradients);
-      case MemoryCategory::kOptimizer:
-        return rounded(states.optimizer);
-      case MemoryCategory::kActivations:
-        return activations;
-      case MemoryCategory::kCommunication:
-      case MemoryCategory::kOther:
-        break;
-    }
-    return {};
-  };
+                           tensor_parallel::parameter_count(shape, share.tensor), precision),
+      peak_activation_bytes(shape, sequences, precision, memory::options_of(setup).recompute,
+                            share));
 }
 
 double flops_of(const train::RankSummary& rank) {
@@ -83,37 +63,30 @@ RankShare share_of(const train::Setup& setup, const ContextParallelOptions& opti
 }
 
 ContextStep step_of(const train::Setup& setup, const ContextParallelOptions& options,
-                    std::vector<std::size_t>& micro_batches) {
-  const train::TrainOptions& train = setup.train;
-  const std::size_t share =
-      ceil_div(train.global_batch, static_cast<std::size_t>(setup.replicas()));
-  for (std::size_t begin = 0; begin < share; begin += train.micro_batch) {
-    micro_batches.push_back(std::min(train.micro_batch, share - begin));
-  }
+                    std::span<const std::size_t> micro_batches) {
   const bool again = memory::options_of(setup).recompute.mode == memory::Recompute::kFull;
-  return {.model = train.model,
+  return {.model = setup.train.model,
           .layout = layout_of(setup, options),
           .choice = options.choice(),
           .tp = setup.ranks_along(MeshDim::kTp),
-          .dtype = train.dtype,
+          .dtype = setup.train.dtype,
           .micro_batches = micro_batches,
           .block_forwards = again ? 2U : 1U};
 }
 
 std::string format_context_table(const train::Setup& setup, const ContextParallelOptions& options,
                                  const train::TrainResult& result) {
-  std::vector<std::size_t> micro_batches;
+  const std::vector<std::size_t> micro_batches =
+      data_parallel::micro_batch_sizes(setup.train, static_cast<std::size_t>(setup.replicas()));
   const ContextStep step = step_of(setup, options, micro_batches);
-  const std::size_t largest = *std::ranges::max_element(micro_batches);
+  const std::size_t largest = micro_batches.front();
   const ContextLayout& layout = step.layout;
   std::string table = fmt::format(
       "\nWhere the memory of rank 0 went (cp {}, {}, {}; micro-batch {} x {} of {} tokens)\n\n",
       options.cp, to_string(options.layout), to_string(options.method), largest,
       layout.local_seq_len(), layout.seq_len);
-  table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
-                       "at its highest in");
-  table += tensor_parallel::memory_rows(predictions(setup, share_of(setup, options), largest),
-                                        result.ranks.front());
+  table += tensor_parallel::memory_columns(predictions(setup, share_of(setup, options), largest),
+                                           result.ranks.front());
   if (layout.padded_len() > layout.seq_len) {
     table += fmt::format("\n  {} tokens of padding make each sequence {} chunks of {} tokens.",
                          layout.padded_len() - layout.seq_len,

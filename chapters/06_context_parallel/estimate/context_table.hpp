@@ -3,6 +3,8 @@
 /// The table that sets what a rank of a context-parallel run took, sent and computed beside its closed
 /// forms.
 
+#include <cstddef>
+#include <span>
 #include <string>
 
 #include "chapters/06_context_parallel/context_parallel.hpp"
@@ -16,9 +18,9 @@ namespace ultra::context_parallel {
 [[nodiscard]] RankShare share_of(const train::Setup& setup, const ContextParallelOptions& options);
 
 /// @brief The step of the first replica, whose share of the batch is a largest one.
-/// @param micro_batches  filled with its micro-batches; outlives the result.
+/// @param micro_batches  its sequences; outlives the result.
 [[nodiscard]] ContextStep step_of(const train::Setup& setup, const ContextParallelOptions& options,
-                                  std::vector<std::size_t>& micro_batches);
+                                  std::span<const std::size_t> micro_batches);
 
 /// @brief Rank 0's peaks by category, predicted and measured; what a rank sends for attention in a
 /// step; and what the ranks that share a sequence computed of it.

@@ -8,6 +8,7 @@
 
 #include "chapters/01_memory/estimate/estimate_report.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/estimate/zero_estimate.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "chapters/06_context_parallel/options/context_parallel_options.hpp"
@@ -58,7 +59,7 @@ PipelineRequest request_of(const EstimateFlags& flags, const train::TrainOptions
         "--estimate measures nothing, so --stage-split measured is not known. Give balanced, or "
         "the layers of each part.");
   }
-  std::vector<std::size_t> sizes = micro_batch_sizes(train, flags.replicas);
+  std::vector<std::size_t> sizes = data_parallel::micro_batch_sizes(train, flags.replicas);
   PipelineSchedule schedule =
       chosen_schedule(options, config_of(asked.shape, asked.batch.seq_len), sizes.size());
   const Placement& placement = schedule.placement;

@@ -9,6 +9,7 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/estimate/context_table.hpp"
@@ -31,7 +32,8 @@ class Predictions {
   Predictions(const train::Setup& setup, const PipelineSchedule& schedule,
               std::span<const std::size_t> layers)
       : model_(staged_model(setup, layers)),
-        sequences_(micro_batch_sizes(setup.train, static_cast<std::size_t>(setup.replicas()))),
+        sequences_(data_parallel::micro_batch_sizes(setup.train,
+                                                    static_cast<std::size_t>(setup.replicas()))),
         schedule_(schedule),
         sharding_(zero::zero_of(setup).options().sharding(setup.data_ranks())) {}
 

@@ -47,7 +47,6 @@ PipelineLinks::PipelineLinks(Communicator pp, PipelineSchedule schedule, BorderT
     : pp_(std::move(pp)),
       schedule_(std::move(schedule)),
       step_(with_messages(schedule_)[stage()]),
-      forwards_(with_messages(forwards_of(schedule_))[stage()]),
       tensors_(std::move(tensors)),
       log_(std::move(log)) {}
 
@@ -63,6 +62,7 @@ MessageName PipelineLinks::name_of(const Message& message) const {
 
 void PipelineLinks::passes_begin(std::span<const Action> schedule) {
   const bool trains = std::ranges::any_of(schedule, &Action::makes_gradients);
+  if (!trains && forwards_.empty()) forwards_ = with_messages(forwards_of(schedule_))[stage()];
   instructions_ = trains ? &step_ : &forwards_;
   next_ = 0;
 }

@@ -74,7 +74,7 @@ class PipelineLinks : public train::StageLinks {
   Communicator pp_;
   PipelineSchedule schedule_;
   std::vector<Instruction> step_;      // of this rank
-  std::vector<Instruction> forwards_;  // of this rank: of the forward passes alone
+  std::vector<Instruction> forwards_;  // of the forward passes alone, once they are needed
   const std::vector<Instruction>* instructions_ = &step_;  // that it follows
   BorderTensors tensors_;
   std::shared_ptr<ActionLog> log_;

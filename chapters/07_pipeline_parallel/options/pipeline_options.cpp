@@ -87,15 +87,6 @@ void PipelineOptions::validate(std::size_t servers) const {
   }
 }
 
-std::vector<std::size_t> micro_batch_sizes(const train::TrainOptions& train, std::size_t replicas) {
-  const std::size_t share = ceil_div(train.global_batch, replicas);
-  std::vector<std::size_t> sizes;
-  for (std::size_t begin = 0; begin < share; begin += train.micro_batch) {
-    sizes.push_back(std::min(train.micro_batch, share - begin));
-  }
-  return sizes;
-}
-
 std::size_t micro_batch_size(std::size_t share, std::size_t micro_batches) {
   const std::size_t size = ceil_div(share, std::min(share, micro_batches));
   const std::size_t fewer = micro_batches_of(share, size);

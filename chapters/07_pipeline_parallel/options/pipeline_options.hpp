@@ -58,11 +58,6 @@ struct PipelineOptions {
   bool split_given_ = false;
 };
 
-/// @brief Sequences of the micro-batches of the first replica, whose share of the batch is a
-/// largest one.
-[[nodiscard]] std::vector<std::size_t> micro_batch_sizes(const train::TrainOptions& train,
-                                                         std::size_t replicas);
-
 /// @brief Sequences of a micro-batch, for so many of them: the last one may have fewer.
 /// @param share  sequences of a replica.
 /// @throws ConfigError that names the numbers of micro-batches on both sides that work.

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <optional>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/estimate/zero_estimate.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
@@ -31,52 +32,35 @@ context_parallel::RankShare share_of(const train::Setup& setup) {
   return context_parallel::share_of(setup, context->options());
 }
 
-std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
-
-std::size_t largest_micro_batch(const train::Setup& setup) {
-  const std::size_t share =
-      ceil_div(setup.train.global_batch, static_cast<std::size_t>(setup.replicas()));
-  return std::min(share, setup.train.micro_batch);
+/// Of the first replica: the first one is a largest one.
+std::vector<std::size_t> micro_batches_of(const train::Setup& setup) {
+  return data_parallel::micro_batch_sizes(setup.train, static_cast<std::size_t>(setup.replicas()));
 }
+
+std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
 
 tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const MoeModel& model,
                                             const MoeRankShare& rank) {
   const auto precision = memory::precision_of(setup.train.dtype);
-  const std::size_t sequences = largest_micro_batch(setup);
+  const std::size_t sequences = micro_batches_of(setup).front();
   const zero::RankBytes states =
       state_bytes(rank_parameters(model, rank),
                   zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep, precision);
   const std::size_t activations =
       moe_peak_bytes(model, sequences, precision, memory::options_of(setup).recompute, rank,
                      even_rows(model.moe, rank, sequences));
-  return [=](MemoryCategory category) -> std::optional<std::size_t> {
-    switch (category) {
-      case MemoryCategory::kParameters:
-        return rounded(states.parameters);
-      case MemoryCategory::kGradients:
-        return rounded(states.gradients);
-      case MemoryCategory::kOptimizer:
-        return rounded(states.optimizer);
-      case MemoryCategory::kActivations:
-        return activations;
-      case MemoryCategory::kCommunication:
-      case MemoryCategory::kOther:
-        break;
-    }
-    return {};
-  };
+  return tensor_parallel::predicted_bytes(states, activations);
 }
 
 /// What a rank of the first replica sends in a step if tokens are spread evenly.
 double even_bytes(const train::Setup& setup, const MoeModel& model, const MoeRankShare& rank) {
-  const std::size_t share =
-      ceil_div(setup.train.global_batch, static_cast<std::size_t>(setup.replicas()));
+  const std::vector<std::size_t> micro_batches = micro_batches_of(setup);
+  const std::size_t share = std::reduce(micro_batches.begin(), micro_batches.end());
   const bool again = memory::options_of(setup).recompute.mode == memory::Recompute::kFull;
   const double tokens = static_cast<double>(rank.tokens(share));
   return static_cast<double>(model.shape.num_layers) *
-         exchanged_bytes(even_remote_rows(model.moe, tokens, rank.ep),
-                         ceil_div(share, setup.train.micro_batch), again ? 2 : 1,
-                         model.shape.hidden_size, model.moe.num_experts, rank.ep,
+         exchanged_bytes(even_remote_rows(model.moe, tokens, rank.ep), micro_batches.size(),
+                         again ? 2 : 1, model.shape.hidden_size, model.moe.num_experts, rank.ep,
                          size_of(setup.train.dtype));
 }
 
@@ -172,11 +156,9 @@ std::string format_expert_table(const train::Setup& setup, const ExpertParallelO
   std::string table = fmt::format(
       "\nWhere the memory of rank 0 went ({} experts on ep {}; micro-batch {} x {} tokens, spread "
       "evenly)\n\n",
-      model.moe.num_experts, rank.ep, largest_micro_batch(setup),
+      model.moe.num_experts, rank.ep, micro_batches_of(setup).front(),
       rank.share.layout.local_seq_len());
-  table += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "", "predicted", "measured", "",
-                       "at its highest in");
-  table += tensor_parallel::memory_rows(predictions(setup, model, rank), result.ranks.front());
+  table += tensor_parallel::memory_columns(predictions(setup, model, rank), result.ranks.front());
   if (rank.ep > 1) {
     table += fmt::format("\n  A rank sends {} to experts and back in a step, spread evenly.\n",
                          format_bytes(rounded(even_bytes(setup, model, rank))));
