@@ -23,6 +23,15 @@ inline void expect_near_losses(const RankRun& actual, const RankRun& expected, d
   }
 }
 
+/// @brief Gradient norms within a relative distance: ranks add the squares of their parts up.
+inline void expect_near_norms(const RankRun& actual, const RankRun& expected, double relative) {
+  ASSERT_EQ(actual.result.steps.size(), expected.result.steps.size());
+  for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
+    const double norm = expected.result.steps[i].grad_norm;
+    EXPECT_NEAR(actual.result.steps[i].grad_norm, norm, relative * norm) << "step " << i + 1;
+  }
+}
+
 /// @brief Weights within a relative distance of each parameter's largest.
 inline void expect_near_weights(const RankRun& actual, const RankRun& expected, double relative) {
   ASSERT_EQ(actual.weights.size(), expected.weights.size());

@@ -4,6 +4,7 @@
 ///
 /// A case has `str()`, `ranks()`, `setup()`, `micro_batch` of a replica, and `options`.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,6 +78,17 @@ class MeshTest : public ultra::test::RandomTest {
     options.progress = progress;
     train::test::quietly([&] { run_ranks(c.ranks(), fn, options); });
     if (HasFailure()) std::printf("%s\n", c.str().c_str());
+  }
+
+  /// Losses, norms and weights within a relative distance of one rank's; the same on all ranks.
+  static void expect_equals(const Communicator& world, const ultra::test::RankRun& run,
+                            const ultra::test::RankRun& one, double relative) {
+    collectives::test::expect_near_losses(run, one, relative);
+    collectives::test::expect_near_norms(run, one, relative);
+    collectives::test::expect_near_weights(run, one, relative);
+    EXPECT_THAT(run.written, ::testing::Each(::testing::Eq(1.0)))
+        << "every element is saved by one rank";
+    train::test::expect_same_on_all(world, collectives::test::losses_and_norms(run.result));
   }
 
   /// The summaries of all ranks after a training, where rank 0 ran.

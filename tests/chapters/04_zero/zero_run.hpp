@@ -24,6 +24,7 @@
 namespace ultra::zero::test {
 
 using collectives::test::expect_near_losses;
+using collectives::test::expect_near_norms;
 using collectives::test::expect_near_weights;
 using collectives::test::losses_and_norms;
 using collectives::test::run_alone;
@@ -213,21 +214,11 @@ inline std::vector<double> losses(const train::TrainResult& result) {
   return numbers;
 }
 
-/// @brief Gradient norms within a relative distance: each shard adds its own squares up.
-inline void expect_near_norms(const train::TrainResult& actual, const train::TrainResult& expected,
-                              double relative) {
-  ASSERT_EQ(actual.steps.size(), expected.steps.size());
-  for (std::size_t i = 0; i < expected.steps.size(); ++i) {
-    const double norm = expected.steps[i].grad_norm;
-    EXPECT_NEAR(actual.steps[i].grad_norm, norm, relative * norm) << "step " << i + 1;
-  }
-}
-
 /// @brief Losses and weights of a sharded run bit for bit those of a run in which each rank has
 /// all.
 inline void expect_same_bits(const ZeroRun& actual, const RankRun& expected) {
   EXPECT_EQ(losses(actual.result), losses(expected.result));
-  expect_near_norms(actual.result, expected.result, 1e-12);
+  expect_near_norms(actual, expected, 1e-12);
   EXPECT_TRUE(actual.weights == expected.weights) << "weights";
   if (!actual.replica.empty()) {
     EXPECT_TRUE(actual.replica == expected.weights) << "what is gathered";

@@ -78,7 +78,7 @@ class ZeroTraining : public ZeroTest {
   static void expect_equals_one_rank(const ZeroRun& run, const RankRun& one,
                                      const Communicator& dp) {
     expect_near_losses(run, one, 1e-10);
-    expect_near_norms(run.result, one.result, 1e-10);
+    expect_near_norms(run, one, 1e-10);
     expect_near_weights(run, one, 1e-10);
     expect_same_on_all(dp, losses_and_norms(run.result));
   }

@@ -27,14 +27,7 @@ class ContextTraining : public ContextTest {
     on_mesh(c, [&](Communicator& world) {
       const RankRun run = ultra::test::run_of(c.setup(), world);
       const RankRun one = run_alone(world, c.options);
-      expect_near_losses(run, one, relative);
-      for (std::size_t i = 0; i < one.result.steps.size(); ++i) {
-        const double norm = one.result.steps[i].grad_norm;
-        EXPECT_NEAR(run.result.steps[i].grad_norm, norm, relative * norm) << "step " << i + 1;
-      }
-      expect_near_weights(run, one, relative);
-      EXPECT_THAT(run.written, Each(Eq(1.0))) << "every element is saved by one rank";
-      expect_same_on_all(world, losses_and_norms(run.result));
+      expect_equals(world, run, one, relative);
     });
   }
 };

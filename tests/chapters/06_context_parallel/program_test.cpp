@@ -104,19 +104,9 @@ TEST_F(ContextProgram, SequencePartsOfTensorRanksFitTheirChunks) {
 }
 
 TEST_F(ContextProgram, CheckpointsOfAnyLayoutGoOnInAnyOther) {
-  const std::string model = kModel + "--doc-length 6 ";
-  const json expected = losses_of(model + "--steps 5");
-  const std::vector<std::string> layouts = {"", "--cp 4", "--dp 2 --cp 2 --zero 3",
-                                            "--cp 2 --tp 2 --cp-layout contiguous --zero 2"};
-  for (std::size_t from = 0; from < layouts.size(); ++from) {
-    const std::string saved = folder.path("from-" + std::to_string(from));
-    static_cast<void>(summary_of(model + "--steps 3 " + layouts[from] + " --checkpoint " + saved));
-    for (const std::size_t to : {std::size_t{0}, (from + 1) % layouts.size()}) {
-      SCOPED_TRACE(layouts[from] + " to " + layouts[to]);
-      expect_near_losses(losses_of(model + "--steps 5 " + layouts[to] + " --resume " + saved),
-                         expected, 1e-10);
-    }
-  }
+  expect_goes_on_in_any_layout(
+      kModel + "--doc-length 6 ",
+      {"", "--cp 4", "--dp 2 --cp 2 --zero 3", "--cp 2 --tp 2 --cp-layout contiguous --zero 2"});
 }
 
 // However long documents are on average, a sequence without a border is one; with borders everywhere

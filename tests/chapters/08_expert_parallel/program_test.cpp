@@ -55,20 +55,9 @@ TEST_F(ExpertProgram, WithoutExpertsItIsThePreviousChapter) {
 }
 
 TEST_F(ExpertProgram, CheckpointsOfAnyLayoutGoOnInAnyOther) {
-  const std::string model = kModel + "--router sigmoid --balance bias --bias-rate 0.1 ";
-  const json expected = losses_of(model + "--steps 5");
-  const std::vector<std::string> layouts = {"", "--dp 4 --ep 4 --zero 1",
-                                            "--dp 2 --cp 2 --ep 2 --zero 3",
-                                            "--dp 2 --tp 2 --ep 2 --sp off"};
-  for (std::size_t from = 0; from < layouts.size(); ++from) {
-    const std::string saved = folder.path("from-" + std::to_string(from));
-    static_cast<void>(summary_of(model + "--steps 3 " + layouts[from] + " --checkpoint " + saved));
-    for (const std::size_t to : {std::size_t{0}, (from + 1) % layouts.size()}) {
-      SCOPED_TRACE(layouts[from] + " to " + layouts[to]);
-      expect_near_losses(losses_of(model + "--steps 5 " + layouts[to] + " --resume " + saved),
-                         expected, 1e-10);
-    }
-  }
+  expect_goes_on_in_any_layout(kModel + "--router sigmoid --balance bias --bias-rate 0.1 ",
+                               {"", "--dp 4 --ep 4 --zero 1", "--dp 2 --cp 2 --ep 2 --zero 3",
+                                "--dp 2 --tp 2 --ep 2 --sp off"});
 }
 
 TEST_F(ExpertProgram, TheSummaryHoldsItsFlagsAndTheMetricsTheLoads) {

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
 #include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
 #include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
@@ -45,7 +46,7 @@ class ExecutedSchedules : public PipelineTest {
   static std::vector<std::size_t> sizes(const PipelineCase& c) {
     train::TrainOptions options = c.options;
     options.micro_batch = c.micro_batch;
-    return micro_batch_sizes(options, static_cast<std::size_t>(c.dp));
+    return data_parallel::micro_batch_sizes(options, static_cast<std::size_t>(c.dp));
   }
 
   static PipelineSchedule schedule(const PipelineCase& c) {
