@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
@@ -22,7 +21,6 @@
 namespace {
 
 using namespace ultra;
-using bench::median;
 using bench::Round;
 using context_parallel::ContextLayout;
 using context_parallel::ContextMethod;
@@ -81,18 +79,12 @@ void ranks_against_one(benchmark::State& state) {
   const nn::ModelConfig config = model_of(state);
   const Split split = split_of(state);
   const data::Dataset text = bench::benchmark_text();
-  std::vector<double> speeds;
-  std::vector<double> exposed;
-  for (auto _ : state) {
-    const Round before = round_of({}, config, text);
-    const Round ranks = round_of(split, config, text);
-    const Round after = round_of({}, config, text);
-    speeds.push_back((before.step_seconds + after.step_seconds) / 2 / ranks.step_seconds);
-    exposed.push_back(ranks.exposed);
-  }
-  state.counters["speed_over_one_rank"] = median(speeds);
-  state.counters["efficiency"] = median(speeds) / split.choice.cp;
-  state.counters["exposed"] = median(exposed);
+  const bench::Comparison found = bench::compare(
+      state, [&] { return round_of({}, config, text); },
+      [&] { return round_of(split, config, text); });
+  state.counters["speed_over_one_rank"] = found.speed;
+  state.counters["efficiency"] = found.speed / split.choice.cp;
+  state.counters["exposed"] = found.exposed;
 }
 BENCHMARK(ranks_against_one)
     ->ArgNames({"hidden", "cp", "method", "zigzag"})
@@ -106,15 +98,7 @@ void on_a_slow_link(benchmark::State& state) {
   Split split = split_of(state);
   split.link = "latency-us=20,gbps=1";
   const data::Dataset text = bench::benchmark_text();
-  std::vector<double> seconds;
-  std::vector<double> exposed;
-  for (auto _ : state) {
-    const Round round = round_of(split, config, text);
-    seconds.push_back(round.step_seconds * 1e3);
-    exposed.push_back(round.exposed);
-  }
-  state.counters["step_ms"] = median(seconds);
-  state.counters["exposed"] = median(exposed);
+  bench::report_steps(state, [&] { return round_of(split, config, text); });
 }
 BENCHMARK(on_a_slow_link)
     ->ArgNames({"hidden", "cp", "method", "zigzag"})

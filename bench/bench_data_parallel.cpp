@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
@@ -21,7 +20,6 @@
 namespace {
 
 using namespace ultra;
-using bench::median;
 using bench::Round;
 
 constexpr std::size_t kSequencesPerReplica = 4;
@@ -51,21 +49,13 @@ void weak_scaling(benchmark::State& state) {
   const int replicas = static_cast<int>(state.range(1));
   const data::Dataset text = bench::benchmark_text();
   constexpr std::size_t kBucketElements = 500'000;  // 2 MB
-  std::vector<double> efficiencies;
-  std::vector<double> exposed;
-  std::vector<double> seconds;
-  for (auto _ : state) {
-    const Round before = train_round(1, config, text, kBucketElements);
-    const Round many = train_round(replicas, config, text, kBucketElements);
-    const Round after = train_round(1, config, text, kBucketElements);
-    efficiencies.push_back((before.step_seconds + after.step_seconds) / 2 / many.step_seconds);
-    exposed.push_back(many.exposed);
-    seconds.push_back(many.step_seconds);
-  }
+  const bench::Comparison found = bench::compare(
+      state, [&] { return train_round(1, config, text, kBucketElements); },
+      [&] { return train_round(replicas, config, text, kBucketElements); });
   const double tokens = static_cast<double>(kSequencesPerReplica * config.max_seq_len);
-  state.counters["efficiency"] = median(efficiencies);
-  state.counters["exposed"] = median(exposed);
-  state.counters["tokens_per_s"] = replicas * tokens / median(seconds);
+  state.counters["efficiency"] = found.speed;
+  state.counters["exposed"] = found.exposed;
+  state.counters["tokens_per_s"] = replicas * tokens / found.step_seconds;
 }
 BENCHMARK(weak_scaling)
     ->ArgNames({"hidden", "dp"})

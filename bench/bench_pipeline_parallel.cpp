@@ -24,7 +24,6 @@
 namespace {
 
 using namespace ultra;
-using bench::median;
 using bench::Round;
 using pipeline_parallel::PipelineSchedule;
 using pipeline_parallel::ScheduleChoice;
@@ -110,23 +109,17 @@ void ranks_against_one(benchmark::State& state) {
   const nn::ModelConfig model = model_of(state);
   const Cut cut = cut_of(state);
   const data::Dataset text = bench::benchmark_text();
-  std::vector<double> speeds;
-  std::vector<double> exposed;
-  for (auto _ : state) {
-    const Round before = round_of({.micro_batches = cut.micro_batches}, model, text);
-    const Round ranks = round_of(cut, model, text);
-    const Round after = round_of({.micro_batches = cut.micro_batches}, model, text);
-    speeds.push_back((before.step_seconds + after.step_seconds) / 2 / ranks.step_seconds);
-    exposed.push_back(ranks.exposed);
-  }
+  const bench::Comparison found = bench::compare(
+      state, [&] { return round_of({.micro_batches = cut.micro_batches}, model, text); },
+      [&] { return round_of(cut, model, text); });
   const double bubble = pipeline_parallel::bubble_over_ideal(
       cut.choice, {.stages = static_cast<std::size_t>(cut.pp), .micro_batches = cut.micro_batches},
       {});
   state.SetLabel(cut.choice.str());
-  state.counters["speed_over_one_rank"] = median(speeds);
-  state.counters["efficiency"] = median(speeds) / cut.pp;
+  state.counters["speed_over_one_rank"] = found.speed;
+  state.counters["efficiency"] = found.speed / cut.pp;
   state.counters["efficiency_of_closed_form"] = 1 / (1 + bubble);
-  state.counters["exposed"] = median(exposed);
+  state.counters["exposed"] = found.exposed;
 }
 BENCHMARK(ranks_against_one)
     ->ArgNames({"hidden", "pp", "schedule", "micro_batches"})
@@ -147,16 +140,8 @@ void on_a_slow_link(benchmark::State& state) {
   Cut cut = cut_of(state);
   cut.link = "latency-us=50,gbps=4";
   const data::Dataset text = bench::benchmark_text();
-  std::vector<double> seconds;
-  std::vector<double> exposed;
-  for (auto _ : state) {
-    const Round round = round_of(cut, model, text);
-    seconds.push_back(round.step_seconds * 1e3);
-    exposed.push_back(round.exposed);
-  }
   state.SetLabel(cut.choice.str());
-  state.counters["step_ms"] = median(seconds);
-  state.counters["exposed"] = median(exposed);
+  bench::report_steps(state, [&] { return round_of(cut, model, text); });
 }
 BENCHMARK(on_a_slow_link)
     ->ArgNames({"hidden", "pp", "schedule", "micro_batches"})

@@ -72,18 +72,12 @@ void ranks_against_one(benchmark::State& state) {
   const nn::ModelConfig config = bench::benchmark_model(static_cast<std::size_t>(state.range(0)));
   const Split split = split_of(state);
   const data::Dataset text = bench::benchmark_text();
-  std::vector<double> speeds;
-  std::vector<double> exposed;
-  for (auto _ : state) {
-    const Round before = round_of({}, config, text);
-    const Round ranks = round_of(split, config, text);
-    const Round after = round_of({}, config, text);
-    speeds.push_back((before.step_seconds + after.step_seconds) / 2 / ranks.step_seconds);
-    exposed.push_back(ranks.exposed);
-  }
-  state.counters["speed_over_one_rank"] = median(speeds);
-  state.counters["efficiency"] = median(speeds) / split.tp;
-  state.counters["exposed"] = median(exposed);
+  const bench::Comparison found = bench::compare(
+      state, [&] { return round_of({}, config, text); },
+      [&] { return round_of(split, config, text); });
+  state.counters["speed_over_one_rank"] = found.speed;
+  state.counters["efficiency"] = found.speed / split.tp;
+  state.counters["exposed"] = found.exposed;
 }
 BENCHMARK(ranks_against_one)
     ->ArgNames({"hidden", "tp", "sp", "overlap"})

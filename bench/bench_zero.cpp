@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
@@ -20,7 +19,6 @@
 namespace {
 
 using namespace ultra;
-using bench::median;
 using bench::Round;
 
 constexpr std::size_t kSequencesPerRank = 4;
@@ -64,17 +62,11 @@ void stage_against_plain(benchmark::State& state) {
   const auto stage = zero::kZeroStages.at(static_cast<std::size_t>(state.range(1)));
   const int ranks = static_cast<int>(state.range(2));
   const data::Dataset text = bench::benchmark_text();
-  std::vector<double> ratios;
-  std::vector<double> exposed;
-  for (auto _ : state) {
-    const Round before = round_of(ranks, config, text, zero::ZeroStage::kNone);
-    const Round sharded = round_of(ranks, config, text, stage);
-    const Round after = round_of(ranks, config, text, zero::ZeroStage::kNone);
-    ratios.push_back((before.step_seconds + after.step_seconds) / 2 / sharded.step_seconds);
-    exposed.push_back(sharded.exposed);
-  }
-  state.counters["speed_over_plain"] = median(ratios);
-  state.counters["exposed"] = median(exposed);
+  const bench::Comparison found = bench::compare(
+      state, [&] { return round_of(ranks, config, text, zero::ZeroStage::kNone); },
+      [&] { return round_of(ranks, config, text, stage); });
+  state.counters["speed_over_plain"] = found.speed;
+  state.counters["exposed"] = found.exposed;
 }
 BENCHMARK(stage_against_plain)
     ->ArgNames({"hidden", "zero", "dp"})

@@ -56,4 +56,43 @@ struct Round {
   return round;
 }
 
+/// @brief Rounds of a benchmark beside rounds of another way to make the same steps.
+struct Comparison {
+  double speed = 0;         ///< of the other's steps over these: more than 1 is faster
+  double exposed = 0;       ///< share of the steps
+  double step_seconds = 0;  ///< of the median step
+};
+
+/// @brief Runs the state's iterations, each of which measures the other, these, and the other again,
+/// because shared machines change their speed from second to second. Medians over the iterations.
+[[nodiscard]] inline Comparison compare(benchmark::State& state,
+                                        const std::function<Round()>& other,
+                                        const std::function<Round()>& these) {
+  std::vector<double> speeds;
+  std::vector<double> exposed;
+  std::vector<double> seconds;
+  for (auto _ : state) {
+    const Round before = other();
+    const Round round = these();
+    const Round after = other();
+    speeds.push_back((before.step_seconds + after.step_seconds) / 2 / round.step_seconds);
+    exposed.push_back(round.exposed);
+    seconds.push_back(round.step_seconds);
+  }
+  return {.speed = median(speeds), .exposed = median(exposed), .step_seconds = median(seconds)};
+}
+
+/// @brief Runs the state's iterations alone: "step_ms" and "exposed", medians.
+inline void report_steps(benchmark::State& state, const std::function<Round()>& round_of) {
+  std::vector<double> seconds;
+  std::vector<double> exposed;
+  for (auto _ : state) {
+    const Round round = round_of();
+    seconds.push_back(round.step_seconds * 1e3);
+    exposed.push_back(round.exposed);
+  }
+  state.counters["step_ms"] = median(seconds);
+  state.counters["exposed"] = median(exposed);
+}
+
 }  // namespace ultra::bench
