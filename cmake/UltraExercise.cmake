@@ -63,9 +63,8 @@ function(ultra_exercise_objects chapter out_solutions out_exercises)
   set(${out_exercises} ${exercises} PARENT_SCOPE)
 endfunction()
 
-# An executable that runs an exercise's test on `provider` (an object library made from the file
-# `tested_file`), with the solutions of the chapter's other exercises.
-function(ultra_check_executable target chapter file provider tested_file own)
+# The solutions of a chapter's exercises but for one file's, behind `own`.
+function(ultra_other_solutions out chapter file own)
   set(others ${own})
   ultra_exercise_files(sources ${chapter})
   foreach(source IN LISTS sources)
@@ -74,6 +73,13 @@ function(ultra_check_executable target chapter file provider tested_file own)
       list(APPEND others ${chapter}.${other}.solution)
     endif()
   endforeach()
+  set(${out} ${others} PARENT_SCOPE)
+endfunction()
+
+# An executable that runs an exercise's test on `provider` (an object library made from the file
+# `tested_file`), with the solutions of the chapter's other exercises.
+function(ultra_check_executable target chapter file provider tested_file own)
+  ultra_other_solutions(others ${chapter} ${file} "${own}")
   set(ULTRA_TESTED_FILE ${tested_file})
   set(tested_file_source ${CMAKE_BINARY_DIR}/generated/checks/${target}.cpp)
   configure_file(${CMAKE_SOURCE_DIR}/cmake/tested_file.cpp.in ${tested_file_source} @ONLY)

@@ -7,14 +7,7 @@
 
 # The chapter's program, with one of its exercises from `provider` and the others from the solutions.
 function(ultra_mend_program target chapter file provider own)
-  set(others ${own})
-  ultra_exercise_files(sources ${chapter})
-  foreach(source IN LISTS sources)
-    get_filename_component(other ${source} NAME_WE)
-    if(NOT other STREQUAL file)
-      list(APPEND others ${chapter}.${other}.solution)
-    endif()
-  endforeach()
+  ultra_other_solutions(others ${chapter} ${file} "${own}")
   add_executable(${target} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${chapter}_program>)
   target_link_libraries(${target} PRIVATE ${provider} ${others} ultra_warnings)
   set_target_properties(${target} PROPERTIES

@@ -128,29 +128,29 @@ command_tokenize() {
   exec "$checkout/build/tokenizers/bin/python3" "$checkout/tools/tokenize_text.py" "$@"
 }
 
-# Builds all but the learner's files, with a live line; what fails after that is the learner's.
-command_check() {
+# Runs a command of tools/exercises, when what it names as its targets is built, with a live line:
+#   exercise_command_with_targets NAMES COMMAND [ARGUMENTS]
+exercise_command_with_targets() {
   need_python
-  local python targets
+  local python targets names=$1 command=$2
+  shift 2
   python=$(system_python)
-  targets=$("$python" tools/exercises pending-targets "$@") || exit
+  targets=$("$python" tools/exercises "$names" "$@") || exit
   if [[ -n $targets ]]; then
     # shellcheck disable=SC2086  # one target a line
-    build_targets release build-check "$build_advice" $targets
+    build_targets release "build-$command" "$build_advice" $targets
   fi
-  exec "$python" tools/exercises check "$@"
+  exec "$python" tools/exercises "$command" "$@"
 }
 
-# Builds the program without a fault, with a live line; the broken one is the learner's.
+# Builds all but the learner's files; what fails after that is the learner's.
+command_check() {
+  exercise_command_with_targets pending-targets check "$@"
+}
+
+# Builds the program without a fault; the broken one is the learner's.
 command_mend() {
-  need_python
-  local python targets
-  python=$(system_python)
-  targets=$("$python" tools/exercises mend-targets "$@") || exit
-  if [[ -n $targets ]]; then
-    build_targets release build-mend "$build_advice" "$targets"
-  fi
-  exec "$python" tools/exercises mend "$@"
+  exercise_command_with_targets mend-targets mend "$@"
 }
 
 # hint, diff, status, reset and answer need Python only.
