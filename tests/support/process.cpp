@@ -10,6 +10,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -62,6 +63,21 @@ bool ends_before(pid_t child, Clock::time_point deadline, int& exit_code) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return false;
+}
+
+/// Processes that `parent` has started and that have not ended.
+int running_children(pid_t parent) {
+  int running = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    if (!std::getline(stat, line)) continue;
+    std::istringstream behind_the_name(line.substr(line.rfind(')') + 1));
+    char state = 0;
+    pid_t its_parent = 0;
+    if (behind_the_name >> state >> its_parent && its_parent == parent && state != 'Z') ++running;
+  }
+  return running;
 }
 
 /// Ends a child, gently first: mpirun then ends what it has started.
@@ -123,11 +139,16 @@ ProcessResult run_program(const std::string& name, const std::vector<std::string
 }
 
 ProcessResult run_command(const std::vector<std::string>& words, std::chrono::seconds limit) {
-  return run(words, [limit](pid_t child) {
+  int running = 0;
+  ProcessResult result = run(words, [&](pid_t child) {
     int exit_code = 0;
     const auto deadline = Clock::now() + patient(limit);
-    return ends_before(child, deadline, exit_code) ? exit_code : end_now(child);
+    if (ends_before(child, deadline, exit_code)) return exit_code;
+    running = running_children(child);
+    return end_now(child);
   });
+  result.running_children = running;
+  return result;
 }
 
 ProcessResult interrupt_program(const std::string& name, const std::vector<std::string>& arguments,

@@ -14,6 +14,8 @@ struct ProcessResult {
   std::string out;     ///< its standard output
   std::string err;     ///< its standard error
   double seconds = 0;  ///< how long it ran
+  /// What it had started and had not ended when its time was up: 0 when it ended by itself.
+  int running_children = 0;
 };
 
 /// @brief The path of an executable of this build: bin/NAME beside the folder of this test.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/base/errors.hpp"
@@ -92,9 +93,10 @@ TEST(TensorStepOf, IsTheLargestShareInMicroBatches) {
       train, 4, train::list_of(memory::technique(), technique()), "--tp 2 --recompute full");
   TensorParallelOptions options;
   options.tp = 2;
-  std::vector<std::size_t> micro_batches;
+  const std::vector<std::size_t> micro_batches =
+      data_parallel::micro_batch_sizes(setup.train, static_cast<std::size_t>(setup.replicas()));
   const TensorStep step = step_of(setup, options, micro_batches);
-  EXPECT_THAT(micro_batches, ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(step.micro_batches, ElementsAre(2, 2, 2, 1));
   EXPECT_EQ(step.block_forwards, 2U);
   EXPECT_EQ(step.layout.tp, 2);
 }

@@ -28,9 +28,9 @@ class FailingProcesses : public ::testing::Test {
   }
 
   /// As one of the workbook's programs, in which one process speaks for all.
-  static test::ProcessResult run_as_program(const std::string& how, int culprit) {
-    return test::run_with_mpirun(4, {program(), how, std::to_string(culprit), "as-program"},
-                                 std::chrono::seconds(60));
+  static test::ProcessResult run_as_program(const std::string& how, int culprit,
+                                            std::chrono::seconds limit = std::chrono::seconds(60)) {
+    return test::run_with_mpirun(4, {program(), how, std::to_string(culprit), "as-program"}, limit);
   }
 
   static void expect_one_line(const test::ProcessResult& result) {
@@ -139,13 +139,15 @@ TEST_F(FailingProcesses, AWrongFlagOnOneProcessIsSaidByThatOne) {
   }
 }
 
+/// All our processes end. mpirun itself may not: where a process has died in the middle of its
+/// start, Debian 12's mpirun sometimes waits for ever for a lock of its own (pmix_rte_finalize).
 TEST_F(FailingProcesses, ADeathBeforeOrWhileMpiStartsIsOneLineOfOurs) {
   for (const char* how : {"early", "starting"}) {
     for (const int culprit : {0, 2}) {
       SCOPED_TRACE(fmt::format("{} {}", how, culprit));
-      const auto result = run_as_program(how, culprit);
+      const auto result = run_as_program(how, culprit, std::chrono::seconds(20));
       EXPECT_NE(result.exit_code, 0);
-      EXPECT_LT(result.seconds, 20);
+      EXPECT_EQ(result.running_children, 0);
       EXPECT_THAT(result.err,
                   ::testing::AnyOf(HasSubstr("was told to stop while MPI started"),
                                    HasSubstr(fmt::format("rank {} has failed: ", culprit))));
