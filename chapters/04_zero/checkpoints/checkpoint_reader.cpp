@@ -290,6 +290,9 @@ TrainingRecord load_checkpoint(FileLayer& files, const fs::path& folder,
     const fs::path path = folder / kRecordFile;
     record = parse_record(checkpoint::read_text(files, path), path.string());
     expect_checksums(files, folder, record.writers, world);
+  });
+  // Each rank has looked at some of the bytes: what they say counts when all are as written.
+  train::agree(world, [&] {
     identity.expect_same(record.identity, folder.string());
     stored = std::make_unique<StoredState>(files, folder, record.writers, identity.dtype);
     stored->expect_weights_of(state);
