@@ -4,8 +4,8 @@
     run.py                 all chapters
     run.py 01 04/offload   some of them, by number or name, or by the path of the .md
 
-Writes to the output folder, for each chapter, the page NN_name.html, the executed NN_name.ipynb
-and the JUnit report NN_name.xml; for a room of it NN_name.room.html and so on. Exits with 1 when a
+Writes to the output folder, for each chapter, the page NN_name.html, the executed NN_name.ipynb,
+the JUnit report NN_name.xml, and in NN_name.code what it was executed from; for a room of it NN_name.room.html and so on. Exits with 1 when a
 cell failed.
 """
 
@@ -19,6 +19,7 @@ sys.path.insert(0, str(TOOLS))
 import nbformat  # noqa: E402  (after the path)
 
 from ultra_notebook.execute import execute_chapter  # noqa: E402
+from ultra_notebook.executed_code import RUN_METADATA, digest_of_code, run_on_this_machine  # noqa: E402
 from ultra_notebook.failures import plain  # noqa: E402
 from ultra_notebook.fingerprint import write_atomically  # noqa: E402
 from ultra_notebook.glossary import read_glossary  # noqa: E402
@@ -54,7 +55,9 @@ def parse_arguments() -> argparse.Namespace:
 
 def run_chapter(workspace: Workspace, output: Path, write: bool) -> bool:
     """Executes one chapter, writes its files, says how it went; whether it passed."""
+    code = digest_of_code(workspace.root, workspace.chapter_file)
     notebook, result = execute_chapter(workspace, report_cell(workspace.chapter_file.name))
+    notebook.metadata[RUN_METADATA] = run_on_this_machine()
     if not result.failures:
         result.complaint = picture_complaint(workspace.chapter_file, key_pictures(notebook), write)
     output.mkdir(parents=True, exist_ok=True)
@@ -69,6 +72,7 @@ def run_chapter(workspace: Workspace, output: Path, write: bool) -> bool:
         result.complaint = f"{workspace.chapter_file.name}:1: {error}"
     write_atomically(output / f"{result.name}.ipynb", nbformat.writes(notebook))
     write_atomically(output / f"{result.name}.xml", junit_report(result))
+    write_atomically(output / f"{result.name}.code", code if not result.failures else "")
     for failure in result.failures:
         print(f"\n{plain(failure)}")
     passed = f"{result.count(PASSED)} of {len(result.cells)} cells passed"

@@ -22,23 +22,24 @@ class RankAndLink {
       : units_(units),
         there_(units.size()),
         uses_(uses_of_micro_batch(units.size())),
-        prefetch_(
-            uses_, ahead, reshard,
-            {.start_gather =
-                 [this](const UnitUse& use) { there_[use.unit] = send(units_[use.unit].gather); },
-             .wait = [this](std::size_t u) { wait_until(there_[u]); },
-             .release = [](std::size_t) {}}) {}
+        prefetch_(uses_, ahead, reshard,
+                  {.start_gather =
+                       [this](const UnitUse& use) {
+                         there_[use.unit] = send(PassWork::kGather, use.unit);
+                       },
+                   .wait = [this](std::size_t u) { wait_until(there_[u]); },
+                   .release = [](std::size_t) {}}) {}
 
   // [region replay]
   PassTimes pass() {
     for (const auto& [unit, kind] : uses_) {
       prefetch_.begin(unit);
       if (kind == UseKind::kForward) {
-        compute(units_[unit].forward);
+        compute(PassWork::kForward, unit);
       } else {
         take_in_reductions(1);  // or there is no memory for this unit's gradients
-        compute(units_[unit].backward);
-        reductions_.push_back(send(units_[unit].reduce));
+        compute(PassWork::kBackward, unit);
+        reductions_.push_back(send(PassWork::kReduce, unit));
       }
       prefetch_.end(unit);
     }
@@ -47,15 +48,29 @@ class RankAndLink {
   }
   // [/region]
 
+  [[nodiscard]] const std::vector<PassSpan>& timeline() const { return timeline_; }
+
  private:
-  void compute(double seconds) {
-    rank_ += seconds;
-    times_.compute += seconds;
+  [[nodiscard]] double seconds_of(PassWork work, std::size_t unit) const {
+    const UnitTimes& times = units_[unit];
+    return work == PassWork::kForward    ? times.forward
+           : work == PassWork::kBackward ? times.backward
+           : work == PassWork::kGather   ? times.gather
+                                         : times.reduce;
+  }
+
+  void compute(PassWork work, std::size_t unit) {
+    const double begin = rank_;
+    rank_ += seconds_of(work, unit);
+    times_.compute += seconds_of(work, unit);
+    timeline_.push_back({work, unit, begin, rank_});
   }
 
   /// Returns when the link has done what is issued now.
-  double send(double seconds) {
-    link_ = std::max(link_, rank_) + seconds;
+  double send(PassWork work, std::size_t unit) {
+    const double begin = std::max(link_, rank_);
+    link_ = begin + seconds_of(work, unit);
+    timeline_.push_back({work, unit, begin, link_});
     return link_;
   }
 
@@ -79,12 +94,20 @@ class RankAndLink {
   double rank_ = 0;
   double link_ = 0;
   PassTimes times_;
+  std::vector<PassSpan> timeline_;
 };
 
 }  // namespace
 
 PassTimes predict_pass(std::span<const UnitTimes> units, std::size_t ahead, Reshard reshard) {
   return RankAndLink(units, ahead, reshard).pass();
+}
+
+std::vector<PassSpan> pass_timeline(std::span<const UnitTimes> units, std::size_t ahead,
+                                    Reshard reshard) {
+  RankAndLink followed(units, ahead, reshard);
+  static_cast<void>(followed.pass());
+  return followed.timeline();
 }
 
 double gather_over_forward(std::size_t tokens, int ranks, double element_bytes, double flops,

@@ -3,7 +3,9 @@
 /// When prefetching hides the gathers of ZeRO-3, and what is exposed where it does not.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "chapters/04_zero/prefetch.hpp"
 
@@ -23,6 +25,28 @@ struct PassTimes {
   double exposed = 0;  ///< the rank waited for the link
 };
 
+/// @brief What a rank or its link is busy with.
+enum class PassWork : std::uint8_t {
+  kForward,   ///< the rank: a unit's forward pass
+  kBackward,  ///< the rank: a unit's backward pass
+  kGather,    ///< the link: the all-gather of a unit's weights
+  kReduce,    ///< the link: the reduce-scatter of a unit's gradients
+};
+
+/// @brief "forward", "backward", "gather" or "reduce".
+[[nodiscard]] constexpr const char* to_string(PassWork work) {
+  constexpr const char* kNames[] = {"forward", "backward", "gather", "reduce"};
+  return kNames[static_cast<std::size_t>(work)];
+}
+
+/// @brief Some work on a unit, with its time.
+struct PassSpan {
+  PassWork work = PassWork::kForward;  ///< what
+  std::size_t unit = 0;                ///< whose
+  double begin = 0;                    ///< seconds since the first pass could begin
+  double end = 0;                      ///< seconds
+};
+
 /// @brief Follows a rank and its link through the passes of one micro-batch and the end of its
 /// reductions.
 ///
@@ -31,6 +55,10 @@ struct PassTimes {
 /// @param units  in forward order; at least one.
 [[nodiscard]] PassTimes predict_pass(std::span<const UnitTimes> units, std::size_t ahead,
                                      Reshard reshard);
+
+/// @brief What predict_pass() follows, as a timeline: all work in the order in which it is issued.
+[[nodiscard]] std::vector<PassSpan> pass_timeline(std::span<const UnitTimes> units,
+                                                  std::size_t ahead, Reshard reshard);
 
 /// @brief Seconds of a gather over those of the forward pass that shall hide it; up to 1 it can.
 ///

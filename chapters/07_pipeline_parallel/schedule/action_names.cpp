@@ -9,7 +9,7 @@ std::string_view letters_of(train::ActionKind kind) {
 }
 
 std::optional<train::ActionKind> kind_of(std::string_view letters) {
-  const auto* const found = std::ranges::find(kActionNames, letters, &ActionName::letters);
+  const auto found = std::ranges::find(kActionNames, letters, &ActionName::letters);
   if (found == kActionNames.end()) return {};
   return found->kind;
 }

@@ -75,6 +75,35 @@ TEST_F(PrefetchCondition, NothingIsHiddenTwiceAndNoMoreThanThereIs) {
   }
 }
 
+TEST_F(PrefetchCondition, TheTimelineHasOneThingAtATimeAndNoPassBeforeItsGather) {
+  for (int round = 0; round < 50; ++round) {
+    std::vector<UnitTimes> units(random.between(1, 9));
+    for (UnitTimes& unit : units) {
+      unit = {random.uniform(0, 2), random.uniform(0, 4), random.uniform(0, 3),
+              random.uniform(0, 3)};
+    }
+    const std::size_t ahead = random.between(0, 4);
+    const PassTimes times = predict_pass(units, ahead, Reshard::kAfterForward);
+    double rank = 0;  // when it is free
+    double link = 0;
+    double computed = 0;
+    std::vector<double> there(units.size(), -1);
+    for (const PassSpan& span : pass_timeline(units, ahead, Reshard::kAfterForward)) {
+      const bool computes = span.work == PassWork::kForward || span.work == PassWork::kBackward;
+      double& free = computes ? rank : link;
+      EXPECT_GE(span.begin, free) << to_string(span.work) << " of unit " << span.unit;
+      free = span.end;
+      if (span.work == PassWork::kGather) there[span.unit] = span.end;
+      if (!computes) continue;
+      computed += span.end - span.begin;
+      EXPECT_GE(there[span.unit], 0) << "unit " << span.unit << " was never gathered";
+      EXPECT_GE(span.begin, there[span.unit]);
+    }
+    EXPECT_NEAR(computed, times.compute, 1e-9);
+    EXPECT_NEAR(std::max(rank, link), times.compute + times.exposed, 1e-9);
+  }
+}
+
 TEST_F(PrefetchCondition, ThePlaybooksThresholds) {
   // In elements, with 989 TFLOP/s and 450 GB/s: 961.5 tokens on 8 ranks, 1099 on many.
   EXPECT_NEAR(gather_over_forward(1, 8, 1, 989e12, 450e9), 961.5, 0.1);

@@ -1,0 +1,19 @@
+#pragma once
+/// @file
+/// What a page calls: every figure answers a question in JSON with the programs' own functions.
+
+#include <nlohmann/json.hpp>
+
+namespace ultra::site {
+
+/// @brief The answer of this module's figure. Each module is linked with one definition.
+/// @throws ConfigError, or nlohmann's errors, with a message for the reader.
+[[nodiscard]] nlohmann::ordered_json answer(const nlohmann::ordered_json& question);
+
+/// @brief A number of the question, or what it is when the question leaves it out.
+template <class T>
+[[nodiscard]] T value_of(const nlohmann::ordered_json& question, const char* name, T otherwise) {
+  return question.contains(name) ? question.at(name).get<T>() : otherwise;
+}
+
+}  // namespace ultra::site
