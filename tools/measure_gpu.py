@@ -1,37 +1,48 @@
 """Measures chapter 09's kernels on a machine with a GPU.
 
-    measure_gpu.py pack [FOLDER]           where the workbook builds: programs and their libraries
-    measure_gpu.py run  [FOLDER [OUTPUT]]  where the GPU is: needs Python and the driver only
+    measure_gpu.py pack [FOLDER]      where the workbook builds: programs and their libraries
+    measure_gpu.py test               each GPU test in a process of its own
+    measure_gpu.py time [LADDER]      each rung in a process of its own, beside its ceiling
+    measure_gpu.py sanitize [TOOL]    compute-sanitizer's memcheck, racecheck, initcheck, synccheck
+    measure_gpu.py counters [LADDER]  what the emulator counts beside what Nsight Compute measures
+    measure_gpu.py run                all of these, in this order
 
-FOLDER is build/gpu_pack unless given; carry it and this file to the other machine. run writes
-OUTPUT (gpu_results unless given): report.md, the tables and the JSON of every ladder, and the logs.
-It tests every rung, with compute-sanitizer where that is installed; times every ladder; and, where
-ncu is installed, compares what the emulator counts with what Nsight Compute measures. Exit code 1
-when something is wrong.
+FOLDER is build/gpu_pack unless given; carry it to the other machine: this file is in it. The parts
+but pack need Python and the driver only, and take --folder FOLDER and
+
+    --output OUTPUT    where results go (gpu_results); report.md there grows with every process
+    --limit SECONDS    what one process may take (90); it is killed then, and the next one begins
+    --budget SECONDS   when to begin no other process; the same command then goes on where it ended
+    --only REGEX       only what matches: "matmul_bf16/1[0-2]"
+    --again            also what is done already
+
+OUTPUT.tar.gz holds all results after every part. Exit code 1 when something is wrong, 3 when the
+budget has ended before the work.
 """
 
-import csv
-import io
+import argparse
 import json
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import gpu_machine  # noqa: E402  (beside this file, here and in the packed folder)
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PROGRAM = "09_kernels"
+HERE = pathlib.Path(__file__).resolve().parent
+CARRIED = ("measure_gpu.py", "gpu_machine.py", "measure_sdpa.py")
+PROGRAM = gpu_machine.PROGRAM
 TESTS = ("test.kernels.simt.gpu", "test.chapters.09_kernels.gpu")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # The C library is the other machine's own; it must be as new as the one here.
 OF_THE_SYSTEM = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread)\.so)")
 # What Nsight Compute counts over all instructions and the emulator over what is recorded.
 NOT_COMPARED = ("smsp__sass_branch_targets", "smsp__thread_inst")
-
-
-def say(text):
-    print(text, flush=True)
+WRONG, BUDGET_ENDED = 1, 3
 
 
 # --- pack ----------------------------------------------------------------------------------------
@@ -43,15 +54,18 @@ def libraries_of(program):
 
 
 def build_programs(build):
-    """For any processor of this kind, and with no library that is not used."""
+    """For any processor of this kind, and with no library that is not used. Programs look for their
+    libraries in the folder lib beside them: no variable has to say so, which other programs that
+    start them (ncu, compute-sanitizer) would obey, too."""
     subprocess.run(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                     "-DULTRA_CUDA=ON", "-DULTRA_MPI=OFF", "-DULTRA_URING=OFF", "-DULTRA_NATIVE=OFF",
-                    "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed"], check=True)
+                    "-DCMAKE_BUILD_RPATH=$ORIGIN/lib",
+                    "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed,--disable-new-dtags"], check=True)
     subprocess.run(["cmake", "--build", build, "--target", f"{PROGRAM}_main", *TESTS], check=True)
 
 
 def collect(build, folder):
-    """Copies the programs of a build, stripped, and their libraries."""
+    """Copies the programs of a build, stripped, their libraries, and what measures them."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lib").mkdir(parents=True)
     programs = [build / "bin" / PROGRAM, *(build / "tests" / test for test in TESTS)]
@@ -60,95 +74,91 @@ def collect(build, folder):
         subprocess.run(["strip", folder / program.name], check=True)
         for library in libraries_of(program):
             shutil.copy(library, folder / "lib")
+    for name in CARRIED:
+        shutil.copy(HERE / name, folder)
 
 
 def pack(folder):
     build_programs(ROOT / "build/gpu")
     collect(ROOT / "build/gpu", folder)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    say(f"{folder}: {size / 1e6:.0f} MB. Next, on the machine with the GPU: "
-        f"python3 measure_gpu.py run {folder.name}")
+    print(f"{folder}: {size / 1e6:.0f} MB. Next, on the machine with the GPU: "
+          f"python3 {folder.name}/measure_gpu.py run --folder {folder.name}", flush=True)
 
 
-# --- run -----------------------------------------------------------------------------------------
+# --- The parts -----------------------------------------------------------------------------------
 
-def cublas_folders():
-    """Where cuBLAS may be: the toolkit's folders, and those of Python's packages."""
-    patterns = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib"]
-    patterns += [f"{path}/nvidia/*/lib" for path in sys.path if path.endswith("-packages")]
-    found = []
-    for pattern in patterns:
-        found += [str(path.parent)
-                  for path in pathlib.Path("/").glob(f"{pattern[1:]}/libcublas.so.*")]
-    return list(dict.fromkeys(found))
-
-
-class Machine:
-    """Runs the packed programs and keeps what they say."""
-
-    def __init__(self, folder, output):
-        self.folder, self.output, self.failures = folder.resolve(), output, []
-        self.output.mkdir(parents=True, exist_ok=True)
-        libraries = [str(self.folder / "lib"), *cublas_folders()]
-        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(
-            [*libraries, os.environ.get("LD_LIBRARY_PATH", "")])}
-
-    def run(self, log, *words):
-        """Runs a command with its output in OUTPUT/log; returns its text, also when it fails."""
-        try:
-            done = subprocess.run([str(word) for word in words], text=True, errors="replace",
-                                  env=self.environment, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-            code, text = done.returncode, done.stdout
-        except OSError as error:
-            code, text = error.errno, str(error)
-        (self.output / log).write_text(text, encoding="utf-8")
-        if code != 0:
-            self.failures.append(f"{log}: exit code {code}: {text.strip().splitlines()[-1:]}")
-        elif "[  SKIPPED ]" in text:
-            self.failures.append(f"{log}: tests were skipped; is there a GPU?")
-        say(f"{'FAILED' if code else 'done'}: {log}")
-        return text
-
-    def program(self, log, *words):
-        return self.run(log, self.folder / PROGRAM, *words)
-
-    def test(self):
-        for test in TESTS:
-            self.run(f"{test}.txt", self.folder / test)
-        if shutil.which("compute-sanitizer"):
-            for tool in SANITIZERS:
-                self.run(f"sanitizer_{tool}.txt", "compute-sanitizer", "--tool", tool,
-                         "--error-exitcode", "9", self.folder / TESTS[-1])
-
-    def ladders(self):
-        return re.findall(r"^(\w+): ", self.program("list.txt", "--list"), re.MULTILINE)
-
-    def events(self, name, *words):
-        path = self.output / f"{name}.jsonl"
-        text = self.program(f"{name}.txt", *words, "--metrics", path)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return text, [json.loads(line) for line in lines]
-
-    def measured_counters(self, event):
-        """What ncu says of one rung at the sizes of an emulated run."""
-        rung = f"{event['ladder']}/{event['rung']}"
-        sizes = "x".join(str(size) for size in event["sizes"].values())
-        text = self.run(f"ncu_{event['ladder']}_{event['rung']:02}.csv", "ncu", "--csv",
-                        "--print-units", "base", "--metrics", ",".join(event["metrics"]),
-                        self.folder / PROGRAM, "--gpu", "--repetitions", "0", "--kernel", rung,
-                        "--size", sizes, "--seed", event["seed"])
-        return sums_of_csv(text)
+def test(machine, _):
+    """Each test in a process of its own: the error of a kernel spoils all that follows in it."""
+    machine.section("Tests", "| test | result | seconds |", "|---|---|---|")
+    for program in TESTS:
+        for name in machine.tests_of(program):
+            machine.once(f"test {program} {name}", program, f"--gtest_filter={name}",
+                         then=lambda done, name=name: machine.row(name, done.verdict(),
+                                                                  f"{done.seconds:.1f}"))
 
 
-def sums_of_csv(text):
-    """Metric -> its sum over the launches that ncu lists; other lines are the program's own."""
-    rows = [line for line in text.splitlines() if line.startswith('"')]
-    sums = {}
-    for row in csv.DictReader(io.StringIO("\n".join(rows))):
-        value = float(row["Metric Value"].replace(",", "")) if row["Metric Value"] else 0.0
-        sums[row["Metric Name"]] = sums.get(row["Metric Name"], 0.0) + value
-    return sums
+def clocks_in_words(clocks):
+    return [clocks.median_of("clocks.sm", "{:.0f}"), clocks.median_of("power.draw", "{:.0f}"),
+            clocks.reasons()]
+
+
+def time_row(machine, done, rung):
+    """A line of the table of times, from the line of JSON that the program has written."""
+    event = done.event() or {}
+    if "rate" not in event:
+        machine.row(rung, "-", "-", "-", "-", *clocks_in_words(done.clocks),
+                    event.get("message") or done.verdict())
+        return
+    ceiling = event.get("ceiling", {})
+    machine.row(f"{rung} {event['name']}", f"{event['median_seconds'] * 1e3:.4f}",
+                f"{event['rate']:.1f} {event['unit']}",
+                f"{ceiling['rate']:.1f}: {ceiling['name']}" if ceiling else "-",
+                f"{event['of_ceiling']:.1%}" if ceiling else "-",
+                *clocks_in_words(done.clocks), event["status"])
+
+
+def time(machine, wanted):
+    """Each rung in a process of its own, at the ladder's size for a GPU."""
+    machine.section(
+        "Times",
+        "| rung | ms | rate | ceiling | of it | SM MHz | W | slowed down by | result |",
+        "|---|---|---|---|---|---|---|---|---|")
+    for ladder, rungs in machine.ladders(wanted).items():
+        for rung in rungs:
+            machine.once(f"time {ladder}/{rung}", PROGRAM, "--gpu", "--kernel", f"{ladder}/{rung}",
+                         then=lambda done, at=f"{ladder}/{rung:02}": time_row(machine, done, at),
+                         writes_events=True)
+    # The other masks of attention: even seeds are not causal. 16384 tokens, as papers have it.
+    if wanted in ("", "attention_bf16"):
+        for size, seed in (("4x4x4x4096x128", 4), ("1x4x4x16384x128", 5), ("1x4x4x16384x128", 4)):
+            rung = machine.ladders("attention_bf16")["attention_bf16"][-1]
+            machine.once(f"time attention_bf16/{rung} {size} {seed}", PROGRAM, "--gpu", "--kernel",
+                         f"attention_bf16/{rung}", "--size", size, "--seed", seed,
+                         then=lambda done, at=f"attention_bf16/{rung:02} {size} "
+                         f"{'causal' if seed % 2 else 'full'}": time_row(machine, done, at),
+                         writes_events=True)
+    if wanted in ("", "sdpa") or wanted.startswith("attention"):
+        machine.once("time PyTorch's attention", sys.executable, HERE / "measure_sdpa.py",
+                     then=lambda done: machine.block("PyTorch's attention", done.text),
+                     is_ours=False)
+
+
+def sanitize(machine, wanted):
+    """Each rung under each tool: at the sizes of the tests, which are small."""
+    machine.section("compute-sanitizer", "| tool | test | result | seconds |", "|---|---|---|---|")
+    if shutil.which("compute-sanitizer") is None:
+        machine.say("skipped: compute-sanitizer is not in the PATH")
+        return
+    program = TESTS[-1]
+    for tool in [wanted] if wanted else SANITIZERS:
+        for name in machine.tests_of(program):
+            if "AreRightForAnyShape" in name:
+                machine.once(f"sanitize {tool} {name}", "compute-sanitizer", "--tool", tool,
+                             "--error-exitcode", "9", machine.folder / program,
+                             f"--gtest_filter={name}", is_ours=False,
+                             then=lambda done, tool=tool, name=name: machine.row(
+                                 tool, name, done.verdict(), f"{done.seconds:.1f}"))
 
 
 def counter_rows(event, measured):
@@ -164,41 +174,92 @@ def counter_rows(event, measured):
                    f"{emulated:.0f} | {shown} | {verdict} |")
 
 
-def run(folder, output):
-    machine = Machine(folder, output)
-    device = machine.run("device.txt", "nvidia-smi", "--format=csv,noheader",
-                         "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit")
-    machine.test()
-    report = [f"# Measured on {device.strip()}", ""]
-    counters = []
-    for ladder in machine.ladders():
-        text, _ = machine.events(f"gpu_{ladder}", "--gpu", "--kernel", ladder)
-        report += [f"## {ladder}", "", "```text", text.strip(), "```", ""]
-        if shutil.which("ncu"):
-            _, events = machine.events(f"emulated_{ladder}", "--emulate", "--kernel", ladder)
-            for event in events:
-                if event["right"]:
-                    counters += counter_rows(event, machine.measured_counters(event))
-    report += ["## The emulator's counters and Nsight Compute's", "",
-               "| rung | metric | emulator | ncu | |", "|---|---|---|---|---|", *counters, "",
-               "## What failed", "",
-               *(f"- {failure}" for failure in machine.failures or ["nothing"])]
-    (output / "report.md").write_text("\n".join(report) + "\n", encoding="utf-8")
-    say(f"{output / 'report.md'}: {len(machine.failures)} failures")
-    return 1 if machine.failures else 0
+def measure_counters(machine, event):
+    """What ncu says of one rung at the sizes of an emulated run."""
+    rung = f"{event['ladder']}/{event['rung']}"
+    sizes = "x".join(str(size) for size in event["sizes"].values())
+    machine.once(f"ncu {rung}", "ncu", "--csv", "--print-units", "base", "--metrics",
+                 ",".join(event["metrics"]), machine.folder / PROGRAM, "--gpu", "--repetitions",
+                 "0", "--kernel", rung, "--size", sizes, "--seed", event["seed"], is_ours=False,
+                 then=lambda done: [machine.say(line) for line in counter_rows(
+                     event, gpu_machine.sums_of_csv(done.text))])
+
+
+def counters(machine, wanted):
+    """Each rung in the emulator, and under ncu at the same size."""
+    machine.section("The emulator's counters and Nsight Compute's",
+                    "| rung | metric | emulator | ncu | |", "|---|---|---|---|---|")
+    if shutil.which("ncu") is None:
+        machine.say("skipped: ncu is not in the PATH")
+        return
+    for ladder, rungs in machine.ladders(wanted).items():
+        for rung in rungs:
+            unit = f"emulate {ladder}/{rung}"
+            machine.once(unit, PROGRAM, "--emulate", "--kernel", f"{ladder}/{rung}",
+                         writes_events=True)
+            event = gpu_machine.read_event(machine.events_of(unit))
+            if event and event["right"]:
+                measure_counters(machine, event)
+
+
+PARTS = {"test": test, "time": time, "sanitize": sanitize, "counters": counters}
+
+
+# --- The command line ----------------------------------------------------------------------------
+
+def archive(output):
+    """All results as one file, beside their folder."""
+    with tarfile.open(output.with_name(f"{output.name}.tar.gz"), "w:gz") as file:
+        file.add(output, arcname=output.name)
+
+
+def measure(arguments):
+    if not (arguments.folder / PROGRAM).is_file():
+        sys.exit(f"{arguments.folder} has no {PROGRAM}. What to do: make it with measure_gpu.py "
+                 "pack, or name it: --folder FOLDER")
+    machine = gpu_machine.Machine(arguments)
+    names = list(PARTS) if arguments.part == "run" else [arguments.part]
+    try:
+        for name in names:
+            PARTS[name](machine, arguments.wanted)
+        machine.finish()
+    except gpu_machine.BudgetEnded:
+        machine.say_on_screen("the budget has ended: the same command goes on from here")
+        return BUDGET_ENDED
+    finally:
+        archive(arguments.output)
+    return WRONG if machine.failures else 0
+
+
+def parse(words):
+    parser = argparse.ArgumentParser(description=__doc__, add_help=True,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["pack", *PARTS, "run"])
+    parser.add_argument("wanted", nargs="?", default="")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/gpu_pack")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("gpu_results"))
+    parser.add_argument("--limit", type=float, default=90.0)
+    parser.add_argument("--budget", type=float, default=float("inf"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--again", action="store_true")
+    arguments = parser.parse_args(words)
+    if arguments.part in ("test", "run") and arguments.wanted:
+        parser.error(f"{arguments.part} takes no {arguments.wanted}")
+    if arguments.part == "sanitize" and arguments.wanted not in ("", *SANITIZERS):
+        parser.error(f"there is no tool {arguments.wanted}, expected one of {SANITIZERS}")
+    try:
+        re.compile(arguments.only)
+    except re.error as error:
+        parser.error(f"--only is no regular expression: {error}")
+    return arguments
 
 
 def main():
-    command, paths = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
-    folder = pathlib.Path(paths[0]) if paths else ROOT / "build/gpu_pack"
-    if command == "pack" and len(paths) <= 1:
-        pack(folder)
-    elif command == "run" and len(paths) <= 2:
-        if not (folder / PROGRAM).is_file():
-            sys.exit(f"{folder} has no {PROGRAM}. What to do: make it with measure_gpu.py pack")
-        sys.exit(run(folder, pathlib.Path(paths[1] if len(paths) > 1 else "gpu_results")))
+    arguments = parse(sys.argv[1:])
+    if arguments.part == "pack":
+        pack(pathlib.Path(arguments.wanted) if arguments.wanted else arguments.folder)
     else:
-        sys.exit(__doc__)
+        sys.exit(measure(arguments))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 /// @file
 /// Inputs and outputs of kernels in bf16, on the host.
 
+#include <cmath>
 #include <vector>
 
+#include "chapters/09_kernels/report/verdict.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 namespace ultra::ladders {
@@ -26,6 +28,15 @@ namespace ultra::ladders {
     exact.push_back(static_cast<float>(value));
   }
   return exact;
+}
+
+/// @brief The exact value in f64.
+[[nodiscard]] inline double value_of(simt::bf16 value) { return double{static_cast<float>(value)}; }
+
+/// @brief The most that a bf16 result is off whose fp32 value is off by `error`: that, and the
+/// rounding.
+[[nodiscard]] inline double bf16_error(double expected, double error) {
+  return error + kBf16Rounding * (std::abs(expected) + error);
 }
 
 /// @brief The values themselves, for code of either precision.

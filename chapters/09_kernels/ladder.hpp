@@ -85,6 +85,8 @@ struct Cost {
   double operations;
   /// @brief Bytes of the inputs read once and the outputs written once.
   double least_bytes;
+  /// @brief Those of the outputs, where memory is the limit.
+  double written_bytes = 0.0;
 };
 
 /// @brief What to run.
@@ -95,7 +97,8 @@ struct RunRequest {
   std::uint64_t seed = 1;
   /// @brief Where.
   simt::Side side = simt::Side::kInstrumented;
-  /// @brief On a GPU: how many times the rung is timed after its first launch, which is checked.
+  /// @brief On a GPU: how many times the rung is timed, at most, after its first launch, which is
+  /// checked, and after others that warm the GPU up.
   int repetitions = 0;
   /// @brief On a GPU: what to launch and time before each repetition of the rung, so that both meet
   /// the same clocks and temperature; null for nothing.
@@ -134,8 +137,10 @@ class Ladder {
   /// @brief Why a rung cannot do these sizes on this side; empty when it can.
   [[nodiscard]] virtual std::string refusal(int rung, const Sizes& sizes,
                                             simt::Side side) const = 0;
-  /// @brief The least that a problem costs.
-  [[nodiscard]] virtual Cost cost(const Sizes& sizes) const = 0;
+  /// @brief The least that a problem costs; the seed decides in ladders whose seeds mean something.
+  [[nodiscard]] virtual Cost cost(const Sizes& sizes, std::uint64_t seed) const = 0;
+  /// @brief That of the problem of seed 1.
+  [[nodiscard]] Cost cost(const Sizes& sizes) const { return cost(sizes, 1); }
   /// @brief Draws inputs, runs a rung once on poisoned outputs, and compares these with an f64
   /// computation on the host: all of them, or a sample where that would take too long.
   /// @throws ConfigError when sizes are missing or not positive, or the rung refuses them.

@@ -27,14 +27,19 @@ namespace ultra::ladders {
 /// Requires:
 ///  - `Problem`, what the rungs' launchers take, and `problem(buffers)`, which makes it: inputs
 ///    uploaded, outputs poisoned;
-///  - `describe()`, `rungs()` and `cost(sizes)`, static;
+///  - `describe()`, `rungs()` and `cost(sizes)`, static; cost() may have a seed for what depends on
+///    it;
 ///  - `judge(problem, buffers)`, which compares what a rung has written with an f64 computation.
 template <typename T>
 concept Computation = std::constructible_from<T, const Sizes&, std::uint64_t> &&
     requires(T& work, ProblemBuffers& buffers, const typename T::Problem& problem) {
   { T::describe() } -> std::same_as<LadderInfo>;
   { T::rungs() } -> std::same_as<std::vector<Rung<typename T::Problem>>>;
-  { T::cost(Sizes{}) } -> std::same_as<Cost>;
+  requires requires {
+    { T::cost(Sizes{}) } -> std::same_as<Cost>;
+  } || requires {
+    { T::cost(Sizes{}, std::uint64_t{}) } -> std::same_as<Cost>;
+  };
   { work.problem(buffers) } -> std::same_as<typename T::Problem>;
   { work.judge(problem, buffers) } -> std::same_as<Verdict>;
 };
@@ -51,9 +56,14 @@ class LadderOf final : public Ladder {
 
   const LadderInfo& info() const override { return info_; }
   std::span<const RungInfo> rungs() const override { return rungs_; }
-  Cost cost(const Sizes& sizes) const override {
+  using Ladder::cost;
+  Cost cost(const Sizes& sizes, std::uint64_t seed) const override {
     check_sizes(sizes);
-    return Work::cost(sizes);
+    if constexpr (requires { Work::cost(sizes, seed); }) {
+      return Work::cost(sizes, seed);
+    } else {
+      return Work::cost(sizes);
+    }
   }
 
   std::string refusal(int rung_number, const Sizes& sizes, simt::Side side) const override {

@@ -23,7 +23,7 @@ class Runs {
   Runs(KernelsRequest request, std::vector<kernels::DeviceInfo> devices)
       : request_(std::move(request)),
         ladder_(*request_.selection.ladder),
-        cost_(ladder_.cost(request_.run.sizes)),
+        cost_(ladder_.cost(request_.run.sizes, request_.run.seed)),
         devices_(std::move(devices)) {
     if (on_gpu() && request_.run.repetitions > 0) {
       ceiling_ = make_ceiling(ladder_.info(), request_.run.sizes, cost_, why_no_ceiling_);
@@ -40,7 +40,7 @@ class Runs {
   void run(std::optional<AtomicFile>& metrics) {
     show(format_problem(ladder_, request_.run) + head());
     for (const int rung : request_.selection.rungs) {
-      runs_.push_back(run_rung(ladder_, rung, request_.run));
+      runs_.push_back(run_next(rung));
       show(row(runs_.back()));
       if (metrics) {
         metrics->write(to_json(ladder_, request_.run, runs_.back(), ceiling_.get()).dump() + "\n");
@@ -61,6 +61,11 @@ class Runs {
   static void show(const std::string& text) {
     fmt::print("{}", text);
     std::fflush(stdout);
+  }
+  [[nodiscard]] RungRun run_next(int rung) const {
+    const bool is_lost = !runs_.empty() && runs_.back().has_ended_gpu;
+    return is_lost ? not_run_after(runs_.back(), ladder_, rung)
+                   : run_rung(ladder_, rung, request_.run);
   }
   [[nodiscard]] bool on_gpu() const { return request_.run.side == simt::Side::kGpu; }
   [[nodiscard]] std::string head() const {

@@ -6,6 +6,7 @@ std::vector<std::unique_ptr<Ladder>> all_ladders() {
   std::vector<std::unique_ptr<Ladder>> ladders;
   ladders.push_back(matmul_fp32_ladder());
   ladders.push_back(matmul_bf16_ladder());
+  ladders.push_back(split_k_ladder());
   ladders.push_back(transpose_ladder());
   ladders.push_back(divergence_ladder());
   ladders.push_back(packed_sequences_ladder());
@@ -18,6 +19,13 @@ std::vector<std::unique_ptr<Ladder>> all_ladders() {
   ladders.push_back(swiglu_backward_ladder());
   ladders.push_back(cross_entropy_ladder());
   ladders.push_back(adamw_ladder());
+  ladders.push_back(rms_norm_bf16_ladder());
+  ladders.push_back(swiglu_bf16_ladder());
+  ladders.push_back(adamw_bf16_ladder());
+  ladders.push_back(quantize_fp8_ladder());
+  ladders.push_back(token_permutation_ladder());
+  ladders.push_back(grouped_matmul_ladder());
+  ladders.push_back(linear_cross_entropy_ladder());
   ladders.push_back(attention_ladder());
   ladders.push_back(attention_bf16_ladder());
   ladders.push_back(attention_backward_ladder());

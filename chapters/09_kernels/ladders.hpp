@@ -15,6 +15,10 @@ namespace ultra::ladders {
 /// @brief Matrix products in bf16 on tensor cores; sizes are rows x columns x depth.
 [[nodiscard]] std::unique_ptr<Ladder> matmul_bf16_ladder();
 
+/// @brief Matrix products in bf16 with few tiles and a long depth; sizes are rows x columns x depth
+/// x blocks that run at a time.
+[[nodiscard]] std::unique_ptr<Ladder> split_k_ladder();
+
 /// @brief Transpositions; sizes are rows x columns of the input.
 [[nodiscard]] std::unique_ptr<Ladder> transpose_ladder();
 
@@ -52,6 +56,30 @@ namespace ultra::ladders {
 
 /// @brief AdamW steps; sizes are tensors x parameters of an average tensor.
 [[nodiscard]] std::unique_ptr<Ladder> adamw_ladder();
+
+/// @brief Residual addition and RMSNorm in bf16; sizes are rows x hidden.
+[[nodiscard]] std::unique_ptr<Ladder> rms_norm_bf16_ladder();
+
+/// @brief silu(gate) up in bf16; sizes are tokens x ffn.
+[[nodiscard]] std::unique_ptr<Ladder> swiglu_bf16_ladder();
+
+/// @brief An AdamW step of bf16 parameters with a master copy in fp32; the size is their number.
+[[nodiscard]] std::unique_ptr<Ladder> adamw_bf16_ladder();
+
+/// @brief Tokens in the order of their experts, in bf16; sizes are tokens x hidden x experts x
+/// top_k.
+[[nodiscard]] std::unique_ptr<Ladder> token_permutation_ladder();
+
+/// @brief Each expert's product of its tokens and its weights, in bf16 on tensor cores; sizes are
+/// experts x rows of all experts x columns x depth.
+[[nodiscard]] std::unique_ptr<Ladder> grouped_matmul_ladder();
+
+/// @brief Losses of a linear layer's outputs, without or with logits in memory; sizes are tokens x
+/// vocab x hidden.
+[[nodiscard]] std::unique_ptr<Ladder> linear_cross_entropy_ladder();
+
+/// @brief bf16 to fp8 with a scale for each 128 elements; sizes are rows x columns.
+[[nodiscard]] std::unique_ptr<Ladder> quantize_fp8_ladder();
 
 /// @brief Attention's forward pass in fp32 on CUDA cores; sizes are batch x kv_heads x group x
 /// seq_len x head_dim, where `group` heads of queries share a head of keys and values. Odd seeds

@@ -89,12 +89,22 @@ RungRun run_rung(const Ladder& ladder, int rung, const RunRequest& request) {
   } catch (const simt::SimtError& error) {
     run.status = Status::kFaulty;
     run.message = error.what();
+    run.has_ended_gpu = request.side == simt::Side::kGpu;
   } catch (const NotWritten& error) {
     run.status = Status::kNotWritten;
     run.message = error.what();
     run.not_written = std::current_exception();
   }
   return run;
+}
+
+RungRun not_run_after(const RungRun& before, const Ladder& ladder, int rung) {
+  const std::string& name = ladder.info().name;
+  return {.rung = ladder.rung(rung),
+          .message = fmt::format("an error of rung {} has ended this process's use of the GPU. "
+                                 "Hint: run it alone: --kernel {}/{}",
+                                 before.rung.number, name, rung),
+          .has_ended_gpu = true};
 }
 
 void expect_success(const LadderInfo& ladder, const std::vector<RungRun>& runs) {

@@ -44,9 +44,12 @@ struct RungRun {
   /// @brief What is wrong, or why it was not run; empty when it is right.
   std::string message;
   /// @brief The stub's own exception when it is not written, else null.
-  std::exception_ptr not_written;
+  std::exception_ptr not_written = {};
   /// @brief What it gave; empty unless it is right or wrong.
-  Outcome outcome;
+  Outcome outcome = {};
+  /// @brief Whether nothing of this process runs on the GPU any more: the error of a kernel is told
+  /// to every call behind it.
+  bool has_ended_gpu = false;
 
   /// @brief Median of the timed repetitions; 0 without any.
   [[nodiscard]] double median_seconds() const;
@@ -62,6 +65,9 @@ struct RungRun {
 
 /// @brief Runs a rung; what it throws becomes its status.
 [[nodiscard]] RungRun run_rung(const Ladder& ladder, int rung, const RunRequest& request);
+
+/// @brief A rung that is not run because one before it has ended this process's use of the GPU.
+[[nodiscard]] RungRun not_run_after(const RungRun& before, const Ladder& ladder, int rung);
 
 /// @brief Throws for the worst of several rungs: RungFailed for one that is wrong or faulty, else
 /// NotWritten for one that is not written.

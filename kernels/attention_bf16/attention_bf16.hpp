@@ -1,13 +1,13 @@
 #pragma once
 /// @file
-/// The ladder of attention's forward pass on tensor cores: as kernels/attention, with queries, keys,
-/// values and o in bf16; scores, the softmax and all sums stay in fp32, weights are rounded to bf16 before
-/// they are multiplied.
+/// The ladder of attention's forward pass on tensor cores: as kernels/attention, with queries,
+/// keys, values and o in bf16; scores, the softmax and all sums stay in fp32, weights are rounded
+/// to bf16 before they are multiplied.
 ///
-/// Legend of rungs 1 to 3: a block has four warps and 128 queries of a head, a warp two tiles of 16 of them
-/// (m counts these), so that it multiplies each key and value that it loads twice; it goes through the keys
-/// in tiles of 64, or of 32 where rows are longer than 64. Lane l has group g = l / 4 and t = l % 4,
-/// as kernels/simt/matrix_tiles.cuh has them.
+/// Legend of rungs 1 to 3: a block has four warps and 128 queries of a head, a warp two tiles of 16
+/// of them (m counts these), so that it multiplies each key and value that it loads twice; it goes
+/// through the keys in tiles of 64, or of 32 where rows are longer than 64. Lane l has group g = l
+/// / 4 and t = l % 4, as kernels/simt/matrix_tiles.cuh has them.
 /// Source: Dao 2023, arXiv 2307.08691, sections 3.1 and 3.3.
 
 #include "kernels/attention/attention.hpp"
@@ -18,8 +18,8 @@
 /// @brief Attention's forward pass in bf16 on tensor cores.
 namespace ultra::kernels::attention_bf16 {
 
-/// @brief o = softmax(scale q k^T) v; shapes as in attention::Problem. All rungs need a head_dim that is a
-/// multiple of 8 and at most attention::kMostHeadDim.
+/// @brief o = softmax(scale q k^T) v; shapes as in attention::Problem. All rungs need a head_dim
+/// that is a multiple of 8 and at most attention::kMostHeadDim.
 struct Problem {
   /// @brief The extents, and whether it is causal.
   attention::Shape shape;
@@ -51,5 +51,10 @@ void pipelined(const Problem& problem, const simt::Queue& queue);
 /// Source: Shah et al. 2024, FlashAttention-3, arXiv 2407.08608.
 template <simt::Side side>
 void warpgroups(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 5: the same where one warpgroup's softmax has its turn while another one multiplies;
+/// for Hopper alone (hopper/). Source: the same, section 3.1.
+template <simt::Side side>
+void ping_pong(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_bf16

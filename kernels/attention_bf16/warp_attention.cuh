@@ -1,7 +1,8 @@
 #pragma once
 /// @file
-/// What all rungs of attention_bf16 do alike: a warp's online softmax on the accumulators of mma.sync, and
-/// the store of its rows. How tiles get into shared memory and from there into registers is the rungs'.
+/// What all rungs of attention_bf16 do alike: a warp's online softmax on the accumulators of
+/// mma.sync, and the store of its rows. How tiles get into shared memory and from there into
+/// registers is the rungs'.
 
 #include <cmath>
 
@@ -89,8 +90,9 @@ __device__ __forceinline__ void mask(float (&scores)[kTilesOfRows][kKeyTiles][4]
   }
 }
 
-// The state of a lane's rows, two of each tile of 16: the largest score, times factor, and the sum of the
-// weights of this lane's keys. Every row sees a key of the first tile: the largest is finite from then on.
+// The state of a lane's rows, two of each tile of 16: the largest score, times factor, and the sum
+// of the weights of this lane's keys. Every row sees a key of the first tile: the largest is finite
+// from then on.
 template <int kTilesOfRows>
 class OnlineSoftmaxOf {
  public:
@@ -146,6 +148,16 @@ class OnlineSoftmaxOf {
         shrink_row(output, m, half, shrink[m][half]);
       }
     }
+  }
+
+  // Never, NaN included; but only who has all weights of all tiles can tell.
+  __device__ __forceinline__ bool has_negative_sum() const {
+    bool is_negative = false;
+#pragma unroll
+    for (int m = 0; m < kTilesOfRows; ++m) {
+      is_negative = is_negative || sum_[m][0] < 0.0F || sum_[m][1] < 0.0F;
+    }
+    return is_negative;
   }
 
   // The sum of a row's weights; all lanes of the warp call it.
@@ -211,8 +223,8 @@ class OnlineSoftmaxOf {
 
 using OnlineSoftmax = OnlineSoftmaxOf<kRowTiles>;
 
-// Weights in bf16. The accumulators of two neighbouring tiles of 8 keys are, lane by lane, what mma.sync
-// takes from the left for these 16 keys: no lane needs another's.
+// Weights in bf16. The accumulators of two neighbouring tiles of 8 keys are, lane by lane, what
+// mma.sync takes from the left for these 16 keys: no lane needs another's.
 template <int kTilesOfRows, int kSteps, int kTiles>
 __device__ __forceinline__ void pack_weights(unsigned (&weights)[kTilesOfRows][kSteps][4],
                                              const float (&scores)[kTilesOfRows][kTiles][4]) {

@@ -1,13 +1,14 @@
 #pragma once
 /// @file
-/// Barriers in shared memory that count arrivals of threads and bytes of TMA (mbarrier), and the ring of
-/// stages that they guard. Source: PTX ISA, "Parallel Synchronization and Communication Instructions:
-/// mbarrier".
+/// Barriers in shared memory that count arrivals of threads and bytes of TMA (mbarrier), and the
+/// ring of stages that they guard. Source: PTX ISA, "Parallel Synchronization and Communication
+/// Instructions: mbarrier".
 ///
-/// A barrier is in a phase. The phase completes when all arrivals that init_barrier() asked for have
-/// come, and all bytes that were announced; then the next one begins. A waiter names the parity of the
-/// phase it waits for: the first phase has parity 0. A barrier that is in its first phase counts the
-/// phase of parity 1 as completed: the fetcher's first wait for an empty stage does not block.
+/// A barrier is in a phase. The phase completes when all arrivals that init_barrier() asked for
+/// have come, and all bytes that were announced; then the next one begins. A waiter names the
+/// parity of the phase it waits for: the first phase has parity 0. A barrier that is in its first
+/// phase counts the phase of parity 1 as completed: the fetcher's first wait for an empty stage
+/// does not block.
 
 #include "kernels/simt/gpu/async_copy.cuh"
 #include "kernels/simt/simt.cuh"
@@ -30,8 +31,8 @@ __device__ __forceinline__ void init_barrier(Barrier& barrier, unsigned arrivals
                : "memory");
 }
 
-/// @brief Shows TMA and the blocks of the cluster the barriers that this thread has made. A barrier of
-/// the block or the cluster must follow.
+/// @brief Shows TMA and the blocks of the cluster the barriers that this thread has made. A barrier
+/// of the block or the cluster must follow.
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -58,20 +59,23 @@ __device__ __forceinline__ void release(Barrier& is_empty) {
   }
 }
 
-/// @brief Arrives at the barrier in the same place of block `rank` of the cluster.
+/// @brief Arrives at the barrier in the same place of block `rank` of the cluster, and says that a
+/// stage may be overwritten; nothing that this thread has *written* is promised to be seen there.
+/// That would need .release.cluster here and .acquire.cluster at the wait, which are a fence of the
+/// whole GPU (MEMBAR.ALL.GPU) and a flush of the first-level cache (CCTL.IVALL) at each step.
 __device__ __forceinline__ void arrive_at(Barrier& barrier, unsigned rank) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}" ::"r"(shared_address(&barrier)),
       "r"(rank)
       : "memory");
 }
 
-/// @brief Waits until the phase of this parity has completed. What arriving threads of this block did
-/// before is seen behind it.
+/// @brief Waits until the phase of this parity has completed. What arriving threads of this block
+/// did before is seen behind it, and so are the bytes that TMA brought.
 __device__ __forceinline__ void wait_for(Barrier& barrier, unsigned parity) {
   unsigned has_completed = 0;
   while (has_completed == 0) {
@@ -79,22 +83,6 @@ __device__ __forceinline__ void wait_for(Barrier& barrier, unsigned parity) {
         "{\n"
         ".reg .pred done;\n"
         "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, done;\n"
-        "}"
-        : "=r"(has_completed)
-        : "r"(shared_address(&barrier)), "r"(parity)
-        : "memory");
-  }
-}
-
-/// @brief The same where threads of other blocks of the cluster arrive.
-__device__ __forceinline__ void wait_for_cluster(Barrier& barrier, unsigned parity) {
-  unsigned has_completed = 0;
-  while (has_completed == 0) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
         "selp.u32 %0, 1, 0, done;\n"
         "}"
         : "=r"(has_completed)

@@ -38,19 +38,38 @@ __global__ void fused_kernel(const int* __restrict__ positions, const float* __r
   const Floats cosine = ldg(reinterpret_cast<const Floats*>(&cosines[angle]));
   const Floats sine = ldg(reinterpret_cast<const Floats*>(&sines[angle]));
 
-  for (int head = strip; head < query_heads + key_heads; head += kStrips) {
+  const int heads = query_heads + key_heads;
+  const auto first_of = [&](int head) {
     const bool is_query = head < query_heads;
     const std::size_t head_of_all =
         is_query ? static_cast<std::size_t>(token) * query_heads + head
                  : static_cast<std::size_t>(token) * key_heads + (head - query_heads);
     float* const x = is_query ? queries : keys;
-    auto* const first = reinterpret_cast<Floats*>(x + head_of_all * (2 * pairs) + pair);
-    auto* const second = first + packs;
-    Floats a = ldg(first);
-    Floats b = ldg(second);
+    return reinterpret_cast<Floats*>(x + head_of_all * (2 * pairs) + pair);
+  };
+  // The next head is loaded before this one is stored: the arrays are changed in place, and the
+  // compiler does not move a load before a store that may be to the same place.
+  Floats* here = first_of(strip);
+  Floats a{};
+  Floats b{};
+  if (strip < heads) {
+    a = ldg(here);
+    b = ldg(here + packs);
+  }
+  for (int head = strip; head < heads; head += kStrips) {
+    Floats* const there = first_of(head + kStrips);
+    Floats next_a{};
+    Floats next_b{};
+    if (head + kStrips < heads) {
+      next_a = ldg(there);
+      next_b = ldg(there + packs);
+    }
     rotate(a, b, cosine, sine, direction);
-    stg(first, a);
-    stg(second, b);
+    stg(here, a);
+    stg(here + packs, b);
+    here = there;
+    a = next_a;
+    b = next_b;
   }
 }
 

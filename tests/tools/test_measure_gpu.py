@@ -6,16 +6,20 @@ import pathlib
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-import measure_gpu  # noqa: E402  (a folder of plain modules, not a package)
+import gpu_machine  # noqa: E402  (a folder of plain modules, not a package)
+import measure_gpu  # noqa: E402
 
 LOADS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
 EVENT = {"ladder": "toy", "rung": 1, "name": "naive", "right": True, "seed": 1,
+         "status": "right", "rate": 12.5, "unit": "GB/s", "median_seconds": 0.002,
+         "of_ceiling": 0.5, "ceiling": {"name": "cuBLAS", "rate": 25.0},
          "sizes": {"rows": 4, "columns": 5}, "metrics": {LOADS: 1024, STORES: 8, "x.ratio": 2}}
 CSV = f"""a line of the program's own
 ==PROF== Profiling
@@ -25,23 +29,36 @@ CSV = f"""a line of the program's own
 "0","naive_kernel","{STORES}","sector","9"
 """
 PROGRAM = f"""#!{sys.executable}
-import json, sys
+import json, sys, time
 if "--list" in sys.argv:
-    print("toy: a ladder\\n  1 naive\\n\\nRun one: --kernel LADDER")
-else:
-    print("the table of", sys.argv[sys.argv.index("--kernel") + 1])
+    print("toy: a ladder\\n   1  naive   one\\n      kernels/toy\\n   2  hanging   none\\n\\nRun one: --kernel")
+elif "toy/2" in sys.argv:
+    print("begins", flush=True)
+    time.sleep(60)
 if "--metrics" in sys.argv:
     with open(sys.argv[sys.argv.index("--metrics") + 1], "w") as file:
         file.write(json.dumps({EVENT!r}) + "\\n")
 """
+TESTS = """#!/bin/sh
+case "$*" in
+  *list_tests*) printf 'Suite.\\n  AreRightForAnyShape/toy_1  # GetParam() = 7\\n';;
+  *) echo passed;;
+esac
+"""
+CLOCKS = """#!/bin/sh
+case "$*" in
+  *loop*) echo '1980, 2619, 350.1, 40, 0x0000000000000004'; exec sleep 60;;
+  *) echo 'A GPU, 1.0';;
+esac
+"""
 
 
-class MeasureGpu(unittest.TestCase):
+class Parts(unittest.TestCase):
     def test_sums_over_launches(self):
-        self.assertEqual(measure_gpu.sums_of_csv(CSV), {LOADS: 1024.0, STORES: 9.0})
+        self.assertEqual(gpu_machine.sums_of_csv(CSV), {LOADS: 1024.0, STORES: 9.0})
 
     def test_counters_are_compared(self):
-        equal, different = measure_gpu.counter_rows(EVENT, measure_gpu.sums_of_csv(CSV))
+        equal, different = measure_gpu.counter_rows(EVENT, gpu_machine.sums_of_csv(CSV))
         self.assertIn("| 1024 | 1024 | equal |", equal)
         self.assertIn("| 8 | 9 | DIFFERENT |", different)
 
@@ -49,38 +66,81 @@ class MeasureGpu(unittest.TestCase):
         rows = list(measure_gpu.counter_rows(EVENT, {}))
         self.assertIn("not measured", rows[0])
 
+
+class MeasureGpu(unittest.TestCase):
+    """Whole runs in a folder of their own."""
+
+    def setUp(self):
+        name = tempfile.TemporaryDirectory()
+        self.addCleanup(name.cleanup)
+        self.folder = pathlib.Path(name.name)
+        self.write_program(self.folder / "09_kernels", PROGRAM)
+        for test in measure_gpu.TESTS:
+            self.write_program(self.folder / test, TESTS)
+        self.tools = self.folder / "tools"
+        self.tools.mkdir()
+        self.write_program(self.tools / "nvidia-smi", CLOCKS)
+        self.write_program(self.tools / "ncu", f"#!/bin/sh\ncat <<'END'\n{CSV}END\n")
+        self.write_program(self.tools / "compute-sanitizer", "#!/bin/sh\nexit 9\n")
+
     def write_program(self, path, text):
         path.write_text(text, encoding="utf-8")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
-    def test_a_whole_run(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            self.write_program(folder / "09_kernels", PROGRAM)
-            for test in measure_gpu.TESTS:
-                self.write_program(folder / test, "#!/bin/sh\necho passed\n")
-            tools = folder / "tools"
-            tools.mkdir()
-            self.write_program(tools / "nvidia-smi", "#!/bin/sh\necho 'A GPU, 1.0'\n")
-            self.write_program(tools / "ncu", f"#!/bin/sh\ncat <<'END'\n{CSV}END\n")
-            self.write_program(tools / "compute-sanitizer", "#!/bin/sh\nexit 9\n")
-            done = subprocess.run(
-                [sys.executable, ROOT / "tools/measure_gpu.py", "run", folder, folder / "results"],
-                env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
-                capture_output=True, text=True, check=False)
-            self.assertEqual(done.returncode, 1, "the sanitizer found something")
-            report = (folder / "results/report.md").read_text(encoding="utf-8")
-            [event] = [json.loads(line) for line in
-                       (folder / "results/gpu_toy.jsonl").read_text(encoding="utf-8").splitlines()]
-        self.assertEqual(event["ladder"], "toy")
-        for part in ("# Measured on A GPU", "the table of toy", "| 1024 | 1024 | equal |",
-                     "sanitizer_racecheck.txt: exit code 9"):
-            self.assertIn(part, report)
+    def measure(self, *words):
+        return subprocess.run(
+            [sys.executable, ROOT / "tools/measure_gpu.py", *words, "--folder", self.folder,
+             "--output", self.folder / "results"],
+            env={**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}"},
+            capture_output=True, text=True, check=False)
+
+    def report(self):
+        return (self.folder / "results/report.md").read_text(encoding="utf-8")
+
+    def test_tests_have_a_process_each(self):
+        self.assertEqual(self.measure("test").returncode, 0)
+        self.assertEqual(self.report().count("| Suite.AreRightForAnyShape/toy_1 | right |"), 2)
+        self.assertIn("# Measured on A GPU", self.report())
+
+    def test_times_and_clocks_of_a_rung(self):
+        done = self.measure("time", "toy", "--only", "toy/1")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| toy/01 naive | 2.0000 | 12.5 GB/s | 25.0: cuBLAS | 50.0% | 1980 | 350 | "
+                      "power cap | right |", self.report())
+        with tarfile.open(self.folder / "results.tar.gz") as archive:
+            self.assertIn("results/report.md", archive.getnames())
+
+    def test_a_rung_that_hangs_is_killed_and_the_rest_goes_on(self):
+        done = self.measure("time", "toy", "--limit", "2")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("| toy/02 | - | - | - | - | 1980 | 350 | power cap | KILLED", self.report())
+        self.assertIn("time toy/2: KILLED: it took longer than its limit: begins", self.report())
+        self.assertIn("toy/01 naive", self.report())
+
+    def test_a_budget_ends_before_a_process_and_the_next_call_goes_on(self):
+        self.assertEqual(self.measure("test", "--budget", "0").returncode, 3)
+        self.assertNotIn("toy_1", self.report())
+        self.measure("test")
+        self.measure("test")
+        self.assertEqual(self.report().count("| Suite.AreRightForAnyShape/toy_1 |"), 2,
+                         "what is done is not done again")
+
+    def test_what_the_sanitizer_finds(self):
+        self.assertEqual(self.measure("sanitize", "racecheck").returncode, 1)
+        self.assertIn("| racecheck | Suite.AreRightForAnyShape/toy_1 | FAILED: exit code 9 |",
+                      self.report())
+
+    def test_counters_beside_each_other(self):
+        self.measure("counters", "--only", "toy/1")
+        self.assertIn("| 1024 | 1024 | equal |", self.report())
+
+    def test_words_that_cannot_be(self):
+        for words in (["sanitize", "speed"], ["test", "toy"], ["time", "--only", "("], ["fly"]):
+            self.assertEqual(self.measure(*words).returncode, 2, words)
 
     def test_a_folder_that_is_not_packed(self):
-        with tempfile.TemporaryDirectory() as name:
-            done = subprocess.run([sys.executable, ROOT / "tools/measure_gpu.py", "run", name],
-                                  capture_output=True, text=True, check=False)
+        (self.folder / "09_kernels").unlink()
+        done = self.measure("time")
         self.assertEqual(done.returncode, 1)
         self.assertIn("measure_gpu.py pack", done.stderr)
 

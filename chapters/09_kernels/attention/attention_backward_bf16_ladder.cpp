@@ -55,8 +55,8 @@ class AttentionBackwardBf16 {
   }
 
   // Read once: q, o, d_o, k, v and lse; written once: d_q, d_k, d_v.
-  static Cost cost(const Sizes& sizes) {
-    return attention_cost(sizes, {.products = 5, .tensors = 4, .element_bytes = 2});
+  static Cost cost(const Sizes& sizes, std::uint64_t seed) {
+    return attention_cost(sizes, seed, {.products = 5, .tensors = 4, .element_bytes = 2});
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {

@@ -53,8 +53,8 @@ class AttentionBackward {
   }
 
   // Read once: q, o, d_o, k, v and lse; written once: d_q, d_k, d_v.
-  static Cost cost(const Sizes& sizes) {
-    return attention_cost(sizes, {.products = 5, .tensors = 4, .element_bytes = 4});
+  static Cost cost(const Sizes& sizes, std::uint64_t seed) {
+    return attention_cost(sizes, seed, {.products = 5, .tensors = 4, .element_bytes = 4});
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {

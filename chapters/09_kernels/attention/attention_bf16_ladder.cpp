@@ -56,12 +56,15 @@ class AttentionBf16 {
         .add_hopper("warpgroups", "wgmma on tiles that TMA brings, beside the softmax",
                     refuse_for_hopper,
                     []<Side side>(const auto&... a) { rungs_of::warpgroups<side>(a...); })
+        .add_hopper("ping_pong", "warpgroups take turns: one multiplies, one takes powers",
+                    refuse_for_hopper,
+                    []<Side side>(const auto&... a) { rungs_of::ping_pong<side>(a...); })
         .rungs();
   }
 
   // Read once: q, k and v; written once: o and lse.
-  static Cost cost(const Sizes& sizes) {
-    return attention_cost(sizes, {.products = 2, .tensors = 2, .element_bytes = 2});
+  static Cost cost(const Sizes& sizes, std::uint64_t seed) {
+    return attention_cost(sizes, seed, {.products = 2, .tensors = 2, .element_bytes = 2});
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {

@@ -78,8 +78,8 @@ class Attention {
   }
 
   // Read once: q, k and v; written once: o and lse.
-  static Cost cost(const Sizes& sizes) {
-    return attention_cost(sizes, {.products = 2, .tensors = 2, .element_bytes = 4});
+  static Cost cost(const Sizes& sizes, std::uint64_t seed) {
+    return attention_cost(sizes, seed, {.products = 2, .tensors = 2, .element_bytes = 4});
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {

@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kMostProducts = std::size_t{1} << 26;  // of the f64 computation
 constexpr float kLargeQueries = 40.0F;
 
+bool is_causal(std::uint64_t seed) { return seed % 2 == 1; }
+
 std::size_t size(int count) { return static_cast<std::size_t>(count); }
 
 }  // namespace
@@ -32,7 +34,7 @@ AttentionInputs draw_attention(const Sizes& sizes, std::uint64_t seed) {
                              .group = sizes[2],
                              .seq_len = sizes[3],
                              .head_dim = sizes[4],
-                             .causal = seed % 2 == 1,
+                             .causal = is_causal(seed),
                              .scale = 1.0F / std::sqrt(static_cast<float>(sizes[4]))};
   const std::size_t queries = shape.rows() * size(shape.head_dim);
   const std::size_t keys = queries / size(shape.group);
@@ -57,9 +59,10 @@ AttentionInputs draw_attention_bf16(const Sizes& sizes, std::uint64_t seed) {
   return inputs;
 }
 
-Cost attention_cost(const Sizes& sizes, const AttentionWork& work) {
+Cost attention_cost(const Sizes& sizes, std::uint64_t seed, const AttentionWork& work) {
   const double heads = double(sizes[0]) * sizes[1] * sizes[2];
-  const double pairs = heads * sizes[3] * (sizes[3] + 1.0) / 2.0;
+  const double keys_of_query = is_causal(seed) ? (sizes[3] + 1.0) / 2.0 : sizes[3];
+  const double pairs = heads * sizes[3] * keys_of_query;
   const double rows = heads * sizes[3];
   const double elements = rows * sizes[4];
   return {.operations = 2.0 * work.products * pairs * sizes[4],

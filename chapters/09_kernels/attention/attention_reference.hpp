@@ -51,7 +51,7 @@ struct AttentionRounding {
 /// @brief The same, rounded to bf16.
 [[nodiscard]] AttentionInputs draw_attention_bf16(const Sizes& sizes, std::uint64_t seed);
 
-/// @brief What a rung does at least for the causal problem, which seed 1 gives.
+/// @brief What a rung does at least: of a causal problem, which odd seeds give, half of the pairs.
 struct AttentionWork {
   /// @brief Products of 2 head_dim operations per pair of a query and a key that it sees.
   double products;
@@ -62,7 +62,8 @@ struct AttentionWork {
 };
 
 /// @brief The least that such a problem costs.
-[[nodiscard]] Cost attention_cost(const Sizes& sizes, const AttentionWork& work);
+[[nodiscard]] Cost attention_cost(const Sizes& sizes, std::uint64_t seed,
+                                  const AttentionWork& work);
 
 /// @brief Why rungs that hold rows of fp32 in registers refuse; empty when they do not.
 [[nodiscard]] std::string refuse_long_attention_rows(const Sizes& sizes);

@@ -67,7 +67,8 @@ class PackedSequences {
     const double tokens = std::accumulate(lengths.begin(), lengths.end(), 0.0);
     const double sequences = sizes[0];
     return {.operations = tokens + sequences,
-            .least_bytes = 4.0 * (tokens + (sequences + 1.0) + sequences)};
+            .least_bytes = 4.0 * (tokens + (sequences + 1.0) + sequences),
+            .written_bytes = 4.0 * sequences};
   }
 
   /// A sum of n terms in any order has at most n - 1 roundings (Higham 2002, section 4.2); one more

@@ -84,7 +84,8 @@ class Rope {
     const double pairs = sizes[3];
     return {.operations = 6.0 * tokens * heads * pairs,
             .least_bytes = 4.0 * (2.0 * tokens * heads * 2.0 * pairs + tokens +
-                                  2.0 * positions_of(sizes[0]) * pairs)};
+                                  2.0 * positions_of(sizes[0]) * pairs),
+            .written_bytes = 4.0 * tokens * heads * 2.0 * pairs};
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {

@@ -93,7 +93,9 @@ class Softmax {
   /// A subtraction, an exponential, a comparison, an addition and a division per element.
   static Cost cost(const Sizes& sizes) {
     const double elements = static_cast<double>(sizes[0]) * sizes[1];
-    return {.operations = 5.0 * elements, .least_bytes = 2.0 * 4.0 * elements};
+    return {.operations = 5.0 * elements,
+            .least_bytes = 2.0 * 4.0 * elements,
+            .written_bytes = 4.0 * elements};
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {

@@ -15,8 +15,6 @@ namespace {
 namespace rungs_of = kernels::matmul_bf16;
 using simt::bf16;
 
-double value_of(bf16 value) { return double{static_cast<float>(value)}; }
-
 // The copies of 16 bytes need rows that begin at multiples of 16 bytes.
 std::string refuse_ragged_depth(const Sizes& sizes) {
   if (sizes[2] % 8 == 0) {
@@ -136,7 +134,7 @@ class MatmulBf16 {
       }
       const double error_of_sum = rounding_of(4.0 * (depth_ + 16)) * sum.magnitude;
       verdict.compare("c", index, value_of(c[index]), sum.value,
-                      error_of_sum + kBf16Rounding * (std::abs(sum.value) + error_of_sum));
+                      bf16_error(sum.value, error_of_sum));
     }
     return verdict;
   }

@@ -48,7 +48,8 @@ class Transpose {
   }
 
   static Cost cost(const Sizes& sizes) {
-    return {.operations = 0.0, .least_bytes = 2.0 * 4.0 * sizes[0] * sizes[1]};
+    const double bytes = 4.0 * sizes[0] * sizes[1];
+    return {.operations = 0.0, .least_bytes = 2.0 * bytes, .written_bytes = bytes};
   }
 
   /// Nothing is computed: every element must be equal.

@@ -13,35 +13,11 @@ namespace {
 
 namespace rungs_of = kernels::adamw;
 
-// The third step with the hyperparameters of a language model, and a gradient that is clipped.
-rungs_of::Constants constants_of_step() {
-  return kernel_constants({.learning_rate = 1e-3,
-                           .beta1 = 0.9,
-                           .beta2 = 0.95,
-                           .epsilon = 1e-8,
-                           .weight_decay = 0.1,
-                           .gradient_scale = 0.7,
-                           .step = 3});
-}
-
 // One tensor's values on the host.
 struct Values {
-  std::vector<float> value;
+  AdamWParameters parameters;
   std::vector<float> gradient;
-  std::vector<float> first_moment;
-  std::vector<float> second_moment;
 };
-
-Values random_tensor(std::size_t n, std::uint64_t seed) {
-  Values values{.value = normal_values(n, seed, "value"),
-                .gradient = normal_values(n, seed, "gradient"),
-                .first_moment = normal_values(n, seed, "first moment"),
-                .second_moment = normal_values(n, seed, "second moment")};
-  for (float& square : values.second_moment) {
-    square *= square;
-  }
-  return values;
-}
 
 class AdamW {
  public:
@@ -49,18 +25,20 @@ class AdamW {
 
   AdamW(const Sizes& sizes, std::uint64_t seed) : seed_(seed) {
     for (int index = 0; index < sizes[0]; ++index) {
-      before_.push_back(random_tensor(static_cast<std::size_t>(length_of(index, sizes)),
-                                      seed + static_cast<std::uint64_t>(index)));
+      const auto n = static_cast<std::size_t>(length_of(index, sizes));
+      const std::uint64_t own_seed = seed + static_cast<std::uint64_t>(index);
+      before_.push_back({.parameters = random_parameters(n, own_seed),
+                         .gradient = normal_values(n, own_seed, "gradient")});
     }
   }
 
   Problem problem(ProblemBuffers& buffers) {
-    for (const Values& values : before_) {
-      tensors_.push_back({.value = buffers.input("value", values.value),
-                          .gradient = buffers.input("gradient", values.gradient),
-                          .first_moment = buffers.input("first moment", values.first_moment),
-                          .second_moment = buffers.input("second moment", values.second_moment),
-                          .n = static_cast<int>(values.value.size())});
+    for (const auto& [parameters, gradient] : before_) {
+      tensors_.push_back({.value = buffers.input("value", parameters.value),
+                          .gradient = buffers.input("gradient", gradient),
+                          .first_moment = buffers.input("first moment", parameters.first_moment),
+                          .second_moment = buffers.input("second moment", parameters.second_moment),
+                          .n = static_cast<int>(gradient.size())});
     }
     return {.count = static_cast<int>(tensors_.size()),
             .tensors = tensors_.data(),
@@ -94,20 +72,22 @@ class AdamW {
   /// written.
   static Cost cost(const Sizes& sizes) {
     const double parameters = static_cast<double>(sizes[0]) * sizes[1];
-    return {.operations = 15.0 * parameters, .least_bytes = 7.0 * 4.0 * parameters};
+    return {.operations = 15.0 * parameters,
+            .least_bytes = 7.0 * 4.0 * parameters,
+            .written_bytes = 3.0 * 4.0 * parameters};
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
     Verdict verdict;
     for (std::size_t tensor = 0; tensor < before_.size(); ++tensor) {
       const rungs_of::Tensor& updated = problem.tensors[tensor];
-      const Values after{.value = buffers.download(updated.value),
-                         .gradient = {},
-                         .first_moment = buffers.download(updated.first_moment),
-                         .second_moment = buffers.download(updated.second_moment)};
+      const AdamWParameters after{.value = buffers.download(updated.value),
+                                  .first_moment = buffers.download(updated.first_moment),
+                                  .second_moment = buffers.download(updated.second_moment)};
       const std::size_t n = after.value.size();
       for (const std::size_t i : sample(n, kMostParameters / before_.size() + 1, seed_)) {
-        compare_parameter(before_[tensor], after, i, verdict);
+        const auto& [parameters, gradient] = before_[tensor];
+        compare_parameter(parameters, double{gradient[i]}, after, i, verdict);
       }
     }
     return verdict;
@@ -129,33 +109,9 @@ class AdamW {
   [[nodiscard]] std::size_t largest() const {
     std::size_t most = 0;
     for (const Values& values : before_) {
-      most = std::max(most, values.value.size());
+      most = std::max(most, values.gradient.size());
     }
     return most;
-  }
-
-  /// Roundings on the longest way of an operand through the formula as it stands. m: 3 (scale,
-  /// product, sum). v: 5 (the scale twice, two products, the sum). The denominator: half of v's,
-  /// for the root halves them, and 3. Its quotient with the step, m's and a product: 10.5; the
-  /// difference: 11.5. Where terms may cancel, the bound is on the sum of their magnitudes.
-  static void compare_parameter(const Values& before, const Values& after, std::size_t i,
-                                Verdict& verdict) {
-    constexpr double kRoundings = 12;
-    const rungs_of::Constants c = constants_of_step();
-    const double g = double{before.gradient[i]} * double{c.gradient_scale};
-    const double kept_m = double{c.beta1} * double{before.first_moment[i]};
-    const double new_m = double{c.keep1} * g;
-    const double m = kept_m + new_m;
-    const double m_magnitude = std::abs(kept_m) + std::abs(new_m);
-    const double v = double{c.beta2} * double{before.second_moment[i]} + double{c.keep2} * g * g;
-    const double denominator = std::sqrt(v) * double{c.root_scale} + double{c.epsilon};
-    const double factor = double{c.step_size} / denominator;
-    const double kept_value = double{c.decay} * double{before.value[i]};
-    const double unit = rounding_of(kRoundings);
-    verdict.compare("first moment", i, double{after.first_moment[i]}, m, unit * m_magnitude);
-    verdict.compare("second moment", i, double{after.second_moment[i]}, v, unit * v);
-    verdict.compare("value", i, double{after.value[i]}, kept_value - factor * m,
-                    unit * (std::abs(kept_value) + factor * m_magnitude));
   }
 
   std::uint64_t seed_;
@@ -176,6 +132,50 @@ rungs_of::Constants kernel_constants(const ops::AdamWStep& step) {
       .step_size = static_cast<float>(step.learning_rate / (1.0 - std::pow(step.beta1, step.step))),
       .root_scale = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(step.beta2, step.step))),
       .epsilon = static_cast<float>(step.epsilon)};
+}
+
+rungs_of::Constants constants_of_step() {
+  return kernel_constants({.learning_rate = 1e-3,
+                           .beta1 = 0.9,
+                           .beta2 = 0.95,
+                           .epsilon = 1e-8,
+                           .weight_decay = 0.1,
+                           .gradient_scale = 0.7,
+                           .step = 3});
+}
+
+AdamWParameters random_parameters(std::size_t n, std::uint64_t seed) {
+  AdamWParameters values{.value = normal_values(n, seed, "value"),
+                         .first_moment = normal_values(n, seed, "first moment"),
+                         .second_moment = normal_values(n, seed, "second moment")};
+  for (float& square : values.second_moment) {
+    square *= square;
+  }
+  return values;
+}
+
+// Roundings on the longest way of an operand through the formula as it stands. m: 3 (scale,
+// product, sum). v: 5 (the scale twice, two products, the sum). The denominator: half of v's,
+// for the root halves them, and 3. Its quotient with the step, m's and a product: 10.5; the
+// difference: 11.5. Where terms may cancel, the bound is on the sum of their magnitudes.
+void compare_parameter(const AdamWParameters& before, double gradient, const AdamWParameters& after,
+                       std::size_t i, Verdict& verdict) {
+  constexpr double kRoundings = 12;
+  const rungs_of::Constants c = constants_of_step();
+  const double g = gradient * double{c.gradient_scale};
+  const double kept_m = double{c.beta1} * double{before.first_moment[i]};
+  const double new_m = double{c.keep1} * g;
+  const double m = kept_m + new_m;
+  const double m_magnitude = std::abs(kept_m) + std::abs(new_m);
+  const double v = double{c.beta2} * double{before.second_moment[i]} + double{c.keep2} * g * g;
+  const double denominator = std::sqrt(v) * double{c.root_scale} + double{c.epsilon};
+  const double factor = double{c.step_size} / denominator;
+  const double kept_value = double{c.decay} * double{before.value[i]};
+  const double unit = rounding_of(kRoundings);
+  verdict.compare("first moment", i, double{after.first_moment[i]}, m, unit * m_magnitude);
+  verdict.compare("second moment", i, double{after.second_moment[i]}, v, unit * v);
+  verdict.compare("value", i, double{after.value[i]}, kept_value - factor * m,
+                  unit * (std::abs(kept_value) + factor * m_magnitude));
 }
 
 std::unique_ptr<Ladder> adamw_ladder() { return std::make_unique<LadderOf<AdamW>>(); }

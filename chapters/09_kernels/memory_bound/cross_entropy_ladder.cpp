@@ -70,7 +70,8 @@ class CrossEntropy {
     const double tokens = sizes[0];
     const double vocab = sizes[1];
     return {.operations = 7.0 * tokens * vocab,
-            .least_bytes = 4.0 * (2.0 * tokens * vocab + 2.0 * tokens)};
+            .least_bytes = 4.0 * (2.0 * tokens * vocab + 2.0 * tokens),
+            .written_bytes = 4.0 * (tokens * vocab + tokens)};
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {

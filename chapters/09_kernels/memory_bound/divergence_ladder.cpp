@@ -70,7 +70,9 @@ class Divergence {
   /// A product and a multiply-add per element; in, both tables and out once.
   static Cost cost(const Sizes& sizes) {
     const double pairs = static_cast<double>(sizes[0]) * sizes[1];
-    return {.operations = 6.0 * pairs, .least_bytes = 4.0 * (2.0 + 1.0 + 1.0 + 2.0) * pairs};
+    return {.operations = 6.0 * pairs,
+            .least_bytes = 4.0 * (2.0 + 1.0 + 1.0 + 2.0) * pairs,
+            .written_bytes = 4.0 * 2.0 * pairs};
   }
 
   /// Two products and a sum: at most 2 roundings on each term.

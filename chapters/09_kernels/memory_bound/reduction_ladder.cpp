@@ -54,7 +54,8 @@ class Reduction {
   }
 
   static Cost cost(const Sizes& sizes) {
-    return {.operations = 2.0 * sizes[0], .least_bytes = 4.0 * (sizes[0] + 1.0)};
+    return {
+        .operations = 2.0 * sizes[0], .least_bytes = 4.0 * (sizes[0] + 1.0), .written_bytes = 4.0};
   }
 
   /// Squares are positive, so the sum's relative error is at most gamma of the roundings on an

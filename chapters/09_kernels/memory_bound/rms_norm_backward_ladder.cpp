@@ -72,7 +72,8 @@ class RmsNormBackward {
     const double rows = sizes[0];
     const double hidden = sizes[1];
     return {.operations = 10.0 * rows * hidden,
-            .least_bytes = 4.0 * (3.0 * rows * hidden + 2.0 * hidden + rows)};
+            .least_bytes = 4.0 * (3.0 * rows * hidden + 2.0 * hidden + rows),
+            .written_bytes = 4.0 * (rows * hidden + hidden)};
   }
 
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {

@@ -76,7 +76,8 @@ class RmsNorm {
     const double rows = sizes[0];
     const double hidden = sizes[1];
     return {.operations = 5.0 * rows * hidden,
-            .least_bytes = 4.0 * (4.0 * rows * hidden + hidden + rows)};
+            .least_bytes = 4.0 * (4.0 * rows * hidden + hidden + rows),
+            .written_bytes = 4.0 * (2.0 * rows * hidden + rows)};
   }
 
   /// The squares of n sums, each rounded (2 u of the square), multiplied (u) and added in any order

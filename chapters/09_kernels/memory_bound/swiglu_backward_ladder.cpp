@@ -56,7 +56,9 @@ class SwigluBackward {
   /// Per element: the sigmoid 4, d_up 2, d_gate 6.
   static Cost cost(const Sizes& sizes) {
     const double count = double(sizes[0]) * double(sizes[1]);
-    return {.operations = 12.0 * count, .least_bytes = 4.0 * 5.0 * count};
+    return {.operations = 12.0 * count,
+            .least_bytes = 4.0 * 5.0 * count,
+            .written_bytes = 4.0 * 2.0 * count};
   }
 
   /// The sigmoid s is off by 6 u: 4 of expf (2 ulp, CUDA C++ Programming Guide, mathematical

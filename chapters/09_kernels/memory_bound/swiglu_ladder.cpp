@@ -54,7 +54,8 @@ class Swiglu {
   /// Per element: sign, exponential, addition, division, product.
   static Cost cost(const Sizes& sizes) {
     const double count = double(sizes[0]) * double(sizes[1]);
-    return {.operations = 5.0 * count, .least_bytes = 4.0 * 3.0 * count};
+    return {
+        .operations = 5.0 * count, .least_bytes = 4.0 * 3.0 * count, .written_bytes = 4.0 * count};
   }
 
   /// expf is off by at most 2 ulp, 4 u (CUDA C++ Programming Guide, mathematical functions), the

@@ -7,29 +7,35 @@
 #include <cmath>
 
 #include "common/base/units.hpp"
-#include "kernels/device/device_copy.hpp"
+#include "kernels/device/device_traffic.hpp"
 #include "kernels/device/vendor_matmul.hpp"
 
 namespace ultra::ladders {
 namespace {
 
-using kernels::DeviceCopy;
+using kernels::DeviceTraffic;
 using kernels::VendorMatmul;
 
-class CopyCeiling final : public Ceiling {
+class TrafficCeiling final : public Ceiling {
  public:
-  explicit CopyCeiling(double bytes) : bytes_(bytes), copy_(static_cast<std::size_t>(bytes)) {}
+  explicit TrafficCeiling(const Cost& cost)
+      : cost_(cost),
+        traffic_(static_cast<std::size_t>(read_bytes()),
+                 static_cast<std::size_t>(cost.written_bytes)) {}
 
   std::string name() const override {
-    return fmt::format("a copy on the GPU, {} read and written",
-                       format_bytes(static_cast<std::uint64_t>(bytes_)));
+    return fmt::format("a kernel that reads {} and writes {}",
+                       format_bytes(static_cast<std::uint64_t>(read_bytes())),
+                       format_bytes(static_cast<std::uint64_t>(cost_.written_bytes)));
   }
-  double work() const override { return bytes_; }
-  void launch() override { copy_.launch(); }
+  double work() const override { return cost_.least_bytes; }
+  void launch() override { traffic_.launch(); }
 
  private:
-  double bytes_;
-  DeviceCopy copy_;
+  [[nodiscard]] double read_bytes() const { return cost_.least_bytes - cost_.written_bytes; }
+
+  Cost cost_;
+  DeviceTraffic traffic_;
 };
 
 class ProductCeiling final : public Ceiling {
@@ -42,8 +48,9 @@ class ProductCeiling final : public Ceiling {
                                        : VendorMatmul::Precision::kBf16) {}
 
   std::string name() const override {
-    return fmt::format("cuBLAS {} {}", limit_ == Limit::kFp32 ? "fp32 (pedantic)" : "bf16",
-                       fmt::join(sizes_, "x"));
+    return limit_ == Limit::kFp32
+               ? fmt::format("cuBLAS fp32 ({}) {}", product_.way(), fmt::join(sizes_, "x"))
+               : fmt::format("cuBLAS bf16 {}", fmt::join(sizes_, "x"));
   }
   double work() const override { return 2.0 * sizes_[0] * sizes_[1] * sizes_[2]; }
   void launch() override { product_.launch(); }
@@ -83,7 +90,7 @@ Sizes product_sizes(const LadderInfo& ladder, const Sizes& sizes, const Cost& co
 std::unique_ptr<Ceiling> make_ceiling(const LadderInfo& ladder, const Sizes& sizes,
                                       const Cost& cost, std::string& why_not) {
   if (ladder.limit == Limit::kMemory) {
-    return std::make_unique<CopyCeiling>(cost.least_bytes);
+    return std::make_unique<TrafficCeiling>(cost);
   }
   why_not = VendorMatmul::why_missing();
   if (!why_not.empty()) {

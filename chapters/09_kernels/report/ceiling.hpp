@@ -44,7 +44,8 @@ struct RateUnit {
 /// (rows x columns x depth), else a cube of about as many operations, at most 8192.
 [[nodiscard]] Sizes product_sizes(const LadderInfo& ladder, const Sizes& sizes, const Cost& cost);
 
-/// @brief The work that shows a ladder's limit: a copy of as many bytes, or cuBLAS's product.
+/// @brief The work that shows a ladder's limit: a kernel that only reads and writes as many
+/// bytes, or cuBLAS's product.
 /// @return null when there is no cuBLAS; `why_not` then says why.
 /// @throws simt::SimtError (Fault::kCuda) without a GPU or its memory.
 [[nodiscard]] std::unique_ptr<Ceiling> make_ceiling(const LadderInfo& ladder, const Sizes& sizes,

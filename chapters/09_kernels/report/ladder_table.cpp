@@ -75,7 +75,7 @@ std::string format_list(std::span<const std::unique_ptr<Ladder>> ladders) {
 }
 
 std::string format_problem(const Ladder& ladder, const RunRequest& request) {
-  const Cost cost = ladder.cost(request.sizes);
+  const Cost cost = ladder.cost(request.sizes, request.seed);
   return fmt::format("{}: {}\n{}; at least {} of memory traffic and {} operations\n",
                      ladder.info().name, ladder.info().title, to_text(ladder.info(), request.sizes),
                      format_bytes(static_cast<std::uint64_t>(cost.least_bytes)),
@@ -119,7 +119,7 @@ std::string gpu_head(Limit limit, std::string_view device, int repetitions, cons
           ? fmt::format("the ceiling, timed in turn with each rung: {}", ceiling->name())
           : fmt::format("no ceiling: {}", why_no_ceiling);
   const char* unit = rate_unit(limit).name;
-  return fmt::format("On {}: medians of {}, second-level cache overwritten before each;\n{}.\n\n",
+  return fmt::format("On {}: medians of up to {}, second-level cache emptied before each;\n{}.\n\n",
                      device, repetitions, beside) +
          fmt::format(kGpuRow, "#", "rung", "ms", unit, "ceiling", "of it", "result");
 }

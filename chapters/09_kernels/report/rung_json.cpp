@@ -66,15 +66,21 @@ void add_counters(ordered_json& json, const RungRun& run) {
   }
 }
 
-void add_times(ordered_json& json, const RungRun& run, double work, const Ceiling* ceiling) {
+void add_times(ordered_json& json, const RungRun& run, Limit limit, const Cost& cost,
+               const Ceiling* ceiling) {
   if (run.outcome.seconds.empty()) {
     return;
   }
+  const double work = limited_work(limit, cost);
+  const RateUnit unit = rate_unit(limit);
   json["seconds"] = run.outcome.seconds;
   json["median_seconds"] = run.median_seconds();
+  json["rate"] = work / run.median_seconds() / unit.scale;
+  json["unit"] = unit.name;
   if (ceiling != nullptr) {
     json["ceiling"] = {{"name", ceiling->name()},
                        {"work", ceiling->work()},
+                       {"rate", ceiling->work() / run.median_beside_seconds() / unit.scale},
                        {"seconds", run.outcome.beside_seconds},
                        {"median_seconds", run.median_beside_seconds()}};
     json["of_ceiling"] = of_ceiling(run, work, ceiling->work());
@@ -86,7 +92,7 @@ void add_times(ordered_json& json, const RungRun& run, double work, const Ceilin
 ordered_json to_json(const Ladder& ladder, const RunRequest& request, const RungRun& run,
                      const Ceiling* ceiling) {
   const LadderInfo& info = ladder.info();
-  const Cost cost = ladder.cost(request.sizes);
+  const Cost cost = ladder.cost(request.sizes, request.seed);
   const bool on_gpu = request.side == simt::Side::kGpu;
   ordered_json json = {{"ladder", info.name},
                        {"rung", run.rung.number},
@@ -111,7 +117,7 @@ ordered_json to_json(const Ladder& ladder, const RunRequest& request, const Rung
   json["worst_error"] = run.outcome.verdict.worst();
   json["compared"] = run.outcome.verdict.compared();
   if (on_gpu) {
-    add_times(json, run, limited_work(info.limit, cost), ceiling);
+    add_times(json, run, info.limit, cost, ceiling);
   } else {
     add_counters(json, run);
   }

@@ -1,14 +1,16 @@
-// Rung 12: two blocks below each other fetch b once for both, and c leaves through TMA. Not run on a GPU
+// Rung 12: two blocks below each other fetch b once for both, and c leaves through TMA. Not run on
+//          a GPU
 // yet.
 //
-// Idea:   a cluster of two blocks shares a column of tiles. Each fetches its own rows of a, and half of
-//         b's box, which arrives in both (multicast). A stage is empty when the multiplying warps of both
-//         blocks have said so to both. c is rounded into shared memory (stmatrix) and stored by the copy
-//         engine, while the next tile is multiplied.
-// Moves:  per block and step, 16 KiB of a and 16 of b instead of 32: 128 operations per byte instead of
+// Idea:   a cluster of two blocks shares a column of tiles. Each fetches its own rows of a, and
+//         half of b's box, which arrives in both (multicast). A stage is empty when the multiplying
+//         warps of both blocks have said so to both. c is rounded into shared memory (stmatrix) and
+//         stored by the copy engine, while the next tile is multiplied.
+// Moves:  per block and step, 16 KiB of a and 16 of b instead of 32: 128 operations per byte
+//         instead of
 //         85. Stores of whole lines, and no register waits for them.
-// Limit:  the power of the card: an H100 lowers its clock under full tensor cores. What is left is the
-//         order of tiles, and the padding of shapes that are no multiple of 256 x 256.
+// Limit:  the power of the card: an H100 lowers its clock under full tensor cores. What is left is
+//         the order of tiles, and the padding of shapes that are no multiple of 256 x 256.
 
 #include <algorithm>
 
@@ -46,7 +48,7 @@ __device__ __forceinline__ void fetch_shared(Shared& shared, RingPosition<kStage
   auto& ring = shared.ring;
   for (int k = 0; k < depth; k += BK) {
     const int stage = position.stage;
-    wait_for_cluster(ring.are_empty[stage], position.parity ^ 1U);
+    wait_for(ring.are_empty[stage], position.parity ^ 1U);
     arrive_and_expect(ring.are_full[stage], ring.kBytes);
     fetch_box(ring.a[stage], a_map, row, k, ring.are_full[stage]);
     fetch_box_for_all(ring.b[stage] + rank * kHalf * kRowUnits, b_map, column + rank * kHalf, k,

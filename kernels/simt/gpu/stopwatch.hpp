@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The GPU's own clock, without CUDA's headers: stopwatch.cu asks the CUDA run time, stopwatch_stub.cpp
-/// serves builds without CUDA.
+/// The GPU's own clock, without CUDA's headers: stopwatch.cu asks the CUDA run time,
+/// stopwatch_stub.cpp serves builds without CUDA.
 
 #include <memory>
 
@@ -10,7 +10,7 @@ namespace ultra::simt::gpu {
 /// @brief Measures the time between two points of the default stream.
 class Stopwatch {
  public:
-  /// @brief Makes its events, and the memory that flush_cache() overwrites.
+  /// @brief Makes its events, and the memory that flush_cache() reads.
   /// @throws SimtError (Fault::kCuda) without a GPU; always in a build without CUDA.
   Stopwatch();
   /// @brief Gives them back.
@@ -20,7 +20,8 @@ class Stopwatch {
   /// @brief Events have one owner.
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  /// @brief Queues what overwrites the second-level cache, so that what follows reads from memory.
+  /// @brief Queues reads that fill the second-level cache, so that what follows reads from memory.
+  /// They leave nothing in it that has still to be written back.
   void flush_cache();
   /// @brief Queues the first point.
   void start();

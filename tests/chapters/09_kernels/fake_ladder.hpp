@@ -14,7 +14,8 @@ class FakeLadder final : public Ladder {
  public:
   const LadderInfo& info() const override { return info_; }
   std::span<const RungInfo> rungs() const override { return rungs_; }
-  Cost cost(const Sizes& sizes) const override {
+  using Ladder::cost;
+  Cost cost(const Sizes& sizes, std::uint64_t) const override {
     return {.operations = 1e9, .least_bytes = 8.0 * sizes[0]};
   }
   std::string refusal(int rung, const Sizes&, simt::Side) const override {

@@ -83,6 +83,17 @@ TEST_F(RungRunTest, TheWorstRungDecides) {
   EXPECT_THROW(expect_success(ladder_.info(), runs({1, 4})), NotWritten);
 }
 
+TEST_F(RungRunTest, AfterAFaultOnAGpuNothingElseIsRun) {
+  EXPECT_FALSE(run(3).has_ended_gpu) << "the emulator goes on";
+  const RungRun faulty = run(3, simt::Side::kGpu);
+  EXPECT_TRUE(faulty.has_ended_gpu);
+  const RungRun next = not_run_after(faulty, ladder_, 4);
+  EXPECT_EQ(next.status, Status::kNotRun);
+  EXPECT_THAT(next.message,
+              AllOf(HasSubstr("rung 3"), HasSubstr("Hint: run it alone: --kernel fake/4")));
+  EXPECT_TRUE(not_run_after(next, ladder_, 5).has_ended_gpu) << "to the last rung";
+}
+
 TEST_F(RungRunTest, ARowOfCounters) {
   // 8 sectors in 2 requests; 8 * 32 bytes moved over 8 * 16 at least; 80 lanes in 3 instructions.
   EXPECT_THAT(words_of(emulated_row(run(1), cost_)),
@@ -166,6 +177,8 @@ TEST_F(RungRunTest, JsonOfAGpuHasTimesAndNoCounters) {
   EXPECT_EQ(found.at("side"), "gpu");
   EXPECT_EQ(found.at("seconds").size(), 3U);
   EXPECT_EQ(found.at("median_seconds"), 0.002);
+  EXPECT_DOUBLE_EQ(found.at("rate"), 8.0 * 16 / 0.002 / 1e9);
+  EXPECT_EQ(found.at("unit"), "GB/s");
   EXPECT_FALSE(found.contains("totals"));
 }
 

@@ -1,8 +1,11 @@
 // Every rung of every ladder on a GPU computes what an f64 loop computes.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/device/device_info.hpp"
@@ -11,7 +14,29 @@
 namespace ultra::ladders {
 namespace {
 
-class RungsOnGpu : public test::RandomTest {
+struct RungOnGpu {
+  std::string ladder;
+  int rung;
+  std::string name;
+};
+
+// Those of one ladder, or of all.
+std::vector<RungOnGpu> rungs_of(const std::string& wanted) {
+  std::vector<RungOnGpu> cases;
+  for (const auto& ladder : all_ladders()) {
+    if (!wanted.empty() && ladder->info().name != wanted) {
+      continue;
+    }
+    for (const RungInfo& rung : ladder->rungs()) {
+      cases.push_back({.ladder = ladder->info().name, .rung = rung.number, .name = rung.name});
+    }
+  }
+  return cases;
+}
+
+// A test for each rung, so that each can have a process of its own: behind the error of one kernel,
+// every call of its process fails.
+class RungsOnGpu : public test::RandomTest, public ::testing::WithParamInterface<RungOnGpu> {
  protected:
   void SetUp() override {
     if (kernels::list_devices().empty()) {
@@ -19,45 +44,49 @@ class RungsOnGpu : public test::RandomTest {
     }
   }
 
-  // Each rung of a ladder on all sizes that it does not refuse.
-  static void expect_right(const Ladder& ladder, const std::vector<Sizes>& all_sizes,
-                           const std::vector<std::uint64_t>& seeds) {
-    for (const RungInfo& rung : ladder.rungs()) {
-      for (const Sizes& sizes : all_sizes) {
-        expect_rung_right(ladder, rung.number, sizes, seeds);
+  void expect_right(const Sizes& sizes, const std::vector<std::uint64_t>& seeds) const {
+    if (ladder_->refusal(GetParam().rung, sizes, simt::Side::kGpu).empty()) {
+      for (const std::uint64_t one : seeds) {
+        test::expect_right(*ladder_, GetParam().rung,
+                           {.sizes = sizes, .seed = one, .side = simt::Side::kGpu});
       }
+    }
+  }
+  void expect_right(const std::vector<Sizes>& all_sizes,
+                    const std::vector<std::uint64_t>& seeds) const {
+    for (const Sizes& sizes : all_sizes) {
+      expect_right(sizes, seeds);
     }
   }
 
-  static void expect_rung_right(const Ladder& ladder, int rung, const Sizes& sizes,
-                                const std::vector<std::uint64_t>& seeds) {
-    if (ladder.refusal(rung, sizes, simt::Side::kGpu).empty()) {
-      for (const std::uint64_t one : seeds) {
-        test::expect_right(ladder, rung, {.sizes = sizes, .seed = one, .side = simt::Side::kGpu});
-      }
-    }
-  }
+  std::unique_ptr<Ladder> ladder_ = test::find_ladder(GetParam().ladder);
 };
 
-TEST_F(RungsOnGpu, AreRightForAnyShape) {
-  for (const auto& ladder : all_ladders()) {
-    for (const RungInfo& rung : ladder->rungs()) {
-      Sizes sizes = ladder->default_sizes(simt::Side::kInstrumented);
-      for (int draw = 0; draw < 6; ++draw) {
-        expect_rung_right(*ladder, rung.number, sizes, {seed});
-        sizes = test::random_sizes(*ladder, random);
-      }
-    }
+std::string name_of_case(const ::testing::TestParamInfo<RungOnGpu>& rung) {
+  return fmt::format("{}_{}_{}", rung.param.ladder, rung.param.rung, rung.param.name);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RungsOnGpu, ::testing::ValuesIn(rungs_of("")), name_of_case);
+
+TEST_P(RungsOnGpu, AreRightForAnyShape) {
+  Sizes sizes = ladder_->default_sizes(simt::Side::kInstrumented);
+  for (int draw = 0; draw < 6; ++draw) {
+    expect_right(sizes, {seed});
+    sizes = test::random_sizes(*ladder_, random);
   }
 }
 
 // Where the sizes of tiles show: one query, ends inside a tile of keys or of queries, rings of
 // stages that go round several times, heads that share keys, rows that are shorter than a tile's.
-TEST_F(RungsOnGpu, OfAttentionAreRightWhereTilesEndAndRingsGoRound) {
+class AttentionOnGpu : public RungsOnGpu {};
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionOnGpu, ::testing::ValuesIn(rungs_of("attention_bf16")),
+                         name_of_case);
+
+TEST_P(AttentionOnGpu, IsRightWhereTilesEndAndRingsGoRound) {
   constexpr std::uint64_t kFull = 4;  // an even seed: no causal mask
   constexpr std::uint64_t kCausal = 5;
-  expect_right(*test::find_ladder("attention_bf16"),
-               {{1, 1, 1, 1, 64},
+  expect_right({{1, 1, 1, 1, 64},
                 {1, 1, 1, 1, 128},
                 {2, 3, 1, 127, 128},
                 {1, 2, 4, 129, 128},
@@ -71,9 +100,13 @@ TEST_F(RungsOnGpu, OfAttentionAreRightWhereTilesEndAndRingsGoRound) {
 
 // Edges inside a tile, depths that end inside a stage and go round the ring, more tiles than
 // multiprocessors, an odd number of tiles for clusters.
-TEST_F(RungsOnGpu, OfProductsAreRightForRaggedMultiplesOfEight) {
-  expect_right(*test::find_ladder("matmul_bf16"),
-               {{1, 8, 8}, {64, 64, 64}, {136, 264, 72}, {257, 520, 456}, {4101, 1288, 200}}, {5});
+class ProductsOnGpu : public RungsOnGpu {};
+
+INSTANTIATE_TEST_SUITE_P(All, ProductsOnGpu, ::testing::ValuesIn(rungs_of("matmul_bf16")),
+                         name_of_case);
+
+TEST_P(ProductsOnGpu, AreRightForRaggedMultiplesOfEight) {
+  expect_right({{1, 8, 8}, {64, 64, 64}, {136, 264, 72}, {257, 520, 456}, {4101, 1288, 200}}, {5});
 }
 
 }  // namespace

@@ -92,9 +92,11 @@ TEST_P(AttentionLadders, HaveRungsWithoutBankConflicts) {
   }
 }
 
-TEST_P(AttentionLadders, CostIsOfTheCausalHalf) {
+TEST_P(AttentionLadders, CostIsOfTheCausalHalfWhereTheSeedIsOdd) {
   const Cost cost = ladder().cost({1, 2, 3, 10, 8});
   EXPECT_EQ(cost.operations, GetParam().operations_per_element * 6.0 * 55.0 * 8.0);
+  EXPECT_EQ(ladder().cost({1, 2, 3, 10, 8}, kFull).operations,
+            GetParam().operations_per_element * 6.0 * 100.0 * 8.0);
   EXPECT_EQ(cost.least_bytes,
             GetParam().element_bytes * GetParam().tensors * (6.0 * 80.0 + 2.0 * 80.0) + 4.0 * 60.0);
 }

@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include "chapters/09_kernels/bf16_values.hpp"
+#include "chapters/09_kernels/ladder_of.hpp"
+#include "chapters/09_kernels/ladders.hpp"
+#include "chapters/09_kernels/random_values.hpp"
+#include "kernels/split_k/split_k.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+namespace rungs_of = kernels::split_k;
+using simt::bf16;
+
+std::string refuse_ragged_depth(const Sizes& sizes) {
+  if (sizes[2] % 8 == 0) {
+    return {};
+  }
+  return fmt::format(
+      "the depth is {}, expected a multiple of 8: rows of a and b must begin at multiples of 16 "
+      "bytes",
+      sizes[2]);
+}
+
+class SplitK {
+ public:
+  using Problem = rungs_of::Problem;
+
+  SplitK(const Sizes& sizes, std::uint64_t seed)
+      : rows_(sizes[0]),
+        columns_(sizes[1]),
+        depth_(sizes[2]),
+        blocks_(sizes[3]),
+        seed_(seed),
+        a_(to_bf16(normal_values(element_count({rows_, depth_}), seed, "a"))),
+        b_(to_bf16(normal_values(element_count({columns_, depth_}), seed, "b"))) {}
+
+  Problem problem(ProblemBuffers& buffers) const {
+    return {.rows = rows_,
+            .columns = columns_,
+            .depth = depth_,
+            .blocks = blocks_,
+            .a = buffers.input("a", a_),
+            .b = buffers.input("b", b_),
+            .c = buffers.output<bf16>("c", element_count({rows_, columns_})),
+            .scratch = buffers.scratch("scratch",
+                                       rungs_of::scratch_size(rows_, columns_, depth_, blocks_))};
+  }
+
+  /// 264 blocks: two on each of an H100's multiprocessors.
+  static LadderInfo describe() {
+    return {.name = "split_k",
+            .title = "c = a transpose(b) in bf16 with few tiles and a long depth",
+            .dimensions = {{.name = "rows", .emulated = 136, .gpu = 1280},
+                           {.name = "columns", .emulated = 264, .gpu = 1280},
+                           {.name = "depth", .emulated = 456, .gpu = 32768},
+                           {.name = "blocks at a time", .emulated = 14, .gpu = 264}},
+            .limit = Limit::kBf16};
+  }
+
+  static std::vector<Rung<Problem>> rungs() {
+    using simt::Side;
+    return RungTable<Problem>("split_k")
+        .add("whole_depth", "a block for each tile", refuse_ragged_depth,
+             []<Side side>(const auto&... a) { rungs_of::whole_depth<side>(a...); })
+        .add("split", "equal parts of each tile's depth, added up by a second kernel",
+             refuse_ragged_depth, []<Side side>(const auto&... a) { rungs_of::split<side>(a...); })
+        .add("stream", "all steps of all tiles dealt out evenly (stream-K)", refuse_ragged_depth,
+             []<Side side>(const auto&... a) { rungs_of::stream<side>(a...); })
+        .rungs();
+  }
+
+  static Cost cost(const Sizes& sizes) {
+    const double rows = sizes[0];
+    const double columns = sizes[1];
+    const double depth = sizes[2];
+    return {.operations = 2.0 * rows * columns * depth,
+            .least_bytes = 2.0 * (rows * depth + depth * columns + rows * columns)};
+  }
+
+  /// As for the ladder matmul_bf16; parts of the depth are added up in fp32: as many more additions
+  /// as there are blocks at most.
+  Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
+    const std::vector<bf16> c = buffers.download(problem.c);
+    const auto depth = static_cast<std::size_t>(depth_);
+    const auto columns = static_cast<std::size_t>(columns_);
+    Verdict verdict;
+    for (const std::size_t index : sample(c.size(), kMostProducts / depth + 2, seed_)) {
+      const bf16* const left = &a_[index / columns * depth];
+      const bf16* const right = &b_[index % columns * depth];
+      ExactSum sum;
+      for (std::size_t k = 0; k < depth; ++k) {
+        sum.add(value_of(left[k]) * value_of(right[k]));
+      }
+      const double error = rounding_of(4.0 * (depth_ + 16) + blocks_) * sum.magnitude;
+      verdict.compare("c", index, value_of(c[index]), sum.value, bf16_error(sum.value, error));
+    }
+    return verdict;
+  }
+
+ private:
+  static constexpr std::size_t kMostProducts = std::size_t{1} << 25;  // of the f64 computation
+
+  int rows_;
+  int columns_;
+  int depth_;
+  int blocks_;
+  std::uint64_t seed_;
+  std::vector<bf16> a_;  // (rows, depth)
+  std::vector<bf16> b_;  // (columns, depth)
+};
+
+}  // namespace
+
+std::unique_ptr<Ladder> split_k_ladder() { return std::make_unique<LadderOf<SplitK>>(); }
+
+}  // namespace ultra::ladders

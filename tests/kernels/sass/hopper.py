@@ -1,0 +1,104 @@
+"""Checks what ptxas has made of the rungs for Hopper: what must overlap does, and no step of a loop
+waits for the whole GPU.
+
+    hopper.py [NVCC]    compiles rungs for sm_90a; no GPU is needed
+
+Ends with 77, which is "skipped", without nvcc or nvdisasm.
+"""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import disassembly  # noqa: E402  (a folder of plain modules, not a package)
+
+SKIPPED = 77
+PRODUCT, POWER, WAIT = "HGMMA", "MUFU.EX2", "WARPGROUP.DEPBAR"
+SLOW = ("MEMBAR.ALL.GPU", "MEMBAR.SC", "CCTL")
+ATTENTION = ("kernels/attention_bf16/hopper/04_warpgroups.cu",
+             "kernels/attention_bf16/hopper/05_ping_pong.cu")
+TURNS = ATTENTION[1]
+ATTENTION_POWERS = 66  # a thread has 64 scores of a tile of 64 x 128, and two rows to shrink
+
+
+def product_loops(body, source):
+    """The loops that multiply; a kernel without one is the wrong kernel."""
+    found = disassembly.loops_with(body, PRODUCT)
+    if not found:
+        sys.exit(f"{source}: no loop multiplies: this test looks at the wrong thing")
+    return found
+
+
+def powers_between_waits(loop):
+    """For each wait of a loop, how many powers of 2 stand between the one before and it."""
+    counts, powers = [], 0
+    for entry in loop:
+        if entry.opcode.startswith(POWER):
+            powers += 1
+        elif entry.opcode.startswith(WAIT):
+            counts.append(powers)
+            powers = 0
+    return counts
+
+
+def faults_of_attention(functions, source):
+    """The softmax of a tile lies between the wait for its scores and that for the product beside it."""
+    for name, body in functions.items():
+        for loop in product_loops(body, source):
+            found = powers_between_waits(loop)
+            if found != [0, ATTENTION_POWERS]:
+                yield (f"{source}: {name}: powers before the waits of a tile: {found}, expected "
+                       f"[0, {ATTENTION_POWERS}]: the softmax does not run beside the product")
+
+
+def faults_of_turns(functions, source):
+    """A turn begins before a tile's products, and is passed on before anything is waited for."""
+    kinds = {"BAR.SYNC": "begin", PRODUCT: "multiply", "BAR.ARV": "pass", WAIT: "wait"}
+    expected = ["begin", "multiply", "pass", "wait", "wait"]
+    for name, body in functions.items():
+        for loop in product_loops(body, source):
+            steps = [kind for entry in loop for opcode, kind in kinds.items()
+                     if entry.opcode.startswith(opcode)]
+            found = [kind for place, kind in enumerate(steps)
+                     if kind != "multiply" or steps[place - 1] != "multiply"]
+            if found != expected:
+                yield f"{source}: {name}: the order of a tile is {found}, expected {expected}"
+
+
+def faults_of_steps(functions, source):
+    """No step of a product fences the GPU or throws the first-level cache away."""
+    for name, body in functions.items():
+        loops = product_loops(body, source) + disassembly.loops_with(body, "UTMALDG")
+        for entry in (entry for loop in loops for entry in loop):
+            if entry.opcode.startswith(SLOW):
+                yield f"{source}: {name}: {entry.opcode} in a loop, expected none"
+
+
+def main():
+    nvcc = sys.argv[1] if len(sys.argv) > 1 else ""
+    if not pathlib.Path(nvcc).is_file():
+        print("skipped: there is no nvcc")
+        sys.exit(SKIPPED)
+    nvdisasm = disassembly.find_nvdisasm(nvcc)
+    if nvdisasm is None:
+        print("skipped: there is no nvdisasm. What to do: install CUDA's, or Triton's as "
+              "tests/kernels/sass/requirements.txt says")
+        sys.exit(SKIPPED)
+    faults = []
+    for path in sorted(disassembly.ROOT.glob("kernels/*/hopper/*.cu")):
+        if "__global__" not in path.read_text(encoding="utf-8"):
+            continue
+        source = str(path.relative_to(disassembly.ROOT))
+        functions = disassembly.disassemble(nvcc, nvdisasm, path)
+        print(f"{source}: {', '.join(str(len(body)) for body in functions.values())} instructions")
+        faults += faults_of_steps(functions, source)
+        if source in ATTENTION:
+            faults += faults_of_attention(functions, source)
+        if source == TURNS:
+            faults += faults_of_turns(functions, source)
+    if faults:
+        sys.exit("\n".join(faults))
+
+
+if __name__ == "__main__":
+    main()
