@@ -50,9 +50,9 @@ struct TransformerShape {
 
 /// @brief In which formats a step keeps its numbers.
 enum class Precision {
-  kFp64,               ///< everything in 8 bytes: `--dtype f64`, for comparing computations
-  kFp32,               ///< everything in 4 bytes: `--dtype f32`
-  kBf16Mixed,          ///< bf16 weights, gradients, activations; fp32 master weights, Adam states
+  kFp64,                ///< everything in 8 bytes: `--dtype f64`, for comparing computations
+  kFp32,                ///< everything in 4 bytes: `--dtype f32`
+  kBf16Mixed,           ///< bf16 weights, gradients, activations; fp32 master weights, Adam states
   kBf16MixedFp32Grads,  ///< the same, with gradients accumulated in a second, fp32 buffer
   kTwoBytes             ///< as kBf16Mixed, and numbers that sum up a row stay in fp32
 };

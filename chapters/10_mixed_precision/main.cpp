@@ -16,6 +16,7 @@
 #include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
 #include "chapters/08_expert_parallel/cost/ep_table_options.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
+#include "chapters/10_mixed_precision/export/export_technique.hpp"
 #include "chapters/10_mixed_precision/mixed_precision.hpp"
 #include "common/train/program/run_techniques.hpp"
 
@@ -30,6 +31,6 @@ int main(int argc, char** argv) {
                      context_parallel::technique(), context_parallel::method_table(),
                      pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
                      expert_parallel::technique(), expert_parallel::dispatch_table(),
-                     mixed_precision::technique()),
+                     mixed_precision::weight_export(), mixed_precision::technique()),
       argc, argv);
 }

@@ -10,6 +10,7 @@
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
 #include "chapters/10_mixed_precision/options/what_goes_together.hpp"
 #include "chapters/10_mixed_precision/recipe/scaling.hpp"
+#include "chapters/10_mixed_precision/recipe/sum_drift.hpp"
 #include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
 #include "common/base/numeric.hpp"
 
@@ -32,6 +33,10 @@ void MixedPrecision::validate(train::Setup& setup) {
   pass_on_precision(setup, options_);
   if (options_.is_mixed()) setup.train.precision = options_.types();
   setup.train.moment_bytes = options_.moment_bytes();
+  // Their histories are a part of the model's state, which no other training has.
+  if (options_.recipe == Recipe::kFp8 && options_.fp8().scaling == Scaling::kDelayed) {
+    setup.train.variant["--fp8-recipe delayed"] = "(with --precision fp8)";
+  }
 }
 
 void MixedPrecision::settle(train::Setup& setup) { expect_goes_together(setup, options_); }
@@ -39,13 +44,16 @@ void MixedPrecision::settle(train::Setup& setup) { expect_goes_together(setup, o
 train::ExtraConfig MixedPrecision::config(const train::Setup&) const { return options_.config(); }
 
 std::vector<train::Question> MixedPrecision::questions() const {
-  if (!options_.formats) return {};
-  return {{"--formats", train::Instead::kAnswer}};
+  std::vector<train::Question> asked;
+  if (options_.formats) asked.push_back({"--formats", train::Instead::kAnswer});
+  if (options_.sum_drift) asked.push_back({"--sum-drift", train::Instead::kAnswer});
+  return asked;
 }
 
-std::optional<std::string> MixedPrecision::answer(const train::Setup&) const {
-  if (!options_.formats) return {};
-  return format_table();
+std::optional<std::string> MixedPrecision::answer(const train::Setup& setup) const {
+  if (options_.formats) return format_table();
+  if (options_.sum_drift) return sum_drift_table(setup.train.seed);
+  return {};
 }
 
 std::optional<std::string> MixedPrecision::estimate(const train::Setup& setup) const {
@@ -85,9 +93,11 @@ void MixedPrecision::join(train::Ingredients& ingredients, const train::Setup& s
     ingredients.loss_scaler.claim("--loss-scale", loss_scaler_of(options_));
   }
   if (options_.recipe == Recipe::kFp8) {
-    ingredients.observers.emplace_back([recipe = options_.fp8()](const train::ModelScope& scope) {
-      return observe_fp8(scope, recipe);
-    });
+    // Before those who compare replicas: in a step, each rank has seen its own maxima only.
+    ingredients.observers.insert(ingredients.observers.begin(),
+                                 [recipe = options_.fp8()](const train::ModelScope& scope) {
+                                   return observe_fp8(scope, recipe);
+                                 });
   }
 }
 // [/region]

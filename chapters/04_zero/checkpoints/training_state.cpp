@@ -50,9 +50,14 @@ PieceValues TrainingState::copy(std::size_t piece) const {
   const Shape& shape = like.shape();
   const PieceValues copied = make_values(host_, shape.numel(), accumulation_dtype(like.dtype()));
   place.states->read_weights(place.piece, copied.weights);
-  place.states->optimizer().moments().read(
-      place.piece,
-      {.first = copied.moments.first.view(shape), .second = copied.moments.second.view(shape)});
+  optim::MomentStore& moments = place.states->optimizer().moments();
+  if (moments.size() == 0) {  // every step so far has been skipped
+    copied.moments.first.fill(0.0);
+    copied.moments.second.fill(0.0);
+    return copied;
+  }
+  moments.read(place.piece, {.first = copied.moments.first.view(shape),
+                             .second = copied.moments.second.view(shape)});
   return copied;
 }
 

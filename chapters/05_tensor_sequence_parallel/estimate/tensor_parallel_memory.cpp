@@ -49,8 +49,7 @@ std::size_t llama_block_bytes(const TransformerShape& shape, const MicroBatch& b
   const std::size_t inside = 2 * h + (keeps_cheap ? 3 : 2) * f;
   const std::size_t l = local_tokens(batch, layout);
   const std::size_t elements =
-      l * between +
-      batch.tokens() * (inside / layout.ranks() + 2 * local_kv_size(shape, layout));
+      l * between + batch.tokens() * (inside / layout.ranks() + 2 * local_kv_size(shape, layout));
   const std::size_t row_sums = 2 * l + batch.tokens() * (shape.num_heads / layout.ranks());
   return e * elements + memory::row_sum_bytes(precision) * row_sums;
 }

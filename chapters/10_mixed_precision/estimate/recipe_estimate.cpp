@@ -33,8 +33,7 @@ void expect_known_layout(const train::Setup& setup) {
   if (!setup.train.variant.contains("--experts")) return;
   throw ConfigError(
       "--experts does not go together with an estimate in --precision bf16, bf16-pure, fp16 or "
-      "fp8: "
-      "it knows dense models. Use --precision bf16-mixed.");
+      "fp8: it knows dense models. Use --precision bf16-mixed.");
 }
 
 zero::RankBytes bytes_of(const train::Setup& setup, zero::ZeroStage stage, int ranks,
@@ -89,8 +88,9 @@ std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate
                    in_gigabytes(bytes.total() + static_cast<double>(model.peak_activations)));
   }
   return table + fmt::format(
-                     "\n  Activations of a micro-batch of {} x {} tokens, two bytes each: {}.\n"
-                     "  Not counted: statistics that stay in f32, buffers, scales of fp8.\n",
+                     "\n  Activations of a micro-batch of {} x {} tokens, in two bytes, sums of "
+                     "rows in four: {}.\n"
+                     "  Not counted: buffers, scales of fp8.\n",
                      model.request.batch.size, model.request.batch.seq_len,
                      in_gigabytes(static_cast<double>(model.peak_activations)));
 }

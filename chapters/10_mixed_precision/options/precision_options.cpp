@@ -19,6 +19,7 @@ namespace ultra::mixed_precision {
 namespace {
 
 constexpr const char* kGroup = "Mixed precision";
+constexpr double kSmallestConstant = 1e-30;
 constexpr double kLargestScale = 1e30;
 
 const std::vector<train::Choice<Recipe>> kRecipes = {{"fp32", Recipe::kFp32},
@@ -54,11 +55,11 @@ std::optional<memory::Precision> estimate_precision(const std::string& text) {
 
 double scale_from(const std::string& text) {
   const std::optional<double> scale = parse_number<double>(text);
-  if (scale && *scale > 0 && *scale <= kLargestScale) return *scale;
+  if (scale && *scale >= kSmallestConstant && *scale <= kLargestScale) return *scale;
   throw ConfigError(fmt::format(
-      "--loss-scale is {}. It must be dynamic, none, or a number above 0 and up to {:g}; a power "
-      "of two costs no bit.",
-      in_quotes(text), kLargestScale));
+      "--loss-scale is {}. It must be dynamic, none, or a number from {:g} to {:g}; a power of two "
+      "costs no bit.",
+      in_quotes(text), kSmallestConstant, kLargestScale));
 }
 
 [[noreturn]] void refuse(std::string_view flag, Recipe recipe, std::string_view why) {
@@ -108,10 +109,11 @@ void PrecisionOptions::add_to(CLI::App& app) {
         if (loss_scaling == LossScaling::kConstant) constant_scale = scale_from(text);
       },
       "dynamic, none, or a factor on the loss; default: dynamic for fp16, else none");
-  flags.add("--loss-scale-start", scale_start, "first value of a dynamic scale",
+  flags.add("--loss-scale-start", scale_start, "first value of a dynamic scale [65536]",
             {kLeastScale, kLargestScale});
   flags.add("--loss-scale-window", scale_window,
-            "steps without overflow after which a dynamic scale doubles", {1, train::kMostSteps});
+            "steps without overflow after which a dynamic scale doubles [2000]",
+            {1, train::kMostSteps});
   flags.add_parsed(
       "--fp8-recipe",
       [this](const std::string& text) {
@@ -126,9 +128,15 @@ void PrecisionOptions::add_to(CLI::App& app) {
   flags.add_switch("--count-updates", counts_updates,
                    "count gradients by exponent and updates that are lost, for --metrics");
   flags.add_switch("--formats", formats, "print the number formats as a table, and train nothing");
+  flags.add_switch(
+      "--sum-drift", sum_drift,
+      "print how sums of gradients in two bytes drift with the micro-batches, and train "
+      "nothing");
 }
 
 void PrecisionOptions::validate(DType dtype) const {
+  expect_dynamic_for(scale_start.has_value(), "--loss-scale-start");
+  expect_dynamic_for(scale_window.has_value(), "--loss-scale-window");
   if (is_mixed() && dtype != DType::kF32) {
     refuse("--dtype f64", recipe,
            "f64 is for comparing computations, in one type. Leave one of the two out.");
@@ -164,6 +172,14 @@ void PrecisionOptions::validate(DType dtype) const {
   }
 }
 
+void PrecisionOptions::expect_dynamic_for(bool given, std::string_view flag) const {
+  if (!given || scaling() == LossScaling::kDynamic) return;
+  throw ConfigError(fmt::format(
+      "{0} has no meaning without --loss-scale dynamic: no scale moves. Add --loss-scale "
+      "dynamic, or leave {0} out.",
+      flag));
+}
+
 nn::Precision PrecisionOptions::types() const {
   const DType half = recipe == Recipe::kFp16 ? DType::kF16 : DType::kBF16;
   const bool pure = recipe == Recipe::kBf16Pure;
@@ -180,8 +196,8 @@ LossScaling PrecisionOptions::scaling() const {
 
 LossScaleRule PrecisionOptions::scale_rule() const {
   LossScaleRule rule;
-  rule.initial = scale_start;
-  rule.growth_interval = scale_window;
+  rule.initial = scale_start.value_or(rule.initial);
+  rule.growth_interval = scale_window.value_or(rule.growth_interval);
   return rule;
 }
 

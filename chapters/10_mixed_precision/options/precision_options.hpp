@@ -40,13 +40,14 @@ struct PrecisionOptions {
   std::optional<DType> grad_dtype;                 ///< --grad-dtype; absent: by the recipe
   std::optional<LossScaling> loss_scaling;         ///< --loss-scale; absent: by the recipe
   double constant_scale = 0;                       ///< --loss-scale N
-  double scale_start = 65536;                      ///< --loss-scale-start
-  std::size_t scale_window = 2000;                 ///< --loss-scale-window
+  std::optional<double> scale_start;               ///< --loss-scale-start; absent: the rule's
+  std::optional<std::size_t> scale_window;         ///< --loss-scale-window; absent: the rule's
   std::optional<Scaling> fp8_scaling;              ///< --fp8-recipe; absent: delayed
   Rounding rounding = Rounding::kNearest;          ///< --rounding
   MomentFormat moments = MomentFormat::kF32;       ///< --optimizer-state
   bool counts_updates = false;                     ///< --count-updates
   bool formats = false;                            ///< --formats: only print the table
+  bool sum_drift = false;                          ///< --sum-drift: only print that table
 
   /// @brief Adds the flags to a command line, --precision in place of chapter 01's.
   void add_to(CLI::App& app);
@@ -71,6 +72,10 @@ struct PrecisionOptions {
 
   /// @brief These flags for the metrics file.
   [[nodiscard]] train::ExtraConfig config() const;
+
+ private:
+  /// @brief Refuses a flag of a scale that moves where none does.
+  void expect_dynamic_for(bool given, std::string_view flag) const;
 };
 
 /// @brief "fp32", "bf16", "bf16-pure", "fp16" or "fp8".

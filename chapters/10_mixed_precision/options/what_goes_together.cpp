@@ -22,8 +22,7 @@ struct Conflict {
 constexpr Conflict kOfTwoBytes[] = {
     {"compress", "none", "--compress",
      "its messages are made of f32 gradients, and it sends fewer bytes than bf16 does. Leave one "
-     "of "
-     "the two out."},
+     "of the two out."},
     {"sync", "all-reduce", "--sync parameter-server",
      "its servers keep weights and update them in one type. Leave one of the two out."},
     {"zero_plus_plus", "none", "--zero++",
@@ -52,8 +51,7 @@ void expect_goes_together(const train::Setup& setup, const PrecisionOptions& opt
   if (options.moments != MomentFormat::kF32 && !offload.empty()) {
     throw ConfigError(
         "--optimizer-state does not go together with --offload: moments outside the device are "
-        "kept "
-        "in f32. Leave one of the two out.");
+        "kept in f32. Leave one of the two out.");
   }
   if (options.moments != MomentFormat::kF32 && setup.train.device != DeviceKind::kCpu) {
     throw ConfigError(
@@ -85,8 +83,8 @@ void expect_goes_together(const train::Setup& setup, const PrecisionOptions& opt
   if (value_of(config, "schedule").starts_with("pipedream")) {
     throw ConfigError(
         "--loss-scale does not go together with --schedule pipedream-async: its stages update "
-        "before "
-        "anybody knows whether a gradient overflowed. Use --loss-scale none, or another schedule.");
+        "before anybody knows whether a gradient overflowed. Use --loss-scale none, or another "
+        "schedule.");
   }
 }
 

@@ -1,6 +1,9 @@
 #include "chapters/10_mixed_precision/recipe/scaling.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
 
 #include "common/base/errors.hpp"
 
@@ -10,7 +13,21 @@ namespace {
 /// Skipped steps in a row after which a constant scale is too large for good.
 constexpr std::size_t kMostSkipsInARow = 50;
 
-std::size_t as_count(double number) { return static_cast<std::size_t>(number); }
+/// A state that an earlier run has saved; in files it may be damaged.
+LossScale saved_scale(const std::vector<double>& state) {
+  constexpr double kMostSteps = 1e15;
+  const auto is_count = [](double x) { return x >= 0 && x < kMostSteps && x == std::floor(x); };
+  if (state.size() != 3 || !(state[0] > 0) || !std::isfinite(state[0]) || !is_count(state[1]) ||
+      !is_count(state[2])) {
+    throw ConfigError(fmt::format(
+        "the checkpoint's loss scale is [{}]; expected a number above 0, and two counts "
+        "of steps. Resume another checkpoint.",
+        fmt::join(state, ", ")));
+  }
+  return {.scale = state[0],
+          .good_steps = static_cast<std::size_t>(state[1]),
+          .skipped = static_cast<std::size_t>(state[2])};
+}
 
 class DynamicLossScaler : public train::LossScaler {
  public:
@@ -37,10 +54,7 @@ class DynamicLossScaler : public train::LossScaler {
   std::vector<double> state() const override {
     return {now_.scale, static_cast<double>(now_.good_steps), static_cast<double>(now_.skipped)};
   }
-  void restore(const std::vector<double>& state) override {
-    ensure(state.size() == 3, "the state of a loss scaler has three numbers");
-    now_ = {.scale = state[0], .good_steps = as_count(state[1]), .skipped = as_count(state[2])};
-  }
+  void restore(const std::vector<double>& state) override { now_ = saved_scale(state); }
 
  private:
   LossScaleRule rule_;
@@ -70,10 +84,7 @@ class ConstantLossScaler : public train::LossScaler {
   std::vector<double> state() const override {
     return {scale_, static_cast<double>(in_a_row_), static_cast<double>(skipped_)};
   }
-  void restore(const std::vector<double>& state) override {
-    ensure(state.size() == 3, "the state of a loss scaler has three numbers");
-    skipped_ = as_count(state[2]);
-  }
+  void restore(const std::vector<double>& state) override { skipped_ = saved_scale(state).skipped; }
 
  private:
   double scale_;

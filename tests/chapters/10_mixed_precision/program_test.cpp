@@ -13,6 +13,7 @@ namespace ultra::mixed_precision {
 namespace {
 
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ultra::test::events_of;
 using ultra::test::expect_near_losses;
@@ -44,12 +45,13 @@ TEST_F(PrecisionProgram, EveryPrecisionTrainsInEveryLayout) {
   }
 }
 
-// What is saved is what the optimizer updates: in f32, whatever the precision.
+// What is saved is what the optimizer updates: in f32, whatever the precision. With the largest of the
+// scales every step up to the checkpoint is skipped: there are no moments yet.
 TEST_F(PrecisionProgram, AResumedTrainingHasTheLossesOfOneThatDidNotStop) {
   int number = 0;
   for (const std::string precision :
        {"bf16", "bf16 --optimizer-state int8", "bf16-pure --rounding stochastic",
-        "fp16 --loss-scale-window 2", "fp8"}) {
+        "fp16 --loss-scale-window 2", "fp16 --grad-dtype f16 --loss-scale-start 1e12", "fp8"}) {
     for (const std::string layout : {"", " --dp 2 --zero 3"}) {
       SCOPED_TRACE(precision + layout);
       const std::string flags = "--precision " + precision + layout;
@@ -82,6 +84,31 @@ TEST_F(PrecisionProgram, AnotherPrecisionGoesOnAndSaysSo) {
   const std::string other = folder.path("other");
   static_cast<void>(output_of("--steps 3 --precision bf16 --checkpoint " + other));
   EXPECT_THAT(output_of("--steps 5 --resume " + other), HasSubstr("rounded where this run"));
+}
+
+// The histories of maxima are gathered over the ranks before anybody compares them.
+TEST_F(PrecisionProgram, ReplicasStayEqual) {
+  for (const char* flags : {"bf16", "bf16-pure --rounding stochastic", "fp16", "fp8",
+                            "fp8 --fp8-recipe blockwise", "bf16 --optimizer-state int8"}) {
+    static_cast<void>(
+        output_of("--steps 3 --dp 2 --check-replicas 1 --precision " + std::string(flags)));
+  }
+}
+
+TEST_F(PrecisionProgram, HistoriesOfMaximaBelongToTheTraining) {
+  const std::string with = folder.path("with");
+  const std::string without = folder.path("without");
+  static_cast<void>(output_of("--steps 2 --precision fp8 --checkpoint " + with));
+  static_cast<void>(output_of("--steps 2 --precision bf16 --checkpoint " + without));
+  const std::string here = "--fp8-recipe delayed (with --precision fp8)";
+  for (const std::string& flags : {"--precision bf16 --resume " + with,
+                                   "--precision fp8 --fp8-recipe current --resume " + with,
+                                   "--precision fp8 --resume " + without}) {
+    const auto result = run("--steps 3 " + flags);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr(here));
+    EXPECT_THAT(result.err, HasSubstr("Give what it was written with"));
+  }
 }
 
 // Figures -----------------------------------------------------------------------------------------
@@ -132,6 +159,31 @@ TEST_F(PrecisionProgram, TheTableOfFormatsNeedsNoRanks) {
   const std::string table = answer_to("--formats");
   for (const char* name : {"bf16", "e4m3", "e5m2", "448", "57344", "65504"}) {
     EXPECT_THAT(table, HasSubstr(name));
+  }
+}
+
+TEST_F(PrecisionProgram, SumsThatDriftNeedNoRanks) {
+  EXPECT_THAT(answer_to("--sum-drift"), HasSubstr("1024"));
+}
+
+// 1/rms, log-sum-exp and what routers compute stay in f32: all else has two bytes.
+TEST_F(PrecisionProgram, ActivationsArePredictedToTheByte) {
+  const std::string model = "--steps 1 --layers 4 --hidden 32 --heads 4 --kv-heads 2 --ffn 48 ";
+  for (const std::string precision : {"bf16", "fp16"}) {
+    const std::string base = model + "--precision " + precision + " ";
+    for (const char* flags :
+         {"", "--recompute selective", "--recompute full --recompute-every 2", "--dp 2 --zero 1",
+          "--tp 2", "--tp 2 --sp on --recompute selective", "--cp 2 --tp 2",
+          "--cp 2 --recompute full", "--experts 4 --top-k 2", "--experts 4 --balance bias"}) {
+      SCOPED_TRACE(precision + " " + flags);
+      EXPECT_THAT(output_of(base + flags), ContainsRegex("activations  [^\n]*exact"));
+    }
+    for (const char* schedule : {"1f1b", "zero-bubble-h1"}) {
+      SCOPED_TRACE(precision + " " + schedule);
+      const std::string table = output_of(base + "--pp 2 --schedule " + schedule);
+      EXPECT_THAT(table, ContainsRegex("\n +0 +2 [^\n]* exact\n"));
+      EXPECT_THAT(table, ContainsRegex("\n +1 +2 [^\n]* exact\n"));
+    }
   }
 }
 

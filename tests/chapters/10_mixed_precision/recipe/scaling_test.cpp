@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "common/base/errors.hpp"
 
@@ -45,6 +47,27 @@ TEST(DynamicLossScaler, EndsWhenNoScaleHelps) {
   } catch (const NumericError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("overflow even with a loss scale"));
   }
+}
+
+TEST(DynamicLossScaler, ADamagedStateIsRefusedInWords) {
+  const auto scaler = dynamic_loss_scaler({.initial = 1024});
+  for (const std::vector<double>& damaged : std::vector<std::vector<double>>{{},
+                                                                             {1024, 0},
+                                                                             {0, 0, 0},
+                                                                             {-8, 0, 0},
+                                                                             {kInfinity, 0, 0},
+                                                                             {std::nan(""), 0, 0},
+                                                                             {8, 0.5, 0},
+                                                                             {8, 0, -1},
+                                                                             {8, 0, 1e300}}) {
+    try {
+      scaler->restore(damaged);
+      FAIL() << "nothing was thrown";
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("the checkpoint's loss scale is ["));
+    }
+  }
+  EXPECT_EQ(scaler->scale(), 1024);
 }
 
 TEST(ConstantLossScaler, StaysAndSkips) {
