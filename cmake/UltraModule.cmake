@@ -22,6 +22,12 @@ function(ultra_glob_sources out folder)
   else()
     list(FILTER sources EXCLUDE REGEX "/backend/uring/uring_file\\.cpp$")
   endif()
+  # backend/cpu/onednn/ needs oneDNN, likewise.
+  if(ULTRA_HAS_ONEDNN)
+    list(FILTER sources EXCLUDE REGEX "/backend/cpu/onednn/[^/]*_stub\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/backend/cpu/onednn/onednn_matmul\\.cpp$")
+  endif()
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 

@@ -36,6 +36,8 @@ class Memory : public train::Technique {
 
   /// @brief Its flags.
   [[nodiscard]] const MemoryOptions& options() const { return options_; }
+  /// @brief The precision of an estimate, by a technique whose --precision says more.
+  void set_estimate_precision(Precision precision) { options_.precision = precision; }
 
  private:
   MemoryOptions options_;

@@ -50,10 +50,11 @@ struct TransformerShape {
 
 /// @brief In which formats a step keeps its numbers.
 enum class Precision {
-  kFp64,               ///< everything in 8 bytes: `--dtype f64`, for comparing computations
-  kFp32,               ///< everything in 4 bytes: `--dtype f32`
-  kBf16Mixed,          ///< bf16 weights, gradients, activations; fp32 master weights, Adam states
-  kBf16MixedFp32Grads  ///< the same, with gradients accumulated in a second, fp32 buffer
+  kFp64,                ///< everything in 8 bytes: `--dtype f64`, for comparing computations
+  kFp32,                ///< everything in 4 bytes: `--dtype f32`
+  kBf16Mixed,           ///< bf16 weights, gradients, activations; fp32 master weights, Adam states
+  kBf16MixedFp32Grads,  ///< the same, with gradients accumulated in a second, fp32 buffer
+  kTwoBytes             ///< as kBf16Mixed, and numbers that sum up a row stay in fp32
 };
 
 /// @brief e, bytes of one element of an activation.
@@ -65,9 +66,17 @@ enum class Precision {
       return 4;
     case Precision::kBf16Mixed:
     case Precision::kBf16MixedFp32Grads:
+    case Precision::kTwoBytes:
       break;
   }
   return 2;
+}
+
+/// @brief Bytes of a number that sums up a row: 1/rms, a log-sum-exp, an expert's affinity.
+///
+/// e, but in a training whose types say otherwise.
+[[nodiscard]] constexpr std::size_t row_sum_bytes(Precision precision) {
+  return precision == Precision::kTwoBytes ? 4 : activation_element_bytes(precision);
 }
 
 /// @brief Bytes of the model's states, per parameter or in total.
@@ -129,6 +138,7 @@ struct OutsideBytes {
 /// - kSelective: kGpt computes everything of S x S again; kLlama the outputs of both norms and
 ///               SwiGLU's product.
 /// - kFull:      the block's input alone.
+/// 1/rms and log-sum-exp have row_sum_bytes().
 /// Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer
 /// Models", arXiv 2205.05198, eq. 1 and table 2.
 [[nodiscard]] std::size_t block_activation_bytes(const TransformerShape& shape,

@@ -15,20 +15,24 @@ class WrittenRmsNorm : public nn::RmsNorm {
  protected:
   Tensor gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
                    const Tensor& d_weight) const override {
-    const Tensor d_x = Tensor::empty(x.device(), x.shape(), x.dtype());
     d_weight.fill(0.0);
-    dispatch_float(x.dtype(), [&]<class T>() {
+    const DType sums = d_weight.dtype();  // rows of two bytes are worked on in f32
+    const Tensor d_y_rows = cast(d_y, sums);
+    const Tensor x_rows = cast(x, sums);
+    const Tensor weights = cast(weight().value(), sums);
+    const Tensor d_x = Tensor::empty(x.device(), x.shape(), sums);
+    dispatch_float(sums, [&]<class T>() {
       const std::size_t hidden = x.size(-1);
       const std::span<const T> r = reciprocal_rms.span<T>();
       for (std::size_t row = 0; row < r.size(); ++row) {
         const auto row_of = [&](const Tensor& t) {
           return t.span<T>().subspan(row * hidden, hidden);
         };
-        rms_norm_backward_row<T>(row_of(d_y), row_of(x), weight().value().span<T>(), r[row],
+        rms_norm_backward_row<T>(row_of(d_y_rows), row_of(x_rows), weights.span<T>(), r[row],
                                  row_of(d_x), d_weight.span<T>());
       }
     });
-    return d_x;
+    return cast(d_x, x.dtype());
   }
 };
 

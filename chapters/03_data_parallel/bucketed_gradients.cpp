@@ -22,7 +22,7 @@ class BucketedGradients : public train::GradientExchange {
         flush_(flush) {
     const nn::Parameter& first = *parameters.front();
     for (std::size_t b = 0; b < buckets_.buckets().size(); ++b) {
-      exchanges_.push_back(make_exchange(buckets_.contents(b), first.device(), first.dtype()));
+      exchanges_.push_back(make_exchange(buckets_.contents(b), first.device(), first.grad_dtype()));
     }
   }
 

@@ -10,7 +10,8 @@ namespace ultra::data_parallel {
 namespace {
 
 Tensor gradient_memory(const nn::Parameter& parameter, const Shape& shape) {
-  return Tensor::empty(parameter.device(), shape, parameter.dtype(), MemoryCategory::kGradients);
+  return Tensor::empty(parameter.device(), shape, parameter.grad_dtype(),
+                       MemoryCategory::kGradients);
 }
 
 }  // namespace

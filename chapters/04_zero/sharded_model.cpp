@@ -14,6 +14,7 @@
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 #include "common/base/errors.hpp"
+#include "common/train/weights/master_weights.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -31,7 +32,8 @@ std::shared_ptr<OffloadedStates> make_states(const OffloadSettings& settings,
   if (settings.what == Offload::kNone) return nullptr;
   std::vector<std::size_t> counts;
   for (const train::OwnedPiece& piece : pieces) counts.push_back(piece.elements.size());
-  return std::make_shared<OffloadedStates>(settings, counts, like.device(), like.dtype());
+  return std::make_shared<OffloadedStates>(settings, counts, like.device(),
+                                           accumulation_dtype(like.dtype()));
 }
 
 /// What the three stages have in common: which pieces this rank owns, and the optimizer's step on
@@ -49,9 +51,9 @@ class ShardPieces : public ShardedModel {
       }
     }
     states_ = make_states(offload, pieces_, *groups_.front().parameters.front());
-    adamw_ = std::make_unique<optim::AdamW>(
-        optim::AdamWConfig{}, scope.adamw,
-        states_ ? offloaded_moments(states_) : optim::moments_on_device());
+    adamw_ = train::make_optimizer(scope.optimizer, pieces_,
+                                   states_ ? offloaded_moments(states_) : nullptr);
+    masters_.emplace(pieces_, scope.precision);
   }
 
   const std::string& data_group() const override { return data_group_; }
@@ -67,7 +69,8 @@ class ShardPieces : public ShardedModel {
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       updates.push_back({.value = weights(i),
                          .grad = gradient(i),
-                         .decay = train::decays(*pieces_[i].parameter)});
+                         .decay = train::decays(*pieces_[i].parameter),
+                         .master = masters_->of(i)});
     }
     return updates;
   }
@@ -85,12 +88,12 @@ class ShardPieces : public ShardedModel {
   }
 
   void read_weights(std::size_t piece, const Tensor& out) override {
-    if (!stores_weights()) return out.copy_from(weights(piece));
+    if (!stores_weights()) return masters_->read(piece, weights(piece), out);
     states_->read_weights(states_->layout().elements_of(piece), out);
   }
 
   void write_weights(std::size_t piece, const Tensor& in) override {
-    if (!stores_weights()) return weights(piece).copy_from(in);
+    if (!stores_weights()) return masters_->write(piece, weights(piece), in);
     states_->write_weights(states_->layout().elements_of(piece), in);
   }
 
@@ -131,6 +134,7 @@ class ShardPieces : public ShardedModel {
   std::vector<ShardPiece> places_;
   std::shared_ptr<OffloadedStates> states_;  // null: all on the device
   std::unique_ptr<optim::AdamW> adamw_;
+  std::optional<train::MasterWeights> masters_;  // made when the pieces are known
 };
 
 /// Every rank has all weights; its shard is a part of each array.

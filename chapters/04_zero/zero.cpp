@@ -65,7 +65,8 @@ void Zero::name_algorithms(train::AlgorithmNames& names) const {
 }
 
 ZeroSettings Zero::settings(const train::Setup& setup) const {
-  ZeroSettings settings = options_.settings(data_parallel::options_of(setup), setup.train.dtype);
+  ZeroSettings settings =
+      options_.settings(data_parallel::options_of(setup), setup.train.formats().gradients);
   if (const auto* offloading = setup.find<Offloading>()) settings.offload = offloading->settings();
   const memory::RecomputeConfig& recompute = memory::options_of(setup).recompute;
   if (recompute.mode == memory::Recompute::kFull) {
@@ -78,12 +79,15 @@ ShardedRun Zero::sharded_run(const train::Setup& setup) const {
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   const std::size_t share = ceil_div(setup.train.global_batch, replicas);
   const Sharding sharding = options_.sharding(setup.data_ranks());
+  std::optional<memory::StateWidths> widths;
+  if (setup.train.precision || setup.train.moment_bytes) widths = memory::state_widths(setup.train);
   return {.model = setup.train.model,
-          .dtype = setup.train.dtype,
+          .dtype = setup.train.formats().gradients,
           .settings = settings(setup),
           .shards = sharding.shards,
           .replicas = sharding.replicas,
-          .micro_batches = ceil_div(share, setup.train.micro_batch)};
+          .micro_batches = ceil_div(share, setup.train.micro_batch),
+          .widths = widths};
 }
 
 // [region join]
@@ -100,7 +104,8 @@ train::MakeStates sharded_states(const ZeroSettings& settings,
                                .parameters = scope.parameters,
                                .data_group = scope.data_group,
                                .schedule = scope.plan.schedule,
-                               .adamw = scope.adamw};
+                               .optimizer = scope.optimizer,
+                               .precision = scope.context.options.formats()};
     const ShardGroups ranks = make_shard_groups(scope.data, node_size);
     std::unique_ptr<ShardedModel> made;
     const auto make = [&] { made = shard_model(sharded, ranks, settings); };

@@ -16,7 +16,7 @@ namespace {
 
 std::unique_ptr<nn::Parameter> make_parameter(const nn::BuildContext& context,
                                               nn::ParameterSpec spec) {
-  return std::make_unique<nn::Parameter>(std::move(spec), context.device, context.dtype,
+  return std::make_unique<nn::Parameter>(std::move(spec), context.device, context.precision,
                                          context.seed, context.values);
 }
 

@@ -11,8 +11,10 @@ Range vocabulary_of(std::size_t vocab_size, const Communicator& tp) {
 double VocabularyParallelLoss::forward(const Tensor& logits, const Tensor& targets,
                                        double normalizer, nn::Saved& saved) {
   ops::expect_targets(targets, vocab_size_);
+  const Tensor wide = cast(logits, accumulation_dtype(logits.dtype()));  // softmax and loss in f32
   const double loss = vocabulary_parallel_cross_entropy(
-      logits, targets, vocabulary_of(vocab_size_, tp_), normalizer, tp_);
+      wide, targets, vocabulary_of(vocab_size_, tp_), normalizer, tp_);
+  if (!wide.shares_storage(logits)) cast_into(logits, wide);
   saved.put("d_logits", logits);
   return loss;
 }

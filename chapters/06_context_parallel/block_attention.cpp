@@ -84,10 +84,11 @@ BlockAttention::BlockAttention(Tensor query, TokenChunks chunks, AttentionScope 
     : query_(std::move(query)), chunks_(std::move(chunks)), scope_(std::move(scope)) {}
 
 PartialAttention BlockAttention::nothing_seen() const {
+  const DType sums = accumulation_dtype(query_.dtype());
   PartialAttention partial{
-      .output = Tensor::zeros(query_.device(), query_.shape(), query_.dtype()),
-      .log_sum_exp = Tensor::empty(
-          query_.device(), {query_.size(0), query_.size(1) * query_.size(2)}, query_.dtype())};
+      .output = Tensor::zeros(query_.device(), query_.shape(), sums),
+      .log_sum_exp =
+          Tensor::empty(query_.device(), {query_.size(0), query_.size(1) * query_.size(2)}, sums)};
   partial.log_sum_exp.fill(-std::numeric_limits<double>::infinity());
   return partial;
 }
@@ -106,7 +107,8 @@ void BlockAttention::for_each_block(const KeyValues& keys,
       ops::AttentionOptions options{.mask = block.is_masked ? ops::Mask::kCausal : ops::Mask::kNone,
                                     .scale = 1.0 / std::sqrt(static_cast<double>(query_.size(3))),
                                     .query_positions = query_positions,
-                                    .key_positions = key_positions};
+                                    .key_positions = key_positions,
+                                    .sums = ops::AttentionSums::kWide};
       if (block.is_masked && scope_.places) {
         options.first_seen = scope_.places->begins(sequence, queries);
       }

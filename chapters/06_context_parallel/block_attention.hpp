@@ -23,6 +23,7 @@ struct KeyValues {
 
 /// @brief Attention over some of the keys, until all have been merged.
 ///
+/// It is a sum of which parts are missing: f32 where the queries are bf16 or f16.
 /// The log-sum-exp stands chunk after chunk, so that each chunk's is contiguous.
 struct PartialAttention {
   Tensor output;       ///< [batch, seq, heads, head_dim]
@@ -65,7 +66,8 @@ class BlockAttention {
   /// @brief Adds the gradients that come from these keys.
   /// @param d_output  of the output over all keys.
   /// @param whole     attention over all keys.
-  /// @param into      d_query of all queries, d_key and d_value of these keys; added to.
+  /// @param into      d_query of all queries, d_key and d_value of these keys; added to. Where the
+  ///                  queries are bf16 or f16, each may be of that type or f32.
   void add_gradients(const Tensor& d_output, const PartialAttention& whole, const KeyValues& keys,
                      const nn::QkvGradients& into) const;
 

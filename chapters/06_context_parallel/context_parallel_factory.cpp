@@ -41,7 +41,9 @@ nn::QkvGradients ContextAttention::backward(const Tensor& d_output, nn::Saved& s
   const auto positions = rotary_positions(saved);
   ops::rope_into(gradients.d_query, *rope_, positions, ops::Rotation::kBackward);
   ops::rope_into(gradients.d_key, *rope_, positions, ops::Rotation::kBackward);
-  return gradients;
+  const DType dtype = d_output.dtype();
+  return {cast(gradients.d_query, dtype), cast(gradients.d_key, dtype),
+          cast(gradients.d_value, dtype)};
 }
 
 std::unique_ptr<nn::AttentionCore> ContextParallelFactory::attention_core(

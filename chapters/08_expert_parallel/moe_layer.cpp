@@ -46,6 +46,17 @@ DispatchCounts counts_again(const ExpertOrder& order, nn::Saved& saved) {
   return counts_of(order.rows_per_expert, {told.begin(), told.end()}, received.size(0));
 }
 
+/// The rows of tokens of any type; those of two bytes are weighted in f32 and rounded once.
+Tensor rows_of_tokens(const Tensor& x, const Tensor& weights, const ExpertOrder& order) {
+  return cast(to_expert_order(cast(x, accumulation_dtype(x.dtype())), weights, order), x.dtype());
+}
+
+/// The tokens' sums of their rows, likewise.
+Tensor tokens_of_rows(const Tensor& rows, const Tensor& weights, const ExpertOrder& order) {
+  return cast(from_expert_order(cast(rows, accumulation_dtype(rows.dtype())), weights, order),
+              rows.dtype());
+}
+
 }  // namespace
 
 MoeLayer::MoeLayer(const nn::BuildContext& context, std::size_t layer, const MoeScope& scope)
@@ -68,14 +79,14 @@ Tensor MoeLayer::forward(const Tensor& x, nn::Saved& saved) {
   const DispatchCounts counts = dispatch_counts(order.rows_per_expert, exchange_.ranks());
   save_counts(counts, saved);
 
-  TravellingRows dispatched = exchange_.dispatch(to_expert_order(rows, Tensor(), order), counts);
+  TravellingRows dispatched = exchange_.dispatch(rows_of_tokens(rows, Tensor(), order), counts);
   Tensor shared;
   if (shared_) shared = shared_->forward(x, saved.child("shared"));  // while rows travel
   const Tensor outputs = experts_.forward(in_expert_order(dispatched.wait(), counts),
                                           counts.rows_per_local_expert(), saved);
   const Tensor combined = exchange_.collect(in_rank_order(outputs, counts), counts).wait();
   saved.put("expert_output", combined);
-  Tensor y = from_expert_order(combined, decision.routing.weights, order).view(tokens.shape());
+  Tensor y = tokens_of_rows(combined, decision.routing.weights, order).view(tokens.shape());
   if (region_) y = region_->leave(y).wait();
   if (shared_) ops::add_into(y, shared);
   return y;
@@ -91,18 +102,20 @@ Tensor MoeLayer::backward(const Tensor& d_y, nn::Saved& saved) {
   const DispatchCounts counts = counts_again(order, saved);
 
   TravellingRows dispatched =
-      exchange_.dispatch(to_expert_order(d_rows, decision.routing.weights, order), counts);
+      exchange_.dispatch(rows_of_tokens(d_rows, decision.routing.weights, order), counts);
   Tensor d_shared;
   if (shared_) d_shared = shared_->backward(d_y, saved.child("shared"));  // while rows travel
-  const Tensor d_affinities = combine_weights_backward(d_rows, saved.take("expert_output"), order,
-                                                       decision.routing, decision.affinities);
+  const Tensor d_affinities =
+      combine_weights_backward(cast(d_rows, decision.affinities.dtype()),
+                               cast(saved.take("expert_output"), decision.affinities.dtype()),
+                               order, decision.routing, decision.affinities);
   const Tensor d_inputs = experts_.backward(in_expert_order(dispatched.wait(), counts),
                                             counts.rows_per_local_expert(), saved);
   TravellingRows collected = exchange_.collect(in_rank_order(d_inputs, counts), counts);
   const Tensor tokens = enter(saved.child("gate_up").take("input"));
   const Tensor d_tokens = router_.backward(d_affinities, decision.affinities, as_matrix(tokens),
                                            tokens.size(0), saved.child("router"));
-  ops::add_into(d_tokens, from_expert_order(collected.wait(), Tensor(), order));
+  ops::add_into(d_tokens, tokens_of_rows(collected.wait(), Tensor(), order));
   Tensor d_x = d_tokens.view(tokens.shape());
   if (region_) d_x = region_->enter_backward(d_x).wait();
   if (shared_) ops::add_into(d_x, d_shared);

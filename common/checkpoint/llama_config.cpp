@@ -117,7 +117,18 @@ nn::ModelConfig model_from(const nlohmann::json& config, const std::string& path
   return model;
 }
 
-const char* name_of(DType dtype) { return dtype == DType::kF64 ? "float64" : "float32"; }
+const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return "float64";
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF16:
+      return "float16";
+    default:
+      return "float32";
+  }
+}
 
 }  // namespace
 

@@ -20,13 +20,13 @@ std::unique_ptr<Projections> DenseFactory::column_linear(const BuildContext& con
                                                          const std::vector<LinearSpec>& specs) {
   std::vector<ParameterSpec> weights;
   for (const LinearSpec& spec : specs) weights.push_back(weight_spec(spec));
-  return std::make_unique<DenseProjections>(std::move(weights), context.device, context.dtype,
+  return std::make_unique<DenseProjections>(std::move(weights), context.device, context.precision,
                                             context.seed, context.values);
 }
 
 std::unique_ptr<Layer> DenseFactory::row_linear(const BuildContext& context,
                                                 const LinearSpec& spec) {
-  return std::make_unique<DenseLinear>(weight_spec(spec), context.device, context.dtype,
+  return std::make_unique<DenseLinear>(weight_spec(spec), context.device, context.precision,
                                        context.seed, context.values);
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/nn/layer.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/nn/precision.hpp"
 #include "common/ops/rope.hpp"
 
 namespace ultra::nn {
@@ -20,7 +21,7 @@ class TransformerBlock;
 struct BuildContext {
   const ModelConfig& config;                   ///< dimensions of the whole model
   Device device;                               ///< where the tensors live
-  DType dtype;                                 ///< f32 or f64
+  Precision precision;                         ///< types of weights and activations
   std::uint64_t seed;                          ///< of the initial weights
   std::shared_ptr<const ops::RopeTable> rope;  ///< cosines and sines of all positions
   LayerFactory& factory;                       ///< the outermost factory: compound parts ask it

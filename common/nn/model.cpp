@@ -15,8 +15,8 @@ StageSpec StageSpec::whole(const ModelConfig& config) {
   return {.layers = {0, config.num_layers}, .has_embedding = true, .has_head = true};
 }
 
-Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
-             LayerFactory& factory, const StageSpec& stage, Values values)
+Model::Model(const ModelConfig& config, const Device& device, const Precision& precision,
+             std::uint64_t seed, LayerFactory& factory, const StageSpec& stage, Values values)
     : config_(config),
       device_(device),
       stage_(stage),
@@ -26,15 +26,20 @@ Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::
     throw ConfigError(fmt::format("a stage of layers [{}, {}) does not fit a model of {} layers",
                                   stage.layers.begin, stage.layers.end, config.num_layers));
   }
-  const BuildContext context{
-      config_,
-      device,
-      dtype,
-      seed,
-      std::make_shared<const ops::RopeTable>(device, dtype, config_.head_dim(), config_.max_seq_len,
-                                             config_.rope_theta),
-      factory,
-      values};
+  if (precision.parameters != precision.compute) {
+    throw ConfigError(fmt::format("passes in {} need weights in {}, found weights in {}",
+                                  to_string(precision.compute), to_string(precision.compute),
+                                  to_string(precision.parameters)));
+  }
+  const BuildContext context{config_,
+                             device,
+                             precision,
+                             seed,
+                             std::make_shared<const ops::RopeTable>(
+                                 device, accumulation_dtype(precision.compute), config_.head_dim(),
+                                 config_.max_seq_len, config_.rope_theta),
+                             factory,
+                             values};
   if (stage.has_embedding) {
     embedding_ = factory.embedding(context);
     if (config_.tied_embeddings && !stage.has_head) {
@@ -97,9 +102,9 @@ std::size_t Model::uses(const Parameter& parameter) const {
   return found == uses_.end() ? 0 : found->second;
 }
 
-Model::Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
-             LayerFactory& factory)
-    : Model(config, device, dtype, seed, factory, StageSpec::whole(config)) {}
+Model::Model(const ModelConfig& config, const Device& device, const Precision& precision,
+             std::uint64_t seed, LayerFactory& factory)
+    : Model(config, device, precision, seed, factory, StageSpec::whole(config)) {}
 
 Tensor Model::forward(const Tensor& input, Saved& saved) {
   if (input.size(1) > config_.max_seq_len) {

@@ -65,12 +65,13 @@ class Model {
   /// @brief Builds the stage from the factory's parts.
   /// @param values  whether its weights have memory from the start.
   /// @throws ConfigError when the dimensions make no model or the layers are out of range.
-  Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
-        LayerFactory& factory, const StageSpec& stage, Values values = Values::kAllocated);
+  Model(const ModelConfig& config, const Device& device, const Precision& precision,
+        std::uint64_t seed, LayerFactory& factory, const StageSpec& stage,
+        Values values = Values::kAllocated);
 
   /// @brief Builds the whole model from the factory's parts.
-  Model(const ModelConfig& config, const Device& device, DType dtype, std::uint64_t seed,
-        LayerFactory& factory);
+  Model(const ModelConfig& config, const Device& device, const Precision& precision,
+        std::uint64_t seed, LayerFactory& factory);
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 

@@ -43,15 +43,15 @@ void DeferredGradients::run() {
   for (const auto& piece : work) piece();
 }
 
-Parameter::Parameter(ParameterSpec spec, const Device& device, DType dtype, std::uint64_t seed,
-                     Values values)
+Parameter::Parameter(ParameterSpec spec, const Device& device, ParameterTypes types,
+                     std::uint64_t seed, Values values)
     : spec_(with_shard(std::move(spec))),
       shape_(shard_shape(spec_)),
       device_(device),
-      dtype_(dtype),
+      types_(types),
       seed_(seed) {
   if (values != Values::kAllocated) return;
-  value_ = Tensor::empty(device, shape_, dtype, MemoryCategory::kParameters);
+  value_ = Tensor::empty(device, shape_, dtype(), MemoryCategory::kParameters);
   initial_values_into(value_);
 }
 
@@ -106,7 +106,7 @@ const Tensor& Parameter::value() const {
 }
 
 void Parameter::set_value(const Tensor& value) {
-  expect_tensor(name().c_str(), value, shape_, dtype_);
+  expect_tensor(name().c_str(), value, shape_, dtype());
   value_ = value;
 }
 
@@ -120,10 +120,10 @@ void Parameter::add_grad(GradientWork work) {
 
 Tensor Parameter::fresh_grad() const {
   if (!allocate_grad_) {
-    return Tensor::empty(device_, shape_, dtype_, MemoryCategory::kGradients);
+    return Tensor::empty(device_, shape_, grad_dtype(), MemoryCategory::kGradients);
   }
   const Tensor grad = allocate_grad_();
-  expect_tensor("gradient of a parameter", grad, shape_, dtype_);
+  expect_tensor("gradient of a parameter", grad, shape_, grad_dtype());
   return grad;
 }
 

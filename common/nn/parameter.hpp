@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/nn/precision.hpp"
 #include "common/ops/matmul.hpp"
 #include "common/tensor/tensor.hpp"
 
@@ -28,6 +29,19 @@ struct ParameterSpec {
   Initializer initializer;   ///< how the elements start
   std::size_t padding = 0;   ///< rows of zeros behind the shard's, which belong to no weight: they
                              ///< give shards of different sizes the same shape
+};
+
+/// @brief The element types of a parameter.
+struct ParameterTypes {
+  DType value;     ///< of the weights that passes compute with
+  DType gradient;  ///< of their gradient
+
+  /// @brief Both the same.
+  constexpr ParameterTypes(DType both)  // NOLINT(google-explicit-constructor)
+      : value(both), gradient(both) {}
+  /// @brief Those of a training's parameters.
+  constexpr ParameterTypes(const Precision& precision)  // NOLINT(google-explicit-constructor)
+      : value(precision.parameters), gradient(precision.gradients) {}
 };
 
 /// @brief How the gradients relate that several ranks compute for the same elements.
@@ -98,7 +112,7 @@ class Parameter {
 
   /// @brief Allocates and initialises the shard that the spec names, unless `values` defers that.
   /// @throws ShapeError when the shard does not fit the global shape.
-  Parameter(ParameterSpec spec, const Device& device, DType dtype, std::uint64_t seed,
+  Parameter(ParameterSpec spec, const Device& device, ParameterTypes types, std::uint64_t seed,
             Values values = Values::kAllocated);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
@@ -137,8 +151,10 @@ class Parameter {
   [[nodiscard]] bool may_be_idle() const { return may_be_idle_; }
   /// @brief Allows that: for weights of which some tokens have no use.
   void allow_idle() { may_be_idle_ = true; }
-  /// @brief Element type of values and gradient.
-  [[nodiscard]] DType dtype() const { return dtype_; }
+  /// @brief Element type of the values.
+  [[nodiscard]] DType dtype() const { return types_.value; }
+  /// @brief Element type of the gradient.
+  [[nodiscard]] DType grad_dtype() const { return types_.gradient; }
   /// @brief Where values and gradient live.
   [[nodiscard]] const Device& device() const { return device_; }
 
@@ -170,8 +186,8 @@ class Parameter {
   /// that `allocate` returns, over what stands there, instead of fresh memory. So a view of a
   /// larger buffer, at any place in it, can hold the gradient. A gradient that is there already
   /// stays.
-  /// @param allocate  returns a contiguous tensor of the shard's shape and dtype; for another shape
-  /// or dtype the addition throws ShapeError.
+  /// @param allocate  returns a contiguous tensor of the shard's shape and of grad_dtype(); for
+  /// another shape or dtype the addition throws ShapeError.
   void allocate_grad_by(std::function<Tensor()> allocate) { allocate_grad_ = std::move(allocate); }
 
   /// @brief Runs `work` on the gradient now, or puts it off while a queue is set.
@@ -195,7 +211,7 @@ class Parameter {
   ParameterSpec spec_;
   Shape shape_;
   Device device_;
-  DType dtype_;
+  ParameterTypes types_;
   std::uint64_t seed_;
   std::vector<Replication> replications_;
   std::string data_group_{kDataGroup};

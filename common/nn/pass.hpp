@@ -19,6 +19,7 @@ struct Pass {
   std::size_t chunk = 0;        ///< of this rank's parts of the model
   double token_weight = 1.0;    ///< of its tokens in losses and statistics: 0 for those of a
                                 ///< micro-batch that is only there to keep the ranks in step
+  double loss_scale = 1.0;      ///< factor on all gradients of the loss and of its terms
   bool recomputes = false;      ///< a forward pass that runs again, for its backward pass: what
                                 ///< counts once per micro-batch has been counted
   std::shared_ptr<const TokenPlaces> places = {};  ///< of its tokens; null: whole sequences, each
@@ -26,7 +27,7 @@ struct Pass {
   double* loss_terms = nullptr;  ///< sum of what layers add to the loss; null: nobody asks
 
   /// @brief Adds a layer's own term to the loss, like the head's a share of a sum over ranks: once,
-  /// whether or not the forward pass runs again.
+  /// whether or not the forward pass runs again, and without the loss scale.
   void add_to_loss(double share) const {
     if (loss_terms != nullptr && !recomputes) *loss_terms += share;
   }

@@ -22,6 +22,10 @@ struct AdamWStep {
 /// @param grad           [n] gradient, read.
 /// @param first_moment   [n] mean of gradients, updated.
 /// @param second_moment  [n] mean of squared gradients, updated.
+///
+/// Each tensor may be f32, bf16 or f16: all is computed in f32 and rounded once (to the nearest).
+/// An f64 value has f64 gradients and moments.
+/// @throws ShapeError when shapes differ, or the types do not go together.
 /// Source: Loshchilov & Hutter 2019, "Decoupled weight decay regularization", arXiv 1711.05101,
 /// alg. 2.
 void adamw_into(const Tensor& value, const Tensor& grad, const Tensor& first_moment,

@@ -8,6 +8,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/ops/backend/backend.hpp"
+#include "common/ops/dtype_check.hpp"
 
 namespace ultra::ops {
 namespace {
@@ -75,6 +76,10 @@ void check_first_seen(std::span<const std::int32_t> first_seen, const Tensor& qu
                   query.size(0), seq, first_seen.size()));
 }
 
+DType sums_dtype(const Tensor& query, const AttentionOptions& options) {
+  return options.sums == AttentionSums::kWide ? accumulation_dtype(query.dtype()) : query.dtype();
+}
+
 }  // namespace
 
 AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -87,8 +92,9 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
   complete.query_positions = query_positions.get();
   complete.key_positions = key_positions.get();
   const AttentionResult result{
-      Tensor::empty(query.device(), query.shape(), query.dtype()),
-      Tensor::empty(query.device(), {query.size(0), query.size(2), query.size(1)}, query.dtype())};
+      Tensor::empty(query.device(), query.shape(), sums_dtype(query, options)),
+      Tensor::empty(query.device(), {query.size(0), query.size(2), query.size(1)},
+                    accumulation_dtype(query.dtype()))};
   backend_of(query.device()).attention(result, query, key, value, complete);
   return result;
 }
@@ -98,18 +104,19 @@ AttentionGradients attention_backward(const Tensor& d_output, const Tensor& quer
                                       const Tensor& log_sum_exp, const AttentionOptions& options) {
   check_inputs(query, key, value);
   check_first_seen(options.first_seen, query);
-  expect_tensor("d_output of attention_backward", d_output, query.shape(), query.dtype());
-  expect_tensor("output of attention_backward", output, query.shape(), query.dtype());
+  expect_stored_or_sums("d_output of attention_backward", d_output, query.shape(), query.dtype());
+  expect_stored_or_sums("output of attention_backward", output, query.shape(), query.dtype());
   expect_tensor("log_sum_exp of attention_backward", log_sum_exp,
-                {query.size(0), query.size(2), query.size(1)}, query.dtype());
+                {query.size(0), query.size(2), query.size(1)}, accumulation_dtype(query.dtype()));
   const Positions query_positions(options.query_positions, query.size(1), "query");
   const Positions key_positions(options.key_positions, key.size(1), "key");
   AttentionOptions complete = options;
   complete.query_positions = query_positions.get();
   complete.key_positions = key_positions.get();
-  const AttentionGradients gradients{Tensor::zeros(query.device(), query.shape(), query.dtype()),
-                                     Tensor::zeros(key.device(), key.shape(), key.dtype()),
-                                     Tensor::zeros(value.device(), value.shape(), value.dtype())};
+  const DType dtype = sums_dtype(query, options);
+  const AttentionGradients gradients{Tensor::zeros(query.device(), query.shape(), dtype),
+                                     Tensor::zeros(key.device(), key.shape(), dtype),
+                                     Tensor::zeros(value.device(), value.shape(), dtype)};
   backend_of(query.device())
       .attention_backward(gradients, d_output, query, key, value, output, log_sum_exp, complete);
   return gradients;

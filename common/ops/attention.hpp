@@ -15,6 +15,12 @@ enum class Mask {
   kCausal  ///< the keys whose absolute position is at most the query's
 };
 
+/// @brief In which type attention returns its output or its gradients.
+enum class AttentionSums {
+  kRounded,  ///< that of the inputs
+  kWide      ///< the one in which they are summed: f32 for bf16 and f16. For who adds further parts
+};
+
 /// @brief How to attend.
 struct AttentionOptions {
   Mask mask = Mask::kCausal;  ///< which keys a query sees
@@ -26,12 +32,15 @@ struct AttentionOptions {
   /// [batch, query_seq] the position of the first key that each query sees, ascending in each
   /// sequence; empty means 0. With documents packed in a sequence: where a query's document begins.
   std::span<const std::int32_t> first_seen = {};
+  AttentionSums sums = AttentionSums::kRounded;  ///< type of the output and of the gradients
 };
 
 /// @brief What attention returns.
 struct AttentionResult {
-  Tensor output;       ///< [batch, query_seq, heads, head_dim]; 0 where a query sees no key
-  Tensor log_sum_exp;  ///< [batch, heads, query_seq] of the scaled scores; -inf where no key
+  Tensor output;  ///< [batch, query_seq, heads, head_dim]; 0 where a query sees no key
+  Tensor
+      log_sum_exp;  ///< [batch, heads, query_seq] of the scaled scores; -inf where no key. f32 for bf16
+                    ///< and f16
 };
 
 /// @brief Gradients of attention.
@@ -44,7 +53,8 @@ struct AttentionGradients {
 /// @brief softmax(scale Q K^T + mask) V, head by head, with a running maximum.
 ///
 /// Query head h uses key/value head h / (heads / kv_heads). Results over disjoint key ranges can be
-/// merged exactly through their log-sum-exp.
+/// merged exactly through their log-sum-exp. With inputs of bf16 and f16, scores, probabilities and
+/// all sums are f32.
 /// @param query  [batch, query_seq, heads, head_dim], contiguous.
 /// @param key    [batch, key_seq, kv_heads, head_dim], contiguous.
 /// @param value  [batch, key_seq, kv_heads, head_dim], contiguous.
@@ -57,7 +67,8 @@ struct AttentionGradients {
                                         const AttentionOptions& options);
 
 /// @brief Gradients of attention; the scores are computed again, block by block.
-/// @param d_output     [batch, query_seq, heads, head_dim].
+/// @param d_output     [batch, query_seq, heads, head_dim]; of the query's type, or f32 where that
+///                     is bf16 or f16, and so is the output.
 /// @param output       the forward pass's output over *all* keys, not only over this key range.
 /// @param log_sum_exp  the forward pass's log-sum-exp over all keys.
 /// Source: FlashAttention, alg. 4.

@@ -16,7 +16,8 @@ inline constexpr std::int32_t kNoTarget = -1;
 /// Replaces the logits by their gradient (softmax - one_hot) / normalizer: the probabilities are
 /// never stored beside them. The normaliser is given, because a rank or a micro-batch that holds
 /// part of the tokens must divide by the number of all tokens of the global batch.
-/// @param logits      [.., vocab], contiguous; holds d_logits afterwards.
+/// @param logits      [.., vocab], contiguous; holds d_logits afterwards. Those of bf16 and f16 are
+///                    read as f32, and only the gradient is rounded.
 /// @param targets     [..] of i32; a token with kNoTarget has no loss, and its gradient is 0.
 /// @param normalizer  usually the tokens of the global batch.
 /// @return this part's share of the mean loss, accumulated in f64.

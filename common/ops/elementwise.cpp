@@ -1,6 +1,7 @@
 #include "common/ops/elementwise.hpp"
 
 #include "common/ops/backend/backend.hpp"
+#include "common/ops/dtype_check.hpp"
 
 namespace ultra::ops {
 
@@ -12,7 +13,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 void add_into(const Tensor& a, const Tensor& b) {
-  expect_tensor("term of add_into", b, a.shape(), a.dtype());
+  expect_converts("term of add_into", b, a.shape(), a.dtype());
   backend_of(a.device()).add(a, a, b);
 }
 
@@ -20,7 +21,8 @@ void write_or_add(const Tensor& a, const Tensor& b, Write write) {
   if (write == Write::kAccumulate) {
     add_into(a, b);
   } else {
-    a.copy_from(b);
+    expect_converts("source of write_or_add", b, a.shape(), a.dtype());
+    cast_into(a, b);
   }
 }
 

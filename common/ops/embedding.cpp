@@ -1,6 +1,7 @@
 #include "common/ops/embedding.hpp"
 
 #include "common/ops/backend/backend.hpp"
+#include "common/ops/dtype_check.hpp"
 #include "common/ops/token_check.hpp"
 
 namespace ultra::ops {
@@ -26,8 +27,8 @@ Tensor embedding_part(const Tensor& part, const Tensor& tokens, std::size_t firs
 
 void embedding_part_backward_into(const Tensor& d_part, const Tensor& d_output,
                                   const Tensor& tokens, std::size_t first_token) {
-  expect_tensor("d_output of embedding", d_output, {tokens.size(0), tokens.size(1), d_part.size(1)},
-                d_part.dtype());
+  expect_converts("d_output of embedding", d_output,
+                  {tokens.size(0), tokens.size(1), d_part.size(1)}, d_part.dtype());
   backend_of(d_part.device()).embedding_backward(d_part, d_output, tokens, first_token);
 }
 

@@ -9,13 +9,14 @@ namespace ultra::ops {
 /// @brief Row tokens[b, s] of the table for each token.
 /// @param table   [vocab, hidden].
 /// @param tokens  [batch, seq] of i32.
-/// @return [batch, seq, hidden].
+/// @return [batch, seq, hidden], of the table's type.
 /// @throws ShapeError when a token is not in [0, vocab).
 [[nodiscard]] Tensor embedding(const Tensor& table, const Tensor& tokens);
 
 /// @brief Adds each row of d_output to the row of d_table that its token names.
 /// @param d_table   [vocab, hidden], added to; the caller has set it.
-/// @param d_output  [batch, seq, hidden].
+/// @param d_output  [batch, seq, hidden]; of f32, bf16 and f16 it may be another than d_table.
+/// Rows are summed in f32 or f64.
 void embedding_backward_into(const Tensor& d_table, const Tensor& d_output, const Tensor& tokens);
 
 /// @brief Look-up in a part of a table; the tokens of the other parts give rows of zeros.

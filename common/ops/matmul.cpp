@@ -32,6 +32,11 @@ void check_factors(const Tensor& a, const Tensor& b) {
   }
 }
 
+/// A result of the factors' type, or of the type in which their products are summed.
+bool holds_products(const Tensor& out, const Tensor& a) {
+  return out.dtype() == a.dtype() || out.dtype() == accumulation_dtype(a.dtype());
+}
+
 }  // namespace
 
 void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
@@ -40,18 +45,24 @@ void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, cons
   check_factors(a, b);
   const auto [m, k] = extents_of(a, transpose_a);
   const auto [k_b, n] = extents_of(b, transpose_b);
-  if (!is_matrix(out) || out.dtype() != a.dtype() || k != k_b || out.size(0) != m ||
+  if (!is_matrix(out) || !holds_products(out, a) || k != k_b || out.size(0) != m ||
       out.size(1) != n) {
-    throw ShapeError(fmt::format("matmul: [{}, {}] x [{}, {}] does not give {} of {}", m, k, k_b, n,
-                                 out.shape().str(), to_string(out.dtype())));
+    throw ShapeError(
+        fmt::format("matmul: [{}, {}] x [{}, {}] does not give {} of {}, from factors of {}", m, k,
+                    k_b, n, out.shape().str(), to_string(out.dtype()), to_string(a.dtype())));
   }
   backend_of(out.device()).matmul(out, a, transpose_a, b, transpose_b, write);
 }
 
 Tensor matmul(const Tensor& a, Transpose transpose_a, const Tensor& b, Transpose transpose_b) {
+  return matmul(a, transpose_a, b, transpose_b, a.dtype());
+}
+
+Tensor matmul(const Tensor& a, Transpose transpose_a, const Tensor& b, Transpose transpose_b,
+              DType dtype) {
   check_factors(a, b);
   const Shape shape{extents_of(a, transpose_a).rows, extents_of(b, transpose_b).columns};
-  const Tensor out = Tensor::empty(a.device(), shape, a.dtype());
+  const Tensor out = Tensor::empty(a.device(), shape, dtype);
   matmul_into(out, a, transpose_a, b, transpose_b);
   return out;
 }

@@ -13,7 +13,10 @@ enum class Transpose { kNo, kYes };
 enum class Write { kOverwrite, kAccumulate };
 
 /// @brief out = op(a) op(b), or out += op(a) op(b).
-/// @param out  [M, N], contiguous rows.
+///
+/// The factors have one type. Products of bf16 and f16 are summed in f32 and rounded once, when the
+/// result is stored.
+/// @param out  [M, N], contiguous rows; of the factors' type, or f32 where that is bf16 or f16.
 /// @param a    [M, K], or [K, M] when transposed, contiguous rows.
 /// @param b    [K, N], or [N, K] when transposed, contiguous rows.
 /// @throws ShapeError when shapes or dtypes do not fit, with all three shapes; Interrupted when the
@@ -25,6 +28,11 @@ void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, cons
 /// @throws ShapeError when shapes or dtypes do not fit.
 [[nodiscard]] Tensor matmul(const Tensor& a, Transpose transpose_a, const Tensor& b,
                             Transpose transpose_b);
+
+/// @brief The same in the type of the factors, or in f32 where that is bf16 or f16.
+/// @throws ShapeError when shapes or dtypes do not fit.
+[[nodiscard]] Tensor matmul(const Tensor& a, Transpose transpose_a, const Tensor& b,
+                            Transpose transpose_b, DType dtype);
 
 /// @brief All leading dimensions folded into one: [batch, seq, hidden] -> [batch * seq, hidden].
 [[nodiscard]] Tensor as_matrix(const Tensor& x);

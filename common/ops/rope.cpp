@@ -38,7 +38,7 @@ void rope_into(const Tensor& x, const RopeTable& table, std::span<const std::int
   const std::size_t num_positions = table.cosines().size(0);
   const std::size_t half = table.cosines().size(1);
   if (x.shape().rank() != 4 || !x.is_contiguous() || x.size(3) != 2 * half ||
-      x.size(1) != positions.size() || x.dtype() != table.cosines().dtype()) {
+      x.size(1) != positions.size() || accumulation_dtype(x.dtype()) != table.cosines().dtype()) {
     throw ShapeError(fmt::format(
         "rope: expected contiguous [batch, {}, heads, {}] of {}, found {} of {}", positions.size(),
         2 * half, to_string(table.cosines().dtype()), x.shape().str(), to_string(x.dtype())));

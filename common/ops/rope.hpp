@@ -37,7 +37,8 @@ class RopeTable {
 ///
 /// Element i of the first half is paired with element i of the second half, as in Llama's published
 /// weights, and turned by position * theta^(-2i / head_dim).
-/// @param x          [batch, seq, heads, head_dim], contiguous.
+/// @param x          [batch, seq, heads, head_dim], contiguous; of the table's type, or of bf16 or
+///                   f16 with a table of f32.
 /// @param positions  [seq], absolute position of each row.
 /// @throws ShapeError when a position is not in the table.
 /// Source: Su et al. 2021, "RoFormer", arXiv 2104.09864, sec. 3.2.2.

@@ -7,9 +7,21 @@
 #include "common/base/errors.hpp"
 
 namespace ultra::optim {
+namespace {
+
+/// Weights of which there is one copy, in the type that they are updated in.
+WeightStep in_place(AdamWUpdate update) {
+  return [update = std::move(update)](std::size_t, const TensorUpdate& u, const Moments& moments,
+                                      const ops::AdamWStep& constants) {
+    ensure(!u.master.defined(), "somebody rounds master weights: change_weights_by()");
+    update(u.value, u.grad, moments.first, moments.second, constants);
+  };
+}
+
+}  // namespace
 
 AdamW::AdamW(const AdamWConfig& config, AdamWUpdate update, std::unique_ptr<MomentStore> moments)
-    : config_(config), update_(std::move(update)), moments_(std::move(moments)) {}
+    : config_(config), weight_step_(in_place(std::move(update))), moments_(std::move(moments)) {}
 
 void AdamW::resume(int steps, std::span<const Tensor> values) {
   ensure(steps_ == 0 && shapes_.empty(), "an optimizer that goes on has made no step of its own");
@@ -42,14 +54,14 @@ void AdamW::step(std::span<const TensorUpdate> updates, double learning_rate,
   for (std::size_t i = 0; i < updates.size(); ++i) {
     const TensorUpdate& u = updates[i];
     const Moments moments = moments_->borrow(i);
-    update_(u.value, u.grad, moments.first, moments.second,
-            {.learning_rate = learning_rate,
-             .beta1 = config_.beta1,
-             .beta2 = config_.beta2,
-             .epsilon = config_.epsilon,
-             .weight_decay = u.decay ? config_.weight_decay : 0.0,
-             .gradient_scale = gradient_scale,
-             .step = steps_});
+    weight_step_(i, u, moments,
+                 {.learning_rate = learning_rate,
+                  .beta1 = config_.beta1,
+                  .beta2 = config_.beta2,
+                  .epsilon = config_.epsilon,
+                  .weight_decay = u.decay ? config_.weight_decay : 0.0,
+                  .gradient_scale = gradient_scale * gradient_factor_,
+                  .step = steps_});
     moments_->give_back(i);
   }
   moments_->end_step();

@@ -2,9 +2,11 @@
 /// @file
 /// AdamW over a list of tensors.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/ops/adamw.hpp"
@@ -26,12 +28,19 @@ struct TensorUpdate {
   Tensor value;  ///< weights, updated in place
   Tensor grad;   ///< gradient of the same shape
   bool decay;    ///< whether weight decay applies; norm weights are left alone
+  /// The same weights in a wider type, which the optimizer keeps; undefined where it keeps none.
+  Tensor master = {};
 };
 
 /// @brief The update of one tensor; ops::adamw_into, or another implementation of it.
 using AdamWUpdate =
     std::function<void(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                        const Tensor& second_moment, const ops::AdamWStep& constants)>;
+
+/// Changes the weights of an update by its gradient and moments.
+/// @param i  its number in the list of updates.
+using WeightStep = std::function<void(std::size_t i, const TensorUpdate& update,
+                                      const Moments& moments, const ops::AdamWStep& constants)>;
 
 /// @brief AdamW with two moments per weight.
 ///
@@ -43,6 +52,14 @@ class AdamW {
   /// @param moments  where its moments live.
   explicit AdamW(const AdamWConfig& config, AdamWUpdate update = ops::adamw_into,
                  std::unique_ptr<MomentStore> moments = moments_on_device());
+
+  /// @brief Lets another function change the weights: one that knows what becomes of master weights,
+  /// and of weights in fewer bits than the update is computed in.
+  void change_weights_by(WeightStep step) { weight_step_ = std::move(step); }
+
+  /// @brief A factor on the gradients of all steps to come, until it is set again: what takes a loss
+  /// scale out of them.
+  void set_gradient_factor(double factor) { gradient_factor_ = factor; }
 
   /// @brief One step over all tensors; call with the same tensors in the same order each time.
   /// @param gradient_scale  factor on all gradients: the clipping coefficient.
@@ -66,7 +83,8 @@ class AdamW {
   void expect_same_tensors(std::span<const TensorUpdate> updates) const;
 
   AdamWConfig config_;
-  AdamWUpdate update_;
+  WeightStep weight_step_;
+  double gradient_factor_ = 1.0;
   std::unique_ptr<MomentStore> moments_;
   std::vector<Shape> shapes_;  // of the tensors whose moments there are
   int steps_ = 0;

@@ -8,7 +8,7 @@ class MomentsOnDevice : public MomentStore {
   void allocate(std::span<const Tensor> values) override {
     for (const Tensor& value : values) {
       const auto zeros = [&] {
-        return Tensor::zeros(value.device(), value.shape(), value.dtype(),
+        return Tensor::zeros(value.device(), value.shape(), accumulation_dtype(value.dtype()),
                              MemoryCategory::kOptimizer);
       };
       moments_.push_back({.first = zeros(), .second = zeros()});

@@ -29,7 +29,8 @@ class MomentStore {
   virtual ~MomentStore() = default;
 
   /// @brief Makes moments of zeros, once, before anything else.
-  /// @param values  the weights: give shapes, dtypes and device.
+  /// @param values  the weights: give shapes and device, and dtypes: moments of weights in two bytes
+  /// are lent in f32.
   virtual void allocate(std::span<const Tensor> values) = 0;
 
   /// @brief Tensors whose moments it has; 0 before allocate().

@@ -14,6 +14,10 @@ std::string_view to_string(DType dtype) {
       return "f64";
     case DType::kI32:
       return "i32";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
   }
   return "?";
 }
@@ -22,6 +26,10 @@ DType parse_float_dtype(const std::string& text) {
   if (text == "f32") return DType::kF32;
   if (text == "f64") return DType::kF64;
   throw ConfigError(fmt::format("dtype {} is unknown. Use f32 or f64.", in_quotes(text)));
+}
+
+void throw_unexpected_dtype(DType found, std::string_view expected) {
+  throw ShapeError(fmt::format("expected a tensor of {}, found {}", expected, to_string(found)));
 }
 
 }  // namespace ultra

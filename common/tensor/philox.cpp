@@ -1,5 +1,7 @@
 #include "common/tensor/philox.hpp"
 
+#include <type_traits>
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -108,7 +110,8 @@ void fill_normal_elements(const Tensor& out, std::size_t first, const Shape& glo
                                  first + out.numel(), count));
   }
   const Shape global_strides = contiguous_strides(global_shape);
-  dispatch_float(out.dtype(), [&]<class T>() {
+  dispatch_stored(out.dtype(), [&]<class T>() {
+    using Compute = std::conditional_t<HalfScalar<T>, float, T>;
     const std::span<T> values = out.span<T>();
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (i % kElementsBetweenLooks == 0) throw_if_interrupted();
@@ -119,7 +122,9 @@ void fill_normal_elements(const Tensor& out, std::size_t first, const Shape& glo
         global_index += (range.begin + rest % range.size()) * global_strides[d];
         rest /= range.size();
       }
-      values[i] = static_cast<T>(standard_deviation * stream.normal(global_index));
+      // By way of f32, so that two bytes hold the rounded f32 number of another precision.
+      values[i] =
+          number_as<T>(static_cast<Compute>(standard_deviation * stream.normal(global_index)));
     }
   });
 }

@@ -44,6 +44,8 @@ class PhiloxStream {
 };
 
 /// @brief Fills a shard of a tensor with mean-zero normal numbers, keyed by global element index.
+///
+/// Elements of two bytes are the f32 numbers, rounded.
 /// @param out           contiguous tensor whose extents are the sizes of `shard`.
 /// @param global_shape  shape of the whole tensor.
 /// @param shard         the index range of each dimension that `out` holds.

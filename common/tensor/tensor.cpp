@@ -46,7 +46,26 @@ namespace {
 template <class Fn>
 decltype(auto) dispatch_any(DType dtype, Fn&& fn) {
   if (dtype == DType::kI32) return fn.template operator()<std::int32_t>();
-  return dispatch_float(dtype, std::forward<Fn>(fn));
+  return dispatch_stored(dtype, std::forward<Fn>(fn));
+}
+
+/// One element as another type, of all that a tensor can hold.
+template <class To, class From>
+To element_as(From value) {
+  if constexpr (StoredScalar<To> && StoredScalar<From>) {
+    return number_as<To>(value);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+template <class To, class From>
+void copy_row(const From* from, To* to, std::size_t count) {
+  if constexpr (StoredScalar<To> && StoredScalar<From>) {
+    convert(std::span<const From>(from, count), std::span<To>(to, count));
+  } else {
+    for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+  }
 }
 
 /// Calls fn(destination row, source row) for each innermost row of two tensors of one shape.
@@ -75,13 +94,25 @@ void copy_elements(const Tensor& to, const Tensor& from) {
   for_each_row(to.data<To>(), to.strides(), from.data<From>(), from.strides(), shape, 0,
                [=](To* t, const From* f) {
                  if (to_step == 1 && from_step == 1) {  // the usual case, which vectorises
-                   for (std::size_t i = 0; i < row; ++i) t[i] = static_cast<To>(f[i]);
+                   copy_row(f, t, row);
                    return;
                  }
                  for (std::size_t i = 0; i < row; ++i) {
-                   t[i * to_step] = static_cast<To>(f[i * from_step]);
+                   t[i * to_step] = element_as<To>(f[i * from_step]);
                  }
                });
+}
+
+void copy_converted(const Tensor& to, const Tensor& from) {
+  if (from.dtype() == DType::kI32) return copy_elements<std::int32_t, std::int32_t>(to, from);
+  dispatch_stored(from.dtype(), [&]<class From>() {
+    dispatch_stored(to.dtype(), [&]<class To>() { copy_elements<To, From>(to, from); });
+  });
+}
+
+void check_converts(DType from, DType to) {
+  if (from == to || (from != DType::kI32 && to != DType::kI32)) return;
+  throw ShapeError(fmt::format("cannot convert {} to {}", to_string(from), to_string(to)));
 }
 
 }  // namespace
@@ -173,7 +204,10 @@ std::vector<double> Tensor::to_vector() const {
   const Tensor dense = contiguous();
   return dispatch_any(dtype_, [&]<class T>() {
     const std::span<T> values = dense.span<T>();
-    return std::vector<double>(values.begin(), values.end());
+    std::vector<double> numbers(values.size());
+    std::ranges::transform(values, numbers.begin(),
+                           [](T value) { return static_cast<double>(value); });
+    return numbers;
   });
 }
 
@@ -214,24 +248,31 @@ Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
 Tensor Tensor::clone(MemoryCategory category) const { return to(dtype_, category); }
 
 Tensor Tensor::to(DType dtype, MemoryCategory category) const {
-  if (dtype != dtype_ && (dtype == DType::kI32 || dtype_ == DType::kI32)) {
-    throw ShapeError(fmt::format("cannot convert {} to {}", to_string(dtype_), to_string(dtype)));
-  }
+  check_converts(dtype_, dtype);
   Tensor result = empty(device(), shape_, dtype, category);
-  dispatch_any(dtype_, [&]<class From>() {
-    dispatch_any(dtype, [&]<class To>() { copy_elements<To, From>(result, *this); });
-  });
+  copy_converted(result, *this);
   return result;
+}
+
+Tensor cast(const Tensor& tensor, DType dtype, MemoryCategory category) {
+  return tensor.dtype() == dtype ? tensor : tensor.to(dtype, category);
+}
+
+void cast_into(const Tensor& to, const Tensor& from) {
+  expect_tensor("source of cast_into", from, to.shape(), from.dtype());
+  check_converts(from.dtype(), to.dtype());
+  copy_converted(to, from);
 }
 
 void Tensor::fill(double value) const {
   check_access(dtype_);
   if (numel() == 0) return;
   dispatch_any(dtype_, [&]<class T>() {
+    const T element = element_as<T>(value);
     const std::size_t row = shape_.rank() == 0 ? 1 : shape_[-1];
     const std::size_t step = shape_.rank() == 0 ? 1 : strides_[-1];
     for_each_row(data<T>(), strides_, data<T>(), strides_, shape_, 0, [=](T* t, const T*) {
-      for (std::size_t i = 0; i < row; ++i) t[i * step] = static_cast<T>(value);
+      for (std::size_t i = 0; i < row; ++i) t[i * step] = element;
     });
   });
 }
@@ -269,14 +310,22 @@ void expect_tensor(const char* name, const Tensor& tensor, const Shape& shape, D
 template float* Tensor::data<float>() const;
 template double* Tensor::data<double>() const;
 template std::int32_t* Tensor::data<std::int32_t>() const;
+template BFloat16* Tensor::data<BFloat16>() const;
+template Float16* Tensor::data<Float16>() const;
 template std::span<float> Tensor::span<float>() const;
 template std::span<double> Tensor::span<double>() const;
 template std::span<std::int32_t> Tensor::span<std::int32_t>() const;
+template std::span<BFloat16> Tensor::span<BFloat16>() const;
+template std::span<Float16> Tensor::span<Float16>() const;
 template Tensor Tensor::from<float>(const Device&, const Shape&, std::span<const float>,
                                     MemoryCategory);
 template Tensor Tensor::from<double>(const Device&, const Shape&, std::span<const double>,
                                      MemoryCategory);
 template Tensor Tensor::from<std::int32_t>(const Device&, const Shape&,
                                            std::span<const std::int32_t>, MemoryCategory);
+template Tensor Tensor::from<BFloat16>(const Device&, const Shape&, std::span<const BFloat16>,
+                                       MemoryCategory);
+template Tensor Tensor::from<Float16>(const Device&, const Shape&, std::span<const Float16>,
+                                      MemoryCategory);
 
 }  // namespace ultra

@@ -122,6 +122,16 @@ class Tensor {
 /// @brief Strides of a contiguous tensor of that shape.
 [[nodiscard]] Shape contiguous_strides(const Shape& shape);
 
+/// @brief The tensor itself when it has that element type, else a converted copy.
+/// @param category  of the copy.
+/// @throws ShapeError for a conversion from or to i32.
+[[nodiscard]] Tensor cast(const Tensor& tensor, DType dtype,
+                          MemoryCategory category = MemoryCategory::kOther);
+
+/// @brief Copies the elements of `from` into the view `to`, converted to its element type.
+/// @throws ShapeError when the shapes differ, and for a conversion from or to i32.
+void cast_into(const Tensor& to, const Tensor& from);
+
 /// @brief Throws ShapeError unless `tensor` is defined and has exactly this shape and dtype.
 void expect_tensor(const char* name, const Tensor& tensor, const Shape& shape, DType dtype);
 

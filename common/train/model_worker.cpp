@@ -47,8 +47,10 @@ StepParts ModelWorker::make_parts(const Ingredients& ingredients) const {
                   .sum_partial = ingredients.sum_partial.get(),
                   .own_outcome = ingredients.own_outcome.get(),
                   .links = nullptr,
+                  .scaler = nullptr,
                   .observers = {}};
   if (const MakeLinks& make_links = ingredients.links.get()) parts.links = make_links(scope);
+  if (const MakeLossScaler& make = ingredients.loss_scaler.get()) parts.scaler = make();
   for (const MakeObserver& make : ingredients.observers) parts.observers.push_back(make(scope));
   return parts;
 }
@@ -57,7 +59,7 @@ void ModelWorker::make_chunks(nn::Values values) {
   const TrainOptions& options = context_.options;
   for (const nn::StageSpec& stage : plan_->chunks) {
     owned_chunks_.push_back(std::make_unique<nn::Model>(options.model, context_.device,
-                                                        options.dtype, options.seed,
+                                                        options.formats(), options.seed,
                                                         *factories_.back(), stage, values));
     chunks_.push_back(owned_chunks_.back().get());
     name_phases(*chunks_.back());
@@ -72,7 +74,9 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
                             group,
                             parameters_of(chunks_, group),
                             plan_->groups.at(group),
-                            ingredients.adamw};
+                            {.adamw = ingredients.adamw,
+                             .weight_step = ingredients.weight_step.get(),
+                             .moments = ingredients.moments.get()}};
     if (group == nn::kOwnGroup) {
       states.push_back(replicated_states(scope, nullptr));
       continue;
@@ -108,6 +112,17 @@ std::size_t ModelWorker::parameter_count() const {
   std::size_t count = 0;
   for (const nn::NamedShape& parameter : whole_) count += parameter.shape.numel();
   return count;
+}
+
+TrainerState ModelWorker::state() const {
+  TrainerState state{.context = context_, .parameters = whole_, .states = step_->states()};
+  if (LossScaler* scaler = step_->scaler()) {
+    state.numbers.push_back(
+        {.name = "loss_scaler",
+         .read = [scaler] { return scaler->state(); },
+         .restore = [scaler](const std::vector<double>& numbers) { scaler->restore(numbers); }});
+  }
+  return state;
 }
 
 void ModelWorker::conclude(std::vector<StepMetrics>&) {

@@ -21,6 +21,7 @@ struct TrainerState {
   const RunContext& context;                                ///< of the run
   const std::vector<nn::NamedShape>& parameters;            ///< of the whole model
   const std::vector<std::unique_ptr<ModelStates>>& states;  ///< of this rank, by data group
+  std::vector<NamedNumbers> numbers = {};                   ///< what else belongs to the training
 };
 
 /// @brief Makes the chunks of the model that the plan says, what the rank keeps of them, and steps.
@@ -39,6 +40,9 @@ class ModelWorker : public Worker {
   [[nodiscard]] double validate(const data::Sampler& sampler, std::size_t batches) override {
     return step_->validate(sampler, batches);
   }
+  [[nodiscard]] std::size_t skipped_steps() const override {
+    return step_->scaler() ? step_->scaler()->skipped() : 0;
+  }
   void conclude(std::vector<StepMetrics>& steps) override;
   [[nodiscard]] std::size_t parameter_count() const override;
 
@@ -47,9 +51,7 @@ class ModelWorker : public Worker {
   /// @brief The rank's chunks of the model.
   [[nodiscard]] const std::vector<nn::Model*>& chunks() const { return chunks_; }
   /// @brief What the rank keeps; ends with this.
-  [[nodiscard]] TrainerState state() const {
-    return {.context = context_, .parameters = whole_, .states = step_->states()};
-  }
+  [[nodiscard]] TrainerState state() const;
 
  private:
   void make_chunks(nn::Values values);

@@ -90,8 +90,10 @@ class Passes {
     const Tensor output = model.forward(input, state.saved);
     if (model.stage().has_head) {
       // What weighs nothing is divided by infinity: its loss and its gradients are zeros.
-      loss_ += model.loss(output, state.batch.targets, micro_batch.normalizer / micro_batch.weight,
-                          state.saved);
+      // Scaled before the first gradient is rounded, by scaling the loss.
+      const double normalizer = micro_batch.normalizer / micro_batch.weight / passes_.loss_scale;
+      loss_ +=
+          model.loss(output, state.batch.targets, normalizer, state.saved) / passes_.loss_scale;
     } else {
       passes_.links->send(action, output);
     }
@@ -113,6 +115,7 @@ class Passes {
                   .micro_batch = action.micro_batch,
                   .chunk = action.chunk,
                   .token_weight = micro_batch.weight,
+                  .loss_scale = passes_.loss_scale,
                   .loss_terms = trains() ? &loss_ : nullptr};
     data::Batch batch;
     if (stage.has_embedding || stage.has_head) {

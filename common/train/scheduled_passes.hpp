@@ -30,6 +30,7 @@ struct ScheduledPasses {
   const TokenPlan* tokens = nullptr;               ///< null: all, and each sequence is one document
   nn::Saved::Mode saved = nn::Saved::Mode::kKeep;  ///< kDiscard: no backward pass follows
   std::span<const std::unique_ptr<StepObserver>> observers = {};  ///< told of each action
+  double loss_scale = 1.0;  ///< factor on all gradients; the loss that is returned is without it
   std::function<void(const Action&)> update = {};  ///< updates the weights of the action's chunk
 };
 

@@ -1,5 +1,6 @@
 #include "common/train/step.hpp"
 
+#include <limits>
 #include <utility>
 
 #include "common/train/frame/divergence.hpp"
@@ -41,16 +42,17 @@ StepOutcome Step::run(const StepPlan& step) {
   context_.timeline.enter("optimizer");
   Updates updates;
   if (!updates_between(plan_.schedule)) updates = complete_gradients();
-  const StepOutcome outcome =
+  StepOutcome outcome =
       parts_.own_outcome ? parts_.own_outcome(own_loss) : sum_over_ranks(own_loss, updates);
   expect_finite("loss", outcome.loss, step.step, context_.options);
-  expect_finite("gradient norm", outcome.grad_norm, step.step, context_.options);
+  const double factor = parts_.scaler ? unscale(outcome) : 1.0;
+  if (!outcome.skipped) {
+    expect_finite("gradient norm", outcome.grad_norm, step.step, context_.options);
+  }
   const StepRule rule{.learning_rate = step.learning_rate,
                       .norm = outcome.grad_norm,
                       .clip_norm = context_.options.clip_norm};
-  for (std::size_t group = 0; group < updates.size(); ++group) {
-    parts_.states[group]->update(updates[group], rule);
-  }
+  if (!outcome.skipped) update_weights(updates, rule, factor);
   updates.clear();
 
   context_.timeline.enter("gradients freed");
@@ -60,6 +62,25 @@ StepOutcome Step::run(const StepPlan& step) {
   return outcome;
 }
 // [/region]
+
+/// What overflowed on one rank all ranks skip: they have the same norm.
+double Step::unscale(StepOutcome& outcome) const {
+  context_.meter.note("loss_scale", {parts_.scaler->scale()});
+  const ScaledGradients found = parts_.scaler->step_ends(outcome.grad_norm);
+  context_.meter.note("skipped", {found.overflow ? 1.0 : 0.0});
+  outcome.skipped = found.overflow;
+  // Whether it is NaN or infinite depends on the order of sums.
+  outcome.grad_norm = found.overflow ? std::numeric_limits<double>::infinity() : found.norm;
+  return found.factor;
+}
+
+void Step::update_weights(const Updates& updates, const StepRule& rule, double factor) const {
+  for (std::size_t group = 0; group < updates.size(); ++group) {
+    // States without an optimizer of their own, those of servers, take no scaled gradients.
+    if (parts_.scaler) parts_.states[group]->optimizer().set_gradient_factor(factor);
+    parts_.states[group]->update(updates[group], rule);
+  }
+}
 
 double Step::validate(const data::Sampler& sampler, std::size_t batches) {
   const data::Sampler share = sampler.share(plan_.share.sequences);
@@ -102,6 +123,7 @@ double Step::pass_micro_batches(const StepPlan& step) {
                                     .ledger = &ledger_,
                                     .tokens = &plan_.tokens,
                                     .observers = parts_.observers,
+                                    .loss_scale = loss_scale(),
                                     .update = [&](const Action&) { update_between(step); }});
   ledger_.step_ends();
   for (const auto& states : parts_.states) {

@@ -17,6 +17,7 @@
 #include "common/train/gradients/gradient_ledger.hpp"
 #include "common/train/gradients/gradient_norm.hpp"
 #include "common/train/gradients/model_states.hpp"
+#include "common/train/loss_scaler.hpp"
 #include "common/train/plan.hpp"
 #include "common/train/scheduled_passes.hpp"
 #include "common/train/stage_links.hpp"
@@ -51,6 +52,7 @@ struct StepParts {
   SumPartial sum_partial;                            ///< may be empty: no gradient is partial
   OwnOutcome own_outcome;                            ///< may be empty: sums over the ranks
   std::unique_ptr<StageLinks> links;                 ///< null: the chunk is the whole model
+  std::unique_ptr<LossScaler> scaler;                ///< null: the loss is not scaled
   std::vector<std::unique_ptr<StepObserver>> observers;  ///< in their order
 };
 
@@ -67,7 +69,10 @@ class Step {
   ///
   /// A schedule that updates between passes has no update behind them. Nobody waits for the norm
   /// then: it does not clip, and what is told is that of the gradients of all updates together.
-  /// @throws NumericError on every rank alike when the loss or the norm is not finite.
+  /// With a loss scaler, a norm that is not finite skips the update: no weight, no moment and no count
+  /// of steps changes.
+  /// @throws NumericError on every rank alike when the loss is not finite, or the norm without a
+  /// scaler; what LossScaler::step_ends() throws.
   /// Collective over plan.ranks().
   /// Cost: that of the exchanges and of the states' update, and an all-reduce of one f64 per
   /// parameter of the whole model, and one.
@@ -78,6 +83,9 @@ class Step {
   /// @param sampler  of the whole global batch.
   /// Collective over plan.ranks().   Cost: an all-reduce of one f64, and that of forward passes.
   [[nodiscard]] double validate(const data::Sampler& sampler, std::size_t batches);
+
+  /// @brief What scales the loss; null when nothing does.
+  [[nodiscard]] LossScaler* scaler() const { return parts_.scaler.get(); }
 
   /// @brief What this rank keeps, by data group.
   [[nodiscard]] const std::vector<std::unique_ptr<ModelStates>>& states() const {
@@ -93,6 +101,9 @@ class Step {
                                     const StepSchedule& forwards) const;
   [[nodiscard]] Updates complete_gradients();
   [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates) const;
+  [[nodiscard]] double loss_scale() const { return parts_.scaler ? parts_.scaler->scale() : 1.0; }
+  [[nodiscard]] double unscale(StepOutcome& outcome) const;
+  void update_weights(const Updates& updates, const StepRule& rule, double factor) const;
 
   const RunContext& context_;
   const Plan& plan_;

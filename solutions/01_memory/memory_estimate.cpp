@@ -35,6 +35,7 @@ StateBytes bytes_per_parameter(Precision precision) {
     case Precision::kFp32:
       return {.parameters = 4, .gradients = 4, .optimizer = adam};
     case Precision::kBf16Mixed:
+    case Precision::kTwoBytes:
       break;
     case Precision::kBf16MixedFp32Grads:
       return {.parameters = 2, .gradients = 2 + 4, .optimizer = master + adam};
@@ -63,7 +64,8 @@ std::size_t block_activation_bytes(const TransformerShape& shape, const MicroBat
   const std::size_t feed_forward = 2 * f;  // gate, up
   const std::size_t cheap = 2 * h + f;     // norm outputs, product
   const std::size_t kept = norms + attention + feed_forward;
-  return e * tokens * (mode == Recompute::kSelective ? kept : kept + cheap);
+  const std::size_t wider = (row_sum_bytes(precision) - e) * tokens * (2 + shape.num_heads);
+  return e * tokens * (mode == Recompute::kSelective ? kept : kept + cheap) + wider;
 }
 
 OutsideBytes outside_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
@@ -74,7 +76,8 @@ OutsideBytes outside_activation_bytes(const TransformerShape& shape, const Micro
   if (shape.kind == BlockKind::kGpt) {
     return {.embedding = batch.tokens() * h, .head = batch.tokens() * (2 * e * h + 4 * v)};
   }
-  return {.embedding = batch.tokens() * 4, .head = batch.tokens() * e * (2 * h + 1 + v)};
+  return {.embedding = batch.tokens() * 4,
+          .head = batch.tokens() * (e * (2 * h + v) + row_sum_bytes(precision))};
 }
 
 std::size_t peak_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,

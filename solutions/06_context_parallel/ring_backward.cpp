@@ -6,7 +6,10 @@
 namespace ultra::context_parallel {
 namespace {
 
-Tensor zeros_like(const Tensor& x) { return Tensor::zeros(x.device(), x.shape(), x.dtype()); }
+/// Sums of numbers of two bytes are kept in f32.
+Tensor zeros_like(const Tensor& x) {
+  return Tensor::zeros(x.device(), x.shape(), accumulation_dtype(x.dtype()));
+}
 
 }  // namespace
 

@@ -115,7 +115,7 @@ class TwoExperts : public train::Technique {
                     .global_shape = {2, context.config.hidden_size},
                     .shard = {held, {0, context.config.hidden_size}},
                     .initializer = {.standard_deviation = 0.5}},
-                   context.device, context.dtype, context.seed, context.values),
+                   context.device, context.precision, context.seed, context.values),
           first_(plan.share.sequences.begin),
           micro_batches_(plan.micro_batches),
           global_batch_(global_batch) {

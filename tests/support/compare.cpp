@@ -42,7 +42,18 @@ double excess(double actual, double expected, double tolerance) {
 }  // namespace
 
 double epsilon_of(DType dtype) {
-  return dtype == DType::kF32 ? 0x1.0p-23 : std::numeric_limits<double>::epsilon();
+  switch (dtype) {
+    case DType::kBF16:
+      return 0x1.0p-7;
+    case DType::kF16:
+      return 0x1.0p-10;
+    case DType::kF32:
+      return 0x1.0p-23;
+    case DType::kF64:
+    case DType::kI32:
+      break;
+  }
+  return std::numeric_limits<double>::epsilon();
 }
 
 double rounding_bound(DType dtype, double roundings, double magnitude) {

@@ -17,7 +17,8 @@
 
 namespace ultra::test {
 
-/// @brief Distance from 1 to the next number of the type: 2^-23 for f32, 2^-52 for f64.
+/// @brief Distance from 1 to the next number of the type: 2^-23 for f32, 2^-52 for f64, 2^-7 for
+/// bf16, 2^-10 for f16.
 [[nodiscard]] double epsilon_of(DType dtype);
 
 /// @brief Largest error of `roundings` operations on terms of total size `magnitude`.

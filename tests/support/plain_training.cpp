@@ -85,7 +85,8 @@ KeptPiece keep(train::ModelStates& states, std::size_t number,
   const nn::Parameter& parameter = *piece.parameter;
   const auto found = std::ranges::find(whole, parameter.name(), &nn::NamedShape::name);
   if (found == whole.end()) throw std::runtime_error("not of the model: " + parameter.name());
-  const Tensor values = Tensor::empty(Device::cpu(), {piece.elements.size()}, parameter.dtype());
+  const Tensor values =
+      Tensor::empty(Device::cpu(), {piece.elements.size()}, accumulation_dtype(parameter.dtype()));
   states.read_weights(number, values);
   const std::size_t own = parameter.own_count();  // padding stands behind
   const Range elements{std::min(piece.elements.begin, own), std::min(piece.elements.end, own)};
@@ -109,6 +110,7 @@ class Keeper : public train::Worker {
   void step_ended(const std::vector<train::StepMetrics>& steps) override {
     worker_->step_ended(steps);
   }
+  std::size_t skipped_steps() const override { return worker_->skipped_steps(); }
   std::size_t parameter_count() const override { return worker_->parameter_count(); }
   void conclude(std::vector<train::StepMetrics>& steps) override {
     worker_->conclude(steps);

@@ -47,8 +47,8 @@ Tensor Random::tokens(const Device& device, const Shape& shape, std::size_t boun
 }
 
 void Random::fill(const Tensor& tensor, double scale) {
-  dispatch_float(tensor.dtype(), [&]<class T>() {
-    for (T& value : tensor.span<T>()) value = static_cast<T>(scale * normal());
+  dispatch_stored(tensor.dtype(), [&]<class T>() {
+    for (T& value : tensor.span<T>()) value = number_as<T>(scale * normal());
   });
 }
 

@@ -68,7 +68,10 @@ class RandomTest : public ::testing::Test {
   ::testing::ScopedTrace trace_;
 };
 
-/// Both floating dtypes, for tests that hold for each.
+/// Both dtypes that operations compute in, for tests that hold for each.
 inline constexpr DType kFloatDTypes[] = {DType::kF32, DType::kF64};
+
+/// The floating dtypes of two bytes, which operations read as f32 and round once.
+inline constexpr DType kHalfDTypes[] = {DType::kBF16, DType::kF16};
 
 }  // namespace ultra::test

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "common/base/units.hpp"
 
@@ -16,18 +17,21 @@ namespace {
 std::optional<std::size_t> predict(MemoryCategory category, const train::TrainOptions& options,
                                    const RecomputeConfig& recompute) {
   const TransformerShape shape = shape_of(options.model);
-  const Precision precision = precision_of(options.dtype);
-  const StateBytes per_parameter = bytes_per_parameter(precision);
+  const StateWidths per_parameter = state_widths(options);
+  const auto all = [&](double bytes) {
+    return static_cast<std::size_t>(
+        std::llround(bytes * static_cast<double>(parameter_count(shape))));
+  };
   const MicroBatch batch{.size = options.micro_batch, .seq_len = options.model.max_seq_len};
   switch (category) {
     case MemoryCategory::kParameters:
-      return parameter_count(shape) * per_parameter.parameters;
+      return all(per_parameter.parameters);
     case MemoryCategory::kGradients:
-      return parameter_count(shape) * per_parameter.gradients;
+      return all(per_parameter.gradients);
     case MemoryCategory::kOptimizer:
-      return parameter_count(shape) * per_parameter.optimizer;
+      return all(per_parameter.optimizer);
     case MemoryCategory::kActivations:
-      return peak_activation_bytes(shape, batch, precision, recompute);
+      return peak_activation_bytes(shape, batch, activation_precision(options), recompute);
     case MemoryCategory::kCommunication:
     case MemoryCategory::kOther:
       break;

@@ -136,6 +136,8 @@ std::string_view to_string(Precision precision) {
       return "bf16-mixed";
     case Precision::kBf16MixedFp32Grads:
       return "bf16-mixed-fp32grads";
+    case Precision::kTwoBytes:
+      return "two-bytes";
   }
   return "?";
 }

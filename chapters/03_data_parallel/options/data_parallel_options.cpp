@@ -132,7 +132,7 @@ std::unique_ptr<train::GradientExchange> DataParallelOptions::make_exchange(
   if (overlap == Overlap::kNone && compression.kind == CompressionKind::kNone) {
     return collectives::sum_after_backward(scope.parameters, scope.data);
   }
-  const DType dtype = scope.context.options.dtype;
+  const DType dtype = scope.context.options.formats().gradients;
   const std::size_t capacity = overlap == Overlap::kPerParameter ? 0 : bucket_capacity(dtype);
   const Flush flush = overlap == Overlap::kNone ? Flush::kAfterBackward : Flush::kWhenReady;
   MakeBucketExchange exchange = data_parallel::make_exchange(

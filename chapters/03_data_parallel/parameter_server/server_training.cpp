@@ -110,6 +110,7 @@ class Replica : public train::Worker {
     return own;
   }
 
+  std::size_t skipped_steps() const override { return worker_->skipped_steps(); }
   std::size_t parameter_count() const override { return worker_->parameter_count(); }
 
   void conclude(std::vector<train::StepMetrics>& steps) override {

@@ -301,6 +301,7 @@ TrainingRecord load_checkpoint(FileLayer& files, const fs::path& folder,
   state.load(record.optimizer_steps, [&](std::size_t piece, const PieceValues& values) {
     stored->read(state.pieces()[piece], values);
   });
+  state.load_numbers(record.numbers);
   return record;
 }
 

@@ -55,6 +55,8 @@ class CheckpointedWorker : public train::Worker {
 
   std::vector<train::StepMetrics> history() override { return history_; }
 
+  std::size_t skipped_steps() const override { return worker_->skipped_steps(); }
+
   std::size_t parameter_count() const override { return worker_->parameter_count(); }
 
   // [region step_ended]
@@ -162,6 +164,7 @@ class CheckpointedWorker : public train::Worker {
                     .settings = settings_,
                     .steps = steps,
                     .optimizer_steps = state_.optimizer_steps(),
+                    .numbers = state_.numbers(),
                     .writers = context_.world.size()},
                    companions_);
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -70,6 +71,19 @@ void expect_equal_variants(const std::map<std::string, std::string>& now,
   }
 }
 
+/// Empty for a training in one type, which its --dtype says.
+std::string precision_text(const train::TrainOptions& options) {
+  if (!options.precision) return {};
+  const nn::Precision& types = *options.precision;
+  return fmt::format("weights {}, gradients {}, activations {}, updated {}",
+                     to_string(types.parameters), to_string(types.gradients),
+                     to_string(types.compute), to_string(types.optimizer));
+}
+
+std::string shown_precision(const std::string& text) {
+  return text.empty() ? "everything in one type" : text;
+}
+
 ordered_json identity_json(const TrainingIdentity& identity) {
   const nn::ModelConfig& model = identity.model;
   ordered_json object = {{"layers", model.num_layers},
@@ -94,11 +108,13 @@ ordered_json identity_json(const TrainingIdentity& identity) {
 }
 
 ordered_json settings_json(const TrainingSettings& settings) {
-  return {{"steps", settings.steps},
-          {"lr", settings.learning_rate},
-          {"warmup", settings.warmup},
-          {"clip", settings.clip_norm},
-          {"micro_batch", settings.micro_batch}};
+  ordered_json object = {{"steps", settings.steps},
+                         {"lr", settings.learning_rate},
+                         {"warmup", settings.warmup},
+                         {"clip", settings.clip_norm},
+                         {"micro_batch", settings.micro_batch}};
+  if (!settings.precision.empty()) object["precision"] = settings.precision;
+  return object;
 }
 
 DType dtype_from(const json& object) {
@@ -136,11 +152,13 @@ TrainingIdentity identity_from(const json& object) {
 }
 
 TrainingSettings settings_from(const json& object) {
-  return {.steps = whole_number_in<std::size_t>(object, "steps"),
-          .learning_rate = object.at("lr"),
-          .warmup = whole_number_in<std::size_t>(object, "warmup"),
-          .clip_norm = object.at("clip"),
-          .micro_batch = whole_number_in<std::size_t>(object, "micro_batch")};
+  TrainingSettings settings{.steps = whole_number_in<std::size_t>(object, "steps"),
+                            .learning_rate = object.at("lr"),
+                            .warmup = whole_number_in<std::size_t>(object, "warmup"),
+                            .clip_norm = object.at("clip"),
+                            .micro_batch = whole_number_in<std::size_t>(object, "micro_batch")};
+  if (object.contains("precision")) object.at("precision").get_to(settings.precision);
+  return settings;
 }
 
 ordered_json step_json(const train::StepMetrics& step) {
@@ -150,10 +168,15 @@ ordered_json step_json(const train::StepMetrics& step) {
   return row;
 }
 
+/// JSON has no infinity, which is the norm of a step that was skipped.
+double number_or_infinity(const json& number) {
+  return number.is_null() ? std::numeric_limits<double>::infinity() : number.get<double>();
+}
+
 train::StepMetrics step_from(const json& step) {
   train::StepMetrics metrics{.step = step.at(0).get<std::size_t>(),
                              .loss = step.at(1),
-                             .grad_norm = step.at(2),
+                             .grad_norm = number_or_infinity(step.at(2)),
                              .learning_rate = step.at(3),
                              .tokens_per_second = step.at(4)};
   if (step.size() > kStepColumns) metrics.validation_loss = step.at(kStepColumns);
@@ -179,6 +202,7 @@ TrainingRecord record_from(const json& object, const std::string& path) {
   record.settings = settings_from(object.at("settings"));
   record.optimizer_steps = whole_number_in<int>(object, "optimizer_steps");
   record.writers = whole_number_in<int>(object, "writers");
+  if (object.contains("numbers")) object.at("numbers").get_to(record.numbers);
   for (const json& step : object.at("steps")) record.steps.push_back(step_from(step));
   const auto report = [&](const std::string& what) { report_damaged_checkpoint(path, what); };
   for (std::size_t i = 0; i < record.steps.size(); ++i) {
@@ -229,6 +253,12 @@ std::vector<std::string> TrainingSettings::changes_since(const TrainingSettings&
   compare("--warmup", warmup, saved.warmup);
   compare("--clip", clip_norm, saved.clip_norm);
   compare("--micro-batch", micro_batch, saved.micro_batch);
+  if (precision != saved.precision) {
+    lines.push_back(fmt::format(
+        "Resumed with {}; the checkpoint's run had {}: weights and moments in files are those that "
+        "the optimizer updates, and go on as they are, rounded where this run has fewer bits.",
+        shown_precision(precision), shown_precision(saved.precision)));
+  }
   return lines;
 }
 
@@ -237,7 +267,8 @@ TrainingSettings settings_of(const train::TrainOptions& options) {
           .learning_rate = options.learning_rate,
           .warmup = options.warmup,
           .clip_norm = options.clip_norm,
-          .micro_batch = options.micro_batch};
+          .micro_batch = options.micro_batch,
+          .precision = precision_text(options)};
 }
 
 TrainingIdentity identity_of(const train::RunContext& context) {
@@ -254,13 +285,14 @@ TrainingIdentity identity_of(const train::RunContext& context) {
 }
 
 std::string to_json(const TrainingRecord& record) {
-  const ordered_json head = {
+  ordered_json head = {
       {"format", kFormat},
       {"training", identity_json(record.identity)},
       {"settings", settings_json(record.settings)},
       {"optimizer_steps", record.optimizer_steps},
       {"writers", record.writers},
       {"step_columns", {"step", "loss", "grad_norm", "learning_rate", "tokens_per_second"}}};
+  if (!record.numbers.empty()) head["numbers"] = record.numbers;
   // A file may have a name that is no UTF-8.
   std::string text = head.dump(1, ' ', false, ordered_json::error_handler_t::replace);
   text.resize(text.rfind('}') - 1);

@@ -41,6 +41,7 @@ struct TrainingSettings {
   std::size_t warmup = 0;       ///< steps until it is reached
   double clip_norm = 0;         ///< highest gradient norm; 0: none is clipped
   std::size_t micro_batch = 0;  ///< sequences per pass: sums are rounded in another order
+  std::string precision = {};   ///< the types of weights, gradients and activations; empty: --dtype
 
   /// @brief One line for each that differs: "Resumed with --lr 0.001; the checkpoint's run had
   /// 0.003."
@@ -56,11 +57,12 @@ struct TrainingSettings {
 
 /// @brief The content of a checkpoint's training.json.
 struct TrainingRecord {
-  TrainingIdentity identity;              ///< what is trained on what
-  TrainingSettings settings;              ///< how
-  std::vector<train::StepMetrics> steps;  ///< of all steps up to the checkpoint
-  int optimizer_steps = 0;                ///< that the optimizer counts
-  int writers = 1;                        ///< ranks that have written it
+  TrainingIdentity identity;                                ///< what is trained on what
+  TrainingSettings settings;                                ///< how
+  std::vector<train::StepMetrics> steps;                    ///< of all steps up to the checkpoint
+  int optimizer_steps = 0;                                  ///< that the optimizer counts
+  std::map<std::string, std::vector<double>> numbers = {};  ///< TrainingState::numbers()
+  int writers = 1;                                          ///< ranks that have written it
 };
 
 /// @brief As JSON.

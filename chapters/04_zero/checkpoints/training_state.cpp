@@ -31,15 +31,33 @@ int TrainingState::optimizer_steps() const {
   return trainer_.states.empty() ? 0 : trainer_.states.front()->optimizer().steps();
 }
 
+std::map<std::string, std::vector<double>> TrainingState::numbers() const {
+  std::map<std::string, std::vector<double>> all;
+  for (const train::NamedNumbers& numbers : trainer_.numbers) all[numbers.name] = numbers.read();
+  return all;
+}
+
+void TrainingState::load_numbers(const std::map<std::string, std::vector<double>>& saved) {
+  for (const train::NamedNumbers& numbers : trainer_.numbers) {
+    const auto found = saved.find(numbers.name);
+    if (found != saved.end()) numbers.restore(found->second);
+  }
+}
+
 PieceValues TrainingState::copy(std::size_t piece) const {
   const Place& place = places_.at(piece);
   const Tensor like = place.states->weights(place.piece);
   const Shape& shape = like.shape();
-  const PieceValues copied = make_values(host_, shape.numel(), like.dtype());
+  const PieceValues copied = make_values(host_, shape.numel(), accumulation_dtype(like.dtype()));
   place.states->read_weights(place.piece, copied.weights);
-  place.states->optimizer().moments().read(
-      place.piece,
-      {.first = copied.moments.first.view(shape), .second = copied.moments.second.view(shape)});
+  optim::MomentStore& moments = place.states->optimizer().moments();
+  if (moments.size() == 0) {  // every step so far has been skipped
+    copied.moments.first.fill(0.0);
+    copied.moments.second.fill(0.0);
+    return copied;
+  }
+  moments.read(place.piece, {.first = copied.moments.first.view(shape),
+                             .second = copied.moments.second.view(shape)});
   return copied;
 }
 
@@ -56,7 +74,7 @@ void TrainingState::load(
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const auto [states, piece] = places_[i];
     const Tensor like = states->weights(piece);
-    const PieceValues loaded = make_values(host_, like.numel(), like.dtype());
+    const PieceValues loaded = make_values(host_, like.numel(), accumulation_dtype(like.dtype()));
     values(i, loaded);
     states->write_weights(piece, loaded.weights);
     states->optimizer().moments().write(piece,

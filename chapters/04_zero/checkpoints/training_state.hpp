@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "common/nn/model.hpp"
@@ -38,7 +40,13 @@ class TrainingState {
   /// @brief Steps that the optimizer counts.
   [[nodiscard]] int optimizer_steps() const;
 
-  /// @brief A copy of a piece in the host's memory. Only after a step.
+  /// @brief What else belongs to the training, by name; the same on every rank.
+  [[nodiscard]] std::map<std::string, std::vector<double>> numbers() const;
+  /// @brief Goes on from those of an earlier run; what it did not have starts anew.
+  void load_numbers(const std::map<std::string, std::vector<double>>& saved);
+
+  /// @brief A copy of a piece in the host's memory, weights (master weights, where there are any) and
+  /// moments in f32 or f64. Only after a step.
   [[nodiscard]] PieceValues copy(std::size_t piece) const;
 
   /// @brief Replaces all pieces, before the first step. Collective.

@@ -1,6 +1,7 @@
 #include "chapters/04_zero/estimate/sharded_bytes.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -100,6 +101,9 @@ std::size_t scratch_between_copies(const ShardedRun& run,
   return scratch;
 }
 
+/// Bytes of a moment outside the device.
+std::size_t moment_width(const ShardedRun& run) { return size_of(accumulation_dtype(run.dtype)); }
+
 /// What offloading changes.
 void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int rank,
              std::size_t fetched_bytes, ShardedBytes& elements) {
@@ -110,7 +114,7 @@ void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int 
     for (const Piece& piece : pieces_of(layout, rank)) counts.push_back(piece.place.size());
   }
   using Weights = OffloadedLayout::Weights;
-  const OffloadedLayout stored(counts, settings.least_block_bytes / (2 * size_of(run.dtype)),
+  const OffloadedLayout stored(counts, settings.least_block_bytes / (2 * moment_width(run)),
                                settings.offloads_parameters() ? Weights::kStored : Weights::kStay);
   elements.optimizer = stored.window();
   elements.stored = stored.stored();
@@ -131,6 +135,34 @@ std::size_t gradients_beside_a_table(const ShardedRun& run, const std::vector<Fl
   return std::max(shards, there + table.count);
 }
 
+memory::StateWidths widths_of(const ShardedRun& run) {
+  if (run.widths) return *run.widths;
+  const auto width = static_cast<double>(size_of(run.dtype));
+  return {.parameters = width, .gradients = width, .optimizer = 2 * width};
+}
+
+std::size_t bytes_of(std::size_t elements, double width) {
+  return static_cast<std::size_t>(std::llround(static_cast<double>(elements) * width));
+}
+
+/// Moments and master weights on the device: where moments are offloaded, their window instead.
+std::size_t optimizer_bytes(const ShardedRun& run, const memory::StateWidths& widths,
+                            std::size_t updated, const ShardedBytes& elements) {
+  if (run.settings.offload.what == Offload::kNone) return bytes_of(updated, widths.optimizer);
+  const auto moments = static_cast<double>(2 * moment_width(run));
+  return elements.optimizer * moment_width(run) + bytes_of(updated, widths.optimizer - moments);
+}
+
+/// What a rank sends of gradients in a step: reduce-scatters. The rest are all-gathers of weights.
+std::size_t scattered_elements(const ShardedRun& run) {
+  const std::size_t times = run.settings.stage == ZeroStage::kOptimizer ? 1 : run.micro_batches;
+  std::size_t elements = 0;
+  for (const FlatLayout& layout : layouts_of(run)) {
+    elements += times * (layout.padded - layout.shard);
+  }
+  return elements;
+}
+
 }  // namespace
 
 ShardedBytes predict_bytes(const ShardedRun& run, int rank,
@@ -139,10 +171,11 @@ ShardedBytes predict_bytes(const ShardedRun& run, int rank,
   const comm::Group group = comm::Group::all(rank, run.shards);
   const std::vector<FlatLayout> layouts = layouts_of(run);
   ShardedBytes elements;
+  std::size_t updated = 0;
   for (const FlatLayout& layout : layouts) {
     elements.parameters += shards_parameters(stage) ? layout.shard : layout.padded;
     elements.gradients += shards_gradients(stage) ? layout.shard : layout.padded;
-    for (const Piece& piece : pieces_of(layout, rank)) elements.optimizer += 2 * piece.place.size();
+    for (const Piece& piece : pieces_of(layout, rank)) updated += piece.place.size();
     if (run.settings.plus_plus.gradients) continue;  // an all-to-all needs no scratch memory
     const comm::Schedule schedule =
         algorithms.reduce_scatter(group, comm::Chunks::even({0, layout.padded}, run.shards));
@@ -155,14 +188,15 @@ ShardedBytes predict_bytes(const ShardedRun& run, int rank,
   const Passing passing = passing_bytes(run, layouts);
   offload(run, layouts, rank, passing.shards, elements);
   const std::size_t width = size_of(run.dtype);
+  const memory::StateWidths widths = widths_of(run);
   const std::size_t secondary = secondary_bytes(run, layouts);
-  return {.parameters = elements.parameters * width + secondary,
-          .gradients = elements.gradients * width,
-          .optimizer = elements.optimizer * width,
+  return {.parameters = bytes_of(elements.parameters, widths.parameters) + secondary,
+          .gradients = bytes_of(elements.gradients, widths.gradients),
+          .optimizer = optimizer_bytes(run, widths, updated, elements),
           .buffers = passing.buffers,
           .secondary = secondary,
           .scratch = elements.scratch * width,
-          .stored = elements.stored * width};
+          .stored = elements.stored * moment_width(run)};
 }
 
 std::size_t predict_sent_elements(const ShardedRun& run) {
@@ -183,6 +217,13 @@ std::size_t predict_sent_elements(const ShardedRun& run) {
 }
 
 SentBytes predict_sent(const ShardedRun& run, int rank) {
+  if (run.widths) {
+    const std::size_t gradients = scattered_elements(run);
+    const std::size_t weights = predict_sent_elements(run) - gradients;
+    return {.total = bytes_of(gradients, run.widths->gradients) +
+                     bytes_of(weights, run.widths->parameters),
+            .between = 0};
+  }
   if (run.settings.stage != ZeroStage::kParameters) {
     return {.total = predict_sent_elements(run) * size_of(run.dtype), .between = 0};
   }

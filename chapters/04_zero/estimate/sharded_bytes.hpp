@@ -4,7 +4,9 @@
 /// that they leave out, padding and buffers.
 
 #include <cstddef>
+#include <optional>
 
+#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/04_zero/sharded_model.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp"
 #include "common/comm/collectives/collective_algorithms.hpp"
@@ -21,13 +23,15 @@ struct ShardedRun {
   int shards = 1;                 ///< ranks that share one copy
   int replicas = 1;               ///< copies, whose ranks add up their shards
   std::size_t micro_batches = 1;  ///< passes of each rank in a step
+  /// Bytes per parameter where they are not all of `dtype`, which is then that of the gradients.
+  std::optional<memory::StateWidths> widths = {};
 };
 
 /// @brief Peaks of a rank's bytes, by category.
 struct ShardedBytes {
   std::size_t parameters = 0;  ///< weights that are kept, with the padding; secondary shards too
   std::size_t gradients = 0;   ///< those kept until the optimizer step, with the padding
-  std::size_t optimizer = 0;   ///< two moments of each weight that the rank updates, no padding;
+  std::size_t optimizer = 0;   ///< moments and master weights of what the rank updates, no padding;
                                ///< where they are offloaded, the window of blocks
   std::size_t buffers = 0;     ///< communication: groups of gradients under way, gathered units
   std::size_t secondary = 0;   ///< of the parameters: secondary shards

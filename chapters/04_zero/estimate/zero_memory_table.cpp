@@ -19,8 +19,9 @@ struct Prediction {
   bool at_most = false;              ///< the bytes are a bound
 };
 
-Prediction of_state(bool sharded, std::size_t per_parameter, std::size_t bytes) {
-  return {.formula = fmt::format("{} P{}", per_parameter, sharded ? " / N" : ""), .bytes = bytes};
+Prediction of_state(bool sharded, double per_parameter, std::size_t bytes) {
+  return {.formula = fmt::format("{:.4g} P{}", per_parameter, sharded ? " / N" : ""),
+          .bytes = bytes};
 }
 
 class Predictions {
@@ -29,25 +30,25 @@ class Predictions {
               const ShardedRun& run, const comm::CollectiveAlgorithms& algorithms)
       : stage_(run.settings.stage),
         offload_(run.settings.offload),
-        width_(size_of(run.dtype)),
+        widths_(memory::state_widths(options)),
         bytes_(predict_bytes(run, 0, algorithms)),
         activations_(memory::peak_activation_bytes(
             memory::shape_of(options.model),
             {.size = options.micro_batch, .seq_len = options.model.max_seq_len},
-            memory::precision_of(options.dtype), recompute)) {}
+            memory::activation_precision(options), recompute)) {}
 
   [[nodiscard]] Prediction of(MemoryCategory category) const {
     switch (category) {
       case MemoryCategory::kParameters:
         if (offload_.offloads_parameters())
           return {.formula = "fetched", .bytes = bytes_.parameters};
-        return of_state(shards_parameters(stage_), width_, bytes_.parameters);
+        return of_state(shards_parameters(stage_), widths_.parameters, bytes_.parameters);
       case MemoryCategory::kGradients:
-        return of_state(shards_gradients(stage_), width_, bytes_.gradients);
+        return of_state(shards_gradients(stage_), widths_.gradients, bytes_.gradients);
       case MemoryCategory::kOptimizer:
         if (offload_.what != Offload::kNone)
           return {.formula = "window", .bytes = bytes_.optimizer};
-        return of_state(true, 2 * width_, bytes_.optimizer);
+        return of_state(true, widths_.optimizer, bytes_.optimizer);
       case MemoryCategory::kActivations:
         return {.formula = "", .bytes = activations_};
       case MemoryCategory::kCommunication:
@@ -62,14 +63,15 @@ class Predictions {
 
   /// What stands beside the device.
   [[nodiscard]] Prediction stored() const {
-    return of_state(true, (offload_.offloads_parameters() ? 3 : 2) * width_, bytes_.stored);
+    const double moment = widths_.gradients < 4 ? 4 : widths_.gradients;
+    return of_state(true, (offload_.offloads_parameters() ? 3 : 2) * moment, bytes_.stored);
   }
   [[nodiscard]] const ShardedBytes& bytes() const { return bytes_; }
 
  private:
   ZeroStage stage_;
   OffloadSettings offload_;
-  std::size_t width_;
+  memory::StateWidths widths_;
   ShardedBytes bytes_;
   std::size_t activations_;
 };

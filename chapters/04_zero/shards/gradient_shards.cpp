@@ -31,7 +31,7 @@ GradientShards::GradientShards(const std::vector<ParameterGroup>& groups, const 
                                const MakeReducer& reducer)
     : groups_(groups), ranks_(ranks), alive_(std::make_shared<const bool>(true)) {
   const nn::Parameter& first = *groups.front().parameters.front();
-  reducer_ = reducer(reduced(groups), first.device(), first.dtype());
+  reducer_ = reducer(reduced(groups), first.device(), first.grad_dtype());
   make_queues();
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (std::size_t i = 0; i < groups_[g].parameters.size(); ++i) {
@@ -39,7 +39,7 @@ GradientShards::GradientShards(const std::vector<ParameterGroup>& groups, const 
       parameter.allocate_grad_by(
           [this, g, i, &parameter, alive = std::weak_ptr<const bool>(alive_)] {
             if (!alive.expired()) return memory_for(g, i);
-            return Tensor::empty(parameter.device(), parameter.shape(), parameter.dtype(),
+            return Tensor::empty(parameter.device(), parameter.shape(), parameter.grad_dtype(),
                                  MemoryCategory::kGradients);
           });
     }
@@ -66,7 +66,7 @@ void GradientShards::make_queues() {
 Tensor GradientShards::memory_for(std::size_t group, std::size_t i) {
   if (groups_[group].is_tied) {
     const nn::Parameter& parameter = *groups_[group].parameters[i];
-    return Tensor::empty(parameter.device(), parameter.shape(), parameter.dtype(),
+    return Tensor::empty(parameter.device(), parameter.shape(), parameter.grad_dtype(),
                          MemoryCategory::kGradients);
   }
   if (open_group_ != group) {

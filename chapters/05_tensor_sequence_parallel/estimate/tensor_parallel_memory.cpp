@@ -38,15 +38,20 @@ std::size_t gpt_block_bytes(const TransformerShape& shape, const MicroBatch& bat
   return between + (inside + (mode == Recompute::kNone ? scores : 0)) / layout.ranks();
 }
 
-std::size_t llama_block_bytes(const TransformerShape& shape, const MicroBatch& batch, std::size_t e,
-                              Recompute mode, const TensorParallelLayout& layout) {
+std::size_t llama_block_bytes(const TransformerShape& shape, const MicroBatch& batch,
+                              Precision precision, Recompute mode,
+                              const TensorParallelLayout& layout) {
+  const std::size_t e = memory::activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
   const std::size_t f = shape.ffn_hidden_size;
   const bool keeps_cheap = mode == Recompute::kNone;  // the norms' outputs and the product
-  const std::size_t between = (keeps_cheap ? 4 : 2) * h + 2;
-  const std::size_t inside = 2 * h + (keeps_cheap ? 3 : 2) * f + shape.num_heads;
-  return e * (local_tokens(batch, layout) * between +
-              batch.tokens() * (inside / layout.ranks() + 2 * local_kv_size(shape, layout)));
+  const std::size_t between = (keeps_cheap ? 4 : 2) * h;
+  const std::size_t inside = 2 * h + (keeps_cheap ? 3 : 2) * f;
+  const std::size_t l = local_tokens(batch, layout);
+  const std::size_t elements =
+      l * between + batch.tokens() * (inside / layout.ranks() + 2 * local_kv_size(shape, layout));
+  const std::size_t row_sums = 2 * l + batch.tokens() * (shape.num_heads / layout.ranks());
+  return e * elements + memory::row_sum_bytes(precision) * row_sums;
 }
 
 }  // namespace
@@ -87,7 +92,7 @@ std::size_t block_activation_bytes(const TransformerShape& shape, const MicroBat
   const std::size_t e = memory::activation_element_bytes(precision);
   if (mode == Recompute::kFull) return e * local_tokens(batch, layout) * shape.hidden_size;
   return shape.kind == BlockKind::kGpt ? gpt_block_bytes(shape, batch, e, mode, layout)
-                                       : llama_block_bytes(shape, batch, e, mode, layout);
+                                       : llama_block_bytes(shape, batch, precision, mode, layout);
 }
 
 OutsideBytes outside_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
@@ -100,7 +105,8 @@ OutsideBytes outside_activation_bytes(const TransformerShape& shape, const Micro
   if (shape.kind == BlockKind::kGpt) {
     return {.embedding = l * h, .head = 2 * e * l * h + 4 * tokens * v};
   }
-  return {.embedding = 4 * tokens, .head = e * (l * (2 * h + 1) + tokens * v)};
+  return {.embedding = 4 * tokens,
+          .head = e * (2 * l * h + tokens * v) + memory::row_sum_bytes(precision) * l};
 }
 
 std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& config,

@@ -8,8 +8,10 @@
 #include <string_view>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
+#include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "common/base/units.hpp"
@@ -28,10 +30,11 @@ std::string compared(std::size_t predicted, std::size_t measured) {
 PredictedBytes predictions(const train::Setup& setup, const TensorParallelLayout& layout,
                            std::size_t largest_micro_batch) {
   const memory::TransformerShape shape = memory::shape_of(setup.train.model);
-  const memory::Precision precision = memory::precision_of(setup.train.dtype);
+  const memory::Precision precision = memory::activation_precision(setup.train);
   return predicted_bytes(
-      zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.data_ranks()),
-                           parameter_count(shape, layout), precision),
+      zero::trained_bytes_per_rank(setup.train,
+                                   zero::zero_of(setup).options().sharding(setup.data_ranks()),
+                                   parameter_count(shape, layout)),
       peak_activation_bytes(shape,
                             {.size = largest_micro_batch, .seq_len = setup.train.model.max_seq_len},
                             precision, memory::options_of(setup).recompute, layout));
@@ -98,7 +101,7 @@ TensorStep step_of(const train::Setup& setup, const TensorParallelOptions& optio
   return {.model = setup.train.model,
           .layout = options.layout(),
           .overlap = options.overlap,
-          .dtype = setup.train.dtype,
+          .dtype = setup.train.formats().compute,
           .micro_batches = micro_batches,
           .block_forwards = again ? 2U : 1U};
 }

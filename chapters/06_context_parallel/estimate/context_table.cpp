@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
+#include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
@@ -25,10 +27,11 @@ tensor_parallel::TensorParallelLayout tensor_layout(const train::Setup& setup) {
 tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const RankShare& share,
                                             std::size_t sequences) {
   const auto shape = memory::shape_of(setup.train.model);
-  const auto precision = memory::precision_of(setup.train.dtype);
+  const auto precision = memory::activation_precision(setup.train);
   return tensor_parallel::predicted_bytes(
-      zero::bytes_per_rank(zero::zero_of(setup).options().sharding(setup.data_ranks()),
-                           tensor_parallel::parameter_count(shape, share.tensor), precision),
+      zero::trained_bytes_per_rank(setup.train,
+                                   zero::zero_of(setup).options().sharding(setup.data_ranks()),
+                                   tensor_parallel::parameter_count(shape, share.tensor)),
       peak_activation_bytes(shape, sequences, precision, memory::options_of(setup).recompute,
                             share));
 }
@@ -69,7 +72,7 @@ ContextStep step_of(const train::Setup& setup, const ContextParallelOptions& opt
           .layout = layout_of(setup, options),
           .choice = options.choice(),
           .tp = setup.ranks_along(MeshDim::kTp),
-          .dtype = setup.train.dtype,
+          .dtype = setup.train.formats().compute,
           .micro_batches = micro_batches,
           .block_forwards = again ? 2U : 1U};
 }

@@ -36,11 +36,14 @@ Tensor joined(const Tensor& pairs, std::size_t which, const SequenceGroup& group
 void put(const Tensor& pairs, std::size_t which, const Tensor& whole, const SequenceGroup& group) {
   const std::vector<Tensor> parts = split_sequence(whole, group.chunks);
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    part(pairs, rank, which).copy_from(parts[rank]);
+    cast_into(part(pairs, rank, which), parts[rank]);
   }
 }
 
-Tensor zeros_like(const Tensor& x) { return Tensor::zeros(x.device(), x.shape(), x.dtype()); }
+/// Where gradients are summed up.
+Tensor no_gradient(const Tensor& x) {
+  return Tensor::zeros(x.device(), x.shape(), accumulation_dtype(x.dtype()));
+}
 
 }  // namespace
 
@@ -57,8 +60,9 @@ KeyValues GatheredAttention::gather(const Tensor& key, const Tensor& value) cons
 Tensor GatheredAttention::forward(const AttentionInputs& in, const AttentionScope& scope,
                                   nn::Saved& saved) {
   const BlockAttention queries(in.query, group_.own(), scope);
-  const PartialAttention partial = queries.nothing_seen();
-  queries.attend(partial, gather(in.key, in.value));
+  const PartialAttention sums = queries.nothing_seen();
+  queries.attend(sums, gather(in.key, in.value));
+  const PartialAttention partial = rounded(sums, in.query.dtype());
   save_attention(in, partial, saved);
   return partial.output;
 }
@@ -68,11 +72,11 @@ nn::QkvGradients GatheredAttention::backward(const Tensor& d_output, const Atten
   const auto [in, partial] = take_attention(saved);
   const BlockAttention queries(in.query, group_.own(), scope);
   const KeyValues own{.key = in.key, .value = in.value, .chunks = group_.own()};
-  const Tensor d_query = zeros_like(in.query);
+  const Tensor d_query = no_gradient(in.query);
   const Tensor d_pairs = pairs_of(group_, own);
   {
     const KeyValues all = gather(in.key, in.value);
-    const nn::QkvGradients d_all{d_query, zeros_like(all.key), zeros_like(all.value)};
+    const nn::QkvGradients d_all{d_query, no_gradient(all.key), no_gradient(all.value)};
     queries.add_gradients(d_output, partial, all, d_all);
     put(d_pairs, 0, d_all.d_key, group_);
     put(d_pairs, 1, d_all.d_value, group_);

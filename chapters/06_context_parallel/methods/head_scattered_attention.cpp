@@ -108,9 +108,10 @@ nn::QkvGradients HeadScatteredAttention::backward(const Tensor& d_output,
   const Tensor d_own_heads =
       all_tokens(send_heads(d_output, heads_, "gradient of the output"), heads_);
   const auto [d_query, d_key, d_value] = inner_->backward(d_own_heads, scope, saved);
-  Exchange query = send_tokens(d_query, heads_, "gradient of the query");
-  Exchange key = send_tokens(d_key, heads_, "gradient of the key");
-  Exchange value = send_tokens(d_value, heads_, "gradient of the value");
+  const DType dtype = d_output.dtype();
+  Exchange query = send_tokens(cast(d_query, dtype), heads_, "gradient of the query");
+  Exchange key = send_tokens(cast(d_key, dtype), heads_, "gradient of the key");
+  Exchange value = send_tokens(cast(d_value, dtype), heads_, "gradient of the value");
   return {all_heads(std::move(query)), all_heads(std::move(key)), all_heads(std::move(value))};
 }
 // [/region]

@@ -4,6 +4,10 @@
 
 namespace ultra::context_parallel {
 
+PartialAttention rounded(const PartialAttention& whole, DType dtype) {
+  return {.output = cast(whole.output, dtype), .log_sum_exp = whole.log_sum_exp};
+}
+
 void save_attention(const AttentionInputs& in, const PartialAttention& partial, nn::Saved& saved) {
   saved.put("query", in.query);
   saved.put("key", in.key);
@@ -20,8 +24,9 @@ KeptAttention take_attention(nn::Saved& saved) {
 Tensor RingAttention::forward(const AttentionInputs& in, const AttentionScope& scope,
                               nn::Saved& saved) {
   const BlockAttention queries(in.query, ring_.own(), scope);
-  const PartialAttention partial =
-      ring_forward(queries, {.key = in.key, .value = in.value, .chunks = ring_.own()}, ring_);
+  const PartialAttention partial = rounded(
+      ring_forward(queries, {.key = in.key, .value = in.value, .chunks = ring_.own()}, ring_),
+      in.query.dtype());
   save_attention(in, partial, saved);
   return partial.output;
 }

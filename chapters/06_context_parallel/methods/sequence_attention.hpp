@@ -42,12 +42,16 @@ class SequenceAttention {
   [[nodiscard]] virtual Tensor forward(const AttentionInputs& in, const AttentionScope& scope,
                                        nn::Saved& saved) = 0;
 
-  /// @brief Gradients of this rank's rotated query, key and value; consumes `saved`.
+  /// @brief Gradients of this rank's rotated query, key and value; consumes `saved`. Sums that are
+  /// not rounded yet may be f32 where the activations are bf16 or f16.
   /// Collective over the ranks that share the sequences.
   [[nodiscard]] virtual nn::QkvGradients backward(const Tensor& d_output,
                                                   const AttentionScope& scope,
                                                   nn::Saved& saved) = 0;
 };
+
+/// @brief The finished sum in the type of the activations.
+[[nodiscard]] PartialAttention rounded(const PartialAttention& whole, DType dtype);
 
 /// @brief Keeps query, key, value, output and log-sum-exp: what attention of own queries needs.
 void save_attention(const AttentionInputs& in, const PartialAttention& partial, nn::Saved& saved);

@@ -8,8 +8,10 @@
 #include <optional>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
+#include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/estimate/context_table.hpp"
@@ -31,7 +33,8 @@ class Predictions {
  public:
   Predictions(const train::Setup& setup, const PipelineSchedule& schedule,
               std::span<const std::size_t> layers)
-      : model_(staged_model(setup, layers)),
+      : options_(setup.train),
+        model_(staged_model(setup, layers)),
         sequences_(data_parallel::micro_batch_sizes(setup.train,
                                                     static_cast<std::size_t>(setup.replicas()))),
         schedule_(schedule),
@@ -44,7 +47,7 @@ class Predictions {
       const std::size_t part = schedule_.placement.part_at({.stage = stage, .chunk = chunk});
       parameters += part_parameters(model_, model_.parts[part]);
     }
-    const zero::RankBytes states = zero::bytes_per_rank(sharding_, parameters, model_.precision);
+    const zero::RankBytes states = zero::trained_bytes_per_rank(options_, sharding_, parameters);
     // Stashed weights: a version for each micro-batch under way.
     const std::size_t versions =
         train::updates_between(schedule_.ranks[stage]) ? live(stage) : std::size_t{1};
@@ -57,6 +60,7 @@ class Predictions {
   }
 
  private:
+  const train::TrainOptions& options_;
   StagedModel model_;
   std::vector<std::size_t> sequences_;
   const PipelineSchedule& schedule_;
@@ -124,7 +128,7 @@ context_parallel::RankShare rank_share(const train::Setup& setup) {
 StagedModel staged_model(const train::Setup& setup, std::span<const std::size_t> layers) {
   return {.shape = memory::shape_of(setup.train.model),
           .parts = parts_of_model(layers),
-          .precision = memory::precision_of(setup.train.dtype),
+          .precision = memory::activation_precision(setup.train),
           .recompute = memory::options_of(setup).recompute,
           .share = rank_share(setup)};
 }

@@ -133,7 +133,7 @@ std::string PipelineLinks::place(const Action& action) const {
 
 BorderTensors border_tensors(const train::Plan& plan, const Device& device,
                              const train::TrainOptions& options, std::size_t parts_of_tokens) {
-  BorderTensors tensors{.device = device, .dtype = options.dtype, .sequences = {}};
+  BorderTensors tensors{.device = device, .dtype = options.formats().compute, .sequences = {}};
   for (const train::MicroBatch& micro_batch : plan.micro_batches) {
     tensors.sequences.push_back(micro_batch.sequences.size());
   }

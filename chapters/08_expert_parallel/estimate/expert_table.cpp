@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
+#include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/04_zero/estimate/zero_estimate.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
@@ -41,11 +43,12 @@ std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround
 
 tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const MoeModel& model,
                                             const MoeRankShare& rank) {
-  const auto precision = memory::precision_of(setup.train.dtype);
+  const auto precision = memory::activation_precision(setup.train);
   const std::size_t sequences = micro_batches_of(setup).front();
-  const zero::RankBytes states =
-      state_bytes(rank_parameters(model, rank),
-                  zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep, precision);
+  const zero::RankBytes states = zero::in_formats_of(
+      setup.train, state_bytes(rank_parameters(model, rank),
+                               zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep,
+                               memory::Precision::kFp32));
   const std::size_t activations =
       moe_peak_bytes(model, sequences, precision, memory::options_of(setup).recompute, rank,
                      even_rows(model.moe, rank, sequences));
@@ -61,7 +64,7 @@ double even_bytes(const train::Setup& setup, const MoeModel& model, const MoeRan
   return static_cast<double>(model.shape.num_layers) *
          exchanged_bytes(even_remote_rows(model.moe, tokens, rank.ep), micro_batches.size(),
                          again ? 2 : 1, model.shape.hidden_size, model.moe.num_experts, rank.ep,
-                         size_of(setup.train.dtype));
+                         size_of(setup.train.formats().compute));
 }
 
 /// Shares in percent; of many experts, the extremes.

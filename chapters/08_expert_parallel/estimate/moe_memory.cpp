@@ -98,7 +98,8 @@ std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
     of_shared += tokens / (rank.share.tensor.splits_sequences() ? tp : 1) * h;
   }
   constexpr std::size_t kChoiceBytes = 2 * sizeof(std::int32_t);
-  return rest + e * (of_rows + of_router + of_shared) + kChoiceBytes * tokens * moe.top_k;
+  return rest + e * (of_rows + of_shared) + memory::row_sum_bytes(precision) * of_router +
+         kChoiceBytes * tokens * moe.top_k;
 }
 
 std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,

@@ -14,7 +14,7 @@ using ops::Write;
 
 std::unique_ptr<nn::Parameter> make_weight(const nn::BuildContext& context, nn::ParameterSpec spec,
                                            const ExpertShare& share) {
-  auto weight = std::make_unique<nn::Parameter>(std::move(spec), context.device, context.dtype,
+  auto weight = std::make_unique<nn::Parameter>(std::move(spec), context.device, context.precision,
                                                 context.seed, context.values);
   weight->set_data_group(share.data_group);
   return weight;

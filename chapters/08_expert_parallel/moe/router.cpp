@@ -36,7 +36,7 @@ std::unique_ptr<nn::Parameter> make_biases(const nn::BuildContext& context, std:
                         .global_shape = {config.num_experts},
                         .shard = {},
                         .initializer = {.constant = 0.0}},
-      context.device, context.dtype, context.seed, values);
+      context.device, accumulation_dtype(context.precision.parameters), context.seed, values);
   biases->allow_idle();
   biases->set_data_group(std::string(nn::kOwnGroup));
   for (const nn::Replication& copies : scope.bias_copies) biases->replicate(copies);
@@ -97,7 +97,7 @@ Router::Router(const nn::BuildContext& context, std::size_t layer, MoeConfig con
     : config_(std::move(config)),
       scope_(std::move(scope)),
       seq_len_(context.config.max_seq_len),
-      weight_(weight_spec(context, layer, config_), context.device, context.dtype, context.seed,
+      weight_(weight_spec(context, layer, config_), context.device, context.precision, context.seed,
               context.values),
       biases_(make_biases(context, layer, config_, scope_)),
       dropped_name_(dropped_counter(layer)) {
@@ -154,7 +154,8 @@ void Router::count(const Tensor& choices, const Tensor& destinations, const nn::
 Decision Router::forward(const Tensor& x, std::size_t batch, nn::Saved& saved) {
   const nn::Pass& pass = saved.pass();
   const LocalTokens tokens = tokens_of(batch, x.size(0), pass);
-  const Tensor logits = ops::matmul(x, Transpose::kNo, weight_.value(), Transpose::kYes);
+  const Tensor logits = ops::matmul(x, Transpose::kNo, weight_.value(), Transpose::kYes,
+                                    accumulation_dtype(x.dtype()));
   const Tensor affinities = affinities_of(logits, config_.router);  // [tokens, experts]
   const Routing routing =
       top_k_routing(affinities, biases_ ? biases_->value() : Tensor(), config_.top_k);
@@ -207,20 +208,24 @@ Tensor Router::backward(const Tensor& d_affinities, const Tensor& affinities, co
                         std::size_t batch, nn::Saved& saved) {
   const LocalTokens tokens = tokens_of(batch, x.size(0), saved.pass());
   if (config_.balance == Balance::kAux) {
+    BalancingTerm term = balancing_term();
+    term.coefficient *= saved.pass().loss_scale;
     const Tensor d_probabilities =
-        balancing_loss_backward(saved.take("choices"), tokens.seq, balancing_term())
-            .view(affinities.shape());
+        balancing_loss_backward(saved.take("choices"), tokens.seq, term).view(affinities.shape());
     if (scope_.adds_loss_gradients) {
       ops::add_into(d_affinities,
                     probabilities_backward(d_probabilities, affinities, config_.router));
     }
   }
-  const Tensor d_logits = affinities_backward(d_affinities, affinities, config_.router);
+  const Tensor d_wide = affinities_backward(d_affinities, affinities, config_.router);
   if (config_.z_coefficient != 0.0) {
     const Tensor logits = saved.take("logits");
-    if (scope_.adds_loss_gradients) add_z_loss_gradient(d_logits, logits, z_scale());
+    if (scope_.adds_loss_gradients) {
+      add_z_loss_gradient(d_wide, logits, z_scale() * saved.pass().loss_scale);
+    }
   }
-  clear_rows(d_logits, tokens, saved.pass());
+  clear_rows(d_wide, tokens, saved.pass());
+  const Tensor d_logits = cast(d_wide, x.dtype());
   Tensor d_x = ops::matmul(d_logits, Transpose::kNo, weight_.value(), Transpose::kNo);
   nn::add_matmul_grad(weight_, d_logits, x);
   return d_x;

@@ -16,7 +16,7 @@ namespace ultra::checkpoint {
 /// @brief Converts stored elements: exactly where the type of `out` can hold them, else rounded to
 /// the nearest.
 /// @param bytes  out.numel() elements of `type`, little-endian.
-/// @param out    [elements] f32 or f64, contiguous, on the CPU.
+/// @param out    [elements] of any floating type, contiguous, on the CPU.
 /// @throws InternalError for a type that is not converted, and for another number of bytes.
 /// Source: IEEE 754-2019, binary16; bfloat16 is the upper half of binary32.
 void convert(std::span<const std::byte> bytes, StoredType type, const Tensor& out);

@@ -44,6 +44,8 @@ std::optional<DType> dtype_for(StoredType type) {
   if (type == StoredType::kF32) return DType::kF32;
   if (type == StoredType::kF64) return DType::kF64;
   if (type == StoredType::kI32) return DType::kI32;
+  if (type == StoredType::kBF16) return DType::kBF16;
+  if (type == StoredType::kF16) return DType::kF16;
   return std::nullopt;
 }
 
@@ -53,6 +55,10 @@ StoredType stored_type_for(DType dtype) {
       return StoredType::kF32;
     case DType::kF64:
       return StoredType::kF64;
+    case DType::kBF16:
+      return StoredType::kBF16;
+    case DType::kF16:
+      return StoredType::kF16;
     case DType::kI32:
       break;
   }

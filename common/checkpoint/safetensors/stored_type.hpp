@@ -45,7 +45,8 @@ inline constexpr std::array<StoredType, 15> kStoredTypes = {
 /// @brief The type of that name, if there is one.
 [[nodiscard]] std::optional<StoredType> parse_stored_type(std::string_view name);
 
-/// @brief The dtype of a tensor that holds such elements, if there is one: F32, F64 and I32 have.
+/// @brief The dtype of a tensor that holds such elements, if there is one: F32, F64, BF16, F16 and
+/// I32 have.
 [[nodiscard]] std::optional<DType> dtype_for(StoredType type);
 
 /// @brief How the elements of a tensor are stored.

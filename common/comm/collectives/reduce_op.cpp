@@ -46,6 +46,60 @@ void divide_typed(T* data, std::size_t count, int divisor) {
 }
 
 template <class T>
+std::span<float> as_f32(std::span<const T> numbers, std::span<float> into) {
+  convert(numbers, into.first(numbers.size()));
+  return into.first(numbers.size());
+}
+
+/// Numbers of two bytes are combined in f32 and rounded once.
+template <HalfScalar T>
+void combine_typed(ReduceOp op, T* into, const T* from, std::size_t count) {
+  alignas(64) std::array<float, kTile> sum;
+  alignas(64) std::array<float, kTile> term;
+  for (std::size_t begin = 0; begin < count; begin += kTile) {
+    const std::span<T> tile(into + begin, std::min(kTile, count - begin));
+    const std::span<float> result = as_f32<T>(tile, sum);
+    const std::span<const T> other(from + begin, tile.size());
+    combine_typed(op, result.data(), as_f32<T>(other, term).data(), tile.size());
+    convert(std::span<const float>(result), tile);
+  }
+}
+
+template <HalfScalar T>
+void divide_typed(T* data, std::size_t count, int divisor) {
+  alignas(64) std::array<float, kTile> numbers;
+  for (std::size_t begin = 0; begin < count; begin += kTile) {
+    const std::span<T> tile(data + begin, std::min(kTile, count - begin));
+    const std::span<float> wide = as_f32<T>(tile, numbers);
+    divide_typed(wide.data(), wide.size(), divisor);
+    convert(std::span<const float>(wide), tile);
+  }
+}
+
+/// All sources are summed in f32: the result is rounded once, however many there are.
+template <HalfScalar T>
+void combine_all_typed(ReduceOp op, std::span<void* const> into, std::span<const void* const> from,
+                       std::size_t count) {
+  alignas(64) std::array<float, kTile> sum;
+  alignas(64) std::array<float, kTile> term;
+  alignas(64) std::array<T, kTile> rounded;
+  for (std::size_t begin = 0; begin < count; begin += kTile) {
+    const std::size_t n = std::min(kTile, count - begin);
+    const auto tile_of = [&](const void* source) {
+      return std::span<const T>(static_cast<const T*>(source) + begin, n);
+    };
+    const std::span<float> result = as_f32<T>(tile_of(from[0]), sum);
+    for (const void* source : from.subspan(1)) {
+      combine_typed(op, result.data(), as_f32<T>(tile_of(source), term).data(), n);
+    }
+    if (op == ReduceOp::kAverage) divide_typed(result.data(), n, static_cast<int>(from.size()));
+    convert(std::span<const float>(result), std::span<T>(rounded).first(n));
+    for (void* target : into)
+      std::memcpy(static_cast<T*>(target) + begin, rounded.data(), n * sizeof(T));
+  }
+}
+
+template <class T>
 void combine_all_typed(ReduceOp op, std::span<void* const> into, std::span<const void* const> from,
                        std::size_t count) {
   alignas(64) std::array<T, kTile> sum;
@@ -70,6 +124,10 @@ void dispatch(DType dtype, Fn&& fn) {
       return fn.template operator()<double>();
     case DType::kI32:
       return fn.template operator()<std::int32_t>();
+    case DType::kBF16:
+      return fn.template operator()<BFloat16>();
+    case DType::kF16:
+      return fn.template operator()<Float16>();
   }
 }
 

@@ -30,11 +30,14 @@ struct Combine {
 };
 
 /// @brief into[i] = into[i] op from[i] for `count` elements; the two do not overlap.
+///
+/// Elements of two bytes are combined in f32, and each result is rounded once.
 void combine(const Combine& how, void* into, const void* from, std::size_t count);
 
 /// @brief Combines `from[0][i]`, `from[1][i]`, ... in that order and stores the result in every
 /// `into[k][i]`: one pass over memory.
 ///
+/// Elements of two bytes are summed in f32 over all sources and rounded once.
 /// An average is divided by the number of sources. Outputs may be sources; they do not overlap
 /// otherwise.
 void combine_all(const Combine& how, std::span<void* const> into, std::span<const void* const> from,

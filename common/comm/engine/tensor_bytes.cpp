@@ -12,6 +12,10 @@ std::span<std::byte> bytes_of(const Tensor& tensor) {
       return std::as_writable_bytes(tensor.span<float>());
     case DType::kF64:
       return std::as_writable_bytes(tensor.span<double>());
+    case DType::kBF16:
+      return std::as_writable_bytes(tensor.span<BFloat16>());
+    case DType::kF16:
+      return std::as_writable_bytes(tensor.span<Float16>());
     case DType::kI32:
       break;
   }

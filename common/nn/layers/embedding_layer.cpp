@@ -13,7 +13,7 @@ ParameterSpec embedding_spec(const ModelConfig& config) {
 }
 
 DenseEmbedding::DenseEmbedding(const BuildContext& context)
-    : table_(embedding_spec(context.config), context.device, context.dtype, context.seed,
+    : table_(embedding_spec(context.config), context.device, context.precision, context.seed,
              context.values) {}
 
 Tensor DenseEmbedding::forward(const Tensor& tokens, Saved& saved) {

@@ -19,9 +19,9 @@ ParameterSpec weight_spec(const LinearSpec& spec) {
 }
 
 DenseProjections::DenseProjections(std::vector<ParameterSpec> weights, const Device& device,
-                                   DType dtype, std::uint64_t seed, Values values) {
+                                   ParameterTypes types, std::uint64_t seed, Values values) {
   for (ParameterSpec& spec : weights) {
-    owned_.push_back(std::make_unique<Parameter>(std::move(spec), device, dtype, seed, values));
+    owned_.push_back(std::make_unique<Parameter>(std::move(spec), device, types, seed, values));
     weights_.push_back(owned_.back().get());
   }
 }
@@ -51,9 +51,9 @@ Tensor DenseProjections::backward(std::span<const Tensor> d_y, Saved& saved) {
   return d_x;
 }
 
-DenseLinear::DenseLinear(ParameterSpec weight, const Device& device, DType dtype,
+DenseLinear::DenseLinear(ParameterSpec weight, const Device& device, ParameterTypes types,
                          std::uint64_t seed, Values values)
-    : maps_({std::move(weight)}, device, dtype, seed, values) {}
+    : maps_({std::move(weight)}, device, types, seed, values) {}
 
 Tensor DenseLinear::forward(const Tensor& x, Saved& saved) {
   return maps_.forward(x, saved).front();

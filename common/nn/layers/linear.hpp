@@ -19,7 +19,7 @@ namespace ultra::nn {
 class DenseProjections : public Projections {
  public:
   /// @brief One weight [out_features, in_features] (or a shard of it) per spec.
-  DenseProjections(std::vector<ParameterSpec> weights, const Device& device, DType dtype,
+  DenseProjections(std::vector<ParameterSpec> weights, const Device& device, ParameterTypes types,
                    std::uint64_t seed, Values values = Values::kAllocated);
 
   /// @brief One map by a weight that another layer owns.
@@ -39,7 +39,7 @@ class DenseProjections : public Projections {
 class DenseLinear : public Layer {
  public:
   /// @brief The weight [out_features, in_features], or a shard of it.
-  DenseLinear(ParameterSpec weight, const Device& device, DType dtype, std::uint64_t seed,
+  DenseLinear(ParameterSpec weight, const Device& device, ParameterTypes types, std::uint64_t seed,
               Values values = Values::kAllocated);
 
   [[nodiscard]] Tensor forward(const Tensor& x, Saved& saved) override;

@@ -10,7 +10,7 @@ RmsNorm::RmsNorm(const BuildContext& context, const std::string& name)
                .global_shape = {context.config.hidden_size},
                .shard = {},
                .initializer = {.constant = 1.0}},
-              context.device, context.dtype, context.seed, context.values),
+              context.device, context.precision, context.seed, context.values),
       epsilon_(context.config.norm_epsilon) {}
 
 Tensor RmsNorm::forward(const Tensor& x, Saved& saved) {
@@ -24,7 +24,7 @@ Tensor RmsNorm::backward(const Tensor& d_y, Saved& saved) {
   const Tensor x = saved.take("input");
   const Tensor reciprocal_rms = saved.take("reciprocal_rms");
   // One pass gives both gradients; only adding the weight's (hidden elements) can be put off.
-  const Tensor d_weight = Tensor::empty(x.device(), weight_.shape(), x.dtype());
+  const Tensor d_weight = Tensor::empty(x.device(), weight_.shape(), accumulation_dtype(x.dtype()));
   const Tensor d_x = gradients(d_y, x, reciprocal_rms, d_weight);
   weight_.add_grad([d_weight](const Tensor& grad, ops::Write write) {
     ops::write_or_add(grad, d_weight, write);

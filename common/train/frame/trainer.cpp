@@ -115,7 +115,8 @@ class Trainer {
     const std::string ranks =
         world_.size() > 1 ? fmt::format(" by {} ranks", world_.size()) : std::string();
     fmt::print("{} parameters in {}, trained{} on {} ({})\n", format_count(result_.parameters),
-               to_string(options_.dtype), ranks, dataset.source(), dataset.described_size());
+               to_string(options_.formats().parameters), ranks, dataset.source(),
+               dataset.described_size());
     std::fflush(stdout);
   }
 
@@ -123,12 +124,17 @@ class Trainer {
     Progress progress(options_.steps, stdout, result_.earlier_steps);
     for (std::size_t step = result_.earlier_steps + 1; step <= options_.steps; ++step) {
       throw_if_interrupted();
-      const StepMetrics metrics = make_step({.step = step, .learning_rate = schedule_.at(step)});
+      const StepMetrics metrics = make_step(plan_of(step));
       result_.steps.push_back(metrics);
       if (is_first_rank()) progress.show(step, metrics.loss, metrics.tokens_per_second);
       if (options_.validates_after(step)) validate(progress);
       worker_->step_ended(result_.steps);
     }
+  }
+
+  /// A step that was skipped has not used its learning rate: the next one does.
+  [[nodiscard]] StepPlan plan_of(std::size_t step) const {
+    return {.step = step, .learning_rate = schedule_.at(step - worker_->skipped_steps())};
   }
 
   StepMetrics make_step(const StepPlan& plan) {

@@ -26,8 +26,9 @@ struct StepPlan {
 
 /// @brief What a step gave, as far as this rank knows when it ends.
 struct StepOutcome {
-  double loss;       ///< mean over the tokens of the global batch, or of this rank's part of it
-  double grad_norm;  ///< global norm before clipping
+  double loss;           ///< mean over the tokens of the global batch, or of this rank's part of it
+  double grad_norm;      ///< global norm before clipping
+  bool skipped = false;  ///< whether no weight was updated: a gradient overflowed
 };
 
 /// @brief One rank's part in a run: holds its share of the model and makes its share of each step.
@@ -60,6 +61,10 @@ class Worker {
   /// @brief What the steps gave that an earlier run has made, in their order; the same on every rank.
   /// The frame makes the steps that follow them. Called once, before the first step.
   [[nodiscard]] virtual std::vector<StepMetrics> history() { return {}; }
+
+  /// @brief Steps up to now, with those of history(), that were skipped: the learning rate waits for
+  /// them. The same on every rank.
+  [[nodiscard]] virtual std::size_t skipped_steps() const { return 0; }
 
   /// @brief A step is over and measured: the time for what is done between steps. Collective.
   /// @param steps  one per step, in their order, with those of history().

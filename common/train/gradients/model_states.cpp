@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/optim/clip.hpp"
+#include "common/train/weights/master_weights.hpp"
 
 namespace ultra::train {
 namespace {
@@ -22,6 +23,14 @@ std::vector<int> balanced(std::span<const OwnedPiece> pieces, int ranks) {
   return taken_by;
 }
 
+std::vector<OwnedPiece> whole_pieces(const std::vector<nn::Parameter*>& parameters) {
+  std::vector<OwnedPiece> pieces;
+  for (const nn::Parameter* parameter : parameters) {
+    pieces.push_back({.parameter = parameter, .elements = {0, parameter->count()}});
+  }
+  return pieces;
+}
+
 class ReplicatedStates : public ModelStates {
  public:
   ReplicatedStates(const StatesScope& scope, std::unique_ptr<GradientExchange> exchange)
@@ -29,10 +38,9 @@ class ReplicatedStates : public ModelStates {
         parameters_(scope.parameters),
         rank_(scope.data.rank()),
         exchange_(std::move(exchange)),
-        optimizer_(optim::AdamWConfig{}, scope.adamw) {
-    for (const nn::Parameter* parameter : parameters_) {
-      pieces_.push_back({.parameter = parameter, .elements = {0, parameter->count()}});
-    }
+        pieces_(whole_pieces(parameters_)),
+        optimizer_(make_optimizer(scope.optimizer, pieces_)),
+        masters_(pieces_, scope.context.options.formats()) {
     saved_by_ = balanced(pieces_, scope.data.size());
   }
 
@@ -48,29 +56,33 @@ class ReplicatedStates : public ModelStates {
 
   std::vector<optim::TensorUpdate> updates() override {
     std::vector<optim::TensorUpdate> updates;
-    for (const nn::Parameter* parameter : parameters_) {
-      updates.push_back(
-          {.value = parameter->value(), .grad = parameter->grad(), .decay = decays(*parameter)});
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const nn::Parameter& parameter = *parameters_[i];
+      const Tensor& master = masters_.of(i);
+      updates.push_back({.value = parameter.value(),
+                         .grad = parameter.grad(),
+                         .decay = decays(parameter),
+                         .master = master.defined() ? master.view(parameter.shape()) : Tensor()});
     }
     return updates;
   }
 
   void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) override {
-    optimizer_.step(updates, rule.learning_rate,
-                    optim::clip_coefficient(rule.norm, rule.clip_norm));
+    optimizer_->step(updates, rule.learning_rate,
+                     optim::clip_coefficient(rule.norm, rule.clip_norm));
   }
 
   void drop_gradients() override {
     for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
   }
 
-  optim::AdamW& optimizer() override { return optimizer_; }
+  optim::AdamW& optimizer() override { return *optimizer_; }
   Tensor weights(std::size_t piece) override { return parameters_[piece]->value(); }
   void read_weights(std::size_t piece, const Tensor& out) override {
-    out.copy_from(flat(weights(piece)));
+    masters_.read(piece, flat(weights(piece)), out);
   }
   void write_weights(std::size_t piece, const Tensor& in) override {
-    flat(weights(piece)).copy_from(in);
+    masters_.write(piece, flat(weights(piece)), in);
   }
 
  private:
@@ -78,8 +90,9 @@ class ReplicatedStates : public ModelStates {
   std::vector<nn::Parameter*> parameters_;
   int rank_;  // in the data group
   std::unique_ptr<GradientExchange> exchange_;
-  optim::AdamW optimizer_;
   std::vector<OwnedPiece> pieces_;
+  std::unique_ptr<optim::AdamW> optimizer_;
+  MasterWeights masters_;
   std::vector<int> saved_by_;  // by piece: the rank of the data group
 };
 
@@ -97,7 +110,19 @@ std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
   return found;
 }
 
-bool decays(const nn::Parameter& parameter) { return parameter.global_shape().rank() > 1; }
+bool decays(const nn::Parameter& parameter) {
+  return parameter.global_shape().rank() > 1 && parameter.data_group() != nn::kOwnGroup;
+}
+
+std::unique_ptr<optim::AdamW> make_optimizer(const OptimizerParts& parts,
+                                             const std::vector<OwnedPiece>& pieces,
+                                             std::unique_ptr<optim::MomentStore> moments) {
+  if (!moments) moments = parts.moments ? parts.moments() : optim::moments_on_device();
+  auto optimizer =
+      std::make_unique<optim::AdamW>(optim::AdamWConfig{}, parts.adamw, std::move(moments));
+  if (parts.weight_step) optimizer->change_weights_by(parts.weight_step(parts.adamw, pieces));
+  return optimizer;
+}
 
 std::unique_ptr<ModelStates> replicated_states(const StatesScope& scope,
                                                std::unique_ptr<GradientExchange> exchange) {

@@ -16,15 +16,10 @@
 #include "common/optim/adamw.hpp"
 #include "common/train/frame/worker.hpp"
 #include "common/train/gradients/gradient_exchange.hpp"
+#include "common/train/gradients/owned_piece.hpp"
 #include "common/train/plan.hpp"
 
 namespace ultra::train {
-
-/// @brief A part of a parameter whose states this rank keeps.
-struct OwnedPiece {
-  const nn::Parameter* parameter = nullptr;  ///< of the model
-  Range elements;                            ///< of the parameter, row-major
-};
 
 /// @brief The parameters of a data group, of all chunks, in forward order; each once.
 [[nodiscard]] std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
@@ -37,7 +32,8 @@ struct StepRule {
   double clip_norm;      ///< highest norm; 0 means no clipping
 };
 
-/// @brief Whether weight decay applies to a parameter: to matrices, not to the weights of norms.
+/// @brief Whether weight decay applies to a parameter: to matrices, not to the weights of norms, and
+/// not to what no gradient changes.
 [[nodiscard]] bool decays(const nn::Parameter& parameter);
 
 /// @brief Weights, gradients and moments of the parameters of one data group, as this rank has
@@ -84,10 +80,11 @@ class ModelStates {
   /// @brief A tensor of a piece's shape and type on the device: its weights, unless they are
   /// elsewhere.
   [[nodiscard]] virtual Tensor weights(std::size_t piece) = 0;
-  /// @brief Copies the weights of a piece, wherever they are, between steps.
+  /// @brief Copies the weights of a piece, wherever they are, between steps: the master weights,
+  /// where there are any.
   /// @param out  [elements] on the CPU.
   virtual void read_weights(std::size_t piece, const Tensor& out) = 0;
-  /// @brief Replaces the weights of a piece, wherever they are, between steps.
+  /// @brief Replaces the weights of a piece, wherever they are, between steps; master weights too.
   /// @param in  [elements] on the CPU.
   virtual void write_weights(std::size_t piece, const Tensor& in) = 0;
   /// @brief Gives all ranks the weights that were written. Collective over the data group.
@@ -112,12 +109,26 @@ struct ModelScope {
   std::vector<nn::Model*> chunks;  ///< of this rank's model; outlive what is made of them
 };
 
+/// Makes what changes the weights of pieces, with an update of one tensor; empty: that update alone.
+using MakeWeightStep = std::function<optim::WeightStep(const optim::AdamWUpdate& adamw,
+                                                       const std::vector<OwnedPiece>& pieces)>;
+
+/// Makes what keeps the moments of a list of tensors; empty: optim::moments_on_device().
+using MakeMoments = std::function<std::unique_ptr<optim::MomentStore>()>;
+
+/// @brief What a rank's optimizer is made of.
+struct OptimizerParts {
+  optim::AdamWUpdate adamw;         ///< of one tensor
+  MakeWeightStep weight_step = {};  ///< what becomes of its weights by it
+  MakeMoments moments = {};         ///< where its moments live
+};
+
 /// @brief What states are made of.
 struct StatesScope : ModelScope {
   std::string data_group;                  ///< whose states
   std::vector<nn::Parameter*> parameters;  ///< those of the data group, in forward order
   Communicator data;                       ///< the ranks of the data group
-  optim::AdamWUpdate adamw;                ///< of one tensor
+  OptimizerParts optimizer;                ///< of its parameters
 };
 
 /// Makes the exchange of gradients that stand in memory as wholes; null when there is nothing to
@@ -126,6 +137,12 @@ using MakeExchange = std::function<std::unique_ptr<GradientExchange>(const State
 
 /// Makes the states of a data group; collective.
 using MakeStates = std::function<std::unique_ptr<ModelStates>(const StatesScope& scope)>;
+
+/// @brief The optimizer of pieces.
+/// @param moments  null: as the parts say.
+[[nodiscard]] std::unique_ptr<optim::AdamW> make_optimizer(
+    const OptimizerParts& parts, const std::vector<OwnedPiece>& pieces,
+    std::unique_ptr<optim::MomentStore> moments = nullptr);
 
 /// @brief States that every rank of the data group has as wholes: plain data parallelism, and one
 /// rank.

@@ -10,6 +10,7 @@
 
 #include "common/data/token_source.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/nn/precision.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/tensor/device.hpp"
 #include "common/tensor/dtype.hpp"
@@ -33,7 +34,10 @@ struct TrainOptions {
   std::size_t doc_length = 0;  ///< mean tokens of a document; 0: a sequence is one
   /// Flags of techniques that decide what is trained, with their values.
   std::map<std::string, std::string> variant = {};
-  DType dtype = DType::kF32;                 ///< of weights and activations
+  DType dtype = DType::kF32;                 ///< --dtype: f32 or f64
+  std::optional<nn::Precision> precision;    ///< where a technique splits dtype into several
+  std::optional<double> moment_bytes;        ///< of an optimizer's moments of one weight, where a
+                                             ///< technique keeps them in another type
   DeviceKind device = DeviceKind::kCpu;      ///< where tensors live
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is
   std::string init;                          ///< a folder with weights to start from; or empty
@@ -68,6 +72,9 @@ struct TrainOptions {
     if (val_data.empty()) return false;
     return step == steps || (val_every > 0 && step % val_every == 0);
   }
+
+  /// @brief The element types of weights, gradients, activations, and of what the optimizer updates.
+  [[nodiscard]] nn::Precision formats() const { return precision.value_or(nn::Precision(dtype)); }
 
   /// @brief The files that the flags name.
   [[nodiscard]] std::vector<FileFlag> files() const;

@@ -55,6 +55,9 @@ struct Ingredients {
   Slot<SumPartial> sum_partial;    ///< how partial gradients are added up
   Slot<OwnOutcome> own_outcome;    ///< what a step gave; sums over the ranks unless claimed
   optim::AdamWUpdate adamw = ops::adamw_into;  ///< the update of one tensor; techniques wrap it
+  Slot<MakeWeightStep> weight_step;            ///< how weights change by it; empty: by it alone
+  Slot<MakeMoments> moments;                   ///< where moments live; empty: on the device
+  Slot<MakeLossScaler> loss_scaler;            ///< a factor on the loss; empty: none
   nn::Values values = nn::Values::kAllocated;  ///< whether the model starts with weights
   Slot<MakeLinks> links;                       ///< between the chunks; empty: there is one chunk
   std::vector<MakeObserver> observers;         ///< of each step

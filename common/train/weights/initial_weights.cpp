@@ -123,7 +123,8 @@ void load_initial_weights(const std::string& folder, const TrainerState& trainer
     for (std::size_t i = 0; i < states->pieces().size(); ++i) {
       throw_if_interrupted();
       const OwnedPiece& piece = states->pieces()[i];
-      const Tensor values = Tensor::empty(host, {piece.elements.size()}, piece.parameter->dtype());
+      const Tensor values = Tensor::empty(host, {piece.elements.size()},
+                                          accumulation_dtype(piece.parameter->dtype()));
       read_piece(*stored, piece, values);
       states->write_weights(i, values);
     }

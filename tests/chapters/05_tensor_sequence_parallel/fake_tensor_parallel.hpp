@@ -25,7 +25,7 @@ class FakeProjections : public nn::Projections {
       : seq_(seq) {
     for (nn::ParameterSpec& spec : weights) {
       weights_.push_back(std::make_unique<nn::Parameter>(std::move(spec), context.device,
-                                                         context.dtype, context.seed));
+                                                         context.precision, context.seed));
     }
   }
 
@@ -82,7 +82,7 @@ class FakeEmbedding : public nn::TokenEmbedding {
  public:
   /// @param seq  tokens per sequence of the output.
   FakeEmbedding(const nn::BuildContext& context, nn::ParameterSpec table, std::size_t seq)
-      : table_(std::move(table), context.device, context.dtype, context.seed), seq_(seq) {}
+      : table_(std::move(table), context.device, context.precision, context.seed), seq_(seq) {}
 
   Tensor forward(const Tensor& tokens, nn::Saved& saved) override {
     saved.put("tokens", tokens);

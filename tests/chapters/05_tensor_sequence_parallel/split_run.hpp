@@ -91,6 +91,7 @@ class KeptPadding : public train::Technique {
         : worker_(std::move(worker)), trainer_(trainer), padding_(padding) {}
 
     train::StepOutcome step(const train::StepPlan& plan) override { return worker_->step(plan); }
+    std::size_t skipped_steps() const override { return worker_->skipped_steps(); }
     std::size_t parameter_count() const override { return worker_->parameter_count(); }
     void conclude(std::vector<train::StepMetrics>& steps) override {
       worker_->conclude(steps);

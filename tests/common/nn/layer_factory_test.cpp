@@ -84,8 +84,8 @@ class NormFreeFactory : public FactoryWrapper {
 class TwoShards : public Projections {
  public:
   TwoShards(const BuildContext& context, const std::vector<LinearSpec>& specs)
-      : first_(half(specs, 0), context.device, context.dtype, context.seed),
-        second_(half(specs, 1), context.device, context.dtype, context.seed) {}
+      : first_(half(specs, 0), context.device, context.precision, context.seed),
+        second_(half(specs, 1), context.device, context.precision, context.seed) {}
 
   std::vector<Tensor> forward(const Tensor& x, Saved& saved) override {
     const std::vector<Tensor> a = first_.forward(x, saved.child("first"));

@@ -11,6 +11,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/collectives/native_volume.hpp"
+#include "common/comm/collectives/reduce_op.hpp"
 #include "common/comm/engine/roll_call.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
 
@@ -23,13 +24,42 @@ MPI_Datatype type_of(DType dtype) {
       return MPI_FLOAT;
     case DType::kF64:
       return MPI_DOUBLE;
+    case DType::kBF16:
+    case DType::kF16:
+      return MPI_UINT16_T;  // MPI moves the bits; what a sum is, half_op_of says
     case DType::kI32:
       break;
   }
   return MPI_INT32_T;
 }
 
-MPI_Op op_of(ReduceOp op) {
+/// MPI's call back for one step of a reduction of two-byte numbers.
+template <DType dtype, ReduceOp op>
+void combine_half(void* from, void* into, int* count, MPI_Datatype* /*type*/) {
+  combine({.dtype = dtype, .op = op}, into, from, static_cast<std::size_t>(*count));
+}
+
+/// Made once per process, in its first use, and kept: MPI's end frees it.
+template <DType dtype, ReduceOp op>
+MPI_Op made_op() {
+  static const MPI_Op kMade = [] {
+    MPI_Op made = MPI_OP_NULL;
+    check(MPI_Op_create(combine_half<dtype, op>, 1, &made), "MPI_Op_create");
+    return made;
+  }();
+  return kMade;
+}
+
+template <DType dtype>
+MPI_Op half_op_of(ReduceOp op) {
+  if (op == ReduceOp::kMax) return made_op<dtype, ReduceOp::kMax>();
+  if (op == ReduceOp::kMin) return made_op<dtype, ReduceOp::kMin>();
+  return made_op<dtype, ReduceOp::kSum>();
+}
+
+MPI_Op op_of(ReduceOp op, DType dtype) {
+  if (dtype == DType::kBF16) return half_op_of<DType::kBF16>(op);
+  if (dtype == DType::kF16) return half_op_of<DType::kF16>(op);
   switch (op) {
     case ReduceOp::kMax:
       return MPI_MAX;
@@ -133,10 +163,10 @@ class NativeCollective final : public Operation {
         return MPI_Ibcast(output(), count, type, info().root, comm_, &request_);
       case OpKind::kReduce:
         return MPI_Ireduce(is_root() ? in_place_or_input() : input(), output(), count, type,
-                           op_of(info().op), info().root, comm_, &request_);
+                           op_of(info().op, info().dtype), info().root, comm_, &request_);
       case OpKind::kAllReduce:
-        return MPI_Iallreduce(in_place_or_input(), output(), count, type, op_of(info().op), comm_,
-                              &request_);
+        return MPI_Iallreduce(in_place_or_input(), output(), count, type,
+                              op_of(info().op, info().dtype), comm_, &request_);
       case OpKind::kGather:
         return start_gather(type);
       case OpKind::kScatter:
@@ -204,11 +234,11 @@ class NativeCollective final : public Operation {
       to = bytes_of(memory_->own_chunk).data();
     }
     if (sent_.equal) {
-      return MPI_Ireduce_scatter_block(input(), to, sent_.counts.front(), type, op_of(info().op),
-                                       comm_, &request_);
+      return MPI_Ireduce_scatter_block(input(), to, sent_.counts.front(), type,
+                                       op_of(info().op, info().dtype), comm_, &request_);
     }
-    return MPI_Ireduce_scatter(input(), to, sent_.counts.data(), type, op_of(info().op), comm_,
-                               &request_);
+    return MPI_Ireduce_scatter(input(), to, sent_.counts.data(), type,
+                               op_of(info().op, info().dtype), comm_, &request_);
   }
 
   void finish() {

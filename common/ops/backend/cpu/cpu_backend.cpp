@@ -4,10 +4,13 @@
 
 #include "common/ops/backend/backend.hpp"
 #include "common/ops/backend/cpu/gemm.hpp"
+#include "common/ops/backend/cpu/half/half_ops.hpp"
 #include "common/ops/backend/cpu/kernels.hpp"
 
 namespace ultra::ops {
 namespace {
+
+namespace half = cpu::half;
 
 /// The row of a token in a part of a table; nothing when another part has it.
 std::optional<std::size_t> row_of(std::int32_t token, std::size_t first_token, std::size_t rows) {
@@ -37,6 +40,19 @@ std::size_t row_stride(const Tensor& matrix) {
   return std::max({matrix.strides()[0], matrix.size(1), std::size_t{1}});
 }
 
+/// Rows are summed in f32: a token that is there often would lose what its row no longer resolves.
+void half_embedding_backward(const Tensor& d_part, const Tensor& d_output, const Tensor& tokens,
+                             std::size_t first_token) {
+  const Tensor sums = cast(d_part, DType::kF32);
+  std::size_t from = 0;
+  for (const std::int32_t id : tokens.span<std::int32_t>()) {
+    const auto row = row_of(id, first_token, d_part.size(0));
+    if (row) half::add_row(sums, *row, d_output, from);
+    ++from;
+  }
+  if (!sums.shares_storage(d_part)) cast_into(d_part, sums);
+}
+
 class CpuBackend final : public Backend {
  public:
   // One thread per caller: ranks are threads of ours, and more would take each other's cores.
@@ -46,6 +62,7 @@ class CpuBackend final : public Backend {
               Transpose transpose_b, Write write) const override {
     const std::size_t k = transpose_a == Transpose::kNo ? a.size(1) : a.size(0);
     if (out.numel() == 0) return;
+    if (is_half(a.dtype())) return half::matmul(out, a, transpose_a, b, transpose_b, write);
     dispatch_float(out.dtype(), [&]<class T>() {
       cpu::gemm(transpose_a, transpose_b, out.size(0), out.size(1), k, T(1),
                 cpu::MatrixView<const T>{a.data<T>(), row_stride(a)},
@@ -56,18 +73,21 @@ class CpuBackend final : public Backend {
   }
 
   void add(const Tensor& out, const Tensor& a, const Tensor& b) const override {
+    if (is_half(a.dtype()) || is_half(b.dtype())) return half::add(out, a, b);
     dispatch_float(a.dtype(), [&]<class T>() {
       cpu::add(a.numel(), a.span<T>().data(), b.span<T>().data(), out.span<T>().data());
     });
   }
 
   void scale(const Tensor& a, double factor) const override {
+    if (is_half(a.dtype())) return half::scale(a, static_cast<float>(factor));
     dispatch_float(a.dtype(), [&]<class T>() {
       cpu::scale(a.numel(), static_cast<T>(factor), a.span<T>().data());
     });
   }
 
   double sum_of_squares(const Tensor& x) const override {
+    if (is_half(x.dtype())) return half::sum_of_squares(x);
     return dispatch_float(x.dtype(), [&]<class T>() {
       return cpu::sum_of_squares(x.numel(), static_cast<const T*>(x.span<T>().data()));
     });
@@ -75,6 +95,7 @@ class CpuBackend final : public Backend {
 
   void rms_norm(const Tensor& y, const Tensor& reciprocal_rms, const Tensor& x,
                 const Tensor& weight, double epsilon) const override {
+    if (is_half(x.dtype())) return half::rms_norm(y, reciprocal_rms, x, weight, epsilon);
     dispatch_float(x.dtype(), [&]<class T>() {
       cpu::rms_norm<T>(reciprocal_rms.numel(), x.size(-1), x.span<T>().data(),
                        weight.span<T>().data(), static_cast<T>(epsilon), y.data<T>(),
@@ -86,6 +107,9 @@ class CpuBackend final : public Backend {
                          const Tensor& x, const Tensor& weight,
                          const Tensor& reciprocal_rms) const override {
     if (write == Write::kOverwrite) d_weight.fill(0.0);
+    if (is_half(x.dtype())) {
+      return half::rms_norm_backward(d_x, d_weight, d_y, x, weight, reciprocal_rms);
+    }
     dispatch_float(x.dtype(), [&]<class T>() {
       cpu::rms_norm_backward<T>(reciprocal_rms.numel(), x.size(-1), d_y.span<T>().data(),
                                 x.span<T>().data(), weight.span<T>().data(),
@@ -96,6 +120,7 @@ class CpuBackend final : public Backend {
 
   void rope(const Tensor& x, const RopeTable& table, std::span<const std::int32_t> positions,
             Rotation rotation) const override {
+    if (is_half(x.dtype())) return half::rope(x, table, positions, rotation);
     dispatch_float(x.dtype(), [&]<class T>() {
       cpu::rope<T>(x.size(0), x.size(2), x.size(3) / 2, positions, table.cosines().span<T>().data(),
                    table.sines().span<T>().data(), rotation == Rotation::kForward ? T(1) : T(-1),
@@ -105,6 +130,7 @@ class CpuBackend final : public Backend {
 
   void attention(const AttentionResult& result, const Tensor& query, const Tensor& key,
                  const Tensor& value, const AttentionOptions& options) const override {
+    if (is_half(query.dtype())) return half::attention(result, query, key, value, options);
     dispatch_float(query.dtype(), [&]<class T>() {
       cpu::attention(attention_operands<T>(query, key, value, options), query.device(),
                      result.output.data<T>(), result.log_sum_exp.data<T>());
@@ -115,6 +141,10 @@ class CpuBackend final : public Backend {
                           const Tensor& query, const Tensor& key, const Tensor& value,
                           const Tensor& output, const Tensor& log_sum_exp,
                           const AttentionOptions& options) const override {
+    if (is_half(query.dtype())) {
+      return half::attention_backward(gradients, d_output, query, key, value, output, log_sum_exp,
+                                      options);
+    }
     dispatch_float(query.dtype(), [&]<class T>() {
       cpu::attention_backward<T>(attention_operands<T>(query, key, value, options), query.device(),
                                  d_output.span<T>().data(), output.span<T>().data(),
@@ -124,6 +154,7 @@ class CpuBackend final : public Backend {
   }
 
   void swiglu(const Tensor& product, const Tensor& gate, const Tensor& up) const override {
+    if (is_half(gate.dtype())) return half::swiglu(product, gate, up);
     dispatch_float(gate.dtype(), [&]<class T>() {
       cpu::swiglu<T>(gate.numel(), gate.span<T>().data(), up.span<T>().data(), product.data<T>());
     });
@@ -131,6 +162,9 @@ class CpuBackend final : public Backend {
 
   void swiglu_backward(const Tensor& d_gate, const Tensor& d_up, const Tensor& d_product,
                        const Tensor& gate, const Tensor& up) const override {
+    if (is_half(gate.dtype())) {
+      return half::swiglu_backward(d_gate, d_up, d_product, gate, up);
+    }
     dispatch_float(gate.dtype(), [&]<class T>() {
       cpu::swiglu_backward<T>(gate.numel(), d_product.span<T>().data(), gate.span<T>().data(),
                               up.span<T>().data(), d_gate.data<T>(), d_up.data<T>());
@@ -140,7 +174,7 @@ class CpuBackend final : public Backend {
   void embedding(const Tensor& out, const Tensor& part, const Tensor& tokens,
                  std::size_t first_token) const override {
     const std::size_t row_bytes = part.size(1) * size_of(part.dtype());
-    dispatch_float(part.dtype(), [&]<class T>() {
+    dispatch_stored(part.dtype(), [&]<class T>() {
       const T* rows = part.span<T>().data();
       T* to = out.data<T>();
       for (const std::int32_t id : tokens.span<std::int32_t>()) {
@@ -157,6 +191,9 @@ class CpuBackend final : public Backend {
 
   void embedding_backward(const Tensor& d_part, const Tensor& d_output, const Tensor& tokens,
                           std::size_t first_token) const override {
+    if (is_half(d_output.dtype())) {
+      return half_embedding_backward(d_part, d_output, tokens, first_token);
+    }
     const std::size_t hidden = d_part.size(1);
     dispatch_float(d_part.dtype(), [&]<class T>() {
       const T* from = d_output.span<T>().data();
@@ -172,6 +209,7 @@ class CpuBackend final : public Backend {
 
   double cross_entropy(const Tensor& logits, const Tensor& targets,
                        double normalizer) const override {
+    if (is_half(logits.dtype())) return half::cross_entropy(logits, targets, normalizer);
     return dispatch_float(logits.dtype(), [&]<class T>() {
       return cpu::cross_entropy(targets.numel(), logits.size(-1), logits.span<T>().data(),
                                 targets.data<std::int32_t>(), normalizer);
@@ -180,6 +218,9 @@ class CpuBackend final : public Backend {
 
   void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
              const Tensor& second_moment, const AdamWStep& constants) const override {
+    if (is_half(value.dtype()) || is_half(grad.dtype()) || is_half(first_moment.dtype())) {
+      return half::adamw(value, grad, first_moment, second_moment, constants);
+    }
     dispatch_float(value.dtype(), [&]<class T>() {
       cpu::adamw<T>(value.numel(), constants, value.span<T>().data(), grad.span<T>().data(),
                     first_moment.span<T>().data(), second_moment.span<T>().data());

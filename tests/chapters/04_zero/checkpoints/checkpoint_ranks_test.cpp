@@ -341,6 +341,7 @@ class ForgetsAStep : public train::Worker {
     steps.pop_back();
     return steps;
   }
+  std::size_t skipped_steps() const override { return worker_->skipped_steps(); }
   std::size_t parameter_count() const override { return worker_->parameter_count(); }
 
  private:

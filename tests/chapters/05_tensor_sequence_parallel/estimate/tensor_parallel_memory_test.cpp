@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr Recompute kModes[] = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
 constexpr Precision kPrecisions[] = {Precision::kFp64, Precision::kFp32, Precision::kBf16Mixed,
-                                     Precision::kBf16MixedFp32Grads};
+                                     Precision::kBf16MixedFp32Grads, Precision::kTwoBytes};
 
 TensorParallelLayout off(int tp) { return {.tp = tp, .sequence_parallel = SequenceParallel::kOff}; }
 TensorParallelLayout on(int tp) { return {.tp = tp, .sequence_parallel = SequenceParallel::kOn}; }
@@ -105,8 +105,9 @@ TEST_F(TensorParallelMemory, OfOurBlocksIsDividedByTheRanksWithSequenceParalleli
       }
       EXPECT_EQ(t * block_activation_bytes(s, c.batch, precision, Recompute::kNone, off(c.tp)),
                 e * c.batch.tokens() *
-                    (t * (4 * s.hidden_size + 2) + 2 * s.hidden_size + 2 * s.kv_hidden_size() +
-                     3 * s.ffn_hidden_size + s.num_heads));
+                        (t * 4 * s.hidden_size + 2 * s.hidden_size + 2 * s.kv_hidden_size() +
+                         3 * s.ffn_hidden_size) +
+                    memory::row_sum_bytes(precision) * c.batch.tokens() * (2 * t + s.num_heads));
     }
   }
 }

@@ -26,7 +26,7 @@ TEST(StoredTypes, AreListedInTheOrderOfTheirNumbers) {
 }
 
 TEST(StoredTypes, MatchTheDTypesOfTensors) {
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32}) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32, DType::kBF16, DType::kF16}) {
     const StoredType type = stored_type_for(dtype);
     EXPECT_EQ(dtype_for(type), dtype);
     EXPECT_EQ(size_of(type), size_of(dtype));
@@ -34,9 +34,11 @@ TEST(StoredTypes, MatchTheDTypesOfTensors) {
   EXPECT_EQ(stored_type_for(DType::kF32), StoredType::kF32);
   EXPECT_EQ(stored_type_for(DType::kF64), StoredType::kF64);
   EXPECT_EQ(stored_type_for(DType::kI32), StoredType::kI32);
+  EXPECT_EQ(stored_type_for(DType::kBF16), StoredType::kBF16);
+  EXPECT_EQ(stored_type_for(DType::kF16), StoredType::kF16);
   int count = 0;
   for (const StoredType type : kStoredTypes) count += dtype_for(type).has_value() ? 1 : 0;
-  EXPECT_EQ(count, 3) << "all others have no DType";
+  EXPECT_EQ(count, 5) << "all others have no DType";
 }
 
 }  // namespace

@@ -143,5 +143,79 @@ TEST(ReduceOp, HasNames) {
   EXPECT_EQ(to_string(ReduceOp::kAverage), "average");
 }
 
+/// Numbers of two bytes: what is expected is worked out in f32 and rounded once.
+template <class T>
+class HalfReduceOpTest : public test::RandomTest {
+ protected:
+  std::vector<T> draw(std::size_t count) {
+    std::vector<T> values(count);
+    for (T& value : values) value = round_to<T>(static_cast<float>(random.normal()));
+    return values;
+  }
+  static Combine how(ReduceOp op) { return {.dtype = ultra::dtype_of<T>(), .op = op}; }
+};
+
+using HalfTypes = ::testing::Types<BFloat16, Float16>;
+TYPED_TEST_SUITE(HalfReduceOpTest, HalfTypes);
+
+TYPED_TEST(HalfReduceOpTest, CombineRoundsEachResultOnce) {
+  using T = TypeParam;
+  for (const ReduceOp op : kOps) {
+    const std::vector<T> from = this->draw(this->random.between(1, 5000));
+    const std::vector<T> before = this->draw(from.size());
+    std::vector<T> into = before;
+    combine(this->how(op), into.data(), from.data(), from.size());
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const float exact = plain(op, static_cast<float>(before[i]), static_cast<float>(from[i]));
+      ASSERT_EQ(into[i].bits, round_to<T>(exact).bits) << to_string(op) << " of element " << i;
+    }
+  }
+}
+
+TYPED_TEST(HalfReduceOpTest, CombineAllRoundsOnceHoweverManySourcesThereAre) {
+  using T = TypeParam;
+  const std::size_t count = this->random.between(1, 5000);
+  std::vector<std::vector<T>> from;
+  std::vector<const void*> pointers;
+  for (int s = 0; s < 5; ++s) from.push_back(this->draw(count));
+  for (const auto& source : from) pointers.push_back(source.data());
+  for (const ReduceOp op : kOps) {
+    std::vector<T> result(count);
+    void* const target = result.data();
+    combine_all(this->how(op), std::span(&target, 1), pointers, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      auto exact = static_cast<float>(from[0][i]);
+      for (std::size_t s = 1; s < from.size(); ++s) {
+        exact = plain(op, exact, static_cast<float>(from[s][i]));
+      }
+      if (op == ReduceOp::kAverage) exact /= 5.0F;
+      ASSERT_EQ(result[i].bits, round_to<T>(exact).bits) << to_string(op) << " of element " << i;
+    }
+  }
+}
+
+TYPED_TEST(HalfReduceOpTest, SmallTermsAreNotLostInALargeSum) {
+  using T = TypeParam;
+  // 1 and 512 times 2^-10: one by one, a sum in bf16 would keep none of these.
+  std::vector<T> from(513, round_to<T>(0x1p-10F));
+  from[0] = round_to<T>(1.0F);
+  std::vector<const void*> pointers;
+  for (const T& number : from) pointers.push_back(&number);
+  T sum{};
+  void* const target = &sum;
+  combine_all(this->how(ReduceOp::kSum), std::span(&target, 1), pointers, 1);
+  EXPECT_EQ(static_cast<float>(sum), 1.5F);
+}
+
+TYPED_TEST(HalfReduceOpTest, DivideRoundsOnce) {
+  using T = TypeParam;
+  std::vector<T> data = this->draw(3000);
+  const std::vector<T> before = data;
+  divide(ultra::dtype_of<T>(), data.data(), data.size(), 3);
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    ASSERT_EQ(data[i].bits, round_to<T>(static_cast<float>(before[i]) / 3.0F).bits) << i;
+  }
+}
+
 }  // namespace
 }  // namespace ultra::comm

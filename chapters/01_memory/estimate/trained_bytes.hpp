@@ -1,0 +1,25 @@
+#pragma once
+/// @file
+/// The formats of a training as the closed forms know them.
+
+#include "chapters/01_memory/memory_estimate.hpp"
+#include "common/train/options/options.hpp"
+
+namespace ultra::memory {
+
+/// @brief Bytes per parameter of a training's states.
+struct StateWidths {
+  double parameters;  ///< the weights that the passes compute with
+  double gradients;   ///< their gradients
+  double optimizer;   ///< the moments, and master weights where there are any
+};
+
+/// @brief Those of a training. Moments in blocks with scales of their own take a fraction of a byte
+/// more.
+[[nodiscard]] StateWidths state_widths(const train::TrainOptions& options);
+
+/// @brief The precision of a training's activations.
+/// @throws ConfigError for a type that no training runs in.
+[[nodiscard]] Precision activation_precision(const train::TrainOptions& options);
+
+}  // namespace ultra::memory

@@ -1,0 +1,20 @@
+#pragma once
+/// @file
+/// Bytes that a rank of a training keeps, in the training's own formats.
+
+#include <cstddef>
+
+#include "chapters/04_zero/zero_memory.hpp"
+#include "common/train/options/options.hpp"
+
+namespace ultra::zero {
+
+/// @brief What a rank keeps in the formats of a training.
+/// @param of_fp32  what it keeps in f32.
+[[nodiscard]] RankBytes in_formats_of(const train::TrainOptions& options, const RankBytes& of_fp32);
+
+/// @brief bytes_per_rank() in the formats of a training.
+[[nodiscard]] RankBytes trained_bytes_per_rank(const train::TrainOptions& options,
+                                               const Sharding& sharding, std::size_t parameters);
+
+}  // namespace ultra::zero

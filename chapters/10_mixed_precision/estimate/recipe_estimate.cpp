@@ -1,0 +1,110 @@
+#include "chapters/10_mixed_precision/estimate/recipe_estimate.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "chapters/01_memory/estimate/estimate_report.hpp"
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/estimate/trained_bytes.hpp"
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/04_zero/estimate/trained_shares.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/units.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+constexpr std::array kStages = {zero::ZeroStage::kNone, zero::ZeroStage::kOptimizer,
+                                zero::ZeroStage::kGradients, zero::ZeroStage::kParameters};
+
+void expect_known_layout(const train::Setup& setup) {
+  for (const auto& [dim, flag] :
+       {std::pair{MeshDim::kTp, "--tp"}, std::pair{MeshDim::kCp, "--cp"},
+        std::pair{MeshDim::kPp, "--pp"}, std::pair{MeshDim::kEp, "--ep"}}) {
+    if (setup.ranks_along(dim) == 1) continue;
+    throw ConfigError(fmt::format(
+        "{} does not go together with an estimate in --precision {}: it knows replicas and ZeRO. "
+        "Use --precision bf16-mixed, or leave {} out.",
+        flag, "bf16, bf16-pure, fp16 or fp8", flag));
+  }
+  if (!setup.train.variant.contains("--experts")) return;
+  throw ConfigError(
+      "--experts does not go together with an estimate in --precision bf16, bf16-pure, fp16 or "
+      "fp8: it knows dense models. Use --precision bf16-mixed.");
+}
+
+zero::RankBytes bytes_of(const train::Setup& setup, zero::ZeroStage stage, int ranks,
+                         std::size_t parameters) {
+  return zero::trained_bytes_per_rank(setup.train, {.stage = stage, .shards = ranks, .replicas = 1},
+                                      parameters);
+}
+
+std::string in_gigabytes(double bytes) { return fmt::format("{:.2f} GB", bytes / 1e9); }
+
+nlohmann::ordered_json json_of(const zero::RankBytes& bytes) {
+  return {{"parameters", bytes.parameters},
+          {"gradients", bytes.gradients},
+          {"optimizer", bytes.optimizer},
+          {"total", bytes.total()}};
+}
+
+std::string json_answer(const train::Setup& setup, const memory::MemoryEstimate& model,
+                        const std::string& recipe, int ranks) {
+  nlohmann::ordered_json json = memory::estimate_to_json(model);
+  json["precision"] = recipe;
+  json.erase("bytes");
+  json.erase("fits_80gb_gpu");
+  json.erase("min_80gb_gpus");
+  json["bytes_per_parameter"] = json_of(bytes_of(setup, zero::ZeroStage::kNone, 1, 1));
+  json["ranks"] = ranks;
+  json["stages"] = nlohmann::ordered_json::array();
+  for (const zero::ZeroStage stage : kStages) {
+    json["stages"].push_back(json_of(bytes_of(setup, stage, ranks, model.parameter_count)));
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate& model,
+                         const std::string& recipe, int ranks) {
+  const memory::StateWidths per = memory::state_widths(setup.train);
+  std::string table = fmt::format(
+      "Memory estimate: {}, {} parameters, trained in {}\n\n"
+      "  {:.4g} + {:.4g} + {:.4g} = {:.4g} bytes per parameter: weights, gradients, and what the "
+      "optimizer keeps\n\n"
+      "  {:<10}{:>14}{:>14}{:>14}{:>14}{:>18}\n",
+      model.request.shape.name, format_count(model.parameter_count), recipe, per.parameters,
+      per.gradients, per.optimizer, per.parameters + per.gradients + per.optimizer,
+      fmt::format("{} ranks", ranks), "parameters", "gradients", "optimizer", "together",
+      "with activations");
+  for (const zero::ZeroStage stage : kStages) {
+    const zero::RankBytes bytes = bytes_of(setup, stage, ranks, model.parameter_count);
+    fmt::format_to(std::back_inserter(table), "  {:<10}{:>14}{:>14}{:>14}{:>14}{:>18}\n",
+                   zero::name_of(stage), in_gigabytes(bytes.parameters),
+                   in_gigabytes(bytes.gradients), in_gigabytes(bytes.optimizer),
+                   in_gigabytes(bytes.total()),
+                   in_gigabytes(bytes.total() + static_cast<double>(model.peak_activations)));
+  }
+  return table + fmt::format(
+                     "\n  Activations of a micro-batch of {} x {} tokens, in two bytes, sums of "
+                     "rows in four: {}.\n"
+                     "  Not counted: buffers, scales of fp8.\n",
+                     model.request.batch.size, model.request.batch.seq_len,
+                     in_gigabytes(static_cast<double>(model.peak_activations)));
+}
+
+}  // namespace
+
+std::string estimate_recipe(const train::Setup& setup, const std::string& recipe, int ranks) {
+  expect_known_layout(setup);
+  const memory::MemoryOptions& asked = memory::options_of(setup);
+  memory::EstimateRequest request = asked.request(setup.train);
+  request.precision = memory::activation_precision(setup.train);
+  const memory::MemoryEstimate model = memory::estimate_memory(request);
+  return asked.json ? json_answer(setup, model, recipe, ranks)
+                    : table_answer(setup, model, recipe, ranks);
+}
+
+}  // namespace ultra::mixed_precision

@@ -1,0 +1,135 @@
+#include "chapters/10_mixed_precision/export/half_weights.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
+#include "chapters/04_zero/checkpoints/checkpoint_folder.hpp"
+#include "chapters/04_zero/checkpoints/durable_files.hpp"
+#include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
+#include "common/base/errors.hpp"
+#include "common/checkpoint/json_file.hpp"
+#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/llama_folder.hpp"
+#include "common/checkpoint/safetensors/convert.hpp"
+#include "common/checkpoint/safetensors/safetensors.hpp"
+#include "common/comm/engine/tensor_bytes.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::FileLayer;
+using checkpoint::SafetensorsHeader;
+using checkpoint::SafetensorsReader;
+using checkpoint::StoredTensor;
+
+fs::path model_folder(FileLayer& files, const fs::path& from) {
+  if (files.exists(from / zero::kConfigFile) && files.exists(from / zero::kWeightsFile))
+    return from;
+  if (files.exists(from)) {
+    const zero::CheckpointFolder folder(files, from);
+    const std::vector<std::size_t> steps = folder.steps();
+    if (!steps.empty()) return folder.checkpoint(steps.back());
+  }
+  throw FileError(fmt::format(
+      "--export {}: there is no {} with a {}, and no checkpoint. Give the folder that --checkpoint "
+      "had, or one that it holds.",
+      from.string(), zero::kConfigFile, zero::kWeightsFile));
+}
+
+bool is_exported(const StoredTensor& tensor) { return !tensor.name.ends_with(kHistorySuffix); }
+
+SafetensorsHeader header_for(const SafetensorsReader& weights, DType dtype) {
+  std::vector<checkpoint::TensorSpec> specs;
+  for (const StoredTensor& tensor : weights.tensors()) {
+    if (!is_exported(tensor)) continue;
+    const bool converted = checkpoint::is_converted(tensor.type);
+    specs.push_back({.name = tensor.name,
+                     .type = converted ? checkpoint::stored_type_for(dtype) : tensor.type,
+                     .shape = tensor.shape});
+  }
+  return checkpoint::make_header(specs, {{"format", "pt"}});
+}
+
+std::vector<std::byte> converted(const SafetensorsReader& weights, const StoredTensor& tensor,
+                                 DType dtype) {
+  std::vector<std::byte> bytes(tensor.bytes.size());
+  weights.read_bytes(tensor, 0, bytes);
+  if (!checkpoint::is_converted(tensor.type)) return bytes;
+  const Tensor values = Tensor::empty(Device::cpu(), {tensor.numel()}, dtype);
+  checkpoint::convert(bytes, tensor.type, values);
+  const std::span<const std::byte> half = comm::bytes_of(values);
+  return {half.begin(), half.end()};
+}
+
+void write(FileLayer& files, const fs::path& path, std::span<const std::byte> bytes) {
+  files.create(path)->close();
+  const std::vector<zero::FilePart> parts = {{.offset = 0, .bytes = bytes}};
+  zero::write_durably(files, path, parts);
+}
+
+void write_text(FileLayer& files, const fs::path& path, const std::string& text) {
+  write(files, path, std::as_bytes(std::span(text)));
+}
+
+ExportedWeights write_weights(FileLayer& files, const fs::path& from, const fs::path& to,
+                              DType dtype) {
+  const SafetensorsReader weights(files, from / zero::kWeightsFile);
+  const SafetensorsHeader header = header_for(weights, dtype);
+  const fs::path path = to / zero::kWeightsFile;
+  write(files, path, header.to_bytes());
+  for (const StoredTensor& tensor : weights.tensors()) {
+    if (!is_exported(tensor)) continue;
+    const std::vector<std::byte> bytes = converted(weights, tensor, dtype);
+    const std::size_t offset = header.offset_of(*header.find(tensor.name), 0);
+    const std::vector<zero::FilePart> parts = {{.offset = offset, .bytes = bytes}};
+    zero::write_durably(files, path, parts);
+  }
+  return {.from = from, .tensors = header.tensors().size(), .bytes = header.file_size()};
+}
+
+/// Writes all files of a model's folder.
+ExportedWeights write_model(FileLayer& files, const fs::path& model, const fs::path& to,
+                            DType dtype) {
+  files.make_folder(to);
+  const ExportedWeights written = write_weights(files, model, to, dtype);
+  const fs::path config = model / zero::kConfigFile;
+  write_text(
+      files, to / zero::kConfigFile,
+      checkpoint::config_with_dtype(checkpoint::read_text(files, config), dtype, config.string()));
+  for (const checkpoint::CompanionFile& file : checkpoint::companion_files(files, model)) {
+    write_text(files, to / file.name, file.text);
+  }
+  return written;
+}
+
+}  // namespace
+
+ExportedWeights export_half_weights(FileLayer& files, const fs::path& from, const fs::path& to,
+                                    DType dtype) {
+  ensure(is_half(dtype), "an export in two bytes");
+  if (files.exists(to)) {
+    throw ConfigError(fmt::format(
+        "--export-to {} exists already, and an export writes a new folder. Give another name.",
+        to.string()));
+  }
+  const fs::path model = model_folder(files, from);
+  const fs::path whole = fs::absolute(to);
+  const fs::path name = whole.has_filename() ? whole : whole.parent_path();
+  const fs::path staging = name.parent_path() / fmt::format(".{}", name.filename().string());
+  files.remove_all(staging);
+  try {
+    const ExportedWeights written = write_model(files, model, staging, dtype);
+    zero::commit_folder(files, staging, name);
+    return written;
+  } catch (const Error&) {
+    files.remove_all(staging);
+    throw;
+  }
+}
+
+}  // namespace ultra::mixed_precision

@@ -1,0 +1,36 @@
+/// 10_mixed_precision: trains with numbers of two bytes and of one; or says what they are, and how
+/// much memory that takes.
+
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/02_collectives/collectives.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
+#include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
+#include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/06_context_parallel/cost/cp_table_options.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
+#include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
+#include "chapters/08_expert_parallel/cost/ep_table_options.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
+#include "chapters/10_mixed_precision/export/export_technique.hpp"
+#include "chapters/10_mixed_precision/mixed_precision.hpp"
+#include "common/train/program/run_techniques.hpp"
+
+int main(int argc, char** argv) {
+  using namespace ultra;
+  return train::run_techniques(
+      "10_mixed_precision", "Trains a small Llama-style model in mixed precision.",
+      train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
+                     data_parallel::parameter_servers(), data_parallel::scaling_prediction(),
+                     zero::technique(), zero::checkpoints(), zero::offload(),
+                     tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
+                     context_parallel::technique(), context_parallel::method_table(),
+                     pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
+                     expert_parallel::technique(), expert_parallel::dispatch_table(),
+                     mixed_precision::weight_export(), mixed_precision::technique()),
+      argc, argv);
+}

@@ -1,0 +1,107 @@
+#include "chapters/10_mixed_precision/mixed_precision.hpp"
+
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/10_mixed_precision/estimate/estimate_precision.hpp"
+#include "chapters/10_mixed_precision/estimate/recipe_estimate.hpp"
+#include "chapters/10_mixed_precision/formats/format_table.hpp"
+#include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
+#include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
+#include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
+#include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
+#include "chapters/10_mixed_precision/options/what_goes_together.hpp"
+#include "chapters/10_mixed_precision/recipe/scaling.hpp"
+#include "chapters/10_mixed_precision/recipe/sum_drift.hpp"
+#include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
+#include "common/base/numeric.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+train::MakeLossScaler loss_scaler_of(const PrecisionOptions& options) {
+  if (options.scaling() == LossScaling::kConstant) {
+    return [scale = options.constant_scale] { return constant_loss_scaler(scale); };
+  }
+  return [rule = options.scale_rule()] { return dynamic_loss_scaler(rule); };
+}
+
+}  // namespace
+
+void MixedPrecision::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
+
+void MixedPrecision::validate(train::Setup& setup) {
+  options_.validate(setup.train.dtype);
+  pass_on_precision(setup, options_);
+  if (options_.is_mixed()) setup.train.precision = options_.types();
+  setup.train.moment_bytes = options_.moment_bytes();
+  // Their histories are a part of the model's state, which no other training has.
+  if (options_.recipe == Recipe::kFp8 && options_.fp8().scaling == Scaling::kDelayed) {
+    setup.train.variant["--fp8-recipe delayed"] = "(with --precision fp8)";
+  }
+}
+
+void MixedPrecision::settle(train::Setup& setup) { expect_goes_together(setup, options_); }
+
+train::ExtraConfig MixedPrecision::config(const train::Setup&) const { return options_.config(); }
+
+std::vector<train::Question> MixedPrecision::questions() const {
+  std::vector<train::Question> asked;
+  if (options_.formats) asked.push_back({"--formats", train::Instead::kAnswer});
+  if (options_.sum_drift) asked.push_back({"--sum-drift", train::Instead::kAnswer});
+  return asked;
+}
+
+std::optional<std::string> MixedPrecision::answer(const train::Setup& setup) const {
+  if (options_.formats) return format_table();
+  if (options_.sum_drift) return sum_drift_table(setup.train.seed);
+  return {};
+}
+
+std::optional<std::string> MixedPrecision::estimate(const train::Setup& setup) const {
+  if (!options_.is_mixed() && !options_.moment_bytes()) return {};
+  const auto asked = data_parallel::options_of(setup).dp;
+  const auto ranks = checked_cast<int>(asked.value_or(setup.comm.ranks.value_or(8)));
+  return estimate_recipe(setup, std::string(to_string(options_.recipe)), ranks);
+}
+
+// [region technique]
+void MixedPrecision::change_plan(train::Plan& plan, const train::Setup&) const {
+  if (options_.recipe == Recipe::kFp8) add_fp8_groups(plan, options_.fp8());
+}
+
+void MixedPrecision::wrap(train::FactoryStack& factories, const train::Plan& plan,
+                          const train::Setup&) const {
+  if (options_.recipe != Recipe::kFp8) return;
+  factories.push_back(
+      std::make_unique<Fp8Factory>(*factories.back(), fp8_scope(options_.fp8(), plan)));
+}
+
+void MixedPrecision::join(train::Ingredients& ingredients, const train::Setup& setup) const {
+  if (options_.is_mixed() || options_.counts_updates) {
+    auto figures = options_.counts_updates ? std::make_shared<UpdateFigures>() : nullptr;
+    ingredients.weight_step.claim("--precision", weight_steps({.rounding = options_.rounding,
+                                                               .seed = setup.train.seed,
+                                                               .figures = figures}));
+    if (figures) ingredients.observers.push_back(note_figures(figures));
+  }
+  if (options_.moments == MomentFormat::kBf16) {
+    ingredients.moments.claim("--optimizer-state", bf16_moments);
+  }
+  if (options_.moments == MomentFormat::kInt8) {
+    ingredients.moments.claim("--optimizer-state", [] { return int8_moments(); });
+  }
+  if (options_.scaling() != LossScaling::kNone) {
+    ingredients.loss_scaler.claim("--loss-scale", loss_scaler_of(options_));
+  }
+  if (options_.recipe == Recipe::kFp8) {
+    // Before those who compare replicas: in a step, each rank has seen its own maxima only.
+    ingredients.observers.insert(ingredients.observers.begin(),
+                                 [recipe = options_.fp8()](const train::ModelScope& scope) {
+                                   return observe_fp8(scope, recipe);
+                                 });
+  }
+}
+// [/region]
+
+std::unique_ptr<train::Technique> technique() { return std::make_unique<MixedPrecision>(); }
+
+}  // namespace ultra::mixed_precision

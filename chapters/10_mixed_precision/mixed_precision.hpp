@@ -1,0 +1,51 @@
+#pragma once
+/// @file
+/// Chapter 10 as a technique: a training whose numbers have fewer bits where that does no harm.
+///
+/// | what                    | becomes                                            | where                |
+/// |-------------------------|----------------------------------------------------|----------------------|
+/// | weights and activations | numbers of two bytes; sums stay f32                | common/nn, common/ops |
+/// | the optimizer's weights | f32 copies, which it shards and saves              | master_weights       |
+/// | an update without them  | rounded to nearest, or by chance                   | stochastic_rounding  |
+/// | the loss in f16         | scaled, and a step that overflows is skipped       | loss_scaler, recipe/ |
+/// | products of linears     | fp8 numbers with a scale per tensor or block       | blockwise_product, fp8/ |
+/// | the moments             | bf16, or 8 bits in blocks                          | optimizer_states/    |
+/// | the formats themselves  | written out, bit by bit                            | bf16_rounding, e4m3_saturation, formats/ |
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chapters/10_mixed_precision/options/precision_options.hpp"
+#include "common/train/program/technique.hpp"
+
+/// @brief Chapter 10: numbers of two bytes and of one.
+namespace ultra::mixed_precision {
+
+/// @brief --precision and what belongs to it. Stands behind all other techniques of a program.
+class MixedPrecision : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup& setup) override;
+  void validate(train::Setup& setup) override;
+  void settle(train::Setup& setup) override;
+  [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Question> questions() const override;
+  [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
+  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
+  void change_plan(train::Plan& plan, const train::Setup& setup) const override;
+  void wrap(train::FactoryStack& factories, const train::Plan& plan,
+            const train::Setup& setup) const override;
+  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+
+  /// @brief The flags.
+  [[nodiscard]] const PrecisionOptions& options() const { return options_; }
+
+ private:
+  PrecisionOptions options_;
+};
+
+/// @brief The technique of this chapter.
+[[nodiscard]] std::unique_ptr<train::Technique> technique();
+
+}  // namespace ultra::mixed_precision

@@ -1,0 +1,126 @@
+#include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
+
+#include <algorithm>
+
+#include "chapters/10_mixed_precision/optimizer_states/dynamic_map.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+constexpr std::size_t kCodesOfWord = 4;
+
+const DynamicMap& map_of(MomentKind kind) {
+  return kind == MomentKind::kFirst ? signed_map() : unsigned_map();
+}
+
+const NearestPlaces& places_of(MomentKind kind) {
+  static const NearestPlaces first(signed_map());
+  static const NearestPlaces second(unsigned_map());
+  return kind == MomentKind::kFirst ? first : second;
+}
+
+/// The number of largest magnitude, with its sign; NaN when one is not finite.
+float scale_of(std::span<const float> block) {
+  float highest = 0.0F;
+  float lowest = 0.0F;
+  float nothing = 0.0F;  // NaN as soon as 0 times a number is
+#pragma omp simd reduction(max : highest) reduction(min : lowest) reduction(+ : nothing)
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const float x = block[i];
+    highest = x > highest ? x : highest;
+    lowest = x < lowest ? x : lowest;
+    nothing += 0.0F * x;
+  }
+  return (highest >= -lowest ? highest : lowest) + nothing;
+}
+
+/// The codes of a block, none of which is 0 for a second moment that is not.
+void codes_of(std::span<const float> block, MomentKind kind, float scale, std::uint8_t* codes) {
+  const NearestPlaces& places = places_of(kind);
+  const bool above_zero = kind == MomentKind::kSecond;
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const float share = scale == 0.0F ? 0.0F : block[i] / scale;
+    const std::uint8_t place = places(share);
+    codes[i] = above_zero && share > 0.0F ? std::max<std::uint8_t>(place, 1) : place;
+  }
+}
+
+class Int8Moment : public StoredMoment {
+ public:
+  Int8Moment(const Device& device, std::size_t elements, MomentKind kind, std::size_t block)
+      : elements_(elements),
+        kind_(kind),
+        block_(block),
+        codes_(Tensor::empty(device, {ceil_div(elements, kCodesOfWord)}, DType::kI32,
+                             MemoryCategory::kOptimizer)),
+        scales_(Tensor::empty(device, {ceil_div(elements, block)}, DType::kF32,
+                              MemoryCategory::kOptimizer)) {
+    store(Tensor::zeros(device, {elements}, DType::kF32));
+  }
+
+  void store(const Tensor& values) override {
+    quantize_moment(cast(values, DType::kF32).span<float>(), kind_, block_, codes(),
+                    scales_.span<float>());
+  }
+
+  void load(const Tensor& values) const override {
+    if (values.dtype() == DType::kF32) return load_f32(values);
+    const Tensor numbers = Tensor::empty(values.device(), values.shape(), DType::kF32);
+    load_f32(numbers);
+    cast_into(values, numbers);
+  }
+
+ private:
+  void load_f32(const Tensor& values) const {
+    dequantize_moment(codes(), scales_.span<float>(), kind_, block_, values.span<float>());
+  }
+
+  [[nodiscard]] std::span<std::uint8_t> codes() const {
+    return {reinterpret_cast<std::uint8_t*>(codes_.data<std::int32_t>()), elements_};
+  }
+
+  std::size_t elements_;
+  MomentKind kind_;
+  std::size_t block_;
+  Tensor codes_;   // four to a word
+  Tensor scales_;  // of the blocks
+};
+
+}  // namespace
+
+// [region quantize]
+void quantize_moment(std::span<const float> x, MomentKind kind, std::size_t block,
+                     std::span<std::uint8_t> codes, std::span<float> scales) {
+  for (std::size_t begin = 0; begin < x.size(); begin += block) {
+    const std::span<const float> numbers = x.subspan(begin, std::min(block, x.size() - begin));
+    const float scale = scale_of(numbers);
+    scales[begin / block] = scale;
+    codes_of(numbers, kind, scale, codes.data() + begin);
+  }
+}
+
+void dequantize_moment(std::span<const std::uint8_t> codes, std::span<const float> scales,
+                       MomentKind kind, std::size_t block, std::span<float> x) {
+  const DynamicMap& map = map_of(kind);
+  for (std::size_t begin = 0; begin < x.size(); begin += block) {
+    const float scale = scales[begin / block];
+    const std::size_t end = std::min(begin + block, x.size());
+    for (std::size_t i = begin; i < end; ++i) x[i] = map[codes[i]] * scale;
+  }
+}
+// [/region]
+
+std::size_t int8_moment_bytes(std::size_t elements, std::size_t block) {
+  return 2 * (round_up(elements, kCodesOfWord) + sizeof(float) * ceil_div(elements, block));
+}
+
+std::unique_ptr<optim::MomentStore> int8_moments(std::size_t block) {
+  ensure(block > 0, "blocks of at least one number");
+  return stored_moments([block](const Device& device, std::size_t elements, MomentKind kind) {
+    return std::make_unique<Int8Moment>(device, elements, kind, block);
+  });
+}
+
+}  // namespace ultra::mixed_precision

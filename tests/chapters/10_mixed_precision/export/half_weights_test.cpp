@@ -1,0 +1,149 @@
+// Checkpoints written again with weights of two bytes, as transformers reads them.
+//
+// Covers: chapters/10_mixed_precision/export/half_weights.hpp
+// Covers: chapters/10_mixed_precision/export/export_technique.hpp
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/llama_folder.hpp"
+#include "common/checkpoint/safetensors/safetensors.hpp"
+#include "common/tensor/half_types.hpp"
+#include "tests/support/program.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+using checkpoint::SafetensorsReader;
+using checkpoint::StoredType;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr const char* kModel = "--layers 2 --hidden 32 --heads 4 --kv-heads 2 --ffn 48 ";
+
+class HalfExport : public ultra::test::ProgramTest {
+ protected:
+  HalfExport() : ProgramTest("10_mixed_precision") {}
+
+  std::string saved(const std::string& flags) {
+    const std::string to = folder.path("saved");
+    static_cast<void>(output_of(kModel + flags + " --checkpoint " + to));
+    return to;
+  }
+
+  std::string exported(const std::string& from, const std::string& flags = "") {
+    const std::string to = folder.path("exported");
+    output = output_of("--export " + from + " --export-to " + to + " " + flags);
+    return to;
+  }
+
+  std::string output;
+};
+
+SafetensorsReader weights_of(const std::string& folder) {
+  return {checkpoint::posix_files(), folder + "/model.safetensors"};
+}
+
+TEST_F(HalfExport, EveryWeightIsTheNearestOfTwoBytes) {
+  const std::string from = saved("--steps 2 --precision bf16 --dp 2 --zero 3") + "/step-00000002";
+  for (const auto& [flag, stored, dtype, name] :
+       {std::tuple{"bf16", StoredType::kBF16, DType::kBF16, "bfloat16"},
+        std::tuple{"f16", StoredType::kF16, DType::kF16, "float16"}}) {
+    SCOPED_TRACE(flag);
+    const std::string to = exported(from, std::string("--export-dtype ") + flag);
+    const SafetensorsReader wide = weights_of(from);
+    const SafetensorsReader half = weights_of(to);
+    EXPECT_EQ(half.metadata(), wide.metadata());
+    ASSERT_EQ(half.tensors().size(), wide.tensors().size());
+    for (const auto& tensor : wide.tensors()) {
+      const auto* found = half.find(tensor.name);
+      ASSERT_NE(found, nullptr) << tensor.name;
+      EXPECT_EQ(found->type, stored) << tensor.name;
+      EXPECT_EQ(found->shape, tensor.shape) << tensor.name;
+      const Tensor expected = Tensor::empty(Device::cpu(), {tensor.numel()}, DType::kF32);
+      const Tensor rounded = Tensor::empty(Device::cpu(), {tensor.numel()}, dtype);
+      wide.read(tensor.name, 0, expected);
+      half.read(tensor.name, 0, rounded);
+      EXPECT_EQ(rounded.to_vector(), cast(expected, dtype).to_vector()) << tensor.name;
+    }
+    json before = json::parse(ultra::test::read_file(from + "/config.json"));
+    const json after = json::parse(ultra::test::read_file(to + "/config.json"));
+    EXPECT_EQ(before.at("torch_dtype"), "float32");
+    before["torch_dtype"] = name;
+    EXPECT_EQ(after, before);
+    std::filesystem::remove_all(to);
+  }
+}
+
+// It is a model's folder like any other, and half as long.
+TEST_F(HalfExport, TrainingCanBeginWithIt) {
+  const std::string from = saved("--steps 2 --precision bf16");
+  const std::string to = exported(from);
+  EXPECT_THAT(output, HasSubstr("step-00000002"));
+  EXPECT_THAT(output, HasSubstr("bf16"));
+  static_cast<void>(answer_to("--init " + to + " --steps 1 --global-batch 4 --precision bf16"));
+  const auto bytes = [](const std::string& model) {
+    return std::filesystem::file_size(model + "/model.safetensors");
+  };
+  EXPECT_LT(bytes(to), bytes(from + "/step-00000002") / 2 + 2000);
+}
+
+TEST_F(HalfExport, TheCheckpointStaysAsItWas) {
+  const std::string flags = std::string(kModel) + "--precision bf16 --steps 4";
+  const json expected = losses_of(flags);
+  const std::string from = saved("--steps 2 --precision bf16");
+  static_cast<void>(exported(from));
+  EXPECT_EQ(losses_of(flags + " --resume " + from), expected);
+}
+
+TEST_F(HalfExport, HistoriesOfFp8StayBehind) {
+  const std::string to = exported(saved("--steps 1 --precision fp8"));
+  const SafetensorsReader weights = weights_of(to);
+  EXPECT_EQ(weights.tensors().size(), 2U * 9 + 3);
+  for (const auto& tensor : weights.tensors()) {
+    EXPECT_THAT(tensor.name, ::testing::Not(HasSubstr("fp8")));
+  }
+}
+
+// Into the folder that the program was started in, and nothing is left of an export that failed.
+TEST_F(HalfExport, LeavesTheWholeFolderOrNothing) {
+  const std::string from = saved("--steps 1") + "/step-00000001";
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const std::string answer = answer_to("--export " + from + " --export-to here");
+  std::filesystem::current_path(here);
+  EXPECT_THAT(answer, HasSubstr("'here'"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path("here/model.safetensors")));
+  std::filesystem::resize_file(from + "/model.safetensors", 1000);
+  const auto result = run_words("--export " + from + " --export-to " + folder.path("to"));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("model.safetensors"));
+  EXPECT_THAT(folder.names(), ::testing::Not(::testing::Contains(HasSubstr("to"))));
+}
+
+TEST_F(HalfExport, IsRefusedInWords) {
+  const std::string from = saved("--steps 1");
+  const std::string to = folder.path("to");
+  for (const auto& [flags, part] : std::vector<std::pair<std::string, std::string>>{
+           {"--export " + from, "--export needs --export-to"},
+           {"--export-to " + to, "no meaning without --export"},
+           {"--export " + from + " --export-to " + from, "exists already"},
+           {"--export " + folder.path("none") + " --export-to " + to, "no checkpoint"},
+           {"--export " + from + " --export-to " + to + " --export-dtype f32", "--export-dtype"},
+           {"--export " + from + " --export-to " + to + " --formats", "--export"}}) {
+    SCOPED_TRACE(flags);
+    const auto result = run(flags);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(ultra::test::error_lines(result.err), 1) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_FALSE(std::filesystem::exists(to));
+  }
+}
+
+}  // namespace
+}  // namespace ultra::mixed_precision

@@ -1,0 +1,256 @@
+// Linear layers in fp8 on one rank: against products of tensors on the grid, made by hand.
+//
+// Covers: chapters/10_mixed_precision/fp8/fp8_linear.hpp
+// Covers: chapters/10_mixed_precision/fp8/fp8_factory.hpp
+
+#include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
+
+#include "chapters/10_mixed_precision/delayed_scaling.hpp"
+#include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/nn/layers/linear.hpp"
+#include "common/ops/matmul.hpp"
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+using ops::as_matrix;
+using ops::Transpose;
+
+constexpr Scaling kScalings[] = {Scaling::kNone, Scaling::kDelayed, Scaling::kCurrent,
+                                 Scaling::kBlockwise};
+
+/// Two linear maps of one input in fp8, on one rank.
+class TwoMaps {
+ public:
+  TwoMaps(const Communicator& one, const Fp8Recipe& recipe, DType dtype,
+          ultra::test::Random& random)
+      : device(Device::cpu()),
+        context_{config_, device, dtype, 1, nullptr, factory_},
+        fp8(factory_, {.recipe = recipe, .tp = one, .tokens = one}),
+        in(random.between(1, 200)) {
+    const std::vector<nn::LinearSpec> specs = {
+        {"model.layers.0.a.weight", in, random.between(1, 200), 0.1},
+        {"model.layers.0.b.weight", in, random.between(1, 200), 3.0}};
+    maps = fp8.column_linear(context_, specs);
+    x = random.tensor(device, {2, 3, in}, dtype, 5.0);
+    for (const nn::LinearSpec& spec : specs) {
+      d_y.push_back(random.tensor(device, {2, 3, spec.out_features}, dtype, 1e-6));
+    }
+  }
+
+  [[nodiscard]] nn::Parameter& weight(std::size_t map) { return *maps->parameters().at(map); }
+  [[nodiscard]] std::span<float> history() {
+    return maps->parameters().at(2)->value().span<float>();
+  }
+
+ private:
+  nn::DenseFactory factory_;
+  nn::ModelConfig config_;
+
+ public:
+  Device device;
+
+ private:
+  nn::BuildContext context_;
+
+ public:
+  Fp8Factory fp8;
+  std::size_t in;
+  std::unique_ptr<nn::Projections> maps;
+  Tensor x;
+  std::vector<Tensor> d_y;
+};
+
+/// A matrix on the grid with scales of its own maxima.
+Tensor by_hand(const Tensor& x, const Fp8Recipe& recipe, const TileShape& tile, Fp8 format) {
+  const Tensor rows = as_matrix(x);
+  const GridPart part{{0, rows.size(0)}, {0, rows.size(1)}, {rows.size(0), rows.size(1), tile}};
+  Tensor scales = amax_of(rows, part);
+  if (recipe.scaling == Scaling::kNone) {
+    scales.fill(1.0);
+  } else {
+    scales_from_amax(scales, format, recipe.margin);
+  }
+  return on_grid(rows, part, scales, format);
+}
+
+class Fp8Layers : public ultra::test::RandomTest {
+ protected:
+  /// Calls fn with maps of each recipe and type.
+  void for_all(const std::function<void(TwoMaps&, const Fp8Recipe&)>& fn) {
+    run_ranks(1, [&](Communicator& one) {
+      for (const Scaling scaling : kScalings) {
+        for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+          const Fp8Recipe recipe{.scaling = scaling,
+                                 .history = random.between(1, 4),
+                                 .margin = scaling == Scaling::kNone ? 0 : 1};
+          TwoMaps maps(one, recipe, dtype, random);
+          fn(maps, recipe);
+        }
+      }
+    });
+  }
+};
+
+TEST_F(Fp8Layers, TheThreeProductsAreThoseOfTensorsOnTheGrid) {
+  for_all([](TwoMaps& two, const Fp8Recipe& recipe) {
+    nn::Saved saved;
+    const std::vector<Tensor> y = two.maps->forward(two.x, saved);
+    const Tensor d_x = two.maps->backward(two.d_y, saved);
+    EXPECT_TRUE(saved.empty());
+    const Tensor x = by_hand(two.x, recipe, recipe.token_tile(), Fp8::kE4m3);
+    Tensor expected_d_x = Tensor::zeros(two.device, x.shape(), x.dtype());
+    for (std::size_t map = 2; map-- > 0;) {
+      nn::Parameter& weight = two.weight(map);
+      const Tensor w = by_hand(weight.value(), recipe, recipe.weight_tile(), Fp8::kE4m3);
+      const Tensor d = by_hand(two.d_y[map], recipe, recipe.token_tile(), recipe.gradient_format());
+      EXPECT_TRUE(
+          test::all_equal(as_matrix(y[map]), ops::matmul(x, Transpose::kNo, w, Transpose::kYes)));
+      EXPECT_TRUE(
+          test::all_equal(weight.grad(), ops::matmul(d, Transpose::kYes, x, Transpose::kNo)));
+      ops::matmul_into(expected_d_x, d, Transpose::kNo, w, Transpose::kNo,
+                       map == 1 ? ops::Write::kOverwrite : ops::Write::kAccumulate);
+    }
+    EXPECT_TRUE(test::all_equal(as_matrix(d_x), expected_d_x));
+  });
+}
+
+TEST_F(Fp8Layers, WeightsAreWhatTheyWereAfterAPass) {
+  for_all([](TwoMaps& two, const Fp8Recipe&) {
+    const Tensor before = two.weight(1).value();
+    const Tensor copy = before.clone();
+    nn::Saved saved;
+    static_cast<void>(two.maps->forward(two.x, saved));
+    EXPECT_TRUE(two.weight(1).value().shares_storage(before));
+    static_cast<void>(two.maps->backward(two.d_y, saved));
+    EXPECT_TRUE(two.weight(1).value().shares_storage(before));
+    EXPECT_TRUE(test::all_equal(two.weight(1).value(), copy));
+  });
+}
+
+TEST_F(Fp8Layers, TheInputIsKeptInOneBytePerNumber) {
+  for_all([](TwoMaps& two, const Fp8Recipe& recipe) {
+    nn::Saved saved;
+    static_cast<void>(two.maps->forward(two.x, saved));
+    const std::size_t tokens = 2 * 3;
+    const bool tiles = recipe.scaling == Scaling::kBlockwise;
+    const std::size_t scales = tiles ? tokens * ((two.in + 127) / 128) : 1;
+    EXPECT_EQ(saved.bytes(), tokens * ((two.in + 3) / 4 * 4) + 4 * scales);
+    static_cast<void>(two.maps->backward(two.d_y, saved));
+  });
+}
+
+TEST_F(Fp8Layers, AForwardPassWithoutABackwardPassKeepsNothing) {
+  for_all([](TwoMaps& two, const Fp8Recipe&) {
+    nn::Saved discard(nn::Saved::Mode::kDiscard);
+    static_cast<void>(two.maps->forward(two.x, discard));
+    EXPECT_TRUE(discard.empty());
+  });
+}
+
+TEST_F(Fp8Layers, AnInputThatWasComputedAnewIsPutOnTheSameGrid) {
+  for_all([](TwoMaps& two, const Fp8Recipe&) {
+    nn::Saved saved;
+    static_cast<void>(two.maps->forward(two.x, saved));
+    const Tensor d_x = two.maps->backward(two.d_y, saved);
+    const Tensor grad = two.weight(0).grad().clone();
+    two.weight(0).drop_grad();
+    static_cast<void>(two.maps->forward(two.x, saved));
+    saved.drop("input");
+    saved.put("input", two.x);  // as selective recomputation does
+    EXPECT_TRUE(test::all_equal(two.maps->backward(two.d_y, saved), d_x));
+    EXPECT_TRUE(test::all_equal(two.weight(0).grad(), grad));
+    EXPECT_TRUE(saved.empty());
+  });
+}
+
+TEST_F(Fp8Layers, HistoriesNoteWhatThePassesHaveSeen) {
+  run_ranks(1, [&](Communicator& one) {
+    const Fp8Recipe recipe{.scaling = Scaling::kDelayed, .history = 2};
+    TwoMaps two(one, recipe, DType::kF32, random);
+    const auto front = [&](std::size_t tensor) { return two.history()[3 * tensor]; };
+    const auto largest = [](const Tensor& x) {
+      return static_cast<float>(test::largest_magnitude(x.to_vector()));
+    };
+    ASSERT_EQ(two.history().size(), 5U * 3);
+    const nn::Pass ignored[] = {{.token_weight = 0.0}, {.recomputes = true}};
+    for (const nn::Pass& pass : ignored) {
+      nn::Saved saved(nn::Saved::Mode::kKeep, pass);
+      static_cast<void>(two.maps->forward(two.x, saved));
+      EXPECT_EQ(front(0), 0.0F);
+    }
+    nn::Saved saved;
+    static_cast<void>(two.maps->forward(two.x, saved));
+    EXPECT_EQ(front(0), largest(two.x));
+    EXPECT_EQ(front(3), 0.0F);
+    static_cast<void>(two.maps->backward(two.d_y, saved));
+    for (std::size_t map = 0; map < 2; ++map) {
+      EXPECT_EQ(front(1 + map), largest(two.weight(map).value()));
+      EXPECT_EQ(front(3 + map), largest(two.d_y[map]));
+    }
+  });
+}
+
+TEST_F(Fp8Layers, ScalesFollowTheStepsBefore) {
+  run_ranks(1, [&](Communicator& one) {
+    const Fp8Recipe recipe{.scaling = Scaling::kDelayed, .history = 2};
+    TwoMaps two(one, recipe, DType::kF32, random);
+    nn::Saved discard(nn::Saved::Mode::kDiscard);
+    static_cast<void>(two.maps->forward(two.x, discard));
+    const std::span<float> input = two.history().first(3);
+    end_amax_step(input);
+    // A thousand times as large: with the scale of the step before, nearly everything saturates.
+    const Tensor larger = two.x.clone();
+    for (float& number : larger.span<float>()) number *= 1000;
+    nn::Saved saved;
+    static_cast<void>(two.maps->forward(larger, saved));
+    const float scale = saved.get("input_scales").data<float>()[0];
+    EXPECT_EQ(scale, power_of_two_scale(input[1], Fp8::kE4m3));
+    end_amax_step(input);
+    nn::Saved next;
+    static_cast<void>(two.maps->forward(larger, next));
+    EXPECT_EQ(next.get("input_scales").data<float>()[0], power_of_two_scale(input[1], Fp8::kE4m3));
+    EXPECT_LT(next.get("input_scales").data<float>()[0], scale);
+  });
+}
+
+TEST_F(Fp8Layers, SmallGradientsAreLostWithoutScales) {
+  for_all([](TwoMaps& two, const Fp8Recipe& recipe) {
+    nn::Saved saved;
+    static_cast<void>(two.maps->forward(two.x, saved));
+    static_cast<void>(two.maps->backward(two.d_y, saved));  // of about 1e-6
+    const double largest = test::largest_magnitude(two.weight(0).grad().to_vector());
+    if (recipe.scaling == Scaling::kNone) {
+      EXPECT_EQ(largest, 0.0);
+    } else {
+      EXPECT_GT(largest, 0.0);
+    }
+  });
+}
+
+TEST_F(Fp8Layers, OnlyLinearsOfBlocksAreInFp8) {
+  run_ranks(1, [&](Communicator& one) {
+    nn::DenseFactory dense;
+    Fp8Factory fp8(dense, {.recipe = {.scaling = Scaling::kDelayed}, .tp = one, .tokens = one});
+    nn::ModelConfig config;
+    config.num_layers = 2;
+    const nn::Model model(config, device, DType::kF32, 1, fp8, nn::StageSpec::whole(config));
+    std::vector<std::string> histories;
+    for (const nn::Parameter* parameter : model.parameters()) {
+      if (parameter->name().ends_with(kHistorySuffix)) histories.push_back(parameter->name());
+    }
+    EXPECT_THAT(histories, ElementsAre("model.layers.0.self_attn.q_proj.fp8_amax_history",
+                                       "model.layers.0.self_attn.o_proj.fp8_amax_history",
+                                       "model.layers.0.mlp.gate_proj.fp8_amax_history",
+                                       "model.layers.0.mlp.down_proj.fp8_amax_history",
+                                       "model.layers.1.self_attn.q_proj.fp8_amax_history",
+                                       "model.layers.1.self_attn.o_proj.fp8_amax_history",
+                                       "model.layers.1.mlp.gate_proj.fp8_amax_history",
+                                       "model.layers.1.mlp.down_proj.fp8_amax_history"));
+  });
+}
+
+}  // namespace
+}  // namespace ultra::mixed_precision

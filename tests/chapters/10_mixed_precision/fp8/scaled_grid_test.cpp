@@ -1,0 +1,190 @@
+#include "chapters/10_mixed_precision/fp8/scaled_grid.hpp"
+
+#include "chapters/10_mixed_precision/blockwise_product.hpp"
+#include "common/ops/matmul.hpp"
+#include "tests/support/nearest_number.hpp"
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+constexpr DType kContainers[] = {DType::kF32, DType::kF64, DType::kBF16};
+
+class ScaledGrid : public ultra::test::RandomTest {
+ protected:
+  static GridPart whole(std::size_t rows, std::size_t columns, const TileShape& tile) {
+    return {{0, rows}, {0, columns}, {rows, columns, tile}};
+  }
+
+  Tensor scales_for(const Tensor& x, const GridPart& part, Fp8 format) {
+    Tensor scales = amax_of(x, part);
+    scales_from_amax(scales, format, 0);
+    return scales;
+  }
+
+  Tensor scale_of_one() {
+    Tensor one = Tensor::empty(device, {1}, DType::kF32);
+    one.fill(1.0);
+    return one;
+  }
+
+  TileShape any_tile() { return random.pick({kPerTensor, kActivationTile, kWeightTile}); }
+};
+
+TEST_F(ScaledGrid, RoundsAsTheConversionsDo) {
+  for (const auto& [format, table] :
+       {std::pair{Fp8::kE4m3, test::kE4m3Table}, std::pair{Fp8::kE5m2, test::kE5m2Table}}) {
+    std::vector<float> numbers = test::decisive_numbers(test::magnitudes_of(table));
+    numbers.insert(numbers.end(), {std::numeric_limits<float>::infinity(), -0.0F, 0.0F, 1e-45F});
+    const std::size_t count = numbers.size();
+    for (const DType dtype : {DType::kF32, DType::kF64}) {
+      const Tensor x = Tensor::from<float>(device, {1, count}, numbers).to(dtype);
+      const Tensor rounded = on_grid(x, whole(1, count, kPerTensor), scale_of_one(), format);
+      const std::vector<double> actual = rounded.to_vector();
+      for (std::size_t i = 0; i < count; ++i) {
+        const float expected = f32_from_fp8(format, fp8_from_f32(format, numbers[i]));
+        ASSERT_EQ(actual[i], static_cast<double>(expected)) << numbers[i];
+        ASSERT_EQ(std::signbit(actual[i]), std::signbit(numbers[i])) << numbers[i];
+      }
+    }
+  }
+}
+
+TEST_F(ScaledGrid, F64IsRoundedOnce) {
+  // Just above a middle, by less than f32 can say: rounding to f32 first would make it a tie.
+  const double above = 1.0625 + 0x1p-40;
+  const Tensor x = Tensor::from<double>(device, {1, 1}, std::vector{above});
+  const Tensor rounded = on_grid(x, whole(1, 1, kPerTensor), scale_of_one(), Fp8::kE4m3);
+  EXPECT_EQ(rounded.to_vector().front(), 1.125);
+}
+
+TEST_F(ScaledGrid, NanStaysNan) {
+  std::vector<float> numbers(70, 1.0F);
+  numbers[random.between(0, 69)] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = Tensor::from<float>(device, {7, 10}, numbers);
+  for (const DType dtype : kContainers) {
+    const GridPart part = whole(7, 10, any_tile());
+    const Tensor y = x.to(dtype);
+    const Tensor scales = scales_for(y, part, Fp8::kE4m3);
+    const Tensor rounded = on_grid(y, part, scales, Fp8::kE4m3);
+    const Tensor back = unpack_codes(pack_codes(rounded, part, scales, Fp8::kE4m3), part, scales,
+                                     Fp8::kE4m3, dtype);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      EXPECT_EQ(std::isnan(rounded.to_vector()[i]), std::isnan(numbers[i]));
+      EXPECT_EQ(std::isnan(back.to_vector()[i]), std::isnan(numbers[i]));
+    }
+  }
+}
+
+TEST_F(ScaledGrid, EachTileByItsOwnScale) {
+  for (int round = 0; round < 10; ++round) {
+    const std::size_t rows = random.between(1, 300);
+    const std::size_t columns = random.between(1, 300);
+    const GridPart part = whole(rows, columns, any_tile());
+    const Tensor x = random.tensor(device, {rows, columns}, DType::kF32, 1e-3);
+    const Tensor scales = scales_for(x, part, Fp8::kE4m3);
+    const std::vector<float> amax = amax_of_tiles(x.span<float>(), part.whole);
+    ASSERT_EQ(scales.numel(), amax.size());
+    for (std::size_t t = 0; t < amax.size(); ++t) {
+      ASSERT_EQ(scales.data<float>()[t], power_of_two_scale(amax[t], Fp8::kE4m3));
+    }
+    const Tensor rounded = on_grid(x, part, scales, Fp8::kE4m3);
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+      const float scale = scales.data<float>()[part.whole.tile_of(i / columns, i % columns)];
+      const float number =
+          f32_from_fp8(Fp8::kE4m3, fp8_from_f32(Fp8::kE4m3, x.data<float>()[i] * scale));
+      ASSERT_EQ(rounded.data<float>()[i], number / scale);
+    }
+  }
+}
+
+TEST_F(ScaledGrid, PartsAreRoundedAsTheWhole) {
+  const std::size_t rows = random.between(2, 200);
+  const std::size_t columns = random.between(2, 400);
+  const TileShape tile = any_tile();
+  const GridPart all = whole(rows, columns, tile);
+  const Tensor x = random.tensor(device, {rows, columns}, DType::kF64);
+  const Tensor amax = amax_of(x, all);
+  const Range some_rows{random.between(0, rows / 2), random.between(rows / 2 + 1, rows)};
+  const Range some{random.between(0, columns / 2), random.between(columns / 2 + 1, columns)};
+  const GridPart part{some_rows, some, all.whole};
+  const Tensor here = x.slice(0, some_rows).slice(1, some).contiguous();
+  const Tensor scales = scales_for(x, all, Fp8::kE5m2);
+  const Tensor expected = on_grid(x, all, scales, Fp8::kE5m2).slice(0, some_rows).slice(1, some);
+  EXPECT_TRUE(test::all_equal(on_grid(here, part, scales, Fp8::kE5m2), expected.contiguous()));
+  const Tensor part_amax = amax_of(here, part);
+  for (std::size_t t = 0; t < amax.numel(); ++t) {
+    EXPECT_LE(part_amax.data<float>()[t], amax.data<float>()[t]);
+  }
+}
+
+TEST_F(ScaledGrid, WhichPartsCutTiles) {
+  const TileGrid weights{512, 512, kWeightTile};
+  EXPECT_FALSE((GridPart{{0, 512}, {0, 512}, weights}.cuts_tiles()));
+  EXPECT_FALSE((GridPart{{128, 256}, {0, 512}, weights}.cuts_tiles()));
+  EXPECT_TRUE((GridPart{{0, 64}, {0, 512}, weights}.cuts_tiles()));
+  EXPECT_TRUE((GridPart{{0, 512}, {0, 170}, weights}.cuts_tiles()));
+  const TileGrid tensor{512, 512, kPerTensor};
+  EXPECT_FALSE((GridPart{{0, 512}, {0, 512}, tensor}.cuts_tiles()));
+  EXPECT_TRUE((GridPart{{0, 256}, {0, 512}, tensor}.cuts_tiles()));
+}
+
+TEST_F(ScaledGrid, CodesTakeAByteAndComeBackExactly) {
+  for (const DType dtype : kContainers) {
+    for (const Fp8 format : {Fp8::kE4m3, Fp8::kE5m2}) {
+      const std::size_t rows = random.between(1, 50);
+      const std::size_t columns = random.between(1, 300);
+      const GridPart part = whole(rows, columns, any_tile());
+      const Tensor x = random.tensor(device, {rows, columns}, DType::kF64, 1e-5).to(dtype);
+      const Tensor scales = scales_for(x, part, format);
+      const Tensor rounded = on_grid(x, part, scales, format);
+      const Tensor codes = pack_codes(rounded, part, scales, format);
+      EXPECT_EQ(codes.nbytes(), rows * ((columns + 3) / 4 * 4));
+      EXPECT_TRUE(test::all_equal(unpack_codes(codes, part, scales, format, dtype), rounded));
+      EXPECT_TRUE(test::all_equal(on_grid(rounded, part, scales_for(rounded, part, format), format),
+                                  rounded))
+          << "what stands on the grid stays there";
+    }
+  }
+}
+
+TEST_F(ScaledGrid, ProductsAreThoseOfTheCodes) {
+  // The product that a tensor core makes, of codes and factors, and that of the numbers on the grid:
+  // the same terms, in f32; only the order of their sum differs.
+  const std::size_t rows = random.between(1, 6), columns = random.between(1, 6);
+  const std::size_t inner = random.between(1, 300);
+  const GridPart a_part = whole(rows, inner, kActivationTile);
+  const GridPart b_part = whole(columns, inner, kWeightTile);
+  const Tensor a = random.tensor(device, {rows, inner}, DType::kF32);
+  const Tensor b = random.tensor(device, {columns, inner}, DType::kF32);
+  const Tensor a_scales = scales_for(a, a_part, Fp8::kE4m3);
+  const Tensor b_scales = scales_for(b, b_part, Fp8::kE4m3);
+  const auto quantized = [](const Tensor& x, const GridPart& part, const Tensor& scales) {
+    QuantizedMatrix matrix{.grid = part.whole, .format = Fp8::kE4m3, .codes = {}, .factors = {}};
+    for (const float scale : scales.span<float>()) matrix.factors.push_back(1 / scale);
+    for (std::size_t i = 0; i < x.numel(); ++i) {
+      const float factor = matrix.factor(i / part.whole.columns, i % part.whole.columns);
+      matrix.codes.push_back(fp8_from_f32(Fp8::kE4m3, x.data<float>()[i] / factor));
+    }
+    return matrix;
+  };
+  const Tensor expected = blockwise_product(quantized(a, a_part, a_scales),
+                                            quantized(b, b_part, b_scales), Accumulator::kF32);
+  const Tensor a_grid = on_grid(a, a_part, a_scales, Fp8::kE4m3);
+  const Tensor b_grid = on_grid(b, b_part, b_scales, Fp8::kE4m3);
+  const Tensor actual = ops::matmul(a_grid, ops::Transpose::kNo, b_grid, ops::Transpose::kYes);
+  const double magnitude = test::largest_magnitude(a.to_vector()) *
+                           test::largest_magnitude(b.to_vector()) * count_of(inner) * 1.2;
+  EXPECT_TRUE(
+      all_near(actual, expected, 2 * rounding_bound(DType::kF32, count_of(inner), magnitude)));
+}
+
+TEST_F(ScaledGrid, OtherTypesAreRefused) {
+  const GridPart part = whole(1, 4, kPerTensor);
+  const Tensor x = Tensor::zeros(device, {1, 4}, DType::kF16);
+  EXPECT_THAT(message_of<ShapeError>([&] { static_cast<void>(amax_of(x, part)); }),
+              HasSubstr("bf16"));
+}
+
+}  // namespace
+}  // namespace ultra::mixed_precision

@@ -1,0 +1,117 @@
+// Flags of mixed precision that do not fit each other, or those of other chapters, in words.
+//
+// Covers: chapters/10_mixed_precision/options/what_goes_together.hpp
+// Covers: chapters/10_mixed_precision/estimate/estimate_precision.hpp
+#include "chapters/10_mixed_precision/options/precision_options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/chapters/10_mixed_precision/precision_run.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+using namespace mixed_precision::test;
+using ::testing::HasSubstr;
+
+PrecisionOptions options_of(const std::string& flags) {
+  PrecisionCase c{.precision = flags, .options = ultra::test::short_run()};
+  return c.setup().find<MixedPrecision>()->options();
+}
+
+/// A run that is refused, and what the message says.
+struct Refused {
+  std::string flags;
+  std::vector<std::string> parts;
+  std::size_t dp = 1;
+  std::size_t pp = 1;
+};
+
+TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
+  const std::vector<Refused> cases = {
+      {"--precision bf17", {"--precision is 'bf17'", "bf16-pure", "fp8"}},
+      {"--precision bf16-mixed", {"--precision bf16-mixed needs --estimate", "bf16"}},
+      {"--master-weights off", {"--master-weights", "f32 already", "--precision bf16"}},
+      {"--precision bf16 --master-weights maybe", {"--master-weights is 'maybe'", "on", "off"}},
+      {"--grad-dtype bf16", {"--grad-dtype bf16", "--precision fp32", "Add --precision bf16"}},
+      {"--precision bf16 --grad-dtype f16", {"--grad-dtype f16", "only fp16"}},
+      {"--precision fp16 --grad-dtype bf16", {"--grad-dtype bf16", "f32 or f16"}},
+      {"--precision bf16 --grad-dtype f64", {"--grad-dtype is 'f64'", "f32, bf16 or f16"}},
+      {"--precision bf16-pure --master-weights on", {"--master-weights on", "--grad-dtype bf16"}},
+      {"--precision fp16 --loss-scale 0", {"--loss-scale is '0'", "1e-30", "dynamic"}},
+      {"--precision fp16 --loss-scale 1e-300", {"--loss-scale is '1e-300'", "1e-30 to 1e+30"}},
+      {"--precision bf16 --loss-scale-window 5",
+       {"--loss-scale-window has no meaning", "--loss-scale dynamic"}},
+      {"--precision fp16 --loss-scale 8 --loss-scale-start 8",
+       {"--loss-scale-start has no meaning", "--loss-scale dynamic"}},
+      {"--precision fp16 --loss-scale nan", {"--loss-scale is 'nan'"}},
+      {"--precision fp16 --loss-scale-window 0", {"--loss-scale-window"}},
+      {"--precision fp16 --loss-scale-start 0", {"--loss-scale-start"}},
+      {"--fp8-recipe delayed", {"--fp8-recipe", "nothing is in fp8", "--precision fp8"}},
+      {"--precision fp8 --fp8-recipe later", {"--fp8-recipe is 'later'", "blockwise"}},
+      {"--precision bf16 --rounding stochastic", {"--rounding stochastic", "bf16-pure"}},
+      {"--precision fp16 --master-weights off --rounding stochastic", {"--rounding stochastic"}},
+      {"--precision bf16 --rounding up", {"--rounding is 'up'", "nearest", "stochastic"}},
+      {"--optimizer-state int4", {"--optimizer-state is 'int4'", "int8"}},
+      {"--precision bf16 --compress int8", {"--compress", "--precision bf16", "f32 gradients"}, 2},
+      {"--precision bf16 --zero 3 --zero++ weights-int8", {"--zero++", "--precision bf16"}, 2},
+      {"--precision bf16 --zero 3 --offload optimizer+params",
+       {"--offload optimizer+params", "--offload optimizer"},
+       2},
+      {"--optimizer-state int8 --zero 1 --offload optimizer",
+       {"--optimizer-state", "--offload", "f32"},
+       2},
+      {"--loss-scale dynamic --schedule pipedream-async",
+       {"--loss-scale", "pipedream-async", "--loss-scale none"},
+       1,
+       2},
+  };
+  for (const Refused& refused : cases) {
+    PrecisionCase c{.dp = refused.dp,
+                    .pp = refused.pp,
+                    .precision = refused.flags,
+                    .options = ultra::test::short_run()};
+    SCOPED_TRACE(refused.flags);
+    try {
+      static_cast<void>(c.setup());
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const ConfigError& error) {
+      for (const std::string& part : refused.parts) EXPECT_THAT(error.what(), HasSubstr(part));
+    }
+  }
+}
+
+TEST(PrecisionOptions, F64IsForOneType) {
+  PrecisionCase c{.precision = "--precision bf16", .options = ultra::test::short_run()};
+  c.options.dtype = DType::kF64;
+  EXPECT_THROW(static_cast<void>(c.setup()), ConfigError);
+}
+
+TEST(PrecisionOptions, RecipesAreTypes) {
+  const auto types = [](const std::string& flags) { return options_of(flags).types(); };
+  nn::Precision bf16(DType::kBF16);
+  EXPECT_EQ(types("--precision bf16-pure"), bf16);
+  bf16.gradients = DType::kF32;
+  EXPECT_EQ(types("--precision bf16 --master-weights off"), bf16);
+  bf16.optimizer = DType::kF32;
+  EXPECT_EQ(types("--precision bf16"), bf16);
+  EXPECT_EQ(types("--precision fp8"), bf16);
+  nn::Precision f16(DType::kF16);
+  f16.optimizer = DType::kF32;
+  EXPECT_EQ(types("--precision fp16 --grad-dtype f16"), f16);
+}
+
+TEST(PrecisionOptions, OnlyFp16ScalesTheLossUnlessItIsAskedFor) {
+  EXPECT_EQ(options_of("").scaling(), LossScaling::kNone);
+  EXPECT_EQ(options_of("--precision bf16").scaling(), LossScaling::kNone);
+  EXPECT_EQ(options_of("--precision fp16").scaling(), LossScaling::kDynamic);
+  EXPECT_EQ(options_of("--precision fp16 --loss-scale none").scaling(), LossScaling::kNone);
+  EXPECT_EQ(options_of("--precision fp16 --loss-scale 256").scaling(), LossScaling::kConstant);
+}
+
+}  // namespace
+}  // namespace ultra::mixed_precision
