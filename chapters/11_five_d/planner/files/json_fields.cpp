@@ -17,8 +17,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostBytes = 1U << 24U;
+constexpr int kMostLevels = 100;
 
-/// A value as a message shows it: not a whole file, which may be nested beyond any stack.
+/// A value as a message shows it: not a whole file.
 std::string shown(const json& value) {
   if (value.is_array()) return fmt::format("a list of {}", value.size());
   if (value.is_object()) return "an object";
@@ -41,7 +42,18 @@ JsonFields JsonFields::of_file(const std::string& path) {
         fmt::format("{} is larger than {} bytes. A model's or a cluster's file has a few thousand.",
                     in_quotes(path), kMostBytes));
   }
-  json parsed = json::parse(text, nullptr, false);
+  // Copies of a value need stack for each level of it.
+  int deepest = 0;
+  const auto is_shallow = [&](int depth, json::parse_event_t, json&) {
+    deepest = std::max(deepest, depth);
+    return depth <= kMostLevels;
+  };
+  json parsed = json::parse(text, is_shallow, false);
+  if (deepest > kMostLevels) {
+    throw FileError(
+        fmt::format("{} has lists in lists, more than {} deep. It needs no more than 3.",
+                    in_quotes(path), kMostLevels));
+  }
   if (parsed.is_discarded()) {
     throw FileError(
         fmt::format("{} holds no JSON. It must hold an object in {{ }}.", in_quotes(path)));

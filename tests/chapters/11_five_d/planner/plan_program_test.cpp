@@ -24,6 +24,8 @@ TEST_F(PlanProgram, AnswersWithoutRanks) {
                          "--plan-batch 16777216"),
                {"4096 x h100", "Fit in memory", "Megatron-LM:", "--tensor-model-parallel-size"});
   expect_parts(answer_to("--plan-published"), {"reference rows", "median error"});
+  expect_parts(answer_to("--plan-techniques --plan-gpus 8"),
+               {"on 8 x h100", "ZeRO-3", "tp with sp"});
 }
 
 TEST_F(PlanProgram, ItsFlagsTrain) {
@@ -38,6 +40,8 @@ TEST_F(PlanProgram, ItsFlagsTrain) {
 
 TEST_F(PlanProgram, TwoQuestionsAreRefused) {
   failed("--plan --plan-published", 2, {"--plan", "--plan-published"});
+  failed("--plan --plan-techniques", 2, {"--plan", "--plan-techniques"});
+  failed("--plan-json", 2, {"--plan-json", "--plan-techniques"});
   failed("--plan --estimate llama-8b", 2, {"--plan", "--estimate"});
 }
 

@@ -61,7 +61,8 @@ TEST(JsonFields, FilesOfAnyKind) {
   refuses("{}", {"lacks \"gpu\"", "It has: nothing"});
   refuses(R"({"gpu": {"a": 1}, "b": )", {"holds no JSON"});
   const std::size_t deep = 1U << 20U;
-  refuses(R"({"gpu": )" + std::string(deep, '[') + std::string(deep, ']') + "}", {"a list of 1"});
+  refuses(R"({"gpu": )" + std::string(deep, '[') + std::string(deep, ']') + "}",
+          {"more than 100 deep"});
   refuses(std::string(deep << 5U, ' '), {"is larger than"});
   expect_message<FileError>([&] { (void)JsonFields::of_file(folder.path("none.json")); },
                             {"cannot be read"});
