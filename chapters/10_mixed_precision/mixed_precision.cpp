@@ -39,7 +39,11 @@ void MixedPrecision::validate(train::Setup& setup) {
   }
 }
 
-void MixedPrecision::settle(train::Setup& setup) { expect_goes_together(setup, options_); }
+void MixedPrecision::settle(train::Setup& setup) { train::expect_kept(exclusions(setup)); }
+
+std::vector<train::Exclusion> MixedPrecision::exclusions(const train::Setup& setup) const {
+  return mixed_precision::exclusions(setup, options_);
+}
 
 train::ExtraConfig MixedPrecision::config(const train::Setup&) const { return options_.config(); }
 

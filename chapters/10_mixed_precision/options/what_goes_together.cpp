@@ -1,91 +1,118 @@
 #include "chapters/10_mixed_precision/options/what_goes_together.hpp"
 
-#include <fmt/format.h>
-
 #include <string>
 #include <string_view>
 #include <variant>
 
-#include "common/base/errors.hpp"
-
 namespace ultra::mixed_precision {
 namespace {
 
-/// A flag of another technique, by its name in the metrics' config.
-struct Conflict {
-  std::string_view name;      ///< "compress"
-  std::string_view harmless;  ///< the value that does not matter; empty: every value does
-  std::string_view flag;      ///< "--compress"
-  std::string_view why;       ///< and what to do
+constexpr const char* kOneOfTheTwo = " Leave one of the two out.";
+
+/// What the flags of all techniques ask for, by their names in the metrics' config.
+class Asked {
+ public:
+  explicit Asked(const train::Setup& setup)
+      : config_(setup.config()), on_gpu_(setup.train.device != DeviceKind::kCpu) {}
+
+  /// The value of a flag; empty when it is not given.
+  [[nodiscard]] std::string value_of(std::string_view name) const {
+    for (const auto& [key, value] : config_) {
+      if (key != name) continue;
+      const auto* text = std::get_if<std::string>(&value);
+      return text == nullptr ? "?" : *text;
+    }
+    return {};
+  }
+
+  /// Whether a flag is given with another value than this one, which does no harm.
+  [[nodiscard]] bool has(std::string_view name, std::string_view harmless) const {
+    const std::string value = value_of(name);
+    return !value.empty() && value != harmless;
+  }
+
+  [[nodiscard]] bool on_gpu() const { return on_gpu_; }
+
+ private:
+  train::ExtraConfig config_;
+  bool on_gpu_;
 };
 
-constexpr Conflict kOfTwoBytes[] = {
-    {"compress", "none", "--compress",
-     "its messages are made of f32 gradients, and it sends fewer bytes than bf16 does. Leave one "
-     "of the two out."},
-    {"sync", "all-reduce", "--sync parameter-server",
-     "its servers keep weights and update them in one type. Leave one of the two out."},
-    {"zero_plus_plus", "none", "--zero++",
-     "it quantises f32 weights and gradients. Leave one of the two out."}};
+/// Rows of one flag of this chapter.
+class Rows {
+ public:
+  Rows(std::vector<train::Exclusion>& all, std::string own, bool given)
+      : all_(all), own_(std::move(own)), given_(given) {}
 
-std::string value_of(const train::ExtraConfig& config, std::string_view name) {
-  for (const auto& [key, value] : config) {
-    if (key != name) continue;
-    if (const auto* text = std::get_if<std::string>(&value)) return *text;
-    return "?";
+  void exclude(const char* flag, const std::string& reason, bool asked) {
+    all_.push_back(
+        {.first = flag, .second = own_, .reason = reason, .broken = given_ && asked});
   }
-  return {};
+
+ private:
+  std::vector<train::Exclusion>& all_;
+  std::string own_;
+  bool given_;
+};
+
+void exclude_from_types(Rows rows, const Asked& asked) {
+  rows.exclude("--device cuda",
+               std::string("operations on numbers of two bytes run on the CPU only.") +
+                   kOneOfTheTwo,
+               asked.on_gpu());
+  rows.exclude("--compress",
+               std::string("its messages are made of f32 gradients, and it sends fewer bytes than "
+                           "bf16 does.") +
+                   kOneOfTheTwo,
+               asked.has("compress", "none"));
+  rows.exclude("--sync parameter-server",
+               std::string("its servers keep weights and update them in one type.") + kOneOfTheTwo,
+               asked.has("sync", "all-reduce"));
+  rows.exclude("--zero++",
+               std::string("it quantises f32 weights and gradients.") + kOneOfTheTwo,
+               asked.has("zero_plus_plus", "none"));
+  rows.exclude("--offload optimizer+params",
+               "weights that are offloaded have no master weights beside them. Use --offload "
+               "optimizer.",
+               asked.value_of("offload") == "optimizer+params");
 }
 
-[[noreturn]] void refuse(std::string_view flag, const PrecisionOptions& options,
-                         std::string_view why) {
-  throw ConfigError(fmt::format("{} does not go together with --precision {}: {}", flag,
-                                to_string(options.recipe), why));
+void exclude_from_moments(Rows rows, const Asked& asked) {
+  rows.exclude("--offload",
+               std::string("moments outside the device are kept in f32.") + kOneOfTheTwo,
+               !asked.value_of("offload").empty());
+  rows.exclude("--device cuda",
+               std::string("moments are stored in fewer bytes on the CPU only.") + kOneOfTheTwo,
+               asked.on_gpu());
+}
+
+void exclude_from_scaling(Rows rows, const Asked& asked) {
+  rows.exclude("--sync parameter-server",
+               std::string("servers update without a norm of all gradients, which would say "
+                           "whether one overflowed.") +
+                   kOneOfTheTwo,
+               asked.value_of("sync") == "parameter-server");
+  rows.exclude("--schedule pipedream-async",
+               "its stages update before anybody knows whether a gradient overflowed. Use "
+               "--loss-scale none, or another schedule.",
+               asked.value_of("schedule").starts_with("pipedream"));
 }
 
 }  // namespace
 
-void expect_goes_together(const train::Setup& setup, const PrecisionOptions& options) {
-  const train::ExtraConfig config = setup.config();
-  const std::string offload = value_of(config, "offload");
-  if (options.moments != MomentFormat::kF32 && !offload.empty()) {
-    throw ConfigError(
-        "--optimizer-state does not go together with --offload: moments outside the device are "
-        "kept in f32. Leave one of the two out.");
-  }
-  if (options.moments != MomentFormat::kF32 && setup.train.device != DeviceKind::kCpu) {
-    throw ConfigError(
-        "--optimizer-state does not go together with --device cuda: moments are stored in fewer "
-        "bytes on the CPU only. Leave one of the two out.");
-  }
-  if (options.is_mixed()) {
-    if (setup.train.device != DeviceKind::kCpu) {
-      refuse("--device cuda", options,
-             "operations on numbers of two bytes run on the CPU only. Leave one of the two out.");
-    }
-    for (const Conflict& conflict : kOfTwoBytes) {
-      const std::string value = value_of(config, conflict.name);
-      if (value.empty() || value == conflict.harmless) continue;
-      refuse(conflict.flag, options, conflict.why);
-    }
-    if (offload == "optimizer+params") {
-      refuse("--offload optimizer+params", options,
-             "weights that are offloaded have no master weights beside them. Use --offload "
-             "optimizer.");
-    }
-  }
-  if (options.scaling() == LossScaling::kNone) return;
-  if (value_of(config, "sync") == "parameter-server") {
-    throw ConfigError(
-        "--loss-scale does not go together with --sync parameter-server: servers update without a "
-        "norm of all gradients, which would say whether one overflowed. Leave one of the two out.");
-  }
-  if (value_of(config, "schedule").starts_with("pipedream")) {
-    throw ConfigError(
-        "--loss-scale does not go together with --schedule pipedream-async: its stages update "
-        "before anybody knows whether a gradient overflowed. Use --loss-scale none, or another "
-        "schedule.");
-  }
+std::vector<train::Exclusion> exclusions(const train::Setup& setup,
+                                         const PrecisionOptions& options) {
+  const Asked asked(setup);
+  std::vector<train::Exclusion> all;
+  const bool mixed = options.is_mixed();
+  exclude_from_types(
+      {all, "--precision " + (mixed ? std::string(to_string(options.recipe)) : "bf16, fp16 or fp8"),
+       mixed},
+      asked);
+  exclude_from_moments(
+      {all, "--optimizer-state bf16 or int8", options.moments != MomentFormat::kF32}, asked);
+  exclude_from_scaling({all, "--loss-scale", options.scaling() != LossScaling::kNone}, asked);
+  return all;
 }
 
 }  // namespace ultra::mixed_precision
