@@ -27,7 +27,7 @@ TEST_F(WrittenParts, ANormThatIsWrittenOutHasTheGradientsOfTheOperation) {
   for (const DType dtype : ultra::test::kFloatDTypes) {
     const nn::BuildContext context{.config = config,
                                    .device = device,
-                                   .dtype = dtype,
+                                   .precision = dtype,
                                    .seed = seed,
                                    .rope = nullptr,
                                    .factory = written};
@@ -62,7 +62,7 @@ TEST_F(WrittenParts, GradientsOfANormAddUpOverMicroBatches) {
   WrittenNormFactory written(dense);
   const nn::BuildContext context{.config = config,
                                  .device = device,
-                                 .dtype = DType::kF64,
+                                 .precision = DType::kF64,
                                  .seed = seed,
                                  .rope = nullptr,
                                  .factory = written};
