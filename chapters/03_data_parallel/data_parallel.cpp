@@ -43,10 +43,11 @@ void DataParallel::join(train::Ingredients& ingredients, const train::Setup&) co
       });
 }
 
-std::optional<std::string> DataParallel::state_that_is_not_saved() const {
-  if (options_.compress == "none") return {};
-  return "--compress: what the compression has left over would not be saved. Leave out "
-         "--checkpoint and --resume, or --compress.";
+std::vector<train::UnsavedState> DataParallel::states_that_are_not_saved() const {
+  return {{.flag = "--compress",
+           .reason = "what the compression has left over would not be saved. Leave out "
+                     "--checkpoint and --resume, or --compress.",
+           .kept = options_.compress != "none"}};
 }
 
 std::string DataParallel::table(const train::Setup&, const train::TrainResult& result) const {

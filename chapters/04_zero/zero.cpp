@@ -18,12 +18,13 @@ class Offloading : public train::Technique {
   void add_flags(CLI::App& app, train::Setup&) override { options_.add_to(app); }
 
   void validate(train::Setup& setup) override {
+    options_.validate(zero_of(setup).options().stage, setup.train.device);
+    train::expect_kept(exclusions(setup));
+  }
+
+  std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
     const ZeroOptions& zero = zero_of(setup).options();
-    options_.validate(zero.stage, setup.train.device);
-    if (!settings().offloads_parameters() || zero.plus_plus.techniques.empty()) return;
-    throw ConfigError(
-        "--offload optimizer+params does not go together with --zero++: its units expect their "
-        "shards on the device. Use --offload optimizer, or leave out --zero++.");
+    return options_.exclusions(zero.stage, zero.plus_plus.techniques);
   }
 
   train::ExtraConfig config(const train::Setup&) const override { return options_.config(); }
@@ -46,6 +47,10 @@ void Zero::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
 
 void Zero::validate(train::Setup& setup) {
   options_.validate(data_parallel::options_of(setup), setup.ranks_beside().first);
+}
+
+std::vector<train::Exclusion> Zero::exclusions(const train::Setup& setup) const {
+  return options_.exclusions(data_parallel::options_of(setup), setup.ranks_beside().first);
 }
 
 void Zero::settle(train::Setup& setup) { options_.expect_nodes_of(setup.data_ranks()); }

@@ -30,6 +30,10 @@ void TensorParallel::validate(train::Setup& setup) {
   options_.validate(setup.ranks_beside().first);
 }
 
+std::vector<train::Exclusion> TensorParallel::exclusions(const train::Setup& setup) const {
+  return options_.exclusions(setup.ranks_beside().first);
+}
+
 void TensorParallel::validate_training(const train::Setup& setup) const {
   if (options_.splits()) options_.layout().validate(setup.train.model);
 }

@@ -43,6 +43,10 @@ void ContextParallel::validate(train::Setup& setup) {
   options_.validate(setup.ranks_beside().first);
 }
 
+std::vector<train::Exclusion> ContextParallel::exclusions(const train::Setup& setup) const {
+  return options_.exclusions(setup.ranks_beside().first);
+}
+
 void ContextParallel::validate_training(const train::Setup& setup) const {
   layout_of(setup, options_).validate();
   const nn::ModelConfig& model = setup.train.model;

@@ -70,6 +70,14 @@ void PipelineParallel::validate(train::Setup& setup) {
   options_.validate(setup.ranks_beside().first);
 }
 
+std::vector<train::Exclusion> PipelineParallel::exclusions(const train::Setup& setup) const {
+  std::vector<train::Exclusion> all = options_.exclusions(setup.ranks_beside().first);
+  const std::vector<train::Exclusion> of_schedule =
+      schedule_exclusions(options_.schedule_name(), schedule_.get(), setup);
+  all.insert(all.end(), of_schedule.begin(), of_schedule.end());
+  return all;
+}
+
 void PipelineParallel::settle(train::Setup& setup) {
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   options_.cut_batch(setup.train, replicas);
@@ -82,7 +90,7 @@ void PipelineParallel::settle(train::Setup& setup) {
 void PipelineParallel::validate_training(const train::Setup& setup) const {
   if (!options_.has_schedule()) return;
   expect_split(options_.split, setup.train.model.num_layers, schedule_->placement);
-  expect_composes(options_.schedule_name(), *schedule_, setup);
+  train::expect_kept(exclusions(setup));
 }
 
 std::vector<train::FileFlag> PipelineParallel::files() const {
@@ -162,16 +170,16 @@ void PipelineParallel::join(train::Ingredients& ingredients, const train::Setup&
 }
 // [/region]
 
-std::optional<std::string> PipelineParallel::state_that_is_not_saved() const {
+std::vector<train::UnsavedState> PipelineParallel::states_that_are_not_saved() const {
   const bool updates =
       !options_.schedule_file.empty()
           ? train::updates_between(
                 schedule_from_file("--schedule-file", options_.schedule_file).ranks.front())
           : !options_.searches && options_.schedule.kind == ScheduleKind::kPipedreamAsync;
-  if (!updates) return {};
-  return options_.flags() +
-         ": each stage makes an update per micro-batch, and only one per "
-         "step would be counted. Leave out --checkpoint and --resume, or choose another schedule.";
+  return {{.flag = updates ? options_.flags() : "--schedule pipedream-async",
+           .reason = "each stage makes an update per micro-batch, and only one per step would be "
+                     "counted. Leave out --checkpoint and --resume, or choose another schedule.",
+           .kept = updates}};
 }
 
 std::optional<std::string> PipelineParallel::memory_table(const train::Setup& setup,
@@ -182,10 +190,22 @@ std::optional<std::string> PipelineParallel::memory_table(const train::Setup& se
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<PipelineParallel>(); }
 
-const PipelineOptions& options_of(const train::Setup& setup) {
+namespace {
+
+const PipelineParallel& pipeline_of(const train::Setup& setup) {
   const auto* pipeline = setup.find<PipelineParallel>();
   ensure(pipeline != nullptr, "a program without chapter 07");
-  return pipeline->options();
+  return *pipeline;
+}
+
+}  // namespace
+
+const PipelineOptions& options_of(const train::Setup& setup) {
+  return pipeline_of(setup).options();
+}
+
+const PipelineSchedule* schedule_of(const train::Setup& setup) {
+  return pipeline_of(setup).schedule();
 }
 
 }  // namespace ultra::pipeline_parallel

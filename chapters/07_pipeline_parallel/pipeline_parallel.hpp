@@ -29,6 +29,7 @@ class PipelineParallel : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
+  [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
   void settle(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::FileFlag> files() const override;
@@ -39,12 +40,14 @@ class PipelineParallel : public train::Technique {
   void wrap(train::FactoryStack& factories, const train::Plan& plan,
             const train::Setup& setup) const override;
   void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> state_that_is_not_saved() const override;
+  [[nodiscard]] std::vector<train::UnsavedState> states_that_are_not_saved() const override;
   [[nodiscard]] std::optional<std::string> memory_table(
       const train::Setup& setup, const train::TrainResult& result) const override;
 
   /// @brief The flags.
   [[nodiscard]] const PipelineOptions& options() const { return options_; }
+  /// @brief In which order micro-batches pass, once that is settled; null: one by one.
+  [[nodiscard]] const PipelineSchedule* schedule() const { return schedule_.get(); }
 
  private:
   PipelineOptions options_;
@@ -56,5 +59,8 @@ class PipelineParallel : public train::Technique {
 
 /// @brief The flags of this chapter in a program that has it.
 [[nodiscard]] const PipelineOptions& options_of(const train::Setup& setup);
+
+/// @brief The schedule of a settled setup; null when micro-batches pass one by one.
+[[nodiscard]] const PipelineSchedule* schedule_of(const train::Setup& setup);
 
 }  // namespace ultra::pipeline_parallel

@@ -30,18 +30,6 @@ std::shared_ptr<tensor_parallel::Region> region_of(const train::Plan& plan,
   return tensor_parallel::make_region(plan.mesh.tp(), tensor->options().sequence_parallel);
 }
 
-/// Other answers are of models whose feed-forward parts are dense.
-void expect_question_of_experts(const train::Setup& setup) {
-  const std::optional<train::Question> question = setup.question();
-  if (!question || question->what != train::Instead::kAnswer || question->flag == "--ep-table") {
-    return;
-  }
-  throw ConfigError(fmt::format(
-      "--experts does not go together with {}: its answer knows no experts. Leave one of the two "
-      "out.",
-      question->flag));
-}
-
 /// More than a machine has.
 constexpr double kMostTrainedBytes = 1e13;
 
@@ -54,8 +42,21 @@ void ExpertParallel::validate(train::Setup& setup) {
   if (published && !options_.has_experts()) return options_.validate_for_published();
   options_.validate(setup.ranks_beside().first);
   if (!options_.has_experts()) return;
-  expect_question_of_experts(setup);
+  train::expect_kept(exclusions(setup));
   setup.train.variant.merge(options_.variant(setup.train.model.ffn_hidden_size));
+}
+
+std::vector<train::Exclusion> ExpertParallel::exclusions(const train::Setup& setup) const {
+  std::vector<train::Exclusion> all = options_.exclusions(setup.ranks_beside().first);
+  // Answers of models whose feed-forward parts are dense.
+  for (const char* flag : {"--simulate", "--scale", "--scale-tp", "--shapes", "--cp-table"}) {
+    const std::optional<train::Question> question = setup.question();
+    all.push_back({.first = "--experts",
+                   .second = flag,
+                   .reason = "its answer knows no experts. Leave one of the two out.",
+                   .broken = options_.has_experts() && question && question->flag == flag});
+  }
+  return all;
 }
 
 void ExpertParallel::settle(train::Setup& setup) {
@@ -159,5 +160,11 @@ void ExpertParallel::join(train::Ingredients& ingredients, const train::Setup&) 
 // [/region]
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<ExpertParallel>(); }
+
+const ExpertParallelOptions& options_of(const train::Setup& setup) {
+  const auto* experts = setup.find<ExpertParallel>();
+  ensure(experts != nullptr, "a program without chapter 08");
+  return experts->options();
+}
 
 }  // namespace ultra::expert_parallel

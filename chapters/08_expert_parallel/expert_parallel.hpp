@@ -30,6 +30,7 @@ class ExpertParallel : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
+  [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
   void settle(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
@@ -56,5 +57,8 @@ class ExpertParallel : public train::Technique {
 
 /// @brief The technique of this chapter.
 [[nodiscard]] std::unique_ptr<train::Technique> technique();
+
+/// @brief The flags of this chapter in a program that has it.
+[[nodiscard]] const ExpertParallelOptions& options_of(const train::Setup& setup);
 
 }  // namespace ultra::expert_parallel

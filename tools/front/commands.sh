@@ -13,7 +13,8 @@ command_setup() {
   say "Ready. Next: ./workbook run"
 }
 
-# run without a chapter: train with the newest that trains, then compare all techniques.
+# run without a chapter: train with the newest that trains, compare all techniques, and confirm a plan
+# for this machine, where that program makes plans.
 run_everything() {
   local newest targets=() name
   newest=$(newest_training_chapter) || exit
@@ -22,7 +23,12 @@ run_everything() {
   done < <(list_training_chapters)
   build_targets release build "$build_advice" "${targets[@]}"
   (cd "$called_from" && exec "$checkout/build/release/bin/$newest" "$@") || exit
-  exec "$(system_python)" tools/compare.py build/release/bin
+  "$(system_python)" tools/compare.py build/release/bin || exit
+  local program=build/release/bin/$newest
+  if "$program" --help 2>/dev/null | grep -q -- "--profile-machine"; then
+    exec "$(system_python)" tools/plan_here.py "$program"
+  fi
+  exit 0
 }
 
 command_run() {

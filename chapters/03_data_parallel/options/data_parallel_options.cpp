@@ -64,8 +64,7 @@ void DataParallelOptions::add_to(CLI::App& app) {
             {0, train::kMostSteps});
   flags.add("--check-replicas", check_replicas,
             "compare the replicas' weights every so many steps [0: never]", {0, train::kMostSteps});
-  for (const char* flag :
-       {"--overlap", "--bucket-mb", "--all-reduce", "--compress", "--check-replicas"}) {
+  for (const char* flag : kAllReduceFlags) {
     train::when_given(app, flag, [this, flag] { all_reduce_flag_ = flag; });
   }
 }

@@ -26,6 +26,10 @@ enum class Overlap {
 /// @brief "none", "per-parameter" or "bucketed".
 [[nodiscard]] std::string_view to_string(Overlap overlap);
 
+/// Flags of replicas that add up their gradients themselves.
+inline constexpr const char* kAllReduceFlags[] = {"--overlap", "--bucket-mb", "--all-reduce",
+                                                  "--compress", "--check-replicas"};
+
 /// @brief How many replicas, and how they add up their gradients.
 struct DataParallelOptions {
   std::optional<std::size_t> dp;         ///< --dp; absent: as many as there are ranks for

@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_options.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 #include "chapters/03_data_parallel/parameter_server/straggler.hpp"
-#include "common/base/errors.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -22,13 +22,27 @@ class ParameterServers : public train::Technique {
 
   void validate(train::Setup& setup) override {
     options_.validate();
-    if (num_servers() > 0) expect_replicas_only(setup.train);
-    const std::string& flag = options_of(setup).all_reduce_flag();
-    if (num_servers() == 0 || flag.empty()) return;
-    throw ConfigError(fmt::format(
-        "{} belongs to replicas that add up their gradients themselves, and has no meaning with "
-        "--sync parameter-server. Leave one of the two out.",
-        flag));
+    train::expect_kept(exclusions(setup));
+  }
+
+  std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
+    std::vector<train::Exclusion> all;
+    const auto exclude = [&](const char* flag, bool given, const char* reason) {
+      all.push_back({.first = flag,
+                     .second = "--sync parameter-server",
+                     .reason = reason,
+                     .broken = given && num_servers() > 0});
+    };
+    const char* of_servers =
+        "the weights are the servers', which hold no model. Leave one of the two out.";
+    exclude("--init", !setup.train.init.empty(), of_servers);
+    exclude("--val-data", !setup.train.val_data.empty(), of_servers);
+    for (const char* flag : kAllReduceFlags) {
+      exclude(flag, options_of(setup).all_reduce_flag() == flag,
+              "it belongs to replicas that add up their gradients themselves. Leave one of the two "
+              "out.");
+    }
+    return all;
   }
 
   void validate_training(const train::Setup& setup) const override {
@@ -58,10 +72,11 @@ class ParameterServers : public train::Technique {
     return parameter_server_worker(servers, context, make_trainer, memory::written_adamw);
   }
 
-  std::optional<std::string> state_that_is_not_saved() const override {
-    if (num_servers() == 0) return {};
-    return "--sync parameter-server: the servers' weights and moments would not be saved. Leave "
-           "out --checkpoint and --resume, or the servers.";
+  std::vector<train::UnsavedState> states_that_are_not_saved() const override {
+    return {{.flag = "--sync parameter-server",
+             .reason = "the servers' weights and moments would not be saved. Leave out "
+                       "--checkpoint and --resume, or the servers.",
+             .kept = num_servers() > 0}};
   }
 
   std::optional<std::string> memory_table(const train::Setup&,
@@ -72,17 +87,6 @@ class ParameterServers : public train::Technique {
   }
 
  private:
-  static void expect_replicas_only(const train::TrainOptions& train) {
-    const char* flag = !train.init.empty()       ? "--init"
-                       : !train.val_data.empty() ? "--val-data"
-                                                 : nullptr;
-    if (flag == nullptr) return;
-    throw ConfigError(fmt::format(
-        "{} does not go together with --sync parameter-server: the weights are the servers', which "
-        "hold no model. Leave one of the two out.",
-        flag));
-  }
-
   [[nodiscard]] std::size_t num_servers() const { return options_.num_servers(); }
 
   ServerOptions options_;

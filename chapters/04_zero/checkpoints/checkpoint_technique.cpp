@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,10 +18,25 @@ class Checkpoints : public train::Technique {
     options_.validate();
     if (!options_.used()) return;
     for (const auto& technique : setup.techniques) {
-      const auto reason = technique->state_that_is_not_saved();
-      if (!reason) continue;
-      throw ConfigError("checkpoints do not go together with " + *reason);
+      for (const train::UnsavedState& state : technique->states_that_are_not_saved()) {
+        if (!state.kept) continue;
+        throw ConfigError(
+            fmt::format("checkpoints do not go together with {}: {}", state.flag, state.reason));
+      }
     }
+  }
+
+  std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
+    std::vector<train::Exclusion> all;
+    for (const auto& technique : setup.techniques) {
+      for (const train::UnsavedState& state : technique->states_that_are_not_saved()) {
+        all.push_back({.first = "--checkpoint",
+                       .second = state.flag,
+                       .reason = state.reason,
+                       .broken = options_.used() && state.kept});
+      }
+    }
+    return all;
   }
 
   std::vector<train::FileFlag> files() const override {

@@ -46,17 +46,28 @@ void OffloadOptions::validate(ZeroStage stage, DeviceKind device) const {
   if (stage == ZeroStage::kNone) {
     throw ConfigError("--offload has no meaning without --zero 1, 2 or 3.");
   }
-  if (what == Offload::kOptimizerAndParameters && stage != ZeroStage::kParameters) {
-    throw ConfigError(
-        fmt::format("--offload optimizer+params does not go together with --zero {}: every rank "
-                    "keeps all weights there. Use --zero 3, or --offload optimizer.",
-                    number_of(stage)));
-  }
+  train::expect_kept(exclusions(stage, ""));
   if (device != DeviceKind::kCpu) throw ConfigError("--offload needs --device cpu.");
   if (to && *to != kMemory && (!to->starts_with(kFile) || to->size() == kFile.size())) {
     throw ConfigError(
         fmt::format("--offload-to is {}. It must be memory or file:DIR.", in_quotes(*to)));
   }
+}
+
+std::vector<train::Exclusion> OffloadOptions::exclusions(ZeroStage stage,
+                                                         const std::string& plus_plus) const {
+  const bool parameters = what == Offload::kOptimizerAndParameters;
+  const bool whole = stage == ZeroStage::kOptimizer || stage == ZeroStage::kGradients;
+  const std::string some = whole ? fmt::format("--zero {}", number_of(stage)) : "--zero 1 or 2";
+  return {{.first = "--offload optimizer+params",
+           .second = some,
+           .reason = "every rank keeps all weights there. Use --zero 3, or --offload optimizer.",
+           .broken = parameters && whole},
+          {.first = "--offload optimizer+params",
+           .second = "--zero++",
+           .reason = "its units expect their shards on the device. Use --offload optimizer, or "
+                     "leave out --zero++.",
+           .broken = parameters && !plus_plus.empty()}};
 }
 
 OffloadSettings OffloadOptions::settings() const {

@@ -4,11 +4,13 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "chapters/04_zero/offload/offload_settings.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/tensor/device.hpp"
 #include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/exclusion.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::zero {
@@ -25,6 +27,11 @@ struct OffloadOptions {
   /// @brief Checks the values, and that they have a meaning in this stage.
   /// @throws ConfigError that says what does not fit and what to do.
   void validate(ZeroStage stage, DeviceKind device) const;
+
+  /// @brief What these flags do not go together with.
+  /// @param plus_plus  the techniques of --zero++; empty: none.
+  [[nodiscard]] std::vector<train::Exclusion> exclusions(ZeroStage stage,
+                                                         const std::string& plus_plus) const;
 
   /// @brief These flags as settings.
   [[nodiscard]] OffloadSettings settings() const;

@@ -62,27 +62,40 @@ void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parall
   expect_meaning(prefetch.has_value(), "--prefetch", all, "--zero 3");
   expect_meaning(reshard.has_value(), "--reshard-after-forward", all, "--zero 3");
   train::under_flag("--reduce-scatter", "", [&] { static_cast<void>(algorithms(data_parallel)); });
-  plus_plus.validate({.stage = stage,
-                      .reshard = reshard.value_or(Reshard::kAfterForward),
-                      .hybrid_shard = node_size});
-  if (!shards()) return;
-  const auto refuse = [&](bool given, const char* flag, const char* why) {
-    if (!given) return;
-    throw ConfigError(
-        fmt::format("{} does not go together with --zero {}: {}.", flag, number_of(stage), why));
+  plus_plus.validate(plus_plus_context());
+  train::expect_kept(exclusions(data_parallel, servers));
+}
+
+ZeroPlusPlusContext ZeroOptions::plus_plus_context() const {
+  return {.stage = stage,
+          .reshard = reshard.value_or(Reshard::kAfterForward),
+          .hybrid_shard = node_size};
+}
+
+std::vector<train::Exclusion> ZeroOptions::exclusions(
+    const data_parallel::DataParallelOptions& data_parallel, std::size_t servers) const {
+  std::vector<train::Exclusion> all = plus_plus.exclusions(plus_plus_context());
+  const auto exclude = [&](bool broken, const char* flag, const std::string& zero,
+                           const char* reason) {
+    all.push_back({.first = flag, .second = zero, .reason = reason, .broken = broken});
   };
-  refuse(servers > 0, "--sync parameter-server",
-         "the servers hold the optimizer's states already, in shards of their own");
-  refuse(data_parallel.compress != "none", "--compress",
-         "compressed gradients travel to all ranks, not to the owner of a shard");
-  if (!all) return;
-  refuse(data_parallel.check_replicas > 0, "--check-replicas",
-         "there are no replicas of the weights to compare");
-  refuse(data_parallel.overlap == data_parallel::Overlap::kPerParameter, "--overlap per-parameter",
-         "whole blocks travel");
-  refuse(bucket_mb_given_, "--bucket-mb", "whole blocks travel, whatever their size");
-  refuse(data_parallel.overlap == data_parallel::Overlap::kNone && prefetch.value_or(0) > 0,
-         "--prefetch", "--overlap none waits for each gather at once");
+  const std::string any =
+      shards() ? fmt::format("--zero {}", number_of(stage)) : "--zero 1, 2 or 3";
+  exclude(shards() && servers > 0, "--sync parameter-server", any,
+          "the servers hold the optimizer's states already, in shards of their own.");
+  exclude(shards() && data_parallel.compress != "none", "--compress", any,
+          "compressed gradients travel to all ranks, not to the owner of a shard.");
+  const bool units = stage == ZeroStage::kParameters;
+  exclude(units && data_parallel.check_replicas > 0, "--check-replicas", "--zero 3",
+          "there are no replicas of the weights to compare.");
+  exclude(units && data_parallel.overlap == data_parallel::Overlap::kPerParameter,
+          "--overlap per-parameter", "--zero 3", "whole blocks travel.");
+  exclude(units && bucket_mb_given_, "--bucket-mb", "--zero 3",
+          "whole blocks travel, whatever their size.");
+  exclude(
+      units && data_parallel.overlap == data_parallel::Overlap::kNone && prefetch.value_or(0) > 0,
+      "--prefetch", "--zero 3 --overlap none", "--overlap none waits for each gather at once.");
+  return all;
 }
 
 void ZeroOptions::expect_nodes_of(int replicas) const {

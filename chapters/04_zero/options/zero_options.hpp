@@ -36,6 +36,10 @@ struct ZeroOptions {
   /// @throws ConfigError that says what does not fit and what to do.
   void validate(const data_parallel::DataParallelOptions& data_parallel, std::size_t servers) const;
 
+  /// @brief What these flags do not go together with.
+  [[nodiscard]] std::vector<train::Exclusion> exclusions(
+      const data_parallel::DataParallelOptions& data_parallel, std::size_t servers) const;
+
   /// @brief Checks that nodes of --hybrid-shard make up the replicas of a training, and share something;
   /// and that those of --node-size do.
   /// @throws ConfigError with the equation.
@@ -60,6 +64,8 @@ struct ZeroOptions {
       const data_parallel::DataParallelOptions& data_parallel) const;
 
  private:
+  [[nodiscard]] ZeroPlusPlusContext plus_plus_context() const;
+
   bool bucket_mb_given_ = false;
 };
 

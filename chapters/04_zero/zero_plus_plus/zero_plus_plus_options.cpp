@@ -101,25 +101,36 @@ void ZeroPlusPlusOptions::validate(const ZeroPlusPlusContext& zero) const {
         fmt::format("--zero++ {} needs parameters in shards, and --zero is {}. Add --zero 3.",
                     techniques, number_of(zero.stage)));
   }
-  const auto refuse = [&](bool given, const std::string& flag, const char* why) {
-    if (!given) return;
-    throw ConfigError(
-        fmt::format("{} does not go together with --zero++ {}: {}. Leave out one of the two flags.",
-                    flag, techniques, why));
-  };
-  refuse(zero.hybrid_shard.has_value(),
-         fmt::format("--hybrid-shard {}", zero.hybrid_shard.value_or(0)),
-         "there is one copy, with its shards on all ranks");
-  refuse(in_node && zero.reshard == Reshard::kAfterBackward, "--reshard-after-forward no",
-         "weights that are kept are not gathered again");
-  refuse(settings.gradients && reduce_scatter_given_, "--reduce-scatter",
-         "quantised gradients travel by all-to-all");
+  train::expect_kept(exclusions(zero));
   if (in_node && !settings.node_size) {
     throw ConfigError(fmt::format(
         "--zero++ {} needs nodes, and --node-size is not given. Add --node-size N, the ranks of "
         "one node.",
         techniques));
   }
+}
+
+std::vector<train::Exclusion> ZeroPlusPlusOptions::exclusions(
+    const ZeroPlusPlusContext& zero) const {
+  std::vector<train::Exclusion> all;
+  const auto exclude = [&](bool broken, const std::string& flag, const char* general,
+                           const std::string& reason) {
+    all.push_back({.first = flag,
+                   .second = "--zero++ " + (broken ? techniques : std::string(general)),
+                   .reason = reason + " Leave out one of the two flags.",
+                   .broken = broken});
+  };
+  const bool given = !techniques.empty();
+  exclude(
+      given && zero.hybrid_shard,
+      zero.hybrid_shard ? fmt::format("--hybrid-shard {}", *zero.hybrid_shard) : "--hybrid-shard",
+      "TECHNIQUES", "there is one copy, with its shards on all ranks.");
+  exclude(settings.secondary == SecondaryShards::kInNode && zero.reshard == Reshard::kAfterBackward,
+          "--reshard-after-forward no", "hierarchical",
+          "weights that are kept are not gathered again.");
+  exclude(settings.gradients && reduce_scatter_given_, "--reduce-scatter", "gradients-int8",
+          "quantised gradients travel by all-to-all.");
+  return all;
 }
 
 void ZeroPlusPlusOptions::expect_nodes_of(int replicas) const {

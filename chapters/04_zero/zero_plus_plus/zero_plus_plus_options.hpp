@@ -10,6 +10,7 @@
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/exclusion.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::zero {
@@ -34,6 +35,9 @@ struct ZeroPlusPlusOptions {
   /// @brief Checks that the flags fit together, and to those of ZeRO.
   /// @throws ConfigError that says what does not fit and what to do.
   void validate(const ZeroPlusPlusContext& zero) const;
+
+  /// @brief What these flags do not go together with.
+  [[nodiscard]] std::vector<train::Exclusion> exclusions(const ZeroPlusPlusContext& zero) const;
 
   /// @brief Checks that nodes of --node-size make up the replicas of a training.
   /// @throws ConfigError with the equation.

@@ -64,12 +64,14 @@ void TensorParallelOptions::validate(std::size_t servers) const {
     throw ConfigError(
         "--tp-overlap ring needs --sp on: its chunks are the ranks' parts of each sequence.");
   }
-  if (servers > 0) {
-    throw ConfigError(fmt::format(
-        "--tp {} does not go together with --sync parameter-server: servers keep whole weights. "
-        "Leave one of the two out.",
-        tp));
-  }
+  train::expect_kept(exclusions(servers));
+}
+
+std::vector<train::Exclusion> TensorParallelOptions::exclusions(std::size_t servers) const {
+  return {{.first = splits() ? fmt::format("--tp {}", tp) : "--tp",
+           .second = "--sync parameter-server",
+           .reason = "servers keep whole weights. Leave one of the two out.",
+           .broken = splits() && servers > 0}};
 }
 
 TensorParallelLayout TensorParallelOptions::layout() const {

@@ -82,12 +82,14 @@ void ContextParallelOptions::validate(std::size_t servers) const {
                       *ulysses, cp % *ulysses, cp));
     }
   }
-  if (splits() && servers > 0) {
-    throw ConfigError(
-        fmt::format("--cp {} does not go together with --sync parameter-server: servers take "
-                    "gradients of whole sequences. Leave one of the two out.",
-                    cp));
-  }
+  train::expect_kept(exclusions(servers));
+}
+
+std::vector<train::Exclusion> ContextParallelOptions::exclusions(std::size_t servers) const {
+  return {{.first = splits() ? fmt::format("--cp {}", cp) : "--cp",
+           .second = "--sync parameter-server",
+           .reason = "servers take gradients of whole sequences. Leave one of the two out.",
+           .broken = splits() && servers > 0}};
 }
 
 MethodChoice ContextParallelOptions::choice() const {

@@ -44,9 +44,12 @@ WaitingBytes waiting_bytes(const StagedModel& model, const nn::StageSpec& part,
   const std::size_t h = shape.hidden_size;
   const std::size_t e = memory::activation_element_bytes(model.precision);
   const std::size_t logits = tensor.local_vocab_size(shape.vocab_size);
-  return {.block = e * batch.tokens() * (2 * h + (h + shape.ffn_hidden_size) / tensor.ranks()),
-          .outside = {.embedding = part.has_embedding ? 4 * batch.tokens() : 0,
-                      .head = part.has_head ? e * batch.tokens() * (h + logits) : 0}};
+  const std::size_t tokens = batch.tokens();
+  // What is gathered to be an input waits as gathered, and is no activation.
+  const std::size_t input = tensor.splits_sequences() ? 0 : h;
+  return {.block = e * tokens * (2 * input + (h + shape.ffn_hidden_size) / tensor.ranks()),
+          .outside = {.embedding = part.has_embedding ? 4 * tokens : 0,
+                      .head = part.has_head ? e * tokens * (input + logits) : 0}};
 }
 
 /// Blocks that keep so much, are computed again in groups, and leave so much behind.
@@ -100,18 +103,22 @@ class StageBytes {
         return release(part.kept + arrived(action, part));
       case ActionKind::kBackwardInput:
         run(part.splitting - part.kept);
-        release(part.kept);
+        release(part.kept + (gradient_waits() ? 0 : arrived(action, part)));
         return hold(part.waiting);
-      case ActionKind::kBackwardWeight:
-        // The gradient that has come is that of the last block's matrices: it has waited, too.
-        return release(part.waiting + arrived({.kind = ActionKind::kBackwardInput,
-                                               .micro_batch = action.micro_batch,
-                                               .chunk = action.chunk},
-                                              part));
+      case ActionKind::kBackwardWeight: {
+        const Action input{.kind = ActionKind::kBackwardInput,
+                           .micro_batch = action.micro_batch,
+                           .chunk = action.chunk};
+        return release(part.waiting + (gradient_waits() ? arrived(input, part) : 0));
+      }
       case ActionKind::kUpdate:
         return;
     }
   }
+
+  /// Whether the gradient that has come waits for W, as that of the last block's matrices: not when
+  /// it is a part of the sequence, from which the whole is gathered.
+  [[nodiscard]] bool gradient_waits() const { return !model_.share.tensor.splits_sequences(); }
 
   /// Holds more for a moment.
   void run(std::size_t more) {

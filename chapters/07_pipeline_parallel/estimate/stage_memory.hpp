@@ -43,7 +43,8 @@ struct PartActivations {
   std::size_t waiting =
       0;  ///< after B, until W: the inputs of matrices, and what the table and the
           ///< loss need. Per block tokens (2 h + (h + f) / t) e; embedding 4 tokens;
-          ///< head e tokens (h + v)
+          ///< head e tokens (h + v). With sequence parallelism without the terms of
+          ///< 2 h and h: what waits is gathered, and no activation
   std::size_t border = 0;  ///< hidden states that come from a neighbour, or their gradient
 };
 

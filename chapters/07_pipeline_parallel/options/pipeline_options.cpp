@@ -79,12 +79,14 @@ void PipelineOptions::validate(std::size_t servers) const {
                     "micro-batches pass it one by one.",
                     needless));
   }
-  if (servers > 0) {
-    throw ConfigError(fmt::format(
-        "--pp {} does not go together with --sync parameter-server: servers take gradients of "
-        "whole models. Leave one of the two out.",
-        pp));
-  }
+  train::expect_kept(exclusions(servers));
+}
+
+std::vector<train::Exclusion> PipelineOptions::exclusions(std::size_t servers) const {
+  return {{.first = has_schedule() ? fmt::format("--pp {}", pp) : "--pp",
+           .second = "--sync parameter-server",
+           .reason = "servers take gradients of whole models. Leave one of the two out.",
+           .broken = has_schedule() && servers > 0}};
 }
 
 std::size_t micro_batch_size(std::size_t share, std::size_t micro_batches) {

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -78,7 +79,9 @@ std::string shares_in_words(const std::vector<double>& shares) {
                      100 * *most, most - shares.begin(), without, shares.size());
 }
 
-std::string loads_of(const train::TrainResult& result, std::size_t layers) {
+}  // namespace
+
+std::string format_loads(const train::TrainResult& result, std::size_t layers) {
   const auto& figures = result.steps.back().figures;
   std::string text = "\nShares of the experts in the last step, in percent\n\n";
   for (std::size_t layer = 0; layer < layers; ++layer) {
@@ -88,6 +91,8 @@ std::string loads_of(const train::TrainResult& result, std::size_t layers) {
   }
   return text;
 }
+
+namespace {
 
 MoeModel model_of(const memory::TransformerShape& shape, const ExpertParallelOptions& options) {
   return {.shape = shape, .moe = options.config(shape.ffn_hidden_size)};
@@ -153,17 +158,20 @@ std::string format_expert_table(const train::Setup& setup, const ExpertParallelO
                                 const train::TrainResult& result) {
   const MoeModel model = model_of(memory::shape_of(setup.train.model), options);
   const MoeRankShare rank = rank_share_of(setup, options);
+  const bool staged = setup.ranks_along(MeshDim::kPp) > 1;
   std::string table = fmt::format(
-      "\nWhere the memory of rank 0 went ({} experts on ep {}; micro-batch {} x {} tokens, spread "
-      "evenly)\n\n",
+      "\nWhere the memory of rank 0 went ({} experts on ep {}; micro-batch {} x {} tokens, {})\n\n",
       model.moe.num_experts, rank.ep, micro_batches_of(setup).front(),
-      rank.share.layout.local_seq_len());
-  table += tensor_parallel::memory_columns(predictions(setup, model, rank), result.ranks.front());
-  if (rank.ep > 1) {
+      rank.share.layout.local_seq_len(), staged ? "of a stage: not predicted" : "spread evenly");
+  const tensor_parallel::PredictedBytes predicted =
+      staged ? tensor_parallel::PredictedBytes([](MemoryCategory) { return std::nullopt; })
+             : predictions(setup, model, rank);
+  table += tensor_parallel::memory_columns(predicted, result.ranks.front());
+  if (rank.ep > 1 && !staged) {
     table += fmt::format("\n  A rank sends {} to experts and back in a step, spread evenly.\n",
                          format_bytes(rounded(even_bytes(setup, model, rank))));
   }
-  return table + loads_of(result, model.shape.num_layers);
+  return table + format_loads(result, model.shape.num_layers);
 }
 
 }  // namespace ultra::expert_parallel

@@ -29,9 +29,14 @@ void expect_known_model(const std::string& name);
 /// sends to other ranks' experts in a step; and the share of the choices of each layer's experts in
 /// the last step.
 ///
-/// States are averages over the ranks that share them (ZeRO); without sharding they are exact.
+/// States are averages over the ranks that share them (ZeRO); without sharding they are exact. Of a
+/// stage of a pipeline nothing is predicted.
 [[nodiscard]] std::string format_expert_table(const train::Setup& setup,
                                               const ExpertParallelOptions& options,
                                               const train::TrainResult& result);
+
+/// @brief The shares of tokens that the experts of each layer got in the last step; empty when an
+/// earlier run has made it.
+[[nodiscard]] std::string format_loads(const train::TrainResult& result, std::size_t layers);
 
 }  // namespace ultra::expert_parallel

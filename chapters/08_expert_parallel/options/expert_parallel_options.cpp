@@ -119,11 +119,14 @@ void ExpertParallelOptions::validate(std::size_t servers) const {
     throw ConfigError(
         "--bias-rate has a meaning with --balance bias only. Add that, or leave it out.");
   }
-  if (servers > 0) {
-    throw ConfigError(
-        "--experts does not go together with --sync parameter-server: servers take gradients of "
-        "whole models. Leave one of the two out.");
-  }
+  train::expect_kept(exclusions(servers));
+}
+
+std::vector<train::Exclusion> ExpertParallelOptions::exclusions(std::size_t servers) const {
+  return {{.first = "--experts",
+           .second = "--sync parameter-server",
+           .reason = "servers take gradients of whole models. Leave one of the two out.",
+           .broken = has_experts() && servers > 0}};
 }
 
 void ExpertParallelOptions::validate_for_published() const {

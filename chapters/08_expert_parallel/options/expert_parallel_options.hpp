@@ -10,6 +10,7 @@
 
 #include "chapters/08_expert_parallel/moe_config.hpp"
 #include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/exclusion.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::expert_parallel {
@@ -27,6 +28,10 @@ struct ExpertParallelOptions {
   /// @param servers  parameter servers beside the replicas.
   /// @throws ConfigError that says what does not fit and what to do.
   void validate(std::size_t servers) const;
+
+  /// @brief What these flags do not go together with.
+  /// @param servers  ranks beside the replicas.
+  [[nodiscard]] std::vector<train::Exclusion> exclusions(std::size_t servers) const;
 
   /// @brief Checks the values for an estimate of a model that has experts of its own: --ep alone
   /// says something about it.

@@ -24,6 +24,7 @@
 #include "common/train/model_worker.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/comm_options.hpp"
+#include "common/train/options/exclusion.hpp"
 #include "common/train/options/file_flags.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/plan.hpp"
@@ -102,6 +103,13 @@ struct Setup {
   [[nodiscard]] RankOptions rank_options() const;
 };
 
+/// @brief Something that a training keeps and a checkpoint does not.
+struct UnsavedState {
+  std::string flag;    ///< that asks for it: "--compress"
+  std::string reason;  ///< and what to do: a sentence
+  bool kept = false;   ///< the flag is given
+};
+
 /// Makes the worker of a rank that trains with these others.
 using MakeTrainer = std::function<std::unique_ptr<Worker>(
     const Communicator& trainers, const std::function<void(Plan&, Ingredients&)>& change)>;
@@ -128,6 +136,12 @@ class Technique {
   /// @brief Checks what only training needs.
   /// @throws ConfigError that says what does not fit and what to do.
   virtual void validate_training([[maybe_unused]] const Setup& setup) const {}
+  /// @brief What its flags do not go together with: for a table of all such pairs. It checks them
+  /// itself, in validate() or validate_training(), by expect_kept().
+  [[nodiscard]] virtual std::vector<Exclusion> exclusions(
+      [[maybe_unused]] const Setup& setup) const {
+    return {};
+  }
   /// @brief The files and folders that its flags name.
   [[nodiscard]] virtual std::vector<FileFlag> files() const { return {}; }
   /// @brief Its flags for the metrics file.
@@ -193,8 +207,8 @@ class Technique {
     return worker;
   }
   /// @brief What it keeps that ModelStates does not have, so that a saved training would not be
-  /// whole: the flag, and what to do. Empty: nothing.
-  [[nodiscard]] virtual std::optional<std::string> state_that_is_not_saved() const { return {}; }
+  /// whole.
+  [[nodiscard]] virtual std::vector<UnsavedState> states_that_are_not_saved() const { return {}; }
 
   // After training --------------------------------------------------------------------------------
 

@@ -138,8 +138,9 @@ TEST_F(PipelineProgram, TheSummaryHoldsItsFlagsAndWhatRanksCounted) {
 TEST_F(PipelineProgram, TheTableFindsItsPredictionsExact) {
   for (const char* flags :
        {"--pp 2", "--pp 2 --schedule zero-bubble-h1 --recompute full", "--pp 2 --dp 2",
-        "--pp 2 --layers 4 --schedule zb-v --tp 2 --sp on", "--pp 2 --cp 2 --seq 15",
-        "--pp 2 --schedule pipedream-async --clip 0"}) {
+        "--pp 2 --layers 4 --schedule zb-v --tp 2 --sp on",
+        "--pp 2 --layers 4 --schedule zero-bubble-h2 --tp 2 --sp on --recompute selective",
+        "--pp 2 --cp 2 --seq 15", "--pp 2 --schedule pipedream-async --clip 0"}) {
     const std::string out = output_of(std::string(flags) + " --global-batch 8 --micro-batch 1");
     EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact .* exact\n")) << flags << out;
     EXPECT_THAT(out, ContainsRegex("\n +1 .* exact .* exact .* exact .* exact\n")) << flags << out;

@@ -16,6 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 
@@ -103,6 +104,13 @@ TEST_F(ExpertProgram, TheTableFindsItsPredictionsExact) {
 }
 
 // Other answers -----------------------------------------------------------------------------------
+
+TEST_F(ExpertProgram, OfAStageNothingIsPredicted) {
+  const std::string table = output_of(kModel + "--steps 1 --pp 2 --dp 2 --ep 2");
+  expect_parts(table, {"of a stage: not predicted", "Shares of the experts"});
+  EXPECT_THAT(table, ContainsRegex("parameters +- "));
+  EXPECT_THAT(table, Not(HasSubstr("spread evenly")));
+}
 
 TEST_F(ExpertProgram, EstimatesKnowExperts) {
   const json mixtral =

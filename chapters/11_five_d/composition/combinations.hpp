@@ -1,0 +1,28 @@
+#pragma once
+/// @file
+/// --combinations: which flags do not go together, and why, as each technique says it.
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "common/train/program/technique.hpp"
+
+namespace ultra::five_d {
+
+/// @brief What the techniques of a program say they do not go together with: the same rows that
+/// refuse a training.
+[[nodiscard]] std::vector<train::Exclusion> exclusions_of(const train::Setup& setup);
+
+/// @brief The rows as a table for the terminal; a reason that several have is given once.
+[[nodiscard]] std::string format_combinations(const std::vector<train::Exclusion>& exclusions);
+
+/// @brief The rows as JSON: [{"first": "--tp", "second": "--sync parameter-server", "reason": "..."}].
+[[nodiscard]] nlohmann::ordered_json combinations_to_json(
+    const std::vector<train::Exclusion>& exclusions);
+
+/// @brief The flags --combinations and --combinations-json as a technique.
+[[nodiscard]] std::unique_ptr<train::Technique> combinations();
+
+}  // namespace ultra::five_d

@@ -1,0 +1,128 @@
+#include "chapters/11_five_d/composition/step_traffic.hpp"
+
+#include <vector>
+
+#include "chapters/01_memory/gradient_accumulation.hpp"
+#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/06_context_parallel/estimate/context_table.hpp"
+#include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
+#include "chapters/11_five_d/composition/data_traffic.hpp"
+#include "chapters/11_five_d/composition/flat_arrays.hpp"
+#include "chapters/11_five_d/composition/rank_activations.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::five_d {
+namespace {
+
+template <class T>
+const T& found_in(const train::Setup& setup) {
+  const T* technique = setup.find<T>();
+  ensure(technique != nullptr, "a program with every chapter");
+  return *technique;
+}
+
+/// Adds up the closed forms of the chapters, replica by replica.
+class Traffic {
+ public:
+  explicit Traffic(const train::Setup& setup)
+      : setup_(setup),
+        tp_(setup.ranks_along(MeshDim::kTp)),
+        cp_(setup.ranks_along(MeshDim::kCp)),
+        pp_(setup.ranks_along(MeshDim::kPp)),
+        width_(size_of(setup.train.dtype)) {}
+
+  StepTraffic sum() {
+    StepTraffic traffic{.data = width_ * data_elements(setup_)};
+    for (std::size_t replica = 0; replica < static_cast<std::size_t>(setup_.replicas());
+         ++replica) {
+      const std::vector<std::size_t> micro_batches = micro_batches_of(setup_, replica);
+      traffic.tensor += cp_ * (tensor_bytes(micro_batches) - tensor_bytes({}));
+      traffic.context += context_bytes(micro_batches);
+      traffic.pipeline += pipeline_bytes(micro_batches);
+    }
+    traffic.copies = copies_held() * (tensor_bytes({}) - sums_within(tp_) + tied_bytes());
+    traffic.sums = sums_within(tp_ * cp_ * pp_ * static_cast<std::size_t>(setup_.replicas()));
+    return traffic;
+  }
+
+ private:
+  /// Weights of the whole model.
+  [[nodiscard]] std::size_t weights() const {
+    return 9 * setup_.train.model.num_layers + (setup_.train.model.tied_embeddings ? 2 : 3);
+  }
+
+  /// The squares of each weight tensor, and the loss.
+  [[nodiscard]] std::size_t sums_within(std::size_t ranks) const {
+    return 2 * (ranks - 1) * (weights() + 1) * sizeof(double);
+  }
+
+  /// Of the ranks of tp that share their tokens; without micro-batches what happens once in a step.
+  [[nodiscard]] std::size_t tensor_bytes(const std::vector<std::size_t>& micro_batches) const {
+    const auto& tensor = found_in<tensor_parallel::TensorParallel>(setup_);
+    if (tp_ == 1) return 0;
+    tensor_parallel::TensorStep step =
+        tensor_parallel::step_of(setup_, tensor.options(), micro_batches);
+    step.model.max_seq_len = pipeline_parallel::rank_share(setup_).layout.local_seq_len();
+    const std::size_t bytes = tensor_parallel::tensor_traffic(step).total();
+    // Its closed form counts the squares of an untied model.
+    const std::size_t untied =
+        setup_.train.model.tied_embeddings ? 2 * (tp_ - 1) * sizeof(double) : 0;
+    return bytes - untied;
+  }
+
+  [[nodiscard]] std::size_t context_bytes(const std::vector<std::size_t>& micro_batches) const {
+    if (cp_ == 1) return 0;
+    const auto& context = found_in<context_parallel::ContextParallel>(setup_);
+    return cp_ * tp_ *
+           context_parallel::context_traffic(
+               context_parallel::step_of(setup_, context.options(), micro_batches))
+               .total();
+  }
+
+  /// Borders between parts on different ranks, there and back.
+  [[nodiscard]] std::size_t pipeline_bytes(const std::vector<std::size_t>& micro_batches) const {
+    const pipeline_parallel::PipelineSchedule* schedule = pipeline_parallel::schedule_of(setup_);
+    if (schedule == nullptr) return 0;
+    const pipeline_parallel::Placement& placement = schedule->placement;
+    std::size_t borders = 0;
+    for (std::size_t part = 1; part < placement.parts(); ++part) {
+      if (placement.at(part).stage != placement.at(part - 1).stage) ++borders;
+    }
+    const context_parallel::RankShare share = pipeline_parallel::rank_share(setup_);
+    const std::size_t tokens = share.tensor.local_seq_len(share.layout.local_seq_len());
+    std::size_t sequences = 0;
+    for (const std::size_t size : micro_batches) sequences += size;
+    return 2 * borders * cp_ * tp_ * sequences * tokens * setup_.train.model.hidden_size * width_;
+  }
+
+  /// How many ranks that differ along dp and cp only have a gradient of copies to add up: one for
+  /// each that has it all, and one for those together that have shards of it.
+  [[nodiscard]] std::size_t copies_held() const {
+    const Sharing sharing = sharing_of(setup_, DataGroup::kAll);
+    return sharing.ranks / sharing.shards;
+  }
+
+  /// A token table at both ends of a pipeline.
+  [[nodiscard]] std::size_t tied_bytes() const {
+    if (!setup_.train.model.tied_embeddings || pp_ == 1) return 0;
+    const std::size_t table = pipeline_parallel::rank_share(setup_).tensor.local_vocab_size(
+                                  setup_.train.model.vocab_size) *
+                              setup_.train.model.hidden_size;
+    return 2 * tp_ * table * width_;
+  }
+
+  const train::Setup& setup_;
+  std::size_t tp_;
+  std::size_t cp_;
+  std::size_t pp_;
+  std::size_t width_;
+};
+
+}  // namespace
+
+StepTraffic step_traffic(const train::Setup& setup) { return Traffic(setup).sum(); }
+
+}  // namespace ultra::five_d

@@ -1,0 +1,90 @@
+#include "chapters/11_five_d/planner/cluster/cluster_file.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "chapters/11_five_d/planner/files/json_fields.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/base/text.hpp"
+
+namespace ultra::planner {
+namespace {
+
+collectives::Link link_of(const JsonFields& file, std::string_view key) {
+  const JsonFields fields = file.object(key);
+  fields.expect_only({"latency", "bandwidth"});
+  return {.latency = fields.number("latency"), .bandwidth = fields.number("bandwidth")};
+}
+
+Efficiency efficiency_of(const JsonFields& gpu) {
+  Efficiency efficiency;
+  if (!gpu.has("efficiency")) return efficiency;
+  const JsonFields fields = gpu.object("efficiency");
+  fields.expect_only({"products", "memory", "network"});
+  return {.products = fields.number_or("products", efficiency.products),
+          .memory = fields.number_or("memory", efficiency.memory),
+          .network = fields.number_or("network", efficiency.network)};
+}
+
+GpuType gpu_of(const JsonFields& fields) {
+  fields.expect_only({"name", "peak_flops", "fp8_flops", "memory_bandwidth", "memory_bytes",
+                      "multiprocessors", "flash_attention", "kernel_seconds", "efficiency",
+                      "measured_products"});
+  GpuType gpu{.name = fields.text_or("name", "gpu"),
+              .peak_flops = fields.number("peak_flops"),
+              .fp8_flops = fields.number_or("fp8_flops", 0),
+              .memory_bandwidth = fields.number("memory_bandwidth"),
+              .memory_bytes = fields.number("memory_bytes"),
+              .multiprocessors = checked_cast<int>(fields.count_or("multiprocessors", 1))};
+  gpu.flash_attention = fields.number_or("flash_attention", gpu.flash_attention);
+  gpu.kernel_seconds = fields.number_or("kernel_seconds", gpu.kernel_seconds);
+  gpu.efficiency = efficiency_of(fields);
+  for (const JsonFields& product : fields.objects("measured_products")) {
+    product.expect_only({"m", "k", "n", "flops"});
+    gpu.measured_products.push_back({.m = product.number("m"),
+                                     .k = product.number("k"),
+                                     .n = product.number("n"),
+                                     .flops = product.number("flops")});
+  }
+  return gpu;
+}
+
+}  // namespace
+
+Cluster read_cluster_file(const std::string& path) {
+  const JsonFields file = JsonFields::of_file(path);
+  file.expect_only({"name", "gpu", "gpus_per_node", "nics_per_node", "intra", "inter", "straggler",
+                    "mean_hours_to_failure", "checkpoint_bandwidth", "restart_seconds",
+                    "host_bandwidth"});
+  Cluster cluster{.name = file.text_or("name", path),
+                  .gpu = gpu_of(file.object("gpu")),
+                  .gpus_per_node = checked_cast<int>(file.count("gpus_per_node")),
+                  .intra = link_of(file, "intra"),
+                  .inter = link_of(file, "inter")};
+  cluster.nics_per_node = checked_cast<int>(
+      file.count_or("nics_per_node", checked_cast<std::size_t>(cluster.gpus_per_node)));
+  cluster.straggler = file.number_or("straggler", cluster.straggler);
+  cluster.mean_hours_to_failure =
+      file.number_or("mean_hours_to_failure", cluster.mean_hours_to_failure);
+  cluster.checkpoint_bandwidth =
+      file.number_or("checkpoint_bandwidth", cluster.checkpoint_bandwidth);
+  cluster.restart_seconds = file.number_or("restart_seconds", cluster.restart_seconds);
+  cluster.host_bandwidth = file.number_or("host_bandwidth", cluster.host_bandwidth);
+  cluster.validate();
+  return cluster;
+}
+
+Cluster cluster_for_plan(const std::string& name) {
+  if (name.ends_with(".json")) return read_cluster_file(name);
+  if (const Cluster* cluster = find_cluster(name)) return *cluster;
+  std::vector<std::string_view> names;
+  for (const Cluster& cluster : named_clusters()) names.push_back(cluster.name);
+  throw ConfigError(fmt::format(
+      "--plan-cluster: no cluster is called {}. Choose {}, or a file that ends in .json.",
+      in_quotes(name), fmt::join(names, ", ")));
+}
+
+}  // namespace ultra::planner

@@ -1,0 +1,144 @@
+#include "chapters/11_five_d/planner/files/json_fields.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/base/text.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostBytes = 1U << 24U;
+
+/// A value as a message shows it: not a whole file, which may be nested beyond any stack.
+std::string shown(const json& value) {
+  if (value.is_array()) return fmt::format("a list of {}", value.size());
+  if (value.is_object()) return "an object";
+  return in_quotes(value.dump(-1, ' ', true, json::error_handler_t::replace));
+}
+
+}  // namespace
+
+JsonFields JsonFields::of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw FileError(
+        fmt::format("{} cannot be read. Give the path of a JSON file.", in_quotes(path)));
+  }
+  std::string text(kMostBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMostBytes) {
+    throw FileError(
+        fmt::format("{} is larger than {} bytes. A model's or a cluster's file has a few thousand.",
+                    in_quotes(path), kMostBytes));
+  }
+  json parsed = json::parse(text, nullptr, false);
+  if (parsed.is_discarded()) {
+    throw FileError(
+        fmt::format("{} holds no JSON. It must hold an object in {{ }}.", in_quotes(path)));
+  }
+  return {std::move(parsed), path};
+}
+
+JsonFields::JsonFields(json object, std::string where)
+    : object_(std::move(object)), where_(std::move(where)) {
+  if (object_.is_object()) return;
+  throw FileError(fmt::format("{} is {}. It must be an object in {{ }}.", where_, shown(object_)));
+}
+
+bool JsonFields::has(std::string_view key) const {
+  const auto found = object_.find(key);
+  return found != object_.end() && !found->is_null();
+}
+
+const json& JsonFields::at(std::string_view key) const {
+  const auto found = object_.find(key);
+  if (found != object_.end()) return *found;
+  std::vector<std::string> keys;
+  for (const auto& [name, value] : object_.items()) keys.push_back(name);
+  throw FileError(fmt::format("{} lacks \"{}\". It has: {}. Add it.", where_, key,
+                              keys.empty() ? "nothing" : fmt::format("{}", fmt::join(keys, ", "))));
+}
+
+double JsonFields::number(std::string_view key) const {
+  const json& value = at(key);
+  if (value.is_number() && std::isfinite(value.get<double>())) return value.get<double>();
+  throw FileError(fmt::format("{}: \"{}\" is {}. It must be a number.", where_, key, shown(value)));
+}
+
+double JsonFields::number_or(std::string_view key, double otherwise) const {
+  return has(key) ? number(key) : otherwise;
+}
+
+std::size_t JsonFields::count(std::string_view key) const {
+  const json& value = at(key);
+  constexpr double kMost = 1e15;
+  if (value.is_number()) {
+    const double number = value.get<double>();
+    if (number >= 1 && number <= kMost && number == std::floor(number)) {
+      return static_cast<std::size_t>(number);
+    }
+  }
+  throw FileError(fmt::format("{}: \"{}\" is {}. It must be a whole number above 0.", where_, key,
+                              shown(value)));
+}
+
+std::size_t JsonFields::count_or(std::string_view key, std::size_t otherwise) const {
+  return has(key) ? count(key) : otherwise;
+}
+
+std::string JsonFields::text(std::string_view key) const {
+  const json& value = at(key);
+  if (value.is_string()) return value.get<std::string>();
+  throw FileError(
+      fmt::format("{}: \"{}\" is {}. It must be a text in quotes.", where_, key, shown(value)));
+}
+
+std::string JsonFields::text_or(std::string_view key, std::string_view otherwise) const {
+  return has(key) ? text(key) : std::string(otherwise);
+}
+
+bool JsonFields::flag_or(std::string_view key, bool otherwise) const {
+  if (!has(key)) return otherwise;
+  const json& value = at(key);
+  if (value.is_boolean()) return value.get<bool>();
+  throw FileError(
+      fmt::format("{}: \"{}\" is {}. It must be true or false.", where_, key, shown(value)));
+}
+
+JsonFields JsonFields::object(std::string_view key) const {
+  return {at(key), fmt::format("{}: \"{}\"", where_, key)};
+}
+
+std::vector<JsonFields> JsonFields::objects(std::string_view key) const {
+  std::vector<JsonFields> all;
+  if (!has(key)) return all;
+  const json& list = at(key);
+  if (!list.is_array()) {
+    throw FileError(fmt::format("{}: \"{}\" is {}. It must be a list of objects in [ ].", where_,
+                                key, shown(list)));
+  }
+  for (const json& one : list) {
+    all.emplace_back(one, fmt::format("{}: \"{}\" number {}", where_, key, all.size() + 1));
+  }
+  return all;
+}
+
+void JsonFields::expect_only(const std::vector<std::string_view>& keys) const {
+  for (const auto& [name, value] : object_.items()) {
+    if (std::ranges::find(keys, name) != keys.end()) continue;
+    throw FileError(fmt::format("{}: there is no key {}. Those there are: {}.", where_,
+                                in_quotes(name), fmt::join(keys, ", ")));
+  }
+}
+
+}  // namespace ultra::planner

@@ -1,0 +1,216 @@
+#include "chapters/11_five_d/planner/layout/layout.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/errors.hpp"
+#include "common/base/text.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using pipeline_parallel::ScheduleKind;
+
+std::string unless_divides(const char* what, std::size_t value, const char* by, std::size_t parts) {
+  if (parts != 0 && value % parts == 0) return {};
+  return fmt::format("{} {} must be a multiple of {} {}", what, value, by, parts);
+}
+
+std::size_t least_micro_batches(const Layout& layout) {
+  switch (layout.schedule.kind) {
+    case ScheduleKind::kZeroBubbleH1:
+      return layout.pp;
+    case ScheduleKind::kZeroBubbleH2:
+    case ScheduleKind::kZbV:
+      return 2 * layout.pp - 1;
+    case ScheduleKind::kDualPipeV:
+      return 2 * layout.pp;
+    default:
+      return 1;
+  }
+}
+
+std::string schedule_problem(const Workload& work, const Layout& layout) {
+  const std::size_t m = micro_batches_of(work, layout);
+  const std::size_t chunks = layout.pp * layout.schedule.chunks();
+  if (layout.pp == 1 && layout.schedule.kind != ScheduleKind::kOneFOneB) {
+    return fmt::format("{} needs more than one stage", layout.schedule.str());
+  }
+  if (chunks > work.model.shape().num_layers + 2) {
+    return fmt::format("{} chunks need as many blocks, but for the tables' two; the model has {}",
+                       chunks, work.model.shape().num_layers);
+  }
+  if (layout.schedule.kind == ScheduleKind::kInterleaved && m % layout.pp != 0) {
+    return fmt::format("interleaving needs a multiple of pp {} micro-batches, not {}", layout.pp,
+                       m);
+  }
+  if (m < least_micro_batches(layout)) {
+    return fmt::format("{} needs {} micro-batches; there are {}", layout.schedule.str(),
+                       least_micro_batches(layout), m);
+  }
+  return {};
+}
+
+std::string expert_problem(const Workload& work, const Layout& layout) {
+  if (!work.model.has_experts()) {
+    return layout.ep == 1 ? "" : fmt::format("ep {} needs a model with experts", layout.ep);
+  }
+  const std::string experts =
+      unless_divides("the experts", work.model.layers.moe.num_experts, "ep", layout.ep);
+  if (!experts.empty()) return experts;
+  return unless_divides("dp x cp", layout.dp * layout.cp, "ep", layout.ep);
+}
+
+std::string tensor_problem(const Workload& work, const Layout& layout) {
+  const memory::TransformerShape& s = work.model.shape();
+  for (const auto& [what, value] :
+       {std::pair{"heads", s.num_heads}, std::pair{"the feed-forward width", s.ffn_hidden_size}}) {
+    std::string problem = unless_divides(what, value, "tp", layout.tp);
+    if (!problem.empty()) return problem;
+  }
+  const std::size_t small = std::min(s.num_kv_heads, layout.tp);
+  const std::size_t large = std::max(s.num_kv_heads, layout.tp);
+  if (large % small != 0) {
+    return fmt::format("of key/value heads {} and tp {}, one must divide the other", s.num_kv_heads,
+                       layout.tp);
+  }
+  return {};
+}
+
+std::string batch_problem(const Workload& work, const Layout& layout) {
+  const std::size_t split = layout.cp * (layout.sequence_parallel ? layout.tp : 1);
+  std::string problem =
+      unless_divides("the sequence", work.seq_len, layout.cp > 1 ? "2 cp (x tp)" : "tp",
+                     layout.cp > 1 ? 2 * split : split);
+  if (!problem.empty()) return problem;
+  return unless_divides("the batch of sequences", work.global_batch, "dp x micro-batch",
+                        layout.dp * layout.micro_batch);
+}
+
+/// What the output table costs, in blocks.
+double table_in_blocks(const ModelShape& model) {
+  const double table = static_cast<double>(model.shape().vocab_size) *
+                       static_cast<double>(model.shape().hidden_size);
+  const double blocks = multiplied_parameters(model) - table;
+  return table * static_cast<double>(model.shape().num_layers) / blocks;
+}
+
+}  // namespace
+
+std::string Layout::str() const {
+  std::string text = fmt::format("dp {}", dp);
+  for (const auto& [name, size] : {std::pair{"pp", pp}, std::pair{"cp", cp}, std::pair{"tp", tp}}) {
+    if (size > 1) text += fmt::format(" x {} {}", name, size);
+  }
+  if (ep > 1) text += fmt::format(", ep {}", ep);
+  if (zero != zero::ZeroStage::kNone) text += fmt::format(", {}", zero::name_of(zero));
+  if (pp > 1) text += fmt::format(", {}", schedule.str());
+  text += fmt::format(", micro-batch {}", micro_batch);
+  if (recompute != memory::Recompute::kNone) {
+    text += fmt::format(", recompute {}", memory::to_string(recompute));
+  }
+  if (tp > 1 && sequence_parallel) text += ", sp";
+  if (offload) text += ", offload";
+  return text;
+}
+
+double Software::kept_gradient_bytes(memory::Precision precision) const {
+  const double bytes = static_cast<double>(memory::bytes_per_parameter(precision).gradients);
+  const bool both = precision == memory::Precision::kBf16MixedFp32Grads;
+  return both && !low_precision_gradients ? bytes - 2 : bytes;
+}
+
+const std::vector<Software>& named_software() {
+  static const std::vector<Software> all = {
+      {.name = "modern", .overlaps_data = true, .overlaps_pipeline = true, .balances_stages = true},
+      {.name = "megatron-2021",
+       .attention = AttentionKernel::kStored,
+       .exchanged_gradient_bytes = 2,
+       .overlaps_weight_gradients = false},
+      {.name = "megatron-2022", .attention = AttentionKernel::kStored},
+      {.name = "megatron-2023"},
+      {.name = "megatron-core", .overlaps_data = true, .overlaps_tensor = true},
+      {.name = "megascale",
+       .overlaps_data = true,
+       .overlaps_tensor = true,
+       .overlaps_pipeline = true},
+      {.name = "nanotron",
+       .fused_elementwise = false,
+       .fused_accumulation = false,
+       .low_precision_gradients = true,
+       .overlaps_data = true,
+       .balances_stages = true,
+       .exchanges_each_tensor = true},
+      {.name = "llama3", .overlaps_data = true, .overlaps_pipeline = true},
+      {.name = "deepseek",
+       .exchanged_gradient_bytes = 2,
+       .overlaps_data = true,
+       .overlaps_pipeline = true,
+       .overlaps_experts = true,
+       .balances_stages = true,
+       .fp8_products = true,
+       .exchanging_multiprocessors = 20},
+      {.name = "workbook",
+       .overlaps_data = true,
+       .overlaps_weight_gradients = false,
+       .on_gpus = false},
+      {.name = "deepspeed-2021",
+       .attention = AttentionKernel::kStored,
+       .exchanged_gradient_bytes = 2,
+       .overlaps_data = true,
+       .data_nics = 1}};
+  return all;
+}
+
+const Software& find_software(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Software& one : named_software()) {
+    if (one.name == name) return one;
+    names.push_back(one.name);
+  }
+  throw ConfigError(
+      fmt::format("No software is called {}. Choose {}.", in_quotes(name), fmt::join(names, ", ")));
+}
+
+std::size_t micro_batches_of(const Workload& work, const Layout& layout) {
+  return work.global_batch / (layout.dp * layout.micro_batch);
+}
+
+std::optional<std::string> why_impossible(const Workload& work, const Layout& layout) {
+  for (const auto& problem : {tensor_problem, batch_problem, expert_problem, schedule_problem}) {
+    if (std::string words = problem(work, layout); !words.empty()) return words;
+  }
+  return {};
+}
+
+std::vector<std::size_t> blocks_of_stages(const ModelShape& model, const Layout& layout,
+                                          const Software& software) {
+  const std::size_t layers = model.shape().num_layers;
+  std::vector<std::size_t> blocks(layout.pp, layers / layout.pp);
+  if (layout.pp == 1) return blocks;
+  if (software.balances_stages) {
+    const double table = table_in_blocks(model);
+    const double even = (static_cast<double>(layers) + table) / static_cast<double>(layout.pp);
+    const double last = std::floor(std::max(0.0, even - table) + 0.5);
+    const std::size_t rest = layers - static_cast<std::size_t>(last);
+    for (std::size_t stage = 0; stage + 1 < layout.pp; ++stage) {
+      blocks[stage] = rest * (stage + 1) / (layout.pp - 1) - rest * stage / (layout.pp - 1);
+    }
+    blocks.back() = static_cast<std::size_t>(last);
+    return blocks;
+  }
+  // As many as in the largest stage everywhere, less what is missing: behind first, then in front.
+  const std::size_t missing = (layout.pp - layers % layout.pp) % layout.pp;
+  if (missing == 0) return blocks;
+  for (std::size_t& count : blocks) ++count;
+  for (std::size_t i = 0; i < missing; ++i) {
+    const std::size_t from_end = i / 2;
+    --blocks[i % 2 == 0 ? layout.pp - 1 - from_end : from_end];
+  }
+  return blocks;
+}
+
+}  // namespace ultra::planner

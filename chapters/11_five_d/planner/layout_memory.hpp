@@ -1,0 +1,60 @@
+#pragma once
+/// @file
+/// The memory of a layout: what each rank of a stage needs at the worst moment of a step.
+///
+/// Exercise 11.1 (`./workbook check 11.1`).
+
+#include "chapters/11_five_d/planner/cluster/cluster.hpp"
+#include "chapters/11_five_d/planner/memory/stage_parameters.hpp"
+#include "chapters/11_five_d/planner/time/block_time.hpp"
+
+namespace ultra::planner {
+
+/// @brief Bytes of a rank, by what they hold.
+struct StageMemory {
+  double parameters = 0;   ///< the weights that the passes compute with
+  double gradients = 0;    ///< kept from micro-batch to micro-batch
+  double optimizer = 0;    ///< moments and master weights
+  double activations = 0;  ///< of all micro-batches between their passes, and of the tables
+  double transient = 0;    ///< a block that is computed again, weights that are gathered
+  double overhead = 0;     ///< of the allocator, communication buffers and the CUDA context
+
+  /// @brief What tensors need.
+  [[nodiscard]] double tensors() const {
+    return parameters + gradients + optimizer + activations + transient;
+  }
+  /// @brief What must fit into the GPU.
+  [[nodiscard]] double total() const { return tensors() + overhead; }
+  /// @brief Equal when all members are.
+  bool operator==(const StageMemory&) const = default;
+};
+
+/// @brief What no tensor accounts for: CUDA context and kernels, buffers of each communicator, and
+/// what the allocator holds and cannot use, a part of activations and transient bytes.
+/// Nothing for a program that does not run on GPUs.
+/// @param groups  kinds of groups that the layout communicates in.
+[[nodiscard]] double overhead_bytes(const Software& software, const StageMemory& memory,
+                                    int groups);
+
+/// @brief Kinds of groups: axes of more than one rank.
+[[nodiscard]] int communicating_axes(const Layout& layout);
+
+/// @brief The bytes of a rank of a stage.
+///
+/// - States by chapter 04's formula (zero::bytes_per_rank), over the ranks that hold the same
+///   parameters: of experts they are others than of the rest. Of gradients in fp32 the bf16 copy is
+///   counted only where the software keeps it (Software::kept_gradient_bytes). Offloaded optimizer
+///   states take no byte of the GPU.
+/// - Activations: what a block keeps (kept_bytes) for as many micro-batches as the schedule has under
+///   way (pipeline_parallel::peak_activations_of, counted in chunks), and the tables': the input
+///   table's for each of them, the output table's for one.
+/// - Transient: with recomputation one whole block, less what it keeps; with ZeRO-3 the weights of
+///   two blocks, gathered.
+/// @param blocks  blocks_of_stages().
+[[nodiscard]] StageMemory stage_memory(const Question& question, const Layout& layout,
+                                       const std::vector<std::size_t>& blocks, std::size_t stage);
+
+/// @brief The stage that needs most.
+[[nodiscard]] StageMemory largest_stage(const Question& question, const Layout& layout);
+
+}  // namespace ultra::planner

@@ -1,0 +1,47 @@
+#pragma once
+/// @file
+/// The parameters and activations of one stage of a layout, from the closed forms of the chapters
+/// before.
+
+#include "chapters/11_five_d/planner/layout/layout.hpp"
+
+namespace ultra::planner {
+
+/// @brief Parameters that a rank holds before any are sharded.
+struct StageParameters {
+  double experts = 0;  ///< of its routed experts: the ranks of dp x cp / ep hold the same ones
+  double others = 0;   ///< all others: the ranks of dp x cp hold the same ones
+
+  /// @brief All.
+  [[nodiscard]] double total() const { return experts + others; }
+};
+
+/// @brief Those of a stage: its blocks, the input table on the first, the output table and the last
+/// norm on the last (a tied table on both). The blocks with experts are the last ones of a model.
+/// @param blocks  blocks_of_stages().
+[[nodiscard]] StageParameters stage_parameters(const ModelShape& model, const Layout& layout,
+                                               const std::vector<std::size_t>& blocks,
+                                               std::size_t stage);
+
+/// @brief Of a stage's blocks, those with experts.
+[[nodiscard]] std::size_t expert_blocks(const ModelShape& model,
+                                        const std::vector<std::size_t>& blocks, std::size_t stage);
+
+/// @brief Bytes that one block keeps of a micro-batch between its passes.
+/// @param mode     none: the whole block; the layout's own is Layout::recompute.
+/// @param experts  a block with experts, whose tokens are spread evenly.
+/// Chapter 05's form for the tokens of a rank of cp, chapter 08's for experts. Flash attention keeps
+/// no scores; elementwise operations that are not fused keep what lies between them.
+[[nodiscard]] double kept_bytes(const Workload& work, const Layout& layout,
+                                const Software& software, memory::Recompute mode, bool experts);
+
+/// @brief Bytes that the tables keep of a micro-batch: chapter 05's form, and logits in fp32 twice
+/// where the loss is not fused.
+struct TableBytes {
+  double embedding = 0;  ///< on the first stage
+  double head = 0;       ///< on the last
+};
+[[nodiscard]] TableBytes table_bytes(const Workload& work, const Layout& layout,
+                                     const Software& software);
+
+}  // namespace ultra::planner

@@ -1,0 +1,143 @@
+#include "chapters/11_five_d/planner/model/model_shape.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using memory::BlockKind;
+using memory::Embeddings;
+using memory::TransformerShape;
+
+double real(std::size_t value) { return static_cast<double>(value); }
+
+ModelShape megatron(std::string name, std::size_t heads, std::size_t hidden, std::size_t layers) {
+  return dense_model({.name = std::move(name),
+                      .kind = BlockKind::kGpt,
+                      .num_layers = layers,
+                      .hidden_size = hidden,
+                      .num_heads = heads,
+                      .num_kv_heads = heads,
+                      .ffn_hidden_size = 4 * hidden,
+                      .vocab_size = 51200,
+                      .num_positions = 2048,
+                      .embeddings = Embeddings::kTied});
+}
+
+ModelShape llama(std::string name, std::size_t layers, std::size_t hidden, std::size_t heads,
+                 std::size_t kv_heads, std::size_t ffn) {
+  return dense_model({.name = std::move(name),
+                      .num_layers = layers,
+                      .hidden_size = hidden,
+                      .num_heads = heads,
+                      .num_kv_heads = kv_heads,
+                      .ffn_hidden_size = ffn,
+                      .vocab_size = 32000});
+}
+
+ModelShape nanotron(std::string name, std::size_t layers, std::size_t hidden, std::size_t heads,
+                    std::size_t ffn) {
+  ModelShape model = llama(std::move(name), layers, hidden, heads, heads, ffn);
+  model.layers.shape.vocab_size = 131072;
+  constexpr std::size_t kTiedBelow = 10000;
+  if (ffn < kTiedBelow) model.layers.shape.embeddings = Embeddings::kTied;
+  return model;
+}
+
+std::vector<ModelShape> all_models() {
+  std::vector<ModelShape> models;
+  for (const TransformerShape& preset : memory::model_presets()) {
+    models.push_back(dense_model(preset));
+  }
+  models.insert(models.end(), {megatron("megatron-1.7b", 24, 2304, 24),
+                               megatron("megatron-3.6b", 32, 3072, 30),
+                               megatron("megatron-7.5b", 32, 4096, 36),
+                               megatron("megatron-18b", 48, 6144, 40),
+                               megatron("megatron-22b", 64, 6144, 48),
+                               megatron("megatron-39b", 64, 8192, 48),
+                               megatron("megatron-76b", 80, 10240, 60),
+                               megatron("megatron-145b", 96, 12288, 80),
+                               megatron("megatron-175b", 96, 12288, 96),
+                               megatron("megatron-310b", 128, 16384, 96),
+                               megatron("megatron-530b", 128, 20480, 105),
+                               megatron("megatron-1t", 160, 25600, 128),
+                               llama("llama1-7b", 32, 4096, 32, 32, 11008),
+                               llama("llama1-13b", 40, 5120, 40, 40, 13824),
+                               llama("llama1-33b", 60, 6656, 52, 52, 17920),
+                               llama("llama1-65b", 80, 8192, 64, 64, 22016),
+                               llama("llama2-7b", 32, 4096, 32, 32, 11008),
+                               llama("llama2-13b", 40, 5120, 40, 40, 13824),
+                               llama("llama2-70b", 80, 8192, 64, 8, 28672),
+                               nanotron("nanotron-1.34b", 16, 2048, 32, 8192),
+                               nanotron("nanotron-3.57b", 28, 3072, 32, 8192),
+                               nanotron("nanotron-8.86b", 32, 4096, 32, 14336),
+                               nanotron("nanotron-80b", 80, 8192, 64, 28672)});
+  ModelShape core = megatron("megatron-core-175b", 96, 12288, 96);
+  core.layers.shape.vocab_size = 131072;
+  core.layers.shape.num_positions = 4096;
+  models.push_back(std::move(core));
+  for (const expert_parallel::MoeModel& moe : expert_parallel::published_moe_models()) {
+    ModelShape model{.layers = moe};
+    // Queries and keys of 128 + 64 elements a head, values of 128.
+    if (moe.attention_parameters) model.score_width = moe.shape.num_heads * (192 + 128) / 2;
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+/// Weights of attention's matrices in one block.
+double attention_weights(const ModelShape& model) {
+  const TransformerShape& s = model.shape();
+  if (model.layers.attention_parameters) return real(*model.layers.attention_parameters);
+  return 2 * real(s.hidden_size) * real(s.hidden_size + s.kv_hidden_size());
+}
+
+}  // namespace
+
+ModelShape dense_model(TransformerShape shape) {
+  const std::size_t layers = shape.num_layers;
+  return {.layers = {.shape = std::move(shape), .dense_blocks = layers}};
+}
+
+const std::vector<ModelShape>& named_models() {
+  static const std::vector<ModelShape> models = all_models();
+  return models;
+}
+
+const ModelShape* find_model(std::string_view name) {
+  const auto same = [name](const ModelShape& model) {
+    return std::ranges::equal(name, model.shape().name, [](unsigned char a, unsigned char b) {
+      return std::tolower(a) == b;
+    });
+  };
+  const auto found = std::ranges::find_if(named_models(), same);
+  return found == named_models().end() ? nullptr : &*found;
+}
+
+double parameters_of(const ModelShape& model) {
+  if (!model.has_experts()) return real(memory::parameter_count(model.shape()));
+  return real(expert_parallel::parameter_counts(model.layers).total);
+}
+
+double multiplied_parameters(const ModelShape& model) {
+  const TransformerShape& s = model.shape();
+  const double h = real(s.hidden_size);
+  const double matrices = s.kind == BlockKind::kGpt ? 2 : 3;
+  const expert_parallel::MoeConfig& moe = model.layers.moe;
+  double experts = 3 * real(moe.expert_ffn) * real(moe.top_k + moe.shared_experts);
+  experts += real(moe.num_experts);  // the router
+  return h * real(s.vocab_size) + real(s.num_layers) * attention_weights(model) +
+         real(model.layers.dense_blocks) * matrices * h * real(s.ffn_hidden_size) +
+         (model.has_experts() ? real(model.layers.moe_blocks()) * h * experts : 0);
+}
+
+double model_flop_per_token(const ModelShape& model, std::size_t seq_len) {
+  return 6 * multiplied_parameters(model) +
+         12 * real(model.shape().num_layers) * model.attention_width() * real(seq_len);
+}
+
+}  // namespace ultra::planner

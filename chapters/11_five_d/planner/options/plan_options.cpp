@@ -1,0 +1,155 @@
+#include "chapters/11_five_d/planner/options/plan_options.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
+#include "chapters/11_five_d/planner/cluster/cluster_file.hpp"
+#include "chapters/11_five_d/planner/model/model_file.hpp"
+#include "chapters/11_five_d/planner/published/published_choices.hpp"
+#include "chapters/11_five_d/planner/published/published_table.hpp"
+#include "chapters/11_five_d/planner/report/plan_report.hpp"
+#include "chapters/11_five_d/planner/scaling/scaling_curves.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kPlan = "--plan";
+constexpr const char* kScaling = "--plan-scaling";
+constexpr const char* kPublished = "--plan-published";
+constexpr std::size_t kMostGpus = 1U << 17U;
+constexpr std::size_t kMostBatch = 1ULL << 36U;
+constexpr std::size_t kMostSeq = 1U << 24U;
+constexpr std::size_t kLayouts = 10;
+
+/// Calls visit with each flag, see data_parallel::add_flags().
+constexpr auto kEachFlag = [](const auto& visit) {
+  using Options = PlanOptions;
+  visit("--plan-json", &Options::json, "print the plan, or the table, as JSON");
+  visit("--plan-model", &Options::model,
+        "what is trained: a model's name, a config.json, or custom: --layers, --hidden, ...");
+  visit("--plan-cluster", &Options::cluster,
+        "on what: a cluster's name, or a file that ends in .json, as --profile-machine writes it");
+  visit("--plan-software", &Options::software,
+        "by which program: what it hides and fuses; modern hides what can be hidden");
+  visit("--plan-precision", &Options::precision,
+        "in which formats: fp32, bf16-mixed, bf16-mixed-fp32grads or fp64");
+  visit("--plan-gpus", &Options::gpus, "on how many GPUs", train::Counts{1, kMostGpus});
+  visit("--plan-batch", &Options::batch_tokens, "tokens of a step", train::Counts{1, kMostBatch});
+  visit("--plan-seq", &Options::seq_len, "tokens of a sequence", train::Counts{1, kMostSeq});
+};
+
+/// 1, 2, 4, ... times the first number of GPUs, up to 4,096 or the flag's.
+std::vector<std::size_t> doubled(std::size_t gpus) {
+  constexpr std::size_t kMost = 4096;
+  std::vector<std::size_t> all = {gpus};
+  while (all.back() * 2 <= kMost) all.push_back(all.back() * 2);
+  return all;
+}
+
+std::string scaling_answer(const Question& question, const SearchSpace& space) {
+  const std::vector<std::size_t> gpus = doubled(space.gpus);
+  const auto curve = [&](ScalingKind kind) {
+    return curve_to_json(scaling_curve(question, space, kind, gpus));
+  };
+  const ordered_json answer = {{"model", question.work.model.shape().name},
+                               {"cluster", question.cluster.name},
+                               {"strong", curve(ScalingKind::kStrong)},
+                               {"weak", curve(ScalingKind::kWeak)},
+                               {"heat_map", heat_map(question, space)}};
+  return answer.dump(2) + "\n";
+}
+
+std::string published_answer(bool json) {
+  const std::string path = published_rows_path();
+  const std::vector<ComparedRow> rows = compare_all(path);
+  const std::vector<MeasuredChoice> measured = measured_choices(path, rows);
+  const std::vector<OwnChoice> own = own_choices(rows, kPlaybookGroup);
+  if (!json) return published_to_markdown(rows) + choices_to_markdown(measured, own);
+  ordered_json answer = published_to_json(rows);
+  answer.update(choices_to_json(measured, own));
+  return answer.dump(2) + "\n";
+}
+
+/// The planner's flags; see PlanOptions.
+class Planning : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup&) override { options_.add_to(app); }
+  void validate(train::Setup&) override { options_.validate(); }
+  [[nodiscard]] std::vector<train::Question> questions() const override {
+    std::vector<train::Question> all;
+    if (options_.plan) all.push_back({kPlan, train::Instead::kAnswer});
+    if (options_.scaling) all.push_back({kScaling, train::Instead::kAnswer});
+    if (options_.published) all.push_back({kPublished, train::Instead::kAnswer});
+    return all;
+  }
+  [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override {
+    if (*options_.asked() == '\0') return {};
+    return options_.answer(setup.train.model);
+  }
+
+ private:
+  PlanOptions options_;
+};
+
+}  // namespace
+
+void PlanOptions::add_to(CLI::App& app) {
+  const char* group = "Plan";
+  const train::Flags flags(app, group);
+  flags.add_switch(
+      kPlan, plan,
+      "say which layout of a model on a cluster is best, and why, instead of training");
+  flags.add_switch(kScaling, scaling,
+                   "say how far the best layouts scale, and how fast all are, as JSON, instead of "
+                   "training");
+  flags.add_switch(kPublished, published,
+                   "compare the planner with steps that others measured, instead of training");
+  data_parallel::add_flags(app, group, *this, kEachFlag);
+}
+
+void PlanOptions::validate() const {
+  if (*asked() != '\0') return;
+  data_parallel::expect_defaults(*this, kEachFlag, "--plan, --plan-scaling or --plan-published");
+}
+
+const char* PlanOptions::asked() const {
+  if (plan) return kPlan;
+  if (scaling) return kScaling;
+  return published ? kPublished : "";
+}
+
+Question PlanOptions::question(const nn::ModelConfig& custom) const {
+  Question question{.work = {.model = model_for_plan(model, custom), .seq_len = seq_len},
+                    .cluster = cluster_for_plan(cluster),
+                    .software = find_software(software)};
+  if (batch_tokens % seq_len != 0) {
+    throw ConfigError(
+        fmt::format("--plan-batch {} tokens must be a multiple of --plan-seq {}: for example {}.",
+                    batch_tokens, seq_len, (batch_tokens / seq_len + 1) * seq_len));
+  }
+  question.work.global_batch = batch_tokens / seq_len;
+  return question;
+}
+
+SearchSpace PlanOptions::space() const {
+  return {.gpus = gpus, .precision = memory::parse_precision(precision)};
+}
+
+std::string PlanOptions::answer(const nn::ModelConfig& custom) const {
+  if (published) return published_answer(json);
+  const Question asked_question = question(custom);
+  if (scaling) return scaling_answer(asked_question, space());
+  const SearchResult result = search_layouts(asked_question, space(), kLayouts);
+  return json ? plan_to_json(asked_question, space(), result).dump(2) + "\n"
+              : format_plan(asked_question, space(), result);
+}
+
+std::unique_ptr<train::Technique> technique() { return std::make_unique<Planning>(); }
+
+}  // namespace ultra::planner

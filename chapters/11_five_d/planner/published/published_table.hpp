@@ -1,0 +1,24 @@
+#pragma once
+/// @file
+/// The table of published steps beside the planner's predictions.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "chapters/11_five_d/planner/published/published_rows.hpp"
+
+namespace ultra::planner {
+
+/// @brief The table as Markdown: every row with predicted, published and ratio, medians by group, the
+/// constants, and the rows that are far off with why.
+[[nodiscard]] std::string published_to_markdown(const std::vector<ComparedRow>& rows);
+
+/// @brief The same as JSON: {"rows": [...], "groups": [...], "median_error": ...}.
+[[nodiscard]] nlohmann::ordered_json published_to_json(const std::vector<ComparedRow>& rows);
+
+/// @brief All rows of a file, compared.
+/// @throws FileError as read_published_rows(); Interrupted when the program is told to stop.
+[[nodiscard]] std::vector<ComparedRow> compare_all(const std::string& path);
+
+}  // namespace ultra::planner

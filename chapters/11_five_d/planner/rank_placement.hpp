@@ -1,0 +1,46 @@
+#pragma once
+/// @file
+/// Which links the groups of an axis cross, by where consecutive ranks run.
+///
+/// Exercise 11.5 (`./workbook check 11.5`).
+
+#include <cstddef>
+
+#include "chapters/11_five_d/planner/layout/layout.hpp"
+
+namespace ultra::planner {
+
+/// @brief The axes along which ranks form groups.
+enum class PlanAxis : std::uint8_t {
+  kTensor,    ///< tp: shares matrices
+  kContext,   ///< cp: shares sequences
+  kPipeline,  ///< pp: follows each other
+  kData,      ///< dp times cp: adds up gradients
+  kExpert,    ///< ep: exchanges tokens
+};
+
+/// @brief Ranks of one group, and the nodes they are on.
+struct GroupPlacement {
+  std::size_t ranks = 1;     ///< of the group
+  std::size_t per_node = 1;  ///< the most of them on one node
+  std::size_t nodes = 1;     ///< the most nodes that a group of the axis touches
+
+  /// @brief Equal when all are.
+  bool operator==(const GroupPlacement&) const = default;
+};
+
+/// @brief Ranks from one member of an axis's group to the next.
+///
+/// tp is fastest, then cp; behind them dp and pp, in the order that Layout::outermost says. The
+/// groups of kData and of kExpert begin with cp: where both dp and cp are above 1 and dp is
+/// outermost, the steps differ, and this is the one from replica to replica.
+[[nodiscard]] std::size_t stride_of(const Layout& layout, PlanAxis axis);
+
+/// @brief Where the groups of an axis are, when rank r runs on node r / gpus_per_node.
+///
+/// Of an axis whose groups are not all alike (nodes that do not divide), the worst.
+/// Source: Narayanan et al. 2021, arXiv 2104.04473, section 3.2 (tp stays inside the node).
+[[nodiscard]] GroupPlacement placement_of(const Layout& layout, PlanAxis axis,
+                                          std::size_t gpus_per_node);
+
+}  // namespace ultra::planner

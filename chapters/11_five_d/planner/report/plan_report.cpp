@@ -1,0 +1,184 @@
+#include "chapters/11_five_d/planner/report/plan_report.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/11_five_d/planner/export/exported_options.hpp"
+#include "chapters/11_five_d/planner/fit.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/units.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kPercent = 100;
+constexpr double kGB = 1e9;
+
+void expect_found(const Question& question, const SearchSpace& space, const SearchResult& result) {
+  if (!result.best.empty()) return;
+  const memory::TransformerShape& s = question.work.model.shape();
+  if (result.possible == 0) {
+    throw ConfigError(
+        fmt::format("--plan: no layout of {} on {} GPUs can run: the batch of {} sequences, heads "
+                    "{} and blocks "
+                    "{} do not divide by any. Choose another --plan-gpus or --plan-batch.",
+                    s.name, space.gpus, question.work.global_batch, s.num_heads, s.num_layers));
+  }
+  const Layout& nearest = result.nearly.front();
+  throw ConfigError(
+      fmt::format("--plan: none of {} layouts of {} fits into {} GPUs ({}). The nearest, {}, {}",
+                  result.possible, s.name, space.gpus, question.cluster.name, nearest.str(),
+                  describe(fit(question, nearest), question)));
+}
+
+std::string heading(const Question& question, const SearchSpace& space) {
+  return fmt::format(
+      "{} ({} parameters) on {} x {} ({}), {} sequences of {} tokens a step, as {} trains\n",
+      question.work.model.shape().name,
+      format_count(static_cast<std::uint64_t>(parameters_of(question.work.model))), space.gpus,
+      question.cluster.gpu.name, question.cluster.name, question.work.global_batch,
+      question.work.seq_len, question.software.name);
+}
+
+std::string table_of(const SearchResult& result) {
+  std::string text = fmt::format("  {:>2}  {:>9}  {:>6}  {:>9}  {:<34}{}\n", "", "step", "MFU",
+                                 "memory", "largest loss", "layout");
+  for (std::size_t i = 0; i < result.best.size(); ++i) {
+    const Prediction& p = result.best[i];
+    const TimeShare loss = bottleneck(p);
+    text += fmt::format(
+        "  {:>2}  {:>9}  {:>4.1f} %  {:>9}  {:<34}{}\n", i + 1, format_seconds(p.step.total()),
+        kPercent * p.mfu, format_bytes(static_cast<std::uint64_t>(p.memory.total())),
+        fmt::format("{} {:.0f} %", loss.what, kPercent * loss.seconds / p.step.total()),
+        p.layout.str());
+  }
+  return text;
+}
+
+std::string reasons_of(const Question& question, const SearchResult& result) {
+  const Prediction& first = result.best.front();
+  const DecisionSteps steps = decision_steps(question, result);
+  std::string text = fmt::format("  1. Fit in memory. {}\n  2. Reach the batch. {}\n",  //
+                                 steps.fit_in_memory, steps.reach_the_batch);
+  text += fmt::format("  3. Make it fast. {}\n\n  Where the time of the first goes:\n",
+                      steps.make_it_fast);
+  for (const TimeShare& share : time_shares(first)) {
+    if (share.seconds < 0.001 * first.step.total()) continue;
+    text += fmt::format("    {:>5.1f} %  {}\n", kPercent * share.seconds / first.step.total(),
+                        share.what);
+  }
+  text += "  What would change it:\n";
+  for (const WhatIf& one : what_ifs(question, first)) {
+    text += fmt::format("    {:>+5.1f} %  {}\n", kPercent * one.gain, one.change);
+  }
+  text += "  Rules of thumb:\n";
+  for (const Recipe& recipe : recipes(question, first.layout)) {
+    text += fmt::format("    {:<11}  {}: {}\n", recipe.followed ? "followed" : "not followed",
+                        recipe.source, recipe.advice);
+  }
+  return text;
+}
+
+std::string indented(const std::string& text) {
+  std::string result = "    ";
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "    ";
+  }
+  return result.substr(0, result.find_last_not_of(' ') + 1);
+}
+
+std::string exports_of(const Workload& work, const Layout& layout) {
+  return fmt::format("  11_five_d:\n{}  Megatron-LM:\n{}  nanotron:\n{}  DeepSpeed:\n{}",
+                     indented(book_flags(work, layout)), indented(megatron_options(work, layout)),
+                     indented(nanotron_config(work, layout)),
+                     indented(deepspeed_config(work, layout)));
+}
+
+ordered_json memory_to_json(const StageMemory& memory) {
+  return {{"parameters", memory.parameters}, {"gradients", memory.gradients},
+          {"optimizer", memory.optimizer},   {"activations", memory.activations},
+          {"transient", memory.transient},   {"overhead", memory.overhead},
+          {"total", memory.total()}};
+}
+
+}  // namespace
+
+std::string format_plan(const Question& question, const SearchSpace& space,
+                        const SearchResult& result) {
+  expect_found(question, space, result);
+  return fmt::format("{}\n{}\n{}\n{}", heading(question, space), table_of(result),
+                     reasons_of(question, result),
+                     exports_of(question.work, result.best.front().layout));
+}
+
+ordered_json prediction_to_json(const Prediction& prediction) {
+  const Layout& l = prediction.layout;
+  ordered_json time = ordered_json::object();
+  for (const TimeShare& share : time_shares(prediction)) {
+    time[std::string(share.what)] = share.seconds;
+  }
+  return {{"layout", l.str()},
+          {"dp", l.dp},
+          {"pp", l.pp},
+          {"cp", l.cp},
+          {"tp", l.tp},
+          {"ep", l.ep},
+          {"zero", zero::number_of(l.zero)},
+          {"schedule", l.schedule.str()},
+          {"micro_batch", l.micro_batch},
+          {"micro_batches", prediction.micro_batches},
+          {"recompute", memory::to_string(l.recompute)},
+          {"offload", l.offload},
+          {"step_seconds", prediction.step.total()},
+          {"tokens_per_second", prediction.tokens_per_second},
+          {"tflops_per_gpu", prediction.flops_per_gpu / 1e12},
+          {"mfu", prediction.mfu},
+          {"memory_gb", prediction.memory.total() / kGB},
+          {"memory", memory_to_json(prediction.memory)},
+          {"bottleneck", bottleneck(prediction).what},
+          {"time", time}};
+}
+
+ordered_json plan_to_json(const Question& question, const SearchSpace& space,
+                          const SearchResult& result) {
+  expect_found(question, space, result);
+  const Layout& first = result.best.front().layout;
+  ordered_json layouts = ordered_json::array();
+  for (const Prediction& p : result.best) layouts.push_back(prediction_to_json(p));
+  ordered_json changes = ordered_json::array();
+  for (const WhatIf& one : what_ifs(question, result.best.front())) {
+    changes.push_back({{"change", one.change}, {"gain", one.gain}});
+  }
+  ordered_json rules = ordered_json::array();
+  for (const Recipe& one : recipes(question, first)) {
+    rules.push_back({{"source", one.source}, {"advice", one.advice}, {"followed", one.followed}});
+  }
+  const DecisionSteps steps = decision_steps(question, result);
+  return {{"model", question.work.model.shape().name},
+          {"parameters", parameters_of(question.work.model)},
+          {"cluster", question.cluster.name},
+          {"gpus", space.gpus},
+          {"software", question.software.name},
+          {"seq", question.work.seq_len},
+          {"batch_tokens", question.work.tokens()},
+          {"possible", result.possible},
+          {"too_large", result.too_large},
+          {"layouts", layouts},
+          {"steps",
+           {{"fit_in_memory", steps.fit_in_memory},
+            {"reach_the_batch", steps.reach_the_batch},
+            {"make_it_fast", steps.make_it_fast}}},
+          {"recipes", rules},
+          {"what_if", changes},
+          {"export",
+           {{"11_five_d", book_flags(question.work, first)},
+            {"megatron", megatron_options(question.work, first)},
+            {"nanotron", nanotron_config(question.work, first)},
+            {"deepspeed", ordered_json::parse(deepspeed_config(question.work, first))}}}};
+}
+
+}  // namespace ultra::planner

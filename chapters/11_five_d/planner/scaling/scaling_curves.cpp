@@ -1,0 +1,127 @@
+#include "chapters/11_five_d/planner/scaling/scaling_curves.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "chapters/11_five_d/planner/report/plan_report.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using nlohmann::ordered_json;
+
+double real(std::size_t value) { return static_cast<double>(value); }
+
+double tokens_per_gpu(const Prediction& prediction) {
+  return prediction.tokens_per_second / real(prediction.layout.gpus());
+}
+
+std::string_view first_loss_of(const ScalingStep& step) {
+  const TimeShare loss = bottleneck(*step.best);
+  const double failures = (1 - step.failures.kept) * step.best->step.total();
+  return failures > loss.seconds ? "failures" : loss.what;
+}
+
+/// A cell of the heat map: the fastest that fits, or the smallest.
+struct Cell {
+  std::optional<Prediction> fastest;
+  double least_bytes = std::numeric_limits<double>::infinity();
+};
+
+ordered_json cell_to_json(std::pair<std::size_t, std::size_t> place, const Cell& cell) {
+  ordered_json json = {{"tp", place.first}, {"pp", place.second}};
+  constexpr double kGB = 1e9;
+  if (!cell.fastest) {
+    json["memory_gb"] = cell.least_bytes / kGB;
+    return json;
+  }
+  json.update(prediction_to_json(*cell.fastest));
+  return json;
+}
+
+}  // namespace
+
+Goodput goodput(const Question& question, std::size_t gpus) {
+  const Cluster& cluster = question.cluster;
+  constexpr double kHour = 3600;
+  constexpr double kSavedBytes = 4 + 8;  // master weights and two moments
+  const double nodes = std::ceil(real(gpus) / cluster.gpus_per_node);
+  Goodput result;
+  result.checkpoint_seconds =
+      kSavedBytes * parameters_of(question.work.model) / (cluster.checkpoint_bandwidth * nodes);
+  result.failure_seconds = cluster.mean_hours_to_failure * kHour / real(gpus);
+  result.interval_seconds = std::sqrt(2 * result.checkpoint_seconds * result.failure_seconds);
+  const double lost = result.checkpoint_seconds / result.interval_seconds +
+                      result.interval_seconds / (2 * result.failure_seconds) +
+                      cluster.restart_seconds / result.failure_seconds;
+  result.kept = std::max(0.0, 1 - lost);
+  return result;
+}
+
+std::vector<ScalingStep> scaling_curve(const Question& question, const SearchSpace& space,
+                                       ScalingKind kind, const std::vector<std::size_t>& gpus) {
+  std::vector<ScalingStep> curve;
+  std::optional<double> first;
+  for (const std::size_t count : gpus) {
+    Question here = question;
+    if (kind == ScalingKind::kWeak) here.work.global_batch *= count / gpus.front();
+    SearchSpace there = space;
+    there.gpus = count;
+    SearchResult found = search_layouts(here, there, 1);
+    ScalingStep step{.gpus = count,
+                     .global_batch = here.work.global_batch,
+                     .best = {},
+                     .failures = goodput(here, count),
+                     .first_loss = "memory"};
+    if (!found.best.empty()) {
+      step.best = std::move(found.best.front());
+      if (!first) first = tokens_per_gpu(*step.best);
+      step.efficiency = tokens_per_gpu(*step.best) / *first;
+      step.first_loss = first_loss_of(step);
+    }
+    curve.push_back(std::move(step));
+  }
+  return curve;
+}
+
+ordered_json curve_to_json(const std::vector<ScalingStep>& curve) {
+  ordered_json steps = ordered_json::array();
+  for (const ScalingStep& step : curve) {
+    ordered_json json = {{"gpus", step.gpus},
+                         {"global_batch", step.global_batch},
+                         {"fits", step.best.has_value()},
+                         {"first_loss", step.first_loss},
+                         {"goodput",
+                          {{"kept", step.failures.kept},
+                           {"checkpoint_seconds", step.failures.checkpoint_seconds},
+                           {"interval_seconds", step.failures.interval_seconds},
+                           {"failure_seconds", step.failures.failure_seconds}}}};
+    if (step.best) {
+      json["efficiency"] = step.efficiency;
+      json["best"] = prediction_to_json(*step.best);
+    }
+    steps.push_back(json);
+  }
+  return steps;
+}
+
+ordered_json heat_map(const Question& question, const SearchSpace& space) {
+  std::map<std::pair<std::size_t, std::size_t>, Cell> cells;
+  for_each_layout(question.work, space, [&](const Layout& layout) {
+    Cell& cell = cells[{layout.tp, layout.pp}];
+    const double bytes = largest_stage(question, layout).total();
+    cell.least_bytes = std::min(cell.least_bytes, bytes);
+    if (bytes > question.cluster.gpu.memory_bytes) return;
+    Prediction prediction = predict(question, layout);
+    if (cell.fastest && cell.fastest->step.total() <= prediction.step.total()) return;
+    cell.fastest = std::move(prediction);
+  });
+  ordered_json list = ordered_json::array();
+  for (const auto& [place, cell] : cells) list.push_back(cell_to_json(place, cell));
+  return {{"gpus", space.gpus}, {"cells", list}};
+}
+
+}  // namespace ultra::planner

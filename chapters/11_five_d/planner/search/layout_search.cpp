@@ -1,0 +1,145 @@
+#include "chapters/11_five_d/planner/search/layout_search.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/base/interrupt.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using pipeline_parallel::ScheduleChoice;
+using pipeline_parallel::ScheduleKind;
+using zero::ZeroStage;
+
+std::vector<std::size_t> divisors(std::size_t value) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 1; i * i <= value; ++i) {
+    if (value % i != 0) continue;
+    all.push_back(i);
+    if (i != value / i) all.push_back(value / i);
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+std::vector<ScheduleChoice> schedules_for(const Workload& work, const SearchSpace& space,
+                                          std::size_t pp) {
+  if (pp == 1) return {{}};
+  std::vector<ScheduleChoice> all;
+  const std::size_t layers = work.model.shape().num_layers;
+  for (const ScheduleKind kind : space.schedules) {
+    if (kind != ScheduleKind::kInterleaved) {
+      all.push_back({.kind = kind});
+      continue;
+    }
+    for (const std::size_t chunks : divisors(layers / pp)) {
+      if (chunks == 1 || layers % pp != 0) continue;
+      all.push_back({.kind = kind, .interleaved_chunks = chunks});
+    }
+  }
+  return all;
+}
+
+std::vector<ZeroStage> stages_for(const SearchSpace& space, const Layout& layout) {
+  std::vector<ZeroStage> stages = {ZeroStage::kNone};
+  if (layout.dp * layout.cp == 1) return stages;
+  for (const ZeroStage stage : zero::kZeroStages) {
+    const bool exchanges_often = stage > ZeroStage::kOptimizer && layout.pp > 1;
+    if (stage > ZeroStage::kNone && stage <= space.most_zero && !exchanges_often) {
+      stages.push_back(stage);
+    }
+  }
+  return stages;
+}
+
+std::vector<std::size_t> expert_ranks(const Workload& work, const Layout& layout) {
+  if (!work.model.has_experts()) return {1};
+  std::vector<std::size_t> all;
+  for (const std::size_t ep : divisors(work.model.layers.moe.num_experts)) {
+    if (layout.dp * layout.cp % ep == 0) all.push_back(ep);
+  }
+  return all;
+}
+
+/// All choices but the mesh's.
+void for_each_choice(const Workload& work, const SearchSpace& space, Layout layout,
+                     const std::function<void(const Layout&)>& visit) {
+  for (const std::size_t ep : expert_ranks(work, layout)) {
+    layout.ep = ep;
+    for (const std::size_t size : space.micro_batches) {
+      layout.micro_batch = size;
+      for (const ScheduleChoice& schedule : schedules_for(work, space, layout.pp)) {
+        layout.schedule = schedule;
+        if (why_impossible(work, layout)) continue;
+        throw_if_interrupted();
+        for (const ZeroStage stage : stages_for(space, layout)) {
+          layout.zero = stage;
+          for (const memory::Recompute mode : space.recomputations) {
+            layout.recompute = mode;
+            visit(layout);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Whether the mesh itself can work, so that its many choices are worth a look.
+bool sensible_mesh(const Workload& work, const SearchSpace& space, const Layout& layout) {
+  if (layout.tp > space.most_tp || layout.cp > space.most_cp) return false;
+  if (layout.cp > 1 && work.seq_len / layout.cp < space.least_context) return false;
+  return layout.pp <= work.model.shape().num_layers && work.global_batch % layout.dp == 0;
+}
+
+}  // namespace
+
+void for_each_layout(const Workload& work, const SearchSpace& space,
+                     const std::function<void(const Layout&)>& visit) {
+  for (const std::size_t tp : divisors(space.gpus)) {
+    for (const std::size_t cp : divisors(space.gpus / tp)) {
+      for (const std::size_t pp : divisors(space.gpus / tp / cp)) {
+        const Layout mesh{.dp = space.gpus / tp / cp / pp,
+                          .pp = pp,
+                          .cp = cp,
+                          .tp = tp,
+                          .sequence_parallel = tp > 1,
+                          .precision = space.precision,
+                          .outermost = space.outermost};
+        if (sensible_mesh(work, space, mesh)) for_each_choice(work, space, mesh, visit);
+      }
+    }
+  }
+}
+
+SearchResult search_layouts(const Question& question, const SearchSpace& space, std::size_t count) {
+  SearchResult result;
+  double least_missing = std::numeric_limits<double>::infinity();
+  const auto faster = [](const Prediction& a, const Prediction& b) {
+    return a.step.total() < b.step.total();
+  };
+  for_each_layout(question.work, space, [&](const Layout& layout) {
+    ++result.possible;
+    const double missing =
+        largest_stage(question, layout).total() - question.cluster.gpu.memory_bytes;
+    if (missing > 0) {
+      ++result.too_large;
+      if (missing < least_missing) result.nearly = {layout};
+      least_missing = std::min(least_missing, missing);
+      return;
+    }
+    const std::size_t parallel = layout.tp * layout.pp;
+    if (result.smallest_model_parallel == 0 || parallel < result.smallest_model_parallel) {
+      result.smallest_model_parallel = parallel;
+    }
+    Prediction prediction = predict(question, layout);
+    if (result.best.size() == count && !faster(prediction, result.best.back())) return;
+    const auto place = std::ranges::upper_bound(result.best, prediction, faster);
+    result.best.insert(place, std::move(prediction));
+    if (result.best.size() > count) result.best.pop_back();
+  });
+  return result;
+}
+
+}  // namespace ultra::planner

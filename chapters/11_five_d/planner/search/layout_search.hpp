@@ -1,0 +1,58 @@
+#pragma once
+/// @file
+/// The search: all layouts of a model on so many GPUs, those that fit, fastest first.
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "chapters/11_five_d/planner/time/prediction.hpp"
+
+namespace ultra::planner {
+
+/// @brief What is searched.
+struct SearchSpace {
+  std::size_t gpus = 1;              ///< dp pp cp tp
+  std::size_t most_tp = 16;          ///< ranks of tp: two nodes of 8
+  std::size_t most_cp = 64;          ///< ranks of cp
+  std::size_t least_context = 4096;  ///< tokens of a sequence that a rank of cp has at least
+  std::vector<std::size_t> micro_batches = {1, 2, 4, 8, 16};  ///< b
+  std::vector<pipeline_parallel::ScheduleKind> schedules = {
+      pipeline_parallel::ScheduleKind::kOneFOneB, pipeline_parallel::ScheduleKind::kInterleaved,
+      pipeline_parallel::ScheduleKind::kZeroBubbleH1, pipeline_parallel::ScheduleKind::kZbV,
+      pipeline_parallel::ScheduleKind::kDualPipeV};  ///< of pipelines
+  std::vector<memory::Recompute> recomputations = {
+      memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull};  ///< all
+  zero::ZeroStage most_zero = zero::ZeroStage::kParameters;              ///< the highest stage
+  memory::Precision precision = memory::Precision::kBf16MixedFp32Grads;  ///< of all layouts
+  Outermost outermost = Outermost::kData;                                ///< of all layouts
+};
+
+/// @brief What came of it.
+struct SearchResult {
+  std::vector<Prediction> best;             ///< fastest first, as many as were asked for
+  std::size_t possible = 0;                 ///< layouts that can run at all
+  std::size_t too_large = 0;                ///< of them, those that do not fit
+  std::size_t smallest_model_parallel = 0;  ///< tp x pp of the smallest replica that fits; 0: none
+  std::vector<Layout> nearly;               ///< the one that lacks least, when none fits
+};
+
+/// @brief Every layout of the space that can run.
+///
+/// All products dp pp cp tp = gpus, with each ep that divides experts and dp cp; ZeRO 0 to 3 where
+/// there is somebody to share with; 1f1b, interleaved chunks that divide a stage's blocks, zero-bubble-h1,
+/// zb-v and dualpipe-v on pipelines; each recomputation. Sequences are split between the matrices
+/// wherever there is tp. ZeRO-2 and 3 of pipelines are left out: they exchange for every
+/// micro-batch what a pipeline has many of.
+/// @param visit  gets each.
+/// @throws Interrupted when the program is told to stop.
+void for_each_layout(const Workload& work, const SearchSpace& space,
+                     const std::function<void(const Layout&)>& visit);
+
+/// @brief The `count` fastest layouts that fit.
+/// @throws Interrupted when the program is told to stop.
+/// Cost: one memory estimate for each possible layout, one prediction for each that fits.
+[[nodiscard]] SearchResult search_layouts(const Question& question, const SearchSpace& space,
+                                          std::size_t count);
+
+}  // namespace ultra::planner

@@ -1,0 +1,70 @@
+#include "chapters/11_five_d/planner/time/exchange_time.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "chapters/02_collectives/ring_cost.hpp"
+
+namespace ultra::planner {
+namespace {
+
+double real(std::size_t value) { return static_cast<double>(value); }
+
+/// The latency of a hop of a ring: most are inside nodes.
+double mean_latency(const Cluster& cluster, const GroupPlacement& group) {
+  if (group.nodes == 1) return cluster.intra.latency;
+  const double crossing = real(group.nodes) / real(group.ranks);
+  return crossing * cluster.inter.latency + (1 - crossing) * cluster.intra.latency;
+}
+
+collectives::LinkCost ring_link(const Cluster& cluster, const GroupPlacement& group) {
+  return {.alpha = mean_latency(cluster, group), .beta = 1 / ring_bandwidth(cluster, group)};
+}
+
+/// The part of a node's NICs that falls to one rank, in bytes per second.
+double rank_network(const Cluster& cluster) {
+  return cluster.node_bandwidth() / cluster.gpus_per_node;
+}
+
+}  // namespace
+
+double ring_bandwidth(const Cluster& cluster, const GroupPlacement& group) {
+  if (group.nodes == 1) return cluster.intra.bandwidth;
+  return std::min(cluster.intra.bandwidth, rank_network(cluster) * real(group.per_node));
+}
+
+double gather_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
+  if (group.ranks == 1) return 0;
+  return collectives::ring_all_gather_cost(static_cast<int>(group.ranks),
+                                           static_cast<std::size_t>(bytes), 1,
+                                           ring_link(cluster, group))
+      .seconds;
+}
+
+double all_reduce_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
+  if (group.ranks == 1) return 0;
+  const double rings = 2 * gather_seconds(cluster, group, bytes);
+  const double levels = std::ceil(std::log2(real(group.nodes)));
+  const double trees =
+      2 * (levels * cluster.inter.latency + real(group.per_node - 1) * cluster.intra.latency) +
+      2 * bytes / ring_bandwidth(cluster, group);
+  return std::min(rings, trees);
+}
+
+double all_to_all_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
+  if (group.ranks == 1) return 0;
+  const double elsewhere = real(group.ranks - std::min(group.per_node, group.ranks));
+  const double near = real(std::min(group.per_node, group.ranks) - 1);
+  const double inside = bytes * near / real(group.ranks) / cluster.intra.bandwidth;
+  if (group.nodes == 1) return near * cluster.intra.latency + inside;
+  const double between = bytes * elsewhere / real(group.ranks) / rank_network(cluster);
+  return real(group.nodes - 1) * cluster.inter.latency + std::max(between, inside);
+}
+
+double message_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
+  if (group.ranks == 1) return 0;
+  if (group.nodes == 1) return cluster.intra.latency + bytes / cluster.intra.bandwidth;
+  return cluster.inter.latency + bytes / rank_network(cluster);
+}
+
+}  // namespace ultra::planner

@@ -1,0 +1,188 @@
+#include "chapters/11_five_d/planner/time/prediction.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "chapters/11_five_d/planner/time/exchange_time.hpp"
+
+namespace ultra::planner {
+namespace {
+
+double real(std::size_t value) { return static_cast<double>(value); }
+
+/// What a stage does for one micro-batch.
+struct StageWork {
+  PassSeconds passes;    // forward, backward and again
+  double recompute = 0;  // of them
+  StageSeconds seconds;  // as the schedule sees them
+};
+
+void add(StageWork& work, const BlockSeconds& block, double times) {
+  work.passes.add(block.forward, times);
+  work.passes.add(block.recompute, times);
+  work.passes.add(block.backward, times);
+  work.recompute += times * block.recompute.total();
+  work.seconds.forward += times * block.forward.total();
+  work.seconds.backward += times * (block.recompute.total() + block.backward.total());
+  work.seconds.weight_gradients += times * block.weight_gradients;
+}
+
+std::vector<StageWork> stage_works(const Question& question, const Layout& layout,
+                                   const std::vector<std::size_t>& blocks) {
+  const ModelShape& model = question.work.model;
+  const bool any_dense = !model.has_experts() || model.layers.dense_blocks > 0;
+  const BlockSeconds dense = any_dense ? block_seconds(question, layout, false) : BlockSeconds{};
+  const BlockSeconds mixed =
+      model.has_experts() ? block_seconds(question, layout, true) : BlockSeconds{};
+  std::vector<StageWork> works(blocks.size());
+  for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
+    const std::size_t with_experts = expert_blocks(model, blocks, stage);
+    add(works[stage], dense, real(blocks[stage] - with_experts));
+    add(works[stage], mixed, real(with_experts));
+  }
+  add(works.back(), head_seconds(question, layout), 1);
+  return works;
+}
+
+GroupPlacement data_group(const Question& question, const Layout& layout) {
+  return placement_of(layout, PlanAxis::kData,
+                      static_cast<std::size_t>(question.cluster.gpus_per_node));
+}
+
+/// The ranks that hold the same experts: of the group, every ep-th.
+GroupPlacement expert_data_group(GroupPlacement group, std::size_t ep) {
+  group.per_node = std::max<std::size_t>(1, group.per_node / ep);
+  group.ranks /= ep;
+  group.nodes = std::min(group.nodes, group.ranks);
+  if (group.nodes == 1) group.per_node = group.ranks;
+  return group;
+}
+
+/// The latencies of an exchange that is made in so many pieces for each block, beside the one that a
+/// single exchange has.
+double latencies(const Question& question, const Layout& layout, const GroupPlacement& group,
+                 double pieces) {
+  const double all = pieces * real(question.work.model.shape().num_layers) / real(layout.pp);
+  return (all - 1) * gather_seconds(question.cluster, group, 0);
+}
+
+/// ZeRO-1's, one for each weight or in buckets, which are few.
+double tensor_latencies(const Question& question, const Layout& layout,
+                        const GroupPlacement& group) {
+  constexpr double kTensorsPerBlock = 6;  // query, key and value; output; gate and up; down; norms
+  return question.software.exchanges_each_tensor
+             ? latencies(question, layout, group, kTensorsPerBlock)
+             : 0;
+}
+
+void add_exchange(DataSeconds& data, const Question& question, const Layout& layout,
+                  const GroupPlacement& group, double parameters) {
+  if (group.ranks == 1 || parameters == 0) return;
+  const double element = real(memory::bytes_per_parameter(layout.precision).parameters);
+  const bool mixed = layout.precision == memory::Precision::kBf16MixedFp32Grads;
+  const double of_gradient = mixed ? question.software.exchanged_gradient_bytes : element;
+  const double scatter = gather_seconds(question.cluster, group, of_gradient * parameters);
+  const double gather = gather_seconds(question.cluster, group, element * parameters);
+  switch (layout.zero) {
+    case zero::ZeroStage::kNone:
+      data.gradients += all_reduce_seconds(question.cluster, group, of_gradient * parameters);
+      return;
+    case zero::ZeroStage::kOptimizer:
+      data.gradients += scatter + tensor_latencies(question, layout, group);
+      data.parameters += gather + tensor_latencies(question, layout, group);
+      return;
+    case zero::ZeroStage::kGradients:
+      data.each_micro_batch += scatter;
+      data.parameters += gather;
+      return;
+    case zero::ZeroStage::kParameters:
+      data.each_micro_batch += 2 * gather + scatter + 3 * latencies(question, layout, group, 1);
+      return;
+  }
+}
+
+/// Messages between stages, each rank of tp with its part of the tokens where it has one.
+double stage_message(const Question& question, const Layout& layout) {
+  const double tokens = real(layout.micro_batch * question.work.seq_len) / real(layout.cp);
+  const double bytes = real(memory::activation_element_bytes(layout.precision)) * tokens *
+                       real(question.work.model.shape().hidden_size) / real(layout.tp);
+  return message_seconds(question.cluster,
+                         placement_of(layout, PlanAxis::kPipeline,
+                                      static_cast<std::size_t>(question.cluster.gpus_per_node)),
+                         bytes);
+}
+
+StageParameters largest_parameters(const Question& question, const Layout& layout,
+                                   const std::vector<std::size_t>& blocks) {
+  StageParameters largest;
+  for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
+    const StageParameters held = stage_parameters(question.work.model, layout, blocks, stage);
+    if (held.total() > largest.total()) largest = held;
+  }
+  return largest;
+}
+
+}  // namespace
+
+DataSeconds data_exchange(const Question& question, const Layout& layout,
+                          const StageParameters& held) {
+  const GroupPlacement group = data_group(question, layout);
+  Question asked = question;
+  if (question.software.data_nics > 0) asked.cluster.nics_per_node = question.software.data_nics;
+  DataSeconds data;
+  add_exchange(data, asked, layout, group, held.others);
+  add_exchange(data, asked, layout, expert_data_group(group, layout.ep), held.experts);
+  return data;
+}
+
+double optimizer_seconds(const Question& question, const Layout& layout,
+                         const StageParameters& held) {
+  const std::size_t replicas = layout.dp * layout.cp;
+  const bool shards = zero::shards_optimizer(layout.zero);
+  const double own = held.others / (shards ? real(replicas) : 1) +
+                     held.experts / (shards ? real(replicas / layout.ep) : 1);
+  // Master weight, two moments read and written, gradient read, weight written; the norm reads the
+  // gradient, clipping reads and writes it.
+  constexpr double kBytes = 24 + 4 + 2 + 12;
+  const GpuType& gpu = question.cluster.gpu;
+  if (!layout.offload) return own * kBytes / (gpu.memory_bandwidth * gpu.efficiency.memory);
+  constexpr double kTravels = 4 + 2;
+  constexpr double kHostBytes = 24 + 4 + 2;
+  return own * (kTravels + kHostBytes) / question.cluster.host_bandwidth;
+}
+
+double straggler_slowdown(const Cluster& cluster, std::size_t gpus) {
+  return 1 + cluster.straggler * std::sqrt(2 * std::log(real(gpus)));
+}
+
+Prediction predict(const Question& question, const Layout& layout) {
+  const std::vector<std::size_t> blocks =
+      blocks_of_stages(question.work.model, layout, question.software);
+  const std::vector<StageWork> works = stage_works(question, layout, blocks);
+  const StageParameters held = largest_parameters(question, layout, blocks);
+  StepParts parts{.schedule = layout.schedule,
+                  .micro_batches = micro_batches_of(question.work, layout),
+                  .message = layout.pp > 1 ? stage_message(question, layout) : 0,
+                  .hides_messages = question.software.overlaps_pipeline,
+                  .data = data_exchange(question, layout, held),
+                  .hides_data = question.software.overlaps_data,
+                  .optimizer = optimizer_seconds(question, layout, held),
+                  .slowdown = straggler_slowdown(question.cluster, layout.gpus())};
+  for (const StageWork& work : works) parts.stages.push_back(work.seconds);
+
+  const StageWork& slowest = *std::ranges::max_element(
+      works, {}, [](const StageWork& work) { return work.seconds.together(); });
+  Prediction result{.layout = layout,
+                    .micro_batches = parts.micro_batches,
+                    .memory = largest_stage(question, layout),
+                    .step = step_seconds(parts)};
+  result.passes.add(slowest.passes, real(parts.micro_batches));
+  result.recompute = real(parts.micro_batches) * slowest.recompute;
+  result.tokens_per_second = question.work.tokens() / result.step.total();
+  result.flops_per_gpu = result.tokens_per_second / real(layout.gpus()) *
+                         model_flop_per_token(question.work.model, question.work.seq_len);
+  result.mfu = result.flops_per_gpu / question.cluster.gpu.peak_flops;
+  return result;
+}
+
+}  // namespace ultra::planner

@@ -1,0 +1,55 @@
+#include "chapters/11_five_d/planner/time/product_time.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace ultra::planner {
+namespace {
+
+/// A size of tile, and how fast it computes beside the largest.
+struct Tile {
+  double rows;
+  double columns;
+  double speed;
+};
+
+constexpr std::array<Tile, 4> kTiles = {
+    {{256, 128, 1.0}, {128, 128, 0.95}, {128, 64, 0.8}, {64, 64, 0.6}}};
+
+/// What a tile does before and behind its sum, as so many steps of k.
+constexpr double kTileOverhead = 128;
+
+double tiled_seconds(const GpuType& gpu, const ProductShape& shape, const Tile& tile,
+                     double flops) {
+  const double tiles = std::ceil(shape.m / tile.rows) * std::ceil(shape.n / tile.columns);
+  const double waves = tiles / gpu.multiprocessors;
+  // Tiles of several kernels mix at the end of a wave: half of what the last one lacks is lost.
+  const double counted = waves <= 1 ? 1 : (waves + std::ceil(waves)) / 2;
+  const double flop = 2 * tile.rows * tile.columns * (shape.k + kTileOverhead);
+  return counted * flop * gpu.multiprocessors / (flops * gpu.efficiency.products * tile.speed);
+}
+
+double distance(const MeasuredProduct& measured, const ProductShape& shape) {
+  return std::abs(std::log(measured.m / shape.m)) + std::abs(std::log(measured.k / shape.k)) +
+         std::abs(std::log(measured.n / shape.n));
+}
+
+}  // namespace
+
+double product_seconds(const GpuType& gpu, const ProductShape& shape, double element_bytes,
+                       double flops) {
+  if (!gpu.measured_products.empty()) {
+    const auto nearest = std::ranges::min_element(
+        gpu.measured_products, {},
+        [&](const MeasuredProduct& product) { return distance(product, shape); });
+    return shape.flop() / nearest->flops;
+  }
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : kTiles) best = std::min(best, tiled_seconds(gpu, shape, tile, flops));
+  const double bytes = element_bytes * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n);
+  return std::max(best, bytes / (gpu.memory_bandwidth * gpu.efficiency.memory));
+}
+
+}  // namespace ultra::planner

@@ -1,0 +1,84 @@
+#include "chapters/11_five_d/profile/machine_profile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/comm/run_ranks.hpp"
+#include "common/train/options/flags.hpp"
+#include "common/train/program/command_line.hpp"
+
+namespace ultra::profile {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json json_of(const LinkSpeed& link) {
+  return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
+}
+
+ordered_json json_of(const std::vector<ProductSpeed>& products) {
+  ordered_json list = ordered_json::array();
+  for (const ProductSpeed& product : products) {
+    list.push_back(
+        {{"m", product.m}, {"k", product.k}, {"n", product.n}, {"flops", product.flops}});
+  }
+  return list;
+}
+
+class Profiling : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup&) override {
+    train::Flags(app, "Machine")
+        .add_switch("--profile-machine", asked_,
+                    "measure products, memory and links on the ranks, and print a cluster file for "
+                    "--plan-cluster, instead of training");
+  }
+  std::vector<train::Question> questions() const override {
+    if (!asked_) return {};
+    return {{"--profile-machine", train::Instead::kMeasurement}};
+  }
+  void measure(const train::Setup& setup) const override {
+    RankOptions options = setup.rank_options();
+    options.checking = Checking::kOff;  // what is timed is a message alone
+    run_ranks(
+        setup.comm.world_size(),
+        [&](Communicator& world) {
+          train::expect_same_command_line(world, setup.command_line);
+          const MachineProfile profile = measure_machine(world, setup.train.dtype);
+          if (world.rank() == 0) fmt::print("{}", cluster_file(profile));
+        },
+        options);
+  }
+
+ private:
+  bool asked_ = false;
+};
+
+}  // namespace
+
+std::string cluster_file(const MachineProfile& profile) {
+  double peak = 0;
+  for (const ProductSpeed& product : profile.products) peak = std::max(peak, product.flops);
+  const ordered_json efficiency = {{"products", 1.0}, {"memory", 1.0}, {"network", 1.0}};
+  const ordered_json file = {{"name", "this machine"},
+                             {"gpu",
+                              {{"name", "rank"},
+                               {"peak_flops", peak},
+                               {"memory_bandwidth", profile.memory_bandwidth},
+                               {"memory_bytes", profile.memory_bytes},
+                               {"multiprocessors", 1},
+                               {"efficiency", efficiency},
+                               {"kernel_seconds", profile.call_seconds},
+                               {"measured_products", json_of(profile.products)}}},
+                             {"gpus_per_node", profile.ranks_per_node},
+                             {"nics_per_node", 1},
+                             {"intra", json_of(profile.intra)},
+                             {"inter", json_of(profile.inter)}};
+  return file.dump(2) + "\n";
+}
+
+std::unique_ptr<train::Technique> technique() { return std::make_unique<Profiling>(); }
+
+}  // namespace ultra::profile

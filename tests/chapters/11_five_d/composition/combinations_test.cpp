@@ -1,0 +1,185 @@
+// The table of --combinations against the program: for each pair of flags its word is what happens.
+//
+// Covers: chapters/11_five_d/composition/combinations.hpp
+
+#include "chapters/11_five_d/composition/combinations.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/chapters/11_five_d/composition/explained.hpp"
+#include "tests/support/program.hpp"
+
+namespace ultra::five_d {
+namespace {
+
+using five_d::test::Configuration;
+using five_d::test::Flag;
+using ::testing::HasSubstr;
+
+/// Flags that ask for something, with those that they need; and what the table calls all of them.
+struct Sample {
+  std::vector<Flag> flags;
+  std::vector<std::string> names;
+};
+
+const std::vector<Sample>& samples() {
+  static const std::vector<Sample> all = {
+      {{{"--dp", "2"}}, {"--dp"}},
+      {{{"--tp", "2"}}, {"--tp"}},
+      {{{"--cp", "2"}}, {"--cp"}},
+      {{{"--pp", "2"}}, {"--pp"}},
+      {{{"--experts", "4"}}, {"--experts"}},
+      {{{"--tied-embeddings", ""}}, {"a tied token table"}},
+      {{{"--sync", "parameter-server"}}, {"--sync parameter-server"}},
+      {{{"--zero", "1"}}, {"--zero 1, 2 or 3", "--zero 1 or 2"}},
+      {{{"--zero", "3"}}, {"--zero 1, 2 or 3", "--zero 3"}},
+      {{{"--zero", "3"}, {"--overlap", "none"}}, {"--zero 1, 2 or 3", "--zero 3", "--overlap"}},
+      {{{"--zero", "3"}, {"--prefetch", "1"}}, {"--zero 1, 2 or 3", "--zero 3", "--prefetch"}},
+      {{{"--zero", "3"}, {"--reshard-after-forward", "no"}},
+       {"--zero 1, 2 or 3", "--zero 3", "--reshard-after-forward no"}},
+      {{{"--zero", "3"}, {"--zero++", "hierarchical"}, {"--node-size", "1"}},
+       {"--zero 1, 2 or 3", "--zero 3", "--zero++", "--zero++ TECHNIQUES",
+        "--zero++ hierarchical"}},
+      {{{"--zero", "3"}, {"--zero++", "gradients-int8"}},
+       {"--zero 1, 2 or 3", "--zero 3", "--zero++", "--zero++ TECHNIQUES",
+        "--zero++ gradients-int8"}},
+      {{{"--zero", "3"}, {"--hybrid-shard", "1"}},
+       {"--zero 1, 2 or 3", "--zero 3", "--hybrid-shard"}},
+      {{{"--zero", "3"}, {"--offload", "optimizer+params"}},
+       {"--zero 1, 2 or 3", "--zero 3", "--offload optimizer+params"}},
+      {{{"--offload", "optimizer+params"}}, {"--offload optimizer+params"}},
+      {{{"--overlap", "none"}}, {"--overlap"}},
+      {{{"--overlap", "per-parameter"}}, {"--overlap", "--overlap per-parameter"}},
+      {{{"--bucket-mb", "1"}}, {"--bucket-mb"}},
+      {{{"--all-reduce", "ring"}}, {"--all-reduce"}},
+      {{{"--reduce-scatter", "ring"}}, {"--reduce-scatter"}},
+      {{{"--compress", "int8"}}, {"--compress"}},
+      {{{"--check-replicas", "1"}}, {"--check-replicas"}},
+      {{{"--checkpoint", "saved"}}, {"--checkpoint"}},
+      {{{"--val-data", ultra::test::kText}}, {"--val-data"}},
+      {{{"--pp", "2"}, {"--schedule", "zb-v"}, {"--layers", "4"}},
+       {"--pp", "--schedule zb-v or dualpipe-v"}},
+      {{{"--pp", "2"}, {"--schedule", "dualpipe-v"}, {"--layers", "4"}},
+       {"--pp", "--schedule zb-v or dualpipe-v"}},
+      {{{"--pp", "2"}, {"--schedule", "pipedream-async"}, {"--clip", "0"}},
+       {"--pp", "--schedule pipedream-async"}},
+      {{{"--pp", "2"}, {"--schedule", "pipedream-async"}}, {"--pp", "--schedule pipedream-async"}},
+      {{{"--recompute", "full"}}, {}},
+      {{{"--doc-length", "4"}}, {}}};
+  return all;
+}
+
+/// Both together; nothing when they give a flag two values.
+std::optional<Configuration> joined(const Sample& a, const Sample& b) {
+  Configuration both{
+      .model = {{"--seq", "16"}, {"--global-batch", "4"}, {"--data", ultra::test::kText}},
+      .layout = a.flags};
+  for (const Flag& flag : b.flags) {
+    const auto found = std::ranges::find(both.layout, flag.first, &Flag::first);
+    if (found == both.layout.end()) {
+      both.layout.push_back(flag);
+    } else if (found->second != flag.second) {
+      return {};
+    }
+  }
+  return both;
+}
+
+/// What the table calls all that both ask for.
+std::vector<std::string> names_of_both(const Sample& a, const Sample& b,
+                                       const Configuration& both) {
+  std::vector<std::string> names = a.names;
+  names.insert(names.end(), b.names.begin(), b.names.end());
+  if (both.value_of("--zero") == "3" && both.value_of("--overlap") == "none") {
+    names.emplace_back("--zero 3 --overlap none");
+  }
+  if (both.value_of("--clip") != "0") names.emplace_back("--clip 1");  // the default
+  return names;
+}
+
+/// The row of the table that is of two of these names.
+const train::Exclusion* row_of(const std::vector<train::Exclusion>& table,
+                               const std::vector<std::string>& names) {
+  const auto has = [&](const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  const auto found = std::ranges::find_if(
+      table, [&](const train::Exclusion& row) { return has(row.first) && has(row.second); });
+  return found == table.end() ? nullptr : &*found;
+}
+
+TEST(Combinations, ForEachPairOfFlagsTheTableSaysWhatTheProgramDoes) {
+  const std::vector<train::Exclusion> table = test::table_of_combinations();
+  int refused = 0;
+  for (std::size_t i = 0; i < samples().size(); ++i) {
+    for (std::size_t j = i; j < samples().size(); ++j) {
+      const std::optional<Configuration> both = joined(samples()[i], samples()[j]);
+      if (!both) continue;
+      const std::string refusal = test::refusal_of(*both);
+      const train::Exclusion* row = row_of(table, names_of_both(samples()[i], samples()[j], *both));
+      if (refusal.find(" go together") != std::string::npos) {
+        ++refused;
+        EXPECT_NE(row, nullptr) << both->line() << "\n" << refusal;
+      } else if (row != nullptr) {
+        EXPECT_NE(refusal, "") << both->line() << "\n" << row->first << ", " << row->second;
+      }
+    }
+  }
+  EXPECT_GT(refused, 60);
+}
+
+TEST(Combinations, EveryRowOfTheTableRefusesSomething) {
+  // Answers instead of training, a model of others, and what only a file of passes asks for.
+  const std::vector<std::string> others = {"--init",
+                                           "--simulate",
+                                           "--scale",
+                                           "--scale-tp",
+                                           "--shapes",
+                                           "--cp-table",
+                                           "several parts on a rank"};
+  for (const train::Exclusion& row : test::table_of_combinations()) {
+    const auto is_other = [&](const std::string& name) {
+      return std::ranges::find(others, name) != others.end();
+    };
+    if (is_other(row.first) || is_other(row.second)) continue;
+    bool refuses = false;
+    for (const Sample& a : samples()) {
+      for (const Sample& b : samples()) {
+        const auto both = joined(a, b);
+        if (!both || row_of({row}, names_of_both(a, b, *both)) == nullptr) continue;
+        refuses = refuses || test::refusal_of(*both).find(row.reason) != std::string::npos;
+      }
+    }
+    EXPECT_TRUE(refuses) << row.first << ", " << row.second << ": " << row.reason;
+  }
+}
+
+TEST(Combinations, AsJsonEveryRowHasItsReason) {
+  const nlohmann::ordered_json rows =
+      combinations_to_json({{.first = "--a", .second = "--b", .reason = "one reason."},
+                            {.first = "--c", .second = "--d", .reason = "one reason."}});
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1]["first"], "--c");
+  EXPECT_EQ(rows[1]["second"], "--d");
+  EXPECT_EQ(rows[1]["reason"], "one reason.");
+}
+
+TEST(Combinations, AReasonThatSeveralRowsHaveIsGivenOnce) {
+  const std::string text =
+      format_combinations({{.first = "--a", .second = "--bcd 1", .reason = "one reason."},
+                           {.first = "--long", .second = "--e", .reason = "one reason."},
+                           {.first = "--f", .second = "--g", .reason = "another."}});
+  EXPECT_THAT(text, HasSubstr("  --a      --bcd 1   one reason.\n"
+                              "  --long   --e       the same\n"
+                              "  --f      --g       another.\n"));
+}
+
+}  // namespace
+}  // namespace ultra::five_d

@@ -1,0 +1,32 @@
+// The book's promise: every technique with every other, on any mesh, is the training of one rank.
+//
+// Covers: chapters/11_five_d/five_d.hpp
+
+#include <gtest/gtest.h>
+
+#include "common/comm/run_ranks.hpp"
+#include "tests/chapters/11_five_d/composition/explained.hpp"
+#include "tests/chapters/11_five_d/composition/random_layouts.hpp"
+
+namespace ultra::five_d {
+namespace {
+
+using namespace five_d::test;
+
+class RandomLayouts : public ultra::test::RandomTest {};
+
+// Processes train some; threads enough that all that goes together has been together.
+TEST_F(RandomLayouts, EachEqualsOneRank) {
+  const auto processes = launched_world_size();
+  const std::size_t most_ranks = processes ? static_cast<std::size_t>(*processes) : 16;
+  const Outcomes outcomes = train_random_layouts(random, processes ? 6 : 300, most_ranks);
+  if (processes || HasFailure()) return;
+  EXPECT_EQ(outcomes.trained, 300U);
+  const std::vector<train::Exclusion> table = table_of_combinations();
+  for (const std::vector<Feature>& some : outcomes.coverage.missing()) {
+    EXPECT_TRUE(excluded(table, some)) << names_of(some) << " have not trained together";
+  }
+}
+
+}  // namespace
+}  // namespace ultra::five_d

@@ -1,0 +1,217 @@
+#include "tests/chapters/11_five_d/composition/trial.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "common/base/numeric.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "tests/common/train/frame/rank_runs.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/plain_training.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::five_d::test {
+namespace {
+
+using ultra::test::RankRun;
+
+/// A hang would be one.
+constexpr std::chrono::seconds kLongestWait{60};
+
+/// Relative distance of losses where less than all bits travel.
+constexpr double kNear = 0.05;
+
+/// Loss, norm and validation loss of each step.
+std::vector<double> numbers_of(const train::TrainResult& result) {
+  std::vector<double> numbers;
+  for (const train::StepMetrics& step : result.steps) {
+    numbers.insert(numbers.end(), {step.loss, step.grad_norm, step.validation_loss.value_or(0.0)});
+  }
+  return numbers;
+}
+
+/// Whether all ranks have the same numbers. Collective.
+bool alike_on_all(const Communicator& world, const std::vector<double>& numbers) {
+  const Tensor first = Tensor::from<double>(Device::cpu(), {numbers.size()}, numbers).clone();
+  world.broadcast(first, 0);
+  const std::vector<double> other = {first.to_vector() == numbers ? 0.0 : 1.0};
+  const Tensor others = Tensor::from<double>(Device::cpu(), {1}, other).clone();
+  world.all_reduce(others);
+  return others.to_vector().front() == 0.0;
+}
+
+/// The training of rank 0, in the process that has it; and whether all ranks reported the same.
+struct Trained {
+  std::optional<RankRun> run;
+  bool alike = true;
+};
+
+/// Servers have the weights of a training with them, and no model to read them from.
+RankRun run_on(const Configuration& configuration, const Communicator& world) {
+  if (configuration.value_of("--sync") != "parameter-server") {
+    return ultra::test::run_of(setup_of(configuration), world);
+  }
+  RankRun run;
+  run.result = train::train_with(setup_of(configuration), world);
+  return run;
+}
+
+Trained trained(const Configuration& configuration) {
+  Trained trained;
+  RankOptions options = setup_of(configuration).rank_options();
+  options.timeout = kLongestWait;
+  static_cast<void>(train::test::quietly([&] {
+    run_ranks(
+        checked_cast<int>(configuration.ranks()),
+        [&](Communicator& world) {
+          RankRun run = run_on(configuration, world);
+          const bool alike = alike_on_all(world, numbers_of(run.result));
+          if (world.rank() != 0) return;
+          trained.alike = alike;
+          trained.run = std::move(run);
+        },
+        options);
+  }));
+  return trained;
+}
+
+/// The training, in one go or from one layout to another.
+Trained trained_as_asked(const Configuration& configuration) {
+  if (configuration.goes_on == GoesOn::kNowhere) return trained(configuration);
+  const ultra::test::TemporaryFolder folder;
+  const bool spreads = configuration.goes_on == GoesOn::kSpread;
+  const Configuration alone = configuration.alone();
+  const std::string saved = folder.path("saved");
+  static_cast<void>(
+      trained((spreads ? alone : configuration).with("--steps", "1").with("--checkpoint", saved)));
+  return trained((spreads ? configuration : alone).with("--resume", saved));
+}
+
+std::string difference(const std::vector<double>& actual, const std::vector<double>& expected,
+                       double relative, double scale, const std::string& what) {
+  if (actual.size() != expected.size()) {
+    return fmt::format("{}: {} numbers, expected {}", what, actual.size(), expected.size());
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double most = relative * (scale > 0 ? scale : std::abs(expected[i]));
+    if (std::abs(actual[i] - expected[i]) <= most) continue;
+    return fmt::format("{} {}: {:.17g}, on one rank {:.17g}", what, i, actual[i], expected[i]);
+  }
+  return {};
+}
+
+/// Losses that are near: all that can be said of a training that rounds what it sends.
+std::string difference_of_losses(const RankRun& actual, const RankRun& expected) {
+  const auto losses = [](const RankRun& run) {
+    std::vector<double> all;
+    for (const train::StepMetrics& step : run.result.steps) all.push_back(step.loss);
+    return all;
+  };
+  return difference(losses(actual), losses(expected), kNear, 0, "loss");
+}
+
+std::string difference(const RankRun& actual, const RankRun& expected) {
+  std::string found = difference(numbers_of(actual.result), numbers_of(expected.result), kRelative,
+                                 0, "loss, norm or validation loss");
+  if (!found.empty() || actual.weights.empty()) return found;
+  if (actual.weights.size() != expected.weights.size()) return "other parameters";
+  for (std::size_t p = 0; p < expected.weights.size(); ++p) {
+    found = difference(actual.weights[p], expected.weights[p], kRelative,
+                       ultra::test::largest_magnitude(expected.weights[p]),
+                       fmt::format("parameter {}, element", p));
+    if (!found.empty()) return found;
+  }
+  if (std::ranges::any_of(actual.written, [](double times) { return times != 1.0; })) {
+    return "an element would be saved by no rank, or by several";
+  }
+  return {};
+}
+
+/// The same with one thing less: a flag left out, or its number smaller.
+std::vector<Configuration> simpler(const Configuration& configuration) {
+  std::vector<Configuration> all;
+  if (configuration.goes_on != GoesOn::kNowhere) {
+    all.push_back(configuration);
+    all.back().goes_on = GoesOn::kNowhere;
+  }
+  for (std::size_t i = 0; i < configuration.layout.size(); ++i) {
+    Configuration less = configuration;
+    less.layout.erase(less.layout.begin() + static_cast<std::ptrdiff_t>(i));
+    all.push_back(std::move(less));
+  }
+  const auto with = [&](bool of_layout, std::size_t flag, const std::string& value) {
+    Configuration less = configuration;
+    (of_layout ? less.layout : less.model)[flag].second = value;
+    all.push_back(std::move(less));
+  };
+  const auto lower = [&](const std::vector<Flag>& flags, bool of_layout) {
+    for (std::size_t i = 0; i < flags.size(); ++i) {
+      const auto& [flag, value] = flags[i];
+      const bool number =
+          !value.empty() && std::ranges::all_of(value, [](char c) { return c >= '0' && c <= '9'; });
+      if (!number || flag == "--seed" || flag == "--vocab" || value == "0") continue;
+      for (const std::size_t less : {std::size_t{1}, std::stoul(value) / 2}) {
+        if (less > 0 && less < std::stoul(value)) with(of_layout, i, std::to_string(less));
+      }
+    }
+  };
+  lower(configuration.layout, true);
+  for (std::size_t i = 0; i < configuration.model.size(); ++i) {
+    Configuration less = configuration;
+    less.model.erase(less.model.begin() + static_cast<std::ptrdiff_t>(i));
+    const std::string& flag = configuration.model[i].first;
+    const bool sized = flag == "--data" || flag == "--dtype" || flag == "--seed" ||
+                       flag == "--layers" || flag == "--hidden" || flag == "--heads" ||
+                       flag == "--kv-heads" || flag == "--ffn" || flag == "--seq" ||
+                       flag == "--global-batch" || flag == "--steps";
+    if (!sized) all.push_back(std::move(less));
+  }
+  lower(configuration.model, false);
+  return all;
+}
+
+/// Tries of a shrinking, each a training.
+constexpr int kMostTries = 150;
+
+}  // namespace
+
+std::string difference_from_one_rank(const Configuration& configuration) {
+  try {
+    const Trained one = trained(configuration.alone());
+    const Trained many = trained_as_asked(configuration);
+    if (!many.alike) return "ranks report different numbers";
+    if (!one.run || !many.run) return {};  // another process has them
+    return configuration.is_exact() ? difference(*many.run, *one.run)
+                                    : difference_of_losses(*many.run, *one.run);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+std::pair<Configuration, std::string> shrunk(Configuration configuration, std::string difference) {
+  int tries = 0;
+  bool smaller = true;
+  while (smaller && tries < kMostTries) {
+    smaller = false;
+    for (const Configuration& less : simpler(configuration)) {
+      if (tries >= kMostTries) break;
+      if (!refusal_of(less).empty() || !refusal_of(less.alone()).empty()) continue;
+      ++tries;
+      std::string still = difference_from_one_rank(less);
+      if (still.empty()) continue;
+      configuration = less;
+      difference = std::move(still);
+      smaller = true;
+      break;
+    }
+  }
+  return {configuration, difference};
+}
+
+}  // namespace ultra::five_d::test

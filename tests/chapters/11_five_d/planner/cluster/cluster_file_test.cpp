@@ -1,0 +1,108 @@
+// Clusters from files, and what is wrong with some.
+//
+// Covers: chapters/11_five_d/planner/cluster/cluster_file.hpp, cluster.hpp
+#include "chapters/11_five_d/planner/cluster/cluster_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/errors.hpp"
+#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using nlohmann::json;
+
+json right() {
+  return {{"name", "two cores"},
+          {"gpu",
+           {{"name", "core"},
+            {"peak_flops", 2e11},
+            {"memory_bandwidth", 2e10},
+            {"memory_bytes", 4e9},
+            {"measured_products", {{{"m", 64}, {"k", 64}, {"n", 64}, {"flops", 1e11}}}}}},
+          {"gpus_per_node", 2},
+          {"intra", {{"latency", 1e-6}, {"bandwidth", 5e9}}},
+          {"inter", {{"latency", 2e-5}, {"bandwidth", 1.2e8}}}};
+}
+
+class ClusterFile : public ::testing::Test {
+ protected:
+  Cluster read(const json& content) {
+    return read_cluster_file(folder_.write("cluster.json", content.dump()));
+  }
+  /// Changes one value, by its JSON pointer, and expects the error.
+  template <class Thrown>
+  void refuses(const char* where, const json& value, const std::vector<std::string>& words) {
+    json content = right();
+    content[json::json_pointer(where)] = value;
+    SCOPED_TRACE(where);
+    expect_message<Thrown>([&] { (void)read(content); }, words);
+  }
+
+  ultra::test::TemporaryFolder folder_;
+};
+
+TEST_F(ClusterFile, EverythingIsRead) {
+  json content = right();
+  content["straggler"] = 0.01;
+  content["gpu"]["efficiency"] = {{"network", 0.9}};
+  const Cluster cluster = read(content);
+  EXPECT_EQ(cluster.name, "two cores");
+  EXPECT_EQ(cluster.gpu.peak_flops, 2e11);
+  ASSERT_EQ(cluster.gpu.measured_products.size(), 1U);
+  EXPECT_EQ(cluster.gpu.measured_products[0].flops, 1e11);
+  EXPECT_EQ(cluster.gpu.efficiency.network, 0.9);
+  EXPECT_EQ(cluster.gpu.efficiency.products, Efficiency{}.products);
+  EXPECT_EQ(cluster.nics_per_node, 2);
+  EXPECT_EQ(cluster.inter.bandwidth, 1.2e8);
+  EXPECT_EQ(cluster.straggler, 0.01);
+}
+
+TEST_F(ClusterFile, MissingKeysAreNamed) {
+  for (const char* key : {"gpu", "gpus_per_node", "intra", "inter"}) {
+    json content = right();
+    content.erase(key);
+    expect_message<FileError>([&] { (void)read(content); }, {"lacks \"" + std::string(key)});
+  }
+  json content = right();
+  content["gpu"].erase("peak_flops");
+  expect_message<FileError>([&] { (void)read(content); },
+                            {"\"gpu\" lacks \"peak_flops\"", "It has: ", "memory_bandwidth"});
+}
+
+TEST_F(ClusterFile, WrongTypesAndNumbers) {
+  refuses<FileError>("/gpu/peak_flops", "fast", {"\"peak_flops\" is", "must be a number"});
+  refuses<FileError>("/gpu", 3, {"\"gpu\" is '3'", "must be an object"});
+  refuses<FileError>("/gpus_per_node", 1.5, {"gpus_per_node", "a whole number above 0"});
+  refuses<FileError>("/gpu/measured_products", 1, {"measured_products", "a list of objects"});
+  refuses<FileError>("/name", 5, {"\"name\" is '5'", "a text in quotes"});
+  refuses<ConfigError>("/gpu/memory_bytes", -1, {"\"memory_bytes\" is -1", "above 0"});
+  refuses<ConfigError>("/intra/latency", -1e-6, {"\"intra.latency\"", "at least 0"});
+  refuses<ConfigError>("/inter/bandwidth", 0, {"\"inter.bandwidth\" is 0", "above 0"});
+  refuses<ConfigError>("/gpu/efficiency", {{"products", 1.5}},
+                       {"\"products\" is 1.5", "at most 1"});
+  refuses<ConfigError>("/nics_per_node", 3, {"\"nics_per_node\" is 3", "from 1 to gpus_per_node"});
+  refuses<ConfigError>("/straggler", 2, {"\"straggler\" is 2"});
+  refuses<ConfigError>("/gpu/measured_products/0/flops", 0, {"measured_products", "above 0"});
+}
+
+TEST_F(ClusterFile, UnknownKeysAreRefused) {
+  refuses<FileError>("/gpu/peak_flop", 1, {"no key 'peak_flop'", "peak_flops"});
+  refuses<FileError>("/nodes", 4, {"no key 'nodes'"});
+}
+
+TEST(NamedClusters, AreValidAndFound) {
+  for (const Cluster& cluster : named_clusters()) {
+    EXPECT_NO_THROW(cluster.validate()) << cluster.name;
+    EXPECT_EQ(find_cluster(cluster.name), &cluster);
+  }
+  expect_message<ConfigError>([] { (void)cluster_for_plan("dgx-z"); },
+                              {"dgx-z", "dgx-h100", ".json"});
+}
+
+}  // namespace
+}  // namespace ultra::planner

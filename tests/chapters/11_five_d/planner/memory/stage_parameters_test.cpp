@@ -1,0 +1,100 @@
+// Parameters and activations of stages.
+//
+// Covers: chapters/11_five_d/planner/memory/stage_parameters.hpp, layout_memory.hpp
+#include "chapters/11_five_d/planner/memory/stage_parameters.hpp"
+
+#include <gtest/gtest.h>
+
+#include "chapters/11_five_d/planner/layout_memory.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::planner {
+namespace {
+
+class StageParametersTest : public ultra::test::RandomTest {};
+
+TEST_F(StageParametersTest, StagesAndRanksAddUpToTheModel) {
+  for (const char* name : {"llama-8b", "llama-70b", "mixtral-8x7b", "megatron-22b"}) {
+    const ModelShape& model = *find_model(name);
+    for (int round = 0; round < 8; ++round) {
+      const Layout layout{.dp = 8,
+                          .pp = random.pick({1U, 2U, 4U, 8U}),
+                          .tp = random.pick({1U, 2U, 4U, 8U}),
+                          .ep = model.has_experts() ? random.pick({1U, 2U, 8U}) : 1};
+      const auto blocks = blocks_of_stages(model, layout, find_software("modern"));
+      double total = 0;
+      for (std::size_t stage = 0; stage < layout.pp; ++stage) {
+        const StageParameters held = stage_parameters(model, layout, blocks, stage);
+        total += static_cast<double>(layout.tp) *
+                 (held.others + static_cast<double>(layout.ep) * held.experts);
+      }
+      // Norms and biases are on every rank of tp, a tied table on two stages.
+      const double table = static_cast<double>(model.shape().vocab_size) *
+                           static_cast<double>(model.shape().hidden_size);
+      double expected = parameters_of(model);
+      if (model.shape().embeddings == memory::Embeddings::kTied && layout.pp > 1) {
+        expected += table;
+      }
+      EXPECT_GE(total, 0.99999 * expected) << name << " " << layout.str();
+      EXPECT_LE(total, 1.005 * expected) << name << " " << layout.str();
+      if (layout.tp == 1) {
+        EXPECT_EQ(total, expected) << name << " " << layout.str();
+      }
+    }
+  }
+}
+
+TEST_F(StageParametersTest, BlocksWithExpertsComeLast) {
+  const ModelShape& deepseek = *find_model("deepseek-v3");
+  const std::vector<std::size_t> blocks = {2, 3, 56};
+  EXPECT_EQ(expert_blocks(deepseek, blocks, 0), 0U);
+  EXPECT_EQ(expert_blocks(deepseek, blocks, 1), 2U);
+  EXPECT_EQ(expert_blocks(deepseek, blocks, 2), 56U);
+}
+
+TEST_F(StageParametersTest, KeptBytesAreKorthikantisEquations) {
+  // Bytes per block: 34 s b h / t + 5 a s^2 b / t with sp; without scores the first term; 2 s b h / t.
+  const Workload work{.model = *find_model("megatron-530b"), .seq_len = 2048, .global_batch = 1};
+  const Layout layout{.tp = 8};
+  const double sbh = 2048.0 * 20480;
+  const double scores = 5.0 * 128 * 2048 * 2048;
+  const Software& stored = find_software("megatron-2022");
+  const Software& flash = find_software("modern");
+  using memory::Recompute;
+  EXPECT_EQ(kept_bytes(work, layout, stored, Recompute::kNone, false), (34 * sbh + scores) / 8);
+  EXPECT_EQ(kept_bytes(work, layout, stored, Recompute::kSelective, false), 34 * sbh / 8);
+  EXPECT_EQ(kept_bytes(work, layout, flash, Recompute::kNone, false), 34 * sbh / 8);
+  EXPECT_EQ(kept_bytes(work, layout, stored, Recompute::kFull, false), 2 * sbh / 8);
+}
+
+TEST_F(StageParametersTest, MoreOfAnythingNeedsNoMoreMemory) {
+  // Monotonic: sharding further, or recomputing more, never needs more states or activations.
+  for (int round = 0; round < 40; ++round) {
+    const Question question{
+        .work = {.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 256},
+        .cluster = *find_cluster("dgx-h100"),
+        .software = find_software("modern")};
+    Layout layout{.dp = random.pick({2U, 4U, 8U}),
+                  .pp = random.pick({1U, 2U, 4U}),
+                  .cp = random.pick({1U, 2U}),
+                  .tp = random.pick({1U, 2U, 4U}),
+                  .zero = random.pick({zero::ZeroStage::kNone, zero::ZeroStage::kOptimizer})};
+    const auto tensors = [&](const Layout& one) {
+      const StageMemory memory = largest_stage(question, one);
+      return memory.parameters + memory.gradients + memory.optimizer + memory.activations;
+    };
+    const double before = tensors(layout);
+    for (const auto& change : {+[](Layout& one) { one.dp *= 2; }, +[](Layout& one) { one.tp *= 2; },
+                               +[](Layout& one) { one.cp *= 2; },
+                               +[](Layout& one) { one.zero = zero::ZeroStage::kGradients; },
+                               +[](Layout& one) { one.recompute = memory::Recompute::kFull; },
+                               +[](Layout& one) { one.offload = true; }}) {
+      Layout changed = layout;
+      change(changed);
+      EXPECT_LE(tensors(changed), before) << layout.str() << " -> " << changed.str();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::planner

@@ -1,0 +1,105 @@
+// The planner's flags, and the answers.
+//
+// Covers: chapters/11_five_d/planner/options/plan_options.hpp, report/plan_report.hpp
+#include "chapters/11_five_d/planner/options/plan_options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/errors.hpp"
+#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/parse_options.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+std::string answer(const std::vector<std::string>& flags) {
+  const auto options = ultra::test::parsed<PlanOptions>(flags);
+  options.validate();
+  return options.answer({});
+}
+
+void refuses(const std::vector<std::string>& flags, const std::vector<std::string>& words) {
+  expect_message<ConfigError>([&] { (void)answer(flags); }, words);
+}
+
+TEST(PlanOptions, APlanForPeople) {
+  const std::string text = answer({"--plan", "--plan-model", "llama-70b", "--plan-gpus", "128"});
+  for (const char* part :
+       {"llama-70b", "128 x h100", "1. Fit in memory.", "2. Reach the batch.", "3. Make it fast.",
+        "Where the time of the first goes", "What would change it", "Rules of thumb",
+        "11_five_d:", "Megatron-LM:", "--tensor-model-parallel-size", "nanotron:", "DeepSpeed:"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(PlanOptions, APlanForPrograms) {
+  const json plan = json::parse(answer({"--plan", "--plan-json", "--plan-gpus", "16"}));
+  EXPECT_EQ(plan["gpus"], 16);
+  ASSERT_EQ(plan["layouts"].size(), 10U);
+  double before = 0;
+  for (const json& layout : plan["layouts"]) {
+    EXPECT_GE(layout["step_seconds"].get<double>(), before);
+    before = layout["step_seconds"];
+    EXPECT_EQ(layout["dp"].get<int>() * layout["pp"].get<int>() * layout["cp"].get<int>() *
+                  layout["tp"].get<int>(),
+              16);
+  }
+  EXPECT_THAT(plan["export"]["11_five_d"].get<std::string>(), HasSubstr("--dp"));
+}
+
+TEST(PlanOptions, OurOwnModelInFp32) {
+  const json plan =
+      json::parse(answer({"--plan", "--plan-json", "--plan-model", "custom", "--plan-gpus", "2",
+                          "--plan-batch", "512", "--plan-seq", "64", "--plan-precision", "fp32"}));
+  EXPECT_EQ(plan["model"], "custom");
+  const json& memory = plan["layouts"][0]["memory"];
+  EXPECT_GT(memory["parameters"].get<double>(), 0);
+}
+
+TEST(PlanOptions, TheTableAsJson) {
+  EXPECT_GT(json::parse(answer({"--plan-published", "--plan-json"}))["rows"].size(), 60U);
+}
+
+TEST(PlanOptions, ScalingAsJson) {
+  const json scaling =
+      json::parse(answer({"--plan-scaling", "--plan-gpus", "1024", "--plan-batch", "8388608"}));
+  EXPECT_EQ(scaling["strong"].size(), 3U);
+  EXPECT_EQ(scaling["weak"].back()["gpus"], 4096);
+  EXPECT_FALSE(scaling["heat_map"]["cells"].empty());
+}
+
+TEST(PlanOptions, FlagsNeedTheirQuestion) {
+  refuses({"--plan-gpus", "8"}, {"--plan-gpus needs --plan"});
+  refuses({"--plan-model", "llama-70b"}, {"--plan-model needs --plan"});
+}
+
+TEST(PlanOptions, BadValues) {
+  refuses({"--plan", "--plan-model", "hugo"}, {"'hugo'", "llama-8b", "config.json"});
+  refuses({"--plan", "--plan-cluster", "moon"}, {"'moon'", "dgx-h100"});
+  refuses({"--plan", "--plan-software", "vim"}, {"'vim'", "modern"});
+  refuses({"--plan", "--plan-precision", "fp3"}, {"fp3"});
+  refuses({"--plan", "--plan-batch", "4097"}, {"4097", "multiple of --plan-seq 4096", "8192"});
+  refuses({"--plan", "--plan-batch", "100"}, {"100", "multiple of --plan-seq 4096", "4096"});
+  refuses({"--plan", "--plan-gpus", "0"}, {"--plan-gpus"});
+  expect_message<FileError>(
+      [] {
+        (void)answer({"--plan", "--plan-cluster", "none.json"});
+      },
+      {"none.json", "cannot be read"});
+}
+
+TEST(PlanOptions, NothingFitsOrNothingDivides) {
+  refuses({"--plan", "--plan-model", "llama-405b", "--plan-gpus", "8"},
+          {"none of", "fits into 8 GPUs", "needs", "most of it for"});
+  refuses({"--plan", "--plan-gpus", "97", "--plan-batch", "4096"},
+          {"no layout of llama-8b on 97 GPUs can run", "--plan-gpus or --plan-batch"});
+}
+
+}  // namespace
+}  // namespace ultra::planner

@@ -1,0 +1,45 @@
+// The planner as a user starts it: --plan, and a run with the flags that it gives.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/support/program.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using nlohmann::json;
+using ultra::test::expect_parts;
+
+class PlanProgram : public ultra::test::ProgramTest {
+ protected:
+  PlanProgram() : ProgramTest("11_five_d") {}
+};
+
+TEST_F(PlanProgram, AnswersWithoutRanks) {
+  expect_parts(answer_to("--plan --plan-model llama-405b --plan-gpus 4096 --plan-seq 8192 "
+                         "--plan-batch 16777216"),
+               {"4096 x h100", "Fit in memory", "Megatron-LM:", "--tensor-model-parallel-size"});
+  expect_parts(answer_to("--plan-published"), {"reference rows", "median error"});
+}
+
+TEST_F(PlanProgram, ItsFlagsTrain) {
+  const json plan = json::parse(
+      answer_to("--plan --plan-json --plan-model custom --plan-gpus 4 --plan-batch 512 --plan-seq "
+                "64 --plan-precision fp32 --plan-software workbook"));
+  std::string flags = plan.at("export").at("11_five_d");
+  std::ranges::replace(flags, '\\', ' ');
+  std::ranges::replace(flags, '\n', ' ');
+  EXPECT_EQ(losses_of(flags + " --steps 2").size(), 2U) << flags;
+}
+
+TEST_F(PlanProgram, TwoQuestionsAreRefused) {
+  failed("--plan --plan-published", 2, {"--plan", "--plan-published"});
+  failed("--plan --estimate llama-8b", 2, {"--plan", "--estimate"});
+}
+
+}  // namespace
+}  // namespace ultra::planner

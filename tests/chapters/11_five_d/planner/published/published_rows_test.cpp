@@ -1,0 +1,176 @@
+// The planner beside what others measured: the promise of the chapter.
+//
+// Covers: chapters/11_five_d/planner/published/published_rows.hpp, published_table.hpp,
+// published_choices.hpp
+#include "chapters/11_five_d/planner/published/published_rows.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "chapters/11_five_d/planner/published/published_choices.hpp"
+#include "chapters/11_five_d/planner/published/published_table.hpp"
+#include "chapters/11_five_d/planner/search/layout_search.hpp"
+#include "common/base/errors.hpp"
+#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PublishedRows : public ::testing::Test {
+ protected:
+  static const std::vector<ComparedRow>& rows() {
+    static const std::vector<ComparedRow> all = compare_all(published_rows_path());
+    return all;
+  }
+  static const ComparedRow& row(const std::string& id) {
+    for (const ComparedRow& one : rows()) {
+      if (one.row.id == id) return one;
+    }
+    throw InternalError("no row of that name");
+  }
+  static std::vector<double> ratios(const std::function<bool(const PublishedRow&)>& wanted) {
+    std::vector<double> all;
+    for (const ComparedRow& one : rows()) {
+      if (one.row.unit && wanted(one.row)) all.push_back(one.speed_ratio);
+    }
+    return all;
+  }
+};
+
+TEST_F(PublishedRows, MedianErrorOfTimeIsATenthAtMost) {
+  const auto reference = ratios([](const PublishedRow& r) { return !r.fitted && r.in_reference; });
+  EXPECT_GE(reference.size(), 30U);
+  EXPECT_LE(median_error(reference), 0.10);
+}
+
+TEST_F(PublishedRows, OfTablesThatWereLookedUpLaterToo) {
+  const auto others = ratios([](const PublishedRow& r) { return !r.in_reference; });
+  EXPECT_GE(others.size(), 25U);
+  EXPECT_LE(median_error(others), 0.10);
+}
+
+TEST_F(PublishedRows, MedianErrorOfMemoryIsATenthAtMost) {
+  std::vector<double> all;
+  for (const ComparedRow& one : rows()) {
+    if (one.row.memory_bytes) all.push_back(one.memory_ratio);
+  }
+  EXPECT_EQ(all.size(), 15U);
+  EXPECT_LE(median_error(all), 0.10);
+}
+
+TEST_F(PublishedRows, FewRowsAreFitted) {
+  EXPECT_LE(ratios([](const PublishedRow& r) { return r.fitted; }).size(), 7U);
+  for (const ComparedRow& one : rows()) {
+    EXPECT_FALSE(one.row.fitted && !one.row.in_reference) << one.row.id;
+  }
+}
+
+TEST_F(PublishedRows, RowsThatAreFarOffSayWhy) {
+  for (const ComparedRow& one : rows()) {
+    if (!one.row.unit || std::abs(one.speed_ratio - 1) <= 0.2) continue;
+    EXPECT_FALSE(one.row.remark.empty()) << one.row.id << " " << one.speed_ratio;
+  }
+}
+
+TEST_F(PublishedRows, ChoicesAmongWhatWasMeasured) {
+  // Layouts of the same training, all of them measured: the one that the planner believes fastest is
+  // the fastest that was measured, or within 5 % of it.
+  const auto choices = measured_choices(published_rows_path(), rows());
+  EXPECT_GE(choices.size(), 10U);
+  for (const MeasuredChoice& choice : choices) {
+    EXPECT_LE(choice.lost, 0.05) << choice.what << ": " << choice.chosen;
+    EXPECT_GE(choice.lost, 0) << choice.what;
+  }
+}
+
+TEST_F(PublishedRows, ThePlaybooksBestAreAmongItsBest) {
+  // Nobody published the others: the planner's own choice in the same program may be better by its
+  // own word, but not by much.
+  std::vector<double> ratios_of_speed;
+  for (const OwnChoice& one : own_choices(rows(), kPlaybookGroup)) {
+    EXPECT_GE(one.gain(), -1e-9) << one.id;
+    ratios_of_speed.push_back(1 + one.gain());
+  }
+  EXPECT_EQ(ratios_of_speed.size(), 15U);
+  EXPECT_LE(median_error(ratios_of_speed), 0.20);
+}
+
+TEST_F(PublishedRows, DeepseeksLayoutIsAmongItsBest) {
+  // pp 16 x ep 64 with its own program: the search has the expert axis and all schedules.
+  const ComparedRow& published = row("deepseek-v3");
+  const SearchResult found =
+      search_layouts(published.row.question, {.gpus = published.row.layout.gpus()}, 1);
+  ASSERT_FALSE(found.best.empty());
+  EXPECT_GE(found.best.front().layout.ep, 64U);
+  EXPECT_EQ(found.best.front().layout.tp, 1U);
+  EXPECT_LE(published.prediction.step.total(), 1.15 * found.best.front().step.total());
+}
+
+TEST_F(PublishedRows, TheTableHasEveryRowAndItsReasons) {
+  const std::string table = published_to_markdown(rows());
+  std::set<std::string> ids;
+  for (const ComparedRow& one : rows()) {
+    EXPECT_TRUE(ids.insert(one.row.id).second) << one.row.id;
+    EXPECT_THAT(table, HasSubstr("| " + one.row.id + " |"));
+  }
+  EXPECT_THAT(table, HasSubstr("**reference rows**"));
+  const nlohmann::ordered_json json = published_to_json(rows());
+  EXPECT_EQ(json["rows"].size(), rows().size());
+  EXPECT_LE(json["median_error"].get<double>(), 0.10);
+  for (const nlohmann::ordered_json& one : json["rows"]) {
+    const std::string remark = row(one["id"].get<std::string>()).row.remark;
+    EXPECT_EQ(one.value("remark", ""), remark);
+  }
+}
+
+TEST_F(PublishedRows, ChoicesAsJson) {
+  const std::vector<MeasuredChoice> measured = {
+      {.what = "a", .chosen = "b", .best = "c", .lost = 0.04}};
+  const OwnChoice own{.id = "d", .published = rows()[0].prediction, .own = rows()[1].prediction};
+  const nlohmann::ordered_json json = choices_to_json(measured, {own});
+  EXPECT_EQ(json["choices"][0]["choice"], "b");
+  EXPECT_EQ(json["choices"][0]["lost"], 0.04);
+  EXPECT_EQ(json["own"][0]["planned"], rows()[1].prediction.layout.str());
+  EXPECT_EQ(json["own"][0]["gain"], own.gain());
+}
+
+TEST(MedianError, OddEvenAndNone) {
+  EXPECT_EQ(median_error({}), 0);
+  EXPECT_NEAR(median_error({1.3, 0.9, 1.0}), 0.1, 1e-12);
+  EXPECT_NEAR(median_error({1.3, 0.9, 1.0, 1.2}), 0.15, 1e-12);
+}
+
+TEST(PublishedFile, ChoicesAreOfRowsThatThereAre) {
+  const ultra::test::TemporaryFolder folder;
+  const std::string path =
+      folder.write("rows.json", R"({"choices": [{"what": "a", "rows": "here there"}]})");
+  expect_message<FileError>([&] { (void)measured_choices(path, {}); },
+                            {"\"choices\" number 1", "no row is called 'here'"});
+}
+
+TEST(PublishedFile, WhatIsWrongIsNamed) {
+  const ultra::test::TemporaryFolder folder;
+  const auto refuses = [&](const std::string& row, const std::vector<std::string>& words) {
+    const std::string path = folder.write("rows.json", "{\"rows\": [" + row + "]}");
+    expect_message<FileError>([&] { (void)read_published_rows(path); }, words);
+  };
+  const std::string start =
+      R"({"id": "a", "source": "b", "group": "c", "seq": 2048, "batch": 8, "software": "modern",)";
+  refuses(start + R"("model": "llama-9b", "cluster": "dgx-a100"})", {"number 1", "llama-9b"});
+  refuses(start + R"("model": "llama-8b", "cluster": "dgx-z"})", {"dgx-z"});
+  refuses(start + R"("model": "llama-8b", "cluster": "dgx-a100", "zero": 4})", {"\"zero\" is 4"});
+  refuses(start + R"("model": "llama-8b", "cluster": "dgx-a100", "dp": 3})",
+          {"must be a multiple of dp x micro-batch 3"});
+  refuses(R"({"id": "a"})", {"lacks"});
+}
+
+}  // namespace
+}  // namespace ultra::planner

@@ -1,0 +1,80 @@
+// Reasons: where the time goes, what would change it, what recipes say.
+//
+// Covers: chapters/11_five_d/planner/search/reasons.hpp
+#include "chapters/11_five_d/planner/search/reasons.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ultra::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+Question question(const char* model, const char* cluster = "dgx-h100") {
+  return {.work = {.model = *find_model(model), .seq_len = 4096, .global_batch = 1024},
+          .cluster = *find_cluster(cluster),
+          .software = find_software("modern")};
+}
+
+TEST(Reasons, TheBottleneckIsWhatWasMadeSlow) {
+  Question slow = question("llama-8b");
+  slow.cluster.inter.bandwidth /= 1000;
+  EXPECT_EQ(bottleneck(predict(slow, {.dp = 64})).what, "exchanges between replicas");
+  slow = question("llama-8b");
+  slow.cluster.intra.bandwidth /= 100;
+  EXPECT_EQ(bottleneck(predict(slow, {.dp = 8, .tp = 8})).what, "tensor-parallel exchanges");
+  slow = question("llama-8b");
+  slow.work.global_batch = 8;
+  EXPECT_EQ(bottleneck(predict(slow, {.dp = 4, .pp = 16})).what, "the pipeline's bubble");
+  EXPECT_EQ(
+      bottleneck(predict(question("llama-8b"), {.dp = 8, .recompute = memory::Recompute::kFull}))
+          .what,
+      "recomputation");
+}
+
+TEST(Reasons, WhatWouldChangeItIsTheBottlenecksCure) {
+  Question slow = question("llama-8b");
+  slow.cluster.inter.bandwidth /= 1000;
+  const Prediction p = predict(slow, {.dp = 64});
+  EXPECT_THAT(what_ifs(slow, p).front().change,
+              ::testing::AnyOf(HasSubstr("network"), HasSubstr("batch")));
+  EXPECT_GT(what_ifs(slow, p).front().gain, 0.3);
+}
+
+TEST(Reasons, TheThreeStepsOfTheDecision) {
+  const Question q = question("llama-70b");
+  const SearchResult found = search_layouts(q, {.gpus = 256}, 1);
+  const DecisionSteps steps = decision_steps(q, found);
+  EXPECT_THAT(steps.fit_in_memory, HasSubstr("must be shared"));
+  EXPECT_THAT(steps.reach_the_batch, HasSubstr("4,194,304 tokens"));
+  EXPECT_THAT(steps.make_it_fast, HasSubstr("The largest loss is"));
+}
+
+TEST(Reasons, RecipesBySizeAndGpus) {
+  const auto playbook = [](const char* model, const Layout& layout) {
+    return recipes(question(model), layout).front();
+  };
+  EXPECT_TRUE(playbook("llama-8b", {.dp = 8, .zero = zero::ZeroStage::kParameters}).followed);
+  EXPECT_FALSE(playbook("llama-8b", {.pp = 2, .tp = 4}).followed);
+  EXPECT_TRUE(playbook("llama-70b", {.dp = 4, .pp = 2, .tp = 8}).followed);
+  EXPECT_FALSE(playbook("llama-70b", {.dp = 64}).followed);
+  EXPECT_THAT(playbook("llama-70b", {.dp = 64, .tp = 8}).advice, HasSubstr("512"));
+  EXPECT_THAT(playbook("llama-405b", {.dp = 64, .pp = 16, .tp = 8}).advice, HasSubstr("1,024"));
+  EXPECT_TRUE(playbook("llama-405b", {.dp = 64, .pp = 16, .tp = 8}).followed);
+}
+
+TEST(Reasons, TextbooksByNodes) {
+  const auto textbook = [](const Layout& layout) {
+    return recipes(question("llama-70b"), layout).back();
+  };
+  EXPECT_THAT(textbook({.dp = 8}).advice, HasSubstr("one node"));
+  EXPECT_THAT(textbook({.dp = 8, .tp = 8}).advice, HasSubstr("a few nodes"));
+  EXPECT_TRUE(textbook({.dp = 8, .tp = 8}).followed);
+  EXPECT_THAT(textbook({.dp = 32, .pp = 4, .tp = 8}).advice, HasSubstr("many nodes"));
+  EXPECT_TRUE(textbook({.dp = 32, .pp = 4, .tp = 8}).followed);
+  EXPECT_FALSE(textbook({.dp = 64, .tp = 16}).followed);
+}
+
+}  // namespace
+}  // namespace ultra::planner

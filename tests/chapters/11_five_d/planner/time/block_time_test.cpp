@@ -1,0 +1,83 @@
+// What a block takes, beside the one that was measured piece by piece.
+//
+// Covers: chapters/11_five_d/planner/time/block_time.hpp
+#include "chapters/11_five_d/planner/time/block_time.hpp"
+
+#include <gtest/gtest.h>
+
+namespace ultra::planner {
+namespace {
+
+using memory::Recompute;
+
+Question question() {
+  return {.work = {.model = *find_model("megatron-22b"), .seq_len = 2048, .global_batch = 4},
+          .cluster = *find_cluster("dgx-a100"),
+          .software = find_software("megatron-2022")};
+}
+
+/// Milliseconds of a 22B block, forward and backward with what is computed again.
+std::pair<double, double> milliseconds(bool sp, Recompute mode) {
+  const BlockSeconds block = block_seconds(
+      question(), {.tp = 8, .micro_batch = 4, .recompute = mode, .sequence_parallel = sp}, false);
+  return {1e3 * block.forward.total(), 1e3 * (block.recompute.total() + block.backward.total())};
+}
+
+void expect_within(double value, double published, double part) {
+  EXPECT_NEAR(value / published, 1, part) << value << " beside " << published;
+}
+
+TEST(BlockTime, KorthikantisTableFour) {
+  // Forward and backward in ms; nothing was fitted on them.
+  const auto [base_f, base_b] = milliseconds(false, Recompute::kNone);
+  expect_within(base_f, 7.7, 0.15);
+  expect_within(base_b, 11.9, 0.15);
+  const auto [sp_f, sp_b] = milliseconds(true, Recompute::kNone);
+  expect_within(sp_f, 7.2, 0.15);
+  expect_within(sp_b, 11.8, 0.15);
+  const auto [full_f, full_b] = milliseconds(false, Recompute::kFull);
+  expect_within(full_f + full_b, 27.2, 0.15);
+  const auto [both_f, both_b] = milliseconds(true, Recompute::kSelective);
+  expect_within(both_f + both_b, 20.3, 0.15);
+  // The order that the paper is about.
+  EXPECT_LT(both_f + both_b, full_f + full_b);
+  EXPECT_LT(sp_f, base_f);
+}
+
+TEST(BlockTime, MatricesAreSplit) {
+  Question q = question();
+  q.cluster.gpu.kernel_seconds = 0;
+  const double one = block_seconds(q, {.micro_batch = 4}, false).forward.products;
+  const double eight = block_seconds(q, {.tp = 8, .micro_batch = 4}, false).forward.products;
+  EXPECT_GT(eight, one / 8);         // smaller products are less efficient
+  EXPECT_LT(eight, 1.25 * one / 8);  // but not by much
+}
+
+TEST(BlockTime, OnlyAxesOfSeveralRanksExchange) {
+  const PassSeconds alone = block_seconds(question(), {}, false).forward;
+  EXPECT_EQ(alone.tensor_exchange + alone.context_exchange + alone.expert_exchange, 0);
+  Question mixed = question();
+  mixed.work.model = *find_model("mixtral-8x7b");
+  const PassSeconds experts =
+      block_seconds(mixed, {.dp = 4, .cp = 2, .tp = 2, .ep = 8}, true).forward;
+  EXPECT_GT(experts.tensor_exchange, 0);
+  EXPECT_GT(experts.context_exchange, 0);
+  EXPECT_GT(experts.expert_exchange, 0);
+}
+
+TEST(BlockTime, HidingAndFusingNeverTakeLonger) {
+  const Layout layout{.tp = 8, .micro_batch = 4};
+  const double before = block_seconds(question(), layout, false).together();
+  Question hidden = question();
+  hidden.software.overlaps_tensor = true;
+  EXPECT_LT(block_seconds(hidden, layout, false).together(), before);
+  Question flash = question();
+  flash.software.attention = AttentionKernel::kFlash;
+  EXPECT_LT(block_seconds(flash, layout, false).together(), before);
+  Question unfused = question();
+  unfused.software.fused_elementwise = false;
+  EXPECT_GT(block_seconds(unfused, layout, false).together(), before);
+}
+
+}  // namespace
+}  // namespace ultra::planner

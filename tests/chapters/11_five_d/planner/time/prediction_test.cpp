@@ -1,0 +1,155 @@
+// Predictions: what replicas exchange, and how times change with the layout.
+//
+// Covers: chapters/11_five_d/planner/time/prediction.hpp
+#include "chapters/11_five_d/planner/time/prediction.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "chapters/11_five_d/planner/search/reasons.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using zero::ZeroStage;
+
+class Predictions : public ultra::test::RandomTest {
+ protected:
+  static Question question(std::size_t batch = 256) {
+    return {.work = {.model = *find_model("llama-8b"), .seq_len = 4096, .global_batch = batch},
+            .cluster = *find_cluster("dgx-h100"),
+            .software = find_software("modern")};
+  }
+  static Cluster without_latency(Cluster cluster) {
+    cluster.intra.latency = 0;
+    cluster.inter.latency = 0;
+    return cluster;
+  }
+};
+
+TEST_F(Predictions, VolumesOfZero) {
+  // In units of an all-gather of the parameters in bf16: gradients in fp32 are twice as much.
+  Question q = question();
+  q.cluster = without_latency(q.cluster);
+  const StageParameters held{.others = 1e9};
+  const auto exchange = [&](ZeroStage stage) {
+    return data_exchange(q, {.dp = 64, .zero = stage}, held);
+  };
+  const double gather = exchange(ZeroStage::kOptimizer).parameters;
+  EXPECT_NEAR(exchange(ZeroStage::kNone).gradients, 4 * gather, 0.03 * gather);
+  EXPECT_NEAR(exchange(ZeroStage::kOptimizer).gradients, 2 * gather, 1e-9);
+  EXPECT_EQ(exchange(ZeroStage::kOptimizer).each_micro_batch, 0);
+  EXPECT_NEAR(exchange(ZeroStage::kGradients).each_micro_batch, 2 * gather, 1e-9);
+  EXPECT_NEAR(exchange(ZeroStage::kParameters).each_micro_batch, 4 * gather, 1e-9);
+  EXPECT_EQ(exchange(ZeroStage::kParameters).parameters, 0);
+}
+
+TEST_F(Predictions, ZeroThreeExchangesForEveryMicroBatch) {
+  Question q = question();
+  q.cluster = without_latency(q.cluster);
+  q.software.overlaps_data = false;
+  const Layout few{.dp = 64, .zero = ZeroStage::kParameters, .micro_batch = 4};
+  Layout many = few;
+  many.micro_batch = 1;
+  EXPECT_NEAR(predict(q, many).step.data / predict(q, few).step.data, 4, 0.01);
+}
+
+TEST_F(Predictions, ZeroThreePaysTheRingsLatencyForEveryBlock) {
+  Question q = question(1024);
+  q.cluster.inter.bandwidth = 1e15;
+  q.cluster.intra.bandwidth = 1e15;
+  q.cluster.inter.latency = 1e-5;
+  q.cluster.intra.latency = 1e-5;
+  const StageParameters held{.others = 8e9};
+  const Layout layout{.dp = 1024, .zero = ZeroStage::kParameters};
+  // 32 blocks, gathered twice and summed once, over 1,023 hops each.
+  EXPECT_NEAR(data_exchange(q, layout, held).each_micro_batch, 32 * 3 * 1023 * 1e-5, 1e-3);
+}
+
+TEST_F(Predictions, PartsAddUpToTheStep) {
+  for (int round = 0; round < 20; ++round) {
+    const Layout layout{
+        .dp = random.pick({1U, 4U, 16U}),
+        .pp = random.pick({1U, 2U, 4U}),
+        .cp = random.pick({1U, 2U}),
+        .tp = random.pick({1U, 4U, 8U}),
+        .recompute = random.pick(
+            {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull})};
+    const Prediction p = predict(question(), layout);
+    double total = 0;
+    for (const TimeShare& share : time_shares(p)) {
+      EXPECT_GE(share.seconds, 0) << share.what;
+      total += share.seconds;
+    }
+    EXPECT_NEAR(total / p.step.total(), 1, 1e-9) << layout.str();
+    EXPECT_NEAR(p.mfu * question().cluster.gpu.peak_flops, p.flops_per_gpu, 1);
+    EXPECT_LT(p.mfu, 1);
+  }
+}
+
+TEST_F(Predictions, FasterMachinesAreNeverSlower) {
+  for (int round = 0; round < 30; ++round) {
+    const Layout layout{.dp = random.pick({4U, 16U}),
+                        .pp = random.pick({1U, 4U}),
+                        .cp = random.pick({1U, 4U}),
+                        .tp = random.pick({1U, 8U})};
+    const double before = predict(question(), layout).step.total();
+    for (const WhatIf& one : what_ifs(question(), predict(question(), layout))) {
+      if (one.change != "twice the global batch") {
+        EXPECT_GE(one.gain, -1e-12) << one.change << " " << layout.str() << " " << before;
+      }
+    }
+  }
+}
+
+TEST_F(Predictions, BatchesTwiceAsLargeTakeLessThanTwiceAsLong) {
+  const Layout layout{.dp = 8, .pp = 8, .tp = 4};
+  const double once = predict(question(256), layout).step.total();
+  const double twice = predict(question(512), layout).step.total();
+  EXPECT_GT(twice, once);
+  EXPECT_LT(twice, 2 * once);
+}
+
+TEST_F(Predictions, RecomputationCosts) {
+  Layout layout{.dp = 8, .tp = 2};
+  const double none = predict(question(), layout).step.total();
+  layout.recompute = memory::Recompute::kFull;
+  const double full = predict(question(), layout).step.total();
+  EXPECT_GT(full / none, 1.25);
+  EXPECT_LT(full / none, 1.40);
+}
+
+TEST_F(Predictions, OffloadCostsTime) {
+  Layout layout{.dp = 8};
+  const double on_gpu = predict(question(), layout).step.optimizer;
+  layout.offload = true;
+  EXPECT_GT(predict(question(), layout).step.optimizer, on_gpu);
+}
+
+TEST_F(Predictions, TheSlowestOfMany) {
+  const Cluster cluster = question().cluster;
+  EXPECT_EQ(straggler_slowdown(cluster, 1), 1);
+  // The expected maximum of n normal variables, by drawing them.
+  constexpr int kRanks = 1000;
+  double sum = 0;
+  constexpr int kRounds = 300;
+  for (int round = 0; round < kRounds; ++round) {
+    double most = -10;
+    for (int rank = 0; rank < kRanks; ++rank) most = std::max(most, random.normal());
+    sum += most;
+  }
+  const double predicted = (straggler_slowdown(cluster, kRanks) - 1) / cluster.straggler;
+  EXPECT_NEAR(sum / kRounds / predicted, 1, 0.2);
+}
+
+TEST_F(Predictions, TpAcrossNodesIsSlower) {
+  Question q = question();
+  const double inside = predict(q, {.dp = 8, .tp = 8}).passes.tensor_exchange;
+  const double across = predict(q, {.dp = 4, .tp = 16}).passes.tensor_exchange;
+  EXPECT_GT(across, 1.5 * inside);
+}
+
+}  // namespace
+}  // namespace ultra::planner

@@ -1,0 +1,64 @@
+// Matrix products by their shapes.
+//
+// Covers: chapters/11_five_d/planner/time/product_time.hpp
+#include "chapters/11_five_d/planner/time/product_time.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/random.hpp"
+
+namespace ultra::planner {
+namespace {
+
+class ProductTime : public ultra::test::RandomTest {
+ protected:
+  const GpuType& gpu_ = find_cluster("dgx-a100")->gpu;
+  [[nodiscard]] double rate(const ProductShape& shape) const {
+    return shape.flop() / product_seconds(gpu_, shape, 2, gpu_.peak_flops);
+  }
+};
+
+TEST_F(ProductTime, LargeOnesReachTheEfficiencyAndNoneMore) {
+  const double most = gpu_.peak_flops * gpu_.efficiency.products;
+  EXPECT_GT(rate({.m = 16384, .k = 16384, .n = 16384}), 0.97 * most);
+  for (int round = 0; round < 100; ++round) {
+    const ProductShape shape{.m = static_cast<double>(random.between(1, 20000)),
+                             .k = static_cast<double>(random.between(1, 20000)),
+                             .n = static_cast<double>(random.between(1, 20000))};
+    EXPECT_LE(rate(shape), most);
+  }
+}
+
+TEST_F(ProductTime, SmallOnesWaitForTheMemory) {
+  // One row: every weight is read for two FLOP.
+  const double seconds = product_seconds(gpu_, {.m = 1, .k = 8192, .n = 8192}, 2, gpu_.peak_flops);
+  const double bytes = 2.0 * (8192.0 * 8192 + 2 * 8192);
+  EXPECT_GE(seconds, bytes / (gpu_.memory_bandwidth * gpu_.efficiency.memory) * (1 - 1e-12));
+}
+
+TEST_F(ProductTime, MoreWorkIsNeverFaster) {
+  for (int round = 0; round < 100; ++round) {
+    const ProductShape shape{.m = static_cast<double>(random.between(1, 5000)),
+                             .k = static_cast<double>(random.between(1, 5000)),
+                             .n = static_cast<double>(random.between(1, 5000))};
+    const double before = product_seconds(gpu_, shape, 2, gpu_.peak_flops);
+    for (ProductShape larger :
+         {ProductShape{shape.m * 2, shape.k, shape.n}, ProductShape{shape.m, shape.k * 2, shape.n},
+          ProductShape{shape.m, shape.k, shape.n * 2}}) {
+      EXPECT_GE(product_seconds(gpu_, larger, 2, gpu_.peak_flops), before * (1 - 1e-12));
+    }
+  }
+}
+
+TEST_F(ProductTime, MeasuredProductsDecideWhereThereAreAny) {
+  GpuType measured = gpu_;
+  measured.measured_products = {{.m = 64, .k = 64, .n = 64, .flops = 1e9},
+                                {.m = 4096, .k = 4096, .n = 4096, .flops = 1e11}};
+  EXPECT_DOUBLE_EQ(product_seconds(measured, {.m = 80, .k = 80, .n = 80}, 4, 1),
+                   2 * 80. * 80 * 80 / 1e9);
+  EXPECT_DOUBLE_EQ(product_seconds(measured, {.m = 2048, .k = 1024, .n = 4096}, 4, 1),
+                   2 * 2048. * 1024 * 4096 / 1e11);
+}
+
+}  // namespace
+}  // namespace ultra::planner

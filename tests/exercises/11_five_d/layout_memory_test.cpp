@@ -1,0 +1,164 @@
+// Contract of exercise 11.1: the memory of a layout.
+#include "chapters/11_five_d/planner/layout_memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include "chapters/01_memory/memory_estimate.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::planner {
+namespace {
+
+using memory::Precision;
+using memory::Recompute;
+using zero::ZeroStage;
+
+constexpr const char* kStates = "Hint: states are shared by all ranks that hold the same weights.";
+constexpr const char* kGradients =
+    "Hint: of gradients the bytes count that precision and software keep: kept_gradient_bytes().";
+constexpr const char* kExperts =
+    "Hint: the ranks of ep hold different experts: fewer ranks share each one's states.";
+constexpr const char* kFlight =
+    "Hint: peak_activations_of() counts chunks; a chunk has 1 / v of the stage's blocks.";
+constexpr const char* kTables =
+    "Hint: the input table is on stage 0, the output table on the last.";
+constexpr const char* kAgain =
+    "Hint: while a block is computed again, all of it exists beside what the others keep.";
+
+class LayoutMemoryTest : public ultra::test::RandomTest {
+ protected:
+  static Question question(const char* model, std::size_t seq, std::size_t batch) {
+    return {.work = {.model = *find_model(model), .seq_len = seq, .global_batch = batch},
+            .cluster = *find_cluster("dgx-h100"),
+            .software = find_software("modern")};
+  }
+  static StageMemory of(const Question& q, const Layout& layout, std::size_t stage) {
+    return stage_memory(q, layout, blocks_of_stages(q.work.model, layout, q.software), stage);
+  }
+};
+
+TEST_F(LayoutMemoryTest, OneGpuHoldsAllStates) {
+  const Question q = question("llama-8b", 4096, 1);
+  const Layout layout{.zero = ZeroStage::kNone, .precision = Precision::kBf16Mixed};
+  const double n = 8030261248.0;
+  const StageMemory memory = of(q, layout, 0);
+  EXPECT_DOUBLE_EQ(memory.parameters, 2 * n) << kStates;
+  EXPECT_DOUBLE_EQ(memory.gradients, 2 * n) << kGradients;
+  EXPECT_DOUBLE_EQ(memory.optimizer, 12 * n) << kStates;
+}
+
+TEST_F(LayoutMemoryTest, GradientsInThePrecisionsThatAreKept) {
+  Question q = question("llama-8b", 4096, 8);
+  const double n = 8030261248.0;
+  Layout layout{.dp = 8, .zero = ZeroStage::kNone, .precision = Precision::kBf16MixedFp32Grads};
+  EXPECT_DOUBLE_EQ(of(q, layout, 0).gradients, 4 * n) << kGradients;
+  layout.zero = ZeroStage::kGradients;
+  EXPECT_NEAR(of(q, layout, 0).gradients, 4 * n / 8, 8) << kGradients;
+  q.software.low_precision_gradients = true;
+  layout.zero = ZeroStage::kNone;
+  EXPECT_DOUBLE_EQ(of(q, layout, 0).gradients, 6 * n) << kGradients;
+}
+
+TEST_F(LayoutMemoryTest, ZeroSharesThePaperBytes) {
+  // Table 1 of the paper: 7.5 billion parameters on 64 ranks need 31.4, 16.6 and 1.88 GB. Llama's 8
+  // billion in the same proportion.
+  const Question q = question("llama-8b", 4096, 64);
+  const double n = 8030261248.0;
+  Layout layout{.dp = 64, .precision = Precision::kBf16Mixed};
+  const auto states = [&](ZeroStage stage) {
+    layout.zero = stage;
+    const StageMemory memory = of(q, layout, 0);
+    return (memory.parameters + memory.gradients + memory.optimizer) / n;
+  };
+  EXPECT_NEAR(states(ZeroStage::kOptimizer), 4 + 12.0 / 64, 1e-9) << kStates;
+  EXPECT_NEAR(states(ZeroStage::kGradients), 2 + 14.0 / 64, 1e-9) << kStates;
+  EXPECT_NEAR(states(ZeroStage::kParameters), 16.0 / 64, 1e-9) << kStates;
+}
+
+TEST_F(LayoutMemoryTest, SequencesSharedShareStatesToo) {
+  const Question q = question("llama-8b", 32768, 16);
+  const StageMemory data = of(q, {.dp = 8}, 0);
+  const StageMemory both = of(q, {.dp = 2, .cp = 4}, 0);
+  EXPECT_DOUBLE_EQ(data.optimizer, both.optimizer) << kStates;
+}
+
+TEST_F(LayoutMemoryTest, ExpertsAreSharedByFewer) {
+  const Question q = question("mixtral-8x7b", 4096, 64);
+  const Layout one{.dp = 16};
+  const Layout split{.dp = 16, .ep = 8};
+  const auto counts = expert_parallel::parameter_counts(q.work.model.layers);
+  const auto routed = static_cast<double>(counts.routed);
+  const double others = static_cast<double>(counts.total) - routed;
+  EXPECT_NEAR(of(q, one, 0).parameters, 2 * (routed + others), 1) << kExperts;
+  EXPECT_NEAR(of(q, split, 0).parameters, 2 * (routed / 8 + others), 1) << kExperts;
+  // An eighth of the experts over an eighth of the ranks: as many bytes.
+  EXPECT_NEAR(of(q, split, 0).optimizer, of(q, one, 0).optimizer, 16) << kExperts;
+}
+
+TEST_F(LayoutMemoryTest, ActivationsUnderWayAsKorthikantiCountsThem) {
+  // Equation 4 without scores: 34 s b h / t a block; the first stage holds all blocks' worth.
+  Question q = question("megatron-175b", 2048, 64);
+  q.software = find_software("megatron-2022");
+  Layout layout{.pp = 8, .tp = 8, .zero = ZeroStage::kNone, .recompute = Recompute::kSelective};
+  const double block = 34.0 * 2048 * 12288 / 8;
+  const double embedding = 2048.0 * 12288 / 8;
+  EXPECT_NEAR(of(q, layout, 0).activations, 96 * block + 8 * embedding, 1) << kFlight;
+  EXPECT_NEAR(of(q, layout, 3).activations, (8 - 3) * 12 * block, 1) << kFlight << kTables;
+  // Interleaved: 1 + (p - 1) / (p v) times as much.
+  layout.schedule = {.kind = pipeline_parallel::ScheduleKind::kInterleaved,
+                     .interleaved_chunks = 3};
+  const double more = 1 + 7.0 / 24;
+  EXPECT_NEAR(of(q, layout, 0).activations / (96 * block + 8 * embedding), more, 1e-9) << kFlight;
+}
+
+TEST_F(LayoutMemoryTest, OneBlockIsComputedAgain) {
+  const Question q = question("llama-8b", 4096, 4);
+  const StageMemory none = of(q, {}, 0);
+  const StageMemory full = of(q, {.recompute = Recompute::kFull}, 0);
+  EXPECT_DOUBLE_EQ(none.transient, 0) << kAgain;
+  const double input = 2.0 * 4096 * 4096;
+  const double whole = kept_bytes(q.work, {}, q.software, Recompute::kNone, false);
+  EXPECT_DOUBLE_EQ(full.transient, whole - input) << kAgain;
+  EXPECT_DOUBLE_EQ(none.activations - full.activations, 32 * (whole - input)) << kAgain;
+}
+
+TEST_F(LayoutMemoryTest, GatheredWeightsAndOffloadedStates) {
+  const Question q = question("llama-8b", 4096, 8);
+  Layout layout{.dp = 8, .zero = ZeroStage::kParameters};
+  EXPECT_NEAR(of(q, layout, 0).transient, 2 * 2 * 8030261248.0 / 32, 1)
+      << "Hint: with ZeRO-3 the weights of two blocks are gathered: the one that computes, and the "
+         "next.";
+  layout.offload = true;
+  EXPECT_EQ(of(q, layout, 0).optimizer, 0) << "Hint: offloaded states take no byte of the GPU.";
+}
+
+TEST_F(LayoutMemoryTest, TablesAreOnTheOutermostStages) {
+  const Question q = question("llama-8b", 4096, 16);
+  const Layout layout{.pp = 4, .zero = ZeroStage::kNone};
+  Question even = q;
+  even.software.balances_stages = false;
+  const double table = 128256.0 * 4096;
+  const double blocks = (8030261248.0 - 2 * table - 4096) / 4;
+  EXPECT_NEAR(of(even, layout, 0).parameters, 2 * (blocks + table), 1) << kTables;
+  EXPECT_NEAR(of(even, layout, 1).parameters, 2 * blocks, 1) << kTables;
+  EXPECT_NEAR(of(even, layout, 3).parameters, 2 * (blocks + table + 4096), 1) << kTables;
+}
+
+TEST_F(LayoutMemoryTest, OverheadIsCountedLast) {
+  const Question q = question("llama-8b", 4096, 16);
+  const Layout layout{.dp = 2, .pp = 2, .tp = 2, .recompute = Recompute::kFull};
+  const StageMemory memory = of(q, layout, 0);
+  EXPECT_GT(memory.overhead, 0) << "Hint: overhead_bytes() says what no tensor accounts for.";
+  EXPECT_DOUBLE_EQ(memory.overhead, overhead_bytes(q.software, memory, 3))
+      << "Hint: overhead_bytes() wants all activations and transient bytes, and three kinds of "
+         "groups.";
+}
+
+TEST_F(LayoutMemoryTest, ProgramsWithoutGpusHaveNoOverhead) {
+  Question q = question("llama-8b", 4096, 16);
+  q.software = find_software("workbook");
+  EXPECT_EQ(of(q, {.dp = 2}, 0).overhead, 0);
+}
+
+}  // namespace
+}  // namespace ultra::planner
