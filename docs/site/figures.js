@@ -213,6 +213,7 @@ window.workbookFigures = {};  // name -> { controls, question, draw }; the figur
       const reset = html("button", {type: "button", class: "quiet"}, "Reset");
       let state = {};
       let asked = 0;
+      let answered = "";
 
       const defaults = () =>
           Object.fromEntries(figure.controls.map((spec) => [spec.name, String(spec.value)]));
@@ -230,15 +231,20 @@ window.workbookFigures = {};  // name -> { controls, question, draw }; the figur
                           .toString();
         link.href = `#figure-${name}${query ? `?${query}` : ""}`;
         try {
-          const answer = await ask(section.dataset.module, figure.question(state));
+          const question = figure.question(state);
+          const text = JSON.stringify(question);
+          const known = section.workbookAnswer && text === answered;
+          const answer =
+              known ? section.workbookAnswer : await ask(section.dataset.module, question);
           if (ticket !== asked) return;
+          answered = text;
           problem.hidden = true;
           body.classList.remove("stale");
           section.workbookAnswer = answer;
           figure.draw(body, answer, state, (more) => {
             state = {...state, ...more};
             update();
-          });
+          }, changed);
           section.dataset.state = "ready";
         } catch (error) {
           if (ticket !== asked) return;

@@ -6,7 +6,7 @@
   const place = document.getElementById("timeline");
   if (!data || !place) return;
   const WIDTH = place.clientWidth < 600 ? 480 : 1000, HEIGHT = 300, LEFT = 52, RIGHT = 8, TOP = 18,
-        BOTTOM = 30, SECONDS = 14;
+        BOTTOM = 30, SECONDS = 14, WHOLE_SECONDS = 2;
   const colours = data.kinds.map((kind) => `var(--c-${kind})`);
   const first = data.moments[0][0], last = data.moments[data.moments.length - 1][0];
   const sums = data.moments.map((moment) => moment.slice(1).reduce((sum, bytes) => sum + bytes, 0));
@@ -53,9 +53,11 @@
         node("line", {x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), class: "axis"}),
         text);
   }
-  const shown = node("g", {"clip-path": "url(#so-far)"});
-  for (let kind = data.kinds.length - 1; kind >= 0; kind -= 1) shown.append(area(kind));
-  picture.append(shown);
+  // What is still to come stands there faintly: the picture is whole at every moment.
+  const whole = node("g", {class: "to-come"});
+  for (let kind = data.kinds.length - 1; kind >= 0; kind -= 1) whole.append(area(kind));
+  const shown = node("g", {"clip-path": "url(#so-far)"}, ...whole.cloneNode(true).childNodes);
+  picture.append(whole, shown);
   for (const [time, name] of data.steps) {
     const text = node("text", {x: x(time) + 5, y: 12});
     text.textContent = name;
@@ -110,7 +112,9 @@
 
   let started = 0;
   let frame = 0;
+  let waiting = 0;
   const stop = () => {
+    clearTimeout(waiting);
     cancelAnimationFrame(frame);
     frame = 0;
     button.textContent = "Play";
@@ -124,6 +128,7 @@
       stop();
   };
   const play = () => {
+    clearTimeout(waiting);
     const from = Number(slider.value) >= 1000 ? 0 : Number(slider.value) / 1000;
     started = performance.now() - from * SECONDS * 1000;
     button.textContent = "Pause";
@@ -153,8 +158,14 @@
   place.replaceChildren(picture, words, bar);
   show(1);
   stop();
-  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) {
-    show(0);
-    play();
-  }
+  // It begins by itself, once, where readers do not ask for stillness; print has the whole picture.
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  if (!still.matches) waiting = setTimeout(play, WHOLE_SECONDS * 1000);
+  still.addEventListener("change", () => {
+    if (still.matches) stop();
+  });
+  window.addEventListener("beforeprint", () => {
+    stop();
+    show(1);
+  });
 })();

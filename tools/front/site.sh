@@ -7,7 +7,7 @@ can_compile_figures() {
   build/venv/bin/python3 tools/site/wasm.py >/dev/null 2>&1
 }
 
-# The packages of the newest compiler for WebAssembly that this distribution has; nothing without one.
+# The packages of the newest compiler for WebAssembly that this distribution has; or nothing.
 wasm_packages() {
   local version
   for version in "${wasm_versions[@]}"; do
@@ -19,7 +19,7 @@ wasm_packages() {
   done
 }
 
-# Those of the given packages that the distribution has are installed; the site does without the others.
+# Installs those of the given packages that the distribution has; the site does without the others.
 want_packages() {
   local what=$1 missing
   shift

@@ -5,8 +5,8 @@
     run.py 01 04/offload   some of them, by number or name, or by the path of the .md
 
 Writes to the output folder, for each chapter, the page NN_name.html, the executed NN_name.ipynb,
-the JUnit report NN_name.xml, and in NN_name.code what it was executed from; for a room of it NN_name.room.html and so on. Exits with 1 when a
-cell failed.
+the JUnit report NN_name.xml, and in NN_name.code what it was executed from; for a room of it
+NN_name.room.html and so on. Exits with 1 when a cell failed.
 """
 
 import argparse
@@ -19,7 +19,11 @@ sys.path.insert(0, str(TOOLS))
 import nbformat  # noqa: E402  (after the path)
 
 from ultra_notebook.execute import execute_chapter  # noqa: E402
-from ultra_notebook.executed_code import RUN_METADATA, digest_of_code, run_on_this_machine  # noqa: E402
+from ultra_notebook.executed_code import (  # noqa: E402
+    RUN_METADATA,
+    digest_of_code,
+    run_on_this_machine,
+)
 from ultra_notebook.failures import plain  # noqa: E402
 from ultra_notebook.fingerprint import write_atomically  # noqa: E402
 from ultra_notebook.glossary import read_glossary  # noqa: E402

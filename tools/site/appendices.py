@@ -59,9 +59,8 @@ def formula_sheet(book: Book) -> str:
             before = [h for h in HEADING.finditer(source) if h.start() < formula.start()]
             heading = plain_title(before[-1][2]) if before else page.title
             if heading != last:
-                text.append(
-                    f"[{heading}]({_relative(book, page)}#{_anchor(before[-1][2]) if before else ''})\n"
-                )
+                anchor = _anchor(before[-1][2]) if before else ""
+                text.append(f"[{heading}]({_relative(book, page)}#{anchor})\n")
             last = heading
             shown = f"$${formula[1]}$$\n"
             if is_folded(source, formula.start()):

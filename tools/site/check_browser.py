@@ -44,7 +44,10 @@ def _page_faults(browser: Browser, page: Path):
             yield f"is wider than {width} px: {', '.join(wide)}"
     for scheme in SCHEMES:
         browser.scheme(scheme)
-        weak = browser.evaluate(f"(() => {{ {PROBE}; return weakContrast({LEAST_CONTRAST}, {LEAST_CONTRAST_LARGE}); }})()")
+        weak = browser.evaluate(
+            f"(() => {{ {PROBE};"
+            f" return weakContrast({LEAST_CONTRAST}, {LEAST_CONTRAST_LARGE}); }})()"
+        )
         if weak:
             yield f"too little contrast ({scheme}): {'; '.join(weak[:MOST_SHOWN])}"
     nameless = browser.evaluate(f"(() => {{ {PROBE}; return nameless(); }})()")

@@ -106,9 +106,10 @@ FIGURES = [
         "11_five_d",
         "the-planner",
         "The planner",
-        "The best layout for a model and a cluster.",
-        "chapters/11_five_d/figures/planner.svg",
-        "Layouts by their step time",
+        "Chapter 11's search of all layouts of a model on a cluster, as `./workbook run 11 --plan`"
+        " makes it: the ten fastest, what they keep, where their time goes, and why.",
+        "chapters/11_five_d/figures/shares.svg",
+        "Where the time of a step goes, for six layouts",
     ),
 ]
 """A figure whose module is not in wasm.MODULES, or whose chapter is not there, is left out."""

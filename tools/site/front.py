@@ -12,7 +12,7 @@ SENTENCE = (
     " yourself, in C++20 and CUDA, and proving that each one is the same computation as training on"
     " one device, number for number."
 )
-NEXT = "Mixed precision, and all of it together, with a planner that finds the best configuration."
+NEXT = "Mixed precision: formats of 16 and 8 bits, what they cost and what they gain."
 MEASURED = {
     "01": "two_core_cpu#a-training-step",
     "02": "two_core_cpu#all-reduce-ours-against-mpis-and-against-memory",

@@ -187,7 +187,8 @@ def _header_html(site, path: str, declarations: list[Declaration], places, uses)
 
 def _entry_html(one: Declaration, places) -> str:
     members = "".join(
-        f'<dt id="{member.anchor}">{escape(member.signature)}</dt><dd>{_linked(_inline(member.brief) + member.details, places)}</dd>'
+        f'<dt id="{member.anchor}">{escape(member.signature)}</dt>'
+        f"<dd>{_linked(_inline(member.brief) + member.details, places)}</dd>"
         for member in one.members
         if member.kind != "friend"
     )

@@ -103,6 +103,41 @@ MODULES = {
         "common/train/step_schedule.cpp",
         "common/trace/trace_recorder.cpp",
     ],
+    "planner": [
+        f"{FIGURES}/planner_figure.cpp",
+        *ESTIMATE,
+        *(
+            f"chapters/11_five_d/planner/{room}/*.cpp"
+            for room in (
+                "export",
+                "fitting",
+                "layout",
+                "memory",
+                "report",
+                "search",
+                "time",
+            )
+        ),
+        "chapters/11_five_d/planner/cluster/cluster.cpp",
+        "chapters/11_five_d/planner/model/model_shape.cpp",
+        *(
+            f"solutions/11_five_d/{name}.cpp"
+            for name in ("fit", "layout_memory", "rank_placement", "step_time")
+        ),
+        "solutions/02_collectives/ring_cost.cpp",
+        "solutions/04_zero/zero_memory.cpp",
+        "solutions/07_pipeline_parallel/bubble_fraction.cpp",
+        "chapters/02_collectives/simulator/topology.cpp",
+        "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.cpp",
+        "chapters/06_context_parallel/context_layout.cpp",
+        "chapters/06_context_parallel/estimate/context_memory.cpp",
+        "chapters/07_pipeline_parallel/closed_forms/schedule_volume.cpp",
+        "chapters/07_pipeline_parallel/schedule/action_names.cpp",
+        "chapters/07_pipeline_parallel/schedule/placement.cpp",
+        "chapters/07_pipeline_parallel/schedule/schedule_choice.cpp",
+        "chapters/08_expert_parallel/estimate/moe_memory.cpp",
+        "chapters/08_expert_parallel/estimate/moe_models.cpp",
+    ],
 }
 """The sources of each module, as patterns."""
 

@@ -50,8 +50,8 @@ struct CollectivePlay {
 
 /// @brief Plays an algorithm on `ranks` ranks and `elements` elements.
 ///
-/// A step's halves happen in the first round in which both of its ranks have reached it; all messages
-/// of a round take what was there before it.
+/// A step's halves happen in the first round in which both of its ranks have reached it; all
+/// messages of a round take what was there before it.
 /// @throws ConfigError for an algorithm that does not suit, and for more than kMostPlayers ranks.
 [[nodiscard]] CollectivePlay play(OpKind op, const collectives::NamedAlgorithm& algorithm,
                                   int ranks, std::size_t elements,

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Comes before every source of a figure: makes the programs' code mean in a browser what it means on
-/// the machines they run on.
+/// Comes before every source of a figure: makes the programs' code mean in a browser what it means
+/// on the machines they run on.
 ///
 /// WebAssembly's std::size_t has 32 bits, in which the bytes of a model do not fit. All headers of
 /// libraries are read first; after them, `size_t` is a number of 64 bits in the workbook's code.
