@@ -12,7 +12,6 @@ SENTENCE = (
     " yourself, in C++20 and CUDA, and proving that each one is the same computation as training on"
     " one device, number for number."
 )
-NEXT = "Mixed precision: formats of 16 and 8 bits, what they cost and what they gain."
 MEASURED = {
     "01": "two_core_cpu#a-training-step",
     "02": "two_core_cpu#all-reduce-ours-against-mpis-and-against-memory",
@@ -21,6 +20,7 @@ MEASURED = {
     "05": "two_core_cpu#tensor-parallelism",
     "07": "two_core_cpu#pipelines",
     "08": "two_core_cpu#grouped-products-of-experts",
+    "10": "two_core_cpu#numbers-of-two-bytes",
 }
 """Where a chapter's measured times stand."""
 
@@ -38,7 +38,7 @@ def front_page(
     rows = "".join(_row(page, assertions.get(page.name, 0)) for page in book.chapters)
     first = book.chapters[0].href if book.chapters else "#"
     return template.render(
-        sentence=SENTENCE, next=NEXT, first=first, rows=rows, picture=picture, alive=alive
+        sentence=SENTENCE, first=first, rows=rows, picture=picture, alive=alive
     )
 
 

@@ -45,8 +45,7 @@ class Rows {
       : all_(all), own_(std::move(own)), given_(given) {}
 
   void exclude(const char* flag, const std::string& reason, bool asked) {
-    all_.push_back(
-        {.first = flag, .second = own_, .reason = reason, .broken = given_ && asked});
+    all_.push_back({.first = flag, .second = own_, .reason = reason, .broken = given_ && asked});
   }
 
  private:
@@ -56,10 +55,10 @@ class Rows {
 };
 
 void exclude_from_types(Rows rows, const Asked& asked) {
-  rows.exclude("--device cuda",
-               std::string("operations on numbers of two bytes run on the CPU only.") +
-                   kOneOfTheTwo,
-               asked.on_gpu());
+  rows.exclude(
+      "--device cuda",
+      std::string("operations on numbers of two bytes run on the CPU only.") + kOneOfTheTwo,
+      asked.on_gpu());
   rows.exclude("--compress",
                std::string("its messages are made of f32 gradients, and it sends fewer bytes than "
                            "bf16 does.") +
@@ -68,8 +67,7 @@ void exclude_from_types(Rows rows, const Asked& asked) {
   rows.exclude("--sync parameter-server",
                std::string("its servers keep weights and update them in one type.") + kOneOfTheTwo,
                asked.has("sync", "all-reduce"));
-  rows.exclude("--zero++",
-               std::string("it quantises f32 weights and gradients.") + kOneOfTheTwo,
+  rows.exclude("--zero++", std::string("it quantises f32 weights and gradients.") + kOneOfTheTwo,
                asked.has("zero_plus_plus", "none"));
   rows.exclude("--offload optimizer+params",
                "weights that are offloaded have no master weights beside them. Use --offload "

@@ -63,7 +63,7 @@ bool Configuration::is_exact() const {
   const std::string compress = value_of("--compress");
   const std::string quantised = value_of("--zero++");
   const bool late = std::ranges::find(layout, "--async", &Flag::first) != layout.end();
-  return !late && (compress.empty() || compress == "topk:1") &&
+  return !late && value_of("--precision").empty() && (compress.empty() || compress == "topk:1") &&
          quantised.find("int") == std::string::npos && value_of("--schedule") != "pipedream-async";
 }
 

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/run_ranks.hpp"
+#include "tests/chapters/11_five_d/composition/draw.hpp"
 #include "tests/chapters/11_five_d/composition/explained.hpp"
 #include "tests/chapters/11_five_d/composition/random_layouts.hpp"
+#include "tests/chapters/11_five_d/composition/trial.hpp"
 
 namespace ultra::five_d {
 namespace {
@@ -25,6 +27,19 @@ TEST_F(RandomLayouts, EachEqualsOneRank) {
   const std::vector<train::Exclusion> table = table_of_combinations();
   for (const std::vector<Feature>& some : outcomes.coverage.missing()) {
     EXPECT_TRUE(excluded(table, some)) << names_of(some) << " have not trained together";
+  }
+}
+
+/// The losses of one rank that trains in the same types.
+TEST_F(RandomLayouts, InNumbersOfTwoBytesEachIsNearOneRank) {
+  if (launched_world_size()) return;
+  for (int trained = 0; trained < 30;) {
+    Configuration one = draw_configuration(random, 8).with("--dtype", "f32");
+    one.model.emplace_back("--precision", random.pick({"bf16", "bf16", "fp16"}));
+    if (random.between(1, 3) == 1) one.model.emplace_back("--grad-dtype", "f32");
+    if (one.value_of("--schedule") == "pipedream-async" || !refusal_of(one).empty()) continue;
+    ++trained;
+    EXPECT_EQ(difference_from_one_rank(one), "") << one.line();
   }
 }
 
