@@ -9,6 +9,7 @@
 
 #include "common/train/program/technique.hpp"
 
+/// @brief Chapter 11: all techniques together.
 namespace ultra::five_d {
 
 /// @brief What the techniques of a program say they do not go together with: the same rows that

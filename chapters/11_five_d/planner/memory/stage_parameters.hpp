@@ -35,12 +35,14 @@ struct StageParameters {
 [[nodiscard]] double kept_bytes(const Workload& work, const Layout& layout,
                                 const Software& software, memory::Recompute mode, bool experts);
 
-/// @brief Bytes that the tables keep of a micro-batch: chapter 05's form, and logits in fp32 twice
-/// where the loss is not fused.
+/// @brief Bytes that the tables keep of a micro-batch.
 struct TableBytes {
   double embedding = 0;  ///< on the first stage
   double head = 0;       ///< on the last
 };
+
+/// @brief The tables' bytes by chapter 05's form, with logits in fp32 twice where the loss is not
+/// fused.
 [[nodiscard]] TableBytes table_bytes(const Workload& work, const Layout& layout,
                                      const Software& software);
 

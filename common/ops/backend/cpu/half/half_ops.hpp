@@ -2,7 +2,7 @@
 /// @file
 /// The operations on tensors of bf16 and f16: read as f32, computed with the f32 loops, rounded once.
 ///
-/// Each operand may be f32 where the public header allows it; see ops/<name>.hpp.
+/// Each operand may be f32 where the public header allows it; see the headers of common/ops.
 
 #include <cstdint>
 #include <span>
@@ -13,6 +13,7 @@
 #include "common/ops/rope.hpp"
 #include "common/tensor/tensor.hpp"
 
+/// @brief Operations on numbers of two bytes.
 namespace ultra::ops::cpu::half {
 
 /// @brief out = op(a) op(b) or out += op(a) op(b), summed in f32; out is a's type or f32.

@@ -5,6 +5,7 @@
 #include "common/ops/matmul.hpp"
 #include "common/tensor/tensor.hpp"
 
+/// @brief Products of bf16 matrices by oneDNN.
 namespace ultra::ops::cpu::onednn {
 
 /// @brief Whether this build has oneDNN and this processor has instructions for products of bf16
