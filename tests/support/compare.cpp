@@ -57,6 +57,9 @@ double epsilon_of(DType dtype) {
 }
 
 double rounding_bound(DType dtype, double roundings, double magnitude) {
+  // Below its smallest normal number f16 is evenly spaced; the other types are never that small.
+  constexpr double kSmallestNormalF16 = 0x1.0p-14;
+  if (dtype == DType::kF16) magnitude = std::max(magnitude, kSmallestNormalF16);
   return roundings * epsilon_of(dtype) * magnitude;
 }
 

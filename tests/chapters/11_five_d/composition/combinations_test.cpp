@@ -73,6 +73,7 @@ const std::vector<Sample>& samples() {
       {{{"--pp", "2"}, {"--schedule", "pipedream-async"}}, {"--pp", "--schedule pipedream-async"}},
       {{{"--precision", "bf16"}}, {"--precision bf16, fp16 or fp8"}},
       {{{"--precision", "fp16"}}, {"--precision bf16, fp16 or fp8", "--loss-scale"}},
+      {{{"--loss-scale", "1024"}}, {"--loss-scale"}},
       {{{"--optimizer-state", "int8"}}, {"--optimizer-state bf16 or int8"}},
       {{{"--recompute", "full"}}, {}},
       {{{"--doc-length", "4"}}, {}}};
@@ -139,13 +140,15 @@ TEST(Combinations, ForEachPairOfFlagsTheTableSaysWhatTheProgramDoes) {
 }
 
 TEST(Combinations, EveryRowOfTheTableRefusesSomething) {
-  // Answers instead of training, a model of others, and what only a file of passes asks for.
+  // Answers instead of training, a model of others, what only a file of passes asks for, and a
+  // device that this build may not have.
   const std::vector<std::string> others = {"--init",
                                            "--simulate",
                                            "--scale",
                                            "--scale-tp",
                                            "--shapes",
                                            "--cp-table",
+                                           "--device cuda",
                                            "several parts on a rank"};
   for (const train::Exclusion& row : test::table_of_combinations()) {
     const auto is_other = [&](const std::string& name) {
