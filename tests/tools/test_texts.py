@@ -54,6 +54,14 @@ class Exercises(unittest.TestCase):
             for text in texts(chapter):
                 self.assertFalse(text.lstrip().startswith("---"), f"{chapter}: code hosts would show it")
 
+    def test_front_matter_names_the_kernel(self):
+        for chapter in catalog.chapters():
+            for text in texts(chapter):
+                head = text.partition("-->")[0]
+                with self.subTest(chapter=chapter, title=text.partition("-->")[2][:60].strip()):
+                    self.assertIn("\njupyter:\n  kernelspec:\n", head)
+                    self.assertIn("\n    name: ultra\n", head)
+
 
 class Problems(unittest.TestCase):
     def for_each(self, check):
