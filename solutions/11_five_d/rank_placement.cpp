@@ -1,6 +1,8 @@
 #include "chapters/11_five_d/planner/rank_placement.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -8,69 +10,79 @@
 namespace ultra::planner {
 namespace {
 
-/// The ranks of the axis's group that rank 0 is in.
-std::vector<std::size_t> first_group(const Layout& layout, PlanAxis axis) {
-  const auto evenly = [](std::size_t count, std::size_t stride) {
-    std::vector<std::size_t> ranks(count);
-    for (std::size_t i = 0; i < count; ++i) ranks[i] = i * stride;
-    return ranks;
-  };
-  const std::size_t stride = stride_of(layout, axis);
-  switch (axis) {
-    case PlanAxis::kTensor:
-      return evenly(layout.tp, stride);
-    case PlanAxis::kContext:
-      return evenly(layout.cp, stride);
-    case PlanAxis::kPipeline:
-      return evenly(layout.pp, stride);
-    case PlanAxis::kData:
-    case PlanAxis::kExpert:
-      break;
-  }
-  std::vector<std::size_t> ranks;
-  for (std::size_t replica = 0; replica < layout.dp; ++replica) {
-    for (std::size_t part = 0; part < layout.cp; ++part) {
-      ranks.push_back(replica * stride + part * layout.tp);
-    }
-  }
-  if (axis == PlanAxis::kExpert) ranks.resize(layout.ep);
+/// Ranks that follow each other in even steps: 0, step, 2 step, ...
+struct Evenly {
+  std::size_t count;
+  std::size_t step;
+};
+
+/// How the groups of an axis lie among the ranks: each is one of `members`, moved by one of `near`
+/// and one of `far`.
+struct Pattern {
+  std::vector<std::vector<std::size_t>> members;
+  Evenly near;
+  Evenly far;
+};
+
+std::vector<std::size_t> ranks_of(Evenly places) {
+  std::vector<std::size_t> ranks(places.count);
+  for (std::size_t i = 0; i < places.count; ++i) ranks[i] = i * places.step;
   return ranks;
 }
 
-/// Ranks after which the groups of an axis repeat.
-std::size_t span_of(const Layout& layout, PlanAxis axis) {
+/// The groups of `size` into which the numbers that dp and cp count together are cut, without those
+/// that lie on their nodes as another does.
+std::vector<std::vector<std::size_t>> data_groups(const Layout& layout, std::size_t size,
+                                                  std::size_t gpus_per_node) {
+  const std::size_t stride = stride_of(layout, PlanAxis::kData);
+  const auto rank_of = [&](std::size_t number) {
+    return number / layout.cp * stride + number % layout.cp * layout.tp;
+  };
+  std::vector<std::vector<std::size_t>> groups;
+  std::set<std::pair<std::size_t, std::size_t>> seen;  // part of its first rank, place on its node
+  for (std::size_t begin = 0; begin < layout.dp * layout.cp; begin += size) {
+    if (!seen.emplace(begin % layout.cp, rank_of(begin) % gpus_per_node).second) continue;
+    std::vector<std::size_t>& members = groups.emplace_back(size);
+    for (std::size_t i = 0; i < size; ++i) members[i] = rank_of(begin + i);
+  }
+  return groups;
+}
+
+Pattern pattern_of(const Layout& layout, PlanAxis axis, std::size_t gpus_per_node) {
+  const std::size_t inside = layout.tp * layout.cp;
+  const Evenly tensor{layout.tp, 1};
+  const Evenly stages{layout.pp, stride_of(layout, PlanAxis::kPipeline)};
+  const Evenly replicas{layout.dp, stride_of(layout, PlanAxis::kData)};
   switch (axis) {
     case PlanAxis::kTensor:
-      return layout.tp;
+      return {{ranks_of(tensor)}, {1, 0}, {layout.gpus() / layout.tp, layout.tp}};
     case PlanAxis::kContext:
-      return layout.tp * layout.cp;
+      return {{ranks_of({layout.cp, layout.tp})}, tensor, {layout.gpus() / inside, inside}};
     case PlanAxis::kPipeline:
-      return stride_of(layout, axis) * layout.pp;
+      return {{ranks_of(stages)}, {inside, 1}, replicas};
     case PlanAxis::kData:
+      return {data_groups(layout, layout.dp * layout.cp, gpus_per_node), tensor, stages};
     case PlanAxis::kExpert:
-      return stride_of(layout, axis) * layout.dp;
+      return {data_groups(layout, layout.ep, gpus_per_node), tensor, stages};
   }
   throw InternalError("an axis has no groups");
 }
 
-/// Whether a rank has number 0 in its group.
-bool begins_group(const Layout& layout, PlanAxis axis, std::size_t rank) {
-  const auto number = [&](std::size_t stride, std::size_t size) { return rank / stride % size; };
-  switch (axis) {
-    case PlanAxis::kTensor:
-      return number(1, layout.tp) == 0;
-    case PlanAxis::kContext:
-      return number(layout.tp, layout.cp) == 0;
-    case PlanAxis::kPipeline:
-      return number(stride_of(layout, axis), layout.pp) == 0;
-    case PlanAxis::kData:
-      return number(layout.tp, layout.cp) == 0 && number(stride_of(layout, axis), layout.dp) == 0;
-    case PlanAxis::kExpert: {
-      const std::size_t replica = number(stride_of(layout, axis), layout.dp);
-      return (replica * layout.cp + number(layout.tp, layout.cp)) % layout.ep == 0;
-    }
+/// Makes `worst` as bad as a group that begins at `first` on its node.
+void note_group(const std::vector<std::size_t>& members, std::size_t first,
+                std::size_t gpus_per_node, GroupPlacement& worst) {
+  std::size_t nodes = 0;
+  std::size_t here = 0;
+  std::size_t last = 0;
+  for (const std::size_t member : members) {
+    const std::size_t node = (member + first) / gpus_per_node;
+    const bool moved_on = nodes == 0 || node != last;
+    here = moved_on ? 1 : here + 1;
+    if (moved_on) ++nodes;
+    worst.per_node = std::max(worst.per_node, here);
+    last = node;
   }
-  throw InternalError("an axis has no groups");
+  worst.nodes = std::max(worst.nodes, nodes);
 }
 
 }  // namespace
@@ -94,27 +106,20 @@ std::size_t stride_of(const Layout& layout, PlanAxis axis) {
 }
 
 GroupPlacement placement_of(const Layout& layout, PlanAxis axis, std::size_t gpus_per_node) {
-  const std::vector<std::size_t> group = first_group(layout, axis);
-  GroupPlacement worst{.ranks = group.size(), .per_node = 0, .nodes = 0};
-  // The other groups are this one, moved to the ranks that come first in theirs. Where groups and
-  // nodes divide each other, those that begin on the first node show all there is.
-  const std::size_t span = span_of(layout, axis);
-  const bool regular = span % gpus_per_node == 0 || gpus_per_node % span == 0;
-  const std::size_t firsts = regular ? std::min(gpus_per_node, layout.gpus()) : layout.gpus();
-  for (std::size_t first = 0; first < firsts; ++first) {
-    if (!begins_group(layout, axis, first)) continue;
-    std::size_t most = 0;
-    std::size_t nodes = 0;
-    std::size_t here = 0;
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      const std::size_t node = (group[i] + first) / gpus_per_node;
-      const bool moved_on = i == 0 || node != (group[i - 1] + first) / gpus_per_node;
-      here = moved_on ? 1 : here + 1;
-      if (moved_on) ++nodes;
-      most = std::max(most, here);
+  const Pattern pattern = pattern_of(layout, axis, gpus_per_node);
+  GroupPlacement worst{.ranks = pattern.members.front().size(), .per_node = 0, .nodes = 0};
+  // What counts is where on its node a group begins: after as many steps as a node has GPUs, the
+  // places repeat.
+  const std::size_t near = std::min(pattern.near.count, gpus_per_node);
+  const std::size_t far = std::min(pattern.far.count, gpus_per_node);
+  std::vector<bool> seen(gpus_per_node);
+  for (std::size_t i = 0; i < near * far; ++i) {
+    const std::size_t first = i % near * pattern.near.step + i / near * pattern.far.step;
+    if (seen[first % gpus_per_node]) continue;
+    seen[first % gpus_per_node] = true;
+    for (const std::vector<std::size_t>& members : pattern.members) {
+      note_group(members, first, gpus_per_node, worst);
     }
-    worst.per_node = std::max(worst.per_node, most);
-    worst.nodes = std::max(worst.nodes, nodes);
   }
   return worst;
 }

@@ -25,10 +25,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "common/base/errors.hpp"
+#include "common/comm/backend/launch.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/train/program/program.hpp"
 
@@ -52,7 +56,25 @@ struct Fault {
   while (true) sink = sink + 1;
 }
 
+/// Returns when all processes of the launch have come here, and so would say that they were told to
+/// stop: before, mpirun's signal ends a process that cannot say anything yet.
+void wait_for_the_others() {
+  const char* const folder = std::getenv("PMIX_SERVER_TMPDIR");
+  const char* const job = std::getenv("PMIX_NAMESPACE");
+  const std::optional<ultra::comm::Launch> launch = ultra::comm::find_launch();
+  if (folder == nullptr || job == nullptr || !launch) return;
+  const auto sign_of = [&](int rank) { return fmt::format("{}/here.{}.{}", folder, job, rank); };
+  std::ofstream(sign_of(launch->rank)).put('\n');
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(15);
+  for (int rank = 0; rank < launch->size; ++rank) {
+    while (!std::filesystem::exists(sign_of(rank)) && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+}
+
 void fail_before_mpi(const Fault& fault) {
+  if (fault.how == "early" || fault.how == "starting") wait_for_the_others();
   if (fault.is("refused")) throw ultra::ConfigError("--steps is wrong");
   if (fault.is("early")) kill(getpid(), SIGKILL);
   if (fault.is("absent")) std::this_thread::sleep_for(std::chrono::minutes(5));
