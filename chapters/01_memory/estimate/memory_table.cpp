@@ -8,6 +8,7 @@
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
+#include "common/base/difference.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::memory {
@@ -39,12 +40,6 @@ std::optional<std::size_t> predict(MemoryCategory category, const train::TrainOp
   return std::nullopt;
 }
 
-std::string difference(std::size_t predicted, std::size_t measured) {
-  if (predicted == measured) return "exact";
-  const double p = static_cast<double>(predicted);
-  return fmt::format("{:+.2f}%", 100.0 * (static_cast<double>(measured) - p) / p);
-}
-
 }  // namespace
 
 std::string format_memory_table(const train::TrainOptions& options,
@@ -66,7 +61,7 @@ std::string format_memory_table(const train::TrainOptions& options,
     if (!predicted && peak.bytes == 0) continue;
     table += fmt::format("  {:<14}{:>12}{:>12}{:>10}{:>12}   {}\n", to_string(category),
                          predicted ? format_bytes(*predicted) : "-", format_bytes(peak.bytes),
-                         predicted ? difference(*predicted, peak.bytes) : "",
+                         predicted ? format_difference(peak.bytes, *predicted) : "",
                          format_bytes(usage[category]), peak.phase);
   }
   table += fmt::format("  {:<14}{:>12}{:>12}{:>10}{:>12}   {}\n", "total", "", "", "",

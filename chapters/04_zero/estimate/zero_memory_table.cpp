@@ -6,6 +6,7 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
+#include "common/base/difference.hpp"
 #include "common/base/units.hpp"
 #include "common/storage/storage.hpp"
 
@@ -78,10 +79,10 @@ class Predictions {
 
 std::string compared(const Prediction& prediction, std::size_t measured) {
   if (!prediction.bytes) return "";
-  if (*prediction.bytes == measured) return "exact";
-  if (prediction.at_most) return measured < *prediction.bytes ? "within" : "ABOVE";
-  const double predicted = static_cast<double>(*prediction.bytes);
-  return fmt::format("{:+.2f}%", 100.0 * (static_cast<double>(measured) - predicted) / predicted);
+  if (prediction.at_most && *prediction.bytes != measured) {
+    return measured < *prediction.bytes ? "within" : "ABOVE";
+  }
+  return format_difference(measured, *prediction.bytes);
 }
 
 std::string row(std::string_view name, const Prediction& prediction, std::size_t measured,

@@ -14,18 +14,13 @@
 #include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
+#include "common/base/difference.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
 std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
-
-std::string compared(std::size_t predicted, std::size_t measured) {
-  if (predicted == measured) return "exact";
-  const double p = static_cast<double>(predicted);
-  return fmt::format("{:+.2f}%", 100.0 * (static_cast<double>(measured) - p) / p);
-}
 
 PredictedBytes predictions(const train::Setup& setup, const TensorParallelLayout& layout,
                            std::size_t largest_micro_batch) {
@@ -88,7 +83,7 @@ std::string memory_columns(const PredictedBytes& predicted_of, const train::Rank
     if (!predicted && peak.bytes == 0) continue;
     rows += fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", to_string(category),
                         predicted ? format_bytes(*predicted) : "-", format_bytes(peak.bytes),
-                        predicted ? compared(*predicted, peak.bytes) : "", peak.phase);
+                        predicted ? format_difference(peak.bytes, *predicted) : "", peak.phase);
   }
   const MemoryPeak& total = rank.memory.peak_total();
   return rows + fmt::format("  {:<14}{:>12}{:>12}{:>10}   {}\n", "total", "",

@@ -17,6 +17,7 @@
 #include "chapters/06_context_parallel/estimate/context_table.hpp"
 #include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
 #include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
+#include "common/base/difference.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
 
@@ -104,11 +105,8 @@ std::size_t held(const train::RankSummary& rank) {
 }
 
 std::string cell(std::size_t measured, const std::optional<std::size_t>& predicted) {
-  std::string text = format_bytes(measured);
-  if (!predicted) return text;
-  if (*predicted == measured) return text + " exact";
-  const double off = static_cast<double>(measured) / static_cast<double>(*predicted) - 1;
-  return text + fmt::format(" {:+.1f}%", 100 * off);
+  if (!predicted) return format_bytes(measured);
+  return format_bytes(measured) + " " + format_difference(measured, *predicted, 1);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "chapters/11_five_d/composition/rank_activations.hpp"
 #include "chapters/11_five_d/composition/rank_states.hpp"
 #include "chapters/11_five_d/composition/step_traffic.hpp"
+#include "common/base/difference.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::five_d {
@@ -59,11 +60,8 @@ Predicted predictions(const train::Setup& setup, std::size_t rank) {
 }
 
 std::string cell(std::size_t measured, const std::optional<std::size_t>& predicted) {
-  std::string text = format_bytes(measured);
-  if (!predicted) return text;
-  if (*predicted == measured) return text + " exact";
-  const double off = static_cast<double>(measured) / static_cast<double>(*predicted) - 1;
-  return text + fmt::format(" {:+.1f}%", 100 * off);
+  if (!predicted) return format_bytes(measured);
+  return format_bytes(measured) + " " + format_difference(measured, *predicted, 1);
 }
 
 std::string memory_rows(const train::Setup& setup, const train::TrainResult& result) {
