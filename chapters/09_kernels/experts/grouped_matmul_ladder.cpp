@@ -5,6 +5,7 @@
 #include "chapters/09_kernels/experts/routing.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
+#include "chapters/09_kernels/matmul/bf16_product.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/grouped_matmul/grouped_matmul.hpp"
 
@@ -14,15 +15,7 @@ namespace {
 namespace rungs_of = kernels::grouped_matmul;
 using simt::bf16;
 
-std::string refuse_ragged_depth(const Sizes& sizes) {
-  if (sizes[3] % 8 == 0) {
-    return {};
-  }
-  return fmt::format(
-      "the depth is {}, expected a multiple of 8: rows of a and b must begin at multiples of 16 "
-      "bytes",
-      sizes[3]);
-}
+std::string refuse_ragged_depth(const Sizes& sizes) { return refuse_ragged_rows(sizes[3]); }
 
 class GroupedMatmul {
  public:
@@ -79,29 +72,18 @@ class GroupedMatmul {
             .least_bytes = 2.0 * (rows * depth + experts * depth * columns + rows * columns)};
   }
 
-  /// As for the ladder matmul_bf16.
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
-    const std::vector<bf16> c = buffers.download(problem.c);
     const auto depth = static_cast<std::size_t>(depth_);
     const auto columns = static_cast<std::size_t>(columns_);
-    Verdict verdict;
-    for (const std::size_t index : sample(c.size(), kMostProducts / depth, seed_)) {
+    const auto rows_of = [&](std::size_t index) {
       const std::size_t row = index / columns;
-      const bf16* const left = &a_[row * depth];
-      const bf16* const right = &b_[(expert_of(row) * columns + index % columns) * depth];
-      ExactSum sum;
-      for (std::size_t k = 0; k < depth; ++k) {
-        sum.add(value_of(left[k]) * value_of(right[k]));
-      }
-      verdict.compare("c", index, value_of(c[index]), sum.value,
-                      bf16_error(sum.value, rounding_of(4.0 * (depth_ + 16)) * sum.magnitude));
-    }
-    return verdict;
+      return ProductRows{&a_[row * depth],
+                         &b_[(expert_of(row) * columns + index % columns) * depth]};
+    };
+    return judge_bf16_product(buffers.download(problem.c), depth, 0, rows_of, seed_);
   }
 
  private:
-  static constexpr std::size_t kMostProducts = std::size_t{1} << 25;  // of the f64 computation
-
   [[nodiscard]] std::size_t expert_of(std::size_t row) const {
     const auto behind = std::ranges::upper_bound(begins_, static_cast<int>(row));
     return static_cast<std::size_t>(behind - begins_.begin()) - 1;

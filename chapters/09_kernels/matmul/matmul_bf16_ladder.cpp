@@ -6,6 +6,7 @@
 
 #include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
+#include "chapters/09_kernels/matmul/bf16_product.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
 
@@ -17,13 +18,7 @@ using simt::bf16;
 
 // The copies of 16 bytes need rows that begin at multiples of 16 bytes.
 std::string refuse_ragged_depth(const Sizes& sizes) {
-  if (sizes[2] % 8 == 0) {
-    return {};
-  }
-  return fmt::format(
-      "the depth is {}, expected a multiple of 8: rows of a and b must begin at multiples of 16 "
-      "bytes. Hint: rungs 1 to 4 take any depth",
-      sizes[2]);
+  return refuse_ragged_rows(sizes[2], ". Hint: rungs 1 to 4 take any depth");
 }
 
 // TMA needs that of c, too, and a GPU that has it.
@@ -113,35 +108,16 @@ class MatmulBf16 {
             .least_bytes = 2.0 * (rows * depth + depth * columns + rows * columns)};
   }
 
-  /// Products of bf16 are exact in fp32. A tensor core adds n products and a sum at once: it aligns
-  /// them to the largest and cuts off what lies below its last bit, so each term loses at most
-  /// 2^-23 of the largest, twice the rounding of one operation, and the result as much once more
-  /// (Fasi, Higham, Mikaitis & Pranesh 2021, "Numerical behavior of NVIDIA tensor cores", section
-  /// 3). K / n such additions of n + 2 errors are at most 2 K for n >= 2, each twice a rounding:
-  /// gamma of 4 K, which holds for CUDA cores, too. K counts the zeros behind a ragged depth: at
-  /// most 16.
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
-    const std::vector<bf16> c = buffers.download(problem.c);
     const auto depth = static_cast<std::size_t>(depth_);
     const auto columns = static_cast<std::size_t>(columns_);
-    Verdict verdict;
-    for (const std::size_t index : sample(c.size(), kMostProducts / depth, seed_)) {
-      const bf16* const left = &a_[index / columns * depth];
-      const bf16* const right = &b_[index % columns * depth];
-      ExactSum sum;
-      for (std::size_t k = 0; k < depth; ++k) {
-        sum.add(value_of(left[k]) * value_of(right[k]));
-      }
-      const double error_of_sum = rounding_of(4.0 * (depth_ + 16)) * sum.magnitude;
-      verdict.compare("c", index, value_of(c[index]), sum.value,
-                      bf16_error(sum.value, error_of_sum));
-    }
-    return verdict;
+    const auto rows_of = [&](std::size_t index) {
+      return ProductRows{&a_[index / columns * depth], &b_[index % columns * depth]};
+    };
+    return judge_bf16_product(buffers.download(problem.c), depth, 0, rows_of, seed_);
   }
 
  private:
-  static constexpr std::size_t kMostProducts = std::size_t{1} << 25;  // of the f64 computation
-
   int rows_;
   int columns_;
   int depth_;

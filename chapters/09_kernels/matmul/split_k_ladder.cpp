@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
+#include "chapters/09_kernels/matmul/bf16_product.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "kernels/split_k/split_k.hpp"
 
@@ -12,15 +11,7 @@ namespace {
 namespace rungs_of = kernels::split_k;
 using simt::bf16;
 
-std::string refuse_ragged_depth(const Sizes& sizes) {
-  if (sizes[2] % 8 == 0) {
-    return {};
-  }
-  return fmt::format(
-      "the depth is {}, expected a multiple of 8: rows of a and b must begin at multiples of 16 "
-      "bytes",
-      sizes[2]);
-}
+std::string refuse_ragged_depth(const Sizes& sizes) { return refuse_ragged_rows(sizes[2]); }
 
 class SplitK {
  public:
@@ -78,29 +69,17 @@ class SplitK {
             .least_bytes = 2.0 * (rows * depth + depth * columns + rows * columns)};
   }
 
-  /// As for the ladder matmul_bf16; parts of the depth are added up in fp32: as many more additions
-  /// as there are blocks at most.
+  /// Parts of the depth are added up in fp32: as many more additions as there are blocks at most.
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
-    const std::vector<bf16> c = buffers.download(problem.c);
     const auto depth = static_cast<std::size_t>(depth_);
     const auto columns = static_cast<std::size_t>(columns_);
-    Verdict verdict;
-    for (const std::size_t index : sample(c.size(), kMostProducts / depth + 2, seed_)) {
-      const bf16* const left = &a_[index / columns * depth];
-      const bf16* const right = &b_[index % columns * depth];
-      ExactSum sum;
-      for (std::size_t k = 0; k < depth; ++k) {
-        sum.add(value_of(left[k]) * value_of(right[k]));
-      }
-      const double error = rounding_of(4.0 * (depth_ + 16) + blocks_) * sum.magnitude;
-      verdict.compare("c", index, value_of(c[index]), sum.value, bf16_error(sum.value, error));
-    }
-    return verdict;
+    const auto rows_of = [&](std::size_t index) {
+      return ProductRows{&a_[index / columns * depth], &b_[index % columns * depth]};
+    };
+    return judge_bf16_product(buffers.download(problem.c), depth, blocks_, rows_of, seed_);
   }
 
  private:
-  static constexpr std::size_t kMostProducts = std::size_t{1} << 25;  // of the f64 computation
-
   int rows_;
   int columns_;
   int depth_;
