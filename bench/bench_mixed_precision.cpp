@@ -1,19 +1,25 @@
-/// Products and training steps in bf16 and f16, as ratios to f32 on the same thread, side by side: the
-/// clock of a shared machine changes from second to second.
+/// Products and training steps in bf16, f16 and fp8, as ratios to f32 on the same thread, side by side:
+/// the clock of a shared machine changes from second to second.
 ///
 /// `of_sgemm` is a product's rate over that of a plain f32 product of the same extents;
 /// `of_sgemm_peak` over that of f32 matrices of 1024 x 1024. `of_f32_step` is a training step's rate
-/// over that of the same step in f32. `of_copy` is a conversion's rate, bytes read and written, over
-/// that of copying memory.
+/// over that of the same step in f32; `of_peak` the rate of its linear maps' products (attention's are
+/// left out) over that of matrices of 1024 x 1024 in the type that it multiplies in, and `f32_of_peak`
+/// the same of the step in f32. `of_copy` is a conversion's rate, bytes read and written, over that of
+/// copying memory.
 
 #include <benchmark/benchmark.h>
 
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "bench/benchmark_model.hpp"
 #include "bench/timing.hpp"
+#include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
+#include "common/comm/run_ranks.hpp"
 #include "common/data/dataset.hpp"
 #include "common/nn/model.hpp"
 #include "common/ops/adamw.hpp"
@@ -115,12 +121,21 @@ BENCHMARK(product)
     ->Unit(benchmark::kMillisecond)
     ->MinTime(0.5);
 
-/// A model with master weights in f32, trained in `precision`.
+/// FLOP/s of a large product.
+double peak_rate(DType dtype) {
+  const Product large{1024, 1024, 1024, Transpose::kNo, Transpose::kYes, dtype};
+  return Operands(large, dtype, dtype).rate();
+}
+
+/// A model with master weights in f32, trained in `precision`; in fp8 where a scope is given.
 class Training {
  public:
-  Training(std::size_t hidden, const nn::Precision& precision)
+  Training(std::size_t hidden, const nn::Precision& precision,
+           std::optional<mixed_precision::Fp8Scope> fp8 = {})
       : config_(bench::benchmark_model(hidden)),
-        model_(config_, device_, precision, 1, factory_),
+        fp8_(fp8 ? std::make_unique<mixed_precision::Fp8Factory>(dense_, *fp8) : nullptr),
+        model_(config_, device_, precision, 1,
+               fp8_ ? static_cast<nn::LayerFactory&>(*fp8_) : dense_),
         text_(bench::benchmark_text()),
         sampler_(text_, config_.max_seq_len, 4, 1),
         batch_(sampler_.batch(device_, 0, {0, 4})) {
@@ -130,6 +145,15 @@ class Training {
         moments->push_back(Tensor::zeros(device_, p->shape(), DType::kF32));
       }
     }
+  }
+
+  /// Floating-point operations of the linear maps for a token: the token table is looked up.
+  [[nodiscard]] double flops_per_token() {
+    double weights = 0;
+    for (const nn::Parameter* p : model_.parameters()) {
+      if (p->shape().rank() == 2) weights += static_cast<double>(p->shape().numel());
+    }
+    return 6 * (weights - static_cast<double>(config_.vocab_size * config_.hidden_size));
   }
 
   /// Tokens per second of one step.
@@ -154,7 +178,8 @@ class Training {
 
   Device device_ = Device::cpu();
   nn::ModelConfig config_;
-  nn::DenseFactory factory_;
+  nn::DenseFactory dense_;
+  std::unique_ptr<mixed_precision::Fp8Factory> fp8_;
   nn::Model model_;
   data::Dataset text_;
   data::Sampler sampler_;
@@ -164,12 +189,23 @@ class Training {
   std::vector<Tensor> second_;
 };
 
-void train_step(benchmark::State& state) {
-  nn::Precision precision(dtype_of(state));
+enum Numbers { kBf16, kF16, kFp8Tensors, kFp8Tiles };
+
+/// What fp8 layers of a rank without others have to know.
+std::optional<mixed_precision::Fp8Scope> scope_of(std::int64_t numbers, const Communicator& alone) {
+  if (numbers < kFp8Tensors) return {};
+  using mixed_precision::Scaling;
+  const Scaling scaling = numbers == kFp8Tiles ? Scaling::kBlockwise : Scaling::kCurrent;
+  return mixed_precision::Fp8Scope{
+      .recipe = {.scaling = scaling}, .tp = alone, .tokens = alone, .history_copies = {}};
+}
+
+void steps_of(benchmark::State& state, const Communicator& alone) {
+  nn::Precision precision(state.range(0) == kF16 ? DType::kF16 : DType::kBF16);
   precision.gradients = DType::kF32;
   precision.optimizer = DType::kF32;
   const auto hidden = static_cast<std::size_t>(state.range(1));
-  Training half(hidden, precision);
+  Training half(hidden, precision, scope_of(state.range(0), alone));
   Training single(hidden, DType::kF32);
   for (int i = 0; i < 2; ++i) {
     half.step();
@@ -177,17 +213,28 @@ void train_step(benchmark::State& state) {
   }
   std::vector<double> rates;
   std::vector<double> shares;
+  std::vector<double> of_peak;
+  std::vector<double> f32_of_peak;
   for (auto _ : state) {
     const double in_f32 = single.step();
+    f32_of_peak.push_back(in_f32 * single.flops_per_token() / peak_rate(DType::kF32));
     rates.push_back(half.step());
+    of_peak.push_back(rates.back() * half.flops_per_token() / peak_rate(precision.compute));
     shares.push_back(rates.back() / in_f32);
   }
   state.counters["tokens_per_s"] = median(rates);
   state.counters["of_f32_step"] = median(shares);
+  state.counters["of_peak"] = median(of_peak);
+  state.counters["f32_of_peak"] = median(f32_of_peak);
+}
+
+void train_step(benchmark::State& state) {
+  run_ranks(1, [&](Communicator& alone) { steps_of(state, alone); });
 }
 BENCHMARK(train_step)
-    ->ArgNames({"f16", "hidden"})
-    ->ArgsProduct({{0, 1}, {128, 512}})
+    ->ArgNames({"numbers", "hidden"})
+    ->ArgsProduct({{kBf16, kF16, kFp8Tensors, kFp8Tiles}, {128, 512}})
+    ->UseRealTime()
     ->Unit(benchmark::kMillisecond)
     ->MinTime(4.0);
 

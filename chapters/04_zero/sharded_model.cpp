@@ -25,15 +25,26 @@ struct ShardPiece {
   Range place;
 };
 
-/// The states of the pieces, outside the device's memory if they are to be.
+/// The states of the pieces, outside the device's memory if they are to be; master weights, which are
+/// states of the optimizer, among them.
 std::shared_ptr<OffloadedStates> make_states(const OffloadSettings& settings,
                                              const std::vector<train::OwnedPiece>& pieces,
-                                             const nn::Parameter& like) {
+                                             const nn::Parameter& like, bool has_masters) {
   if (settings.what == Offload::kNone) return nullptr;
   std::vector<std::size_t> counts;
   for (const train::OwnedPiece& piece : pieces) counts.push_back(piece.elements.size());
-  return std::make_shared<OffloadedStates>(settings, counts, like.device(),
-                                           accumulation_dtype(like.dtype()));
+  using Weights = OffloadedLayout::Weights;
+  auto states = std::make_shared<OffloadedStates>(
+      settings, counts, like.device(), accumulation_dtype(like.dtype()),
+      settings.offloads_parameters() || has_masters ? Weights::kStored : Weights::kStay);
+  for (std::size_t i = 0; has_masters && i < pieces.size(); ++i) {
+    const Range& elements = pieces[i].elements;
+    const Tensor initial =
+        Tensor::empty(like.device(), {elements.size()}, accumulation_dtype(like.dtype()));
+    pieces[i].parameter->initial_values_into(initial, elements.begin);
+    states->write_weights(states->layout().elements_of(i), initial);
+  }
+  return states;
 }
 
 /// What the three stages have in common: which pieces this rank owns, and the optimizer's step on
@@ -50,10 +61,15 @@ class ShardPieces : public ShardedModel {
         places_.push_back({.group = g, .place = piece.place});
       }
     }
-    states_ = make_states(offload, pieces_, *groups_.front().parameters.front());
+    const nn::Parameter& like = *groups_.front().parameters.front();
+    const bool has_masters = is_half(like.dtype()) && !is_half(scope.precision.optimizer);
+    ensure(!has_masters || !offload.offloads_parameters(),
+           "weights that are offloaded have no master weights beside them");
+    states_ = make_states(offload, pieces_, like, has_masters);
+    stores_masters_ = states_ && has_masters;
     adamw_ = train::make_optimizer(scope.optimizer, pieces_,
                                    states_ ? offloaded_moments(states_) : nullptr);
-    masters_.emplace(pieces_, scope.precision);
+    if (!stores_masters_) masters_.emplace(pieces_, scope.precision);
   }
 
   const std::string& data_group() const override { return data_group_; }
@@ -70,7 +86,7 @@ class ShardPieces : public ShardedModel {
       updates.push_back({.value = weights(i),
                          .grad = gradient(i),
                          .decay = train::decays(*pieces_[i].parameter),
-                         .master = masters_->of(i)});
+                         .master = master(i)});
     }
     return updates;
   }
@@ -88,13 +104,14 @@ class ShardPieces : public ShardedModel {
   }
 
   void read_weights(std::size_t piece, const Tensor& out) override {
-    if (!stores_weights()) return masters_->read(piece, weights(piece), out);
+    if (masters_ && !stores_weights()) return masters_->read(piece, weights(piece), out);
     states_->read_weights(states_->layout().elements_of(piece), out);
   }
 
   void write_weights(std::size_t piece, const Tensor& in) override {
-    if (!stores_weights()) return masters_->write(piece, weights(piece), in);
+    if (masters_ && !stores_weights()) return masters_->write(piece, weights(piece), in);
     states_->write_weights(states_->layout().elements_of(piece), in);
+    if (stores_masters_) cast_into(weights(piece), in);
   }
 
   void share_weights() override {
@@ -122,19 +139,26 @@ class ShardPieces : public ShardedModel {
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
   [[nodiscard]] const ShardPiece& place(std::size_t piece) const { return places_[piece]; }
   [[nodiscard]] int rank() const { return ranks_.shards.rank(); }
+  /// Whether the shards of the weights that the passes use are in storage.
   [[nodiscard]] bool stores_weights() const {
-    return states_ && states_->layout().stores_weights();
+    return states_ && states_->layout().stores_weights() && !stores_masters_;
   }
 
  private:
+  /// Where a piece's master weights are while it is updated; undefined where it has none.
+  [[nodiscard]] Tensor master(std::size_t piece) const {
+    return stores_masters_ ? states_->weights_in_window(piece) : masters_->of(piece);
+  }
+
   std::string data_group_;
   ShardGroups ranks_;
   std::vector<ParameterGroup> groups_;
   std::vector<train::OwnedPiece> pieces_;
   std::vector<ShardPiece> places_;
   std::shared_ptr<OffloadedStates> states_;  // null: all on the device
+  bool stores_masters_ = false;              // in states_
   std::unique_ptr<optim::AdamW> adamw_;
-  std::optional<train::MasterWeights> masters_;  // made when the pieces are known
+  std::optional<train::MasterWeights> masters_;  // on the device
 };
 
 /// Every rank has all weights; its shard is a part of each array.

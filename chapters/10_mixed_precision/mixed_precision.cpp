@@ -33,6 +33,7 @@ void MixedPrecision::validate(train::Setup& setup) {
   pass_on_precision(setup, options_);
   if (options_.is_mixed()) setup.train.precision = options_.types();
   setup.train.moment_bytes = options_.moment_bytes();
+  if (options_.recipe == Recipe::kFp8) setup.train.fp8 = options_.fp8().kept();
   // Their histories are a part of the model's state, which no other training has.
   if (options_.recipe == Recipe::kFp8 && options_.fp8().scaling == Scaling::kDelayed) {
     setup.train.variant["--fp8-recipe delayed"] = "(with --precision fp8)";
@@ -74,6 +75,10 @@ void MixedPrecision::change_plan(train::Plan& plan, const train::Setup&) const {
 
 void MixedPrecision::wrap(train::FactoryStack& factories, const train::Plan& plan,
                           const train::Setup&) const {
+  if (options_.rounded_sums.any()) {
+    factories.push_back(
+        std::make_unique<RoundedSumsFactory>(*factories.back(), options_.rounded_sums));
+  }
   if (options_.recipe != Recipe::kFp8) return;
   factories.push_back(
       std::make_unique<Fp8Factory>(*factories.back(), fp8_scope(options_.fp8(), plan)));

@@ -19,18 +19,19 @@ std::optional<std::size_t> predict(MemoryCategory category, const train::TrainOp
                                    const RecomputeConfig& recompute) {
   const TransformerShape shape = shape_of(options.model);
   const StateWidths per_parameter = state_widths(options);
-  const auto all = [&](double bytes) {
-    return static_cast<std::size_t>(
-        std::llround(bytes * static_cast<double>(parameter_count(shape))));
+  const std::size_t history = shape.num_layers * block_history(options);
+  const auto all = [&](double bytes, std::size_t of_history) {
+    return of_history * history + static_cast<std::size_t>(std::llround(
+                                      bytes * static_cast<double>(parameter_count(shape))));
   };
   const MicroBatch batch{.size = options.micro_batch, .seq_len = options.model.max_seq_len};
   switch (category) {
     case MemoryCategory::kParameters:
-      return all(per_parameter.parameters);
+      return all(per_parameter.parameters, sizeof(float));
     case MemoryCategory::kGradients:
-      return all(per_parameter.gradients);
+      return all(per_parameter.gradients, sizeof(float));
     case MemoryCategory::kOptimizer:
-      return all(per_parameter.optimizer);
+      return all(per_parameter.optimizer, 2 * sizeof(float));
     case MemoryCategory::kActivations:
       return peak_activation_bytes(shape, batch, activation_precision(options), recompute);
     case MemoryCategory::kCommunication:

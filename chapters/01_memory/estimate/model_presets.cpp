@@ -137,6 +137,8 @@ std::string_view to_string(Precision precision) {
     case Precision::kBf16MixedFp32Grads:
       return "bf16-mixed-fp32grads";
     case Precision::kTwoBytes:
+    case Precision::kFp8Tensors:
+    case Precision::kFp8Tiles:
       return "two-bytes";
   }
   return "?";

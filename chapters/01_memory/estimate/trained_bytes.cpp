@@ -23,7 +23,20 @@ StateWidths state_widths(const train::TrainOptions& options) {
   return widths;
 }
 
+// A layer with m maps has a row for its input, m for their weights, m for their gradients.
+
+std::size_t attention_history(const train::TrainOptions& options) {
+  constexpr std::size_t kRows = 7 + 3;  // q, k, v; o
+  return options.fp8 ? kRows * options.fp8->history : 0;
+}
+
+std::size_t block_history(const train::TrainOptions& options) {
+  constexpr std::size_t kRows = 5 + 3;  // gate, up; down
+  return attention_history(options) + (options.fp8 ? kRows * options.fp8->history : 0);
+}
+
 Precision activation_precision(const train::TrainOptions& options) {
+  if (options.fp8) return options.fp8->tile > 0 ? Precision::kFp8Tiles : Precision::kFp8Tensors;
   return is_half(options.formats().compute) ? Precision::kTwoBytes : precision_of(options.dtype);
 }
 

@@ -18,6 +18,12 @@ struct StateWidths {
 /// more.
 [[nodiscard]] StateWidths state_widths(const train::TrainOptions& options);
 
+/// @brief Further weights of a block, in f32 and on every rank that has the block: the histories of
+/// largest magnitudes that fp8 goes by.
+[[nodiscard]] std::size_t block_history(const train::TrainOptions& options);
+/// @brief The same of a block whose feed-forward part has none.
+[[nodiscard]] std::size_t attention_history(const train::TrainOptions& options);
+
 /// @brief The precision of a training's activations.
 /// @throws ConfigError for a type that no training runs in.
 [[nodiscard]] Precision activation_precision(const train::TrainOptions& options);

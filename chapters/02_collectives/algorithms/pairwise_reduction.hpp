@@ -7,6 +7,10 @@
 /// ((x_0 + x_1) + x_2) + ... + x_{P-1}, x_i being the contribution of position i. Hence an array
 /// reduced whole, in buckets of any sizes, parameter by parameter, or by reduce_scatter with any
 /// counts gives the same bits.
+///
+/// Nothing travels but contributions, so numbers of two bytes can be added up in f32 and rounded once,
+/// however many ranks there are. An algorithm whose messages are partial sums rounds once per hop, or
+/// needs messages of four bytes.
 
 #include "common/comm/collectives/schedule.hpp"
 

@@ -104,6 +104,17 @@ std::size_t scratch_between_copies(const ShardedRun& run,
 /// Bytes of a moment outside the device.
 std::size_t moment_width(const ShardedRun& run) { return size_of(accumulation_dtype(run.dtype)); }
 
+memory::StateWidths widths_of(const ShardedRun& run) {
+  if (run.widths) return *run.widths;
+  const auto width = static_cast<double>(size_of(run.dtype));
+  return {.parameters = width, .gradients = width, .optimizer = 2 * width};
+}
+
+/// Whether the optimizer keeps more than moments.
+bool has_master_weights(const ShardedRun& run) {
+  return widths_of(run).optimizer > static_cast<double>(2 * moment_width(run));
+}
+
 /// What offloading changes.
 void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int rank,
              std::size_t fetched_bytes, ShardedBytes& elements) {
@@ -115,7 +126,9 @@ void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int 
   }
   using Weights = OffloadedLayout::Weights;
   const OffloadedLayout stored(counts, settings.least_block_bytes / (2 * moment_width(run)),
-                               settings.offloads_parameters() ? Weights::kStored : Weights::kStay);
+                               settings.offloads_parameters() || has_master_weights(run)
+                                   ? Weights::kStored
+                                   : Weights::kStay);
   elements.optimizer = stored.window();
   elements.stored = stored.stored();
   if (settings.offloads_parameters()) elements.parameters = fetched_bytes / size_of(run.dtype);
@@ -135,22 +148,15 @@ std::size_t gradients_beside_a_table(const ShardedRun& run, const std::vector<Fl
   return std::max(shards, there + table.count);
 }
 
-memory::StateWidths widths_of(const ShardedRun& run) {
-  if (run.widths) return *run.widths;
-  const auto width = static_cast<double>(size_of(run.dtype));
-  return {.parameters = width, .gradients = width, .optimizer = 2 * width};
-}
-
 std::size_t bytes_of(std::size_t elements, double width) {
   return static_cast<std::size_t>(std::llround(static_cast<double>(elements) * width));
 }
 
-/// Moments and master weights on the device: where moments are offloaded, their window instead.
+/// Moments and master weights on the device: where they are offloaded, their window instead.
 std::size_t optimizer_bytes(const ShardedRun& run, const memory::StateWidths& widths,
                             std::size_t updated, const ShardedBytes& elements) {
   if (run.settings.offload.what == Offload::kNone) return bytes_of(updated, widths.optimizer);
-  const auto moments = static_cast<double>(2 * moment_width(run));
-  return elements.optimizer * moment_width(run) + bytes_of(updated, widths.optimizer - moments);
+  return elements.optimizer * moment_width(run);
 }
 
 /// What a rank sends of gradients in a step: reduce-scatters. The rest are all-gathers of weights.

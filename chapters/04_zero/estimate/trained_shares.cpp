@@ -15,9 +15,19 @@ RankBytes in_formats_of(const train::TrainOptions& options, const RankBytes& of_
           .optimizer = in(of_fp32.optimizer, widths.optimizer, fp32.optimizer)};
 }
 
+RankBytes history_bytes(std::size_t numbers) {
+  const auto all = static_cast<double>(numbers);
+  return {.parameters = 4 * all, .gradients = 4 * all, .optimizer = 8 * all};
+}
+
 RankBytes trained_bytes_per_rank(const train::TrainOptions& options, const Sharding& sharding,
-                                 std::size_t parameters) {
-  return in_formats_of(options, bytes_per_rank(sharding, parameters, memory::Precision::kFp32));
+                                 std::size_t parameters, std::size_t layers) {
+  const RankBytes shares =
+      in_formats_of(options, bytes_per_rank(sharding, parameters, memory::Precision::kFp32));
+  const RankBytes histories = history_bytes(layers * memory::block_history(options));
+  return {.parameters = shares.parameters + histories.parameters,
+          .gradients = shares.gradients + histories.gradients,
+          .optimizer = shares.optimizer + histories.optimizer};
 }
 
 }  // namespace ultra::zero

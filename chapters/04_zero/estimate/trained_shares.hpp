@@ -13,8 +13,15 @@ namespace ultra::zero {
 /// @param of_fp32  what it keeps in f32.
 [[nodiscard]] RankBytes in_formats_of(const train::TrainOptions& options, const RankBytes& of_fp32);
 
+/// @brief What histories of largest magnitudes take on a rank, with gradients and moments: none of it
+/// is sharded.
+/// @param numbers  of all histories of the rank: of memory::block_history() for each block.
+[[nodiscard]] RankBytes history_bytes(std::size_t numbers);
+
 /// @brief bytes_per_rank() in the formats of a training.
+/// @param layers  blocks of the rank, whose histories are counted too.
 [[nodiscard]] RankBytes trained_bytes_per_rank(const train::TrainOptions& options,
-                                               const Sharding& sharding, std::size_t parameters);
+                                               const Sharding& sharding, std::size_t parameters,
+                                               std::size_t layers);
 
 }  // namespace ultra::zero

@@ -6,6 +6,7 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "common/base/difference.hpp"
 #include "common/base/units.hpp"
 #include "common/storage/storage.hpp"
@@ -25,6 +26,16 @@ Prediction of_state(bool sharded, double per_parameter, std::size_t bytes) {
           .bytes = bytes};
 }
 
+/// A history belongs to its rank as a whole.
+ShardedBytes with_histories(ShardedBytes bytes, const train::TrainOptions& options) {
+  const RankBytes histories =
+      history_bytes(options.model.num_layers * memory::block_history(options));
+  bytes.parameters += static_cast<std::size_t>(histories.parameters);
+  bytes.gradients += static_cast<std::size_t>(histories.gradients);
+  bytes.optimizer += static_cast<std::size_t>(histories.optimizer);
+  return bytes;
+}
+
 class Predictions {
  public:
   Predictions(const train::TrainOptions& options, const memory::RecomputeConfig& recompute,
@@ -32,7 +43,7 @@ class Predictions {
       : stage_(run.settings.stage),
         offload_(run.settings.offload),
         widths_(memory::state_widths(options)),
-        bytes_(predict_bytes(run, 0, algorithms)),
+        bytes_(with_histories(predict_bytes(run, 0, algorithms), options)),
         activations_(memory::peak_activation_bytes(
             memory::shape_of(options.model),
             {.size = options.micro_batch, .seq_len = options.model.max_seq_len},
@@ -65,7 +76,8 @@ class Predictions {
   /// What stands beside the device.
   [[nodiscard]] Prediction stored() const {
     const double moment = widths_.gradients < 4 ? 4 : widths_.gradients;
-    return of_state(true, (offload_.offloads_parameters() ? 3 : 2) * moment, bytes_.stored);
+    const bool weights = offload_.offloads_parameters() || widths_.optimizer > 2 * moment;
+    return of_state(true, (weights ? 3 : 2) * moment, bytes_.stored);
   }
   [[nodiscard]] const ShardedBytes& bytes() const { return bytes_; }
 

@@ -16,7 +16,7 @@ namespace ultra::zero {
 /// @brief What of a rank's shards does not stay in the device's memory.
 enum class Offload {
   kNone,                    ///< everything stays
-  kOptimizer,               ///< the optimizer's moments go, and come back in blocks for the step
+  kOptimizer,               ///< the optimizer's states go, and come back in blocks for the step
   kOptimizerAndParameters,  ///< the shards of the weights too; stage 3 only (as ZeRO-Infinity)
 };
 
@@ -25,8 +25,8 @@ using OpenStorage = std::function<std::unique_ptr<storage::AsyncFile>(std::uint6
 
 /// @brief How states are offloaded.
 ///
-/// Moments are offloaded in the weights' type. Master weights of mixed precision would be a further
-/// state beside them; this training has none yet.
+/// The optimizer's states are its moments, in the type that it updates weights in, and the master
+/// weights of mixed precision.
 struct OffloadSettings {
   Offload what = Offload::kNone;               ///< which states
   std::string folder = {};                     ///< of the scratch file; empty: the host's memory

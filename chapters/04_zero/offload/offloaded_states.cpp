@@ -13,7 +13,6 @@ namespace {
 
 using comm::bytes_of;
 using Kind = StorageEvent::Kind;
-using Weights = OffloadedLayout::Weights;
 
 void expect_cpu(const Device& device) {
   if (device.kind() == DeviceKind::kCpu) return;
@@ -26,9 +25,8 @@ void expect_cpu(const Device& device) {
 
 OffloadedStates::OffloadedStates(const OffloadSettings& settings,
                                  std::span<const std::size_t> counts, const Device& device,
-                                 DType dtype)
-    : layout_(counts, settings.least_block_bytes / (2 * size_of(dtype)),
-              settings.offloads_parameters() ? Weights::kStored : Weights::kStay),
+                                 DType dtype, OffloadedLayout::Weights weights)
+    : layout_(counts, settings.least_block_bytes / (2 * size_of(dtype)), weights),
       dtype_(dtype),
       step_(layout_.blocks().size(),
             {.start_read = [this](std::size_t block,
@@ -144,12 +142,14 @@ void OffloadedStates::read_now(const Range& stored, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor flat = Tensor::empty(Device::cpu(), out.shape(), dtype_);
   file_->read_async(byte(stored.begin), bytes_of(flat)).wait();
-  out.copy_from(flat);
+  if (out.dtype() == dtype_) return out.copy_from(flat);
+  cast_into(out, flat);
 }
 
 void OffloadedStates::write_now(const Range& stored, const Tensor& in) {
   if (in.numel() == 0) return;
-  file_->write_async(byte(stored.begin), bytes_of(in.contiguous())).wait();
+  const Tensor flat = cast(in, dtype_).contiguous();
+  file_->write_async(byte(stored.begin), bytes_of(flat)).wait();
 }
 
 void OffloadedStates::read_weights(const Range& elements, const Tensor& out) {

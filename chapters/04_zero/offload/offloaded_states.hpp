@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// OffloadedStates: one rank's moments, and weights if wanted, in storage beside its device, with a
+/// OffloadedStates: one rank's moments, and weights or master weights if wanted, in storage beside its device, with a
 /// window of blocks on it.
 
 #include <array>
@@ -48,7 +48,14 @@ class OffloadedStates {
   /// @param counts  elements of each tensor, in the order of the updates.
   /// @throws FileError, OutOfMemory as open_storage(); ConfigError for a device that is no CPU.
   OffloadedStates(const OffloadSettings& settings, std::span<const std::size_t> counts,
-                  const Device& device, DType dtype);
+                  const Device& device, DType dtype)
+      : OffloadedStates(settings, counts, device, dtype,
+                        settings.offloads_parameters() ? OffloadedLayout::Weights::kStored
+                                                       : OffloadedLayout::Weights::kStay) {}
+  /// @brief The same with weights in storage that the settings do not name: master weights, which are
+  /// zeros too.
+  OffloadedStates(const OffloadSettings& settings, std::span<const std::size_t> counts,
+                  const Device& device, DType dtype, OffloadedLayout::Weights weights);
   OffloadedStates(const OffloadedStates&) = delete;
   OffloadedStates& operator=(const OffloadedStates&) = delete;
 
@@ -81,9 +88,9 @@ class OffloadedStates {
 
   // Between steps -----------------------------------------------------------------------------------
 
-  /// @brief Copies weights. @param out  [n] on the CPU, of the dtype.
+  /// @brief Copies weights. @param out  [n] on the CPU, of another type if need be.
   void read_weights(const Range& elements, const Tensor& out);
-  /// @brief Replaces weights. @param in  [n] on the CPU, of the dtype.
+  /// @brief Replaces weights. @param in  [n] on the CPU, of another type if need be.
   void write_weights(const Range& elements, const Tensor& in);
   /// @brief Copies a tensor's moments. @param out  of its elements, on the CPU.
   void read_moments(std::size_t tensor, const optim::Moments& out);

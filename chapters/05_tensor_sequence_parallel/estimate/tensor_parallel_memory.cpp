@@ -44,14 +44,25 @@ std::size_t llama_block_bytes(const TransformerShape& shape, const MicroBatch& b
   const std::size_t e = memory::activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
   const std::size_t f = shape.ffn_hidden_size;
-  const bool keeps_cheap = mode == Recompute::kNone;  // the norms' outputs and the product
-  const std::size_t between = (keeps_cheap ? 4 : 2) * h;
-  const std::size_t inside = 2 * h + (keeps_cheap ? 3 : 2) * f;
+  const std::size_t t = layout.ranks();
   const std::size_t l = local_tokens(batch, layout);
   const std::size_t elements =
-      l * between + batch.tokens() * (inside / layout.ranks() + 2 * local_kv_size(shape, layout));
-  const std::size_t row_sums = 2 * l + batch.tokens() * (shape.num_heads / layout.ranks());
-  return e * elements + memory::row_sum_bytes(precision) * row_sums;
+      2 * l * h + batch.tokens() * ((2 * h + 2 * f) / t + 2 * local_kv_size(shape, layout));
+  const std::size_t row_sums = 2 * l + batch.tokens() * (shape.num_heads / t);
+  // A rank has the scales of a token's whole row.
+  const auto input = [&](std::size_t tokens, std::size_t features, std::size_t parts) {
+    return memory::linear_input_bytes(precision, tokens, features / parts) -
+           memory::scale_bytes(precision, tokens, features / parts) +
+           memory::scale_bytes(precision, tokens, features);
+  };
+  std::size_t bytes = e * elements + memory::row_sum_bytes(precision) * row_sums;
+  // Of the output projection: beside the core's output, where it keeps codes of its own.
+  if (memory::keeps_codes(precision)) bytes += input(batch.tokens(), h, t);
+  if (mode == Recompute::kSelective) {  // scales stay
+    return bytes + 2 * memory::scale_bytes(precision, l, h) +
+           memory::scale_bytes(precision, batch.tokens(), f);
+  }
+  return bytes + 2 * input(l, h, 1) + input(batch.tokens(), f, t);  // norm outputs, product
 }
 
 }  // namespace
@@ -95,6 +106,21 @@ std::size_t block_activation_bytes(const TransformerShape& shape, const MicroBat
                                        : llama_block_bytes(shape, batch, precision, mode, layout);
 }
 
+std::size_t unpacked_bytes(const TransformerShape& shape, const MicroBatch& batch,
+                           Precision precision, Recompute mode,
+                           const TensorParallelLayout& layout) {
+  if (!memory::keeps_codes(precision)) return 0;
+  const auto of_block = [&](Recompute kept) {
+    return block_activation_bytes(shape, batch, precision, kept, layout);
+  };
+  const std::size_t e = memory::activation_element_bytes(precision);
+  const std::size_t widest = e * batch.tokens() * (shape.ffn_hidden_size / layout.ranks());
+  if (mode != Recompute::kSelective) return widest;
+  // What is computed again is no code yet.
+  const std::size_t norms = 2 * e * local_tokens(batch, layout) * shape.hidden_size;
+  return norms + 2 * widest - (of_block(Recompute::kNone) - of_block(mode));
+}
+
 OutsideBytes outside_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
                                       Precision precision, const TensorParallelLayout& layout) {
   const std::size_t e = memory::activation_element_bytes(precision);
@@ -110,7 +136,8 @@ OutsideBytes outside_activation_bytes(const TransformerShape& shape, const Micro
 }
 
 std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& config,
-                           std::size_t kept, std::size_t whole, const OutsideBytes& outside) {
+                           std::size_t kept, std::size_t whole, const OutsideBytes& outside,
+                           std::size_t unpacked) {
   const std::size_t blocks = config.mode == Recompute::kFull ? config.recompute_every : 1;
   const std::size_t groups = ceil_div(layers, blocks);
 
@@ -118,7 +145,7 @@ std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& co
   for (std::size_t group = 0; group < groups; ++group) {
     // In this group's backward: what the groups before it keep, and its blocks in full.
     const std::size_t again = std::min(blocks, layers - group * blocks);
-    peak = std::max(peak, group * kept + again * whole);
+    peak = std::max(peak, group * kept + again * whole + unpacked);
   }
   return outside.embedding + peak;
 }
@@ -126,11 +153,11 @@ std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& co
 std::size_t peak_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
                                   Precision precision, const memory::RecomputeConfig& config,
                                   const TensorParallelLayout& layout) {
-  const auto of_block = [&](Recompute mode) {
-    return block_activation_bytes(shape, batch, precision, mode, layout);
-  };
-  return peak_of_blocks(shape.num_layers, config, of_block(config.mode), of_block(Recompute::kNone),
-                        outside_activation_bytes(shape, batch, precision, layout));
+  return peak_of_blocks(shape.num_layers, config,
+                        block_activation_bytes(shape, batch, precision, config.mode, layout),
+                        block_activation_bytes(shape, batch, precision, Recompute::kNone, layout),
+                        outside_activation_bytes(shape, batch, precision, layout),
+                        unpacked_bytes(shape, batch, precision, config.mode, layout));
 }
 
 }  // namespace ultra::tensor_parallel

@@ -68,14 +68,25 @@ void validate(const memory::TransformerShape& shape, const memory::MicroBatch& b
                                                             memory::Precision precision,
                                                             const TensorParallelLayout& layout);
 
+/// @brief Bytes that a block in its backward pass has beside those that it keeps without
+/// recomputation: the widest input of a linear layer in fp8, unpacked, and inputs that are computed
+/// again.
+/// @param mode  in which it keeps activations until then.
+[[nodiscard]] std::size_t unpacked_bytes(const memory::TransformerShape& shape,
+                                         const memory::MicroBatch& batch,
+                                         memory::Precision precision, memory::Recompute mode,
+                                         const TensorParallelLayout& layout);
+
 /// @brief The highest of the moments that memory::peak_activation_bytes names, of blocks that keep so
 /// many bytes.
 /// @param kept     of a block between its passes, with the recomputation asked for.
 /// @param whole    of a block that is computed again, without it.
-/// @param outside  of embedding and head.
+/// @param outside   of embedding and head.
+/// @param unpacked  of one block beside, while it goes backward.
 [[nodiscard]] std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& config,
                                          std::size_t kept, std::size_t whole,
-                                         const memory::OutsideBytes& outside);
+                                         const memory::OutsideBytes& outside,
+                                         std::size_t unpacked = 0);
 
 /// @brief Highest bytes of activations per rank within one micro-batch's forward and backward pass.
 ///

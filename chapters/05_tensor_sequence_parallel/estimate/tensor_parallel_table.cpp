@@ -29,7 +29,7 @@ PredictedBytes predictions(const train::Setup& setup, const TensorParallelLayout
   return predicted_bytes(
       zero::trained_bytes_per_rank(setup.train,
                                    zero::zero_of(setup).options().sharding(setup.data_ranks()),
-                                   parameter_count(shape, layout)),
+                                   parameter_count(shape, layout), shape.num_layers),
       peak_activation_bytes(shape,
                             {.size = largest_micro_batch, .seq_len = setup.train.model.max_seq_len},
                             precision, memory::options_of(setup).recompute, layout));

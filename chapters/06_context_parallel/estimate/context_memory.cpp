@@ -23,16 +23,23 @@ std::size_t block_activation_bytes(const memory::TransformerShape& shape, std::s
                      share.tensor.ranks();
 }
 
+std::size_t unpacked_bytes(const memory::TransformerShape& shape, std::size_t sequences,
+                           memory::Precision precision, memory::Recompute mode,
+                           const RankShare& share) {
+  return tensor_parallel::unpacked_bytes(shape, local_batch(sequences, share), precision, mode,
+                                         share.tensor);
+}
+
 std::size_t peak_activation_bytes(const memory::TransformerShape& shape, std::size_t sequences,
                                   memory::Precision precision,
                                   const memory::RecomputeConfig& config, const RankShare& share) {
-  const auto of_block = [&](memory::Recompute mode) {
-    return block_activation_bytes(shape, sequences, precision, mode, share);
-  };
   return tensor_parallel::peak_of_blocks(
-      shape.num_layers, config, of_block(config.mode), of_block(memory::Recompute::kNone),
+      shape.num_layers, config,
+      block_activation_bytes(shape, sequences, precision, config.mode, share),
+      block_activation_bytes(shape, sequences, precision, memory::Recompute::kNone, share),
       tensor_parallel::outside_activation_bytes(shape, local_batch(sequences, share), precision,
-                                                share.tensor));
+                                                share.tensor),
+      unpacked_bytes(shape, sequences, precision, config.mode, share));
 }
 
 }  // namespace ultra::context_parallel

@@ -29,6 +29,11 @@ struct RankShare {
                                                  std::size_t sequences, memory::Precision precision,
                                                  memory::Recompute mode, const RankShare& share);
 
+/// @brief tensor_parallel::unpacked_bytes() of this rank.
+[[nodiscard]] std::size_t unpacked_bytes(const memory::TransformerShape& shape,
+                                         std::size_t sequences, memory::Precision precision,
+                                         memory::Recompute mode, const RankShare& share);
+
 /// @brief Highest bytes of activations per rank within one micro-batch's forward and backward pass.
 ///
 /// What travels, or is put together for a moment, is not counted.

@@ -29,9 +29,9 @@ tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const Ran
   const auto shape = memory::shape_of(setup.train.model);
   const auto precision = memory::activation_precision(setup.train);
   return tensor_parallel::predicted_bytes(
-      zero::trained_bytes_per_rank(setup.train,
-                                   zero::zero_of(setup).options().sharding(setup.data_ranks()),
-                                   tensor_parallel::parameter_count(shape, share.tensor)),
+      zero::trained_bytes_per_rank(
+          setup.train, zero::zero_of(setup).options().sharding(setup.data_ranks()),
+          tensor_parallel::parameter_count(shape, share.tensor), shape.num_layers),
       peak_activation_bytes(shape, sequences, precision, memory::options_of(setup).recompute,
                             share));
 }

@@ -44,11 +44,14 @@ class Predictions {
   /// Bytes of kShown.
   [[nodiscard]] std::array<std::size_t, kShown.size()> of(std::size_t stage) const {
     std::size_t parameters = 0;
+    std::size_t layers = 0;
     for (std::size_t chunk = 0; chunk < schedule_.placement.chunks(); ++chunk) {
       const std::size_t part = schedule_.placement.part_at({.stage = stage, .chunk = chunk});
       parameters += part_parameters(model_, model_.parts[part]);
+      layers += model_.parts[part].layers.size();
     }
-    const zero::RankBytes states = zero::trained_bytes_per_rank(options_, sharding_, parameters);
+    const zero::RankBytes states =
+        zero::trained_bytes_per_rank(options_, sharding_, parameters, layers);
     // Stashed weights: a version for each micro-batch under way.
     const std::size_t versions =
         train::updates_between(schedule_.ranks[stage]) ? live(stage) : std::size_t{1};

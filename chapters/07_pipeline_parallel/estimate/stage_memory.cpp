@@ -55,9 +55,10 @@ WaitingBytes waiting_bytes(const StagedModel& model, const nn::StageSpec& part,
 /// Blocks that keep so much, are computed again in groups, and leave so much behind.
 struct BlockBytes {
   std::size_t layers;
-  std::size_t group;  // blocks that are computed again together; 1: none is, or each by itself
-  std::size_t kept;   // of a group
-  std::size_t whole;  // of a block in its backward pass
+  std::size_t group;     // blocks that are computed again together; 1: none is, or each by itself
+  std::size_t kept;      // of a group
+  std::size_t whole;     // of a block in its backward pass
+  std::size_t unpacked;  // of one of them beside
 };
 
 /// The highest moment of B: groups before keep their input, those behind wait for W.
@@ -68,7 +69,7 @@ std::size_t splitting_bytes(const BlockBytes& blocks, const WaitingBytes& waitin
     const std::size_t again = std::min(blocks.group, blocks.layers - first);
     const std::size_t behind = blocks.layers - first - again;
     peak = std::max(peak, embedding + first / blocks.group * blocks.kept + again * blocks.whole +
-                              behind * waiting.block + waiting.outside.head);
+                              blocks.unpacked + behind * waiting.block + waiting.outside.head);
   }
   return peak;
 }
@@ -178,22 +179,22 @@ std::size_t part_parameters(const StagedModel& model, const nn::StageSpec& part)
 PartActivations part_activations(const StagedModel& model, const nn::StageSpec& part,
                                  std::size_t sequences) {
   const MicroBatch batch{.size = sequences, .seq_len = model.share.layout.local_seq_len()};
-  const auto of_block = [&](Recompute mode) {
-    return context_parallel::block_activation_bytes(model.shape, sequences, model.precision, mode,
-                                                    model.share);
-  };
   const OutsideBytes outside = outside_of(model, part, batch);
   const std::size_t layers = part.layers.size();
   const BlockBytes blocks{
       .layers = layers,
       .group = model.recompute.mode == Recompute::kFull ? model.recompute.recompute_every : 1,
-      .kept = of_block(model.recompute.mode),
-      .whole = of_block(Recompute::kNone)};
+      .kept = context_parallel::block_activation_bytes(model.shape, sequences, model.precision,
+                                                       model.recompute.mode, model.share),
+      .whole = context_parallel::block_activation_bytes(model.shape, sequences, model.precision,
+                                                        Recompute::kNone, model.share),
+      .unpacked = context_parallel::unpacked_bytes(model.shape, sequences, model.precision,
+                                                   model.recompute.mode, model.share)};
   const WaitingBytes waiting = waiting_bytes(model, part, batch);
   const std::size_t kept =
       ceil_div(layers, blocks.group) * blocks.kept + outside.embedding + outside.head;
-  const std::size_t passing =
-      tensor_parallel::peak_of_blocks(layers, model.recompute, blocks.kept, blocks.whole, outside);
+  const std::size_t passing = tensor_parallel::peak_of_blocks(
+      layers, model.recompute, blocks.kept, blocks.whole, outside, blocks.unpacked);
   return {.kept = kept,
           .passing = std::max(kept, passing),
           .splitting = std::max(kept, splitting_bytes(blocks, waiting, outside.embedding)),

@@ -46,10 +46,16 @@ tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const Moe
                                             const MoeRankShare& rank) {
   const auto precision = memory::activation_precision(setup.train);
   const std::size_t sequences = micro_batches_of(setup).front();
-  const zero::RankBytes states = zero::in_formats_of(
+  zero::RankBytes states = zero::in_formats_of(
       setup.train, state_bytes(rank_parameters(model, rank),
                                zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep,
                                memory::Precision::kFp32));
+  const std::size_t dense = model.dense_blocks * memory::block_history(setup.train);
+  const zero::RankBytes histories =
+      zero::history_bytes(dense + model.moe_blocks() * memory::attention_history(setup.train));
+  states.parameters += histories.parameters;
+  states.gradients += histories.gradients;
+  states.optimizer += histories.optimizer;
   const std::size_t activations =
       moe_peak_bytes(model, sequences, precision, memory::options_of(setup).recompute, rank,
                      even_rows(model.moe, rank, sequences));

@@ -77,6 +77,23 @@ zero::RankBytes state_bytes(const RankParameters& parameters, const zero::Shardi
           .optimizer = experts.optimizer + others.optimizer};
 }
 
+namespace {
+
+/// Experts compute in the type of the activations: their input stays where a dense block has codes.
+std::size_t codes_for_experts(const MoeModel& model, memory::Precision precision,
+                              memory::Recompute mode, const MoeRankShare& rank,
+                              std::size_t tokens) {
+  if (!memory::keeps_codes(precision)) return 0;
+  const auto& tensor = rank.share.tensor;
+  const std::size_t local = tokens / (tensor.splits_sequences() ? tensor.ranks() : 1);
+  const std::size_t h = model.shape.hidden_size;
+  if (mode == memory::Recompute::kSelective) return memory::scale_bytes(precision, local, h);
+  return memory::linear_input_bytes(precision, local, h) -
+         memory::activation_element_bytes(precision) * local * h;
+}
+
+}  // namespace
+
 std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
                             memory::Precision precision, memory::Recompute mode,
                             const MoeRankShare& rank, const ExpertRows& rows) {
@@ -98,7 +115,8 @@ std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
     of_shared += tokens / (rank.share.tensor.splits_sequences() ? tp : 1) * h;
   }
   constexpr std::size_t kChoiceBytes = 2 * sizeof(std::int32_t);
-  return rest + e * (of_rows + of_shared) + memory::row_sum_bytes(precision) * of_router +
+  return rest - codes_for_experts(model, precision, mode, rank, tokens) +
+         e * (of_rows + of_shared) + memory::row_sum_bytes(precision) * of_router +
          kChoiceBytes * tokens * moe.top_k;
 }
 

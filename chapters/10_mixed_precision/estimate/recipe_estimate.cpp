@@ -37,9 +37,9 @@ void expect_known_layout(const train::Setup& setup) {
 }
 
 zero::RankBytes bytes_of(const train::Setup& setup, zero::ZeroStage stage, int ranks,
-                         std::size_t parameters) {
+                         std::size_t parameters, std::size_t layers) {
   return zero::trained_bytes_per_rank(setup.train, {.stage = stage, .shards = ranks, .replicas = 1},
-                                      parameters);
+                                      parameters, layers);
 }
 
 std::string in_gigabytes(double bytes) { return fmt::format("{:.2f} GB", bytes / 1e9); }
@@ -58,11 +58,12 @@ std::string json_answer(const train::Setup& setup, const memory::MemoryEstimate&
   json.erase("bytes");
   json.erase("fits_80gb_gpu");
   json.erase("min_80gb_gpus");
-  json["bytes_per_parameter"] = json_of(bytes_of(setup, zero::ZeroStage::kNone, 1, 1));
+  json["bytes_per_parameter"] = json_of(bytes_of(setup, zero::ZeroStage::kNone, 1, 1, 0));
   json["ranks"] = ranks;
   json["stages"] = nlohmann::ordered_json::array();
   for (const zero::ZeroStage stage : kStages) {
-    json["stages"].push_back(json_of(bytes_of(setup, stage, ranks, model.parameter_count)));
+    json["stages"].push_back(json_of(
+        bytes_of(setup, stage, ranks, model.parameter_count, model.request.shape.num_layers)));
   }
   return json.dump(2) + "\n";
 }
@@ -80,7 +81,8 @@ std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate
       fmt::format("{} ranks", ranks), "parameters", "gradients", "optimizer", "together",
       "with activations");
   for (const zero::ZeroStage stage : kStages) {
-    const zero::RankBytes bytes = bytes_of(setup, stage, ranks, model.parameter_count);
+    const zero::RankBytes bytes =
+        bytes_of(setup, stage, ranks, model.parameter_count, model.request.shape.num_layers);
     fmt::format_to(std::back_inserter(table), "  {:<10}{:>14}{:>14}{:>14}{:>14}{:>18}\n",
                    zero::name_of(stage), in_gigabytes(bytes.parameters),
                    in_gigabytes(bytes.gradients), in_gigabytes(bytes.optimizer),
@@ -89,9 +91,10 @@ std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate
   }
   return table + fmt::format(
                      "\n  Activations of a micro-batch of {} x {} tokens, in two bytes, sums of "
-                     "rows in four: {}.\n"
-                     "  Not counted: buffers, scales of fp8.\n",
+                     "rows in four{}: {}.\n"
+                     "  Not counted: buffers.\n",
                      model.request.batch.size, model.request.batch.seq_len,
+                     setup.train.fp8 ? ", inputs of linear layers in one with their scales" : "",
                      in_gigabytes(static_cast<double>(model.peak_activations)));
 }
 

@@ -125,6 +125,10 @@ void PrecisionOptions::add_to(CLI::App& app) {
                     "of updated weights in bf16 without master weights: nearest or stochastic");
   train::add_choice(app, "--optimizer-state", moments, kMoments, kGroup,
                     "the optimizer's moments: f32, bf16 or int8 (in blocks with a scale each)");
+  flags.add_parsed(
+      "--round-sums", [this](const std::string& text) { rounded_sums = parse_rounded_sums(text); },
+      "round sums of two bytes that stay in f32 after every addition, to see why: norms, loss, or "
+      "norms,loss");
   flags.add_switch("--count-updates", counts_updates,
                    "count gradients by exponent and updates that are lost, for --metrics");
   flags.add_switch("--formats", formats, "print the number formats as a table, and train nothing");
@@ -162,6 +166,9 @@ void PrecisionOptions::validate(DType dtype) const {
   if (recipe == Recipe::kBf16Pure && master_weights == true) {
     refuse("--master-weights on", recipe,
            "it is bf16 without them. Use --precision bf16 --grad-dtype bf16.");
+  }
+  if (rounded_sums.any() && !is_mixed()) {
+    refuse("--round-sums", recipe, "its numbers have no two bytes. Add --precision bf16 or fp16.");
   }
   const bool bf16_alone =
       is_mixed() && types().parameters == DType::kBF16 && !types().has_master_weights();
@@ -228,6 +235,7 @@ train::ExtraConfig PrecisionOptions::config() const {
   config.emplace_back("master_weights", std::string(kept.has_master_weights() ? "on" : "off"));
   config.emplace_back("grad_dtype", std::string(to_string(kept.gradients)));
   config.emplace_back("rounding", word_of(kRoundings, rounding));
+  if (rounded_sums.any()) config.emplace_back("round_sums", rounded_sums.str());
   if (recipe == Recipe::kFp8)
     config.emplace_back("fp8_recipe", word_of(kFp8Recipes, fp8().scaling));
   switch (scaling()) {

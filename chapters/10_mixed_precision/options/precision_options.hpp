@@ -9,6 +9,7 @@
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_recipe.hpp"
 #include "chapters/10_mixed_precision/loss_scaler.hpp"
+#include "chapters/10_mixed_precision/recipe/rounded_sums.hpp"
 #include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
 #include "common/nn/precision.hpp"
 #include "common/train/options/cli_fwd.hpp"
@@ -45,6 +46,7 @@ struct PrecisionOptions {
   std::optional<Scaling> fp8_scaling;              ///< --fp8-recipe; absent: delayed
   Rounding rounding = Rounding::kNearest;          ///< --rounding
   MomentFormat moments = MomentFormat::kF32;       ///< --optimizer-state
+  RoundedSums rounded_sums;                        ///< --round-sums
   bool counts_updates = false;                     ///< --count-updates
   bool formats = false;                            ///< --formats: only print the table
   bool sum_drift = false;                          ///< --sum-drift: only print that table

@@ -84,6 +84,14 @@ void exclude_from_moments(Rows rows, const Asked& asked) {
                asked.on_gpu());
 }
 
+void exclude_from_rounded_loss(Rows rows, const train::Setup& setup) {
+  rows.exclude("--tp",
+               std::string("the vocabulary's columns are on several ranks, which add up their sums "
+                           "in f32.") +
+                   kOneOfTheTwo,
+               setup.ranks_along(MeshDim::kTp) > 1);
+}
+
 void exclude_from_scaling(Rows rows, const Asked& asked) {
   rows.exclude("--sync parameter-server",
                std::string("servers update without a norm of all gradients, which would say "
@@ -109,6 +117,7 @@ std::vector<train::Exclusion> exclusions(const train::Setup& setup,
       asked);
   exclude_from_moments(
       {all, "--optimizer-state bf16 or int8", options.moments != MomentFormat::kF32}, asked);
+  exclude_from_rounded_loss({all, "--round-sums loss", options.rounded_sums.loss}, setup);
   exclude_from_scaling({all, "--loss-scale", options.scaling() != LossScaling::kNone}, asked);
   return all;
 }

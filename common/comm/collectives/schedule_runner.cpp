@@ -75,8 +75,12 @@ class LaneRunner {
 
   bool advance(Transport& transport, const Memory& memory, std::uint32_t sequence) {
     for (; next_ < steps_.size(); ++next_) {
-      const Step& step = steps_[next_];
-      if (!begun_) begin(step, transport, memory, sequence);
+      if (const std::size_t terms = terms_of_sum(transport.rank()); terms > 0) {
+        add_up(terms, memory);
+        next_ += terms - 1;
+        continue;
+      }
+      if (!begun_) begin(steps_[next_], transport, memory, sequence);
       if (receive_ && receive_->test()) receive_.reset();
       if (send_ && send_->test()) send_.reset();
       if (receive_ || send_) return false;
@@ -99,33 +103,50 @@ class LaneRunner {
  private:
   void begin(const Step& step, Transport& transport, const Memory& memory, std::uint32_t sequence) {
     begun_ = true;
-    const std::size_t width = size_of(memory.combine.dtype);
-    const auto bytes = [&](const Block& block) {
-      return std::span(memory.buffers[static_cast<int>(block.buffer)] + block.range.begin * width,
-                       block.range.size() * width);
-    };
-    const bool reduces = step.on_receive == OnReceive::kReduce;
+    const auto bytes = [&](const Block& block) { return bytes_in(memory, block); };
     if (step.send_to == transport.rank()) {
-      copy(bytes(step.send), bytes(step.receive), reduces, memory.combine);
+      const std::span<std::byte> to = bytes(step.receive);
+      if (!to.empty()) std::memcpy(to.data(), bytes(step.send).data(), to.size());
       return;
     }
     const Tag tag{.use = Tag::Use::kCollective, .lane = lane_, .sequence = sequence};
     if (step.receive_from != kNobody) {
       Landing landing{bytes(step.receive), {}, memory.owner};
-      if (reduces) landing.combine = memory.combine;
+      if (step.on_receive == OnReceive::kReduce) landing.combine = memory.combine;
       receive_ = transport.irecv(landing, step.receive_from, tag);
     }
     if (step.send_to != kNobody)
       send_ = transport.isend({bytes(step.send), memory.owner}, step.send_to, tag);
   }
 
-  static void copy(std::span<const std::byte> from, std::span<std::byte> to, bool reduces,
-                   const Combine& how) {
-    if (reduces) {
-      combine(how, to.data(), from.data(), to.size() / size_of(how.dtype));
-    } else if (!to.empty()) {
-      std::memcpy(to.data(), from.data(), to.size());
+  static std::span<std::byte> bytes_in(const Memory& memory, const Block& block) {
+    const std::size_t width = size_of(memory.combine.dtype);
+    return std::span(memory.buffers[static_cast<int>(block.buffer)] + block.range.begin * width,
+                     block.range.size() * width);
+  }
+
+  /// How many steps from the next one on are local reductions into the same block.
+  std::size_t terms_of_sum(int rank) const {
+    std::size_t end = next_;
+    while (end < steps_.size() && steps_[end].send_to == rank &&
+           steps_[end].on_receive == OnReceive::kReduce &&
+           steps_[end].receive == steps_[next_].receive) {
+      ++end;
     }
+    return end - next_;
+  }
+
+  /// Takes the next `terms` steps as one sum, in their order.
+  void add_up(std::size_t terms, const Memory& memory) {
+    const std::span<std::byte> sum = bytes_in(memory, steps_[next_].receive);
+    std::vector<const void*> sources = {sum.data()};
+    for (std::size_t i = next_; i < next_ + terms; ++i) {
+      sources.push_back(bytes_in(memory, steps_[i].send).data());
+    }
+    Combine how = memory.combine;
+    if (how.op == ReduceOp::kAverage) how.op = ReduceOp::kSum;  // the end of all divides
+    const std::array<void*, 1> into = {sum.data()};
+    combine_all(how, into, sources, sum.size() / size_of(how.dtype));
   }
 
   Lane steps_;

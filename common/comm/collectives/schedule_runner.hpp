@@ -21,6 +21,9 @@ void expect_runnable(const Schedule& schedule, int rank, int size, std::size_t i
 
 /// @brief A collective as an operation that takes the steps of `algorithms`' schedule.
 ///
+/// Local steps that reduce into one block one after the other are one sum: numbers of two bytes are
+/// added up in f32 over all of them and rounded once.
+///
 /// The schedule works on the output where that holds the whole data, else on a copy. Memory: up to
 /// one copy of the whole data, where a rank must not lose its input or has no room for the rest
 /// (reduce, gather, scatter, reduce_scatter), and the schedule's scratch.

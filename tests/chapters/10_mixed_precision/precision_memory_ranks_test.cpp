@@ -112,6 +112,30 @@ TEST_F(PrecisionMemory, PredictionsHoldWithPaddingToo) {
   }
 }
 
+// Where moments are stored the master weights are too: the device holds a window of blocks.
+TEST_F(PrecisionMemory, OffloadedStatesArePredicted) {
+  for (const std::size_t stage : {1U, 2U, 3U}) {
+    PrecisionCase c =
+        draw(random.pick({1U, 2U, 3U}), 1, 1, 1,
+             random.pick({"--precision bf16", "--precision fp16", "--precision bf16-pure",
+                          "--precision bf16 --master-weights off",
+                          "--precision bf16 --grad-dtype bf16", "--precision fp32"}));
+    c.options.steps = 2;
+    c.more = fmt::format("--zero {} --offload optimizer", stage);
+    const train::Setup setup = c.setup();
+    const zero::ShardedRun run = zero::zero_of(setup).sharded_run(setup);
+    for (const RankSummary& rank : summaries(c)) {
+      SCOPED_TRACE(c.str());
+      const zero::ShardedBytes predicted = zero::predict_bytes(
+          run, rank.rank,
+          *zero::zero_of(setup).options().algorithms(data_parallel::options_of(setup)));
+      EXPECT_EQ(peak(rank, MemoryCategory::kParameters), predicted.parameters);
+      EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), predicted.optimizer);
+      EXPECT_EQ(rank.offload.stored_bytes, predicted.stored);
+    }
+  }
+}
+
 // Everything that travels has two bytes: half of f32's volume, in every stage.
 TEST_F(PrecisionMemory, WeightsAndGradientsInTwoBytesHalveWhatIsSent) {
   for (const std::size_t stage : {1U, 2U, 3U}) {

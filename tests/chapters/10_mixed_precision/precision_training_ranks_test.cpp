@@ -13,9 +13,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "chapters/03_data_parallel/replica_check.hpp"
 #include "tests/chapters/10_mixed_precision/precision_run.hpp"
 
 namespace ultra::mixed_precision {
@@ -212,6 +215,43 @@ TEST_F(PrecisionTraining, AllRanksSkipTogetherAndTheLearningRateWaits) {
         }
         EXPECT_EQ(scales[i + 1], factor * scales[i]) << "step " << i + 1;
       }
+    });
+  }
+}
+
+/// The mistake of a rank that goes by what it sees itself: in the second step one of them overflows.
+class DecidesAlone : public train::Technique {
+ public:
+  explicit DecidesAlone(int rank) : rank_(rank) {}
+  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+    ingredients.own_outcome.claim("a test", [rank = rank_, step = 0](double own_loss) mutable {
+      const bool overflows = ++step == 2 && rank == 1;
+      return train::StepOutcome{
+          .loss = own_loss,
+          .grad_norm = overflows ? std::numeric_limits<double>::infinity() : 1024.0};
+    });
+  }
+
+ private:
+  int rank_;
+};
+
+TEST_F(PrecisionTraining, ARankThatSkipsAloneIsFoundOut) {
+  PrecisionCase c = draw(random.pick({2U, 3U}), 1, 1, 1, "--precision fp16 --loss-scale 1024");
+  c.more = "--check-replicas 1 --zero 0";
+  for (const bool alone : {true, false}) {
+    SCOPED_TRACE(alone ? "rank 1 skips" : "all ranks agree");
+    on_mesh(c, [&](Communicator& world) {
+      train::Setup setup = c.setup();
+      if (alone) setup.techniques.push_back(std::make_unique<DecidesAlone>(world.rank()));
+      std::string found;
+      try {
+        static_cast<void>(train::train_with(setup, world));
+      } catch (const data_parallel::ReplicaDrift& drift) {
+        found = drift.what();
+      }
+      EXPECT_EQ(found.find("after step 2:") != std::string::npos, alone) << found;
+      EXPECT_EQ(found.empty(), !alone) << found;
     });
   }
 }

@@ -56,6 +56,8 @@ TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
       {"--precision bf16 --rounding stochastic", {"--rounding stochastic", "bf16-pure"}},
       {"--precision fp16 --master-weights off --rounding stochastic", {"--rounding stochastic"}},
       {"--precision bf16 --rounding up", {"--rounding is 'up'", "nearest", "stochastic"}},
+      {"--round-sums norms", {"--round-sums", "--precision fp32", "Add --precision bf16"}},
+      {"--precision bf16 --round-sums norms,rope", {"'rope'", "norms, loss, or norms,loss"}},
       {"--optimizer-state int4", {"--optimizer-state is 'int4'", "int8"}},
       {"--precision bf16 --compress int8", {"--compress", "--precision bf16", "f32 gradients"}, 2},
       {"--precision bf16 --zero 3 --zero++ weights-int8", {"--zero++", "--precision bf16"}, 2},

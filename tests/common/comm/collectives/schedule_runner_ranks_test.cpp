@@ -63,6 +63,31 @@ TEST_F(ScheduleRunner, ScratchMemoryHoldsWhatArrivesUntilItIsCombined) {
   });
 }
 
+// In bf16, whose numbers above 256 are two apart.
+TEST_F(ScheduleRunner, LocalReductionsIntoOneBlockAreRoundedOnce) {
+  const auto reduce = [](const Group& group, std::size_t from, std::size_t into) {
+    return exchange(group.rank, {{from, from + 1}}, {{into, into + 1}}, OnReceive::kReduce);
+  };
+  const auto result_of = [](std::vector<double> values, const Custom::Make& make) {
+    std::vector<double> result;
+    ranks_with(with(make), 1, [&](Communicator& world) {
+      const Tensor data = cast(tensor_of(values), DType::kBF16);
+      world.all_reduce(data);
+      result = cast(data, DType::kF32).to_vector();
+    });
+    return result;
+  };
+  const auto one_sum = [&](const Group& group, std::size_t) {
+    return Schedule{.lanes = {{reduce(group, 1, 0), reduce(group, 2, 0), reduce(group, 3, 0)}}};
+  };
+  EXPECT_EQ(result_of({256, 1, 1, 1}, one_sum), (std::vector<double>{260, 1, 1, 1}))
+      << "259 is between 258 and 260; the even one";
+  const auto two_sums = [&](const Group& group, std::size_t) {
+    return Schedule{.lanes = {{reduce(group, 1, 0), reduce(group, 2, 3), reduce(group, 2, 0)}}};
+  };
+  EXPECT_EQ(result_of({256, 1, 1, 1}, two_sums), (std::vector<double>{256, 1, 1, 2}));
+}
+
 /// Lane j of each pair exchanges chunk j; only the lanes' own order is fixed.
 TEST_F(ScheduleRunner, LanesRunSideBySide) {
   const std::size_t size = random.between(64, 3000);

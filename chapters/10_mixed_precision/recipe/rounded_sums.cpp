@@ -1,0 +1,167 @@
+#include "chapters/10_mixed_precision/recipe/rounded_sums.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/base/text.hpp"
+#include "common/ops/cross_entropy.hpp"
+#include "common/tensor/half_types.hpp"
+
+namespace ultra::mixed_precision {
+namespace {
+
+template <HalfScalar T>
+float rounded(float x) {
+  return static_cast<float>(round_to<T>(x));
+}
+
+/// Calls fn.template operator()<T>() for the type of a tensor of two bytes.
+template <class Fn>
+auto with_half(DType dtype, const Fn& fn) {
+  if (dtype == DType::kBF16) return fn.template operator()<BFloat16>();
+  ensure(dtype == DType::kF16, "sums that are rounded to two bytes are of such numbers");
+  return fn.template operator()<Float16>();
+}
+
+template <HalfScalar T>
+float reciprocal_rms(std::span<const T> x, double epsilon) {
+  float sum = 0;
+  for (const T each : x) {
+    const auto value = static_cast<float>(each);
+    sum = rounded<T>(sum + rounded<T>(value * value));
+  }
+  const float mean = rounded<T>(sum / static_cast<float>(x.size()));
+  return rounded<T>(1.0F / std::sqrt(mean + static_cast<float>(epsilon)));
+}
+
+/// A norm of the inner kind, with another mean square.
+class RoundedNorm : public nn::Layer {
+ public:
+  RoundedNorm(std::unique_ptr<nn::Layer> norm, double epsilon)
+      : norm_(std::move(norm)), epsilon_(epsilon) {}
+
+  Tensor forward(const Tensor& x, nn::Saved& saved) override {
+    const Tensor y = norm_->forward(x, saved);
+    const Tensor reciprocals = Tensor::empty(x.device(), {x.numel() / x.size(-1)}, DType::kF32);
+    with_half(x.dtype(), [&]<class T>() { normalise<T>(x, y, reciprocals.span<float>()); });
+    if (saved.has("reciprocal_rms")) {
+      saved.put("reciprocal_rms", reciprocals.view(saved.get("reciprocal_rms").shape()));
+    }
+    return y;
+  }
+
+  Tensor backward(const Tensor& d_y, nn::Saved& saved) override {
+    return norm_->backward(d_y, saved);
+  }
+  std::vector<nn::Parameter*> parameters() override { return norm_->parameters(); }
+
+ private:
+  template <HalfScalar T>
+  void normalise(const Tensor& x, const Tensor& y, std::span<float> reciprocals) const {
+    const std::size_t hidden = x.size(-1);
+    const Tensor weight = cast(norm_->parameters().front()->value(), DType::kF32);
+    for (std::size_t token = 0; token < reciprocals.size(); ++token) {
+      const std::span<const T> in = x.span<T>().subspan(token * hidden, hidden);
+      reciprocals[token] = reciprocal_rms<T>(in, epsilon_);
+      for (std::size_t i = 0; i < hidden; ++i) {
+        y.span<T>()[token * hidden + i] =
+            round_to<T>(static_cast<float>(in[i]) * reciprocals[token] * weight.span<float>()[i]);
+      }
+    }
+  }
+
+  std::unique_ptr<nn::Layer> norm_;
+  double epsilon_;
+};
+
+/// The loss of a token, whose logits become their gradient.
+template <HalfScalar T>
+float loss_of(std::span<T> logits, std::size_t target, double normalizer) {
+  float most = static_cast<float>(logits[0]);
+  for (const T each : logits) most = std::max(most, static_cast<float>(each));
+  float sum = 0;
+  for (const T each : logits) {
+    sum = rounded<T>(sum + rounded<T>(std::exp(static_cast<float>(each) - most)));
+  }
+  const float log_sum = rounded<T>(most + rounded<T>(std::log(sum)));
+  const float loss = rounded<T>(log_sum - static_cast<float>(logits[target]));
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const float share = rounded<T>(std::exp(static_cast<float>(logits[i]) - log_sum));
+    logits[i] = round_to<T>((share - (i == target ? 1.0F : 0.0F)) / static_cast<float>(normalizer));
+  }
+  return loss;
+}
+
+class RoundedLoss : public nn::LossLayer {
+ public:
+  double forward(const Tensor& logits, const Tensor& targets, double normalizer,
+                 nn::Saved& saved) override {
+    const double loss = with_half(logits.dtype(), [&]<class T>() {
+      return sum_of<T>(logits.span<T>(), targets.span<std::int32_t>(), normalizer);
+    });
+    saved.put("d_logits", logits);
+    return loss;
+  }
+  Tensor backward(nn::Saved& saved) override { return saved.take("d_logits"); }
+
+ private:
+  template <HalfScalar T>
+  static double sum_of(std::span<T> logits, std::span<const std::int32_t> targets,
+                       double normalizer) {
+    const std::size_t vocab = targets.empty() ? 0 : logits.size() / targets.size();
+    double sum = 0;
+    for (std::size_t token = 0; token < targets.size(); ++token) {
+      const std::span<T> row = logits.subspan(token * vocab, vocab);
+      if (targets[token] == ops::kNoTarget) {
+        std::ranges::fill(row, round_to<T>(0.0F));
+      } else {
+        sum += double{loss_of(row, static_cast<std::size_t>(targets[token]), normalizer)};
+      }
+    }
+    return sum / normalizer;
+  }
+};
+
+}  // namespace
+
+std::string RoundedSums::str() const {
+  if (!any()) return "none";
+  if (!loss) return "norms";
+  return norms ? "norms,loss" : "loss";
+}
+
+RoundedSums parse_rounded_sums(std::string_view text) {
+  RoundedSums sums;
+  for (const std::string_view name : split(text, ',')) {
+    if (name == "norms") {
+      sums.norms = true;
+    } else if (name == "loss") {
+      sums.loss = true;
+    } else {
+      throw ConfigError(fmt::format(
+          "--round-sums is {}: {} is no sum that it knows. It takes norms, loss, or norms,loss.",
+          in_quotes(text), in_quotes(name)));
+    }
+  }
+  return sums;
+}
+
+std::unique_ptr<nn::Layer> RoundedSumsFactory::norm(const nn::BuildContext& context,
+                                                    const std::string& name) {
+  std::unique_ptr<nn::Layer> norm = inner().norm(context, name);
+  if (!sums_.norms) return norm;
+  return std::make_unique<RoundedNorm>(std::move(norm), context.config.norm_epsilon);
+}
+
+std::unique_ptr<nn::LossLayer> RoundedSumsFactory::loss(const nn::BuildContext& context) {
+  if (!sums_.loss) return inner().loss(context);
+  return std::make_unique<RoundedLoss>();
+}
+
+}  // namespace ultra::mixed_precision
