@@ -21,7 +21,9 @@ MODEL = ["--layers", "4", "--hidden", "256", "--heads", "8", "--kv-heads", "8", 
 SEQUENCE = 128
 BATCH = 16  # sequences of a step
 STEPS = 6
+LAYOUTS = 400  # of a plan, of which --all runs the best of each mesh and ZeRO stage
 STATES = ("parameters", "gradients", "optimizer")
+KIND = ("dp", "pp", "cp", "tp", "zero", "schedule", "recompute")
 LONGEST_RUN = 600  # seconds
 
 
@@ -43,8 +45,17 @@ def planned(program, cluster, ranks):
     answer = output_of([program, "--plan", "--plan-json", "--plan-cluster", cluster,
                         "--plan-model", "custom", *MODEL, "--plan-gpus", ranks,
                         "--plan-precision", "fp32", "--plan-seq", SEQUENCE,
-                        "--plan-batch", BATCH * SEQUENCE])
+                        "--plan-software", "workbook",
+                        "--plan-batch", BATCH * SEQUENCE, "--plan-count", LAYOUTS])
     return json.loads(answer)["layouts"]
+
+
+def best_of_each_kind(layouts):
+    """The first layout of each mesh, ZeRO stage, schedule and recomputation."""
+    kinds = {}
+    for layout in layouts:
+        kinds.setdefault(tuple(layout[key] for key in KIND), layout)
+    return list(kinds.values())
 
 
 def flags_of(layout):
@@ -112,11 +123,12 @@ def main(program, ranks, all_layouts):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         cluster = folder / "machine.json"
-        cluster.write_text(output_of([program, "--profile-machine", "--ranks", ranks]),
+        cluster.write_text(output_of([program, "--profile-machine", "--ranks", ranks, *MODEL,
+                                      "--seq", SEQUENCE]),
                            encoding="utf-8")
         layouts = planned(program, cluster, ranks)
         rows = [(layout, *measured(program, flags_of(layout), folder))
-                for layout in (layouts if all_layouts else layouts[:1])]
+                for layout in (best_of_each_kind(layouts) if all_layouts else layouts[:1])]
     if all_layouts:
         show_all(rows, ranks)
     else:

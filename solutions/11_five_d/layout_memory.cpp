@@ -56,7 +56,7 @@ StageMemory stage_memory(const Question& question, const Layout& layout,
   const TableBytes tables = table_bytes(work, layout, question.software);
   memory.activations = in_flight * blocks_keep;
   if (stage == 0) memory.activations += in_flight * tables.embedding;
-  if (stage + 1 == blocks.size()) memory.activations += tables.head;
+  if (stage == output_stage(layout)) memory.activations += tables.head;
 
   memory.transient = whole_block;
   if (zero::shards_parameters(layout.zero) && blocks[stage] > 0) {

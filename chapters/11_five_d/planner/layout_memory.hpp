@@ -47,14 +47,14 @@ struct StageMemory {
 ///   states take no byte of the GPU.
 /// - Activations: what a block keeps (kept_bytes) for as many micro-batches as the schedule has under
 ///   way (pipeline_parallel::peak_activations_of, counted in chunks), and the tables': the input
-///   table's for each of them, the output table's for one.
+///   table's for each of them, on the first stage; the output table's for one, on output_stage().
 /// - Transient: with recomputation one whole block, less what it keeps; with ZeRO-3 the weights of
 ///   two blocks, gathered.
 /// @param blocks  blocks_of_stages().
 [[nodiscard]] StageMemory stage_memory(const Question& question, const Layout& layout,
                                        const std::vector<std::size_t>& blocks, std::size_t stage);
 
-/// @brief The stage that needs most.
+/// @brief The stage that needs most. Of offloaded activations, those of two blocks are in its GPU.
 [[nodiscard]] StageMemory largest_stage(const Question& question, const Layout& layout);
 
 }  // namespace ultra::planner

@@ -31,9 +31,11 @@ class Profiling : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup&) override {
     train::Flags(app, "Machine")
-        .add_switch("--profile-machine", asked_,
-                    "measure products, memory and links on the ranks, and print a cluster file for "
-                    "--plan-cluster, instead of training");
+        .add_switch(
+            "--profile-machine", asked_,
+            "measure products, memory and links on the ranks, and attention and elementwise "
+            "operations of the model's blocks, and print a cluster file for "
+            "--plan-cluster, instead of training");
   }
   std::vector<train::Question> questions() const override {
     if (!asked_) return {};
@@ -42,11 +44,16 @@ class Profiling : public train::Technique {
   void measure(const train::Setup& setup) const override {
     RankOptions options = setup.rank_options();
     options.checking = Checking::kOff;  // what is timed is a message alone
+    const BlockExtents block{.model = setup.train.model,
+                             .batch = setup.train.micro_batch,
+                             .seq = setup.train.model.max_seq_len,
+                             .dtype = setup.train.dtype};
     run_ranks(
         setup.comm.world_size(),
         [&](Communicator& world) {
           train::expect_same_command_line(world, setup.command_line);
-          const MachineProfile profile = measure_machine(world, setup.train.dtype);
+          MachineProfile profile = measure_machine(world, block);
+          profile.ranks_copy = !options.link.has_value();
           if (world.rank() == 0) fmt::print("{}", cluster_file(profile));
         },
         options);
@@ -61,21 +68,28 @@ class Profiling : public train::Technique {
 std::string cluster_file(const MachineProfile& profile) {
   double peak = 0;
   for (const ProductSpeed& product : profile.products) peak = std::max(peak, product.flops);
-  const ordered_json efficiency = {{"products", 1.0}, {"memory", 1.0}, {"network", 1.0}};
+  // Attention and elementwise operations may be faster than what was taken for the best.
+  peak = std::max(peak, profile.attention_flops);
+  const double memory = std::max(profile.memory_bandwidth, profile.elementwise);
+  const ordered_json efficiency = {
+      {"products", 1.0}, {"memory", profile.elementwise / memory}, {"network", 1.0}};
   const ordered_json file = {{"name", "this machine"},
                              {"gpu",
                               {{"name", "rank"},
                                {"peak_flops", peak},
-                               {"memory_bandwidth", profile.memory_bandwidth},
+                               {"memory_bandwidth", memory},
                                {"memory_bytes", profile.memory_bytes},
                                {"multiprocessors", 1},
+                               {"flash_attention", profile.attention_flops / peak},
                                {"efficiency", efficiency},
                                {"kernel_seconds", profile.call_seconds},
                                {"measured_products", json_of(profile.products)}}},
                              {"gpus_per_node", profile.ranks_per_node},
                              {"nics_per_node", 1},
                              {"intra", json_of(profile.intra)},
-                             {"inter", json_of(profile.inter)}};
+                             {"inter", json_of(profile.inter)},
+                             {"ranks_copy", profile.ranks_copy},
+                             {"straggler", profile.straggler}};
   return file.dump(2) + "\n";
 }
 

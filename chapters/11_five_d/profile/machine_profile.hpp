@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
+#include "common/nn/model_config.hpp"
 #include "common/tensor/dtype.hpp"
 #include "common/train/program/technique.hpp"
 
@@ -28,21 +29,36 @@ struct LinkSpeed {
   double bandwidth = 0;  ///< bytes per second
 };
 
+/// @brief What a training's blocks are like: what is measured beside products has these shapes.
+struct BlockExtents {
+  nn::ModelConfig model;      ///< width, heads, feed-forward width
+  std::size_t batch = 1;      ///< sequences of a micro-batch
+  std::size_t seq = 1;        ///< tokens of a sequence
+  DType dtype = DType::kF32;  ///< of everything
+
+  /// @brief Of a micro-batch.
+  [[nodiscard]] double tokens() const { return static_cast<double>(batch * seq); }
+};
+
 /// @brief One rank of this machine, beside as many others as the profile has.
 struct MachineProfile {
   std::vector<ProductSpeed> products;  ///< in the type of the training
-  double memory_bandwidth = 0;         ///< bytes per second, read and written
+  double memory_bandwidth = 0;         ///< bytes per second, read and written, by a copy
+  double elementwise = 0;              ///< the same by the operations of a block
+  double attention_flops = 0;          ///< FLOP per second of attention, none behind the mask
+  double straggler = 0;                ///< standard deviation of a rank's time, as a part of it
   double memory_bytes = 0;             ///< of the machine, over the ranks on it
   double call_seconds = 0;             ///< of the smallest operation
+  bool ranks_copy = false;             ///< messages in a machine are the ranks' own work
   int ranks_per_node = 1;              ///< on the machine of rank 0
   LinkSpeed intra;                     ///< between two ranks of a machine
   LinkSpeed inter;                     ///< between machines; as intra where there is one
 };
 
-/// @brief Measures products, memory and links on all ranks at once. Collective.
+/// @brief Measures products, the parts of a block, memory and links on all ranks at once. Collective.
 /// @return the same on every rank: of the slowest one.
 /// Cost: some seconds; an interrupt ends it between two measurements.
-[[nodiscard]] MachineProfile measure_machine(const Communicator& world, DType dtype);
+[[nodiscard]] MachineProfile measure_machine(const Communicator& world, const BlockExtents& block);
 
 /// @brief The profile as a cluster file, for --plan-cluster.
 [[nodiscard]] std::string cluster_file(const MachineProfile& profile);

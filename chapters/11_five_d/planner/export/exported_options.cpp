@@ -93,6 +93,12 @@ std::string megatron_remarks(const Layout& layout) {
   return remarks;
 }
 
+const char* megatron_name_of(context_parallel::ContextMethod method) {
+  using context_parallel::ContextMethod;
+  if (method == ContextMethod::kAllGather) return "all_gather";
+  return method == ContextMethod::kUlysses ? "a2a" : "p2p";
+}
+
 ordered_json deepspeed_zero(const Layout& layout) {
   ordered_json zero = {{"stage", zero::number_of(layout.zero)},
                        {"overlap_comm", true},
@@ -111,6 +117,7 @@ std::string book_flags(const Workload& work, const Layout& layout) {
   for (const auto& [flag, size] : axes) {
     if (size > 1) lines.add(flag, size);
   }
+  if (layout.cp > 1) lines.add("--cp-method", name_of(layout.context_method));
   if (layout.tp > 1) lines.add("--sp", layout.sequence_parallel ? "on" : "off");
   if (layout.pp > 1) lines.add("--schedule", layout.schedule.str());
   if (layout.zero != ZeroStage::kNone) lines.add("--zero", zero::number_of(layout.zero));
@@ -149,7 +156,11 @@ std::string megatron_options(const Workload& work, const Layout& layout) {
       lines.add("--use-torch-fsdp2");
       break;
   }
+  if (layout.cp > 1) lines.add("--cp-comm-type", megatron_name_of(layout.context_method));
   if (layout.offload) lines.add("--optimizer-cpu-offload");
+  if (layout.offload_activations) {
+    lines.add("--cpu-offloading-num-layers", work.model.shape().num_layers / layout.pp);
+  }
   add_megatron_recompute(lines, layout);
   if (in_bf16(layout)) lines.add("--bf16");
   if (layout.outermost == Outermost::kData) lines.add("--use-tp-pp-dp-mapping");
@@ -190,7 +201,8 @@ std::string deepspeed_config(const Workload& work, const Layout& layout) {
       {"data_types",
        {{"grad_accum_dtype", layout.precision == memory::Precision::kBf16Mixed ? "bf16" : "fp32"}}},
       {"activation_checkpointing",
-       {{"partition_activations", layout.recompute == Recompute::kFull && layout.tp > 1}}},
+       {{"partition_activations", layout.recompute == Recompute::kFull && layout.tp > 1},
+        {"cpu_checkpointing", layout.offload_activations}}},
       {"gradient_clipping", 1.0}};
   return config.dump(2) + "\n";
 }

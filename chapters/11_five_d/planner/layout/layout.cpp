@@ -12,6 +12,7 @@
 namespace ultra::planner {
 namespace {
 
+using context_parallel::ContextMethod;
 using pipeline_parallel::ScheduleKind;
 
 std::string unless_divides(const char* what, std::size_t value, const char* by, std::size_t parts) {
@@ -80,6 +81,13 @@ std::string tensor_problem(const Workload& work, const Layout& layout) {
   return {};
 }
 
+std::string context_problem(const Workload& work, const Layout& layout) {
+  if (layout.cp == 1 || layout.context_method != ContextMethod::kUlysses) return {};
+  const memory::TransformerShape& s = work.model.shape();
+  const std::size_t keys = std::max<std::size_t>(1, s.num_kv_heads / layout.tp);
+  return unless_divides("for Ulysses, a rank's key/value heads", keys, "cp", layout.cp);
+}
+
 std::string batch_problem(const Workload& work, const Layout& layout) {
   const std::size_t split = layout.cp * (layout.sequence_parallel ? layout.tp : 1);
   std::string problem =
@@ -100,6 +108,17 @@ double table_in_blocks(const ModelShape& model) {
 
 }  // namespace
 
+std::string_view name_of(ContextMethod method) {
+  switch (method) {
+    case ContextMethod::kRing:
+      return "ring";
+    case ContextMethod::kUlysses:
+      return "ulysses";
+    default:
+      return "all-gather";
+  }
+}
+
 std::string Layout::str() const {
   std::string text = fmt::format("dp {}", dp);
   for (const auto& [name, size] : {std::pair{"pp", pp}, std::pair{"cp", cp}, std::pair{"tp", tp}}) {
@@ -113,7 +132,11 @@ std::string Layout::str() const {
     text += fmt::format(", recompute {}", memory::to_string(recompute));
   }
   if (tp > 1 && sequence_parallel) text += ", sp";
+  if (cp > 1 && context_method != ContextMethod::kAllGather) {
+    text += fmt::format(", {}", name_of(context_method));
+  }
   if (offload) text += ", offload";
+  if (offload_activations) text += ", offload activations";
   return text;
 }
 
@@ -125,7 +148,13 @@ double Software::kept_gradient_bytes(memory::Precision precision) const {
 
 const std::vector<Software>& named_software() {
   static const std::vector<Software> all = {
-      {.name = "modern", .overlaps_data = true, .overlaps_pipeline = true, .balances_stages = true},
+      {.name = "modern",
+       .overlaps_data = true,
+       .overlaps_tensor = true,
+       .overlaps_pipeline = true,
+       .overlaps_experts = true,
+       .sends_once_per_node = true,
+       .balances_stages = true},
       {.name = "megatron-2021",
        .attention = AttentionKernel::kStored,
        .exchanged_gradient_bytes = 2,
@@ -150,11 +179,15 @@ const std::vector<Software>& named_software() {
        .overlaps_data = true,
        .overlaps_pipeline = true,
        .overlaps_experts = true,
+       .sends_once_per_node = true,
        .balances_stages = true,
        .fp8_products = true,
        .exchanging_multiprocessors = 20},
       {.name = "workbook",
+       .fused_projections = false,
        .overlaps_data = true,
+       .validates_later = false,
+       .offloads_activations = false,
        .overlaps_weight_gradients = false,
        .on_gpus = false},
       {.name = "deepspeed-2021",
@@ -180,7 +213,8 @@ std::size_t micro_batches_of(const Workload& work, const Layout& layout) {
 }
 
 std::optional<std::string> why_impossible(const Workload& work, const Layout& layout) {
-  for (const auto& problem : {tensor_problem, batch_problem, expert_problem, schedule_problem}) {
+  for (const auto& problem :
+       {tensor_problem, context_problem, batch_problem, expert_problem, schedule_problem}) {
     if (std::string words = problem(work, layout); !words.empty()) return words;
   }
   return {};

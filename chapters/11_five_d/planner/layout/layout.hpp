@@ -12,6 +12,7 @@
 
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
+#include "chapters/06_context_parallel/methods/context_method.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "chapters/11_five_d/planner/model/model_shape.hpp"
 
@@ -34,8 +35,11 @@ struct Layout {
   pipeline_parallel::ScheduleChoice schedule = {};         ///< of the pipeline
   std::size_t micro_batch = 1;                             ///< b, sequences
   memory::Recompute recompute = memory::Recompute::kNone;  ///< of every block
-  bool sequence_parallel = true;  ///< tokens are split between the matrices, over tp
-  bool offload = false;           ///< the optimizer's states are in the host's memory
+  bool sequence_parallel = true;     ///< tokens are split between the matrices, over tp
+  bool offload = false;              ///< the optimizer's states are in the host's memory
+  bool offload_activations = false;  ///< what blocks keep is, too, until the backward pass
+  context_parallel::ContextMethod context_method =
+      context_parallel::ContextMethod::kAllGather;                       ///< of cp
   memory::Precision precision = memory::Precision::kBf16MixedFp32Grads;  ///< of states and passes
   Outermost outermost = Outermost::kData;                                ///< of the ranks' order
 
@@ -46,6 +50,9 @@ struct Layout {
   /// @brief Equal when all members are.
   bool operator==(const Layout&) const = default;
 };
+
+/// @brief "all-gather", "ring" or "ulysses", as --cp-method has them: the methods that plans choose from.
+[[nodiscard]] std::string_view name_of(context_parallel::ContextMethod method);
 
 /// @brief What attention does with its scores.
 enum class AttentionKernel : std::uint8_t {
@@ -59,12 +66,16 @@ struct Software {
   AttentionKernel attention = AttentionKernel::kFlash;  ///< of its blocks
   bool fused_elementwise = true;   ///< activation, dropout and residual sum in one kernel each
   bool fused_accumulation = true;  ///< a weight's gradient is added up where its product is written
+  bool fused_projections = true;   ///< query, key and value are one product, gate and up another
   bool low_precision_gradients = false;   ///< keeps bf16 gradients beside the fp32 ones
   double exchanged_gradient_bytes = 4;    ///< of an element when replicas exchange gradients
   bool overlaps_data = false;             ///< exchanges of replicas run beside backward and forward
   bool overlaps_tensor = false;           ///< exchanges of tp run beside products
   bool overlaps_pipeline = false;         ///< messages between stages run beside passes
+  bool validates_later = true;            ///< an update does not wait for the norm of all stages
   bool overlaps_experts = false;          ///< exchanges of tokens run beside another micro-batch
+  bool sends_once_per_node = false;       ///< a token to a node, not to each expert there
+  bool offloads_activations = true;       ///< it can: to the host's memory, beside the passes
   bool overlaps_weight_gradients = true;  ///< of tp's backward exchanges one in two runs beside the
                                           ///< weight gradient's product
   bool balances_stages = false;           ///< the last stage has fewer blocks, for the output table

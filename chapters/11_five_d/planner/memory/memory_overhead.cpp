@@ -20,12 +20,29 @@ int communicating_axes(const Layout& layout) {
   return axes;
 }
 
+namespace {
+
+/// Of offloaded activations two blocks' are in the GPU: one on its way, and one in use.
+StageMemory with_offloaded_activations(const Question& question, const Layout& layout,
+                                       std::size_t blocks, StageMemory memory) {
+  if (!layout.offload_activations) return memory;
+  const double of_block = kept_bytes(question.work, layout, question.software, layout.recompute,
+                                     question.work.model.has_experts());
+  const double held = static_cast<double>(std::min<std::size_t>(blocks, 2)) * of_block;
+  memory.activations = std::min(memory.activations, held);
+  memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout));
+  return memory;
+}
+
+}  // namespace
+
 StageMemory largest_stage(const Question& question, const Layout& layout) {
   const std::vector<std::size_t> blocks =
       blocks_of_stages(question.work.model, layout, question.software);
   StageMemory largest;
   for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
-    const StageMemory memory = stage_memory(question, layout, blocks, stage);
+    const StageMemory memory = with_offloaded_activations(
+        question, layout, blocks[stage], stage_memory(question, layout, blocks, stage));
     if (memory.total() > largest.total()) largest = memory;
   }
   return largest;

@@ -63,6 +63,10 @@ std::size_t expert_blocks(const ModelShape& model, const std::vector<std::size_t
   return end > first ? end - first : 0;
 }
 
+std::size_t output_stage(const Layout& layout) {
+  return layout.schedule.is_v_shaped() ? 0 : layout.pp - 1;
+}
+
 StageParameters stage_parameters(const ModelShape& model, const Layout& layout,
                                  const std::vector<std::size_t>& blocks, std::size_t stage) {
   const std::size_t with_experts = expert_blocks(model, blocks, stage);
@@ -72,7 +76,7 @@ StageParameters stage_parameters(const ModelShape& model, const Layout& layout,
   const double h = real(s.hidden_size);
   const double table = real(tensor_layout(layout).local_vocab_size(s.vocab_size)) * h;
   const bool first = stage == 0;
-  const bool last = stage + 1 == blocks.size();
+  const bool last = stage == output_stage(layout);
   const bool shared = first && last && s.embeddings == memory::Embeddings::kTied;
   if (first) result.others += table + real(s.num_positions) * h;
   if (last) result.others += h * (s.kind == memory::BlockKind::kGpt ? 2 : 1);

@@ -16,8 +16,12 @@ struct StageParameters {
   [[nodiscard]] double total() const { return experts + others; }
 };
 
+/// @brief The stage that has the last norm, the output table and the loss: the last one, but the first
+/// of a V-shaped schedule, whose way ends where it began.
+[[nodiscard]] std::size_t output_stage(const Layout& layout);
+
 /// @brief Those of a stage: its blocks, the input table on the first, the output table and the last
-/// norm on the last (a tied table on both). The blocks with experts are the last ones of a model.
+/// norm on the output_stage() (a tied table on both). The blocks with experts are the last ones of a model.
 /// @param blocks  blocks_of_stages().
 [[nodiscard]] StageParameters stage_parameters(const ModelShape& model, const Layout& layout,
                                                const std::vector<std::size_t>& blocks,

@@ -75,6 +75,7 @@ void add_experts(ModelShape& model, const JsonFields& file) {
       .top_k = dimension(file, "num_experts_per_tok"),
       .expert_ffn = dimension(file, mixtral ? "intermediate_size" : "moe_intermediate_size"),
       .shared_experts = dimension_or(file, "n_shared_experts", 0)};
+  model.most_nodes = dimension_or(file, "topk_group", 0);
 }
 
 void add_latent_attention(ModelShape& model, const JsonFields& file) {

@@ -15,7 +15,7 @@ namespace ultra::planner {
 /// and num_key_value_heads, tie_word_embeddings where they are there), GPT-2's (n_layer, n_embd,
 /// n_head, vocab_size, n_positions), Mixtral's num_local_experts and num_experts_per_tok,
 /// DeepSeek's n_routed_experts, num_experts_per_tok, moe_intermediate_size, n_shared_experts,
-/// first_k_dense_replace and, for latent attention, kv_lora_rank, q_lora_rank, qk_nope_head_dim,
+/// first_k_dense_replace, topk_group (taken for nodes) and, for latent attention, kv_lora_rank, q_lora_rank, qk_nope_head_dim,
 /// qk_rope_head_dim and v_head_dim.
 /// @throws FileError for what is no such file, ConfigError for dimensions that make no model.
 [[nodiscard]] ModelShape read_model_file(const std::string& path);

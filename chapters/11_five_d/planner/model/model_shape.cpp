@@ -82,6 +82,7 @@ std::vector<ModelShape> all_models() {
   models.push_back(std::move(core));
   for (const expert_parallel::MoeModel& moe : expert_parallel::published_moe_models()) {
     ModelShape model{.layers = moe};
+    if (moe.shape.name == "deepseek-v3") model.most_nodes = 4;
     // Queries and keys of 128 + 64 elements a head, values of 128.
     if (moe.attention_parameters) model.score_width = moe.shape.num_heads * (192 + 128) / 2;
     models.push_back(std::move(model));

@@ -18,6 +18,8 @@ struct ModelShape {
   std::size_t score_width = 0;       ///< elements of all heads' queries and of all heads' values,
                                      ///< on average; 0: hidden_size, as in grouped-query attention
 
+  std::size_t most_nodes = 0;  ///< that a token's experts are on; 0: any number
+
   /// @brief Attention and tables, and the dense feed-forward parts.
   [[nodiscard]] const memory::TransformerShape& shape() const { return layers.shape; }
   /// @brief Whether some blocks have experts.

@@ -28,7 +28,7 @@ constexpr const char* kTechniques = "--plan-techniques";
 constexpr std::size_t kMostGpus = 1U << 17U;
 constexpr std::size_t kMostBatch = 1ULL << 36U;
 constexpr std::size_t kMostSeq = 1U << 24U;
-constexpr std::size_t kLayouts = 10;
+constexpr std::size_t kMostLayouts = 10'000;
 
 /// Calls visit with each flag, see data_parallel::add_flags().
 constexpr auto kEachFlag = [](const auto& visit) {
@@ -45,6 +45,8 @@ constexpr auto kEachFlag = [](const auto& visit) {
   visit("--plan-gpus", &Options::gpus, "on how many GPUs", train::Counts{1, kMostGpus});
   visit("--plan-batch", &Options::batch_tokens, "tokens of a step", train::Counts{1, kMostBatch});
   visit("--plan-seq", &Options::seq_len, "tokens of a sequence", train::Counts{1, kMostSeq});
+  visit("--plan-count", &Options::count, "how many of the best layouts the plan names",
+        train::Counts{1, kMostLayouts});
 };
 
 /// 1, 2, 4, ... times the first number of GPUs, up to 4,096 or the flag's.
@@ -164,7 +166,7 @@ std::string PlanOptions::answer(const nn::ModelConfig& custom) const {
   const Question asked_question = question(custom);
   if (scaling) return scaling_answer(asked_question, space());
   if (techniques) return techniques_answer(asked_question, space(), json);
-  const SearchResult result = search_layouts(asked_question, space(), kLayouts);
+  const SearchResult result = search_layouts(asked_question, space(), count);
   return json ? plan_to_json(asked_question, space(), result).dump(2) + "\n"
               : format_plan(asked_question, space(), result);
 }

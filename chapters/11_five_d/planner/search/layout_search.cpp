@@ -1,6 +1,7 @@
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -63,6 +64,19 @@ std::vector<std::size_t> expert_ranks(const Workload& work, const Layout& layout
   return all;
 }
 
+/// The methods of cp that can deal the heads out.
+void for_each_method(const Workload& work, Layout layout,
+                     const std::function<void(const Layout&)>& visit) {
+  using context_parallel::ContextMethod;
+  constexpr std::array kMethods = {ContextMethod::kAllGather, ContextMethod::kRing,
+                                   ContextMethod::kUlysses};
+  for (const ContextMethod method : kMethods) {
+    if (method != ContextMethod::kAllGather && layout.cp == 1) break;
+    layout.context_method = method;
+    if (!why_impossible(work, layout)) visit(layout);
+  }
+}
+
 /// All choices but the mesh's.
 void for_each_choice(const Workload& work, const SearchSpace& space, Layout layout,
                      const std::function<void(const Layout&)>& visit) {
@@ -78,7 +92,7 @@ void for_each_choice(const Workload& work, const SearchSpace& space, Layout layo
           layout.zero = stage;
           for (const memory::Recompute mode : space.recomputations) {
             layout.recompute = mode;
-            visit(layout);
+            for_each_method(work, layout, visit);
           }
         }
       }
@@ -91,6 +105,50 @@ bool sensible_mesh(const Workload& work, const SearchSpace& space, const Layout&
   if (layout.tp > space.most_tp || layout.cp > space.most_cp) return false;
   if (layout.cp > 1 && work.seq_len / layout.cp < space.least_context) return false;
   return layout.pp <= work.model.shape().num_layers && work.global_batch % layout.dp == 0;
+}
+
+/// By the closed form, which is quick; what the simulator takes off it is less than a fifth.
+bool surely_slower(const Question& question, const Layout& layout, const Prediction& other) {
+  constexpr double kLeastOfClosedForm = 0.8;
+  const Prediction quick = predict(question, layout, PipelineTime::kClosedForm);
+  return kLeastOfClosedForm * quick.step.total() >= other.step.total();
+}
+
+/// Puts a layout that fits among the best, where it belongs.
+void take(SearchResult& result, const Question& question, const Layout& layout, std::size_t count) {
+  const std::size_t parallel = layout.tp * layout.pp;
+  if (result.smallest_model_parallel == 0 || parallel < result.smallest_model_parallel) {
+    result.smallest_model_parallel = parallel;
+  }
+  const bool full = result.best.size() == count;
+  if (full && surely_slower(question, layout, result.best.back())) return;
+  Prediction prediction = predict(question, layout);
+  const auto faster = [](const Prediction& a, const Prediction& b) {
+    return a.step.total() < b.step.total();
+  };
+  if (full && !faster(prediction, result.best.back())) return;
+  const auto place = std::ranges::upper_bound(result.best, prediction, faster);
+  result.best.insert(place, std::move(prediction));
+  if (result.best.size() > count) result.best.pop_back();
+}
+
+/// What may stay in the host's memory of a layout that is too large: activations, the optimizer's
+/// states, which a sharded optimizer is needed for, or both.
+std::vector<Layout> offloaded_layouts(const Software& software, const SearchSpace& space,
+                                      const Layout& layout) {
+  std::vector<Layout> all;
+  if (!space.offloads) return all;
+  Layout activations = layout;
+  activations.offload_activations = true;
+  Layout optimizer = layout;
+  optimizer.offload = true;
+  optimizer.zero = std::max(layout.zero, ZeroStage::kOptimizer);
+  Layout both = optimizer;
+  both.offload_activations = true;
+  if (software.offloads_activations) all.push_back(activations);
+  all.push_back(optimizer);
+  if (software.offloads_activations) all.push_back(both);
+  return all;
 }
 
 }  // namespace
@@ -116,28 +174,24 @@ void for_each_layout(const Workload& work, const SearchSpace& space,
 SearchResult search_layouts(const Question& question, const SearchSpace& space, std::size_t count) {
   SearchResult result;
   double least_missing = std::numeric_limits<double>::infinity();
-  const auto faster = [](const Prediction& a, const Prediction& b) {
-    return a.step.total() < b.step.total();
+  const auto missing_bytes = [&](const Layout& layout) {
+    return largest_stage(question, layout).total() - question.cluster.gpu.memory_bytes;
   };
   for_each_layout(question.work, space, [&](const Layout& layout) {
     ++result.possible;
-    const double missing =
-        largest_stage(question, layout).total() - question.cluster.gpu.memory_bytes;
-    if (missing > 0) {
-      ++result.too_large;
-      if (missing < least_missing) result.nearly = {layout};
-      least_missing = std::min(least_missing, missing);
+    const double missing = missing_bytes(layout);
+    if (missing <= 0) {
+      take(result, question, layout, count);
       return;
     }
-    const std::size_t parallel = layout.tp * layout.pp;
-    if (result.smallest_model_parallel == 0 || parallel < result.smallest_model_parallel) {
-      result.smallest_model_parallel = parallel;
+    ++result.too_large;
+    if (missing < least_missing) result.nearly = {layout};
+    least_missing = std::min(least_missing, missing);
+    for (const Layout& offloaded : offloaded_layouts(question.software, space, layout)) {
+      if (missing_bytes(offloaded) > 0) continue;
+      take(result, question, offloaded, count);
+      break;
     }
-    Prediction prediction = predict(question, layout);
-    if (result.best.size() == count && !faster(prediction, result.best.back())) return;
-    const auto place = std::ranges::upper_bound(result.best, prediction, faster);
-    result.best.insert(place, std::move(prediction));
-    if (result.best.size() > count) result.best.pop_back();
   });
   return result;
 }

@@ -23,7 +23,8 @@ struct SearchSpace {
       pipeline_parallel::ScheduleKind::kDualPipeV};  ///< of pipelines
   std::vector<memory::Recompute> recomputations = {
       memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull};  ///< all
-  zero::ZeroStage most_zero = zero::ZeroStage::kParameters;              ///< the highest stage
+  zero::ZeroStage most_zero = zero::ZeroStage::kParameters;  ///< the highest stage
+  bool offloads = true;  ///< to the host's memory what does not fit otherwise
   memory::Precision precision = memory::Precision::kBf16MixedFp32Grads;  ///< of all layouts
   Outermost outermost = Outermost::kData;                                ///< of all layouts
 };
@@ -41,7 +42,7 @@ struct SearchResult {
 ///
 /// All products dp pp cp tp = gpus, with each ep that divides experts and dp cp; ZeRO 0 to 3 where
 /// there is somebody to share with; 1f1b, interleaved chunks that divide a stage's blocks, zero-bubble-h1,
-/// zb-v and dualpipe-v on pipelines; each recomputation. Sequences are split between the matrices
+/// zb-v and dualpipe-v on pipelines; each recomputation; all-gather, ring and Ulysses where there is cp. Sequences are split between the matrices
 /// wherever there is tp. ZeRO-2 and 3 of pipelines are left out: they exchange for every
 /// micro-batch what a pipeline has many of.
 /// @param visit  gets each.
@@ -49,7 +50,8 @@ struct SearchResult {
 void for_each_layout(const Workload& work, const SearchSpace& space,
                      const std::function<void(const Layout&)>& visit);
 
-/// @brief The `count` fastest layouts that fit.
+/// @brief The `count` fastest layouts that fit. One that does not may, with activations, the optimizer's
+/// states or both in the host's memory: the first of these that fits is taken.
 /// @throws Interrupted when the program is told to stop.
 /// Cost: one memory estimate for each possible layout, one prediction for each that fits.
 [[nodiscard]] SearchResult search_layouts(const Question& question, const SearchSpace& space,

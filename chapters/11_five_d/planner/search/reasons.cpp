@@ -124,6 +124,7 @@ std::vector<TimeShare> time_shares(const Prediction& prediction) {
       {"tensor-parallel exchanges", once * passes.tensor_exchange},
       {"context-parallel exchanges", once * passes.context_exchange},
       {"exchanges of tokens with experts", once * passes.expert_exchange},
+      {"activations to and from the host", once * passes.host_exchange},
       {"recomputation", prediction.recompute},
       {"the pipeline's bubble", step.bubble},
       {"messages between stages", step.messages},

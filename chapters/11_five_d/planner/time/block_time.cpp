@@ -1,8 +1,10 @@
 #include "chapters/11_five_d/planner/time/block_time.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "chapters/11_five_d/planner/time/exchange_time.hpp"
+#include "chapters/11_five_d/planner/time/exposed_exchanges.hpp"
 #include "chapters/11_five_d/planner/time/product_time.hpp"
 
 namespace ultra::planner {
@@ -38,6 +40,7 @@ class BlockModel {
     block.weight_gradients = products.products + accumulation(experts);
     add_exchanges(block, experts);
     add_recomputation(block, experts);
+    add_host_exchange(block, experts);
     return block;
   }
 
@@ -95,8 +98,20 @@ class BlockModel {
   /// Rows that the experts of a rank get, spread evenly.
   double expert_rows() const { return tokens_ * real(q_.work.model.layers.moe.top_k); }
 
+  /// Products of one input, with as many columns each.
+  double projections(double rows, double count, double columns) const {
+    return q_.software.fused_projections ? product(rows, h_, count * columns)
+                                         : count * product(rows, h_, columns);
+  }
+
   double ffn_products(double rows, double width) const {
-    return product(rows, h_, (matrices() - 1) * width / t_) + product(rows, width / t_, h_);
+    return projections(rows, matrices() - 1, width / t_) + product(rows, width / t_, h_);
+  }
+
+  double attention_projections() const {
+    const double output = product(tokens_, h_ / t_, h_);
+    if (q_.software.fused_projections) return product(tokens_, h_, (h_ + 2 * kv()) / t_) + output;
+    return product(tokens_, h_, h_ / t_) + 2 * product(tokens_, h_, kv() / t_) + output;
   }
 
   PassSeconds linear_products(bool experts) const {
@@ -105,7 +120,7 @@ class BlockModel {
     if (latent) {
       pass.products = product(tokens_, h_, real(*latent) / h_ / t_);
     } else {
-      pass.products = product(tokens_, h_, (h_ + 2 * kv()) / t_) + product(tokens_, h_ / t_, h_);
+      pass.products = attention_projections();
     }
     if (!experts) {
       pass.products += ffn_products(tokens_, real(shape_.ffn_hidden_size));
@@ -195,6 +210,9 @@ class BlockModel {
   /// Bytes per parameter and micro-batch of adding a gradient to the sum.
   double accumulated_bytes() const {
     if (micro_batches_of(q_.work, l_) == 1) return 0;
+    // A product that was measured has read and written its sum.
+    const bool measured = !q_.cluster.gpu.measured_products.empty();
+    if (measured && q_.software.fused_accumulation) return 0;
     const double sum = q_.software.kept_gradient_bytes(l_.precision) > 2 ? 4 : e_;
     return 2 * sum + (q_.software.fused_accumulation ? 0 : 2 * e_);
   }
@@ -210,8 +228,15 @@ class BlockModel {
 
   void add_exchanges(BlockSeconds& block, bool experts) const {
     if (l_.tp > 1) add_tensor_exchange(block);
-    if (l_.cp > 1) add_context_exchange(block);
-    if (experts && l_.ep > 1) add_expert_exchange(block);
+    const WaitSeconds context = context_waits(
+        q_, l_, {.forward = block.forward.attention, .backward = block.backward.attention});
+    block.forward.context_exchange = context.forward;
+    block.backward.context_exchange = context.backward;
+    if (!experts) return;
+    const WaitSeconds tokens = expert_waits(
+        q_, l_, {.forward = block.forward.compute(), .backward = block.backward.compute()});
+    block.forward.expert_exchange = tokens.forward;
+    block.backward.expert_exchange = tokens.backward;
   }
 
   void add_tensor_exchange(BlockSeconds& block) const {
@@ -240,24 +265,13 @@ class BlockModel {
     block.backward.tensor_exchange = backward;
   }
 
-  /// Keys and values of the whole sequence are gathered; backward again, and their gradients summed.
-  void add_context_exchange(BlockSeconds& block) const {
-    const double bytes = 2 * e_ * real(l_.micro_batch * q_.work.seq_len) * kv() / t_;
-    const double gather = gather_seconds(q_.cluster, group(PlanAxis::kContext), bytes);
-    block.forward.context_exchange = gather;
-    block.backward.context_exchange = gather;
-  }
-
-  void add_expert_exchange(BlockSeconds& block) const {
-    const expert_parallel::MoeConfig& moe = q_.work.model.layers.moe;
-    const GroupPlacement ep = group(PlanAxis::kExpert);
-    const double dispatch = q_.software.fp8_products ? 1 : e_;
-    const double row = tokens_ * real(moe.top_k) * h_ / t_;
-    const double there = all_to_all_seconds(q_.cluster, ep, dispatch * row);
-    const double back = all_to_all_seconds(q_.cluster, ep, e_ * row);
-    const double exposed = q_.software.overlaps_experts ? 0.0 : 1.0;
-    block.forward.expert_exchange = exposed * (there + back);
-    block.backward.expert_exchange = exposed * (there + back);
+  void add_host_exchange(BlockSeconds& block, bool experts) const {
+    const WaitSeconds host =
+        host_waits(q_, l_, experts,
+                   {.forward = block.forward.total(),
+                    .backward = block.recompute.total() + block.backward.total()});
+    block.forward.host_exchange = host.forward;
+    block.backward.host_exchange = host.backward;
   }
 
   void add_recomputation(BlockSeconds& block, bool experts) const {
@@ -296,6 +310,7 @@ void PassSeconds::add(const PassSeconds& other, double times) {
   tensor_exchange += times * other.tensor_exchange;
   context_exchange += times * other.context_exchange;
   expert_exchange += times * other.expert_exchange;
+  host_exchange += times * other.host_exchange;
 }
 
 BlockSeconds block_seconds(const Question& question, const Layout& layout, bool experts) {

@@ -15,11 +15,12 @@ struct PassSeconds {
   double tensor_exchange = 0;   ///< between the ranks of tp
   double context_exchange = 0;  ///< between those of cp
   double expert_exchange = 0;   ///< between those of ep
+  double host_exchange = 0;     ///< with the host's memory: activations
 
   /// @brief All together.
   [[nodiscard]] double total() const {
     return products + attention + elementwise + tensor_exchange + context_exchange +
-           expert_exchange;
+           expert_exchange + host_exchange;
   }
   /// @brief What is no exchange.
   [[nodiscard]] double compute() const { return products + attention + elementwise; }

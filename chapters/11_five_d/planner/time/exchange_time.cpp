@@ -51,14 +51,15 @@ double all_reduce_seconds(const Cluster& cluster, const GroupPlacement& group, d
   return std::min(rings, trees);
 }
 
-double all_to_all_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
+double all_to_all_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes,
+                          double between) {
   if (group.ranks == 1) return 0;
   const double elsewhere = real(group.ranks - std::min(group.per_node, group.ranks));
   const double near = real(std::min(group.per_node, group.ranks) - 1);
   const double inside = bytes * near / real(group.ranks) / cluster.intra.bandwidth;
   if (group.nodes == 1) return near * cluster.intra.latency + inside;
-  const double between = bytes * elsewhere / real(group.ranks) / rank_network(cluster);
-  return real(group.nodes - 1) * cluster.inter.latency + std::max(between, inside);
+  const double crossing = between * elsewhere / real(group.ranks) / rank_network(cluster);
+  return real(group.nodes - 1) * cluster.inter.latency + std::max(crossing, inside);
 }
 
 double message_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {

@@ -20,8 +20,10 @@ namespace ultra::planner {
                                         double bytes);
 
 /// @brief Seconds until `bytes` of each rank have reached the others, as many each.
+/// @param between  bytes instead of these for those that go to other nodes: fewer, where a node gets
+///                 once what several of its ranks need.
 [[nodiscard]] double all_to_all_seconds(const Cluster& cluster, const GroupPlacement& group,
-                                        double bytes);
+                                        double bytes, double between);
 
 /// @brief Seconds of one message from each rank to the next of its group.
 [[nodiscard]] double message_seconds(const Cluster& cluster, const GroupPlacement& group,

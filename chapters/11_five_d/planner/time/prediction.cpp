@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/11_five_d/planner/time/exchange_time.hpp"
+#include "chapters/11_five_d/planner/time/pipeline_time.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -40,7 +42,7 @@ std::vector<StageWork> stage_works(const Question& question, const Layout& layou
     add(works[stage], dense, real(blocks[stage] - with_experts));
     add(works[stage], mixed, real(with_experts));
   }
-  add(works.back(), head_seconds(question, layout), 1);
+  add(works[output_stage(layout)], head_seconds(question, layout), 1);
   return works;
 }
 
@@ -101,6 +103,12 @@ void add_exchange(DataSeconds& data, const Question& question, const Layout& lay
   }
 }
 
+/// Whether exchanges of replicas run beside passes.
+bool hides_data(const Question& question, const Layout& layout) {
+  const bool inside = data_group(question, layout).nodes == 1;
+  return question.software.overlaps_data && !(question.cluster.ranks_copy && inside);
+}
+
 /// Messages between stages, each rank of tp with its part of the tokens where it has one.
 double stage_message(const Question& question, const Layout& layout) {
   const double tokens = real(layout.micro_batch * question.work.seq_len) / real(layout.cp);
@@ -110,6 +118,79 @@ double stage_message(const Question& question, const Layout& layout) {
                          placement_of(layout, PlanAxis::kPipeline,
                                       static_cast<std::size_t>(question.cluster.gpus_per_node)),
                          bytes);
+}
+
+/// Blocks of each chunk of a stage: as even as can be; the first stage's first chunk, which has the
+/// input table, and the other stages' last ones have fewer.
+std::vector<std::size_t> blocks_of_chunks(const Layout& layout, std::size_t stage,
+                                          std::size_t blocks) {
+  const std::size_t chunks = layout.schedule.chunks();
+  std::vector<std::size_t> counts(chunks, (blocks + chunks - 1) / chunks);
+  const bool first = stage == 0 && !layout.schedule.is_v_shaped();
+  for (std::size_t missing = chunks * counts.front() - blocks; missing > 0; --missing) {
+    --counts[first ? missing - 1 : chunks - missing];
+  }
+  return counts;
+}
+
+/// A part of a stage without its head.
+pipeline_parallel::PartCost part_of(const StageSeconds& stage, const StageSeconds& head,
+                                    double share) {
+  const double weights = share * (stage.weight_gradients - head.weight_gradients);
+  return {.forward = share * (stage.forward - head.forward),
+          .backward_input = share * (stage.backward - head.backward) - weights,
+          .backward_weight = weights};
+}
+
+/// What each part of the model costs, and what travels between two.
+PipelineCosts pipeline_costs(const StepParts& parts, const std::vector<std::size_t>& blocks,
+                             const Question& question, const Layout& layout) {
+  StageWork head;
+  add(head, head_seconds(question, layout), 1);
+  const auto placement = pipeline_parallel::placement_of(layout.schedule, layout.pp);
+  PipelineCosts costs{.schedule = layout.schedule,
+                      .stages = layout.pp,
+                      .micro_batches = parts.micro_batches,
+                      .until_the_end = !question.software.validates_later};
+  for (std::size_t part = 0; part < placement.parts(); ++part) {
+    const auto [stage, chunk] = placement.at(part);
+    const double share = real(blocks_of_chunks(layout, stage, blocks[stage])[chunk]) /
+                         real(std::max<std::size_t>(1, blocks[stage]));
+    const bool holds_head = stage == output_stage(layout);
+    costs.parts.push_back(
+        part_of(parts.stages[stage], holds_head ? head.seconds : StageSeconds{}, share));
+  }
+  pipeline_parallel::PartCost& last = costs.parts.back();
+  last.forward += head.seconds.forward;
+  last.backward_input += head.seconds.backward - head.seconds.weight_gradients;
+  last.backward_weight += head.seconds.weight_gradients;
+  return costs;
+}
+
+/// With the messages: hidden ones travel beside passes, others hold up the rank that sends them.
+PipelineCosts with_messages(PipelineCosts costs, const StepParts& parts) {
+  if (parts.hides_messages) {
+    costs.link.seconds_per_byte = parts.message;
+    return costs;
+  }
+  for (std::size_t part = 0; part < costs.parts.size(); ++part) {
+    if (part + 1 < costs.parts.size()) costs.parts[part].forward += parts.message;
+    if (part > 0) costs.parts[part].backward_input += parts.message;
+  }
+  return costs;
+}
+
+/// The same step, with bubble and messages as the simulator has them.
+StepSeconds with_simulated_pipeline(StepSeconds step, const StepParts& parts,
+                                    const std::vector<std::size_t>& blocks,
+                                    const Question& question, const Layout& layout) {
+  const PipelineCosts costs = pipeline_costs(parts, blocks, question, layout);
+  const double alone = std::max(step.passes, pipeline_seconds(costs));
+  step.bubble = alone - step.passes;
+  step.messages = std::max(0.0, pipeline_seconds(with_messages(costs, parts)) - alone);
+  step.stragglers = 0;
+  step.stragglers = (parts.slowdown - 1) * step.total();
+  return step;
 }
 
 StageParameters largest_parameters(const Question& question, const Layout& layout,
@@ -155,7 +236,7 @@ double straggler_slowdown(const Cluster& cluster, std::size_t gpus) {
   return 1 + cluster.straggler * std::sqrt(2 * std::log(real(gpus)));
 }
 
-Prediction predict(const Question& question, const Layout& layout) {
+Prediction predict(const Question& question, const Layout& layout, PipelineTime time) {
   const std::vector<std::size_t> blocks =
       blocks_of_stages(question.work.model, layout, question.software);
   const std::vector<StageWork> works = stage_works(question, layout, blocks);
@@ -165,17 +246,21 @@ Prediction predict(const Question& question, const Layout& layout) {
                   .message = layout.pp > 1 ? stage_message(question, layout) : 0,
                   .hides_messages = question.software.overlaps_pipeline,
                   .data = data_exchange(question, layout, held),
-                  .hides_data = question.software.overlaps_data,
+                  .hides_data = hides_data(question, layout),
                   .optimizer = optimizer_seconds(question, layout, held),
                   .slowdown = straggler_slowdown(question.cluster, layout.gpus())};
   for (const StageWork& work : works) parts.stages.push_back(work.seconds);
+  StepSeconds step = step_seconds(parts);
+  if (layout.pp > 1 && time == PipelineTime::kSimulated) {
+    step = with_simulated_pipeline(step, parts, blocks, question, layout);
+  }
 
   const StageWork& slowest = *std::ranges::max_element(
       works, {}, [](const StageWork& work) { return work.seconds.together(); });
   Prediction result{.layout = layout,
                     .micro_batches = parts.micro_batches,
                     .memory = largest_stage(question, layout),
-                    .step = step_seconds(parts)};
+                    .step = step};
   result.passes.add(slowest.passes, real(parts.micro_batches));
   result.recompute = real(parts.micro_batches) * slowest.recompute;
   result.tokens_per_second = question.work.tokens() / result.step.total();

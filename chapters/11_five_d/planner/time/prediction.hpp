@@ -3,6 +3,7 @@
 /// The prediction: memory, time and speed of a layout, and where the time goes.
 
 #include <cstddef>
+#include <cstdint>
 
 #include "chapters/11_five_d/planner/layout_memory.hpp"
 #include "chapters/11_five_d/planner/step_time.hpp"
@@ -23,10 +24,17 @@ struct Prediction {
   double mfu = 0;                 ///< of the bf16 peak
 };
 
+/// @brief Where a pipeline's bubble and messages come from.
+enum class PipelineTime : std::uint8_t {
+  kSimulated,   ///< pipeline_seconds(): stages as long as they are, messages on their link
+  kClosedForm,  ///< step_seconds(): quick, and the same where stages are alike and links are fast
+};
+
 /// @brief All of it for one layout.
 /// @pre why_impossible() has nothing to say.
-/// Cost: O(pp).
-[[nodiscard]] Prediction predict(const Question& question, const Layout& layout);
+/// Cost: O(pp), and once for all layouts with such stages what pipeline_seconds() costs.
+[[nodiscard]] Prediction predict(const Question& question, const Layout& layout,
+                                 PipelineTime time = PipelineTime::kSimulated);
 
 /// @brief What replicas exchange.
 ///

@@ -31,21 +31,29 @@ double tiled_seconds(const GpuType& gpu, const ProductShape& shape, const Tile& 
   return counted * flop * gpu.multiprocessors / (flops * gpu.efficiency.products * tile.speed);
 }
 
-double distance(const MeasuredProduct& measured, const ProductShape& shape) {
-  return std::abs(std::log(measured.m / shape.m)) + std::abs(std::log(measured.k / shape.k)) +
-         std::abs(std::log(measured.n / shape.n));
+/// The speed of a shape between measured ones: their mean, weighted by the distance of the logarithms
+/// to the power of -6, so that those around it decide.
+double measured_speed(const GpuType& gpu, const ProductShape& shape) {
+  double weights = 0;
+  double speeds = 0;
+  for (const MeasuredProduct& measured : gpu.measured_products) {
+    const double m = std::log(measured.m / shape.m);
+    const double k = std::log(measured.k / shape.k);
+    const double n = std::log(measured.n / shape.n);
+    const double square = m * m + k * k + n * n;
+    if (square == 0) return measured.flops;
+    const double weight = 1 / (square * square * square);
+    weights += weight;
+    speeds += weight * measured.flops;
+  }
+  return speeds / weights;
 }
 
 }  // namespace
 
 double product_seconds(const GpuType& gpu, const ProductShape& shape, double element_bytes,
                        double flops) {
-  if (!gpu.measured_products.empty()) {
-    const auto nearest = std::ranges::min_element(
-        gpu.measured_products, {},
-        [&](const MeasuredProduct& product) { return distance(product, shape); });
-    return shape.flop() / nearest->flops;
-  }
+  if (!gpu.measured_products.empty()) return shape.flop() / measured_speed(gpu, shape);
   double best = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles) best = std::min(best, tiled_seconds(gpu, shape, tile, flops));
   const double bytes = element_bytes * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n);

@@ -21,7 +21,8 @@ struct ProductShape {
 /// The result is cut into tiles, which the multiprocessors take in waves: the last wave may be short
 /// of tiles, and small tiles read more than they compute. Of a few sizes of tiles the best is taken.
 /// A product is never faster than its three matrices pass through the memory. On a GPU with measured
-/// products, the speed of the nearest one by the logarithms of the three sizes.
+/// products, their mean speed, weighted by how near they are, by the logarithms of the three sizes
+/// (Shepard's inverse distances, to the power of 6): the measured one where the shape is measured.
 /// @param element_bytes  of the matrices.
 /// @param flops          peak FLOP per second in their format.
 /// Source: NVIDIA, "Matrix Multiplication Background User's Guide", tile and wave quantization.

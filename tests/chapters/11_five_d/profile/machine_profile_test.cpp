@@ -24,8 +24,12 @@ TEST(MachineProfile, IsAClusterFileForThePlanner) {
   const MachineProfile profile{
       .products = {{.m = 2, .k = 3, .n = 4, .flops = 5e9}, {.m = 8, .k = 3, .n = 4, .flops = 7e9}},
       .memory_bandwidth = 2e10,
+      .elementwise = 5e9,
+      .attention_flops = 3.5e9,
+      .straggler = 0.01,
       .memory_bytes = 3e9,
       .call_seconds = 1e-6,
+      .ranks_copy = true,
       .ranks_per_node = 2,
       .intra = {.latency = 2e-6, .bandwidth = 4e9},
       .inter = {.latency = 3e-5, .bandwidth = 1e8}};
@@ -35,6 +39,10 @@ TEST(MachineProfile, IsAClusterFileForThePlanner) {
   EXPECT_EQ(cluster.gpu.peak_flops, 7e9);
   EXPECT_EQ(cluster.gpu.memory_bandwidth, 2e10);
   EXPECT_EQ(cluster.gpu.memory_bytes, 3e9);
+  EXPECT_EQ(cluster.gpu.efficiency.memory, 0.25);
+  EXPECT_EQ(cluster.gpu.flash_attention, 0.5);
+  EXPECT_EQ(cluster.straggler, 0.01);
+  EXPECT_TRUE(cluster.ranks_copy);
   EXPECT_EQ(cluster.gpu.measured_products.size(), 2U);
   EXPECT_EQ(cluster.gpus_per_node, 2);
   EXPECT_EQ(cluster.intra.bandwidth, 4e9);
@@ -49,6 +57,10 @@ TEST_F(ProfileProgram, MeasuresTheRanksAndALinkThatIsSlowed) {
   for (const json& product : profile.at("gpu").at("measured_products")) {
     EXPECT_GT(product.at("flops").get<double>(), 0.0);
   }
+  EXPECT_GT(profile.at("gpu").at("efficiency").at("memory").get<double>(), 0.0);
+  EXPECT_GT(profile.at("gpu").at("flash_attention").get<double>(), 0.0);
+  EXPECT_GE(profile.at("straggler").get<double>(), 0.0);
+  EXPECT_FALSE(profile.at("ranks_copy").get<bool>());
   EXPECT_GE(profile.at("intra").at("latency").get<double>(), 2e-3);
   EXPECT_LE(profile.at("intra").at("bandwidth").get<double>(), 0.55e9);
 }

@@ -26,7 +26,8 @@ Layout layout() {
 
 TEST(ExportedOptions, OurFlags) {
   const std::string flags = book_flags(work(), layout());
-  EXPECT_THAT(flags, HasSubstr("--dp 8 --pp 4 --cp 2 --tp 8 --sp on --schedule interleaved:5"));
+  EXPECT_THAT(flags, HasSubstr("--dp 8 --pp 4 --cp 2 --tp 8 --cp-method all-gather --sp on "
+                               "--schedule interleaved:5"));
   EXPECT_THAT(flags, HasSubstr("--zero 1"));
   EXPECT_THAT(flags, HasSubstr("--global-batch 512 --micro-batch 2"));
   const std::string plain = book_flags(work(), {.zero = zero::ZeroStage::kNone});
@@ -37,9 +38,10 @@ TEST(ExportedOptions, Megatrons) {
   const std::string options = megatron_options(work(), layout());
   for (const char* option :
        {"--tensor-model-parallel-size 8", "--pipeline-model-parallel-size 4",
-        "--context-parallel-size 2", "--num-layers-per-virtual-pipeline-stage 4",
-        "--sequence-parallel", "--use-distributed-optimizer", "--micro-batch-size 2",
-        "--global-batch-size 512", "--num-query-groups 8", "--swiglu", "--bf16"}) {
+        "--context-parallel-size 2", "--cp-comm-type all_gather",
+        "--num-layers-per-virtual-pipeline-stage 4", "--sequence-parallel",
+        "--use-distributed-optimizer", "--micro-batch-size 2", "--global-batch-size 512",
+        "--num-query-groups 8", "--swiglu", "--bf16"}) {
     EXPECT_THAT(options, HasSubstr(option));
   }
   EXPECT_THAT(options, Not(HasSubstr("--recompute")));
@@ -56,6 +58,20 @@ TEST(ExportedOptions, ExpertsAreNamed) {
   const std::string options = megatron_options(work("mixtral-8x7b"), {.dp = 8, .ep = 8});
   EXPECT_THAT(options, HasSubstr("--num-experts 8"));
   EXPECT_THAT(options, HasSubstr("--expert-model-parallel-size 8"));
+}
+
+TEST(ExportedOptions, MethodsOfContextAndOffloadedActivations) {
+  Layout other = layout();
+  other.offload_activations = true;
+  other.context_method = context_parallel::ContextMethod::kRing;
+  EXPECT_THAT(book_flags(work(), other), HasSubstr("--cp-method ring"));
+  EXPECT_THAT(megatron_options(work(), other), HasSubstr("--cp-comm-type p2p"));
+  EXPECT_THAT(megatron_options(work(), other), HasSubstr("--cpu-offloading-num-layers 20"));
+  const auto config = nlohmann::json::parse(deepspeed_config(work(), other));
+  EXPECT_TRUE(config["activation_checkpointing"]["cpu_checkpointing"].get<bool>());
+  other.context_method = context_parallel::ContextMethod::kUlysses;
+  EXPECT_THAT(book_flags(work(), other), HasSubstr("--cp-method ulysses"));
+  EXPECT_THAT(megatron_options(work(), other), HasSubstr("--cp-comm-type a2a"));
 }
 
 TEST(ExportedOptions, Nanotrons) {

@@ -51,12 +51,15 @@ TEST_F(ModelFile, MixtralsAndDeepseeksKeys) {
       R"({"num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128,
           "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280,
           "n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
-          "n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536,
+          "n_shared_experts": 1, "topk_group": 4, "first_k_dense_replace": 3, "q_lora_rank": 1536,
           "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
           "v_head_dim": 128})");
   const ModelShape& named = *find_model("deepseek-v3");
   EXPECT_EQ(multiplied_parameters(deepseek), multiplied_parameters(named));
   EXPECT_EQ(deepseek.attention_width(), named.attention_width());
+  EXPECT_EQ(deepseek.most_nodes, 4U);
+  EXPECT_EQ(named.most_nodes, 4U);
+  EXPECT_EQ(mixtral.most_nodes, 0U);
 }
 
 TEST_F(ModelFile, WhatIsMissingOrWrongIsNamed) {

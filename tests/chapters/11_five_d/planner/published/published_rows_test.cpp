@@ -104,14 +104,16 @@ TEST_F(PublishedRows, ThePlaybooksBestAreAmongItsBest) {
 }
 
 TEST_F(PublishedRows, DeepseeksLayoutIsAmongItsBest) {
-  // pp 16 x ep 64 with its own program: the search has the expert axis and all schedules.
+  // pp 16 x ep 64 with its own program: the search has the expert axis and all schedules. Experts
+  // inside a node, on more stages, need no network, and are nearly as good.
   const ComparedRow& published = row("deepseek-v3");
   const SearchResult found =
       search_layouts(published.row.question, {.gpus = published.row.layout.gpus()}, 1);
   ASSERT_FALSE(found.best.empty());
-  EXPECT_GE(found.best.front().layout.ep, 64U);
+  EXPECT_GE(found.best.front().layout.ep, 8U);
   EXPECT_EQ(found.best.front().layout.tp, 1U);
-  EXPECT_LE(published.prediction.step.total(), 1.15 * found.best.front().step.total());
+  EXPECT_LE(published.prediction.step.total(), 1.10 * found.best.front().step.total());
+  EXPECT_NEAR(published.speed_ratio, 1, 0.15);
 }
 
 TEST_F(PublishedRows, TheTableHasEveryRowAndItsReasons) {

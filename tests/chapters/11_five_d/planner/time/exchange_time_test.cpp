@@ -42,7 +42,7 @@ TEST(ExchangeTime, OneRankExchangesNothing) {
   const GroupPlacement one;
   EXPECT_EQ(gather_seconds(cluster(), one, kBytes), 0);
   EXPECT_EQ(all_reduce_seconds(cluster(), one, kBytes), 0);
-  EXPECT_EQ(all_to_all_seconds(cluster(), one, kBytes), 0);
+  EXPECT_EQ(all_to_all_seconds(cluster(), one, kBytes, kBytes), 0);
   EXPECT_EQ(message_seconds(cluster(), one, kBytes), 0);
 }
 
@@ -56,8 +56,8 @@ TEST(ExchangeTime, TreesForSmallMessagesOfMany) {
 
 TEST(ExchangeTime, TokensCrossNodesThroughTheNics) {
   // Of 64 ranks, 56 are elsewhere.
-  EXPECT_NEAR(all_to_all_seconds(cluster(), kBoth, kBytes), kBytes * 56 / 64 / 50e9, 1e-9);
-  EXPECT_NEAR(all_to_all_seconds(cluster(), kNode, kBytes), kBytes * 7 / 8 / 400e9, 1e-9);
+  EXPECT_NEAR(all_to_all_seconds(cluster(), kBoth, kBytes, kBytes), kBytes * 56 / 64 / 50e9, 1e-9);
+  EXPECT_NEAR(all_to_all_seconds(cluster(), kNode, kBytes, kBytes), kBytes * 7 / 8 / 400e9, 1e-9);
 }
 
 TEST(ExchangeTime, TpAcrossNodesIsNotNvlink) {

@@ -54,10 +54,17 @@ TEST_F(ProductTime, MeasuredProductsDecideWhereThereAreAny) {
   GpuType measured = gpu_;
   measured.measured_products = {{.m = 64, .k = 64, .n = 64, .flops = 1e9},
                                 {.m = 4096, .k = 4096, .n = 4096, .flops = 1e11}};
-  EXPECT_DOUBLE_EQ(product_seconds(measured, {.m = 80, .k = 80, .n = 80}, 4, 1),
-                   2 * 80. * 80 * 80 / 1e9);
-  EXPECT_DOUBLE_EQ(product_seconds(measured, {.m = 2048, .k = 1024, .n = 4096}, 4, 1),
-                   2 * 2048. * 1024 * 4096 / 1e11);
+  const auto speed = [&](const ProductShape& shape) {
+    return shape.flop() / product_seconds(measured, shape, 4, 1);
+  };
+  EXPECT_DOUBLE_EQ(speed({.m = 64, .k = 64, .n = 64}), 1e9);
+  EXPECT_DOUBLE_EQ(speed({.m = 4096, .k = 4096, .n = 4096}), 1e11);
+  // As near to the one as to the other: their mean.
+  EXPECT_NEAR(speed({.m = 512, .k = 512, .n = 512}), 1.01e11 / 2, 1e3);
+  EXPECT_NEAR(speed({.m = 4096, .k = 64, .n = 512}), 1.01e11 / 2, 1e3);
+  // Near one of them, its speed: 64 times as near, with weights to the power of -6.
+  EXPECT_NEAR(speed({.m = 65, .k = 64, .n = 64}), 1e9, 1e2);
+  EXPECT_NEAR(speed({.m = 2048, .k = 1024, .n = 4096}), 1e11, 1e9);
 }
 
 }  // namespace

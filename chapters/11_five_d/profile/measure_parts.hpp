@@ -1,0 +1,33 @@
+#pragma once
+/// @file
+/// What the parts of a block take on the ranks: products, attention, elementwise operations, and the
+/// exchanges between them.
+///
+/// As in a training, inputs of forward passes and gradients have just been written, while weights and
+/// what forward passes have saved come from the memory.
+
+#include <vector>
+
+#include "chapters/11_five_d/profile/machine_profile.hpp"
+
+namespace ultra::profile {
+
+/// @brief Matrix products of many shapes, each made as training makes it: forward, for the gradient of
+/// its input, and for that of its weights. Collective.
+///
+[[nodiscard]] std::vector<ProductSpeed> measure_products(const Communicator& world, DType dtype);
+
+/// @brief Causal attention, forward and backward: floating-point operations per second of those that
+/// planner::block_seconds() counts (none for keys behind the mask, 2.5 times as many backward).
+/// Collective.
+[[nodiscard]] double measure_attention(const Communicator& world, const BlockExtents& block);
+
+/// @brief Norms, rotations, SwiGLU and residual sums of a block, forward and backward: bytes per
+/// second of those that planner::block_seconds() counts. Collective.
+[[nodiscard]] double measure_elementwise(const Communicator& world, const BlockExtents& block);
+
+/// @brief The exchanges of a sequence-parallel region, of one token and of a micro-batch, with what is
+/// copied around them: what a step of a ring takes without bytes, and with them. Collective.
+[[nodiscard]] LinkSpeed measure_exchange(const Communicator& group, const BlockExtents& block);
+
+}  // namespace ultra::profile

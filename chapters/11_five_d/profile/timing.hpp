@@ -1,0 +1,28 @@
+#pragma once
+/// @file
+/// How the profile takes time.
+
+#include <functional>
+
+#include "common/comm/communicator.hpp"
+
+namespace ultra::profile {
+
+/// @brief Seconds of one call on the slowest rank, while all ranks make it.
+///
+/// Rounds are shorter than what an operating system lets a thread run in one piece, and there are
+/// many: the fastest one was not disturbed by other programs.
+/// Collective. An interrupt ends it between two rounds.
+[[nodiscard]] double seconds_of(const Communicator& world, const std::function<void()>& call);
+
+/// @brief Seconds of one of `times` exchanges that all ranks of a group make together: the same
+/// number on each. Collective.
+[[nodiscard]] double exchange_seconds(const Communicator& group,
+                                      const std::function<void()>& exchange, int times);
+
+/// @brief By how much the slowest rank's time of a piece of work lies above the mean of all ranks, as
+/// the standard deviation of a planner::Cluster: mean excess over sqrt(2 ln ranks). Collective.
+/// @param work  of some tens of milliseconds.
+[[nodiscard]] double deviation_of(const Communicator& world, const std::function<void()>& work);
+
+}  // namespace ultra::profile
