@@ -42,7 +42,7 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encoder() {
 
 // A matrix for rank 2, `layers` of them behind each other for rank 3.
 TensorMap describe_matrices(const simt::bf16* matrices, int layers, int rows, int columns,
-                              int box_rows, unsigned rank) {
+                            int box_rows, unsigned rank) {
   static const PFN_cuTensorMapEncodeTiled_v12000 kEncode = find_encoder();
   const auto row_bytes = static_cast<cuuint64_t>(columns) * sizeof(simt::bf16);
   // The fastest extent comes first; the fastest stride is not told.
@@ -86,7 +86,7 @@ TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns, int b
 }
 
 TensorMap describe_stack(const simt::bf16* matrices, int layers, int rows, int columns,
-                           int box_rows) {
+                         int box_rows) {
   return describe_matrices(matrices, layers, rows, columns, box_rows, 3);
 }
 

@@ -22,15 +22,15 @@ inline TensorMap describe_matrices(const simt::bf16* matrices, int layers, int r
                                    int box_rows, unsigned rank) {
   constexpr unsigned kBoxColumns = 64;  // 128 bytes, the span of the swizzle
   const auto row_bytes = static_cast<std::uint64_t>(columns) * sizeof(simt::bf16);
-  TensorMap map{.address = reinterpret_cast<std::byte*>(const_cast<simt::bf16*>(matrices)),
-                .element_bytes = sizeof(simt::bf16),
-                .rank = rank,
-                .extents = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
-                            static_cast<std::uint64_t>(layers)},
-                .byte_strides = {sizeof(simt::bf16), row_bytes,
-                                 row_bytes * static_cast<std::uint64_t>(rows)},
-                .box = {kBoxColumns, static_cast<std::uint32_t>(box_rows), 1},
-                .swizzle = simt::emulator::Swizzle::k128};
+  TensorMap map{
+      .address = reinterpret_cast<std::byte*>(const_cast<simt::bf16*>(matrices)),
+      .element_bytes = sizeof(simt::bf16),
+      .rank = rank,
+      .extents = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
+                  static_cast<std::uint64_t>(layers)},
+      .byte_strides = {sizeof(simt::bf16), row_bytes, row_bytes * static_cast<std::uint64_t>(rows)},
+      .box = {kBoxColumns, static_cast<std::uint32_t>(box_rows), 1},
+      .swizzle = simt::emulator::Swizzle::k128};
   simt::emulator::check_tensor_map(map);
   return map;
 }

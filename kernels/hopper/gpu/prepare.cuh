@@ -19,12 +19,12 @@ void expect_hopper(const char* hint);
 /// swizzled; zeros outside. columns is a multiple of 8, box_rows at most 256.
 /// @throws simt::SimtError when the driver has no TMA, or refuses the matrix.
 [[nodiscard]] TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns,
-                                          int box_rows);
+                                        int box_rows);
 
 /// @brief The same of `layers` matrices behind each other: a box lies in one of them, and what is outside
 /// of it is zeros, not the next one's rows.
 [[nodiscard]] TensorMap describe_stack(const simt::bf16* matrices, int layers, int rows,
-                                         int columns, int box_rows);
+                                       int columns, int box_rows);
 
 /// @brief Launches a kernel whose blocks form clusters of `blocks`, which it must say itself, too
 /// (__cluster_dims__).

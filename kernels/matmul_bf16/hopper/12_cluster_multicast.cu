@@ -150,16 +150,17 @@ template <>
 void cluster_multicast<kSide>(const Problem& problem, const Queue& queue) {
   expect_hopper<kSide>(problem);
   const unsigned tiles = ceil_div(problem.columns, BN) * ceil_div(problem.rows, kBlocks * BM);
-  launch_clusters<kBlocks>(cluster_multicast_kernel,
-         {.name = "cluster_multicast",
-          .grid = {.x = std::min(tiles, count_multiprocessors() / kBlocks) * kBlocks},
-          .block = {.x = kThreads},
-          .shared_bytes = bytes_of<Shared>(),
-          .queue = queue},
-         describe_matrix(problem.a, problem.rows, problem.depth, BM),
-         describe_matrix(problem.b, problem.columns, problem.depth, BN / kBlocks),
-         describe_matrix(problem.c, problem.rows, problem.columns, kRows), problem.rows,
-         problem.columns, problem.depth);
+  launch_clusters<kBlocks>(
+      cluster_multicast_kernel,
+      {.name = "cluster_multicast",
+       .grid = {.x = std::min(tiles, count_multiprocessors() / kBlocks) * kBlocks},
+       .block = {.x = kThreads},
+       .shared_bytes = bytes_of<Shared>(),
+       .queue = queue},
+      describe_matrix(problem.a, problem.rows, problem.depth, BM),
+      describe_matrix(problem.b, problem.columns, problem.depth, BN / kBlocks),
+      describe_matrix(problem.c, problem.rows, problem.columns, kRows), problem.rows,
+      problem.columns, problem.depth);
 }
 
 }  // namespace ultra::kernels::matmul_bf16

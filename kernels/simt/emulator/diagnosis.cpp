@@ -218,8 +218,8 @@ void Engine::diagnose_stall() {
     }
   }
   units_.diagnose_stall();
-  const auto stuck = std::ranges::find_if(
-      blocks_, [](const Block& block) { return block.at_barrier != 0; });
+  const auto stuck =
+      std::ranges::find_if(blocks_, [](const Block& block) { return block.at_barrier != 0; });
   const auto rank = static_cast<std::size_t>(stuck - blocks_.begin());
   const std::size_t waiting = stuck->first_at_barrier;
   for (std::size_t thread = rank * block_threads_; thread < (rank + 1) * block_threads_; ++thread) {

@@ -50,7 +50,8 @@ void Engine::observe(const Access& access) {
     fail_if_unwritten();  // the poison that was read may be a loop's bound
   }
   const auto address = reinterpret_cast<std::uintptr_t>(access.address);
-  SharedArray* const array = access.space == MemorySpace::kGlobal ? nullptr : shared().find(address);
+  SharedArray* const array =
+      access.space == MemorySpace::kGlobal ? nullptr : shared().find(address);
   if (array != nullptr) {
     observe_shared(access, address, *array);
   } else if (access.space != MemorySpace::kShared) {
@@ -95,6 +96,14 @@ void Engine::check_global(const Access& access, std::uintptr_t address) {
 
 void Engine::observe_shared(const Access& access, std::uintptr_t address, SharedArray& array) {
   const std::size_t offset = address - array.begin;
+  const bool is_dynamic = array.begin == reinterpret_cast<std::uintptr_t>(shared().dynamic());
+  if (blocks_.size() > 1 && !is_dynamic) {
+    fail(Fault::kLaunch, access.place,
+         fmt::format("uses {}, a __shared__ variable in a kernel of clusters, expected dynamic "
+                     "shared memory: the emulator has one such variable for all blocks of a "
+                     "cluster. Hint: dynamic_shared()",
+                     array.name));
+  }
   if (offset + access.size > array.bytes) {
     fail_outside(access, address);
   }
@@ -108,7 +117,7 @@ void Engine::observe_shared(const Access& access, std::uintptr_t address, Shared
   const AccessKind kind = kind_of(access.operation, true);
   const std::uint32_t site = counters_.site_of(access.place, kind, access.size);
   const ShadowMark mark = mark_of(site);
-  if (units_.are_used() && array.begin == reinterpret_cast<std::uintptr_t>(shared().dynamic())) {
+  if (units_.are_used() && is_dynamic) {
     observe_ordered(access, array, offset);
     counters_.record(running_ / 32, lane(), site, address);
     return;

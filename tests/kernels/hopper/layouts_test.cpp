@@ -83,8 +83,7 @@ TEST_P(Layouts, LeadToEachElement) {
     for (std::uint32_t k = 0; k < 16; k += by_rows ? 8 : 1) {
       const std::uint32_t address = descriptor.address_of(major, row, k);
       for (std::uint32_t i = 0; i < 8; ++i) {
-        const std::uint32_t place =
-            by_rows ? tile.place_of(row, k + i) : tile.place_of(row + i, k);
+        const std::uint32_t place = by_rows ? tile.place_of(row, k + i) : tile.place_of(row + i, k);
         ASSERT_EQ(address + 2 * i, kStart + place) << row << ", " << k;
         places.insert(place);
       }
@@ -144,9 +143,9 @@ TEST(TensorMaps, BoxesAreCutWhereTheTensorEnds) {
           ASSERT_EQ(found.bytes, inside.size() * 2);
           if (!inside.empty()) {
             EXPECT_EQ(found.skipped_bytes, static_cast<std::uint32_t>(inside.front()) * 2);
-            EXPECT_EQ(found.global - map.address,
-                      2 * (x + inside.front()) + static_cast<int>(map.byte_strides[1]) * at_y +
-                          static_cast<int>(map.byte_strides[2]) * at_z);
+            EXPECT_EQ(found.global - map.address, 2 * (x + inside.front()) +
+                                                      static_cast<int>(map.byte_strides[1]) * at_y +
+                                                      static_cast<int>(map.byte_strides[2]) * at_z);
           }
         }
       }

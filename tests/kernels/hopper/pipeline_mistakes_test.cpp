@@ -74,9 +74,10 @@ void fetch(Shared& shared, const TensorMap& a_map, const TensorMap& b_map, int d
   for (int k = 0; k < depth; k += kTile) {
     const unsigned parity = mistake == Mistake::kProducerParity ? at.parity : at.parity ^ 1U;
     wait_for(shared.are_empty[at.stage], parity);
-    unsigned bytes = sizeof shared.a[0] + sizeof shared.b[0];
-    bytes -= mistake == Mistake::kTooFewBytes ? sizeof shared.b[0] : 0;
-    bytes += mistake == Mistake::kTooManyBytes ? 16 : 0;
+    constexpr unsigned kBox = sizeof shared.a[0];
+    const unsigned bytes = mistake == Mistake::kTooFewBytes    ? kBox
+                           : mistake == Mistake::kTooManyBytes ? 2 * kBox + 16
+                                                               : 2 * kBox;
     arrive_and_expect(shared.are_full[at.stage], bytes);
     const int past = mistake == Mistake::kMisplacedBox ? 1 : 0;
     fetch_box(shared.a[at.stage] + past, a_map, 0, k, shared.are_full[at.stage]);
@@ -246,7 +247,8 @@ TEST_F(Pipeline, BarriersMustBeMadeAndShown) {
 
 TEST_F(Pipeline, ArrivalsAreCounted) {
   // With one warp's word the phases run away from their parities; with five, none completes.
-  expect_found(Mistake::kTooManyArrivals, Fault::kBarrier, {"no thread can go on", "of 1 arrivals"});
+  expect_found(Mistake::kTooManyArrivals, Fault::kBarrier,
+               {"no thread can go on", "of 1 arrivals"});
   expect_found(Mistake::kTooFewArrivals, Fault::kBarrier,
                {"no thread can go on", "4 of 5 arrivals"});
   expect_found(Mistake::kNoRelease, Fault::kBarrier, {"no thread can go on", "0 of 4 arrivals"});

@@ -70,7 +70,9 @@ __global__ void product_kernel(const uint4* image, int units, const unsigned* a_
 }
 
 // Small whole numbers, different for each element.
-float a_of(std::uint32_t row, std::uint32_t k) { return static_cast<float>((row * 3 + k * 5) % 13); }
+float a_of(std::uint32_t row, std::uint32_t k) {
+  return static_cast<float>((row * 3 + k * 5) % 13);
+}
 float b_of(std::uint32_t column, std::uint32_t k) {
   return static_cast<float>((column * 7 + k * 2) % 11) - 5.0F;
 }
@@ -107,9 +109,9 @@ void expect_product(const Tile& left, const Tile& right, std::uint32_t first_dep
                   .b_major = right.major,
                   .from_registers = from_registers,
                   .adds = adds};
-  const Buffer<uint4> in("in", std::vector<uint4>(
-                                   reinterpret_cast<const uint4*>(image.data()),
-                                   reinterpret_cast<const uint4*>(image.data() + image.size())));
+  const Buffer<uint4> in(
+      "in", std::vector<uint4>(reinterpret_cast<const uint4*>(image.data()),
+                               reinterpret_cast<const uint4*>(image.data() + image.size())));
   const Buffer<unsigned> rows("a_rows", a_rows);
   Buffer<float> c("c", std::size_t{kRows} * 2 * count);
   launch(product_kernel<count>, one_block(128, image.size() * 2), in.data(),
@@ -136,11 +138,11 @@ TEST_P(Products, ReadTheirFactorsWhereDescriptorsLead) {
   expect_product<64>(left, right, 0, false, true);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Products,
-    ::testing::Combine(::testing::Values(Swizzle::kNone, Swizzle::k32, Swizzle::k64, Swizzle::k128),
-                       ::testing::Values(Major::kRows, Major::kDepth),
-                       ::testing::Values(Major::kRows, Major::kDepth)));
+INSTANTIATE_TEST_SUITE_P(All, Products,
+                         ::testing::Combine(::testing::Values(Swizzle::kNone, Swizzle::k32,
+                                                              Swizzle::k64, Swizzle::k128),
+                                            ::testing::Values(Major::kRows, Major::kDepth),
+                                            ::testing::Values(Major::kRows, Major::kDepth)));
 
 TEST(Products, OfEachWidth) {
   const auto of_columns = [](std::uint32_t columns) {

@@ -67,8 +67,8 @@ inline std::uint64_t encode(const MatrixDescriptor& descriptor) {
       break;
   }
   return std::uint64_t{descriptor.start / 16} | std::uint64_t{descriptor.leading / 16} << 16 |
-         std::uint64_t{descriptor.stride / 16} << 32 |
-         std::uint64_t{descriptor.base_offset} << 49 | mode << 62;
+         std::uint64_t{descriptor.stride / 16} << 32 | std::uint64_t{descriptor.base_offset} << 49 |
+         mode << 62;
 }
 
 }  // namespace ultra::simt::test

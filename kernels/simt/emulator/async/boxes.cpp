@@ -164,8 +164,8 @@ void Units::land(const BoxInFlight& box) {
                   });
   }
   if (engine_.is_instrumented_) {
-    engine_.shared_[box.block]->dynamic_array().shadow.note_written(
-        box.offset, box.map.box_bytes(), engine_.blocks_[box.block].now);
+    engine_.shared_[box.block]->dynamic_array().shadow.note_written(box.offset, box.map.box_bytes(),
+                                                                    engine_.blocks_[box.block].now);
   }
   box.barrier->come += box.map.box_bytes();
   complete_if_complete(*box.barrier, box.place);

@@ -13,7 +13,7 @@ Units& units() { return Engine::of_this_thread().units(); }
 
 // One lane's part in an operation of its whole warp.
 struct WarpPart {
-  std::uint32_t first;   // the operation's operands
+  std::uint32_t first;  // the operation's operands
   std::uint32_t second;
   Place place;
   GatheringBarrier* barrier;

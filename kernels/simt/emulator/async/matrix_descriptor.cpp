@@ -45,8 +45,8 @@ std::uint32_t MatrixDescriptor::address_of(Major major, std::uint32_t along,
   }
   const std::uint32_t row = row_bytes_of(swizzle);
   const std::uint32_t byte = on * 2;
-  const std::uint32_t linear = start + across / kUnit * stride + across % kUnit * row +
-                               byte / row * leading + byte % row;
+  const std::uint32_t linear =
+      start + across / kUnit * stride + across % kUnit * row + byte / row * leading + byte % row;
   return swizzled(linear, swizzle);
 }
 

@@ -17,8 +17,7 @@ void resolve(std::span<void* const, 32> deposits, LaneMask mask) {
   for (std::size_t lane = 0; lane < deposits.size(); ++lane) {
     auto& own = *static_cast<Part*>(deposits[lane]);
     for (std::size_t pair = 0; pair < own.row.size(); ++pair) {
-      own.row[pair] =
-          static_cast<const Part*>(deposits[lane % 8 * 4 + pair])->registers[lane / 8];
+      own.row[pair] = static_cast<const Part*>(deposits[lane % 8 * 4 + pair])->registers[lane / 8];
     }
   }
 }

@@ -113,7 +113,8 @@ Accumulator& Units::accumulator_of(WarpProducts& own, std::span<const Product* c
   const std::size_t count = lanes[0]->columns / 2;
   std::vector<float> values(kLanes * count);
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    std::copy_n(lanes[lane]->sums, count, values.begin() + static_cast<std::ptrdiff_t>(lane * count));
+    std::copy_n(lanes[lane]->sums, count,
+                values.begin() + static_cast<std::ptrdiff_t>(lane * count));
   }
   const bool is_as_given_back =
       is_known && sums.values.size() == values.size() &&
@@ -166,11 +167,13 @@ void Units::read_matrix(std::uint64_t descriptor, Major major, std::uint32_t fir
     }
     touch(block(), address, kChunkBytes, access);
     if (!array.shadow.is_written(address, kChunkBytes, engine_.block().now)) {
-      fail(Fault::kUninitialised, place,
-           fmt::format("multiplies byte {} of dynamic shared memory, which nobody has written; "
-                       "expected values. Hint: wait for the box that brings them (which parity is it?), and "
-                       "check the descriptor's start and offsets",
-                       address));
+      fail(
+          Fault::kUninitialised, place,
+          fmt::format(
+              "multiplies byte {} of dynamic shared memory, which nobody has written; "
+              "expected values. Hint: wait for the box that brings them (which parity is it?), and "
+              "check the descriptor's start and offsets",
+              address));
     }
   };
   const std::uint32_t step_along = major == Major::kDepth ? kChunk : 1;

@@ -21,9 +21,9 @@ void check_extents(const TensorMap& map) {
              "1 to 2^32 elements");
     }
     if (map.box[dimension] == 0 || map.box[dimension] > 256) {
-      refuse(fmt::format("has boxes of {} elements along dimension {}", map.box[dimension],
-                         dimension),
-             "1 to 256. Hint: fetch a larger tile as several boxes");
+      refuse(
+          fmt::format("has boxes of {} elements along dimension {}", map.box[dimension], dimension),
+          "1 to 256. Hint: fetch a larger tile as several boxes");
     }
     if (dimension > 0 && (map.byte_strides[dimension] % 16 != 0 ||
                           map.byte_strides[dimension] >= std::uint64_t{1} << 40)) {

@@ -28,6 +28,18 @@ const char* text_of(Actor actor) {
   return "the thread";
 }
 
+const char* on_behalf(Actor actor) {
+  switch (actor) {
+    case Actor::kCopyEngine:
+      return "TMA of ";
+    case Actor::kTensorCores:
+      return "wgmma of ";
+    case Actor::kThread:
+      break;
+  }
+  return "";
+}
+
 const char* verb_of(Operation operation) {
   return operation == Operation::kLoad ? "reads" : "writes";
 }
@@ -59,6 +71,7 @@ void Units::use() {
     }
   }
   cluster_ = {};
+  visits_.clear();
   const std::size_t share =
       kRegistersOfMultiprocessor / engine_.block_threads_ / kRegisterStep * kRegisterStep;
   registers_.assign(warps, static_cast<std::uint32_t>(std::min(share, kMostRegisters)));
@@ -142,15 +155,17 @@ void Units::touch(std::size_t block, std::size_t offset, std::size_t size,
 
 void Units::fail_disorder(const LoggedAccess& access, const Disorder& disorder) const {
   const LoggedAccess& earlier = disorder.earlier;
-  const std::string both = fmt::format(
-      "{} {} byte {} of dynamic shared memory, which {} of {} {} at {}:{}", emulator::text_of(access.actor),
-      verb_of(access.operation), disorder.offset, emulator::text_of(earlier.actor), text_of(earlier.thread),
-      verb_of(earlier.operation), earlier.place.file, earlier.place.line);
+  const std::string both =
+      fmt::format("{} {} byte {} of dynamic shared memory, which {}{} {} at {}:{}",
+                  emulator::text_of(access.actor), verb_of(access.operation), disorder.offset,
+                  on_behalf(earlier.actor), text_of(earlier.thread), verb_of(earlier.operation),
+                  earlier.place.file, earlier.place.line);
   if (disorder.lacks_fence) {
     fail(Fault::kRace, access.place,
-         both + ", with a barrier between them but no fence between threads and engines; expected "
-                "fence.proxy.async. Hint: the thread that writes calls show_to_tma() before the "
-                "barrier");
+         both +
+             ", with a barrier between them but no fence between threads and engines; expected "
+             "fence.proxy.async. Hint: the thread that writes calls show_to_tma() before the "
+             "barrier");
   }
   const char* const hint =
       earlier.actor == Actor::kCopyEngine && earlier.operation != Operation::kLoad
@@ -179,10 +194,11 @@ void Units::give_registers(std::uint32_t count, Place place) {
   use();
   std::uint32_t& own = registers_[warp()];
   if (count > own) {
-    fail(Fault::kLaunch, place,
-         fmt::format("gives registers back until {} are left, but has {}; expected at most as many. "
-                     "Hint: {} threads can have {} each at launch; who needs more takes them",
-                     count, own, engine_.block_threads_, own));
+    fail(
+        Fault::kLaunch, place,
+        fmt::format("gives registers back until {} are left, but has {}; expected at most as many. "
+                    "Hint: {} threads can have {} each at launch; who needs more takes them",
+                    count, own, engine_.block_threads_, own));
   }
   blocks_[block()].free_registers += std::int64_t{own - count} * std::int64_t{kWarpThreads};
   own = count;
@@ -233,6 +249,25 @@ void Units::expect_rest() {
                                   "warpgroup in {}; expected equal numbers. Hint: all four warps "
                                   "multiply together",
                                   own.issued, products_[warp / 4 * 4].issued));
+    }
+  }
+  expect_no_late_visits();
+}
+
+// A block must know of what others do to it before it ends: its shared memory ends with it.
+void Units::expect_no_late_visits() const {
+  for (const Visit& visit : visits_) {
+    bool is_known = false;
+    const std::size_t first = visit.block * warps_of_block();
+    for (std::size_t warp = first; warp < first + warps_of_block(); ++warp) {
+      is_known = is_known || order_.of(warp).knows(visit.event);
+    }
+    if (!is_known) {
+      engine_.fail_in(visit.thread, Fault::kBarrier, visit.place,
+                      fmt::format("arrives at a barrier of block {} of its cluster, which may have "
+                                  "ended by then; expected that it waits for this. Hint: the "
+                                  "blocks of a cluster end together, behind synchronise_cluster()",
+                                  visit.block));
     }
   }
 }

@@ -7,6 +7,14 @@
 /// A box lands when no thread can go on without it; products are added when their warp waits for them.
 /// On the instrumented side every access of shared memory, by threads and by engines, is ordered by
 /// what its warp has learnt at barriers (clock.hpp): too early is an error whatever the order of turns.
+///
+/// Blind spots: the lanes of a warp count as one, and accesses of less than 4 bytes are not ordered among
+/// themselves; an arrival is taken to show all that its warp has written, to other blocks, too, and a
+/// fence of a warp's lane to be all lanes' fence; one order of arrival is tried; what the compiler moves
+/// (reads of sums before a wait) is not seen; products of bf16 with sums in float, boxes as wide as their
+/// swizzle and descriptors without a base offset are all there are; no reductions by TMA, no loads from
+/// other blocks' memory; `__shared__` variables are refused in clusters; the traffic of engines in shared
+/// memory is not counted; registers are those of a block that has a multiprocessor for itself.
 
 #include <array>
 #include <cstddef>
@@ -115,6 +123,13 @@ class Units {
       return phase != nullptr || gathering != nullptr || registers != 0;
     }
   };
+  // What one block does to another one's barrier.
+  struct Visit {
+    std::size_t block;  // the other one
+    Event event;
+    std::size_t thread;
+    Place place;
+  };
   // What one block has.
   struct Block {
     AccessLog log{};
@@ -147,6 +162,7 @@ class Units {
   void begin_flight(const BoxMove& box, std::size_t block);
   void check_box(const BoxMove& box, Operation operation);
   void count_box(const BoxMove& box, Operation operation);
+  void expect_no_late_visits() const;
   void expect_running(std::size_t block, const char* what, Place place) const;
   void land(const BoxInFlight& box);
   void write_out(const StoredBox& box);
@@ -170,6 +186,7 @@ class Units {
   std::vector<Rest> rests_;  // one per thread
   std::map<std::uintptr_t, PhaseBarrier> phases_;
   GatheringBarrier cluster_;
+  std::vector<Visit> visits_;
   std::vector<std::uint32_t> registers_;  // of a thread of each warp
   std::deque<BoxInFlight> flights_;
   std::map<std::size_t, StoreQueue> stores_;  // by thread
