@@ -37,7 +37,7 @@ struct Dimension {
 enum class Needs {
   /// @brief Any GPU since the A100, or the emulator.
   kAnything,
-  /// @brief A GPU of the Hopper generation: its instructions have no emulation.
+  /// @brief A GPU of the Hopper generation, or the emulator.
   kHopper,
 };
 

@@ -70,8 +70,7 @@ class LadderOf final : public Ladder {
     check_sizes(sizes);
     const Rung<Problem>& entry = entry_of(rung_number);
     if (entry.launchers.on(side) == nullptr) {
-      return side == simt::Side::kGpu ? "this build has no CUDA"
-                                      : "it uses instructions that the emulator does not have";
+      return "this build has no CUDA";
     }
     return entry.refusal == nullptr ? std::string() : entry.refusal(sizes);
   }

@@ -98,6 +98,27 @@ namespace ultra::ladders {
 /// attention_ladder().
 [[nodiscard]] std::unique_ptr<Ladder> attention_backward_bf16_ladder();
 
+/// @brief Matrix products in fp8 with block scales; sizes are rows x columns x depth.
+[[nodiscard]] std::unique_ptr<Ladder> matmul_fp8_ladder();
+
+/// @brief Gradients of linear_cross_entropy_ladder(), with or without all of the logits' in memory;
+/// sizes are tokens x vocab x hidden.
+[[nodiscard]] std::unique_ptr<Ladder> linear_cross_entropy_backward_ladder();
+
+/// @brief Attention within each document of a pack, in bf16 on tensor cores; sizes are documents x
+/// their mean length x kv_heads x group x head_dim. Odd seeds are causal.
+[[nodiscard]] std::unique_ptr<Ladder> attention_varlen_ladder();
+
+/// @brief Its backward pass; sizes and seeds as for attention_varlen_ladder().
+[[nodiscard]] std::unique_ptr<Ladder> attention_backward_varlen_ladder();
+
+/// @brief Attention of one query for each sequence, with keys and values in pages; sizes are batch x
+/// tokens of the longest sequence x kv_heads x group x head_dim.
+[[nodiscard]] std::unique_ptr<Ladder> attention_decode_ladder();
+
+/// @brief A chain of small kernels; sizes are layers x hidden.
+[[nodiscard]] std::unique_ptr<Ladder> small_launches_ladder();
+
 /// @brief All of them, in the order of the chapter's text.
 [[nodiscard]] std::vector<std::unique_ptr<Ladder>> all_ladders();
 

@@ -11,17 +11,19 @@ std::string refuse_long_rows(int length, int most, const RowHolder& holder) {
                            holder.unit, holder.name, most, holder.hint);
 }
 
-std::string refuse_other_gpus_than_hopper(int last_rung_for_any) {
+std::string refuse_gpus_before(int major, int minor, const char* feature) {
   const std::vector<kernels::DeviceInfo> devices = kernels::list_devices();
-  if (!devices.empty() &&
-      (devices[0].compute_capability_major != 9 || devices[0].compute_capability_minor != 0)) {
-    return fmt::format(
-        "{} has compute capability {}.{}, expected 9.0 (H100, H200): wgmma exists nowhere else. "
-        "Hint: rungs 1 to {} run on any GPU since the A100",
-        devices[0].name, devices[0].compute_capability_major, devices[0].compute_capability_minor,
-        last_rung_for_any);
+  if (devices.empty()) {
+    return {};
   }
-  return {};
+  const int found_major = devices[0].compute_capability_major;
+  const int found_minor = devices[0].compute_capability_minor;
+  if (found_major > major || (found_major == major && found_minor >= minor)) {
+    return {};
+  }
+  return fmt::format(
+      "{} has compute capability {}.{}, expected {}.{} or later for {}. Hint: run an earlier rung",
+      devices[0].name, found_major, found_minor, major, minor, feature);
 }
 
 }  // namespace ultra::ladders

@@ -59,10 +59,10 @@ struct RowHolder {
 /// @brief Why a rung that holds whole rows refuses one of `length`; empty when it does not.
 [[nodiscard]] std::string refuse_long_rows(int length, int most, const RowHolder& holder);
 
-/// @brief Why a rung for Hopper refuses this machine's GPU; empty when it does not, or there is
-/// none.
-/// @param last_rung_for_any  the last rung for other GPUs, for the hint.
-[[nodiscard]] std::string refuse_other_gpus_than_hopper(int last_rung_for_any);
+/// @brief Why a rung refuses this machine's GPU when its compute capability is below major.minor;
+/// empty when it is not, or there is none.
+/// @param feature  what such a GPU does not have: "products of e4m3".
+[[nodiscard]] std::string refuse_gpus_before(int major, int minor, const char* feature);
 
 /// @brief A rung: what it is, and how to launch it.
 template <typename Problem>
@@ -88,18 +88,6 @@ Launchers<Problem> everywhere(Launch) {
           [](const Problem& problem, const simt::Queue& queue) {
             Launch{}.template operator()<simt::Side::kBare>(problem, queue);
           }};
-  if constexpr (build::kHasCuda) {
-    launchers.gpu = [](const Problem& problem, const simt::Queue& queue) {
-      Launch{}.template operator()<simt::Side::kGpu>(problem, queue);
-    };
-  }
-  return launchers;
-}
-
-/// @brief The launchers of a rung that only a GPU can run; `launch` as for everywhere().
-template <typename Problem, typename Launch>
-Launchers<Problem> on_gpu(Launch) {
-  Launchers<Problem> launchers;
   if constexpr (build::kHasCuda) {
     launchers.gpu = [](const Problem& problem, const simt::Queue& queue) {
       Launch{}.template operator()<simt::Side::kGpu>(problem, queue);
@@ -147,7 +135,7 @@ class RungTable {
                 refusal, everywhere<Problem>(launch));
   }
 
-  /// @brief A rung for Hopper GPUs alone; its file is kernels/LADDER/hopper/NUMBER_NAME.cu.
+  /// @brief A rung for Hopper alone among GPUs; its file is kernels/LADDER/hopper/NUMBER_NAME.cu.
   template <typename Launch>
   RungTable& add_hopper(const char* name, const char* idea, Refusal refusal, Launch launch) {
     return push({.number = next(),
@@ -155,7 +143,7 @@ class RungTable {
                  .idea = idea,
                  .file = file_in(ladder_ + "/hopper", name),
                  .needs = Needs::kHopper},
-                refusal, on_gpu<Problem>(launch));
+                refusal, everywhere<Problem>(launch));
   }
 
   /// @brief All that were added.

@@ -17,15 +17,24 @@ namespace {
 constexpr double kLongestEmulation = 600;  // seconds
 
 const Ladder& ladder_of(std::string_view name, std::span<const std::unique_ptr<Ladder>> ladders) {
-  std::vector<std::string> names;
+  std::vector<std::string> alike;
   for (const std::unique_ptr<Ladder>& ladder : ladders) {
     if (ladder->info().name == name) {
       return *ladder;
     }
-    names.push_back(ladder->info().name);
+    if (!name.empty() && ladder->info().name.find(name) != std::string::npos) {
+      alike.push_back(ladder->info().name);
+    }
+  }
+  if (alike.empty()) {
+    throw ConfigError(
+        fmt::format("--kernel: there is no ladder {}, expected one of the {} that --list shows, as "
+                    "{} or {}",
+                    in_quotes(name), ladders.size(), ladders.front()->info().name,
+                    ladders.back()->info().name));
   }
   throw ConfigError(fmt::format("--kernel: there is no ladder {}, expected one of: {}",
-                                in_quotes(name), fmt::join(names, ", ")));
+                                in_quotes(name), fmt::join(alike, ", ")));
 }
 
 int find_rung(std::string_view text, const Ladder& ladder) {

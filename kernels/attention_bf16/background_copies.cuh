@@ -9,11 +9,11 @@ namespace ultra::kernels::attention_bf16 {
 namespace {
 
 // Begins to copy `rows` rows of `columns` elements, contiguous in global memory, into a swizzled tile of
-// kRows x kHeadDim, the rest zeros.
-template <int kRows, int kHeadDim, int kBlockThreads>
+// kRows x kHeadDim, the rest zeros. kAtOnce: of a thread's copies, how many addresses wait in registers.
+template <int kRows, int kHeadDim, int kBlockThreads, int kAtOnce = kRows>
 __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* source, int rows, int columns) {
   constexpr int kChunks = kHeadDim / kChunk;
-#pragma unroll
+#pragma unroll kAtOnce
   for (int step = 0; step < kRows * kChunks / kBlockThreads; ++step) {
     const int index = static_cast<int>(threadIdx.x) + step * kBlockThreads;
     const int row = index / kChunks;

@@ -41,8 +41,8 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encoder() {
 }
 
 // A matrix for rank 2, `layers` of them behind each other for rank 3.
-CUtensorMap describe_matrices(const simt::bf16* matrices, int layers, int rows, int columns,
-                              int box_rows, unsigned rank) {
+TensorMap describe_matrices(const simt::bf16* matrices, int layers, int rows, int columns,
+                            int box_rows, unsigned rank) {
   static const PFN_cuTensorMapEncodeTiled_v12000 kEncode = find_encoder();
   const auto row_bytes = static_cast<cuuint64_t>(columns) * sizeof(simt::bf16);
   // The fastest extent comes first; the fastest stride is not told.
@@ -51,7 +51,7 @@ CUtensorMap describe_matrices(const simt::bf16* matrices, int layers, int rows, 
   const cuuint64_t byte_strides[2] = {row_bytes, row_bytes * static_cast<cuuint64_t>(rows)};
   const cuuint32_t box[3] = {kBoxColumns, static_cast<cuuint32_t>(box_rows), 1};
   const cuuint32_t steps[3] = {1, 1, 1};
-  CUtensorMap map{};
+  TensorMap map{};
   const CUresult result = kEncode(
       &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<simt::bf16*>(matrices), extents,
       byte_strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
@@ -81,12 +81,12 @@ void expect_hopper(const char* hint) {
   }
 }
 
-CUtensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns, int box_rows) {
+TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns, int box_rows) {
   return describe_matrices(matrix, 1, rows, columns, box_rows, 2);
 }
 
-CUtensorMap describe_stack(const simt::bf16* matrices, int layers, int rows, int columns,
-                           int box_rows) {
+TensorMap describe_stack(const simt::bf16* matrices, int layers, int rows, int columns,
+                         int box_rows) {
   return describe_matrices(matrices, layers, rows, columns, box_rows, 3);
 }
 

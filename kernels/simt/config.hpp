@@ -29,6 +29,15 @@ struct Stream {
   void* handle = nullptr;
 };
 
+/// @brief When a launch may begin.
+enum class Start {
+  /// @brief When the kernel before it in the stream has ended.
+  kBehindTheKernelBefore,
+  /// @brief When all blocks of that kernel have allowed it or have ended; it waits by itself for what
+  /// that kernel writes (dependent_launch.cuh). For GPUs since the H100.
+  kBesideTheKernelBefore,
+};
+
 struct Report;
 
 /// @brief Where launches go, and where what was counted goes.
@@ -51,6 +60,8 @@ struct Config {
   std::size_t shared_bytes = 0;
   /// @brief Its stream, and who wants its counters.
   Queue queue = {};
+  /// @brief When it may begin.
+  Start start = Start::kBehindTheKernelBefore;
 };
 
 /// @brief Threads of the largest block.

@@ -32,6 +32,8 @@ enum class Fault {
   kSpinWait,
   /// @brief A thread whose local variables do not fit its stack.
   kStackOverflow,
+  /// @brief A kernel that touches what the one before it may still write or read.
+  kOrder,
   /// @brief A status of the CUDA run time.
   kCuda,
 };

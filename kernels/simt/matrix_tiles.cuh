@@ -12,6 +12,9 @@
 ///     a[2]: row g,     columns 2t + 8, 2t + 9    d[0], d[1]: row g,     columns 2t, 2t + 1
 ///     a[3]: row g + 8, columns 2t + 8, 2t + 9    d[2], d[3]: row g + 8, columns 2t, 2t + 1
 ///
+/// multiply_accumulate_e4m3() is d [16, 8] = a [16, 32] b [32, 8] + c with elements of a byte: where
+/// above a register has columns or rows 2t and 2t + 1, it has 4t to 4t + 3; 8 further is 16 further.
+///
 /// load_matrix_x4() gives register i of lane l elements 2t and 2t + 1 of row g of matrix i; the
 /// address of that row is what lane 8 i + g brings. Source: PTX ISA, "Matrix Fragments for
 /// mma.m16n8k16" and "ldmatrix".

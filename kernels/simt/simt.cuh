@@ -19,10 +19,10 @@
 ///  - kernels' names end in _kernel: the emulator then knows whose __shared__ variables are whose;
 ///  - dynamic_shared<T>() instead of `extern __shared__`.
 ///
-/// The emulator's limits: threads take turns only where they wait, so a block cannot wait for another;
-/// a lane's k-th execution of a line since its warp last met counts as one request with the other lanes'
-/// k-th ones, also where a GPU would issue several because the lanes reached it in different rounds of a
-/// loop; TMA, wgmma and cooperative groups are missing.
+/// The emulator's limits: threads take turns only where they wait, so a block waits for none but those of
+/// its cluster; a lane's k-th execution of a line since its warp last met counts as one request with the
+/// other lanes' k-th ones, also where a GPU would issue several; cooperative groups are missing; TMA and
+/// wgmma are a model, whose blind spots emulator/async/units.hpp lists.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"

@@ -11,14 +11,6 @@ namespace {
 namespace rungs_of = kernels::attention_bf16;
 using simt::bf16;
 
-// As for the other rungs, and a GPU that has TMA and wgmma.
-std::string refuse_for_hopper(const Sizes& sizes) {
-  if (std::string shape_refusal = refuse_attention_bf16(sizes); !shape_refusal.empty()) {
-    return shape_refusal;
-  }
-  return refuse_other_gpus_than_hopper(3);
-}
-
 class AttentionBf16 {
  public:
   using Problem = rungs_of::Problem;
@@ -54,10 +46,10 @@ class AttentionBf16 {
              refuse_attention_bf16,
              []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); })
         .add_hopper("warpgroups", "wgmma on tiles that TMA brings, beside the softmax",
-                    refuse_for_hopper,
+                    refuse_attention_bf16,
                     []<Side side>(const auto&... a) { rungs_of::warpgroups<side>(a...); })
         .add_hopper("ping_pong", "warpgroups take turns: one multiplies, one takes powers",
-                    refuse_for_hopper,
+                    refuse_attention_bf16,
                     []<Side side>(const auto&... a) { rungs_of::ping_pong<side>(a...); })
         .rungs();
   }

@@ -21,7 +21,7 @@ std::string refuse_ragged_depth(const Sizes& sizes) {
   return refuse_ragged_rows(sizes[2], ". Hint: rungs 1 to 4 take any depth");
 }
 
-// TMA needs that of c, too, and a GPU that has it.
+// TMA needs that of c, too.
 std::string refuse_for_hopper(const Sizes& sizes) {
   if (sizes[1] % 8 != 0 || sizes[2] % 8 != 0) {
     return fmt::format(
@@ -29,7 +29,7 @@ std::string refuse_for_hopper(const Sizes& sizes) {
         "bytes. Hint: rungs 1 to 4 take any shape",
         sizes[1], sizes[2]);
   }
-  return refuse_other_gpus_than_hopper(6);
+  return {};
 }
 
 class MatmulBf16 {

@@ -49,7 +49,7 @@ std::string format_rung(const RungInfo& rung) {
   return fmt::format("  {:>2}  {:<22} {}\n      {:<22} {}{}{}\n", rung.number, rung.name, rung.idea,
                      "", rung.file,
                      rung.exercise.empty() ? "" : fmt::format(", exercise {}", rung.exercise),
-                     rung.needs == Needs::kHopper ? ", on a Hopper GPU only" : "");
+                     rung.needs == Needs::kHopper ? ", on GPUs of Hopper only" : "");
 }
 
 std::string to_text(const simt::Extents& extents) {

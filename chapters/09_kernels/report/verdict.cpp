@@ -35,6 +35,14 @@ void Verdict::compare(const char* output, std::size_t index, double found, doubl
   }
 }
 
+void Verdict::add(const Verdict& other) {
+  const std::size_t compared = compared_ + other.compared_;
+  if (compared_ == 0 || (other.compared_ > 0 && other.worst_ > worst_)) {
+    *this = other;
+  }
+  compared_ = compared;
+}
+
 std::string Verdict::to_text() const {
   if (compared_ == 0) {
     return "no output was compared";

@@ -47,6 +47,9 @@ class Verdict {
   void compare(const char* output, std::size_t index, double found, double expected,
                double tolerance);
 
+  /// @brief Adds the outputs that another one compared; their indices are that one's.
+  void add(const Verdict& other);
+
   /// @brief Whether every output is within its tolerance, and there was one.
   [[nodiscard]] bool is_right() const { return compared_ > 0 && worst_ <= 1.0; }
   /// @brief The largest error in units of its tolerance.

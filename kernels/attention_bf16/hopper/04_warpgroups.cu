@@ -1,4 +1,4 @@
-// Rung 4: Hopper's own instructions. Not run on a GPU yet.
+// Rung 4: Hopper's own instructions. Checked on the emulator; not run on a GPU yet.
 //
 // Idea:   two warps fetch keys and values with TMA into two rings; warpgroups multiply them where
 //         they lie (wgmma), 64 queries each. Scores come from queries and keys in shared memory;
@@ -32,9 +32,9 @@ struct Independent {
 
 template <int kHeadDim>
 __global__ void __launch_bounds__((kConsumers<kHeadDim> + 1) * kWarpgroup, 1)
-    warpgroups_kernel(const __grid_constant__ CUtensorMap q_map,
-                      const __grid_constant__ CUtensorMap k_map,
-                      const __grid_constant__ CUtensorMap v_map, const Problem problem) {
+    warpgroups_kernel(const __grid_constant__ TensorMap q_map,
+                      const __grid_constant__ TensorMap k_map,
+                      const __grid_constant__ TensorMap v_map, const Problem problem) {
   attend_block<kHeadDim>({q_map, k_map, v_map}, problem, [](int) { return Independent{}; });
 }
 

@@ -1,4 +1,4 @@
-// Rung 5: warpgroups that take turns (ping-pong). Not run on a GPU yet.
+// Rung 5: warpgroups that take turns (ping-pong). Checked on the emulator; not run on a GPU yet.
 //
 // Idea:   rung 4 hopes that one warpgroup takes powers of 2 while another one multiplies. Here they
 //         agree on it: a warpgroup begins its products of a tile, scores and output, when it has
@@ -35,10 +35,10 @@ class TakingTurns {
   }
   __device__ __forceinline__ void wait() const {
     __syncwarp();  // lanes may have left a wait one by one; the barrier takes whole warps
-    asm volatile("bar.sync %0, 256;" ::"r"(1 + own_) : "memory");
+    wait_at_named<2 * kWarpgroup>(1 + own_);
   }
   __device__ __forceinline__ void pass() const {
-    asm volatile("bar.arrive %0, 256;" ::"r"(1 + (own_ + 1) % count) : "memory");
+    arrive_at_named<2 * kWarpgroup>(1 + (own_ + 1) % count);
   }
   __device__ __forceinline__ void end() const {
     if (own_ == 0) {
@@ -52,9 +52,9 @@ class TakingTurns {
 
 template <int kHeadDim>
 __global__ void __launch_bounds__((kConsumers<kHeadDim> + 1) * kWarpgroup, 1)
-    ping_pong_kernel(const __grid_constant__ CUtensorMap q_map,
-                     const __grid_constant__ CUtensorMap k_map,
-                     const __grid_constant__ CUtensorMap v_map, const Problem problem) {
+    ping_pong_kernel(const __grid_constant__ TensorMap q_map,
+                     const __grid_constant__ TensorMap k_map,
+                     const __grid_constant__ TensorMap v_map, const Problem problem) {
   attend_block<kHeadDim>({q_map, k_map, v_map}, problem, [](int warpgroup) {
     return TakingTurns<kConsumers<kHeadDim>>(warpgroup);
   });

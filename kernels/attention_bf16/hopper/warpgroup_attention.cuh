@@ -67,7 +67,7 @@ struct Shared {
 // Fetches all boxes of a tile, which count at `is_full`. What lies outside of the head arrives as
 // zeros.
 template <int kBoxes, int kUnits>
-__device__ __forceinline__ void fetch_tile(uint4 (&tile)[kBoxes][kUnits], const CUtensorMap& map,
+__device__ __forceinline__ void fetch_tile(uint4 (&tile)[kBoxes][kUnits], const TensorMap& map,
                                            int head, int row, Barrier& is_full) {
   arrive_and_expect(is_full, sizeof tile);
 #pragma unroll
@@ -78,7 +78,7 @@ __device__ __forceinline__ void fetch_tile(uint4 (&tile)[kBoxes][kUnits], const 
 
 // Fetches all tiles of keys, or of values. One thread calls it.
 template <int kBoxes, int stages>
-__device__ __forceinline__ void fetch_tiles(Ring<kBoxes, stages>& ring, const CUtensorMap& map,
+__device__ __forceinline__ void fetch_tiles(Ring<kBoxes, stages>& ring, const TensorMap& map,
                                             int head, int keys) {
   RingPosition<stages> position;
   for (int key = 0; key < keys; key += kTileKeys) {
@@ -198,9 +198,9 @@ __device__ __forceinline__ void attend(const Problem& problem, const Place& plac
 
 // What TMA fetches from.
 struct Maps {
-  const CUtensorMap& q;
-  const CUtensorMap& k;
-  const CUtensorMap& v;
+  const TensorMap& q;
+  const TensorMap& k;
+  const TensorMap& v;
 };
 
 // A block's work. kHeadDim: the tiles' columns; those from head_dim on hold zeros.
@@ -238,7 +238,7 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
 }
 
 // A kernel that takes the three maps and the problem.
-using Kernel = void (*)(CUtensorMap, CUtensorMap, CUtensorMap, Problem);
+using Kernel = void (*)(TensorMap, TensorMap, TensorMap, Problem);
 
 template <int kHeadDim>
 void launch_attention(const char* name, Kernel kernel, const Problem& problem,

@@ -1,4 +1,4 @@
-// Rung 7: Hopper's own instructions. Not run on a GPU yet.
+// Rung 7: Hopper's own instructions. Checked on the emulator; not run on a GPU yet.
 //
 // Idea:   one thread asks the copy engine (TMA) for a box of a and one of b; a barrier that counts their
 //         bytes says when they are there; four warps together multiply them where they lie (wgmma).
@@ -25,8 +25,8 @@ struct Shared {
 };
 
 __global__ void __launch_bounds__(kWarpgroup)
-    wgmma_tma_kernel(const __grid_constant__ CUtensorMap a_map,
-                     const __grid_constant__ CUtensorMap b_map, bf16* __restrict__ c, int rows,
+    wgmma_tma_kernel(const __grid_constant__ TensorMap a_map,
+                     const __grid_constant__ TensorMap b_map, bf16* __restrict__ c, int rows,
                      int columns, int depth) {
   auto& shared = aligned_shared<Shared>();
   const int row = blockIdx.y * BM;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kWarpgroup)
 
 template <>
 void wgmma_tma<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper(problem);
+  expect_hopper<kSide>(problem);
   launch(wgmma_tma_kernel,
          {.name = "wgmma_tma",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

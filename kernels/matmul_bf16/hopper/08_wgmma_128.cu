@@ -1,4 +1,4 @@
-// Rung 8: the same with tiles of 128 x 128. Not run on a GPU yet.
+// Rung 8: the same with tiles of 128 x 128. Checked on the emulator; not run on a GPU yet.
 //
 // Idea:   twice the rows and columns are four times the products for twice the boxes. The warpgroup
 //         multiplies the upper and the lower 64 rows one after the other with the same b.
@@ -24,8 +24,8 @@ struct Shared {
 };
 
 __global__ void __launch_bounds__(kWarpgroup)
-    wgmma_128_kernel(const __grid_constant__ CUtensorMap a_map,
-                     const __grid_constant__ CUtensorMap b_map, bf16* __restrict__ c, int rows,
+    wgmma_128_kernel(const __grid_constant__ TensorMap a_map,
+                     const __grid_constant__ TensorMap b_map, bf16* __restrict__ c, int rows,
                      int columns, int depth) {
   auto& shared = aligned_shared<Shared>();
   const int row = blockIdx.y * BM;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kWarpgroup)
 
 template <>
 void wgmma_128<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper(problem);
+  expect_hopper<kSide>(problem);
   launch(wgmma_128_kernel,
          {.name = "wgmma_128",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

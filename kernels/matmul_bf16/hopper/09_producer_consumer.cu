@@ -1,4 +1,4 @@
-// Rung 9: one warpgroup fetches, the other multiplies. Not run on a GPU yet.
+// Rung 9: one warpgroup fetches, the other multiplies. Checked on the emulator; not run on a GPU yet.
 //
 // Idea:   a ring of four stages between them (ring.cuh). The fetcher runs ahead until the ring is full;
 //         the multiplier finds its next boxes already there. Both wait only for each other's barriers,
@@ -23,8 +23,8 @@ constexpr int kThreads = 2 * kWarpgroup;
 using Shared = Ring<BM, BN, kStages>;
 
 __global__ void __launch_bounds__(kThreads, 1)
-    producer_consumer_kernel(const __grid_constant__ CUtensorMap a_map,
-                             const __grid_constant__ CUtensorMap b_map, bf16* __restrict__ c,
+    producer_consumer_kernel(const __grid_constant__ TensorMap a_map,
+                             const __grid_constant__ TensorMap b_map, bf16* __restrict__ c,
                              int rows, int columns, int depth) {
   auto& ring = aligned_shared<Shared>();
   const int row = blockIdx.y * BM;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <>
 void producer_consumer<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper(problem);
+  expect_hopper<kSide>(problem);
   launch(producer_consumer_kernel,
          {.name = "producer_consumer",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

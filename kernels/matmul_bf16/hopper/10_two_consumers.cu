@@ -1,4 +1,4 @@
-// Rung 10: a tile of 128 x 256 for two multiplying warpgroups. Not run on a GPU yet.
+// Rung 10: a tile of 128 x 256 for two multiplying warpgroups. Checked on the emulator; not run on a GPU yet.
 //
 // Idea:   each has 64 rows and all 256 columns, so both read the same b, with the widest instruction
 //         there is. While one waits at a barrier, the other keeps the tensor cores busy. The fetcher
@@ -26,8 +26,8 @@ constexpr int kMultiplierRegisters = 232;
 using Shared = Ring<BM, BN, kStages>;
 
 __global__ void __launch_bounds__(kThreads, 1)
-    two_consumers_kernel(const __grid_constant__ CUtensorMap a_map,
-                         const __grid_constant__ CUtensorMap b_map, bf16* __restrict__ c, int rows,
+    two_consumers_kernel(const __grid_constant__ TensorMap a_map,
+                         const __grid_constant__ TensorMap b_map, bf16* __restrict__ c, int rows,
                          int columns, int depth) {
   auto& ring = aligned_shared<Shared>();
   const int row = blockIdx.y * BM;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <>
 void two_consumers<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper(problem);
+  expect_hopper<kSide>(problem);
   launch(two_consumers_kernel,
          {.name = "two_consumers",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

@@ -1,4 +1,4 @@
-// Rung 11: one block per multiprocessor, which stays and computes tile after tile. Not run on a GPU yet.
+// Rung 11: one block per multiprocessor, which stays and computes tile after tile. Checked on the emulator; not run on a GPU yet.
 //
 // Idea:   the fetcher goes on to the next tile while the multipliers store c: the ring knows nothing of
 //         tiles. And the block chooses its tiles: those that are computed at the same time form a band
@@ -29,8 +29,8 @@ constexpr int kMultiplierRegisters = 232;
 using Shared = Ring<BM, BN, kStages>;
 
 __global__ void __launch_bounds__(kThreads, 1)
-    persistent_kernel(const __grid_constant__ CUtensorMap a_map,
-                      const __grid_constant__ CUtensorMap b_map, bf16* __restrict__ c, int rows,
+    persistent_kernel(const __grid_constant__ TensorMap a_map,
+                      const __grid_constant__ TensorMap b_map, bf16* __restrict__ c, int rows,
                       int columns, int depth) {
   auto& ring = aligned_shared<Shared>();
   const int row_tiles = (rows + BM - 1) / BM;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <>
 void persistent<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper(problem);
+  expect_hopper<kSide>(problem);
   const unsigned tiles = ceil_div(problem.columns, BN) * ceil_div(problem.rows, BM);
   launch(persistent_kernel,
          {.name = "persistent",

@@ -1,19 +1,18 @@
-// Rung 12: two blocks below each other fetch b once for both, and c leaves through TMA. Not run on
-//          a GPU
-// yet.
+// Rung 12: two blocks below each other fetch b once for both, and c leaves through TMA. Checked
+//          on the emulator; not run on a GPU yet.
 //
 // Idea:   a cluster of two blocks shares a column of tiles. Each fetches its own rows of a, and
 //         half of b's box, which arrives in both (multicast). A stage is empty when the multiplying
 //         warps of both blocks have said so to both. c is rounded into shared memory (stmatrix) and
 //         stored by the copy engine, while the next tile is multiplied.
 // Moves:  per block and step, 16 KiB of a and 16 of b instead of 32: 128 operations per byte
-//         instead of
-//         85. Stores of whole lines, and no register waits for them.
+//         instead of 85. Stores of whole lines, and no register waits for them.
 // Limit:  the power of the card: an H100 lowers its clock under full tensor cores. What is left is
 //         the order of tiles, and the padding of shapes that are no multiple of 256 x 256.
 
 #include <algorithm>
 
+#include "kernels/hopper/store_matrix.cuh"
 #include "kernels/matmul_bf16/hopper/prepare.cuh"
 #include "kernels/matmul_bf16/hopper/ring.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
@@ -41,7 +40,7 @@ struct Shared {
 
 // As fetch_into(), but half of b, for both blocks. The bytes announced are those that arrive here.
 __device__ __forceinline__ void fetch_shared(Shared& shared, RingPosition<kStages>& position,
-                                             const CUtensorMap& a_map, const CUtensorMap& b_map,
+                                             const TensorMap& a_map, const TensorMap& b_map,
                                              int row, int column, int depth, int rank) {
   constexpr int kHalf = BN / kBlocks;
   constexpr unsigned short kBoth = (1U << kBlocks) - 1;
@@ -65,14 +64,6 @@ __device__ __forceinline__ void release_in_cluster(Barrier& is_empty) {
   }
 }
 
-// Four matrices of 8 x 8 from registers to shared memory, as ldmatrix loads them.
-__device__ __forceinline__ void store_matrices(uint4* row, const unsigned (&registers)[4]) {
-  asm volatile(
-      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
-      "r"(registers[0]), "r"(registers[1]), "r"(registers[2]), "r"(registers[3])
-      : "memory");
-}
-
 // Rounds a warpgroup's sums into its boxes of shared memory, which are swizzled as TMA expects it.
 __device__ __forceinline__ void stage_sums(uint4 (&boxes)[kBoxes][kRows * kRowUnits],
                                            const float (&sums)[BN / 2]) {
@@ -89,7 +80,7 @@ __device__ __forceinline__ void stage_sums(uint4 (&boxes)[kBoxes][kRows * kRowUn
 
 // Stores a warpgroup's sums: 64 rows from (row, column) of c on.
 __device__ __forceinline__ void store_through_tma(uint4 (&boxes)[kBoxes][kRows * kRowUnits],
-                                                  const CUtensorMap& c_map, int row, int column,
+                                                  const TensorMap& c_map, int row, int column,
                                                   const float (&sums)[BN / 2]) {
   const int name = threadIdx.x / kWarpgroup;
   const bool is_first = threadIdx.x % kWarpgroup == 0;
@@ -110,9 +101,9 @@ __device__ __forceinline__ void store_through_tma(uint4 (&boxes)[kBoxes][kRows *
 }
 
 __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
-    cluster_multicast_kernel(const __grid_constant__ CUtensorMap a_map,
-                             const __grid_constant__ CUtensorMap b_map,
-                             const __grid_constant__ CUtensorMap c_map, int rows, int columns,
+    cluster_multicast_kernel(const __grid_constant__ TensorMap a_map,
+                             const __grid_constant__ TensorMap b_map,
+                             const __grid_constant__ TensorMap c_map, int rows, int columns,
                              int depth) {
   auto& shared = aligned_shared<Shared>();
   const int row_tiles = (rows + kBlocks * BM - 1) / (kBlocks * BM);  // of clusters
@@ -157,18 +148,19 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
 
 template <>
 void cluster_multicast<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper(problem);
+  expect_hopper<kSide>(problem);
   const unsigned tiles = ceil_div(problem.columns, BN) * ceil_div(problem.rows, kBlocks * BM);
-  launch(cluster_multicast_kernel,
-         {.name = "cluster_multicast",
-          .grid = {.x = std::min(tiles, count_multiprocessors() / kBlocks) * kBlocks},
-          .block = {.x = kThreads},
-          .shared_bytes = bytes_of<Shared>(),
-          .queue = queue},
-         describe_matrix(problem.a, problem.rows, problem.depth, BM),
-         describe_matrix(problem.b, problem.columns, problem.depth, BN / kBlocks),
-         describe_matrix(problem.c, problem.rows, problem.columns, kRows), problem.rows,
-         problem.columns, problem.depth);
+  launch_clusters<kBlocks>(
+      cluster_multicast_kernel,
+      {.name = "cluster_multicast",
+       .grid = {.x = std::min(tiles, count_multiprocessors() / kBlocks) * kBlocks},
+       .block = {.x = kThreads},
+       .shared_bytes = bytes_of<Shared>(),
+       .queue = queue},
+      describe_matrix(problem.a, problem.rows, problem.depth, BM),
+      describe_matrix(problem.b, problem.columns, problem.depth, BN / kBlocks),
+      describe_matrix(problem.c, problem.rows, problem.columns, kRows), problem.rows,
+      problem.columns, problem.depth);
 }
 
 }  // namespace ultra::kernels::matmul_bf16

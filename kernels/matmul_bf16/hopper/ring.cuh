@@ -47,8 +47,8 @@ struct Ring {
 /// @brief Fetches the tiles at (row, column) of c over the whole depth. One thread calls it.
 template <typename RingType, int stages>
 __device__ __forceinline__ void fetch_into(RingType& ring, RingPosition<stages>& position,
-                                           const CUtensorMap& a_map, const CUtensorMap& b_map,
-                                           int row, int column, int depth) {
+                                           const TensorMap& a_map, const TensorMap& b_map, int row,
+                                           int column, int depth) {
   constexpr int kStep = kRowUnits * kUnit;
   for (int k = 0; k < depth; k += kStep) {
     const int stage = position.stage;

@@ -40,7 +40,7 @@ void Engine::begin_copy(const AsyncCopy& copy) {
   const Access store = store_of(flight);
   observe(store);
   const auto address = reinterpret_cast<std::uintptr_t>(copy.shared);
-  SharedArray& array = *shared_.find(address);
+  SharedArray& array = *shared().find(address);
   array.shadow.forget(address - array.begin, copy.size);
   copies_[running_].copies.push_back(flight);
 }
@@ -63,11 +63,11 @@ void Engine::land_copies(std::uint32_t pending) {
 // The value is written after the check, so that it is no rewrite of what is there already.
 void Engine::land(const CopyInFlight& copy) {
   const auto address = reinterpret_cast<std::uintptr_t>(copy.destination);
-  SharedArray& array = *shared_.find(address);
+  SharedArray& array = *shared().find(address);
   const std::size_t offset = address - array.begin;
   const ShadowMark mark =
       mark_of(counters_.site_of(copy.place, AccessKind::kSharedStore, copy.size));
-  const auto race = array.shadow.touch(offset, copy.size, ShadowUse::kWrite, mark, now_);
+  const auto race = array.shadow.touch(offset, copy.size, ShadowUse::kWrite, mark, block().now);
   if (race) {
     fail_race(store_of(copy), array, offset, *race);
   }

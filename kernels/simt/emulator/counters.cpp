@@ -87,6 +87,14 @@ void Counters::record(std::size_t warp_index, std::size_t lane, std::uint32_t si
   request.addresses[lane] = address;
 }
 
+void Counters::count_box(std::uint32_t site, std::uint64_t bytes, std::uint64_t sectors) {
+  Site& sum = sums_[site];
+  ++sum.requests;
+  ++sum.lanes;
+  sum.bytes += bytes;
+  sum.sectors += sectors;
+}
+
 void Counters::flush(std::size_t warp_index) {
   Warp& warp = warps_[warp_index];
   for (const std::uint32_t site : warp.active) {

@@ -25,6 +25,9 @@ class Counters {
   /// @brief Takes one lane's access. For a branch, `address` is 1 if it is taken.
   void record(std::size_t warp, std::size_t lane, std::uint32_t site, std::uint64_t address);
 
+  /// @brief Counts a box that TMA moves, as one request of one lane: its bytes that lie in the tensor.
+  void count_box(std::uint32_t site, std::uint64_t bytes, std::uint64_t sectors);
+
   /// @brief Counts a warp's requests: its lanes have met, or ended.
   void flush(std::size_t warp);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "kernels/simt/emulator/engine.hpp"
@@ -34,6 +35,7 @@ std::string lanes_text(LaneMask lanes) { return fmt::format("{:#010x}", lanes); 
 
 std::string Engine::thread_text(std::size_t thread) const {
   const Extents& block = config_->block;
+  thread %= block_threads_;
   return fmt::format("thread ({}, {}, {})", thread % block.x, thread / block.x % block.y,
                      thread / block.x / block.y);
 }
@@ -54,6 +56,10 @@ std::string Engine::where_is(std::size_t thread) const {
     return fmt::format("{} waits in {} at {} for the lanes {}", name, meeting.name,
                        to_text(meeting.place), lanes_text(meeting.mask));
   }
+  if ((warp.resting & bit) != 0) {
+    return fmt::format("{} {} at {}", name, units_.waits_for(thread),
+                       to_text(threads_[thread].place));
+  }
   return name + " is elsewhere";
 }
 
@@ -68,7 +74,8 @@ void Engine::fail_in(std::size_t thread, Fault fault, Place place, const std::st
   const std::string line = place.file == nullptr ? "" : " at " + to_text(place);
   const char* const end = what.ends_with('?') ? "" : ".";
   throw SimtError(fault, fmt::format("{}{}: block {}, {}: {}{}", config_->name, line,
-                                     to_text(blockIdx), thread_text(thread), what, end));
+                                     to_text(blocks_[thread / block_threads_].index),
+                                     thread_text(thread), what, end));
 }
 
 void Engine::fail_outside(const Access& access, std::uintptr_t address) {
@@ -78,14 +85,14 @@ void Engine::fail_outside(const Access& access, std::uintptr_t address) {
                      "ldg() and stg() for buffers",
                      recent_buffer_->name));
   }
-  if (access.space == MemorySpace::kGlobal && shared_.find(address) != nullptr) {
+  if (access.space == MemorySpace::kGlobal && shared().find(address) != nullptr) {
     fail(Fault::kWrongMemory, access.place,
          fmt::format("a global access to {}, expected a buffer. Hint: use lds() and sts() for "
                      "shared memory",
-                     shared_.find(address)->name));
+                     shared().find(address)->name));
   }
   if (access.space != MemorySpace::kGlobal) {
-    const SharedArray* const array = shared_.last_before(address);
+    const SharedArray* const array = shared().last_before(address);
     if (array != nullptr && address - array->begin < array->bytes + kMostSharedBytes) {
       fail(Fault::kOutOfBounds, access.place,
            fmt::format("{} {} bytes at byte {} of {}, expected an offset inside its {} bytes. "
@@ -210,15 +217,19 @@ void Engine::diagnose_stall() {
       diagnose_meeting(thread);
     }
   }
-  const std::size_t waiting = first_at_barrier_;
-  for (std::size_t thread = 0; thread < thread_count_; ++thread) {
+  units_.diagnose_stall();
+  const auto stuck =
+      std::ranges::find_if(blocks_, [](const Block& block) { return block.at_barrier != 0; });
+  const auto rank = static_cast<std::size_t>(stuck - blocks_.begin());
+  const std::size_t waiting = stuck->first_at_barrier;
+  for (std::size_t thread = rank * block_threads_; thread < (rank + 1) * block_threads_; ++thread) {
     if ((warps_[thread / 32].exited >> thread % 32 & 1U) != 0) {
       fail_in(
           waiting, Fault::kBarrier, threads_[waiting].place,
           fmt::format("{} of {} threads wait at this barrier, but {} ({} in all); expected every "
                       "thread of the block. Hint: keep threads without work until the last "
                       "barrier instead of returning early",
-                      at_barrier_, thread_count_, where_is(thread), exited_));
+                      stuck->at_barrier, block_threads_, where_is(thread), stuck->exited));
     }
   }
   fail_in(waiting, Fault::kBarrier, threads_[waiting].place, "the threads wait for each other");

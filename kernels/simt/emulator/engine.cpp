@@ -40,31 +40,22 @@ Engine::~Engine() {
   }
 }
 
-void Engine::run(const Config& config, const Task& task, Side side) {
+void Engine::run(const Config& config, const Task& task, Side side, unsigned cluster) {
   check_config(config);
   if (is_running_) {
     throw SimtError(Fault::kLaunch, "launch of " + std::string(config.name) +
                                         " from inside a kernel, expected from the host. "
                                         "Hint: return from the kernel, then launch");
   }
-  config_ = &config;
   task_ = task;
   is_instrumented_ = side == Side::kInstrumented;
-  thread_count_ = config.block.count();
-  threads_.resize(thread_count_);
-  copies_.resize(thread_count_);
-  warps_.resize((thread_count_ + kWarpThreads - 1) / kWarpThreads);
-  buffers_ = all_buffers();
-  recent_buffer_ = nullptr;
-  now_ = {};
-  counters_.start(warps_.size());
-  shared_.start_launch(config.shared_bytes, task.kernel);
-  blockDim = to_uint3(config.block);
-  gridDim = to_uint3(config.grid);
+  start_launch(config, cluster);
+  start_order(config);
 
   is_running_ = true;
   run_grid();
   is_running_ = false;
+  end_order(config);
   buffers_.clear();
   if (error_) {
     std::rethrow_exception(std::exchange(error_, nullptr));
@@ -73,6 +64,29 @@ void Engine::run(const Config& config, const Task& task, Side side) {
     config.queue.report->add({.kernel = config.name, .grid = config.grid, .block = config.block},
                              counters_.sites());
   }
+}
+
+void Engine::start_launch(const Config& config, unsigned cluster) {
+  config_ = &config;
+  block_threads_ = config.block.count();
+  thread_count_ = block_threads_ * cluster;
+  next_block_ = 0;
+  rank_ = 0;
+  threads_.resize(thread_count_);
+  copies_.resize(thread_count_);
+  warps_.resize((thread_count_ + kWarpThreads - 1) / kWarpThreads);
+  blocks_.assign(cluster, Block{});
+  buffers_ = all_buffers();
+  recent_buffer_ = nullptr;
+  counters_.start(warps_.size());
+  while (shared_.size() < cluster) {
+    shared_.push_back(std::make_unique<SharedMemory>());
+  }
+  for (const auto& memory : shared_) {
+    memory->start_launch(config.shared_bytes, task_.kernel);
+  }
+  blockDim = to_uint3(config.block);
+  gridDim = to_uint3(config.grid);
 }
 
 // Only trivial objects live in this frame: a stack overflow jumps into it.
@@ -85,8 +99,8 @@ void Engine::run_grid() {
   };
   if (sigsetjmp(trap_.environment, 1) == 0) {
     arm_overflow_trap(&trap_);
-    while (!error_ && now_.block < config_->grid.count()) {
-      run_block();
+    while (!error_ && next_block_ < config_->grid.count()) {
+      run_cluster();
     }
   } else {
     on_stack_overflow();
@@ -112,12 +126,15 @@ void Engine::on_stack_overflow() {
   std::erase_if(fibers_, [broken](const auto& fiber) { return fiber.get() == broken; });
 }
 
-void Engine::start_block() {
-  blockIdx = index_in(config_->grid, now_.block);
-  ++now_.block;
-  ++now_.interval;
+void Engine::start_cluster() {
+  for (std::size_t rank = 0; rank < blocks_.size(); ++rank) {
+    const Moment before = blocks_[rank].now;
+    blocks_[rank] = Block{.index = index_in(config_->grid, next_block_++),
+                          .now = {.block = before.block + 1, .interval = before.interval + 1}};
+    shared_[rank]->start_block();
+  }
+  blockIdx = blocks_.front().index;
   exited_ = 0;
-  at_barrier_ = 0;
   idle_turns_ = 0;
   unwritten_ = nullptr;
   std::fill(threads_.begin(), threads_.end(), Thread{});
@@ -129,23 +146,36 @@ void Engine::start_block() {
     const LaneMask lanes = lowest_lanes(thread_count_ - index * kWarpThreads);
     warps_[index] = Warp{.existing = lanes, .ready = lanes};
   }
-  shared_.start_block();
+  units_.start();
 }
 
-void Engine::run_block() {
-  start_block();
+void Engine::run_cluster() {
+  start_cluster();
   running_ = thread_count_ - 1;  // so that thread 0 is next
-  give_turn(main_, Turn::kEverybody);
-  if (!error_) {
-    try {
+  try {
+    do {
+      give_turn(main_, Turn::kEverybody);
+    } while (!error_ && exited_ != thread_count_ && land_until_somebody_runs());
+    if (!error_) {
       fail_if_unwritten();
       if (exited_ != thread_count_) {
         diagnose_stall();
       }
-    } catch (const SimtError&) {
-      error_ = std::current_exception();
+      units_.expect_rest();
+    }
+  } catch (const SimtError&) {
+    error_ = std::current_exception();
+  }
+}
+
+// Nobody can run: what is on its way arrives, until it wakes somebody.
+bool Engine::land_until_somebody_runs() {
+  while (units_.land_box()) {
+    if (next_ready(Turn::kEverybody) >= 0) {
+      return true;
     }
   }
+  return false;
 }
 
 // Unwinds the threads that have begun and not ended, so that what lives on their stacks is destroyed.
@@ -191,6 +221,7 @@ void Engine::end_thread() {
   own.ready &= ~bit;
   own.exited |= bit;
   ++exited_;
+  ++block().exited;
   for (LaneMask rest = own.meeting; rest != 0; rest &= rest - 1) {
     const std::size_t thread =
         running_ / kWarpThreads * kWarpThreads + static_cast<std::size_t>(std::countr_zero(rest));
@@ -205,7 +236,8 @@ void Engine::end_thread() {
 // All that the lanes of a warp did between two points where they are all at rest are requests.
 void Engine::flush_if_nobody_runs(std::size_t index) {
   const Warp& resting = warps_[index];
-  if (is_instrumented_ && (resting.exited | resting.at_barrier) == resting.existing) {
+  const LaneMask at_rest = resting.exited | resting.at_barrier | resting.resting;
+  if (is_instrumented_ && at_rest == resting.existing) {
     counters_.flush(index);
   }
 }
@@ -236,7 +268,13 @@ int Engine::next_ready(Turn turn) const {
 
 void Engine::make_running(std::size_t thread) {
   running_ = thread;
-  threadIdx = index_in(config_->block, thread);
+  if (blocks_.size() == 1) {
+    threadIdx = index_in(config_->block, thread);
+    return;
+  }
+  rank_ = thread / block_threads_;
+  threadIdx = index_in(config_->block, thread % block_threads_);
+  blockIdx = blocks_[rank_].index;
 }
 
 Fiber& Engine::idle_fiber() {
@@ -270,6 +308,42 @@ void Engine::suspend(Turn turn) {
   if (is_cancelling_) {
     throw Cancelled{};
   }
+}
+
+// The running thread waits until the units wake it.
+void Engine::rest(Place place) {
+  threads_[running_].place = place;
+  warp().resting |= lane_bit();
+  warp().ready &= ~lane_bit();
+  flush_if_nobody_runs(running_ / kWarpThreads);
+  idle_turns_ = 0;
+  suspend(Turn::kWarpFirst);
+}
+
+void Engine::wake(std::size_t thread) {
+  const LaneMask bit = LaneMask{1} << thread % kWarpThreads;
+  Warp& own = warps_[thread / kWarpThreads];
+  own.resting &= ~bit;
+  own.ready |= bit;
+  idle_turns_ = 0;
+}
+
+void run_in_clusters(const Config& config, const Task& task, Side side, unsigned cluster) {
+  constexpr unsigned kMostBlocks = 8;
+  if (cluster == 0 || cluster > kMostBlocks || config.grid.x % cluster != 0) {
+    throw SimtError(Fault::kLaunch,
+                    "launch of " + std::string(config.name) + ": clusters of " +
+                        std::to_string(cluster) + " blocks in a grid of " +
+                        std::to_string(config.grid.x) +
+                        " along x, expected clusters of 1 to 8 blocks that fill the grid. Hint: "
+                        "round the grid up to whole clusters");
+  }
+  if (cluster > 1 && config.block.count() % kWarpThreads != 0) {
+    throw SimtError(Fault::kLaunch, "launch of " + std::string(config.name) + ": blocks of " +
+                                        std::to_string(config.block.count()) +
+                                        " threads in clusters, expected whole warps");
+  }
+  Engine::of_this_thread().run(config, task, side, cluster);
 }
 
 void run(const Config& config, const Task& task, Side side) {

@@ -95,6 +95,9 @@ void land_copies(std::uint32_t pending);
 /// @throws SimtError when another thread waits at another barrier.
 void wait_at_barrier(Place place);
 
+/// @brief Says that the running thread goes on when the kernel before has ended.
+void note_wait_for_kernel_before();
+
 /// @brief Lanes of a warp, one bit each.
 using LaneMask = std::uint32_t;
 

@@ -40,6 +40,13 @@ struct MatrixProduct {
 /// @brief Multiplies the lanes' matrices.
 void resolve_matrix_product(std::span<void* const, 32> deposits, LaneMask mask);
 
+/// @brief The same where a register has four e4m3 elements: a [16, 32], b [32, 8].
+void resolve_matrix_product_e4m3(std::span<void* const, 32> deposits, LaneMask mask);
+
+/// @brief One lane's product of matrices.
+void multiply_matrices(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                       const float (&c)[4], const Meeting& meeting);
+
 /// @brief Loads matrices; lanes whose address does not count pass null.
 template <Side side, std::size_t matrices, bool transposed>
 void load_matrices(unsigned (&registers)[matrices], const void* row, Place place) {
@@ -105,16 +112,25 @@ void load_matrix_x2_transposed(unsigned (&registers)[2], const void* row,
 inline void multiply_accumulate(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                                 const float (&c)[4], const char* file = __builtin_FILE(),
                                 int line = __builtin_LINE()) {
-  emulator::MatrixProduct product{
-      .a = {a[0], a[1], a[2], a[3]}, .b = {b[0], b[1]}, .sums = {c[0], c[1], c[2], c[3]}};
-  emulator::meet({.mask = emulator::kWholeWarp,
-                  .resolve = &emulator::resolve_matrix_product,
-                  .deposit = &product,
-                  .name = "multiply_accumulate",
-                  .place = {.file = file, .line = line}});
-  for (std::size_t i = 0; i < 4; ++i) {
-    d[i] = product.sums[i];
-  }
+  emulator::multiply_matrices(d, a, b, c,
+                              {.mask = emulator::kWholeWarp,
+                               .resolve = &emulator::resolve_matrix_product,
+                               .deposit = nullptr,
+                               .name = "multiply_accumulate",
+                               .place = {.file = file, .line = line}});
+}
+
+/// @brief d = a b + c with e4m3 a [16, 32] and b [32, 8], and c and d [16, 8] in float. d may be c. All
+/// lanes of the warp call it. Sums are those of float, which tensor cores' are not.
+inline void multiply_accumulate_e4m3(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                                     const float (&c)[4], const char* file = __builtin_FILE(),
+                                     int line = __builtin_LINE()) {
+  emulator::multiply_matrices(d, a, b, c,
+                              {.mask = emulator::kWholeWarp,
+                               .resolve = &emulator::resolve_matrix_product_e4m3,
+                               .deposit = nullptr,
+                               .name = "multiply_accumulate_e4m3",
+                               .place = {.file = file, .line = line}});
 }
 
 /// @brief Two floats, rounded to bf16, in one register: `low` in the lower half, which is the lower

@@ -19,12 +19,13 @@ bool same_place(const Place& left, const Place& right) {
 void Engine::wait_at_barrier(Place place) {
   Warp& own = warp();
   Thread& thread = threads_[running_];
+  Block& block = this->block();
   thread.place = place;
-  if (at_barrier_ == 0) {
-    first_at_barrier_ = running_;
-  } else if (!same_place(place, threads_[first_at_barrier_].place)) {
+  if (block.at_barrier == 0) {
+    block.first_at_barrier = running_;
+  } else if (!same_place(place, threads_[block.first_at_barrier].place)) {
     fail(Fault::kBarrier, place,
-         "waits at this barrier, but " + where_is(first_at_barrier_) +
+         "waits at this barrier, but " + where_is(block.first_at_barrier) +
              "; expected all threads of the block at the same one. Hint: a __syncthreads() inside "
              "an if or a loop must be reached by every thread or by none");
   }
@@ -32,16 +33,18 @@ void Engine::wait_at_barrier(Place place) {
   own.ready &= ~lane_bit();
   flush_if_nobody_runs(running_ / 32);
   idle_turns_ = 0;
-  if (++at_barrier_ < thread_count_) {
+  if (++block.at_barrier < block_threads_) {
     suspend(Turn::kWarpFirst);
     return;
   }
   fail_if_unwritten();
-  at_barrier_ = 0;
-  ++now_.interval;
-  for (Warp& warp : warps_) {
-    warp.at_barrier = 0;
-    warp.ready = warp.existing;
+  block.at_barrier = 0;
+  ++block.now.interval;
+  units_.synchronise_block();
+  const std::size_t first = running_ / block_threads_ * block_threads_ / 32;
+  for (std::size_t index = first; index * 32 < (first * 32) + block_threads_; ++index) {
+    warps_[index].at_barrier = 0;
+    warps_[index].ready = warps_[index].existing;
   }
 }
 

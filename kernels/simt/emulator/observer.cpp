@@ -50,11 +50,13 @@ void Engine::observe(const Access& access) {
     fail_if_unwritten();  // the poison that was read may be a loop's bound
   }
   const auto address = reinterpret_cast<std::uintptr_t>(access.address);
-  SharedArray* const array = access.space == MemorySpace::kGlobal ? nullptr : shared_.find(address);
+  SharedArray* const array =
+      access.space == MemorySpace::kGlobal ? nullptr : shared().find(address);
   if (array != nullptr) {
     observe_shared(access, address, *array);
   } else if (access.space != MemorySpace::kShared) {
-    observe_global(access, address);
+    check_global(access, address);
+    count(access, false);
   } else {
     fail_outside(access, address);
   }
@@ -66,7 +68,7 @@ void Engine::observe(const Access& access) {
   }
 }
 
-void Engine::observe_global(const Access& access, std::uintptr_t address) {
+void Engine::check_global(const Access& access, std::uintptr_t address) {
   BufferRecord* const buffer = find_buffer(address, access.size);
   if (buffer == nullptr) {
     fail_outside(access, address);
@@ -79,6 +81,7 @@ void Engine::observe_global(const Access& access, std::uintptr_t address) {
                      "length is no multiple of the vector's",
                      access.size, buffer->name, offset, access.alignment));
   }
+  note_order(access, buffer);
   const auto written = buffer->written.begin() + static_cast<std::ptrdiff_t>(offset);
   const auto size = static_cast<std::ptrdiff_t>(access.size);
   if (access.operation == Operation::kStore) {
@@ -89,11 +92,18 @@ void Engine::observe_global(const Access& access, std::uintptr_t address) {
                      "Hint: upload the input, or fill what the kernel accumulates into",
                      offset / buffer->element_size, buffer->name));
   }
-  count(access, false);
 }
 
 void Engine::observe_shared(const Access& access, std::uintptr_t address, SharedArray& array) {
   const std::size_t offset = address - array.begin;
+  const bool is_dynamic = array.begin == reinterpret_cast<std::uintptr_t>(shared().dynamic());
+  if (blocks_.size() > 1 && !is_dynamic) {
+    fail(Fault::kLaunch, access.place,
+         fmt::format("uses {}, a __shared__ variable in a kernel of clusters, expected dynamic "
+                     "shared memory: the emulator has one such variable for all blocks of a "
+                     "cluster. Hint: dynamic_shared()",
+                     array.name));
+  }
   if (offset + access.size > array.bytes) {
     fail_outside(access, address);
   }
@@ -107,15 +117,21 @@ void Engine::observe_shared(const Access& access, std::uintptr_t address, Shared
   const AccessKind kind = kind_of(access.operation, true);
   const std::uint32_t site = counters_.site_of(access.place, kind, access.size);
   const ShadowMark mark = mark_of(site);
+  if (units_.are_used() && is_dynamic) {
+    observe_ordered(access, array, offset);
+    counters_.record(running_ / 32, lane(), site, address);
+    return;
+  }
+  const Moment now = block().now;
   if (access.operation == Operation::kLoad &&
-      array.shadow.note_plain_read(offset, access.size, mark, now_)) {
+      array.shadow.note_plain_read(offset, access.size, mark, now)) {
     counters_.record(running_ / 32, lane(), site, address);
     return;
   }
   const bool is_unwritten =
-      access.operation != Operation::kStore && !array.shadow.is_written(offset, access.size, now_);
+      access.operation != Operation::kStore && !array.shadow.is_written(offset, access.size, now);
   // A copy in flight may have been issued since the last barrier: that is a race.
-  const auto race = array.shadow.touch(offset, access.size, use_of(access), mark, now_);
+  const auto race = array.shadow.touch(offset, access.size, use_of(access), mark, now);
   if (race) {
     fail_race(access, array, offset, *race);
   }
@@ -123,6 +139,17 @@ void Engine::observe_shared(const Access& access, std::uintptr_t address, Shared
     note_unwritten(access, array, offset);
   }
   counters_.record(running_ / 32, lane(), site, address);
+}
+
+// Barriers that count order more than the shadow of intervals knows of: the units' books do.
+void Engine::observe_ordered(const Access& access, SharedArray& array, std::size_t offset) {
+  const Moment now = block().now;
+  units_.observe(access, offset);
+  if (access.operation == Operation::kStore) {
+    array.shadow.note_written(offset, access.size, now);
+  } else if (!array.shadow.is_written(offset, access.size, now)) {
+    fail_unwritten(access, array, offset);
+  }
 }
 
 // If another thread writes these bytes before the next barrier, the fault is the missing barrier, and

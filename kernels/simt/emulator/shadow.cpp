@@ -64,15 +64,24 @@ std::optional<Race> Shadow::touch(std::size_t offset, std::size_t size, ShadowUs
     if (found && !race) {
       race = found;
     }
-    if (use != ShadowUse::kRead) {
-      Word& word = words_[index];
-      word.written = static_cast<std::uint8_t>((word.block == now.block ? word.written : 0) |
-                                               byte_bits(first, count));
-      word.block = now.block;
-    }
     at += count;
   }
+  if (use != ShadowUse::kRead) {
+    note_written(offset, size, now);
+  }
   return race;
+}
+
+void Shadow::note_written(std::size_t offset, std::size_t size, Moment now) {
+  for (std::size_t at = offset; at < offset + size;) {
+    const auto first = static_cast<unsigned>(at % kWordBytes);
+    const auto count = static_cast<unsigned>(std::min(kWordBytes - first, offset + size - at));
+    Word& word = words_[at / kWordBytes];
+    word.written = static_cast<std::uint8_t>((word.block == now.block ? word.written : 0) |
+                                             byte_bits(first, count));
+    word.block = now.block;
+    at += count;
+  }
 }
 
 std::optional<Race> Shadow::touch_word(std::size_t index, unsigned first_byte, unsigned count,

@@ -84,6 +84,9 @@ class Shadow {
   /// @brief Takes these bytes for unwritten: a copy that is on its way will write them.
   void forget(std::size_t offset, std::size_t size);
 
+  /// @brief Takes these bytes for written, with no thought of races.
+  void note_written(std::size_t offset, std::size_t size, Moment now);
+
   /// @brief Notes an access, and returns the earlier one that it races with, if any.
   std::optional<Race> touch(std::size_t offset, std::size_t size, ShadowUse use,
                             const ShadowMark& mark, Moment now);

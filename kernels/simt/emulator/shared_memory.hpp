@@ -42,6 +42,8 @@ class SharedMemory {
   void start_block();
   /// @brief Dynamic shared memory.
   [[nodiscard]] std::byte* dynamic() const { return dynamic_; }
+  /// @brief The dynamic part as an array.
+  [[nodiscard]] SharedArray& dynamic_array() { return arrays_.front(); }
   /// @brief The array that holds an address, or null.
   [[nodiscard]] SharedArray* find(std::uintptr_t address);
   /// @brief The array that ends closest before an address, of those used so far, or null.

@@ -53,6 +53,23 @@ __device__ __forceinline__ void multiply_accumulate(float (&d)[4], const unsigne
         "f"(c[2]), "f"(c[3]));
 }
 
+/// @brief d = a b + c with e4m3 a [16, 32] and b [32, 8], and c and d [16, 8] in float. d may be c. All
+/// lanes of the warp call it. GPUs before compute capability 8.9 have no such instruction, and stop.
+__device__ __forceinline__ void multiply_accumulate_e4m3(float (&d)[4], const unsigned (&a)[4],
+                                                         const unsigned (&b)[2],
+                                                         const float (&c)[4]) {
+#if __CUDA_ARCH__ >= 890
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]),
+        "f"(c[2]), "f"(c[3]));
+#else
+  __trap();
+#endif
+}
+
 /// @brief Two floats, rounded to bf16, in one register: `low` in the lower half, which is the lower
 /// address.
 __device__ __forceinline__ unsigned pack_bf16(float low, float high) {

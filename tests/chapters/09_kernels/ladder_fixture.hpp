@@ -40,7 +40,7 @@ class LadderTest : public ::testing::Test {
                                        simt::Side side = simt::Side::kBare) const {
     return ladder_->refusal(find_rung(*ladder_, rung), sizes, side);
   }
-  // The rungs that the emulator has.
+  // The rungs for any GPU: those for Hopper have tiles and engines of their own.
   [[nodiscard]] std::vector<std::string> emulated_rungs() const {
     std::vector<std::string> names;
     for (const ladders::RungInfo& rung : ladder_->rungs()) {

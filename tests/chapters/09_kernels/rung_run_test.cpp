@@ -142,7 +142,7 @@ TEST_F(RungRunTest, AListNamesEverything) {
   EXPECT_THAT(format_list(ladders),
               AllOf(HasSubstr("fake: y = x"), HasSubstr("elements 16 (on a GPU: elements 1048576)"),
                     HasSubstr("solutions/fake/04.cu, exercise 09.99"),
-                    HasSubstr("kernels/fake/05.cu, on a Hopper GPU only")));
+                    HasSubstr("kernels/fake/05.cu, on GPUs of Hopper only")));
 }
 
 TEST_F(RungRunTest, JsonHoldsTheCounters) {

@@ -194,5 +194,64 @@ TEST(MatrixTiles, AProductIsALoops) {
   }
 }
 
+// A lane's four neighbours along the depth are a register, the first in the lowest byte.
+unsigned packed_e4m3(const std::vector<float>& row, int first) {
+  unsigned packed = 0;
+  for (int i = 0; i < 4; ++i) {
+    packed |= unsigned{fp8_e4m3(at(row, first + i)).bits()} << 8 * i;
+  }
+  return packed;
+}
+
+__global__ void e4m3_product_kernel(const unsigned* a, const unsigned* b, float* d) {
+  const int lane = static_cast<int>(threadIdx.x);
+  unsigned left[4];
+  unsigned right[2];
+  for (int i = 0; i < 4; ++i) {
+    left[i] = ldg(&a[i * 32 + lane]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    right[i] = ldg(&b[i * 32 + lane]);
+  }
+  float sums[4] = {1.0F, 1.0F, 1.0F, 1.0F};
+  multiply_accumulate_e4m3(sums, left, right, sums);
+  for (int i = 0; i < 4; ++i) {
+    stg(&d[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2], sums[i]);
+  }
+}
+
+// d = a b + 1 with PTX's layout of m16n8k32 written out here: small whole numbers are exact.
+TEST(MatrixTiles, AProductOfBytesIsALoops) {
+  const std::vector<float> a = whole_numbers<float>(16 * 32);
+  const std::vector<float> b = whole_numbers<float>(8 * 32);  // a column's depth is contiguous
+  std::vector<unsigned> left(128);
+  std::vector<unsigned> right(64);
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + i % 2 * 8;
+      left[static_cast<std::size_t>(i * 32 + lane)] =
+          packed_e4m3(a, row * 32 + lane % 4 * 4 + i / 2 * 16);
+    }
+    for (int i = 0; i < 2; ++i) {
+      right[static_cast<std::size_t>(i * 32 + lane)] =
+          packed_e4m3(b, lane / 4 * 32 + lane % 4 * 4 + i * 16);
+    }
+  }
+  const Buffer<unsigned> of_a("a", left);
+  const Buffer<unsigned> of_b("b", right);
+  Buffer<float> d("d", std::size_t{128});
+  launch(e4m3_product_kernel, one_block(32), of_a.data(), of_b.data(), d.data());
+  const std::vector<float> found = d.download();
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      float expected = 1.0F;
+      for (int k = 0; k < 32; ++k) {
+        expected += at(a, row * 32 + k) * at(b, column * 32 + k);
+      }
+      ASSERT_EQ(at(found, row * 8 + column), expected) << row << ", " << column;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ultra::simt::test

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "build_config.hpp"
 #include "tests/chapters/09_kernels/attention/attention_fixture.hpp"
 
 namespace ultra::ladders {
@@ -73,12 +72,35 @@ TEST_F(AttentionBf16Ladder, RefusalSaysWhy) {
   }
 }
 
-TEST_F(AttentionBf16Ladder, WarpgroupsNeedHopperAndRowsOfSixteenBytes) {
-  EXPECT_NE(refusal_of("warpgroups", {1, 1, 1, 8, 64}), "");
-  if (build::kHasCuda) {
-    EXPECT_EQ(refusal_of("warpgroups", {1, 1, 1, 8, 20}, simt::Side::kGpu),
-              "head_dim is 20, expected a multiple of 8, at most 128");
+TEST_F(AttentionBf16Ladder, WarpgroupsFetchEachTileOnceForAllQueriesOfABlock) {
+  // Rows of 64: two blocks of 192 queries, tiles of 128 keys; causal, the first block needs two of
+  // the three. Queries, keys and values arrive by TMA alone; o leaves by ordinary stores.
+  constexpr std::uint64_t kTile = 128 * kHeadDim * 2;
+  const Sizes sizes = {1, 1, 1, 384, kHeadDim};
+  for (const char* const rung : {"warpgroups", "ping_pong"}) {
+    EXPECT_EQ(loaded(rung, sizes, kFull), kTile * (3 + 2 * (3 + 3))) << rung;
+    EXPECT_EQ(loaded(rung, sizes, kCausal), kTile * (3 + 2 * (2 + 3))) << rung;
+    EXPECT_EQ(stored(rung, sizes, kCausal), 384 * (2 * kHeadDim + 4)) << rung;
   }
+}
+
+TEST_F(AttentionBf16Ladder, WarpgroupsTakeAnyLengthAndGrouping) {
+  for (const char* const rung : {"warpgroups", "ping_pong"}) {
+    for (const Sizes& sizes : {Sizes{2, 1, 2, 1, 8}, Sizes{1, 2, 1, 400, 128},
+                               Sizes{1, 1, 3, 193, 64}, Sizes{1, 1, 1, 700, 40}}) {
+      for (const std::uint64_t seed : {kFull, kCausal}) {
+        for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
+          expect_right(rung, {.sizes = sizes, .seed = seed, .side = side});
+        }
+      }
+    }
+  }
+}
+
+TEST_F(AttentionBf16Ladder, WarpgroupsNeedRowsOfSixteenBytes) {
+  EXPECT_EQ(refusal_of("warpgroups", {1, 1, 1, 8, 64}), "");
+  EXPECT_EQ(refusal_of("warpgroups", {1, 1, 1, 8, 20}),
+            "head_dim is 20, expected a multiple of 8, at most 128");
 }
 
 }  // namespace

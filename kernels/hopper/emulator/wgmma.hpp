@@ -1,0 +1,96 @@
+#pragma once
+/// @file
+/// wgmma and setmaxnreg for the emulator (kernels/simt/emulator/async). kernels/hopper/gpu/wgmma.cuh and
+/// wgmma_registers.cuh have the same for a GPU.
+
+#include "kernels/hopper/emulator/tma.hpp"
+
+namespace ultra::kernels::hopper {
+namespace {
+
+/// @brief Gives registers back: from here on, each thread of the warpgroup has `count`.
+template <int count>
+void give_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  static_assert(count % 8 == 0 && count >= 24 && count <= 256, "setmaxnreg takes 24 to 256 by 8");
+  simt::emulator::set_registers(simt::emulator::Registers::kGive, count,
+                                {.file = file, .line = line});
+}
+
+/// @brief Takes registers that others have given back: each thread of the warpgroup gets `count`.
+template <int count>
+void take_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  static_assert(count % 8 == 0 && count >= 24 && count <= 256, "setmaxnreg takes 24 to 256 by 8");
+  simt::emulator::set_registers(simt::emulator::Registers::kTake, count,
+                                {.file = file, .line = line});
+}
+
+/// @brief Orders this thread's registers before products; a warp's lanes call it together.
+inline void fence_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  simt::emulator::begin_products({.file = file, .line = line});
+}
+
+/// @brief Makes a group of the products since the last one.
+inline void commit_products(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  simt::emulator::commit_products({.file = file, .line = line});
+}
+
+/// @brief Waits for all groups of this warpgroup but the `pending` latest.
+template <int pending>
+void wait_for_products(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  simt::emulator::wait_for_products(pending, {.file = file, .line = line});
+}
+
+/// @brief Ends the kernel with an error.
+[[noreturn]] inline void stop_kernel(const char* file = __builtin_FILE(),
+                                     int line = __builtin_LINE()) {
+  simt::emulator::stop_kernel({.file = file, .line = line});
+}
+
+/// @brief The emulator's products finish at waits, wherever the compiler moves reads of sums.
+template <int parts, int count>
+void hold_in_place(float (&)[parts][count]) {}
+
+/// @brief hold_in_place() of left factors.
+template <int steps>
+void hold_in_place(unsigned (&)[steps][4]) {}
+
+/// @brief sums [64, 2 count] = a [64, 16] transpose(b [2 count, 16]), added to sums only where `adds`.
+template <int count>
+void multiply_async(float (&sums)[count], unsigned long long a, unsigned long long b, bool adds,
+                    const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  simt::emulator::multiply_async({.sums = sums,
+                                  .columns = 2 * count,
+                                  .left = nullptr,
+                                  .a = a,
+                                  .b = b,
+                                  .a_major = simt::emulator::Major::kRows,
+                                  .b_major = simt::emulator::Major::kRows,
+                                  .adds = adds},
+                                 {.file = file, .line = line});
+}
+
+/// @brief sums [64, 2 count] += a [64, 16] transpose(b [2 count, 16]).
+template <int count>
+void multiply_async(float (&sums)[count], unsigned long long a, unsigned long long b,
+                    const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  multiply_async(sums, a, b, true, file, line);
+}
+
+/// @brief sums [64, 2 count] += a [64, 16] b [16, 2 count]: a in registers, b as describe_by_depth() has
+/// it.
+template <int count>
+void multiply_async(float (&sums)[count], const unsigned (&a)[4], unsigned long long b,
+                    const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  simt::emulator::multiply_async({.sums = sums,
+                                  .columns = 2 * count,
+                                  .left = a,
+                                  .a = 0,
+                                  .b = b,
+                                  .a_major = simt::emulator::Major::kRows,
+                                  .b_major = simt::emulator::Major::kDepth,
+                                  .adds = true},
+                                 {.file = file, .line = line});
+}
+
+}  // namespace
+}  // namespace ultra::kernels::hopper

@@ -1,0 +1,25 @@
+#include "kernels/simt/recording.hpp"
+
+#include "kernels/simt/gpu/graph.hpp"
+
+namespace ultra::simt {
+
+Recording::Recording(Side side) : side_(side) {}
+
+Recording::~Recording() = default;
+
+void Recording::replay(const Queue& queue, const Launches& launches) {
+  if (side_ == Side::kGpu) {
+    if (graph_ == nullptr) {
+      graph_ = std::make_unique<gpu::Graph>(launches);
+    }
+    graph_->launch(queue.stream);
+    return;
+  }
+  if (!recorded_) {
+    recorded_ = launches;
+  }
+  recorded_(queue);
+}
+
+}  // namespace ultra::simt

@@ -1,0 +1,72 @@
+// Exercise 09.9: the attention of one query from the attentions of parts of its keys.
+
+#include <gtest/gtest.h>
+
+#include "tests/support/contracts/kernels.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+using simt::AccessKind;
+
+// Seeds with bit 1 have queries that are 40 times as large.
+constexpr std::uint64_t kSmallScores = 1;
+constexpr std::uint64_t kLargeScores = 2;
+
+class SplitDecode : public test::RandomTest {
+ protected:
+  simt::Report expect_right(const Sizes& sizes, std::uint64_t drawn, const char* hint) const {
+    return test::expect_right(*ladder, rung, {.sizes = sizes, .seed = drawn}, hint).report;
+  }
+
+  std::unique_ptr<Ladder> ladder = attention_decode_ladder();
+  int rung = test::find_rung(*ladder, "split");
+};
+
+// 256 keys are a part.
+TEST_F(SplitDecode, OnePartIsTheWhole) {
+  expect_right({1, 256, 1, 1, 32}, kSmallScores, "a single part's output is the row's");
+}
+
+TEST_F(SplitDecode, PartsHaveTheirShares) {
+  expect_right({1, 700, 1, 1, 32}, kSmallScores,
+               "a part's share is that of its exponentials in the sum over all parts: its lse says "
+               "how large their sum is");
+}
+
+TEST_F(SplitDecode, SharesDoNotOverflow) {
+  expect_right({1, 600, 1, 1, 32}, kLargeScores,
+               "exp(lse) overflows for large scores: measure against the largest lse");
+}
+
+TEST_F(SplitDecode, HeadsHaveRowsOfTheirOwn) {
+  expect_right(
+      {1, 300, 2, 3, 32}, kSmallScores,
+      "row (sequence, head) of part_lse begins parts_of(most_tokens) behind the row before");
+}
+
+TEST_F(SplitDecode, SequencesHaveLengthsOfTheirOwn) {
+  expect_right({4, 600, 1, 1, 32}, kSmallScores,
+               "a sequence has parts_of(its length) parts; nobody has written the others");
+}
+
+TEST_F(SplitDecode, IsRightForAnyShape) {
+  test::expect_right_everywhere(*ladder, rung, random, 3);
+  expect_right({1, 300, 1, 1, 128}, kSmallScores, "a row may have 128 columns");
+  expect_right({1, 300, 1, 8, 64}, kLargeScores, "eight heads may share keys and values");
+}
+
+TEST_F(SplitDecode, ReadsPartsOnce) {
+  constexpr int kParts = 4;
+  constexpr int kHeadDim = 32;
+  const Sizes sizes = {1, 256 * kParts, 1, 1, kHeadDim};
+  const simt::Report report = expect_right(sizes, kSmallScores, "check the indices");
+  EXPECT_EQ(report.launches.size(), 2U) << "Hint: one launch for the parts, one for the rows";
+  // Outputs of parts are the stores of 4 bytes that are not lse.
+  EXPECT_EQ(report.total(AccessKind::kGlobalStore).bytes,
+            4U * kParts * (kHeadDim + 1) + 2U * kHeadDim)
+      << "Hint: the kernel for the rows writes o and nothing else";
+}
+
+}  // namespace
+}  // namespace ultra::ladders
