@@ -1,13 +1,11 @@
 #include "chapters/10_mixed_precision/recipe/wide_sum.hpp"
 
-#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "common/base/numeric.hpp"
-#include "common/comm/collectives/reduce_op.hpp"
 #include "common/comm/collectives/schedule.hpp"
-#include "common/comm/engine/tensor_bytes.hpp"
+#include "common/comm/device/combine_tensors.hpp"
 
 namespace ultra::mixed_precision {
 
@@ -23,12 +21,11 @@ void all_reduce_wide(const Communicator& group, const Tensor& data) {
   group.all_to_all_v(flat, counts, terms, from_each);
 
   const Tensor sum = flat.slice(0, chunks[group.rank()]);
-  std::vector<const void*> sources;
+  std::vector<Tensor> sources;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    sources.push_back(comm::bytes_of(terms.slice(0, {rank * own, (rank + 1) * own})).data());
+    sources.push_back(terms.slice(0, {rank * own, (rank + 1) * own}));
   }
-  const std::array<void*, 1> into = {comm::bytes_of(sum).data()};
-  comm::combine_all({.dtype = data.dtype(), .op = ReduceOp::kSum}, into, sources, own);
+  comm::combine_tensors(ReduceOp::kSum, sum, sources);
   group.all_gather_v(sum, counts, flat);
 }
 

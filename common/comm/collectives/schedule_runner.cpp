@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -69,6 +68,7 @@ class LaneRunner {
     std::byte* buffers[3];  // by Buffer
     Combine combine;
     std::shared_ptr<const void> owner;  // of the buffers
+    const DevicePart* part = nullptr;   // how they are copied
   };
 
   LaneRunner(Lane steps, std::uint16_t lane) : steps_(std::move(steps)), lane_(lane) {}
@@ -77,8 +77,8 @@ class LaneRunner {
     for (; next_ < steps_.size(); ++next_) {
       const Step& step = steps_[next_];
       if (!begun_) begin(step, transport, memory, sequence);
-      if (receive_ && receive_->test()) receive_.reset();
-      if (send_ && send_->test()) send_.reset();
+      if (receive_ && receive_->test()) end(receive_, memory);
+      if (send_ && send_->test()) end(send_, memory);
       if (receive_ || send_) return false;
       begun_ = false;
     }
@@ -106,25 +106,36 @@ class LaneRunner {
     };
     const bool reduces = step.on_receive == OnReceive::kReduce;
     if (step.send_to == transport.rank()) {
-      copy(bytes(step.send), bytes(step.receive), reduces, memory.combine);
+      copy(bytes(step.send), bytes(step.receive), reduces, memory);
       return;
     }
+    // What the steps before have done to the blocks is in the stream.
+    const std::shared_ptr<const DeviceMemory>& device = memory.part->device();
+    const Place place = device ? Place{device, device->record()} : Place{};
     const Tag tag{.use = Tag::Use::kCollective, .lane = lane_, .sequence = sequence};
     if (step.receive_from != kNobody) {
-      Landing landing{bytes(step.receive), {}, memory.owner};
+      Landing landing{bytes(step.receive), {}, memory.owner, place};
       if (reduces) landing.combine = memory.combine;
       receive_ = transport.irecv(landing, step.receive_from, tag);
     }
     if (step.send_to != kNobody)
-      send_ = transport.isend({bytes(step.send), memory.owner}, step.send_to, tag);
+      send_ = transport.isend({bytes(step.send), memory.owner, place}, step.send_to, tag);
+  }
+
+  /// On a device, the steps that follow come after it in the stream.
+  static void end(std::unique_ptr<Request>& request, const Memory& memory) {
+    if (const auto& device = memory.part->device()) device->after(request->ended_at());
+    request.reset();
   }
 
   static void copy(std::span<const std::byte> from, std::span<std::byte> to, bool reduces,
-                   const Combine& how) {
+                   const Memory& memory) {
+    const MemoryOps& ops = memory.part->memory();
+    const Combine& how = memory.combine;
     if (reduces) {
-      combine(how, to.data(), from.data(), to.size() / size_of(how.dtype));
-    } else if (!to.empty()) {
-      std::memcpy(to.data(), from.data(), to.size());
+      ops.combine(how, to.data(), from.data(), to.size() / size_of(how.dtype));
+    } else {
+      ops.copy(to.data(), from.data(), to.size());
     }
   }
 
@@ -142,6 +153,7 @@ class ScheduleRunner : public Operation {
                  std::optional<RollCall> roll)
       : Operation(call.info, Order::kInTurn),
         call_(std::move(call)),
+        part_(device_part_of(call_)),
         transport_(std::move(transport)),
         roll_(std::move(roll)),
         sent_bytes_(sent_count(schedule, transport_->rank()) * size_of(call_.info.dtype)),
@@ -175,6 +187,8 @@ class ScheduleRunner : public Operation {
   }
 
   std::size_t sent_bytes() const override { return sent_bytes_; }
+
+  const DevicePart* device_part() const override { return part_.exists() ? &part_ : nullptr; }
 
  private:
   std::size_t whole_count() const { return info().count; }
@@ -221,36 +235,42 @@ class ScheduleRunner : public Operation {
 
   void begin() {
     begun_ = true;
+    // On a device, what is allocated and copied here belongs to the communication stream.
+    const gpu::StreamScope scope(gpu::StreamRole::kCommunication);
+    if (part_.exists()) part_.device()->after(part_.ready());
     data_ = choose_data();
     if (scratch_count_ > 0) scratch_ = temporary(scratch_count_);
     const bool gathers = info().kind == OpKind::kGather || info().kind == OpKind::kAllGather;
     if (gathers) copy_elements(call_.input, 0, data_, own_chunk().begin, own_chunk().size());
     memory_ = {
-        .buffers = {bytes_of(data_).data(), bytes_of(call_.input).data(),
-                    bytes_of(scratch_).data()},
+        .buffers = {memory_of(data_).data(), memory_of(call_.input).data(),
+                    memory_of(scratch_).data()},
         .combine = {.dtype = info().dtype, .op = info().op},
-        .owner = std::make_shared<std::array<Tensor, 3>>(std::array{data_, call_.input, scratch_})};
+        .owner = std::make_shared<std::array<Tensor, 3>>(std::array{data_, call_.input, scratch_}),
+        .part = &part_};
   }
 
   void finish() {
     if (info().kind == OpKind::kScatter || info().kind == OpKind::kReduceScatter) {
       copy_elements(data_, own_chunk().begin, call_.output, 0, own_chunk().size());
     }
-    divide_average(call_, transport_->size());
+    divide_average(call_, transport_->size(), part_.memory());
+    if (part_.exists()) part_.ends_at(part_.device()->record());
     data_ = {};
     scratch_ = {};
     memory_ = {};
   }
 
-  static void copy_elements(const Tensor& from, std::size_t from_begin, const Tensor& to,
-                            std::size_t to_begin, std::size_t count) {
+  void copy_elements(const Tensor& from, std::size_t from_begin, const Tensor& to,
+                     std::size_t to_begin, std::size_t count) const {
     const std::size_t width = size_of(to.dtype());
-    const std::byte* source = bytes_of(from).data() + from_begin * width;
-    std::byte* target = bytes_of(to).data() + to_begin * width;
-    if (count > 0 && source != target) std::memmove(target, source, count * width);
+    const std::byte* source = memory_of(from).data() + from_begin * width;
+    std::byte* target = memory_of(to).data() + to_begin * width;
+    part_.memory().copy(target, source, count * width);
   }
 
   CollectiveCall call_;
+  DevicePart part_;
   std::shared_ptr<Transport> transport_;
   std::optional<RollCall> roll_;
   std::size_t sent_bytes_;
