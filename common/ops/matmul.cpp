@@ -14,7 +14,8 @@ namespace {
 /// An index into kLibraries.
 std::atomic<std::size_t> chosen_library = 0;
 
-constexpr std::optional<MatmulLibrary> kLibraries[] = {{}, MatmulLibrary::kVendor, MatmulLibrary::kOurs};
+constexpr std::optional<MatmulLibrary> kLibraries[] = {
+    {}, MatmulLibrary::kVendor, MatmulLibrary::kOurs};
 
 bool is_matrix(const Tensor& t) {
   return t.defined() && t.shape().rank() == 2 && (t.size(1) <= 1 || t.strides()[1] == 1);

@@ -23,8 +23,7 @@ __global__ void attention_kernel(Attention of) {
   const int kv_head = head / (shape.heads / shape.kv_heads);
   const OwnRow<Sum> own(0, dim);
   const OwnRow<Sum> output(1, dim);
-  const std::size_t begin =
-      element_of(sequence, shape.query_seq, query, shape.heads, head, dim);
+  const std::size_t begin = element_of(sequence, shape.query_seq, query, shape.heads, head, dim);
   for (int i = 0; i < dim; ++i) {
     own.set(i, load<Sum>(of.query, begin + i));
     output.set(i, Sum(0));

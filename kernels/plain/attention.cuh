@@ -35,13 +35,13 @@ __device__ __forceinline__ Rows seen_keys(const AttentionShape& of, int sequence
 /// @brief The queries that see a key.
 __device__ __forceinline__ Rows seeing_queries(const AttentionShape& of, int sequence, int key) {
   const int position = position_of(of.key_positions, key);
-  const int begin =
-      of.is_causal ? rows_below(of.query_positions, of.query_seq, position) : 0;
+  const int begin = of.is_causal ? rows_below(of.query_positions, of.query_seq, position) : 0;
   if (of.first_seen == nullptr) {
     return {begin, of.query_seq};
   }
-  const Positions first_seen{.list = of.first_seen + std::size_t(sequence) * of.query_seq};
-  return {begin, rows_below(first_seen, of.query_seq, position + 1)};
+  const std::int32_t* first_seen = of.first_seen + std::size_t(sequence) * of.query_seq;
+  const auto first_of = [&](int query) { return simt::ldg(&first_seen[query]); };
+  return {begin, count_below(of.query_seq, position + 1, first_of)};
 }
 
 /// @brief The first element of a head in [batch, seq, heads, head_dim].
@@ -93,7 +93,8 @@ inline BlockShape block_shape(int rows, int head_dim, std::size_t size) {
 /// which row, y the head, z the sequence.
 template <typename... Parameters, typename... Arguments>
 void launch_heads(void (*kernel)(Parameters...), const char* name, int seq, int heads, int batch,
-                  const BlockShape& block, const simt::Queue& queue, const Arguments&... arguments) {
+                  const BlockShape& block, const simt::Queue& queue,
+                  const Arguments&... arguments) {
   if (seq == 0 || heads == 0 || batch == 0) {
     return;
   }

@@ -47,8 +47,7 @@ __global__ void d_query_kernel(AttentionBackward of) {
   const OwnRow<Sum> own(0, dim);
   const OwnRow<Sum> d_output(1, dim);
   const OwnRow<Sum> d_query(2, dim);
-  const std::size_t begin =
-      element_of(sequence, shape.query_seq, query, shape.heads, head, dim);
+  const std::size_t begin = element_of(sequence, shape.query_seq, query, shape.heads, head, dim);
   for (int i = 0; i < dim; ++i) {
     own.set(i, load<Sum>(of.query, begin + i));
     d_output.set(i, load<Sum>(of.d_output, begin + i));
@@ -112,8 +111,7 @@ __global__ void d_key_kernel(AttentionBackward of) {
   const int heads_of_kv = shape.heads / shape.kv_heads;
   for (int head = kv_head * heads_of_kv; head < (kv_head + 1) * heads_of_kv; ++head) {
     for (int query = seeing.begin; query < seeing.end; ++query) {
-      const std::size_t row =
-          element_of(sequence, shape.query_seq, query, shape.heads, head, dim);
+      const std::size_t row = element_of(sequence, shape.query_seq, query, shape.heads, head, dim);
       const T* queries = static_cast<const T*>(of.query.data) + row;
       Sum score = 0;
       Sum d_share = 0;

@@ -124,9 +124,9 @@ template <>
 void combine_all<kSide>(Combination op, Number number, std::span<void* const> into,
                         std::span<const void* const> from, std::size_t count, const Queue& queue) {
   if (from.empty() || from.size() > kMostRanks || into.size() > kMostRanks) {
-    throw std::invalid_argument("combine_all of " + std::to_string(from.size()) +
-                                " sources into " + std::to_string(into.size()) +
-                                " targets, expected 1 to " + std::to_string(kMostRanks) +
+    throw std::invalid_argument("combine_all of " + std::to_string(from.size()) + " sources into " +
+                                std::to_string(into.size()) + " targets, expected 1 to " +
+                                std::to_string(kMostRanks) +
                                 " sources and at most as many targets");
   }
   if (number == Number::kI32) {

@@ -50,7 +50,8 @@ __global__ void cross_entropy_kernel(CrossEntropy of, T per_token) {
   if (lane == 0) {
     const double logit = wanted < of.vocab ? static_cast<double>(load<T>(of.logits, begin + wanted))
                                            : static_cast<double>(__builtin_nanf(""));
-    stg(&of.scratch[row], logarithm(static_cast<double>(sum)) + static_cast<double>(highest) - logit);
+    stg(&of.scratch[row],
+        logarithm(static_cast<double>(sum)) + static_cast<double>(highest) - logit);
   }
   __syncwarp();  // else lanes replace the target's logit before lane 0 has read it
   const T factor = per_token / sum;

@@ -15,8 +15,7 @@ constexpr int kBlockRows = 8;
 // T is the factors' type, Sum the type in which sums are kept.
 template <typename T, typename Sum>
 __global__ void matmul_kernel(Matmul of, unsigned blocks_of_row) {
-  const std::size_t column =
-      std::size_t{blockIdx.x % blocks_of_row} * kBlockColumns + threadIdx.x;
+  const std::size_t column = std::size_t{blockIdx.x % blocks_of_row} * kBlockColumns + threadIdx.x;
   const std::size_t row = std::size_t{blockIdx.x / blocks_of_row} * kBlockRows + threadIdx.y;
   if (row >= of.rows || column >= of.columns) {
     return;

@@ -20,12 +20,14 @@ __device__ __forceinline__ int position_of(const Positions& positions, int row) 
   return row + positions.offsets[run];
 }
 
-/// @brief How many of the first `count` rows are at positions below `limit`.
-__device__ __forceinline__ int rows_below(const Positions& positions, int count, int limit) {
+/// @brief How many of the first `count` of ascending numbers are below `limit`, where number(i) is the
+/// i-th.
+template <typename Number>
+__device__ __forceinline__ int count_below(int count, int limit, const Number& number) {
   int first = 0;
   while (count > 0) {
     const int half = count / 2;
-    if (position_of(positions, first + half) < limit) {
+    if (number(first + half) < limit) {
       first += half + 1;
       count -= half + 1;
     } else {
@@ -33,6 +35,11 @@ __device__ __forceinline__ int rows_below(const Positions& positions, int count,
     }
   }
   return first;
+}
+
+/// @brief How many of the first `count` rows are at positions below `limit`.
+__device__ __forceinline__ int rows_below(const Positions& positions, int count, int limit) {
+  return count_below(count, limit, [&](int row) { return position_of(positions, row); });
 }
 
 }  // namespace

@@ -174,9 +174,9 @@ TEST_F(CrossEntropyTest, TargetsOutsideOfTheVocabularyAreNamed) {
     EXPECT_TRUE(std::isnan(cross_entropy_into_gradient(logits, targets, 2.0)));
     return;
   }
-  EXPECT_THAT(message_of<ShapeError>(
-                  [&] { return cross_entropy_into_gradient(logits, targets, 2.0); }),
-              HasSubstr("target 3 at index 1 is outside of the vocabulary [0, 3)"));
+  EXPECT_THAT(
+      message_of<ShapeError>([&] { return cross_entropy_into_gradient(logits, targets, 2.0); }),
+      HasSubstr("target 3 at index 1 is outside of the vocabulary [0, 3)"));
 }
 
 TEST_F(CrossEntropyTest, TheLossIsWrittenOrAddedToANumberOfTheDevice) {

@@ -1,4 +1,5 @@
-// Covers: kernels/plain/numbers.cuh kernels/plain/numbers.hpp
+// Covers: kernels/plain/numbers.cuh
+// Covers: kernels/plain/numbers.hpp
 #include "kernels/plain/copy.hpp"
 
 #include <limits>
@@ -25,8 +26,8 @@ TEST_F(PlainCopy, FollowsTheStridesOfBothSides) {
   const auto columns = static_cast<std::size_t>(between(1, 70));
   const auto from = eighths<float>("from", 2 * rows * columns);
   Checked<float> to("to", rows * columns);
-  copy<kChecked>(target(to), contiguous(columns, rows), source(from), transposed_rows(rows, columns),
-                 {});
+  copy<kChecked>(target(to), contiguous(columns, rows), source(from),
+                 transposed_rows(rows, columns), {});
   const std::vector<double> given = values_of(from);
   const std::vector<double> found = values_of(to);
   for (std::size_t i = 0; i < columns; ++i) {
@@ -58,9 +59,8 @@ TEST_F(PlainCopy, NumbersThatBothTypesHoldStay) {
 // 1 + 2^-8 lies between two bf16 numbers; a little above it, f32 cannot tell, and rounding twice would
 // give the even one.
 TEST_F(PlainCopy, F64IsRoundedOnceToTwoBytes) {
-  const std::vector<double> values = {1.0 + 0x1p-8 + 0x1p-40, -1.0 - 0x1p-8 - 0x1p-40,
-                                      1.0 + 0x1p-8, 1e300,
-                                      std::numeric_limits<double>::quiet_NaN()};
+  const std::vector<double> values = {1.0 + 0x1p-8 + 0x1p-40, -1.0 - 0x1p-8 - 0x1p-40, 1.0 + 0x1p-8,
+                                      1e300, std::numeric_limits<double>::quiet_NaN()};
   const Checked<double> from("from", values);
   Checked<simt::bf16> to("to", values.size());
   const Layout layout{.rank = 1, .extents = {values.size()}, .strides = {1}};

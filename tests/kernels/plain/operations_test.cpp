@@ -1,8 +1,15 @@
 // Every operation's kernels on the checked emulator, with shapes that divide nothing: no fault is found,
 // and the results are those of simple loops. How they compare with the CPU's over many shapes and types
 // is tests/common/ops' business.
-// Covers: kernels/plain/functions.cuh kernels/plain/positions.cuh kernels/plain/positions.hpp
-// kernels/plain/attention.cuh kernels/plain/elementwise.hpp kernels/plain/rows.hpp
+// Covers: kernels/plain/functions.cuh
+// Covers: kernels/plain/positions.cuh
+// Covers: kernels/plain/positions.hpp
+// Covers: kernels/plain/attention.cuh
+// Covers: kernels/plain/attention.hpp
+// Covers: kernels/plain/elementwise.hpp
+// Covers: kernels/plain/matmul.hpp
+// Covers: kernels/plain/rows.hpp
+// Covers: kernels/plain/sums.hpp
 #include <cmath>
 #include <numeric>
 
@@ -42,9 +49,8 @@ TEST_F(PlainOperations, SwigluAndItsGradientsAreFinite) {
   Checked<double> d_gate("d_gate", count);
   Checked<double> d_up("d_up", count);
   swiglu<kChecked>(target(product), source(gate), source(up), count, {});
-  swiglu_backward<kChecked>({target(d_gate), target(d_up), source(d_product), source(gate),
-                             source(up)},
-                            count, {});
+  swiglu_backward<kChecked>(
+      {target(d_gate), target(d_up), source(d_product), source(gate), source(up)}, count, {});
   const std::vector<double> g = values_of(gate);
   for (std::size_t i = 0; i < count; ++i) {
     const double silu = g[i] / (1.0 + std::exp(-g[i]));
@@ -112,8 +118,7 @@ TEST_F(PlainOperations, RmsNormAndItsGradients) {
   Checked<float> d_x("d_x", rows * hidden);
   Checked<float> d_weight("d_weight", hidden);
   Checked<float> scratch("scratch", weight_parts(rows) * hidden);
-  rms_norm<kChecked>(
-      {rows, hidden, source(x), source(weight), 1e-5, target(y), target(rms)}, {});
+  rms_norm<kChecked>({rows, hidden, source(x), source(weight), 1e-5, target(y), target(rms)}, {});
   rms_norm_backward<kChecked>({rows, hidden, source(d_y), source(x), source(weight), source(rms),
                                target(d_x), target(d_weight), Write::kOverwrite, scratch.data()},
                               {});
@@ -161,8 +166,7 @@ TEST_F(PlainOperations, ManyRunsAreAList) {
 TEST_F(PlainOperations, RowsAreLookedUpAndAddedInOrder) {
   const std::size_t hidden = 5;
   const Checked<int> ids("ids", std::vector<int>{3, 9, 4, 3, -1, 4, 3});
-  const Embedding of{
-      .tokens = 7, .hidden = hidden, .rows = 2, .first_token = 3, .ids = ids.data()};
+  const Embedding of{.tokens = 7, .hidden = hidden, .rows = 2, .first_token = 3, .ids = ids.data()};
   const auto part = eighths<float>("part", 2 * hidden);
   Checked<float> out("out", 7 * hidden);
   embedding<kChecked>(of, target(out), source(part), {});
@@ -233,10 +237,10 @@ TEST_F(PlainOperations, AttentionOverDocumentsHasTheSumOfItsGradients) {
   Checked<double> d_key("d_key", elements / 2);
   Checked<double> d_value("d_value", elements / 2);
   Checked<double> delta("delta", 2 * 2 * seq);
-  attention_backward<kChecked>({shape, source(d_output), source(query), source(key), source(value),
-                                source(output), source(sums), target(d_query), target(d_key),
-                                target(d_value), target(delta)},
-                               {});
+  attention_backward<kChecked>(
+      {shape, source(d_output), source(query), source(key), source(value), source(output),
+       source(sums), target(d_query), target(d_key), target(d_value), target(delta)},
+      {});
   // Shares add up to 1: all values' gradients together are all outputs' gradients.
   const std::vector<double> given = values_of(d_output);
   const std::vector<double> found = values_of(d_value);

@@ -33,10 +33,10 @@ struct BackwardInputs {
 template <simt::Side side>
 void attend_plainly(const AttentionResult& result, const AttentionInputs& in) {
   const SeenKeys seen(in.query, in.key, in.options);
-  const auto launched = launch("attention",
-                               {in.query, in.key, in.value, seen.first_seen(), seen.query_list(),
-                                seen.key_list()},
-                               {result.output, result.log_sum_exp});
+  const auto launched =
+      launch("attention",
+             {in.query, in.key, in.value, seen.first_seen(), seen.query_list(), seen.key_list()},
+             {result.output, result.log_sum_exp});
   plain::attention<side>({.shape = seen.shape(),
                           .query = source(in.query),
                           .key = source(in.key),

@@ -64,8 +64,7 @@ MatmulWay choose_matmul(const Hardware& hardware, const Tensor& out, const Tenso
   }
   if (!tiles_fit(out, depth, write)) return MatmulWay::kPlain;
   if (a.dtype() == DType::kF32) return MatmulWay::kLadderF32;
-  const bool fits_bf16 =
-      a.dtype() == DType::kBF16 && out.dtype() == DType::kBF16 && depth % 8 == 0;
+  const bool fits_bf16 = a.dtype() == DType::kBF16 && out.dtype() == DType::kBF16 && depth % 8 == 0;
   if (!fits_bf16) return MatmulWay::kPlain;
   return hardware.is_hopper && out.size(1) % 8 == 0 ? MatmulWay::kHopperBf16
                                                     : MatmulWay::kLadderBf16;

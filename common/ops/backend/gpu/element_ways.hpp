@@ -79,9 +79,8 @@ struct RmsNormGradients {
 template <simt::Side side>
 void norm_backward_plainly(const RmsNormGradients& of) {
   const std::size_t rows = of.reciprocal_rms.numel();
-  const Tensor scratch =
-      Tensor::empty(of.x.device(), {plain::weight_parts(rows), of.x.size(-1)},
-                    of.reciprocal_rms.dtype());
+  const Tensor scratch = Tensor::empty(of.x.device(), {plain::weight_parts(rows), of.x.size(-1)},
+                                       of.reciprocal_rms.dtype());
   const auto launched = launch("rms_norm_backward", {of.d_y, of.x, of.weight, of.reciprocal_rms},
                                {of.d_x, of.d_weight, scratch});
   plain::rms_norm_backward<side>({.rows = rows,

@@ -42,8 +42,7 @@ double KernelBackend<side>::sum_of_squares(const Tensor& x) const {
 template <simt::Side side>
 void KernelBackend<side>::sum_of_squares_into(const Tensor& sum, const Tensor& x,
                                               Write write) const {
-  const Tensor partials =
-      Tensor::empty(x.device(), {plain::partial_sums(x.numel())}, DType::kF64);
+  const Tensor partials = Tensor::empty(x.device(), {plain::partial_sums(x.numel())}, DType::kF64);
   const auto launched = launch("sum_of_squares", {x}, {sum, partials});
   plain::sum_of_squares<side>(static_cast<double*>(sum.address()), source(x), x.numel(),
                               static_cast<double*>(partials.address()), write_of(write),
@@ -172,9 +171,8 @@ void KernelBackend<side>::cross_entropy_into(const Tensor& loss, const Tensor& l
 }
 
 template <simt::Side side>
-void KernelBackend<side>::adamw(const Tensor& value, const Tensor& grad,
-                                const Tensor& first_moment, const Tensor& second_moment,
-                                const AdamWStep& constants) const {
+void KernelBackend<side>::adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+                                const Tensor& second_moment, const AdamWStep& constants) const {
   const auto launched = launch("adamw", {value, grad, first_moment, second_moment},
                                {value, first_moment, second_moment});
   plain::adamw<side>({.value = target(value),

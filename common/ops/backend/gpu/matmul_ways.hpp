@@ -145,16 +145,14 @@ void multiply_f32(const Product& of) {
 template <simt::Side side>
 void multiply_bf16(const Product& of, [[maybe_unused]] bool for_hopper) {
   const Tensor a = dense(of.a, of.transpose_a);
-  const Tensor b =
-      dense(of.b, of.transpose_b == Transpose::kNo ? Transpose::kYes : Transpose::kNo);
+  const Tensor b = dense(of.b, of.transpose_b == Transpose::kNo ? Transpose::kYes : Transpose::kNo);
   multiply_densely<side>(of, a, b, [&](const Tensor& c, const simt::Queue& queue) {
-    const kernels::matmul_bf16::Problem problem{
-        .rows = checked_cast<int>(a.size(0)),
-        .columns = checked_cast<int>(b.size(0)),
-        .depth = checked_cast<int>(a.size(1)),
-        .a = static_cast<const simt::bf16*>(a.address()),
-        .b = static_cast<const simt::bf16*>(b.address()),
-        .c = static_cast<simt::bf16*>(c.address())};
+    const kernels::matmul_bf16::Problem problem{.rows = checked_cast<int>(a.size(0)),
+                                                .columns = checked_cast<int>(b.size(0)),
+                                                .depth = checked_cast<int>(a.size(1)),
+                                                .a = static_cast<const simt::bf16*>(a.address()),
+                                                .b = static_cast<const simt::bf16*>(b.address()),
+                                                .c = static_cast<simt::bf16*>(c.address())};
     if constexpr (side == simt::Side::kGpu) {
       if (for_hopper) return kernels::matmul_bf16::cluster_multicast<side>(problem, queue);
     }

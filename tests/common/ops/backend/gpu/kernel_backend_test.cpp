@@ -1,6 +1,9 @@
-// Covers: common/ops/backend/gpu/matmul_ways.hpp, common/ops/backend/gpu/attention_ways.hpp,
-// common/ops/backend/gpu/element_ways.hpp, common/ops/backend/gpu/attention_operands.hpp,
-// common/ops/backend/gpu/kernel_backend_impl.hpp
+// Covers: common/ops/backend/gpu/matmul_ways.hpp
+// Covers: common/ops/backend/gpu/attention_ways.hpp
+// Covers: common/ops/backend/gpu/element_ways.hpp
+// Covers: common/ops/backend/gpu/attention_operands.hpp
+// Covers: common/ops/backend/gpu/kernel_backend_impl.hpp
+// Covers: common/ops/backend/gpu/operands.hpp
 //
 // What the tests of common/ops leave out, which run on each device: problems that are large enough for
 // the ladders, beside the CPU's results; that nothing waits; that runs are alike bit for bit.
@@ -97,8 +100,8 @@ void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_
   // into a relative one of its share; bf16's rungs round shares to the type of the values.
   const DType sums = accumulation_dtype(dtype);
   const double score_error = rounding_bound(sums, count_of(head_dim + 4), 10.0);
-  const double share_error = 2.0 * score_error + rounding_bound(dtype, 1, 1.0) +
-                             rounding_bound(sums, count_of(seq), 1.0);
+  const double share_error =
+      2.0 * score_error + rounding_bound(dtype, 1, 1.0) + rounding_bound(sums, count_of(seq), 1.0);
   const double tolerance = 2.0 * share_error * largest(value);
   EXPECT_TRUE(all_near(found.output.to(cpu), expected.output, tolerance));
   EXPECT_TRUE(all_near(found.log_sum_exp.to(cpu), expected.log_sum_exp,
@@ -115,8 +118,8 @@ void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_
   const double d_tolerance = 10.0 * 4.0 * share_error * d_share * options.scale * largest(query);
   EXPECT_TRUE(all_near(grads_there.d_query.to(cpu), grads.d_query, d_tolerance));
   EXPECT_TRUE(all_near(grads_there.d_key.to(cpu), grads.d_key, d_tolerance));
-  EXPECT_TRUE(all_near(grads_there.d_value.to(cpu), grads.d_value,
-                       40.0 * share_error * largest(d_output)));
+  EXPECT_TRUE(
+      all_near(grads_there.d_value.to(cpu), grads.d_value, 40.0 * share_error * largest(d_output)));
 }
 
 TEST_F(KernelBackendTest, AttentionOfAllWaysEqualsTheCpus) {
@@ -135,15 +138,16 @@ TEST_F(KernelBackendTest, GradientsOfRmsNormEqualTheCpus) {
     const Tensor d_weight = numbers({68}, DType::kF32);
     const Tensor d_weight_there = there(d_weight);
     const Tensor rms = rms_norm(x, weight, 1e-5).reciprocal_rms;
-    const Tensor found = rms_norm_backward(there(d_y), there(x), there(weight), there(rms),
-                                           d_weight_there, write);
+    const Tensor found =
+        rms_norm_backward(there(d_y), there(x), there(weight), there(rms), d_weight_there, write);
     const Tensor expected = rms_norm_backward(d_y, x, weight, rms, d_weight, write);
     const double size = largest(d_y) * largest(x) * largest(weight) * largest(rms);
     EXPECT_TRUE(all_near(found.to(cpu), expected,
                          rounding_bound(DType::kF32, 68 + 8, 2.0 * size * largest(rms))));
-    EXPECT_TRUE(all_near(d_weight_there.to(cpu), d_weight,
-                         rounding_bound(DType::kF32, count_of(rows + 2),
-                                        count_of(rows) * largest(d_y) * largest(x) * largest(rms))));
+    EXPECT_TRUE(
+        all_near(d_weight_there.to(cpu), d_weight,
+                 rounding_bound(DType::kF32, count_of(rows + 2),
+                                count_of(rows) * largest(d_y) * largest(x) * largest(rms))));
   }
 }
 
@@ -160,8 +164,8 @@ TEST_F(KernelBackendTest, SwigluOfAlignedAndOtherTensorsEqualsTheCpus) {
       const double tolerance =
           rounding_bound(DType::kF32, 12, size) + rounding_bound(dtype, 1, size);
       EXPECT_TRUE(all_near(found.to(cpu), expected, tolerance));
-      const auto [d_gate, d_up] = swiglu_backward(found, there(gate).slice(0, part),
-                                                  there(up).slice(0, part));
+      const auto [d_gate, d_up] =
+          swiglu_backward(found, there(gate).slice(0, part), there(up).slice(0, part));
       const auto [cpu_d_gate, cpu_d_up] =
           swiglu_backward(found.to(cpu), gate.slice(0, part), up.slice(0, part));
       EXPECT_TRUE(all_near(d_gate.to(cpu), cpu_d_gate, 2.0 * tolerance * largest(up)));
@@ -194,8 +198,8 @@ std::vector<Tensor> all_operations(const Device& device, std::uint64_t seed, DTy
   rope_into(heads, table, positions, Rotation::kForward);
   const AttentionOptions options{.query_positions = positions, .key_positions = positions};
   const AttentionResult attended = attention(heads, heads, heads, options);
-  const AttentionGradients grads = attention_backward(
-      heads, heads, heads, heads, attended.output, attended.log_sum_exp, options);
+  const AttentionGradients grads = attention_backward(heads, heads, heads, heads, attended.output,
+                                                      attended.log_sum_exp, options);
   const Tensor product = swiglu(x, y);
   const auto [d_gate, d_up] = swiglu_backward(product, x, y);
   const Tensor logits = matmul(as_matrix(x), Transpose::kNo, as_matrix(y), Transpose::kYes);
@@ -203,13 +207,16 @@ std::vector<Tensor> all_operations(const Device& device, std::uint64_t seed, DTy
   const Tensor table_grad = Tensor::zeros(device, {9, 64}, dtype);
   embedding_backward_into(table_grad, x, tokens);
   sum_of_squares_into(loss, product, Write::kAccumulate);
-  adamw_into(x, y, d_gate, product, {});
+  const Tensor first_moment = Tensor::zeros(device, x.shape(), dtype);
+  const Tensor second_moment = Tensor::zeros(device, x.shape(), dtype);
+  adamw_into(x, y, first_moment, second_moment, {});
   add_into(d_gate, d_up);
   scale_into(d_up, 0.3);
   EXPECT_LE(device.streams().synchronizations(), before + 2);  // the table of sines and cosines
-  for (const Tensor& tensor : {d_weight, attended.output, attended.log_sum_exp, grads.d_query,
-                               grads.d_key, grads.d_value, d_gate, d_up, logits, table_grad,
-                               embedding(table_grad, tokens), product}) {
+  for (const Tensor& tensor :
+       {d_weight, attended.output, attended.log_sum_exp, grads.d_query, grads.d_key, grads.d_value,
+        d_gate, d_up, logits, table_grad, embedding(table_grad, tokens), product, first_moment,
+        second_moment}) {
     written.push_back(tensor);
   }
   return written;

@@ -162,6 +162,7 @@ TEST_F(HalfMatmulTest, InfinityAndNanStayInTheirRow) {
 }
 
 TEST_F(HalfMatmulTest, KernelsAreKeptAndMemoryIsNot) {
+  device = Device::cpu();
   const Case in = draw(DType::kBF16, 64, 64, 64);
   const Tensor out = Tensor::empty(device, {64, 64}, DType::kBF16);
   const auto run = [&] { matmul_into(out, in.a, in.transpose_a, in.b, in.transpose_b); };
@@ -174,6 +175,7 @@ TEST_F(HalfMatmulTest, KernelsAreKeptAndMemoryIsNot) {
 }
 
 TEST_F(HalfMatmulTest, ManyShapesDoNotFillTheMemory) {
+  device = Device::cpu();
   for (std::size_t m = 1; m <= 300; ++m) {  // more than the kernels that a thread keeps
     const Tensor a = test::filled(device, {m, 64}, DType::kBF16, 1.0);
     const Tensor b = test::filled(device, {64, 512}, DType::kBF16, 1.0);
