@@ -4,15 +4,20 @@
 /// FLOPs per token are counted as usual (Kaplan et al. 2020; PaLM, app. B): 6 N for the N weights of
 /// the matrix products and 12 L h s for attention over all positions. `of_sgemm_causal` counts attention's
 /// visible half only: the stricter figure.
+///
+/// `--device cuda`, with --model, --precision and others (--device cuda --help), measures the whole
+/// trainer on a GPU instead: device_training.hpp.
 
 #include <benchmark/benchmark.h>
 #include <cblas.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "bench/benchmark_model.hpp"
+#include "bench/device_training.hpp"
 #include "bench/timing.hpp"
 #include "common/data/dataset.hpp"
 #include "common/nn/model.hpp"
@@ -121,6 +126,11 @@ BENCHMARK(train_step)->Arg(384)->Arg(512)->Unit(benchmark::kMillisecond)->MinTim
 }  // namespace
 
 int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]).starts_with("--device")) {
+      return ultra::bench::run_device_training(argc, argv);
+    }
+  }
   std::printf("OpenBLAS kernels: %s, %d thread(s)\n", openblas_get_corename(),
               openblas_get_num_threads());
   if (std::getenv("OPENBLAS_CORETYPE") != nullptr) {

@@ -7,6 +7,11 @@ function(ultra_glob_sources out folder)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${folder}/*.cu)
     list(APPEND sources ${cuda_sources})
   endif()
+  # Where both are there, X.cu is the real thing and X_stub.cpp serves builds without CUDA.
+  foreach(cuda_source IN LISTS cuda_sources)
+    string(REGEX REPLACE "\\.cu$" "_stub.cpp" stub ${cuda_source})
+    list(REMOVE_ITEM sources ${stub})
+  endforeach()
   # backend/mpi/ needs MPI; without it, its *_stub.cpp stand in.
   if(ULTRA_HAS_MPI)
     list(FILTER sources EXCLUDE REGEX "/backend/mpi/[^/]*_stub\\.cpp$")
@@ -62,6 +67,7 @@ function(ultra_module name)
     target_link_libraries(ultra_${name}
       PUBLIC ultra_options ${depends} ${ARG_LIBRARIES}
       PRIVATE ultra_warnings ${ARG_PRIVATE_LIBRARIES})
+    set_target_properties(ultra_${name} PROPERTIES LINKER_LANGUAGE CXX)
     ultra_precompile(ultra_${name} library)
     ultra_compile_text_sources(${sources})
   else()

@@ -111,6 +111,20 @@ function(ultra_test_folder target folder libraries)
   endforeach()
 endfunction()
 
+# ultra_test_on_devices(test.common.ops): the tests of an executable whose device is
+# test::device_of_tests() once more on the emulated device, and on a GPU where there is one.
+function(ultra_test_on_devices target)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  foreach(device IN ITEMS emulated cuda)
+    add_test(NAME ${device}.${target} COMMAND ${target})
+    set_tests_properties(${device}.${target} PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
+    ultra_limit_test(${device}.${target} 120 ULTRA_TEST_DEVICE=${device})
+  endforeach()
+  set_tests_properties(cuda.${target} PROPERTIES LABELS gpu)
+endfunction()
+
 # The sub-folders of a folder.
 function(ultra_subfolders out folder)
   file(GLOB entries CONFIGURE_DEPENDS LIST_DIRECTORIES true ${folder}/*)

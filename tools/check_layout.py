@@ -16,7 +16,8 @@ import catalog  # noqa: E402  (a folder of plain modules, not a package)
 # What each module of common/ may include directly; what those may include follows from it.
 MODULE_USES = {
     "base": (),
-    "tensor": ("base",),
+    "gpu": ("base",),
+    "tensor": ("base", "gpu"),
     "storage": ("base",),
     "comm": ("tensor",),
     "ops": ("tensor",),
@@ -112,7 +113,7 @@ def may_include(path, included):
         return target == "kernels"
     if kind == "common":
         if target == "kernels":
-            return path.parts[:4] == ("common", "ops", "backend", "cuda")
+            return path.parts[1] == "gpu" or not {"backend", "device"}.isdisjoint(path.parts[2:-1])
         return target == "common" and included.parts[1] in reachable_modules(path.parts[1])
     if kind in ("chapters", "exercises", "solutions"):
         if target == "chapters":

@@ -1,10 +1,12 @@
-"""Measures chapter 09's kernels on a machine with a GPU.
+"""Measures the kernels, and training, on a machine with a GPU.
 
     measure_gpu.py pack [FOLDER]      where the workbook builds: programs and their libraries
     measure_gpu.py test               each GPU test in a process of its own
     measure_gpu.py time [LADDER]      each rung in a process of its own, beside its ceiling
     measure_gpu.py sanitize [TOOL]    compute-sanitizer's memcheck, racecheck, initcheck, synccheck
     measure_gpu.py counters [LADDER]  what the emulator counts beside what Nsight Compute measures
+    measure_gpu.py gpu-tests          every chapter's layouts on the GPU, against the CPU
+    measure_gpu.py train [MODEL]      tokens per second of whole trainings, beside PyTorch's
     measure_gpu.py run                all of these, in this order
 
 FOLDER is build/gpu_pack unless given; carry it to the other machine: this file is in it. The parts
@@ -34,9 +36,14 @@ import gpu_machine  # noqa: E402  (beside this file, here and in the packed fold
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 HERE = pathlib.Path(__file__).resolve().parent
-CARRIED = ("measure_gpu.py", "gpu_machine.py", "measure_sdpa.py")
+CARRIED = ("measure_gpu.py", "gpu_machine.py", "measure_sdpa.py", "measure_training.py")
 PROGRAM = gpu_machine.PROGRAM
 TESTS = ("test.kernels.simt.gpu", "test.chapters.09_kernels.gpu")
+LAYOUTS = "test.devices.gpu"
+TRAINING = "bench_train_step"
+# Sequences of a step: what fits 80 GB without recomputation at 124M, with it at 1B.
+MODELS = {"gpt2-124m": ("--micro-batch", "32"),
+          "llama-1b": ("--micro-batch", "4", "--recompute", "full")}
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # The C library is the other machine's own; it must be as new as the one here.
 OF_THE_SYSTEM = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread)\.so)")
@@ -61,14 +68,16 @@ def build_programs(build):
                     "-DULTRA_CUDA=ON", "-DULTRA_MPI=OFF", "-DULTRA_URING=OFF", "-DULTRA_NATIVE=OFF",
                     "-DCMAKE_BUILD_RPATH=$ORIGIN/lib",
                     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed,--disable-new-dtags"], check=True)
-    subprocess.run(["cmake", "--build", build, "--target", f"{PROGRAM}_main", *TESTS], check=True)
+    subprocess.run(["cmake", "--build", build, "--target", f"{PROGRAM}_main", *TESTS,
+                    LAYOUTS, TRAINING], check=True)
 
 
 def collect(build, folder):
     """Copies the programs of a build, stripped, their libraries, and what measures them."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lib").mkdir(parents=True)
-    programs = [build / "bin" / PROGRAM, *(build / "tests" / test for test in TESTS)]
+    programs = [build / "bin" / PROGRAM, build / "bin" / TRAINING,
+                *(build / "tests" / test for test in (*TESTS, LAYOUTS))]
     for program in programs:
         shutil.copy(program, folder)
         subprocess.run(["strip", folder / program.name], check=True)
@@ -202,7 +211,54 @@ def counters(machine, wanted):
                 measure_counters(machine, event)
 
 
-PARTS = {"test": test, "time": time, "sanitize": sanitize, "counters": counters}
+def gpu_tests(machine, _):
+    """Each layout in a process of its own."""
+    machine.section("Layouts on the GPU", "| test | result | seconds |", "|---|---|---|")
+    for name in machine.tests_of(LAYOUTS):
+        machine.once(f"gpu-tests {name}", LAYOUTS, f"--gtest_filter={name}",
+                     then=lambda done, name=name: machine.row(name, done.verdict(),
+                                                              f"{done.seconds:.1f}"))
+
+
+def training_row(machine, done, name, event):
+    if not event or "mfu" not in event:
+        machine.row(name, "-", "-", "-", "-", *clocks_in_words(done.clocks), done.verdict())
+        return
+    machine.row(name, f"{event['tokens_per_second']:.0f}", f"{event['teraflops']:.1f}",
+                f"{event['mfu']:.1%}", f"{event['peak_bytes'] / 1e9:.1f}",
+                *clocks_in_words(done.clocks), done.verdict())
+
+
+def json_line(text):
+    """The last line of an output that is an object of JSON; None without one."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else None
+
+
+def train(machine, wanted):
+    """Each model by us with both kinds of products, and by PyTorch if it is there."""
+    machine.section("Training", "| what | tokens/s | TFLOP/s | MFU | GB | SM MHz | W | slowed down by "
+                    "| result |", "|---|---|---|---|---|---|---|---|---|")
+    for model, flags in MODELS.items():
+        if wanted not in ("", model):
+            continue
+        for matmul in ("vendor", "ours"):
+            name = f"train {model} {matmul}"
+            machine.once(name, TRAINING, "--device", "cuda", "--model", model, "--matmul", matmul,
+                         *flags, writes_events=True,
+                         then=lambda done, name=name: training_row(machine, done, name,
+                                                                   done.event()))
+        recompute = ["--recompute"] if "--recompute" in flags else []
+        for how in ("eager", "compile"):
+            name = f"train {model} PyTorch {how}"
+            machine.once(name, sys.executable, HERE / "measure_training.py", model, how, *flags[:2],
+                         *recompute, is_ours=False,
+                         then=lambda done, name=name: training_row(machine, done, name,
+                                                                   json_line(done.text)))
+
+
+PARTS = {"test": test, "time": time, "sanitize": sanitize, "counters": counters,
+         "gpu-tests": gpu_tests, "train": train}
 
 
 # --- The command line ----------------------------------------------------------------------------
@@ -243,7 +299,7 @@ def parse(words):
     parser.add_argument("--only", default="")
     parser.add_argument("--again", action="store_true")
     arguments = parser.parse_args(words)
-    if arguments.part in ("test", "run") and arguments.wanted:
+    if arguments.part in ("test", "gpu-tests", "run") and arguments.wanted:
         parser.error(f"{arguments.part} takes no {arguments.wanted}")
     if arguments.part == "sanitize" and arguments.wanted not in ("", *SANITIZERS):
         parser.error(f"there is no tool {arguments.wanted}, expected one of {SANITIZERS}")

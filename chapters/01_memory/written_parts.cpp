@@ -15,6 +15,9 @@ class WrittenRmsNorm : public nn::RmsNorm {
  protected:
   Tensor gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
                    const Tensor& d_weight) const override {
+    if (has_streams(x.device().kind())) {
+      return RmsNorm::gradients(d_y, x, reciprocal_rms, d_weight);
+    }
     d_weight.fill(0.0);
     const DType sums = d_weight.dtype();  // rows of two bytes are worked on in f32
     const Tensor d_y_rows = cast(d_y, sums);
@@ -50,6 +53,9 @@ void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& r
 
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                    const Tensor& second_moment, const ops::AdamWStep& constants) {
+  if (has_streams(value.device().kind())) {
+    return ops::adamw_into(value, grad, first_moment, second_moment, constants);
+  }
   dispatch_float(value.dtype(), [&]<class T>() {
     adamw_step<T>(value.span<T>(), grad.span<T>(), first_moment.span<T>(), second_moment.span<T>(),
                   constants);

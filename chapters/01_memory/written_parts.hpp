@@ -12,7 +12,8 @@
 
 namespace ultra::memory {
 
-/// @brief Wraps a factory so that the norms run rms_norm_backward_row.
+/// @brief Wraps a factory so that the norms run rms_norm_backward_row; on a device with streams, whose
+/// memory that does not reach, the operation that it writes out.
 class WrittenNormFactory : public nn::FactoryWrapper {
  public:
   using FactoryWrapper::FactoryWrapper;
@@ -26,7 +27,7 @@ class WrittenNormFactory : public nn::FactoryWrapper {
 /// @throws ConfigError when the configuration is not valid.
 void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& recompute);
 
-/// @brief ops::adamw_into by way of adamw_step.
+/// @brief ops::adamw_into by way of adamw_step; on a device with streams ops::adamw_into itself.
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                    const Tensor& second_moment, const ops::AdamWStep& constants);
 

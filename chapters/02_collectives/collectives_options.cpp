@@ -28,7 +28,8 @@ std::string CollectivesOptions::simulation() const {
 }
 
 void CollectivesOptions::print_measurement(const train::Setup& setup) const {
-  const BenchRequest request = bench.request(setup.train.dtype);
+  BenchRequest request = bench.request(setup.train.dtype);
+  request.device = setup.train.device;
   RankOptions options = setup.comm.rank_options(std::make_shared<const BookAlgorithms>());
   options.checking = Checking::kOff;  // what is timed is the collective alone
   run_ranks(

@@ -14,6 +14,7 @@
 #include "common/base/numeric.hpp"
 #include "common/comm/engine/roll_call.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -139,7 +140,8 @@ class ReplicaCheck : public train::StepObserver {
 }  // namespace
 
 std::uint64_t checksum(const Tensor& tensor) {
-  const std::span<const std::byte> bytes = comm::bytes_of(tensor);
+  const HostCopy copy(tensor, HostAccess::kRead);
+  const std::span<const std::byte> bytes = comm::bytes_of(copy.host());
   std::uint64_t lanes[kLanes] = {1, 2, 3, 4};
   std::size_t begin = 0;
   for (; begin + kLanes * kWord <= bytes.size(); begin += kLanes * kWord) {

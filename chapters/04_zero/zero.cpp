@@ -18,7 +18,7 @@ class Offloading : public train::Technique {
   void add_flags(CLI::App& app, train::Setup&) override { options_.add_to(app); }
 
   void validate(train::Setup& setup) override {
-    options_.validate(zero_of(setup).options().stage, setup.train.device);
+    options_.validate(zero_of(setup).options().stage);
     train::expect_kept(exclusions(setup));
   }
 

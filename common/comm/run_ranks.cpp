@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "common/base/errors.hpp"
@@ -27,15 +29,30 @@ void expect_possible(int world_size, const RankOptions& options) {
   }
 }
 
+using Clock = comm::RankMonitor::Clock;
+
+/// When the rank must look at what it has delayed itself, or what wakes nobody.
+std::function<std::optional<Clock::time_point>()> alarm_of(const comm::RankState& rank) {
+  return [link = rank.link, polling = rank.polling]() -> std::optional<Clock::time_point> {
+    const auto arrival = link ? link->next_arrival() : std::nullopt;
+    const auto look = polling->next_look();
+    if (!arrival || !look) return arrival ? arrival : look;
+    return std::min(*arrival, *look);
+  };
+}
+
 std::shared_ptr<comm::RankState> make_rank(const RankOptions& options,
                                            std::shared_ptr<comm::RankMonitor> monitor) {
   auto rank = std::make_shared<comm::RankState>();
   comm::EngineOptions engine{
       .timeout = options.timeout, .progress = options.progress, .next_alarm = {}};
-  if (options.link) {
-    rank->link = std::make_shared<comm::SlowLink>(*options.link);
-    engine.next_alarm = [link = rank->link] { return link->next_arrival(); };
-  }
+  if (options.link) rank->link = std::make_shared<comm::SlowLink>(*options.link);
+  rank->polling = std::make_shared<comm::Polling>();
+  if (launched_world_size()) rank->staging = std::make_shared<comm::Staging>(rank->polling);
+  rank->nccl = {.otherwise = launched_world_size() ? comm::nccl::Use::Otherwise::kRefuse
+                                                   : comm::nccl::Use::Otherwise::kInner,
+                .library = options.nccl_library};
+  engine.next_alarm = alarm_of(*rank);
   rank->checking = options.checking;
   rank->engine = std::make_shared<comm::ProgressEngine>(std::move(monitor), std::move(engine));
   return rank;

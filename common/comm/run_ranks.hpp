@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "common/comm/communicator.hpp"
 #include "common/comm/links/slow_link.hpp"
@@ -20,6 +21,8 @@ struct RankOptions {
   std::optional<LinkSpeed> link;              ///< slows messages between ranks down to this
   /// Steps of the collectives; nullptr means the platform's own.
   std::shared_ptr<const comm::CollectiveAlgorithms> algorithms;
+  /// A library in NCCL's place, which emulated devices use too: for tests. Empty: NCCL, on GPUs.
+  std::string nccl_library = {};
 };
 
 /// @brief Calls `fn` once per rank of a world of `world_size` ranks and returns when all have ended.

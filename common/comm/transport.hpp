@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/comm/collectives/reduce_op.hpp"
+#include "common/comm/device/memory_ops.hpp"
 
 namespace ultra {
 enum class Checking : std::uint8_t;
@@ -34,10 +35,22 @@ struct Tag {
   bool operator==(const Tag&) const = default;
 };
 
+/// @brief Whose memory bytes are, and from when on they may be touched.
+struct Place {
+  std::shared_ptr<const DeviceMemory> device = {};  ///< null: the host's memory
+  gpu::Event ready = {};                            ///< on a device: what must have happened before
+};
+
+/// @brief Whether the bytes may be touched by now, as far as a device is concerned. Never waits.
+[[nodiscard]] inline bool is_there(const Place& place) {
+  return !place.device || place.device->device().streams().has_passed(place.ready);
+}
+
 /// @brief What is sent.
 struct Parcel {
   std::span<const std::byte> memory;       ///< the bytes
   std::shared_ptr<const void> owner = {};  ///< keeps them alive; null when the caller does
+  Place place = {};                        ///< where they are
 };
 
 /// @brief Where an arriving message goes.
@@ -45,6 +58,7 @@ struct Landing {
   std::span<std::byte> memory;             ///< exactly the bytes that must arrive
   std::optional<Combine> combine = {};     ///< set: combine with what is there, instead of storing
   std::shared_ptr<const void> owner = {};  ///< keeps the memory alive; null when the caller does
+  Place place = {};                        ///< where it is
 };
 
 /// @brief A message under way. Destroying it before it has ended withdraws it: its memory is not
@@ -53,8 +67,11 @@ class Request {
  public:
   virtual ~Request() = default;
   /// @brief Moves the message along without waiting; true when it has ended.
-  /// @throws CommMismatch when sender and receiver disagree on the size.
+  /// @throws CommMismatch when sender and receiver disagree on the size, or on the kind of memory.
   [[nodiscard]] virtual bool test() = 0;
+  /// @brief Of bytes on a device, when test() has returned true: the moment of a stream after which
+  /// they may be written (of a send) or read (of a receive).
+  [[nodiscard]] virtual gpu::Event ended_at() const { return {}; }
 };
 
 /// @brief Messages between the ranks of one group. All members are called by one thread at a time.

@@ -8,14 +8,28 @@
 #include "common/comm/engine/progress_engine.hpp"
 
 namespace ultra {
+namespace {
+
+/// What the rank launches from now on comes after the operation, on a device too.
+void join(const comm::Operation& operation) {
+  if (const comm::DevicePart* const part = operation.device_part()) part->join();
+}
+
+}  // namespace
 
 void Work::wait() {
-  if (operation_) engine_->wait(operation_);
+  if (operation_) {
+    engine_->wait(operation_);
+    join(*operation_);
+  }
   operation_.reset();
 }
 
 bool Work::done() {
-  if (operation_ && engine_->poll(operation_)) operation_.reset();
+  if (operation_ && engine_->poll(operation_)) {
+    join(*operation_);
+    operation_.reset();
+  }
   return operation_ == nullptr;
 }
 
@@ -36,8 +50,9 @@ std::size_t wait_any(std::span<Work> works) {
         "wait_any: none of the {} works is under way: it would wait for ever", works.size()));
   }
   const comm::ProgressEngine::Ended ended = engine->wait_any(operations);
-  works[ended.index].operation_.reset();
+  const std::shared_ptr<comm::Operation> operation = std::move(works[ended.index].operation_);
   if (ended.error) std::rethrow_exception(ended.error);
+  join(*operation);
   return ended.index;
 }
 

@@ -16,7 +16,9 @@ namespace ultra {
 /// @brief A handle on a collective or a message under way.
 ///
 /// The operation goes on by itself while the rank computes; until it has ended, its tensors must not
-/// be written, nor read where it writes. The handle keeps those tensors alive. Dropping it does not
+/// be written, nor read where it writes. The handle keeps those tensors alive. Of tensors on a device
+/// with streams all of this is said of what the rank launches, not of its host: no host waits for a
+/// device here, but wait() has the rank's stream wait for the operation. Dropping it does not
 /// stop the operation: the rank waits for it at the end of run_ranks at the latest.
 class [[nodiscard]] Work {
  public:

@@ -17,6 +17,7 @@
 #include "common/base/units.hpp"
 #include "common/data/text_hash.hpp"
 #include "common/data/token_file.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::data {
 namespace fs = std::filesystem;
@@ -242,6 +243,11 @@ Dataset Dataset::workbook(const fs::path& root) {
       kWorkbookHash, advice));
 }
 
+Batch Batch::on(const Device& device) const {
+  if (!tokens.defined() || !has_streams(device.kind())) return *this;
+  return {.tokens = tokens.to(device), .targets = targets.to(device)};
+}
+
 Sampler::Sampler(Dataset dataset, std::size_t seq_len, std::size_t global_batch_size,
                  std::uint64_t seed)
     : dataset_(std::move(dataset)),
@@ -271,8 +277,10 @@ Batch Sampler::batch(const Device& device, std::size_t step, Range samples) cons
   const Shape shape{samples.size(), seq_len_};
   const Batch batch{Tensor::empty(device, shape, DType::kI32),
                     Tensor::empty(device, shape, DType::kI32)};
-  std::int32_t* tokens = batch.tokens.data<std::int32_t>();
-  std::int32_t* targets = batch.targets.data<std::int32_t>();
+  const HostView<std::int32_t> token_view(batch.tokens, HostAccess::kWrite);
+  const HostView<std::int32_t> target_view(batch.targets, HostAccess::kWrite);
+  std::int32_t* tokens = token_view.data();
+  std::int32_t* targets = target_view.data();
   const std::size_t starts = dataset_.size() - seq_len_;
   std::vector<std::int32_t> sequence(seq_len_ + 1);
   for (std::size_t sample = samples.begin; sample < samples.end; ++sample) {

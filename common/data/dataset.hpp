@@ -81,6 +81,9 @@ class Dataset {
 struct Batch {
   Tensor tokens;   ///< [batch, seq] of i32
   Tensor targets;  ///< [batch, seq] of i32
+
+  /// @brief These on a device; themselves when they are there. Nobody waits for an upload.
+  [[nodiscard]] Batch on(const Device& device) const;
 };
 
 /// @brief Draws sequences at random places of a text.

@@ -7,8 +7,9 @@
 #include "common/ops/token_check.hpp"
 
 namespace ultra::ops {
+namespace {
 
-double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, double normalizer) {
+void check_operands(const Tensor& logits, const Tensor& targets, double normalizer) {
   const Shape& shape = logits.shape();
   if (!logits.defined() || shape.rank() == 0) {
     throw ShapeError(
@@ -21,7 +22,20 @@ double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, 
     throw ShapeError(
         fmt::format("cross_entropy: the normaliser must be positive, found {}", normalizer));
   }
+}
+
+}  // namespace
+
+double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, double normalizer) {
+  check_operands(logits, targets, normalizer);
   return backend_of(logits.device()).cross_entropy(logits, targets, normalizer);
+}
+
+void cross_entropy_into_gradient(const Tensor& loss, const Tensor& logits, const Tensor& targets,
+                                 double normalizer, Write write) {
+  expect_tensor("loss of cross_entropy", loss, {1}, DType::kF64);
+  check_operands(logits, targets, normalizer);
+  backend_of(logits.device()).cross_entropy_into(loss, logits, targets, normalizer, write);
 }
 
 }  // namespace ultra::ops

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "common/ops/matmul.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::ops {
@@ -21,8 +22,14 @@ inline constexpr std::int32_t kNoTarget = -1;
 /// @param targets     [..] of i32; a token with kNoTarget has no loss, and its gradient is 0.
 /// @param normalizer  usually the tokens of the global batch.
 /// @return this part's share of the mean loss, accumulated in f64.
-/// @throws ShapeError when a target is neither in [0, vocab) nor kNoTarget.
+/// @throws ShapeError when a target is neither in [0, vocab) nor kNoTarget; on a device with streams,
+/// where the host does not look at them, the loss is NaN then.
 [[nodiscard]] double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets,
                                                  double normalizer);
+
+/// @brief The same, whose loss is written or added to a number on the device: nobody waits.
+/// @param loss  [1] of f64, on the logits' device.
+void cross_entropy_into_gradient(const Tensor& loss, const Tensor& logits, const Tensor& targets,
+                                 double normalizer, Write write);
 
 }  // namespace ultra::ops

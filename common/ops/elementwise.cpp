@@ -28,6 +28,11 @@ void write_or_add(const Tensor& a, const Tensor& b, Write write) {
 
 void scale_into(const Tensor& a, double factor) { backend_of(a.device()).scale(a, factor); }
 
+void sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write) {
+  expect_tensor("sum of sum_of_squares_into", sum, {1}, DType::kF64);
+  backend_of(x.device()).sum_of_squares_into(sum, x, write);
+}
+
 double sum_of_squares(const Tensor& x) { return backend_of(x.device()).sum_of_squares(x); }
 
 }  // namespace ultra::ops

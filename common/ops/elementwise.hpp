@@ -23,6 +23,11 @@ void write_or_add(const Tensor& a, const Tensor& b, Write write);
 void scale_into(const Tensor& a, double factor);
 
 /// @brief Sum of the squares of all elements, accumulated in f64 in a fixed order.
+/// On a device with streams the host waits for it.
 [[nodiscard]] double sum_of_squares(const Tensor& x);
+
+/// @brief sum = or += the sum of the squares of all elements of x; nobody waits.
+/// @param sum  [1] of f64, on x's device.
+void sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write);
 
 }  // namespace ultra::ops

@@ -6,6 +6,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/ops/backend/backend.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::ops {
 
@@ -19,8 +20,8 @@ RopeTable::RopeTable(const Device& device, DType dtype, std::size_t head_dim,
   cosines_ = Tensor::empty(device, {num_positions, half}, dtype);
   sines_ = Tensor::empty(device, {num_positions, half}, dtype);
   dispatch_float(dtype, [&]<class T>() {
-    const std::span<T> cosines = cosines_.span<T>();
-    const std::span<T> sines = sines_.span<T>();
+    const HostView<T> cosines(cosines_, HostAccess::kWrite);
+    const HostView<T> sines(sines_, HostAccess::kWrite);
     for (std::size_t i = 0; i < half; ++i) {
       const double frequency =
           std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));

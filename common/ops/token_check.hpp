@@ -1,6 +1,8 @@
 #pragma once
 /// @file
-/// Bounds check of tensors of token ids, shared by the operations that index with them.
+/// Bounds check of tensors of token ids, shared by the operations that index with them. On a device
+/// with streams the host would have to wait for them: there nothing is checked, and the kernels do not
+/// read outside of a table.
 
 #include "common/tensor/tensor.hpp"
 

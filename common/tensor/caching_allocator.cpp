@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 #include "common/base/numeric.hpp"
 #include "common/tensor/backend/host_memory.hpp"
 
 namespace ultra {
+
+MemorySource host_memory() {
+  return {.take = backend::take_host_memory, .give_back = backend::give_back_host_memory};
+}
+
+CachingAllocator::CachingAllocator(MemorySource source) : source_(std::move(source)) {}
 
 CachingAllocator::~CachingAllocator() { trim(); }
 
@@ -30,28 +37,31 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     block = blocks.back();
     blocks.pop_back();
   }
-  backend::mark_used(block, size);
+  if (source_.host_can_touch) backend::mark_used(block, size);
   return block;
 }
 
 void* CachingAllocator::from_system(std::size_t size) {
   try {
-    return backend::take_host_memory(size);
+    return source_.take(size);
   } catch (const std::bad_alloc&) {
     trim();
-    return backend::take_host_memory(size);
+    return source_.take(size);
   }
 }
 
 void CachingAllocator::release(void* block, std::size_t bytes) {
   const std::size_t size = size_class(bytes);
-  backend::mark_free(block, size);
+  if (source_.host_can_touch) backend::mark_free(block, size);
   pool_[size].push_back(block);
 }
 
 void CachingAllocator::trim() {
   for (auto& [size, blocks] : pool_) {
-    for (void* block : blocks) backend::give_back_host_memory(block, size);
+    for (void* block : blocks) {
+      if (source_.host_can_touch) backend::mark_given_back(block, size);
+      source_.give_back(block, size);
+    }
     reserved_bytes_ -= size * blocks.size();
     blocks.clear();
   }

@@ -4,10 +4,24 @@
 /// system for memory.
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <vector>
 
 namespace ultra {
+
+/// @brief Where a pool takes its blocks from.
+struct MemorySource {
+  /// Takes bytes, aligned to 64; throws std::bad_alloc when there are no more.
+  std::function<void*(std::size_t)> take;
+  /// Gives a block of so many bytes back.
+  std::function<void(void*, std::size_t)> give_back;
+  /// Whether the host reads and writes it: the address sanitizer then watches its blocks.
+  bool host_can_touch = true;
+};
+
+/// @brief The host's ordinary memory.
+[[nodiscard]] MemorySource host_memory();
 
 /// @brief A pool of blocks sorted by size class; a freed block waits there for the next request.
 ///
@@ -17,7 +31,7 @@ namespace ultra {
 class CachingAllocator {
  public:
   /// @brief An allocator with an empty pool.
-  CachingAllocator() = default;
+  explicit CachingAllocator(MemorySource source = host_memory());
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
   ~CachingAllocator();
@@ -46,6 +60,7 @@ class CachingAllocator {
  private:
   [[nodiscard]] void* from_system(std::size_t size);
 
+  MemorySource source_;
   std::map<std::size_t, std::vector<void*>> pool_;
   std::size_t reserved_bytes_ = 0;
   std::size_t system_allocations_ = 0;

@@ -10,24 +10,67 @@
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
+#include "common/gpu/runtime.hpp"
 #include "common/tensor/caching_allocator.hpp"
+#include "common/tensor/stream_pool.hpp"
 
 namespace ultra {
 
-std::string_view to_string(DeviceKind kind) { return kind == DeviceKind::kCpu ? "cpu" : "cuda"; }
+std::string_view to_string(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu:
+      return "cpu";
+    case DeviceKind::kCuda:
+      return "cuda";
+    case DeviceKind::kEmulated:
+      break;
+  }
+  return "emulated";
+}
 
 DeviceKind parse_device_kind(const std::string& text) {
-  if (text == "cpu") return DeviceKind::kCpu;
-  if (text == "cuda") return DeviceKind::kCuda;
-  throw ConfigError(fmt::format("device {} is unknown. Use cpu or cuda.", in_quotes(text)));
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda, DeviceKind::kEmulated}) {
+    if (text == to_string(kind)) return kind;
+  }
+  throw ConfigError(
+      fmt::format("device {} is unknown. Use cpu, cuda or emulated.", in_quotes(text)));
 }
+
+/// What a device with streams has beyond the counters.
+struct StreamDevice {
+  StreamDevice(std::shared_ptr<gpu::Runtime> of, int rank)
+      : runtime(std::move(of)), streams(runtime->make_streams(rank)), pool(*runtime, *streams) {}
+
+  std::shared_ptr<gpu::Runtime> runtime;
+  std::unique_ptr<gpu::Streams> streams;
+  StreamPool pool;
+};
 
 struct Device::State {
   DeviceKind kind = DeviceKind::kCpu;
+  std::string name = "cpu";
   std::mutex mutex;
-  CachingAllocator allocator;
+  CachingAllocator allocator;  // of a device without streams
   MemoryTracker tracker;
   std::optional<std::size_t> limit;
+  std::unique_ptr<StreamDevice> on_streams;
+  std::optional<Device> host;
+
+  State() = default;
+  explicit State(MemorySource source) : allocator(std::move(source)) {}
+
+  void* take(std::size_t bytes) {
+    return on_streams ? on_streams->pool.allocate(bytes, gpu::current_role())
+                      : allocator.allocate(bytes);
+  }
+  void give_back(void* block, std::size_t bytes) {
+    if (on_streams) {
+      on_streams->pool.release(block, bytes);
+    } else {
+      allocator.release(block, bytes);
+    }
+  }
+  [[nodiscard]] std::string memory_of_the_system() const;
 };
 
 namespace {
@@ -54,31 +97,77 @@ OutOfMemory above_limit(std::size_t bytes, MemoryCategory category, std::size_t 
 }
 
 /// The pool has given back what nobody uses before this comes.
-OutOfMemory no_more_in_the_system(std::size_t bytes, MemoryCategory category,
-                                  std::optional<std::size_t> limit, const MemoryUsage& usage) {
+OutOfMemory no_more_in_the_system(const std::string& whose, std::size_t bytes,
+                                  MemoryCategory category, std::optional<std::size_t> limit,
+                                  const MemoryUsage& usage) {
   const std::string allowed =
       limit ? fmt::format(" --device-memory would allow {}.", format_bytes(*limit)) : "";
   return OutOfMemory(fmt::format(
-      "out of memory: the system refuses {} more for {}, with {} in use ({}) and nothing cached."
+      "out of memory: {} refuses {} more for {}, with {} in use ({}) and nothing cached."
       "{} Split the model over more ranks, keep fewer activations, or use a smaller "
       "--micro-batch, --seq or model.",
-      format_bytes(bytes), to_string(category), format_bytes(usage.total()), breakdown(usage),
-      allowed));
+      whose, format_bytes(bytes), to_string(category), format_bytes(usage.total()),
+      breakdown(usage), allowed));
 }
 
 }  // namespace
+
+/// Who refuses memory, and for a GPU how much of it others hold.
+std::string Device::State::memory_of_the_system() const {
+  if (!on_streams || kind == DeviceKind::kEmulated) return "the system";
+  const gpu::DeviceProperties& gpu = on_streams->runtime->properties();
+  const std::size_t free = on_streams->runtime->free_bytes();
+  const std::size_t held = on_streams->pool.reserved_bytes();
+  const std::size_t others = gpu.total_bytes - std::min(gpu.total_bytes, free + held);
+  return fmt::format(
+      "GPU {} ({}, {}, of which this rank holds {}, other ranks, processes and CUDA "
+      "itself {}, and {} are free)",
+      gpu.ordinal, gpu.name, format_bytes(gpu.total_bytes), format_bytes(held),
+      format_bytes(others), format_bytes(free));
+}
 
 Device::Device(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Device Device::cpu() { return Device(std::make_shared<State>()); }
 
-Device Device::create(DeviceKind kind) {
-  if (kind != DeviceKind::kCpu) {
-    throw ConfigError(
-        "device cuda: this version of the workbook trains on the CPU only. Use --device cpu.");
+Device Device::create(DeviceKind kind, int rank) {
+  switch (kind) {
+    case DeviceKind::kCpu:
+      return cpu();
+    case DeviceKind::kCuda:
+      return on_runtime(kind, gpu::make_cuda_runtime(rank), rank);
+    case DeviceKind::kEmulated:
+      break;
   }
-  return cpu();
+  return on_runtime(DeviceKind::kEmulated, gpu::make_emulated_runtime(), rank);
 }
+
+Device Device::on_runtime(DeviceKind kind, std::shared_ptr<gpu::Runtime> runtime, int rank) {
+  auto pinned = std::make_shared<State>(MemorySource{
+      .take = [runtime](std::size_t bytes) { return runtime->allocate_pinned(bytes); },
+      .give_back = [runtime](void* block,
+                             std::size_t bytes) { runtime->release_pinned(block, bytes); }});
+  auto state = std::make_shared<State>();
+  state->kind = kind;
+  state->name = runtime->properties().name;
+  state->host = Device(std::move(pinned));
+  state->on_streams = std::make_unique<StreamDevice>(std::move(runtime), rank);
+  return Device(std::move(state));
+}
+
+const std::string& Device::name() const { return state_->name; }
+
+gpu::Streams& Device::streams() const {
+  ensure(state_->on_streams != nullptr, "only a device with streams has streams");
+  return *state_->on_streams->streams;
+}
+
+gpu::Runtime& Device::runtime() const {
+  ensure(state_->on_streams != nullptr, "only a device with streams has a runtime");
+  return *state_->on_streams->runtime;
+}
+
+const Device& Device::host() const { return state_->host ? *state_->host : *this; }
 
 DeviceKind Device::kind() const { return state_->kind; }
 
@@ -90,9 +179,10 @@ void* Device::allocate(std::size_t bytes, MemoryCategory category) const {
   }
   void* block = nullptr;
   try {
-    block = state_->allocator.allocate(bytes);
+    block = state_->take(bytes);
   } catch (const std::bad_alloc&) {
-    throw no_more_in_the_system(bytes, category, state_->limit, usage);
+    throw no_more_in_the_system(state_->memory_of_the_system(), bytes, category, state_->limit,
+                                usage);
   }
   state_->tracker.add(category, bytes);
   return block;
@@ -100,8 +190,14 @@ void* Device::allocate(std::size_t bytes, MemoryCategory category) const {
 
 void Device::release(void* block, std::size_t bytes, MemoryCategory category) const noexcept {
   const std::lock_guard lock(state_->mutex);
-  state_->allocator.release(block, bytes);
+  state_->give_back(block, bytes);
   state_->tracker.remove(category, bytes);
+}
+
+void Device::used_on(void* block, gpu::StreamRole role) const {
+  if (!state_->on_streams) return;
+  const std::lock_guard lock(state_->mutex);
+  state_->on_streams->pool.used_on(block, role);
 }
 
 void Device::recategorize(std::size_t bytes, MemoryCategory from, MemoryCategory to) const {
@@ -115,6 +211,7 @@ void Device::set_memory_limit(std::optional<std::size_t> bytes) const {
 }
 
 void Device::set_phase(std::string_view phase) const {
+  if (state_->on_streams) state_->on_streams->streams->mark_phase(phase);
   const std::lock_guard lock(state_->mutex);
   state_->tracker.set_phase(phase);
 }
@@ -138,12 +235,14 @@ void Device::set_memory_listener(MemoryTracker::Listener listener) const {
 
 std::size_t Device::reserved_bytes() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->allocator.reserved_bytes();
+  return state_->on_streams ? state_->on_streams->pool.reserved_bytes()
+                            : state_->allocator.reserved_bytes();
 }
 
 std::size_t Device::system_allocations() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->allocator.system_allocations();
+  return state_->on_streams ? state_->on_streams->pool.system_allocations()
+                            : state_->allocator.system_allocations();
 }
 
 }  // namespace ultra

@@ -11,15 +11,25 @@
 
 #include "common/tensor/memory_tracker.hpp"
 
+namespace ultra::gpu {
+enum class StreamRole;
+class Streams;
+class Runtime;
+}  // namespace ultra::gpu
+
 namespace ultra {
 
-/// @brief Kind of memory and of the code that works on it.
-enum class DeviceKind { kCpu, kCuda };
+/// @brief Kind of memory and of the code that works on it: kEmulated is kCuda's code with kernels,
+/// memory and streams that the host plays.
+enum class DeviceKind { kCpu, kCuda, kEmulated };
 
-/// @brief "cpu" or "cuda".
+/// @brief "cpu", "cuda" or "emulated".
 [[nodiscard]] std::string_view to_string(DeviceKind kind);
 
-/// @brief Parses "cpu" or "cuda".
+/// @brief True for a device whose work the host puts into streams and whose memory it cannot read.
+[[nodiscard]] constexpr bool has_streams(DeviceKind kind) { return kind != DeviceKind::kCpu; }
+
+/// @brief Parses "cpu", "cuda" or "emulated".
 /// @throws ConfigError for any other text.
 [[nodiscard]] DeviceKind parse_device_kind(const std::string& text);
 
@@ -33,18 +43,42 @@ class Device {
   [[nodiscard]] static Device cpu();
 
   /// @brief A new device of the given kind.
-  /// @throws ConfigError when this build has no code for that kind.
-  [[nodiscard]] static Device create(DeviceKind kind);
+  /// @param rank  whose device it is: the GPUs of a machine are dealt out in turn, and messages name
+  ///              the rank.
+  /// @throws ConfigError when this build or this machine has no such device, or one too old; the
+  /// message says what is missing.
+  [[nodiscard]] static Device create(DeviceKind kind, int rank = 0);
 
-  /// @brief CPU or CUDA.
+  /// @brief CPU, CUDA or emulated.
   [[nodiscard]] DeviceKind kind() const;
 
-  /// @brief Takes a block from the pool and counts it.
+  /// @brief "cpu", "emulated", or the GPU's name.
+  [[nodiscard]] const std::string& name() const;
+
+  /// @brief Its streams.
+  /// @throws InternalError for a device without: see has_streams.
+  [[nodiscard]] gpu::Streams& streams() const;
+
+  /// @brief Its memory and streams as the system gives them.
+  /// @throws InternalError for a device without streams.
+  [[nodiscard]] gpu::Runtime& runtime() const;
+
+  /// @brief A CPU device for what travels between the host and this device: its pool is of pinned
+  /// memory and its bytes are not counted here. The CPU device's is itself.
+  [[nodiscard]] const Device& host() const;
+
+  /// @brief Takes a block from the pool and counts it. On a device with streams it belongs to the
+  /// calling thread's stream (gpu::current_role): what is launched there from now on may use it.
   /// @throws OutOfMemory when the limit or the system does not allow it, with what is in use.
   [[nodiscard]] void* allocate(std::size_t bytes, MemoryCategory category) const;
 
-  /// @brief Gives a block back to the pool and stops counting it.
+  /// @brief Gives a block back to the pool and stops counting it. What its stream has been given may
+  /// still use it.
   void release(void* block, std::size_t bytes, MemoryCategory category) const noexcept;
+
+  /// @brief Another stream than the block's own uses it too: when it is released, it is used again
+  /// only after what that stream will have been given by then. Nothing on a device without streams.
+  void used_on(void* block, gpu::StreamRole role) const;
 
   /// @brief Counts `bytes` under another category from now on.
   void recategorize(std::size_t bytes, MemoryCategory from, MemoryCategory to) const;
@@ -76,6 +110,8 @@ class Device {
  private:
   struct State;
   explicit Device(std::shared_ptr<State> state);
+  [[nodiscard]] static Device on_runtime(DeviceKind kind, std::shared_ptr<gpu::Runtime> runtime,
+                                         int rank);
   std::shared_ptr<State> state_;
 };
 

@@ -11,6 +11,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/base/text.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra {
 namespace {
@@ -112,7 +113,8 @@ void fill_normal_elements(const Tensor& out, std::size_t first, const Shape& glo
   const Shape global_strides = contiguous_strides(global_shape);
   dispatch_stored(out.dtype(), [&]<class T>() {
     using Compute = std::conditional_t<HalfScalar<T>, float, T>;
-    const std::span<T> values = out.span<T>();
+    const HostView<T> view(out, HostAccess::kWrite);
+    const std::span<T> values = view.span();
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (i % kElementsBetweenLooks == 0) throw_if_interrupted();
       std::size_t rest = first + i;

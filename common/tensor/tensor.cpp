@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/gpu/streams.hpp"
+#include "common/tensor/backend/device_copies.hpp"
 
 namespace ultra {
 
@@ -18,7 +20,8 @@ class Tensor::Storage {
       : device_(std::move(device)),
         data_(device_.allocate(bytes, category)),
         bytes_(bytes),
-        category_(category) {}
+        category_(category),
+        is_on_host_(!has_streams(device_.kind())) {}
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   ~Storage() { device_.release(data_, bytes_, category_); }
@@ -27,6 +30,7 @@ class Tensor::Storage {
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] MemoryCategory category() const { return category_; }
+  [[nodiscard]] bool is_on_host() const { return is_on_host_; }
 
   void set_category(MemoryCategory category) {
     if (category == category_) return;
@@ -39,6 +43,7 @@ class Tensor::Storage {
   void* data_;
   std::size_t bytes_;
   MemoryCategory category_;
+  bool is_on_host_;
 };
 
 namespace {
@@ -103,7 +108,10 @@ void copy_elements(const Tensor& to, const Tensor& from) {
                });
 }
 
+bool is_on_host(const Tensor& tensor) { return !has_streams(tensor.device().kind()); }
+
 void copy_converted(const Tensor& to, const Tensor& from) {
+  if (!is_on_host(to) || !is_on_host(from)) return backend::copy_on_devices(to, from);
   if (from.dtype() == DType::kI32) return copy_elements<std::int32_t, std::int32_t>(to, from);
   dispatch_stored(from.dtype(), [&]<class From>() {
     dispatch_stored(to.dtype(), [&]<class To>() { copy_elements<To, From>(to, from); });
@@ -140,7 +148,11 @@ Tensor Tensor::empty(const Device& device, const Shape& shape, DType dtype,
 Tensor Tensor::zeros(const Device& device, const Shape& shape, DType dtype,
                      MemoryCategory category) {
   Tensor t = empty(device, shape, dtype, category);
-  std::memset(t.storage_->data(), 0, t.nbytes());
+  if (t.storage_->is_on_host()) {
+    std::memset(t.storage_->data(), 0, t.nbytes());
+  } else {
+    backend::clear_on_device(t);
+  }
   return t;
 }
 
@@ -152,16 +164,32 @@ Tensor Tensor::from(const Device& device, const Shape& shape, std::span<const T>
                                  shape.numel(), values.size()));
   }
   Tensor t = empty(device, shape, dtype_of<T>(), category);
-  std::copy(values.begin(), values.end(), t.data<T>());
+  if (t.storage_->is_on_host()) {
+    std::copy(values.begin(), values.end(), t.data<T>());
+  } else {
+    backend::upload_to_device(t, values.data());
+  }
   return t;
 }
 
-void Tensor::check_access(DType asked) const {
+void Tensor::check_defined() const {
   if (!defined()) throw ShapeError("an undefined tensor was used");
+}
+
+void Tensor::check_access(DType asked) const {
+  check_defined();
   if (asked != dtype_) {
     throw ShapeError(fmt::format("a tensor {} of {} was accessed as {}", shape_.str(),
                                  to_string(dtype_), to_string(asked)));
   }
+}
+
+void Tensor::check_on_host() const {
+  if (storage_->is_on_host()) return;
+  throw ShapeError(fmt::format(
+      "a tensor {} of {} is on {}: the host cannot read it. Use an operation, a HostView or "
+      "to(device).",
+      shape_.str(), to_string(dtype_), to_string(device().kind())));
 }
 
 void Tensor::check_contiguous(const char* operation) const {
@@ -190,7 +218,13 @@ bool Tensor::is_contiguous() const {
 template <class T>
 T* Tensor::data() const {
   check_access(dtype_of<T>());
+  check_on_host();
   return static_cast<T*>(storage_->data()) + offset_;
+}
+
+void* Tensor::address() const {
+  check_defined();
+  return static_cast<std::byte*>(storage_->data()) + offset_ * size_of(dtype_);
 }
 
 template <class T>
@@ -201,7 +235,8 @@ std::span<T> Tensor::span() const {
 }
 
 std::vector<double> Tensor::to_vector() const {
-  const Tensor dense = contiguous();
+  check_defined();
+  const Tensor dense = is_on_host(*this) ? contiguous() : to(device().host());
   return dispatch_any(dtype_, [&]<class T>() {
     const std::span<T> values = dense.span<T>();
     std::vector<double> numbers(values.size());
@@ -254,6 +289,13 @@ Tensor Tensor::to(DType dtype, MemoryCategory category) const {
   return result;
 }
 
+Tensor Tensor::to(const Device& target, MemoryCategory category) const {
+  check_defined();
+  Tensor result = empty(target, shape_, dtype_, category);
+  copy_converted(result, *this);
+  return result;
+}
+
 Tensor cast(const Tensor& tensor, DType dtype, MemoryCategory category) {
   return tensor.dtype() == dtype ? tensor : tensor.to(dtype, category);
 }
@@ -267,6 +309,7 @@ void cast_into(const Tensor& to, const Tensor& from) {
 void Tensor::fill(double value) const {
   check_access(dtype_);
   if (numel() == 0) return;
+  if (!storage_->is_on_host()) return backend::fill_on_device(*this, value);
   dispatch_any(dtype_, [&]<class T>() {
     const T element = element_as<T>(value);
     const std::size_t row = shape_.rank() == 0 ? 1 : shape_[-1];
@@ -280,7 +323,7 @@ void Tensor::fill(double value) const {
 void Tensor::copy_from(const Tensor& source) const {
   check_access(dtype_);
   expect_tensor("source of copy_from", source, shape_, dtype_);
-  dispatch_any(dtype_, [&]<class T>() { copy_elements<T, T>(*this, source); });
+  copy_converted(*this, source);
 }
 
 MemoryCategory Tensor::category() const {
@@ -291,6 +334,11 @@ MemoryCategory Tensor::category() const {
 void Tensor::set_category(MemoryCategory category) const {
   ensure(defined(), "category of an undefined tensor");
   storage_->set_category(category);
+}
+
+void Tensor::used_on(gpu::StreamRole role) const {
+  ensure(defined(), "use of an undefined tensor on a stream");
+  storage_->device().used_on(storage_->data(), role);
 }
 
 std::size_t Tensor::storage_bytes() const { return defined() ? storage_->bytes() : 0; }

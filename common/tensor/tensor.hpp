@@ -59,17 +59,24 @@ class Tensor {
   /// @brief True when the elements stand row-major without gaps.
   [[nodiscard]] bool is_contiguous() const;
 
-  /// @brief Pointer to the first element of this view.
-  /// @throws ShapeError when T is not the dtype or the tensor is undefined.
+  /// @brief Pointer to the first element of this view, for the host. What shall work on every device
+  /// takes a HostView instead, or an operation.
+  /// @throws ShapeError when T is not the dtype, the tensor is undefined, or the host cannot read it
+  /// because its device has streams.
   template <class T>
   [[nodiscard]] T* data() const;
 
-  /// @brief All elements of a contiguous tensor, row-major.
-  /// @throws ShapeError when T is not the dtype or the tensor is not contiguous.
+  /// @brief All elements of a contiguous tensor, row-major, for the host.
+  /// @throws ShapeError when T is not the dtype or the tensor is not contiguous, and as data().
   template <class T>
   [[nodiscard]] std::span<T> span() const;
 
-  /// @brief The elements as doubles, row-major: for tests, tables and messages.
+  /// @brief First byte of the first element, on any device: for backends and transports.
+  /// @throws ShapeError when the tensor is undefined.
+  [[nodiscard]] void* address() const;
+
+  /// @brief The elements as doubles, row-major: for tests, tables and messages. Waits for a device
+  /// with streams.
   [[nodiscard]] std::vector<double> to_vector() const;
 
   /// @brief The same elements under another shape, without a copy.
@@ -89,10 +96,14 @@ class Tensor {
   [[nodiscard]] Tensor clone(MemoryCategory category = MemoryCategory::kOther) const;
   /// @brief A contiguous copy with another element type; i32 only converts to i32.
   [[nodiscard]] Tensor to(DType dtype, MemoryCategory category = MemoryCategory::kOther) const;
+  /// @brief A contiguous copy on another device; from a device with streams to the host it waits.
+  [[nodiscard]] Tensor to(const Device& device,
+                          MemoryCategory category = MemoryCategory::kOther) const;
 
   /// @brief Sets every element of this view.
   void fill(double value) const;
-  /// @brief Copies the elements of `source`, which has the same shape and dtype, into this view.
+  /// @brief Copies the elements of `source`, which has the same shape and dtype, into this view. The
+  /// devices may differ; from a device with streams to the host it waits.
   /// @throws ShapeError when shape or dtype differ.
   void copy_from(const Tensor& source) const;
 
@@ -100,6 +111,8 @@ class Tensor {
   [[nodiscard]] MemoryCategory category() const;
   /// @brief Counts the whole storage under another category from now on.
   void set_category(MemoryCategory category) const;
+  /// @brief Another stream than that of its allocation uses the storage too: see Device::used_on.
+  void used_on(gpu::StreamRole role) const;
   /// @brief Bytes of the whole storage, which views share.
   [[nodiscard]] std::size_t storage_bytes() const;
   /// @brief True when both tensors are views of one storage.
@@ -109,7 +122,9 @@ class Tensor {
 
  private:
   class Storage;
+  void check_defined() const;
   void check_access(DType asked) const;
+  void check_on_host() const;
   void check_contiguous(const char* operation) const;
 
   std::shared_ptr<Storage> storage_;
@@ -128,7 +143,8 @@ class Tensor {
 [[nodiscard]] Tensor cast(const Tensor& tensor, DType dtype,
                           MemoryCategory category = MemoryCategory::kOther);
 
-/// @brief Copies the elements of `from` into the view `to`, converted to its element type.
+/// @brief Copies the elements of `from` into the view `to`, converted to its element type. The
+/// devices may differ, as for Tensor::copy_from.
 /// @throws ShapeError when the shapes differ, and for a conversion from or to i32.
 void cast_into(const Tensor& to, const Tensor& from);
 

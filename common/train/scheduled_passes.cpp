@@ -116,17 +116,19 @@ class Passes {
                   .chunk = action.chunk,
                   .token_weight = micro_batch.weight,
                   .loss_scale = passes_.loss_scale,
-                  .loss_terms = trains() ? &loss_ : nullptr};
+                  .loss_terms = trains() ? &loss_ : nullptr,
+                  .loss_sum = passes_.loss_sum};
+    const Device& device = chunk(action).device();
     data::Batch batch;
     if (stage.has_embedding || stage.has_head) {
-      batch = passes_.share.batch(chunk(action).device(), passes_.step, micro_batch.sequences);
+      batch = passes_.share.batch(device.host(), passes_.step, micro_batch.sequences);
     }
     if (passes_.tokens) {
       pass.places = passes_.tokens->places(passes_.share, passes_.step, micro_batch.sequences);
       batch = passes_.tokens->part_of(batch);
     }
-    const auto [at, is_new] = under_way_.try_emplace({action.micro_batch, action.chunk},
-                                                     nn::Saved(passes_.saved, pass), batch);
+    const auto [at, is_new] = under_way_.try_emplace(
+        {action.micro_batch, action.chunk}, nn::Saved(passes_.saved, pass), batch.on(device));
     ensure(is_new, "a micro-batch passes a chunk once");
     return at->second;
   }

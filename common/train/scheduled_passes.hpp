@@ -31,12 +31,14 @@ struct ScheduledPasses {
   nn::Saved::Mode saved = nn::Saved::Mode::kKeep;  ///< kDiscard: no backward pass follows
   std::span<const std::unique_ptr<StepObserver>> observers = {};  ///< told of each action
   double loss_scale = 1.0;  ///< factor on all gradients; the loss that is returned is without it
+  Tensor loss_sum = {};     ///< [1] of f64: where a device with streams adds up its losses, with
+                            ///< the scale; undefined: the host reads each
   std::function<void(const Action&)> update = {};  ///< updates the weights of the action's chunk
 };
 
 /// @brief Runs the passes: leaves the gradients in the parameters.
 /// @return the sum of the losses, where there is a head, and of the terms that layers add to them
-/// where backward passes follow.
+/// where backward passes follow: what the host has of them, the rest is in loss_sum.
 /// @throws InternalError when a pass comes before what it needs. An error of an action says
 /// where it took place, as the links do.
 double run_schedule(const ScheduledPasses& passes);

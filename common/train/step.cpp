@@ -28,7 +28,8 @@ Step::Step(const RunContext& context, const Plan& plan, std::span<const nn::Name
       numbers_(whole),
       share_(context.sampler.share(plan.share.sequences)),
       parts_(std::move(parts)),
-      ledger_(parts_.chunks, followed_by(parts_.states, parts_.chunks), parts_.completes) {
+      ledger_(parts_.chunks, followed_by(parts_.states, parts_.chunks), parts_.completes),
+      sums_(context.device, numbers_.size()) {
   expect_complete(plan.schedule, plan.micro_batches.size(), parts_.chunks.size());
 }
 
@@ -42,8 +43,9 @@ StepOutcome Step::run(const StepPlan& step) {
   context_.timeline.enter("optimizer");
   Updates updates;
   if (!updates_between(plan_.schedule)) updates = complete_gradients();
-  StepOutcome outcome =
-      parts_.own_outcome ? parts_.own_outcome(own_loss) : sum_over_ranks(own_loss, updates);
+  StepOutcome outcome = parts_.own_outcome
+                            ? parts_.own_outcome(own_share(own_loss, sums_.read().back()))
+                            : sum_over_ranks(own_loss, updates);
   expect_finite("loss", outcome.loss, step.step, context_.options);
   const double factor = parts_.scaler ? unscale(outcome) : 1.0;
   if (!outcome.skipped) {
@@ -87,10 +89,12 @@ double Step::validate(const data::Sampler& sampler, std::size_t batches) {
   const StepSchedule forwards = forwards_of(plan_.schedule);
   const RankCounters counted = *plan_.counters;
   for (const auto& states : parts_.states) states->validation_begins(forwards);
+  const StepSums sums(context_.device, 0);
   double loss = 0;
   for (std::size_t batch = 0; batch < batches; ++batch) {
-    loss += pass_forward(share, batch, forwards);
+    loss += pass_forward(share, batch, forwards, sums.loss_on_device());
   }
+  loss += sums.read().back();
   for (const auto& states : parts_.states) states->validation_ends();
   *plan_.counters = counted;
   if (!plan_.counts_loss()) loss = 0;
@@ -99,7 +103,7 @@ double Step::validate(const data::Sampler& sampler, std::size_t batches) {
 }
 
 double Step::pass_forward(const data::Sampler& share, std::size_t batch,
-                          const StepSchedule& forwards) const {
+                          const StepSchedule& forwards, const Tensor& loss_sum) const {
   return run_schedule({.chunks = parts_.chunks,
                        .schedule = forwards,
                        .micro_batches = plan_.micro_batches,
@@ -107,13 +111,14 @@ double Step::pass_forward(const data::Sampler& share, std::size_t batch,
                        .step = batch,
                        .links = parts_.links.get(),
                        .tokens = &plan_.tokens,
-                       .saved = nn::Saved::Mode::kDiscard});
+                       .saved = nn::Saved::Mode::kDiscard,
+                       .loss_sum = loss_sum});
 }
 
 /// The passes, during which gradients travel; afterwards the sums over the data groups are there.
 double Step::pass_micro_batches(const StepPlan& step) {
   ledger_.step_begins(plan_.schedule);
-  squares_between_.assign(numbers_.size(), 0.0);
+  sums_.begin();
   const double loss = run_schedule({.chunks = parts_.chunks,
                                     .schedule = plan_.schedule,
                                     .micro_batches = plan_.micro_batches,
@@ -124,6 +129,7 @@ double Step::pass_micro_batches(const StepPlan& step) {
                                     .tokens = &plan_.tokens,
                                     .observers = parts_.observers,
                                     .loss_scale = loss_scale(),
+                                    .loss_sum = sums_.loss_on_device(),
                                     .update = [&](const Action&) { update_between(step); }});
   ledger_.step_ends();
   for (const auto& states : parts_.states) {
@@ -136,7 +142,7 @@ double Step::pass_micro_batches(const StepPlan& step) {
 void Step::update_between(const StepPlan& step) {
   Updates updates = complete_gradients();
   for (std::size_t group = 0; group < updates.size(); ++group) {
-    add_owned_squares(*parts_.states[group], updates[group], numbers_, squares_between_);
+    add_owned_squares(*parts_.states[group], updates[group], numbers_, sums_);
     parts_.states[group]->update(updates[group],
                                  {.learning_rate = step.learning_rate, .norm = 0, .clip_norm = 0});
     parts_.states[group]->drop_gradients();
@@ -159,16 +165,14 @@ Step::Updates Step::complete_gradients() {
 }
 
 /// Loss and norm travel together: what one rank finds not finite, all do.
-StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) const {
-  std::vector<double> sums = squares_between_;
-  sums.push_back(0.0);
-  const std::span<double> squares(sums.data(), numbers_.size());
+StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) {
   for (std::size_t group = 0; group < updates.size(); ++group) {
-    add_owned_squares(*parts_.states[group], updates[group], numbers_, squares);
+    add_owned_squares(*parts_.states[group], updates[group], numbers_, sums_);
   }
-  sums.back() = plan_.counts_loss() ? own_loss : 0.0;
+  std::vector<double> sums = sums_.read();
+  sums.back() = plan_.counts_loss() ? own_share(own_loss, sums.back()) : 0.0;
   sum_over(plan_.ranks().labeled("loss and norm"), sums);
-  return {.loss = sums.back(), .grad_norm = norm_of(squares)};
+  return {.loss = sums.back(), .grad_norm = norm_of(std::span(sums).first(numbers_.size()))};
 }
 
 }  // namespace ultra::train

@@ -98,9 +98,12 @@ class Step {
   [[nodiscard]] double pass_micro_batches(const StepPlan& step);
   void update_between(const StepPlan& step);
   [[nodiscard]] double pass_forward(const data::Sampler& share, std::size_t batch,
-                                    const StepSchedule& forwards) const;
+                                    const StepSchedule& forwards, const Tensor& loss_sum) const;
   [[nodiscard]] Updates complete_gradients();
-  [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates) const;
+  [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates);
+  [[nodiscard]] double own_share(double loss_of_host, double loss_of_device) const {
+    return loss_of_host + loss_of_device / loss_scale();
+  }
   [[nodiscard]] double loss_scale() const { return parts_.scaler ? parts_.scaler->scale() : 1.0; }
   [[nodiscard]] double unscale(StepOutcome& outcome) const;
   void update_weights(const Updates& updates, const StepRule& rule, double factor) const;
@@ -111,7 +114,7 @@ class Step {
   data::Sampler share_;
   StepParts parts_;
   GradientLedger ledger_;
-  std::vector<double> squares_between_;  // by parameter: of gradients that updates have used up
+  StepSums sums_;  // with the gradients that updates between passes have used up
 };
 
 }  // namespace ultra::train

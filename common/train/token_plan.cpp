@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/ops/cross_entropy.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::train {
 namespace {
@@ -13,8 +14,10 @@ Tensor select(const Tensor& whole, const std::vector<std::int32_t>& positions,
   const std::size_t sequences = whole.size(0);
   const std::size_t seq_len = whole.size(1);
   Tensor part = Tensor::empty(whole.device(), {sequences, positions.size()}, whole.dtype());
-  const std::int32_t* from = whole.data<std::int32_t>();
-  std::int32_t* to = part.data<std::int32_t>();
+  const HostView<const std::int32_t> all(whole);
+  const HostView<std::int32_t> selected(part, HostAccess::kWrite);
+  const std::int32_t* from = all.data();
+  std::int32_t* to = selected.data();
   for (std::size_t s = 0; s < sequences; ++s, from += seq_len) {
     for (const std::int32_t position : positions) {
       const auto at = static_cast<std::size_t>(position);

@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 #include "chapters/03_data_parallel/compression/message_words.hpp"
 #include "common/base/numeric.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -29,10 +31,13 @@ std::size_t bytes_of_integers(const BlockFormat& format, std::size_t count) {
 }
 
 /// Two's complement whole numbers of a message, one or two to a byte.
+template <class Word>
 class Integers {
+  using Byte = std::conditional_t<std::is_const_v<Word>, const std::uint8_t, std::uint8_t>;
+
  public:
-  Integers(QuantizedBits bits, std::int32_t* at)
-      : four_(bits == QuantizedBits::kFour), bytes_(reinterpret_cast<std::uint8_t*>(at)) {}
+  Integers(QuantizedBits bits, Word* at)
+      : four_(bits == QuantizedBits::kFour), bytes_(reinterpret_cast<Byte*>(at)) {}
 
   /// Over zeros.
   void set(std::size_t i, int q) const {
@@ -52,7 +57,7 @@ class Integers {
 
  private:
   bool four_;
-  std::uint8_t* bytes_;
+  Byte* bytes_;
 };
 
 // [region scale_of]
@@ -81,7 +86,8 @@ void for_blocks(std::size_t count, std::size_t block, const Visit& visit) {
 template <class T, class Visit>
 void for_numbers(const BlockFormat& format, const Tensor& message, std::size_t count,
                  const Visit& visit) {
-  std::int32_t* scales = message.span<std::int32_t>().data();
+  const HostView<const std::int32_t> words(message);
+  const std::int32_t* scales = words.data();
   const std::size_t blocks = ceil_div(count, format.block);
   const Integers integers(format.bits, scales + blocks * words_of(dtype_of<T>()));
   for_blocks(count, format.block, [&](std::size_t b, const Range& block) {
@@ -103,9 +109,11 @@ std::size_t quantized_bytes(const BlockFormat& format, std::size_t count, DType 
 // [region quantize]
 void quantize(const BlockFormat& format, const Tensor& numbers, const Tensor& message) {
   dispatch_float(numbers.dtype(), [&]<class T>() {
-    const std::span<const T> all = numbers.span<T>();
-    message.fill(0);
-    std::int32_t* scales = message.span<std::int32_t>().data();
+    const HostView<const T> view(numbers);
+    const std::span<const T> all = view.span();
+    const HostView<std::int32_t> words(message, HostAccess::kWrite);
+    std::ranges::fill(words, 0);
+    std::int32_t* scales = words.data();
     const std::size_t blocks = ceil_div(all.size(), format.block);
     const Integers integers(format.bits, scales + blocks * words_of(dtype_of<T>()));
     for_blocks(all.size(), format.block, [&](std::size_t, const Range& block) {
@@ -123,7 +131,7 @@ void quantize(const BlockFormat& format, const Tensor& numbers, const Tensor& me
 // [region dequantize]
 void dequantize(const BlockFormat& format, const Tensor& message, const Tensor& into) {
   dispatch_float(into.dtype(), [&]<class T>() {
-    const std::span<T> numbers = into.span<T>();
+    const HostView<T> numbers(into, HostAccess::kWrite);
     for_numbers<T>(format, message, numbers.size(),
                    [&](std::size_t i, T number) { numbers[i] = number; });
   });
@@ -131,7 +139,7 @@ void dequantize(const BlockFormat& format, const Tensor& message, const Tensor& 
 
 void add_dequantized(const BlockFormat& format, const Tensor& message, const Tensor& into) {
   dispatch_float(into.dtype(), [&]<class T>() {
-    const std::span<T> sums = into.span<T>();
+    const HostView<T> sums(into, HostAccess::kReadWrite);
     for_numbers<T>(format, message, sums.size(),
                    [&](std::size_t i, T number) { sums[i] += number; });
   });

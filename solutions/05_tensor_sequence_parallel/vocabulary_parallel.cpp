@@ -7,6 +7,7 @@
 #include <span>
 
 #include "common/ops/cross_entropy.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -16,34 +17,44 @@ double cross_entropy(const Tensor& logits, const Tensor& targets, Range vocabula
                      double normalizer, const Communicator& tp) {
   const std::size_t tokens = targets.numel();
   const std::size_t columns = logits.size(-1);
-  const std::span<const std::int32_t> ids = targets.span<std::int32_t>();
-  const auto row_of = [&, all = logits.span<T>()](std::size_t token) {
+  const HostView<const std::int32_t> ids(targets);
+  const HostView<T> rows(logits, HostAccess::kReadWrite);
+  const auto row_of = [&, all = rows.span()](std::size_t token) {
     return all.subspan(token * columns, vocabulary.size());
   };
   // 1. The highest logit of each token, over all ranks: the exponentials must share one.
   const Tensor highest = Tensor::empty(logits.device(), {tokens}, logits.dtype());
-  const std::span<T> highest_of = highest.span<T>();
-  for (std::size_t token = 0; token < tokens; ++token) {
-    highest_of[token] = -std::numeric_limits<T>::infinity();
-    for (const T logit : row_of(token)) highest_of[token] = std::max(highest_of[token], logit);
+  {
+    const HostView<T> of_own(highest, HostAccess::kWrite);
+    for (std::size_t token = 0; token < tokens; ++token) {
+      of_own[token] = -std::numeric_limits<T>::infinity();
+      for (const T logit : row_of(token)) of_own[token] = std::max(of_own[token], logit);
+    }
   }
   tp.labeled("highest logit").all_reduce(highest, ReduceOp::kMax);
+  const HostView<const T> highest_of(highest);
   // 2. The sum of all exponentials, and the target's logit, which one rank has.
   const Tensor both = Tensor::zeros(logits.device(), {2, tokens}, logits.dtype());
-  const std::span<T> sum = both.slice(0, {0, 1}).span<T>();
-  const std::span<T> target_logit = both.slice(0, {1, 2}).span<T>();
   const auto own_target = [&](std::size_t token) {  // outside of [0, size) if another rank has it
     return static_cast<std::size_t>(ids[token]) - vocabulary.begin;
   };
-  for (std::size_t token = 0; token < tokens; ++token) {
-    const std::span<T> row = row_of(token);
-    if (own_target(token) < row.size()) target_logit[token] = row[own_target(token)];
-    for (T& logit : row) {
-      logit = std::exp(logit - highest_of[token]);
-      sum[token] += logit;
+  {
+    const HostView<T> of_own(both, HostAccess::kReadWrite);
+    const std::span<T> sum = of_own.span().first(tokens);
+    const std::span<T> target_logit = of_own.span().last(tokens);
+    for (std::size_t token = 0; token < tokens; ++token) {
+      const std::span<T> row = row_of(token);
+      if (own_target(token) < row.size()) target_logit[token] = row[own_target(token)];
+      for (T& logit : row) {
+        logit = std::exp(logit - highest_of[token]);
+        sum[token] += logit;
+      }
     }
   }
   tp.labeled("sum of exponentials").all_reduce(both);
+  const HostView<const T> sums(both);
+  const std::span<const T> sum = sums.span().first(tokens);
+  const std::span<const T> target_logit = sums.span().last(tokens);
   // 3. Loss and gradient, without another word.
   const T per_token = static_cast<T>(1.0 / normalizer);
   double loss = 0;

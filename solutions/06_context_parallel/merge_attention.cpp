@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "common/tensor/host_view.hpp"
+
 namespace ultra::context_parallel {
 namespace {
 
@@ -26,15 +28,17 @@ void merge(const ops::AttentionResult& into, const ops::AttentionResult& part) {
   const std::size_t seq = shape[1];
   const std::size_t heads = shape[2];
   const std::size_t head_dim = shape[3];
-  T* const output = into.output.data<T>();  // [batch, seq, heads, head_dim]
-  T* log = into.log_sum_exp.data<T>();      // [batch, heads, seq]
-  const T* const part_output = part.output.data<T>();
-  const T* part_log = part.log_sum_exp.data<T>();
+  const HostView<T> output(into.output, HostAccess::kReadWrite);  // [batch, seq, heads, head_dim]
+  const HostView<T> logs(into.log_sum_exp, HostAccess::kReadWrite);  // [batch, heads, seq]
+  const HostView<const T> part_output(part.output);
+  const HostView<const T> part_logs(part.log_sum_exp);
+  T* log = logs.data();
+  const T* part_log = part_logs.data();
   for (std::size_t b = 0; b < shape[0]; ++b) {
     for (std::size_t h = 0; h < heads; ++h) {
       for (std::size_t i = 0; i < seq; ++i) {
         const std::size_t row = ((b * seq + i) * heads + h) * head_dim;
-        merge_row(output + row, *log++, part_output + row, *part_log++, head_dim);
+        merge_row(output.data() + row, *log++, part_output.data() + row, *part_log++, head_dim);
       }
     }
   }

@@ -1,5 +1,7 @@
 #include "chapters/08_expert_parallel/balancing_loss.hpp"
 
+#include "common/tensor/host_view.hpp"
+
 namespace ultra::expert_parallel {
 namespace {
 
@@ -22,9 +24,11 @@ double balancing_loss(const Tensor& probabilities, const Tensor& choices,
   const std::size_t experts = probabilities.size(2);
   double sum = 0;
   dispatch_float(probabilities.dtype(), [&]<class T>() {
-    const T* p = probabilities.data<T>();
+    const HostView<const T> of_tokens(probabilities);
+    const HostView<const T> of_sequences(choices);
+    const T* p = of_tokens.data();
     for (std::size_t s = 0; s < probabilities.size(0); ++s) {
-      const T* chosen = choices.data<T>() + s * experts;
+      const T* chosen = of_sequences.data() + s * experts;
       for (std::size_t t = 0; t < tokens; ++t, p += experts) {
         for (std::size_t e = 0; e < experts; ++e) sum += static_cast<double>(chosen[e] * p[e]);
       }
@@ -40,9 +44,11 @@ Tensor balancing_loss_backward(const Tensor& choices, std::size_t tokens,
   const double scale = scale_of(term, experts);
   Tensor d_p = Tensor::empty(choices.device(), {sequences, tokens, experts}, choices.dtype());
   dispatch_float(choices.dtype(), [&]<class T>() {
-    T* to = d_p.data<T>();
+    const HostView<const T> of_sequences(choices);
+    const HostView<T> gradients(d_p, HostAccess::kWrite);
+    T* to = gradients.data();
     for (std::size_t s = 0; s < sequences; ++s) {
-      const T* chosen = choices.data<T>() + s * experts;
+      const T* chosen = of_sequences.data() + s * experts;
       for (std::size_t t = 0; t < tokens; ++t) {
         for (std::size_t e = 0; e < experts; ++e) *to++ = static_cast<T>(scale) * chosen[e];
       }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/tensor/host_view.hpp"
+
 namespace ultra::expert_parallel {
 namespace {
 
@@ -11,9 +13,11 @@ template <class T>
 std::vector<T> weight_gradients(const Tensor& d_y, const Tensor& rows, const ExpertOrder& order) {
   const std::size_t features = rows.size(1);
   std::vector<T> d_weights(order.tokens * order.top_k, T{0});
-  const T* output = rows.data<T>();
+  const HostView<const T> of_rows(rows);
+  const HostView<const T> of_tokens(d_y);
+  const T* output = of_rows.data();
   for (std::size_t row = 0; row < order.rows(); ++row, output += features) {
-    const T* gradient = d_y.data<T>() + order.token_of(row) * features;
+    const T* gradient = of_tokens.data() + order.token_of(row) * features;
     T sum = 0;
     for (std::size_t i = 0; i < features; ++i) sum += gradient[i] * output[i];
     d_weights[order.choices[row]] = sum;
@@ -48,11 +52,14 @@ Tensor combine_weights_backward(const Tensor& d_y, const Tensor& rows, const Exp
   const std::size_t experts = affinities.size(1);
   dispatch_float(affinities.dtype(), [&]<class T>() {
     const std::vector<T> d_weights = weight_gradients<T>(d_y, rows, order);
+    const HostView<const T> weights(routing.weights);
+    const HostView<const std::int32_t> chosen(routing.experts);
+    const HostView<const T> of_tokens(affinities);
+    const HostView<T> gradients(d_affinities, HostAccess::kReadWrite);
     for (std::size_t t = 0; t < order.tokens; ++t) {
       const std::size_t first = t * order.top_k;
-      through_the_sum(d_weights.data() + first, routing.weights.data<T>() + first,
-                      routing.experts.data<std::int32_t>() + first, order.top_k,
-                      affinities.data<T>() + t * experts, d_affinities.data<T>() + t * experts);
+      through_the_sum(d_weights.data() + first, weights.data() + first, chosen.data() + first,
+                      order.top_k, of_tokens.data() + t * experts, gradients.data() + t * experts);
     }
   });
   return d_affinities;

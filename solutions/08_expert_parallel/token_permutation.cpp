@@ -1,15 +1,24 @@
 #include "chapters/08_expert_parallel/token_permutation.hpp"
 
-#include <span>
+#include <optional>
+
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
 
-/// The weight of a row; one without weights.
+/// The weight of each choice; one without weights.
 template <class T>
-T weight_of(const Tensor& weights, std::size_t choice) {
-  return weights.defined() ? weights.data<T>()[choice] : T{1};
-}
+class ChoiceWeights {
+ public:
+  explicit ChoiceWeights(const Tensor& weights) {
+    if (weights.defined()) weights_.emplace(weights);
+  }
+  T operator[](std::size_t choice) const { return weights_ ? (*weights_)[choice] : T{1}; }
+
+ private:
+  std::optional<HostView<const T>> weights_;
+};
 
 }  // namespace
 
@@ -19,7 +28,7 @@ ExpertOrder expert_order(const Tensor& destinations, std::size_t num_experts) {
                     .top_k = destinations.size(1),
                     .choices = {},
                     .rows_per_expert = std::vector<std::size_t>(num_experts, 0)};
-  const std::span<const std::int32_t> experts = destinations.span<std::int32_t>();
+  const HostView<const std::int32_t> experts(destinations);
   for (const std::int32_t expert : experts) {
     if (expert != kNowhere) ++order.rows_per_expert[static_cast<std::size_t>(expert)];
   }
@@ -44,10 +53,13 @@ Tensor to_expert_order(const Tensor& x, const Tensor& weights, const ExpertOrder
   const std::size_t features = x.size(1);
   Tensor rows = Tensor::empty(x.device(), {order.rows(), features}, x.dtype());
   dispatch_float(x.dtype(), [&]<class T>() {
-    T* to = rows.data<T>();
+    const HostView<const T> of_tokens(x);
+    const HostView<T> of_rows(rows, HostAccess::kWrite);
+    const ChoiceWeights<T> of_choices(weights);
+    T* to = of_rows.data();
     for (std::size_t row = 0; row < order.rows(); ++row, to += features) {
-      const T* from = x.data<T>() + order.token_of(row) * features;
-      const T weight = weight_of<T>(weights, order.choices[row]);
+      const T* from = of_tokens.data() + order.token_of(row) * features;
+      const T weight = of_choices[order.choices[row]];
       for (std::size_t i = 0; i < features; ++i) to[i] = weight * from[i];
     }
   });
@@ -58,10 +70,13 @@ Tensor from_expert_order(const Tensor& rows, const Tensor& weights, const Expert
   const std::size_t features = rows.size(1);
   Tensor y = Tensor::zeros(rows.device(), {order.tokens, features}, rows.dtype());
   dispatch_float(rows.dtype(), [&]<class T>() {
-    const T* from = rows.data<T>();
+    const HostView<const T> of_rows(rows);
+    const HostView<T> of_tokens(y, HostAccess::kReadWrite);
+    const ChoiceWeights<T> of_choices(weights);
+    const T* from = of_rows.data();
     for (std::size_t row = 0; row < order.rows(); ++row, from += features) {
-      T* to = y.data<T>() + order.token_of(row) * features;
-      const T weight = weight_of<T>(weights, order.choices[row]);
+      T* to = of_tokens.data() + order.token_of(row) * features;
+      const T weight = of_choices[order.choices[row]];
       for (std::size_t i = 0; i < features; ++i) to[i] += weight * from[i];
     }
   });

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "common/base/numeric.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
@@ -14,13 +16,13 @@ namespace {
 template <class T>
 class TokenRouter {
  public:
-  TokenRouter(std::size_t experts, const T* biases, std::size_t top_k)
-      : biases_(biases), top_k_(top_k), scores_(experts), order_(experts) {}
+  TokenRouter(std::size_t experts, std::vector<T> biases, std::size_t top_k)
+      : biases_(std::move(biases)), top_k_(top_k), scores_(experts), order_(experts) {}
 
   // [region route]
   void route(const T* affinities, std::int32_t* experts, T* weights) {
     for (std::size_t e = 0; e < scores_.size(); ++e) {
-      scores_[e] = affinities[e] + (biases_ != nullptr ? biases_[e] : T{0});
+      scores_[e] = affinities[e] + (biases_.empty() ? T{0} : biases_[e]);
     }
     std::iota(order_.begin(), order_.end(), 0);
     // Equal scores by number: the choice must not depend on how a library sorts.
@@ -41,11 +43,18 @@ class TokenRouter {
   // [/region]
 
  private:
-  const T* biases_;  // null: none
+  std::vector<T> biases_;  // empty: none
   std::size_t top_k_;
   std::vector<T> scores_;
   std::vector<std::int32_t> order_;
 };
+
+template <class T>
+std::vector<T> numbers_of(const Tensor& biases) {
+  if (!biases.defined()) return {};
+  const HostView<const T> numbers(biases);
+  return {numbers.begin(), numbers.end()};
+}
 
 }  // namespace
 
@@ -56,12 +65,13 @@ Routing top_k_routing(const Tensor& affinities, const Tensor& biases, std::size_
   Routing routing{.experts = Tensor::empty(device, {tokens, top_k}, DType::kI32),
                   .weights = Tensor::empty(device, {tokens, top_k}, affinities.dtype())};
   dispatch_float(affinities.dtype(), [&]<class T>() {
-    TokenRouter<T> router(experts, biases.defined() ? biases.data<T>() : nullptr, top_k);
-    const T* of_token = affinities.data<T>();
-    std::int32_t* chosen = routing.experts.data<std::int32_t>();
-    T* weights = routing.weights.data<T>();
+    TokenRouter<T> router(experts, numbers_of<T>(biases), top_k);
+    const HostView<const T> of_tokens(affinities);
+    const HostView<std::int32_t> chosen(routing.experts, HostAccess::kWrite);
+    const HostView<T> weights(routing.weights, HostAccess::kWrite);
     for (std::size_t t = 0; t < tokens; ++t) {
-      router.route(of_token + t * experts, chosen + t * top_k, weights + t * top_k);
+      router.route(of_tokens.data() + t * experts, chosen.data() + t * top_k,
+                   weights.data() + t * top_k);
     }
   });
   return routing;

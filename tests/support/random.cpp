@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "common/tensor/host_view.hpp"
+
 namespace ultra::test {
 namespace {
 
@@ -20,6 +22,21 @@ std::uint64_t draw_seed() {
 std::uint64_t seed_of_this_run() {
   static const std::uint64_t seed = draw_seed();
   return seed;
+}
+
+DeviceKind device_kind_of_tests() {
+  const char* text = std::getenv("ULTRA_TEST_DEVICE");
+  return text == nullptr || *text == '\0' ? DeviceKind::kCpu : parse_device_kind(text);
+}
+
+Device device_of_tests() {
+  constexpr int kSkipped = 77;  // what ctest takes for "skipped", see ultra_test_on_devices
+  try {
+    return Device::create(device_kind_of_tests());
+  } catch (const ConfigError& error) {
+    fmt::print("skipped: {}\n", error.what());
+    std::exit(kSkipped);
+  }
 }
 
 std::size_t Random::between(std::size_t low, std::size_t high) {
@@ -40,7 +57,7 @@ Tensor Random::tensor(const Device& device, const Shape& shape, DType dtype, dou
 
 Tensor Random::tokens(const Device& device, const Shape& shape, std::size_t bound) {
   const Tensor result = Tensor::empty(device, shape, DType::kI32);
-  for (std::int32_t& token : result.span<std::int32_t>()) {
+  for (std::int32_t& token : HostView<std::int32_t>(result, HostAccess::kWrite)) {
     token = static_cast<std::int32_t>(between(0, bound - 1));
   }
   return result;
@@ -48,7 +65,7 @@ Tensor Random::tokens(const Device& device, const Shape& shape, std::size_t boun
 
 void Random::fill(const Tensor& tensor, double scale) {
   dispatch_stored(tensor.dtype(), [&]<class T>() {
-    for (T& value : tensor.span<T>()) value = number_as<T>(scale * normal());
+    for (T& value : HostView<T>(tensor, HostAccess::kWrite)) value = number_as<T>(scale * normal());
   });
 }
 

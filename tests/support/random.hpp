@@ -20,6 +20,14 @@ namespace ultra::test {
 /// @brief ULTRA_TEST_SEED when it is set, else a number that differs from run to run.
 [[nodiscard]] std::uint64_t seed_of_this_run();
 
+/// @brief The kind of device that ULTRA_TEST_DEVICE names, else the CPU: the same tests run on each
+/// (cmake/UltraTests.cmake, ultra_test_on_devices).
+[[nodiscard]] DeviceKind device_kind_of_tests();
+
+/// @brief A new device of that kind. Where there is none, it says why and ends the program: the run is
+/// skipped.
+[[nodiscard]] Device device_of_tests();
+
 /// @brief Draws in order from one seed.
 class Random {
  public:
@@ -62,7 +70,7 @@ class RandomTest : public ::testing::Test {
 
   std::uint64_t seed = seed_of_this_run();  ///< what the failure prints
   Random random{seed};                      ///< the test's draws
-  Device device = Device::cpu();            ///< with its own pool and tracker
+  Device device = device_of_tests();        ///< with its own pool and tracker
 
  private:
   ::testing::ScopedTrace trace_;

@@ -75,7 +75,7 @@ class MeasureGpu(unittest.TestCase):
         self.addCleanup(name.cleanup)
         self.folder = pathlib.Path(name.name)
         self.write_program(self.folder / "09_kernels", PROGRAM)
-        for test in measure_gpu.TESTS:
+        for test in (*measure_gpu.TESTS, measure_gpu.LAYOUTS):
             self.write_program(self.folder / test, TESTS)
         self.tools = self.folder / "tools"
         self.tools.mkdir()
@@ -101,6 +101,19 @@ class MeasureGpu(unittest.TestCase):
         self.assertEqual(self.measure("test").returncode, 0)
         self.assertEqual(self.report().count("| Suite.AreRightForAnyShape/toy_1 | right |"), 2)
         self.assertIn("# Measured on A GPU", self.report())
+
+    def test_layouts_have_a_process_each(self):
+        self.assertEqual(self.measure("gpu-tests").returncode, 0)
+        self.assertIn("| Suite.AreRightForAnyShape/toy_1 | right |", self.report())
+
+    def test_a_training_beside_one_that_cannot_run(self):
+        training = {"mfu": 0.5, "tokens_per_second": 1000.0, "teraflops": 494.5, "peak_bytes": 2e10}
+        self.write_program(self.folder / measure_gpu.TRAINING,
+                           PROGRAM.replace(repr(EVENT), repr(training)))
+        done = self.measure("train", "llama-1b", "--only", "vendor|eager")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| train llama-1b vendor | 1000 | 494.5 | 50.0% | 20.0 | 1980 | 350 | "
+                      "power cap | right |", self.report())
 
     def test_times_and_clocks_of_a_rung(self):
         done = self.measure("time", "toy", "--only", "toy/1")

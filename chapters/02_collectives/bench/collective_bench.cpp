@@ -14,6 +14,7 @@
 #include "common/base/interrupt.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
+#include "common/tensor/synchronize.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -51,16 +52,18 @@ std::string why_not(const BenchRequest& request, const std::string& name, const 
 }
 
 /// Seconds of one run on the slowest rank: the median over the runs.
-double measure(CollectiveCase& collective, const Communicator& comm, const Communicator& world,
-               std::size_t iterations) {
+double measure(CollectiveCase& collective, const Device& device, const Communicator& comm,
+               const Communicator& world, std::size_t iterations) {
   const Tensor seconds = Tensor::empty(Device::cpu(), {iterations}, DType::kF64);
   const std::span<double> times = seconds.span<double>();
   for (std::size_t i = 0; i < iterations + kWarmups; ++i) {
     throw_if_interrupted();
     collective.refresh();
+    synchronize(device);
     world.barrier();
     const auto begin = Clock::now();
     collective.run(comm);
+    synchronize(device);
     const std::chrono::duration<double> elapsed = Clock::now() - begin;
     if (i >= kWarmups) times[i - kWarmups] = elapsed.count();
   }
@@ -71,10 +74,10 @@ double measure(CollectiveCase& collective, const Communicator& comm, const Commu
 }
 
 BenchRow measure_row(const BenchRequest& request, const std::string& name,
-                     const Communicator& world, std::size_t bytes) {
+                     const Communicator& world, const Device& device, std::size_t bytes) {
   const std::size_t element_bytes = size_of(request.dtype);
   const auto collective =
-      make_case(request.op, world, ceil_div(bytes, element_bytes), request.dtype);
+      make_case(request.op, world, ceil_div(bytes, element_bytes), request.dtype, device);
   BenchRow row{.algorithm = name, .bytes = collective->count() * element_bytes, .skipped = {}};
   row.skipped = why_not(request, name, world, collective->count());
   if (!row.skipped.empty()) return row;
@@ -85,7 +88,7 @@ BenchRow measure_row(const BenchRequest& request, const std::string& name,
     row.wrong_elements = static_cast<std::size_t>(
         over_all_ranks(world, static_cast<double>(collective->wrong_elements()), ReduceOp::kSum));
   }
-  row.seconds = measure(*collective, comm, world, request.iterations);
+  row.seconds = measure(*collective, device, comm, world, request.iterations);
   return row;
 }
 
@@ -105,10 +108,11 @@ std::vector<BenchRow> measure_collective(const BenchRequest& request, const Comm
   for (const std::string& name : request.algorithms) {
     if (name != kNativeName) static_cast<void>(find_algorithm(request.op, name));
   }
+  const Device device = Device::create(request.device, world.rank());
   std::vector<BenchRow> rows;
   for (const std::size_t bytes : request.sizes) {
     for (const std::string& name : request.algorithms) {
-      rows.push_back(measure_row(request, name, world, bytes));
+      rows.push_back(measure_row(request, name, world, device, bytes));
     }
   }
   return rows;
@@ -117,9 +121,10 @@ std::vector<BenchRow> measure_collective(const BenchRequest& request, const Comm
 std::string format_bench(const BenchRequest& request, int ranks,
                          const std::vector<BenchRow>& rows) {
   std::string text = fmt::format(
-      "{} of {} on {} rank{}; bandwidths in GB/s of 1e9 bytes\n{:>12} {:>22} {:>12} {:>9} {:>9} "
+      "{} of {} on {} rank{}{}; bandwidths in GB/s of 1e9 bytes\n{:>12} {:>22} {:>12} {:>9} {:>9} "
       "{:>8}\n",
-      to_string(request.op), to_string(request.dtype), ranks, ranks == 1 ? "" : "s", "bytes",
+      to_string(request.op), to_string(request.dtype), ranks, ranks == 1 ? "" : "s",
+      has_streams(request.device) ? fmt::format(" ({})", to_string(request.device)) : "", "bytes",
       "algorithm", "time (us)", "algbw", "busbw", "wrong");
   for (const BenchRow& row : rows) text += format_row(request, ranks, row);
   return text;

@@ -25,6 +25,7 @@ struct BenchRequest {
   std::vector<std::string> algorithms;     ///< names from algorithms(op), or "native"
   std::vector<std::size_t> sizes;          ///< bytes of the whole array
   DType dtype = DType::kF32;               ///< of its elements
+  DeviceKind device = DeviceKind::kCpu;    ///< where the array is
   std::size_t iterations = 20;             ///< measured runs
   CheckResults check = CheckResults::kOn;  ///< count wrong elements
   Tuning tuning{};                         ///< dials of the algorithms

@@ -8,6 +8,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -28,7 +29,7 @@ double sum_of_contributions(int ranks, std::size_t i) {
 
 void fill_with(const Tensor& tensor, const std::function<double(std::size_t)>& value) {
   dispatch_float(tensor.dtype(), [&]<class T>() {
-    const std::span<T> elements = tensor.span<T>();
+    const HostView<T> elements(tensor, HostAccess::kWrite);
     for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<T>(value(i));
   });
 }
@@ -37,7 +38,7 @@ std::size_t count_differences(const Tensor& tensor,
                               const std::function<double(std::size_t)>& expected) {
   std::size_t wrong = 0;
   dispatch_float(tensor.dtype(), [&]<class T>() {
-    const std::span<T> elements = tensor.span<T>();
+    const HostView<const T> elements(tensor);
     for (std::size_t i = 0; i < elements.size(); ++i) {
       if (elements[i] != static_cast<T>(expected(i))) ++wrong;
     }
@@ -56,13 +57,13 @@ struct Plan {
 
 class PlannedCase : public CollectiveCase {
  public:
-  PlannedCase(Plan plan, std::size_t count, DType dtype)
+  PlannedCase(Plan plan, std::size_t count, DType dtype, const Device& device)
       : plan_(std::move(plan)),
         count_(count),
         in_place_(plan_.input_count == 0),
-        output_(Tensor::empty(device_, {plan_.output_count}, dtype)),
-        input_(in_place_ ? output_ : Tensor::empty(device_, {plan_.input_count}, dtype)),
-        contribution_(Tensor::empty(device_, input_.shape(), dtype)) {
+        output_(Tensor::empty(device, {plan_.output_count}, dtype)),
+        input_(in_place_ ? output_ : Tensor::empty(device, {plan_.input_count}, dtype)),
+        contribution_(Tensor::empty(device, input_.shape(), dtype)) {
     fill_with(contribution_, plan_.input);
   }
 
@@ -78,7 +79,6 @@ class PlannedCase : public CollectiveCase {
   Plan plan_;
   std::size_t count_;
   bool in_place_;
-  Device device_ = Device::cpu();
   Tensor output_;
   Tensor input_;
   Tensor contribution_;  // what this rank gives, to begin again from
@@ -165,17 +165,17 @@ Plan parts_plan(OpKind op, std::size_t part, int rank, int ranks) {
 }  // namespace
 
 std::unique_ptr<CollectiveCase> make_case(OpKind op, const Communicator& comm, std::size_t count,
-                                          DType dtype) {
+                                          DType dtype, const Device& device) {
   const bool whole_everywhere =
       op == OpKind::kBroadcast || op == OpKind::kReduce || op == OpKind::kAllReduce;
   if (whole_everywhere) {
     return std::make_unique<PlannedCase>(in_place_plan(op, count, comm.rank(), comm.size()), count,
-                                         dtype);
+                                         dtype, device);
   }
   const auto ranks = static_cast<std::size_t>(comm.size());
   const std::size_t part = ceil_div(count, ranks);
   return std::make_unique<PlannedCase>(parts_plan(op, part, comm.rank(), comm.size()), part * ranks,
-                                       dtype);
+                                       dtype, device);
 }
 
 }  // namespace ultra::collectives

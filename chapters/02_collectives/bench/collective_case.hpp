@@ -33,9 +33,11 @@ class CollectiveCase {
 };
 
 /// @brief A case of a collective for one rank of `comm`.
-/// @param count  elements of the whole array, before rounding.
+/// @param count   elements of the whole array, before rounding.
+/// @param device  of this rank's tensors.
 /// @throws ConfigError for an operation that is no collective on data.
 [[nodiscard]] std::unique_ptr<CollectiveCase> make_case(OpKind op, const Communicator& comm,
-                                                        std::size_t count, DType dtype);
+                                                        std::size_t count, DType dtype,
+                                                        const Device& device);
 
 }  // namespace ultra::collectives

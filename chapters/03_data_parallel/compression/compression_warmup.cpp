@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/numeric.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -68,8 +69,12 @@ optim::AdamWUpdate keep_second_moment(std::size_t steps, optim::AdamWUpdate upda
       return update(value, grad, first_moment, second_moment, constants);
     }
     dispatch_float(value.dtype(), [&]<class T>() {
-      update_with_kept<T>(value.span<T>(), grad.span<T>(), first_moment.span<T>(),
-                          second_moment.span<T>(), constants, kept_step);
+      const HostView<T> weights(value, HostAccess::kReadWrite);
+      const HostView<const T> gradients(grad);
+      const HostView<T> first(first_moment, HostAccess::kReadWrite);
+      const HostView<const T> second(second_moment);
+      update_with_kept<T>(weights.span(), gradients.span(), first.span(), second.span(), constants,
+                          kept_step);
     });
   };
 }

@@ -9,6 +9,7 @@
 #include "chapters/03_data_parallel/compression/compressor.hpp"
 #include "chapters/03_data_parallel/compression/message_words.hpp"
 #include "common/base/numeric.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -67,9 +68,11 @@ class Int8 final : public Compressor {
 
   void compress(const Tensor& gradient, const Tensor& message) const override {
     dispatch_float(gradient.dtype(), [&]<class T>() {
-      const std::span<const T> entries = gradient.span<T>();
+      const HostView<const T> view(gradient);
+      const std::span<const T> entries = view.span();
+      const HostView<std::int32_t> words_of_message(message, HostAccess::kWrite);
       const std::size_t blocks = ceil_div(entries.size(), kInt8Block);
-      std::int32_t* scales = message.span<std::int32_t>().data();
+      std::int32_t* scales = words_of_message.data();
       std::int32_t* words = scales + blocks * words_of(dtype_of<T>());
       for (std::size_t b = 0; b < blocks; ++b) {
         const std::span<const T> block = block_at(entries, b);
@@ -86,9 +89,11 @@ class Int8 final : public Compressor {
 
   void add_decompressed(const Tensor& message, double factor, const Tensor& into) const override {
     dispatch_float(into.dtype(), [&]<class T>() {
-      const std::span<T> sums = into.span<T>();
+      const HostView<T> view(into, HostAccess::kReadWrite);
+      const std::span<T> sums = view.span();
+      const HostView<const std::int32_t> words_of_message(message);
       const std::size_t blocks = ceil_div(sums.size(), kInt8Block);
-      const std::int32_t* scales = message.span<std::int32_t>().data();
+      const std::int32_t* scales = words_of_message.data();
       const std::int32_t* words = scales + blocks * words_of(dtype_of<T>());
       for (std::size_t b = 0; b < blocks; ++b) {
         const std::span<T> block = block_at(sums, b);

@@ -7,6 +7,7 @@
 #include "chapters/03_data_parallel/compression/compressor.hpp"
 #include "chapters/03_data_parallel/compression/message_words.hpp"
 #include "common/base/numeric.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -41,8 +42,10 @@ class OneBit final : public Compressor {
 
   void compress(const Tensor& gradient, const Tensor& message) const override {
     dispatch_float(gradient.dtype(), [&]<class T>() {
-      const std::span<const T> entries = gradient.span<T>();
-      std::int32_t* at = message.span<std::int32_t>().data();
+      const HostView<const T> view(gradient);
+      const std::span<const T> entries = view.span();
+      const HostView<std::int32_t> words_of_message(message, HostAccess::kWrite);
+      std::int32_t* at = words_of_message.data();
       for (std::size_t begin = 0; begin < entries.size(); begin += kOneBitBlock) {
         const T magnitude =
             mean_magnitude(entries.subspan(begin, std::min(kOneBitBlock, entries.size() - begin)));
@@ -56,8 +59,10 @@ class OneBit final : public Compressor {
 
   void add_decompressed(const Tensor& message, double factor, const Tensor& into) const override {
     dispatch_float(into.dtype(), [&]<class T>() {
-      const std::span<T> sums = into.span<T>();
-      const std::int32_t* magnitudes = message.span<std::int32_t>().data();
+      const HostView<T> view(into, HostAccess::kReadWrite);
+      const std::span<T> sums = view.span();
+      const HostView<const std::int32_t> words_of_message(message);
+      const std::int32_t* magnitudes = words_of_message.data();
       const std::int32_t* signs =
           magnitudes + ceil_div(sums.size(), kOneBitBlock) * words_of(dtype_of<T>());
       for (std::size_t begin = 0; begin < sums.size(); begin += kPerWord) {

@@ -10,6 +10,7 @@
 #include "common/base/errors.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/ops/matmul.hpp"
+#include "common/tensor/host_view.hpp"
 #include "common/tensor/philox.hpp"
 
 namespace ultra::data_parallel {
@@ -130,7 +131,8 @@ class PowerSgdExchange final : public BucketExchange {
     }
     for (const Matrix& matrix : plan_.matrices) {
       dispatch_float(q_.dtype(), [&]<class T>() {
-        orthonormalize<T>(part(first_, matrix.p).span<T>(), rank_);
+        const HostView<T> vectors(part(first_, matrix.p), HostAccess::kReadWrite);
+        orthonormalize<T>(vectors.span(), rank_);
       });
       // Q^T = P^T M
       ops::matmul_into(q(matrix), p(matrix), Transpose::kNo, m(matrix), Transpose::kNo);
@@ -160,7 +162,8 @@ class PowerSgdExchange final : public BucketExchange {
   /// their P would be zero, too, and they for ever. The numbers are the same on all replicas.
   void draw_empty_vectors() {
     dispatch_float(q_.dtype(), [&]<class T>() {
-      const std::span<T> all = q_.span<T>();
+      const HostView<T> view(q_, HostAccess::kReadWrite);
+      const std::span<T> all = view.span();
       for (const Matrix& matrix : plan_.matrices) {
         for (std::size_t r = 0; r < rank_; ++r) {
           const std::size_t begin = matrix.q.begin + r * matrix.m;
@@ -178,11 +181,12 @@ class PowerSgdExchange final : public BucketExchange {
   void write_product(const Matrix& matrix) const {
     const Tensor product = part(bucket_, matrix.in_bucket);
     dispatch_float(q_.dtype(), [&]<class T>() {
-      multiply_factors<T>(product.span<T>(), part(first_, matrix.p).span<T>(),
-                          part(q_, matrix.q).span<T>(), matrix.n, matrix.m);
+      const HostView<T> sent(product, HostAccess::kWrite);
+      const HostView<const T> p(part(first_, matrix.p));
+      const HostView<const T> q(part(q_, matrix.q));
+      multiply_factors<T>(sent.span(), p.span(), q.span(), matrix.n, matrix.m);
       if (!residual_.defined()) return;
-      const std::span<const T> sent = product.span<T>();
-      const std::span<T> left = part(residual_, matrix.in_residual).span<T>();
+      const HostView<T> left(part(residual_, matrix.in_residual), HostAccess::kReadWrite);
       const T share = T(1) / static_cast<T>(dp_.size());
       for (std::size_t i = 0; i < left.size(); ++i) left[i] -= share * sent[i];
     });

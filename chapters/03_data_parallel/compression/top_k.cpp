@@ -8,6 +8,7 @@
 #include "chapters/03_data_parallel/compression/message_words.hpp"
 #include "chapters/03_data_parallel/top_k_feedback.hpp"
 #include "common/base/errors.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -26,14 +27,16 @@ class TopK final : public Compressor {
 
   void compress(const Tensor& gradient, const Tensor& message) const override {
     dispatch_float(gradient.dtype(), [&]<class T>() {
-      const std::span<const T> entries = gradient.span<T>();
+      const HostView<const T> view(gradient);
+      const std::span<const T> entries = view.span();
+      const HostView<std::int32_t> words_of_message(message, HostAccess::kWrite);
       ensure(entries.size() <= std::numeric_limits<std::uint32_t>::max(),
              "positions of top-k fit a word");
       const std::size_t kept = kept_entries(fraction_, entries.size());
       const std::vector<std::uint32_t> positions = largest_entries<T>(entries, kept);
       ensure(positions.size() == kept,
              "largest_entries returns as many positions as it was asked for");
-      std::int32_t* at = message.span<std::int32_t>().data();
+      std::int32_t* at = words_of_message.data();
       for (const std::uint32_t position : positions) {
         ensure(position < entries.size(), "largest_entries returns positions of the entries");
         at = put(at, entries.subspan(position, 1));
@@ -44,9 +47,11 @@ class TopK final : public Compressor {
 
   void add_decompressed(const Tensor& message, double factor, const Tensor& into) const override {
     dispatch_float(into.dtype(), [&]<class T>() {
-      const std::span<T> sums = into.span<T>();
+      const HostView<T> view(into, HostAccess::kReadWrite);
+      const std::span<T> sums = view.span();
+      const HostView<const std::int32_t> words_of_message(message);
       const std::size_t kept = kept_entries(fraction_, sums.size());
-      const std::int32_t* values = message.span<std::int32_t>().data();
+      const std::int32_t* values = words_of_message.data();
       const std::int32_t* positions = values + kept * words_of(dtype_of<T>());
       for (std::size_t i = 0; i < kept; ++i) {
         sums[number_at<std::uint32_t>(positions, i)] +=

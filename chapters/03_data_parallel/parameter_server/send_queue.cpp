@@ -50,6 +50,8 @@ class QueuedSend final : public Operation, public SendQueue::Send {
     return fmt::format("{}: {}", to_string(info()), send_->waits_for());
   }
   std::size_t sent_bytes() const override { return send_->sent_bytes(); }
+  const comm::DevicePart* device_part() const override { return send_->device_part(); }
+  void abort() override { send_->abort(); }
   std::optional<std::chrono::steady_clock::time_point> begin_time() const override {
     return begin_time_;
   }

@@ -24,10 +24,10 @@ struct StepPart {
 
 // [region conclude]
 /// Replaces the figures of the steps by the sums of all ranks' parts. Collective over the world.
-void put_together(const Communicator& world, const Device& device,
-                  const std::vector<StepPart>& parts, std::vector<train::StepMetrics>& steps) {
+void put_together(const Communicator& world, const Device& host, const std::vector<StepPart>& parts,
+                  std::vector<train::StepMetrics>& steps) {
   const Tensor sums =
-      Tensor::empty(device, {steps.size(), 2}, DType::kF64, MemoryCategory::kCommunication);
+      Tensor::empty(host, {steps.size(), 2}, DType::kF64, MemoryCategory::kCommunication);
   const auto numbers = sums.span<double>();
   for (std::size_t i = 0; i < steps.size(); ++i) {
     numbers[2 * i] = parts[i].loss;
@@ -115,7 +115,7 @@ class Replica : public train::Worker {
 
   void conclude(std::vector<train::StepMetrics>& steps) override {
     worker_->conclude(steps);
-    put_together(servers_.world, context_.device, parts_, steps);
+    put_together(servers_.world, context_.device.host(), parts_, steps);
   }
 
  private:
@@ -170,7 +170,7 @@ class Server : public train::Worker {
 
   void conclude(std::vector<train::StepMetrics>& steps) override {
     server_->drain();
-    put_together(servers_.world, context_.device, parts_, steps);
+    put_together(servers_.world, context_.device.host(), parts_, steps);
   }
 
  private:

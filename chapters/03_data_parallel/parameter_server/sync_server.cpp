@@ -3,8 +3,7 @@
 
 #include "chapters/03_data_parallel/parameter_server/parameter_server.hpp"
 #include "common/base/numeric.hpp"
-#include "common/comm/collectives/reduce_op.hpp"
-#include "common/comm/engine/tensor_bytes.hpp"
+#include "common/comm/device/combine_tensors.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
 #include "common/train/frame/divergence.hpp"
@@ -14,14 +13,7 @@ namespace {
 
 /// contributions[0] = their sum, added in their order.
 void add_up(const std::vector<Tensor>& contributions) {
-  std::vector<const void*> from;
-  for (const Tensor& contribution : contributions) {
-    from.push_back(comm::bytes_of(contribution).data());
-  }
-  const Tensor& first = contributions.front();
-  void* const into = comm::bytes_of(first).data();
-  comm::combine_all({.dtype = first.dtype(), .op = ReduceOp::kSum}, std::span(&into, 1), from,
-                    first.numel());
+  comm::combine_tensors(ReduceOp::kSum, contributions.front(), contributions);
 }
 
 class SyncServer : public ParameterServer {

@@ -37,7 +37,7 @@ void OffloadOptions::add_to(CLI::App& app) {
             {1e-6, 1e6});
 }
 
-void OffloadOptions::validate(ZeroStage stage, DeviceKind device) const {
+void OffloadOptions::validate(ZeroStage stage) const {
   if (what == Offload::kNone) {
     const char* useless = to ? "--offload-to" : gbps ? "--offload-gbps" : nullptr;
     if (useless == nullptr) return;
@@ -47,7 +47,6 @@ void OffloadOptions::validate(ZeroStage stage, DeviceKind device) const {
     throw ConfigError("--offload has no meaning without --zero 1, 2 or 3.");
   }
   train::expect_kept(exclusions(stage, ""));
-  if (device != DeviceKind::kCpu) throw ConfigError("--offload needs --device cpu.");
   if (to && *to != kMemory && (!to->starts_with(kFile) || to->size() == kFile.size())) {
     throw ConfigError(
         fmt::format("--offload-to is {}. It must be memory or file:DIR.", in_quotes(*to)));

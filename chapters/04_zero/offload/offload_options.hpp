@@ -26,7 +26,7 @@ struct OffloadOptions {
 
   /// @brief Checks the values, and that they have a meaning in this stage.
   /// @throws ConfigError that says what does not fit and what to do.
-  void validate(ZeroStage stage, DeviceKind device) const;
+  void validate(ZeroStage stage) const;
 
   /// @brief What these flags do not go together with.
   /// @param plus_plus  the techniques of --zero++; empty: none.

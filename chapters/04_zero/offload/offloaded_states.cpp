@@ -14,11 +14,16 @@ namespace {
 using comm::bytes_of;
 using Kind = StorageEvent::Kind;
 
-void expect_cpu(const Device& device) {
-  if (device.kind() == DeviceKind::kCpu) return;
-  throw ConfigError(
-      "--offload needs --device cpu: a GPU's window would need pinned memory between it and the "
-      "storage, which this program does not have.");
+/// A tensor in the host's memory for what goes to a tensor or comes from there: on the CPU itself.
+Tensor host_side_of(const Tensor& tensor) {
+  const Device& device = tensor.device();
+  if (!has_streams(device.kind())) return tensor;
+  return Tensor::empty(device.host(), tensor.shape(), tensor.dtype());
+}
+
+/// Copies between the two sides.
+void bring(const Tensor& to, const Tensor& from) {
+  if (!to.shares_storage(from)) to.copy_from(from);
 }
 
 }  // namespace
@@ -41,14 +46,20 @@ OffloadedStates::OffloadedStates(const OffloadSettings& settings,
                  [this](std::size_t block) {
                    finish(block, writes_.at(block % kWindowBuffers), Kind::kWrite);
                  }}) {
-  expect_cpu(device);
   use_.stored_bytes = layout_.stored() * size_of(dtype);
   file_ = open_storage(settings, use_.stored_bytes);
   const auto sizes = layout_.buffers();
   for (std::size_t b = 0; b < kWindowBuffers; ++b) {
     if (sizes[b] == 0) continue;
     window_[b] = Tensor::empty(device, {sizes[b]}, dtype, MemoryCategory::kOptimizer);
+    host_window_[b] = host_side_of(window_[b]);
   }
+}
+
+Range OffloadedStates::stored_elements(std::size_t block) const {
+  const std::size_t weights =
+      layout_.stores_weights() ? layout_.blocks()[block].elements.size() : 0;
+  return {0, weights + layout_.stored_moments(block).size()};
 }
 
 // [region block_transfers]
@@ -56,7 +67,7 @@ template <class Begin>
 void OffloadedStates::start(std::size_t block, std::size_t buffer, Transfers& transfers,
                             const Begin& begin) {
   const OffloadedBlock& b = layout_.blocks()[block];
-  const Tensor& window = window_.at(buffer);
+  const Tensor& window = host_window_.at(buffer);
   const std::size_t weights = layout_.stores_weights() ? b.elements.size() : 0;
   const Range moments = layout_.stored_moments(block);
   transfers.clear();
@@ -73,6 +84,8 @@ void OffloadedStates::start_read(std::size_t block, std::size_t buffer) {
 }
 
 void OffloadedStates::start_write(std::size_t block, std::size_t buffer) {
+  const Range elements = stored_elements(block);
+  bring(host_window_.at(buffer).slice(0, elements), window_.at(buffer).slice(0, elements));
   start(block, buffer, writes_.at(buffer),
         [this](auto offset, auto bytes) { return file_->write_async(offset, bytes); });
 }
@@ -87,6 +100,10 @@ void OffloadedStates::finish(std::size_t block, Transfers& transfers, Kind kind)
     wait_for(transfers[t], moments ? 2 * n : n, kind, name, use_.optimizer);
   }
   transfers.clear();
+  if (kind == Kind::kWrite) return;
+  const Range elements = stored_elements(block);
+  const std::size_t buffer = block % kWindowBuffers;
+  bring(window_.at(buffer).slice(0, elements), host_window_.at(buffer).slice(0, elements));
 }
 
 void OffloadedStates::wait_for(storage::Transfer& transfer, std::size_t bytes, Kind kind,
@@ -130,12 +147,17 @@ WeightsRead OffloadedStates::read_weights_async(const Range& elements, const Ten
   // The last blocks of the step may still be on their way there, and the first weights that the passes
   // need are among them. Afterwards nothing is left to wait for.
   step_.settle();
-  return {.transfer = file_->read_async(byte(elements.begin), bytes_of(out)),
-          .bytes = out.nbytes()};
+  const Tensor host = host_side_of(out);
+  return {.host = host,
+          .out = out,
+          .transfer = file_->read_async(byte(elements.begin), bytes_of(host))};
 }
 
 void OffloadedStates::finish_read(WeightsRead& read, std::string_view name) {
-  wait_for(read.transfer, read.bytes, Kind::kRead, name, use_.weights);
+  wait_for(read.transfer, read.out.nbytes(), Kind::kRead, name, use_.weights);
+  bring(read.out, read.host);
+  read.host = Tensor();
+  read.out = Tensor();
 }
 
 void OffloadedStates::read_now(const Range& stored, const Tensor& out) {
@@ -148,8 +170,10 @@ void OffloadedStates::read_now(const Range& stored, const Tensor& out) {
 
 void OffloadedStates::write_now(const Range& stored, const Tensor& in) {
   if (in.numel() == 0) return;
-  const Tensor flat = cast(in, dtype_).contiguous();
-  file_->write_async(byte(stored.begin), bytes_of(flat)).wait();
+  const Tensor dense = cast(in, dtype_).contiguous();
+  const Tensor host = host_side_of(dense);
+  bring(host, dense);
+  file_->write_async(byte(stored.begin), bytes_of(host)).wait();
 }
 
 void OffloadedStates::read_weights(const Range& elements, const Tensor& out) {

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// OffloadedStates: one rank's moments, and weights or master weights if wanted, in storage beside its device, with a
-/// window of blocks on it.
+/// OffloadedStates: one rank's moments, and weights or master weights if wanted, in storage beside its
+/// device, with a window of blocks on it.
 
 #include <array>
 #include <cstddef>
@@ -33,20 +33,22 @@ struct StorageEvent {
 
 /// @brief A read of weights that is under way.
 struct WeightsRead {
-  storage::Transfer transfer;  ///< of the bytes
-  std::size_t bytes = 0;       ///< their number
+  Tensor host = {};            ///< where it writes them
+  Tensor out = {};             ///< where they shall be; on the CPU the same
+  storage::Transfer transfer;  ///< of the bytes; ends before their memory does
 };
 
 /// @brief The states of the tensors that a rank updates, outside its device's memory.
 ///
 /// Memory: three buffers of blocks, as MemoryCategory::kOptimizer, from here on; what is stored is
-/// counted by no device. Bits are never changed on the way: results are those of states on the device.
+/// counted by no device. A device with streams reaches the storage by way of as much pinned memory
+/// (Device::host()), and the host waits for it before a block is written. Bits are never changed on the way: results are those of states on the device.
 /// @see OffloadedStep for the order in which blocks come and go.
 class OffloadedStates {
  public:
   /// @brief Opens the storage at its full length and makes the window; the moments are zeros.
   /// @param counts  elements of each tensor, in the order of the updates.
-  /// @throws FileError, OutOfMemory as open_storage(); ConfigError for a device that is no CPU.
+  /// @throws FileError, OutOfMemory as open_storage().
   OffloadedStates(const OffloadSettings& settings, std::span<const std::size_t> counts,
                   const Device& device, DType dtype)
       : OffloadedStates(settings, counts, device, dtype,
@@ -119,6 +121,8 @@ class OffloadedStates {
   void start_read(std::size_t block, std::size_t buffer);
   void start_write(std::size_t block, std::size_t buffer);
   void finish(std::size_t block, Transfers& transfers, StorageEvent::Kind kind);
+  /// Elements of a block that storage has, where they stand in a buffer.
+  [[nodiscard]] Range stored_elements(std::size_t block) const;
   /// Waits for a transfer and counts it.
   void wait_for(storage::Transfer& transfer, std::size_t bytes, StorageEvent::Kind kind,
                 std::string_view name, train::StorageTraffic& traffic);
@@ -131,6 +135,7 @@ class OffloadedStates {
   DType dtype_;
   std::unique_ptr<storage::AsyncFile> file_;
   std::array<Tensor, kWindowBuffers> window_;
+  std::array<Tensor, kWindowBuffers> host_window_;  // what transfers touch: on the CPU window_
   // By buffer. Before the buffers in destruction: they wait until these are free.
   std::array<Transfers, kWindowBuffers> reads_;
   std::array<Transfers, kWindowBuffers> writes_;

@@ -7,6 +7,7 @@
 
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/saved.hpp"
+#include "common/tensor/synchronize.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -30,6 +31,7 @@ double seconds_of(nn::Model& piece, const PieceTensors& tensors) {
   } else {
     static_cast<void>(piece.backward(output, saved));
   }
+  synchronize(piece.device());
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "chapters/08_expert_parallel/moe/router.hpp"
+#include "common/tensor/host_view.hpp"
 #include "common/train/gradients/gradient_norm.hpp"
 
 namespace ultra::expert_parallel {
@@ -89,9 +90,10 @@ void move_biases(const Tensor& biases, std::span<const double> loads, double rat
   const double mean =
       std::accumulate(loads.begin(), loads.end(), 0.0) / static_cast<double>(loads.size());
   dispatch_float(biases.dtype(), [&]<class T>() {
+    const HostView<T> numbers(biases, HostAccess::kReadWrite);
     for (std::size_t e = 0; e < loads.size(); ++e) {
-      if (loads[e] > mean) biases.data<T>()[e] -= static_cast<T>(rate);
-      if (loads[e] < mean) biases.data<T>()[e] += static_cast<T>(rate);
+      if (loads[e] > mean) numbers[e] -= static_cast<T>(rate);
+      if (loads[e] < mean) numbers[e] += static_cast<T>(rate);
     }
   });
 }

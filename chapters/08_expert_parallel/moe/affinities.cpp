@@ -3,18 +3,24 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/tensor/host_view.hpp"
+
 namespace ultra::expert_parallel {
 namespace {
 
-/// Calls fn<T>(row, ...) for each row of matrices of one shape.
+/// Calls fn(row, ..., columns) for each row of matrices of one shape: those of `to` may be written,
+/// the others are read.
 template <class Fn, class... Tensors>
-void for_each_row(Fn&& fn, const Tensor& first, const Tensors&... others) {
-  const std::size_t columns = first.size(1);
-  dispatch_float(first.dtype(), [&]<class T>() {
-    for (std::size_t row = 0; row < first.size(0); ++row) {
-      fn(first.template data<T>() + row * columns, (others.template data<T>() + row * columns)...,
-         columns);
-    }
+void for_each_row(Fn&& fn, const Tensor& to, HostAccess access, const Tensors&... others) {
+  const std::size_t columns = to.size(1);
+  dispatch_float(to.dtype(), [&]<class T>() {
+    const auto for_rows = [&](T* row, const auto&... from) {
+      for (std::size_t i = 0; i < to.size(0); ++i) {
+        fn(row + i * columns, (from.data() + i * columns)..., columns);
+      }
+    };
+    const HostView<T> rows(to, access);
+    for_rows(rows.data(), HostView<const T>(others)...);
   });
 }
 
@@ -60,7 +66,7 @@ Tensor affinities_of(const Tensor& logits, RouterKind kind) {
         if (kind == RouterKind::kSoftmax) return softmax_row(to, from, experts);
         sigmoid_row(to, from, experts);
       },
-      y, logits);
+      y, HostAccess::kWrite, logits);
   return y;
 }
 
@@ -75,7 +81,7 @@ Tensor affinities_backward(const Tensor& d_affinities, const Tensor& affinities,
               kind == RouterKind::kSoftmax ? a[e] * (d_a[e] - shared) : a[e] * (1 - a[e]) * d_a[e];
         }
       },
-      d_logits, d_affinities, affinities);
+      d_logits, HostAccess::kWrite, d_affinities, affinities);
   return d_logits;
 }
 
@@ -87,7 +93,7 @@ Tensor probabilities_of(const Tensor& affinities, RouterKind kind) {
         const auto sum = sum_of(a, experts);
         for (std::size_t e = 0; e < experts; ++e) to[e] = a[e] / sum;
       },
-      p, affinities);
+      p, HostAccess::kWrite, affinities);
   return p;
 }
 
@@ -101,15 +107,17 @@ Tensor probabilities_backward(const Tensor& d_probabilities, const Tensor& affin
         const auto shared = dot(d_p, a, experts) / sum;
         for (std::size_t e = 0; e < experts; ++e) to[e] = (d_p[e] - shared) / sum;
       },
-      d_affinities, d_probabilities, affinities);
+      d_affinities, HostAccess::kWrite, d_probabilities, affinities);
   return d_affinities;
 }
 
 Tensor log_sum_exp(const Tensor& logits) {
   Tensor sums = Tensor::empty(logits.device(), {logits.size(0)}, logits.dtype());
   dispatch_float(logits.dtype(), [&]<class T>() {
+    const HostView<const T> rows(logits);
+    const HostView<T> logs(sums, HostAccess::kWrite);
     for (std::size_t t = 0; t < logits.size(0); ++t) {
-      sums.data<T>()[t] = log_sum_exp_of(logits.data<T>() + t * logits.size(1), logits.size(1));
+      logs[t] = log_sum_exp_of(rows.data() + t * logits.size(1), logits.size(1));
     }
   });
   return sums;
@@ -122,7 +130,7 @@ void add_z_loss_gradient(const Tensor& d_logits, const Tensor& logits, double sc
         const auto factor = static_cast<decltype(log_sum)>(2 * scale) * log_sum;
         for (std::size_t e = 0; e < experts; ++e) to[e] += factor * std::exp(from[e] - log_sum);
       },
-      d_logits, logits);
+      d_logits, HostAccess::kReadWrite, logits);
 }
 
 }  // namespace ultra::expert_parallel

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "common/tensor/host_view.hpp"
+
 namespace ultra::expert_parallel {
 namespace {
 
@@ -46,9 +48,10 @@ class SharedSequences {
 
   void drop(std::size_t num_experts, std::size_t capacity) {
     std::vector<std::size_t> order(order_.size());
+    const HostView<std::int32_t> choices(all_, HostAccess::kReadWrite);
     for (std::size_t s = 0; s < tokens_.batch; ++s) {
       for (std::size_t i = 0; i < order.size(); ++i) order[i] = token(order_[i], s);
-      keep_places(all_.span<std::int32_t>(), top_k_, order, num_experts, capacity);
+      keep_places(choices.span(), top_k_, order, num_experts, capacity);
     }
   }
 
@@ -110,7 +113,8 @@ void drop_beyond_capacity(const Tensor& destinations, const LocalTokens& tokens,
   }
   std::vector<std::size_t> order(destinations.size(0));
   std::iota(order.begin(), order.end(), std::size_t{0});
-  keep_places(destinations.span<std::int32_t>(), config.top_k, order, config.num_experts,
+  const HostView<std::int32_t> choices(destinations, HostAccess::kReadWrite);
+  keep_places(choices.span(), config.top_k, order, config.num_experts,
               capacity_of(factor, order.size(), config));
 }
 

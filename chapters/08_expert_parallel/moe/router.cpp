@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
+#include <vector>
 
 #include "chapters/08_expert_parallel/moe/affinities.hpp"
 #include "chapters/08_expert_parallel/moe/experts.hpp"
 #include "common/nn/initialization.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/ops/matmul.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
@@ -50,35 +51,41 @@ bool is_padding(const LocalTokens& tokens, const nn::Pass& pass, std::size_t tok
   return static_cast<std::size_t>(tokens.positions[token % tokens.seq]) >= tokens.seq_len;
 }
 
-/// Calls fn with every token that counts for nothing.
-void for_each_padding(const LocalTokens& tokens, const nn::Pass& pass,
-                      const std::function<void(std::size_t token)>& fn) {
-  if (pass.token_weight != 0.0 && tokens.positions.empty()) return;
+/// The tokens that count for nothing.
+std::vector<std::size_t> padding_of(const LocalTokens& tokens, const nn::Pass& pass) {
+  std::vector<std::size_t> padding;
+  if (pass.token_weight != 0.0 && tokens.positions.empty()) return padding;
   for (std::size_t t = 0; t < tokens.batch * tokens.seq; ++t) {
-    if (is_padding(tokens, pass, t)) fn(t);
+    if (is_padding(tokens, pass, t)) padding.push_back(t);
   }
+  return padding;
 }
 
 /// Writes kNowhere over the choices of padding.
 void ask_for_nothing(const Tensor& experts, const LocalTokens& tokens, const nn::Pass& pass) {
+  const std::vector<std::size_t> padding = padding_of(tokens, pass);
+  if (padding.empty()) return;
   const std::size_t top_k = experts.size(1);
-  for_each_padding(tokens, pass, [&](std::size_t token) {
-    std::ranges::fill(experts.span<std::int32_t>().subspan(token * top_k, top_k), kNowhere);
-  });
+  const HostView<std::int32_t> choices(experts, HostAccess::kReadWrite);
+  for (const std::size_t token : padding) {
+    std::ranges::fill(choices.span().subspan(token * top_k, top_k), kNowhere);
+  }
 }
 
 /// Writes zeros over the rows of padding.
 void clear_rows(const Tensor& rows, const LocalTokens& tokens, const nn::Pass& pass) {
-  for_each_padding(tokens, pass, [&](std::size_t token) {
+  for (const std::size_t token : padding_of(tokens, pass)) {
     rows.slice(0, {token, token + 1}).fill(0.0);
-  });
+  }
 }
 
 /// Integers as numbers of another type.
 Tensor as_float(const Tensor& counts, DType dtype) {
   Tensor values = Tensor::empty(counts.device(), counts.shape(), dtype);
   dispatch_float(dtype, [&]<class T>() {
-    std::ranges::transform(counts.span<std::int32_t>(), values.data<T>(),
+    const HostView<const std::int32_t> from(counts);
+    const HostView<T> to(values, HostAccess::kWrite);
+    std::ranges::transform(from, to.data(),
                            [](std::int32_t count) { return static_cast<T>(count); });
   });
   return values;
@@ -128,24 +135,24 @@ double Router::z_scale() const {
 Tensor Router::choices_of(const Tensor& experts, std::size_t batch) const {
   const std::size_t per_sequence = experts.numel() / batch;
   Tensor choices = Tensor::zeros(experts.device(), {batch, config_.num_experts}, DType::kI32);
-  const std::span<const std::int32_t> chosen = experts.span<std::int32_t>();
+  const HostView<const std::int32_t> chosen(experts);
+  const HostView<std::int32_t> counts(choices, HostAccess::kReadWrite);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (chosen[i] == kNowhere) continue;
-    ++choices.data<std::int32_t>()[i / per_sequence * config_.num_experts +
-                                   static_cast<std::size_t>(chosen[i])];
+    ++counts[i / per_sequence * config_.num_experts + static_cast<std::size_t>(chosen[i])];
   }
   return choices;
 }
 
 void Router::count(const Tensor& choices, const Tensor& destinations, const nn::Pass& pass) const {
   if (scope_.counters == nullptr || pass.recomputes) return;
-  const std::span<const std::int32_t> counts = choices.span<std::int32_t>();
+  const HostView<const std::int32_t> counts(choices);
   std::size_t all = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     scope_.counters->add(load_names_[i % config_.num_experts], counts[i]);
     all += static_cast<std::size_t>(counts[i]);
   }
-  const std::span<const std::int32_t> left = destinations.span<std::int32_t>();
+  const HostView<const std::int32_t> left(destinations);
   const auto nowhere = static_cast<std::size_t>(std::ranges::count(left, kNowhere));
   scope_.counters->add(dropped_name_, static_cast<double>(all - (left.size() - nowhere)));
 }

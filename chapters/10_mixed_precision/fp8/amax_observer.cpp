@@ -5,6 +5,7 @@
 
 #include "chapters/10_mixed_precision/delayed_scaling.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -24,32 +25,32 @@ class AmaxObserver : public train::StepObserver {
 
   /// A validation has noted maxima too.
   void step_begins(const train::StepPlan&) override {
-    for (const std::span<float> history : rows()) history.front() = 0.0F;
+    for_each_history([](std::span<float> history) { history.front() = 0.0F; });
   }
 
   void step_ends(const train::StepPlan&) override {
-    const std::vector<std::span<float>> histories = rows();
-    const Tensor amax = Tensor::empty(device_, {histories.size()}, DType::kF32);
-    const std::span<float> values = amax.span<float>();
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = histories[i].front();
+    std::vector<float> own;
+    for_each_history([&](std::span<float> history) { own.push_back(history.front()); });
+    const Tensor amax = Tensor::from<float>(device_.host(), {own.size()}, own);
     if (ranks_.size() > 1) ranks_.labeled("fp8 amax").all_reduce(amax, ReduceOp::kMax);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      note_amax(histories[i], values[i]);
-      end_amax_step(histories[i]);
-    }
+    const HostView<const float> of_all(amax);
+    const float* next = of_all.data();
+    for_each_history([&](std::span<float> history) {
+      note_amax(history, *next++);
+      end_amax_step(history);
+    });
   }
 
  private:
-  /// The history of each tensor.
-  [[nodiscard]] std::vector<std::span<float>> rows() const {
-    std::vector<std::span<float>> all;
+  /// Calls fn with the history of each tensor, which it may change.
+  template <class Fn>
+  void for_each_history(const Fn& fn) const {
     for (const nn::Parameter* parameter : histories_) {
-      const std::span<float> values = parameter->value().span<float>();
+      const HostView<float> values(parameter->value(), HostAccess::kReadWrite);
       for (std::size_t first = 0; first < values.size(); first += row_) {
-        all.push_back(values.subspan(first, row_));
+        fn(values.span().subspan(first, row_));
       }
     }
-    return all;
   }
 
   Communicator ranks_;

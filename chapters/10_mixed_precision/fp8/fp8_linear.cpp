@@ -5,6 +5,7 @@
 
 #include "chapters/10_mixed_precision/delayed_scaling.hpp"
 #include "common/base/errors.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -71,9 +72,9 @@ std::vector<nn::Parameter*> Fp8Tensors::parameters() const {
   return all;
 }
 
-std::span<float> Fp8Tensors::history_of(std::size_t place) const {
+Tensor Fp8Tensors::history_of(std::size_t place) const {
   const std::size_t row = 1 + scope_.recipe.history;
-  return history_->value().span<float>().subspan(place * row, row);
+  return history_->value().slice(0, {place * row, (place + 1) * row});
 }
 
 // [region scales]
@@ -88,10 +89,10 @@ Tensor Fp8Tensors::scales_of(const Tensor& x, const GridPart& part, const Role& 
   }
   Tensor amax = amax_of(x, part);
   if (recipe.scaling == Scaling::kDelayed) {
-    const std::span<float> history = history_of(role.place);
-    if (role.notes) note_amax(history, *amax.data<float>());
-    if (has_steps(history)) {
-      amax.fill(static_cast<double>(delayed_scale(history, role.format, recipe.margin)));
+    const HostView<float> history(history_of(role.place), HostAccess::kReadWrite);
+    if (role.notes) note_amax(history.span(), HostView<const float>(amax)[0]);
+    if (has_steps(history.span())) {
+      amax.fill(static_cast<double>(delayed_scale(history.span(), role.format, recipe.margin)));
       return amax;
     }
   }

@@ -97,7 +97,7 @@ class Fp8Tensors {
   [[nodiscard]] GridPart token_part(const Tensor& x, const Range& features, std::size_t all) const;
   [[nodiscard]] GridPart input_part(const Tensor& x) const;
   [[nodiscard]] const Communicator* holders_of_tokens(const GridPart& part) const;
-  [[nodiscard]] std::span<float> history_of(std::size_t place) const;
+  [[nodiscard]] Tensor history_of(std::size_t place) const;
 
   std::vector<nn::Parameter*> weights_;
   Fp8Scope scope_;

@@ -6,6 +6,7 @@
 #include "chapters/10_mixed_precision/fp8/grid_rounding.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -52,10 +53,6 @@ bool cut(const Range& range, std::size_t all, std::size_t tile) {
   return tile == 0 || range.size() % tile != 0;
 }
 
-std::uint8_t* bytes_of(const Tensor& words) {
-  return reinterpret_cast<std::uint8_t*>(words.data<std::int32_t>());
-}
-
 template <class T>
 std::array<T, 256> numbers_of(Fp8 format) {
   std::array<T, 256> numbers{};
@@ -84,10 +81,10 @@ Tensor amax_of(const Tensor& x, const GridPart& part) {
   expect_part(x, part);
   Tensor amax = Tensor::zeros(x.device(), {part.whole.tiles()}, DType::kF32);
   dispatch_grid(x.dtype(), [&]<class T>() {
-    const T* numbers = x.data<T>();
-    float* largest = amax.data<float>();
+    const HostView<const T> numbers(x);
+    const HostView<float> largest(amax, HostAccess::kReadWrite);
     for_runs(part, [&](std::size_t row, std::size_t column, std::size_t count, std::size_t tile) {
-      const T* run = numbers + row * part.columns.size() + column;
+      const T* run = numbers.data() + row * part.columns.size() + column;
       largest[tile] = std::max(largest[tile], amax_of_run(run, count));
     });
   });
@@ -95,19 +92,22 @@ Tensor amax_of(const Tensor& x, const GridPart& part) {
 }
 
 void scales_from_amax(const Tensor& amax, Fp8 format, int margin) {
-  for (float& scale : amax.span<float>()) scale = power_of_two_scale(scale, format, margin);
+  const HostView<float> scales(amax, HostAccess::kReadWrite);
+  for (float& scale : scales) scale = power_of_two_scale(scale, format, margin);
 }
 
 // [region on_grid]
 Tensor on_grid(const Tensor& x, const GridPart& part, const Tensor& scales, Fp8 format) {
   expect_part(x, part);
   Tensor out = Tensor::empty(x.device(), x.shape(), x.dtype());
-  const float* scale = scales.data<float>();
+  const HostView<const float> scale(scales);
   dispatch_grid(x.dtype(), [&]<class T>() {
+    const HostView<const T> numbers(x);
+    const HostView<T> rounded(out, HostAccess::kWrite);
     dispatch_fp8(format, [&]<Fp8 fp8>() {
       for_runs(part, [&](std::size_t row, std::size_t column, std::size_t count, std::size_t tile) {
         const std::size_t first = row * part.columns.size() + column;
-        round_run<fp8>(x.data<T>() + first, out.data<T>() + first, count, scale[tile]);
+        round_run<fp8>(numbers.data() + first, rounded.data() + first, count, scale[tile]);
       });
     });
   });
@@ -119,12 +119,15 @@ Tensor pack_codes(const Tensor& x, const GridPart& part, const Tensor& scales, F
   expect_part(x, part);
   const std::size_t words = ceil_div(part.columns.size(), kCodesOfWord);
   Tensor codes = Tensor::zeros(x.device(), x.shape().with(-1, words), DType::kI32);
-  const float* scale = scales.data<float>();
+  const HostView<const float> scale(scales);
+  const HostView<std::int32_t> packed(codes, HostAccess::kReadWrite);
+  auto* const bytes = reinterpret_cast<std::uint8_t*>(packed.data());
   dispatch_grid(x.dtype(), [&]<class T>() {
+    const HostView<const T> numbers(x);
     dispatch_fp8(format, [&]<Fp8 fp8>() {
       for_runs(part, [&](std::size_t row, std::size_t column, std::size_t count, std::size_t tile) {
-        pack_run<fp8>(x.data<T>() + row * part.columns.size() + column,
-                      bytes_of(codes) + row * words * kCodesOfWord + column, count, scale[tile]);
+        pack_run<fp8>(numbers.data() + row * part.columns.size() + column,
+                      bytes + row * words * kCodesOfWord + column, count, scale[tile]);
       });
     });
   });
@@ -136,12 +139,15 @@ Tensor unpack_codes(const Tensor& codes, const GridPart& part, const Tensor& sca
   Tensor x = Tensor::empty(codes.device(), codes.shape().with(-1, part.columns.size()), dtype);
   expect_part(x, part);
   const std::size_t row_bytes = codes.size(-1) * kCodesOfWord;
-  const float* scale = scales.data<float>();
+  const HostView<const float> scale(scales);
+  const HostView<const std::int32_t> packed(codes);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(packed.data());
   dispatch_grid(dtype, [&]<class T>() {
+    const HostView<T> unpacked(x, HostAccess::kWrite);
     const auto numbers = numbers_of<GridReal<T>>(format);
     for_runs(part, [&](std::size_t row, std::size_t column, std::size_t count, std::size_t tile) {
-      const std::uint8_t* run = bytes_of(codes) + row * row_bytes + column;
-      T* out = x.data<T>() + row * part.columns.size() + column;
+      const std::uint8_t* run = bytes + row * row_bytes + column;
+      T* out = unpacked.data() + row * part.columns.size() + column;
       const GridReal<T> down = GridReal<T>{1} / static_cast<GridReal<T>>(scale[tile]);
       for (std::size_t i = 0; i < count; ++i) out[i] = stored<T>(numbers[run[i]] * down);
     });

@@ -5,6 +5,7 @@
 #include "chapters/10_mixed_precision/optimizer_states/dynamic_map.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -61,8 +62,11 @@ class Int8Moment : public StoredMoment {
   }
 
   void store(const Tensor& values) override {
-    quantize_moment(cast(values, DType::kF32).span<float>(), kind_, block_, codes(),
-                    scales_.span<float>());
+    const Tensor wide = cast(values, DType::kF32);
+    const HostView<const float> numbers(wide);
+    const HostView<std::int32_t> codes(codes_, HostAccess::kWrite);
+    const HostView<float> scales(scales_, HostAccess::kWrite);
+    quantize_moment(numbers.span(), kind_, block_, bytes_of<std::uint8_t>(codes), scales.span());
   }
 
   void load(const Tensor& values) const override {
@@ -74,11 +78,16 @@ class Int8Moment : public StoredMoment {
 
  private:
   void load_f32(const Tensor& values) const {
-    dequantize_moment(codes(), scales_.span<float>(), kind_, block_, values.span<float>());
+    const HostView<const std::int32_t> codes(codes_);
+    const HostView<const float> scales(scales_);
+    const HostView<float> numbers(values, HostAccess::kWrite);
+    dequantize_moment(bytes_of<const std::uint8_t>(codes), scales.span(), kind_, block_,
+                      numbers.span());
   }
 
-  [[nodiscard]] std::span<std::uint8_t> codes() const {
-    return {reinterpret_cast<std::uint8_t*>(codes_.data<std::int32_t>()), elements_};
+  template <class Byte, class Word>
+  [[nodiscard]] std::span<Byte> bytes_of(const HostView<Word>& codes) const {
+    return {reinterpret_cast<Byte*>(codes.data()), elements_};
   }
 
   std::size_t elements_;

@@ -12,8 +12,7 @@ constexpr const char* kOneOfTheTwo = " Leave one of the two out.";
 /// What the flags of all techniques ask for, by their names in the metrics' config.
 class Asked {
  public:
-  explicit Asked(const train::Setup& setup)
-      : config_(setup.config()), on_gpu_(setup.train.device != DeviceKind::kCpu) {}
+  explicit Asked(const train::Setup& setup) : config_(setup.config()) {}
 
   /// The value of a flag; empty when it is not given.
   [[nodiscard]] std::string value_of(std::string_view name) const {
@@ -31,11 +30,8 @@ class Asked {
     return !value.empty() && value != harmless;
   }
 
-  [[nodiscard]] bool on_gpu() const { return on_gpu_; }
-
  private:
   train::ExtraConfig config_;
-  bool on_gpu_;
 };
 
 /// Rows of one flag of this chapter.
@@ -55,10 +51,6 @@ class Rows {
 };
 
 void exclude_from_types(Rows rows, const Asked& asked) {
-  rows.exclude(
-      "--device cuda",
-      std::string("operations on numbers of two bytes run on the CPU only.") + kOneOfTheTwo,
-      asked.on_gpu());
   rows.exclude("--compress",
                std::string("its messages are made of f32 gradients, and it sends fewer bytes than "
                            "bf16 does.") +
@@ -79,9 +71,6 @@ void exclude_from_moments(Rows rows, const Asked& asked) {
   rows.exclude("--offload",
                std::string("moments outside the device are kept in f32.") + kOneOfTheTwo,
                !asked.value_of("offload").empty());
-  rows.exclude("--device cuda",
-               std::string("moments are stored in fewer bytes on the CPU only.") + kOneOfTheTwo,
-               asked.on_gpu());
 }
 
 void exclude_from_rounded_loss(Rows rows, const train::Setup& setup) {

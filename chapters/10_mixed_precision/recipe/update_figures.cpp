@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "common/tensor/host_view.hpp"
 #include "common/train/gradients/gradient_norm.hpp"
 
 namespace ultra::mixed_precision {
@@ -41,7 +42,7 @@ class FiguresObserver : public train::StepObserver {
 
 void UpdateFigures::count_gradient(const Tensor& gradient) {
   const Tensor wide = cast(gradient, DType::kF32);
-  for (const float g : wide.span<float>()) {
+  for (const HostView<const float> numbers(wide); const float g : numbers) {
     ++gradients_;
     if (g == 0.0F) {
       ++zeros_;
@@ -57,9 +58,9 @@ void UpdateFigures::count_gradient(const Tensor& gradient) {
 void UpdateFigures::count_update(const Tensor& before, const Tensor& wide, const Tensor& after) {
   const Tensor was = cast(before, DType::kF32);
   const Tensor is = cast(after, DType::kF32);
-  const std::span<const float> from = was.span<float>();
-  const std::span<const float> meant = wide.span<float>();
-  const std::span<const float> to = is.span<float>();
+  const HostView<const float> from(was);
+  const HostView<const float> meant(wide);
+  const HostView<const float> to(is);
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (meant[i] == from[i]) continue;
     ++updates_;

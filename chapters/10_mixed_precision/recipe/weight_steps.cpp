@@ -7,6 +7,7 @@
 
 #include "chapters/10_mixed_precision/master_weights.hpp"
 #include "chapters/10_mixed_precision/stochastic_rounding.hpp"
+#include "common/tensor/host_view.hpp"
 #include "common/train/weights/piece_runs.hpp"
 
 namespace ultra::mixed_precision {
@@ -17,11 +18,11 @@ void round_by_chance(const Tensor& wide, const Tensor& weights, const train::Own
                      std::uint64_t seed, int step) {
   const PhiloxStream random(
       seed, fmt::format("rounding of {} in step {}", piece.parameter->name(), step));
-  const std::span<const float> from = wide.span<float>();
-  const std::span<BFloat16> to = weights.span<BFloat16>();
+  const HostView<const float> from(wide);
+  const HostView<BFloat16> to(weights, HostAccess::kReadWrite);
   for (const checkpoint::ElementRun& run : train::runs_of(piece)) {
-    round_stochastically(from.subspan(run.local, run.count), to.subspan(run.local, run.count),
-                         random, run.global);
+    round_stochastically(from.span().subspan(run.local, run.count),
+                         to.span().subspan(run.local, run.count), random, run.global);
   }
 }
 

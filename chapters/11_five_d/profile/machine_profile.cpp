@@ -41,6 +41,15 @@ class Profiling : public train::Technique {
     if (!asked_) return {};
     return {{"--profile-machine", train::Instead::kMeasurement}};
   }
+  void validate(train::Setup& setup) override { train::expect_kept(exclusions(setup)); }
+  std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
+    const bool on_device = has_streams(setup.train.device);
+    return {{.first = fmt::format("--device {}",
+                                  to_string(on_device ? setup.train.device : DeviceKind::kCuda)),
+             .second = "--profile-machine",
+             .reason = "it measures the host's processors and memory. Leave one of the two out.",
+             .broken = asked_ && on_device}};
+  }
   void measure(const train::Setup& setup) const override {
     RankOptions options = setup.rank_options();
     options.checking = Checking::kOff;  // what is timed is a message alone

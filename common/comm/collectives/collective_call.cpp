@@ -22,7 +22,20 @@ void expect_contiguous(const char* operation, const char* name, const Tensor& te
                                operation, name, tensor.shape().str()));
 }
 
-void expect_same_dtype(const char* operation, const Tensor& input, const Tensor& output) {
+/// On the host, tensors of several devices are welcome: they are all the host's memory.
+void expect_same_memory(const char* operation, const Tensor& input, const Tensor& output,
+                        const char* input_name = "input", const char* output_name = "output") {
+  const DeviceKind kind = input.device().kind();
+  if (kind == output.device().kind() && !has_streams(kind)) return;
+  if (input.device() == output.device()) return;
+  throw ShapeError(fmt::format("{}: '{}' is on {}, '{}' on {}{}; copy one with to()", operation,
+                               input_name, to_string(kind), output_name,
+                               kind == output.device().kind() ? "another " : "",
+                               to_string(output.device().kind())));
+}
+
+void expect_alike(const char* operation, const Tensor& input, const Tensor& output) {
+  expect_same_memory(operation, input, output);
   if (input.dtype() == output.dtype()) return;
   throw ShapeError(fmt::format("{}: 'input' is {}, 'output' is {}; convert one with to()",
                                operation, to_string(input.dtype()), to_string(output.dtype())));
@@ -76,13 +89,14 @@ void expect_root(const char* operation, int root, int size) {
 
 CollectiveCall make_call(OpKind kind, const Tensor& input, const Tensor& output, std::size_t count,
                          ReduceOp op = ReduceOp::kSum, int root = 0) {
-  const DType dtype = input.defined() ? input.dtype() : output.dtype();
+  const Tensor& given = input.defined() ? input : output;
   return {.info = {.kind = kind,
                    .communicator = {},
                    .communicator_id = 0,
                    .sequence = 0,
                    .count = count,
-                   .dtype = dtype,
+                   .dtype = given.dtype(),
+                   .device = given.device().kind(),
                    .op = op,
                    .root = root,
                    .label = {}},
@@ -118,8 +132,8 @@ struct Parts {
   void expect_in_place_or_apart(const char* part_name, const Tensor& part, const char* whole_name,
                                 const Tensor& whole) const {
     const Range own = chunks[member.rank];
-    const std::byte* const place = bytes_of(whole).data() + own.begin * size_of(whole.dtype());
-    if (!overlap(part, whole) || bytes_of(part).data() == place) return;
+    const std::byte* const place = memory_of(whole).data() + own.begin * size_of(whole.dtype());
+    if (!overlap(part, whole) || memory_of(part).data() == place) return;
     throw ShapeError(
         fmt::format("{}: '{}' lies in '{}', but is not its chunk {}, which is [{}, {}). Give that "
                     "chunk to work in place, or memory of its own.",
@@ -142,7 +156,7 @@ CollectiveCall gather_call(const Tensor& input, const Chunks& chunks, const Tens
   const bool is_root = member.rank == root;
   if (is_root) {
     parts.expect_whole("output", output);
-    expect_same_dtype("gather", input, output);
+    expect_alike("gather", input, output);
     parts.expect_in_place_or_apart("input", input, "output", output);
   }
   CollectiveCall call = make_call(OpKind::kGather, input, is_root ? output : Tensor{},
@@ -159,7 +173,7 @@ CollectiveCall scatter_call(const Tensor& input, const Chunks& chunks, const Ten
   const bool is_root = member.rank == root;
   if (is_root) {
     parts.expect_whole("input", input);
-    expect_same_dtype("scatter", input, output);
+    expect_alike("scatter", input, output);
     parts.expect_in_place_or_apart("output", output, "input", input);
   }
   CollectiveCall call = make_call(OpKind::kScatter, is_root ? input : Tensor{}, output,
@@ -173,7 +187,7 @@ CollectiveCall all_gather_call(const Tensor& input, const Chunks& chunks, const 
   const Parts parts{"all_gather", chunks, member};
   parts.expect_part("input", input);
   parts.expect_whole("output", output);
-  expect_same_dtype("all_gather", input, output);
+  expect_alike("all_gather", input, output);
   parts.expect_in_place_or_apart("input", input, "output", output);
   CollectiveCall call = make_call(OpKind::kAllGather, input, output, chunks.whole().size());
   call.received = chunks;
@@ -185,7 +199,7 @@ CollectiveCall reduce_scatter_call(const Tensor& input, const Chunks& chunks, co
   const Parts parts{"reduce_scatter", chunks, member};
   parts.expect_whole("input", input);
   parts.expect_part("output", output);
-  expect_same_dtype("reduce_scatter", input, output);
+  expect_alike("reduce_scatter", input, output);
   parts.expect_in_place_or_apart("output", output, "input", input);
   expect_averageable("reduce_scatter", input, op);
   CollectiveCall call = make_call(OpKind::kReduceScatter, input, output, chunks.whole().size(), op);
@@ -260,7 +274,7 @@ CollectiveCall reduce_scatter_v(const Tensor& input, std::span<const std::size_t
 CollectiveCall all_to_all(const Tensor& input, const Tensor& output, Member member) {
   expect_contiguous("all_to_all", "input", input);
   expect_contiguous("all_to_all", "output", output);
-  expect_same_dtype("all_to_all", input, output);
+  expect_alike("all_to_all", input, output);
   expect_apart("all_to_all", "input", input, "output", output);
   expect_numel("all_to_all", "output", output, input.numel(), "as many as 'input'");
   if (input.numel() % static_cast<std::size_t>(member.size) != 0) {
@@ -280,7 +294,7 @@ CollectiveCall all_to_all_v(const Tensor& input, std::span<const std::size_t> se
                             Member member) {
   expect_contiguous("all_to_all_v", "input", input);
   expect_contiguous("all_to_all_v", "output", output);
-  expect_same_dtype("all_to_all_v", input, output);
+  expect_alike("all_to_all_v", input, output);
   expect_apart("all_to_all_v", "input", input, "output", output);
   // Members' totals differ by nature: no count that all could compare.
   CollectiveCall call = make_call(OpKind::kAllToAll, input, output, 0);
@@ -309,6 +323,7 @@ void expect_channel(OpKind kind, int channel) {
 void expect_shift(const Tensor& send, const Tensor& receive) {
   expect_contiguous("ring_shift", "send", send);
   expect_contiguous("ring_shift", "receive", receive);
+  expect_same_memory("ring_shift", send, receive, "send", "receive");
   expect_apart("ring_shift", "send", send, "receive", receive);
 }
 

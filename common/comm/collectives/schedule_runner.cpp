@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
+#include "kernels/plain/combine.hpp"
 
 namespace ultra::comm {
 namespace {
@@ -69,6 +70,7 @@ class LaneRunner {
     std::byte* buffers[3];  // by Buffer
     Combine combine;
     std::shared_ptr<const void> owner;  // of the buffers
+    const DevicePart* part = nullptr;   // how they are copied
   };
 
   LaneRunner(Lane steps, std::uint16_t lane) : steps_(std::move(steps)), lane_(lane) {}
@@ -81,8 +83,8 @@ class LaneRunner {
         continue;
       }
       if (!begun_) begin(steps_[next_], transport, memory, sequence);
-      if (receive_ && receive_->test()) receive_.reset();
-      if (send_ && send_->test()) send_.reset();
+      if (receive_ && receive_->test()) end(receive_, memory);
+      if (send_ && send_->test()) end(send_, memory);
       if (receive_ || send_) return false;
       begun_ = false;
     }
@@ -105,18 +107,27 @@ class LaneRunner {
     begun_ = true;
     const auto bytes = [&](const Block& block) { return bytes_in(memory, block); };
     if (step.send_to == transport.rank()) {
-      const std::span<std::byte> to = bytes(step.receive);
-      if (!to.empty()) std::memcpy(to.data(), bytes(step.send).data(), to.size());
+      memory.part->memory().copy(bytes(step.receive).data(), bytes(step.send).data(),
+                                 bytes(step.receive).size());
       return;
     }
+    // What the steps before have done to the blocks is in the stream.
+    const std::shared_ptr<const DeviceMemory>& device = memory.part->device();
+    const Place place = device ? Place{device, device->record()} : Place{};
     const Tag tag{.use = Tag::Use::kCollective, .lane = lane_, .sequence = sequence};
     if (step.receive_from != kNobody) {
-      Landing landing{bytes(step.receive), {}, memory.owner};
+      Landing landing{bytes(step.receive), {}, memory.owner, place};
       if (step.on_receive == OnReceive::kReduce) landing.combine = memory.combine;
       receive_ = transport.irecv(landing, step.receive_from, tag);
     }
     if (step.send_to != kNobody)
-      send_ = transport.isend({bytes(step.send), memory.owner}, step.send_to, tag);
+      send_ = transport.isend({bytes(step.send), memory.owner, place}, step.send_to, tag);
+  }
+
+  /// On a device, the steps that follow come after it in the stream.
+  static void end(std::unique_ptr<Request>& request, const Memory& memory) {
+    if (const auto& device = memory.part->device()) device->after(request->ended_at());
+    request.reset();
   }
 
   static std::span<std::byte> bytes_in(const Memory& memory, const Block& block) {
@@ -125,10 +136,12 @@ class LaneRunner {
                      block.range.size() * width);
   }
 
-  /// How many steps from the next one on are local reductions into the same block.
+  /// How many steps from the next one on are local reductions into the same block: at most as many
+  /// as one call of combine_all takes.
   std::size_t terms_of_sum(int rank) const {
+    const std::size_t most = std::min(steps_.size(), next_ + kernels::plain::kMostRanks - 1);
     std::size_t end = next_;
-    while (end < steps_.size() && steps_[end].send_to == rank &&
+    while (end < most && steps_[end].send_to == rank &&
            steps_[end].on_receive == OnReceive::kReduce &&
            steps_[end].receive == steps_[next_].receive) {
       ++end;
@@ -146,7 +159,7 @@ class LaneRunner {
     Combine how = memory.combine;
     if (how.op == ReduceOp::kAverage) how.op = ReduceOp::kSum;  // the end of all divides
     const std::array<void*, 1> into = {sum.data()};
-    combine_all(how, into, sources, sum.size() / size_of(how.dtype));
+    memory.part->memory().combine_all(how, into, sources, sum.size() / size_of(how.dtype));
   }
 
   Lane steps_;
@@ -163,6 +176,7 @@ class ScheduleRunner : public Operation {
                  std::optional<RollCall> roll)
       : Operation(call.info, Order::kInTurn),
         call_(std::move(call)),
+        part_(device_part_of(call_)),
         transport_(std::move(transport)),
         roll_(std::move(roll)),
         sent_bytes_(sent_count(schedule, transport_->rank()) * size_of(call_.info.dtype)),
@@ -196,6 +210,8 @@ class ScheduleRunner : public Operation {
   }
 
   std::size_t sent_bytes() const override { return sent_bytes_; }
+
+  const DevicePart* device_part() const override { return part_.exists() ? &part_ : nullptr; }
 
  private:
   std::size_t whole_count() const { return info().count; }
@@ -242,36 +258,42 @@ class ScheduleRunner : public Operation {
 
   void begin() {
     begun_ = true;
+    // On a device, what is allocated and copied here belongs to the communication stream.
+    const gpu::StreamScope scope(gpu::StreamRole::kCommunication);
+    if (part_.exists()) part_.device()->after(part_.ready());
     data_ = choose_data();
     if (scratch_count_ > 0) scratch_ = temporary(scratch_count_);
     const bool gathers = info().kind == OpKind::kGather || info().kind == OpKind::kAllGather;
     if (gathers) copy_elements(call_.input, 0, data_, own_chunk().begin, own_chunk().size());
     memory_ = {
-        .buffers = {bytes_of(data_).data(), bytes_of(call_.input).data(),
-                    bytes_of(scratch_).data()},
+        .buffers = {memory_of(data_).data(), memory_of(call_.input).data(),
+                    memory_of(scratch_).data()},
         .combine = {.dtype = info().dtype, .op = info().op},
-        .owner = std::make_shared<std::array<Tensor, 3>>(std::array{data_, call_.input, scratch_})};
+        .owner = std::make_shared<std::array<Tensor, 3>>(std::array{data_, call_.input, scratch_}),
+        .part = &part_};
   }
 
   void finish() {
     if (info().kind == OpKind::kScatter || info().kind == OpKind::kReduceScatter) {
       copy_elements(data_, own_chunk().begin, call_.output, 0, own_chunk().size());
     }
-    divide_average(call_, transport_->size());
+    divide_average(call_, transport_->size(), part_.memory());
+    if (part_.exists()) part_.ends_at(part_.device()->record());
     data_ = {};
     scratch_ = {};
     memory_ = {};
   }
 
-  static void copy_elements(const Tensor& from, std::size_t from_begin, const Tensor& to,
-                            std::size_t to_begin, std::size_t count) {
+  void copy_elements(const Tensor& from, std::size_t from_begin, const Tensor& to,
+                     std::size_t to_begin, std::size_t count) const {
     const std::size_t width = size_of(to.dtype());
-    const std::byte* source = bytes_of(from).data() + from_begin * width;
-    std::byte* target = bytes_of(to).data() + to_begin * width;
-    if (count > 0 && source != target) std::memmove(target, source, count * width);
+    const std::byte* source = memory_of(from).data() + from_begin * width;
+    std::byte* target = memory_of(to).data() + to_begin * width;
+    part_.memory().copy(target, source, count * width);
   }
 
   CollectiveCall call_;
+  DevicePart part_;
   std::shared_ptr<Transport> transport_;
   std::optional<RollCall> roll_;
   std::size_t sent_bytes_;

@@ -1,11 +1,17 @@
 #include "common/comm/engine/group_state.hpp"
 
+#include "common/comm/backend/nccl/nccl_collective.hpp"
+#include "common/comm/device/staged_transport.hpp"
+
 namespace ultra::comm {
 
 std::shared_ptr<GroupState> GroupState::join(std::shared_ptr<RankState> own,
                                              std::shared_ptr<Transport> control, std::string name) {
   auto group = std::make_shared<GroupState>();
-  group->transport = own->link ? slowed(control, own->link) : control;
+  group->transport = control;
+  if (own->staging) group->transport = staged(control, own->staging);
+  group->transport = nccl::with_nccl(group->transport, control, own->nccl, own->polling);
+  if (own->link) group->transport = slowed(group->transport, own->link);
   group->control = std::move(control);
   group->name = std::move(name);
   group->id = own->groups++;

@@ -8,7 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "common/comm/backend/nccl/nccl_group.hpp"
 #include "common/comm/communicator.hpp"
+#include "common/comm/device/staging.hpp"
 #include "common/comm/engine/progress_engine.hpp"
 #include "common/comm/links/slow_link.hpp"
 #include "common/comm/transport.hpp"
@@ -19,6 +21,9 @@ namespace ultra::comm {
 struct RankState {
   std::shared_ptr<ProgressEngine> engine;  ///< moves all its operations along
   std::shared_ptr<SlowLink> link;          ///< null when messages are not slowed
+  std::shared_ptr<Polling> polling;        ///< what wakes nobody when it comes
+  std::shared_ptr<Staging> staging;        ///< null when transports know devices' memory
+  nccl::Use nccl;                          ///< how tensors on GPUs use NCCL
   Checking checking = Checking::kOn;       ///< whether members compare what they call
   std::uint64_t groups = 0;                ///< how many this rank has joined
 };

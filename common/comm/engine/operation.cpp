@@ -8,7 +8,8 @@ namespace ultra {
 namespace {
 
 std::string describe_data(const OperationInfo& info) {
-  const std::string elements = fmt::format("{} {}", info.count, to_string(info.dtype));
+  std::string elements = fmt::format("{} {}", info.count, to_string(info.dtype));
+  if (info.device != DeviceKind::kCpu) elements += fmt::format(" on {}", to_string(info.device));
   switch (info.kind) {
     case OpKind::kBroadcast:
     case OpKind::kScatter:
@@ -50,6 +51,10 @@ std::string call_text(const OperationInfo& info) {
   return fmt::format("{}{}{}", to_string(info.kind), describe_data(info), describe_label(info));
 }
 
+std::string stream_name(const OperationInfo& info) {
+  return fmt::format("{} of '{}'{}", to_string(info.kind), info.communicator, describe_label(info));
+}
+
 std::string to_string(const OperationInfo& info) {
   return fmt::format("{} #{} of '{}'{}{}", to_string(info.kind), info.sequence, info.communicator,
                      describe_data(info), describe_label(info));
@@ -59,9 +64,14 @@ std::string to_string(const OperationInfo& info) {
 
 namespace ultra::comm {
 
-void divide_average(const CollectiveCall& call, int size) {
+void divide_average(const CollectiveCall& call, int size, const MemoryOps& memory) {
   if (call.info.op != ReduceOp::kAverage || !call.output.defined()) return;
-  divide(call.info.dtype, bytes_of(call.output).data(), call.output.numel(), size);
+  memory.divide(call.info.dtype, memory_of(call.output).data(), call.output.numel(), size);
+}
+
+DevicePart device_part_of(const CollectiveCall& call) {
+  if (call.info.device == DeviceKind::kCpu) return {};
+  return DevicePart({call.input, call.output}, stream_name(call.info));
 }
 
 }  // namespace ultra::comm

@@ -14,6 +14,7 @@
 
 #include "common/comm/collectives/reduce_op.hpp"
 #include "common/comm/collectives/schedule.hpp"
+#include "common/comm/device/device_part.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra {
@@ -57,13 +58,17 @@ struct OperationInfo {
   std::uint32_t sequence = 0;         ///< its number among the group's operations, 0 for the first
   std::size_t count = 0;              ///< elements of the whole operation
   DType dtype = DType::kF32;          ///< of the elements
-  ReduceOp op = ReduceOp::kSum;       ///< for reductions
-  int root = 0;                       ///< for broadcast, reduce, gather, scatter; a message's peer
-  std::string label{};                ///< by Communicator::labeled
+  DeviceKind device = DeviceKind::kCpu;  ///< where they are
+  ReduceOp op = ReduceOp::kSum;          ///< for reductions
+  int root = 0;         ///< for broadcast, reduce, gather, scatter; a message's peer
+  std::string label{};  ///< by Communicator::labeled
 };
 
 /// @brief "all_reduce (sum of 4096 f32)"; with a label "... [bucket 2]" at its end.
 [[nodiscard]] std::string call_text(const OperationInfo& info);
+
+/// @brief "all_reduce of 'dp'"; with a label "... [bucket 2]" at its end: its name on a device's streams.
+[[nodiscard]] std::string stream_name(const OperationInfo& info);
 
 /// @brief "all_reduce #3 of 'dp' (sum of 4096 f32)"; with a label "... [bucket 2]" at its end.
 [[nodiscard]] std::string to_string(const OperationInfo& info);
@@ -84,7 +89,11 @@ struct CollectiveCall {
 /// @brief Ends an average whose sum stands in the output: divides it by the group's size.
 ///
 /// Does nothing for any other call, and where this rank receives nothing.
-void divide_average(const CollectiveCall& call, int size);
+/// @param memory  the output's.
+void divide_average(const CollectiveCall& call, int size, const MemoryOps& memory);
+
+/// @brief What of a collective happens on a device; to be asked where it is issued.
+[[nodiscard]] DevicePart device_part_of(const CollectiveCall& call);
 
 /// @brief Work that the progress engine moves along.
 class Operation {
@@ -101,12 +110,20 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
 
-  /// @brief Does what can be done without waiting; true when the operation has ended.
+  /// @brief Does what can be done without waiting; true when the operation has ended, or when what is
+  /// left of it goes on by itself on a device: see device_part().
   [[nodiscard]] virtual bool advance() = 0;
   /// @brief Why it does not end: "rank 2 has not sent". Asked only once it has begun.
   [[nodiscard]] virtual std::string waits_for() const = 0;
   /// @brief Bytes that this rank has sent to others, or will have when it ends.
   [[nodiscard]] virtual std::size_t sent_bytes() const = 0;
+
+  /// @brief What of it happens on a device; null when nothing does.
+  [[nodiscard]] virtual const DevicePart* device_part() const { return nullptr; }
+  /// @brief Throws when what goes on by itself on a device has failed. Asked now and then.
+  virtual void check_device() {}
+  /// @brief Ends what goes on by itself on a device, where that can be: it will not end well.
+  virtual void abort() {}
 
   /// @brief What it is.
   [[nodiscard]] const OperationInfo& info() const { return info_; }

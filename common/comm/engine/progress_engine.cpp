@@ -21,6 +21,8 @@ constexpr auto kSuspicion = std::chrono::milliseconds(20);
 // time-out: what the ranks do is noted, which takes long for a short wait.
 constexpr std::chrono::duration<double> kLongWait{1};
 constexpr double kLongPart = 0.25;
+// How long the thread sleeps between two looks at what goes on by itself on a device.
+constexpr auto kDeviceLook = std::chrono::microseconds(100);
 // Messages about a wait for one of many name so many.
 constexpr std::size_t kNamed = 4;
 
@@ -99,54 +101,111 @@ void ProgressEngine::submit(std::shared_ptr<Operation> operation, bool backgroun
     }
     if (active_.empty()) busy_since_ = Clock::now();
     active_.push_back({.operation = std::move(operation), .background = background, .begin = {}});
-    if (background) wake_thread_.notify_one();
+    if (background) start_or_wake_thread();
   }
   if (!background) return;
   if (options_.progress == Progress::kOnCall) return advance_all();
-  if (!thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
   monitor_->wake();
 }
 
 /// The next operation, from `index` on, that may move; null when there is none.
 /// @param taken  communicators whose turn it is for an earlier operation.
-std::shared_ptr<Operation> ProgressEngine::next_in_pass(std::size_t& index,
-                                                        const std::vector<std::uint64_t>& taken) {
+ProgressEngine::Turn ProgressEngine::next_in_pass(std::size_t& index,
+                                                  const std::vector<std::uint64_t>& taken) {
   const std::scoped_lock lock(mutex_);
   for (; index < active_.size(); ++index) {
     Entry& entry = active_[index];
     const std::uint64_t communicator = entry.operation->info().communicator_id;
-    if (entry.operation->order() == Operation::Order::kInTurn &&
+    if (!entry.on_device && entry.operation->order() == Operation::Order::kInTurn &&
         std::ranges::find(taken, communicator) != taken.end()) {
       continue;
     }
-    if (!entry.begin) entry.begin = Clock::now();
-    return entry.operation;
+    // On a device, it begins when what it needs has been computed.
+    const DevicePart* const part = entry.operation->device_part();
+    if (!entry.begin && (part == nullptr || part->has_begun())) entry.begin = Clock::now();
+    return {.operation = entry.operation, .on_device = entry.on_device, .begin = entry.begin};
   }
-  return nullptr;
+  return {};
+}
+
+/// Moves one operation along; true when it has ended, or goes on by itself on a device from here on.
+bool ProgressEngine::advance(const Turn& turn) {
+  if (!turn.on_device) return turn.operation->advance();
+  if (turn.operation->device_part()->has_ended()) return true;
+  expect_device_goes_on(turn);
+  return false;
+}
+
+/// Throws when what is on a device will not end: the operation is over then.
+void ProgressEngine::expect_device_goes_on(const Turn& turn) {
+  const auto now = Clock::now();
+  if (now - last_device_look_ < kSuspicion) return;
+  last_device_look_ = now;
+  const std::string doing =
+      fmt::format("{}: {}", to_string(turn.operation->info()), turn.operation->waits_for());
+  try {
+    monitor_->check(doing);
+    turn.operation->check_device();
+    if (turn.begin && now - *turn.begin > options_.timeout) {
+      throw CommTimeout(fmt::format("rank {} has waited {:g} s for a device in {}.",
+                                    monitor_->world_rank(), options_.timeout.count(), doing));
+    }
+  } catch (...) {
+    turn.operation->abort();
+    throw;
+  }
+}
+
+/// Whether an operation that has taken its last step on the host goes on by itself on a device. From
+/// then on the rank may go on too: its streams know the order.
+bool ProgressEngine::leave_to_device(std::size_t index) {
+  Entry& entry = active_[index];
+  const DevicePart* const part = entry.operation->device_part();
+  if (entry.on_device || part == nullptr || part->has_ended()) return false;
+  entry.operation->ended_as_ = ++ended_;
+  entry.on_device = true;
+  ++on_device_;
+  start_or_wake_thread();  // the rank need not wait for it again
+  return true;
+}
+
+void ProgressEngine::start_or_wake_thread() {
+  if (options_.progress == Progress::kOnCall) return;
+  if (!has_thread_) {
+    has_thread_ = true;
+    thread_ = std::thread([this] { run_thread(); });
+  }
+  wake_thread_.notify_one();
 }
 
 void ProgressEngine::advance_all() {
   const std::scoped_lock pass(pass_mutex_);
   std::vector<std::uint64_t> taken;
   std::size_t i = 0;
-  while (const std::shared_ptr<Operation> operation = next_in_pass(i, taken)) {
+  while (true) {
+    const Turn turn = next_in_pass(i, taken);
+    if (!turn.operation) return;
+    const OperationInfo& info = turn.operation->info();
     std::exception_ptr error;
     bool ended = true;
     try {
-      ended = operation->advance();
+      ended = advance(turn);
     } catch (...) {
-      error = with_operation(operation->info(), std::current_exception());
+      error = with_operation(info, std::current_exception());
     }
     if (!ended) {
-      if (operation->order() == Operation::Order::kInTurn) {
-        taken.push_back(operation->info().communicator_id);
+      if (!turn.on_device && turn.operation->order() == Operation::Order::kInTurn) {
+        taken.push_back(info.communicator_id);
       }
       ++i;
       continue;
     }
     // The list may have grown meanwhile, at its end; only a pass takes from it.
     const std::scoped_lock lock(mutex_);
-
+    if (!error && leave_to_device(i)) {
+      ++i;
+      continue;
+    }
     const Entry done = std::move(active_[i]);
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
     retire(done, error);
@@ -156,7 +215,8 @@ void ProgressEngine::advance_all() {
 void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
   const auto end = Clock::now();
   last_retired_ = end;
-  entry.operation->ended_as_ = ++ended_;
+  if (entry.on_device) --on_device_;
+  if (entry.operation->ended_as_ == 0) entry.operation->ended_as_ = ++ended_;
   if (active_.empty()) stats_.busy_seconds += seconds_between(busy_since_, end);
   if (error) {
     entry.operation->error_ = error;
@@ -167,7 +227,7 @@ void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
   const std::size_t sent = entry.operation->sent_bytes();
   stats_[info.kind].operations += 1;
   stats_[info.kind].sent_bytes += sent;
-  const auto begin = entry.operation->begin_time().value_or(*entry.begin);
+  const auto begin = entry.operation->begin_time().value_or(entry.begin.value_or(end));
   if (observer_ != nullptr) observer_->operation_ended(info, sent, begin, end);
 }
 
@@ -230,7 +290,7 @@ std::string ProgressEngine::describe(const Operation& operation) const {
   const std::scoped_lock lock(pass_mutex_, mutex_);
   const OperationInfo& info = operation.info();
   const auto first = std::ranges::find_if(active_, [&](const Entry& entry) {
-    return entry.operation->order() == Operation::Order::kInTurn &&
+    return !entry.on_device && entry.operation->order() == Operation::Order::kInTurn &&
            entry.operation->info().communicator_id == info.communicator_id;
   });
   const bool in_turn = operation.order() == Operation::Order::kInTurn && first != active_.end();
@@ -307,20 +367,29 @@ void ProgressEngine::poll() { advance_all(); }
 void ProgressEngine::finish() {
   while (true) {
     std::shared_ptr<Operation> next;
+    const std::uint64_t seen = monitor_->events();
     {
       const std::scoped_lock lock(mutex_);
       if (!failed_.empty()) std::rethrow_exception(failed_.front()->error_);
       if (active_.empty()) return;
-      next = active_.front().operation;
+      const auto host = std::ranges::find(active_, false, &Entry::on_device);
+      if (host != active_.end()) next = host->operation;
     }
-    wait(next);
+    if (next) {
+      wait(next);
+      continue;
+    }
+    advance_all();
+    if (on_device_ > 0) monitor_->sleep(seen, next_look(kLongestSleep));
   }
 }
 
 void ProgressEngine::abandon() {
   const std::scoped_lock lock(pass_mutex_, mutex_);
   abandoned_ = true;
+  for (const Entry& entry : active_) entry.operation->abort();
   active_.clear();
+  on_device_ = 0;
 }
 
 CommStats ProgressEngine::stats() const {
@@ -336,10 +405,13 @@ void ProgressEngine::set_observer(CommObserver* observer) {
 }
 
 bool ProgressEngine::thread_has_work() const {
-  return waiters_ == 0 && std::ranges::any_of(active_, &Entry::background);
+  return waiters_ == 0 && std::ranges::any_of(active_, [](const Entry& entry) {
+           return entry.background || entry.on_device;
+         });
 }
 
 Clock::time_point ProgressEngine::next_look(Clock::duration at_most) const {
+  if (on_device_ > 0) at_most = std::min<Clock::duration>(at_most, kDeviceLook);
   Clock::time_point next = Clock::now() + at_most;
   if (options_.next_alarm) {
     if (const auto alarm = options_.next_alarm()) next = std::min(next, *alarm);

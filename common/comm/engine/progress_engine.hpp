@@ -2,6 +2,7 @@
 /// @file
 /// ProgressEngine: moves a rank's operations along while the rank computes.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -57,6 +58,9 @@ struct EngineOptions {
 /// @brief Owns the operations under way on one rank.
 ///
 /// A wait moves all of them along itself; only operations issued without waiting need the thread.
+/// What goes on by itself on a device's streams (Operation::device_part) needs no wait of the host: it
+/// counts as ended for waits as soon as it is in the streams, and for figures when the device has done
+/// it, which the thread finds out.
 /// Deviation: NCCL runs a communicator's operations strictly one after the other on the device. So
 /// do we (Order::kInTurn), but messages and other communicators go on beside them.
 class ProgressEngine {
@@ -118,12 +122,21 @@ class ProgressEngine {
     std::shared_ptr<Operation> operation;
     bool background;
     std::optional<Clock::time_point> begin;  // of its first step: earlier operations go first
+    bool on_device = false;                  // what is left of it goes on by itself
+  };
+  struct Turn {
+    std::shared_ptr<Operation> operation;  // null when it is nobody's turn
+    bool on_device = false;
+    std::optional<Clock::time_point> begin;
   };
   class Waiting;
 
-  [[nodiscard]] std::shared_ptr<Operation> next_in_pass(std::size_t& index,
-                                                        const std::vector<std::uint64_t>& taken);
+  [[nodiscard]] Turn next_in_pass(std::size_t& index, const std::vector<std::uint64_t>& taken);
   void advance_all();
+  [[nodiscard]] bool advance(const Turn& turn);
+  [[nodiscard]] bool leave_to_device(std::size_t index);
+  void expect_device_goes_on(const Turn& turn);
+  void start_or_wake_thread();
   void retire(const Entry& entry, std::exception_ptr error);
   [[nodiscard]] std::optional<Ended> take_ended(std::span<const Operation* const> operations);
   [[nodiscard]] std::string describe(const Operation& operation) const;
@@ -150,9 +163,12 @@ class ProgressEngine {
   CommStats stats_;
   Clock::time_point busy_since_;
   Clock::time_point last_retired_;
+  std::atomic<int> on_device_ = 0;  // operations that go on by themselves
+  Clock::time_point last_device_look_;
   int waiters_ = 0;
   bool abandoned_ = false;
   bool stop_ = false;
+  bool has_thread_ = false;
   std::thread thread_;
 
   // Of the rank's own thread, while it polls.

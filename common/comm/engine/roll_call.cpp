@@ -45,6 +45,7 @@ std::string text(const Answer& answer) {
                     .sequence = 0,
                     .count = answer.count,
                     .dtype = static_cast<DType>(answer.dtype),
+                    .device = static_cast<DeviceKind>(answer.device),
                     .op = answer.op,
                     .root = answer.root,
                     .label = label_text(answer)});
@@ -63,12 +64,14 @@ Answer Answer::of(const OperationInfo& info) {
           .kind = info.kind,
           .op = info.op,
           .dtype = static_cast<std::uint8_t>(info.dtype),
+          .device = static_cast<std::uint8_t>(info.device),
           .label = shortened(info.label)};
 }
 
 bool Answer::same_call(const Answer& other) const {
-  return kind == other.kind && count == other.count && dtype == other.dtype && op == other.op &&
-         root == other.root && label_hash == other.label_hash;
+  return kind == other.kind && count == other.count && dtype == other.dtype &&
+         device == other.device && op == other.op && root == other.root &&
+         label_hash == other.label_hash;
 }
 
 void expect_same_call(const std::vector<Answer>& answers, const OperationInfo& info) {

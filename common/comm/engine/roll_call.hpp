@@ -24,7 +24,7 @@ struct Answer {
   OpKind kind{};                 ///< what the member calls
   ReduceOp op{};                 ///< how elements are reduced
   std::uint8_t dtype = 0;        ///< a DType: the type of the elements
-  std::uint8_t unused = 0;       ///< so that no byte is undefined
+  std::uint8_t device = 0;       ///< a DeviceKind: where the elements are
   std::int32_t color = 0;        ///< for split
   std::int32_t key = 0;          ///< for split
   /// The label for messages, with zeros behind it; of a long one, the beginning and "...".

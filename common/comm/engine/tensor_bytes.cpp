@@ -22,9 +22,14 @@ std::span<std::byte> bytes_of(const Tensor& tensor) {
   return std::as_writable_bytes(tensor.span<std::int32_t>());
 }
 
+std::span<std::byte> memory_of(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {static_cast<std::byte*>(tensor.address()), tensor.nbytes()};
+}
+
 bool overlap(const Tensor& a, const Tensor& b) {
-  const std::span<const std::byte> one = bytes_of(a);
-  const std::span<const std::byte> other = bytes_of(b);
+  const std::span<const std::byte> one = memory_of(a);
+  const std::span<const std::byte> other = memory_of(b);
   const std::less<const std::byte*> before;
   return !one.empty() && !other.empty() && before(one.data(), other.data() + other.size()) &&
          before(other.data(), one.data() + one.size());

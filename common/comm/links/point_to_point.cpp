@@ -10,18 +10,28 @@
 namespace ultra::comm {
 namespace {
 
+DevicePart device_part_of(const Tensor& data, const OperationInfo& info) {
+  if (info.device == DeviceKind::kCpu) return {};
+  return DevicePart({data}, stream_name(info));
+}
+
 class Message : public Operation {
  public:
   Message(OperationInfo info, Tensor data, std::shared_ptr<Transport> transport, Tag tag)
       : Operation(std::move(info), Order::kAnyTime),
         data_(std::move(data)),
         transport_(std::move(transport)),
-        tag_(tag) {}
+        tag_(tag),
+        part_(device_part_of(data_, this->info())) {}
 
   bool advance() override {
     if (!begun_) begin();
-    return request_->test();
+    if (!request_->test()) return false;
+    if (part_.exists()) part_.ends_at(request_->ended_at());
+    return true;
   }
+
+  const DevicePart* device_part() const override { return part_.exists() ? &part_ : nullptr; }
 
   std::string waits_for() const override {
     return have({info().root}, world_ranks(*transport_),
@@ -38,13 +48,15 @@ class Message : public Operation {
   void begin() {
     begun_ = true;
     const auto owner = std::make_shared<Tensor>(data_);
-    request_ = sends() ? transport_->isend({bytes_of(data_), owner}, info().root, tag_)
-                       : transport_->irecv({bytes_of(data_), {}, owner}, info().root, tag_);
+    const Place place{part_.device(), part_.ready()};
+    request_ = sends() ? transport_->isend({memory_of(data_), owner, place}, info().root, tag_)
+                       : transport_->irecv({memory_of(data_), {}, owner, place}, info().root, tag_);
   }
 
   Tensor data_;
   std::shared_ptr<Transport> transport_;
   Tag tag_;
+  DevicePart part_;
   bool begun_ = false;
   std::unique_ptr<Request> request_;  // last: withdrawn before the memory goes
 };
@@ -54,13 +66,21 @@ class Shift : public Operation {
   Shift(OperationInfo info, std::shared_ptr<Operation> send, std::shared_ptr<Operation> receive)
       : Operation(std::move(info), Order::kAnyTime),
         send_(std::move(send)),
-        receive_(std::move(receive)) {}
+        receive_(std::move(receive)),
+        part_(send_->device_part() != nullptr ? *send_->device_part() : DevicePart()) {}
 
   bool advance() override {
     received_ = received_ || receive_->advance();
     sent_ = sent_ || send_->advance();
-    return received_ && sent_;
+    if (!received_ || !sent_) return false;
+    if (part_.exists()) {
+      part_.ends_with(*send_->device_part());
+      part_.ends_with(*receive_->device_part());
+    }
+    return true;
   }
+
+  const DevicePart* device_part() const override { return part_.exists() ? &part_ : nullptr; }
 
   std::string waits_for() const override {
     if (sent_) return receive_->waits_for();
@@ -73,6 +93,7 @@ class Shift : public Operation {
  private:
   std::shared_ptr<Operation> send_;
   std::shared_ptr<Operation> receive_;
+  DevicePart part_;
   bool sent_ = false;
   bool received_ = false;
 };

@@ -58,6 +58,8 @@ LinkSpeed LinkSpeed::parse(const std::string& text) {
 namespace ultra::comm {
 namespace {
 
+// How long after a look in vain at a device the next one follows.
+constexpr auto kPause = std::chrono::microseconds(50);
 // What would take longer than this never arrives: the clock cannot count as far as a double.
 constexpr double kNeverSeconds = 3e7;
 
@@ -65,29 +67,42 @@ class SlowSend : public Request {
  public:
   SlowSend(Transport& inner, SlowLink& link, Parcel parcel, int peer, Tag tag)
       : inner_(inner), link_(link), parcel_(std::move(parcel)), peer_(peer), tag_(tag) {
-    arrival_ = link.depart(parcel_.memory.size());
+    link_.holds_back(1);
+    depart();
   }
   SlowSend(const SlowSend&) = delete;
   SlowSend& operator=(const SlowSend&) = delete;
   ~SlowSend() override {
-    if (!request_) link_.settled(arrival_);
+    if (!departed_) link_.holds_back(-1);
+    if (!request_ && departed_) link_.settled(arrival_);
   }
 
   bool test() override {
+    depart();
     if (!request_) {
-      if (SlowLink::Clock::now() < arrival_) return false;
+      if (!departed_ || SlowLink::Clock::now() < arrival_) return false;
       request_ = inner_.isend(parcel_, peer_, tag_);
       link_.settled(arrival_);
     }
     return request_->test();
   }
+  gpu::Event ended_at() const override { return request_->ended_at(); }
 
  private:
+  /// What a device still has to compute cannot leave.
+  void depart() {
+    if (departed_ || !is_there(parcel_.place)) return;
+    departed_ = true;
+    link_.holds_back(-1);
+    arrival_ = link_.depart(parcel_.memory.size());
+  }
+
   Transport& inner_;
   SlowLink& link_;
   Parcel parcel_;
   int peer_;
   Tag tag_;
+  bool departed_ = false;
   SlowLink::Clock::time_point arrival_;
   std::unique_ptr<Request> request_;
 };
@@ -152,10 +167,17 @@ void SlowLink::settled(Clock::time_point arrival) {
   arrivals_.erase(found);
 }
 
+void SlowLink::holds_back(int change) {
+  const std::scoped_lock lock(mutex_);
+  held_back_ += change;
+}
+
 std::optional<SlowLink::Clock::time_point> SlowLink::next_arrival() const {
   const std::scoped_lock lock(mutex_);
-  if (arrivals_.empty()) return std::nullopt;
-  return *arrivals_.begin();
+  std::optional<Clock::time_point> next;
+  if (held_back_ > 0) next = Clock::now() + kPause;
+  if (!arrivals_.empty() && (!next || *arrivals_.begin() < *next)) next = *arrivals_.begin();
+  return next;
 }
 
 ConfigError native_on_slowed_link() {

@@ -42,7 +42,10 @@ class SlowLink {
   [[nodiscard]] Clock::time_point depart(std::size_t bytes);
   /// @brief The message that arrives then was delivered or withdrawn.
   void settled(Clock::time_point arrival);
-  /// @brief When the next message that has departed arrives; nothing when none is on its way.
+  /// @brief A message waits for a device from now on before it departs, or does not any more.
+  void holds_back(int change);
+  /// @brief When the next message that has departed arrives, or when to look again whether a device
+  /// has computed what waits for it; nothing when there is neither.
   [[nodiscard]] std::optional<Clock::time_point> next_arrival() const;
 
  private:
@@ -50,6 +53,7 @@ class SlowLink {
   mutable std::mutex mutex_;
   Clock::time_point free_at_{};
   std::multiset<Clock::time_point> arrivals_;
+  int held_back_ = 0;
 };
 
 /// @brief The refusal of the platform's own collectives where messages are slowed down.

@@ -6,7 +6,13 @@ namespace ultra::nn {
 
 double CrossEntropyLoss::forward(const Tensor& logits, const Tensor& targets, double normalizer,
                                  Saved& saved) {
-  const double loss = ops::cross_entropy_into_gradient(logits, targets, normalizer);
+  const Tensor& sum = saved.pass().loss_sum;
+  double loss = 0;
+  if (sum.defined()) {
+    ops::cross_entropy_into_gradient(sum, logits, targets, normalizer, ops::Write::kAccumulate);
+  } else {
+    loss = ops::cross_entropy_into_gradient(logits, targets, normalizer);
+  }
   saved.put("d_logits", logits);
   return loss;
 }

@@ -1,14 +1,17 @@
 #include "common/ops/backend/backend.hpp"
 
-#include "common/base/errors.hpp"
-
 namespace ultra::ops {
 
 const Backend& backend_of(const Device& device) {
-  if (device.kind() != DeviceKind::kCpu) {
-    throw ConfigError("device cuda: this build has no CUDA operations. Use --device cpu.");
+  switch (device.kind()) {
+    case DeviceKind::kCpu:
+      return cpu_backend();
+    case DeviceKind::kCuda:
+      return cuda_backend();
+    case DeviceKind::kEmulated:
+      break;
   }
-  return cpu_backend();
+  return emulated_backend();
 }
 
 }  // namespace ultra::ops

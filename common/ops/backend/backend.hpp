@@ -30,6 +30,8 @@ class Backend {
   virtual void scale(const Tensor& a, double factor) const = 0;
   /// @brief See ops::sum_of_squares.
   [[nodiscard]] virtual double sum_of_squares(const Tensor& x) const = 0;
+  /// @brief See ops::sum_of_squares_into.
+  virtual void sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write) const = 0;
   /// @brief See ops::rms_norm.
   virtual void rms_norm(const Tensor& y, const Tensor& reciprocal_rms, const Tensor& x,
                         const Tensor& weight, double epsilon) const = 0;
@@ -62,16 +64,26 @@ class Backend {
   /// @brief See ops::cross_entropy_into_gradient.
   [[nodiscard]] virtual double cross_entropy(const Tensor& logits, const Tensor& targets,
                                              double normalizer) const = 0;
+  /// @brief The same, whose loss goes to a number on the device.
+  virtual void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
+                                  double normalizer, Write write) const = 0;
   /// @brief See ops::adamw_into.
   virtual void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                      const Tensor& second_moment, const AdamWStep& constants) const = 0;
 };
 
 /// @brief The backend of a device's kind.
-/// @throws ConfigError when this build has none.
+/// @throws ConfigError when this build has none; see cuda_backend().
 [[nodiscard]] const Backend& backend_of(const Device& device);
 
 /// @brief The CPU backend: OpenBLAS for matrix products, vectorised single-pass loops for the rest.
 [[nodiscard]] const Backend& cpu_backend();
+
+/// @brief The backend of GPUs: kernels, and cuBLASLt for matrix products where there is one.
+/// @throws ConfigError when this build has no CUDA.
+[[nodiscard]] const Backend& cuda_backend();
+
+/// @brief The same with the kernels on the emulator.
+[[nodiscard]] const Backend& emulated_backend();
 
 }  // namespace ultra::ops

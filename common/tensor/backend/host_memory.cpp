@@ -31,15 +31,18 @@ void* take_host_memory(std::size_t bytes) {
 }
 
 void give_back_host_memory(void* block, std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  ASAN_UNPOISON_MEMORY_REGION(block, bytes);
-#endif
   ::operator delete(block, alignment_of(bytes));
 }
 
 void mark_free([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   ASAN_POISON_MEMORY_REGION(block, bytes);
+#endif
+}
+
+void mark_given_back([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_UNPOISON_MEMORY_REGION(block, bytes);
 #endif
 }
 

@@ -20,4 +20,7 @@ void mark_free(void* block, std::size_t bytes);
 /// memory that nobody has written shows.
 void mark_used(void* block, std::size_t bytes);
 
+/// @brief The system gets a cached block back, which it may use.
+void mark_given_back(void* block, std::size_t bytes);
+
 }  // namespace ultra::backend

@@ -14,6 +14,7 @@
 #include "common/base/interrupt.hpp"
 #include "common/base/units.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/ops/matmul.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/trace/step_timeline.hpp"
 #include "common/trace/trace_recorder.hpp"
@@ -44,8 +45,12 @@ struct RunSetup {
   RunSetup(const TrainOptions& options, data::SharedDataset& text, int rank)
       : sampler(sampler_of(options, text.open(options.data_file()))),
         files(options, rank),
-        device(Device::create(options.device)) {
+        device(Device::create(options.device, rank)) {
     device.set_memory_limit(options.device_memory);
+    if (!options.matmul.empty()) {
+      ops::use_matmul_library(options.matmul == "vendor" ? ops::MatmulLibrary::kVendor
+                                                         : ops::MatmulLibrary::kOurs);
+    }
     if (options.val_data.empty()) return;
     validation.emplace(sampler_of(options, text.open(options.val_file())));
   }
@@ -168,6 +173,7 @@ class Trainer {
 
   void finish() {
     comm_trace_.stop();
+    timeline_.stop();
     result_.ranks = exchange_summaries(world_, meter_.summary());
     std::vector<std::string> timelines;
     if (recorder_) timelines = gather_texts(world_, recorder_->events());

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "common/base/errors.hpp"
-#include "common/ops/elementwise.hpp"
 
 namespace ultra::train {
 
@@ -32,10 +31,10 @@ std::size_t ParameterNumbers::of(const nn::Parameter& parameter) const {
 
 // [region add_owned_squares]
 void add_owned_squares(const ModelStates& states, std::span<const optim::TensorUpdate> updates,
-                       const ParameterNumbers& numbers, std::span<double> squares) {
+                       const ParameterNumbers& numbers, StepSums& sums) {
   for (std::size_t i = 0; i < updates.size(); ++i) {
     if (!states.owns(i)) continue;
-    squares[numbers.of(*states.pieces()[i].parameter)] += ops::sum_of_squares(updates[i].grad);
+    sums.add_squares(numbers.of(*states.pieces()[i].parameter), updates[i].grad);
   }
 }
 // [/region]

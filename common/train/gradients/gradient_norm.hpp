@@ -11,6 +11,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/nn/model.hpp"
 #include "common/train/gradients/model_states.hpp"
+#include "common/train/gradients/step_sums.hpp"
 
 namespace ultra::train {
 
@@ -38,9 +39,9 @@ class ParameterNumbers {
 /// @brief Adds the squares of this rank's gradients to those of their parameters: each element on
 /// one rank only, its owner.
 /// @param updates  of states.pieces(), complete.
-/// @param squares  [numbers.size()].
+/// @param sums     with numbers.size() parameters.
 void add_owned_squares(const ModelStates& states, std::span<const optim::TensorUpdate> updates,
-                       const ParameterNumbers& numbers, std::span<double> squares);
+                       const ParameterNumbers& numbers, StepSums& sums);
 
 /// @brief The Euclidean norm of a gradient, from the squares of the parameters.
 ///

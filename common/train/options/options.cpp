@@ -40,6 +40,16 @@ data::TokenFormat parse_token_format(const std::string& text) {
 /// A rate or norm that f32 holds.
 constexpr double kLargestReal = 1e30;
 
+void expect_device_with(const std::string& matmul, DeviceKind device) {
+  if (matmul.empty() || device == DeviceKind::kCuda) return;
+  if (device == DeviceKind::kEmulated && matmul == "ours") return;
+  throw ConfigError(
+      fmt::format("--matmul {} says whose matrix products a GPU computes, and --device is {}, "
+                  "which has its own. "
+                  "Give --device cuda, or leave --matmul out.",
+                  matmul, to_string(device)));
+}
+
 }  // namespace
 
 void TrainOptions::add_to(CLI::App& app) {
@@ -78,7 +88,10 @@ void TrainOptions::add_to(CLI::App& app) {
       [this](const std::string& text) {
         device = under_flag("--device", "device", [&] { return parse_device_kind(text); });
       },
-      "cpu or cuda", "cpu");
+      "cpu, cuda (a GPU) or emulated (a GPU that the CPU plays)", "cpu");
+  training.add_one_of("--matmul", matmul, {"vendor", "ours"},
+                      "matrix products of a GPU: cuBLASLt's, or the workbook's own kernels "
+                      "[vendor, where it is installed]");
   training.add_parsed(
       "--device-memory", [this](const std::string& text) { device_memory = parse_bytes(text); },
       "what the tensors of a rank may take, for example 64MB [all there is]");
@@ -116,6 +129,7 @@ void TrainOptions::validate() const {
         fmt::format("{} has no meaning without --val-data FILE, the text to validate on.",
                     given_validation_flag));
   }
+  expect_device_with(matmul, device);
   if (global_batch % micro_batch != 0) {
     throw ConfigError(fmt::format(
         "--micro-batch must divide --global-batch: {} % {} = {}. Choose a divisor of {}.",

@@ -46,6 +46,8 @@ struct TrainOptions {
                                              ///< technique keeps them in another type
   std::optional<Fp8Linears> fp8 = {};        ///< where linear layers compute in fp8
   DeviceKind device = DeviceKind::kCpu;      ///< where tensors live
+  std::string matmul = {};                   ///< whose products a GPU computes: "vendor", "ours"; or
+                                             ///< empty, the vendor's where they are there
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is
   std::string init;                          ///< a folder with weights to start from; or empty
   std::string data;                          ///< a text; empty means the workbook's own

@@ -78,6 +78,7 @@ void RankMeter::run_ended() { no_compute_ += lap(); }
 
 RankSummary RankMeter::summary() const {
   RankSummary summary{.rank = world_.rank(),
+                      .device = has_streams(device_.kind()) ? device_.name() : "",
                       .memory = device_.memory(),
                       .reserved_bytes = device_.reserved_bytes(),
                       .system_allocations = device_.system_allocations(),

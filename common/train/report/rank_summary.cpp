@@ -97,6 +97,7 @@ MemoryPeaks::MemoryPeaks(Categories categories, MemoryPeak total, const MemoryUs
 
 ordered_json to_json(const RankSummary& summary) {
   ordered_json json = {{"rank", summary.rank}};
+  if (!summary.device.empty()) json["device"] = summary.device;
   memory_to_json(summary.memory, json);
   json["reserved_bytes"] = summary.reserved_bytes;
   json["system_allocations"] = summary.system_allocations;
@@ -120,6 +121,7 @@ ordered_json to_json(const RankSummary& summary) {
 RankSummary rank_summary_from(const ordered_json& json) {
   const ordered_json& seconds = json.at("seconds");
   RankSummary summary{.rank = json.at("rank"),
+                      .device = json.value("device", ""),
                       .memory = memory_from(json),
                       .reserved_bytes = json.at("reserved_bytes"),
                       .system_allocations = json.at("system_allocations"),

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "common/comm/traffic.hpp"
 #include "common/tensor/memory_tracker.hpp"
@@ -74,6 +75,7 @@ struct OffloadUse {
 /// @brief What one rank used.
 struct RankSummary {
   int rank = 0;                        ///< its number
+  std::string device = {};             ///< its GPU's name; empty on the CPU
   MemoryPeaks memory;                  ///< peaks per category and of the total
   std::size_t reserved_bytes = 0;      ///< what its pool held from the system at the end
   std::size_t system_allocations = 0;  ///< how often the pool asked the system

@@ -117,8 +117,7 @@ void load_initial_weights(const std::string& folder, const TrainerState& trainer
       stored->expect_model(trainer.context.options.model, trainer.parameters);
     });
   });
-  const Device& device = trainer.context.device;
-  const Device host = device.kind() == DeviceKind::kCpu ? device : Device::cpu();
+  const Device& host = trainer.context.device.host();
   for (const auto& states : trainer.states) {
     for (std::size_t i = 0; i < states->pieces().size(); ++i) {
       throw_if_interrupted();

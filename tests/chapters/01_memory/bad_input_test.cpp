@@ -134,13 +134,13 @@ TEST_F(BadInput, RatesThatAreNone) {
 
 TEST_F(BadInput, UnknownNames) {
   expect_refused({{"--dtype", "bf16"}}, {"--dtype 'bf16'", "f32 or f64"});
-  expect_refused({{"--device", "tpu"}}, {"--device 'tpu'", "cpu or cuda"});
+  expect_refused({{"--device", "tpu"}}, {"--device 'tpu'", "cpu, cuda or emulated"});
   expect_refused({{"--recompute", "most"}}, {"--recompute 'most'", "none, selective or full"});
   expect_refused({{"--recompute-every", "2"}}, {"--recompute-every 2", "--recompute full"});
 }
 
 TEST_F(BadInput, ADeviceThatThereIsNoCodeFor) {
-  expect_refused({{"--device", "cuda"}}, {"device cuda", "Use --device cpu"});
+  expect_refused({{"--device", "cuda"}}, {"device cuda", "use --device cpu"});
 }
 
 TEST_F(BadInput, EstimatesOfModelsThatDoNotExist) {

@@ -4,6 +4,7 @@
 
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "tests/common/comm/backend/nccl/fake_library.hpp"
 #include "tests/support/rank_fates.hpp"
 #include "tests/support/star_algorithms.hpp"
 #include "tests/support/toolbox.hpp"
@@ -14,16 +15,38 @@ namespace ultra {
 using std::chrono::milliseconds;
 using test::is_a;
 
+/// @brief Where the tensors of the running test are; its fixture says so.
+inline DeviceKind tests_device_kind = DeviceKind::kCpu;
+
+/// @brief The calling rank's device, within ranks_with and fates_with; the CPU's elsewhere.
+inline thread_local std::optional<Device> ranks_device;
+
+/// @brief Where the calling rank's tensors are.
+[[nodiscard]] inline Device own_device() { return ranks_device.value_or(Device::cpu()); }
+
+/// @brief `fn` with a device of its own for each rank.
+[[nodiscard]] inline std::function<void(Communicator&)> on_devices(
+    const std::function<void(Communicator&)>& fn) {
+  if (!has_streams(tests_device_kind)) return fn;
+  return [fn](Communicator& world) {
+    ranks_device = Device::create(tests_device_kind, world.rank());
+    fn(world);
+  };
+}
+
 /// @brief run_ranks with these options.
 inline void ranks_with(const RankOptions& options, int size,
                        const std::function<void(Communicator&)>& fn) {
-  run_ranks(size, fn, options);
+  run_ranks(size, on_devices(fn), options);
+  ranks_device.reset();
 }
 
 /// @brief What the ranks of a run with these options ended with.
 [[nodiscard]] inline test::Fates fates_with(const RankOptions& options, int size,
                                             const std::function<void(Communicator&)>& fn) {
-  return test::fates_of(size, fn, options);
+  const test::Fates fates = test::fates_of(size, on_devices(fn), options);
+  ranks_device.reset();
+  return fates;
 }
 
 /// @brief The plain algorithms instead of the platform's own.
@@ -35,17 +58,33 @@ inline void ranks_with(const RankOptions& options, int size,
 
 /// @brief `count` elements of one value.
 [[nodiscard]] inline Tensor filled(std::size_t count, double value, DType dtype = DType::kF32) {
-  return test::filled(Device::cpu(), {count}, dtype, value);
+  return test::filled(own_device(), {count}, dtype, value);
 }
 
 /// @brief A fixture whose tests run with the options of its parameter: "native" is the platform's
-/// own collectives, "schedules" the plain ones, "unchecked" those without a roll call.
+/// own collectives, "schedules" the plain ones, "unchecked" those without a roll call; each on the
+/// host, and "_emulated" on an emulated device; "nccl" is a library in NCCL's place.
 class OptionsRanks : public test::RandomTest, public ::testing::WithParamInterface<std::string> {
  protected:
   explicit OptionsRanks(std::chrono::milliseconds timeout) {
     options.timeout = timeout;
-    if (GetParam() != "native") options.algorithms = std::make_shared<test::StarAlgorithms>();
-    if (GetParam() == "unchecked") options.checking = Checking::kOff;
+    const std::string way = GetParam().substr(0, GetParam().find('_'));
+    if (way == "nccl") {
+      options.nccl_library = test::fake_nccl_path();
+    } else if (way != "native") {
+      options.algorithms = std::make_shared<test::StarAlgorithms>();
+    }
+    if (way == "unchecked") options.checking = Checking::kOff;
+    if (way != GetParam()) tests_device_kind = DeviceKind::kEmulated;
+  }
+  OptionsRanks(const OptionsRanks&) = delete;
+  OptionsRanks& operator=(const OptionsRanks&) = delete;
+  ~OptionsRanks() override { tests_device_kind = DeviceKind::kCpu; }
+
+  void SetUp() override {
+    if (!options.nccl_library.empty() && launched_world_size()) {
+      GTEST_SKIP() << "the library in NCCL's place works within one process";
+    }
   }
 
   RankOptions options;
@@ -53,7 +92,13 @@ class OptionsRanks : public test::RandomTest, public ::testing::WithParamInterfa
 
 /// @brief The parameters of OptionsRanks, and their names.
 [[nodiscard]] inline auto backends() {
-  return ::testing::Values("native", "schedules", "unchecked");
+  return ::testing::Values("native", "schedules", "unchecked", "native_emulated",
+                           "schedules_emulated", "unchecked_emulated", "nccl_emulated");
+}
+/// @brief Those on an emulated device.
+[[nodiscard]] inline auto emulated_backends() {
+  return ::testing::Values("native_emulated", "schedules_emulated", "unchecked_emulated",
+                           "nccl_emulated");
 }
 [[nodiscard]] inline std::string backend_name(const ::testing::TestParamInfo<std::string>& info) {
   return info.param;

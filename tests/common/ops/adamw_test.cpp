@@ -1,4 +1,5 @@
 #include "common/ops/adamw.hpp"
+#include "common/tensor/host_view.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
@@ -49,7 +50,7 @@ class AdamWTest : public test::RandomTest {
     first_moment = random.tensor(device, shape, dtype, 0.1);
     second_moment = random.tensor(device, shape, dtype, 0.1);
     dispatch_float(dtype, [&]<class T>() {
-      for (T& v : second_moment.span<T>()) v = v * v;
+      for (T& v : HostView<T>(second_moment, HostAccess::kReadWrite)) v = v * v;
     });
   }
 

@@ -61,6 +61,16 @@ TEST_F(ElementwiseTest, SumOfSquaresAccumulatesInDoublePrecision) {
   }
 }
 
+TEST_F(ElementwiseTest, SumOfSquaresIsWrittenOrAddedToANumberOfTheDevice) {
+  const Tensor x = random.tensor(device, {random.between(1, 5000)}, DType::kF32);
+  const Tensor sum = test::filled(device, {1}, DType::kF64, std::nan(""));
+  sum_of_squares_into(sum, x, Write::kOverwrite);
+  EXPECT_EQ(sum.to_vector().front(), sum_of_squares(x));
+  sum_of_squares_into(sum, x, Write::kAccumulate);
+  EXPECT_EQ(sum.to_vector().front(), sum_of_squares(x) + sum_of_squares(x));
+  EXPECT_THROW(sum_of_squares_into(x, x, Write::kOverwrite), ShapeError);
+}
+
 TEST_F(ElementwiseTest, SumOfSquaresOfLargeSinglesDoesNotOverflow) {
   const Tensor x = test::filled(device, {3}, DType::kF32, 0x1.0p100);
   EXPECT_EQ(sum_of_squares(x), 3.0 * 0x1.0p200);

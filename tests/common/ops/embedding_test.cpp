@@ -34,15 +34,17 @@ TEST_F(EmbeddingTest, BackwardAddsTheGradientsOfEachTokensPlaces) {
     const std::size_t vocab = random.between(1, 9);
     const std::size_t hidden = random.between(1, 11);
     const Tensor tokens = random.tokens(device, {3, 5}, vocab);
+    const std::vector<double> ids = tokens.to_vector();
     const Tensor d_y = random.tokens(device, {3, 5, hidden}, 100);
+    const std::vector<double> added = d_y.to_vector();
     const Tensor d_y_real = Tensor::from<double>(device, d_y.shape(), d_y.to_vector()).to(dtype);
     const Tensor d_table = test::filled(device, {vocab, hidden}, dtype, 7.0);
     embedding_backward_into(d_table, d_y_real, tokens);
     std::vector<double> expected(vocab * hidden, 7.0);
     for (std::size_t t = 0; t < tokens.numel(); ++t) {
-      const auto row = static_cast<std::size_t>(tokens.span<std::int32_t>()[t]);
+      const auto row = static_cast<std::size_t>(ids[t]);
       for (std::size_t i = 0; i < hidden; ++i) {
-        expected[row * hidden + i] += d_y.span<std::int32_t>()[t * hidden + i];
+        expected[row * hidden + i] += added[t * hidden + i];
       }
     }
     EXPECT_TRUE(test::all_equal(d_table, expected));
@@ -53,7 +55,11 @@ TEST_F(EmbeddingTest, TokensOutsideOfTheVocabularyAreNamed) {
   const Tensor table = Tensor::zeros(device, {5, 2}, DType::kF32);
   const Tensor tokens = Tensor::zeros(device, {1, 3}, DType::kI32);
   for (const std::int32_t bad : {5, -1}) {
-    tokens.span<std::int32_t>()[2] = bad;
+    tokens.slice(1, {2, 3}).fill(bad);
+    if (has_streams(device.kind())) {  // nobody waits to look: a row of zeros
+      EXPECT_EQ(test::largest_magnitude(embedding(table, tokens).to_vector()), 0.0);
+      continue;
+    }
     EXPECT_THAT(message_of<ShapeError>([&] { return embedding(table, tokens); }),
                 HasSubstr("token " + std::to_string(bad) +
                           " at index 2 is outside of the vocabulary [0, 5)"));
@@ -82,11 +88,12 @@ TEST_F(EmbeddingTest, PartsOfATableAddUpToTheWhole) {
     const std::size_t vocab = random.between(1, 20);
     const Tensor table = random.tensor(device, {vocab, random.between(1, 9)}, dtype);
     const Tensor tokens = random.tokens(device, {2, 7}, vocab);
+    const std::vector<double> ids = tokens.to_vector();
     const std::size_t cut = random.between(0, vocab);
     const Tensor sum = embedding_part(table.slice(0, {0, cut}), tokens, 0);
     const Tensor rest = embedding_part(table.slice(0, {cut, vocab}), tokens, cut);
     for (std::size_t t = 0; t < tokens.numel(); ++t) {
-      const bool in_first = static_cast<std::size_t>(tokens.span<std::int32_t>()[t]) < cut;
+      const bool in_first = static_cast<std::size_t>(ids[t]) < cut;
       const Tensor& zeros = in_first ? rest : sum;
       const Tensor row = zeros.view({tokens.numel(), table.size(1)}).slice(0, {t, t + 1});
       EXPECT_TRUE(test::all_equal(row, std::vector<double>(table.size(1), 0.0)));

@@ -1,12 +1,26 @@
 #include "common/ops/token_check.hpp"
 
+#include "common/gpu/streams.hpp"
 #include "common/ops/cross_entropy.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
 
-class TokenCheckTest : public test::RandomTest {};
+// Only the CPU looks at its tokens.
+class TokenCheckTest : public test::RandomTest {
+ protected:
+  Device device = Device::cpu();
+};
+
+TEST_F(TokenCheckTest, NobodyWaitsForThoseOfADeviceWithStreams) {
+  const Device emulated = Device::create(DeviceKind::kEmulated);
+  const Tensor tokens = test::filled(emulated, {2}, DType::kI32, 7.0);
+  const std::uint64_t before = emulated.streams().synchronizations();
+  EXPECT_NO_THROW(expect_token_ids("token", tokens, 4));
+  EXPECT_NO_THROW(expect_targets(tokens, 4));
+  EXPECT_EQ(emulated.streams().synchronizations(), before);
+}
 
 TEST_F(TokenCheckTest, AcceptsEveryTokenOfTheVocabulary) {
   const std::size_t vocab = random.between(1, 300);

@@ -1,6 +1,8 @@
 #include "common/tensor/device.hpp"
 
+#include "common/gpu/runtime.hpp"
 #include "common/tensor/tensor.hpp"
+#include "kernels/device/device_info.hpp"
 #include "tests/support/sanitizer.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -12,15 +14,43 @@ using enum MemoryCategory;
 TEST(Device, ParsesItsKindAndNamesIt) {
   EXPECT_EQ(parse_device_kind("cpu"), DeviceKind::kCpu);
   EXPECT_EQ(parse_device_kind("cuda"), DeviceKind::kCuda);
+  EXPECT_EQ(parse_device_kind("emulated"), DeviceKind::kEmulated);
   EXPECT_EQ(to_string(DeviceKind::kCpu), "cpu");
   EXPECT_EQ(to_string(DeviceKind::kCuda), "cuda");
+  EXPECT_EQ(to_string(DeviceKind::kEmulated), "emulated");
   const std::string message = message_of<ConfigError>([] { return parse_device_kind("gpu"); });
   EXPECT_THAT(message, HasSubstr("'gpu'"));
-  EXPECT_THAT(message, HasSubstr("cpu or cuda"));
+  EXPECT_THAT(message, HasSubstr("cpu, cuda or emulated"));
 }
 
 TEST(Device, CreatesTheCpu) {
   EXPECT_EQ(Device::create(DeviceKind::kCpu).kind(), DeviceKind::kCpu);
+}
+
+TEST(Device, CreatesTheEmulatedDevice) {
+  const Device device = Device::create(DeviceKind::kEmulated, 1);
+  EXPECT_EQ(device.kind(), DeviceKind::kEmulated);
+  EXPECT_EQ(device.name(), "emulated");
+  EXPECT_TRUE(has_streams(device.kind()));
+  EXPECT_EQ(device.host().kind(), DeviceKind::kCpu);
+  EXPECT_TRUE(device.runtime().host_can_read());
+}
+
+TEST(Device, TheCpuHasNoStreams) {
+  const Device device = Device::cpu();
+  EXPECT_FALSE(has_streams(device.kind()));
+  EXPECT_EQ(device.name(), "cpu");
+  EXPECT_EQ(device.host(), device);
+  EXPECT_THROW(static_cast<void>(device.streams()), InternalError);
+  EXPECT_THROW(static_cast<void>(device.runtime()), InternalError);
+}
+
+TEST(Device, WithoutAGpuCudaIsRefusedInWords) {
+  if (!kernels::list_devices().empty()) GTEST_SKIP() << "there is a GPU";
+  const std::string message =
+      message_of<ConfigError>([] { return Device::create(DeviceKind::kCuda); });
+  EXPECT_THAT(message, HasSubstr("device cuda: "));
+  EXPECT_THAT(message, HasSubstr("--device cpu or emulated"));
 }
 
 TEST(Device, CopiesShareOnePoolAndTracker) {

@@ -245,7 +245,7 @@ class NativeCollective final : public Operation {
     if (memory_->own_chunk.defined() && memory_->own_chunk.numel() > 0) {
       std::memcpy(output(), bytes_of(memory_->own_chunk).data(), memory_->own_chunk.nbytes());
     }
-    divide_average(call_, size_);
+    divide_average(call_, size_, host_memory());
   }
 
   Session& session_;

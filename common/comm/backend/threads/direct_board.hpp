@@ -26,6 +26,8 @@ struct alignas(64) Showing {
   std::atomic<std::uint64_t> done{0};     ///< 1 + the last operation in which its part is done
   std::atomic<std::uint64_t> left{0};     ///< 1 + the last one it gave up: its memory may be gone
   const CollectiveCall* call = nullptr;   ///< its tensors
+  gpu::Event ready;                       ///< on a device: when others may touch them
+  gpu::Event finished;                    ///< on a device: when its part is done; set before `done`
   Answer answer;  ///< what it calls; the label's text, which is seldom read, in the next cache line
   alignas(64) std::array<std::byte, kStagedBytes> staged;  ///< a small tensor's elements
 };

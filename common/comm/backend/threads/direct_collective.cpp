@@ -22,6 +22,7 @@ class DirectCollective : public Operation {
                    std::uint64_t number)
       : Operation(call.info, Order::kInTurn),
         call_(call),
+        part_(device_part_of(call_)),
         board_(std::move(board)),
         rank_(rank),
         number_(number) {}
@@ -41,9 +42,14 @@ class DirectCollective : public Operation {
       }
       if (!work()) return false;
     }
-    if (stage_ == Stage::kWorked && all_have(&Showing::done)) stage_ = Stage::kEnded;
+    if (stage_ == Stage::kWorked && all_have(&Showing::done)) {
+      stage_ = Stage::kEnded;
+      if (part_.exists()) end_on_device();
+    }
     return stage_ == Stage::kEnded;
   }
+
+  const DevicePart* device_part() const override { return part_.exists() ? &part_ : nullptr; }
 
   std::string waits_for() const override {
     const std::vector<int>& worlds = board_->world_ranks();
@@ -68,6 +74,7 @@ class DirectCollective : public Operation {
   /// Small enough that one meeting suffices: everybody reads copies.
   bool is_staged() const {
     if (info().kind == OpKind::kBarrier) return true;
+    if (info().device != DeviceKind::kCpu) return false;
     return info().kind == OpKind::kAllReduce && info().count * width() <= Showing::kStagedBytes;
   }
 
@@ -92,8 +99,9 @@ class DirectCollective : public Operation {
     Showing& own = showing(rank_);
     own.answer = Answer::of(info());
     own.call = &call_;
+    own.ready = part_.ready();
     if (is_staged() && info().kind == OpKind::kAllReduce && info().count > 0) {
-      std::memcpy(own.staged.data(), bytes_of(call_.input).data(), call_.input.nbytes());
+      std::memcpy(own.staged.data(), memory_of(call_.input).data(), call_.input.nbytes());
     }
     own.arrived.store(number_ + 1);
     board_->ring_others(rank_);
@@ -119,7 +127,7 @@ class DirectCollective : public Operation {
     for (int member = 0; member < size(); ++member) {
       sources.push_back(showing(member).staged.data());
     }
-    void* const target = bytes_of(call_.output).data();
+    void* const target = memory_of(call_.output).data();
     combine_all(how(), std::span(&target, 1), sources, info().count);
   }
 
@@ -134,7 +142,9 @@ class DirectCollective : public Operation {
       return false;
     }
     try {
+      begin_on_device();
       do_part();
+      if (part_.exists()) own.finished = part_.device()->record();
     } catch (...) {
       own.working.store(0);
       throw;
@@ -144,6 +154,16 @@ class DirectCollective : public Operation {
     board_->ring_others(rank_);
     stage_ = Stage::kWorked;
     return true;
+  }
+
+  /// Everybody touches everybody's tensors: in stream order, for no host waits for a device.
+  void begin_on_device() const {
+    if (!part_.exists()) return;
+    for (int member = 0; member < size(); ++member) part_.device()->after(showing(member).ready);
+  }
+  void end_on_device() {
+    for (int member = 0; member < size(); ++member) part_.device()->after(showing(member).finished);
+    part_.ends_at(part_.device()->record());
   }
 
   void leave() {
@@ -158,7 +178,7 @@ class DirectCollective : public Operation {
   }
 
   std::byte* at(const Tensor& tensor, std::size_t element) const {
-    return bytes_of(tensor).data() + element * width();
+    return memory_of(tensor).data() + element * width();
   }
 
   void copy(int giver, const Tensor& from, Range source, int taker, const Tensor& to,
@@ -168,9 +188,7 @@ class DirectCollective : public Operation {
                                      source.size(), taker, target.size()));
     }
     if (source.size() == 0) return;
-    const std::byte* const begin = at(from, source.begin);
-    std::byte* const end = at(to, target.begin);
-    if (begin != end) std::memcpy(end, begin, source.size() * width());
+    part_.memory().copy(at(to, target.begin), at(from, source.begin), source.size() * width());
   }
 
   /// Combines one range of all members' inputs, in the order of the ranks, into each of `targets`.
@@ -180,7 +198,7 @@ class DirectCollective : public Operation {
     for (int member = 0; member < size(); ++member) {
       sources.push_back(at(call_of(member).input, range.begin));
     }
-    combine_all(how(), targets, sources, range.size());
+    part_.memory().combine_all(how(), targets, sources, range.size());
   }
 
   Range own_share() const { return Chunks::even({0, info().count}, size())[rank_]; }
@@ -234,6 +252,7 @@ class DirectCollective : public Operation {
   }
 
   CollectiveCall call_;
+  DevicePart part_;
   std::shared_ptr<DirectBoard> board_;
   int rank_;
   std::uint64_t number_;

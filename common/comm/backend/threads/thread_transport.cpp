@@ -1,4 +1,3 @@
-#include <cstring>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -23,6 +22,7 @@ class SendRequest : public Request {
   }
 
   bool test() override { return message_->stage.load() == Posted::Stage::kDone; }
+  gpu::Event ended_at() const override { return message_->taken; }
 
  private:
   ThreadWorld& world_;
@@ -46,25 +46,48 @@ class ReceiveRequest : public Request {
 
   bool test() override {
     if (done_) return true;
-    const auto taken = world_.mailbox(rank_).take(receive_, landing_.memory.size());
+    const auto taken = world_.mailbox(rank_).take(receive_, landing_);
     if (!taken.message) return false;
-    land(taken.message->data);
-    taken.message->stage.store(Posted::Stage::kDone);
+    done_ = true;
+    take_in(*taken.message);
     world_.bell(source_).ring();
     if (taken.next_waits) world_.bell(rank_).ring();
-    done_ = true;
     return true;
   }
 
+  gpu::Event ended_at() const override { return filled_; }
+
  private:
-  void land(std::span<const std::byte> data) const {
-    if (data.empty()) return;
-    if (landing_.combine) {
-      combine(*landing_.combine, landing_.memory.data(), data.data(),
-              data.size() / size_of(landing_.combine->dtype));
+  /// The sender gets its memory back, also from a receiver that throws.
+  struct GivesBack {
+    Posted& message;
+    ~GivesBack() { message.stage.store(Posted::Stage::kDone); }
+  };
+
+  void take_in(Posted& message) {
+    const GivesBack gives_back{message};
+    if (landing_.place.device) {
+      land_on(*landing_.place.device, message);
     } else {
-      std::memcpy(landing_.memory.data(), data.data(), data.size());
+      land(host_memory(), message.data);
     }
+  }
+
+  void land(const MemoryOps& memory, std::span<const std::byte> data) const {
+    if (landing_.combine) {
+      memory.combine(*landing_.combine, landing_.memory.data(), data.data(),
+                     data.size() / size_of(landing_.combine->dtype));
+    } else {
+      memory.copy(landing_.memory.data(), data.data(), data.size());
+    }
+  }
+
+  void land_on(const DeviceMemory& memory, Posted& message) {
+    memory.after(message.place.ready);
+    memory.after(landing_.place.ready);
+    land(memory, message.data);
+    filled_ = memory.record();
+    message.taken = filled_;
   }
 
   ThreadWorld& world_;
@@ -72,6 +95,7 @@ class ReceiveRequest : public Request {
   Landing landing_;
   int source_;
   std::uint64_t receive_;
+  gpu::Event filled_;  // on a device
   bool done_ = false;
 };
 
@@ -99,7 +123,7 @@ class ThreadTransport : public Transport {
 
   std::unique_ptr<Request> isend(const Parcel& parcel, int peer, Tag tag) override {
     const int to = world_rank(peer);
-    auto message = std::make_shared<Posted>(envelope(rank_, tag), parcel.memory);
+    auto message = std::make_shared<Posted>(envelope(rank_, tag), parcel);
     auto request = std::make_unique<SendRequest>(*world_, to, message);
     world_->mailbox(to).post(std::move(message));
     world_->bell(to).ring();

@@ -24,6 +24,24 @@ void Bell::sleep(std::uint64_t seen, RankMonitor::Clock::time_point until) {
   sleepers_.fetch_sub(1);
 }
 
+namespace {
+
+const char* memory_name(const Place& place) { return place.device ? "a device" : "the host"; }
+
+void expect_fit(const Posted& message, const Landing& landing) {
+  if (message.data.size() != landing.memory.size()) {
+    throw CommMismatch(fmt::format("rank {} sends {} bytes where this rank expects {}",
+                                   message.envelope.source, message.data.size(),
+                                   landing.memory.size()));
+  }
+  if ((message.place.device == nullptr) == (landing.place.device == nullptr)) return;
+  throw CommMismatch(
+      fmt::format("rank {} sends from the memory of {} where this rank receives into that of {}",
+                  message.envelope.source, memory_name(message.place), memory_name(landing.place)));
+}
+
+}  // namespace
+
 void Mailbox::post(std::shared_ptr<Posted> message) {
   const std::scoped_lock lock(mutex_);
   messages_.push_back(std::move(message));
@@ -35,7 +53,7 @@ std::uint64_t Mailbox::expect(const Envelope& envelope) {
   return receives_++;
 }
 
-Mailbox::Taken Mailbox::take(std::uint64_t receive, std::size_t bytes) {
+Mailbox::Taken Mailbox::take(std::uint64_t receive, const Landing& landing) {
   const std::scoped_lock lock(mutex_);
   // In the order of their numbers: hundreds may wait, and each of them asks again and again.
   const auto own = std::ranges::lower_bound(expected_, receive, {}, &Expected::receive);
@@ -45,10 +63,7 @@ Mailbox::Taken Mailbox::take(std::uint64_t receive, std::size_t bytes) {
       std::ranges::find(messages_, envelope, [](const auto& message) { return message->envelope; });
   if (found == messages_.end()) return {};
   if (std::ranges::find(expected_, envelope, &Expected::envelope) != own) return {};
-  if ((*found)->data.size() != bytes) {
-    throw CommMismatch(fmt::format("rank {} sends {} bytes where this rank expects {}",
-                                   envelope.source, (*found)->data.size(), bytes));
-  }
+  expect_fit(**found, landing);
   std::shared_ptr<Posted> message = std::move(*found);
   messages_.erase(found);
   expected_.erase(own);

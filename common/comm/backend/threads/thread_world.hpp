@@ -51,13 +51,15 @@ struct Posted {
   /// Who may touch the sender's memory.
   enum class Stage : std::uint8_t { kWaiting, kTaken, kDone };
 
-  Envelope envelope;                          ///< whose it is
-  std::span<const std::byte> data;            ///< the sender's
+  Envelope envelope;                ///< whose it is
+  std::span<const std::byte> data;  ///< the sender's
+  Place place;                      ///< where they are
+  gpu::Event taken;                 ///< on a device: when they were read; set before kDone
   std::atomic<Stage> stage{Stage::kWaiting};  ///< where it stands
 
   /// @brief A message that nobody has taken yet.
-  Posted(const Envelope& belongs_to, std::span<const std::byte> bytes)
-      : envelope(belongs_to), data(bytes) {}
+  Posted(const Envelope& belongs_to, const Parcel& parcel)
+      : envelope(belongs_to), data(parcel.memory), place(parcel.place) {}
 };
 
 /// @brief The messages that wait for one rank, in the order in which they were sent, and its receives
@@ -78,8 +80,8 @@ class Mailbox {
   /// @brief Begins a receive; returns its number.
   [[nodiscard]] std::uint64_t expect(const Envelope& envelope);
   /// @brief Takes the first message of the receive's kind, when it is the first receive of that kind.
-  /// @param bytes  its expected size. @throws CommMismatch for another size.
-  [[nodiscard]] Taken take(std::uint64_t receive, std::size_t bytes);
+  /// @throws CommMismatch for another size or another kind of memory than the landing's.
+  [[nodiscard]] Taken take(std::uint64_t receive, const Landing& landing);
   /// @brief Ends a receive that has taken nothing.
   void forget(std::uint64_t receive);
 

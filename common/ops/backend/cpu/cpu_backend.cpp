@@ -40,6 +40,11 @@ std::size_t row_stride(const Tensor& matrix) {
   return std::max({matrix.strides()[0], matrix.size(1), std::size_t{1}});
 }
 
+void write_number(const Tensor& number, double value, Write write) {
+  double& place = *number.data<double>();
+  place = write == Write::kOverwrite ? value : place + value;
+}
+
 /// Rows are summed in f32: a token that is there often would lose what its row no longer resolves.
 void half_embedding_backward(const Tensor& d_part, const Tensor& d_output, const Tensor& tokens,
                              std::size_t first_token) {
@@ -91,6 +96,10 @@ class CpuBackend final : public Backend {
     return dispatch_float(x.dtype(), [&]<class T>() {
       return cpu::sum_of_squares(x.numel(), static_cast<const T*>(x.span<T>().data()));
     });
+  }
+
+  void sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write) const override {
+    write_number(sum, sum_of_squares(x), write);
   }
 
   void rms_norm(const Tensor& y, const Tensor& reciprocal_rms, const Tensor& x,
@@ -214,6 +223,11 @@ class CpuBackend final : public Backend {
       return cpu::cross_entropy(targets.numel(), logits.size(-1), logits.span<T>().data(),
                                 targets.data<std::int32_t>(), normalizer);
     });
+  }
+
+  void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
+                          double normalizer, Write write) const override {
+    write_number(loss, cross_entropy(logits, targets, normalizer), write);
   }
 
   void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,

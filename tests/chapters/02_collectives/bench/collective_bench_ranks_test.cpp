@@ -52,7 +52,7 @@ class ForgetfulAlgorithms : public test::StarAlgorithms {
 
 TEST_F(CollectiveBenchRanks, WrongResultsAreCounted) {
   run_ranks(3, [&](Communicator& world) {
-    const auto trial = make_case(OpKind::kAllReduce, world, 32, DType::kF32);
+    const auto trial = make_case(OpKind::kAllReduce, world, 32, DType::kF32, Device::cpu());
     trial->refresh();
     trial->run(world.with_algorithms(std::make_shared<ForgetfulAlgorithms>()));
     EXPECT_GT(trial->wrong_elements(), 20U);
@@ -76,8 +76,9 @@ TEST_F(CollectiveBenchRanks, AnAlgorithmThatDoesNotSuitIsSkippedWithTheReason) {
 
 TEST_F(CollectiveBenchRanks, WhatIsNoCollectiveOnDataIsRefused) {
   run_ranks(1, [&](Communicator& world) {
-    EXPECT_THROW(static_cast<void>(make_case(OpKind::kBarrier, world, 1, DType::kF32)),
-                 ConfigError);
+    EXPECT_THROW(
+        static_cast<void>(make_case(OpKind::kBarrier, world, 1, DType::kF32, Device::cpu())),
+        ConfigError);
   });
 }
 

@@ -14,14 +14,13 @@ using ultra::test::Words;
 
 OffloadOptions valid(const std::string& line, ZeroStage stage) {
   const auto options = ultra::test::options_of<OffloadOptions>(line);
-  EXPECT_NO_THROW(options.validate(stage, DeviceKind::kCpu)) << line;
+  EXPECT_NO_THROW(options.validate(stage)) << line;
   return options;
 }
 
-void expect_refused(ZeroStage stage, const std::vector<ultra::test::Refusal>& rows,
-                    DeviceKind device = DeviceKind::kCpu) {
+void expect_refused(ZeroStage stage, const std::vector<ultra::test::Refusal>& rows) {
   ultra::test::expect_refused<OffloadOptions>(
-      rows, [&](const OffloadOptions& options) { options.validate(stage, device); });
+      rows, [&](const OffloadOptions& options) { options.validate(stage); });
 }
 
 TEST(OffloadOptions, ByDefaultEverythingStays) {
@@ -68,8 +67,6 @@ TEST(OffloadOptions, WhatCannotWorkIsRefused) {
        {"--offload-gbps 1", {"--offload-gbps has no meaning", "without --offload"}},
        {"--offload optimizer --offload-gbps 0", {"--offload-gbps is 0", "from 1e-06 to 1000000"}},
        {"--offload all", {"--offload is 'all'", "optimizer+params"}}});
-  expect_refused(ZeroStage::kOptimizer, {{"--offload optimizer", {"--device cpu"}}},
-                 DeviceKind::kCuda);
 }
 
 TEST(OffloadOptions, TheMetricsFileHasThem) {

@@ -53,13 +53,13 @@ TEST(DivideAverage, DividesWhereThereIsAResult) {
                             .output = data,
                             .sent = {},
                             .received = {}};
-  divide_average(call, 4);
+  divide_average(call, 4, comm::host_memory());
   EXPECT_EQ(data.to_vector(), (std::vector<double>{12, 12, 12})) << "a sum";
   call.info.op = ReduceOp::kAverage;
-  divide_average(call, 4);
+  divide_average(call, 4, comm::host_memory());
   EXPECT_EQ(data.to_vector(), (std::vector<double>{3, 3, 3}));
   call.output = {};
-  divide_average(call, 4);
+  divide_average(call, 4, comm::host_memory());
   EXPECT_EQ(data.to_vector(), (std::vector<double>{3, 3, 3})) << "not the root of a reduce";
 }
 

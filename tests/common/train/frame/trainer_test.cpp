@@ -187,7 +187,7 @@ TEST(Trainer, ChecksTheOptionsFirst) {
   options.device = DeviceKind::kCuda;
   EXPECT_THAT(
       test::message_of<ConfigError>([&] { static_cast<void>(test::train_quietly(options)); }),
-      HasSubstr("Use --device cpu"));
+      HasSubstr("use --device cpu"));
 }
 
 class TrainerStops : public ::testing::Test {

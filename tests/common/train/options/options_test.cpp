@@ -118,8 +118,19 @@ TEST(TrainOptions, OtherValuesAreRefused) {
                                     {{"--lr high", {"--lr is 'high'"}},
                                      {"--clip high", {"--clip is 'high'"}},
                                      {"--dtype bf16", {"--dtype 'bf16'", "f32 or f64"}},
-                                     {"--device tpu", {"--device 'tpu'", "cpu or cuda"}},
+                                     {"--device tpu", {"--device 'tpu'", "cpu, cuda or emulated"}},
+                                     {"--matmul blas", {"--matmul is 'blas'", "vendor or ours"}},
                                      {"--tokens i64", {"--tokens is 'i64'", "u16 or u32"}}});
+}
+
+TEST(TrainOptions, OnlyAGpuHasAChoiceOfMatrixProducts) {
+  EXPECT_NO_THROW(parse("--matmul ours --device emulated").validate());
+  EXPECT_NO_THROW(parse("--matmul vendor --device cuda").validate());
+  for (const std::string flags :
+       {"--matmul vendor", "--matmul ours --device cpu", "--matmul vendor --device emulated"}) {
+    const std::string message = test::message_of<ConfigError>([&] { parse(flags).validate(); });
+    test::expect_parts(message, {"--matmul ", "--device cuda", "leave --matmul out"});
+  }
 }
 
 TEST(TrainOptions, NumbersHaveLimits) {

@@ -7,6 +7,7 @@
 #include "common/ops/backend/cpu/half/half_ops.hpp"
 #include "common/ops/backend/cpu/onednn/onednn_matmul.hpp"
 #include "common/ops/matmul.hpp"
+#include "common/tensor/host_view.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
@@ -37,7 +38,7 @@ Bounds expected_of(const Case& in) {
   const Tensor b = op(in.b, in.transpose_b);
   const auto magnitudes = [](const Tensor& x) {
     const Tensor all = x.clone();
-    for (double& value : all.span<double>()) value = std::abs(value);
+    for (double& value : HostView<double>(all, HostAccess::kReadWrite)) value = std::abs(value);
     return all;
   };
   const auto before = in.out.to_vector();
@@ -95,6 +96,7 @@ TEST_F(HalfMatmulTest, SumsInF32AndRoundsOnce) {
 }
 
 TEST_F(HalfMatmulTest, ConvertedBlocksGiveTheSameOnEveryProcessor) {
+  device = Device::cpu();
   for (int round = 0; round < 40; ++round) {
     const DType dtype = random.pick({DType::kBF16, DType::kF16});
     check(draw(dtype, extent(), extent(), extent()), cpu::half::matmul_by_blocks);
@@ -107,6 +109,7 @@ TEST_F(HalfMatmulTest, OneDnnTakesProductsOfAnySizeAndStride) {
   if (!cpu::onednn::is_available()) {
     GTEST_SKIP() << "no oneDNN in this build, or a processor without products of bf16";
   }
+  device = Device::cpu();
   for (int round = 0; round < 60; ++round) {
     check(draw(DType::kBF16, extent(), extent(), extent()), cpu::onednn::matmul);
   }
@@ -159,6 +162,7 @@ TEST_F(HalfMatmulTest, InfinityAndNanStayInTheirRow) {
 }
 
 TEST_F(HalfMatmulTest, KernelsAreKeptAndMemoryIsNot) {
+  device = Device::cpu();
   const Case in = draw(DType::kBF16, 64, 64, 64);
   const Tensor out = Tensor::empty(device, {64, 64}, DType::kBF16);
   const auto run = [&] { matmul_into(out, in.a, in.transpose_a, in.b, in.transpose_b); };
@@ -171,6 +175,7 @@ TEST_F(HalfMatmulTest, KernelsAreKeptAndMemoryIsNot) {
 }
 
 TEST_F(HalfMatmulTest, ManyShapesDoNotFillTheMemory) {
+  device = Device::cpu();
   for (std::size_t m = 1; m <= 300; ++m) {  // more than the kernels that a thread keeps
     const Tensor a = test::filled(device, {m, 64}, DType::kBF16, 1.0);
     const Tensor b = test::filled(device, {64, 512}, DType::kBF16, 1.0);

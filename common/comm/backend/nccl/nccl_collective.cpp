@@ -1,0 +1,213 @@
+#include "common/comm/backend/nccl/nccl_collective.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "common/base/errors.hpp"
+#include "common/comm/backend/nccl/nccl_calls.hpp"
+#include "common/comm/collectives/native_volume.hpp"
+#include "common/comm/comm_error.hpp"
+#include "common/comm/engine/roll_call.hpp"
+#include "common/comm/engine/tensor_bytes.hpp"
+
+namespace ultra::comm::nccl {
+namespace {
+
+constexpr auto kRole = gpu::StreamRole::kCommunication;
+
+class NcclCollective final : public Operation {
+ public:
+  NcclCollective(const CollectiveCall& call, std::shared_ptr<NcclGroup> group,
+                 std::shared_ptr<Transport> control, std::shared_ptr<Operation> inner,
+                 Checking checking, std::shared_ptr<Polling> polling)
+      : Operation(call.info, Order::kInTurn),
+        call_(call),
+        part_(device_part_of(call_)),
+        group_(std::move(group)),
+        control_(std::move(control)),
+        inner_(std::move(inner)),
+        polling_(std::move(polling)) {
+    if (checking == Checking::kOn && control_->size() > 1) {
+      roll_.emplace(control_, call.info, Answer::of(call.info));
+    }
+  }
+
+  bool advance() override {
+    return named([this] { return step(); });
+  }
+
+  std::string waits_for() const override {
+    switch (stage_) {
+      case Stage::kConnecting:
+        return group_->waits_for();
+      case Stage::kInner:
+        return inner_->waits_for();
+      case Stage::kCalling:
+        return roll_ ? roll_->waits_for() : "it has not begun";
+      case Stage::kEnqueueing:
+      case Stage::kEnqueued:
+        break;
+    }
+    return roll_ ? "all ranks have arrived, and NCCL has not finished on the GPU"
+                 : "NCCL does not say whom it waits for";
+  }
+
+  std::size_t sent_bytes() const override {
+    return native_sent_bytes(call_, control_->rank(), control_->size());
+  }
+
+  const DevicePart* device_part() const override {
+    return stage_ == Stage::kInner ? inner_->device_part() : &part_;
+  }
+
+  void check_device() override {
+    if (stage_ != Stage::kEnqueued) return;
+    static_cast<void>(named([this] { return group_->is_enqueued(); }));
+  }
+  void abort() override { group_->abort(); }
+
+ private:
+  enum class Stage : std::uint8_t { kConnecting, kInner, kCalling, kEnqueueing, kEnqueued };
+
+  /// What NCCL says knows no operation. After an error, nothing of the group may go on.
+  template <class Fn>
+  bool named(Fn&& fn) {
+    try {
+      return fn();
+    } catch (const CommMismatch&) {
+      throw;
+    } catch (const CommError& error) {
+      group_->abort();
+      throw CommError(fmt::format("{}: {}", to_string(info()), error.what()));
+    }
+  }
+
+  bool step() {
+    if (stage_ == Stage::kConnecting) {
+      if (!group_->advance(part_.device()->device())) {
+        if (group_->connects() && !polled_) polled_.emplace(polling_);
+        return false;
+      }
+      polled_.reset();
+      stage_ = group_->is_connected() ? Stage::kCalling : Stage::kInner;
+    }
+    if (stage_ == Stage::kInner) return inner_->advance();
+    if (stage_ == Stage::kCalling) {
+      if (roll_ && !roll_->complete()) return false;
+      enqueue_calls();
+      stage_ = Stage::kEnqueueing;
+      polled_.emplace(polling_);
+    }
+    if (stage_ == Stage::kEnqueueing) {
+      if (!group_->is_enqueued()) return false;
+      polled_.reset();
+      finish();
+      stage_ = Stage::kEnqueued;
+    }
+    return true;
+  }
+
+  void enqueue_calls() const {
+    gpu::Streams& streams = group_->streams();
+    streams.wait(kRole, part_.ready());
+    const gpu::Launch launch(streams, kRole, part_.device()->operation(), {region(call_.input)},
+                             {region(call_.output)});
+    enqueue(call_, {.library = group_->library(),
+                    .comm = group_->comm(),
+                    .stream = launch.queue().stream.handle,
+                    .rank = control_->rank(),
+                    .size = control_->size()});
+  }
+
+  void finish() {
+    const gpu::Event end = group_->streams().record(kRole);
+    if (info().op != ReduceOp::kAverage) return part_.ends_at(end);
+    part_.device()->after(end);
+    divide_average(call_, control_->size(), part_.memory());
+    const gpu::Event divided = part_.device()->record();
+    group_->streams().wait(kRole, divided);  // the group's next operation may be given the average
+    part_.ends_at(divided);
+  }
+
+  static gpu::Region region(const Tensor& tensor) {
+    const std::span<const std::byte> memory = memory_of(tensor);
+    return {.begin = memory.data(), .bytes = memory.size()};
+  }
+
+  CollectiveCall call_;
+  DevicePart part_;
+  std::shared_ptr<NcclGroup> group_;
+  std::shared_ptr<Transport> control_;
+  std::shared_ptr<Operation> inner_;
+  std::shared_ptr<Polling> polling_;
+  std::optional<Polled> polled_;
+  std::optional<RollCall> roll_;
+  Stage stage_ = Stage::kConnecting;
+};
+
+class NcclTransport final : public Transport {
+ public:
+  NcclTransport(std::shared_ptr<Transport> inner, std::shared_ptr<Transport> control, Use use,
+                std::shared_ptr<Polling> polling)
+      : inner_(std::move(inner)),
+        control_(std::move(control)),
+        use_(std::move(use)),
+        polling_(std::move(polling)),
+        group_(std::make_shared<NcclGroup>(control_, use_)) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  int world_rank(int member) const override { return inner_->world_rank(member); }
+
+  std::unique_ptr<Request> isend(const Parcel& parcel, int peer, Tag tag) override {
+    return inner_->isend(parcel, peer, tag);
+  }
+  std::unique_ptr<Request> irecv(const Landing& landing, int peer, Tag tag) override {
+    return inner_->irecv(landing, peer, tag);
+  }
+  std::unique_ptr<Transport> subgroup(std::span<const int>, std::uint32_t) override {
+    throw InternalError("groups are split over the control transport");
+  }
+
+  std::shared_ptr<Operation> native(const CollectiveCall& call, Checking checking) override {
+    if (!is_for_nccl(call)) return inner_->native(call, checking);
+    std::shared_ptr<Operation> inner;
+    if (use_.otherwise == Use::Otherwise::kInner) inner = inner_->native(call, checking);
+    return make_collective(call, group_, control_, std::move(inner), checking, polling_);
+  }
+
+ private:
+  /// Alone, a rank only copies within its own memory.
+  [[nodiscard]] bool is_for_nccl(const CollectiveCall& call) const {
+    if (call.info.device == DeviceKind::kCpu || size() == 1) return false;
+    return call.info.device == DeviceKind::kCuda || !use_.library.empty();
+  }
+
+  std::shared_ptr<Transport> inner_;
+  std::shared_ptr<Transport> control_;
+  Use use_;
+  std::shared_ptr<Polling> polling_;
+  std::shared_ptr<NcclGroup> group_;
+};
+
+}  // namespace
+
+std::shared_ptr<Operation> make_collective(const CollectiveCall& call,
+                                           std::shared_ptr<NcclGroup> group,
+                                           std::shared_ptr<Transport> control,
+                                           std::shared_ptr<Operation> inner, Checking checking,
+                                           std::shared_ptr<Polling> polling) {
+  return std::make_shared<NcclCollective>(call, std::move(group), std::move(control),
+                                          std::move(inner), checking, std::move(polling));
+}
+
+std::unique_ptr<Transport> with_nccl(std::shared_ptr<Transport> inner,
+                                     std::shared_ptr<Transport> control, Use use,
+                                     std::shared_ptr<Polling> polling) {
+  return std::make_unique<NcclTransport>(std::move(inner), std::move(control), std::move(use),
+                                         std::move(polling));
+}
+
+}  // namespace ultra::comm::nccl

@@ -1,0 +1,137 @@
+#include "common/comm/device/memory_ops.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "common/base/errors.hpp"
+#include "common/gpu/side.hpp"
+#include "common/tensor/backend/plain_operands.hpp"
+#include "kernels/plain/combine.hpp"
+
+namespace ultra::comm {
+namespace {
+
+namespace plain = kernels::plain;
+using backend::number_of;
+
+class HostMemory final : public MemoryOps {
+ public:
+  void copy(void* to, const void* from, std::size_t bytes) const override {
+    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+  }
+  void combine(const Combine& how, void* into, const void* from, std::size_t count) const override {
+    comm::combine(how, into, from, count);
+  }
+  void combine_all(const Combine& how, std::span<void* const> into,
+                   std::span<const void* const> from, std::size_t count) const override {
+    comm::combine_all(how, into, from, count);
+  }
+  void divide(DType dtype, void* data, std::size_t count, int divisor) const override {
+    comm::divide(dtype, data, count, divisor);
+  }
+};
+
+plain::Combination combination_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMax:
+      return plain::Combination::kMax;
+    case ReduceOp::kMin:
+      return plain::Combination::kMin;
+    case ReduceOp::kAverage:
+      return plain::Combination::kAverage;
+    case ReduceOp::kSum:
+      break;
+  }
+  return plain::Combination::kSum;
+}
+
+/// Runs the kernels' code for one side.
+template <simt::Side side>
+class KernelMemory final : public DeviceMemory {
+ public:
+  KernelMemory(const Device& device, std::string operation)
+      : DeviceMemory(device, std::move(operation)) {}
+
+  void combine(const Combine& how, void* into, const void* from, std::size_t count) const override {
+    if (count == 0) return;
+    const std::size_t bytes = count * size_of(how.dtype);
+    const gpu::Launch launch = launched({{into, bytes}, {from, bytes}}, {{into, bytes}});
+    const plain::Number number = number_of(how.dtype);
+    plain::combine<side>(combination_of(how.op), {number, into}, {number, from}, count,
+                         launch.queue());
+  }
+
+  void combine_all(const Combine& how, std::span<void* const> into,
+                   std::span<const void* const> from, std::size_t count) const override {
+    expect_few_enough(std::max(into.size(), from.size()));
+    if (count == 0) return;
+    const std::size_t bytes = count * size_of(how.dtype);
+    std::vector<gpu::Region> reads;
+    std::vector<gpu::Region> writes;
+    for (const void* source : from) reads.push_back({source, bytes});
+    for (const void* target : into) writes.push_back({target, bytes});
+    const gpu::Launch launch(device().streams(), kRole, operation(), reads, writes);
+    plain::combine_all<side>(combination_of(how.op), number_of(how.dtype), into, from, count,
+                             launch.queue());
+  }
+
+  void divide(DType dtype, void* data, std::size_t count, int divisor) const override {
+    if (count == 0) return;
+    const std::size_t bytes = count * size_of(dtype);
+    const gpu::Launch launch = launched({{data, bytes}}, {{data, bytes}});
+    plain::divide<side>({number_of(dtype), data}, count, divisor, launch.queue());
+  }
+
+ private:
+  static constexpr auto kRole = gpu::StreamRole::kCommunication;
+
+  [[nodiscard]] gpu::Launch launched(std::initializer_list<gpu::Region> reads,
+                                     std::initializer_list<gpu::Region> writes) const {
+    return {device().streams(), kRole, operation(), reads, writes};
+  }
+
+  static void expect_few_enough(std::size_t ranks) {
+    if (ranks <= plain::kMostRanks) return;
+    throw ConfigError(fmt::format(
+        "{} ranks that share a device reduce at once; the kernel takes up to {}. Use algorithms "
+        "over send and receive (--collectives ours), or fewer ranks.",
+        ranks, plain::kMostRanks));
+  }
+};
+
+}  // namespace
+
+const MemoryOps& host_memory() {
+  static const HostMemory kHost;
+  return kHost;
+}
+
+std::shared_ptr<const DeviceMemory> DeviceMemory::of(const Device& device, std::string operation) {
+  return gpu::on_side(device.kind() == DeviceKind::kCuda,
+                      [&]<simt::Side side>() -> std::shared_ptr<const DeviceMemory> {
+                        return std::make_shared<KernelMemory<side>>(device, std::move(operation));
+                      });
+}
+
+void DeviceMemory::after(const gpu::Event& event) const {
+  device_.streams().wait(gpu::StreamRole::kCommunication, event);
+}
+
+gpu::Event DeviceMemory::record() const {
+  return device_.streams().record(gpu::StreamRole::kCommunication);
+}
+
+void DeviceMemory::copy(void* to, const void* from, std::size_t bytes) const {
+  if (bytes == 0 || to == from) return;
+  const gpu::Launch launch(device_.streams(), gpu::StreamRole::kCommunication, operation_,
+                           {{from, bytes}}, {{to, bytes}});
+  device_.streams().copy(gpu::StreamRole::kCommunication, to, from, bytes,
+                         gpu::CopyKind::kDeviceToDevice);
+}
+
+}  // namespace ultra::comm

@@ -1,0 +1,69 @@
+#include "common/ops/backend/gpu/operands.hpp"
+
+#include <fmt/format.h>
+
+#include "common/base/errors.hpp"
+#include "common/tensor/backend/plain_operands.hpp"
+
+namespace ultra::ops::gpu {
+namespace {
+
+void* first_of(const Tensor& tensor) {
+  if (!tensor.is_contiguous()) {
+    throw ShapeError(fmt::format("expected a contiguous tensor, found strides {} of shape {}",
+                                 tensor.strides().str(), tensor.shape().str()));
+  }
+  return tensor.address();
+}
+
+void expect_floating(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kI32) {
+    throw_unexpected_dtype(tensor.dtype(), "f32, f64, bf16 or f16");
+  }
+}
+
+std::vector<ultra::gpu::Region> regions(std::initializer_list<Tensor> tensors) {
+  std::vector<ultra::gpu::Region> result;
+  result.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) result.push_back(region_of(tensor));
+  return result;
+}
+
+}  // namespace
+
+plain::Source source(const Tensor& tensor) {
+  expect_floating(tensor);
+  return {.number = backend::number_of(tensor.dtype()), .data = first_of(tensor)};
+}
+
+plain::Target target(const Tensor& tensor) {
+  expect_floating(tensor);
+  return {.number = backend::number_of(tensor.dtype()), .data = first_of(tensor)};
+}
+
+const std::int32_t* integers(const Tensor& tensor) {
+  if (tensor.dtype() != DType::kI32) throw_unexpected_dtype(tensor.dtype(), "i32");
+  return static_cast<const std::int32_t*>(first_of(tensor));
+}
+
+ultra::gpu::Launch launch(std::string_view operation, std::initializer_list<Tensor> reads,
+                          std::initializer_list<Tensor> writes) {
+  return {writes.begin()->device().streams(), ultra::gpu::current_role(), operation, regions(reads),
+          regions(writes)};
+}
+
+Tensor upload(const Device& device, std::span<const std::int32_t> numbers) {
+  const Tensor result = Tensor::empty(device, {numbers.size()}, DType::kI32);
+  device.streams().upload(ultra::gpu::current_role(), result.address(), numbers.data(),
+                          numbers.size_bytes());
+  return result;
+}
+
+DevicePositions::DevicePositions(const Device& device, std::span<const std::int32_t> positions)
+    : positions_(plain::runs_of(positions)) {
+  if (positions_.runs > 0 || positions.empty()) return;
+  list_ = upload(device, positions);
+  positions_.list = static_cast<const std::int32_t*>(list_.address());
+}
+
+}  // namespace ultra::ops::gpu

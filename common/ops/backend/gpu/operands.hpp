@@ -1,0 +1,73 @@
+#pragma once
+/// @file
+/// Tensors as kernels take them.
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/gpu/streams.hpp"
+#include "common/ops/matmul.hpp"
+#include "common/tensor/regions.hpp"
+#include "common/tensor/tensor.hpp"
+#include "kernels/plain/numbers.hpp"
+#include "kernels/plain/positions.hpp"
+#include "kernels/plain/sums.hpp"
+
+/// @brief The operations on devices with streams, by kernels.
+namespace ultra::ops::gpu {
+
+namespace plain = kernels::plain;
+
+/// @brief The elements of a contiguous tensor of floating-point numbers, to be read.
+/// @throws ShapeError when it is not contiguous, or of i32.
+[[nodiscard]] plain::Source source(const Tensor& tensor);
+
+/// @brief The elements of a contiguous tensor of floating-point numbers, to be written.
+/// @throws ShapeError when it is not contiguous, or of i32.
+[[nodiscard]] plain::Target target(const Tensor& tensor);
+
+/// @brief The elements of a contiguous i32 tensor, to be read.
+/// @throws ShapeError when it is not contiguous, or of another type.
+[[nodiscard]] const std::int32_t* integers(const Tensor& tensor);
+
+/// @brief The first element, as a kernel's type.
+template <class T>
+[[nodiscard]] T* elements(const Tensor& tensor) {
+  return static_cast<T*>(tensor.address());
+}
+
+/// @brief Whether a result replaces or is added to, as kernels name it.
+[[nodiscard]] constexpr plain::Write write_of(Write write) {
+  return write == Write::kOverwrite ? plain::Write::kOverwrite : plain::Write::kAdd;
+}
+
+/// @brief An operation on the current stream of the first written tensor's device.
+/// @throws gpu::OrderError as gpu::Streams::uses.
+[[nodiscard]] ultra::gpu::Launch launch(std::string_view operation,
+                                        std::initializer_list<Tensor> reads,
+                                        std::initializer_list<Tensor> writes);
+
+/// @brief A copy on the device of numbers that the host has; the host does not wait.
+[[nodiscard]] Tensor upload(const Device& device, std::span<const std::int32_t> numbers);
+
+/// @brief Positions that kernels of one launch after the other take.
+class DevicePositions {
+ public:
+  /// @brief Puts those on the device that are more than a few runs.
+  DevicePositions(const Device& device, std::span<const std::int32_t> positions);
+
+  /// @brief What kernels take.
+  [[nodiscard]] const plain::Positions& get() const { return positions_; }
+  /// @brief The list that they read, if there is one.
+  [[nodiscard]] const Tensor& list() const { return list_; }
+
+ private:
+  plain::Positions positions_;
+  Tensor list_;
+};
+
+}  // namespace ultra::ops::gpu

@@ -1,0 +1,22 @@
+#pragma once
+/// @file
+/// Tensors as the plain kernels take them.
+
+#include "common/tensor/tensor.hpp"
+#include "kernels/plain/numbers.hpp"
+
+namespace ultra::backend {
+
+/// @brief The kernels' name of an element type.
+[[nodiscard]] kernels::plain::Number number_of(DType dtype);
+
+/// @brief A tensor's elements, to be read.
+[[nodiscard]] kernels::plain::Source source_of(const Tensor& tensor);
+
+/// @brief A tensor's elements, to be written.
+[[nodiscard]] kernels::plain::Target target_of(const Tensor& tensor);
+
+/// @brief Where a view's elements are.
+[[nodiscard]] kernels::plain::Layout layout_of(const Tensor& tensor);
+
+}  // namespace ultra::backend

@@ -1,0 +1,132 @@
+#include "common/ops/backend/gpu/choose.hpp"
+
+#include <numeric>
+
+#include "tests/common/ops/backend/gpu/device_backend.hpp"
+
+namespace ultra::ops::gpu {
+namespace {
+
+class ChooseTest : public DeviceBackendTest {
+ protected:
+  [[nodiscard]] Tensor matrix(std::size_t rows, std::size_t columns, DType dtype) const {
+    return Tensor::empty(cpu, {rows, columns}, dtype);
+  }
+
+  [[nodiscard]] MatmulWay product(const Hardware& hardware, DType factors, DType result,
+                                  std::size_t rows, std::size_t columns, std::size_t depth,
+                                  Write write = Write::kOverwrite) const {
+    return choose_matmul(hardware, matrix(rows, columns, result), matrix(rows, depth, factors),
+                         depth, write);
+  }
+
+  [[nodiscard]] AttentionWay attention(const Hardware& hardware, DType dtype, DType result,
+                                       std::size_t queries, std::size_t keys,
+                                       std::size_t head_dim) const {
+    return choose_attention(hardware, Tensor::empty(cpu, {1, queries, 4, head_dim}, dtype),
+                            Tensor::empty(cpu, {1, keys, 2, head_dim}, dtype), result, options);
+  }
+
+  /// Positions first, first + 1, ... of queries and keys.
+  void number(std::size_t queries, std::size_t keys, std::int32_t first) {
+    query_positions.resize(queries);
+    key_positions.resize(keys);
+    std::iota(query_positions.begin(), query_positions.end(), first);
+    std::iota(key_positions.begin(), key_positions.end(), first);
+    options.query_positions = query_positions;
+    options.key_positions = key_positions;
+  }
+
+  AttentionOptions options;
+  std::vector<std::int32_t> query_positions;
+  std::vector<std::int32_t> key_positions;
+  Hardware emulated = {};
+  Hardware ampere = {.has_vendor_products = true, .is_hopper = false};
+  Hardware hopper = {.has_vendor_products = true, .is_hopper = true};
+  Hardware bare_hopper = {.has_vendor_products = false, .is_hopper = true};
+};
+
+TEST_F(ChooseTest, ProductsAreTheVendorsWhereItIs) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    EXPECT_EQ(product(ampere, dtype, dtype, 1, 1, 1), MatmulWay::kVendor);
+    EXPECT_EQ(product(hopper, dtype, dtype, 512, 512, 512), MatmulWay::kVendor);
+    EXPECT_EQ(product(hopper, dtype, dtype, 512, 512, 0), MatmulWay::kPlain);
+  }
+}
+
+TEST_F(ChooseTest, LaddersTakeWhatTheirTilesFit) {
+  EXPECT_EQ(product(emulated, DType::kF32, DType::kF32, 64, 64, 1), MatmulWay::kLadderF32);
+  EXPECT_EQ(product(emulated, DType::kF32, DType::kF32, 63, 64, 64), MatmulWay::kPlain);
+  EXPECT_EQ(product(emulated, DType::kF64, DType::kF64, 128, 128, 64), MatmulWay::kPlain);
+  EXPECT_EQ(product(emulated, DType::kBF16, DType::kBF16, 64, 65, 8), MatmulWay::kLadderBf16);
+  EXPECT_EQ(product(emulated, DType::kBF16, DType::kBF16, 64, 65, 9), MatmulWay::kPlain);
+  EXPECT_EQ(product(emulated, DType::kBF16, DType::kF32, 64, 64, 8), MatmulWay::kPlain);
+  EXPECT_EQ(product(emulated, DType::kF16, DType::kF16, 64, 64, 8), MatmulWay::kPlain);
+  EXPECT_EQ(product(bare_hopper, DType::kBF16, DType::kBF16, 64, 64, 8), MatmulWay::kHopperBf16);
+  EXPECT_EQ(product(bare_hopper, DType::kBF16, DType::kBF16, 64, 65, 8), MatmulWay::kLadderBf16);
+}
+
+TEST_F(ChooseTest, LaddersAddToContiguousResultsOnly) {
+  const Tensor wide = matrix(64, 70, DType::kF32);
+  const Tensor part = wide.slice(1, {0, 64});
+  const Tensor a = matrix(64, 8, DType::kF32);
+  EXPECT_EQ(choose_matmul(emulated, part, a, 8, Write::kOverwrite), MatmulWay::kLadderF32);
+  EXPECT_EQ(choose_matmul(emulated, part, a, 8, Write::kAccumulate), MatmulWay::kPlain);
+  EXPECT_EQ(choose_matmul(emulated, wide, a, 8, Write::kAccumulate), MatmulWay::kLadderF32);
+}
+
+TEST_F(ChooseTest, AttentionGoesByHeadsTypesAndLengths) {
+  number(64, 64, 0);
+  EXPECT_EQ(attention(emulated, DType::kF32, DType::kF32, 64, 64, 4), AttentionWay::kLadderF32);
+  EXPECT_EQ(attention(emulated, DType::kF32, DType::kF32, 64, 64, 6), AttentionWay::kPlain);
+  EXPECT_EQ(attention(emulated, DType::kF32, DType::kF32, 64, 64, 132), AttentionWay::kPlain);
+  EXPECT_EQ(attention(emulated, DType::kF64, DType::kF64, 64, 64, 64), AttentionWay::kPlain);
+  EXPECT_EQ(attention(emulated, DType::kBF16, DType::kBF16, 64, 64, 8), AttentionWay::kLadderBf16);
+  EXPECT_EQ(attention(emulated, DType::kBF16, DType::kBF16, 64, 64, 12), AttentionWay::kPlain);
+  EXPECT_EQ(attention(emulated, DType::kBF16, DType::kF32, 64, 64, 8), AttentionWay::kPlain);
+  EXPECT_EQ(attention(hopper, DType::kBF16, DType::kBF16, 64, 64, 8), AttentionWay::kHopperBf16);
+  EXPECT_EQ(attention(hopper, DType::kF32, DType::kF32, 64, 64, 8), AttentionWay::kLadderF32);
+  number(63, 63, 0);
+  EXPECT_EQ(attention(emulated, DType::kF32, DType::kF32, 63, 63, 4), AttentionWay::kPlain);
+}
+
+TEST_F(ChooseTest, AttentionGoesByWhatQueriesSee) {
+  const auto way = [&](std::size_t queries, std::size_t keys) {
+    return attention(emulated, DType::kF32, DType::kF32, queries, keys, 64);
+  };
+  number(64, 64, 100);
+  EXPECT_EQ(way(64, 64), AttentionWay::kLadderF32);
+  query_positions.back() += 7;  // another place than the key's
+  EXPECT_EQ(way(64, 64), AttentionWay::kPlain);
+  key_positions.back() += 7;
+  EXPECT_EQ(way(64, 64), AttentionWay::kLadderF32);
+  query_positions[1] = key_positions[1] = 100;  // two at one place see each other
+  EXPECT_EQ(way(64, 64), AttentionWay::kPlain);
+  options.mask = Mask::kNone;
+  EXPECT_EQ(way(64, 64), AttentionWay::kLadderF32);
+  const std::vector<std::int32_t> documents(64, 0);
+  options.first_seen = documents;
+  EXPECT_EQ(way(64, 64), AttentionWay::kPlain);
+  options.first_seen = {};
+  number(64, 128, 0);
+  EXPECT_EQ(way(64, 128), AttentionWay::kPlain);
+}
+
+TEST_F(ChooseTest, WideAccessesNeedAlignedTensors) {
+  const Tensor x = Tensor::empty(cpu, {1024}, DType::kF32);
+  EXPECT_TRUE(ladder_fits_elements({x, x}));
+  EXPECT_TRUE(ladder_fits_elements({x, x.slice(0, {4, 8})}));
+  EXPECT_FALSE(ladder_fits_elements({x, x.slice(0, {1, 8})}));
+  EXPECT_FALSE(ladder_fits_elements({x, Tensor::empty(cpu, {1024}, DType::kBF16)}));
+  EXPECT_FALSE(ladder_fits_elements({x.slice(0, {0, 0})}));
+  EXPECT_FALSE(ladder_fits_elements({x.view({32, 32}).transpose(0, 1)}));
+}
+
+TEST_F(ChooseTest, TheEmulatedDeviceHasItsKernelsAlone) {
+  const Hardware hardware = hardware_of(Device::create(DeviceKind::kEmulated));
+  EXPECT_FALSE(hardware.has_vendor_products);
+  EXPECT_FALSE(hardware.is_hopper);
+}
+
+}  // namespace
+}  // namespace ultra::ops::gpu

@@ -1,0 +1,236 @@
+// Covers: common/ops/backend/gpu/matmul_ways.hpp
+// Covers: common/ops/backend/gpu/attention_ways.hpp
+// Covers: common/ops/backend/gpu/element_ways.hpp
+// Covers: common/ops/backend/gpu/attention_operands.hpp
+// Covers: common/ops/backend/gpu/kernel_backend_impl.hpp
+// Covers: common/ops/backend/gpu/operands.hpp
+//
+// What the tests of common/ops leave out, which run on each device: problems that are large enough for
+// the ladders, beside the CPU's results; that nothing waits; that runs are alike bit for bit.
+#include "common/ops/backend/gpu/kernel_backend.hpp"
+
+#include <numeric>
+
+#include "common/ops/adamw.hpp"
+#include "common/ops/cross_entropy.hpp"
+#include "common/ops/elementwise.hpp"
+#include "common/ops/embedding.hpp"
+#include "common/ops/rms_norm.hpp"
+#include "common/ops/swiglu.hpp"
+#include "tests/common/ops/backend/gpu/device_backend.hpp"
+
+namespace ultra::ops {
+namespace {
+
+class KernelBackendTest : public DeviceBackendTest {
+ protected:
+  /// A matrix inside a wider one, or not.
+  [[nodiscard]] Tensor matrix(std::size_t rows, std::size_t columns, DType dtype) {
+    const std::size_t gap = random.pick({std::size_t{0}, std::size_t{3}});
+    return numbers({rows, columns + gap}, dtype).slice(1, {gap, gap + columns});
+  }
+
+  /// The same view of a wider matrix on the device.
+  [[nodiscard]] Tensor strided_there(const Tensor& view) const {
+    const std::size_t gap = view.is_contiguous() ? 0 : 3;
+    const Tensor wide = Tensor::zeros(device, {view.size(0), view.size(1) + gap}, view.dtype());
+    const Tensor result = wide.slice(1, {gap, gap + view.size(1)});
+    result.copy_from(view);
+    return result;
+  }
+
+  void check_product(DType dtype, std::size_t m, std::size_t n, std::size_t k) {
+    const Transpose ta = random.pick({Transpose::kNo, Transpose::kYes});
+    const Transpose tb = random.pick({Transpose::kNo, Transpose::kYes});
+    const Write write = random.pick({Write::kOverwrite, Write::kAccumulate});
+    const Tensor a = ta == Transpose::kNo ? matrix(m, k, dtype) : matrix(k, m, dtype);
+    const Tensor b = tb == Transpose::kNo ? matrix(k, n, dtype) : matrix(n, k, dtype);
+    const Tensor out = matrix(m, n, random.pick({dtype, accumulation_dtype(dtype)}));
+    const Tensor out_there = strided_there(out);
+    matmul_into(out_there, strided_there(a), ta, strided_there(b), tb, write);
+    matmul_into(out, a, ta, b, tb, write);
+    // Terms of size |x y| <= 25 in the sums of either, and each result is rounded.
+    const DType sums = accumulation_dtype(dtype);
+    const double in_sums = rounding_bound(sums, count_of(k + 2), 25.0 * count_of(k + 1));
+    EXPECT_TRUE(all_near(out_there.to(cpu), out.to_vector(),
+                         2.0 * in_sums + 2.0 * rounding_bound(out.dtype(), 1, largest(out))))
+        << m << " x " << n << " x " << k << " of " << to_string(dtype);
+  }
+
+  [[nodiscard]] static double largest(const Tensor& x) {
+    return test::largest_magnitude(x.to_vector());
+  }
+
+  void check_attention(DType dtype, std::size_t seq, std::size_t kv_heads, std::size_t head_dim);
+};
+
+TEST_F(KernelBackendTest, ProductsOfAllWaysEqualTheCpus) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    for (int round = 0; round < 4; ++round) {
+      check_product(dtype, random.between(64, 150), random.between(64, 150),
+                    random.pick({std::size_t{8}, std::size_t{40}, random.between(1, 50)}));
+    }
+  }
+}
+
+TEST_F(KernelBackendTest, ProductsOfF64AreWithinMinus12) {
+  const Tensor a = numbers({33, 70}, DType::kF64);
+  const Tensor b = numbers({70, 21}, DType::kF64);
+  const Tensor expected = matmul(a, Transpose::kNo, b, Transpose::kNo);
+  const Tensor found = matmul(there(a), Transpose::kNo, there(b), Transpose::kNo);
+  EXPECT_TRUE(all_near(found.to(cpu), expected, 1e-12 * largest(expected)));
+}
+
+void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_t kv_heads,
+                                        std::size_t head_dim) {
+  const std::size_t heads = kv_heads * random.pick({std::size_t{1}, std::size_t{2}});
+  const Tensor query = numbers({2, seq, heads, head_dim}, dtype);
+  const Tensor key = numbers({2, seq, kv_heads, head_dim}, dtype);
+  const Tensor value = numbers({2, seq, kv_heads, head_dim}, dtype);
+  const Tensor d_output = numbers(query.shape(), dtype);
+  std::vector<std::int32_t> positions(seq);
+  std::iota(positions.begin(), positions.end(), random.pick({0, 50}));
+  const AttentionOptions options{.mask = random.pick({Mask::kCausal, Mask::kNone}),
+                                 .scale = 1.0 / std::sqrt(count_of(head_dim)),
+                                 .query_positions = positions,
+                                 .key_positions = positions};
+  const AttentionResult expected = attention(query, key, value, options);
+  const AttentionResult found = attention(there(query), there(key), there(value), options);
+  // Scores of size |q||k| scale: 10 of normal numbers' is plenty. exp turns a score's absolute error
+  // into a relative one of its share; bf16's rungs round shares to the type of the values.
+  const DType sums = accumulation_dtype(dtype);
+  const double score_error = rounding_bound(sums, count_of(head_dim + 4), 10.0);
+  const double share_error =
+      2.0 * score_error + rounding_bound(dtype, 1, 1.0) + rounding_bound(sums, count_of(seq), 1.0);
+  const double tolerance = 2.0 * share_error * largest(value);
+  EXPECT_TRUE(all_near(found.output.to(cpu), expected.output, tolerance));
+  EXPECT_TRUE(all_near(found.log_sum_exp.to(cpu), expected.log_sum_exp,
+                       2.0 * score_error + rounding_bound(sums, count_of(seq), 10.0)));
+
+  const AttentionGradients grads = attention_backward(d_output, query, key, value, expected.output,
+                                                      expected.log_sum_exp, options);
+  const AttentionGradients grads_there =
+      attention_backward(there(d_output), there(query), there(key), there(value),
+                         there(expected.output), there(expected.log_sum_exp), options);
+  // A gradient is a sum over at most `seq` shares (d_share - delta) of at most 2 |d_o| |v| head_dim;
+  // shares add up to 1 over keys, and over queries to some 10 at most.
+  const double d_share = 2.0 * largest(d_output) * largest(value) * count_of(head_dim);
+  const double d_tolerance = 10.0 * 4.0 * share_error * d_share * options.scale * largest(query);
+  EXPECT_TRUE(all_near(grads_there.d_query.to(cpu), grads.d_query, d_tolerance));
+  EXPECT_TRUE(all_near(grads_there.d_key.to(cpu), grads.d_key, d_tolerance));
+  EXPECT_TRUE(
+      all_near(grads_there.d_value.to(cpu), grads.d_value, 40.0 * share_error * largest(d_output)));
+}
+
+TEST_F(KernelBackendTest, AttentionOfAllWaysEqualsTheCpus) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    check_attention(dtype, random.between(64, 90), random.pick({std::size_t{1}, std::size_t{2}}),
+                    random.pick({std::size_t{8}, std::size_t{24}}));
+  }
+}
+
+TEST_F(KernelBackendTest, GradientsOfRmsNormEqualTheCpus) {
+  for (const Write write : {Write::kOverwrite, Write::kAccumulate}) {
+    const std::size_t rows = random.between(64, 100);
+    const Tensor x = numbers({rows, 68}, DType::kF32);
+    const Tensor weight = numbers({68}, DType::kF32);
+    const Tensor d_y = numbers(x.shape(), DType::kF32);
+    const Tensor d_weight = numbers({68}, DType::kF32);
+    const Tensor d_weight_there = there(d_weight);
+    const Tensor rms = rms_norm(x, weight, 1e-5).reciprocal_rms;
+    const Tensor found =
+        rms_norm_backward(there(d_y), there(x), there(weight), there(rms), d_weight_there, write);
+    const Tensor expected = rms_norm_backward(d_y, x, weight, rms, d_weight, write);
+    const double size = largest(d_y) * largest(x) * largest(weight) * largest(rms);
+    EXPECT_TRUE(all_near(found.to(cpu), expected,
+                         rounding_bound(DType::kF32, 68 + 8, 2.0 * size * largest(rms))));
+    EXPECT_TRUE(
+        all_near(d_weight_there.to(cpu), d_weight,
+                 rounding_bound(DType::kF32, count_of(rows + 2),
+                                count_of(rows) * largest(d_y) * largest(x) * largest(rms))));
+  }
+}
+
+TEST_F(KernelBackendTest, SwigluOfAlignedAndOtherTensorsEqualsTheCpus) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
+      const Shape shape{random.between(1, 9) * 37 + first};
+      const Tensor gate = numbers(shape, dtype);
+      const Tensor up = numbers(shape, dtype);
+      const Range part{first, shape[0]};
+      const Tensor found = swiglu(there(gate).slice(0, part), there(up).slice(0, part));
+      const Tensor expected = swiglu(gate.slice(0, part), up.slice(0, part));
+      const double size = largest(gate) * largest(up);
+      const double tolerance =
+          rounding_bound(DType::kF32, 12, size) + rounding_bound(dtype, 1, size);
+      EXPECT_TRUE(all_near(found.to(cpu), expected, tolerance));
+      const auto [d_gate, d_up] =
+          swiglu_backward(found, there(gate).slice(0, part), there(up).slice(0, part));
+      const auto [cpu_d_gate, cpu_d_up] =
+          swiglu_backward(found.to(cpu), gate.slice(0, part), up.slice(0, part));
+      EXPECT_TRUE(all_near(d_gate.to(cpu), cpu_d_gate, 2.0 * tolerance * largest(up)));
+      EXPECT_TRUE(all_near(d_up.to(cpu), cpu_d_up, 2.0 * tolerance * largest(gate)));
+    }
+  }
+}
+
+/// All operations once; returns what they wrote.
+std::vector<Tensor> all_operations(const Device& device, std::uint64_t seed, DType dtype) {
+  test::Random random(seed);
+  const Device cpu = Device::cpu();
+  const auto there = [&](const Shape& shape) {
+    return random.tensor(cpu, shape, dtype).to(device);
+  };
+  const Tensor x = there({2, 40, 64});
+  const Tensor weight = there({64});
+  const Tensor tokens = random.tokens(cpu, {2, 40}, 9).to(device);
+  const Tensor loss = Tensor::zeros(device, {1}, DType::kF64);
+  std::vector<Tensor> written = {x, weight, loss};
+  const std::uint64_t before = device.streams().synchronizations();
+
+  const auto [y, rms] = rms_norm(x, weight, 1e-5);
+  const Tensor d_weight = Tensor::zeros(device, {64}, dtype);
+  written.push_back(rms_norm_backward(y, x, weight, rms, d_weight, Write::kAccumulate));
+  const RopeTable table(device, accumulation_dtype(dtype), 16, 200, 1e4);
+  const Tensor heads = y.view({2, 40, 4, 16});
+  std::vector<std::int32_t> positions(40);
+  for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int>(3 * i);
+  rope_into(heads, table, positions, Rotation::kForward);
+  const AttentionOptions options{.query_positions = positions, .key_positions = positions};
+  const AttentionResult attended = attention(heads, heads, heads, options);
+  const AttentionGradients grads = attention_backward(heads, heads, heads, heads, attended.output,
+                                                      attended.log_sum_exp, options);
+  const Tensor product = swiglu(x, y);
+  const auto [d_gate, d_up] = swiglu_backward(product, x, y);
+  const Tensor logits = matmul(as_matrix(x), Transpose::kNo, as_matrix(y), Transpose::kYes);
+  cross_entropy_into_gradient(loss, logits, tokens.view({80}), 80.0, Write::kOverwrite);
+  const Tensor table_grad = Tensor::zeros(device, {9, 64}, dtype);
+  embedding_backward_into(table_grad, x, tokens);
+  sum_of_squares_into(loss, product, Write::kAccumulate);
+  const Tensor first_moment = Tensor::zeros(device, x.shape(), dtype);
+  const Tensor second_moment = Tensor::zeros(device, x.shape(), dtype);
+  adamw_into(x, y, first_moment, second_moment, {});
+  add_into(d_gate, d_up);
+  scale_into(d_up, 0.3);
+  EXPECT_LE(device.streams().synchronizations(), before + 2);  // the table of sines and cosines
+  for (const Tensor& tensor :
+       {d_weight, attended.output, attended.log_sum_exp, grads.d_query, grads.d_key, grads.d_value,
+        d_gate, d_up, logits, table_grad, embedding(table_grad, tokens), product, first_moment,
+        second_moment}) {
+    written.push_back(tensor);
+  }
+  return written;
+}
+
+TEST_F(KernelBackendTest, NothingWaitsAndRunsAreAlikeBitForBit) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    const std::vector<Tensor> first = all_operations(device, seed, dtype);
+    const std::vector<Tensor> second = all_operations(device, seed, dtype);
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      EXPECT_TRUE(test::all_equal(first[i], second[i])) << "tensor " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::ops

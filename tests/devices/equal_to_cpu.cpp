@@ -1,0 +1,127 @@
+#include "tests/devices/equal_to_cpu.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "chapters/11_five_d/five_d.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/plain_training.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::devices {
+namespace {
+
+using test::RankRun;
+
+constexpr double kF64 = 1e-10;
+constexpr double kF32 = 1e-4;
+constexpr double kHalf = 0.02;
+
+/// A text of its own: the machine that runs this may not have the workbook's.
+std::string text_of_numbers() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += fmt::format("{} and {} are {}. ", i, 3 * i, 4 * i);
+  return text;
+}
+
+/// The flags of a run; what the layout says of the model wins.
+std::string line_of(const Layout& layout, const std::string& more) {
+  const auto unless_given = [&](const std::string& flag, const std::string& value) {
+    return layout.flags.find(flag + " ") == std::string::npos ? flag + " " + value + " " : "";
+  };
+  return fmt::format(
+      "{}{}--hidden 16 --heads 4 --kv-heads 2 --ffn 24 --global-batch 6 --micro-batch 1 --warmup 1 "
+      "--lr 1e-2 {} {}",
+      unless_given("--layers", "2"), unless_given("--seq", "12"), more, layout.flags);
+}
+
+/// What rank 0 had in the end; servers know no model, so that there nobody puts the weights together.
+RankRun outcome_of(const std::string& flags, Likeness likeness) {
+  const auto make_setup = [&] {
+    return train::parse_setup(five_d::techniques(), test::words_of(flags));
+  };
+  const train::Setup setup = make_setup();
+  RankRun outcome;
+  run_ranks(
+      setup.comm.world_size(),
+      [&](Communicator& world) {
+        RankRun run;
+        if (likeness == Likeness::kLossesInF64) {
+          run.result = train::train_with(make_setup(), world);
+        } else {
+          run = test::run_of(make_setup(), world);
+        }
+        if (world.rank() == 0) outcome = std::move(run);
+      },
+      setup.rank_options());
+  return outcome;
+}
+
+void expect_same_losses(const RankRun& found, const RankRun& cpu, double tolerance) {
+  ASSERT_EQ(found.result.steps.size(), cpu.result.steps.size());
+  for (std::size_t s = 0; s < cpu.result.steps.size(); ++s) {
+    const double loss = cpu.result.steps[s].loss;
+    EXPECT_NEAR(found.result.steps[s].loss, loss, tolerance * loss) << "loss of step " << s;
+  }
+}
+
+void expect_same_norms(const RankRun& found, const RankRun& cpu, double tolerance) {
+  for (std::size_t s = 0; s < cpu.result.steps.size(); ++s) {
+    const double norm = cpu.result.steps[s].grad_norm;
+    EXPECT_NEAR(found.result.steps[s].grad_norm, norm, tolerance * norm) << "norm of step " << s;
+  }
+}
+
+void expect_same_weights(const RankRun& found, const RankRun& cpu, double tolerance) {
+  ASSERT_EQ(found.weights.size(), cpu.weights.size());
+  for (std::size_t p = 0; p < cpu.weights.size(); ++p) {
+    ASSERT_EQ(found.weights[p].size(), cpu.weights[p].size());
+    double largest = 0;
+    double apart = 0;
+    for (std::size_t i = 0; i < cpu.weights[p].size(); ++i) {
+      largest = std::max(largest, std::abs(cpu.weights[p][i]));
+      apart = std::max(apart, std::abs(cpu.weights[p][i] - found.weights[p][i]));
+    }
+    EXPECT_LE(apart, tolerance * largest) << "parameter " << p;
+  }
+}
+
+}  // namespace
+
+void expect_equal_to_cpu(const Layout& layout, DeviceKind device) {
+  const test::TemporaryFolder folder;
+  const std::string text = folder.write("numbers.txt", text_of_numbers());
+  const auto on = [&](DeviceKind kind, const std::string& more) {
+    return outcome_of(
+        fmt::format("{} --data {} --device {}", line_of(layout, more), text, to_string(kind)),
+        layout.likeness);
+  };
+  if (layout.likeness == Likeness::kRoughly) {
+    const std::string steps = "--steps 3";
+    return expect_same_losses(on(device, steps), on(DeviceKind::kCpu, steps), kHalf);
+  }
+  const std::string few = "--dtype f64 --steps 5";
+  const RankRun found = on(device, few);
+  const RankRun cpu = on(DeviceKind::kCpu, few);
+  expect_same_losses(found, cpu, kF64);
+  // Norms and weights are behind sums of many terms.
+  expect_same_norms(found, cpu, 100 * kF64);
+  if (layout.likeness != Likeness::kLossesInF64) expect_same_weights(found, cpu, 100 * kF64);
+  if (layout.likeness != Likeness::kEveryNumber) return;
+  const std::string many = "--dtype f32 --steps 20";
+  expect_same_losses(on(device, many), on(DeviceKind::kCpu, many), kF32);
+}
+
+std::string name_of(const ::testing::TestParamInfo<Layout>& info) {
+  return fmt::format("{}_{}", info.param.chapter, info.param.name);
+}
+
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+
+}  // namespace ultra::devices

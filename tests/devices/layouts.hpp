@@ -1,0 +1,30 @@
+#pragma once
+/// @file
+/// Every chapter's ways to train, as flags of the program that has them all: what a device must do as the
+/// CPU does.
+
+#include <string>
+#include <vector>
+
+namespace ultra::devices {
+
+/// @brief How far a training on a device may be from the CPU's.
+enum class Likeness {
+  kEveryNumber,  ///< f64 to 1e-10: losses, norms, weights; f32 losses to 1e-4
+  kInF64,        ///< f64 only: rounding decides what is sent or chosen, so that f32 may part ways
+  kLossesInF64,  ///< as kInF64, without weights: they are on no rank that trains
+  kRoughly,      ///< types of two bytes or one: losses to 2 %
+};
+
+/// @brief One way to train.
+struct Layout {
+  std::string chapter;  ///< "04_zero"
+  std::string name;     ///< of letters and digits
+  std::string flags;    ///< of 11_five_d, beside the tiny model's
+  Likeness likeness = Likeness::kEveryNumber;
+};
+
+/// @brief The ways of chapters 01 to 08, 10 and 11, on one to four ranks.
+[[nodiscard]] const std::vector<Layout>& layouts();
+
+}  // namespace ultra::devices
