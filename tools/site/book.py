@@ -20,6 +20,7 @@ APPENDICES = {
     "errata": "docs/appendices/errata.md",
     "two_core_cpu": "docs/measurements/two_core_cpu.md",
     "kernels_on_a_gpu": "docs/measurements/kernels.md",
+    "training_on_a_gpu": "docs/measurements/training_on_gpus.md",
     "soak": "docs/measurements/soak.md",
     "how_the_site_works": "docs/site/README.md",
 }

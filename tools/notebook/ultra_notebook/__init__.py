@@ -1,6 +1,8 @@
 """What a chapter's kernel offers: the magic `%%c++` and, in Python cells, `workbook_run`,
-`workbook_json`, `region`, `picture`, `predict`, `problems` and `COLORS`. kernel.py loads it as an IPython extension."""
+`workbook_json`, `device_run`, `region`, `picture`, `predict`, `problems` and `COLORS`. kernel.py loads it
+as an IPython extension."""
 
+from .device import device_run
 from .exercises import problems
 from .magic import CppMagic
 from .picture import picture
@@ -19,6 +21,7 @@ def load_ipython_extension(shell) -> None:
         {
             "workbook_run": workbook_run,
             "workbook_json": workbook_json,
+            "device_run": device_run,
             "region": region,
             "picture": picture,
             "predict": predict,

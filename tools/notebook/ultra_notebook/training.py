@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .failures import TrainingFailed
 from .freshness import require_fresh_build
 from .patience import patient
-from .workspace import Workspace, current_workspace, find_chapter
+from .workspace import current_workspace, find_chapter
 
 if TYPE_CHECKING:
     import pandas
@@ -61,6 +61,49 @@ class TrainingRun:
         return f"<{self.command}: {len(self.steps)} steps>"
 
 
+class Executable:
+    """A chapter's executable, found to be as new as its sources once, for several runs."""
+
+    def __init__(self, chapter: str):
+        workspace = current_workspace()
+        self.root, self.build_dir = workspace.root, workspace.build_dir
+        self.name = find_chapter(self.root, chapter).stem
+        require_fresh_build(self.build_dir, f"{self.name}_main")
+
+    def train(
+        self, flags: str | Sequence[str] = "", *, trace: bool = False, timeout: float = 300
+    ) -> TrainingRun:
+        """A training with these flags; see workbook_run."""
+        flags = _words(flags)
+        command = shlex.join([self.name, *flags])
+        with tempfile.TemporaryDirectory(prefix="ultra-run-") as folder:
+            metrics, trace_file = Path(folder) / "metrics.jsonl", Path(folder) / "trace.json"
+            flags += ["--metrics", str(metrics)]
+            if trace:
+                flags += ["--trace", str(trace_file)]
+            output = self.run(flags, command, timeout)
+            steps, summary = _read_metrics(metrics, command)
+            events = json.loads(trace_file.read_text()) if trace else None
+        return TrainingRun(command, steps, summary, output, events)
+
+    def run(self, flags: list[str], command: str, timeout: float) -> str:
+        """What it prints; `command` is its name in errors."""
+        try:
+            done = subprocess.run(
+                [self.build_dir / "bin" / self.name, *flags],
+                cwd=self.root,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=patient(timeout),
+            )
+        except subprocess.TimeoutExpired:
+            raise TrainingFailed(f"{command}: still running after {patient(timeout):g} s: stopped") from None
+        if done.returncode != 0:
+            raise TrainingFailed(f"{command}: exit code {done.returncode}\n{done.stderr.strip()}")
+        return done.stdout
+
+
 def workbook_run(
     chapter: str, flags: str | Sequence[str] = "", *, trace: bool = False, timeout: float = 300
 ) -> TrainingRun:
@@ -70,20 +113,7 @@ def workbook_run(
 
     @raises TrainingFailed with what the executable wrote to stderr
     """
-    workspace = current_workspace()
-    name = find_chapter(workspace.root, chapter).stem
-    require_fresh_build(workspace.build_dir, f"{name}_main")
-    flags = shlex.split(flags) if isinstance(flags, str) else list(flags)
-    command = shlex.join([name, *flags])
-    with tempfile.TemporaryDirectory(prefix="ultra-run-") as folder:
-        metrics, trace_file = Path(folder) / "metrics.jsonl", Path(folder) / "trace.json"
-        flags += ["--metrics", str(metrics)]
-        if trace:
-            flags += ["--trace", str(trace_file)]
-        output = _run(workspace, name, flags, command, timeout)
-        steps, summary = _read_metrics(metrics, command)
-        events = json.loads(trace_file.read_text()) if trace else None
-    return TrainingRun(command, steps, summary, output, events)
+    return Executable(chapter).train(flags, trace=trace, timeout=timeout)
 
 
 def workbook_json(chapter: str, flags: str | Sequence[str], *, timeout: float = 300):
@@ -93,34 +123,18 @@ def workbook_json(chapter: str, flags: str | Sequence[str], *, timeout: float = 
 
     @raises TrainingFailed with what the executable wrote to stderr, or when it printed no JSON
     """
-    workspace = current_workspace()
-    name = find_chapter(workspace.root, chapter).stem
-    require_fresh_build(workspace.build_dir, f"{name}_main")
-    flags = shlex.split(flags) if isinstance(flags, str) else list(flags)
-    command = shlex.join([name, *flags])
-    output = _run(workspace, name, flags, command, timeout)
+    executable = Executable(chapter)
+    flags = _words(flags)
+    command = shlex.join([executable.name, *flags])
+    output = executable.run(flags, command, timeout)
     try:
         return json.loads(output)
     except json.JSONDecodeError as error:
         raise TrainingFailed(f"{command}: printed no JSON ({error}): {output[:200]}") from None
 
 
-def _run(workspace: Workspace, name: str, flags: list[str], command: str, timeout: float) -> str:
-    executable = workspace.build_dir / "bin" / name
-    try:
-        done = subprocess.run(
-            [executable, *flags],
-            cwd=workspace.root,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=patient(timeout),
-        )
-    except subprocess.TimeoutExpired:
-        raise TrainingFailed(f"{command}: still running after {patient(timeout):g} s: stopped") from None
-    if done.returncode != 0:
-        raise TrainingFailed(f"{command}: exit code {done.returncode}\n{done.stderr.strip()}")
-    return done.stdout
+def _words(flags: str | Sequence[str]) -> list[str]:
+    return shlex.split(flags) if isinstance(flags, str) else list(flags)
 
 
 def _read_metrics(path: Path, command: str) -> tuple["pandas.DataFrame", dict]:
