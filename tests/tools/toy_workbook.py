@@ -13,7 +13,8 @@ import tempfile
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TOY = SOURCE / "tests" / "tools" / "toy"
 MACHINERY = ["workbook", "CMakeLists.txt", "CMakePresets.json", "cmake", "docs", "tools",
-             "kernels/CMakeLists.txt", "kernels/device", "kernels/simt/error.hpp",
+             "kernels/CMakeLists.txt", "kernels/device", "kernels/simt/config.hpp",
+             "kernels/simt/error.hpp",
              "common/CMakeLists.txt", "common/base/errors.hpp", "common/base/errors.cpp",
              "chapters/CMakeLists.txt", "tests/CMakeLists.txt", "bench/CMakeLists.txt",
              "tests/support/exercise_main.cpp", ".gitignore", ".clang-format"]
