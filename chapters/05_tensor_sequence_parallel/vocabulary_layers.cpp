@@ -1,3 +1,4 @@
+#include "chapters/05_tensor_sequence_parallel/device/vocabulary_loss.hpp"
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "common/ops/embedding.hpp"
 #include "common/ops/token_check.hpp"
@@ -12,8 +13,11 @@ double VocabularyParallelLoss::forward(const Tensor& logits, const Tensor& targe
                                        double normalizer, nn::Saved& saved) {
   ops::expect_targets(targets, vocab_size_);
   const Tensor wide = cast(logits, accumulation_dtype(logits.dtype()));  // softmax and loss in f32
-  const double loss = vocabulary_parallel_cross_entropy(
-      wide, targets, vocabulary_of(vocab_size_, tp_), normalizer, tp_);
+  const Range vocabulary = vocabulary_of(vocab_size_, tp_);
+  const double loss =
+      has_streams(logits.device().kind())
+          ? loss_on_device({wide, targets, vocabulary}, normalizer, tp_, saved.pass().loss_sum)
+          : vocabulary_parallel_cross_entropy(wide, targets, vocabulary, normalizer, tp_);
   if (!wide.shares_storage(logits)) cast_into(logits, wide);
   saved.put("d_logits", logits);
   return loss;

@@ -10,6 +10,7 @@
 
 #include "chapters/06_context_parallel/merge_attention.hpp"
 #include "common/ops/elementwise.hpp"
+#include "common/ops/partial_softmax.hpp"
 
 namespace ultra::context_parallel {
 namespace {
@@ -47,6 +48,12 @@ Tensor rows_of_logs(const Tensor& log_sum_exp, std::size_t sequence, Range range
 ops::AttentionResult rows_of(const PartialAttention& partial, std::size_t sequence, Range range) {
   return {rows(partial.output, sequence, range),
           rows_of_logs(partial.log_sum_exp, sequence, range, partial.output.size(2))};
+}
+
+/// merge_attention() reads the numbers on the host; on a device with streams a kernel does.
+void add_part(const ops::AttentionResult& into, const ops::AttentionResult& part) {
+  if (has_streams(into.output.device().kind())) return ops::merge_attention_on_device(into, part);
+  merge_attention(into, part);
 }
 
 }  // namespace
@@ -137,8 +144,8 @@ void BlockAttention::count(const Block& block, double flops_per_pair) const {
 // [region attend]
 void BlockAttention::attend(const PartialAttention& partial, const KeyValues& keys) const {
   for_each_block(keys, [&](const Block& block) {
-    merge_attention(rows_of(partial, block.sequence, block.query_rows),
-                    ops::attention(block.query, block.key, block.value, block.options));
+    add_part(rows_of(partial, block.sequence, block.query_rows),
+             ops::attention(block.query, block.key, block.value, block.options));
     count(block, 4);
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chapters/08_expert_parallel/combine_weights.hpp"
+#include "chapters/08_expert_parallel/device/expert_rows.hpp"
 #include "chapters/08_expert_parallel/dispatch_counts.hpp"
 #include "chapters/08_expert_parallel/token_permutation.hpp"
 #include "common/nn/collect.hpp"
@@ -48,13 +49,24 @@ DispatchCounts counts_again(const ExpertOrder& order, nn::Saved& saved) {
 
 /// The rows of tokens of any type; those of two bytes are weighted in f32 and rounded once.
 Tensor rows_of_tokens(const Tensor& x, const Tensor& weights, const ExpertOrder& order) {
-  return cast(to_expert_order(cast(x, accumulation_dtype(x.dtype())), weights, order), x.dtype());
+  const auto permute = is_on_device(x) ? to_expert_order_on_device : to_expert_order;
+  return cast(permute(cast(x, accumulation_dtype(x.dtype())), weights, order), x.dtype());
 }
 
 /// The tokens' sums of their rows, likewise.
 Tensor tokens_of_rows(const Tensor& rows, const Tensor& weights, const ExpertOrder& order) {
-  return cast(from_expert_order(cast(rows, accumulation_dtype(rows.dtype())), weights, order),
-              rows.dtype());
+  const auto permute = is_on_device(rows) ? from_expert_order_on_device : from_expert_order;
+  return cast(permute(cast(rows, accumulation_dtype(rows.dtype())), weights, order), rows.dtype());
+}
+
+/// combine_weights_backward(), of numbers on the host.
+Tensor affinity_gradients(const Tensor& d_rows, const Tensor& outputs, const ExpertOrder& order,
+                          const Decision& decision) {
+  const auto backward =
+      is_on_device(d_rows) ? combine_weights_backward_on_device : combine_weights_backward;
+  const DType dtype = decision.affinities.dtype();
+  return backward(cast(d_rows, dtype), cast(outputs, dtype), order, decision.routing,
+                  decision.affinities);
 }
 
 }  // namespace
@@ -106,9 +118,7 @@ Tensor MoeLayer::backward(const Tensor& d_y, nn::Saved& saved) {
   Tensor d_shared;
   if (shared_) d_shared = shared_->backward(d_y, saved.child("shared"));  // while rows travel
   const Tensor d_affinities =
-      combine_weights_backward(cast(d_rows, decision.affinities.dtype()),
-                               cast(saved.take("expert_output"), decision.affinities.dtype()),
-                               order, decision.routing, decision.affinities);
+      affinity_gradients(d_rows, saved.take("expert_output"), order, decision);
   const Tensor d_inputs = experts_.backward(in_expert_order(dispatched.wait(), counts),
                                             counts.rows_per_local_expert(), saved);
   TravellingRows collected = exchange_.collect(in_rank_order(d_inputs, counts), counts);

@@ -55,7 +55,7 @@ class Runtime {
   [[nodiscard]] virtual std::unique_ptr<Streams> make_streams(int rank) = 0;
 };
 
-/// @brief The GPU of a rank: rank modulo the number of GPUs that this process sees.
+/// @brief The GPU of a rank: its place on the machine, modulo the number of GPUs that this process sees.
 /// @throws ConfigError without CUDA in this build, without a driver or GPU, or when the GPU or the
 /// driver is too old; the message says which.
 [[nodiscard]] std::shared_ptr<Runtime> make_cuda_runtime(int rank);

@@ -27,6 +27,11 @@ StreamPool::StreamPool(gpu::Runtime& runtime, gpu::Streams& streams)
       pools_{CachingAllocator(source_of(runtime)), CachingAllocator(source_of(runtime)),
              CachingAllocator(source_of(runtime))} {}
 
+StreamPool::~StreamPool() {
+  for (const Waiting& waiting : waiting_)
+    pool_of(waiting.home).release(waiting.block, waiting.bytes);
+}
+
 void* StreamPool::allocate(std::size_t bytes, gpu::StreamRole role) {
   take_back_what_has_passed();
   void* block = nullptr;

@@ -24,6 +24,10 @@ class StreamPool {
  public:
   /// @brief Pools of a device; both outlive this.
   StreamPool(gpu::Runtime& runtime, gpu::Streams& streams);
+  /// @brief Gives all memory back; what streams were given may still use it, so the device waits.
+  ~StreamPool();
+  StreamPool(const StreamPool&) = delete;
+  StreamPool& operator=(const StreamPool&) = delete;
 
   /// @brief A block for what `role`'s stream is given from now on.
   /// @throws std::bad_alloc when the device has no more, though the pools were given back.

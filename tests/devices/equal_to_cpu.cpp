@@ -10,6 +10,7 @@
 
 #include "chapters/11_five_d/five_d.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "tests/devices/tiny_run.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/plain_training.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -22,24 +23,7 @@ using test::RankRun;
 constexpr double kF64 = 1e-10;
 constexpr double kF32 = 1e-4;
 constexpr double kHalf = 0.02;
-
-/// A text of its own: the machine that runs this may not have the workbook's.
-std::string text_of_numbers() {
-  std::string text;
-  for (int i = 0; i < 400; ++i) text += fmt::format("{} and {} are {}. ", i, 3 * i, 4 * i);
-  return text;
-}
-
-/// The flags of a run; what the layout says of the model wins.
-std::string line_of(const Layout& layout, const std::string& more) {
-  const auto unless_given = [&](const std::string& flag, const std::string& value) {
-    return layout.flags.find(flag + " ") == std::string::npos ? flag + " " + value + " " : "";
-  };
-  return fmt::format(
-      "{}{}--hidden 16 --heads 4 --kv-heads 2 --ffn 24 --global-batch 6 --micro-batch 1 --warmup 1 "
-      "--lr 1e-2 {} {}",
-      unless_given("--layers", "2"), unless_given("--seq", "12"), more, layout.flags);
-}
+constexpr double kKeptMoment = 0.01;
 
 /// What rank 0 had in the end; servers know no model, so that there nobody puts the weights together.
 RankRun outcome_of(const std::string& flags, Likeness likeness) {
@@ -99,7 +83,7 @@ void expect_equal_to_cpu(const Layout& layout, DeviceKind device) {
   const std::string text = folder.write("numbers.txt", text_of_numbers());
   const auto on = [&](DeviceKind kind, const std::string& more) {
     return outcome_of(
-        fmt::format("{} --data {} --device {}", line_of(layout, more), text, to_string(kind)),
+        fmt::format("{} --data {} --device {}", flags_of(layout, more), text, to_string(kind)),
         layout.likeness);
   };
   if (layout.likeness == Likeness::kRoughly) {
@@ -113,6 +97,10 @@ void expect_equal_to_cpu(const Layout& layout, DeviceKind device) {
   // Norms and weights are behind sums of many terms.
   expect_same_norms(found, cpu, 100 * kF64);
   if (layout.likeness != Likeness::kLossesInF64) expect_same_weights(found, cpu, 100 * kF64);
+  if (layout.likeness == Likeness::kKeptMoment) {
+    const std::string three = "--dtype f32 --steps 3";
+    expect_same_losses(on(device, three), on(DeviceKind::kCpu, three), kKeptMoment);
+  }
   if (layout.likeness != Likeness::kEveryNumber) return;
   const std::string many = "--dtype f32 --steps 20";
   expect_same_losses(on(device, many), on(DeviceKind::kCpu, many), kF32);

@@ -28,7 +28,8 @@ void add_data_parallel(std::vector<Layout>& all) {
   all.push_back({chapter, "ThreeReplicas", "--dp 3 --collectives native"});
   all.push_back({chapter, "TopK", "--dp 2 --compress topk:0.1", kInF64});
   all.push_back({chapter, "Int8", "--dp 2 --compress int8", kInF64});
-  all.push_back({chapter, "OneBit", "--dp 2 --compress onebit --compress-warmup 1", kInF64});
+  all.push_back({chapter, "OneBit", "--dp 2 --compress onebit --compress-warmup 1", kKeptMoment});
+  all.push_back({chapter, "OneBitAfterFiveSteps", "--dp 2 --compress onebit --compress-warmup 5"});
   all.push_back({chapter, "PowerSgd", "--dp 2 --compress powersgd:2", kInF64});
   const std::string servers = "--dp 2 --sync parameter-server";
   all.push_back({chapter, "ParameterServer", servers, kLossesInF64});

@@ -12,6 +12,8 @@ namespace ultra::devices {
 enum class Likeness {
   kEveryNumber,  ///< f64 to 1e-10: losses, norms, weights; f32 losses to 1e-4
   kInF64,        ///< f64 only: rounding decides what is sent or chosen, so that f32 may part ways
+  kKeptMoment,  ///< as kInF64, and f32 losses of three steps to 1 %: weights are divided by the root of
+                ///< what the first gradient was, rounded; 1e-8 and 1.01e-8 are far apart then
   kLossesInF64,  ///< as kInF64, without weights: they are on no rank that trains
   kRoughly,      ///< types of two bytes or one: losses to 2 %
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/devices/equal_to_cpu.hpp"
+#include "tests/devices/host_waits.hpp"
 
 namespace ultra::devices {
 namespace {
@@ -10,6 +11,10 @@ namespace {
 class Emulated : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Emulated, TrainsAsTheCpuDoes) { expect_equal_to_cpu(GetParam(), DeviceKind::kEmulated); }
+
+TEST_P(Emulated, TheHostWaitsAsOftenAsTheTableSays) {
+  expect_waits_of_the_table(GetParam(), DeviceKind::kEmulated);
+}
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Emulated, ::testing::ValuesIn(layouts()), name_of);
 

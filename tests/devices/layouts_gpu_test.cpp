@@ -3,6 +3,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/devices/equal_to_cpu.hpp"
+#include "tests/devices/host_waits.hpp"
 
 namespace ultra::devices {
 namespace {
@@ -19,6 +20,10 @@ class Gpu : public ::testing::TestWithParam<Layout> {
 };
 
 TEST_P(Gpu, TrainsAsTheCpuDoes) { expect_equal_to_cpu(GetParam(), DeviceKind::kCuda); }
+
+TEST_P(Gpu, TheHostWaitsAsOftenAsTheTableSays) {
+  expect_waits_of_the_table(GetParam(), DeviceKind::kCuda);
+}
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Gpu, ::testing::ValuesIn(layouts()), name_of);
 

@@ -15,6 +15,7 @@ README_ROW = re.compile(
 APPENDICES = {
     "glossary": "docs/glossary.md",
     "machines": "docs/machines.md",
+    "devices": "docs/devices.md",
     "hardware": "docs/appendices/hardware.md",
     "from_your_framework": "docs/appendices/from_your_framework.md",
     "errata": "docs/appendices/errata.md",

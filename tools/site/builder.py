@@ -25,7 +25,7 @@ from wasm import NoCompiler, as_script, build_modules
 
 BOOK = "The Ultra-Scale Workbook"
 GROUPS = [
-    ("Words and numbers", ["glossary", "formulas", "hardware", "machines"]),
+    ("Words and numbers", ["glossary", "formulas", "hardware", "machines", "devices"]),
     (
         "For those who come from elsewhere",
         ["from_your_framework", "misconceptions", "errata", "deviations"],
@@ -38,6 +38,7 @@ ABOUT = {
     "formulas": "Every displayed formula, with the section that derives it.",
     "hardware": "Figures of GPUs and networks, with the sheets they come from.",
     "machines": "The model and the machines in three pictures.",
+    "devices": "What runs where, and for what a GPU's host waits.",
     "from_your_framework": "Options of Megatron-LM, DeepSpeed, FSDP and others, as flags here.",
     "misconceptions": "What one reads and hears, and what is so.",
     "errata": "Where the sources err, and how that was found.",

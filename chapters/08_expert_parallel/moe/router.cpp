@@ -79,6 +79,17 @@ void clear_rows(const Tensor& rows, const LocalTokens& tokens, const nn::Pass& p
   }
 }
 
+/// The router's numbers are few, and what it decides the host must know: on a device with streams it
+/// waits for the logits, and for nothing else.
+Tensor on_host(const Tensor& x) {
+  return has_streams(x.device().kind()) ? x.to(x.device().host()) : x;
+}
+
+/// Back to where the tokens are.
+Tensor beside(const Tensor& tokens, const Tensor& x) {
+  return has_streams(tokens.device().kind()) ? x.to(tokens.device()) : x;
+}
+
 /// Integers as numbers of another type.
 Tensor as_float(const Tensor& counts, DType dtype) {
   Tensor values = Tensor::empty(counts.device(), counts.shape(), dtype);
@@ -161,11 +172,11 @@ void Router::count(const Tensor& choices, const Tensor& destinations, const nn::
 Decision Router::forward(const Tensor& x, std::size_t batch, nn::Saved& saved) {
   const nn::Pass& pass = saved.pass();
   const LocalTokens tokens = tokens_of(batch, x.size(0), pass);
-  const Tensor logits = ops::matmul(x, Transpose::kNo, weight_.value(), Transpose::kYes,
-                                    accumulation_dtype(x.dtype()));
+  const Tensor logits = on_host(ops::matmul(x, Transpose::kNo, weight_.value(), Transpose::kYes,
+                                            accumulation_dtype(x.dtype())));
   const Tensor affinities = affinities_of(logits, config_.router);  // [tokens, experts]
   const Routing routing =
-      top_k_routing(affinities, biases_ ? biases_->value() : Tensor(), config_.top_k);
+      top_k_routing(affinities, biases_ ? on_host(biases_->value()) : Tensor(), config_.top_k);
   const Tensor destinations = routing.experts.clone();
   ask_for_nothing(destinations, tokens, pass);
   const Tensor choices = choices_of(destinations, batch);
@@ -232,7 +243,7 @@ Tensor Router::backward(const Tensor& d_affinities, const Tensor& affinities, co
     }
   }
   clear_rows(d_wide, tokens, saved.pass());
-  const Tensor d_logits = cast(d_wide, x.dtype());
+  const Tensor d_logits = beside(x, cast(d_wide, x.dtype()));
   Tensor d_x = ops::matmul(d_logits, Transpose::kNo, weight_.value(), Transpose::kNo);
   nn::add_matmul_grad(weight_, d_logits, x);
   return d_x;

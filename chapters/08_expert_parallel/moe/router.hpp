@@ -29,7 +29,7 @@ struct RouterScope {
   train::RankCounters* counters = nullptr;  ///< of this rank; null: nobody counts
 };
 
-/// @brief What a router has decided for the tokens of a micro-batch.
+/// @brief What a router has decided for the tokens of a micro-batch; on the host, wherever these are.
 struct Decision {
   Tensor affinities;  ///< [tokens, experts]
   Routing routing;    ///< all choices, with their weights

@@ -1,5 +1,6 @@
 #include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 
+#include <list>
 #include <span>
 #include <vector>
 
@@ -25,17 +26,26 @@ class AmaxObserver : public train::StepObserver {
 
   /// A validation has noted maxima too.
   void step_begins(const train::StepPlan&) override {
-    for_each_history([](std::span<float> history) { history.front() = 0.0F; });
+    for (const nn::Parameter* parameter : histories_) {
+      const Tensor& values = parameter->value();
+      for (std::size_t first = 0; first < values.numel(); first += row_) {
+        values.slice(0, {first, first + 1}).fill(0.0);
+      }
+    }
   }
 
   void step_ends(const train::StepPlan&) override {
+    std::list<HostView<float>> views;
+    for (const nn::Parameter* parameter : histories_) {
+      views.emplace_back(parameter->value(), HostAccess::kReadWrite);
+    }
     std::vector<float> own;
-    for_each_history([&](std::span<float> history) { own.push_back(history.front()); });
+    for_each_history(views, [&](std::span<float> history) { own.push_back(history.front()); });
     const Tensor amax = Tensor::from<float>(device_.host(), {own.size()}, own);
     if (ranks_.size() > 1) ranks_.labeled("fp8 amax").all_reduce(amax, ReduceOp::kMax);
     const HostView<const float> of_all(amax);
     const float* next = of_all.data();
-    for_each_history([&](std::span<float> history) {
+    for_each_history(views, [&](std::span<float> history) {
       note_amax(history, *next++);
       end_amax_step(history);
     });
@@ -44,9 +54,8 @@ class AmaxObserver : public train::StepObserver {
  private:
   /// Calls fn with the history of each tensor, which it may change.
   template <class Fn>
-  void for_each_history(const Fn& fn) const {
-    for (const nn::Parameter* parameter : histories_) {
-      const HostView<float> values(parameter->value(), HostAccess::kReadWrite);
+  void for_each_history(const std::list<HostView<float>>& views, const Fn& fn) const {
+    for (const HostView<float>& values : views) {
       for (std::size_t first = 0; first < values.size(); first += row_) {
         fn(values.span().subspan(first, row_));
       }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "chapters/10_mixed_precision/delayed_scaling.hpp"
+#include "chapters/10_mixed_precision/fp8/device/grid_on_device.hpp"
 #include "common/base/errors.hpp"
 #include "common/tensor/host_view.hpp"
 
@@ -88,10 +89,15 @@ Tensor Fp8Tensors::scales_of(const Tensor& x, const GridPart& part, const Role& 
     return ones;
   }
   Tensor amax = amax_of(x, part);
+  if (have_steps_.contains(role.place)) {
+    on_device::delayed_scale(amax, history_of(role.place), role.format, recipe.margin, role.notes);
+    return amax;
+  }
   if (recipe.scaling == Scaling::kDelayed) {
     const HostView<float> history(history_of(role.place), HostAccess::kReadWrite);
     if (role.notes) note_amax(history.span(), HostView<const float>(amax)[0]);
     if (has_steps(history.span())) {
+      if (has_streams(x.device().kind())) have_steps_.insert(role.place);
       amax.fill(static_cast<double>(delayed_scale(history.span(), role.format, recipe.margin)));
       return amax;
     }

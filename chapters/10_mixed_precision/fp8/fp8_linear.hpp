@@ -20,6 +20,7 @@
 /// because tokens stand on different ranks in different layouts.
 
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -103,6 +104,9 @@ class Fp8Tensors {
   Fp8Scope scope_;
   DType compute_;
   std::unique_ptr<nn::Parameter> history_;  // null unless scaling is delayed
+  // Places of the history that have been seen to have steps: on a device the host asks until then, and
+  // a tensor that is all zeros for a whole history has a scale of 1 afterwards, not its own.
+  mutable std::set<std::size_t> have_steps_;
 };
 
 /// @brief Linear maps of one input, in fp8. Saves what the layer inside does, the "input" as codes, and

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "chapters/10_mixed_precision/fp8/device/grid_on_device.hpp"
 #include "chapters/10_mixed_precision/fp8/grid_rounding.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
@@ -17,7 +18,6 @@ constexpr std::size_t kCodesOfWord = 4;
 template <class Fn>
 void dispatch_grid(DType dtype, const Fn& fn) {
   if (dtype == DType::kBF16) return fn.template operator()<BFloat16>();
-  if (dtype == DType::kF16) throw_unexpected_dtype(dtype, "f32, f64 or bf16");
   dispatch_float(dtype, fn);
 }
 
@@ -41,6 +41,14 @@ void for_runs(const GridPart& part, const Visit& visit) {
             part.whole.tile_of(row, column));
       column = end;
     }
+  }
+}
+
+bool is_on_device(const Tensor& x) { return has_streams(x.device().kind()); }
+
+void expect_grid_type(DType dtype) {
+  if (dtype == DType::kF16 || dtype == DType::kI32) {
+    throw_unexpected_dtype(dtype, "f32, f64 or bf16");
   }
 }
 
@@ -79,6 +87,8 @@ bool GridPart::cuts_tiles() const {
 
 Tensor amax_of(const Tensor& x, const GridPart& part) {
   expect_part(x, part);
+  expect_grid_type(x.dtype());
+  if (is_on_device(x)) return on_device::amax_of(x, part);
   Tensor amax = Tensor::zeros(x.device(), {part.whole.tiles()}, DType::kF32);
   dispatch_grid(x.dtype(), [&]<class T>() {
     const HostView<const T> numbers(x);
@@ -92,6 +102,7 @@ Tensor amax_of(const Tensor& x, const GridPart& part) {
 }
 
 void scales_from_amax(const Tensor& amax, Fp8 format, int margin) {
+  if (is_on_device(amax)) return on_device::scales_from_amax(amax, format, margin);
   const HostView<float> scales(amax, HostAccess::kReadWrite);
   for (float& scale : scales) scale = power_of_two_scale(scale, format, margin);
 }
@@ -99,6 +110,8 @@ void scales_from_amax(const Tensor& amax, Fp8 format, int margin) {
 // [region on_grid]
 Tensor on_grid(const Tensor& x, const GridPart& part, const Tensor& scales, Fp8 format) {
   expect_part(x, part);
+  expect_grid_type(x.dtype());
+  if (is_on_device(x)) return on_device::on_grid(x, part, scales, format);
   Tensor out = Tensor::empty(x.device(), x.shape(), x.dtype());
   const HostView<const float> scale(scales);
   dispatch_grid(x.dtype(), [&]<class T>() {
@@ -117,6 +130,8 @@ Tensor on_grid(const Tensor& x, const GridPart& part, const Tensor& scales, Fp8 
 
 Tensor pack_codes(const Tensor& x, const GridPart& part, const Tensor& scales, Fp8 format) {
   expect_part(x, part);
+  expect_grid_type(x.dtype());
+  if (is_on_device(x)) return on_device::pack_codes(x, part, scales, format);
   const std::size_t words = ceil_div(part.columns.size(), kCodesOfWord);
   Tensor codes = Tensor::zeros(x.device(), x.shape().with(-1, words), DType::kI32);
   const HostView<const float> scale(scales);
@@ -136,6 +151,8 @@ Tensor pack_codes(const Tensor& x, const GridPart& part, const Tensor& scales, F
 
 Tensor unpack_codes(const Tensor& codes, const GridPart& part, const Tensor& scales, Fp8 format,
                     DType dtype) {
+  expect_grid_type(dtype);
+  if (is_on_device(codes)) return on_device::unpack_codes(codes, part, scales, format, dtype);
   Tensor x = Tensor::empty(codes.device(), codes.shape().with(-1, part.columns.size()), dtype);
   expect_part(x, part);
   const std::size_t row_bytes = codes.size(-1) * kCodesOfWord;

@@ -25,7 +25,6 @@ Tensor part_of(const Tensor& host_whole, const Tensor& whole, const Tensor& part
 /// The same call on the host, in place where the device's is.
 CollectiveCall on_host(const CollectiveCall& call) {
   CollectiveCall host = call;
-  host.info.device = DeviceKind::kCpu;
   const Tensor& input = call.input;
   const Tensor& output = call.output;
   if (input.defined() && output.defined() && overlap(input, output)) {

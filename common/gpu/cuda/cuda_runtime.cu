@@ -9,6 +9,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/gpu/cuda/cuda_streams.cuh"
+#include "common/gpu/place_on_node.hpp"
 #include "common/gpu/runtime.hpp"
 
 namespace ultra::gpu {
@@ -53,7 +54,7 @@ int choose_device(int rank) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) refuse_without_device(status);
-  return rank % count;
+  return place_on_node(rank) % count;
 }
 
 DeviceProperties describe(int device) {
@@ -88,25 +89,38 @@ void refuse_foreign_architecture(const DeviceProperties& properties) {
                     " Or use --device cpu or emulated.");
 }
 
-/// Ranks of one process on several GPUs copy between them directly where the machine allows it.
-/// Only GPUs that the process uses: each costs memory on the other one.
+[[noreturn]] void refuse_without_way(int from, int to) {
+  throw ConfigError("device cuda: GPU " + std::to_string(from) +
+                    " cannot reach the memory of GPU " + std::to_string(to) +
+                    ", which ranks of one process need. Start the ranks as processes (mpirun), or "
+                    "show this process one GPU: CUDA_VISIBLE_DEVICES=0.");
+}
+
+/// Ranks of one process on several GPUs read each other's memory, by copies and by kernels. Only GPUs
+/// that the process uses: each costs memory on the other one.
 void open_ways_to_others(int device) {
   static std::mutex mutex;
   static std::set<int> used;
   const std::lock_guard lock(mutex);
-  if (!used.insert(device).second) return;
+  if (used.contains(device)) return;
   const auto open = [](int from, int to) {
     int can = 0;
     check_cuda(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer");
-    if (can == 0) return;
+    if (can == 0) refuse_without_way(from, to);
     check_cuda(cudaSetDevice(from), "cudaSetDevice");
-    check_cuda(cudaDeviceEnablePeerAccess(to, 0), "cudaDeviceEnablePeerAccess");
+    const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled) {  // by NCCL
+      static_cast<void>(cudaGetLastError());
+      return;
+    }
+    check_cuda(status, "cudaDeviceEnablePeerAccess");
   };
   for (const int other : used) {
-    if (other == device) continue;
     open(device, other);
     open(other, device);
   }
+  used.insert(device);
+  check_cuda(cudaSetDevice(device), "cudaSetDevice");
 }
 
 class CudaRuntime : public Runtime {
@@ -125,7 +139,10 @@ class CudaRuntime : public Runtime {
     return checked(cudaMalloc(&block, bytes), block, "cudaMalloc");
   }
 
-  void release(void* block, std::size_t) noexcept override { static_cast<void>(cudaFree(block)); }
+  void release(void* block, std::size_t) noexcept override {
+    static_cast<void>(cudaSetDevice(properties_.ordinal));
+    static_cast<void>(cudaFree(block));
+  }
 
   void* allocate_pinned(std::size_t bytes) override {
     make_current();
@@ -134,6 +151,7 @@ class CudaRuntime : public Runtime {
   }
 
   void release_pinned(void* block, std::size_t) noexcept override {
+    static_cast<void>(cudaSetDevice(properties_.ordinal));
     static_cast<void>(cudaFreeHost(block));
   }
 

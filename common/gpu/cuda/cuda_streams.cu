@@ -48,18 +48,12 @@ double now_in_seconds() {
 CudaStreams::CudaStreams(int device, int rank)
     : device_(device), rank_(rank), events_(std::make_shared<EventPool>(device)) {
   make_current();
-  for (const StreamRole role : kStreamRoles) {
-    cudaStream_t& stream = streams_[static_cast<std::size_t>(role)];
-    check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority_of(role)),
-               "cudaStreamCreate");
-    const std::string name = "rank " + std::to_string(rank_) + " " + std::string(to_string(role));
-    nvtxNameCudaStreamA(stream, name.c_str());
-  }
 }
 
 CudaStreams::~CudaStreams() {
   static_cast<void>(cudaSetDevice(device_));
   for (const cudaStream_t stream : streams_) {
+    if (stream == nullptr) continue;
     static_cast<void>(cudaStreamSynchronize(stream));
     static_cast<void>(cudaStreamDestroy(stream));
   }
@@ -68,6 +62,21 @@ CudaStreams::~CudaStreams() {
 }
 
 void CudaStreams::make_current() const { check_cuda(cudaSetDevice(device_), "cudaSetDevice"); }
+
+cudaStream_t CudaStreams::stream_of(StreamRole role) {
+  std::atomic<cudaStream_t>& stream = streams_[static_cast<std::size_t>(role)];
+  if (const cudaStream_t made = stream.load(std::memory_order_acquire)) return made;
+  const std::lock_guard lock(making_mutex_);
+  if (const cudaStream_t made = stream.load(std::memory_order_acquire)) return made;
+  make_current();
+  cudaStream_t made = nullptr;
+  check_cuda(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority_of(role)),
+             "cudaStreamCreate");
+  const std::string name = "rank " + std::to_string(rank_) + " " + std::string(to_string(role));
+  nvtxNameCudaStreamA(made, name.c_str());
+  stream.store(made, std::memory_order_release);
+  return made;
+}
 
 Event CudaStreams::record(StreamRole role) {
   make_current();
@@ -88,6 +97,7 @@ bool CudaStreams::reached(const Event& event) { return has_passed(event); }
 bool CudaStreams::has_passed(const Event& event) {
   const cudaEvent_t handle = handle_of(event);
   if (handle == nullptr) return true;
+  make_current();  // else a thread that has asked for nothing yet opens a context on GPU 0
   const cudaError_t status = cudaEventQuery(handle);
   if (status == cudaErrorNotReady) return false;
   check_cuda(status, "cudaEventQuery");
@@ -97,6 +107,7 @@ bool CudaStreams::has_passed(const Event& event) {
 void CudaStreams::synchronize(const Event& event) {
   ++synchronizations_;
   if (const cudaEvent_t handle = handle_of(event)) {
+    make_current();
     check_cuda(cudaEventSynchronize(handle), "cudaEventSynchronize");
   }
 }
@@ -168,7 +179,9 @@ void CudaStreams::uses(StreamRole role, std::string_view operation, std::span<co
                        std::span<const Region>) {
   if (!listens_) return;
   const std::lock_guard lock(slices_mutex_);
-  running_[static_cast<std::size_t>(role)] = {role, std::string(operation), timing_event(role)};
+  Slice& slice = running_[static_cast<std::size_t>(role)];
+  if (slice.begin != nullptr) static_cast<void>(cudaEventDestroy(slice.begin));  // it never began
+  slice = {role, std::string(operation), timing_event(role)};
 }
 
 void CudaStreams::done(StreamRole role) {
@@ -221,6 +234,7 @@ void CudaStreams::set_listener(std::function<void(const StreamSlice&)> listener)
 }
 
 void CudaStreams::report_slices() {
+  make_current();
   const std::lock_guard lock(slices_mutex_);
   while (!slices_.empty() && cudaEventQuery(slices_.front().end) == cudaSuccess) {
     const Slice slice = std::move(slices_.front());

@@ -59,9 +59,9 @@ class CudaStreams : public Streams {
   };
 
   void make_current() const;
-  [[nodiscard]] cudaStream_t stream_of(StreamRole role) const {
-    return streams_[static_cast<std::size_t>(role)];
-  }
+  /// Made when it is first asked for: a GPU has few queues, and streams that share one wait for each
+  /// other.
+  [[nodiscard]] cudaStream_t stream_of(StreamRole role);
   [[nodiscard]] Staging take_staging(std::size_t bytes);
   void upload_piece(StreamRole role, std::byte* to, const std::byte* from, std::size_t bytes);
   void drop_slices() noexcept;
@@ -69,7 +69,8 @@ class CudaStreams : public Streams {
 
   int device_;
   int rank_;
-  std::array<cudaStream_t, kNumStreamRoles> streams_{};
+  std::mutex making_mutex_;
+  std::array<std::atomic<cudaStream_t>, kNumStreamRoles> streams_{};
   std::shared_ptr<EventPool> events_;
   std::atomic<std::uint64_t> synchronizations_ = 0;
 

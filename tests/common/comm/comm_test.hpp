@@ -2,6 +2,10 @@
 /// @file
 /// What tests of communication share: their headers, runs whose options come first, and tensors.
 
+#include <regex>
+#include <string>
+#include <tuple>
+
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/common/comm/backend/nccl/fake_library.hpp"
@@ -104,13 +108,43 @@ class OptionsRanks : public test::RandomTest, public ::testing::WithParamInterfa
   return info.param;
 }
 
-/// @brief A fixture whose tests run with a progress thread and without.
-class ProgressRanks : public test::RandomTest, public ::testing::WithParamInterface<Progress> {
+/// @brief A fixture whose tests run on the host's memory and on an emulated device's.
+class DeviceRanks : public test::RandomTest, public ::testing::WithParamInterface<DeviceKind> {
+ protected:
+  DeviceRanks() { tests_device_kind = GetParam(); }
+  DeviceRanks(const DeviceRanks&) = delete;
+  DeviceRanks& operator=(const DeviceRanks&) = delete;
+  ~DeviceRanks() override { tests_device_kind = DeviceKind::kCpu; }
+};
+
+/// @brief The parameters of DeviceRanks, and their names.
+[[nodiscard]] inline auto devices() {
+  return ::testing::Values(DeviceKind::kCpu, DeviceKind::kEmulated);
+}
+[[nodiscard]] inline std::string device_name(const ::testing::TestParamInfo<DeviceKind>& info) {
+  return std::string(to_string(info.param));
+}
+
+/// @brief A message as the library words it for tensors of the running test: "24 f32 on emulated".
+[[nodiscard]] inline std::string worded(const std::string& message) {
+  if (!has_streams(tests_device_kind)) return message;
+  const std::string on = fmt::format("$& on {}", to_string(tests_device_kind));
+  return std::regex_replace(message, std::regex("[0-9]+ f(32|64)"), on);
+}
+
+/// @brief A fixture whose tests run with a progress thread and without, each on the host's memory and on
+/// an emulated device's.
+class ProgressRanks : public test::RandomTest,
+                      public ::testing::WithParamInterface<std::tuple<Progress, DeviceKind>> {
  protected:
   ProgressRanks() {
     options.timeout = std::chrono::seconds(100);
-    options.progress = GetParam();
+    options.progress = std::get<Progress>(GetParam());
+    tests_device_kind = std::get<DeviceKind>(GetParam());
   }
+  ProgressRanks(const ProgressRanks&) = delete;
+  ProgressRanks& operator=(const ProgressRanks&) = delete;
+  ~ProgressRanks() override { tests_device_kind = DeviceKind::kCpu; }
 
   RankOptions options;
 
@@ -120,10 +154,13 @@ class ProgressRanks : public test::RandomTest, public ::testing::WithParamInterf
 
 /// @brief The parameters of ProgressRanks, and their names.
 [[nodiscard]] inline auto kinds_of_progress() {
-  return ::testing::Values(Progress::kThread, Progress::kOnCall);
+  return ::testing::Combine(::testing::Values(Progress::kThread, Progress::kOnCall), devices());
 }
-[[nodiscard]] inline std::string progress_name(const ::testing::TestParamInfo<Progress>& info) {
-  return info.param == Progress::kThread ? "Thread" : "OnCall";
+[[nodiscard]] inline std::string progress_name(
+    const ::testing::TestParamInfo<std::tuple<Progress, DeviceKind>>& info) {
+  const auto& [progress, device] = info.param;
+  return fmt::format("{}_{}", progress == Progress::kThread ? "Thread" : "OnCall",
+                     to_string(device));
 }
 
 }  // namespace ultra

@@ -3,31 +3,10 @@
 // When a rank fails, every other rank that waits ends at once with an error that says why: in every
 // operation, waited for or not, carried out by the platform or by schedules.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "common/comm/comm_error.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/rank_fates.hpp"
-#include "tests/support/star_algorithms.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
 namespace {
-
-using std::chrono::milliseconds;
-using test::is_a;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr int kSize = 4;
 constexpr int kFailing = 2;
@@ -39,10 +18,10 @@ constexpr std::chrono::seconds kTimeout{100};
 
 /// A rank's tensors for any operation.
 struct Data {
-  Tensor whole = Tensor::zeros(Device::cpu(), {kWhole}, DType::kF32);
-  Tensor other = Tensor::zeros(Device::cpu(), {kWhole}, DType::kF32);
-  Tensor part = Tensor::zeros(Device::cpu(), {kPart}, DType::kF32);
-  Tensor large = Tensor::zeros(Device::cpu(), {50000}, DType::kF64);
+  Tensor whole = Tensor::zeros(own_device(), {kWhole}, DType::kF32);
+  Tensor other = Tensor::zeros(own_device(), {kWhole}, DType::kF32);
+  Tensor part = Tensor::zeros(own_device(), {kPart}, DType::kF32);
+  Tensor large = Tensor::zeros(own_device(), {50000}, DType::kF64);
   std::vector<std::size_t> counts = std::vector<std::size_t>(kSize, kPart);
 };
 
@@ -122,16 +101,16 @@ const std::vector<Waiting>& operations() {
   return kOperations;
 }
 
-/// The platform's own collectives and schedules, checked and not.
-class FailureRanks : public test::RandomTest, public ::testing::WithParamInterface<std::string> {
- protected:
-  FailureRanks() {
-    options.timeout = kTimeout;
-    if (GetParam() != "native") options.algorithms = std::make_shared<test::StarAlgorithms>();
-    if (GetParam() == "unchecked") options.checking = Checking::kOff;
-  }
+/// The runs of these tests, with their arguments in the order of fates_of.
+test::Fates fates_of(int size, const std::function<void(Communicator&)>& fn,
+                     const RankOptions& options = {}) {
+  return fates_with(options, size, fn);
+}
 
-  RankOptions options;
+/// The platform's own collectives and schedules, checked and not.
+class FailureRanks : public OptionsRanks {
+ protected:
+  FailureRanks() : OptionsRanks(kTimeout) {}
 
  private:
   test::Watchdog watchdog_{std::chrono::seconds(90)};
@@ -155,7 +134,7 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryBlockingCall) {
   for (const Waiting& operation : operations()) {
     SCOPED_TRACE(operation.text);
     const auto pause = milliseconds(random.between(0, 5));
-    const test::Fates fates = test::fates_of(
+    const test::Fates fates = fates_of(
         kSize,
         [&](Communicator& world) {
           const Data data;
@@ -167,7 +146,7 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryBlockingCall) {
           world.barrier();
         },
         options);
-    for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, operation.text);
+    for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, worded(operation.text));
     if (fates.ranks.empty()) continue;
     EXPECT_NE(fates.thrown, nullptr);
     EXPECT_EQ(is_a<NumericError>(fates.thrown), fates.ranks.contains(kFailing));
@@ -178,7 +157,7 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryWait) {
   for (const Waiting& operation : operations()) {
     SCOPED_TRACE(operation.text);
     const auto pause = milliseconds(random.between(0, 5));
-    const test::Fates fates = test::fates_of(
+    const test::Fates fates = fates_of(
         kSize,
         [&](Communicator& world) {
           const Data data;
@@ -196,7 +175,7 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryWait) {
 }
 
 TEST_P(FailureRanks, ARankThatForgetsItsWorkIsToldAtItsEnd) {
-  const test::Fates fates = test::fates_of(
+  const test::Fates fates = fates_of(
       kSize,
       [](Communicator& world) {
         const Data data;
@@ -215,7 +194,7 @@ TEST_P(FailureRanks, ARankThatForgetsItsWorkIsToldAtItsEnd) {
 }
 
 TEST_P(FailureRanks, AFailureReachesTheRanksOfOtherGroups) {
-  const test::Fates fates = test::fates_of(
+  const test::Fates fates = fates_of(
       kSize,
       [](Communicator& world) {
         const Data data;
@@ -237,7 +216,7 @@ TEST_P(FailureRanks, AFailureReachesTheRanksOfOtherGroups) {
 }
 
 TEST_P(FailureRanks, WhoCatchesTheErrorIsToldAgain) {
-  const test::Fates fates = test::fates_of(
+  const test::Fates fates = fates_of(
       kSize,
       [](Communicator& world) {
         const Data data;
@@ -252,7 +231,7 @@ TEST_P(FailureRanks, WhoCatchesTheErrorIsToldAgain) {
 
 TEST_P(FailureRanks, ATimeoutNamesTheOperationAndTheMissingRank) {
   options.timeout = milliseconds(300);
-  const test::Fates fates = test::fates_of(
+  const test::Fates fates = fates_of(
       kSize,
       [](Communicator& world) {
         const Data data;
@@ -265,11 +244,11 @@ TEST_P(FailureRanks, ATimeoutNamesTheOperationAndTheMissingRank) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
     if (rank == kFailing) continue;  // what the others gave before they left may be enough for it
     ASSERT_TRUE(is_a<CommTimeout>(fate.error) || is_a<RankFailed>(fate.error));
-    EXPECT_THAT(fate.message, AllOf(HasSubstr("has waited 0.3 s in all_reduce #1 of 'world' "
-                                              "(sum of 24 f32) [bucket 2]"),
+    EXPECT_THAT(fate.message, AllOf(HasSubstr(worded("has waited 0.3 s in all_reduce #1 of 'world' "
+                                                     "(sum of 24 f32) [bucket 2]")),
                                     HasSubstr("--timeout")));
     // The star's members without a roll call wait for its center, which waits for rank 2.
-    if (GetParam() == "unchecked") continue;
+    if (options.checking == Checking::kOff) continue;
     EXPECT_THAT(fate.message, HasSubstr("rank 2 has not arrived"));
   }
   if (!launched_world_size()) {
@@ -278,11 +257,11 @@ TEST_P(FailureRanks, ATimeoutNamesTheOperationAndTheMissingRank) {
 }
 
 TEST_P(FailureRanks, MessagesOfTwoSizesAreAMismatch) {
-  const test::Fates fates = test::fates_of(
+  const test::Fates fates = fates_of(
       2,
       [](Communicator& world) {
         const Tensor data =
-            Tensor::zeros(Device::cpu(), {world.rank() == 0 ? 3UL : 4UL}, DType::kF32);
+            Tensor::zeros(own_device(), {world.rank() == 0 ? 3UL : 4UL}, DType::kF32);
         if (world.rank() == 0) {
           world.send(data, 1);
         } else {
@@ -300,8 +279,9 @@ TEST_P(FailureRanks, MessagesOfTwoSizesAreAMismatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, FailureRanks,
-                         ::testing::Values("native", "schedules", "unchecked"),
-                         [](const auto& param) { return param.param; });
+                         ::testing::Values("native", "schedules", "unchecked", "native_emulated",
+                                           "schedules_emulated", "unchecked_emulated"),
+                         backend_name);
 
 /// Two operations of which one rank calls the second and the others the first.
 struct Mismatch {
@@ -355,7 +335,7 @@ TEST_P(MismatchRanks, NamesBothCallsAndWhoCallsWhat) {
   star.algorithms = std::make_shared<const test::StarAlgorithms>();
   for (RankOptions options : {RankOptions{}, star}) {
     options.timeout = kTimeout;
-    const test::Fates fates = test::fates_of(
+    const test::Fates fates = fates_of(
         kSize,
         [&](Communicator& world) {
           const Data data;
@@ -380,7 +360,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, MismatchRanks, ::testing::ValuesIn(kMismatches),
                          [](const auto& param) { return std::string(param.param.name); });
 
 TEST(LabeledRanks, AMismatchNamesTheOperationAndItsLabel) {
-  const test::Fates fates = test::fates_of(2, [](Communicator& world) {
+  const test::Fates fates = fates_of(2, [](Communicator& world) {
     const Data data;
     world.labeled("bucket 2").all_reduce(world.rank() == 0 ? data.whole : data.part);
   });

@@ -64,7 +64,7 @@ RankOptions slow_link(Progress progress) {
 }
 
 void expect_sum(const Tensor& data) {
-  for (const double value : data.span<double>()) ASSERT_EQ(value, 3.0);
+  for (const double value : data.to_vector()) ASSERT_EQ(value, 3.0);
 }
 
 /// What one rank measured around one all-reduce.
@@ -101,7 +101,9 @@ auto computing_for(milliseconds time) {
   return [time](const Communicator&) { return compute(time); };
 }
 
-TEST(Overlap, ACollectiveThatIsWaitedForIsExposed) {
+class Overlap : public DeviceRanks {};
+
+TEST_P(Overlap, ACollectiveThatIsWaitedForIsExposed) {
   overlap(Progress::kThread, computing_for(milliseconds(0)), [](const Measured& rank) {
     // The other rank may have come out of the barrier later.
     EXPECT_GE(rank.exposed, kTransferSeconds);
@@ -109,7 +111,7 @@ TEST(Overlap, ACollectiveThatIsWaitedForIsExposed) {
   });
 }
 
-TEST(Overlap, HidesACollectiveBehindLongerComputation) {
+TEST_P(Overlap, HidesACollectiveBehindLongerComputation) {
   overlap(Progress::kThread, computing_for(milliseconds(400)), [](const Measured& rank) {
     EXPECT_GE(rank.busy, 0.9 * kTransferSeconds);
     EXPECT_LT(rank.exposed, 0.3 * rank.busy)
@@ -117,7 +119,7 @@ TEST(Overlap, HidesACollectiveBehindLongerComputation) {
   });
 }
 
-TEST(Overlap, ShowsInTheTimeline) {
+TEST_P(Overlap, ShowsInTheTimeline) {
   overlap(Progress::kThread, computing_for(milliseconds(400)), [](const Measured& rank) {
     ASSERT_EQ(rank.log.operations.size(), 1U);
     const Interval& operation = rank.log.operations.front();
@@ -130,21 +132,21 @@ TEST(Overlap, ShowsInTheTimeline) {
   });
 }
 
-TEST(Overlap, LeavesTheRestOfALongTransferExposed) {
+TEST_P(Overlap, LeavesTheRestOfALongTransferExposed) {
   overlap(Progress::kThread, computing_for(milliseconds(5)), [](const Measured& rank) {
     EXPECT_GE(rank.exposed, 0.5 * kTransferSeconds) << "5 ms of computation hide 5 ms of 60";
     EXPECT_LE(rank.exposed, rank.busy);
   });
 }
 
-TEST(Overlap, NeedsSomebodyWhoMovesTheOperation) {
+TEST_P(Overlap, NeedsSomebodyWhoMovesTheOperation) {
   overlap(Progress::kOnCall, computing_for(milliseconds(100)), [](const Measured& rank) {
     EXPECT_GE(rank.exposed, 0.9 * kTransferSeconds)
         << "without a progress thread the way back begins when the ranks wait";
   });
 }
 
-TEST(Overlap, ComesOnCallWhenTheRankCallsProgress) {
+TEST_P(Overlap, ComesOnCallWhenTheRankCallsProgress) {
   const auto work_in_pieces = [](const Communicator& world) {
     Interval all = compute(milliseconds(0));
     while (all.seconds() < 0.4) {
@@ -158,6 +160,8 @@ TEST(Overlap, ComesOnCallWhenTheRankCallsProgress) {
     EXPECT_LT(rank.exposed, 0.3 * rank.busy);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(On, Overlap, devices(), device_name);
 
 }  // namespace
 }  // namespace ultra

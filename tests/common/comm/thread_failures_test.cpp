@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kTimeout{100};
 
 Tensor floats(std::size_t count) { return filled(count, 1); }
 
-class ThreadFailures : public test::RandomTest {
+class ThreadFailures : public DeviceRanks {
  protected:
   ThreadFailures() {
     native.timeout = kTimeout;
@@ -30,7 +30,7 @@ class ThreadFailures : public test::RandomTest {
     ASSERT_TRUE(is_a<Deadlock>(fates.thrown));
     const std::string text = message_of(fates.thrown);
     for (std::size_t rank = 0; rank < doing.size(); ++rank) {
-      EXPECT_THAT(text, HasSubstr(fmt::format(" Rank {} {}", rank, doing[rank])));
+      EXPECT_THAT(text, HasSubstr(worded(fmt::format(" Rank {} {}", rank, doing[rank]))));
     }
     for (const auto& [rank, fate] : fates.ranks) {
       SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
@@ -47,7 +47,7 @@ class ThreadFailures : public test::RandomTest {
   test::Watchdog watchdog_{std::chrono::seconds(100)};
 };
 
-TEST_F(ThreadFailures, SendsAroundARingThatAllWaitAreADeadlock) {
+TEST_P(ThreadFailures, SendsAroundARingThatAllWaitAreADeadlock) {
   for (const RankOptions& options : {native, star}) {
     const Fates fates = fates_with(
         options, 3, [](Communicator& world) { world.send(floats(5), world.next_rank()); });
@@ -59,19 +59,19 @@ TEST_F(ThreadFailures, SendsAroundARingThatAllWaitAreADeadlock) {
   }
 }
 
-TEST_F(ThreadFailures, ReceivesThatNobodySendsAreADeadlock) {
+TEST_P(ThreadFailures, ReceivesThatNobodySendsAreADeadlock) {
   const Fates fates =
       fates_with(native, 2, [](Communicator& world) { world.recv(floats(5), world.next_rank()); });
   expect_deadlock(fates, {"waits in recv #0 of 'world' (5 f32 from rank 1): rank 1 has not sent.",
                           "waits in recv #0 of 'world' (5 f32 from rank 0): rank 0 has not sent."});
 }
 
-TEST_F(ThreadFailures, AMessageToOneselfThatIsWaitedForIsADeadlock) {
+TEST_P(ThreadFailures, AMessageToOneselfThatIsWaitedForIsADeadlock) {
   const Fates fates = fates_with(native, 1, [](Communicator& world) { world.send(floats(5), 0); });
   expect_deadlock(fates, {"waits in send #0 of 'world' (5 f32 to rank 0)"});
 }
 
-TEST_F(ThreadFailures, TwoGroupsInOppositeOrderAreADeadlock) {
+TEST_P(ThreadFailures, TwoGroupsInOppositeOrderAreADeadlock) {
   for (const RankOptions& options : {native, star, unchecked}) {
     const Fates fates = fates_with(options, 4, [](Communicator& world) {
       const Communicator row = world.split(world.rank() / 2, world.rank(), "row");
@@ -88,7 +88,7 @@ TEST_F(ThreadFailures, TwoGroupsInOppositeOrderAreADeadlock) {
   }
 }
 
-TEST_F(ThreadFailures, ARankThatHasReturnedIsNamed) {
+TEST_P(ThreadFailures, ARankThatHasReturnedIsNamed) {
   for (const RankOptions& options : {native, star, unchecked}) {
     const Fates fates = fates_with(options, 3, [](Communicator& world) {
       if (world.rank() == 1) return;
@@ -99,7 +99,7 @@ TEST_F(ThreadFailures, ARankThatHasReturnedIsNamed) {
   }
 }
 
-TEST_F(ThreadFailures, ACollectiveAgainstASplitIsSeen) {
+TEST_P(ThreadFailures, ACollectiveAgainstASplitIsSeen) {
   for (const RankOptions& options : {native, star}) {
     const Fates fates = fates_with(options, 2, [](Communicator& world) {
       if (world.rank() == 0) {
@@ -113,7 +113,7 @@ TEST_F(ThreadFailures, ACollectiveAgainstASplitIsSeen) {
   }
 }
 
-TEST_F(ThreadFailures, ARankThatComputesIsNoDeadlock) {
+TEST_P(ThreadFailures, ARankThatComputesIsNoDeadlock) {
   for (const RankOptions& options : {native, star}) {
     ranks_with(options, 3, [](Communicator& world) {
       if (world.rank() == 0) std::this_thread::sleep_for(milliseconds(300));
@@ -125,12 +125,12 @@ TEST_F(ThreadFailures, ARankThatComputesIsNoDeadlock) {
   }
 }
 
-TEST_F(ThreadFailures, ASlowMessageIsNoDeadlock) {
+TEST_P(ThreadFailures, ASlowMessageIsNoDeadlock) {
   star.link = LinkSpeed{.latency = 0.15, .bytes_per_second = 1e9};
   ranks_with(star, 3, [](Communicator& world) { world.all_reduce(floats(10)); });
 }
 
-TEST_F(ThreadFailures, WhoOnlyAsksIsToldToo) {
+TEST_P(ThreadFailures, WhoOnlyAsksIsToldToo) {
   for (const RankOptions& options : {native, star}) {
     const Fates fates = fates_with(options, 3, [](Communicator& world) {
       Work work;
@@ -147,7 +147,7 @@ TEST_F(ThreadFailures, WhoOnlyAsksIsToldToo) {
 }
 
 /// The failing rank arrives, then goes: its tensors, and those of its schedule, are freed at once.
-TEST_F(ThreadFailures, TheMemoryOfARankThatFailedIsLeftAlone) {
+TEST_P(ThreadFailures, TheMemoryOfARankThatFailedIsLeftAlone) {
   for (const RankOptions& options : {native, star, unchecked}) {
     for (int round = 0; round < 30; ++round) {
       const std::size_t count = random.between(1, 60000);
@@ -263,7 +263,7 @@ void run_program(const RandomProgram& program, Communicator& world) {
   world.barrier();
 }
 
-TEST_F(ThreadFailures, NoFailureHangs) {
+TEST_P(ThreadFailures, NoFailureHangs) {
   for (int round = 0; round < 200; ++round) {
     const int size = static_cast<int>(random.between(2, 5));
     const RandomProgram program = draw_program(random, size);
@@ -284,6 +284,8 @@ TEST_F(ThreadFailures, NoFailureHangs) {
     for (const auto& [rank, fate] : fates.ranks) EXPECT_LT(fate.seconds, kPromptly) << rank;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(On, ThreadFailures, devices(), device_name);
 
 }  // namespace
 }  // namespace ultra

@@ -11,10 +11,10 @@
 namespace ultra {
 namespace {
 
-class TrafficRanks : public test::RandomTest {
+class TrafficRanks : public DeviceRanks {
  protected:
   static Tensor elements(std::size_t count) {
-    return Tensor::zeros(Device::cpu(), {count}, DType::kF32);
+    return Tensor::zeros(own_device(), {count}, DType::kF32);
   }
 
   const int size = static_cast<int>(random.pick<std::size_t>({1, 2, 3, 5, 8}));
@@ -23,8 +23,8 @@ class TrafficRanks : public test::RandomTest {
   const int root = static_cast<int>(random.between(0, p - 1));
 };
 
-TEST_F(TrafficRanks, ThePlatformsCollectivesCountTheClosedForm) {
-  run_ranks(size, [&](Communicator& world) {
+TEST_P(TrafficRanks, ThePlatformsCollectivesCountTheClosedForm) {
+  ranks_with({}, size, [&](Communicator& world) {
     const comm::calls::Member me{.rank = world.rank(), .size = size};
     const std::size_t own = comm::Chunks::even({0, n}, size)[me.rank].size();
     const Tensor whole = elements(n);
@@ -57,7 +57,7 @@ TEST_F(TrafficRanks, ThePlatformsCollectivesCountTheClosedForm) {
   });
 }
 
-TEST_F(TrafficRanks, SchedulesCountWhatTheirStepsSend) {
+TEST_P(TrafficRanks, SchedulesCountWhatTheirStepsSend) {
   RankOptions options;
   const auto star = std::make_shared<const test::StarAlgorithms>();
   options.algorithms = star;
@@ -73,8 +73,8 @@ TEST_F(TrafficRanks, SchedulesCountWhatTheirStepsSend) {
   });
 }
 
-TEST_F(TrafficRanks, MessagesCountAtTheSenderAndToOthersOnly) {
-  run_ranks(size, [&](Communicator& world) {
+TEST_P(TrafficRanks, MessagesCountAtTheSenderAndToOthersOnly) {
+  ranks_with({}, size, [&](Communicator& world) {
     const Tensor out = elements(n);
     const Tensor in = elements(n);
     world.ring_shift(out, in);
@@ -90,8 +90,8 @@ TEST_F(TrafficRanks, MessagesCountAtTheSenderAndToOthersOnly) {
   });
 }
 
-TEST_F(TrafficRanks, AllGroupsOfARankCountTogether) {
-  run_ranks(4, [&](Communicator& world) {
+TEST_P(TrafficRanks, AllGroupsOfARankCountTogether) {
+  ranks_with({}, 4, [&](Communicator& world) {
     const Communicator half = world.split(world.rank() / 2, world.rank(), "half");
     EXPECT_EQ(world.stats()[OpKind::kSplit], (CommStats::PerKind{1, 0})) << "an agreement only";
     const Tensor data = elements(10);
@@ -101,6 +101,8 @@ TEST_F(TrafficRanks, AllGroupsOfARankCountTogether) {
     EXPECT_EQ(world.stats()[OpKind::kAllReduce], half.stats()[OpKind::kAllReduce]);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(On, TrafficRanks, devices(), device_name);
 
 }  // namespace
 }  // namespace ultra

@@ -45,8 +45,8 @@ void serve(const Communicator& world, const std::vector<int>& rounds) {
   for (; all > 0; --all) {
     const std::size_t index = wait_any(works);
     const std::size_t worker = index + 1;
-    EXPECT_EQ(data[index].span<float>()[0],
-              static_cast<float>(100 * worker) + static_cast<float>(left[worker]));
+    EXPECT_EQ(data[index].to_vector().front(),
+              static_cast<double>(100 * worker) + static_cast<double>(left[worker]));
     world.send(data[index], static_cast<int>(worker), 1);
     if (--left[worker] > 0) {
       works[index] = world.recv_async(data[index], static_cast<int>(worker));
@@ -120,9 +120,10 @@ TEST_P(WaitAnyRanks, ATimeoutNamesThoseThatHaveNotCome) {
   for (const auto& [rank, fate] : fates.ranks) {
     if (rank != 0) continue;
     EXPECT_TRUE(is_a<CommTimeout>(fate.error));
-    EXPECT_THAT(fate.message, HasSubstr("rank 0 has waited 0.3 s in wait_any of 2 operations: recv "
-                                        "#0 of 'world' (5 f32 from rank 1): rank 1 has not sent; "
-                                        "recv #0 of 'world' (5 f32 from rank 2): rank 2 has not"));
+    EXPECT_THAT(fate.message,
+                HasSubstr(worded("rank 0 has waited 0.3 s in wait_any of 2 operations: recv "
+                                 "#0 of 'world' (5 f32 from rank 1): rank 1 has not sent; "
+                                 "recv #0 of 'world' (5 f32 from rank 2): rank 2 has not")));
   }
 }
 

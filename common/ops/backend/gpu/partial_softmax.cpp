@@ -1,0 +1,93 @@
+#include "common/ops/partial_softmax.hpp"
+
+#include "common/base/errors.hpp"
+#include "common/gpu/side.hpp"
+#include "common/ops/backend/gpu/operands.hpp"
+#include "kernels/plain/partial_softmax.hpp"
+
+namespace ultra::ops {
+namespace {
+
+using gpu::launch;
+using gpu::source;
+using gpu::target;
+
+bool is_on_gpu(const Tensor& tensor) {
+  ensure(has_streams(tensor.device().kind()), "a tensor on a device with streams");
+  return tensor.device().kind() == DeviceKind::kCuda;
+}
+
+kernels::plain::PartOfLogits rows_of(const LogitsOfPart& part) {
+  return {.rows = part.targets.numel(),
+          .columns = part.logits.size(-1),
+          .vocab = part.vocabulary.size(),
+          .first_token = part.vocabulary.begin,
+          .logits = target(part.logits),
+          .targets = gpu::integers(part.targets)};
+}
+
+}  // namespace
+
+Tensor highest_logits(const LogitsOfPart& part) {
+  const Tensor& logits = part.logits;
+  const bool on_gpu = is_on_gpu(logits);
+  Tensor highest = Tensor::empty(logits.device(), {part.targets.numel()}, logits.dtype());
+  const auto launched = launch("highest_logits", {logits}, {highest});
+  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+    kernels::plain::highest_of_rows<side>(rows_of(part), target(highest), launched.queue());
+  });
+  return highest;
+}
+
+Tensor exponentials_of_logits(const LogitsOfPart& part, const Tensor& highest) {
+  const Tensor& logits = part.logits;
+  const bool on_gpu = is_on_gpu(logits);
+  Tensor sums = Tensor::empty(logits.device(), {2, part.targets.numel()}, logits.dtype());
+  const auto launched =
+      launch("exponentials_of_logits", {logits, part.targets, highest}, {logits, sums});
+  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+    kernels::plain::exponentials_of_rows<side>(rows_of(part), source(highest), target(sums),
+                                               launched.queue());
+  });
+  return sums;
+}
+
+void cross_entropy_of_parts(const Tensor& loss, const LogitsOfPart& part, const Tensor& highest,
+                            const Tensor& sums, double normalizer, Write write) {
+  const Tensor& logits = part.logits;
+  const bool on_gpu = is_on_gpu(logits);
+  const Tensor scratch = Tensor::empty(logits.device(), {part.targets.numel()}, DType::kF64);
+  const auto launched =
+      launch("cross_entropy_of_parts", {logits, part.targets, highest, sums, loss},
+             {logits, loss, scratch});
+  const kernels::plain::PartialCrossEntropy of{.highest = source(highest),
+                                               .sums = source(sums),
+                                               .normalizer = normalizer,
+                                               .loss = gpu::elements<double>(loss),
+                                               .write = gpu::write_of(write),
+                                               .scratch = gpu::elements<double>(scratch)};
+  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+    kernels::plain::partial_cross_entropy<side>(rows_of(part), of, launched.queue());
+  });
+}
+
+void merge_attention_on_device(const AttentionResult& into, const AttentionResult& part) {
+  const bool on_gpu = is_on_gpu(into.output);
+  const Shape& shape = into.output.shape();
+  const auto launched =
+      launch("merge_attention", {into.output, into.log_sum_exp, part.output, part.log_sum_exp},
+             {into.output, into.log_sum_exp});
+  const kernels::plain::PartialAttentions of{.batch = shape[0],
+                                             .seq = shape[1],
+                                             .heads = shape[2],
+                                             .head_dim = shape[3],
+                                             .output = target(into.output),
+                                             .log_sum_exp = target(into.log_sum_exp),
+                                             .part_output = source(part.output),
+                                             .part_log_sum_exp = source(part.log_sum_exp)};
+  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+    kernels::plain::merge_attention<side>(of, launched.queue());
+  });
+}
+
+}  // namespace ultra::ops
