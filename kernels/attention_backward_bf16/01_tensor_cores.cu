@@ -6,7 +6,7 @@
 //         Tiles are swizzled, and the next ones are copied in the background.
 // Gain:   tensor cores for all seven products; no weights in shared memory, no barrier for them.
 // Limit:  two of the seven products are made twice; in the keys' kernel 16 rows of a warp fill its
-//         registers, so every tile that is loaded from shared memory is multiplied once.
+//         registers, so every tile that is loaded from shared memory is multiplied once. Next: one kernel.
 
 #include "kernels/attention_backward_bf16/block_gradients.cuh"
 #include "kernels/simt/simt.cuh"

@@ -6,6 +6,8 @@
 ///
 /// Source: Dao 2023, arXiv 2307.08691, algorithm 2.
 
+#include <cstddef>
+
 #include "kernels/attention/attention.hpp"
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"
@@ -41,8 +43,42 @@ struct Problem {
   simt::bf16* d_v;
 };
 
+/// @brief The same with the scratch of rung 2.
+struct OrderedProblem : Problem {
+  /// @brief d_q_sums_of(shape) elements.
+  float* d_q_sums;
+  /// @brief turns_of(shape) elements.
+  unsigned* turns;
+};
+
+/// @brief Queries that rung 2 takes at once.
+inline constexpr int kOneKernelQueries = 64;
+
+/// @brief Tiles of queries of all heads in rung 2.
+[[nodiscard]] constexpr std::size_t one_kernel_tiles(const attention::Shape& shape) {
+  const int of_head = (shape.seq_len + kOneKernelQueries - 1) / kOneKernelQueries;
+  return static_cast<std::size_t>(shape.heads()) * static_cast<std::size_t>(of_head);
+}
+
+/// @brief Elements of OrderedProblem::d_q_sums: a tile has rows of 64 or 128.
+[[nodiscard]] constexpr std::size_t d_q_sums_of(const attention::Shape& shape) {
+  return one_kernel_tiles(shape) * std::size_t{kOneKernelQueries} *
+         (shape.head_dim <= 64 ? std::size_t{64} : std::size_t{128});
+}
+
+/// @brief Elements of OrderedProblem::turns: a number of the next block, and whose turn each tile has.
+[[nodiscard]] constexpr std::size_t turns_of(const attention::Shape& shape) {
+  return 1 + one_kernel_tiles(shape);
+}
+
 /// @brief Rung 1: a kernel for keys, one for queries; weights and gradients of scores stay in registers.
 template <simt::Side side>
 void tensor_cores(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 2: one kernel with wgmma that makes all five products once; d_q is summed over blocks in a
+/// fixed order. For Hopper alone (hopper/). Source: Shah et al. 2024,
+/// FlashAttention-3, arXiv 2407.08608.
+template <simt::Side side>
+void one_kernel(const OrderedProblem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_backward_bf16

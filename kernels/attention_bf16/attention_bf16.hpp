@@ -57,4 +57,9 @@ void warpgroups(const Problem& problem, const simt::Queue& queue);
 template <simt::Side side>
 void ping_pong(const Problem& problem, const simt::Queue& queue);
 
+/// @brief Rung 6: blocks that stay go from tile to tile, and o leaves through TMA while the next
+/// tile arrives; for Hopper alone (hopper/).
+template <simt::Side side>
+void persistent(const Problem& problem, const simt::Queue& queue);
+
 }  // namespace ultra::kernels::attention_bf16

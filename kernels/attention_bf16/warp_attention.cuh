@@ -56,7 +56,7 @@ __device__ __forceinline__ int keys_of_query(const Shape& shape, int query) {
   return shape.causal && query < shape.seq_len ? query + 1 : shape.seq_len;
 }
 
-// Where a block works; long rows first.
+// Where a block works.
 struct Place {
   int first_query;
   std::size_t first_row;      // of the head, among all rows of q
@@ -64,12 +64,19 @@ struct Place {
   int most_keys;              // that any of the block's queries sees
 };
 
+// Tile number `tile` of a head's queries.
+template <int kBlockQueries>
+__device__ __forceinline__ Place place_of_tile(const Shape& shape, int head, int tile) {
+  const int first_query = tile * kBlockQueries;
+  return {first_query, std::size_t(head) * shape.seq_len,
+          std::size_t(head / shape.group) * shape.seq_len,
+          keys_of_query(shape, first_query + kBlockQueries - 1)};
+}
+
+// Long rows first.
 template <int kBlockQueries = kQueries>
 __device__ __forceinline__ Place place_of_block(const Shape& shape) {
-  const int first_query = (gridDim.x - 1 - blockIdx.x) * kBlockQueries;
-  return {first_query, std::size_t(blockIdx.y) * shape.seq_len,
-          std::size_t(blockIdx.y / shape.group) * shape.seq_len,
-          keys_of_query(shape, first_query + kBlockQueries - 1)};
+  return place_of_tile<kBlockQueries>(shape, blockIdx.y, gridDim.x - 1 - blockIdx.x);
 }
 
 // Sets the scores of keys that a query does not see to -inf. `query` is the warp's first one.

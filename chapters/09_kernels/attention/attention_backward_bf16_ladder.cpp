@@ -16,7 +16,7 @@ using simt::bf16;
 
 class AttentionBackwardBf16 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = rungs_of::OrderedProblem;
 
   AttentionBackwardBf16(const Sizes& sizes, std::uint64_t seed)
       : inputs_(draw_attention_bf16(sizes, seed)),
@@ -34,7 +34,9 @@ class AttentionBackwardBf16 {
     everywhere<kernels::attention_bf16::Problem>([]<simt::Side side>(const auto&... a) {
       kernels::attention_bf16::pipelined<side>(a...);
     }).on(buffers.side())(forward, {});
-    return backward_problem<Problem>(forward, inputs_, to_bf16(d_o_), buffers);
+    return {backward_problem<rungs_of::Problem>(forward, inputs_, to_bf16(d_o_), buffers),
+            buffers.scratch("d_q_sums", rungs_of::d_q_sums_of(inputs_.shape)),
+            buffers.scratch<unsigned>("turns", rungs_of::turns_of(inputs_.shape))};
   }
 
   static LadderInfo describe() {
@@ -51,6 +53,9 @@ class AttentionBackwardBf16 {
              "a kernel for keys, one for queries; nothing is exchanged between lanes",
              refuse_attention_bf16,
              []<Side side>(const auto&... a) { rungs_of::tensor_cores<side>(a...); })
+        .add_hopper("one_kernel", "five products with wgmma; d_q is summed in a fixed order",
+                    refuse_attention_bf16,
+                    []<Side side>(const auto&... a) { rungs_of::one_kernel<side>(a...); })
         .rungs();
   }
 

@@ -51,6 +51,9 @@ class AttentionBf16 {
         .add_hopper("ping_pong", "warpgroups take turns: one multiplies, one takes powers",
                     refuse_attention_bf16,
                     []<Side side>(const auto&... a) { rungs_of::ping_pong<side>(a...); })
+        .add_hopper("persistent", "blocks stay; o leaves by TMA while the next tile arrives",
+                    refuse_attention_bf16,
+                    []<Side side>(const auto&... a) { rungs_of::persistent<side>(a...); })
         .rungs();
   }
 

@@ -1,7 +1,8 @@
 #pragma once
 /// @file
-/// Attention by warpgroups, for rungs 4 and 5: who fetches, who multiplies, and in which order.
-/// Whether a warpgroup waits for its turn to multiply is the rungs'.
+/// Attention by warpgroups, for rungs 4 to 6: who fetches, who multiplies, and in which order.
+/// Whether a warpgroup waits for its turn to multiply, how many tiles of queries a block has and how
+/// o leaves it is the rungs'.
 
 #include "kernels/attention_bf16/warp_attention.cuh"
 #include "kernels/hopper/prepare.cuh"
@@ -20,6 +21,8 @@ constexpr int kDepth = 16;       // of one product
 template <int kHeadDim>
 constexpr int kConsumers = kHeadDim <= 64 ? 3 : 2;
 template <int kHeadDim>
+constexpr int kMultiplyingWarps = kConsumers<kHeadDim>* kWarpgroup / 32;
+template <int kHeadDim>
 constexpr int kQueryRows = kConsumers<kHeadDim>* kRows;
 
 // Stages of keys, and of values. A tile of short rows is used up sooner than it arrives.
@@ -36,8 +39,8 @@ constexpr int kMultiplierRegisters = kConsumers<kHeadDim> == 3 ? 160 : 240;
 // Keys or values: stages of tiles, each of which is boxes of 64 columns behind each other.
 //
 // Phases: round n of a stage is phase n of both its barriers. Multipliers wait for phase n of
-//         are_full; the
-// fetcher waits for phase n - 1 of are_empty, which for n = 0 counts as completed (barrier.cuh).
+// are_full; the fetcher waits for phase n - 1 of are_empty, which for n = 0 counts as completed
+// (barrier.cuh).
 // Fetcher and multipliers go through the tiles in the same order. Keys and values have a fetcher
 // each, so that none waits for a stage of one ring while it owes a tile of the other.
 template <int kBoxes, int stages>
@@ -62,6 +65,13 @@ struct Shared {
   Barrier q_is_full;
   Ring<kBoxes, kStages<kHeadDim>> k;
   Ring<kBoxes, kStages<kHeadDim>> v;
+
+  // One thread calls it; publish_barriers() and a barrier of the block follow.
+  __device__ __forceinline__ void init() {
+    init_barrier(q_is_full, 1);
+    k.init(kMultiplyingWarps<kHeadDim>);
+    v.init(kMultiplyingWarps<kHeadDim>);
+  }
 };
 
 // Fetches all boxes of a tile, which count at `is_full`. What lies outside of the head arrives as
@@ -78,9 +88,9 @@ __device__ __forceinline__ void fetch_tile(uint4 (&tile)[kBoxes][kUnits], const 
 
 // Fetches all tiles of keys, or of values. One thread calls it.
 template <int kBoxes, int stages>
-__device__ __forceinline__ void fetch_tiles(Ring<kBoxes, stages>& ring, const TensorMap& map,
+__device__ __forceinline__ void fetch_tiles(Ring<kBoxes, stages>& ring,
+                                            RingPosition<stages>& position, const TensorMap& map,
                                             int head, int keys) {
-  RingPosition<stages> position;
   for (int key = 0; key < keys; key += kTileKeys) {
     const int stage = position.stage;
     wait_for(ring.are_empty[stage], position.parity ^ 1U);
@@ -131,19 +141,29 @@ __device__ __forceinline__ void begin_output(float (&output)[1][kColumnTiles][4]
   commit_products();
 }
 
+// Where a multiplying warpgroup is: the stages of its next keys and values, and the phase in which
+// its next queries arrive.
+template <int kHeadDim>
+struct Progress {
+  RingPosition<kStages<kHeadDim>> k;
+  RingPosition<kStages<kHeadDim>> v;
+  unsigned q_parity = 0;
+};
+
 // A multiplying warpgroup's work: all tiles of keys and values for its 64 queries. It begins its
-// products of a tile between turns.wait() and turns.pass().
-template <int kHeadDim, typename Turns>
+// products of a tile between turns.wait() and turns.pass(). It calls end.release_queries() when it
+// has read its queries for the last time, and end.store() with what it has computed.
+template <int kHeadDim, typename Turns, typename End>
 __device__ __forceinline__ void attend(const Problem& problem, const Place& place,
-                                       Shared<kHeadDim>& shared, int warpgroup,
-                                       const Turns& turns) {
+                                       Shared<kHeadDim>& shared, Progress<kHeadDim>& progress,
+                                       int warpgroup, const Turns& turns, const End& end) {
   const Shape& shape = problem.shape;
   const float factor = shape.scale * kLog2E;
   const int first_row = warpgroup * kRows;
   auto& k = shared.k;
   auto& v = shared.v;
-  RingPosition<kStages<kHeadDim>> k_at;
-  RingPosition<kStages<kHeadDim>> v_at;
+  auto& k_at = progress.k;
+  auto& v_at = progress.v;
   TileScores scores;
   TileWeights weights;
   float output[1][kHeadDim / 8][4] = {};
@@ -155,7 +175,8 @@ __device__ __forceinline__ void attend(const Problem& problem, const Place& plac
     }
   };
 
-  wait_for(shared.q_is_full, 0);
+  wait_for(shared.q_is_full, progress.q_parity);
+  progress.q_parity ^= 1U;
   wait_for(k.are_full[k_at.stage], k_at.parity);
   begin_scores(scores, shared.q, first_row, k.tiles[k_at.stage]);
   wait_for_products<0>();
@@ -188,13 +209,31 @@ __device__ __forceinline__ void attend(const Problem& problem, const Place& plac
     OnlineSoftmaxOf<1>::shrink_rows(output, shrink);
     pack_weights(weights, scores);
   }
+  end.release_queries();
   wait_for(v.are_full[v_at.stage], v_at.parity);
   begin_output(output, weights, v.tiles[v_at.stage]);
   wait_for_products<0>();
   hold_in_place(flat(output));
   hold_in_place(weights[0]);
-  store_rows<kHeadDim>(problem, place, output, softmax);
+  release(v.are_empty[v_at.stage]);
+  v_at.advance();
+  end.store(output, softmax);
 }
+
+// The end of a block that has one tile of queries: nobody waits for its queries' place, and o leaves
+// from registers.
+template <int kHeadDim>
+struct StoreFromRegisters {
+  const Problem& problem;
+  const Place& place;
+
+  __device__ __forceinline__ void release_queries() const {}
+  template <typename Output>
+  __device__ __forceinline__ void store(const Output& output,
+                                        const OnlineSoftmaxOf<1>& softmax) const {
+    store_rows<kHeadDim>(problem, place, output, softmax);
+  }
+};
 
 // What TMA fetches from.
 struct Maps {
@@ -211,9 +250,7 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
   auto& shared = aligned_shared<Shared<kHeadDim>>();
   const Place place = place_of_block<kQueryRows<kHeadDim>>(problem.shape);
   if (threadIdx.x == 0) {
-    init_barrier(shared.q_is_full, 1);
-    shared.k.init(kConsumers<kHeadDim> * kWarpgroup / 32);
-    shared.v.init(kConsumers<kHeadDim> * kWarpgroup / 32);
+    shared.init();
     publish_barriers();
   }
   __syncthreads();  // without it, others wait at barriers that do not exist yet
@@ -222,19 +259,27 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
     take_registers<kMultiplierRegisters<kHeadDim>>();
     const auto turns = turns_of(warpgroup);
     turns.begin();
-    attend<kHeadDim>(problem, place, shared, warpgroup, turns);
+    Progress<kHeadDim> progress;
+    attend<kHeadDim>(problem, place, shared, progress, warpgroup, turns,
+                     StoreFromRegisters<kHeadDim>{problem, place});
     turns.end();
     return;
   }
   give_registers<kFetcherRegisters<kHeadDim>>();
   const int head = static_cast<int>(blockIdx.y);
   const int kv_head = head / problem.shape.group;
+  RingPosition<kStages<kHeadDim>> position;
   if (threadIdx.x % kWarpgroup == 0) {
     fetch_tile(shared.q, maps.q, head, place.first_query, shared.q_is_full);
-    fetch_tiles(shared.k, maps.k, kv_head, place.most_keys);
+    fetch_tiles(shared.k, position, maps.k, kv_head, place.most_keys);
   } else if (threadIdx.x % kWarpgroup == 32) {
-    fetch_tiles(shared.v, maps.v, kv_head, place.most_keys);
+    fetch_tiles(shared.v, position, maps.v, kv_head, place.most_keys);
   }
+}
+
+// The rows of `heads` heads, as TMA hears of them.
+inline TensorMap describe_heads(const Shape& shape, const bf16* rows, int heads, int box_rows) {
+  return describe_stack(rows, heads, shape.seq_len, shape.head_dim, box_rows);
 }
 
 // A kernel that takes the three maps and the problem.
@@ -245,9 +290,6 @@ void launch_attention(const char* name, Kernel kernel, const Problem& problem,
                       const simt::Queue& queue) {
   const Shape& shape = problem.shape;
   const int kv_heads = shape.batch * shape.kv_heads;
-  const auto describe_heads = [&](const bf16* rows, int heads, int box_rows) {
-    return describe_stack(rows, heads, shape.seq_len, shape.head_dim, box_rows);
-  };
   simt::launch(
       kernel,
       {.name = name,
@@ -256,9 +298,9 @@ void launch_attention(const char* name, Kernel kernel, const Problem& problem,
        .block = {.x = (kConsumers<kHeadDim> + 1) * kWarpgroup},
        .shared_bytes = bytes_of<Shared<kHeadDim>>(),
        .queue = queue},
-      describe_heads(problem.q, shape.heads(), kQueryRows<kHeadDim>),
-      describe_heads(problem.k, kv_heads, kTileKeys),
-      describe_heads(problem.v, kv_heads, kTileKeys), problem);
+      describe_heads(shape, problem.q, shape.heads(), kQueryRows<kHeadDim>),
+      describe_heads(shape, problem.k, kv_heads, kTileKeys),
+      describe_heads(shape, problem.v, kv_heads, kTileKeys), problem);
 }
 
 }  // namespace

@@ -63,6 +63,17 @@ inline void store_box(const TensorMap& map, int row, int column, const uint4* bo
                              .place = {.file = file, .line = line}});
 }
 
+/// @brief The same of a stack of matrices: into matrix `layer`.
+inline void store_box(const TensorMap& map, int layer, int row, int column, const uint4* box,
+                      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  simt::emulator::store_box({.shared = const_cast<uint4*>(box),
+                             .map = &map,
+                             .position = {column, row, layer},
+                             .barrier = nullptr,
+                             .blocks = 0,
+                             .place = {.file = file, .line = line}});
+}
+
 /// @brief Makes a group of the boxes that this thread has begun to store.
 inline void commit_boxes() { simt::emulator::commit_boxes(); }
 

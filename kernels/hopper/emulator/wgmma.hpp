@@ -76,6 +76,39 @@ void multiply_async(float (&sums)[count], unsigned long long a, unsigned long lo
   multiply_async(sums, a, b, true, file, line);
 }
 
+/// @brief sums [64, 2 count] = transpose(a [16, 64]) b [16, 2 count], added to sums only where `adds`:
+/// both as describe_by_depth() has them.
+template <int count>
+void multiply_by_depth_async(float (&sums)[count], unsigned long long a, unsigned long long b,
+                             bool adds, const char* file = __builtin_FILE(),
+                             int line = __builtin_LINE()) {
+  simt::emulator::multiply_async({.sums = sums,
+                                  .columns = 2 * count,
+                                  .left = nullptr,
+                                  .a = a,
+                                  .b = b,
+                                  .a_major = simt::emulator::Major::kDepth,
+                                  .b_major = simt::emulator::Major::kDepth,
+                                  .adds = adds},
+                                 {.file = file, .line = line});
+}
+
+/// @brief sums [64, 2 count] += a [64, 16] b [16, 2 count]: both in shared memory, b as
+/// describe_by_depth() has it.
+template <int count>
+void multiply_rows_async(float (&sums)[count], unsigned long long a, unsigned long long b,
+                         const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  simt::emulator::multiply_async({.sums = sums,
+                                  .columns = 2 * count,
+                                  .left = nullptr,
+                                  .a = a,
+                                  .b = b,
+                                  .a_major = simt::emulator::Major::kRows,
+                                  .b_major = simt::emulator::Major::kDepth,
+                                  .adds = true},
+                                 {.file = file, .line = line});
+}
+
 /// @brief sums [64, 2 count] += a [64, 16] b [16, 2 count]: a in registers, b as describe_by_depth() has
 /// it.
 template <int count>

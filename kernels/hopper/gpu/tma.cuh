@@ -59,6 +59,15 @@ __device__ __forceinline__ void store_box(const TensorMap& map, int row, int col
       : "memory");
 }
 
+/// @brief The same of a stack of matrices: into matrix `layer`, and nothing outside of it.
+__device__ __forceinline__ void store_box(const TensorMap& map, int layer, int row, int column,
+                                          const uint4* box) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
+      "r"(column), "r"(row), "r"(layer), "r"(shared_address(box))
+      : "memory");
+}
+
 /// @brief Makes a group of the boxes that this thread has begun to store.
 __device__ __forceinline__ void commit_boxes() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");

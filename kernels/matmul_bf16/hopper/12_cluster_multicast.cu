@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-#include "kernels/hopper/store_matrix.cuh"
+#include "kernels/hopper/staged_sums.cuh"
 #include "kernels/matmul_bf16/hopper/prepare.cuh"
 #include "kernels/matmul_bf16/hopper/ring.cuh"
 #include "kernels/matmul_bf16/matmul_bf16.hpp"
@@ -35,7 +35,7 @@ constexpr int kBoxes = BN / BK;  // of c, for one multiplying warpgroup
 
 struct Shared {
   Ring<BM, BN, kStages> ring;
-  alignas(kBoxAlignment) uint4 c[kConsumers][kBoxes][kRows * kRowUnits];
+  alignas(kBoxAlignment) StagedBoxes<kBoxes> c[kConsumers];
 };
 
 // As fetch_into(), but half of b, for both blocks. The bytes announced are those that arrive here.
@@ -64,40 +64,16 @@ __device__ __forceinline__ void release_in_cluster(Barrier& is_empty) {
   }
 }
 
-// Rounds a warpgroup's sums into its boxes of shared memory, which are swizzled as TMA expects it.
-__device__ __forceinline__ void stage_sums(uint4 (&boxes)[kBoxes][kRows * kRowUnits],
-                                           const float (&sums)[BN / 2]) {
-  const int lane = threadIdx.x % 32;
-  const int row = threadIdx.x % kWarpgroup / 32 * 16 + lane % 16;
-#pragma unroll
-  for (int i = 0; i < BN / kUnit; i += 2) {  // two units, which are 16 columns of 16 rows
-    const unsigned packed[4] = {
-        pack_bf16(sums[4 * i], sums[4 * i + 1]), pack_bf16(sums[4 * i + 2], sums[4 * i + 3]),
-        pack_bf16(sums[4 * i + 4], sums[4 * i + 5]), pack_bf16(sums[4 * i + 6], sums[4 * i + 7])};
-    store_matrices(&boxes[i / kRowUnits][swizzled(row, i % kRowUnits + lane / 16)], packed);
-  }
-}
-
 // Stores a warpgroup's sums: 64 rows from (row, column) of c on.
-__device__ __forceinline__ void store_through_tma(uint4 (&boxes)[kBoxes][kRows * kRowUnits],
+__device__ __forceinline__ void store_through_tma(StagedBoxes<kBoxes>& boxes,
                                                   const TensorMap& c_map, int row, int column,
                                                   const float (&sums)[BN / 2]) {
-  const int name = threadIdx.x / kWarpgroup;
-  const bool is_first = threadIdx.x % kWarpgroup == 0;
-  if (is_first) {
-    wait_until_boxes_are_read();
-  }
-  synchronise_warpgroup(name);  // without it, others overwrite boxes that TMA still reads
-  stage_sums(boxes, sums);
-  show_to_tma();
-  synchronise_warpgroup(name);  // without it, TMA reads boxes that others have not filled
-  if (is_first) {
+  store_through_boxes<kBoxes>(boxes, sums, threadIdx.x / kWarpgroup, [&] {
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box) {
       store_box(c_map, row, column + box * BK, boxes[box]);
     }
-    commit_boxes();
-  }
+  });
 }
 
 __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)

@@ -98,6 +98,25 @@ TEST_P(AttentionOnGpu, IsRightWhereTilesEndAndRingsGoRound) {
                {kFull, kCausal});
 }
 
+// The same, of gradients: blocks of keys that wait for each other's turns, many and few.
+class AttentionGradientsOnGpu : public RungsOnGpu {};
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionGradientsOnGpu,
+                         ::testing::ValuesIn(rungs_of("attention_backward_bf16")), name_of_case);
+
+TEST_P(AttentionGradientsOnGpu, AreRightWhereTilesEndAndBlocksTakeTurns) {
+  expect_right({{1, 1, 1, 1, 64},
+                {1, 1, 1, 1, 128},
+                {2, 3, 1, 127, 128},
+                {1, 2, 4, 129, 128},
+                {1, 1, 2, 193, 64},
+                {2, 1, 2, 257, 40},
+                {1, 2, 1, 640, 104},
+                {2, 8, 2, 4096, 128},
+                {2, 16, 1, 2100, 64}},
+               {4, 5});
+}
+
 // Edges inside a tile, depths that end inside a stage and go round the ring, more tiles than
 // multiprocessors, an odd number of tiles for clusters.
 class ProductsOnGpu : public RungsOnGpu {};

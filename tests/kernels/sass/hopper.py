@@ -6,7 +6,9 @@ waits for the whole GPU.
 Ends with 77, which is "skipped", without nvcc or nvdisasm.
 """
 
+import math
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -16,8 +18,17 @@ SKIPPED = 77
 PRODUCT, POWER, WAIT = "HGMMA", "MUFU.EX2", "WARPGROUP.DEPBAR"
 SLOW = ("MEMBAR.ALL.GPU", "MEMBAR.SC", "CCTL")
 ATTENTION = ("kernels/attention_bf16/hopper/04_warpgroups.cu",
-             "kernels/attention_bf16/hopper/05_ping_pong.cu")
-TURNS = ATTENTION[1]
+             "kernels/attention_bf16/hopper/05_ping_pong.cu",
+             "kernels/attention_bf16/hopper/06_persistent.cu")
+TURNS = ATTENTION[1:]
+# Rungs whose output leaves through TMA, but for a softmax's logarithms.
+STORED_BY_TMA = ("kernels/attention_bf16/hopper/06_persistent.cu",
+                 "kernels/matmul_bf16/hopper/12_cluster_multicast.cu")
+STORE, STAGE, PLAIN_STORE = "UTMASTG", "STSM", "STG"
+MOST_PLAIN_STORES = 2  # the logarithms of a thread's two rows
+GRADIENTS = "kernels/attention_backward_bf16/hopper/02_one_kernel.cu"
+GRADIENT_POWERS = 32  # a thread has 32 scores of a tile of 64 x 64
+KEYS, QUERIES, PRODUCTS = 64, 64, 5  # of a warpgroup in one step
 ATTENTION_POWERS = 66  # a thread has 64 scores of a tile of 64 x 128, and two rows to shrink
 
 
@@ -51,6 +62,34 @@ def faults_of_attention(functions, source):
                        f"[0, {ATTENTION_POWERS}]: the softmax does not run beside the product")
 
 
+def multiplications(loop):
+    """What the products of a loop multiply, in elements m x n x k."""
+    shapes = [re.match(rf"{PRODUCT}\.(\d+)x(\d+)x(\d+)", entry.opcode) for entry in loop]
+    return sum(math.prod(map(int, shape.groups())) for shape in shapes if shape)
+
+
+def faults_of_gradients(functions, source):
+    """A step makes each of five products once, takes its powers beside one of them, and leaves
+    atomic sums to others."""
+    for name, body in functions.items():
+        if not any(entry.opcode.startswith(PRODUCT) for entry in body):
+            continue
+        head_dim = int(re.search(r"ILi(\d+)E", name).group(1))
+        expected = PRODUCTS * KEYS * QUERIES * head_dim
+        for loop in product_loops(body, source):
+            powers = powers_between_waits(loop)
+            if powers != [0, GRADIENT_POWERS, 0]:
+                yield (f"{source}: {name}: powers before the waits of a step: {powers}, expected "
+                       f"[0, {GRADIENT_POWERS}, 0]: they do not run beside a product")
+            if multiplications(loop) != expected:
+                yield (f"{source}: {name}: a step multiplies {multiplications(loop)} elements, "
+                       f"expected {expected}: five products, each once")
+            if any(entry.opcode.startswith("RED") for entry in loop):
+                yield f"{source}: {name}: those who multiply also add to global memory"
+        if not any(entry.opcode.startswith("REDG.E.ADD.F32x4") for entry in body):
+            yield f"{source}: {name}: no REDG of four floats: d_q is not added in vectors"
+
+
 def faults_of_turns(functions, source):
     """A turn begins before a tile's products, and is passed on before anything is waited for."""
     kinds = {"BAR.SYNC": "begin", PRODUCT: "multiply", "BAR.ARV": "pass", WAIT: "wait"}
@@ -65,10 +104,22 @@ def faults_of_turns(functions, source):
                 yield f"{source}: {name}: the order of a tile is {found}, expected {expected}"
 
 
+def faults_of_stores(functions, source):
+    """Sums are staged by whole matrices and stored by TMA; at most a row's logarithm is not."""
+    for name, body in functions.items():
+        for opcode in (STORE, STAGE):
+            if not any(entry.opcode.startswith(opcode) for entry in body):
+                yield f"{source}: {name}: no {opcode}: the output does not leave through TMA"
+        wide = [entry.opcode for entry in body if entry.opcode.startswith(PLAIN_STORE)]
+        if len(wide) > MOST_PLAIN_STORES:
+            yield (f"{source}: {name}: {len(wide)} {PLAIN_STORE}, expected at most "
+                   f"{MOST_PLAIN_STORES}")
+
+
 def faults_of_steps(functions, source):
     """No step of a product fences the GPU or throws the first-level cache away."""
     for name, body in functions.items():
-        loops = product_loops(body, source) + disassembly.loops_with(body, "UTMALDG")
+        loops = disassembly.loops_with(body, PRODUCT) + disassembly.loops_with(body, "UTMALDG")
         for entry in (entry for loop in loops for entry in loop):
             if entry.opcode.startswith(SLOW):
                 yield f"{source}: {name}: {entry.opcode} in a loop, expected none"
@@ -91,11 +142,17 @@ def main():
         source = str(path.relative_to(disassembly.ROOT))
         functions = disassembly.disassemble(nvcc, nvdisasm, path)
         print(f"{source}: {', '.join(str(len(body)) for body in functions.values())} instructions")
+        if not any(disassembly.loops_with(body, PRODUCT) for body in functions.values()):
+            sys.exit(f"{source}: no loop multiplies: this test looks at the wrong thing")
         faults += faults_of_steps(functions, source)
         if source in ATTENTION:
             faults += faults_of_attention(functions, source)
-        if source == TURNS:
+        if source in TURNS:
             faults += faults_of_turns(functions, source)
+        if source == GRADIENTS:
+            faults += faults_of_gradients(functions, source)
+        if source in STORED_BY_TMA:
+            faults += faults_of_stores(functions, source)
     if faults:
         sys.exit("\n".join(faults))
 

@@ -74,10 +74,10 @@ TEST_F(AttentionBf16Ladder, RefusalSaysWhy) {
 
 TEST_F(AttentionBf16Ladder, WarpgroupsFetchEachTileOnceForAllQueriesOfABlock) {
   // Rows of 64: two blocks of 192 queries, tiles of 128 keys; causal, the first block needs two of
-  // the three. Queries, keys and values arrive by TMA alone; o leaves by ordinary stores.
+  // the three. Queries, keys and values arrive by TMA alone.
   constexpr std::uint64_t kTile = 128 * kHeadDim * 2;
   const Sizes sizes = {1, 1, 1, 384, kHeadDim};
-  for (const char* const rung : {"warpgroups", "ping_pong"}) {
+  for (const char* const rung : {"warpgroups", "ping_pong", "persistent"}) {
     EXPECT_EQ(loaded(rung, sizes, kFull), kTile * (3 + 2 * (3 + 3))) << rung;
     EXPECT_EQ(loaded(rung, sizes, kCausal), kTile * (3 + 2 * (2 + 3))) << rung;
     EXPECT_EQ(stored(rung, sizes, kCausal), 384 * (2 * kHeadDim + 4)) << rung;
@@ -85,9 +85,9 @@ TEST_F(AttentionBf16Ladder, WarpgroupsFetchEachTileOnceForAllQueriesOfABlock) {
 }
 
 TEST_F(AttentionBf16Ladder, WarpgroupsTakeAnyLengthAndGrouping) {
-  for (const char* const rung : {"warpgroups", "ping_pong"}) {
-    for (const Sizes& sizes : {Sizes{2, 1, 2, 1, 8}, Sizes{1, 2, 1, 400, 128},
-                               Sizes{1, 1, 3, 193, 64}, Sizes{1, 1, 1, 700, 40}}) {
+  for (const char* const rung : {"warpgroups", "ping_pong", "persistent"}) {
+    for (const Sizes& sizes : {Sizes{2, 1, 2, 1, 8}, Sizes{1, 2, 1, 260, 128},
+                               Sizes{1, 1, 3, 193, 64}, Sizes{1, 1, 1, 450, 40}}) {
       for (const std::uint64_t seed : {kFull, kCausal}) {
         for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
           expect_right(rung, {.sizes = sizes, .seed = seed, .side = side});
@@ -95,6 +95,32 @@ TEST_F(AttentionBf16Ladder, WarpgroupsTakeAnyLengthAndGrouping) {
       }
     }
   }
+}
+
+TEST_F(AttentionBf16Ladder, BlocksThatStayComputeEachTileOnce) {
+  // Four multiprocessors; 3 heads of 3 tiles, of 192 queries or of 128: blocks have two or three, and
+  // the last round is short. A tile is fetched with all tiles of 128 keys that it sees.
+  const auto expect_once = [&](const Sizes& sizes, std::uint64_t seed, std::uint64_t key_tiles) {
+    const std::uint64_t row = 2 * static_cast<std::uint64_t>(sizes[4]);
+    const auto length = static_cast<std::uint64_t>(sizes[3]);
+    const simt::Report report = counters_of("persistent", sizes, seed);
+    EXPECT_EQ(report.total(AccessKind::kGlobalStore).bytes, 3 * length * (row + 4));
+    EXPECT_EQ(report.total(AccessKind::kGlobalLoad).bytes, 3 * row * (length + key_tiles * 128));
+  };
+  expect_once({1, 1, 3, 512, 64}, kFull, 2 * 3 * 4);
+  expect_once({1, 1, 3, 512, 64}, kCausal, 2 * (2 + 3 + 4));
+  expect_once({1, 3, 1, 384, 128}, kCausal, 2 * (1 + 2 + 3));
+}
+
+TEST_F(AttentionBf16Ladder, OutputThatLeavesByTmaIsStoredInWholeSectors) {
+  const Sizes sizes = {1, 1, 1, 384, kHeadDim};
+  const auto sectors = [&](const char* rung) {
+    return counters_of(rung, sizes, kFull).total(AccessKind::kGlobalStore).sectors;
+  };
+  // o in sectors of 32 bytes; lse in sectors, of which a store of 8 rows touches one.
+  EXPECT_EQ(sectors("persistent"), 384 * (2 * kHeadDim / 32) + 384 / 8);
+  // 16 bytes of each of 8 rows at once: every sector twice.
+  EXPECT_EQ(sectors("ping_pong"), 2 * 384 * (2 * kHeadDim / 32) + 384 / 8);
 }
 
 TEST_F(AttentionBf16Ladder, WarpgroupsNeedRowsOfSixteenBytes) {
