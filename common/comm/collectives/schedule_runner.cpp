@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/comm/device/combine_limit.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
-#include "kernels/plain/combine.hpp"
 
 namespace ultra::comm {
 namespace {
@@ -139,7 +139,7 @@ class LaneRunner {
   /// How many steps from the next one on are local reductions into the same block: at most as many
   /// as one call of combine_all takes.
   std::size_t terms_of_sum(int rank) const {
-    const std::size_t most = std::min(steps_.size(), next_ + kernels::plain::kMostRanks - 1);
+    const std::size_t most = std::min(steps_.size(), next_ + most_combined_at_once() - 1);
     std::size_t end = next_;
     while (end < most && steps_[end].send_to == rank &&
            steps_[end].on_receive == OnReceive::kReduce &&

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/comm/device/combine_limit.hpp"
 #include "common/gpu/side.hpp"
 #include "common/tensor/backend/plain_operands.hpp"
 #include "kernels/plain/combine.hpp"
@@ -105,6 +106,8 @@ class KernelMemory final : public DeviceMemory {
 };
 
 }  // namespace
+
+std::size_t most_combined_at_once() { return plain::kMostRanks; }
 
 const MemoryOps& host_memory() {
   static const HostMemory kHost;

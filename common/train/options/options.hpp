@@ -40,14 +40,14 @@ struct TrainOptions {
   std::size_t doc_length = 0;  ///< mean tokens of a document; 0: a sequence is one
   /// Flags of techniques that decide what is trained, with their values.
   std::map<std::string, std::string> variant = {};
-  DType dtype = DType::kF32;                 ///< --dtype: f32 or f64
-  std::optional<nn::Precision> precision;    ///< where a technique splits dtype into several
-  std::optional<double> moment_bytes;        ///< of an optimizer's moments of one weight, where a
-                                             ///< technique keeps them in another type
-  std::optional<Fp8Linears> fp8 = {};        ///< where linear layers compute in fp8
-  DeviceKind device = DeviceKind::kCpu;      ///< where tensors live
-  std::string matmul = {};                   ///< whose products a GPU computes: "vendor", "ours"; or
-                                             ///< empty, the vendor's where they are there
+  DType dtype = DType::kF32;               ///< --dtype: f32 or f64
+  std::optional<nn::Precision> precision;  ///< where a technique splits dtype into several
+  std::optional<double> moment_bytes;      ///< of an optimizer's moments of one weight, where a
+                                           ///< technique keeps them in another type
+  std::optional<Fp8Linears> fp8 = {};      ///< where linear layers compute in fp8
+  DeviceKind device = DeviceKind::kCpu;    ///< where tensors live
+  std::string matmul = {};                 ///< whose products a GPU computes: "vendor", "ours"; or
+                                           ///< empty, the vendor's where they are there
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is
   std::string init;                          ///< a folder with weights to start from; or empty
   std::string data;                          ///< a text; empty means the workbook's own
