@@ -41,8 +41,8 @@ struct MoeScope {
 ///
 /// With tp every rank routes and dispatches all tokens of the group, and has a part of each expert:
 /// outputs, and with them the router's gradients, are parts of sums.
-/// Saves "gate_up/input" (the layer's input), "gate", "up", "down/input" and "expert_input" (of the
-/// rows that came here), "expert_output" (of the rows that went out), "received"; subtrees "router"
+/// Saves "gate_up/input" (the layer's input), "gate", "up", "down/input" and "expert_gate_up/input" (of
+/// the rows that came here), "expert_output" (of the rows that went out), "received"; subtrees "router"
 /// and "shared".
 /// Cost: see ExpertExchange: two all-to-alls forward, two backward, and one of counts.
 class MoeLayer : public nn::Layer {
@@ -53,6 +53,9 @@ class MoeLayer : public nn::Layer {
   [[nodiscard]] Tensor forward(const Tensor& x, nn::Saved& saved) override;
   [[nodiscard]] Tensor backward(const Tensor& d_y, nn::Saved& saved) override;
   [[nodiscard]] std::vector<nn::Parameter*> parameters() override;
+
+  /// @brief The experts of this rank, for a technique that changes how they compute.
+  [[nodiscard]] Experts& experts() { return experts_; }
 
  private:
   [[nodiscard]] Tensor enter(const Tensor& x) const;

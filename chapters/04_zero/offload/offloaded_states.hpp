@@ -42,7 +42,8 @@ struct WeightsRead {
 ///
 /// Memory: three buffers of blocks, as MemoryCategory::kOptimizer, from here on; what is stored is
 /// counted by no device. A device with streams reaches the storage by way of as much pinned memory
-/// (Device::host()), and the host waits for it before a block is written. Bits are never changed on the way: results are those of states on the device.
+/// (Device::host()), and the host waits for it before a block is written. Bits are never changed on
+/// the way: results are those of states on the device.
 /// @see OffloadedStep for the order in which blocks come and go.
 class OffloadedStates {
  public:

@@ -50,9 +50,12 @@ tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const Moe
       setup.train, state_bytes(rank_parameters(model, rank),
                                zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep,
                                memory::Precision::kFp32));
-  const std::size_t dense = model.dense_blocks * memory::block_history(setup.train);
-  const zero::RankBytes histories =
-      zero::history_bytes(dense + model.moe_blocks() * memory::attention_history(setup.train));
+  // Of the linear maps of blocks; experts that every token uses are among them, the others not.
+  const bool shared = model.moe.shared_experts > 0;
+  const zero::RankBytes histories = zero::history_bytes(
+      (model.dense_blocks + (shared ? model.moe_blocks() : 0)) *
+          memory::block_history(setup.train) +
+      (shared ? 0 : model.moe_blocks()) * memory::attention_history(setup.train));
   states.parameters += histories.parameters;
   states.gradients += histories.gradients;
   states.optimizer += histories.optimizer;

@@ -79,7 +79,7 @@ zero::RankBytes state_bytes(const RankParameters& parameters, const zero::Shardi
 
 namespace {
 
-/// Experts compute in the type of the activations: their input stays where a dense block has codes.
+/// The layer's input stays for the router, where a dense block has codes.
 std::size_t codes_for_experts(const MoeModel& model, memory::Precision precision,
                               memory::Recompute mode, const MoeRankShare& rank,
                               std::size_t tokens) {
@@ -92,6 +92,44 @@ std::size_t codes_for_experts(const MoeModel& model, memory::Precision precision
          memory::activation_element_bytes(precision) * local * h;
 }
 
+/// Bytes of a linear layer's input. A rank that has a part of the features has the scales of all.
+std::size_t input_bytes(memory::Precision precision, std::size_t rows, std::size_t features,
+                        std::size_t parts) {
+  return memory::linear_input_bytes(precision, rows, features / parts) -
+         memory::scale_bytes(precision, rows, features / parts) +
+         memory::scale_bytes(precision, rows, features);
+}
+
+/// Of rows: inputs, gate, up and product of those that came; outputs of those that went.
+std::size_t row_bytes(const MoeModel& model, memory::Precision precision, memory::Recompute mode,
+                      std::size_t tp, const ExpertRows& rows) {
+  // Experts are in fp8 with scales of tiles only.
+  const memory::Precision inputs =
+      precision == memory::Precision::kFp8Tensors ? memory::Precision::kTwoBytes : precision;
+  const std::size_t e = memory::activation_element_bytes(precision);
+  const std::size_t h = model.shape.hidden_size;
+  const std::size_t f = model.moe.expert_ffn;
+  const std::size_t product = mode == memory::Recompute::kNone
+                                  ? input_bytes(inputs, rows.received, f, tp)
+                                  : memory::scale_bytes(inputs, rows.received, f);
+  return e * (rows.sent * h + rows.received * (2 * f / tp)) +
+         input_bytes(inputs, rows.received, h, 1) + product;
+}
+
+/// Of the experts that every token uses: gate, up and product; where they keep codes, of their input
+/// too, and else of what selective recomputation would drop.
+std::size_t shared_bytes(const MoeModel& model, memory::Precision precision, memory::Recompute mode,
+                         const MoeRankShare& rank, std::size_t tokens) {
+  const std::size_t f = model.moe.shared_experts * model.moe.expert_ffn;
+  if (f == 0) return 0;
+  const auto& tensor = rank.share.tensor;
+  const std::size_t local = tokens / (tensor.splits_sequences() ? tensor.ranks() : 1);
+  const bool input = memory::keeps_codes(precision) || mode == memory::Recompute::kSelective;
+  return memory::activation_element_bytes(precision) * tokens * (2 * f / tensor.ranks()) +
+         input_bytes(precision, tokens, f, tensor.ranks()) +
+         (input ? input_bytes(precision, local, model.shape.hidden_size, 1) : 0);
+}
+
 }  // namespace
 
 std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
@@ -101,23 +139,15 @@ std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
       without_ffn(model.shape), sequences, precision, mode, rank.share);
   if (mode == memory::Recompute::kFull) return rest;
   const MoeConfig& moe = model.moe;
-  const std::size_t e = memory::activation_element_bytes(precision);
-  const std::size_t h = model.shape.hidden_size;
   const std::size_t tokens = rank.tokens(sequences);
-  const std::size_t tp = rank.share.tensor.ranks();
-  const std::size_t products = mode == memory::Recompute::kNone ? 3 : 2;
-  const std::size_t of_rows = rows.received * (h + products * moe.expert_ffn / tp) + rows.sent * h;
   std::size_t of_router = tokens * (moe.num_experts + moe.top_k);
   if (moe.balance == Balance::kAux) of_router += sequences * moe.num_experts;
   if (moe.z_coefficient > 0) of_router += tokens * moe.num_experts;
-  std::size_t of_shared = 3 * tokens * moe.shared_experts * moe.expert_ffn / tp;
-  if (mode == memory::Recompute::kSelective && moe.shared_experts > 0) {
-    of_shared += tokens / (rank.share.tensor.splits_sequences() ? tp : 1) * h;
-  }
   constexpr std::size_t kChoiceBytes = 2 * sizeof(std::int32_t);
   return rest - codes_for_experts(model, precision, mode, rank, tokens) +
-         e * (of_rows + of_shared) + memory::row_sum_bytes(precision) * of_router +
-         kChoiceBytes * tokens * moe.top_k;
+         row_bytes(model, precision, mode, rank.share.tensor.ranks(), rows) +
+         shared_bytes(model, precision, mode, rank, tokens) +
+         memory::row_sum_bytes(precision) * of_router + kChoiceBytes * tokens * moe.top_k;
 }
 
 std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,

@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
-#include "chapters/08_expert_parallel/moe/grouped_matmul.hpp"
+#include <array>
+#include <utility>
+
+#include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
 #include "common/ops/swiglu.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
-
-using ops::Transpose;
-using ops::Write;
 
 std::unique_ptr<nn::Parameter> make_weight(const nn::BuildContext& context, nn::ParameterSpec spec,
                                            const ExpertShare& share) {
@@ -18,23 +18,6 @@ std::unique_ptr<nn::Parameter> make_weight(const nn::BuildContext& context, nn::
                                                 context.seed, context.values);
   weight->set_data_group(share.data_group);
   return weight;
-}
-
-/// Adds d_y^T x of its rows to each weight's gradient, the last expert's first.
-void add_grads(const std::vector<std::unique_ptr<nn::Parameter>>& weights,
-               std::span<const std::size_t> rows, const Tensor& d_y, const Tensor& x) {
-  std::size_t end = d_y.size(0);
-  for (std::size_t e = weights.size(); e-- > 0;) {
-    const Range group{end - rows[e], end};
-    end = group.begin;
-    if (rows[e] > 0) {
-      nn::add_matmul_grad(*weights[e], d_y.slice(0, group), x.slice(0, group));
-      continue;
-    }
-    weights[e]->add_grad([](const Tensor& grad, Write write) {
-      if (write == Write::kOverwrite) grad.fill(0.0);
-    });
-  }
 }
 
 }  // namespace
@@ -49,6 +32,9 @@ Experts::Experts(const nn::BuildContext& context, std::size_t layer, const MoeCo
   const std::size_t ffn = config.expert_ffn;
   const std::size_t part = ffn / share.tp;
   const Range columns{share.tp_rank * part, (share.tp_rank + 1) * part};
+  using Weights = GroupedExpertLinears::Weights;
+  std::vector<Weights> gate_up(2);
+  std::vector<Weights> down(1);
   for (std::size_t e = share.experts.begin; e < share.experts.end; ++e) {
     const auto name = [&](const char* which) {
       return fmt::format("{}.experts.{}.{}.weight", moe_prefix(layer), e, which);
@@ -59,9 +45,9 @@ Experts::Experts(const nn::BuildContext& context, std::size_t layer, const MoeCo
                                .shard = {columns, {0, hidden}},
                                .initializer = {.standard_deviation = nn::kInitialDeviation}};
     };
-    gate_.push_back(make_weight(context, into("w1"), share));
-    up_.push_back(make_weight(context, into("w3"), share));
-    down_.push_back(
+    gate_up[0].push_back(make_weight(context, into("w1"), share));
+    gate_up[1].push_back(make_weight(context, into("w3"), share));
+    down[0].push_back(
         make_weight(context,
                     {.name = name("w2"),
                      .global_shape = {hidden, ffn},
@@ -69,48 +55,37 @@ Experts::Experts(const nn::BuildContext& context, std::size_t layer, const MoeCo
                      .initializer = {.standard_deviation = nn::residual_deviation(context.config)}},
                     share));
   }
-}
-
-std::vector<Tensor> Experts::values_of(const Weights& weights) {
-  std::vector<Tensor> values;
-  for (const auto& weight : weights) values.push_back(weight->value());
-  return values;
+  gate_up_ = std::make_unique<GroupedExpertLinears>(std::move(gate_up));
+  down_ = std::make_unique<GroupedExpertLinears>(std::move(down));
 }
 
 // [region forward]
 Tensor Experts::forward(const Tensor& x, std::span<const std::size_t> rows, nn::Saved& saved) {
-  const Tensor gate = grouped_matmul(x, rows, values_of(gate_), Transpose::kYes);  // [rows, ffn]
-  const Tensor up = grouped_matmul(x, rows, values_of(up_), Transpose::kYes);
-  const Tensor product = ops::swiglu(gate, up);
-  saved.put("expert_input", x);
+  const std::vector<Tensor> outputs = gate_up_->forward(x, rows, saved.child("expert_gate_up"));
+  const Tensor& gate = outputs[0];  // [rows, ffn]
+  const Tensor& up = outputs[1];
   saved.put("gate", gate);
   saved.put("up", up);
-  saved.child("down").put("input", product);
-  return grouped_matmul(product, rows, values_of(down_), Transpose::kYes);  // [rows, hidden]
+  return down_->forward(ops::swiglu(gate, up), rows, saved.child("down")).front();
 }
 // [/region]
 
 // [region backward]
 Tensor Experts::backward(const Tensor& d_y, std::span<const std::size_t> rows, nn::Saved& saved) {
-  Tensor d_product = grouped_matmul(d_y, rows, values_of(down_), Transpose::kNo);
-  add_grads(down_, rows, d_y, saved.child("down").take("input"));
+  Tensor d_product = down_->backward(std::span(&d_y, 1), rows, saved.child("down"));
   const auto [d_gate, d_up] = ops::swiglu_backward(d_product, saved.take("gate"), saved.take("up"));
   d_product = Tensor();
-  const Tensor x = saved.take("expert_input");
-  Tensor d_x = grouped_matmul(d_up, rows, values_of(up_), Transpose::kNo);
-  grouped_matmul_into(d_x, d_gate, rows, values_of(gate_), Transpose::kNo, Write::kAccumulate);
-  add_grads(up_, rows, d_up, x);
-  add_grads(gate_, rows, d_gate, x);
-  return d_x;
+  return gate_up_->backward(std::array{d_gate, d_up}, rows, saved.child("expert_gate_up"));
 }
 // [/region]
 
 std::vector<nn::Parameter*> Experts::parameters() {
-  std::vector<nn::Parameter*> all;
-  for (const Weights* weights : {&gate_, &up_, &down_}) {
-    for (const auto& weight : *weights) all.push_back(weight.get());
-  }
-  return all;
+  return nn::collect_parameters({gate_up_.get(), down_.get()});
+}
+
+void Experts::wrap(const WrapExpertLinears& wrapper) {
+  gate_up_ = wrapper(std::move(gate_up_));
+  down_ = wrapper(std::move(down_));
 }
 
 }  // namespace ultra::expert_parallel

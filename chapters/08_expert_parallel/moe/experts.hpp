@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "chapters/08_expert_parallel/moe/expert_linears.hpp"
 #include "chapters/08_expert_parallel/moe_config.hpp"
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
@@ -29,9 +30,7 @@ struct ExpertShare {
 ///
 /// With tp, each rank has a part of every expert's width, and the ranks' results add up. Weights
 /// have Hugging Face's Mixtral names: w1 (gate), w3 (up) and w2 (down).
-/// Every backward pass adds to every expert's gradient, zeros for one without rows: gradients of a
-/// group travel in one order on all its ranks, and one that came late could stop them all.
-/// Saves "expert_input", "gate", "up", "down/input".
+/// Saves "expert_gate_up/input", "gate", "up", "down/input".
 class Experts : public nn::Module {
  public:
   /// @param layer  index of the block, for the names of the weights.
@@ -51,14 +50,12 @@ class Experts : public nn::Module {
 
   [[nodiscard]] std::vector<nn::Parameter*> parameters() override;
 
+  /// @brief Puts other linear maps around these, as a factory does with those of dense layers.
+  void wrap(const WrapExpertLinears& wrapper);
+
  private:
-  using Weights = std::vector<std::unique_ptr<nn::Parameter>>;  // by expert
-
-  static std::vector<Tensor> values_of(const Weights& weights);
-
-  Weights gate_;  // w1, [ffn / tp, hidden]
-  Weights up_;    // w3, [ffn / tp, hidden]
-  Weights down_;  // w2, [hidden, ffn / tp]
+  std::unique_ptr<ExpertLinears> gate_up_;  // w1 and w3, [ffn / tp, hidden]
+  std::unique_ptr<ExpertLinears> down_;     // w2, [hidden, ffn / tp]
 };
 
 /// @brief "model.layers.L.block_sparse_moe", with which all names of a layer begin.

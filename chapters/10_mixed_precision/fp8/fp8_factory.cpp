@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
+#include "chapters/10_mixed_precision/fp8/fp8_experts.hpp"
 #include "common/nn/parameter.hpp"
 
 namespace ultra::mixed_precision {
@@ -35,6 +36,11 @@ std::unique_ptr<nn::Projections> Fp8Factory::column_linear(
 std::unique_ptr<nn::Layer> Fp8Factory::row_linear(const nn::BuildContext& context,
                                                   const nn::LinearSpec& spec) {
   return std::make_unique<Fp8Linear>(context, inner().row_linear(context, spec), scope_);
+}
+
+std::unique_ptr<nn::Layer> Fp8Factory::feed_forward(const nn::BuildContext& context,
+                                                    std::size_t layer) {
+  return with_fp8_experts(context, inner().feed_forward(context, layer), scope_);
 }
 
 void add_fp8_groups(train::Plan& plan, const Fp8Recipe& recipe) {

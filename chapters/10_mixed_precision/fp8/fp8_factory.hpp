@@ -2,9 +2,9 @@
 /// @file
 /// Fp8Factory: the linear layers of transformer blocks, in fp8.
 ///
-/// What stays in the type of the activations: token table, output projection, norms, attention's core,
-/// routers and experts of a mixture (whose rows stand on other ranks in every layout), as in
-/// DeepSeek-V3 but for the experts.
+/// What stays in the type of the activations: token table, output projection, norms, attention's core
+/// and routers, as in DeepSeek-V3; and unless scales are of tiles, the experts of a mixture, whose rows
+/// stand on other ranks in every layout.
 
 #include <memory>
 #include <vector>
@@ -15,7 +15,7 @@
 
 namespace ultra::mixed_precision {
 
-/// @brief Puts column and row linears of blocks into fp8, and makes everything else as the inner factory
+/// @brief Puts column and row linears of blocks, and experts, into fp8, and makes everything else as the inner factory
 /// does.
 class Fp8Factory : public nn::FactoryWrapper {
  public:
@@ -27,6 +27,8 @@ class Fp8Factory : public nn::FactoryWrapper {
       const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override;
   [[nodiscard]] std::unique_ptr<nn::Layer> row_linear(const nn::BuildContext& context,
                                                       const nn::LinearSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<nn::Layer> feed_forward(const nn::BuildContext& context,
+                                                        std::size_t layer) override;
 
  private:
   Fp8Scope scope_;

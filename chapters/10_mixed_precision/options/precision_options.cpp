@@ -119,7 +119,8 @@ void PrecisionOptions::add_to(CLI::App& app) {
       [this](const std::string& text) {
         fp8_scaling = train::parse_choice("--fp8-recipe", text, kFp8Recipes);
       },
-      "scales of fp8 numbers: delayed (from earlier steps), current, blockwise, or none",
+      "scales of fp8 numbers: delayed (from earlier steps), current, blockwise (then experts "
+      "are in fp8 too), or none",
       "delayed");
   train::add_choice(app, "--rounding", rounding, kRoundings, kGroup,
                     "of updated weights in bf16 without master weights: nearest or stochastic");

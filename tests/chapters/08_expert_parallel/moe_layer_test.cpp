@@ -4,6 +4,7 @@
 // Covers: chapters/08_expert_parallel/moe_layer.hpp
 // Covers: chapters/08_expert_parallel/moe/router.hpp
 // Covers: chapters/08_expert_parallel/moe/experts.hpp
+// Covers: chapters/08_expert_parallel/moe/expert_linears.hpp
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -62,11 +62,35 @@ TEST_F(Fp8Training, Meshes) {
   }
 }
 
-TEST_F(Fp8Training, ExpertsStayAsTheyAre) {
-  Fp8Case c = draw(2, 1, 1, 2, Scaling::kDelayed);
-  c.moe = "--experts 4 --top-k 2 --router sigmoid --balance bias --bias-rate 0.1";
-  c.more = "--ep 2";
+// In fp8 where scales are of tiles; else they stay in the type of the activations.
+TEST_F(Fp8Training, ExpertsOnAllRanks) {
+  for (const Scaling scaling : kRecipes) {
+    Fp8Case c = draw(2, 1, 1, 2, scaling);
+    c.moe = "--experts 4 --top-k 2 --router sigmoid --balance bias --bias-rate 0.1";
+    c.more = "--ep 2";
+    expect_equals_one_rank(c);
+  }
+  Fp8Case c = draw(2, 1, 2, 1, Scaling::kBlockwise);
+  c.moe = "--experts 8 --top-k 2 --shared-experts 1";
+  c.more = fmt::format("--ep 4 --zero {}", random.between(0, 3));
   expect_equals_one_rank(c);
+}
+
+// 150 features of an expert on each rank: two ranks have parts of the same tile.
+TEST_F(Fp8Training, TilesOfExpertsThatAreCut) {
+  Fp8Case c = draw(1, 1, 1, 2, Scaling::kBlockwise);
+  c.moe = "--experts 3 --top-k 1 --expert-ffn 300";
+  c.options.steps = 3;
+  expect_equals_one_rank(c);
+}
+
+TEST_F(Fp8Training, ExpertsThatAreRecomputed) {
+  for (const char* mode : {"selective", "full"}) {
+    Fp8Case c = draw(1, 1, 1, 1, Scaling::kBlockwise);
+    c.moe = "--experts 4 --top-k 2 --shared-experts 1";
+    c.more = fmt::format("--recompute {}", mode);
+    expect_equals_one_rank(c, 0);
+  }
 }
 
 TEST_F(Fp8Training, RecomputationChangesNothing) {
