@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/device/combine_limit.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
 
 namespace ultra::comm {
@@ -77,7 +76,7 @@ class LaneRunner {
 
   bool advance(Transport& transport, const Memory& memory, std::uint32_t sequence) {
     for (; next_ < steps_.size(); ++next_) {
-      if (const std::size_t terms = terms_of_sum(transport.rank()); terms > 0) {
+      if (const std::size_t terms = terms_of_sum(transport.rank(), memory); terms > 0) {
         add_up(terms, memory);
         next_ += terms - 1;
         continue;
@@ -138,10 +137,11 @@ class LaneRunner {
 
   /// How many steps from the next one on are local reductions into the same block: at most as many
   /// as one call of combine_all takes.
-  std::size_t terms_of_sum(int rank) const {
-    const std::size_t most = std::min(steps_.size(), next_ + most_combined_at_once() - 1);
+  std::size_t terms_of_sum(int rank, const Memory& memory) const {
+    const std::size_t most =
+        std::min(steps_.size() - next_, memory.part->memory().most_combined() - 1);
     std::size_t end = next_;
-    while (end < most && steps_[end].send_to == rank &&
+    while (end < next_ + most && steps_[end].send_to == rank &&
            steps_[end].on_receive == OnReceive::kReduce &&
            steps_[end].receive == steps_[next_].receive) {
       ++end;

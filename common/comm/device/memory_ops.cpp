@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/device/combine_limit.hpp"
 #include "common/gpu/side.hpp"
 #include "common/tensor/backend/plain_operands.hpp"
 #include "kernels/plain/combine.hpp"
@@ -28,6 +28,7 @@ class HostMemory final : public MemoryOps {
   void combine(const Combine& how, void* into, const void* from, std::size_t count) const override {
     comm::combine(how, into, from, count);
   }
+  std::size_t most_combined() const override { return std::numeric_limits<std::size_t>::max(); }
   void combine_all(const Combine& how, std::span<void* const> into,
                    std::span<const void* const> from, std::size_t count) const override {
     comm::combine_all(how, into, from, count);
@@ -66,6 +67,8 @@ class KernelMemory final : public DeviceMemory {
     plain::combine<side>(combination_of(how.op), {number, into}, {number, from}, count,
                          launch.queue());
   }
+
+  std::size_t most_combined() const override { return plain::kMostRanks; }
 
   void combine_all(const Combine& how, std::span<void* const> into,
                    std::span<const void* const> from, std::size_t count) const override {
@@ -106,8 +109,6 @@ class KernelMemory final : public DeviceMemory {
 };
 
 }  // namespace
-
-std::size_t most_combined_at_once() { return plain::kMostRanks; }
 
 const MemoryOps& host_memory() {
   static const HostMemory kHost;

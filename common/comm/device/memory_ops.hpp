@@ -28,6 +28,8 @@ class MemoryOps {
   /// @brief See comm::combine.
   virtual void combine(const Combine& how, void* into, const void* from,
                        std::size_t count) const = 0;
+  /// @brief Sources and targets of one combine_all, at most.
+  [[nodiscard]] virtual std::size_t most_combined() const = 0;
   /// @brief See comm::combine_all.
   virtual void combine_all(const Combine& how, std::span<void* const> into,
                            std::span<const void* const> from, std::size_t count) const = 0;

@@ -1,4 +1,4 @@
-// Covers: common/comm/device/device_part.hpp, common/comm/device/memory_ops.hpp
+// Covers: common/comm/device/device_part.hpp
 //
 // What ranks communicate on devices is in the right order of streams without a host that waits; and
 // where a program forgets the order, the emulated device says so.
