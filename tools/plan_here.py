@@ -50,11 +50,11 @@ def planned(program, cluster, ranks):
     return json.loads(answer)["layouts"]
 
 
-def best_of_each_kind(layouts):
-    """The first layout of each mesh, ZeRO stage, schedule and recomputation."""
+def best_of_each_kind(layouts, kind=KIND):
+    """The first layout of each mesh, ZeRO stage, schedule and recomputation, or of other kinds."""
     kinds = {}
     for layout in layouts:
-        kinds.setdefault(tuple(layout[key] for key in KIND), layout)
+        kinds.setdefault(tuple(layout[key] for key in kind), layout)
     return list(kinds.values())
 
 
@@ -75,11 +75,20 @@ def flags_of(layout):
     return [*flags, "--micro-batch", str(layout["micro_batch"])]
 
 
-def measured(program, flags, folder):
+def profiled(program, ranks, folder, run=output_of):
+    """The cluster file of the machine, or of the machines that `run` starts the ranks on."""
+    cluster = folder / "machine.json"
+    cluster.write_text(run([program, "--profile-machine", "--ranks", ranks, *MODEL,
+                            "--seq", SEQUENCE]), encoding="utf-8")
+    return cluster
+
+
+def measured(program, flags, folder, run=output_of):
     """Seconds of a step, and bytes of the states of the rank that has most."""
     metrics = folder / "metrics.jsonl"
-    output_of([program, *MODEL, "--seq", SEQUENCE, "--global-batch", BATCH, "--steps", STEPS,
-               *flags, "--metrics", metrics])
+    metrics.unlink(missing_ok=True)
+    run([program, *MODEL, "--seq", SEQUENCE, "--global-batch", BATCH, "--steps", STEPS,
+         *flags, "--metrics", metrics])
     events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     speeds = [event["tokens_per_second"] for event in events if event["event"] == "step"]
     states = max(sum(rank["peak_bytes"][name] for name in STATES) for rank in events[-1]["ranks"])
@@ -105,10 +114,9 @@ def show_first(layout, ranks, seconds, states):
         print(f"  {what:<24}{plan:>12.{decimals}f}{run:>12.{decimals}f}  {difference(run, plan)}")
 
 
-def show_all(rows, ranks):
-    print(f"# Plans for a machine, and their runs on it\n\n`tools/plan_here.py` with --all, "
-          f"{ranks} ranks as threads, f32: {shlex.join(MODEL)} --seq {SEQUENCE} "
-          f"--global-batch {BATCH}.\n")
+def show_all(rows, how):
+    print(f"# Plans for a machine, and their runs on it\n\n{how}, f32: {shlex.join(MODEL)} "
+          f"--seq {SEQUENCE} --global-batch {BATCH}.\n")
     print("| layout | planned ms | measured ms | | planned MB of states | measured MB | |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for layout, seconds, states in rows:
@@ -122,15 +130,11 @@ def show_all(rows, ranks):
 def main(program, ranks, all_layouts):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        cluster = folder / "machine.json"
-        cluster.write_text(output_of([program, "--profile-machine", "--ranks", ranks, *MODEL,
-                                      "--seq", SEQUENCE]),
-                           encoding="utf-8")
-        layouts = planned(program, cluster, ranks)
+        layouts = planned(program, profiled(program, ranks, folder), ranks)
         rows = [(layout, *measured(program, flags_of(layout), folder))
                 for layout in (best_of_each_kind(layouts) if all_layouts else layouts[:1])]
     if all_layouts:
-        show_all(rows, ranks)
+        show_all(rows, f"`tools/plan_here.py` with --all, {ranks} ranks as threads")
     else:
         layout, seconds, states = rows[0]
         show_first(layout, ranks, seconds, states)

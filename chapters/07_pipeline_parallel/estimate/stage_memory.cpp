@@ -31,45 +31,43 @@ OutsideBytes outside_of(const StagedModel& model, const nn::StageSpec& part,
   return bytes;
 }
 
-/// What a part's pieces leave to wait between B and W: each block, embedding and head.
-struct WaitingBytes {
-  std::size_t block;
-  OutsideBytes outside;
-};
-
-WaitingBytes waiting_bytes(const StagedModel& model, const nn::StageSpec& part,
-                           const MicroBatch& batch) {
-  const memory::TransformerShape& shape = model.shape;
-  const tensor_parallel::TensorParallelLayout& tensor = model.share.tensor;
-  const std::size_t h = shape.hidden_size;
-  const std::size_t e = memory::activation_element_bytes(model.precision);
-  const std::size_t logits = tensor.local_vocab_size(shape.vocab_size);
-  const std::size_t tokens = batch.tokens();
-  // What is gathered to be an input waits as gathered, and is no activation.
-  const std::size_t input = tensor.splits_sequences() ? 0 : h;
-  return {.block = e * tokens * (2 * input + (h + shape.ffn_hidden_size) / tensor.ranks()),
-          .outside = {.embedding = part.has_embedding ? 4 * tokens : 0,
-                      .head = part.has_head ? e * tokens * (input + logits) : 0}};
+MicroBatch micro_batch(const StagedModel& model, std::size_t sequences) {
+  return {.size = sequences, .seq_len = model.share.layout.local_seq_len()};
 }
 
-/// Blocks that keep so much, are computed again in groups, and leave so much behind.
+/// Features that wait for each token: what is gathered to be an input waits as gathered, and is no
+/// activation.
+std::size_t waiting_input(const StagedModel& model) {
+  return model.share.tensor.splits_sequences() ? 0 : model.shape.hidden_size;
+}
+
+/// What a part's embedding and head leave to wait between B and W.
+OutsideBytes waiting_outside(const StagedModel& model, const nn::StageSpec& part,
+                             const MicroBatch& batch) {
+  const std::size_t e = memory::activation_element_bytes(model.precision);
+  const std::size_t logits = model.share.tensor.local_vocab_size(model.shape.vocab_size);
+  const std::size_t tokens = batch.tokens();
+  return {.embedding = part.has_embedding ? 4 * tokens : 0,
+          .head = part.has_head ? e * tokens * (waiting_input(model) + logits) : 0};
+}
+
+/// Blocks that hold so much, and are computed again in groups.
 struct BlockBytes {
   std::size_t layers;
-  std::size_t group;     // blocks that are computed again together; 1: none is, or each by itself
-  std::size_t kept;      // of a group
-  std::size_t whole;     // of a block in its backward pass
-  std::size_t unpacked;  // of one of them beside
+  std::size_t group;       // blocks that are computed again together; 1: none is, or each by itself
+  BlockActivations block;  // kept: of a group
 };
 
 /// The highest moment of B: groups before keep their input, those behind wait for W.
-std::size_t splitting_bytes(const BlockBytes& blocks, const WaitingBytes& waiting,
+std::size_t splitting_bytes(const BlockBytes& blocks, std::size_t waiting_head,
                             std::size_t embedding) {
   std::size_t peak = 0;
   for (std::size_t first = 0; first < blocks.layers; first += blocks.group) {
     const std::size_t again = std::min(blocks.group, blocks.layers - first);
     const std::size_t behind = blocks.layers - first - again;
-    peak = std::max(peak, embedding + first / blocks.group * blocks.kept + again * blocks.whole +
-                              blocks.unpacked + behind * waiting.block + waiting.outside.head);
+    peak = std::max(peak, embedding + first / blocks.group * blocks.block.kept +
+                              again * blocks.block.whole + blocks.block.unpacked +
+                              behind * blocks.block.waiting + waiting_head);
   }
   return peak;
 }
@@ -119,7 +117,10 @@ class StageBytes {
 
   /// Whether the gradient that has come waits for W, as that of the last block's matrices: not when
   /// it is a part of the sequence, from which the whole is gathered.
-  [[nodiscard]] bool gradient_waits() const { return !model_.share.tensor.splits_sequences(); }
+  [[nodiscard]] bool gradient_waits() const {
+    return !model_.share.tensor.splits_sequences() &&
+           block_activations(model_, sequences_.front()).needs_gradient;
+  }
 
   /// Holds more for a moment.
   void run(std::size_t more) {
@@ -176,29 +177,42 @@ std::size_t part_parameters(const StagedModel& model, const nn::StageSpec& part)
   return count;
 }
 
+BlockActivations block_activations(const StagedModel& model, std::size_t sequences) {
+  if (model.blocks) return model.blocks(sequences);
+  const memory::TransformerShape& shape = model.shape;
+  const auto bytes_of = [&](Recompute mode) {
+    return context_parallel::block_activation_bytes(shape, sequences, model.precision, mode,
+                                                    model.share);
+  };
+  const std::size_t inside =
+      (shape.hidden_size + shape.ffn_hidden_size) / model.share.tensor.ranks();
+  return {.kept = bytes_of(model.recompute.mode),
+          .whole = bytes_of(Recompute::kNone),
+          .unpacked = context_parallel::unpacked_bytes(shape, sequences, model.precision,
+                                                       model.recompute.mode, model.share),
+          .waiting = memory::activation_element_bytes(model.precision) *
+                     micro_batch(model, sequences).tokens() * (2 * waiting_input(model) + inside)};
+}
+
 PartActivations part_activations(const StagedModel& model, const nn::StageSpec& part,
                                  std::size_t sequences) {
-  const MicroBatch batch{.size = sequences, .seq_len = model.share.layout.local_seq_len()};
+  const MicroBatch batch = micro_batch(model, sequences);
   const OutsideBytes outside = outside_of(model, part, batch);
+  const OutsideBytes waiting = waiting_outside(model, part, batch);
   const std::size_t layers = part.layers.size();
+  const BlockActivations block = block_activations(model, sequences);
   const BlockBytes blocks{
       .layers = layers,
       .group = model.recompute.mode == Recompute::kFull ? model.recompute.recompute_every : 1,
-      .kept = context_parallel::block_activation_bytes(model.shape, sequences, model.precision,
-                                                       model.recompute.mode, model.share),
-      .whole = context_parallel::block_activation_bytes(model.shape, sequences, model.precision,
-                                                        Recompute::kNone, model.share),
-      .unpacked = context_parallel::unpacked_bytes(model.shape, sequences, model.precision,
-                                                   model.recompute.mode, model.share)};
-  const WaitingBytes waiting = waiting_bytes(model, part, batch);
+      .block = block};
   const std::size_t kept =
-      ceil_div(layers, blocks.group) * blocks.kept + outside.embedding + outside.head;
-  const std::size_t passing = tensor_parallel::peak_of_blocks(
-      layers, model.recompute, blocks.kept, blocks.whole, outside, blocks.unpacked);
+      ceil_div(layers, blocks.group) * block.kept + outside.embedding + outside.head;
+  const std::size_t passing = tensor_parallel::peak_of_blocks(layers, model.recompute, block.kept,
+                                                              block.whole, outside, block.unpacked);
   return {.kept = kept,
           .passing = std::max(kept, passing),
-          .splitting = std::max(kept, splitting_bytes(blocks, waiting, outside.embedding)),
-          .waiting = layers * waiting.block + waiting.outside.embedding + waiting.outside.head,
+          .splitting = std::max(kept, splitting_bytes(blocks, waiting.head, outside.embedding)),
+          .waiting = layers * block.waiting + waiting.embedding + waiting.head,
           .border = memory::activation_element_bytes(model.precision) * sequences *
                     model.share.tensor.local_seq_len(batch.seq_len) * model.shape.hidden_size};
 }

@@ -7,6 +7,7 @@
 /// t), e bytes per element, tokens of a micro-batch as a rank has them.
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,15 @@
 
 namespace ultra::pipeline_parallel {
 
+/// @brief Bytes of a block's activations of a micro-batch.
+struct BlockActivations {
+  std::size_t kept = 0;        ///< between its passes
+  std::size_t whole = 0;       ///< in its backward pass
+  std::size_t unpacked = 0;    ///< beside, while it is computed again
+  std::size_t waiting = 0;     ///< after B, until W
+  bool needs_gradient = true;  ///< until W, that of its output: its last matrix made it
+};
+
 /// @brief A model in parts, and how the rest is shared.
 struct StagedModel {
   memory::TransformerShape shape;     ///< of the whole model
@@ -26,6 +36,8 @@ struct StagedModel {
   memory::Precision precision;        ///< formats of the numbers
   memory::RecomputeConfig recompute;  ///< of blocks
   context_parallel::RankShare share;  ///< of sequences and matrices
+  /// Of blocks other than chapter 06's: what they hold, for so many sequences.
+  std::function<BlockActivations(std::size_t sequences)> blocks = {};
 };
 
 /// @brief Number of weights that a rank of a part has.
@@ -48,7 +60,10 @@ struct PartActivations {
   std::size_t border = 0;  ///< hidden states that come from a neighbour, or their gradient
 };
 
-/// @brief The closed forms of chapters 01, 05 and 06 for the blocks of a part.
+/// @brief The closed forms of chapters 01, 05 and 06 for a block, or the model's own.
+[[nodiscard]] BlockActivations block_activations(const StagedModel& model, std::size_t sequences);
+
+/// @brief The same for the blocks of a part, with embedding and head where it has them.
 /// @param sequences  of the micro-batch.
 [[nodiscard]] PartActivations part_activations(const StagedModel& model, const nn::StageSpec& part,
                                                std::size_t sequences);

@@ -150,6 +150,20 @@ std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
          memory::row_sum_bytes(precision) * of_router + kChoiceBytes * tokens * moe.top_k;
 }
 
+std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
+                              memory::Precision precision, memory::Recompute mode,
+                              const MoeRankShare& rank, const ExpertRows& rows) {
+  const MoeConfig& moe = model.moe;
+  const std::size_t h = model.shape.hidden_size;
+  const std::size_t tp = rank.share.tensor.ranks();
+  const bool apart = mode == memory::Recompute::kSelective && moe.shared_experts > 0;
+  const std::size_t inputs = rank.share.tensor.splits_sequences() ? 0 : (apart ? 3 : 2) * h;
+  const std::size_t shared = moe.shared_experts * moe.expert_ffn;
+  return memory::activation_element_bytes(precision) *
+         (rank.tokens(sequences) * (inputs + (h + shared) / tp) +
+          rows.received * (h + moe.expert_ffn / tp));
+}
+
 std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,
                            memory::Precision precision, const memory::RecomputeConfig& config,
                            const MoeRankShare& rank, const ExpertRows& rows) {

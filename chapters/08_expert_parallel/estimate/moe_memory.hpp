@@ -75,6 +75,16 @@ struct RankParameters {
                                           memory::Precision precision, memory::Recompute mode,
                                           const MoeRankShare& rank, const ExpertRows& rows);
 
+/// @brief Bytes that a block with experts leaves between B and W, where a pipeline splits its
+/// backward pass: the inputs of its matrices.
+///
+/// e n (2 h + h / t + S f / t) + e received (h + f / t). With selective recomputation shared experts
+/// have an input of their own, e n h more. With sequence parallelism without the terms of h: what is
+/// gathered is no activation.
+[[nodiscard]] std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
+                                            memory::Precision precision, memory::Recompute mode,
+                                            const MoeRankShare& rank, const ExpertRows& rows);
+
 /// @brief Highest bytes of activations within one micro-batch's forward and backward pass, with the
 /// same rows in every block.
 [[nodiscard]] std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,

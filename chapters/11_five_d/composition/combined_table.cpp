@@ -7,15 +7,19 @@
 #include <string>
 #include <utility>
 
+#include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/08_expert_parallel/estimate/expert_table.hpp"
+#include "chapters/08_expert_parallel/estimate/moe_models.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
+#include "chapters/11_five_d/composition/expert_traffic.hpp"
 #include "chapters/11_five_d/composition/rank_activations.hpp"
 #include "chapters/11_five_d/composition/rank_states.hpp"
 #include "chapters/11_five_d/composition/step_traffic.hpp"
 #include "common/base/difference.hpp"
+#include "common/base/errors.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::five_d {
@@ -50,8 +54,7 @@ bool is_predicted(const train::Setup& setup) {
 
 bool has_predicted_traffic(const train::Setup& setup) {
   const data_parallel::DataParallelOptions& data = data_parallel::options_of(setup);
-  return !expert_parallel::options_of(setup).has_experts() && data.compress == "none" &&
-         data.check_replicas == 0;
+  return data.compress == "none" && data.check_replicas == 0;
 }
 
 Predicted predictions(const train::Setup& setup, std::size_t rank) {
@@ -81,7 +84,11 @@ std::string memory_rows(const train::Setup& setup, const train::TrainResult& res
 }
 
 std::string traffic_lines(const train::Setup& setup, const train::TrainResult& result) {
+  const std::size_t steps = result.steps_made();
+  const std::optional<std::size_t> experts = expert_bytes(setup, result.ranks, steps);
+  if (!experts) return {};
   const StepTraffic traffic = step_traffic(setup);
+  const std::size_t together = traffic.total() + *experts / steps;
   std::size_t sent = 0;
   for (const train::RankSummary& rank : result.ranks) sent += rank.communication.sent_bytes();
   std::string text = "\n  All ranks send in a step:";
@@ -89,16 +96,31 @@ std::string traffic_lines(const train::Setup& setup, const train::TrainResult& r
                                     {"context", traffic.context},
                                     {"tensor", traffic.tensor},
                                     {"pipeline", traffic.pipeline},
+                                    {"to the experts that were chosen and back", *experts / steps},
                                     {"gradients of copies", traffic.copies},
                                     {"loss and norm", traffic.sums}}) {
     if (bytes > 0) text += fmt::format(" {} {},", what, format_bytes(bytes));
   }
-  return text + fmt::format(" together {}; measured {}.\n", format_bytes(traffic.total()),
-                            cell(sent / result.steps_made(), traffic.total()));
+  return text + fmt::format(" together {}; measured {}.\n", format_bytes(together),
+                            cell(sent / steps, together));
+}
+
+/// Whether --estimate asks for a model with experts.
+bool estimates_experts(const train::Setup& setup) {
+  return expert_parallel::options_of(setup).has_experts() ||
+         expert_parallel::find_moe_model(memory::options_of(setup).estimate) != nullptr;
 }
 
 class CombinedTable : public train::Technique {
  public:
+  std::optional<std::string> estimate(const train::Setup& setup) const override {
+    const std::size_t stages = setup.ranks_along(MeshDim::kPp);
+    if (stages == 1 || !estimates_experts(setup)) return {};
+    throw ConfigError(fmt::format(
+        "--estimate of a model with experts is of ranks that have all its blocks, and --pp is {}. "
+        "Leave --pp out; or ask --plan, which knows the memory of stages with experts.",
+        stages));
+  }
   std::optional<std::string> memory_table(const train::Setup& setup,
                                           const train::TrainResult& result) const override {
     const bool experts = expert_parallel::options_of(setup).has_experts();
@@ -107,8 +129,9 @@ class CombinedTable : public train::Technique {
     if (experts && !staged) return {};  // chapter 08 knows their rows
     std::string table = fmt::format(
         "\nWhere the memory of the first rank of each stage went: measured, and how far from the "
-        "prediction\n\n  {:>5}{:>6}{:>18}{:>18}{:>18}{:>18}\n",
-        "stage", "rank", "parameters", "gradients", "optimizer", "activations");
+        "prediction{}\n\n  {:>5}{:>6}{:>18}{:>18}{:>18}{:>18}\n",
+        spreads_evenly(setup) ? "" : " (activations: of tokens that are spread evenly)", "stage",
+        "rank", "parameters", "gradients", "optimizer", "activations");
     table += memory_rows(setup, result);
     if (has_predicted_traffic(setup)) table += traffic_lines(setup, result);
     if (!experts) return table;

@@ -3,15 +3,57 @@
 #include <algorithm>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
-#include "chapters/06_context_parallel/estimate/context_memory.hpp"
 #include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
+#include "chapters/08_expert_parallel/estimate/moe_memory.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/11_five_d/composition/mesh_place.hpp"
 #include "chapters/11_five_d/composition/rank_tensors.hpp"
 
 namespace ultra::five_d {
+namespace {
+
+/// A block with experts, of which each gets as many rows.
+pipeline_parallel::BlockActivations mixed_block(const train::Setup& setup, std::size_t sequences) {
+  using memory::Recompute;
+  const expert_parallel::ExpertParallelOptions& options = expert_parallel::options_of(setup);
+  const expert_parallel::MoeModel model{.shape = memory::shape_of(setup.train.model),
+                                        .moe = options.config(setup.train.model.ffn_hidden_size)};
+  const expert_parallel::MoeRankShare rank{.share = pipeline_parallel::rank_share(setup),
+                                           .ep = options.ep};
+  const expert_parallel::ExpertRows rows = expert_parallel::even_rows(model.moe, rank, sequences);
+  const memory::Precision precision = memory::activation_precision(setup.train);
+  const auto bytes_of = [&](Recompute mode) {
+    return expert_parallel::moe_block_bytes(model, sequences, precision, mode, rank, rows);
+  };
+  const bool shares = model.moe.shared_experts > 0;
+  const Recompute mode = memory::options_of(setup).recompute.mode;
+  const std::size_t hidden = memory::activation_element_bytes(precision) * sequences *
+                             rank.share.tensor.local_seq_len(rank.share.layout.local_seq_len()) *
+                             model.shape.hidden_size;
+  return {
+      .kept = bytes_of(mode),
+      .whole = bytes_of(Recompute::kNone),
+      // Shared experts have kept the norm's output, which is computed again for the router.
+      .unpacked = shares && mode == Recompute::kSelective ? hidden : 0,
+      .waiting = expert_parallel::moe_waiting_bytes(model, sequences, precision, mode, rank, rows),
+      // Experts have made their rows out of it; shared ones have not.
+      .needs_gradient = shares};
+}
+
+pipeline_parallel::StagedModel model_in_parts(const train::Setup& setup) {
+  std::vector<std::size_t> layers;
+  for (const nn::StageSpec& part : parts_of(setup)) layers.push_back(part.layers.size());
+  pipeline_parallel::StagedModel model = pipeline_parallel::staged_model(setup, layers);
+  if (expert_parallel::options_of(setup).has_experts()) {
+    model.blocks = [&setup](std::size_t sequences) { return mixed_block(setup, sequences); };
+  }
+  return model;
+}
+
+}  // namespace
 
 std::vector<std::size_t> micro_batches_of(const train::Setup& setup, std::size_t replica) {
   const auto replicas = static_cast<std::size_t>(setup.replicas());
@@ -25,23 +67,30 @@ std::vector<std::size_t> micro_batches_of(const train::Setup& setup, std::size_t
   return sizes;
 }
 
+bool spreads_evenly(const train::Setup& setup) {
+  const expert_parallel::ExpertParallelOptions& experts = expert_parallel::options_of(setup);
+  if (!experts.has_experts()) return true;
+  const expert_parallel::MoeConfig moe = experts.config(setup.train.model.ffn_hidden_size);
+  const std::size_t tokens = pipeline_parallel::rank_share(setup).layout.local_seq_len();
+  const bool padded = tokens * setup.ranks_along(MeshDim::kCp) != setup.train.model.max_seq_len ||
+                      setup.train.global_batch % static_cast<std::size_t>(setup.replicas()) != 0;
+  return moe.top_k == moe.num_experts && !moe.capacity_factor && !padded;
+}
+
 std::optional<std::size_t> activation_bytes(const train::Setup& setup, std::size_t rank) {
   using pipeline_parallel::StageSplit;
-  if (expert_parallel::options_of(setup).has_experts()) return {};
   const MeshPlace place = place_of(setup, rank);
   const std::vector<std::size_t> sequences = micro_batches_of(setup, place.replica);
   const pipeline_parallel::PipelineSchedule* schedule = pipeline_parallel::schedule_of(setup);
   if (schedule == nullptr) {
-    return context_parallel::peak_activation_bytes(
-        memory::shape_of(setup.train.model), std::ranges::max(sequences),
-        memory::precision_of(setup.train.dtype), memory::options_of(setup).recompute,
-        pipeline_parallel::rank_share(setup));
+    const pipeline_parallel::StagedModel model = model_in_parts(setup);
+    return pipeline_parallel::part_activations(model, model.parts.front(),
+                                               std::ranges::max(sequences))
+        .passing;
   }
   if (pipeline_parallel::options_of(setup).split.rule == StageSplit::Rule::kMeasured) return {};
-  std::vector<std::size_t> layers;
-  for (const nn::StageSpec& part : parts_of(setup)) layers.push_back(part.layers.size());
-  return pipeline_parallel::peak_activation_bytes(pipeline_parallel::staged_model(setup, layers),
-                                                  *schedule, place.stage, sequences);
+  return pipeline_parallel::peak_activation_bytes(model_in_parts(setup), *schedule, place.stage,
+                                                  sequences);
 }
 
 }  // namespace ultra::five_d

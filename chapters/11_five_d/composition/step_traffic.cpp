@@ -1,14 +1,19 @@
 #include "chapters/11_five_d/composition/step_traffic.hpp"
 
+#include <cstdint>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "chapters/01_memory/gradient_accumulation.hpp"
+#include "chapters/01_memory/memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/estimate/context_table.hpp"
 #include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/11_five_d/composition/data_traffic.hpp"
 #include "chapters/11_five_d/composition/flat_arrays.hpp"
 #include "chapters/11_five_d/composition/rank_activations.hpp"
@@ -32,7 +37,10 @@ class Traffic {
         tp_(setup.ranks_along(MeshDim::kTp)),
         cp_(setup.ranks_along(MeshDim::kCp)),
         pp_(setup.ranks_along(MeshDim::kPp)),
-        width_(size_of(setup.train.dtype)) {}
+        width_(size_of(setup.train.dtype)) {
+    const auto& options = expert_parallel::options_of(setup);
+    if (options.has_experts()) moe_ = options.config(setup.train.model.ffn_hidden_size);
+  }
 
   StepTraffic sum() {
     StepTraffic traffic{.data = width_ * data_elements(setup_)};
@@ -40,23 +48,70 @@ class Traffic {
          ++replica) {
       const std::vector<std::size_t> micro_batches = micro_batches_of(setup_, replica);
       traffic.tensor += cp_ * (tensor_bytes(micro_batches) - tensor_bytes({}));
-      traffic.context += context_bytes(micro_batches);
+      traffic.tensor += cp_ * shared_expert_bytes(micro_batches);
+      traffic.context += context_bytes(micro_batches) + choice_bytes(micro_batches);
       traffic.pipeline += pipeline_bytes(micro_batches);
     }
-    traffic.copies = copies_held() * (tensor_bytes({}) - sums_within(tp_) + tied_bytes());
-    traffic.sums = sums_within(tp_ * cp_ * pp_ * static_cast<std::size_t>(setup_.replicas()));
+    const std::size_t of_dense_model = sums_within(tp_, 9);
+    traffic.copies =
+        copies_held() * (tensor_bytes({}) - of_dense_model + tied_bytes() + router_bytes());
+    const std::size_t world = tp_ * cp_ * pp_ * static_cast<std::size_t>(setup_.replicas());
+    traffic.sums = sums_within(world, weights_of_block()) + load_bytes(world);
     return traffic;
   }
 
  private:
-  /// Weights of the whole model.
-  [[nodiscard]] std::size_t weights() const {
-    return 9 * setup_.train.model.num_layers + (setup_.train.model.tied_embeddings ? 2 : 3);
+  [[nodiscard]] std::size_t layers() const { return setup_.train.model.num_layers; }
+  [[nodiscard]] std::size_t block_forwards() const {
+    return memory::options_of(setup_).recompute.mode == memory::Recompute::kFull ? 2 : 1;
+  }
+
+  [[nodiscard]] std::size_t weights_of_block() const {
+    constexpr std::size_t kAttentionAndNorms = 6;
+    constexpr std::size_t kFeedForward = 3;
+    if (!moe_) return kAttentionAndNorms + kFeedForward;
+    const std::size_t biases = moe_->balance == expert_parallel::Balance::kBias ? 1 : 0;
+    const std::size_t shared = moe_->shared_experts > 0 ? 1 : 0;
+    return kAttentionAndNorms + 1 + biases + kFeedForward * (moe_->num_experts + shared);
   }
 
   /// The squares of each weight tensor, and the loss.
-  [[nodiscard]] std::size_t sums_within(std::size_t ranks) const {
-    return 2 * (ranks - 1) * (weights() + 1) * sizeof(double);
+  [[nodiscard]] std::size_t sums_within(std::size_t ranks, std::size_t of_block) const {
+    const std::size_t weights = of_block * layers() + (setup_.train.model.tied_embeddings ? 2 : 3);
+    return 2 * (ranks - 1) * (weights + 1) * sizeof(double);
+  }
+
+  /// How often each expert was chosen, and what was dropped, of every block.
+  [[nodiscard]] std::size_t load_bytes(std::size_t ranks) const {
+    return moe_ ? 2 * (ranks - 1) * layers() * (moe_->num_experts + 1) * sizeof(double) : 0;
+  }
+
+  /// The gradient of the router, which each rank of tp has a part of.
+  [[nodiscard]] std::size_t router_bytes() const {
+    if (!moe_) return 0;
+    return 2 * (tp_ - 1) * layers() * moe_->num_experts * setup_.train.model.hidden_size * width_;
+  }
+
+  /// With a balancing term, the choices of sequences that ranks of cp share.
+  [[nodiscard]] std::size_t choice_bytes(const std::vector<std::size_t>& micro_batches) const {
+    if (!moe_ || moe_->balance != expert_parallel::Balance::kAux) return 0;
+    return tp_ * 2 * (cp_ - 1) * sequences_of(micro_batches) * moe_->num_experts *
+           sizeof(std::int32_t) * layers() * block_forwards();
+  }
+
+  /// Shared experts stand beside the others: a feed-forward part more in each block.
+  [[nodiscard]] std::size_t shared_expert_bytes(
+      const std::vector<std::size_t>& micro_batches) const {
+    if (!moe_ || moe_->shared_experts == 0) return 0;
+    const context_parallel::RankShare share = pipeline_parallel::rank_share(setup_);
+    const std::size_t once = (tp_ - 1) * sequences_of(micro_batches) *
+                             share.layout.local_seq_len() * setup_.train.model.hidden_size;
+    const std::size_t inputs_again = share.tensor.splits_sequences() ? 1 : 0;
+    return (2 * (block_forwards() + 1) + inputs_again) * layers() * once * width_;
+  }
+
+  [[nodiscard]] static std::size_t sequences_of(const std::vector<std::size_t>& micro_batches) {
+    return std::accumulate(micro_batches.begin(), micro_batches.end(), std::size_t{0});
   }
 
   /// Of the ranks of tp that share their tokens; without micro-batches what happens once in a step.
@@ -93,9 +148,8 @@ class Traffic {
     }
     const context_parallel::RankShare share = pipeline_parallel::rank_share(setup_);
     const std::size_t tokens = share.tensor.local_seq_len(share.layout.local_seq_len());
-    std::size_t sequences = 0;
-    for (const std::size_t size : micro_batches) sequences += size;
-    return 2 * borders * cp_ * tp_ * sequences * tokens * setup_.train.model.hidden_size * width_;
+    return 2 * borders * cp_ * tp_ * sequences_of(micro_batches) * tokens *
+           setup_.train.model.hidden_size * width_;
   }
 
   /// How many ranks that differ along dp and cp only have a gradient of copies to add up: one for
@@ -119,6 +173,7 @@ class Traffic {
   std::size_t cp_;
   std::size_t pp_;
   std::size_t width_;
+  std::optional<expert_parallel::MoeConfig> moe_;
 };
 
 }  // namespace

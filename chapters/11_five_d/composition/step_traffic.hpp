@@ -19,7 +19,7 @@ struct StepTraffic {
   std::size_t copies =
       0;  ///< gradients of which ranks of tp, or both ends of a pipeline, have parts
   std::size_t pipeline = 0;  ///< hidden states and their gradients (--pp)
-  std::size_t sums = 0;      ///< the loss, and a square for the norm of each weight tensor
+  std::size_t sums = 0;  ///< the loss, a square for the norm of each weight, the loads of experts
 
   /// @brief All together.
   [[nodiscard]] std::size_t total() const {
@@ -27,8 +27,8 @@ struct StepTraffic {
   }
 };
 
-/// @brief The traffic of a step. Exact, for a dense model whose all-reduces and reduce-scatters are
-/// rings.
+/// @brief The traffic of a step, but for what tokens choose: their way to experts and back is
+/// expert_bytes(). Exact, where all-reduces and reduce-scatters are rings.
 /// @param setup  all flags of a training, settled; without --zero++, --compress, --check-replicas
 ///               and servers, and with a schedule that updates once in a step.
 /// @throws ConfigError when the stages' layers are measured.

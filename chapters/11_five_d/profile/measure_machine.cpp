@@ -88,11 +88,13 @@ void measure_links(const Communicator& world, const BlockExtents& block, Machine
   profile.ranks_per_node = checked_cast<int>(std::ranges::count(machines, machines.front()));
   const Communicator node = world.split(own, world.rank(), "machine");
   const LinkSpeed memory{.latency = profile.call_seconds, .bandwidth = profile.memory_bandwidth};
-  profile.intra = as_on_rank_0(world, node.size() > 1 ? measure_exchange(node, block) : memory);
+  profile.intra = as_on_rank_0(
+      world, profile.ranks_per_node > 1 ? measure_exchange(world, node, block) : memory);
   // Ranks with the same number on their machines: a ring that crosses at every step.
   const Communicator across = world.split(node.rank(), world.rank(), "across machines");
   const bool crosses = profile.ranks_per_node < world.size();
-  profile.inter = as_on_rank_0(world, crosses ? measure_exchange(across, block) : profile.intra);
+  profile.inter =
+      as_on_rank_0(world, crosses ? measure_exchange(world, across, block) : profile.intra);
   // All ranks of a machine have sent at once: its NIC carries what they sent together.
   if (crosses) profile.inter.bandwidth *= profile.ranks_per_node;
 }

@@ -79,8 +79,8 @@ std::vector<std::int32_t> positions_of(const BlockExtents& block) {
 
 /// Seconds of an all-gather or a reduce-scatter of activations, of which each rank has so many tokens
 /// of so many sequences.
-double exchange_of(const Communicator& group, const BlockExtents& block, std::size_t batch,
-                   std::size_t local) {
+double exchange_of(const Communicator& world, const Communicator& group, const BlockExtents& block,
+                   std::size_t batch, std::size_t local) {
   const auto ranks = checked_cast<std::size_t>(group.size());
   const std::size_t hidden = block.model.hidden_size;
   const Tensor part = Tensor::zeros(Device::cpu(), {batch, local, hidden}, block.dtype);
@@ -91,7 +91,7 @@ double exchange_of(const Communicator& group, const BlockExtents& block, std::si
     static_cast<void>(region.enter(part).wait());
     static_cast<void>(region.leave(whole).wait());
   };
-  return exchange_seconds(group, both, kTimes) / 2;
+  return exchange_seconds(world, both, kTimes) / 2;
 }
 
 }  // namespace
@@ -172,12 +172,13 @@ double measure_elementwise(const Communicator& world, const BlockExtents& block)
   return e * block.tokens() * (kBetween * real(model.hidden_size) + inside_width) / seconds;
 }
 
-LinkSpeed measure_exchange(const Communicator& group, const BlockExtents& block) {
+LinkSpeed measure_exchange(const Communicator& world, const Communicator& group,
+                           const BlockExtents& block) {
   const auto ranks = checked_cast<std::size_t>(group.size());
   const std::size_t local = std::max<std::size_t>(2, block.seq / ranks);
-  const double steps = real(ranks - 1);
-  const double shortest = exchange_of(group, block, 1, 1) / steps;
-  const double longest = exchange_of(group, block, block.batch, local) / steps;
+  const double steps = real(std::max<std::size_t>(2, ranks) - 1);
+  const double shortest = exchange_of(world, group, block, 1, 1) / steps;
+  const double longest = exchange_of(world, group, block, block.batch, local) / steps;
   const double bytes =
       real((block.batch * local - 1) * block.model.hidden_size * size_of(block.dtype));
   return {.latency = shortest,

@@ -27,7 +27,9 @@ namespace ultra::profile {
 [[nodiscard]] double measure_elementwise(const Communicator& world, const BlockExtents& block);
 
 /// @brief The exchanges of a sequence-parallel region, of one token and of a micro-batch, with what is
-/// copied around them: what a step of a ring takes without bytes, and with them. Collective.
-[[nodiscard]] LinkSpeed measure_exchange(const Communicator& group, const BlockExtents& block);
+/// copied around them: what a step of a ring takes without bytes, and with them, while all other groups
+/// do the same. Collective over world.
+[[nodiscard]] LinkSpeed measure_exchange(const Communicator& world, const Communicator& group,
+                                         const BlockExtents& block);
 
 }  // namespace ultra::profile

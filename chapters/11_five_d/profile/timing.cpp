@@ -33,10 +33,13 @@ std::vector<double> of_all_ranks(const Communicator& group, double own) {
   return all.to_vector();
 }
 
+/// Whose fastest round counts: each rank's own, or the one that all together made fastest.
+enum class Whose { kOwn, kTogether };
+
 /// Seconds of a call in the fastest round, on the slowest rank. A round makes calls, and says how
 /// many. Collective.
 template <class Round>
-double fastest_round(const Communicator& group, const Round& round) {
+double fastest_round(const Communicator& group, Whose whose, const Round& round) {
   double fastest = std::numeric_limits<double>::max();
   double elapsed = 0;  // the same on all ranks, so that they stop together
   for (int i = 0; i < kRounds && elapsed < kEnoughSeconds; ++i) {
@@ -45,8 +48,9 @@ double fastest_round(const Communicator& group, const Round& round) {
     const auto begin = Clock::now();
     const int calls = round(begin);
     const double seconds = seconds_since(begin);
-    fastest = std::min(fastest, seconds / calls);
-    elapsed += std::ranges::max(of_all_ranks(group, seconds));
+    const double slowest = std::ranges::max(of_all_ranks(group, seconds));
+    fastest = std::min(fastest, (whose == Whose::kOwn ? seconds : slowest) / calls);
+    elapsed += slowest;
   }
   return std::ranges::max(of_all_ranks(group, fastest));
 }
@@ -54,7 +58,7 @@ double fastest_round(const Communicator& group, const Round& round) {
 }  // namespace
 
 double seconds_of(const Communicator& world, const std::function<void()>& call) {
-  return fastest_round(world, [&](Clock::time_point begin) {
+  return fastest_round(world, Whose::kOwn, [&](Clock::time_point begin) {
     int calls = 0;
     while (calls == 0 || seconds_since(begin) < kRoundSeconds) {
       call();
@@ -64,9 +68,9 @@ double seconds_of(const Communicator& world, const std::function<void()>& call) 
   });
 }
 
-double exchange_seconds(const Communicator& group, const std::function<void()>& exchange,
+double exchange_seconds(const Communicator& world, const std::function<void()>& exchange,
                         int times) {
-  return fastest_round(group, [&](Clock::time_point) {
+  return fastest_round(world, Whose::kTogether, [&](Clock::time_point) {
     for (int i = 0; i < times; ++i) exchange();
     return times;
   });

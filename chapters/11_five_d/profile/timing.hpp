@@ -15,9 +15,9 @@ namespace ultra::profile {
 /// Collective. An interrupt ends it between two rounds.
 [[nodiscard]] double seconds_of(const Communicator& world, const std::function<void()>& call);
 
-/// @brief Seconds of one of `times` exchanges that all ranks of a group make together: the same
-/// number on each. Collective.
-[[nodiscard]] double exchange_seconds(const Communicator& group,
+/// @brief Seconds of one of `times` exchanges that all ranks make at the same time, each with its
+/// group, on the rank that takes longest: groups share their machines' links. Collective over world.
+[[nodiscard]] double exchange_seconds(const Communicator& world,
                                       const std::function<void()>& exchange, int times);
 
 /// @brief By how much the slowest rank's time of a piece of work lies above the mean of all ranks, as

@@ -45,6 +45,29 @@ TEST_F(FiveDProgram, StagesWithExpertsShowTheirStatesAndTheLoads) {
   EXPECT_THAT(out, HasSubstr("Shares of the experts in the last step"));
 }
 
+TEST_F(FiveDProgram, StagesWithExpertsKeepAndSendWhatIsPredicted) {
+  // Every token uses every expert, so that nothing hangs on what it would choose.
+  const std::string out = output_of(
+      kModel +
+      "--experts 4 --top-k 4 --dp 2 --pp 2 --ep 2 --all-reduce ring --reduce-scatter ring");
+  EXPECT_THAT(out, ContainsRegex("\n +1 .* exact .* exact .* exact .* exact\n")) << out;
+  EXPECT_THAT(out, ContainsRegex("to the experts that were chosen and back [^;]*; measured [^\n]* "
+                                 "exact"))
+      << out;
+  // Where tokens choose, the bytes on the way are those of their choices.
+  EXPECT_THAT(output_of(kModel + "--experts 4 --dp 2 --pp 2 --ep 2 --all-reduce ring"),
+              ContainsRegex("experts that were chosen and back [^;]*; measured [^\n]* exact"));
+}
+
+TEST_F(FiveDProgram, EstimatesOfExpertsKnowNoStages) {
+  for (const auto& [line, pp] : {std::pair{"--estimate custom --experts 4 --pp 2", "--pp is 2"},
+                                 std::pair{"--estimate mixtral-8x7b --pp 4", "--pp is 4"}}) {
+    const ultra::test::ProcessResult result = run_words(line);
+    EXPECT_EQ(result.exit_code, 2) << line;
+    expect_parts(result.err, {"all its blocks", pp, "--plan"});
+  }
+}
+
 TEST_F(FiveDProgram, PrintsWhatDoesNotGoTogether) {
   expect_parts(answer_to("--combinations"),
                {"These do not go together", "--compress", "--zero 1, 2 or 3", "owner of a shard",

@@ -137,7 +137,8 @@ What the errors mean, and what they do not:
   rows that are not fitted: what each program hides and fuses (Software); fp16 gradients of
   Megatron-LM in 2021; how the rows of Llama 3 count attention's FLOP, their ZeRO stage and their
   chunks of one block; the bus bandwidth inside the nodes of h100-efa; one constant for the NICs
-  instead of the curve that was measured on that cluster; one NIC a node for ZeRO-3 of 2021.
+  instead of the curve that was measured on that cluster; one NIC a node for ZeRO-3 of 2021; and
+  that a token's experts are on four nodes at most, for the DeepSeek-V3 row, as its report says.
 - Rows marked "hold-out, from memory" were written from the papers' tables as known, not opened
   here, and checked for consistency only (tokens per second times time). Open the paper before you
   cite one. So were the hours per 10^12 tokens of the DeepSeek-V3 row. The rows of Narayanan et al.

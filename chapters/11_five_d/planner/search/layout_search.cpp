@@ -107,30 +107,53 @@ bool sensible_mesh(const Workload& work, const SearchSpace& space, const Layout&
   return layout.pp <= work.model.shape().num_layers && work.global_batch % layout.dp == 0;
 }
 
-/// By the closed form, which is quick; what the simulator takes off it is less than a fifth.
-bool surely_slower(const Question& question, const Layout& layout, const Prediction& other) {
+/// A layout that fits, and its step by the closed form, which is quick.
+struct Candidate {
+  Layout layout;
+  double seconds = 0;
+  double least = 0;  // that the simulator can make of it
+};
+
+/// The simulator takes less than a fifth off the closed form, and nothing but bubble and messages.
+double least_seconds(const StepSeconds& step) {
   constexpr double kLeastOfClosedForm = 0.8;
-  const Prediction quick = predict(question, layout, PipelineTime::kClosedForm);
-  return kLeastOfClosedForm * quick.step.total() >= other.step.total();
+  const double waiting = (step.bubble + step.messages) / (step.total() - step.stragglers);
+  return step.total() * std::max(kLeastOfClosedForm, 1 - waiting);
 }
 
-/// Puts a layout that fits among the best, where it belongs.
-void take(SearchResult& result, const Question& question, const Layout& layout, std::size_t count) {
-  const std::size_t parallel = layout.tp * layout.pp;
-  if (result.smallest_model_parallel == 0 || parallel < result.smallest_model_parallel) {
-    result.smallest_model_parallel = parallel;
+/// What fits, in the order in which it was visited.
+class Fitting {
+ public:
+  Fitting(const Question& question, SearchResult& result) : question_(question), result_(result) {}
+
+  void add(const Layout& layout) {
+    const std::size_t parallel = layout.tp * layout.pp;
+    std::size_t& smallest = result_.smallest_model_parallel;
+    smallest = smallest == 0 ? parallel : std::min(smallest, parallel);
+    const StepSeconds step = predict(question_, layout, PipelineTime::kClosedForm).step;
+    all_.push_back({layout, step.total(), least_seconds(step)});
   }
-  const bool full = result.best.size() == count;
-  if (full && surely_slower(question, layout, result.best.back())) return;
-  Prediction prediction = predict(question, layout);
-  const auto faster = [](const Prediction& a, const Prediction& b) {
-    return a.step.total() < b.step.total();
-  };
-  if (full && !faster(prediction, result.best.back())) return;
-  const auto place = std::ranges::upper_bound(result.best, prediction, faster);
-  result.best.insert(place, std::move(prediction));
-  if (result.best.size() > count) result.best.pop_back();
-}
+
+  /// Predicts those wholly that can be among the best, the quickest first.
+  void take_best(std::size_t count) {
+    std::ranges::stable_sort(all_, {}, &Candidate::seconds);
+    const auto seconds = [](const Prediction& one) { return one.step.total(); };
+    std::vector<Prediction>& best = result_.best;
+    for (const Candidate& one : all_) {
+      if (best.size() == count && one.least >= seconds(best.back())) continue;
+      throw_if_interrupted();
+      Prediction prediction = predict(question_, one.layout);
+      const auto place = std::ranges::upper_bound(best, seconds(prediction), {}, seconds);
+      best.insert(place, std::move(prediction));
+      if (best.size() > count) best.pop_back();
+    }
+  }
+
+ private:
+  const Question& question_;
+  SearchResult& result_;
+  std::vector<Candidate> all_;
+};
 
 /// What may stay in the host's memory of a layout that is too large: activations, the optimizer's
 /// states, which a sharded optimizer is needed for, or both.
@@ -173,6 +196,7 @@ void for_each_layout(const Workload& work, const SearchSpace& space,
 
 SearchResult search_layouts(const Question& question, const SearchSpace& space, std::size_t count) {
   SearchResult result;
+  Fitting fitting(question, result);
   double least_missing = std::numeric_limits<double>::infinity();
   const auto missing_bytes = [&](const Layout& layout) {
     return largest_stage(question, layout).total() - question.cluster.gpu.memory_bytes;
@@ -181,7 +205,7 @@ SearchResult search_layouts(const Question& question, const SearchSpace& space, 
     ++result.possible;
     const double missing = missing_bytes(layout);
     if (missing <= 0) {
-      take(result, question, layout, count);
+      fitting.add(layout);
       return;
     }
     ++result.too_large;
@@ -189,10 +213,11 @@ SearchResult search_layouts(const Question& question, const SearchSpace& space, 
     least_missing = std::min(least_missing, missing);
     for (const Layout& offloaded : offloaded_layouts(question.software, space, layout)) {
       if (missing_bytes(offloaded) > 0) continue;
-      take(result, question, offloaded, count);
+      fitting.add(offloaded);
       break;
     }
   });
+  fitting.take_best(count);
   return result;
 }
 

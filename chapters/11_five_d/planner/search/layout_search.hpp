@@ -53,7 +53,8 @@ void for_each_layout(const Workload& work, const SearchSpace& space,
 /// @brief The `count` fastest layouts that fit. One that does not may, with activations, the optimizer's
 /// states or both in the host's memory: the first of these that fits is taken.
 /// @throws Interrupted when the program is told to stop.
-/// Cost: one memory estimate for each possible layout, one prediction for each that fits.
+/// Cost: one memory estimate for each possible layout, one closed form for each that fits, and one
+/// simulated pipeline for each that is nearly as fast as the best.
 [[nodiscard]] SearchResult search_layouts(const Question& question, const SearchSpace& space,
                                           std::size_t count);
 

@@ -80,7 +80,8 @@ WaitSeconds context_waits(const Question& question, const Layout& layout,
     default: {
       const double whole = real(layout.cp) * bytes_of(question, layout, 2 * keys);
       const double gather = gather_seconds(question.cluster, cp, whole);
-      return {.forward = gather, .backward = gather};
+      const double sum_of_gradients = gather;  // a ring's reduce-scatter is as long
+      return {.forward = gather, .backward = gather + sum_of_gradients};
     }
   }
 }

@@ -15,7 +15,8 @@ struct WaitSeconds {
 
 /// @brief The exchanges of cp, by the layout's method.
 ///
-/// - all-gather: keys and values of the whole sequence, both ways.
+/// - all-gather: keys and values of the whole sequence, both ways; backward their gradients are summed
+///   up, too.
 /// - ring: chapter 06's predict_ring(), behind the rank's attention.
 /// - ulysses: queries, keys, values and outputs are exchanged for heads, both ways.
 /// @param attention  of the block: forward and backward.

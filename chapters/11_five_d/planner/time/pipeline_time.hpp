@@ -26,11 +26,11 @@ struct PipelineCosts {
 /// @brief Seconds from the first pass to the last; of zero-bubble-h2 and zb-v those of the rank that
 /// takes longest from its own first pass to its own last, unless all wait for the end.
 ///
-/// Of m > 4 p micro-batches some 3 p and 4 p are simulated: between the two the pipeline is full and
-/// repeats itself, and what p more micro-batches add, all others add, too: some percent off at most
-/// where several stages are nearly the longest and links are slow. Costs are rounded to one
-/// part in 10,000 of their sum, and what was simulated once is kept.
-/// Cost: O(min(m, p) p chunks) for a pipeline that was not asked for before.
+/// Exact: of many micro-batches as many are simulated as it takes until the full pipeline repeats
+/// itself to the last bit, on all ranks and links; the others are so many beats more. Costs are
+/// rounded to one part in 10,000 of a part's mean, and what was simulated once is kept.
+/// Cost: O(m p chunks) at most, most often O(p p chunks), for a pipeline that was not asked for
+/// before.
 [[nodiscard]] double pipeline_seconds(const PipelineCosts& costs);
 
 }  // namespace ultra::planner

@@ -2,6 +2,7 @@
 //
 // Covers: chapters/11_five_d/composition/step_traffic.hpp
 // Covers: chapters/11_five_d/composition/data_traffic.hpp
+// Covers: chapters/11_five_d/composition/expert_traffic.hpp
 
 #include "chapters/11_five_d/composition/step_traffic.hpp"
 
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "chapters/11_five_d/composition/expert_traffic.hpp"
 #include "tests/chapters/11_five_d/composition/predicted_run.hpp"
 
 namespace ultra::five_d {
@@ -20,8 +22,8 @@ using five_d::test::Flag;
 
 class MeshTraffic : public five_d::test::PredictedRuns {
  protected:
-  /// A dense training whose collectives are rings.
-  Configuration draw_dense() {
+  /// A training whose collectives are rings, of experts without a capacity or without experts.
+  Configuration draw_with_rings(bool experts) {
     while (true) {
       Configuration one = draw();
       const auto drop = [](std::vector<Flag>& flags, const char* flag) {
@@ -31,30 +33,42 @@ class MeshTraffic : public five_d::test::PredictedRuns {
                                "--check-replicas", "--compress"}) {
         drop(one.layout, flag);
       }
-      for (const char* flag : {"--val-data", "--val-every", "--val-batches"}) {
+      for (const char* flag : {"--val-data", "--val-every", "--val-batches", "--capacity-factor",
+                               "--capacity-group"}) {
         drop(one.model, flag);
       }
       one.layout.emplace_back("--all-reduce", "ring");
       one.layout.emplace_back("--reduce-scatter", "ring");
-      if (one.value_of("--experts").empty() && five_d::test::refusal_of(one).empty()) return one;
+      const bool has_experts = !one.value_of("--experts").empty();
+      if (has_experts == experts && five_d::test::refusal_of(one).empty()) return one;
     }
+  }
+  static void expect_traffic(const Configuration& configuration) {
+    SCOPED_TRACE(configuration.line());
+    const train::Setup setup = five_d::test::setup_of(configuration);
+    const StepTraffic predicted = step_traffic(setup);
+    const std::vector<train::RankSummary> ranks = five_d::test::summaries(configuration);
+    if (ranks.empty()) return;  // another process has them
+    std::size_t sent = 0;
+    for (const train::RankSummary& rank : ranks) sent += rank.communication.sent_bytes();
+    const auto experts = expert_bytes(setup, ranks, 1);
+    ASSERT_TRUE(experts);
+    EXPECT_EQ(sent, predicted.total() + *experts)
+        << "data " << predicted.data << ", context " << predicted.context << ", tensor "
+        << predicted.tensor << ", copies " << predicted.copies << ", pipeline "
+        << predicted.pipeline << ", sums " << predicted.sums << ", experts " << *experts;
   }
 };
 
 TEST_F(MeshTraffic, IsWhatTheClosedFormsSay) {
-  for (int trial = 0; trial < trials(); ++trial) {
-    const Configuration configuration = draw_dense();
-    SCOPED_TRACE(configuration.line());
-    const StepTraffic predicted = step_traffic(five_d::test::setup_of(configuration));
-    const std::vector<train::RankSummary> ranks = five_d::test::summaries(configuration);
-    if (ranks.empty()) continue;  // another process has them
-    std::size_t sent = 0;
-    for (const train::RankSummary& rank : ranks) sent += rank.communication.sent_bytes();
-    EXPECT_EQ(sent, predicted.total())
-        << "data " << predicted.data << ", context " << predicted.context << ", tensor "
-        << predicted.tensor << ", copies " << predicted.copies << ", pipeline "
-        << predicted.pipeline << ", sums " << predicted.sums;
-    if (HasFailure()) break;
+  for (int trial = 0; trial < trials() && !HasFailure(); ++trial) {
+    expect_traffic(draw_with_rings(false));
+  }
+}
+
+TEST_F(MeshTraffic, WithExpertsOfTheChoicesThatWereMadeToo) {
+  for (int trial = 0; trial < trials() / 2 && !HasFailure(); ++trial) {
+    expect_traffic(draw_with_rings(true));
   }
 }
 

@@ -53,6 +53,25 @@ TEST_F(Layouts, SchedulesNeedMicroBatches) {
   refused(work("llama-8b"), layout, "needs more than one stage");
 }
 
+TEST_F(Layouts, UlyssesDealsOutKeyValueHeads) {
+  // 32 query heads share 8 key/value heads.
+  Layout layout{.cp = 8};
+  layout.context_method = context_parallel::ContextMethod::kUlysses;
+  EXPECT_FALSE(why_impossible(work("llama-8b"), layout));
+  layout.tp = 4;
+  refused(work("llama-8b"), layout,
+          "for Ulysses, a rank's key/value heads 2 must be a multiple of cp 8");
+  layout.cp = 2;
+  EXPECT_FALSE(why_impossible(work("llama-8b"), layout));
+  layout.tp = 16;  // two ranks have the same head
+  refused(work("llama-8b"), layout, "key/value heads 1 must be a multiple of cp 2");
+  layout.cp = 1;  // nobody to exchange with
+  EXPECT_FALSE(why_impossible(work("llama-8b"), layout));
+  layout.cp = 8;
+  layout.context_method = context_parallel::ContextMethod::kRing;
+  EXPECT_FALSE(why_impossible(work("llama-8b"), layout));
+}
+
 TEST_F(Layouts, BlocksAddUpAndAreEven) {
   for (int round = 0; round < 50; ++round) {
     ModelShape model = *find_model("llama-8b");
@@ -90,6 +109,10 @@ TEST_F(Layouts, AreWrittenAsPeopleSayThem) {
   EXPECT_EQ(layout.str(),
             "dp 8 x pp 4 x tp 8, ZeRO-1, 1f1b, micro-batch 1, recompute selective, sp");
   EXPECT_EQ(layout.gpus(), 256U);
+  layout = {.dp = 2, .cp = 4, .offload = true, .offload_activations = true};
+  layout.context_method = context_parallel::ContextMethod::kUlysses;
+  EXPECT_EQ(layout.str(),
+            "dp 2 x cp 4, ZeRO-1, micro-batch 1, ulysses, offload, offload activations");
 }
 
 TEST_F(Layouts, UnknownSoftwareIsNamed) {

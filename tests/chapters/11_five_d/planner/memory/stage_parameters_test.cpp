@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/11_five_d/planner/layout_memory.hpp"
 #include "tests/support/random.hpp"
 
@@ -42,6 +43,29 @@ TEST_F(StageParametersTest, StagesAndRanksAddUpToTheModel) {
       }
     }
   }
+}
+
+TEST_F(StageParametersTest, TheOutputTableIsWhereTheLastPartIs) {
+  using pipeline_parallel::ScheduleKind;
+  for (const std::size_t pp : {1U, 2U, 5U}) {
+    for (const ScheduleKind kind :
+         {ScheduleKind::kOneFOneB, ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1,
+          ScheduleKind::kZbV, ScheduleKind::kDualPipeV}) {
+      const Layout layout{.pp = pp, .schedule = {.kind = kind}};
+      const auto placement = pipeline_parallel::placement_of(layout.schedule, pp);
+      EXPECT_EQ(output_stage(layout), placement.at(placement.parts() - 1).stage)
+          << layout.schedule.str() << " pp " << pp;
+    }
+  }
+  // A V ends where it began: the first stage has both tables.
+  const ModelShape& model = *find_model("llama-8b");
+  const std::vector<std::size_t> blocks = {16, 16};
+  const double table = 128256.0 * 4096;
+  const auto others = [&](ScheduleKind kind, std::size_t stage) {
+    return stage_parameters(model, {.pp = 2, .schedule = {.kind = kind}}, blocks, stage).others;
+  };
+  EXPECT_EQ(others(ScheduleKind::kZbV, 0) - others(ScheduleKind::kZbV, 1), 2 * table + 4096);
+  EXPECT_EQ(others(ScheduleKind::kOneFOneB, 1) - others(ScheduleKind::kOneFOneB, 0), 4096);
 }
 
 TEST_F(StageParametersTest, BlocksWithExpertsComeLast) {

@@ -53,6 +53,21 @@ TEST(PlanOptions, APlanForPrograms) {
   EXPECT_THAT(plan["export"]["11_five_d"].get<std::string>(), HasSubstr("--dp"));
 }
 
+TEST(PlanOptions, AsManyLayoutsAsAreAskedFor) {
+  const auto layouts = [](const char* count) {
+    return json::parse(
+        answer({"--plan", "--plan-json", "--plan-gpus", "16", "--plan-count", count}))["layouts"];
+  };
+  const json most = layouts("40");
+  ASSERT_EQ(most.size(), 40U);
+  const json three = layouts("3");
+  ASSERT_EQ(three.size(), 3U);
+  for (std::size_t i = 0; i < three.size(); ++i) {
+    EXPECT_EQ(three[i]["layout"], most[i]["layout"]);
+    EXPECT_EQ(three[i]["step_seconds"], most[i]["step_seconds"]);
+  }
+}
+
 TEST(PlanOptions, OurOwnModelInFp32) {
   const json plan =
       json::parse(answer({"--plan", "--plan-json", "--plan-model", "custom", "--plan-gpus", "2",
@@ -77,6 +92,7 @@ TEST(PlanOptions, ScalingAsJson) {
 TEST(PlanOptions, FlagsNeedTheirQuestion) {
   refuses({"--plan-gpus", "8"}, {"--plan-gpus needs --plan"});
   refuses({"--plan-model", "llama-70b"}, {"--plan-model needs --plan"});
+  refuses({"--plan-count", "3"}, {"--plan-count needs --plan"});
 }
 
 TEST(PlanOptions, BadValues) {
@@ -87,6 +103,8 @@ TEST(PlanOptions, BadValues) {
   refuses({"--plan", "--plan-batch", "4097"}, {"4097", "multiple of --plan-seq 4096", "8192"});
   refuses({"--plan", "--plan-batch", "100"}, {"100", "multiple of --plan-seq 4096", "4096"});
   refuses({"--plan", "--plan-gpus", "0"}, {"--plan-gpus"});
+  refuses({"--plan", "--plan-count", "0"}, {"--plan-count"});
+  refuses({"--plan", "--plan-count", "10001"}, {"--plan-count"});
   expect_message<FileError>(
       [] {
         (void)answer({"--plan", "--plan-cluster", "none.json"});

@@ -103,17 +103,22 @@ TEST_F(PublishedRows, ThePlaybooksBestAreAmongItsBest) {
   EXPECT_LE(median_error(ratios_of_speed), 0.20);
 }
 
-TEST_F(PublishedRows, DeepseeksLayoutIsAmongItsBest) {
-  // pp 16 x ep 64 with its own program: the search has the expert axis and all schedules. Experts
-  // inside a node, on more stages, need no network, and are nearly as good.
+TEST_F(PublishedRows, DeepseeksLayoutIsAlmostItsBest) {
+  // Nobody has measured another layout of this training: what can be said is how much faster the
+  // planner believes that its own is, and how far its time of the published one is from the report.
+  constexpr double kOwnIsFasterByAtMost = 0.06;
+  constexpr double kFromTheReport = 0.10;
   const ComparedRow& published = row("deepseek-v3");
   const SearchResult found =
       search_layouts(published.row.question, {.gpus = published.row.layout.gpus()}, 1);
   ASSERT_FALSE(found.best.empty());
-  EXPECT_GE(found.best.front().layout.ep, 8U);
+  const double own = found.best.front().step.total();
+  EXPECT_LE(published.prediction.step.total() / own - 1, kOwnIsFasterByAtMost)
+      << found.best.front().layout.str();
+  EXPECT_NEAR(published.speed_ratio, 1, kFromTheReport);
+  // The report's reasons: no tp; experts on many ranks, as no GPU could hold them.
   EXPECT_EQ(found.best.front().layout.tp, 1U);
-  EXPECT_LE(published.prediction.step.total(), 1.10 * found.best.front().step.total());
-  EXPECT_NEAR(published.speed_ratio, 1, 0.15);
+  EXPECT_GT(found.best.front().layout.ep, 1U);
 }
 
 TEST_F(PublishedRows, TheTableHasEveryRowAndItsReasons) {

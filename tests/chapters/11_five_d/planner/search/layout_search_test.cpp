@@ -9,6 +9,7 @@
 #include <set>
 
 #include "chapters/11_five_d/planner/fit.hpp"
+#include "tests/support/random.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -105,6 +106,67 @@ TEST(LayoutSearch, WhenNothingFitsTheNearestIsNamed) {
   EXPECT_EQ(found.too_large, found.possible);
   EXPECT_EQ(found.smallest_model_parallel, 0U);
   EXPECT_EQ(found.nearly.size(), 1U);
+}
+
+TEST(LayoutSearch, WhatFitsOnlyWithTheHostsMemoryIsOffloaded) {
+  // 8 billion parameters: 96 GB of moments and master weights, on a GPU of 80.
+  const Question q = question("llama-8b", 4096, 16);
+  EXPECT_TRUE(search_layouts(q, {.gpus = 1, .offloads = false}, 10).best.empty());
+  const SearchResult found = search_layouts(q, {.gpus = 1}, 10);
+  ASSERT_FALSE(found.best.empty());
+  EXPECT_EQ(found.too_large, found.possible);
+  for (const Prediction& p : found.best) {
+    EXPECT_TRUE(p.layout.offload) << p.layout.str();
+    EXPECT_EQ(p.memory.optimizer, 0) << p.layout.str();
+    EXPECT_LE(p.memory.total(), q.cluster.gpu.memory_bytes) << p.layout.str();
+    Layout here = p.layout;
+    here.offload = false;
+    EXPECT_GT(p.step.optimizer, predict(q, here).step.optimizer) << p.layout.str();
+  }
+}
+
+TEST(LayoutSearch, ActivationsGoToTheHostWhereTheSoftwareCan) {
+  // Nothing is computed again: blocks keep more than the GPU has, and the states alone fit.
+  Question q = question("llama-1b", 131072, 1);
+  const SearchSpace space{.gpus = 1, .recomputations = {Recompute::kNone}};
+  const SearchResult found = search_layouts(q, space, 1);
+  ASSERT_FALSE(found.best.empty());
+  EXPECT_TRUE(found.best.front().layout.offload_activations);
+  q.software.offloads_activations = false;
+  EXPECT_TRUE(search_layouts(q, space, 1).best.empty());
+}
+
+TEST(LayoutSearch, WhatFitsIsNotOffloaded) {
+  for (const Prediction& p : search_layouts(question("llama-1b", 4096, 16), {.gpus = 4}, 10).best) {
+    EXPECT_FALSE(p.layout.offload || p.layout.offload_activations) << p.layout.str();
+  }
+}
+
+class RandomSearch : public ultra::test::RandomTest {};
+
+TEST_F(RandomSearch, TheSimulatorTakesLessThanAFifthOffTheClosedForm) {
+  // What lets the search rule layouts out by the closed form alone.
+  constexpr double kLeastOfClosedForm = 0.8;
+  for (const auto& [model, cluster, software] :
+       {std::tuple{"llama-8b", "dgx-h100", "modern"},
+        std::tuple{"llama-70b", "dgx-a100", "megatron-2022"},
+        std::tuple{"mixtral-8x7b", "dgx-h100", "deepseek"}}) {
+    Question q = question(model, 4096, 128);
+    q.cluster = *find_cluster(cluster);
+    q.software = find_software(software);
+    // Slower networks make messages longer than passes.
+    q.cluster.inter.bandwidth /= random.pick({1.0, 8.0, 64.0});
+    std::vector<Layout> piped;
+    for_each_layout(q.work, {.gpus = random.pick({16U, 32U, 64U})}, [&](const Layout& layout) {
+      if (layout.pp > 1) piped.push_back(layout);
+    });
+    for (int round = 0; round < 100; ++round) {
+      const Layout& layout = piped[random.between(0, piped.size() - 1)];
+      EXPECT_GE(predict(q, layout).step.total(),
+                kLeastOfClosedForm * predict(q, layout, PipelineTime::kClosedForm).step.total())
+          << model << " " << layout.str();
+    }
+  }
 }
 
 TEST(LayoutSearch, FourThousandGpus) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "chapters/06_context_parallel/estimate/context_volume.hpp"
 #include "chapters/11_five_d/planner/memory/stage_parameters.hpp"
 
 namespace ultra::planner {
@@ -25,12 +26,23 @@ Question question(const char* model = "llama-8b") {
 
 constexpr double kTokens = 32768;
 
-TEST(ExposedExchanges, KeysAndValuesAreGatheredBothWays) {
-  // bf16, 1,024 features of keys and of values; of 8 parts 7 arrive.
-  const double seconds = 2 * kTokens * 2048 * 7 / 8 / 100e9;
+/// Seconds of what chapter 06's closed form says that a rank sends, forward and backward.
+WaitSeconds seconds_sent(const context_parallel::MethodChoice& choice) {
+  const context_parallel::AttentionShape shape{
+      .batch = 1, .tokens = 32768 / 8, .heads = 32, .kv_heads = 8, .head_dim = 128};
+  constexpr double kBf16 = 2;
+  const auto seconds = [&](const context_parallel::SentByKind& sent) {
+    return kBf16 * static_cast<double>(sent.total()) / 100e9;
+  };
+  return {.forward = seconds(context_parallel::sent_forward(shape, choice)),
+          .backward = seconds(context_parallel::sent_backward(shape, choice))};
+}
+
+TEST(ExposedExchanges, KeysAndValuesAreGatheredBothWaysAndTheirGradientsSummedUp) {
   const WaitSeconds wait = context_waits(question(), {.cp = 8}, {.forward = 9, .backward = 9});
-  EXPECT_NEAR(wait.forward / seconds, 1, 1e-9);
-  EXPECT_NEAR(wait.backward / seconds, 1, 1e-9);
+  const WaitSeconds sent = seconds_sent({.method = ContextMethod::kAllGather, .cp = 8});
+  EXPECT_NEAR(wait.forward / sent.forward, 1, 1e-9);
+  EXPECT_NEAR(wait.backward / sent.backward, 1, 1e-9);
   EXPECT_EQ(context_waits(question(), {}, {}).forward, 0);
 }
 
@@ -50,10 +62,10 @@ TEST(ExposedExchanges, ARingIsHiddenBehindAttentionThatIsLongEnough) {
 TEST(ExposedExchanges, UlyssesExchangesQueriesAndOutputsToo) {
   Layout layout{.cp = 8};
   layout.context_method = ContextMethod::kUlysses;
-  const double seconds = 2 * kTokens / 8 * (2 * 4096 + 2 * 1024) * 7 / 8 / 100e9;
   const WaitSeconds wait = context_waits(question(), layout, {.forward = 9, .backward = 9});
-  EXPECT_NEAR(wait.forward / seconds, 1, 1e-9);
-  EXPECT_NEAR(wait.backward / seconds, 1, 1e-9);
+  const WaitSeconds sent = seconds_sent({.method = ContextMethod::kUlysses, .cp = 8, .ulysses = 8});
+  EXPECT_NEAR(wait.forward / sent.forward, 1, 1e-9);
+  EXPECT_NEAR(wait.backward / sent.backward, 1, 1e-9);
   EXPECT_FALSE(why_impossible(question().work, layout));
   layout.tp = 2;  // four key/value heads are left, and eight ranks want them
   EXPECT_TRUE(why_impossible(question().work, layout));
