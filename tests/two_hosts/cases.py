@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mpi_run import HOST_OF_RANK, RANKS, RANKS_PER_HOST, RunFailed
+from mpi_run import RANKS, RANKS_PER_HOST, RunFailed, host_of_ranks
 from two_hosts import HOSTS, PAYLOAD_SHARE, patient
 
 
@@ -72,7 +72,7 @@ def simulate(program, case, size, gbit_per_second):
         "--simulate-op", "all_reduce", "--simulate-algorithms", case.algorithm,
         "--simulate-sizes", str(size), "--simulate-messages", "--simulate-json"]))
     (run,) = report["runs"]
-    host_of = HOST_OF_RANK[case.order]
+    host_of = host_of_ranks(case.order)
     sent = [0, 0]
     for message in run["message_list"]:
         sender, receiver = host_of[message["from"]], host_of[message["to"]]

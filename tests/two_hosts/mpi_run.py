@@ -1,4 +1,4 @@
-"""mpirun over the two hosts: two processes on each, in a chosen order of ranks."""
+"""mpirun over the two hosts: as many processes on each, in a chosen order of ranks."""
 
 import re
 import shutil
@@ -6,14 +6,13 @@ import subprocess
 
 from two_hosts import ADDRESSES, HOSTS, LINK, CannotRun, environment, patient
 
-RANKS = 4
 RANKS_PER_HOST = 2
+RANKS = 2 * RANKS_PER_HOST
 TESTED_VERSION = 4
 LONGEST_RUN = 60  # seconds
 
 # How mpirun deals ranks out to hosts, and who ends up where.
 MAP_BY = {"natural": "slot", "interleaved": "node"}
-HOST_OF_RANK = {"natural": (0, 0, 1, 1), "interleaved": (0, 1, 0, 1)}
 
 # Each process says where it is before it becomes the program.
 WHO_IS_WHERE = 'echo "rank $OMPI_COMM_WORLD_RANK on $(hostname)" >&2; exec "$0" "$@"'
@@ -51,6 +50,12 @@ def settings(remote_shell):
     return found
 
 
+def host_of_ranks(order, ranks_per_host=RANKS_PER_HOST):
+    """The host of each rank."""
+    return (0, 1) * ranks_per_host if order == "interleaved" else (
+        (0,) * ranks_per_host + (1,) * ranks_per_host)
+
+
 def where_ranks_are(stderr):
     """{rank: host} of what the processes said."""
     return {int(rank): HOSTS.index(host)
@@ -60,16 +65,18 @@ def where_ranks_are(stderr):
 class Launcher:
     """Starts programs over the two hosts."""
 
-    def __init__(self, hosts):
+    def __init__(self, hosts, ranks_per_host=RANKS_PER_HOST):
         self._hosts = hosts
+        self._ranks_per_host = ranks_per_host
         self._version = open_mpi_version()
         self.settings = settings(hosts.remote_shell())  # which mpirun needs in its environment
         self._environment = dict(environment(), **self.settings)
 
     def command(self, order, program):
         """The mpirun command line, for host-a."""
-        places = ",".join(f"{address}:{RANKS_PER_HOST}" for address in ADDRESSES)
-        return ["mpirun", "-n", str(RANKS), "--host", places, "--map-by", MAP_BY[order],
+        places = ",".join(f"{address}:{self._ranks_per_host}" for address in ADDRESSES)
+        ranks = len(HOSTS) * self._ranks_per_host
+        return ["mpirun", "-n", str(ranks), "--host", places, "--map-by", MAP_BY[order],
                 "--bind-to", "none", *program]
 
     def run(self, order, program):
@@ -85,7 +92,7 @@ class Launcher:
                             f"{TESTED_VERSION}\n{done.stderr}")
         if done.returncode != 0:
             raise RunFailed(f"mpirun ended with {done.returncode}\n{done.stdout}{done.stderr}")
-        if places != dict(enumerate(HOST_OF_RANK[order])):
-            raise RunFailed(f"in {order} order, ranks run on hosts {places}, "
-                            f"not {HOST_OF_RANK[order]}")
+        wanted = host_of_ranks(order, self._ranks_per_host)
+        if places != dict(enumerate(wanted)):
+            raise RunFailed(f"in {order} order, ranks run on hosts {places}, not {wanted}")
         return done.stdout

@@ -17,7 +17,7 @@ import sys
 from dataclasses import dataclass
 
 from cases import CASES, Case, Prediction, measuring_command, seconds_of, simulate
-from mpi_run import HOST_OF_RANK, RANKS, RANKS_PER_HOST, Launcher, RunFailed
+from mpi_run import MAP_BY, RANKS, RANKS_PER_HOST, Launcher, RunFailed
 from two_hosts import HEADER_BYTES, HOSTS, LINK, SKIPPED, CannotRun, TwoHosts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -175,7 +175,7 @@ def arguments():
 
 def run(options):
     cases = CASES + tuple(Case(name, order) for name in options.also.split(",") if name
-                          for order in HOST_OF_RANK)
+                          for order in MAP_BY)
     # The model first: it needs no second host.
     predictions = [simulate(options.program, case, options.bytes, options.gbit) for case in cases]
     wrong = [fault for case, prediction in zip(cases, predictions, strict=True)
