@@ -128,8 +128,8 @@ void PrecisionOptions::add_to(CLI::App& app) {
                     "the optimizer's moments: f32, bf16 or int8 (in blocks with a scale each)");
   flags.add_parsed(
       "--round-sums", [this](const std::string& text) { rounded_sums = parse_rounded_sums(text); },
-      "round sums of two bytes that stay in f32 after every addition, to see why: norms, loss, or "
-      "norms,loss");
+      "round sums that stay in f32 to two bytes after every addition, to see why: norms, loss, "
+      "softmax (of attention), or several: norms,loss");
   flags.add_switch("--count-updates", counts_updates,
                    "count gradients by exponent and updates that are lost, for --metrics");
   flags.add_switch("--formats", formats, "print the number formats as a table, and train nothing");

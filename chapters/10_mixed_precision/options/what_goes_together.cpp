@@ -1,5 +1,7 @@
 #include "chapters/10_mixed_precision/options/what_goes_together.hpp"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
 #include <variant>
@@ -81,6 +83,23 @@ void exclude_from_rounded_loss(Rows rows, const train::Setup& setup) {
                setup.ranks_along(MeshDim::kTp) > 1);
 }
 
+void exclude_from_rounded_softmax(Rows rows, const train::Setup& setup) {
+  rows.exclude("--cp",
+               std::string("the keys of a query are on several ranks, which merge their sums in "
+                           "f32.") +
+                   kOneOfTheTwo,
+               setup.ranks_along(MeshDim::kCp) > 1);
+}
+
+train::Exclusion sums_on_a_device(const train::Setup& setup, bool rounds_sums) {
+  const bool on_device = has_streams(setup.train.device);
+  return {.first = fmt::format("--device {}",
+                               to_string(on_device ? setup.train.device : DeviceKind::kCuda)),
+          .second = "--round-sums",
+          .reason = "only code of the CPU rounds so often. Use --device cpu.",
+          .broken = rounds_sums && on_device};
+}
+
 void exclude_from_scaling(Rows rows, const Asked& asked) {
   rows.exclude("--sync parameter-server",
                std::string("servers update without a norm of all gradients, which would say "
@@ -107,6 +126,8 @@ std::vector<train::Exclusion> exclusions(const train::Setup& setup,
   exclude_from_moments(
       {all, "--optimizer-state bf16 or int8", options.moments != MomentFormat::kF32}, asked);
   exclude_from_rounded_loss({all, "--round-sums loss", options.rounded_sums.loss}, setup);
+  exclude_from_rounded_softmax({all, "--round-sums softmax", options.rounded_sums.softmax}, setup);
+  all.push_back(sums_on_a_device(setup, options.rounded_sums.any()));
   exclude_from_scaling({all, "--loss-scale", options.scaling() != LossScaling::kNone}, asked);
   return all;
 }

@@ -1,33 +1,23 @@
 #include "chapters/10_mixed_precision/recipe/rounded_sums.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
+#include "chapters/10_mixed_precision/recipe/half_arithmetic.hpp"
+#include "chapters/10_mixed_precision/recipe/rounded_attention.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/ops/cross_entropy.hpp"
-#include "common/tensor/half_types.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
-
-template <HalfScalar T>
-float rounded(float x) {
-  return static_cast<float>(round_to<T>(x));
-}
-
-/// Calls fn.template operator()<T>() for the type of a tensor of two bytes.
-template <class Fn>
-auto with_half(DType dtype, const Fn& fn) {
-  if (dtype == DType::kBF16) return fn.template operator()<BFloat16>();
-  ensure(dtype == DType::kF16, "sums that are rounded to two bytes are of such numbers");
-  return fn.template operator()<Float16>();
-}
 
 template <HalfScalar T>
 float reciprocal_rms(std::span<const T> x, double epsilon) {
@@ -131,9 +121,11 @@ class RoundedLoss : public nn::LossLayer {
 }  // namespace
 
 std::string RoundedSums::str() const {
-  if (!any()) return "none";
-  if (!loss) return "norms";
-  return norms ? "norms,loss" : "loss";
+  std::vector<std::string_view> names;
+  if (norms) names.emplace_back("norms");
+  if (loss) names.emplace_back("loss");
+  if (softmax) names.emplace_back("softmax");
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
 }
 
 RoundedSums parse_rounded_sums(std::string_view text) {
@@ -143,9 +135,12 @@ RoundedSums parse_rounded_sums(std::string_view text) {
       sums.norms = true;
     } else if (name == "loss") {
       sums.loss = true;
+    } else if (name == "softmax") {
+      sums.softmax = true;
     } else {
       throw ConfigError(fmt::format(
-          "--round-sums is {}: {} is no sum that it knows. It takes norms, loss, or norms,loss.",
+          "--round-sums is {}: {} is no sum that it knows. It takes norms, loss and softmax, or "
+          "several with commas between them: norms,loss.",
           in_quotes(text), in_quotes(name)));
     }
   }
@@ -157,6 +152,13 @@ std::unique_ptr<nn::Layer> RoundedSumsFactory::norm(const nn::BuildContext& cont
   std::unique_ptr<nn::Layer> norm = inner().norm(context, name);
   if (!sums_.norms) return norm;
   return std::make_unique<RoundedNorm>(std::move(norm), context.config.norm_epsilon);
+}
+
+std::unique_ptr<nn::AttentionCore> RoundedSumsFactory::attention_core(
+    const nn::BuildContext& context) {
+  std::unique_ptr<nn::AttentionCore> core = inner().attention_core(context);
+  if (!sums_.softmax) return core;
+  return rounded_attention(std::move(core), context.rope);
 }
 
 std::unique_ptr<nn::LossLayer> RoundedSumsFactory::loss(const nn::BuildContext& context) {

@@ -6,6 +6,7 @@
 /// |-------------------------|------------|---------------------------------------------------|
 /// | mean square of a norm   | features   | f32; here each square and each partial sum rounded |
 /// | denominator of the loss | vocabulary | f32; here each term, partial sum and logarithm rounded |
+/// | softmax of attention    | sequence   | f32; here every operation rounded (rounded_attention) |
 
 #include <memory>
 #include <string>
@@ -17,21 +18,22 @@ namespace ultra::mixed_precision {
 
 /// @brief Which sums are rounded after every addition.
 struct RoundedSums {
-  bool norms = false;  ///< the mean squares of all norms
-  bool loss = false;   ///< softmax and cross-entropy of the logits
+  bool norms = false;    ///< the mean squares of all norms
+  bool loss = false;     ///< softmax and cross-entropy of the logits
+  bool softmax = false;  ///< softmax of attention, forward and backward
 
   /// @brief Whether any is.
-  [[nodiscard]] bool any() const { return norms || loss; }
-  /// @brief "norms", "norms,loss" or "none".
+  [[nodiscard]] bool any() const { return norms || loss || softmax; }
+  /// @brief For example "norms", "norms,loss", "norms,loss,softmax" or "none".
   [[nodiscard]] std::string str() const;
 };
 
 /// @brief The sums that a list names.
-/// @param text  "norms", "loss" or both with a comma between them.
+/// @param text  "norms", "loss" and "softmax": one, or several with commas between them.
 /// @throws ConfigError that says what --round-sums takes.
 [[nodiscard]] RoundedSums parse_rounded_sums(std::string_view text);
 
-/// @brief Makes norms and losses whose sums are rounded, of activations of two bytes.
+/// @brief Makes norms, losses and attention whose sums are rounded, of activations of two bytes.
 class RoundedSumsFactory : public nn::FactoryWrapper {
  public:
   /// @param inner  outlives this.
@@ -40,6 +42,8 @@ class RoundedSumsFactory : public nn::FactoryWrapper {
 
   [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
                                                 const std::string& name) override;
+  [[nodiscard]] std::unique_ptr<nn::AttentionCore> attention_core(
+      const nn::BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<nn::LossLayer> loss(const nn::BuildContext& context) override;
 
  private:

@@ -137,6 +137,28 @@ TEST_F(PrecisionTraining, ZeroHasTheBitsOfPlainDataParallelism) {
   }
 }
 
+// A row of weights is computed by one rank, whatever the layout.
+TEST_F(PrecisionTraining, ARoundedSoftmaxIsThatOfOneRank) {
+  for (const auto& [dp, pp, cp, tp] : std::vector<Mesh>{{2, 1, 1, 1}, {1, 1, 1, 2}, {2, 2, 1, 2}}) {
+    PrecisionCase c = draw(dp, pp, cp, tp, "--precision bf16 --round-sums softmax");
+    c.more = fmt::format("--zero {}", random.between(0, 3));
+    expect_equals_one_rank(c, kBf16);
+  }
+}
+
+TEST_F(PrecisionTraining, ARoundedSoftmaxGoesThroughStagesAndRecomputationBitForBit) {
+  const char* rounded = random.pick(
+      {"--precision bf16 --round-sums norms,softmax", "--precision fp16 --round-sums softmax"});
+  PrecisionCase staged = draw(1, 2, 1, 1, rounded);
+  staged.more = fmt::format("--schedule {}", random.pick({"afab", "1f1b", "zero-bubble-h1"}));
+  expect_bits_of_one_rank(staged);
+  for (const char* mode : {"selective", "full"}) {
+    PrecisionCase recomputed = draw(1, 1, 1, 1, rounded);
+    recomputed.more = fmt::format("--recompute {}", mode);
+    expect_bits_of_one_rank(recomputed);
+  }
+}
+
 TEST_F(PrecisionTraining, OffloadedMomentsChangeNoBit) {
   for (const std::size_t stage : {1U, 3U}) {
     PrecisionCase kept = draw(2, 1, 1, 1, any());

@@ -29,6 +29,8 @@ struct Refused {
   std::vector<std::string> parts;
   std::size_t dp = 1;
   std::size_t pp = 1;
+  std::size_t cp = 1;
+  std::size_t tp = 1;
 };
 
 TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
@@ -57,7 +59,19 @@ TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
       {"--precision fp16 --master-weights off --rounding stochastic", {"--rounding stochastic"}},
       {"--precision bf16 --rounding up", {"--rounding is 'up'", "nearest", "stochastic"}},
       {"--round-sums norms", {"--round-sums", "--precision fp32", "Add --precision bf16"}},
-      {"--precision bf16 --round-sums norms,rope", {"'rope'", "norms, loss, or norms,loss"}},
+      {"--precision bf16 --round-sums norms,rope", {"'rope'", "norms, loss and softmax"}},
+      {"--round-sums softmax", {"--round-sums", "--precision fp32", "Add --precision bf16"}},
+      {"--precision bf16 --round-sums loss",
+       {"--tp", "--round-sums loss", "vocabulary"},
+       1,
+       1,
+       1,
+       2},
+      {"--precision bf16 --round-sums softmax",
+       {"--cp", "--round-sums softmax", "keys of a query"},
+       1,
+       1,
+       2},
       {"--optimizer-state int4", {"--optimizer-state is 'int4'", "int8"}},
       {"--precision bf16 --compress int8", {"--compress", "--precision bf16", "f32 gradients"}, 2},
       {"--precision bf16 --zero 3 --zero++ weights-int8", {"--zero++", "--precision bf16"}, 2},
@@ -75,6 +89,8 @@ TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
   for (const Refused& refused : cases) {
     PrecisionCase c{.dp = refused.dp,
                     .pp = refused.pp,
+                    .cp = refused.cp,
+                    .tp = refused.tp,
                     .precision = refused.flags,
                     .options = ultra::test::short_run()};
     SCOPED_TRACE(refused.flags);
@@ -91,6 +107,20 @@ TEST(PrecisionOptions, F64IsForOneType) {
   PrecisionCase c{.precision = "--precision bf16", .options = ultra::test::short_run()};
   c.options.dtype = DType::kF64;
   EXPECT_THROW(static_cast<void>(c.setup()), ConfigError);
+}
+
+TEST(PrecisionOptions, SumsAreRoundedOnTheCpuOnly) {
+  PrecisionCase c{.precision = "--precision bf16 --round-sums norms",
+                  .options = ultra::test::short_run()};
+  EXPECT_NO_THROW(static_cast<void>(c.setup()));
+  c.options.device = DeviceKind::kEmulated;
+  try {
+    static_cast<void>(c.setup());
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--device"));
+    EXPECT_THAT(error.what(), HasSubstr("--round-sums"));
+  }
 }
 
 TEST(PrecisionOptions, RecipesAreTypes) {

@@ -106,6 +106,8 @@ TEST_F(RoundedSumsTest, ATokenOfPaddingHasNoLoss) {
 TEST_F(RoundedSumsTest, AListNamesSums) {
   EXPECT_EQ(parse_rounded_sums("norms").str(), "norms");
   EXPECT_EQ(parse_rounded_sums("loss,norms").str(), "norms,loss");
+  EXPECT_EQ(parse_rounded_sums("softmax").str(), "softmax");
+  EXPECT_EQ(parse_rounded_sums("softmax,norms,loss").str(), "norms,loss,softmax");
   EXPECT_EQ(RoundedSums{}.str(), "none");
   try {
     static_cast<void>(parse_rounded_sums("norm"));

@@ -77,6 +77,8 @@ const std::vector<Sample>& samples() {
       {{{"--precision", "fp16"}}, {"--precision bf16, fp16 or fp8", "--loss-scale"}},
       {{{"--loss-scale", "1024"}}, {"--loss-scale"}},
       {{{"--optimizer-state", "int8"}}, {"--optimizer-state bf16 or int8"}},
+      {{{"--precision", "bf16"}, {"--round-sums", "softmax"}},
+       {"--precision bf16, fp16 or fp8", "--round-sums softmax"}},
       {{{"--recompute", "full"}}, {}},
       {{{"--doc-length", "4"}}, {}}};
   return all;
