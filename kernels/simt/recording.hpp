@@ -10,6 +10,7 @@
 
 namespace ultra::simt {
 
+/// @brief What only a GPU has.
 namespace gpu {
 class Graph;
 }  // namespace gpu

@@ -66,7 +66,7 @@ class Reading(unittest.TestCase):
 
     def test_a_kernel_without_products_is_the_wrong_one(self):
         with self.assertRaises(SystemExit):
-            list(hopper.faults_of_steps(disassembly.parse(listing("EXIT")), "x.cu"))
+            hopper.expect_products(disassembly.parse(listing("EXIT")), "x.cu")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include "kernels/hopper/emulator/qualifiers.hpp"
 #include "kernels/simt/emulator/async/hooks.hpp"
 
+/// @brief Hopper's own instructions: on a GPU, and modelled in the emulator.
 namespace ultra::kernels::hopper {
 namespace {
 

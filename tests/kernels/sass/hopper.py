@@ -32,12 +32,16 @@ KEYS, QUERIES, PRODUCTS = 64, 64, 5  # of a warpgroup in one step
 ATTENTION_POWERS = 66  # a thread has 64 scores of a tile of 64 x 128, and two rows to shrink
 
 
+def expect_products(functions, source):
+    """Ends the test where no loop multiplies."""
+    if not any(disassembly.loops_with(body, PRODUCT) for body in functions.values()):
+        sys.exit(f"{source}: no loop multiplies: this test looks at the wrong thing")
+
+
 def product_loops(body, source):
     """The loops that multiply; a kernel without one is the wrong kernel."""
-    found = disassembly.loops_with(body, PRODUCT)
-    if not found:
-        sys.exit(f"{source}: no loop multiplies: this test looks at the wrong thing")
-    return found
+    expect_products({"": body}, source)
+    return disassembly.loops_with(body, PRODUCT)
 
 
 def powers_between_waits(loop):
@@ -142,8 +146,7 @@ def main():
         source = str(path.relative_to(disassembly.ROOT))
         functions = disassembly.disassemble(nvcc, nvdisasm, path)
         print(f"{source}: {', '.join(str(len(body)) for body in functions.values())} instructions")
-        if not any(disassembly.loops_with(body, PRODUCT) for body in functions.values()):
-            sys.exit(f"{source}: no loop multiplies: this test looks at the wrong thing")
+        expect_products(functions, source)
         faults += faults_of_steps(functions, source)
         if source in ATTENTION:
             faults += faults_of_attention(functions, source)

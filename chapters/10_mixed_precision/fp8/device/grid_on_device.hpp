@@ -1,9 +1,11 @@
 #pragma once
 /// @file
-/// The functions of scaled_grid.hpp where the host does not see the numbers: the same bits, and nobody waits.
+/// The functions of scaled_grid.hpp where the host does not see the numbers: the same bits, and nobody
+/// waits.
 
 #include "chapters/10_mixed_precision/fp8/scaled_grid.hpp"
 
+/// @brief Functions of scaled_grid.hpp for devices with streams.
 namespace ultra::mixed_precision::on_device {
 
 /// @brief See mixed_precision::amax_of.
