@@ -8,12 +8,12 @@
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/side.hpp"
 
-namespace ultra::simt {
-
 /// @brief What only a GPU has.
-namespace gpu {
+namespace ultra::simt::gpu {
 class Graph;
-}  // namespace gpu
+}  // namespace ultra::simt::gpu
+
+namespace ultra::simt {
 
 /// @brief A sequence of launches. What it was when it was recorded is what every replay does: the
 /// arguments of that time, whatever has changed since.

@@ -14,7 +14,7 @@ template <HalfScalar T>
   return static_cast<float>(round_to<T>(x));
 }
 
-/// @brief Calls fn.template operator()<T>() for a type of two bytes.
+/// @brief Calls `fn` with T, the type of two bytes, as its template argument.
 /// @throws InternalError for another type.
 template <class Fn>
 auto with_half(DType dtype, const Fn& fn) {
