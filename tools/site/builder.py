@@ -30,7 +30,8 @@ GROUPS = [
         "For those who come from elsewhere",
         ["from_your_framework", "misconceptions", "errata", "deviations"],
     ),
-    ("Measured", ["two_core_cpu", "kernels_on_a_gpu", "training_on_a_gpu", "soak"]),
+    ("Measured", ["two_core_cpu", "kernels_on_a_gpu", "training_on_a_gpu",
+                  "planner_and_published", "plans_and_runs", "soak"]),
     ("The site", ["how_the_site_works"]),
 ]
 ABOUT = {
@@ -46,6 +47,8 @@ ABOUT = {
     "two_core_cpu": "Times on two cores of a server processor.",
     "kernels_on_a_gpu": "What has, and has not, run on a GPU.",
     "training_on_a_gpu": "How training is timed on a GPU, beside what others publish; none has been timed yet.",
+    "planner_and_published": "The planner's predictions beside what others have measured.",
+    "plans_and_runs": "The planner's predictions beside runs on one machine and on two hosts.",
     "soak": "Trainings that are killed, again and again.",
     "how_the_site_works": "How these pages and their figures are made, and tested.",
 }
