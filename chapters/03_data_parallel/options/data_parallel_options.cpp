@@ -9,6 +9,7 @@
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "chapters/03_data_parallel/compression/compression_options.hpp"
 #include "chapters/03_data_parallel/compression/compression_warmup.hpp"
+#include "chapters/03_data_parallel/compression/equal_copies.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/options/choice_option.hpp"
@@ -139,7 +140,11 @@ std::unique_ptr<train::GradientExchange> DataParallelOptions::make_exchange(
   if (compress_warmup > 0) {
     exchange = switch_exchange(compress_warmup, all_reduce_exchange(scope.data), exchange);
   }
-  return sum_in_buckets(scope.parameters, capacity, flush, exchange);
+  if (compression.kind == CompressionKind::kNone) {
+    return sum_in_buckets(scope.parameters, capacity, flush, exchange);
+  }
+  return sum_in_buckets(scope.parameters, buckets_of_equal_copies(scope.parameters, capacity),
+                        flush, exchange);
 }
 
 optim::AdamWUpdate DataParallelOptions::adamw(optim::AdamWUpdate update) const {

@@ -121,6 +121,22 @@ TEST_F(SplitTraining, OverlapChangesNoBit) {
   }
 }
 
+// --check-replicas ends a training whose copies differ.
+TEST_F(SplitTraining, CopiesStayTheSameWhereGradientsAreCompressed) {
+  for (const char* compression : {"int8", "onebit", "topk:0.2", "powersgd:2"}) {
+    SplitCase c = draw(random.pick({1, 2}), 4, DType::kF64,
+                       random.pick({SequenceParallel::kOff, SequenceParallel::kOn}));
+    c.overlap = TensorOverlap::kBackward;
+    c.options.model.num_kv_heads = 2;  // each on two ranks
+    c.options.model.num_heads = 4;
+    c.options.model.hidden_size = 16;
+    c.zero = fmt::format("--check-replicas 1 --compress {} --bucket-mb {}", compression,
+                         random.pick({"0.0001", "0.001", "25"}));
+    on_mesh(c,
+            [&](Communicator& world) { EXPECT_NO_THROW(static_cast<void>(run_split(world, c))); });
+  }
+}
+
 TEST_F(SplitTraining, CopiesStayTheSame) {
   for (const SequenceParallel on : {SequenceParallel::kOff, SequenceParallel::kOn}) {
     SplitCase c = draw(1, 4, DType::kF32, on);
