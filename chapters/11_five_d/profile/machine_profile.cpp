@@ -98,7 +98,6 @@ std::string cluster_file(const MachineProfile& profile) {
                              {"intra", json_of(profile.intra)},
                              {"inter", json_of(profile.inter)},
                              {"ranks_copy", profile.ranks_copy},
-                             {"hides_network", profile.hides_network},
                              {"straggler", profile.straggler}};
   return file.dump(2) + "\n";
 }

@@ -95,10 +95,8 @@ void measure_links(const Communicator& world, const BlockExtents& block, Machine
   const bool crosses = profile.ranks_per_node < world.size();
   profile.inter =
       as_on_rank_0(world, crosses ? measure_exchange(world, across, block) : profile.intra);
-  if (!crosses) return;
   // All ranks of a machine have sent at once: its NIC carries what they sent together.
-  profile.inter.bandwidth *= profile.ranks_per_node;
-  profile.hides_network = exchange_hides(world, across, block.dtype);
+  if (crosses) profile.inter.bandwidth *= profile.ranks_per_node;
 }
 
 }  // namespace

@@ -185,28 +185,4 @@ LinkSpeed measure_exchange(const Communicator& world, const Communicator& group,
           .bandwidth = bytes / std::max(longest - shortest, bytes * kLeastSecondsOfByte)};
 }
 
-bool exchange_hides(const Communicator& world, const Communicator& group, DType dtype) {
-  constexpr std::size_t kSide = 256;
-  constexpr std::size_t kElements = std::size_t{1} << 19U;
-  const Tensor factor = Tensor::zeros(Device::cpu(), {kSide, kSide}, dtype);
-  const Tensor sum = Tensor::zeros(Device::cpu(), {kElements}, dtype);
-  const auto multiply = [&] {
-    static_cast<void>(ops::matmul(factor, Transpose::kNo, factor, Transpose::kYes));
-  };
-  const double exchange = exchange_seconds(
-      world, [&] { group.all_reduce(sum); }, 1);
-  const int products = 1 + static_cast<int>(exchange / seconds_of(world, multiply));
-  const auto work = [&] {
-    for (int i = 0; i < products; ++i) multiply();
-  };
-  const double alone = exchange_seconds(world, work, 1);
-  const auto both = [&] {
-    Work travelling = group.all_reduce_async(sum);
-    work();
-    travelling.wait();
-  };
-  const double together = exchange_seconds(world, both, 1);
-  return exchange + alone - together >= std::min(exchange, alone) / 2;
-}
-
 }  // namespace ultra::profile

@@ -32,10 +32,4 @@ namespace ultra::profile {
 [[nodiscard]] LinkSpeed measure_exchange(const Communicator& world, const Communicator& group,
                                          const BlockExtents& block);
 
-/// @brief Whether a sum over a group that travels beside matrix products saves at least half of what
-/// it takes alone, while all other groups do the same: of products that take as long. Collective over
-/// world; the same on every rank.
-[[nodiscard]] bool exchange_hides(const Communicator& world, const Communicator& group,
-                                  DType dtype);
-
 }  // namespace ultra::profile

@@ -106,8 +106,7 @@ void add_exchange(DataSeconds& data, const Question& question, const Layout& lay
 /// Whether exchanges of replicas run beside passes.
 bool hides_data(const Question& question, const Layout& layout) {
   const bool inside = data_group(question, layout).nodes == 1;
-  const Cluster& cluster = question.cluster;
-  return question.software.overlaps_data && (inside ? !cluster.ranks_copy : cluster.hides_network);
+  return question.software.overlaps_data && !(question.cluster.ranks_copy && inside);
 }
 
 /// Messages between stages, each rank of tp with its part of the tokens where it has one.

@@ -8,7 +8,6 @@
 
 #include <cmath>
 #include <memory>
-#include <vector>
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
@@ -53,16 +52,6 @@ TEST(MeasuredParts, ALinkIsNoFasterThanItIs) {
         EXPECT_GT(link.bandwidth, 0);
       },
       options);
-}
-
-TEST(MeasuredParts, AllRanksAgreeOnWhatHides) {
-  run_ranks(4, [](Communicator& world) {
-    const Communicator pair = world.split(world.rank() % 2, world.rank(), "pair");
-    const double hides = exchange_hides(world, pair, DType::kF32) ? 1 : 0;
-    const Tensor sum = Tensor::from<double>(Device::cpu(), {1}, std::vector{hides}).clone();
-    world.all_reduce(sum);
-    EXPECT_TRUE(sum.to_vector().front() == 0 || sum.to_vector().front() == 4);
-  });
 }
 
 }  // namespace

@@ -56,23 +56,6 @@ TEST_F(Predictions, ZeroThreeExchangesForEveryMicroBatch) {
   EXPECT_NEAR(predict(q, many).step.data / predict(q, few).step.data, 4, 0.01);
 }
 
-TEST_F(Predictions, ANetworkThatHidesNothingIsWaitedForWhole) {
-  Question q = question();
-  const Layout layout{.dp = 64, .micro_batch = 4};
-  const double left = predict(q, layout).step.data;
-  q.software.overlaps_data = false;
-  const double whole = predict(q, layout).step.data;
-  EXPECT_LT(left, whole);
-  q.software.overlaps_data = true;
-  q.cluster.hides_network = false;
-  EXPECT_EQ(predict(q, layout).step.data, whole);
-  // Inside a node nothing crosses the network.
-  const Layout inside{.dp = 8, .micro_batch = 4};
-  const double beside = predict(q, inside).step.data;
-  q.cluster.ranks_copy = true;
-  EXPECT_LT(beside, predict(q, inside).step.data);
-}
-
 TEST_F(Predictions, ZeroThreePaysTheRingsLatencyForEveryBlock) {
   Question q = question(1024);
   q.cluster.inter.bandwidth = 1e15;
