@@ -32,10 +32,11 @@ class CombineWeights : public ultra::test::RandomTest {
     ExpertOrder order;
   };
 
-  /// Fixed choices: the first ones after a random expert, so that affinities can move freely.
-  Case draw(std::size_t top_k, bool drops, DType dtype = DType::kF64) {
+  /// Fixed choices: the first ones after a random expert, so that affinities can move freely; at
+  /// least `spare` experts of each token are left over.
+  Case draw(std::size_t top_k, bool drops, DType dtype = DType::kF64, std::size_t spare = 0) {
     Case c{.tokens = random.between(1, 5),
-           .experts = top_k + random.between(0, 3),
+           .experts = top_k + random.between(spare, 3),
            .top_k = top_k,
            .features = random.between(1, 4),
            .affinities = {},
@@ -116,7 +117,7 @@ TEST_F(CombineWeights, ChoicesThatWereDropped) {
 
 TEST_F(CombineWeights, ExpertsThatWereNotChosenGetExactlyNothing) {
   for (const DType dtype : ultra::test::kFloatDTypes) {
-    const Case c = draw(2, false, dtype);
+    const Case c = draw(2, false, dtype, 1);
     const std::vector<double> d_a =
         combine_weights_backward(c.d_y, c.rows, c.order, c.routing, c.affinities).to_vector();
     for (std::size_t t = 0; t < c.tokens; ++t) {
