@@ -9,10 +9,13 @@ namespace {
 
 class HalfAttentionTest : public test::RandomTest {
  protected:
+  /// Heads of 8 numbers in long sequences are left out on devices: these multiply probabilities of
+  /// two bytes there, with a tolerance of their own (kernel_backend_test.cpp).
   [[nodiscard]] AttentionCase draw(DType dtype, std::size_t seq) {
     const std::size_t kv_heads = random.between(1, 2);
     const std::size_t heads = kv_heads * random.between(1, 3);
-    const std::size_t head_dim = random.between(1, 9);
+    const bool is_short = device.kind() == DeviceKind::kCpu || seq < 64;
+    const std::size_t head_dim = random.between(1, is_short ? 9 : 7);
     const std::size_t batch = random.between(1, 2);
     AttentionCase in;
     in.query = random.tensor(device, {batch, seq, heads, head_dim}, dtype);
