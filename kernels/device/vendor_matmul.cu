@@ -1,17 +1,13 @@
-// cuBLAS, opened at run time: linking it would make every program that can time a kernel load half
-// a gigabyte of libraries when it starts.
-
 #include "kernels/device/vendor_matmul.hpp"
 
-#include <cublas_api.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
+#include "kernels/device/vendor_library.cuh"
 #include "kernels/simt/error.hpp"
 #include "kernels/simt/gpu/check.cuh"
 #include "kernels/simt/gpu/stopwatch.hpp"
@@ -20,17 +16,10 @@ namespace ultra::kernels {
 namespace {
 
 using Precision = VendorMatmul::Precision;
+using kernels::check;
 using simt::gpu::check;
 
 constexpr int kBlock = 256;
-
-void check(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    throw simt::SimtError(simt::Fault::kCuda,
-                          std::string(call) + ": cuBLAS status " + std::to_string(status) +
-                              ". Hint: cublas_api.h names it; is the GPU's memory full?");
-  }
-}
 
 // A number from a counter, all of its bits mixed. Source: Steele, Lea and Flood 2014, "Fast
 // splittable pseudorandom number generators" (SplitMix64).
@@ -62,45 +51,20 @@ void fill(void* values, std::size_t count, std::uint64_t seed) {
 
 // The functions of the library that are called here. cublasGemmEx has overloads in C++: the
 // library's own is the one that takes a cublasComputeType_t.
-struct Library {
+struct Library : VendorLibrary {
   cublasStatus_t (*create)(cublasHandle_t*) = nullptr;
   cublasStatus_t (*destroy)(cublasHandle_t) = nullptr;
   cublasStatus_t (*gemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n, int k,
                          const void* alpha, const void* a, cudaDataType_t, int lda, const void* b,
                          cudaDataType_t, int ldb, const void* beta, void* c, cudaDataType_t,
                          int ldc, cublasComputeType_t, cublasGemmAlgo_t) = nullptr;
-  std::string why_missing;
 };
 
-void* open_library() {
-  const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
-  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name}) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      return library;
-    }
-  }
-  return nullptr;
-}
-
 Library load() {
-  Library found;
-  void* library = open_library();
-  if (library == nullptr) {
-    const char* error = dlerror();
-    found.why_missing = std::string("cuBLAS could not be opened: ") +
-                        (error == nullptr ? "no reason given" : error) +
-                        ". Hint: put its folder into LD_LIBRARY_PATH";
-    return found;
-  }
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    if (function == nullptr) {
-      found.why_missing = std::string("cuBLAS has no function ") + name;
-    }
-  };
-  find(found.create, "cublasCreate_v2");
-  find(found.destroy, "cublasDestroy_v2");
-  find(found.gemm, "cublasGemmEx");
+  Library found{{"cuBLAS", "libcublas", "put its folder into LD_LIBRARY_PATH"}};
+  found.find(found.create, "cublasCreate_v2");
+  found.find(found.destroy, "cublasDestroy_v2");
+  found.find(found.gemm, "cublasGemmEx");
   return found;
 }
 
@@ -179,7 +143,7 @@ struct VendorMatmul::State {
   }
 };
 
-std::string VendorMatmul::why_missing() { return library().why_missing; }
+std::string VendorMatmul::why_missing() { return library().why_missing(); }
 
 VendorMatmul::VendorMatmul(int rows, int columns, int depth, Precision precision)
     : state_(std::make_unique<State>(

@@ -1,11 +1,10 @@
-// cuBLASLt, opened at run time as vendor_matmul.cu opens cuBLAS. It chooses an algorithm for a shape
-// once; after that a product costs the host a look-up and a launch.
+// cuBLASLt chooses an algorithm for a shape once; after that a product costs the host a look-up and a
+// launch.
 
 #include "kernels/device/vendor_product.hpp"
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -13,15 +12,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <type_traits>
 #include <utility>
 
+#include "kernels/device/vendor_library.cuh"
 #include "kernels/simt/error.hpp"
 #include "kernels/simt/gpu/check.cuh"
 
 namespace ultra::kernels {
 namespace {
 
+using kernels::check;
 using simt::gpu::check;
 
 // What NVIDIA recommends for Hopper.
@@ -29,7 +29,7 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 constexpr std::size_t kMostAlignment = 256;
 
 // The functions of the library that are called here.
-struct Library {
+struct Library : VendorLibrary {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtMatmul) matmul = nullptr;
   decltype(&cublasLtMatmulAlgoGetHeuristic) choose = nullptr;
@@ -41,60 +41,28 @@ struct Library {
   decltype(&cublasLtMatmulPreferenceCreate) make_preference = nullptr;
   decltype(&cublasLtMatmulPreferenceDestroy) drop_preference = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference = nullptr;
-  std::string why_missing;
 };
 
-void* open_library() {
-  const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name}) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      return library;
-    }
-  }
-  return nullptr;
-}
-
 Library load() {
-  Library found;
-  void* library = open_library();
-  if (library == nullptr) {
-    const char* error = dlerror();
-    found.why_missing = std::string("cuBLASLt could not be opened: ") +
-                        (error == nullptr ? "no reason given" : error) +
-                        ". Hint: put its folder into LD_LIBRARY_PATH, or use --matmul ours";
-    return found;
-  }
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    if (function == nullptr) {
-      found.why_missing = std::string("cuBLASLt has no function ") + name;
-    }
-  };
-  find(found.create, "cublasLtCreate");
-  find(found.matmul, "cublasLtMatmul");
-  find(found.choose, "cublasLtMatmulAlgoGetHeuristic");
-  find(found.make_product, "cublasLtMatmulDescCreate");
-  find(found.drop_product, "cublasLtMatmulDescDestroy");
-  find(found.set_product, "cublasLtMatmulDescSetAttribute");
-  find(found.make_layout, "cublasLtMatrixLayoutCreate");
-  find(found.drop_layout, "cublasLtMatrixLayoutDestroy");
-  find(found.make_preference, "cublasLtMatmulPreferenceCreate");
-  find(found.drop_preference, "cublasLtMatmulPreferenceDestroy");
-  find(found.set_preference, "cublasLtMatmulPreferenceSetAttribute");
+  Library found{
+      {"cuBLASLt", "libcublasLt", "put its folder into LD_LIBRARY_PATH, or use --matmul ours"}};
+  found.find(found.create, "cublasLtCreate");
+  found.find(found.matmul, "cublasLtMatmul");
+  found.find(found.choose, "cublasLtMatmulAlgoGetHeuristic");
+  found.find(found.make_product, "cublasLtMatmulDescCreate");
+  found.find(found.drop_product, "cublasLtMatmulDescDestroy");
+  found.find(found.set_product, "cublasLtMatmulDescSetAttribute");
+  found.find(found.make_layout, "cublasLtMatrixLayoutCreate");
+  found.find(found.drop_layout, "cublasLtMatrixLayoutDestroy");
+  found.find(found.make_preference, "cublasLtMatmulPreferenceCreate");
+  found.find(found.drop_preference, "cublasLtMatmulPreferenceDestroy");
+  found.find(found.set_preference, "cublasLtMatmulPreferenceSetAttribute");
   return found;
 }
 
 const Library& library() {
   static const Library loaded = load();
   return loaded;
-}
-
-void check(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    throw simt::SimtError(simt::Fault::kCuda,
-                          std::string(call) + ": cuBLAS status " + std::to_string(status) +
-                              ". Hint: cublas_api.h names it; is the GPU's memory full?");
-  }
 }
 
 cudaDataType_t type_of(VendorNumber number) {
@@ -271,11 +239,11 @@ Plans& plans() {
 
 }  // namespace
 
-std::string why_no_vendor_product() { return library().why_missing; }
+std::string why_no_vendor_product() { return library().why_missing(); }
 
 void vendor_product(const VendorProduct& product, const simt::Queue& queue) {
-  if (!library().why_missing.empty()) {
-    throw simt::SimtError(simt::Fault::kCuda, library().why_missing);
+  if (!library().why_missing().empty()) {
+    throw simt::SimtError(simt::Fault::kCuda, library().why_missing());
   }
   plans().launch(product, static_cast<cudaStream_t>(queue.stream.handle));
 }

@@ -65,8 +65,7 @@ __global__ void attention_kernel(Attention of) {
   for (int i = 0; i < dim; ++i) {
     store(of.output, begin + i, output.get(i) * factor);
   }
-  const std::size_t row = (std::size_t(sequence) * shape.heads + head) * shape.query_seq + query;
-  store(of.log_sum_exp, row, highest + logarithm(sum));
+  store(of.log_sum_exp, row_of(shape, sequence, head, query), highest + logarithm(sum));
 }
 
 template <typename T, typename Sum>

@@ -50,6 +50,12 @@ __device__ __forceinline__ std::size_t element_of(int sequence, int seq, int row
   return ((std::size_t(sequence) * seq + row) * heads + head) * head_dim;
 }
 
+/// @brief Which row of [batch, heads, query_seq] a query is.
+__device__ __forceinline__ std::size_t row_of(const AttentionShape& shape, int sequence, int head,
+                                              int query) {
+  return (std::size_t(sequence) * shape.heads + head) * shape.query_seq + query;
+}
+
 /// @brief A thread's own row of head_dim numbers: those of neighbouring threads are neighbours.
 template <typename T>
 struct OwnRow {

@@ -9,12 +9,6 @@ namespace {
 
 using namespace simt;
 
-// Which row of [batch, heads, query_seq].
-__device__ __forceinline__ std::size_t row_of(const AttentionShape& shape, int sequence, int head,
-                                              int query) {
-  return (std::size_t(sequence) * shape.heads + head) * shape.query_seq + query;
-}
-
 template <typename Sum>
 __global__ void delta_kernel(AttentionBackward of) {
   const AttentionShape& shape = of.shape;

@@ -12,8 +12,6 @@
 namespace ultra::mixed_precision {
 namespace {
 
-constexpr std::size_t kCodesOfWord = 4;
-
 /// Calls fn with the C++ type of a tensor that can stand on a grid.
 template <class Fn>
 void dispatch_grid(DType dtype, const Fn& fn) {

@@ -40,6 +40,9 @@ void scales_from_amax(const Tensor& amax, Fp8 format, int margin);
 [[nodiscard]] Tensor on_grid(const Tensor& x, const GridPart& part, const Tensor& scales,
                              Fp8 format);
 
+/// @brief Codes in a number of i32.
+inline constexpr std::size_t kCodesOfWord = 4;
+
 /// @brief The codes of numbers that stand on the grid: four to a word.
 /// @param x  as on_grid() returns it.
 /// @return [..., ceil(columns / 4)] of i32.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/gpu/side.hpp"
+#include "common/tensor/backend/device_side.hpp"
 #include "common/tensor/backend/plain_operands.hpp"
 #include "kernels/plain/combine.hpp"
 
@@ -116,10 +116,9 @@ const MemoryOps& host_memory() {
 }
 
 std::shared_ptr<const DeviceMemory> DeviceMemory::of(const Device& device, std::string operation) {
-  return gpu::on_side(device.kind() == DeviceKind::kCuda,
-                      [&]<simt::Side side>() -> std::shared_ptr<const DeviceMemory> {
-                        return std::make_shared<KernelMemory<side>>(device, std::move(operation));
-                      });
+  return backend::on_side_of(device, [&]<simt::Side side>() -> std::shared_ptr<const DeviceMemory> {
+    return std::make_shared<KernelMemory<side>>(device, std::move(operation));
+  });
 }
 
 void DeviceMemory::after(const gpu::Event& event) const {

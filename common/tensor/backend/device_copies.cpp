@@ -1,7 +1,7 @@
 #include "common/tensor/backend/device_copies.hpp"
 
-#include "common/gpu/side.hpp"
 #include "common/gpu/streams.hpp"
+#include "common/tensor/backend/device_side.hpp"
 #include "common/tensor/backend/plain_operands.hpp"
 #include "common/tensor/regions.hpp"
 #include "kernels/plain/copy.hpp"
@@ -13,8 +13,6 @@ using gpu::CopyKind;
 using gpu::Launch;
 
 bool is_on_host(const Tensor& tensor) { return !has_streams(tensor.device().kind()); }
-
-bool is_on_gpu(const Tensor& tensor) { return tensor.device().kind() == DeviceKind::kCuda; }
 
 void copy_bytes(const Launch& launch, const Tensor& to, const Tensor& from, gpu::Streams& streams,
                 CopyKind kind) {
@@ -28,7 +26,7 @@ void copy_between_devices(const Tensor& to, const Tensor& from) {
   const Launch launch(streams, gpu::current_role(), is_plain ? "copy" : "strided copy",
                       {region_of(from)}, {region_of(to)});
   if (is_plain) return copy_bytes(launch, to, from, streams, CopyKind::kDeviceToDevice);
-  gpu::on_side(is_on_gpu(to), [&]<simt::Side side>() {
+  on_side_of(to.device(), [&]<simt::Side side>() {
     kernels::plain::copy<side>(target_of(to), layout_of(to), source_of(from), layout_of(from),
                                launch.queue());
   });
@@ -77,7 +75,7 @@ void fill_on_device(const Tensor& tensor, double value) {
   if (value == 0 && tensor.is_contiguous()) return clear_on_device(tensor);
   const Launch launch(tensor.device().streams(), gpu::current_role(), "fill", {},
                       {region_of(tensor)});
-  gpu::on_side(is_on_gpu(tensor), [&]<simt::Side side>() {
+  on_side_of(tensor.device(), [&]<simt::Side side>() {
     kernels::plain::fill<side>(target_of(tensor), layout_of(tensor), value, launch.queue());
   });
 }

@@ -4,8 +4,8 @@
 
 #include "chapters/10_mixed_precision/fp8/grid_rounding.hpp"
 #include "common/base/numeric.hpp"
-#include "common/gpu/side.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
+#include "common/tensor/backend/device_side.hpp"
 #include "kernels/plain/fp8_grid.hpp"
 
 namespace ultra::mixed_precision::on_device {
@@ -16,8 +16,6 @@ using ops::gpu::elements;
 using ops::gpu::launch;
 using ops::gpu::source;
 using ops::gpu::target;
-
-constexpr std::size_t kCodesOfWord = 4;
 
 /// Extents of 0 stand for all of a dimension.
 std::size_t extent_of(std::size_t tile, std::size_t all) {
@@ -48,8 +46,6 @@ plain::Fp8Format figures_of(Fp8 format) {
   return format == Fp8::kE4m3 ? figures<Fp8::kE4m3>() : figures<Fp8::kE5m2>();
 }
 
-bool is_on_gpu(const Tensor& tensor) { return tensor.device().kind() == DeviceKind::kCuda; }
-
 std::int32_t* words_of(const Tensor& codes) { return elements<std::int32_t>(codes); }
 
 }  // namespace
@@ -60,7 +56,7 @@ Tensor amax_of(const Tensor& x, const GridPart& part) {
   const Tensor of_rows = Tensor::empty(
       x.device(), {std::max<std::size_t>(tiles.rows * tiles.tiles_of_row, 1)}, DType::kF32);
   const auto launched = launch("fp8_amax", {x}, {amax, of_rows});
-  gpu::on_side(is_on_gpu(x), [&]<simt::Side side>() {
+  backend::on_side_of(x.device(), [&]<simt::Side side>() {
     plain::amax_of_tiles<side>(tiles, elements<float>(amax), source(x), elements<float>(of_rows),
                                launched.queue());
   });
@@ -69,7 +65,7 @@ Tensor amax_of(const Tensor& x, const GridPart& part) {
 
 void scales_from_amax(const Tensor& amax, Fp8 format, int margin) {
   const auto launched = launch("fp8_scales", {amax}, {amax});
-  gpu::on_side(is_on_gpu(amax), [&]<simt::Side side>() {
+  backend::on_side_of(amax.device(), [&]<simt::Side side>() {
     plain::power_of_two_scales<side>(elements<float>(amax), amax.numel(), figures_of(format),
                                      margin, launched.queue());
   });
@@ -77,7 +73,7 @@ void scales_from_amax(const Tensor& amax, Fp8 format, int margin) {
 
 void delayed_scale(const Tensor& amax, const Tensor& history, Fp8 format, int margin, bool notes) {
   const auto launched = launch("fp8_history", {amax, history}, {amax, history});
-  gpu::on_side(is_on_gpu(amax), [&]<simt::Side side>() {
+  backend::on_side_of(amax.device(), [&]<simt::Side side>() {
     plain::scale_from_history<side>(elements<float>(amax), elements<float>(history),
                                     history.numel(), figures_of(format), margin, notes,
                                     launched.queue());
@@ -87,7 +83,7 @@ void delayed_scale(const Tensor& amax, const Tensor& history, Fp8 format, int ma
 Tensor on_grid(const Tensor& x, const GridPart& part, const Tensor& scales, Fp8 format) {
   Tensor out = Tensor::empty(x.device(), x.shape(), x.dtype());
   const auto launched = launch("fp8_grid", {x, scales}, {out});
-  gpu::on_side(is_on_gpu(x), [&]<simt::Side side>() {
+  backend::on_side_of(x.device(), [&]<simt::Side side>() {
     plain::round_to_grid<side>(tiles_of(part), target(out), source(x), elements<float>(scales),
                                figures_of(format), launched.queue());
   });
@@ -98,7 +94,7 @@ Tensor pack_codes(const Tensor& x, const GridPart& part, const Tensor& scales, F
   const std::size_t words = ceil_div(part.columns.size(), kCodesOfWord);
   Tensor codes = Tensor::empty(x.device(), x.shape().with(-1, words), DType::kI32);
   const auto launched = launch("fp8_pack", {x, scales}, {codes});
-  gpu::on_side(is_on_gpu(x), [&]<simt::Side side>() {
+  backend::on_side_of(x.device(), [&]<simt::Side side>() {
     plain::pack_fp8<side>(tiles_of(part), words_of(codes), words, source(x),
                           elements<float>(scales), figures_of(format), launched.queue());
   });
@@ -109,7 +105,7 @@ Tensor unpack_codes(const Tensor& codes, const GridPart& part, const Tensor& sca
                     DType dtype) {
   Tensor x = Tensor::empty(codes.device(), codes.shape().with(-1, part.columns.size()), dtype);
   const auto launched = launch("fp8_unpack", {codes, scales}, {x});
-  gpu::on_side(is_on_gpu(codes), [&]<simt::Side side>() {
+  backend::on_side_of(codes.device(), [&]<simt::Side side>() {
     plain::unpack_fp8<side>(tiles_of(part), target(x), words_of(codes), codes.size(-1),
                             elements<float>(scales), figures_of(format), launched.queue());
   });

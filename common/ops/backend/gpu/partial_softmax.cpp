@@ -1,8 +1,7 @@
 #include "common/ops/partial_softmax.hpp"
 
-#include "common/base/errors.hpp"
-#include "common/gpu/side.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
+#include "common/tensor/backend/device_side.hpp"
 #include "kernels/plain/partial_softmax.hpp"
 
 namespace ultra::ops {
@@ -11,11 +10,6 @@ namespace {
 using gpu::launch;
 using gpu::source;
 using gpu::target;
-
-bool is_on_gpu(const Tensor& tensor) {
-  ensure(has_streams(tensor.device().kind()), "a tensor on a device with streams");
-  return tensor.device().kind() == DeviceKind::kCuda;
-}
 
 kernels::plain::PartOfLogits rows_of(const LogitsOfPart& part) {
   return {.rows = part.targets.numel(),
@@ -30,10 +24,9 @@ kernels::plain::PartOfLogits rows_of(const LogitsOfPart& part) {
 
 Tensor highest_logits(const LogitsOfPart& part) {
   const Tensor& logits = part.logits;
-  const bool on_gpu = is_on_gpu(logits);
   Tensor highest = Tensor::empty(logits.device(), {part.targets.numel()}, logits.dtype());
   const auto launched = launch("highest_logits", {logits}, {highest});
-  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+  backend::on_side_of(logits.device(), [&]<simt::Side side>() {
     kernels::plain::highest_of_rows<side>(rows_of(part), target(highest), launched.queue());
   });
   return highest;
@@ -41,11 +34,10 @@ Tensor highest_logits(const LogitsOfPart& part) {
 
 Tensor exponentials_of_logits(const LogitsOfPart& part, const Tensor& highest) {
   const Tensor& logits = part.logits;
-  const bool on_gpu = is_on_gpu(logits);
   Tensor sums = Tensor::empty(logits.device(), {2, part.targets.numel()}, logits.dtype());
   const auto launched =
       launch("exponentials_of_logits", {logits, part.targets, highest}, {logits, sums});
-  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+  backend::on_side_of(logits.device(), [&]<simt::Side side>() {
     kernels::plain::exponentials_of_rows<side>(rows_of(part), source(highest), target(sums),
                                                launched.queue());
   });
@@ -55,7 +47,6 @@ Tensor exponentials_of_logits(const LogitsOfPart& part, const Tensor& highest) {
 void cross_entropy_of_parts(const Tensor& loss, const LogitsOfPart& part, const Tensor& highest,
                             const Tensor& sums, double normalizer, Write write) {
   const Tensor& logits = part.logits;
-  const bool on_gpu = is_on_gpu(logits);
   const Tensor scratch = Tensor::empty(logits.device(), {part.targets.numel()}, DType::kF64);
   const auto launched =
       launch("cross_entropy_of_parts", {logits, part.targets, highest, sums, loss},
@@ -66,13 +57,12 @@ void cross_entropy_of_parts(const Tensor& loss, const LogitsOfPart& part, const 
                                                .loss = gpu::elements<double>(loss),
                                                .write = gpu::write_of(write),
                                                .scratch = gpu::elements<double>(scratch)};
-  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+  backend::on_side_of(logits.device(), [&]<simt::Side side>() {
     kernels::plain::partial_cross_entropy<side>(rows_of(part), of, launched.queue());
   });
 }
 
 void merge_attention_on_device(const AttentionResult& into, const AttentionResult& part) {
-  const bool on_gpu = is_on_gpu(into.output);
   const Shape& shape = into.output.shape();
   const auto launched =
       launch("merge_attention", {into.output, into.log_sum_exp, part.output, part.log_sum_exp},
@@ -85,7 +75,7 @@ void merge_attention_on_device(const AttentionResult& into, const AttentionResul
                                              .log_sum_exp = target(into.log_sum_exp),
                                              .part_output = source(part.output),
                                              .part_log_sum_exp = source(part.log_sum_exp)};
-  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+  backend::on_side_of(into.output.device(), [&]<simt::Side side>() {
     kernels::plain::merge_attention<side>(of, launched.queue());
   });
 }

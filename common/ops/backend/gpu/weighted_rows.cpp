@@ -1,8 +1,7 @@
 #include "common/ops/weighted_rows.hpp"
 
-#include "common/base/errors.hpp"
-#include "common/gpu/side.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
+#include "common/tensor/backend/device_side.hpp"
 #include "kernels/plain/weighted_rows.hpp"
 
 namespace ultra::ops {
@@ -12,11 +11,6 @@ namespace plain = kernels::plain;
 using gpu::launch;
 using gpu::source;
 using gpu::target;
-
-bool is_on_gpu(const Tensor& tensor) {
-  ensure(has_streams(tensor.device().kind()), "a tensor on a device with streams");
-  return tensor.device().kind() == DeviceKind::kCuda;
-}
 
 Tensor on_device_of(const Tensor& x, const Tensor& weights) {
   return weights.defined() ? weights.to(x.device()) : Tensor();
@@ -30,14 +24,13 @@ plain::Source weights_of(const Tensor& weights) {
 }  // namespace
 
 Tensor take_rows(const Tensor& x, std::span<const std::int32_t> rows, const Tensor& weights) {
-  const bool on_gpu = is_on_gpu(x);
   const std::size_t features = x.size(-1);
   Tensor out = Tensor::empty(x.device(), {rows.size(), features}, x.dtype());
   if (out.numel() == 0) return out;
   const Tensor list = gpu::upload(x.device(), rows);
   const Tensor factors = on_device_of(x, weights);
   const auto launched = launch("take_rows", {x, list, factors}, {out});
-  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+  backend::on_side_of(x.device(), [&]<simt::Side side>() {
     plain::take_rows<side>({.rows = rows.size(),
                             .features = features,
                             .of = gpu::integers(list),
@@ -49,7 +42,6 @@ Tensor take_rows(const Tensor& x, std::span<const std::int32_t> rows, const Tens
 
 Tensor sum_rows(const Tensor& x, std::span<const std::int32_t> rows, std::size_t terms,
                 const Tensor& weights) {
-  const bool on_gpu = is_on_gpu(x);
   const std::size_t features = x.size(-1);
   const std::size_t sums = rows.size() / terms;
   Tensor out = Tensor::empty(x.device(), {sums, features}, x.dtype());
@@ -57,7 +49,7 @@ Tensor sum_rows(const Tensor& x, std::span<const std::int32_t> rows, std::size_t
   const Tensor list = gpu::upload(x.device(), rows);
   const Tensor factors = on_device_of(x, weights);
   const auto launched = launch("sum_rows", {x, list, factors}, {out});
-  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+  backend::on_side_of(x.device(), [&]<simt::Side side>() {
     plain::sum_rows<side>({.sums = sums,
                            .features = features,
                            .terms = terms,
@@ -69,12 +61,11 @@ Tensor sum_rows(const Tensor& x, std::span<const std::int32_t> rows, std::size_t
 }
 
 Tensor dot_rows(const Tensor& a, const Tensor& b, std::span<const std::int32_t> rows) {
-  const bool on_gpu = is_on_gpu(a);
   Tensor out = Tensor::empty(a.device(), {rows.size()}, a.dtype());
   if (rows.empty()) return out;
   const Tensor list = gpu::upload(a.device(), rows);
   const auto launched = launch("dot_rows", {a, b, list}, {out});
-  ultra::gpu::on_side(on_gpu, [&]<simt::Side side>() {
+  backend::on_side_of(a.device(), [&]<simt::Side side>() {
     plain::dot_rows<side>({.rows = rows.size(),
                            .features = a.size(-1),
                            .of = gpu::integers(list),
