@@ -98,6 +98,7 @@ std::string cluster_file(const MachineProfile& profile) {
                              {"intra", json_of(profile.intra)},
                              {"inter", json_of(profile.inter)},
                              {"ranks_copy", profile.ranks_copy},
+                             {"network_steals", profile.network_steals},
                              {"straggler", profile.straggler}};
   return file.dump(2) + "\n";
 }

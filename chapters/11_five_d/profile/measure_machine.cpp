@@ -95,8 +95,10 @@ void measure_links(const Communicator& world, const BlockExtents& block, Machine
   const bool crosses = profile.ranks_per_node < world.size();
   profile.inter =
       as_on_rank_0(world, crosses ? measure_exchange(world, across, block) : profile.intra);
+  if (!crosses) return;
   // All ranks of a machine have sent at once: its NIC carries what they sent together.
-  if (crosses) profile.inter.bandwidth *= profile.ranks_per_node;
+  profile.inter.bandwidth *= profile.ranks_per_node;
+  profile.network_steals = measure_stolen(world, across, block.dtype);
 }
 
 }  // namespace

@@ -185,4 +185,36 @@ LinkSpeed measure_exchange(const Communicator& world, const Communicator& group,
           .bandwidth = bytes / std::max(longest - shortest, bytes * kLeastSecondsOfByte)};
 }
 
+double measure_stolen(const Communicator& world, const Communicator& group, DType dtype) {
+  constexpr std::size_t kSide = 256;
+  constexpr std::size_t kBuckets = 24;
+  constexpr std::size_t kBucketBytes = 250'000;  // chapter 03's
+  constexpr double kLonger = 1.25;  // products than sums, which then could hide entirely
+  const Tensor factor = Tensor::zeros(Device::cpu(), {kSide, kSide}, dtype);
+  std::vector<Tensor> buckets;
+  for (std::size_t i = 0; i < kBuckets; ++i) {
+    buckets.push_back(Tensor::zeros(Device::cpu(), {kBucketBytes / size_of(dtype)}, dtype));
+  }
+  const auto multiply = [&] {
+    static_cast<void>(ops::matmul(factor, Transpose::kNo, factor, Transpose::kYes));
+  };
+  const auto pass = [&](int products, bool sums) {
+    std::vector<Work> travelling;
+    for (const Tensor& bucket : buckets) {
+      for (int i = 0; i < products; ++i) multiply();
+      if (sums) travelling.push_back(group.all_reduce_async(bucket));
+    }
+    for (Work& work : travelling) work.wait();
+  };
+  const double sums = exchange_seconds(
+      world, [&] { pass(0, true); }, 1);
+  const double products = kLonger * sums / seconds_of(world, multiply) / real(kBuckets);
+  const int times = 1 + static_cast<int>(products);
+  const double alone = exchange_seconds(
+      world, [&] { pass(times, false); }, 1);
+  const double together = exchange_seconds(
+      world, [&] { pass(times, true); }, 1);
+  return std::clamp((together - alone) / sums, 0.0, 1.0);
+}
+
 }  // namespace ultra::profile

@@ -32,4 +32,11 @@ namespace ultra::profile {
 [[nodiscard]] LinkSpeed measure_exchange(const Communicator& world, const Communicator& group,
                                          const BlockExtents& block);
 
+/// @brief How much longer products take beside sums over a group, as a part of the time of these sums
+/// alone, while all other groups do the same: 0 is perfect overlap, 1 none. Sums travel in buckets as
+/// in a backward pass, each begun when a part of the products is done. Collective over world; the same
+/// on every rank.
+[[nodiscard]] double measure_stolen(const Communicator& world, const Communicator& group,
+                                    DType dtype);
+
 }  // namespace ultra::profile

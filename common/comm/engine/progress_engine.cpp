@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/comm/comm_error.hpp"
+#include "common/comm/engine/short_turns.hpp"
 
 namespace ultra::comm {
 namespace {
@@ -420,6 +421,7 @@ Clock::time_point ProgressEngine::next_look(Clock::duration at_most) const {
 }
 
 void ProgressEngine::run_thread() {
+  ask_for_short_turns();
   std::unique_lock lock(mutex_);
   while (true) {
     wake_thread_.wait(lock, [this] { return stop_ || thread_has_work(); });

@@ -111,6 +111,8 @@ void Cluster::validate() const {
   expect(intra.latency >= 0, "intra.latency", intra.latency, "at least 0");
   expect(inter.latency >= 0, "inter.latency", inter.latency, "at least 0");
   expect(straggler >= 0 && straggler < 1, "straggler", straggler, "at least 0 and below 1");
+  expect(network_steals >= 0 && network_steals <= 1, "network_steals", network_steals,
+         "from 0 to 1");
   expect_positive("mean_hours_to_failure", mean_hours_to_failure);
   expect_positive("checkpoint_bandwidth", checkpoint_bandwidth);
   expect_positive("host_bandwidth", host_bandwidth);

@@ -57,8 +57,8 @@ GpuType gpu_of(const JsonFields& fields) {
 Cluster read_cluster_file(const std::string& path) {
   const JsonFields file = JsonFields::of_file(path);
   file.expect_only({"name", "gpu", "gpus_per_node", "nics_per_node", "intra", "inter", "ranks_copy",
-                    "straggler", "mean_hours_to_failure", "checkpoint_bandwidth", "restart_seconds",
-                    "host_bandwidth"});
+                    "network_steals", "straggler", "mean_hours_to_failure", "checkpoint_bandwidth",
+                    "restart_seconds", "host_bandwidth"});
   Cluster cluster{.name = file.text_or("name", path),
                   .gpu = gpu_of(file.object("gpu")),
                   .gpus_per_node = checked_cast<int>(file.count("gpus_per_node")),
@@ -67,6 +67,7 @@ Cluster read_cluster_file(const std::string& path) {
   cluster.nics_per_node = checked_cast<int>(
       file.count_or("nics_per_node", checked_cast<std::size_t>(cluster.gpus_per_node)));
   cluster.ranks_copy = file.flag_or("ranks_copy", cluster.ranks_copy);
+  cluster.network_steals = file.number_or("network_steals", cluster.network_steals);
   cluster.straggler = file.number_or("straggler", cluster.straggler);
   cluster.mean_hours_to_failure =
       file.number_or("mean_hours_to_failure", cluster.mean_hours_to_failure);

@@ -186,6 +186,7 @@ const std::vector<Software>& named_software() {
       {.name = "workbook",
        .fused_projections = false,
        .overlaps_data = true,
+       .gathers_ahead = false,
        .validates_later = false,
        .offloads_activations = false,
        .overlaps_weight_gradients = false,

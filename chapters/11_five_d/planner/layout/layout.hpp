@@ -67,9 +67,12 @@ struct Software {
   bool fused_elementwise = true;   ///< activation, dropout and residual sum in one kernel each
   bool fused_accumulation = true;  ///< a weight's gradient is added up where its product is written
   bool fused_projections = true;   ///< query, key and value are one product, gate and up another
-  bool low_precision_gradients = false;   ///< keeps bf16 gradients beside the fp32 ones
-  double exchanged_gradient_bytes = 4;    ///< of an element when replicas exchange gradients
-  bool overlaps_data = false;             ///< exchanges of replicas run beside backward and forward
+  bool low_precision_gradients = false;  ///< keeps bf16 gradients beside the fp32 ones
+  double exchanged_gradient_bytes = 4;   ///< of an element when replicas exchange gradients
+  bool overlaps_data = false;            ///< exchanges of replicas run beside backward and forward
+  bool gathers_ahead = true;  ///< what a pass needs first has arrived: ZeRO-1's and 2's new weights
+                              ///< travel beside the step's end and beginning, ZeRO-3's first block
+                              ///< beside the pass before
   bool overlaps_tensor = false;           ///< exchanges of tp run beside products
   bool overlaps_pipeline = false;         ///< messages between stages run beside passes
   bool validates_later = true;            ///< an update does not wait for the norm of all stages

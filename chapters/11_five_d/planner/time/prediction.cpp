@@ -188,8 +188,27 @@ StepSeconds with_simulated_pipeline(StepSeconds step, const StepParts& parts,
   const double alone = std::max(step.passes, pipeline_seconds(costs));
   step.bubble = alone - step.passes;
   step.messages = std::max(0.0, pipeline_seconds(with_messages(costs, parts)) - alone);
-  step.stragglers = 0;
-  step.stragglers = (parts.slowdown - 1) * step.total();
+  return step;
+}
+
+/// What no pass hides: ZeRO-1's and 2's new weights after the update; of each pass of ZeRO-3 the
+/// first block's weights, of a backward pass the last block's sum.
+double never_hidden(const DataSeconds& data, const Question& question, const Layout& layout) {
+  const double blocks = real(question.work.model.shape().num_layers) / real(layout.pp);
+  const double ends =
+      real(micro_batches_of(question.work, layout)) * data.each_micro_batch / blocks;
+  return data.parameters + ends;
+}
+
+/// The same step, with what computation loses to exchanges beside it.
+StepSeconds with_exchanges(StepSeconds step, const StepParts& parts, const Question& question,
+                           const Layout& layout) {
+  if (!parts.hides_data) return step;
+  const DataSeconds& data = parts.data;
+  const double beside =
+      data.gradients + data.parameters + real(parts.micro_batches) * data.each_micro_batch;
+  const bool crosses = data_group(question, layout).nodes > 1;
+  step.data = std::max(step.data, crosses ? question.cluster.network_steals * beside : 0);
   return step;
 }
 
@@ -250,10 +269,16 @@ Prediction predict(const Question& question, const Layout& layout, PipelineTime 
                   .optimizer = optimizer_seconds(question, layout, held),
                   .slowdown = straggler_slowdown(question.cluster, layout.gpus())};
   for (const StageWork& work : works) parts.stages.push_back(work.seconds);
-  StepSeconds step = step_seconds(parts);
+  const bool waits = parts.hides_data && !question.software.gathers_ahead;
+  const double waited_for = waits ? never_hidden(parts.data, question, layout) : 0;
+  if (waits) parts.data.parameters = 0;
+  StepSeconds step = with_exchanges(step_seconds(parts), parts, question, layout);
+  step.data += waited_for;
   if (layout.pp > 1 && time == PipelineTime::kSimulated) {
     step = with_simulated_pipeline(step, parts, blocks, question, layout);
   }
+  step.stragglers = 0;
+  step.stragglers = (parts.slowdown - 1) * step.total();
 
   const StageWork& slowest = *std::ranges::max_element(
       works, {}, [](const StageWork& work) { return work.seconds.together(); });

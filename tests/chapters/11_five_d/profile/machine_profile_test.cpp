@@ -30,6 +30,7 @@ TEST(MachineProfile, IsAClusterFileForThePlanner) {
       .memory_bytes = 3e9,
       .call_seconds = 1e-6,
       .ranks_copy = true,
+      .network_steals = 0.25,
       .ranks_per_node = 2,
       .intra = {.latency = 2e-6, .bandwidth = 4e9},
       .inter = {.latency = 3e-5, .bandwidth = 1e8}};
@@ -43,6 +44,7 @@ TEST(MachineProfile, IsAClusterFileForThePlanner) {
   EXPECT_EQ(cluster.gpu.flash_attention, 0.5);
   EXPECT_EQ(cluster.straggler, 0.01);
   EXPECT_TRUE(cluster.ranks_copy);
+  EXPECT_EQ(cluster.network_steals, 0.25);
   EXPECT_EQ(cluster.gpu.measured_products.size(), 2U);
   EXPECT_EQ(cluster.gpus_per_node, 2);
   EXPECT_EQ(cluster.intra.bandwidth, 4e9);

@@ -4,10 +4,12 @@
 // Covers: chapters/11_five_d/profile/measure_parts.hpp
 #include "chapters/11_five_d/profile/measure_parts.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
@@ -52,6 +54,18 @@ TEST(MeasuredParts, ALinkIsNoFasterThanItIs) {
         EXPECT_GT(link.bandwidth, 0);
       },
       options);
+}
+
+TEST(MeasuredParts, AllRanksAgreeOnWhatSumsSteal) {
+  run_ranks(4, [](Communicator& world) {
+    const Communicator pair = world.split(world.rank() % 2, world.rank(), "pair");
+    const double stolen = measure_stolen(world, pair, DType::kF32);
+    EXPECT_GE(stolen, 0);
+    EXPECT_LE(stolen, 1);
+    const Tensor all = Tensor::zeros(Device::cpu(), {4}, DType::kF64);
+    world.all_gather(Tensor::from<double>(Device::cpu(), {1}, std::vector{stolen}).clone(), all);
+    EXPECT_THAT(all.to_vector(), ::testing::Each(stolen));
+  });
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ class ClusterFile : public ::testing::Test {
 TEST_F(ClusterFile, EverythingIsRead) {
   json content = right();
   content["straggler"] = 0.01;
+  content["network_steals"] = 0.3;
   content["gpu"]["efficiency"] = {{"network", 0.9}};
   const Cluster cluster = read(content);
   EXPECT_EQ(cluster.name, "two cores");
@@ -60,6 +61,7 @@ TEST_F(ClusterFile, EverythingIsRead) {
   EXPECT_EQ(cluster.nics_per_node, 2);
   EXPECT_EQ(cluster.inter.bandwidth, 1.2e8);
   EXPECT_EQ(cluster.straggler, 0.01);
+  EXPECT_EQ(cluster.network_steals, 0.3);
 }
 
 TEST_F(ClusterFile, MissingKeysAreNamed) {
@@ -87,6 +89,7 @@ TEST_F(ClusterFile, WrongTypesAndNumbers) {
                        {"\"products\" is 1.5", "at most 1"});
   refuses<ConfigError>("/nics_per_node", 3, {"\"nics_per_node\" is 3", "from 1 to gpus_per_node"});
   refuses<ConfigError>("/straggler", 2, {"\"straggler\" is 2"});
+  refuses<ConfigError>("/network_steals", 1.5, {"\"network_steals\" is 1.5", "from 0 to 1"});
   refuses<ConfigError>("/gpu/measured_products/0/flops", 0, {"measured_products", "above 0"});
 }
 

@@ -56,6 +56,46 @@ TEST_F(Predictions, ZeroThreeExchangesForEveryMicroBatch) {
   EXPECT_NEAR(predict(q, many).step.data / predict(q, few).step.data, 4, 0.01);
 }
 
+TEST_F(Predictions, WhatIsHiddenCostsWhatTheNetworkSteals) {
+  Question q = question();
+  const Layout layout{.dp = 64, .micro_batch = 4};
+  ASSERT_EQ(predict(q, layout).step.data, 0);
+  const double passes = predict(q, layout).step.passes;
+  Question apart = q;
+  apart.software.overlaps_data = false;
+  const double exchange = predict(apart, layout).step.data;
+  for (const double stolen : {0.0, 0.25, 1.0}) {
+    q.cluster.network_steals = stolen;
+    EXPECT_NEAR(predict(q, layout).step.data, stolen * exchange, 1e-12);
+    EXPECT_EQ(predict(q, layout).step.passes, passes);
+    // Inside a node nothing crosses the network.
+    EXPECT_EQ(predict(q, {.dp = 8, .micro_batch = 4}).step.data, 0);
+  }
+}
+
+TEST_F(Predictions, WhatIsNotGatheredAheadIsWaitedFor) {
+  Question q = question();
+  q.cluster = without_latency(q.cluster);
+  q.cluster.inter.bandwidth *= 100;
+  q.cluster.intra.bandwidth *= 100;
+  const auto data = [&](ZeroStage stage, std::size_t micro_batch, bool overlaps, bool ahead) {
+    q.software.overlaps_data = overlaps;
+    q.software.gathers_ahead = ahead;
+    return predict(q, {.dp = 64, .zero = stage, .micro_batch = micro_batch}).step.data;
+  };
+  for (const std::size_t micro_batch : {1U, 4U}) {
+    for (const ZeroStage stage : {ZeroStage::kOptimizer, ZeroStage::kParameters}) {
+      ASSERT_EQ(data(stage, micro_batch, true, true), 0);
+    }
+    // The new weights, of two bytes where gradients have four.
+    const double whole = data(ZeroStage::kOptimizer, micro_batch, false, false);
+    EXPECT_NEAR(data(ZeroStage::kOptimizer, micro_batch, true, false), whole / 3, 1e-9);
+    // Of 32 blocks one at each end of every pass.
+    const double of_three = data(ZeroStage::kParameters, micro_batch, false, false);
+    EXPECT_NEAR(data(ZeroStage::kParameters, micro_batch, true, false), of_three / 32, 1e-9);
+  }
+}
+
 TEST_F(Predictions, ZeroThreePaysTheRingsLatencyForEveryBlock) {
   Question q = question(1024);
   q.cluster.inter.bandwidth = 1e15;
