@@ -137,8 +137,9 @@ class Machine:
         if arguments.again:
             self.state.unlink(missing_ok=True)
         self.done = self.read_state()
-        # For our own programs; the vendor's find their libraries themselves.
-        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(
+        # For our own programs; the vendor's find their libraries themselves. Tests of operations run
+        # on whatever device this variable names.
+        self.environment = {**os.environ, "ULTRA_TEST_DEVICE": "cuda", "LD_LIBRARY_PATH": ":".join(
             [*cublas_folders(), os.environ.get("LD_LIBRARY_PATH", "")])}
         if not (self.output / "report.md").is_file():
             device = self.text_of("nvidia-smi", "--format=csv,noheader", "--query-gpu=name,"

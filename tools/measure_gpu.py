@@ -5,7 +5,7 @@
     measure_gpu.py time [LADDER]      each rung in a process of its own, beside its ceiling
     measure_gpu.py sanitize [TOOL]    compute-sanitizer's memcheck, racecheck, initcheck, synccheck
     measure_gpu.py counters [LADDER]  what the emulator counts beside what Nsight Compute measures
-    measure_gpu.py gpu-tests          every chapter's layouts on the GPU, against the CPU
+    measure_gpu.py gpu-tests          every operation and every chapter's layouts, against the CPU
     measure_gpu.py train [MODEL]      tokens per second of whole trainings, beside PyTorch's
     measure_gpu.py run                all of these, in this order
 
@@ -39,6 +39,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CARRIED = ("measure_gpu.py", "gpu_machine.py", "measure_sdpa.py", "measure_training.py")
 PROGRAM = gpu_machine.PROGRAM
 TESTS = ("test.kernels.simt.gpu", "test.chapters.09_kernels.gpu")
+OPERATIONS = "test.common.ops"
 LAYOUTS = "test.devices.gpu"
 TRAINING = "bench_train_step"
 # Sequences of a step: what fits 80 GB without recomputation at 124M, with it at 1B.
@@ -69,7 +70,7 @@ def build_programs(build):
                     "-DCMAKE_BUILD_RPATH=$ORIGIN/lib",
                     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed,--disable-new-dtags"], check=True)
     subprocess.run(["cmake", "--build", build, "--target", f"{PROGRAM}_main", *TESTS,
-                    LAYOUTS, TRAINING], check=True)
+                    OPERATIONS, LAYOUTS, TRAINING], check=True)
 
 
 def collect(build, folder):
@@ -77,7 +78,7 @@ def collect(build, folder):
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lib").mkdir(parents=True)
     programs = [build / "bin" / PROGRAM, build / "bin" / TRAINING,
-                *(build / "tests" / test for test in (*TESTS, LAYOUTS))]
+                *(build / "tests" / test for test in (*TESTS, OPERATIONS, LAYOUTS))]
     for program in programs:
         shutil.copy(program, folder)
         subprocess.run(["strip", folder / program.name], check=True)
@@ -212,7 +213,12 @@ def counters(machine, wanted):
 
 
 def gpu_tests(machine, _):
-    """Each layout in a process of its own."""
+    """Each group of operations, and each layout, in a process of its own."""
+    machine.section("Operations on the GPU", "| tests | result | seconds |", "|---|---|---|")
+    for suite in dict.fromkeys(name.split(".")[0] for name in machine.tests_of(OPERATIONS)):
+        machine.once(f"gpu-tests {suite}", OPERATIONS, f"--gtest_filter={suite}.*",
+                     then=lambda done, suite=suite: machine.row(suite, done.verdict(),
+                                                                f"{done.seconds:.1f}"))
     machine.section("Layouts on the GPU", "| test | result | seconds |", "|---|---|---|")
     for name in machine.tests_of(LAYOUTS):
         machine.once(f"gpu-tests {name}", LAYOUTS, f"--gtest_filter={name}",

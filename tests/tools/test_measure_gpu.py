@@ -75,7 +75,7 @@ class MeasureGpu(unittest.TestCase):
         self.addCleanup(name.cleanup)
         self.folder = pathlib.Path(name.name)
         self.write_program(self.folder / "09_kernels", PROGRAM)
-        for test in (*measure_gpu.TESTS, measure_gpu.LAYOUTS):
+        for test in (*measure_gpu.TESTS, measure_gpu.OPERATIONS, measure_gpu.LAYOUTS):
             self.write_program(self.folder / test, TESTS)
         self.tools = self.folder / "tools"
         self.tools.mkdir()
@@ -105,6 +105,12 @@ class MeasureGpu(unittest.TestCase):
     def test_layouts_have_a_process_each(self):
         self.assertEqual(self.measure("gpu-tests").returncode, 0)
         self.assertIn("| Suite.AreRightForAnyShape/toy_1 | right |", self.report())
+
+    def test_operations_have_a_process_for_each_group_and_run_on_the_gpu(self):
+        self.write_program(self.folder / measure_gpu.OPERATIONS,
+                           TESTS + 'test "$ULTRA_TEST_DEVICE" = cuda || exit 1\n')
+        self.assertEqual(self.measure("gpu-tests").returncode, 0)
+        self.assertEqual(self.report().count("| Suite | right |"), 1)
 
     def test_a_training_beside_one_that_cannot_run(self):
         training = {"mfu": 0.5, "tokens_per_second": 1000.0, "teraflops": 494.5, "peak_bytes": 2e10}
