@@ -9,7 +9,9 @@
 namespace ultra::mixed_precision {
 namespace {
 
-constexpr const char* kOneOfTheTwo = " Leave one of the two out.";
+std::string one_of_the_two(std::string_view reason) {
+  return fmt::format("{} Leave one of the two out.", reason);
+}
 
 /// What the flags of all techniques ask for, by their names in the metrics' config.
 class Asked {
@@ -53,15 +55,15 @@ class Rows {
 };
 
 void exclude_from_types(Rows rows, const Asked& asked) {
-  rows.exclude("--compress",
-               std::string("its messages are made of f32 gradients, and it sends fewer bytes than "
-                           "bf16 does.") +
-                   kOneOfTheTwo,
-               asked.has("compress", "none"));
+  rows.exclude(
+      "--compress",
+      one_of_the_two("its messages are made of f32 gradients, and it sends fewer bytes than "
+                     "bf16 does."),
+      asked.has("compress", "none"));
   rows.exclude("--sync parameter-server",
-               std::string("its servers keep weights and update them in one type.") + kOneOfTheTwo,
+               one_of_the_two("its servers keep weights and update them in one type."),
                asked.has("sync", "all-reduce"));
-  rows.exclude("--zero++", std::string("it quantises f32 weights and gradients.") + kOneOfTheTwo,
+  rows.exclude("--zero++", one_of_the_two("it quantises f32 weights and gradients."),
                asked.has("zero_plus_plus", "none"));
   rows.exclude("--offload optimizer+params",
                "weights that are offloaded have no master weights beside them. Use --offload "
@@ -70,24 +72,22 @@ void exclude_from_types(Rows rows, const Asked& asked) {
 }
 
 void exclude_from_moments(Rows rows, const Asked& asked) {
-  rows.exclude("--offload",
-               std::string("moments outside the device are kept in f32.") + kOneOfTheTwo,
+  rows.exclude("--offload", one_of_the_two("moments outside the device are kept in f32."),
                !asked.value_of("offload").empty());
 }
 
 void exclude_from_rounded_loss(Rows rows, const train::Setup& setup) {
-  rows.exclude("--tp",
-               std::string("the vocabulary's columns are on several ranks, which add up their sums "
-                           "in f32.") +
-                   kOneOfTheTwo,
-               setup.ranks_along(MeshDim::kTp) > 1);
+  rows.exclude(
+      "--tp",
+      one_of_the_two("the vocabulary's columns are on several ranks, which add up their sums "
+                     "in f32."),
+      setup.ranks_along(MeshDim::kTp) > 1);
 }
 
 void exclude_from_rounded_softmax(Rows rows, const train::Setup& setup) {
   rows.exclude("--cp",
-               std::string("the keys of a query are on several ranks, which merge their sums in "
-                           "f32.") +
-                   kOneOfTheTwo,
+               one_of_the_two("the keys of a query are on several ranks, which merge their sums in "
+                              "f32."),
                setup.ranks_along(MeshDim::kCp) > 1);
 }
 
@@ -102,9 +102,8 @@ train::Exclusion sums_on_a_device(const train::Setup& setup, bool rounds_sums) {
 
 void exclude_from_scaling(Rows rows, const Asked& asked) {
   rows.exclude("--sync parameter-server",
-               std::string("servers update without a norm of all gradients, which would say "
-                           "whether one overflowed.") +
-                   kOneOfTheTwo,
+               one_of_the_two("servers update without a norm of all gradients, which would say "
+                              "whether one overflowed."),
                asked.value_of("sync") == "parameter-server");
   rows.exclude("--schedule pipedream-async",
                "its stages update before anybody knows whether a gradient overflowed. Use "

@@ -189,7 +189,7 @@ double measure_stolen(const Communicator& world, const Communicator& group, DTyp
   constexpr std::size_t kSide = 256;
   constexpr std::size_t kBuckets = 24;
   constexpr std::size_t kBucketBytes = 250'000;  // chapter 03's
-  constexpr double kLonger = 1.25;  // products than sums, which then could hide entirely
+  constexpr double kLonger = 1;  // products than sums, which then could hide entirely
   const Tensor factor = Tensor::zeros(Device::cpu(), {kSide, kSide}, dtype);
   std::vector<Tensor> buckets;
   for (std::size_t i = 0; i < kBuckets; ++i) {

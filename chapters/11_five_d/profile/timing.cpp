@@ -33,14 +33,16 @@ std::vector<double> of_all_ranks(const Communicator& group, double own) {
   return all.to_vector();
 }
 
-/// Whose fastest round counts: each rank's own, or the one that all together made fastest.
-enum class Whose { kOwn, kTogether };
+/// Seconds of a call in each round.
+struct Rounds {
+  double own_fastest = std::numeric_limits<double>::max();  // of this rank
+  std::vector<double> slowest;                              // of the slowest rank, in each
+};
 
-/// Seconds of a call in the fastest round, on the slowest rank. A round makes calls, and says how
-/// many. Collective.
+/// A round makes calls, and says how many. Collective.
 template <class Round>
-double fastest_round(const Communicator& group, Whose whose, const Round& round) {
-  double fastest = std::numeric_limits<double>::max();
+Rounds measured_rounds(const Communicator& group, const Round& round) {
+  Rounds rounds;
   double elapsed = 0;  // the same on all ranks, so that they stop together
   for (int i = 0; i < kRounds && elapsed < kEnoughSeconds; ++i) {
     throw_if_interrupted();
@@ -49,16 +51,17 @@ double fastest_round(const Communicator& group, Whose whose, const Round& round)
     const int calls = round(begin);
     const double seconds = seconds_since(begin);
     const double slowest = std::ranges::max(of_all_ranks(group, seconds));
-    fastest = std::min(fastest, (whose == Whose::kOwn ? seconds : slowest) / calls);
+    rounds.own_fastest = std::min(rounds.own_fastest, seconds / calls);
+    rounds.slowest.push_back(slowest / calls);
     elapsed += slowest;
   }
-  return std::ranges::max(of_all_ranks(group, fastest));
+  return rounds;
 }
 
 }  // namespace
 
 double seconds_of(const Communicator& world, const std::function<void()>& call) {
-  return fastest_round(world, Whose::kOwn, [&](Clock::time_point begin) {
+  const Rounds rounds = measured_rounds(world, [&](Clock::time_point begin) {
     int calls = 0;
     while (calls == 0 || seconds_since(begin) < kRoundSeconds) {
       call();
@@ -66,14 +69,17 @@ double seconds_of(const Communicator& world, const std::function<void()>& call) 
     }
     return calls;
   });
+  return std::ranges::max(of_all_ranks(world, rounds.own_fastest));
 }
 
 double exchange_seconds(const Communicator& world, const std::function<void()>& exchange,
                         int times) {
-  return fastest_round(world, Whose::kTogether, [&](Clock::time_point) {
-    for (int i = 0; i < times; ++i) exchange();
-    return times;
-  });
+  std::vector<double> rounds = measured_rounds(world, [&](Clock::time_point) {
+                                 for (int i = 0; i < times; ++i) exchange();
+                                 return times;
+                               }).slowest;
+  std::ranges::sort(rounds);
+  return rounds[rounds.size() / 4];
 }
 
 double deviation_of(const Communicator& world, const std::function<void()>& work) {

@@ -16,7 +16,9 @@ namespace ultra::profile {
 [[nodiscard]] double seconds_of(const Communicator& world, const std::function<void()>& call);
 
 /// @brief Seconds of one of `times` exchanges that all ranks make at the same time, each with its
-/// group, on the rank that takes longest: groups share their machines' links. Collective over world.
+/// group, on the rank that takes longest: groups share their machines' links. A quarter of the rounds
+/// is faster: the fastest one had luck that no training has in every step, the slowest were disturbed.
+/// Collective over world.
 [[nodiscard]] double exchange_seconds(const Communicator& world,
                                       const std::function<void()>& exchange, int times);
 

@@ -60,15 +60,27 @@ class BlockModel {
         memory_seconds(kFp32 * unfused * kLossBackward * tokens_ * columns +
                        3 * e_ * between_ * h_ + accumulated_bytes() * h_ * columns);
     head.weight_gradients = head.forward.products;
-    const GroupPlacement tp = group(PlanAxis::kTensor);
-    head.forward.tensor_exchange = gather_seconds(q_.cluster, tp, e_ * tokens_ * h_);
-    head.backward.tensor_exchange = head.forward.tensor_exchange;
+    // Its input is gathered, and once more for the weight's gradient where tokens are shared out.
+    head.forward.tensor_exchange = tensor_exchange();
+    head.backward.tensor_exchange = (l_.sequence_parallel ? 2 : 1) * tensor_exchange();
     return head;
+  }
+
+  BlockSeconds embedding() const {
+    BlockSeconds embedding;
+    embedding.forward.tensor_exchange = (l_.sequence_parallel ? 1 : 2) * tensor_exchange();
+    embedding.backward.tensor_exchange = l_.sequence_parallel ? tensor_exchange() : 0;
+    return embedding;
   }
 
  private:
   GroupPlacement group(PlanAxis axis) const {
     return placement_of(l_, axis, static_cast<std::size_t>(q_.cluster.gpus_per_node));
+  }
+
+  /// An all-gather or a reduce-scatter of a micro-batch's tokens; an all-reduce is both.
+  double tensor_exchange() const {
+    return gather_seconds(q_.cluster, group(PlanAxis::kTensor), e_ * tokens_ * h_);
   }
 
   double memory_seconds(double bytes) const {
@@ -319,6 +331,10 @@ BlockSeconds block_seconds(const Question& question, const Layout& layout, bool 
 
 BlockSeconds head_seconds(const Question& question, const Layout& layout) {
   return BlockModel(question, layout).head();
+}
+
+BlockSeconds embedding_seconds(const Question& question, const Layout& layout) {
+  return BlockModel(question, layout).embedding();
 }
 
 }  // namespace ultra::planner

@@ -65,4 +65,7 @@ struct Question {
 /// @brief Final norm, output table and loss.
 [[nodiscard]] BlockSeconds head_seconds(const Question& question, const Layout& layout);
 
+/// @brief What tp exchanges for its parts of the input table; the lookup itself takes no time.
+[[nodiscard]] BlockSeconds embedding_seconds(const Question& question, const Layout& layout);
+
 }  // namespace ultra::planner

@@ -42,6 +42,7 @@ std::vector<StageWork> stage_works(const Question& question, const Layout& layou
     add(works[stage], dense, real(blocks[stage] - with_experts));
     add(works[stage], mixed, real(with_experts));
   }
+  add(works.front(), embedding_seconds(question, layout), 1);
   add(works[output_stage(layout)], head_seconds(question, layout), 1);
   return works;
 }
@@ -200,7 +201,7 @@ double never_hidden(const DataSeconds& data, const Question& question, const Lay
   return data.parameters + ends;
 }
 
-/// The same step, with what computation loses to exchanges beside it.
+/// The same step, with what computation loses to exchanges beside it: a part of what is hidden.
 StepSeconds with_exchanges(StepSeconds step, const StepParts& parts, const Question& question,
                            const Layout& layout) {
   if (!parts.hides_data) return step;
@@ -208,7 +209,7 @@ StepSeconds with_exchanges(StepSeconds step, const StepParts& parts, const Quest
   const double beside =
       data.gradients + data.parameters + real(parts.micro_batches) * data.each_micro_batch;
   const bool crosses = data_group(question, layout).nodes > 1;
-  step.data = std::max(step.data, crosses ? question.cluster.network_steals * beside : 0);
+  if (crosses) step.data += question.cluster.network_steals * (beside - step.data);
   return step;
 }
 
