@@ -189,7 +189,6 @@ double measure_stolen(const Communicator& world, const Communicator& group, DTyp
   constexpr std::size_t kSide = 256;
   constexpr std::size_t kBuckets = 24;
   constexpr std::size_t kBucketBytes = 250'000;  // chapter 03's
-  constexpr double kLonger = 1;  // products than sums, which then could hide entirely
   const Tensor factor = Tensor::zeros(Device::cpu(), {kSide, kSide}, dtype);
   std::vector<Tensor> buckets;
   for (std::size_t i = 0; i < kBuckets; ++i) {
@@ -208,8 +207,8 @@ double measure_stolen(const Communicator& world, const Communicator& group, DTyp
   };
   const double sums = exchange_seconds(
       world, [&] { pass(0, true); }, 1);
-  const double products = kLonger * sums / seconds_of(world, multiply) / real(kBuckets);
-  const int times = 1 + static_cast<int>(products);
+  // As long as the sums, which then could hide entirely.
+  const int times = 1 + static_cast<int>(sums / seconds_of(world, multiply) / real(kBuckets));
   const double alone = exchange_seconds(
       world, [&] { pass(times, false); }, 1);
   const double together = exchange_seconds(

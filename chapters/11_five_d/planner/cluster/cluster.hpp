@@ -50,17 +50,15 @@ struct GpuType {
 
 /// @brief Nodes of GPUs.
 struct Cluster {
-  std::string name;         ///< "dgx-a100"
-  GpuType gpu;              ///< all the same
-  int gpus_per_node = 8;    ///< of each
-  int nics_per_node = 8;    ///< of each
-  collectives::Link intra;  ///< in a node: bandwidth of a GPU in an exchange, as measured
-  collectives::Link inter;  ///< of one NIC: what it is sold as
-  bool ranks_copy = false;  ///< exchanges in a node are work of the ranks: nothing hides them
-  double network_steals =
-      0;  ///< of the time of an exchange between nodes, what computation beside it
-          ///< loses: moving messages is work, too
-  double straggler = 0.002;  ///< standard deviation of a rank's time in a step, as a part of it
+  std::string name;           ///< "dgx-a100"
+  GpuType gpu;                ///< all the same
+  int gpus_per_node = 8;      ///< of each
+  int nics_per_node = 8;      ///< of each
+  collectives::Link intra;    ///< in a node: bandwidth of a GPU in an exchange, as measured
+  collectives::Link inter;    ///< of one NIC: what it is sold as
+  bool ranks_copy = false;    ///< exchanges in a node are work of the ranks: nothing hides them
+  double network_steals = 0;  ///< of an exchange between nodes, what computation beside it loses
+  double straggler = 0.002;   ///< standard deviation of a rank's time in a step, as a part of it
   double mean_hours_to_failure = 50'000;  ///< of one GPU with its share of the node
   double checkpoint_bandwidth = 2e9;      ///< bytes per second and node, to storage
   double restart_seconds = 600;           ///< from a failure until training goes on

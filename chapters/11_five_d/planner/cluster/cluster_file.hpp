@@ -13,8 +13,9 @@ namespace ultra::planner {
 /// Needed: gpu.peak_flops, gpu.memory_bandwidth, gpu.memory_bytes, gpus_per_node, intra and inter
 /// with latency and bandwidth each. The rest has defaults: name, gpu.name, gpu.multiprocessors,
 /// gpu.fp8_flops, gpu.flash_attention, gpu.kernel_seconds, gpu.efficiency (products, memory,
-/// network), gpu.measured_products (a list of m, k, n, flops), nics_per_node, ranks_copy, network_steals,
-/// straggler, mean_hours_to_failure, checkpoint_bandwidth, restart_seconds, host_bandwidth.
+/// network), gpu.measured_products (a list of m, k, n, flops), nics_per_node, ranks_copy,
+/// network_steals, straggler, mean_hours_to_failure, checkpoint_bandwidth, restart_seconds,
+/// host_bandwidth.
 /// @throws FileError for a key that is missing, unknown or of another type; ConfigError for values
 /// that make no cluster.
 [[nodiscard]] Cluster read_cluster_file(const std::string& path);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/11_five_d/planner/time/exchange_time.hpp"
@@ -192,13 +193,14 @@ StepSeconds with_simulated_pipeline(StepSeconds step, const StepParts& parts,
   return step;
 }
 
-/// What no pass hides: ZeRO-1's and 2's new weights after the update; of each pass of ZeRO-3 the
-/// first block's weights, of a backward pass the last block's sum.
-double never_hidden(const DataSeconds& data, const Question& question, const Layout& layout) {
+/// Takes from the exchanges what no pass hides: ZeRO-1's and 2's new weights after the update; of
+/// each pass of ZeRO-3 the first block's weights, of a backward pass the last block's sum.
+double take_what_never_hides(StepParts& parts, const Question& question, const Layout& layout) {
+  if (!parts.hides_data || question.software.gathers_ahead) return 0;
   const double blocks = real(question.work.model.shape().num_layers) / real(layout.pp);
-  const double ends =
-      real(micro_batches_of(question.work, layout)) * data.each_micro_batch / blocks;
-  return data.parameters + ends;
+  const double ends = parts.data.each_micro_batch / blocks;
+  parts.data.each_micro_batch -= ends;
+  return std::exchange(parts.data.parameters, 0) + real(parts.micro_batches) * ends;
 }
 
 /// The same step, with what computation loses to exchanges beside it: a part of what is hidden.
@@ -270,9 +272,7 @@ Prediction predict(const Question& question, const Layout& layout, PipelineTime 
                   .optimizer = optimizer_seconds(question, layout, held),
                   .slowdown = straggler_slowdown(question.cluster, layout.gpus())};
   for (const StageWork& work : works) parts.stages.push_back(work.seconds);
-  const bool waits = parts.hides_data && !question.software.gathers_ahead;
-  const double waited_for = waits ? never_hidden(parts.data, question, layout) : 0;
-  if (waits) parts.data.parameters = 0;
+  const double waited_for = take_what_never_hides(parts, question, layout);
   StepSeconds step = with_exchanges(step_seconds(parts), parts, question, layout);
   step.data += waited_for;
   if (layout.pp > 1 && time == PipelineTime::kSimulated) {
