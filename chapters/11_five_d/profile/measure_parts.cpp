@@ -205,14 +205,11 @@ double measure_stolen(const Communicator& world, const Communicator& group, DTyp
     }
     for (Work& work : travelling) work.wait();
   };
-  const double sums = exchange_seconds(
-      world, [&] { pass(0, true); }, 1);
+  const double sums = typical_seconds(world, [&] { pass(0, true); });
   // As long as the sums, which then could hide entirely.
   const int times = 1 + static_cast<int>(sums / seconds_of(world, multiply) / real(kBuckets));
-  const double alone = exchange_seconds(
-      world, [&] { pass(times, false); }, 1);
-  const double together = exchange_seconds(
-      world, [&] { pass(times, true); }, 1);
+  const double alone = typical_seconds(world, [&] { pass(times, false); });
+  const double together = typical_seconds(world, [&] { pass(times, true); });
   return std::clamp((together - alone) / sums, 0.0, 1.0);
 }
 

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kRoundSeconds = 0.002;
 constexpr int kRounds = 9;
 /// Rounds that take long are fewer.
-constexpr double kEnoughSeconds = 0.25;
+constexpr double kEnoughSeconds = 1;
 constexpr int kRoundsOfDeviation = 5;
 
 double seconds_since(Clock::time_point begin) {
@@ -74,12 +74,20 @@ double seconds_of(const Communicator& world, const std::function<void()>& call) 
 
 double exchange_seconds(const Communicator& world, const std::function<void()>& exchange,
                         int times) {
-  std::vector<double> rounds = measured_rounds(world, [&](Clock::time_point) {
-                                 for (int i = 0; i < times; ++i) exchange();
-                                 return times;
-                               }).slowest;
-  std::ranges::sort(rounds);
-  return rounds[rounds.size() / 4];
+  const Rounds rounds = measured_rounds(world, [&](Clock::time_point) {
+    for (int i = 0; i < times; ++i) exchange();
+    return times;
+  });
+  return std::ranges::min(rounds.slowest);
+}
+
+double typical_seconds(const Communicator& world, const std::function<void()>& work) {
+  Rounds rounds = measured_rounds(world, [&](Clock::time_point) {
+    work();
+    return 1;
+  });
+  std::ranges::sort(rounds.slowest);
+  return rounds.slowest[rounds.slowest.size() / 2];
 }
 
 double deviation_of(const Communicator& world, const std::function<void()>& work) {

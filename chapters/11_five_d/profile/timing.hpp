@@ -16,11 +16,14 @@ namespace ultra::profile {
 [[nodiscard]] double seconds_of(const Communicator& world, const std::function<void()>& call);
 
 /// @brief Seconds of one of `times` exchanges that all ranks make at the same time, each with its
-/// group, on the rank that takes longest: groups share their machines' links. A quarter of the rounds
-/// is faster: the fastest one had luck that no training has in every step, the slowest were disturbed.
-/// Collective over world.
+/// group, on the rank that takes longest: groups share their machines' links. The fastest of several
+/// rounds counts. Collective over world.
 [[nodiscard]] double exchange_seconds(const Communicator& world,
                                       const std::function<void()>& exchange, int times);
+
+/// @brief Seconds of a piece of work, in the median of several rounds, on the rank that takes longest.
+/// Collective over world.
+[[nodiscard]] double typical_seconds(const Communicator& world, const std::function<void()>& work);
 
 /// @brief By how much the slowest rank's time of a piece of work lies above the mean of all ranks, as
 /// the standard deviation of a planner::Cluster: mean excess over sqrt(2 ln ranks). Collective.
