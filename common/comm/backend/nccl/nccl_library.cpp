@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <mutex>
 #include <type_traits>
 
 #include "common/base/errors.hpp"
@@ -18,7 +19,10 @@ constexpr int kOldestVersion = 21400;
 constexpr const char* kHint =
     "Install NCCL 2.14 or later and name its folder in LD_LIBRARY_PATH, or use --collectives ours.";
 
+/// One thread at a time: what the first one's opening constructs has happened before the others'.
 void* opened(const std::string& name) {
+  static std::mutex opening;
+  const std::scoped_lock lock(opening);
   if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   const char* const error = dlerror();
   throw ConfigError(fmt::format("NCCL cannot be opened: {}. {}",
