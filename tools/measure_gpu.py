@@ -98,14 +98,18 @@ def pack(folder):
 
 # --- The parts -----------------------------------------------------------------------------------
 
+def run_tests(machine, unit, program, name, chosen):
+    """The tests that a filter has chosen, in a process of their own, as a line of a table."""
+    machine.once(unit, program, f"--gtest_filter={chosen}",
+                 then=lambda done: machine.row(name, done.verdict(), f"{done.seconds:.1f}"))
+
+
 def test(machine, _):
     """Each test in a process of its own: the error of a kernel spoils all that follows in it."""
     machine.section("Tests", "| test | result | seconds |", "|---|---|---|")
     for program in TESTS:
         for name in machine.tests_of(program):
-            machine.once(f"test {program} {name}", program, f"--gtest_filter={name}",
-                         then=lambda done, name=name: machine.row(name, done.verdict(),
-                                                                  f"{done.seconds:.1f}"))
+            run_tests(machine, f"test {program} {name}", program, name, name)
 
 
 def clocks_in_words(clocks):
@@ -216,14 +220,10 @@ def gpu_tests(machine, _):
     """Each group of operations, and each layout, in a process of its own."""
     machine.section("Operations on the GPU", "| tests | result | seconds |", "|---|---|---|")
     for suite in dict.fromkeys(name.split(".")[0] for name in machine.tests_of(OPERATIONS)):
-        machine.once(f"gpu-tests {suite}", OPERATIONS, f"--gtest_filter={suite}.*",
-                     then=lambda done, suite=suite: machine.row(suite, done.verdict(),
-                                                                f"{done.seconds:.1f}"))
+        run_tests(machine, f"gpu-tests {suite}", OPERATIONS, suite, f"{suite}.*")
     machine.section("Layouts on the GPU", "| test | result | seconds |", "|---|---|---|")
     for name in machine.tests_of(LAYOUTS):
-        machine.once(f"gpu-tests {name}", LAYOUTS, f"--gtest_filter={name}",
-                     then=lambda done, name=name: machine.row(name, done.verdict(),
-                                                              f"{done.seconds:.1f}"))
+        run_tests(machine, f"gpu-tests {name}", LAYOUTS, name, name)
 
 
 def training_row(machine, done, name, event):

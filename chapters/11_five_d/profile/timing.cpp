@@ -33,6 +33,11 @@ std::vector<double> of_all_ranks(const Communicator& group, double own) {
   return all.to_vector();
 }
 
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
 /// Seconds of a call in each round.
 struct Rounds {
   double own_fastest = std::numeric_limits<double>::max();  // of this rank
@@ -82,12 +87,11 @@ double exchange_seconds(const Communicator& world, const std::function<void()>& 
 }
 
 double typical_seconds(const Communicator& world, const std::function<void()>& work) {
-  Rounds rounds = measured_rounds(world, [&](Clock::time_point) {
+  const Rounds rounds = measured_rounds(world, [&](Clock::time_point) {
     work();
     return 1;
   });
-  std::ranges::sort(rounds.slowest);
-  return rounds.slowest[rounds.slowest.size() / 2];
+  return median_of(rounds.slowest);
 }
 
 double deviation_of(const Communicator& world, const std::function<void()>& work) {
@@ -102,8 +106,7 @@ double deviation_of(const Communicator& world, const std::function<void()>& work
     const double mean = std::reduce(seconds.begin(), seconds.end()) / world.size();
     excess.push_back(std::ranges::max(seconds) / mean - 1);
   }
-  std::ranges::sort(excess);
-  return excess[excess.size() / 2] / std::sqrt(2 * std::log(world.size()));
+  return median_of(excess) / std::sqrt(2 * std::log(world.size()));
 }
 
 }  // namespace ultra::profile

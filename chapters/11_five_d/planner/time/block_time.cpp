@@ -254,11 +254,11 @@ class BlockModel {
   void add_tensor_exchange(BlockSeconds& block) const {
     const GroupPlacement tp = group(PlanAxis::kTensor);
     const double bytes = e_ * tokens_ * h_;
-    const double half = l_.sequence_parallel ? 2 * gather_seconds(q_.cluster, tp, bytes)
-                                             : all_reduce_seconds(q_.cluster, tp, bytes);
+    const double half =
+        l_.sequence_parallel ? 2 * tensor_exchange() : all_reduce_seconds(q_.cluster, tp, bytes);
     double forward = 2 * half;
     double backward = 2 * half;
-    const double again = l_.sequence_parallel ? 2 * gather_seconds(q_.cluster, tp, bytes) : 0.0;
+    const double again = l_.sequence_parallel ? 2 * tensor_exchange() : 0.0;
     if (q_.software.overlaps_weight_gradients) {
       // The reduction beside the column-parallel matrix's weight gradient, the gathering of its
       // input beside its input gradient.
