@@ -21,7 +21,7 @@ from timeline import timeline_script
 from ultra_notebook.glossary import Glossary, read_glossary
 from ultra_notebook.math_font import math_font_css
 from ultra_notebook.page import DARK_STYLE, LIGHT_STYLE
-from wasm import NoCompiler, as_script, build_modules
+from wasm import DoesNotCompile, NoCompiler, as_script, build_modules
 
 BOOK = "The Ultra-Scale Workbook"
 GROUPS = [
@@ -150,11 +150,11 @@ def _build(root: Path, output: Path, outputs: Outputs, *, with_figures: bool) ->
     site = Site(root, fresh)
     for folder in ("assets", "assets/modules"):
         (fresh / folder).mkdir(parents=True)
-    if with_figures:
-        site.computes = _write_modules(site)
     try:
+        if with_figures:
+            site.computes = _write_modules(site)
         assertions = _write_chapters(site, outputs)
-    except (NotExecuted, LookupError) as error:
+    except (DoesNotCompile, NotExecuted, LookupError) as error:
         print(f"error: {error}")
         return 1
     _write_figures_page(site)

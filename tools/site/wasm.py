@@ -40,6 +40,33 @@ ESTIMATE = [
     "solutions/01_memory/memory_estimate.cpp",
 ]
 
+PIPELINE = [
+    "chapters/07_pipeline_parallel/lists/*.cpp",
+    *(
+        f"chapters/07_pipeline_parallel/schedule/{name}.cpp"
+        for name in (
+            "action_names",
+            "make_schedule",
+            "messages",
+            "placement",
+            "rendezvous",
+            "schedule_choice",
+            "validate",
+            "with_messages",
+        )
+    ),
+    *(
+        f"chapters/07_pipeline_parallel/simulate/{name}.cpp"
+        for name in ("cost_model", "gantt", "model_costs", "simulated_step", "simulator")
+    ),
+    "solutions/07_pipeline_parallel/afab_list.cpp",
+    "solutions/07_pipeline_parallel/interleaved_list.cpp",
+    "solutions/07_pipeline_parallel/one_f_one_b_list.cpp",
+    "solutions/07_pipeline_parallel/live_activations.cpp",
+    "common/train/step_schedule.cpp",
+    "common/trace/trace_recorder.cpp",
+]
+
 MODULES = {
     "memory": [f"{FIGURES}/memory_figure.cpp", *ESTIMATE],
     "collectives": [
@@ -76,36 +103,11 @@ MODULES = {
         "solutions/01_memory/gradient_accumulation.cpp",
         "common/train/step_schedule.cpp",
     ],
-    "pipeline": [
-        f"{FIGURES}/pipeline_figure.cpp",
-        "chapters/07_pipeline_parallel/lists/*.cpp",
-        *(
-            f"chapters/07_pipeline_parallel/schedule/{name}.cpp"
-            for name in (
-                "action_names",
-                "make_schedule",
-                "messages",
-                "placement",
-                "rendezvous",
-                "schedule_choice",
-                "validate",
-                "with_messages",
-            )
-        ),
-        *(
-            f"chapters/07_pipeline_parallel/simulate/{name}.cpp"
-            for name in ("cost_model", "gantt", "model_costs", "simulated_step", "simulator")
-        ),
-        "solutions/07_pipeline_parallel/afab_list.cpp",
-        "solutions/07_pipeline_parallel/interleaved_list.cpp",
-        "solutions/07_pipeline_parallel/one_f_one_b_list.cpp",
-        "solutions/07_pipeline_parallel/live_activations.cpp",
-        "common/train/step_schedule.cpp",
-        "common/trace/trace_recorder.cpp",
-    ],
+    "pipeline": [f"{FIGURES}/pipeline_figure.cpp", *PIPELINE],
     "planner": [
         f"{FIGURES}/planner_figure.cpp",
         *ESTIMATE,
+        *PIPELINE,
         *(
             f"chapters/11_five_d/planner/{room}/*.cpp"
             for room in (
@@ -130,11 +132,10 @@ MODULES = {
         "chapters/02_collectives/simulator/topology.cpp",
         "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.cpp",
         "chapters/06_context_parallel/context_layout.cpp",
+        "chapters/06_context_parallel/cost/ring_overlap.cpp",
         "chapters/06_context_parallel/estimate/context_memory.cpp",
         "chapters/07_pipeline_parallel/closed_forms/schedule_volume.cpp",
-        "chapters/07_pipeline_parallel/schedule/action_names.cpp",
-        "chapters/07_pipeline_parallel/schedule/placement.cpp",
-        "chapters/07_pipeline_parallel/schedule/schedule_choice.cpp",
+        "chapters/08_expert_parallel/cost/dispatch_cost.cpp",
         "chapters/08_expert_parallel/estimate/moe_memory.cpp",
         "chapters/08_expert_parallel/estimate/moe_models.cpp",
     ],
@@ -144,6 +145,10 @@ MODULES = {
 
 class NoCompiler(Exception):
     """Why nothing can be compiled to WebAssembly here."""
+
+
+class DoesNotCompile(Exception):
+    """What a compiler that is good enough said of the figures' sources."""
 
 
 def find_compiler() -> str:
@@ -199,7 +204,8 @@ def sources_of(module: str) -> list[str]:
 def build_modules(folder: Path) -> dict[str, bytes]:
     """All modules, compiled in `folder`, which keeps what need not be compiled again.
 
-    @raises NoCompiler where there is none, or a source does not compile
+    @raises NoCompiler where there is none
+    @raises DoesNotCompile with the compiler's words about a source
     """
     compiler = find_compiler()
     folder.mkdir(parents=True, exist_ok=True)
@@ -214,8 +220,9 @@ def build_modules(folder: Path) -> dict[str, bytes]:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise NoCompiler(
-            f"{Path(compiler).name} cannot compile the figures:\n{done.stdout[-4000:]}"
+        raise DoesNotCompile(
+            f"{Path(compiler).name} cannot compile the figures; --no-figures leaves them out\n"
+            f"{done.stdout[-4000:]}"
         )
     return {module: (folder / f"{module}.wasm").read_bytes() for module in MODULES}
 

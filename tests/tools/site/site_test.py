@@ -5,6 +5,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tools" / folder) for folder in ("site", "notebook", "exercises")]
@@ -204,6 +205,14 @@ class Modules(unittest.TestCase):
             sources = wasm.sources_of(module)
             self.assertEqual(len(sources), len(set(sources)))
             self.assertEqual(sum(source.endswith("_figure.cpp") for source in sources), 1, module)
+
+    def test_sources_that_do_not_compile_are_an_error_and_no_skip(self):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(wasm, "find_compiler", return_value="false"),
+            self.assertRaisesRegex(wasm.DoesNotCompile, "cannot compile.*--no-figures"),
+        ):
+            wasm.build_modules(Path(folder))
 
     def test_every_figure_has_its_script_and_its_section(self):
         for figure in figures.FIGURES:

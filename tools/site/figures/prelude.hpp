@@ -77,6 +77,10 @@ struct mutex {
   bool try_lock() { return true; }
 };
 
+struct scoped_lock {
+  explicit scoped_lock(mutex& held) { held.lock(); }
+};
+
 struct condition_variable {
   void notify_one() {}
   void notify_all() {}
