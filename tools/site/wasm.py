@@ -18,7 +18,7 @@ VERSIONS = ("-19", "-20", "-21", "-18", "-17", "-16", "")
 LIBRARIES = ("fmt", "nlohmann")
 INCLUDE_FOLDERS = (Path("/usr/include"), Path("/usr/local/include"))
 FLAGS = (
-    "--target=wasm32-wasi -std=c++20 -Os -fexceptions -fno-rtti -fvisibility=hidden"
+    "--target=wasm32-wasi -std=c++20 -Oz -fexceptions -fno-rtti -fvisibility=hidden"
     " -DFMT_HEADER_ONLY=1 -D_WASI_EMULATED_SIGNAL -Wno-c++11-narrowing -Wno-deprecated-declarations"
 )
 LINK_FLAGS = (
