@@ -136,15 +136,24 @@ def make_file(arguments):
           f"--data {arguments.out} --tokens {kind} and --init FOLDER, or --vocab {vocabulary}.")
 
 
-def main():
+def parse_arguments():
     parser = argparse.ArgumentParser(prog="tokenize", description=__doc__.splitlines()[0])
     parser.add_argument("tokenizer", help="a tokenizer.json, or a folder that has one")
     parser.add_argument("texts", nargs="+", help="UTF-8 texts")
     parser.add_argument("out", help="the file to make")
     parser.add_argument("--tokens", choices=list(WIDTHS),
                         help="bits of an id [u16 where the vocabulary allows]")
+    parser.add_argument("--only-look", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main():
+    """With --only-look it makes nothing: ./workbook asks so before it installs what is needed."""
+    arguments = parse_arguments()
+    if arguments.only_look:
+        return 0
     try:
-        make_file(parser.parse_args())
+        make_file(arguments)
     except Refused as refused:
         print(f"error: {refused}", file=sys.stderr)
         return 2

@@ -1,6 +1,7 @@
 """The learner's whole path through ./workbook, on a toy chapter."""
 
 import json
+import shutil
 import unittest
 
 from toy_workbook import ToyWorkbook
@@ -186,6 +187,57 @@ class LearnersPath(unittest.TestCase):
         (self.toy.root / "exercises/01_toy/add.cpp").unlink()
         self.workbook("check", "01.1", code=1, says="./workbook reset 01.1 brings it back")
         self.workbook("reset", "01.1", says="is as shipped again")
+
+    def test_a_folder_in_an_exercises_place(self):
+        path = self.toy.root / "exercises/01_toy/add.cpp"
+        path.unlink()
+        path.mkdir()
+        self.addCleanup(path.rmdir)
+        for command, code in (("reset", 2), ("diff", 0), ("status", 0), ("check", 1)):
+            arguments = [] if command == "status" else ["01.1"]
+            self.workbook(command, *arguments, code=code,
+                          says="add.cpp is a folder: move it away, then ./workbook reset 01.1")
+
+    # --- The record ------------------------------------------------------------------------------
+
+    def test_what_cannot_be_remembered_is_answered_all_the_same(self):
+        state = self.toy.root / ".workbook"
+        for make in (lambda: state.write_text("a file"), lambda: state.symlink_to("nowhere")):
+            make()
+            self.addCleanup(state.unlink, missing_ok=True)
+            for arguments, says in ((("hint", "01.1"), "Hint 1 of 2: A first hint."),
+                                    (("status",), "0 of 2 exercises passed")):
+                output = self.workbook(*arguments, says=says)
+                self.assertNotIn("Traceback", output)
+            self.workbook("hint", "01.1", says="progress.json cannot be written (File exists): this is "
+                          "not remembered")
+            state.unlink()
+
+    def test_a_damaged_record_is_named_and_kept(self):
+        record = self.toy.root / ".workbook/progress.json"
+        for damage in ("[" * 100_000, "[]", "{", '{"exercises": 3}', '{"exercises": {"01.1": 5}}',
+                       '{"hints": {"01.1": "two"}}', "\xff"):
+            with self.subTest(damage[:30]):
+                record.parent.mkdir(exist_ok=True)
+                record.write_bytes(damage.encode("latin-1"))
+                said = "progress.json is damaged: what you had done is not known"
+                output = self.workbook("status", says=[said, "0 of 2 exercises passed"])
+                self.assertNotIn("Traceback", output)
+                self.assertEqual(record.read_bytes(), damage.encode("latin-1"))
+                self.workbook("hint", "01.1", says=[said, "Hint 1 of 2"])
+                kept = record.with_name("progress.damaged.json")
+                self.assertEqual(kept.read_bytes(), damage.encode("latin-1"))
+                self.assertNotIn("damaged", self.workbook("status"))
+
+    def test_what_git_ignores_is_no_source(self):
+        self.toy.solve("add")
+        self.workbook("check", "01.1")
+        for ignored in ("chapters/01_toy/.ipynb_checkpoints/toy.hpp", "common/base/__pycache__/x.cpp"):
+            path = self.toy.root / ignored
+            path.parent.mkdir()
+            self.addCleanup(shutil.rmtree, path.parent)
+            path.write_bytes(b"\xff\xfe")
+        self.workbook("status", says="1 of 2 exercises passed")
 
     def test_wrong_names_are_one_clear_line(self):
         for arguments, message in [

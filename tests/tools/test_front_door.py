@@ -44,6 +44,11 @@ class FrontDoor(unittest.TestCase):
         self.workbook("notebook", "07", code=2, says="no chapter '07'")
         self.workbook("notebook", "01/hall", code=2, says="01_toy has no notebook 'hall'")
 
+    def test_tokenize_looks_at_its_arguments_first(self):
+        self.workbook("tokenize", code=2, says="arguments are required: tokenizer, texts, out")
+        self.workbook("tokenize", "--help", says="a tokenizer.json, or a folder that has one")
+        self.assertFalse((self.toy.root / "build/tokenizers").exists())
+
     def test_run_trains_and_compares(self):
         self.workbook("run", says=[
             "loss 3, twice that 6", "01_toy: every technique against plain training (--steps 2)",

@@ -84,6 +84,9 @@ def main():
     except catalog.UsageError as error:
         print(f"workbook: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # a folder that cannot be written to, a disk that is full
+        print(f"workbook: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
         return 130

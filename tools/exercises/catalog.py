@@ -61,6 +61,12 @@ class Exercise:
     def exists(self):
         return (ROOT / self.path).is_file()
 
+    def absence(self):
+        """Why there is no such file, and what to do."""
+        if (ROOT / self.path).is_dir():
+            return f"{self.path} is a folder: move it away, then ./workbook reset {self.id}"
+        return f"the file is gone; ./workbook reset {self.id} brings it back"
+
     def is_untouched(self):
         return self.exists() and sha256_of(ROOT / self.path) == self.stub_sha256
 

@@ -49,7 +49,7 @@ def run(options):
 def check_one(exercise, options, progress):
     print(f"{exercise.id}  {exercise.name}  {exercise.path}", flush=True)
     if not exercise.exists():
-        say(f"MISSING: the file is gone; ./workbook reset {exercise.id} brings it back")
+        say(f"MISSING: {exercise.absence()}")
         return "failed"
     if exercise.is_untouched():
         progress.forget(exercise)

@@ -19,7 +19,7 @@ def run(options):
 def show(exercise):
     print(f"{exercise.id}  {exercise.path}  ->  {exercise.solution_path}")
     if not exercise.exists():
-        print(f"Your file is gone; ./workbook reset {exercise.id} brings it back.\n")
+        print(f"Missing: {exercise.absence()}\n")
         return
     mine = (catalog.ROOT / exercise.path).read_text(errors="replace").splitlines()
     solution = (catalog.ROOT / exercise.solution_path).read_text(errors="replace").splitlines()

@@ -7,17 +7,16 @@ kept as one hash of all inputs.
 import hashlib
 import json
 import os
+import sys
 
 from catalog import ROOT, STATE, chapters, sha256_of
 
-SOURCES = {".cpp", ".hpp", ".cu", ".cuh"}
+sys.path.append(str(ROOT / "tools"))
+from source_files import CPP_SUFFIXES, repository_files  # noqa: E402  (beside this folder)
 
 
-def source_files(*folders):
-    found = []
-    for folder in folders:
-        found += [p for p in (ROOT / folder).rglob("*") if p.suffix in SOURCES]
-    return sorted(found)
+def sources_in(*folders):
+    return [ROOT / path for path in repository_files(ROOT, *folders) if path.suffix in CPP_SUFFIXES]
 
 
 class InputHasher:
@@ -39,7 +38,7 @@ class InputHasher:
             for name in chapters():
                 if name <= chapter:
                     folders += [f"chapters/{name}", f"solutions/{name}"]
-            self._shared[chapter] = self._hash_of_files(source_files(*folders))
+            self._shared[chapter] = self._hash_of_files(sources_in(*folders))
         return self._shared[chapter]
 
     def inputs_of(self, exercise):
@@ -49,25 +48,54 @@ class InputHasher:
         return f"{self._shared_inputs(exercise.chapter)[:32]}{own_hash[:32]}"
 
 
+SECTIONS = ("exercises", "hints", "problems", "mended")
+
+
+def _sections(data):
+    """What the file holds, by section; raises where it is not what _save writes."""
+    found = {name: dict(data.get(name, {})) for name in SECTIONS}
+    for record in found["exercises"].values():
+        if not all(isinstance(record[key], str) for key in ("outcome", "inputs")):
+            raise ValueError
+    if not all(isinstance(count, int) for count in found["hints"].values()):
+        raise ValueError
+    return found
+
+
+def _shown(path):
+    return path.relative_to(ROOT)
+
+
+def note(text):
+    """Said beside the command's own answer: that one does not depend on what is remembered."""
+    print(f"workbook: {text}.", file=sys.stderr)
+
+
 class Progress:
     """The remembered outcomes and the number of hints shown."""
 
     def __init__(self):
         self._path = STATE / "progress.json"
+        self._damage = False
         self._data = self._read()
         self._hasher = InputHasher()
 
     def _read(self):
         """What the file holds; a missing or damaged one costs a few repeated checks, no more."""
-        data = {}
         try:
-            data = json.loads(self._path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+            return _sections(json.loads(self._path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
             pass
-        if not isinstance(data, dict):
-            data = {}
-        return {name: data[name] if isinstance(data.get(name), dict) else {}
-                for name in ("exercises", "hints", "problems", "mended")}
+        except OSError as error:
+            note(f"{_shown(self._path)} cannot be read ({error.strerror}): what you have done is not known")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._damage = True
+            note(f"{_shown(self._path)} is damaged: what you had done is not known; the file is kept as "
+                 f"{self._kept().name} when something new is remembered")
+        return {name: {} for name in SECTIONS}
+
+    def _kept(self):
+        return self._path.with_suffix(".damaged.json")
 
     def outcome(self, exercise):
         """(outcome, current): the last check's outcome or None; whether it still holds."""
@@ -112,7 +140,13 @@ class Progress:
         self._save()
 
     def _save(self):
-        self._path.parent.mkdir(exist_ok=True)
         draft = self._path.with_suffix(".tmp")
-        draft.write_text(json.dumps(self._data, indent=2) + "\n", encoding="utf-8")
-        os.replace(draft, self._path)
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            draft.write_text(json.dumps(self._data, indent=2) + "\n", encoding="utf-8")
+            if self._damage:
+                os.replace(self._path, self._kept())
+                self._damage = False
+            os.replace(draft, self._path)
+        except OSError as error:
+            note(f"{_shown(self._path)} cannot be written ({error.strerror}): this is not remembered")

@@ -46,6 +46,8 @@ def run(options):
     if exercise.is_untouched():
         print(f"{exercise.path} is as shipped already.")
         return 0
+    if (catalog.ROOT / exercise.path).is_dir():
+        raise catalog.UsageError(exercise.absence())
     text = shipped_text(exercise)
     if text is None:
         raise catalog.UsageError(

@@ -33,7 +33,7 @@ def run(_options):
 
 def state_of(exercise, progress):
     if not exercise.exists():
-        return f"missing (./workbook reset {exercise.id})"
+        return f"missing: {exercise.absence()}"
     if exercise.is_untouched():
         return "not written yet"
     outcome, current = progress.outcome(exercise)

@@ -128,6 +128,12 @@ command_test() {
 
 # Token ids of a text, by any tokenizer.json.
 command_tokenize() {
+  need_python
+  # What is wrong with the arguments, and help, come before anything is installed.
+  if [[ " $* " == *" -h "* || " $* " == *" --help "* ]]; then
+    exec "$(system_python)" tools/tokenize_text.py --help
+  fi
+  "$(system_python)" tools/tokenize_text.py --only-look "$@" || exit
   need_packages build venv
   need_tokenizers
   cd "$called_from" || exit 1 # the arguments may hold paths relative to it

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "notebook"), str(HERE.parent / "exercises")]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / one) for one in ("notebook", "exercises", "."))]
 ROOT = HERE.parents[1]
 SKIPPED = 77
 """What ctest takes for skipped."""

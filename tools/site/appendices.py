@@ -7,6 +7,7 @@ from pathlib import Path
 
 from articles import Article, Shelf, article_of_markdown
 from book import Book, Page, plain_title
+from source_files import CPP_SUFFIXES, repository_files
 
 WRONG = re.compile(
     r"^#{2,3} (?:Said often, and wrong|Often said, and wrong|Mistakes people make)\n(.*?)(?=^#{1,3}"
@@ -105,16 +106,15 @@ def deviations(book: Book) -> str:
         ),
     ]
     for folder in ("common", "chapters", "kernels"):
-        for file in sorted((book.root / folder).rglob("*")):
-            if file.suffix not in (".hpp", ".cpp", ".cu", ".cuh"):
+        for file in repository_files(book.root, folder):
+            if file.suffix not in CPP_SUFFIXES:
                 continue
             notes = []
-            for comment in COMMENT.findall(file.read_text(encoding="utf-8")):
+            for comment in COMMENT.findall((book.root / file).read_text(encoding="utf-8")):
                 words = re.sub(r"^[ \t]*///? ?", "", comment, flags=re.MULTILINE)
                 notes += [" ".join(note.split()) for note in DEVIATION.findall(words)]
             if notes:
-                relative = file.relative_to(book.root)
-                text.append(f"[`{relative}`](../{relative})\n")
+                text.append(f"[`{file}`](../{file})\n")
                 text += [f"- {_escaped(note)}" for note in notes] + [""]
     return "\n".join(text)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from articles import plain, reference_of
 from book import Page
 from declarations import Declaration, NoReference, read_declarations
+from source_files import CPP_SUFFIXES, repository_files
 from ultra_notebook.page import Heading
 
 INCLUDE = re.compile(r'#include "([^"]+)"')
@@ -84,10 +85,8 @@ def write_reference(site) -> None:
 
 
 def _all_headers(root: Path) -> list[str]:
-    files = [
-        file for folder in ("chapters", "common", "kernels") for file in (root / folder).rglob("*")
-    ]
-    return sorted(str(file.relative_to(root)) for file in files if file.suffix in (".hpp", ".cuh"))
+    files = repository_files(root, "chapters", "common", "kernels")
+    return [str(file) for file in files if file.suffix in (".hpp", ".cuh")]
 
 
 def _group_of(path: str) -> str:
@@ -113,9 +112,10 @@ def _title_of(group: str, site) -> str:
 def _uses(site) -> dict[str, dict[str, list[str]]]:
     """By header: the tests that include it, and the texts whose cells do."""
     uses: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"tests": [], "texts": []})
-    for test in sorted((site.root / "tests").rglob("*_test.c*")):
-        for header in INCLUDE.findall(test.read_text(encoding="utf-8")):
-            uses[header]["tests"].append(str(test.relative_to(site.root)))
+    for test in repository_files(site.root, "tests"):
+        if test.stem.endswith("_test") and test.suffix in CPP_SUFFIXES:
+            for header in INCLUDE.findall((site.root / test).read_text(encoding="utf-8")):
+                uses[header]["tests"].append(str(test))
     for page in site.book.in_order():
         if page.file and page.file.is_relative_to(site.root / "chapters"):
             text = page.file.read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """The parts of the site: claims, pages of sources, appendices that are made, the check of pages."""
 
 import random
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -8,11 +9,12 @@ from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tools" / folder) for folder in ("site", "notebook", "exercises")]
+sys.path[:0] = [str(ROOT / "tools" / folder) for folder in ("site", "notebook", "exercises", ".")]
 
 import appendices  # noqa: E402  (after the path)
 import claims  # noqa: E402
 import figures  # noqa: E402
+import reference  # noqa: E402
 import timeline  # noqa: E402
 import wasm  # noqa: E402
 from articles import plain, sections_of  # noqa: E402
@@ -24,6 +26,59 @@ from sources import SourcePages  # noqa: E402
 from ultra_notebook.executed_code import digest_of_code  # noqa: E402
 
 PAGE = '<html lang="en"><head><title>T</title></head><body>{}</body></html>'
+
+
+class IgnoredFiles(unittest.TestCase):
+    """A checkout in which tests and editors have left what git ignores."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = Path(temporary.name) / "checkout"
+        for name, text in {
+            ".gitignore": "__pycache__/\n*.pyc\n.ipynb_checkpoints/\n",
+            "chapters/01_toy/01_toy.md": "# Toy\n",
+            "chapters/01_toy/toy.hpp": "/// Deviation: none.\n",
+            "common/base/one.hpp": "",
+            "tests/one_test.cpp": '#include "common/base/one.hpp"\n',
+        }.items():
+            self.write(name, text.encode())
+
+    def write(self, name: str, content: bytes) -> None:
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+    def leave_rubbish(self) -> None:
+        self.write("tests/__pycache__/one_test.cpython-311.pyc", b"\xa7\r\r\n\xff")
+        self.write("tests/__pycache__/two_test.cpp", b"\xff")
+        self.write("common/base/.ipynb_checkpoints/one.hpp", b"\xff")
+        self.write("chapters/01_toy/__pycache__/toy.cpp", b"\xff")
+
+    def seen(self):
+        site = mock.Mock(root=self.root, book=mock.Mock(root=self.root, in_order=lambda: []))
+        headers = reference._all_headers(self.root)
+        digest = digest_of_code(self.root, self.root / "chapters/01_toy/01_toy.md")
+        return headers, reference._uses(site), appendices.deviations(site.book), digest
+
+    def check(self):
+        before = self.seen()
+        self.assertEqual(before[0], ["chapters/01_toy/toy.hpp", "common/base/one.hpp"])
+        self.assertEqual(before[1]["common/base/one.hpp"]["tests"], ["tests/one_test.cpp"])
+        self.leave_rubbish()
+        self.assertEqual(self.seen(), before)
+
+    def test_nobody_reads_them_in_a_checkout(self):
+        subprocess.run(["git", "init", "--quiet"], cwd=self.root, check=True)
+        self.check()
+
+    def test_nor_in_a_copy_without_git(self):
+        self.check()
+
+    def test_nor_in_a_copy_that_another_checkout_ignores(self):
+        (self.root.parent / ".gitignore").write_text("/checkout/\n")
+        subprocess.run(["git", "init", "--quiet"], cwd=self.root.parent, check=True)
+        self.check()
 
 
 class Claims(unittest.TestCase):

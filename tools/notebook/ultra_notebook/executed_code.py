@@ -3,8 +3,15 @@
 import hashlib
 import os
 import re
+import sys
 import time
 from pathlib import Path
+
+from .workspace import TOOLS
+
+sys.path.append(str(TOOLS.parent))  # a folder of plain modules, not a package
+
+from source_files import repository_files  # noqa: E402  (after the path)
 
 CODE = ("common", "kernels", "chapters", "solutions", "tools/notebook")
 RUN_METADATA = "workbook_run"
@@ -15,13 +22,11 @@ def digest_of_code(root: Path, file: Path) -> str:
     """Of all that a notebook can reach: its text, its chapter, earlier ones, and the core."""
     chapter = file.relative_to(root / "chapters").parts[0]
     digest = hashlib.sha256(file.read_bytes())
-    for folder in CODE:
-        for path in sorted((root / folder).rglob("*")):
-            parts = path.relative_to(root).parts
-            is_later = parts[0] in ("chapters", "solutions") and parts[1] > chapter
-            if path.suffix in SUFFIXES and not is_later and path.is_file():
-                digest.update(str(path.relative_to(root)).encode())
-                digest.update(path.read_bytes())
+    for path in repository_files(root, *CODE):
+        is_later = path.parts[0] in ("chapters", "solutions") and path.parts[1] > chapter
+        if path.suffix in SUFFIXES and not is_later:
+            digest.update(str(path).encode())
+            digest.update((root / path).read_bytes())
     return digest.hexdigest()
 
 
