@@ -4,9 +4,10 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 import unittest
 
-from toy_workbook import ToyWorkbook
+from toy_workbook import SOURCE, ToyWorkbook
 
 
 class FrontDoor(unittest.TestCase):
@@ -43,6 +44,21 @@ class FrontDoor(unittest.TestCase):
         self.workbook("notebook", code=2, says="which chapter?")
         self.workbook("notebook", "07", code=2, says="no chapter '07'")
         self.workbook("notebook", "01/hall", code=2, says="01_toy has no notebook 'hall'")
+
+    def test_ci_starts_from_an_environment_of_its_own(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            shutil.copytree(SOURCE / ".ci", folder / ".ci")
+            (folder / "workbook").write_text("#!/bin/sh\necho $*\nenv\n")
+            (folder / "workbook").chmod(0o755)
+            settings = {"PIP_CERT": "a file", "OPENBLAS_CORETYPE": "Haswell", "PYTHONPATH": "/x", "CI": "no"}
+            code, output = self.toy.run("bash", ".ci/run", cwd=folder, environment=settings)
+        self.assertEqual(code, 0, output)
+        for text in ("test\n", "test --preset dev --core\n", "PIP_CERT=a file\n", "CI=true\n", "HOME=", "PATH="):
+            self.assertIn(text, output)
+        names = {line.partition("=")[0] for line in output.splitlines() if "=" in line}
+        own = {"PWD", "OLDPWD", "SHLVL", "_"}  # what a shell sets by itself
+        self.assertEqual({name for name in names - own if not name.startswith("PIP_")}, {"HOME", "PATH", "CI"})
 
     def test_tokenize_looks_at_its_arguments_first(self):
         self.workbook("tokenize", code=2, says="arguments are required: tokenizer, texts, out")

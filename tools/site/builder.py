@@ -12,7 +12,7 @@ import figures as figure_pages
 import reference
 from articles import Article, Shelf, article_of_markdown, article_of_notebook, sections_of
 from book import Page, read_book
-from executed import NotExecuted, Outputs, executed_notebook
+from executed import Executed, Outputs, executed_notebook
 from front import front_page
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
@@ -153,8 +153,8 @@ def _build(root: Path, output: Path, outputs: Outputs, *, with_figures: bool) ->
     try:
         if with_figures:
             site.computes = _write_modules(site)
-        assertions = _write_chapters(site, outputs)
-    except (DoesNotCompile, NotExecuted, LookupError) as error:
+        assertions, failures = _write_chapters(site, outputs)
+    except (DoesNotCompile, LookupError) as error:
         print(f"error: {error}")
         return 1
     _write_figures_page(site)
@@ -167,7 +167,9 @@ def _build(root: Path, output: Path, outputs: Outputs, *, with_figures: bool) ->
     count = len(list(output.rglob("*.html")))
     size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
     print(f"Wrote {count} pages, {size / 1e6:.1f} MB: {output}/index.html")
-    return 0
+    for failure in failures:
+        print(f"error: {failure}")
+    return 1 if failures else 0
 
 
 def _swap(fresh: Path, output: Path) -> None:
@@ -191,17 +193,19 @@ def _write_modules(site: Site) -> bool:
     return True
 
 
-def _write_chapters(site: Site, outputs: Outputs) -> dict[str, int]:
-    """All chapters and rooms; how many claims the cells of each chapter assert."""
-    counts = {}
+def _write_chapters(site: Site, outputs: Outputs) -> tuple[dict[str, int], list[str]]:
+    """All chapters and rooms; how many claims the cells of each chapter assert, and which texts fail."""
+    counts, failures = {}, []
     for chapter in site.book.chapters:
         counts[chapter.name] = 0
         for page in (chapter, *chapter.rooms):
-            notebook = executed_notebook(site.root, page.file, outputs)
-            article = article_of_notebook(notebook, page.file.parent, site.shelf)
+            executed = executed_notebook(site.root, page.file, outputs)
+            if executed.failure:
+                failures.append(f"{page.file.relative_to(site.root)} fails:\n{executed.failure}")
+            article = article_of_notebook(executed.notebook, page.file.parent, site.shelf)
             figures = figure_pages.figures_of(site.shelf, page.name)
             html = figure_pages.with_figures(article, figures, site.shelf, site.computes)
-            html += reference.links_of_chapter(page)
+            html = _failure_notice(executed) + html + reference.links_of_chapter(page)
             scripts = figure_pages.scripts_of(figures) if site.computes else []
             place = (
                 ""
@@ -212,7 +216,19 @@ def _write_chapters(site: Site, outputs: Outputs) -> dict[str, int]:
                 page, article, html, figures=bool(scripts), scripts=scripts, place=place
             )
             counts[chapter.name] += article.assertions
-    return counts
+    return counts, failures
+
+
+def _failure_notice(executed: Executed) -> str:
+    """What stands above a text of which a cell failed; nothing above others."""
+    if not executed.failure:
+        return ""
+    cell = executed.failed_cell
+    where = f'<a href="#cell-{cell}">A cell of this text</a>' if cell else "This text"
+    return (
+        f'<p class="failed">{where} failed when the site was built. What it says may be wrong, and'
+        " cells below it have no outputs.</p>"
+    )
 
 
 def _write_figures_page(site: Site) -> None:

@@ -12,17 +12,21 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tools" / folder) for folder in ("site", "notebook", "exercises", ".")]
 
 import appendices  # noqa: E402  (after the path)
+import builder  # noqa: E402
 import claims  # noqa: E402
+import executed  # noqa: E402
 import figures  # noqa: E402
+import nbformat  # noqa: E402
 import reference  # noqa: E402
 import timeline  # noqa: E402
 import wasm  # noqa: E402
 from articles import plain, sections_of  # noqa: E402
 from check_pages import check_site  # noqa: E402
-from nbformat.v4 import new_code_cell  # noqa: E402
+from nbformat.v4 import new_code_cell, new_output  # noqa: E402
 from search_index import SearchIndex  # noqa: E402
 from small_svg import smaller_svg  # noqa: E402
 from sources import SourcePages  # noqa: E402
+from ultra_notebook.chapter_file import read_chapter  # noqa: E402
 from ultra_notebook.executed_code import digest_of_code  # noqa: E402
 
 PAGE = '<html lang="en"><head><title>T</title></head><body>{}</body></html>'
@@ -79,6 +83,78 @@ class IgnoredFiles(unittest.TestCase):
         (self.root.parent / ".gitignore").write_text("/checkout/\n")
         subprocess.run(["git", "init", "--quiet"], cwd=self.root.parent, check=True)
         self.check()
+
+
+class FailingTexts(unittest.TestCase):
+    """A cell that fails marks its page, and costs no other."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = Path(temporary.name)
+        self.file = self.root / "chapters/01_toy/01_toy.md"
+        self.file.parent.mkdir(parents=True)
+        self.file.write_text(
+            "# Toy\n\n```python\n1\n```\n\nText.\n\n```python\nassert False\n```\n\n## End\n\nText.\n"
+        )
+        (self.root / "build/notebooks").mkdir(parents=True)
+        quiet = mock.patch("builtins.print")
+        quiet.start()
+        self.addCleanup(quiet.stop)
+
+    def execute(self, *, writes: bool, code: int = 1):
+        """The text as executed by a runner that ends with this code."""
+
+        def run(command, **_):
+            if writes:
+                notebook = read_chapter(self.file)
+                cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+                error = {"ename": "AssertionError", "evalue": "no", "traceback": ["no"]}
+                cells[1].outputs = [new_output("error", **error)]
+                nbformat.write(notebook, self.root / "build/notebooks/01_toy.ipynb")
+            return mock.Mock(returncode=code, stdout="01_toy.md:8: no", stderr="")
+
+        with mock.patch("executed.subprocess.run", side_effect=run):
+            return executed.executed_notebook(self.root, self.file, executed.Outputs.FRESH)
+
+    def test_the_failure_is_shown_where_it_is(self):
+        found = self.execute(writes=True)
+        self.assertEqual((found.failure, found.failed_cell), ("01_toy.md:8: no", 2))
+        stored = executed.executed_notebook(self.root, self.file, executed.Outputs.STORED)
+        self.assertEqual((stored.failure, stored.failed_cell), ("AssertionError: no", 2))
+
+    def test_a_runner_that_writes_nothing_leaves_the_text(self):
+        (self.root / "build/notebooks/01_toy.ipynb").write_text("of another day")
+        found = self.execute(writes=False, code=-9)
+        self.assertEqual(found.failed_cell, 0)
+        self.assertEqual(found.notebook.cells[0].source, "# Toy")
+
+    def test_all_pages_are_written(self):
+        site = builder.Site(ROOT, self.root / "site")
+        site.book.chapters = site.book.chapters[:2]
+        for chapter in site.book.chapters:
+            chapter.rooms = []
+        failing = site.book.chapters[0].file
+
+        def one(_root, file, _outputs):
+            notebook = read_chapter(file)
+            if file != failing:
+                return executed.Executed(notebook)
+            cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
+            cell.outputs = [new_output("error", ename="E", evalue="no", traceback=["no"])]
+            return executed.Executed(notebook, "no")
+
+        with mock.patch("builder.executed_notebook", side_effect=one):
+            counts, failures = builder._write_chapters(site, executed.Outputs.FRESH)
+        self.assertEqual(len(counts), 2)
+        self.assertEqual(failures, [f"{failing.relative_to(ROOT)} fails:\nno"])
+        bad, good = (
+            (self.root / "site" / page.href).read_text(encoding="utf-8")
+            for page in site.book.chapters
+        )
+        self.assertIn('<p class="failed"><a href="#cell-1">A cell of this text</a> failed', bad)
+        self.assertIn('id="cell-1"', bad)
+        self.assertNotIn('class="failed"', good)
 
 
 class Claims(unittest.TestCase):
