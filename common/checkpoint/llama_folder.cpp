@@ -38,7 +38,7 @@ nn::ModelConfig read_llama_config(FileLayer& files, const fs::path& folder) {
         "{}, and {} or {} with its files.",
         folder.string(), kConfig, kConfig, kWeights, kIndex));
   }
-  return parse_llama_config(read_text(files, path), path.string());
+  return parse_llama_config(read_text(files, path, FileOf::kModel), path.string());
 }
 
 const std::vector<std::string>& companion_names() {
@@ -58,7 +58,7 @@ std::vector<CompanionFile> companion_files(FileLayer& files, const fs::path& fol
   std::vector<CompanionFile> found;
   for (const std::string& name : companion_names()) {
     if (!files.exists(folder / name)) continue;
-    found.push_back({.name = name, .text = read_text(files, folder / name)});
+    found.push_back({.name = name, .text = read_text(files, folder / name, FileOf::kModel)});
   }
   return found;
 }
@@ -83,21 +83,25 @@ void LlamaFolder::open_one(FileLayer& files, const fs::path& path) {
 }
 
 void LlamaFolder::open_index(FileLayer& files, const fs::path& index) {
-  const auto named = read_json(read_text(files, index), index.string(), [](const auto& json) {
-    return json.at("weight_map").template get<std::map<std::string, std::string>>();
-  });
+  using Names = std::map<std::string, std::string>;
+  const auto named = read_json(
+      read_text(files, index, FileOf::kModel), index.string(),
+      [](const auto& json) {
+        return member_in<Names>(json, "weight_map", "an object that names each weight's file");
+      },
+      FileOf::kModel);
   std::map<std::string, File> opened;
   for (const auto& [weight, name] : named) {
-    if (fs::path(name).filename() != name) {
-      report_damaged_checkpoint(index.string(),
-                                fmt::format("its file {} is not beside it", shown_text(name)));
+    if (fs::path(name).filename() != name || name.find('\0') != std::string::npos) {
+      report_damaged(FileOf::kModel, index.string(),
+                     fmt::format("its file {} is not beside it", shown_text(name)));
     }
     File& file = opened[name];
     if (!file) file = std::make_shared<const SafetensorsReader>(files, index.parent_path() / name);
     if (file->find(weight) == nullptr) {
-      report_damaged_checkpoint(index.string(),
-                                fmt::format("it says that {} is in {}, and that file has none",
-                                            shown_text(weight), shown_text(name)));
+      report_damaged(FileOf::kModel, index.string(),
+                     fmt::format("it says that {} is in {}, and that file has none",
+                                 shown_text(weight), shown_text(name)));
     }
     weights_.emplace(weight, file);
   }

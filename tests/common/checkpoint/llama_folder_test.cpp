@@ -153,7 +153,10 @@ TEST_F(LlamaFolders, WithoutWeightsOrWithABrokenIndexAreRefused) {
   index({{"another.weight", "part-0.safetensors"}});
   EXPECT_THAT(not_opened(), HasSubstr("that file has none"));
   parent.write("model/model.safetensors.index.json", "{}");
-  EXPECT_THAT(not_opened(), HasSubstr("weight_map"));
+  EXPECT_THAT(not_opened(), AllOf(HasSubstr("it has no 'weight_map'. Take another copy"),
+                                  Not(HasSubstr("checkpoint"))));
+  index(5);
+  EXPECT_THAT(not_opened(), HasSubstr("'weight_map' is 5, expected an object"));
 }
 
 TEST_F(LlamaFolders, SayTheirSizes) {
@@ -168,6 +171,8 @@ TEST_F(LlamaFolders, HaveCompanionsOfTheWeights) {
   const std::string folder = write({.model = a_model()});
   EXPECT_THAT(companion_files(posix_files(), folder), IsEmpty());
   parent.write("model/tokenizer.json", "{}");
+  index({{"model.norm.weight", std::string("part-0.safetensors\0x", 20)}});
+  EXPECT_THAT(not_opened(), HasSubstr("its file \"part-0.safetensors\\u0000x\" is not beside it"));
   parent.write("model/generation_config.json", "{\"a\": 1}");
   parent.write("model/README.md", "no companion");
   const std::vector<CompanionFile> found = companion_files(posix_files(), folder);
