@@ -150,6 +150,8 @@ TEST_F(LlamaFolders, WithoutWeightsOrWithABrokenIndexAreRefused) {
   };
   index({{"model.norm.weight", "../part-0.safetensors"}});
   EXPECT_THAT(not_opened(), HasSubstr("is not beside it"));
+  index({{"model.norm.weight", std::string("part-0.safetensors\0x", 20)}});
+  EXPECT_THAT(not_opened(), HasSubstr("its file \"part-0.safetensors\\u0000x\" is not beside it"));
   index({{"another.weight", "part-0.safetensors"}});
   EXPECT_THAT(not_opened(), HasSubstr("that file has none"));
   parent.write("model/model.safetensors.index.json", "{}");
@@ -171,8 +173,6 @@ TEST_F(LlamaFolders, HaveCompanionsOfTheWeights) {
   const std::string folder = write({.model = a_model()});
   EXPECT_THAT(companion_files(posix_files(), folder), IsEmpty());
   parent.write("model/tokenizer.json", "{}");
-  index({{"model.norm.weight", std::string("part-0.safetensors\0x", 20)}});
-  EXPECT_THAT(not_opened(), HasSubstr("its file \"part-0.safetensors\\u0000x\" is not beside it"));
   parent.write("model/generation_config.json", "{\"a\": 1}");
   parent.write("model/README.md", "no companion");
   const std::vector<CompanionFile> found = companion_files(posix_files(), folder);
