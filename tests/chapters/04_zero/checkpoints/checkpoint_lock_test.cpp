@@ -22,11 +22,12 @@ TEST_F(CheckpointLock, ASecondRunIsRefusedAndTouchesNothing) {
   wait_for_step(2);
   first.stop();
   const auto before = tree_of(saved());
-  failed(
-      kSixSteps, 2,
-      {"'" + saved() + "' belongs to another run", fmt::format("process {} on ", first.process()),
-       "04_zero", "give --checkpoint another folder"},
-      joined({"--dp", "2"}, going_on()));
+  const std::string holder = fmt::format("process {} on ", first.process());
+  const ProcessResult second = failed(kSixSteps, 2,
+                                      {"'" + saved() + "' belongs to another run", holder,
+                                       "04_zero", "give --checkpoint another folder"},
+                                      joined({"--dp", "2"}, going_on()));
+  EXPECT_THAT(second.out, AllOf(HasSubstr("Waits for another run"), HasSubstr(holder)));
   EXPECT_TRUE(tree_of(saved()) == before) << "the folder has changed";
   const std::size_t step = newest_step();
   first.go_on();
