@@ -77,6 +77,13 @@ class Exercises(unittest.TestCase):
                     self.assertIn("\njupyter:\n  kernelspec:\n", head)
                     self.assertIn("\n    name: ultra\n", head)
 
+    def test_descriptions_of_pictures_are_words(self):
+        for chapter in catalog.chapters():
+            for text in texts(chapter):
+                for description in re.findall(r"(?m)^!\[([^\]]*)\]\(", text):
+                    with self.subTest(chapter=chapter, description=description[:60]):
+                        self.assertNotRegex(description, r"\w\(\w+=|alt=")
+
 
 class Problems(unittest.TestCase):
     def for_each(self, check):
