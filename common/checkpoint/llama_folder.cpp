@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/llama_config.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
+#include "common/nn/initialization.hpp"
 
 namespace ultra::checkpoint {
 namespace {
@@ -107,29 +109,44 @@ void LlamaFolder::open_index(FileLayer& files, const fs::path& index) {
   }
 }
 
+void LlamaFolder::expect_sizes(const nn::ModelConfig& model) const {
+  expect_weight(std::string(nn::kEmbeddingName), Shape{model.vocab_size, model.hidden_size});
+  for (std::size_t layer = 0; layer < model.num_layers; ++layer) {
+    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    const auto found = weights_.lower_bound(prefix);
+    if (found != weights_.end() && found->first.starts_with(prefix)) continue;
+    refuse(folder_, fmt::format("they have no {}*, and config.json says {} layers "
+                                "(num_hidden_layers).",
+                                prefix, model.num_layers));
+  }
+}
+
 void LlamaFolder::expect_model(const nn::ModelConfig& model,
                                const std::vector<nn::NamedShape>& parameters) const {
+  std::set<std::string_view> names;
   for (const nn::NamedShape& parameter : parameters) {
-    const auto found = weights_.find(parameter.name);
-    if (found == weights_.end()) {
-      refuse(folder_,
-             fmt::format("they have no {}, which the model of config.json needs.", parameter.name));
-    }
-    const StoredTensor& stored = *found->second->find(parameter.name);
-    if (!std::ranges::equal(stored.shape, parameter.shape.dims())) {
-      refuse(folder_, fmt::format("{} has shape {}, and by config.json it is {}.", parameter.name,
-                                  shown_shape(stored.shape), parameter.shape.str()));
-    }
-    if (!is_converted(stored.type)) {
-      refuse(folder_, fmt::format("{} holds elements of {}, and F16, BF16, F32 and F64 are read. "
-                                  "Save the model in one of these.",
-                                  parameter.name, to_string(stored.type)));
-    }
+    expect_weight(parameter.name, parameter.shape);
+    names.insert(parameter.name);
   }
   for (const auto& [name, file] : weights_) {
-    if (std::ranges::find(parameters, name, &nn::NamedShape::name) == parameters.end()) {
-      expect_known(model, name);
-    }
+    if (!names.contains(name)) expect_known(model, name);
+  }
+}
+
+void LlamaFolder::expect_weight(const std::string& name, const Shape& shape) const {
+  const auto found = weights_.find(name);
+  if (found == weights_.end()) {
+    refuse(folder_, fmt::format("they have no {}, which the model of config.json needs.", name));
+  }
+  const StoredTensor& stored = *found->second->find(name);
+  if (!std::ranges::equal(stored.shape, shape.dims())) {
+    refuse(folder_, fmt::format("{} has shape {}, and by config.json it is {}.", name,
+                                shown_shape(stored.shape), shape.str()));
+  }
+  if (!is_converted(stored.type)) {
+    refuse(folder_, fmt::format("{} holds elements of {}, and F16, BF16, F32 and F64 are read. "
+                                "Save the model in one of these.",
+                                name, to_string(stored.type)));
   }
 }
 

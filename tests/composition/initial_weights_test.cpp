@@ -224,5 +224,17 @@ TEST_F(InitialWeights, OfAnotherModelAreRefusedOnEveryRank) {
               AllOf(HasSubstr("gate_proj.weight has shape [24, 16]"), HasSubstr("[28, 16]")));
 }
 
+/// A model of so many layers takes minutes: it must not be made to be compared.
+TEST_F(InitialWeights, OfFewerLayersAreRefusedBeforeTheModelIsMade) {
+  const std::string folder = write({.model = a_model(false)});
+  nn::ModelConfig deeper = a_model(false);
+  deeper.num_layers = 1'000'000;
+  parent.write(name + "/config.json", checkpoint::llama_config_json(deeper, DType::kF32));
+  EXPECT_THAT(message_of<FileError>(
+                  [&] { static_cast<void>(outcome_of(flags_of(folder, "--steps 1 --dp 2"))); }),
+              AllOf(HasSubstr("--init: the weights of '"), HasSubstr("no model.layers.4.*"),
+                    HasSubstr("config.json says 1000000 layers")));
+}
+
 }  // namespace
 }  // namespace ultra::composition

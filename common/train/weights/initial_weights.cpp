@@ -147,6 +147,18 @@ std::string described(const nn::ModelConfig& model) {
       model.tied_embeddings ? "tied" : "untied", model.max_seq_len);
 }
 
+void expect_initial_weights(const std::string& folder, const nn::ModelConfig& model,
+                            nn::LayerFactory& factory, const Communicator& world,
+                            checkpoint::FileLayer& files) {
+  agree(world, [&] {
+    of_init([&] {
+      const checkpoint::LlamaFolder stored(files, folder);
+      stored.expect_sizes(model);
+      stored.expect_model(model, nn::named_shapes(model, factory));
+    });
+  });
+}
+
 // [region load_initial_weights]
 void load_initial_weights(const std::string& folder, const TrainerState& trainer,
                           const Communicator& world, checkpoint::FileLayer& files) {
