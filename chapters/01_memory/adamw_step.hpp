@@ -15,7 +15,12 @@ namespace ultra::memory {
 ///
 /// The moments are running means of the scaled gradient and of its square, with the factors beta1 and
 /// beta2. Both start at zero and are corrected for that; the weight then moves by the first over the
-/// root of the second, and decays by itself.
+/// root of the second, and decays by itself:
+///
+///     value = value - learning_rate (direction + weight_decay value)
+///
+/// Deviation: in the paper alpha does not multiply the decay, only its schedule multiplier eta does.
+/// PyTorch's torch.optim.AdamW multiplies the decay with its learning rate, and so do we.
 /// Requires: T is float or double (both are instantiated).
 /// @param value          [n] weights, updated.
 /// @param grad           [n] gradient, read.

@@ -12,8 +12,8 @@ namespace ultra::collectives {
 ///
 /// Every chunk is reduced at one place and copied from there: all members end with the same bits.
 /// @pre chunks.size() == group.size().
-/// Cost: 2 (P-1) steps, 2 n (P-1)/P elements sent per rank: within a factor P/(P-1) of what any
-/// all-reduce must send, and almost independent of P.
+/// Cost: 2 (P-1) steps, 2 n (P-1)/P elements sent per rank: the least that the busiest rank of an
+/// all-reduce can do with, and almost independent of P.
 /// Source: Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
 /// workstations".
 [[nodiscard]] comm::Lane ring_all_reduce(const comm::Group& group, const comm::Chunks& chunks);

@@ -27,7 +27,7 @@ struct OverlapCase {
 struct OverlapPrediction {
   double bucket_seconds = 0;         ///< c
   double communication_seconds = 0;  ///< B c
-  double exposed_seconds = 0;        ///< what the backward pass cannot hide, whatever one does
+  double exposed_seconds = 0;        ///< what this backward pass cannot hide of equal buckets
   double hidden_seconds = 0;         ///< the rest
 
   /// @brief Equal when all members are.

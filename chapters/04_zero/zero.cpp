@@ -32,7 +32,7 @@ class Offloading : public train::Technique {
   std::vector<train::FileFlag> files() const override {
     const std::string folder = settings().folder;
     if (folder.empty()) return {};
-    return {{"--offload-to", folder, train::FileUse::kFolder}};
+    return {{"--offload-to", folder, train::FileUse::kScratch}};
   }
 
   [[nodiscard]] OffloadSettings settings() const { return options_.settings(); }

@@ -34,6 +34,7 @@ Tensor VocabularyParallelEmbedding::forward(const Tensor& tokens, nn::Saved& sav
 
 void VocabularyParallelEmbedding::backward(const Tensor& d_y, nn::Saved& saved) {
   const Tensor d_all = region_->leave_backward(d_y).wait();
+  table_->keep_for_grad(d_all);
   table_->add_grad([tokens = saved.take("tokens"), d_all, first = table_->shard()[0].begin](
                        const Tensor& grad, ops::Write write) {
     if (write == ops::Write::kOverwrite) grad.fill(0.0);

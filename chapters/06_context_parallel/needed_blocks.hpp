@@ -21,7 +21,7 @@ namespace ultra::context_parallel {
 struct AttentionBlock {
   std::size_t query_chunk = 0;  ///< index among the chunks of queries
   std::size_t key_chunk = 0;    ///< index among the chunks of keys
-  bool is_masked = false;       ///< whether some query does not see some key
+  bool is_masked = false;       ///< whether some real query does not see some key
 
   /// @brief Equal when all members are.
   bool operator==(const AttentionBlock&) const = default;
@@ -31,7 +31,8 @@ struct AttentionBlock {
 /// before their document's begin.
 struct SequenceMask {
   std::size_t seq_len = 0;  ///< real tokens; those behind are padding, which no block is needed for
-  /// [at least seq_len] where the document of each token begins; empty: the sequence is one.
+  /// [at least seq_len] where the document of each token begins, never falling from a token to the next;
+  /// empty: the sequence is one.
   std::span<const std::int32_t> document_begins = {};
 
   /// @brief The real tokens of a chunk.

@@ -29,7 +29,8 @@ namespace ultra::context_parallel {
 ///
 /// Their positions are those in the whole sequence: rotary attention and the mask go by them. The losses
 /// of ranks with more and with fewer real tokens add up to the mean of all.
-/// @param plan  of the rank; receives the positions, and the length of a sequence with its padding.
+/// @param plan  of the rank; plan.tokens receives the positions, and the length of a sequence with its
+/// padding. The rest of it stays as it is.
 void deal_out(train::Plan& plan, const ContextLayout& layout, int rank);
 
 /// @brief Deals a tensor out to ranks by their tokens.

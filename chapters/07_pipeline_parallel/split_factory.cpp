@@ -8,6 +8,15 @@
 namespace ultra::pipeline_parallel {
 namespace {
 
+/// B, and what it leaves for W: that is what stays in memory until then.
+Tensor split(std::span<const Tensor> d_y, const Tensor& x,
+             const std::vector<nn::Parameter*>& weights) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    for (const Tensor& each : {d_y[i], x}) weights[i]->keep_for_grad(each);
+  }
+  return split_backward(d_y, x, weights);
+}
+
 class SplitProjections : public nn::Projections {
  public:
   explicit SplitProjections(std::unique_ptr<nn::Projections> maps)
@@ -17,7 +26,7 @@ class SplitProjections : public nn::Projections {
     return maps_->forward(x, saved);
   }
   Tensor backward(std::span<const Tensor> d_y, nn::Saved& saved) override {
-    return split_backward(d_y, saved.take("input"), weights_);
+    return split(d_y, saved.take("input"), weights_);
   }
   std::vector<nn::Parameter*> parameters() override { return weights_; }
 
@@ -33,7 +42,7 @@ class SplitLinear : public nn::Layer {
 
   Tensor forward(const Tensor& x, nn::Saved& saved) override { return map_->forward(x, saved); }
   Tensor backward(const Tensor& d_y, nn::Saved& saved) override {
-    return split_backward({&d_y, 1}, saved.take("input"), weights_);
+    return split({&d_y, 1}, saved.take("input"), weights_);
   }
   std::vector<nn::Parameter*> parameters() override { return weights_; }
 

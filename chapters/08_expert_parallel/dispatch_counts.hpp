@@ -6,8 +6,8 @@
 /// travel, their numbers do: the first, small all-to-all of every dispatch.
 ///
 /// Exercise 08.3 (`./workbook check 08.3`).
-/// Source: Lepikhin et al. 2020, "GShard", arXiv 2006.16668, section 3.3, for the exchange; Gale et
-/// al. 2023, arXiv 2211.15841, for counts that vary.
+/// Source: He et al. 2021, "FastMoE", arXiv 2103.13262, for the exchange (its expert_exchange); Gale
+/// et al. 2023, "MegaBlocks", arXiv 2211.15841, for counts that vary.
 
 #include <cstddef>
 #include <span>

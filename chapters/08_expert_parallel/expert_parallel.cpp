@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <string_view>
+
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
@@ -10,6 +13,9 @@
 #include "chapters/08_expert_parallel/expert_parallel_factory.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/base/text.hpp"
+#include "common/checkpoint/json_file.hpp"
+#include "common/checkpoint/mixture_config.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
@@ -30,6 +36,35 @@ std::shared_ptr<tensor_parallel::Region> region_of(const train::Plan& plan,
   return tensor_parallel::make_region(plan.mesh.tp(), tensor->options().sequence_parallel);
 }
 
+void expect_same(std::string_view flag, std::size_t given, std::string_view key, std::size_t stored,
+                 const std::string& init) {
+  if (given == stored) return;
+  throw ConfigError(
+      fmt::format("{0} is {1}, and the model of --init {2} has {3} {4}. Give {0} {4}.", flag, given,
+                  in_quotes(init), key, stored));
+}
+
+/// A folder that says what its experts are has no others.
+void expect_mixture_of(const std::string& init, const ExpertParallelOptions& options) {
+  const auto path = std::filesystem::path(init) / "config.json";
+  const std::string text =
+      checkpoint::read_text(checkpoint::posix_files(), path, checkpoint::FileOf::kModel);
+  const auto stored = checkpoint::parse_mixture(text, path.string());
+  if (!stored) return;
+  if (!options.has_experts()) {
+    throw ConfigError(fmt::format(
+        "the model of --init {0} is a mixture of experts. Add --experts {1} --top-k {2}.",
+        in_quotes(init), stored->experts, stored->top_k));
+  }
+  expect_same("--experts", options.moe.num_experts, "num_local_experts", stored->experts, init);
+  expect_same("--top-k", options.moe.top_k, "num_experts_per_tok", stored->top_k, init);
+  if (!stored->is_mixtral || options.moe.router == RouterKind::kSoftmax) return;
+  throw ConfigError(
+      fmt::format("--router is sigmoid, and the model of --init {} is a Mixtral, whose router is a "
+                  "softmax. Leave --router out.",
+                  in_quotes(init)));
+}
+
 /// More than a machine has.
 constexpr double kMostTrainedBytes = 1e13;
 
@@ -41,6 +76,7 @@ void ExpertParallel::validate(train::Setup& setup) {
   const bool published = find_moe_model(memory::options_of(setup).estimate) != nullptr;
   if (published && !options_.has_experts()) return options_.validate_for_published();
   options_.validate(setup.ranks_beside().first);
+  if (!setup.train.init.empty()) expect_mixture_of(setup.train.init, options_);
   if (!options_.has_experts()) return;
   train::expect_kept(exclusions(setup));
   setup.train.variant.merge(options_.variant(setup.train.model.ffn_hidden_size));

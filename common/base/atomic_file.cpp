@@ -65,63 +65,62 @@ AtomicFile::AtomicFile(fs::path path, std::string_view purpose)
   if (in_place || is_descriptor(path_)) {
     open_itself(type);
   } else {
-    open_beside();
+    expect_place();
   }
 }
 
 void AtomicFile::open_itself(fs::file_type type) {
   if (type == fs::file_type::block) refuse("is a disk. Give the path of a file.");
   if (type == fs::file_type::socket) refuse("is a socket. Give the path of a file.");
-  partial_ = path_;
   // A pipe without a reader would keep open() waiting; its reader must not see an end before ours.
   const int opened = ::open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (opened < 0 && errno == ENXIO && type == fs::file_type::fifo) {
     refuse("is a pipe that nobody reads. Start its reader first, or give the path of a file.");
   }
   if (opened < 0) refuse_to_write(std::strerror(errno));
-  stream_.open(partial_, std::ios::binary | std::ios::app);
+  itself_.open(path_, std::ios::binary | std::ios::app);
   const int reason = errno;
   ::close(opened);
-  if (!stream_) refuse_to_write(std::strerror(reason));
+  if (!itself_) refuse_to_write(std::strerror(reason));
 }
 
-void AtomicFile::open_beside() {
+/// Leaves nothing there: a program that is killed could not remove it.
+void AtomicFile::expect_place() {
   path_ = follow_links(path_);
   std::error_code unknown;
   if (fs::exists(path_, unknown) && !may_write(path_)) refuse_to_write(std::strerror(errno));
-  partial_ = make_beside(path_);
-  if (partial_.empty()) refuse_to_write(std::strerror(errno));
-  stream_.open(partial_, std::ios::binary | std::ios::trunc);
-  if (stream_) return;
-  const std::string reason = std::strerror(errno);
-  discard();
-  refuse_to_write(reason);
+  const fs::path made = make_beside(path_);
+  if (made.empty()) refuse_to_write(std::strerror(errno));
+  fs::remove(made, unknown);
 }
 
-AtomicFile::~AtomicFile() {
-  if (!stream_.is_open()) return;
-  stream_.close();
-  discard();
-}
-
-void AtomicFile::discard() const {
+void AtomicFile::write_beside() {
+  const fs::path partial = make_beside(path_);
+  if (partial.empty()) refuse_to_write(std::strerror(errno));
+  std::ofstream stream(partial, std::ios::binary | std::ios::trunc);
+  stream << text_;
+  stream.close();
+  std::error_code error;
+  if (!stream.fail()) fs::rename(partial, path_, error);
+  if (!stream.fail() && !error) return;
   std::error_code ignored;
-  if (partial_ != path_) fs::remove(partial_, ignored);
+  fs::remove(partial, ignored);
+  refuse_unwritten(error ? error.message() : "is the disk full?");
 }
 
 void AtomicFile::commit() {
-  stream_.close();
-  std::error_code error;
-  if (!stream_.fail() && partial_ != path_) fs::rename(partial_, path_, error);
-  if (stream_.fail() || error) {
-    const std::string reason = error ? error.message() : "is the disk full?";
-    discard();
-    refuse(fmt::format("could not be written: {}", reason));
-  }
+  if (!itself_.is_open()) return write_beside();
+  itself_ << text_;
+  itself_.close();
+  if (itself_.fail()) refuse_unwritten("is the disk full?");
 }
 
 void AtomicFile::refuse(std::string_view what) const {
   throw FileError(fmt::format("{} '{}' {}", purpose_, path_.string(), what));
+}
+
+void AtomicFile::refuse_unwritten(std::string_view reason) const {
+  refuse(fmt::format("could not be written: {}", reason));
 }
 
 void AtomicFile::refuse_to_write(const std::string& reason) const {

@@ -9,13 +9,13 @@
 
 namespace ultra {
 
-/// @brief Writes to a new file beside PATH, `PATH.partial-...`, and moves it to PATH when all is
-/// written.
+/// @brief Keeps what is written in memory; commit() puts all of it into a new file beside PATH,
+/// `PATH.partial-...`, and moves that to PATH.
 ///
-/// The constructor opens that file, so that a path that cannot be written is an error before the
-/// work, not after it. Without commit() the destructor removes it. A symbolic link stays one: its
-/// target is replaced. Written to directly: character devices (/dev/null), pipes that somebody
-/// reads, and what is open already (/dev/stdout).
+/// The constructor makes and removes such a file, so that a path that cannot be written is an error
+/// before the work, not after it. Until commit() nothing lies beside PATH, however the program ends.
+/// A symbolic link stays one: its target is replaced. Written to directly: character devices
+/// (/dev/null), pipes that somebody reads, and what is open already (/dev/stdout).
 class AtomicFile {
  public:
   /// @param path     where the file shall be.
@@ -25,26 +25,27 @@ class AtomicFile {
   AtomicFile(std::filesystem::path path, std::string_view purpose);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
-  ~AtomicFile();
+  ~AtomicFile() = default;
 
   /// @brief Appends text.
-  void write(std::string_view text) { stream_ << text; }
+  void write(std::string_view text) { text_ += text; }
 
-  /// @brief Moves the file to its place, replacing what was there.
+  /// @brief Makes the file, replacing what was there.
   /// @throws FileError when the disk is full or the file cannot be moved; nothing is left behind.
   void commit();
 
  private:
   void open_itself(std::filesystem::file_type type);
-  void open_beside();
-  void discard() const;
+  void expect_place();
+  void write_beside();
   [[noreturn]] void refuse(std::string_view what) const;
+  [[noreturn]] void refuse_unwritten(std::string_view reason) const;
   [[noreturn]] void refuse_to_write(const std::string& reason) const;
 
   std::filesystem::path path_;
-  std::filesystem::path partial_;  // path_ when that is written to directly
   std::string purpose_;
-  std::ofstream stream_;
+  std::string text_;
+  std::ofstream itself_;  // open when the path is written to directly
 };
 
 }  // namespace ultra

@@ -37,6 +37,8 @@ std::string format_count(std::uint64_t count) {
 std::string format_seconds(double seconds) {
   if (seconds < 9.995) return fmt::format("{:.2f} s", seconds);
   if (seconds < 59.5) return fmt::format("{:.0f} s", seconds);
+  constexpr double kLongest = 1e15;  // some 30 million years
+  if (seconds >= kLongest) return fmt::format("{:.0e} s", seconds);
   const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
   return fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }

@@ -2,16 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/base/errors.hpp"
 #include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
+#include "common/checkpoint/mixture_config.hpp"
 
 namespace ultra::checkpoint {
 namespace {
 
 constexpr const char* kModelType = "llama";
+
+/// Models of config.json that this program can have: model_type, architecture.
+constexpr std::pair<const char*, const char*> kModels[] = {
+    {kModelType, "LlamaForCausalLM"},
+    {kMixtralType, kMixtralArchitecture},
+    {kOwnMixtureType, kOwnMixtureArchitecture}};
 
 std::size_t size_in(const nlohmann::json& config, const char* name) {
   const auto size = whole_number_in<std::size_t>(config, name);
@@ -38,7 +47,7 @@ class Features {
               const nlohmann::json& ours) const {
     if (found.is_null() || found == ours) return;
     throw FileError(
-        fmt::format("'{}' has {} {}, and this program's model has {} only. Choose a Llama without "
+        fmt::format("'{}' has {} {}, and this program's model has {} only. Choose a model without "
                     "it.",
                     path_, name, shown_json(found), shown_json(ours)));
   }
@@ -56,10 +65,20 @@ class Features {
     expect("partial_rotary_factor", 1.0);
   }
 
+  /// One of ours, with what its kind has beside a Llama.
   void expect_causal_language_model() const {
-    const nlohmann::json& architectures = member(config_, "architectures");
-    if (architectures.is_null()) return;
-    expect("architectures", architectures, nlohmann::json::array({"LlamaForCausalLM"}));
+    const nlohmann::json& type = config_.at("model_type");
+    for (const auto& [known, architecture] : kModels) {
+      if (type != known) continue;
+      const nlohmann::json architectures = member(config_, "architectures");
+      expect("architectures", architectures, nlohmann::json::array({architecture}));
+      if (type == kMixtralType) expect("sliding_window", nullptr);
+      return;
+    }
+    throw FileError(
+        fmt::format("'{}': its model_type is {}, expected \"{}\" (or \"{}\", with --experts): this "
+                    "program's model is a Llama's.",
+                    path_, shown_json(type), kModelType, kMixtralType));
   }
 
  private:
@@ -69,12 +88,6 @@ class Features {
 
 void expect_our_features(const nlohmann::json& config, const std::string& path) {
   const Features features(config, path);
-  const nlohmann::json& type = config.at("model_type");
-  if (type != kModelType) {
-    throw FileError(fmt::format(
-        "'{}': its model_type is {}, expected \"llama\": this program's model is a Llama's.", path,
-        shown_json(type)));
-  }
   features.expect_causal_language_model();
   features.expect("hidden_act", "silu");
   for (const char* bias : {"attention_bias", "mlp_bias"}) features.expect(bias, false);
@@ -87,9 +100,29 @@ void expect_our_features(const nlohmann::json& config, const std::string& path) 
 }
 
 double rope_theta_of(const nlohmann::json& config) {
-  if (config.contains("rope_theta")) return config.at("rope_theta");
-  const nlohmann::json theta = member(member(config, "rope_parameters"), "rope_theta");
-  return theta.is_null() ? nn::ModelConfig{}.rope_theta : theta.get<double>();
+  constexpr const char* kName = "rope_theta";
+  if (config.contains(kName)) return member_in<double>(config, kName, "a number");
+  const nlohmann::json rope = member(config, "rope_parameters");
+  if (member(rope, kName).is_null()) return nn::ModelConfig{}.rope_theta;
+  return member_in<double>(rope, kName, "a number");
+}
+
+/// Refuses numbers with which no loss is finite, whatever the weights are.
+void expect_numbers_to_train_with(const nn::ModelConfig& model, const std::string& path) {
+  // Frequencies of positions are powers of 1 / theta.
+  const double fastest = static_cast<double>(model.max_seq_len) / model.rope_theta;
+  if (!(model.rope_theta > 0) || !std::isfinite(fastest)) {
+    throw FileError(
+        fmt::format("'{}' has rope_theta {}, expected a number above 0 (10000 in many models): it "
+                    "is the base of the rotary frequencies. Take another copy of the model.",
+                    path, model.rope_theta));
+  }
+  if (!(model.norm_epsilon >= 0)) {
+    throw FileError(fmt::format(
+        "'{}' has rms_norm_eps {}, expected 0 or a little more (1e-05 in many models): a "
+        "norm adds it before it takes a square root. Take another copy of the model.",
+        path, model.norm_epsilon));
+  }
 }
 
 nn::ModelConfig model_from(const nlohmann::json& config, const std::string& path) {
@@ -104,9 +137,11 @@ nn::ModelConfig model_from(const nlohmann::json& config, const std::string& path
   model.vocab_size = size_in(config, "vocab_size");
   model.max_seq_len = size_in(config, "max_position_embeddings");
   model.rope_theta = rope_theta_of(config);
-  model.norm_epsilon = config.at("rms_norm_eps");
-  const nlohmann::json tied = member(config, "tie_word_embeddings");
-  model.tied_embeddings = !tied.is_null() && tied.get<bool>();
+  model.norm_epsilon = member_in<double>(config, "rms_norm_eps", "a number");
+  expect_numbers_to_train_with(model, path);
+  const bool says_tied = !member(config, "tie_word_embeddings").is_null();
+  model.tied_embeddings =
+      says_tied && member_in<bool>(config, "tie_word_embeddings", "true or false");
   const nlohmann::json head_dim = member(config, "head_dim");
   if (!head_dim.is_null() && head_dim != model.hidden_size / model.num_heads) {
     throw FileError(fmt::format(
@@ -157,16 +192,16 @@ std::string llama_config_json(const nn::ModelConfig& model, DType dtype) {
 
 nn::ModelConfig parse_llama_config(const std::string& text, const std::string& path) {
   try {
-    return model_from(parse_json(text, path), path);
+    return model_from(parse_json(text, path, FileOf::kModel), path);
   } catch (const nlohmann::json::exception& error) {
     throw FileError(fmt::format("'{}' does not say the sizes of a Llama as config.json does: {}.",
-                                path, said_by(error)));
+                                path, said_of_file(error)));
   }
 }
 
 std::string config_with_dtype(const std::string& text, DType dtype, const std::string& path) {
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!config.is_object()) report_damaged_checkpoint(path, "it is no JSON object");
+  if (!config.is_object()) report_damaged(FileOf::kModel, path, "it is no JSON object");
   for (const char* name : {"torch_dtype", "dtype"}) {
     if (config.contains(name)) config[name] = name_of(dtype);
   }

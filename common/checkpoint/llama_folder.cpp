@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/llama_config.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
+#include "common/nn/initialization.hpp"
 
 namespace ultra::checkpoint {
 namespace {
@@ -38,7 +40,7 @@ nn::ModelConfig read_llama_config(FileLayer& files, const fs::path& folder) {
         "{}, and {} or {} with its files.",
         folder.string(), kConfig, kConfig, kWeights, kIndex));
   }
-  return parse_llama_config(read_text(files, path), path.string());
+  return parse_llama_config(read_text(files, path, FileOf::kModel), path.string());
 }
 
 const std::vector<std::string>& companion_names() {
@@ -58,7 +60,7 @@ std::vector<CompanionFile> companion_files(FileLayer& files, const fs::path& fol
   std::vector<CompanionFile> found;
   for (const std::string& name : companion_names()) {
     if (!files.exists(folder / name)) continue;
-    found.push_back({.name = name, .text = read_text(files, folder / name)});
+    found.push_back({.name = name, .text = read_text(files, folder / name, FileOf::kModel)});
   }
   return found;
 }
@@ -83,49 +85,68 @@ void LlamaFolder::open_one(FileLayer& files, const fs::path& path) {
 }
 
 void LlamaFolder::open_index(FileLayer& files, const fs::path& index) {
-  const auto named = read_json(read_text(files, index), index.string(), [](const auto& json) {
-    return json.at("weight_map").template get<std::map<std::string, std::string>>();
-  });
+  using Names = std::map<std::string, std::string>;
+  const auto named = read_json(
+      read_text(files, index, FileOf::kModel), index.string(),
+      [](const auto& json) {
+        return member_in<Names>(json, "weight_map", "an object that names each weight's file");
+      },
+      FileOf::kModel);
   std::map<std::string, File> opened;
   for (const auto& [weight, name] : named) {
-    if (fs::path(name).filename() != name) {
-      report_damaged_checkpoint(index.string(),
-                                fmt::format("its file {} is not beside it", shown_text(name)));
+    if (fs::path(name).filename() != name || name.find('\0') != std::string::npos) {
+      report_damaged(FileOf::kModel, index.string(),
+                     fmt::format("its file {} is not beside it", shown_text(name)));
     }
     File& file = opened[name];
     if (!file) file = std::make_shared<const SafetensorsReader>(files, index.parent_path() / name);
     if (file->find(weight) == nullptr) {
-      report_damaged_checkpoint(index.string(),
-                                fmt::format("it says that {} is in {}, and that file has none",
-                                            shown_text(weight), shown_text(name)));
+      report_damaged(FileOf::kModel, index.string(),
+                     fmt::format("it says that {} is in {}, and that file has none",
+                                 shown_text(weight), shown_text(name)));
     }
     weights_.emplace(weight, file);
   }
 }
 
+void LlamaFolder::expect_sizes(const nn::ModelConfig& model) const {
+  expect_weight(std::string(nn::kEmbeddingName), Shape{model.vocab_size, model.hidden_size});
+  for (std::size_t layer = 0; layer < model.num_layers; ++layer) {
+    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    const auto found = weights_.lower_bound(prefix);
+    if (found != weights_.end() && found->first.starts_with(prefix)) continue;
+    refuse(folder_, fmt::format("they have no {}*, and config.json says {} layers "
+                                "(num_hidden_layers).",
+                                prefix, model.num_layers));
+  }
+}
+
 void LlamaFolder::expect_model(const nn::ModelConfig& model,
                                const std::vector<nn::NamedShape>& parameters) const {
+  std::set<std::string_view> names;
   for (const nn::NamedShape& parameter : parameters) {
-    const auto found = weights_.find(parameter.name);
-    if (found == weights_.end()) {
-      refuse(folder_,
-             fmt::format("they have no {}, which the model of config.json needs.", parameter.name));
-    }
-    const StoredTensor& stored = *found->second->find(parameter.name);
-    if (!std::ranges::equal(stored.shape, parameter.shape.dims())) {
-      refuse(folder_, fmt::format("{} has shape {}, and by config.json it is {}.", parameter.name,
-                                  shown_shape(stored.shape), parameter.shape.str()));
-    }
-    if (!is_converted(stored.type)) {
-      refuse(folder_, fmt::format("{} holds elements of {}, and F16, BF16, F32 and F64 are read. "
-                                  "Save the model in one of these.",
-                                  parameter.name, to_string(stored.type)));
-    }
+    expect_weight(parameter.name, parameter.shape);
+    names.insert(parameter.name);
   }
   for (const auto& [name, file] : weights_) {
-    if (std::ranges::find(parameters, name, &nn::NamedShape::name) == parameters.end()) {
-      expect_known(model, name);
-    }
+    if (!names.contains(name)) expect_known(model, name);
+  }
+}
+
+void LlamaFolder::expect_weight(const std::string& name, const Shape& shape) const {
+  const auto found = weights_.find(name);
+  if (found == weights_.end()) {
+    refuse(folder_, fmt::format("they have no {}, which the model of config.json needs.", name));
+  }
+  const StoredTensor& stored = *found->second->find(name);
+  if (!std::ranges::equal(stored.shape, shape.dims())) {
+    refuse(folder_, fmt::format("{} has shape {}, and by config.json it is {}.", name,
+                                shown_shape(stored.shape), shape.str()));
+  }
+  if (!is_converted(stored.type)) {
+    refuse(folder_, fmt::format("{} holds elements of {}, and F16, BF16, F32 and F64 are read. "
+                                "Save the model in one of these.",
+                                name, to_string(stored.type)));
   }
 }
 

@@ -48,6 +48,11 @@ class LlamaFolder {
   /// @throws FileError when one is missing, cannot be read or is damaged.
   LlamaFolder(FileLayer& files, const std::filesystem::path& folder);
 
+  /// @brief Checks that the folder has as many layers as a model, and a token table of its sizes: to
+  /// be asked before such a model is made, which may be too large to make.
+  /// @throws FileError that says what the folder has and what config.json says.
+  void expect_sizes(const nn::ModelConfig& model) const;
+
   /// @brief Checks that the folder has all weights of a model, of these shapes, stored as F16, BF16,
   /// F32 or F64, and nothing that the model lacks.
   /// @param model       whose parameters these are.
@@ -68,6 +73,7 @@ class LlamaFolder {
 
   void open_one(FileLayer& files, const std::filesystem::path& path);
   void open_index(FileLayer& files, const std::filesystem::path& index);
+  void expect_weight(const std::string& name, const Shape& shape) const;
   void expect_known(const nn::ModelConfig& model, std::string_view name) const;
 
   std::filesystem::path folder_;

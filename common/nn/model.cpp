@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 #include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
 
@@ -52,6 +53,7 @@ Model::Model(const ModelConfig& config, const Device& device, const Precision& p
   }
   std::vector<std::unique_ptr<Layer>> blocks;
   for (std::size_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
+    throw_if_interrupted();
     blocks.push_back(std::make_unique<HookedBlock>(layer, factory.block(context, layer), hooks_));
     add_part(fmt::format("block {}", layer), blocks.back()->parameters());
   }

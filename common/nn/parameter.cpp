@@ -38,8 +38,18 @@ Shape shard_shape(const ParameterSpec& spec) {
 
 }  // namespace
 
+void DeferredGradients::pass_ends() const {
+  for (const Tensor& tensor : kept_) {  // buffers of messages, too: they have arrived
+    const MemoryCategory now = tensor.category();
+    if (now == MemoryCategory::kOther || now == MemoryCategory::kCommunication) {
+      tensor.set_category(MemoryCategory::kActivations);
+    }
+  }
+}
+
 void DeferredGradients::run() {
   const std::vector<std::function<void()>> work = std::exchange(work_, {});
+  const std::vector<Tensor> kept = std::exchange(kept_, {});
   for (const auto& piece : work) piece();
 }
 
@@ -135,6 +145,7 @@ void Parameter::run(const GradientWork& work) {
 }
 
 void add_matmul_grad(Parameter& weight, const Tensor& d_y, const Tensor& x) {
+  for (const Tensor& each : {d_y, x}) weight.keep_for_grad(each);
   weight.add_grad([d_y, x](const Tensor& grad, ops::Write write) {
     ops::matmul_into(grad, ops::as_matrix(d_y), ops::Transpose::kYes, ops::as_matrix(x),
                      ops::Transpose::kNo, write);

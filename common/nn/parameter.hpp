@@ -94,11 +94,18 @@ class DeferredGradients {
   /// @brief Pieces of work that wait.
   [[nodiscard]] std::size_t size() const { return work_.size(); }
 
-  /// @brief Does all waiting work, first in first out.
+  /// @brief Keeps what waiting work reads until that is done.
+  void keep(const Tensor& tensor) { kept_.push_back(tensor); }
+
+  /// @brief Counts what is kept as activations: the pass that put the work off has ended.
+  void pass_ends() const;
+
+  /// @brief Does all waiting work, first in first out, and lets go of what was kept for it.
   void run();
 
  private:
   std::vector<std::function<void()>> work_;
+  std::vector<Tensor> kept_;
 };
 
 /// @brief A weight or a shard of it.
@@ -203,6 +210,11 @@ class Parameter {
 
   /// @brief Puts work on the gradient off to `queue`; a null pointer ends that.
   void defer_grads_to(DeferredGradients* queue) { queue_ = queue; }
+
+  /// @brief Says that work on the gradient reads `tensor`: a queue keeps it until the work is done.
+  void keep_for_grad(const Tensor& tensor) const {
+    if (queue_ != nullptr) queue_->keep(tensor);
+  }
 
  private:
   void run(const GradientWork& work);

@@ -13,7 +13,8 @@ namespace ultra {
 /// @brief What bytes are used for.
 ///
 /// `kActivations` are the tensors that the forward pass keeps for the backward pass (those in a
-/// `Saved`); short-lived results of operations, buffers and inputs are `kOther`.
+/// `Saved`), and those that the first half of a split backward pass keeps for the second;
+/// short-lived results of operations, buffers and inputs are `kOther`.
 enum class MemoryCategory {
   kParameters,
   kGradients,

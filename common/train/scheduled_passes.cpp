@@ -21,15 +21,19 @@ struct UnderWay {
 /// While it lives, gradients of a chunk's weights wait in a queue.
 class Deferring {
  public:
-  Deferring(nn::Model& chunk, nn::DeferredGradients& queue) : chunk_(chunk) {
+  Deferring(nn::Model& chunk, nn::DeferredGradients& queue) : chunk_(chunk), queue_(queue) {
     chunk.defer_grads_to(&queue);
   }
   Deferring(const Deferring&) = delete;
   Deferring& operator=(const Deferring&) = delete;
-  ~Deferring() { chunk_.defer_grads_to(nullptr); }
+  ~Deferring() {
+    chunk_.defer_grads_to(nullptr);
+    queue_.pass_ends();
+  }
 
  private:
   nn::Model& chunk_;
+  nn::DeferredGradients& queue_;
 };
 
 /// Runs one action after the other; see run_schedule().

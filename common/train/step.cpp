@@ -59,7 +59,9 @@ StepOutcome Step::run(const StepPlan& step) {
 
   context_.timeline.enter("gradients freed");
   for (const auto& states : parts_.states) states->drop_gradients();
-  for (const auto& observer : parts_.observers) observer->step_ends(step);
+  for (const auto& observer : parts_.observers) {
+    outcome.skipped ? observer->step_skipped(step) : observer->step_ends(step);
+  }
   for (const auto& states : parts_.states) states->step_ended(context_.meter);
   return outcome;
 }
@@ -96,6 +98,7 @@ double Step::validate(const data::Sampler& sampler, std::size_t batches) {
   }
   loss += sums.read().back();
   for (const auto& states : parts_.states) states->validation_ends();
+  for (const auto& observer : parts_.observers) observer->validation_ends();
   *plan_.counters = counted;
   if (!plan_.counts_loss()) loss = 0;
   sum_over(plan_.ranks().labeled("validation loss"), std::span(&loss, 1));

@@ -70,7 +70,7 @@ class Step {
   /// A schedule that updates between passes has no update behind them. Nobody waits for the norm
   /// then: it does not clip, and what is told is that of the gradients of all updates together.
   /// With a loss scaler, a norm that is not finite skips the update: no weight, no moment and no count
-  /// of steps changes.
+  /// of steps changes, and observers are told.
   /// @throws NumericError on every rank alike when the loss is not finite, or the norm without a
   /// scaler; what LossScaler::step_ends() throws.
   /// Collective over plan.ranks().

@@ -23,6 +23,11 @@ class StepObserver {
   virtual void action_ends([[maybe_unused]] const Action& action) {}
   /// @brief A step has updated the weights. May be collective.
   virtual void step_ends([[maybe_unused]] const StepPlan& plan) {}
+  /// @brief A step has ended and updated nothing, since a gradient overflowed: what an observer moves
+  /// as an optimizer moves weights has to stay. Unless told otherwise the same as step_ends().
+  virtual void step_skipped(const StepPlan& plan) { step_ends(plan); }
+  /// @brief A validation is over: what its passes have left behind has to go.
+  virtual void validation_ends() {}
 };
 
 }  // namespace ultra::train

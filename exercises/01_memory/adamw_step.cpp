@@ -5,11 +5,13 @@
 // Difficulty:  easy
 // Check:       ./workbook check 01.3
 // Hints:       ./workbook hint 01.3
-// Targets:     the paper's update within rounding over ten steps, in f32 and f64;
+// Targets:     PyTorch's update within rounding over ten steps, in f32 and f64;
 //              two numbers of state per weight: 8 bytes per fp32 parameter
 //
-// chapters/01_memory/adamw_step.hpp declares the function; the update is algorithm 2
-// of the paper that it names (without its schedule multiplier).
+// chapters/01_memory/adamw_step.hpp declares the function; the moments and the direction are those of
+// algorithm 2 of the paper that it names. The weight moves as in PyTorch: the learning rate multiplies
+// the decay, too,
+//     value = value - learning_rate (direction + weight_decay value).
 #include "chapters/01_memory/adamw_step.hpp"
 
 #include "common/base/errors.hpp"
@@ -20,7 +22,7 @@ namespace ultra::memory {
 // TODO 2: update both moments in place.
 // TODO 3: correct both for having started at zero; constants.step is 1 in the first step.
 // TODO 4: move the weight. Epsilon stands outside of the root. The weight decay is decoupled: it never
-//         passes through the moments.
+//         passes through the moments. But it does take the learning rate, see above.
 template <FloatingScalar T>
 void adamw_step([[maybe_unused]] std::span<T> value, [[maybe_unused]] std::span<const T> grad,
                 [[maybe_unused]] std::span<T> first_moment,

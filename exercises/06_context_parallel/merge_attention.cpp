@@ -7,11 +7,14 @@
 // Hints:       ./workbook hint 06.1
 // Targets:     softmax over all keys at once, for any two parts, in any order;
 //              a query that has seen no key on one side, or on both; logits of any size, without overflow
+// You will need: dispatch_float(dtype, [&]<class T>() { ... }) (common/tensor/dtype.hpp), for f32 and f64
+//              by one piece of code; HostView<T> (common/tensor/host_view.hpp), for the elements
 //
 // chapters/06_context_parallel/merge_attention.hpp declares the functions.
 #include "chapters/06_context_parallel/merge_attention.hpp"
 
 #include "common/base/errors.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::context_parallel {
 

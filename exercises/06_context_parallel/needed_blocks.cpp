@@ -16,8 +16,9 @@
 namespace ultra::context_parallel {
 
 // TODO 1: leave out blocks whose keys all come after the last real query.
-// TODO 2: leave out those whose keys all come before the document of every query.
-// TODO 3: say whether a mask is needed in the rest.
+// TODO 2: leave out those whose keys all come before the document of every real query that is not before
+// them all.
+// TODO 3: say whether a mask is needed in the rest: whether some real query does not see some key.
 std::vector<AttentionBlock> needed_blocks([[maybe_unused]] const TokenChunks& queries,
                                           [[maybe_unused]] const TokenChunks& keys,
                                           [[maybe_unused]] const SequenceMask& mask) {

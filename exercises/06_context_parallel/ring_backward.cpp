@@ -6,12 +6,15 @@
 // Check:       ./workbook check 06.4
 // Hints:       ./workbook hint 06.4
 // Targets:     the gradients of attention over all keys on one rank;
-//              N - 1 messages with keys and values, N with gradients; none that waits for a block in vain
+//              no message too many; none that waits for a block in vain
+// You will need: what 06.3 needs, and ops::add_into() (common/ops/elementwise.hpp)
 //
 // chapters/06_context_parallel/ring_backward.hpp declares the functions.
 #include "chapters/06_context_parallel/ring_backward.hpp"
 
+#include "chapters/06_context_parallel/travelling_pair.hpp"
 #include "common/base/errors.hpp"
+#include "common/ops/elementwise.hpp"
 
 namespace ultra::context_parallel {
 

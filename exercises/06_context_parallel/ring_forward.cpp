@@ -6,11 +6,16 @@
 // Check:       ./workbook check 06.3
 // Hints:       ./workbook hint 06.3
 // Targets:     attention over all ranks' keys, each rank's seen once, under its tokens;
-//              N - 1 messages per rank, to the next one; while a block is computed, another travels
+//              N - 1 messages per rank, to the next one; while a block is computed, another travels;
+//              never more than two pairs of keys and values in memory, besides its own
+// You will need: TravellingPair (chapters/06_context_parallel/travelling_pair.hpp), keys and values in one
+//              message; ring.ranks.ring_shift_async() (common/comm/communicator.hpp), which sends to the
+//              next rank and receives from the one before; wait() of the Work that it returns
 //
 // chapters/06_context_parallel/ring_forward.hpp declares the functions.
 #include "chapters/06_context_parallel/ring_forward.hpp"
 
+#include "chapters/06_context_parallel/travelling_pair.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::context_parallel {

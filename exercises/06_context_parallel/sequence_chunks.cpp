@@ -6,7 +6,7 @@
 // Check:       ./workbook check 06.2
 // Hints:       ./workbook hint 06.2
 // Targets:     an early chunk and the late one that makes up for it, for any number of ranks;
-//              positions of the whole sequence, and losses that add up to the mean of all tokens;
+//              positions of the whole sequence, so that losses add up to the mean of all tokens;
 //              join_sequence() undoes split_sequence(), bit for bit, for any number of sequences
 //
 // chapters/06_context_parallel/sequence_chunks.hpp declares the functions.
@@ -21,8 +21,9 @@ TokenChunks chunks_of([[maybe_unused]] const ContextLayout& layout, [[maybe_unus
   throw NotWritten("06.2 sequence_chunks: chunks_of");
 }
 
-// TODO 2: the positions of these tokens in the whole sequence, and its length with padding. What is a
-// token's loss divided by, so that the ranks' parts add up to the mean over all real tokens?
+// TODO 2: the positions of these tokens in the whole sequence, and its length with padding: two fields
+// of plan.tokens (common/train/token_plan.hpp). Leave plan.micro_batches as they are: each token's loss is
+// divided by their normalizer. Why is that right, though every rank has but a part of the tokens?
 void deal_out([[maybe_unused]] train::Plan& plan, [[maybe_unused]] const ContextLayout& layout,
               [[maybe_unused]] int rank) {
   throw NotWritten("06.2 sequence_chunks: deal_out");

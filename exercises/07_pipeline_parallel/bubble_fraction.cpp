@@ -2,12 +2,14 @@
 //
 // Goal:        say how much of a step a rank waits, before anything has run.
 // Length:      about 30 lines
-// Difficulty:  medium
+// Difficulty:  hard
 // Check:       ./workbook check 07.5
 // Hints:       ./workbook hint 07.5
 // Targets:     seconds of every published schedule, for any costs that it is made for;
 //              over the ideal time, and over the whole step
 //
+// Read chapters/07_pipeline_parallel/zero_bubble/zero_bubble.md first: it has the pictures, and the
+// table of DualPipe-V's authors, in letters of their own.
 // chapters/07_pipeline_parallel/closed_forms/bubble_fraction.hpp declares the functions.
 #include "chapters/07_pipeline_parallel/closed_forms/bubble_fraction.hpp"
 

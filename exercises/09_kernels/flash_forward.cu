@@ -10,6 +10,9 @@
 //
 // kernels/attention/attention.hpp declares the launcher and the layouts; kernels/attention/tiles.cuh has
 // the tiles, their loads and their products; 03_online.cu does the same for one row per warp.
+//
+// The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
+// in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/tiles.cuh"

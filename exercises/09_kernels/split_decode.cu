@@ -10,6 +10,9 @@
 //
 // kernels/attention_decode/attention_decode.hpp declares the launcher and what lies where;
 // split_parts.cuh, beside it, is the first half: launch_parts().
+//
+// The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
+// in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
 #include "kernels/attention_decode/split_parts.cuh"
 

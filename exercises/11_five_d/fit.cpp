@@ -5,10 +5,10 @@
 // Difficulty:  easy
 // Check:       ./workbook check 11.3
 // Hints:       ./workbook hint 11.3
-// Targets:     the largest stage against the memory; the largest part; the first cheaper layout that
-//              is possible and fits
+// Targets:     the largest stage against the memory; the largest part, by its name in kMemoryParts;
+//              the first cheaper layout that is possible and fits
 //
-// chapters/11_five_d/planner/fit.hpp declares the functions.
+// chapters/11_five_d/planner/fit.hpp declares the function, the names and cheaper_layouts().
 #include "chapters/11_five_d/planner/fit.hpp"
 
 #include "common/base/errors.hpp"

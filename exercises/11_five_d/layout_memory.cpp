@@ -8,7 +8,9 @@
 // Targets:     states over the ranks that share them; experts over fewer; the micro-batches under
 //              way; tables on the first and last stage; one block that is computed again
 //
-// chapters/11_five_d/planner/layout_memory.hpp declares the functions.
+// chapters/11_five_d/planner/layout_memory.hpp declares the function and names every form that it
+// needs; include chapters/04_zero/zero_memory.hpp and
+// chapters/07_pipeline_parallel/closed_forms/schedule_volume.hpp beside it.
 #include "chapters/11_five_d/planner/layout_memory.hpp"
 
 #include "common/base/errors.hpp"

@@ -8,7 +8,9 @@
 // Targets:     the step from member to member along every axis, in both orders; the most ranks on
 //              one node; the most nodes of a group, where nodes do not divide too
 //
-// chapters/11_five_d/planner/rank_placement.hpp declares the functions.
+// chapters/11_five_d/planner/rank_placement.hpp declares the functions. To count rank by rank passes
+// the check; then a plan for thousands of GPUs (--mine --plan) takes very long, for it asks you of
+// every layout.
 #include "chapters/11_five_d/planner/rank_placement.hpp"
 
 #include "common/base/errors.hpp"

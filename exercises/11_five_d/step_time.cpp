@@ -8,7 +8,10 @@
 // Targets:     the slowest stage for every micro-batch; the bubble once; messages and exchanges as
 //              far as nothing hides them; the optimizer; the slowest rank
 //
-// chapters/11_five_d/planner/step_time.hpp declares the functions.
+// chapters/11_five_d/planner/step_time.hpp declares the function; pipeline_parallel::bubble_seconds is
+// in chapters/07_pipeline_parallel/closed_forms/bubble_fraction.hpp. A plan takes bubble and messages
+// from chapter 07's simulator instead, and sorts layouts by your form before: --mine shows little of
+// those two.
 #include "chapters/11_five_d/planner/step_time.hpp"
 
 #include "common/base/errors.hpp"

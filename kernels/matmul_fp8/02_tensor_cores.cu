@@ -1,9 +1,11 @@
 // Rung 2: tensor cores that multiply fp8.
 //
 // Idea:   mma.sync takes e4m3 as it is: 32 along the depth where bf16 has 16, in the same registers.
-// Gain:   twice the multiply-adds of an instruction, and nothing to convert.
-// Limit:  mma.sync: an H100 reaches its fp8 peak with wgmma alone. The promotion, 64 multiply-adds a
-//         thread for each group, which wgmma can hide behind the next product.
+// Gain:   twice the multiply-adds of an instruction, and nothing to convert: on Ada's GPUs (compute
+//         capability 8.9). For an H100 ptxas converts both factors to fp16 and multiplies these, so that
+//         nothing is gained, and sums keep the bits of fp32: there only wgmma multiplies fp8.
+// Limit:  mma.sync, therefore. The promotion, 64 multiply-adds a thread for each group, which wgmma can
+//         hide behind the next product.
 
 #include "kernels/matmul_fp8/scaled_tile.cuh"
 

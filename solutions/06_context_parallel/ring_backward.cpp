@@ -6,7 +6,7 @@
 namespace ultra::context_parallel {
 namespace {
 
-/// Sums of numbers of two bytes are kept in f32.
+/// Sums that stay on this rank are kept in f32, of numbers of two bytes; those that travel are not.
 Tensor zeros_like(const Tensor& x) {
   return Tensor::zeros(x.device(), x.shape(), accumulation_dtype(x.dtype()));
 }

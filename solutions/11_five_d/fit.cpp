@@ -2,20 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 namespace ultra::planner {
 namespace {
 
-const char* largest_part_of(const StageMemory& memory) {
-  const std::array<std::pair<double, const char*>, 6> parts = {
-      {{memory.parameters, "parameters"},
-       {memory.gradients, "gradients"},
-       {memory.optimizer, "optimizer states"},
-       {memory.activations, "activations"},
-       {memory.transient, "what exists for a moment"},
-       {memory.overhead, "buffers and the CUDA context"}}};
-  return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
+std::string largest_part_of(const StageMemory& memory) {
+  const std::array<double, kMemoryParts.size()> parts = {memory.parameters, memory.gradients,
+                                                         memory.optimizer,  memory.activations,
+                                                         memory.transient,  memory.overhead};
+  const auto largest = std::ranges::max_element(parts) - parts.begin();
+  return std::string(kMemoryParts[static_cast<std::size_t>(largest)]);
 }
 
 }  // namespace

@@ -194,6 +194,25 @@ TEST_F(InitialWeights, TakeTheShardsBytesAndTheMemoryOfOnePiece) {
   }
 }
 
+// A training with them ends at its first loss, and would be blamed for it.
+TEST_F(InitialWeights, ThatAreNotFiniteAreRefusedByName) {
+  const std::string folder = write({.model = a_model(false)});
+  const std::string file = name + "/model.safetensors";
+  const std::string whole = test::read_file(parent.path(file));
+  for (const auto& [bytes, shown] : {std::pair<std::string, const char*>{"\xff\xff\xff\x7f", "nan"},
+                                     {std::string("\x00\x00\x80\x7f", 4), "inf"}}) {
+    parent.write(file, whole.substr(0, whole.size() - bytes.size()) + bytes);
+    for (const char* layout : {"", "--dp 2 --zero 3", "--tp 2"}) {
+      SCOPED_TRACE(layout);
+      EXPECT_THAT(
+          message_of<FileError>([&] {
+            static_cast<void>(outcome_of(flags_of(folder, fmt::format("--steps 1 {}", layout))));
+          }),
+          AllOf(HasSubstr(fmt::format("is {} in ", shown)), HasSubstr("--init")));
+    }
+  }
+}
+
 TEST_F(InitialWeights, OfAnotherModelAreRefusedOnEveryRank) {
   const std::string folder = write({.model = a_model(false)});
   nn::ModelConfig other = a_model(false);
@@ -203,6 +222,18 @@ TEST_F(InitialWeights, OfAnotherModelAreRefusedOnEveryRank) {
                 static_cast<void>(outcome_of(flags_of(folder, "--steps 1 --dp 2 --zero 3")));
               }),
               AllOf(HasSubstr("gate_proj.weight has shape [24, 16]"), HasSubstr("[28, 16]")));
+}
+
+/// A model of so many layers takes minutes: it must not be made to be compared.
+TEST_F(InitialWeights, OfFewerLayersAreRefusedBeforeTheModelIsMade) {
+  const std::string folder = write({.model = a_model(false)});
+  nn::ModelConfig deeper = a_model(false);
+  deeper.num_layers = 1'000'000;
+  parent.write(name + "/config.json", checkpoint::llama_config_json(deeper, DType::kF32));
+  EXPECT_THAT(message_of<FileError>(
+                  [&] { static_cast<void>(outcome_of(flags_of(folder, "--steps 1 --dp 2"))); }),
+              AllOf(HasSubstr("--init: the weights of '"), HasSubstr("no model.layers.4.*"),
+                    HasSubstr("config.json says 1000000 layers")));
 }
 
 }  // namespace

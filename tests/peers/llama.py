@@ -57,8 +57,12 @@ class Rotary(torch.nn.Module):
 
 
 def load_f64(folder):
-    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float64,
-                                             attn_implementation="sdpa")
+    return in_f64(LlamaForCausalLM.from_pretrained(folder, dtype=torch.float64,
+                                                   attn_implementation="sdpa"))
+
+
+def in_f64(model):
+    """A Llama, or a Mixtral but for its router, that computes in f64 what transformers does in f32."""
     model.model.rotary_emb = Rotary(model.config)
     model.model.norm = Norm(model.model.norm)
     for layer in model.model.layers:

@@ -37,6 +37,21 @@ class Exercises(unittest.TestCase):
                 text = tables.text_path(chapter).read_text(encoding="utf-8")
                 self.assertEqual(list(tables.faults(chapter, text)), [])
 
+    def test_the_readme_knows_the_shortest_and_the_longest(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        lines = [int(re.search(r"\d+", exercise.lines)[0]) for exercise in catalog.all_exercises()]
+        self.assertIn(f"in {min(lines)} to {max(lines)} lines", readme)
+
+    def test_the_readme_offers_no_chapter_before_those_that_it_needs(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        order = readme[readme.index("Then choose:"):readme.index("11 puts")]
+        place = {chapter: order.index(f"{chapter} (") for chapter in range(4, 11)}
+        for chapter in place:
+            needs = re.search(rf"^\| {chapter:02} \|.*\| (chapter[^|]*) ?\|[^|]*\|$", readme, re.MULTILINE)[1]
+            for needed in map(int, re.findall(r"\d+", needs.split(",")[0])):
+                with self.subTest(chapter=chapter, needs=needed):
+                    self.assertLess(place.get(needed, -1), place[chapter])
+
     def test_stubs_say_the_same_as_the_manifests(self):
         for exercise in catalog.all_exercises():
             if not exercise.is_untouched():
@@ -61,6 +76,13 @@ class Exercises(unittest.TestCase):
                 with self.subTest(chapter=chapter, title=text.partition("-->")[2][:60].strip()):
                     self.assertIn("\njupyter:\n  kernelspec:\n", head)
                     self.assertIn("\n    name: ultra\n", head)
+
+    def test_descriptions_of_pictures_are_words(self):
+        for chapter in catalog.chapters():
+            for text in texts(chapter):
+                for description in re.findall(r"(?m)^!\[([^\]]*)\]\(", text):
+                    with self.subTest(chapter=chapter, description=description[:60]):
+                        self.assertNotRegex(description, r"\w\(\w+=|alt=")
 
 
 class Problems(unittest.TestCase):

@@ -34,7 +34,7 @@ class PlanForTwoHosts(unittest.TestCase):
     def test_no_matrix_is_split_between_hosts(self):
         self.assertLessEqual(self.layouts[0]["tp"], RANKS_PER_HOST)
         across = [layout for layout in self.layouts if layout["tp"] > RANKS_PER_HOST]
-        self.assertGreater(across[0]["step_seconds"], 2 * self.layouts[0]["step_seconds"])
+        self.assertGreater(across[0]["step_seconds"], self.layouts[0]["step_seconds"])
 
     def test_a_run_takes_the_memory_of_the_plan(self):
         for layout in plan_here.best_of_each_kind(self.layouts, MESH)[:2]:

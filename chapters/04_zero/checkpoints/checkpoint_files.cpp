@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "chapters/04_zero/checkpoints/trained_mixture.hpp"
 #include "common/base/text.hpp"
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/llama_config.hpp"
@@ -23,10 +24,12 @@ std::string text_of(const SafetensorsHeader& header) {
 }
 
 std::string config_text(const Companions& companions, const TrainingIdentity& identity) {
-  if (companions.config.empty()) {
-    return checkpoint::llama_config_json(identity.model, identity.dtype);
-  }
-  return checkpoint::config_with_dtype(companions.config, identity.dtype, kConfigFile);
+  std::string text =
+      companions.config.empty()
+          ? checkpoint::llama_config_json(identity.model, identity.dtype)
+          : checkpoint::config_with_dtype(companions.config, identity.dtype, kConfigFile);
+  const std::optional<checkpoint::MixtureConfig> mixture = mixture_of(identity.variant);
+  return mixture ? checkpoint::config_with_mixture(text, *mixture, kConfigFile) : text;
 }
 
 /// What a rank saves of its state, in the order of its files.

@@ -4,7 +4,7 @@
 ///
 ///     step-00000100/
 ///       training.json                          which training, which step, all losses so far
-///       config.json, model.safetensors         the weights, as Hugging Face's Llama
+///       config.json, model.safetensors         the weights, as Hugging Face's Llama or Mixtral
 ///       tokenizer.json ...                     what stood beside the weights of --init
 ///       optimizer-00000-of-00004.safetensors   moments of the pieces that rank 0 owned
 ///       ...

@@ -54,12 +54,24 @@ void expect_type(const fs::path& file, const checkpoint::StoredTensor& tensor, D
 
 // Checksums ---------------------------------------------------------------------------------------
 
-void expect_checksum(FileLayer& files, const fs::path& folder, const WrittenPart& part) {
+/// Two files contradict each other: somebody has changed the one or the other.
+[[noreturn]] void report_either(const fs::path& path, const std::string& list,
+                                std::string_view what) {
+  throw FileError(
+      fmt::format("checkpoint file '{}' is damaged, or {} is, which lists what was written to it: "
+                  "{}. Resume an older checkpoint.",
+                  path.string(), list, what));
+}
+
+/// What `list` says of a part of a file.
+void expect_checksum(FileLayer& files, const fs::path& folder, const WrittenPart& part,
+                     const std::string& list) {
   const fs::path path = folder / part.file;
   const auto file = files.open_for_reading(path);
   if (part.bytes > file->size() || part.offset > file->size() - part.bytes) {
-    report(path, fmt::format("it has {} bytes, and bytes up to {} were written", file->size(),
-                             part.offset + part.bytes));
+    report_either(path, list,
+                  fmt::format("the file has {} bytes, and {} bytes from {} on are listed",
+                              file->size(), part.bytes, part.offset));
   }
   std::vector<std::byte> block(std::min<std::size_t>(kBlock, part.bytes));
   std::uint32_t crc32 = 0;
@@ -69,12 +81,19 @@ void expect_checksum(FileLayer& files, const fs::path& folder, const WrittenPart
     crc32 = checkpoint::crc32_of(bytes, crc32);
   }
   if (crc32 == part.crc32) return;
-  report(path, fmt::format("bytes {} to {} have the checksum {:08x}, they were written with {:08x}",
-                           part.offset, part.offset + part.bytes, crc32, part.crc32));
+  report_either(path, list,
+                fmt::format("bytes {} to {} have the checksum {:08x}, and {:08x} is listed",
+                            part.offset, part.offset + part.bytes, crc32, part.crc32));
+}
+
+/// The lists of all writers, for a message.
+std::string lists_of(int writers) {
+  return writers == 1 ? parts_file(0, 1) : fmt::format("parts-*-of-{:05}.json", writers);
 }
 
 /// Checks that the parts of a file are all of it.
-void expect_whole(FileLayer& files, const fs::path& path, std::vector<WrittenPart> parts) {
+void expect_whole(FileLayer& files, const fs::path& path, std::vector<WrittenPart> parts,
+                  int writers) {
   std::ranges::sort(parts, {}, &WrittenPart::offset);
   std::uint64_t end = 0;
   for (const WrittenPart& part : parts) {
@@ -82,10 +101,8 @@ void expect_whole(FileLayer& files, const fs::path& path, std::vector<WrittenPar
   }
   const std::uint64_t size = files.open_for_reading(path)->size();
   if (end == size) return;
-  report(path,
-         fmt::format("the checkpoint lists what was written to it up to byte {}, and it has {} "
-                     "bytes",
-                     end, size));
+  report_either(path, lists_of(writers),
+                fmt::format("listed are its bytes up to {}, and the file has {}", end, size));
 }
 
 /// What a writer has written, by its list.
@@ -116,10 +133,11 @@ void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
     by_file[optimizer_file(writer, writers)];
     for (const WrittenPart& part : parts_of(files, folder, writer, writers)) {
       by_file[part.file].push_back(part);
-      if (writer % world.size() == world.rank()) expect_checksum(files, folder, part);
+      if (writer % world.size() != world.rank()) continue;
+      expect_checksum(files, folder, part, parts_file(writer, writers));
     }
   }
-  for (const auto& [file, parts] : by_file) expect_whole(files, folder / file, parts);
+  for (const auto& [file, parts] : by_file) expect_whole(files, folder / file, parts, writers);
 }
 
 // Tensors -----------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class CheckpointedWorker : public train::Worker {
   /// Nothing but rank 0 gives checkpoints their names or removes any: its lock is the run's.
   void take_folder() {
     CheckpointFolder(files_, options_.folder).make();
-    lock_.emplace(options_.folder, kPatience);
+    lock_.emplace(options_.folder, kPatience, [this](const std::string& text) { say(text); });
   }
 
   [[nodiscard]] bool resumes_own_folder() const {

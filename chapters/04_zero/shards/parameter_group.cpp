@@ -3,20 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 namespace ultra::zero {
 namespace {
 
-/// Which of a chunk's parameters are grouped, by their numbers among all that are.
-std::vector<std::size_t> numbers_of(const std::vector<nn::Parameter*>& of_chunk,
-                                    const std::vector<nn::Parameter*>& all) {
-  std::vector<std::size_t> numbers;
-  for (const nn::Parameter* parameter : of_chunk) {
-    const auto found = std::ranges::find(all, parameter);
-    if (found != all.end()) numbers.push_back(static_cast<std::size_t>(found - all.begin()));
-  }
+/// The numbers of parameters among all that are grouped.
+using Numbers = std::unordered_map<const nn::Parameter*, std::size_t>;
+
+Numbers numbers_in(const std::vector<nn::Parameter*>& all) {
+  Numbers numbers;
+  for (std::size_t i = 0; i < all.size(); ++i) numbers.emplace(all[i], i);
   return numbers;
+}
+
+/// Those of a chunk's, or a part's, parameters that are grouped.
+std::vector<std::size_t> numbers_of(const std::vector<nn::Parameter*>& some,
+                                    const Numbers& numbers) {
+  std::vector<std::size_t> found;
+  for (const nn::Parameter* parameter : some) {
+    if (const auto at = numbers.find(parameter); at != numbers.end()) found.push_back(at->second);
+  }
+  return found;
 }
 
 /// Another stage has it in other company, or its gradient is made at another time.
@@ -46,11 +55,11 @@ ParameterGroup make_group(std::span<nn::Model* const> chunks,
 
 /// Splits numbers into runs of parameters that may stand together.
 std::vector<std::vector<std::size_t>> companies(const nn::Model& chunk,
-                                                const std::vector<nn::Parameter*>& parameters) {
-  const std::vector<std::size_t> numbers = numbers_of(chunk.parameters(), parameters);
+                                                const std::vector<nn::Parameter*>& parameters,
+                                                const Numbers& numbers) {
   std::vector<std::vector<std::size_t>> runs;
   bool open = false;
-  for (const std::size_t number : numbers) {
+  for (const std::size_t number : numbers_of(chunk.parameters(), numbers)) {
     const bool alone = stands_alone(chunk, *parameters[number]);
     if (alone || !open) runs.emplace_back();
     runs.back().push_back(number);
@@ -85,9 +94,10 @@ void ParameterGroup::initialize(const Tensor& flat, std::size_t begin) const {
 std::vector<ParameterGroup> groups_by_bucket(std::span<nn::Model* const> chunks,
                                              const std::vector<nn::Parameter*>& parameters,
                                              std::size_t capacity, int ranks) {
+  const Numbers all = numbers_in(parameters);
   std::vector<ParameterGroup> groups;
   for (std::size_t chunk = chunks.size(); chunk-- > 0;) {
-    const auto runs = companies(*chunks[chunk], parameters);
+    const auto runs = companies(*chunks[chunk], parameters, all);
     for (std::size_t run = runs.size(); run-- > 0;) {
       std::vector<std::size_t> counts;
       for (const std::size_t number : runs[run]) counts.push_back(parameters[number]->count());
@@ -105,10 +115,11 @@ std::vector<ParameterGroup> groups_by_bucket(std::span<nn::Model* const> chunks,
 std::vector<ParameterGroup> groups_by_part(std::span<nn::Model* const> chunks,
                                            const std::vector<nn::Parameter*>& parameters,
                                            int ranks) {
+  const Numbers all = numbers_in(parameters);
   std::vector<ParameterGroup> groups;
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     for (const nn::ModelPart& part : chunks[chunk]->parts()) {
-      std::vector<std::size_t> numbers = numbers_of(part.parameters, parameters);
+      std::vector<std::size_t> numbers = numbers_of(part.parameters, all);
       if (numbers.empty()) continue;
       groups.push_back(make_group(chunks, parameters, part.name, chunk, std::move(numbers), ranks));
     }

@@ -30,8 +30,8 @@ struct PipelineShape {
 /// zb-v, 2 p for dualpipe-v; and where W is apart no longer a W than F and B; F, B and W equal in
 /// zb-v, F and B equal in dualpipe-v. For other costs simulate().
 /// Source: Narayanan et al. 2021, arXiv 2104.04473, section 2.2; Qi et al. 2023, arXiv 2401.10241,
-/// table 2 and section 6; the table of deepseek-ai/DualPipe (there PP counts parts, and B is B and
-/// W).
+/// table 2 and section 6; the table of deepseek-ai/DualPipe, which zero_bubble.md prints (there PP
+/// counts parts, and B is B and W).
 [[nodiscard]] double bubble_seconds(const ScheduleChoice& choice, const PipelineShape& shape,
                                     const PartCost& part, double overlapped = 1);
 

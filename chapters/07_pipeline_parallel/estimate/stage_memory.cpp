@@ -35,20 +35,40 @@ MicroBatch micro_batch(const StagedModel& model, std::size_t sequences) {
   return {.size = sequences, .seq_len = model.share.layout.local_seq_len()};
 }
 
-/// Features that wait for each token: what is gathered to be an input waits as gathered, and is no
-/// activation.
-std::size_t waiting_input(const StagedModel& model) {
-  return model.share.tensor.splits_sequences() ? 0 : model.shape.hidden_size;
+/// Features of an input that sequence parallelism gathers: of each token, on every rank.
+std::size_t gathered_input(const StagedModel& model) {
+  return model.share.tensor.splits_sequences() ? model.shape.hidden_size : 0;
+}
+
+/// Features of the same input where nothing has to be gathered.
+std::size_t own_input(const StagedModel& model) {
+  return model.shape.hidden_size - gathered_input(model);
 }
 
 /// What a part's embedding and head leave to wait between B and W.
-OutsideBytes waiting_outside(const StagedModel& model, const nn::StageSpec& part,
-                             const MicroBatch& batch) {
+struct WaitingOutside {
+  std::size_t embedding = 0;
+  std::size_t head = 0;
+  std::size_t deferred = 0;  // beside, once B has ended
+};
+
+WaitingOutside waiting_outside(const StagedModel& model, const nn::StageSpec& part,
+                               const MicroBatch& batch) {
   const std::size_t e = memory::activation_element_bytes(model.precision);
-  const std::size_t logits = model.share.tensor.local_vocab_size(model.shape.vocab_size);
+  const std::size_t h = model.shape.hidden_size;
   const std::size_t tokens = batch.tokens();
-  return {.embedding = part.has_embedding ? 4 * tokens : 0,
-          .head = part.has_head ? e * tokens * (waiting_input(model) + logits) : 0};
+  WaitingOutside bytes;
+  if (part.has_embedding) {
+    bytes.embedding = 4 * tokens;
+    bytes.deferred += e * tokens * h;
+  }
+  if (part.has_head) {
+    const std::size_t logits = model.share.tensor.local_vocab_size(model.shape.vocab_size);
+    bytes.head = e * tokens * (own_input(model) + logits);
+    bytes.deferred +=
+        e * tokens * gathered_input(model) + memory::row_sum_bytes(model.precision) * h;
+  }
+  return bytes;
 }
 
 /// Blocks that hold so much, and are computed again in groups.
@@ -102,24 +122,13 @@ class StageBytes {
         return release(part.kept + arrived(action, part));
       case ActionKind::kBackwardInput:
         run(part.splitting - part.kept);
-        release(part.kept + (gradient_waits() ? 0 : arrived(action, part)));
+        release(part.kept + arrived(action, part));  // as an output's gradient it waits
         return hold(part.waiting);
-      case ActionKind::kBackwardWeight: {
-        const Action input{.kind = ActionKind::kBackwardInput,
-                           .micro_batch = action.micro_batch,
-                           .chunk = action.chunk};
-        return release(part.waiting + (gradient_waits() ? arrived(input, part) : 0));
-      }
+      case ActionKind::kBackwardWeight:
+        return release(part.waiting);
       case ActionKind::kUpdate:
         return;
     }
-  }
-
-  /// Whether the gradient that has come waits for W, as that of the last block's matrices: not when
-  /// it is a part of the sequence, from which the whole is gathered.
-  [[nodiscard]] bool gradient_waits() const {
-    return !model_.share.tensor.splits_sequences() &&
-           block_activations(model_, sequences_.front()).needs_gradient;
   }
 
   /// Holds more for a moment.
@@ -184,21 +193,28 @@ BlockActivations block_activations(const StagedModel& model, std::size_t sequenc
     return context_parallel::block_activation_bytes(shape, sequences, model.precision, mode,
                                                     model.share);
   };
-  const std::size_t inside =
-      (shape.hidden_size + shape.ffn_hidden_size) / model.share.tensor.ranks();
+  const tensor_parallel::TensorParallelLayout& tensor = model.share.tensor;
+  const std::size_t h = shape.hidden_size;
+  const std::size_t f = shape.ffn_hidden_size / tensor.ranks();
+  const std::size_t heads = h / tensor.ranks();
+  const std::size_t kv = tensor.local_kv_heads(shape.num_kv_heads) * shape.head_dim();
+  const std::size_t into_ffn = shape.kind == memory::BlockKind::kLlama ? 2 * f : f;
+  const std::size_t of_element =
+      memory::activation_element_bytes(model.precision) * micro_batch(model, sequences).tokens();
   return {.kept = bytes_of(model.recompute.mode),
           .whole = bytes_of(Recompute::kNone),
           .unpacked = context_parallel::unpacked_bytes(shape, sequences, model.precision,
                                                        model.recompute.mode, model.share),
-          .waiting = memory::activation_element_bytes(model.precision) *
-                     micro_batch(model, sequences).tokens() * (2 * waiting_input(model) + inside)};
+          .waiting = of_element * (2 * own_input(model) + heads + f),
+          .deferred = of_element * (2 * gathered_input(model) + 2 * h + heads + 2 * kv + into_ffn) +
+                      memory::row_sum_bytes(model.precision) * 2 * h};
 }
 
 PartActivations part_activations(const StagedModel& model, const nn::StageSpec& part,
                                  std::size_t sequences) {
   const MicroBatch batch = micro_batch(model, sequences);
   const OutsideBytes outside = outside_of(model, part, batch);
-  const OutsideBytes waiting = waiting_outside(model, part, batch);
+  const WaitingOutside waiting = waiting_outside(model, part, batch);
   const std::size_t layers = part.layers.size();
   const BlockActivations block = block_activations(model, sequences);
   const BlockBytes blocks{
@@ -212,7 +228,8 @@ PartActivations part_activations(const StagedModel& model, const nn::StageSpec& 
   return {.kept = kept,
           .passing = std::max(kept, passing),
           .splitting = std::max(kept, splitting_bytes(blocks, waiting.head, outside.embedding)),
-          .waiting = layers * block.waiting + waiting.embedding + waiting.head,
+          .waiting = layers * (block.waiting + block.deferred) + waiting.embedding + waiting.head +
+                     waiting.deferred,
           .border = memory::activation_element_bytes(model.precision) * sequences *
                     model.share.tensor.local_seq_len(batch.seq_len) * model.shape.hidden_size};
 }

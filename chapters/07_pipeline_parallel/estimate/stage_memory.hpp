@@ -3,8 +3,21 @@
 /// Memory per stage of a pipeline, by closed form for each part and by the schedule's list for
 /// their sum.
 ///
-/// Legend: t tensor-parallel ranks; h hidden_size, f ffn_hidden_size, V vocab_size, v = ceil(V /
-/// t), e bytes per element, tokens of a micro-batch as a rank has them.
+/// Legend: t tensor-parallel ranks; h hidden_size, k kv_hidden_size, f ffn_hidden_size, V
+/// vocab_size, v = ceil(V / t), e bytes per element, a of a sum, tokens of a micro-batch as a rank
+/// has them.
+///
+/// Between B and W a matrix keeps its input and the gradient of its output, both of all tokens; a
+/// norm the gradient of its weight. So waiting bytes are, with gates (without: f for 2 f):
+///
+/// | of        | inputs                        | gradients                                       |
+/// |-----------|-------------------------------|-------------------------------------------------|
+/// | block     | e tokens (2 h + (h + f) / t)  | e tokens (2 h + (h + 2 k + 2 f) / t) + 2 a h    |
+/// | embedding | 4 tokens                      | e tokens h                                      |
+/// | head      | e tokens h                    | e tokens v + a h                                |
+///
+/// Within B only what was an activation before counts as one: inputs and logits, but not the
+/// inputs of h features that sequence parallelism gathers. What B makes is temporary until it ends.
 
 #include <cstddef>
 #include <functional>
@@ -22,11 +35,11 @@ namespace ultra::pipeline_parallel {
 
 /// @brief Bytes of a block's activations of a micro-batch.
 struct BlockActivations {
-  std::size_t kept = 0;        ///< between its passes
-  std::size_t whole = 0;       ///< in its backward pass
-  std::size_t unpacked = 0;    ///< beside, while it is computed again
-  std::size_t waiting = 0;     ///< after B, until W
-  bool needs_gradient = true;  ///< until W, that of its output: its last matrix made it
+  std::size_t kept = 0;      ///< between its passes
+  std::size_t whole = 0;     ///< in its backward pass
+  std::size_t unpacked = 0;  ///< beside, while it is computed again
+  std::size_t waiting = 0;   ///< after its B, until W: inputs of matrices
+  std::size_t deferred = 0;  ///< beside them, once the part's B has ended: what that made for W
 };
 
 /// @brief A model in parts, and how the rest is shared.
@@ -52,12 +65,8 @@ struct PartActivations {
   std::size_t passing = 0;    ///< at the highest moment of the backward pass: more than kept, when
                               ///< blocks are computed again
   std::size_t splitting = 0;  ///< the same of B, while the blocks behind wait for W already
-  std::size_t waiting =
-      0;  ///< after B, until W: the inputs of matrices, and what the table and the
-          ///< loss need. Per block tokens (2 h + (h + f) / t) e; embedding 4 tokens;
-          ///< head e tokens (h + v). With sequence parallelism without the terms of
-          ///< 2 h and h: what waits is gathered, and no activation
-  std::size_t border = 0;  ///< hidden states that come from a neighbour, or their gradient
+  std::size_t waiting = 0;    ///< after B, until W: what each matrix, the table and the norms need
+  std::size_t border = 0;     ///< hidden states that come from a neighbour, or their gradient
 };
 
 /// @brief The closed forms of chapters 01, 05 and 06 for a block, or the model's own.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "chapters/07_pipeline_parallel/schedule/schedule_file.hpp"
 #include "chapters/07_pipeline_parallel/schedule/validate.hpp"
 #include "chapters/07_pipeline_parallel/search/search.hpp"
@@ -11,13 +13,23 @@
 namespace ultra::pipeline_parallel {
 namespace {
 
+/// Parts that a rank can have: each has a layer at least.
+std::size_t most_chunks(const PipelineOptions& options, const nn::ModelConfig& model) {
+  const StageSplit& split = options.split;
+  const std::size_t parts =
+      split.rule == StageSplit::Rule::kGiven ? split.layers.size() : model.num_layers;
+  return std::clamp<std::size_t>(parts / options.pp, 1, SearchQuestion{}.most_chunks);
+}
+
 PipelineSchedule searched(const PipelineOptions& options, const nn::ModelConfig& model,
                           std::size_t micro_batches) {
   const PieceCosts pieces = operations_of(model);
   const double stage =
       pieces.block * static_cast<double>(model.num_layers) / static_cast<double>(options.pp);
-  SearchQuestion question{
-      .costs = {.head = pieces.head / stage}, .stages = options.pp, .micro_batches = micro_batches};
+  SearchQuestion question{.costs = {.head = pieces.head / stage},
+                          .stages = options.pp,
+                          .micro_batches = micro_batches,
+                          .most_chunks = most_chunks(options, model)};
   if (options.search_activations) {
     question.most_bytes = static_cast<double>(*options.search_activations);
   }

@@ -13,7 +13,8 @@ namespace ultra::pipeline_parallel {
 /// a file; found to work, whoever has written its lists.
 ///
 /// A search takes the parts' costs from operations_of(), with layers dealt out evenly and free
-/// links: the same on every rank, without communication.
+/// links: the same on every rank, without communication. It looks for no more parts than there are
+/// layers, or numbers in --stage-split.
 /// @throws ConfigError when there is none for so many stages and micro-batches, with what to
 /// change.
 [[nodiscard]] PipelineSchedule chosen_schedule(const PipelineOptions& options,

@@ -18,7 +18,7 @@ class Exclusions {
   Exclusions(bool applies, const std::string& name, const char* general)
       : applies_(applies), schedule_("--schedule " + (applies ? name : std::string(general))) {}
 
-  void add(bool given, const std::string& flag, const char* reason) {
+  void add(bool given, const std::string& flag, const std::string& reason) {
     all_.push_back(
         {.first = flag, .second = schedule_, .reason = reason, .broken = applies_ && given});
   }
@@ -38,6 +38,17 @@ std::string with_number(const char* flag, bool given, std::size_t number) {
 bool joins_ends(const Placement& placement) {
   return placement.parts() > 1 &&
          placement.at(0).stage == placement.at(placement.parts() - 1).stage;
+}
+
+std::string both_ends_on(const PipelineSchedule* schedule) {
+  if (schedule && schedule->stages() == 1) {
+    return fmt::format(
+        "the one rank has both ends of the model, in {} parts. Choose a schedule of one part per "
+        "rank, or another model.",
+        schedule->placement.parts());
+  }
+  return "the first rank has both ends of the model, in two parts. Choose a schedule without a V, "
+         "or another model.";
 }
 
 /// Updates of a stage between its passes: nobody else takes part in them.
@@ -71,9 +82,7 @@ std::vector<train::Exclusion> schedule_exclusions(const std::string& name,
                                                   const PipelineSchedule* schedule,
                                                   const train::Setup& setup) {
   Exclusions joined(schedule && joins_ends(schedule->placement), name, "zb-v or dualpipe-v");
-  joined.add(setup.train.model.tied_embeddings, "a tied token table",
-             "the first rank has both ends of the model, in two parts. Choose a schedule without a "
-             "V, or another model.");
+  joined.add(setup.train.model.tied_embeddings, "a tied token table", both_ends_on(schedule));
   Exclusions lone(schedule && train::updates_between(schedule->ranks.front()), name,
                   "pipedream-async");
   exclude_company(lone, schedule, setup);

@@ -11,7 +11,7 @@ namespace ultra::pipeline_parallel {
 /// @brief What a file of at most 64 MiB holds.
 /// @param flag  that names the file, for messages.
 /// @param kind  of text that is expected: "a text with a line for each stage".
-/// @throws FileError when the file cannot be read or is larger.
+/// @throws FileError when the file is larger or cannot be read: see text_of_file().
 [[nodiscard]] std::string text_from_file(const std::string& flag, const std::string& path,
                                          const std::string& kind);
 

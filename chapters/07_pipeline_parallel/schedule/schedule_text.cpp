@@ -87,8 +87,13 @@ class Reader {
   void read_placement(const std::vector<std::string_view>& words) {
     const bool is_known = words.size() == 2 && (words[1] == "v" || words[1] == "loop");
     if (!is_known) refuse("after 'placement' comes 'loop' or 'v', and nothing else");
+    if (placed_on_ > 0) {
+      refuse(fmt::format("'placement' is said in line {} already. Leave one of the two lines out",
+                         placed_on_));
+    }
     if (!ranks_.empty()) refuse("'placement' comes before the first stage");
     is_v_ = words[1] == "v";
+    placed_on_ = line_;
   }
 
   void read_word(std::string_view word) {
@@ -121,6 +126,7 @@ class Reader {
 
   std::string name_;
   std::size_t line_ = 0;
+  std::size_t placed_on_ = 0;  // the line that says it; 0: none has
   bool is_v_ = false;
   std::size_t micro_batches_ = 0;
   std::size_t chunks_ = 1;
@@ -136,6 +142,9 @@ bool is_v_shaped(const Placement& placement) {
 }  // namespace
 
 PipelineSchedule schedule_from_text(std::string_view text, const std::string& name) {
+  // An editor's mark of UTF-8, which nobody sees.
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   Reader reader(name);
   for (const std::string_view line : split(text, '\n')) reader.read(line);
   PipelineSchedule schedule = reader.schedule();

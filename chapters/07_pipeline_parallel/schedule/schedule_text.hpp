@@ -20,7 +20,7 @@
 
 namespace ultra::pipeline_parallel {
 
-/// @brief Reads a schedule.
+/// @brief Reads a schedule; a byte order mark before it is none of it.
 /// @param name  for messages.
 /// @throws ConfigError that names the line, the word and what was expected; or, of a text that can
 /// be read, why the schedule cannot be run: see expect_valid().

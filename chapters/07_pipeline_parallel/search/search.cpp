@@ -55,6 +55,7 @@ class Best {
 
 bool is_comparable(const ScheduleChoice& choice, const SearchQuestion& question) {
   if (choice.kind == ScheduleKind::kPipedreamAsync) return false;
+  if (choice.chunks() > question.most_chunks) return false;
   return choice.kind != ScheduleKind::kInterleaved || question.micro_batches % question.stages == 0;
 }
 
@@ -110,7 +111,9 @@ FoundSchedule search_schedule(const SearchQuestion& question) {
   const double published = offer_published(question, best);
   const Placement line = Placement::loop(question.stages);
   offer_heuristics(question, line, best);
-  if (question.stages > 1) offer_heuristics(question, Placement::v_shape(question.stages), best);
+  if (question.stages > 1 && question.most_chunks > 1) {
+    offer_heuristics(question, Placement::v_shape(question.stages), best);
+  }
   if (!best.found()) {
     throw ConfigError(
         fmt::format("no schedule of {} stages keeps to {:g} times what a micro-batch leaves in a "

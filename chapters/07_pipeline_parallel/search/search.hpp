@@ -25,6 +25,7 @@ struct SearchQuestion {
   std::size_t micro_batches = 1;  ///< m
   /// Bytes of activations that a rank may keep, as PartCost counts them.
   double most_bytes = std::numeric_limits<double>::infinity();
+  std::size_t most_chunks = 2;       ///< parts of the model that a rank may hold
   std::size_t most_nodes = 200'000;  ///< of branch and bound; 0: heuristics only
   std::size_t most_tries = 2'000;    ///< schedules that are simulated to improve one
 };
@@ -40,7 +41,7 @@ struct FoundSchedule {
 };
 
 /// @brief Finds a schedule with the least SimulatedStep::seconds(), never worse than a published
-/// synchronous one within the limit.
+/// synchronous one within the limits.
 /// @throws ConfigError when not even one micro-batch fits, and for more forward passes than can be
 /// searched in some seconds; Interrupted when the program is told to
 /// stop.

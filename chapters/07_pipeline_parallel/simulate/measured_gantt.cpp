@@ -4,12 +4,24 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
+
+using nlohmann::json;
+
+constexpr const char* kAdvice = "Let a run write it: --pp 4 --executed-gantt FILE.";
+
+/// A value as a message shows it.
+std::string shown(const json& value) {
+  if (value.is_structured()) return value.is_array() ? "a list" : "an object";
+  if (value.is_number()) return fmt::format("{:g}", value.get<double>());
+  return in_quotes(value.dump(-1, ' ', true, json::error_handler_t::replace));
+}
 
 PartCost cost_of(double forward, double backward, double input, double weight) {
   const bool is_split = input > 0 || weight > 0;
@@ -20,32 +32,115 @@ PartCost cost_of(double forward, double backward, double input, double weight) {
           .saved_bytes_after_b = 1};
 }
 
+/// Reads the file, and says in words what is wrong with it.
+class Reader {
+ public:
+  Reader(const json& gantt, const std::string& path) : gantt_(gantt), path_(path) {}
+
+  CostModel read() const {
+    expect_seconds();
+    const std::vector<double> forward = seconds("F");
+    const std::vector<double> backward = seconds("BW");
+    const std::vector<double> input = seconds("B");
+    const std::vector<double> weight = seconds("W");
+    const std::vector<double> update = seconds("U");
+    for (const auto* list : {&backward, &input, &weight, &update}) {
+      if (list->size() != forward.size()) refuse(lengths());
+    }
+    expect_parts(forward.size());
+    CostModel model;
+    for (std::size_t part = 0; part < forward.size(); ++part) {
+      model.parts.push_back(cost_of(forward[part], backward[part], input[part], weight[part]));
+      if (model.parts.back().together() < kLeastSeconds) {
+        refuse(
+            fmt::format("number {} of \"F\", \"BW\", \"B\" and \"W\" are {} together. They must "
+                        "be {} at least",
+                        part + 1, model.parts.back().together(), kLeastSeconds));
+      }
+      model.update = std::max(model.update, update[part]);
+    }
+    return model;
+  }
+
+ private:
+  /// In seconds; the bounds that the flags of times have.
+  static constexpr double kLeastSeconds = 1e-9;
+  static constexpr double kMostSeconds = 1e9;
+
+  [[nodiscard]] const json* find(const char* key) const {
+    const auto found = gantt_.find(key);
+    return found == gantt_.end() ? nullptr : &*found;
+  }
+
+  void expect_seconds() const {
+    const json* unit = find("unit");
+    if (unit != nullptr && *unit != "s") refuse("its \"unit\" is not \"s\", for seconds");
+  }
+
+  /// The stages, and the parts of each, of a file that says so.
+  void expect_parts(std::size_t parts) const {
+    const json* stages = find("stages");
+    const json* chunks = find("chunks");
+    if (stages == nullptr || chunks == nullptr) return;
+    const bool are_counts = stages->is_number_unsigned() && chunks->is_number_unsigned();
+    // Neither is larger than what it divides, so that no product overflows.
+    if (are_counts && *stages > 0U && *chunks > 0U && parts % stages->get<std::size_t>() == 0 &&
+        parts / stages->get<std::size_t>() == chunks->get<std::size_t>()) {
+      return;
+    }
+    refuse(fmt::format("it has times of {} parts, and its \"stages\" and \"chunks\" say otherwise",
+                       parts));
+  }
+
+  [[nodiscard]] const json& list(const char* name) const {
+    const json& costs = gantt_.at("costs");
+    const auto found = costs.find(name);
+    if (found == costs.end()) refuse(fmt::format("its \"costs\" lack \"{}\"", name));
+    if (!found->is_array() || found->empty()) {
+      refuse(fmt::format("its \"{}\" is no list of seconds, one for each part", name));
+    }
+    return *found;
+  }
+
+  [[nodiscard]] std::vector<double> seconds(const char* name) const {
+    std::vector<double> all;
+    for (const json& value : list(name)) {
+      const bool is_right =
+          value.is_number() && value.get<double>() >= 0 && value.get<double>() <= kMostSeconds;
+      if (!is_right) {
+        refuse(fmt::format("number {} of its \"{}\" is {}. It must be a number from 0 to {:g}",
+                           all.size() + 1, name, shown(value), kMostSeconds));
+      }
+      all.push_back(value.get<double>());
+    }
+    return all;
+  }
+
+  [[nodiscard]] std::string lengths() const {
+    std::string text = "each of its lists must have a number for each part, and ";
+    for (const char* name : {"F", "BW", "B", "W", "U"}) {
+      text += fmt::format("{}\"{}\" has {}", *name == 'F' ? "" : ", ", name, list(name).size());
+    }
+    return text;
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw ConfigError(fmt::format("{}: {}. {}", in_quotes(path_), why, kAdvice));
+  }
+
+  const json& gantt_;
+  const std::string& path_;
+};
+
 }  // namespace
 
 CostModel costs_of_gantt(const std::string& gantt, const std::string& path) {
-  try {
-    const auto costs = nlohmann::json::parse(gantt).at("costs");
-    const auto seconds = [&](const char* name) {
-      return costs.at(name).get<std::vector<double>>();
-    };
-    const auto forward = seconds("F");
-    const auto backward = seconds("BW");
-    const auto input = seconds("B");
-    const auto weight = seconds("W");
-    const auto update = seconds("U");
-    CostModel model;
-    for (std::size_t part = 0; part < forward.size(); ++part) {
-      model.parts.push_back(
-          cost_of(forward[part], backward.at(part), input.at(part), weight.at(part)));
-      model.update = std::max(model.update, update.at(part));
-    }
-    if (!model.parts.empty()) return model;
-  } catch (const std::exception&) {
-    // What is wrong with a text that is no such file helps nobody.
-  }
-  throw ConfigError(fmt::format(
-      "{} has no costs of a pipeline's parts. Let a run write it: --pp 4 --executed-gantt FILE.",
-      in_quotes(path)));
+  const json parsed = json::parse(gantt, nullptr, false);
+  const bool has_costs =
+      parsed.is_object() && parsed.contains("costs") && parsed.at("costs").is_object();
+  if (has_costs) return Reader(parsed, path).read();
+  throw ConfigError(
+      fmt::format("{} has no costs of a pipeline's parts. {}", in_quotes(path), kAdvice));
 }
 
 }  // namespace ultra::pipeline_parallel

@@ -13,7 +13,8 @@ namespace ultra::pipeline_parallel {
 /// A run that has only whole backward passes says nothing of B and W: each gets half of them.
 /// @param gantt  the text of the file.
 /// @param path   for messages.
-/// @throws ConfigError when it is no such file.
+/// @throws ConfigError when it is no such file, or a time is not one that a pass can take: with the
+/// list and the number.
 [[nodiscard]] CostModel costs_of_gantt(const std::string& gantt, const std::string& path);
 
 }  // namespace ultra::pipeline_parallel

@@ -73,8 +73,10 @@ void expect_split(const StageSplit& split, std::size_t layers, const Placement& 
     if (layers >= parts) return;
     throw ConfigError(fmt::format(
         "--layers {} are fewer than the {} parts of the model ({} stages, {} to a rank). Choose "
-        "--layers of at least {}, a smaller --pp, or a schedule with fewer chunks.",
-        layers, parts, placement.stages(), placement.chunks(), parts));
+        "--layers of at least {}{}.",
+        layers, parts, placement.stages(), placement.chunks(), parts,
+        placement.chunks() > 1 ? ", a smaller --pp, or a schedule with fewer chunks"
+                               : " or a smaller --pp"));
   }
   if (split.layers.size() != parts) {
     throw ConfigError(fmt::format(

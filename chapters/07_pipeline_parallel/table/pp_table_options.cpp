@@ -170,6 +170,19 @@ void PpTableOptions::validate() const {
   data_parallel::expect_defaults(*this, kEachFlag, "--pp-table STAGES, for example --pp-table 4,8");
 }
 
+std::vector<train::FileFlag> PpTableOptions::files() const {
+  std::vector<train::FileFlag> named;
+  const auto add = [&](const char* flag, const std::string& path, train::FileUse use) {
+    if (!path.empty()) named.push_back({flag, path, use});
+  };
+  add("--pp-table-file", file, train::FileUse::kRead);
+  add("--pp-table-costs", costs, train::FileUse::kRead);
+  add("--pp-table-gantt", gantt, train::FileUse::kAnswer);
+  add("--pp-table-trace", trace, train::FileUse::kAnswer);
+  add("--pp-table-list", list, train::FileUse::kAnswer);
+  return named;
+}
+
 std::vector<TableQuestion> PpTableOptions::questions() const {
   TableQuestion question;
   question.costs = {.stage = {.forward = forward,

@@ -10,6 +10,7 @@
 #include "chapters/07_pipeline_parallel/table/schedule_table.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/file_flags.hpp"
 #include "common/train/program/technique.hpp"
 
 namespace ultra::pipeline_parallel {
@@ -46,6 +47,9 @@ struct PpTableOptions {
   void validate() const;
   /// @brief True when a table is asked for, not training.
   [[nodiscard]] bool predicts() const { return !pp.empty(); }
+
+  /// @brief The files that the flags name.
+  [[nodiscard]] std::vector<train::FileFlag> files() const;
 
   /// @brief The questions: one for each number of stages and of micro-batches, in this order.
   /// @throws ConfigError for numbers and schedules that there are not; FileError when

@@ -62,6 +62,19 @@ TableRow searched_row(const TableQuestion& question) {
                               found.is_optimal ? ", no schedule of one chunk is faster" : "")};
 }
 
+[[noreturn]] void refuse_without_rows(const TableQuestion& question) {
+  if (question.measured) {
+    throw ConfigError(fmt::format(
+        "--pp-table-costs has the times of {} parts, and none of the schedules cuts the model for "
+        "{} stages into so many. Give --pp-table the stages of the run that was measured.",
+        question.measured->parts.size(), question.stages));
+  }
+  throw ConfigError(
+      fmt::format("none of the schedules is one of {} micro-batches on {} stages. Give "
+                  "--pp-table-micro-batches a multiple of {}, or name other schedules.",
+                  question.micro_batches, question.stages, question.stages));
+}
+
 }  // namespace
 
 double TableRow::peak() const {
@@ -85,6 +98,7 @@ std::vector<TableRow> table_rows(const TableQuestion& question) {
   }
   if (question.own) rows.push_back(row_of(question, *question.own));
   if (question.searches) rows.push_back(searched_row(question));
+  if (rows.empty()) refuse_without_rows(question);
   return rows;
 }
 

@@ -38,8 +38,8 @@ struct TableQuestion {
 
 /// @brief The rows of a question: schedules that there are not for so many micro-batches are left
 /// out.
-/// @throws ConfigError when it is too large to simulate, or what was measured is of other parts;
-/// Interrupted when the program is told to stop.
+/// @throws ConfigError when it is too large to simulate, when what was measured is of other parts,
+/// and when no row is left; Interrupted when the program is told to stop.
 [[nodiscard]] std::vector<TableRow> table_rows(const TableQuestion& question);
 
 /// @brief The rows as lines of a table.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "chapters/08_expert_parallel/moe/bias_name.hpp"
 #include "chapters/08_expert_parallel/moe/router.hpp"
 #include "common/tensor/host_view.hpp"
 #include "common/train/gradients/gradient_norm.hpp"
@@ -21,7 +22,13 @@ class ExpertObserver : public train::StepObserver {
         layers_(scope.context.options.model.num_layers),
         counted_(layers_ * (config.num_experts + 1), 0.0) {}
 
-  void step_ends(const train::StepPlan&) override {
+  void step_ends(const train::StepPlan&) override { end_step(config_.balance == Balance::kBias); }
+
+  /// The loads are shown, and biases wait with the weights.
+  void step_skipped(const train::StepPlan&) override { end_step(false); }
+
+ private:
+  void end_step(bool moves_biases) {
     const std::vector<double> step = counts_of_step();
     const std::size_t experts = config_.num_experts;
     std::vector<double> dropped;
@@ -32,12 +39,11 @@ class ExpertObserver : public train::StepObserver {
       const double all = std::accumulate(loads.begin(), loads.end(), 0.0);
       note_shares(layer, loads, all);
       dropped.push_back(all > 0 ? counts.back() / all : 0.0);
-      if (config_.balance == Balance::kBias) move_biases_of(layer, loads);
+      if (moves_biases) move_biases_of(layer, loads);
     }
     scope_.context.meter.note("dropped_share", std::move(dropped));
   }
 
- private:
   /// [layers, experts + 1] of all ranks: choices of each expert, and those that were dropped.
   std::vector<double> counts_of_step() {
     const auto& sums = scope_.plan.counters->sums();
@@ -71,7 +77,7 @@ class ExpertObserver : public train::StepObserver {
       const Range layers = chunk->stage().layers;
       if (layer < layers.begin || layer >= layers.end) continue;
       for (const nn::Parameter* parameter : chunk->block_parameters(layer)) {
-        if (parameter->data_group() != nn::kOwnGroup) continue;
+        if (!parameter->name().ends_with(kBiasSuffix)) continue;
         move_biases(parameter->value(), loads, config_.bias_rate);
       }
     }

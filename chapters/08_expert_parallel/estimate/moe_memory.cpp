@@ -164,6 +164,24 @@ std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
           rows.received * (h + moe.expert_ffn / tp));
 }
 
+std::size_t moe_deferred_bytes(const MoeModel& model, std::size_t sequences,
+                               memory::Precision precision, const MoeRankShare& rank,
+                               const ExpertRows& rows) {
+  const MoeConfig& moe = model.moe;
+  const auto& tensor = rank.share.tensor;
+  const std::size_t h = model.shape.hidden_size;
+  const std::size_t tp = tensor.ranks();
+  const std::size_t kv = tensor.local_kv_heads(model.shape.num_kv_heads) * model.shape.head_dim();
+  const std::size_t shared = moe.shared_experts * moe.expert_ffn;
+  const bool shares = shared > 0;
+  const std::size_t gathered = tensor.splits_sequences() ? (shares ? 3 : 2) * h : 0;
+  const std::size_t of_token =
+      gathered + h + h / tp + 2 * kv + moe.num_experts + (shares ? h : 0) + 2 * shared / tp;
+  return memory::activation_element_bytes(precision) *
+             (rank.tokens(sequences) * of_token + rows.received * (h + 2 * moe.expert_ffn / tp)) +
+         memory::row_sum_bytes(precision) * 2 * h;
+}
+
 std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,
                            memory::Precision precision, const memory::RecomputeConfig& config,
                            const MoeRankShare& rank, const ExpertRows& rows) {

@@ -76,7 +76,7 @@ struct RankParameters {
                                           const MoeRankShare& rank, const ExpertRows& rows);
 
 /// @brief Bytes that a block with experts leaves between B and W, where a pipeline splits its
-/// backward pass: the inputs of its matrices.
+/// backward pass: the inputs of its matrices, of what was an activation before.
 ///
 /// e n (2 h + h / t + S f / t) + e received (h + f / t). With selective recomputation shared experts
 /// have an input of their own, e n h more. With sequence parallelism without the terms of h: what is
@@ -84,6 +84,16 @@ struct RankParameters {
 [[nodiscard]] std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
                                             memory::Precision precision, memory::Recompute mode,
                                             const MoeRankShare& rank, const ExpertRows& rows);
+
+/// @brief Bytes that wait for W beside those: the gradients of the matrices' outputs and of the
+/// norms' weights, and inputs that were gathered.
+///
+/// e n (h + (h + 2 k) / t + E) + e received (h + 2 f / t), and 2 h sums; with shared experts
+/// e n (h + 2 S f / t). With sequence parallelism e n h for the queries, the router and the shared
+/// experts each.
+[[nodiscard]] std::size_t moe_deferred_bytes(const MoeModel& model, std::size_t sequences,
+                                             memory::Precision precision, const MoeRankShare& rank,
+                                             const ExpertRows& rows);
 
 /// @brief Highest bytes of activations within one micro-batch's forward and backward pass, with the
 /// same rows in every block.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "chapters/08_expert_parallel/moe/affinities.hpp"
+#include "chapters/08_expert_parallel/moe/bias_name.hpp"
 #include "chapters/08_expert_parallel/moe/experts.hpp"
 #include "common/nn/initialization.hpp"
 #include "common/ops/elementwise.hpp"
@@ -33,7 +34,7 @@ std::unique_ptr<nn::Parameter> make_biases(const nn::BuildContext& context, std:
   const nn::Values values =
       context.values == nn::Values::kNever ? nn::Values::kNever : nn::Values::kAllocated;
   auto biases = std::make_unique<nn::Parameter>(
-      nn::ParameterSpec{.name = moe_prefix(layer) + ".gate.e_score_correction_bias",
+      nn::ParameterSpec{.name = moe_prefix(layer) + std::string(kBiasSuffix),
                         .global_shape = {config.num_experts},
                         .shard = {},
                         .initializer = {.constant = 0.0}},

@@ -2,18 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "chapters/04_zero/checkpoints/checkpoint_folder.hpp"
 #include "chapters/04_zero/checkpoints/durable_files.hpp"
+#include "chapters/04_zero/checkpoints/trained_mixture.hpp"
+#include "chapters/04_zero/checkpoints/training_record.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
 #include "common/base/errors.hpp"
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/llama_config.hpp"
 #include "common/checkpoint/llama_folder.hpp"
+#include "common/checkpoint/mixture_config.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
 #include "common/checkpoint/safetensors/safetensors.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
@@ -26,6 +31,9 @@ using checkpoint::FileLayer;
 using checkpoint::SafetensorsHeader;
 using checkpoint::SafetensorsReader;
 using checkpoint::StoredTensor;
+
+/// In the names of a mixture's tensors.
+constexpr std::string_view kOfAMixture = ".block_sparse_moe.";
 
 fs::path model_folder(FileLayer& files, const fs::path& from) {
   if (files.exists(from / zero::kConfigFile) && files.exists(from / zero::kWeightsFile))
@@ -92,15 +100,58 @@ ExportedWeights write_weights(FileLayer& files, const fs::path& from, const fs::
   return {.from = from, .tensors = header.tensors().size(), .bytes = header.file_size()};
 }
 
+bool has_experts(FileLayer& files, const fs::path& model) {
+  const SafetensorsReader weights(files, model / zero::kWeightsFile);
+  return std::ranges::any_of(weights.tensors(), [](const StoredTensor& tensor) {
+    return tensor.name.find(kOfAMixture) != std::string::npos;
+  });
+}
+
+[[noreturn]] void refuse_mixture(const fs::path& model, const std::string& why) {
+  throw FileError(fmt::format(
+      "--export: '{}' holds a mixture of experts that Hugging Face's programs would not "
+      "compute as this one does: {}. What they have is Mixtral: --router softmax, --top-k "
+      "2 or more, --balance aux or none, without --shared-experts and "
+      "--capacity-factor. Train such a mixture, or go on with this program: --init "
+      "takes the folder as it is.",
+      model.string(), why));
+}
+
+/// A checkpoint says in training.json what its mixture is; an earlier program wrote the config.json of
+/// a Llama beside it.
+std::string config_of_mixture(FileLayer& files, const fs::path& model, const std::string& text,
+                              const std::string& path) {
+  const fs::path record = model / zero::kRecordFile;
+  if (!files.exists(record)) {
+    const auto stored = checkpoint::parse_mixture(text, path);
+    if (stored && stored->is_mixtral) return text;
+    refuse_mixture(model, fmt::format("{} does not say that it is Mixtral's, and there is no {}",
+                                      zero::kConfigFile, zero::kRecordFile));
+  }
+  const auto trained =
+      zero::parse_record(checkpoint::read_text(files, record), record.string()).identity;
+  const auto mixture = zero::mixture_of(trained.variant);
+  if (!mixture) refuse_mixture(model, fmt::format("{} knows no experts", zero::kRecordFile));
+  if (!mixture->unlike_mixtral.empty()) refuse_mixture(model, mixture->unlike_mixtral);
+  return checkpoint::config_with_mixture(text, *mixture, path);
+}
+
+/// What other programs read of the model.
+std::string exported_config(FileLayer& files, const fs::path& model, DType dtype) {
+  const fs::path config = model / zero::kConfigFile;
+  std::string text = checkpoint::config_with_dtype(
+      checkpoint::read_text(files, config, checkpoint::FileOf::kModel), dtype, config.string());
+  if (!has_experts(files, model)) return text;
+  return config_of_mixture(files, model, text, config.string());
+}
+
 /// Writes all files of a model's folder.
 ExportedWeights write_model(FileLayer& files, const fs::path& model, const fs::path& to,
                             DType dtype) {
+  const std::string config = exported_config(files, model, dtype);
   files.make_folder(to);
   const ExportedWeights written = write_weights(files, model, to, dtype);
-  const fs::path config = model / zero::kConfigFile;
-  write_text(
-      files, to / zero::kConfigFile,
-      checkpoint::config_with_dtype(checkpoint::read_text(files, config), dtype, config.string()));
+  write_text(files, to / zero::kConfigFile, config);
   for (const checkpoint::CompanionFile& file : checkpoint::companion_files(files, model)) {
     write_text(files, to / file.name, file.text);
   }

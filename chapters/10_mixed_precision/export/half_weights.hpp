@@ -25,8 +25,8 @@ struct ExportedWeights {
 /// @param from   a model's folder, or one with checkpoints: the newest one.
 /// @param to     does not exist yet.
 /// @param dtype  kBF16 or kF16.
-/// @throws ConfigError when `to` exists; FileError when there is no model, it is damaged, or the disk
-/// fails.
+/// @throws ConfigError when `to` exists; FileError when there is no model, it is damaged, its mixture
+/// of experts is none that config.json has a name for, or the disk fails.
 /// Memory: one weight twice.
 /// Source: Hugging Face transformers, PreTrainedModel.from_pretrained.
 ExportedWeights export_half_weights(checkpoint::FileLayer& files, const std::filesystem::path& from,

@@ -1,5 +1,6 @@
 #include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 
+#include <cmath>
 #include <list>
 #include <span>
 #include <vector>
@@ -24,15 +25,11 @@ class AmaxObserver : public train::StepObserver {
     }
   }
 
-  /// A validation has noted maxima too.
-  void step_begins(const train::StepPlan&) override {
-    for (const nn::Parameter* parameter : histories_) {
-      const Tensor& values = parameter->value();
-      for (std::size_t first = 0; first < values.numel(); first += row_) {
-        values.slice(0, {first, first + 1}).fill(0.0);
-      }
-    }
-  }
+  /// A checkpoint may hold what a validation has noted.
+  void step_begins(const train::StepPlan&) override { forget_noted(); }
+
+  /// Its passes have noted maxima too, which are none of the training's.
+  void validation_ends() override { forget_noted(); }
 
   void step_ends(const train::StepPlan&) override {
     std::list<HostView<float>> views;
@@ -46,12 +43,28 @@ class AmaxObserver : public train::StepObserver {
     const HostView<const float> of_all(amax);
     const float* next = of_all.data();
     for_each_history(views, [&](std::span<float> history) {
-      note_amax(history, *next++);
+      const float found = *next++;
+      if (std::isfinite(found)) {
+        note_amax(history, found);
+      } else {
+        // An overflow says nothing of the steps to come, whose loss scale is lower: the maximum
+        // before it stands in.
+        history.front() = history[1];
+      }
       end_amax_step(history);
     });
   }
 
  private:
+  void forget_noted() const {
+    for (const nn::Parameter* parameter : histories_) {
+      const Tensor& values = parameter->value();
+      for (std::size_t first = 0; first < values.numel(); first += row_) {
+        values.slice(0, {first, first + 1}).fill(0.0);
+      }
+    }
+  }
+
   /// Calls fn with the history of each tensor, which it may change.
   template <class Fn>
   void for_each_history(const std::list<HostView<float>>& views, const Fn& fn) const {

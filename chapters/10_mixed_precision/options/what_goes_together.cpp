@@ -101,6 +101,11 @@ train::Exclusion sums_on_a_device(const train::Setup& setup, bool rounds_sums) {
 }
 
 void exclude_from_scaling(Rows rows, const Asked& asked) {
+  rows.exclude(
+      "--compress",
+      one_of_the_two("what a step leaves over for the next ones has that step's scale, and "
+                     "after an overflow it would be no number in any of them."),
+      asked.has("compress", "none"));
   rows.exclude("--sync parameter-server",
                one_of_the_two("servers update without a norm of all gradients, which would say "
                               "whether one overflowed."),

@@ -39,8 +39,7 @@ pipeline_parallel::BlockActivations mixed_block(const train::Setup& setup, std::
       // Shared experts have kept the norm's output, which is computed again for the router.
       .unpacked = shares && mode == Recompute::kSelective ? hidden : 0,
       .waiting = expert_parallel::moe_waiting_bytes(model, sequences, precision, mode, rank, rows),
-      // Experts have made their rows out of it; shared ones have not.
-      .needs_gradient = shares};
+      .deferred = expert_parallel::moe_deferred_bytes(model, sequences, precision, rank, rows)};
 }
 
 pipeline_parallel::StagedModel model_in_parts(const train::Setup& setup) {

@@ -4,20 +4,30 @@
 ///
 /// Exercise 11.3 (`./workbook check 11.3`).
 
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chapters/11_five_d/planner/layout_memory.hpp"
 
 namespace ultra::planner {
 
+/// @brief What Fit::largest_part calls the six parts of a StageMemory, in the order of its members.
+inline constexpr std::array<std::string_view, 6> kMemoryParts = {"parameters",
+                                                                 "gradients",
+                                                                 "optimizer states",
+                                                                 "activations",
+                                                                 "what exists for a moment",
+                                                                 "buffers and the CUDA context"};
+
 /// @brief The judgement on one layout.
 struct Fit {
   bool fits = false;                  ///< the largest stage is no larger than a GPU's memory
   StageMemory memory = {};            ///< of that stage
   double missing_bytes = 0;           ///< above the GPU's memory; 0 when it fits
-  std::string largest_part = {};      ///< of what does not fit: "activations"
+  std::string largest_part = {};      ///< of what does not fit, by its name in kMemoryParts
   std::optional<Layout> remedy = {};  ///< the smallest change that makes it fit, if one does
 };
 
@@ -32,8 +42,8 @@ struct Fit {
 /// @brief Judges a layout.
 ///
 /// A GPU holds the stage when StageMemory::total() is at most its memory. When it does not, the part
-/// that takes most of it is named, and the first of cheaper_layouts() that is possible
-/// (why_impossible) and fits is the remedy.
+/// that takes most of it is named as in kMemoryParts, and the first of cheaper_layouts() that is
+/// possible (why_impossible) and fits is the remedy.
 [[nodiscard]] Fit fit(const Question& question, const Layout& layout);
 
 /// @brief The judgement in words: "needs 91.2 GB of 85.9 GB; most of it for activations (60.1 GB).

@@ -41,15 +41,20 @@ struct StageMemory {
 
 /// @brief The bytes of a rank of a stage.
 ///
-/// - States by chapter 04's formula (zero::bytes_per_rank), over the ranks that hold the same
-///   parameters: of experts they are others than of the rest. Of gradients in fp32 the bf16 copy is
-///   counted only where the software keeps it (Software::kept_gradient_bytes). Offloaded optimizer
-///   states take no byte of the GPU.
+/// - States of stage_parameters() by chapter 04's formula (zero::bytes_per_rank, in
+///   chapters/04_zero/zero_memory.hpp), over the ranks that hold the same parameters: of experts they
+///   are others than of the rest. Gradients take Software::kept_gradient_bytes() of each parameter
+///   where that formula counts memory::bytes_per_parameter().gradients. Offloaded optimizer states
+///   take no byte of the GPU.
 /// - Activations: what a block keeps (kept_bytes) for as many micro-batches as the schedule has under
-///   way (pipeline_parallel::peak_activations_of, counted in chunks), and the tables': the input
-///   table's for each of them, on the first stage; the output table's for one, on output_stage().
-/// - Transient: with recomputation one whole block, less what it keeps; with ZeRO-3 the weights of
-///   two blocks, gathered.
+///   way (pipeline_parallel::peak_activations_of, in
+///   chapters/07_pipeline_parallel/closed_forms/schedule_volume.hpp, which counts chunks of a stage),
+///   and the tables' (table_bytes): the input table's for each of them, on the first stage; the output
+///   table's for one, on output_stage(). Of a stage's blocks expert_blocks() have experts.
+/// - Transient: with recomputation one whole block, less what it keeps, of the kind for which that is
+///   more; with ZeRO-3 also the weights of two blocks, gathered, where a block counts as its part of
+///   all that the stage holds, tables too: stage_parameters().total() over the stage's blocks.
+/// - Overhead: overhead_bytes() of all that, with communicating_axes().
 /// @param blocks  blocks_of_stages().
 [[nodiscard]] StageMemory stage_memory(const Question& question, const Layout& layout,
                                        const std::vector<std::size_t>& blocks, std::size_t stage);

@@ -39,6 +39,8 @@ struct GroupPlacement {
 /// @brief Where the groups of an axis are, when rank r runs on node r / gpus_per_node.
 ///
 /// Of an axis whose groups are not all alike (nodes that do not divide), the worst.
+/// Cost: a plan asks for several axes of each of thousands of layouts. Going through all ranks each
+/// time is right, and makes a plan for 16,384 GPUs very slow.
 /// Source: Narayanan et al. 2021, arXiv 2104.04473, section 3.2 (tp stays inside the node).
 [[nodiscard]] GroupPlacement placement_of(const Layout& layout, PlanAxis axis,
                                           std::size_t gpus_per_node);

@@ -62,15 +62,21 @@ struct StepSeconds {
 /// - passes: every stage waits for the slowest.
 /// - bubble: chapter 07's closed form (pipeline_parallel::bubble_seconds) of chunks as long as the
 ///   average stage's.
-/// - messages: a micro-batch crosses each stage's border once forward and once backward, per chunk;
-///   a pipeline that hides messages still waits for those that fill and drain it.
+/// - messages: what the first and the last micro-batch wait for, and what the others do. While the
+///   pipeline fills, one activation crosses the borders between all stages before the last stage
+///   begins; while it drains, one gradient crosses them back. Nothing hides these. Unless
+///   hides_messages, a stage also waits for each of the other micro-batches: in each chunk for one
+///   message forward and for one backward. One stage has no messages.
 /// - data: exposed entirely; or, where it is hidden, what is left of the gradients' sum behind
 ///   backward passes of the slowest stage, of the parameters behind forward passes, and of what each
-///   micro-batch exchanges behind that micro-batch's passes. The passes that hide the first two: one
-///   micro-batch's; of v > 1 chunks, which pp micro-batches pass one after the other, those of all
-///   chunks but one of pp micro-batches, and of the last chunk's own 1/v of the exchange those of
-///   one chunk.
+///   micro-batch exchanges behind that micro-batch's passes. Without chunks, the first two hide behind
+///   one micro-batch's passes. With v > 1 chunks, pp micro-batches pass a chunk before the next chunk
+///   begins, and what is left is the largest of three: nothing; the last chunk's part of the exchange,
+///   1/v, less one micro-batch's pass of that chunk; and the whole exchange less the passes of pp
+///   micro-batches through the other v - 1 chunks.
 /// - stragglers: slowdown - 1 of all the rest.
+/// predict() keeps all of it but bubble and messages of more than one stage, for which it asks
+/// chapter 07's simulator (time/pipeline_time.hpp); the search sorts by this form before.
 /// Source: Narayanan et al. 2021, arXiv 2104.04473, section 3; Rajbhandari et al. 2020, arXiv
 /// 1910.02054, section 7.
 [[nodiscard]] StepSeconds step_seconds(const StepParts& parts);

@@ -21,6 +21,11 @@ void report_damaged_checkpoint(const std::string& path, std::string_view what) {
       fmt::format("checkpoint file '{}' is damaged: {}. Resume an older checkpoint.", path, what));
 }
 
+void report_damaged(FileOf owner, const std::string& path, std::string_view what) {
+  if (owner == FileOf::kCheckpoint) report_damaged_checkpoint(path, what);
+  throw FileError(fmt::format("'{}' is damaged: {}. Take another copy of its folder.", path, what));
+}
+
 std::string shown_text(std::string_view text, std::size_t most_bytes) {
   constexpr int kNoIndent = -1;
   constexpr bool kAscii = true;

@@ -78,27 +78,36 @@ std::optional<Descriptor> try_to_lock(const fs::path& path) {
   }
 }
 
-[[noreturn]] void report_holder(const fs::path& folder, const fs::path& path,
-                                std::chrono::milliseconds waited) {
+/// Who has the lock, as it has said.
+std::string holder_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string holder(kMostHolderBytes, '\0');
   file.read(holder.data(), static_cast<std::streamsize>(holder.size()));
   holder.resize(static_cast<std::size_t>(file.gcount()));
-  throw FileError(
-      fmt::format("checkpoint folder '{}' belongs to another run, which has not ended within {} s: "
-                  "{}. Wait until "
-                  "it has, or stop it, or give --checkpoint another folder.",
-                  folder.string(), std::chrono::duration<double>(waited).count(),
-                  holder.empty() ? "it does not say which" : shown_text(holder, kMostHolderBytes)));
+  return holder.empty() ? "it does not say which" : shown_text(holder, kMostHolderBytes);
+}
+
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
 }
 
 Descriptor locked_file(const fs::path& folder, const fs::path& path,
-                       std::chrono::milliseconds patience) {
+                       std::chrono::milliseconds patience,
+                       const std::function<void(const std::string&)>& say) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   const auto end = Clock::now() + patience;
-  for (;;) {
+  for (bool said = false;; said = true) {
     if (auto file = try_to_lock(path)) return std::move(*file);
-    if (Clock::now() >= end) report_holder(folder, path, patience);
+    if (Clock::now() >= end) {
+      throw FileError(fmt::format(
+          "checkpoint folder '{}' belongs to another run, which has not ended within {} s: {}. "
+          "Wait until it has, or stop it, or give --checkpoint another folder.",
+          folder.string(), seconds(patience), holder_of(path)));
+    }
+    if (!said && say) {
+      say(fmt::format("Waits for another run, {} s at most: checkpoint folder '{}' is its: {}",
+                      seconds(patience), folder.string(), holder_of(path)));
+    }
     throw_if_interrupted();
     std::this_thread::sleep_for(kPause);
   }
@@ -106,8 +115,9 @@ Descriptor locked_file(const fs::path& folder, const fs::path& path,
 
 }  // namespace
 
-FolderLock::FolderLock(const fs::path& folder, std::chrono::milliseconds patience)
-    : path_(folder / ".lock"), file_(locked_file(folder, path_, patience)) {
+FolderLock::FolderLock(const fs::path& folder, std::chrono::milliseconds patience,
+                       const std::function<void(const std::string&)>& say)
+    : path_(folder / ".lock"), file_(locked_file(folder, path_, patience, say)) {
   sign(file_);
 }
 

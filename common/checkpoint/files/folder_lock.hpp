@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <string>
 
 #include "common/checkpoint/files/descriptor.hpp"
 
@@ -20,9 +22,11 @@ class FolderLock {
  public:
   /// @param folder    is there.
   /// @param patience  how long to wait for a holder that may be about to end.
+  /// @param say       told once, before the wait, for whom it is and how long; may be empty.
   /// @throws FileError that names the holder; or when the folder cannot be written to, or is on a
   /// file system without locks. Interrupted while it waits.
-  FolderLock(const std::filesystem::path& folder, std::chrono::milliseconds patience);
+  FolderLock(const std::filesystem::path& folder, std::chrono::milliseconds patience,
+             const std::function<void(const std::string&)>& say = {});
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
   /// Removes the file and frees the lock.

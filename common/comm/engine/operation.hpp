@@ -142,6 +142,9 @@ class Operation {
   // The engine's: its place in the order in which the rank's operations end; 0 before it has.
   std::uint64_t ended_as_ = 0;
   std::exception_ptr error_;  // what it threw: every wait for it throws it
+  // Since when the questions of the rank's own thread are a wait (see poll()), and when the last was.
+  std::chrono::steady_clock::time_point polled_since_;
+  std::chrono::steady_clock::time_point last_poll_;
 };
 
 }  // namespace ultra::comm

@@ -31,6 +31,16 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
+bool is_message(const OperationInfo& info) {
+  return info.kind == OpKind::kSend || info.kind == OpKind::kRecv;
+}
+
+/// Messages of one way between two ranks: who takes one of them is not stuck.
+bool go_the_same_way(const OperationInfo& a, const OperationInfo& b) {
+  return is_message(a) && a.kind == b.kind && a.communicator_id == b.communicator_id &&
+         a.root == b.root;
+}
+
 /// The error with the operation's name in front, where the transport could not know it.
 std::exception_ptr with_operation(const OperationInfo& info, std::exception_ptr error) {
   try {
@@ -225,6 +235,9 @@ void ProgressEngine::retire(const Entry& entry, std::exception_ptr error) {
     return;
   }
   const OperationInfo& info = entry.operation->info();
+  for (const Entry& other : active_) {
+    if (go_the_same_way(other.operation->info(), info)) other.operation->polled_since_ = end;
+  }
   const std::size_t sent = entry.operation->sent_bytes();
   stats_[info.kind].operations += 1;
   stats_[info.kind].sent_bytes += sent;
@@ -320,7 +333,7 @@ void ProgressEngine::expect_hope(const std::string& doing, Clock::time_point beg
   monitor_->check(doing);
   const auto now = Clock::now();
   if (now - begin > options_.timeout) {
-    const bool looked = first_look_.wait_began == begin;
+    const bool looked = first_look_.moment > begin;
     throw CommTimeout(fmt::format(
         "rank {} has waited {:g} s in {}.{}", monitor_->world_rank(), options_.timeout.count(),
         doing,
@@ -328,8 +341,8 @@ void ProgressEngine::expect_hope(const std::string& doing, Clock::time_point beg
                         looked ? first_look_.activities : std::vector<RankActivity>(),
                         monitor_->activities(), seconds_between(first_look_.moment, now))));
   }
-  if (first_look_.wait_began != begin && now - begin > first_look_after_) {
-    first_look_ = {.wait_began = begin, .moment = now, .activities = monitor_->activities()};
+  if (first_look_.moment <= begin && now - begin > first_look_after_) {
+    first_look_ = {.moment = now, .activities = monitor_->activities()};
   }
 }
 
@@ -354,13 +367,20 @@ bool ProgressEngine::poll(const std::shared_ptr<Operation>& operation) {
   return false;
 }
 
-void ProgressEngine::look_while_polling(const Operation& operation) {
+void ProgressEngine::look_while_polling(Operation& operation) {
   const auto now = Clock::now();
-  if (now - last_poll_ > kSuspicion) polling_since_ = now;  // it has computed meanwhile
-  last_poll_ = now;
-  if (now - last_look_ < kSuspicion) return;
+  Clock::time_point since;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (now - operation.last_poll_ > kSuspicion) operation.polled_since_ = now;  // it has computed
+    operation.last_poll_ = now;
+    since = operation.polled_since_;
+  }
+  // Of several that are polled by turns, each has its own time.
+  const bool too_long = now - since > options_.timeout;
+  if (!too_long && now - last_look_ < kSuspicion) return;
   last_look_ = now;
-  expect_hope(describe(operation), polling_since_);
+  expect_hope(describe(operation), since);
 }
 
 void ProgressEngine::poll() { advance_all(); }

@@ -95,8 +95,8 @@ class ProgressEngine {
   [[nodiscard]] Ended wait_any(std::span<const Operation* const> operations);
 
   /// @brief Moves everything along once; true when the operation has ended.
-  /// @throws what wait() throws, but for Deadlock: a rank that polls can do something else. A
-  /// timeout counts from the first of polls that follow each other without a pause.
+  /// @throws what wait() throws, but for Deadlock: a rank that polls can do something else. Its time
+  /// begins with the first of its polls without a pause, and again when a message goes the same way.
   [[nodiscard]] bool poll(const std::shared_ptr<Operation>& operation);
 
   /// @brief Moves everything along once.
@@ -143,7 +143,7 @@ class ProgressEngine {
   [[nodiscard]] std::string describe(std::span<const Operation* const> operations) const;
   void expect_hope(const std::string& doing, Clock::time_point begin);
   void look_around(const std::string& doing, std::uint64_t seen, Clock::time_point begin);
-  void look_while_polling(const Operation& operation);
+  void look_while_polling(Operation& operation);
   void run_thread();
   [[nodiscard]] bool thread_has_work() const;
   [[nodiscard]] Clock::time_point next_look(Clock::duration at_most) const;
@@ -171,14 +171,10 @@ class ProgressEngine {
   bool has_thread_ = false;
   std::thread thread_;
 
-  // Of the rank's own thread, while it polls.
-  Clock::time_point polling_since_;
-  Clock::time_point last_poll_;
-  Clock::time_point last_look_;
+  Clock::time_point last_look_;  // of the rank's own thread, while it polls
 
   // Of the rank's own thread: what the ranks did early in a long wait.
   struct FirstLook {
-    Clock::time_point wait_began;
     Clock::time_point moment;
     std::vector<RankActivity> activities;
   };

@@ -22,6 +22,7 @@ Tensor DenseEmbedding::forward(const Tensor& tokens, Saved& saved) {
 }
 
 void DenseEmbedding::backward(const Tensor& d_y, Saved& saved) {
+  table_.keep_for_grad(d_y);
   table_.add_grad([tokens = saved.take("tokens"), d_y](const Tensor& grad, ops::Write write) {
     if (write == ops::Write::kOverwrite) grad.fill(0.0);
     ops::embedding_backward_into(grad, d_y, tokens);

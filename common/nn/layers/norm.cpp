@@ -26,6 +26,7 @@ Tensor RmsNorm::backward(const Tensor& d_y, Saved& saved) {
   // One pass gives both gradients; only adding the weight's (hidden elements) can be put off.
   const Tensor d_weight = Tensor::empty(x.device(), weight_.shape(), accumulation_dtype(x.dtype()));
   const Tensor d_x = gradients(d_y, x, reciprocal_rms, d_weight);
+  weight_.keep_for_grad(d_weight);
   weight_.add_grad([d_weight](const Tensor& grad, ops::Write write) {
     ops::write_or_add(grad, d_weight, write);
   });

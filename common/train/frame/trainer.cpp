@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -12,6 +13,8 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
+#include "common/base/numeric.hpp"
+#include "common/base/text.hpp"
 #include "common/base/units.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/ops/matmul.hpp"
@@ -40,6 +43,20 @@ data::Sampler sampler_of(const TrainOptions& options, data::Dataset dataset) {
   return {std::move(dataset), options.model.max_seq_len, options.global_batch, options.seed};
 }
 
+/// A validation that draws every sequence of its text once, on average, has seen it; the default may
+/// always be drawn.
+void expect_enough_text(const TrainOptions& options, const data::Sampler& validation) {
+  const std::size_t sequences = validation.dataset().size() - validation.seq_len();
+  const std::size_t most =
+      std::max(TrainOptions().val_batches, ceil_div(sequences, options.global_batch));
+  if (options.val_batches <= most) return;
+  throw ConfigError(fmt::format(
+      "--val-batches {} draws more than all of --val-data {}: it has {} different sequences of {} "
+      "tokens (--seq), {} in a batch (--global-batch). Give --val-batches {} or less.",
+      options.val_batches, in_quotes(validation.dataset().source()), sequences,
+      validation.seq_len(), options.global_batch, most));
+}
+
 /// What a run needs from the machine, and what may be missing on one rank only.
 struct RunSetup {
   RunSetup(const TrainOptions& options, data::SharedDataset& text, int rank)
@@ -53,6 +70,7 @@ struct RunSetup {
     }
     if (options.val_data.empty()) return;
     validation.emplace(sampler_of(options, text.open(options.val_file())));
+    expect_enough_text(options, *validation);
   }
 
   data::Sampler sampler;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <unordered_map>
 #include <utility>
 
 #include "common/base/errors.hpp"
@@ -9,14 +10,21 @@
 namespace ultra::train {
 namespace {
 
-std::pair<GradientExchange*, std::size_t> find(const std::vector<FollowedGradients>& followed,
-                                               const nn::Parameter* parameter) {
+/// Who follows a parameter, and as which of its own.
+struct Follower {
+  GradientExchange* exchange = nullptr;  // null: nobody
+  std::size_t number = 0;
+};
+
+std::unordered_map<const nn::Parameter*, Follower> followers_in(
+    const std::vector<FollowedGradients>& followed) {
+  std::unordered_map<const nn::Parameter*, Follower> followers;
   for (const FollowedGradients& group : followed) {
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
-      if (group.parameters[i] == parameter) return {group.exchange, i};
+      followers.emplace(group.parameters[i], Follower{.exchange = group.exchange, .number = i});
     }
   }
-  return {nullptr, 0};
+  return followers;
 }
 
 }  // namespace
@@ -28,6 +36,7 @@ GradientLedger::GradientLedger(std::vector<nn::Model*> chunks,
       of_chunk_(chunks_.size()),
       alive_(std::make_shared<const bool>(true)) {
   for (const FollowedGradients& group : followed) exchanges_.push_back(group.exchange);
+  auto followers = followers_in(followed);
   std::map<nn::Parameter*, std::size_t> known;
   for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     for (nn::Parameter* parameter : chunks_[chunk]->parameters()) {
@@ -37,7 +46,7 @@ GradientLedger::GradientLedger(std::vector<nn::Model*> chunks,
         entries_[at->second].chunks.push_back(chunk);
         continue;
       }
-      const auto [exchange, number] = find(followed, parameter);
+      const auto [exchange, number] = followers[parameter];
       entries_.push_back({parameter, exchange, number, {chunk}});
       parameter->on_grad_ready(
           [this, entry = at->second, alive = std::weak_ptr<const bool>(alive_)](nn::Parameter&) {

@@ -1,6 +1,7 @@
 #include "common/train/gradients/model_states.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "common/optim/clip.hpp"
@@ -101,10 +102,11 @@ class ReplicatedStates : public ModelStates {
 std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
                                           std::string_view data_group) {
   std::vector<nn::Parameter*> found;
+  std::unordered_set<const nn::Parameter*> known;
   for (nn::Model* chunk : chunks) {
     for (nn::Parameter* parameter : chunk->parameters()) {
       if (parameter->data_group() != data_group) continue;
-      if (std::ranges::find(found, parameter) == found.end()) found.push_back(parameter);
+      if (known.insert(parameter).second) found.push_back(parameter);
     }
   }
   return found;

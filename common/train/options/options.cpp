@@ -136,6 +136,14 @@ void TrainOptions::validate() const {
         global_batch, micro_batch, global_batch % micro_batch, global_batch));
   }
   if (bytes_upper_bound(*this) > kLargestBytes) {
+    if (!init.empty()) {
+      throw ConfigError(fmt::format(
+          "the model of --init {} and this batch can take more than 10 TB, by the sizes in its "
+          "config.json ({} layers, hidden_size {}, intermediate_size {}, vocab_size {}). Choose a "
+          "smaller --seq, --micro-batch or --global-batch, or another model.",
+          in_quotes(init), model.num_layers, model.hidden_size, model.ffn_hidden_size,
+          model.vocab_size));
+    }
     throw ConfigError(
         "this model and batch can take more than 10 TB. Choose smaller --layers, --hidden, --ffn, "
         "--vocab, --seq, --micro-batch or --global-batch.");

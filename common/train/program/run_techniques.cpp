@@ -32,9 +32,13 @@ std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& conte
   FactoryStack factories;
   factories.push_back(std::make_unique<nn::DenseFactory>());
   for (const auto& technique : setup.techniques) technique->wrap(factories, *plan, setup);
+  const std::string& init = setup.train.init;
+  if (!init.empty()) {
+    expect_initial_weights(init, setup.train.model, *factories.back(), trainers);
+  }
   auto trainer = std::make_unique<ModelWorker>(context, plan, std::move(factories), ingredients);
   const TrainerState state = trainer->state();
-  if (!setup.train.init.empty()) load_initial_weights(setup.train.init, state, trainers);
+  if (!init.empty()) load_initial_weights(init, state, trainers);
   std::unique_ptr<Worker> worker = std::move(trainer);
   for (const auto& technique : setup.techniques) {
     worker = technique->wrap_worker(std::move(worker), state, setup);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "common/base/interrupt.hpp"
 #include "common/base/text.hpp"
 #include "common/checkpoint/llama_folder.hpp"
+#include "common/tensor/host_view.hpp"
 #include "common/train/frame/agree.hpp"
 #include "common/train/weights/piece_runs.hpp"
 
@@ -47,6 +49,25 @@ bool is_given(const TrainOptions& options, const char* flag) {
   return std::ranges::find(options.given_model_flags, flag) != options.given_model_flags.end();
 }
 
+/// Checks the sizes against each other. The message has config.json's names of them: the user has
+/// given no flags.
+void expect_a_model(const nn::ModelConfig& stored, const std::string& folder) {
+  try {
+    stored.validate();
+  } catch (const ConfigError& error) {
+    std::string what = error.what();
+    for (const auto& [flag, member, key] : kModelFlags) {
+      const std::string_view name = flag;
+      for (std::size_t at = what.find(name); at != std::string::npos; at = what.find(name, at)) {
+        what.replace(at, name.size(), key);
+      }
+    }
+    throw FileError(
+        fmt::format("the sizes in config.json of {} make no model: {} Take another copy of it.",
+                    in_quotes(folder), what));
+  }
+}
+
 void expect_no_contradiction(const TrainOptions& options, const nn::ModelConfig& stored) {
   for (const auto& [flag, member, key] : kModelFlags) {
     if (!is_given(options, flag) || options.model.*member == stored.*member) continue;
@@ -70,13 +91,29 @@ void expect_no_contradiction(const TrainOptions& options, const nn::ModelConfig&
   }
 }
 
+/// A training that begins with NaN or infinity would end with it, and be blamed.
+void expect_finite(const std::string& folder, const std::string& name, std::size_t first_element,
+                   const Tensor& values) {
+  dispatch_float(values.dtype(), [&]<class T>() {
+    const HostView<const T> numbers(values);
+    const auto found = std::ranges::find_if_not(numbers, [](T x) { return std::isfinite(x); });
+    if (found == numbers.end()) return;
+    throw FileError(fmt::format(
+        "the weights of {} cannot be trained: element {} of {} is {} in {}. Take another copy of "
+        "the model.",
+        in_quotes(folder), first_element + static_cast<std::size_t>(found - numbers.begin()), name,
+        *found, to_string(values.dtype())));
+  });
+}
+
 /// Fills a piece's values; what pads it stays 0.
-void read_piece(const checkpoint::LlamaFolder& folder, const OwnedPiece& piece,
-                const Tensor& values) {
+void read_piece(const std::string& folder, const checkpoint::LlamaFolder& weights,
+                const OwnedPiece& piece, const Tensor& values) {
   values.fill(0.0);
   for (const checkpoint::ElementRun& run : runs_of(piece)) {
-    folder.read(piece.parameter->name(), run.global,
-                values.slice(0, {run.local, run.local + run.count}));
+    const Tensor part = values.slice(0, {run.local, run.local + run.count});
+    weights.read(piece.parameter->name(), run.global, part);
+    expect_finite(folder, piece.parameter->name(), run.global, part);
   }
 }
 
@@ -91,8 +128,11 @@ void adopt_model(TrainOptions& options, checkpoint::FileLayer& files) {
         "writes it.",
         in_quotes(options.init)));
   }
-  nn::ModelConfig stored =
-      of_init([&] { return checkpoint::read_llama_config(files, options.init); });
+  nn::ModelConfig stored = of_init([&] {
+    const nn::ModelConfig found = checkpoint::read_llama_config(files, options.init);
+    expect_a_model(found, options.init);
+    return found;
+  });
   expect_no_contradiction(options, stored);
   stored.max_seq_len = std::min(options.model.max_seq_len, stored.max_seq_len);
   options.model = stored;
@@ -107,6 +147,18 @@ std::string described(const nn::ModelConfig& model) {
       model.tied_embeddings ? "tied" : "untied", model.max_seq_len);
 }
 
+void expect_initial_weights(const std::string& folder, const nn::ModelConfig& model,
+                            nn::LayerFactory& factory, const Communicator& world,
+                            checkpoint::FileLayer& files) {
+  agree(world, [&] {
+    of_init([&] {
+      const checkpoint::LlamaFolder stored(files, folder);
+      stored.expect_sizes(model);
+      stored.expect_model(model, nn::named_shapes(model, factory));
+    });
+  });
+}
+
 // [region load_initial_weights]
 void load_initial_weights(const std::string& folder, const TrainerState& trainer,
                           const Communicator& world, checkpoint::FileLayer& files) {
@@ -118,17 +170,19 @@ void load_initial_weights(const std::string& folder, const TrainerState& trainer
     });
   });
   const Device& host = trainer.context.device.host();
-  for (const auto& states : trainer.states) {
-    for (std::size_t i = 0; i < states->pieces().size(); ++i) {
-      throw_if_interrupted();
-      const OwnedPiece& piece = states->pieces()[i];
-      const Tensor values = Tensor::empty(host, {piece.elements.size()},
-                                          accumulation_dtype(piece.parameter->dtype()));
-      read_piece(*stored, piece, values);
-      states->write_weights(i, values);
+  agree(world, [&] {
+    for (const auto& states : trainer.states) {
+      for (std::size_t i = 0; i < states->pieces().size(); ++i) {
+        throw_if_interrupted();
+        const OwnedPiece& piece = states->pieces()[i];
+        const Tensor values = Tensor::empty(host, {piece.elements.size()},
+                                            accumulation_dtype(piece.parameter->dtype()));
+        of_init([&] { read_piece(folder, *stored, piece, values); });
+        states->write_weights(i, values);
+      }
     }
-    states->share_weights();
-  }
+  });
+  for (const auto& states : trainer.states) states->share_weights();
 }
 // [/region]
 

@@ -20,6 +20,16 @@ void adopt_model(TrainOptions& options, checkpoint::FileLayer& files = checkpoin
 /// @brief A model's sizes in one line, to compare between ranks.
 [[nodiscard]] std::string described(const nn::ModelConfig& model);
 
+/// @brief Checks that a folder has the weights of a model, before that model is made.
+/// @param folder   of the run's --init.
+/// @param factory  of the model's parts.
+/// @param world    the ranks that train.
+/// @throws FileError, on every rank alike, that says what the folder has and what config.json says.
+/// Collective over world.
+void expect_initial_weights(const std::string& folder, const nn::ModelConfig& model,
+                            nn::LayerFactory& factory, const Communicator& world,
+                            checkpoint::FileLayer& files = checkpoint::posix_files());
+
 /// @brief Replaces the weights of a rank, before its first step, by those of a folder. Each rank
 /// reads the bytes of its own pieces, and no others.
 /// @param folder   of the run's --init; the same model on every rank.

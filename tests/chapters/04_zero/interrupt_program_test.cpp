@@ -24,6 +24,10 @@ using ultra::test::words_of;
 /// A model of some hundred million parameters: to draw its weights takes many seconds.
 const std::string kLarge =
     "--layers 8 --hidden 2048 --heads 16 --kv-heads 16 --ffn 4096 --seq 8 --steps 1 ";
+/// A model of small layers, and more of them than are made within a second.
+const std::string kManyLayers =
+    "--layers 20000 --hidden 16 --heads 4 --kv-heads 2 --ffn 12 --seq 8 --steps 1 "
+    "--micro-batch 1 --global-batch 2 ";
 /// A model whose single step takes many seconds.
 const std::string kLongStep =
     "--layers 4 --hidden 128 --heads 4 --kv-heads 4 --ffn 512 --seq 256 --steps 1 "
@@ -74,6 +78,11 @@ TEST_F(InterruptedProgram, WhileItPredictsManyScales) {
 TEST_F(InterruptedProgram, WhileItDrawsTheWeightsOfALargeModel) {
   expect_training_stops(kLarge);
   expect_training_stops(kLarge + "--zero 3 --dp 2");
+}
+
+TEST_F(InterruptedProgram, WhileItMakesAModelOfManyLayers) {
+  expect_training_stops(kManyLayers);
+  expect_training_stops(kManyLayers + "--zero 3 --dp 2");
 }
 
 TEST_F(InterruptedProgram, InTheMiddleOfALongStep) {

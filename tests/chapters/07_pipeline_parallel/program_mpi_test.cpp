@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
+#include "tests/chapters/07_pipeline_parallel/long_training.hpp"
 #include "tests/support/program.hpp"
 
 namespace ultra::pipeline_parallel {
@@ -96,6 +98,25 @@ TEST_F(PipelineUnderMpirun, AStageThatIsKilledEndsAll) {
   }
   EXPECT_THAT(said, HasSubstr(place));
   EXPECT_THAT(said, HasSubstr("pass of micro-batch"));
+}
+
+/// A shell that starts its arguments, and stops them as a user does, so long after the moment at which
+/// they catch the signal: in the mask of signals caught, SIGTERM is 0x4000.
+ultra::test::Words stopping_after(std::chrono::milliseconds time) {
+  return {"sh", "-c",
+          fmt::format("(for i in $(seq 500); do"
+                      " mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$$/status);"
+                      " [ $((0x$mask & 0x4000)) -ne 0 ] && break; sleep 0.02; done;"
+                      " sleep {}; kill -TERM $$) & exec \"$@\"",
+                      std::chrono::duration<double>(time).count()),
+          "sh"};
+}
+
+TEST_F(PipelineUnderMpirun, ATrainingThatOutlivesItsTimeoutIsNoLongWait) {
+  constexpr auto kStart = std::chrono::milliseconds(700);  // of MPI, before the training
+  test::expect_outlive_their_timeout([&](const test::LongTraining& training) {
+    return start(2, training.flags(), stopping_after(kStart + training.lasts));
+  });
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -15,6 +17,7 @@
 namespace ultra::pipeline_parallel {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::ContainsRegex;
 using ::testing::DoubleNear;
@@ -23,6 +26,7 @@ using ::testing::Pointwise;
 using ::testing::SizeIs;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
+using ultra::test::expect_success;
 
 const std::string kModel =
     "--global-batch 8 --micro-batch 1 --dtype f64 --layers 4 --seq 12 --hidden 16 ";
@@ -181,6 +185,17 @@ TEST_F(PipelineProgram, AScheduleThatWasSearchedForTrains) {
   }
 }
 
+// Two layers are no four parts: what is searched for has one part per rank.
+TEST_F(PipelineProgram, ASearchTrainsAModelOfALayerForEachStage) {
+  const std::string model =
+      "--global-batch 8 --micro-batch 1 --dtype f64 --seq 12 --hidden 16 --steps 3 ";
+  const json two = losses_of(model + "--layers 2");
+  expect_near_losses(losses_of(model + "--layers 2 --pp 2 --schedule search"), two, 1e-10);
+  const json four = losses_of(model + "--layers 4");
+  expect_near_losses(losses_of(model + "--layers 4 --pp 2 --schedule search --stage-split 1,3"),
+                     four, 1e-10);
+}
+
 // Memory that holds the activations of two micro-batches, but not of eight.
 TEST_F(PipelineProgram, OneForwardOneBackwardTrainsWhereAllForwardDoesNot) {
   const std::string model =
@@ -236,6 +251,9 @@ TEST_F(BadPipelineRun, RanksThatDoNotFit) {
 TEST_F(BadPipelineRun, FlagsThatDoNotGoTogether) {
   const std::string async = "--pp 2 --schedule pipedream-async ";
   refused({{"--pp 2 --schedule 2f2b", {"--schedule", "'2f2b'", "1f1b", "zb-v"}},
+           {"--layers 3 --tied-embeddings --schedule interleaved:3",
+            {"a tied token table", "the one rank has both ends of the model, in 3 parts",
+             "a schedule of one part per rank"}},
            {"--stage-split 1,1", {"--stage-split has no meaning without --pp"}},
            {"--pp 2 --sync parameter-server --servers 1",
             {"--pp 2 does not go together with --sync parameter-server"}},
@@ -277,7 +295,74 @@ TEST_F(BadPipelineRun, SchedulesOfOnesOwnThatCannotRun) {
   expect_parts(missing.err, {"--schedule-file", "cannot be read"});
   const auto endless = run("--pp 2 --schedule-file /dev/zero");
   EXPECT_EQ(endless.exit_code, 2);
-  expect_parts(endless.err, {"--schedule-file", "has more than 67108864 bytes"});
+  expect_parts(endless.err, {"--schedule-file", "it is a device"});
+  write(path, std::string((1U << 26U) + 1, '#'));
+  const auto large = run("--pp 2 --schedule-file " + path);
+  EXPECT_EQ(large.exit_code, 2);
+  expect_parts(large.err, {"--schedule-file", "has more than 67108864 bytes"});
+}
+
+// Nobody writes to it: to open it would be to wait for ever.
+TEST_F(BadPipelineRun, APipeInPlaceOfAFile) {
+  const std::string pipe = folder.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const char* flag : {"--pp 2 --schedule-file ", "--pp-table 2 --pp-table-file ",
+                           "--pp-table 2 --pp-table-costs "}) {
+    const auto result = run(flag + pipe);
+    EXPECT_EQ(result.exit_code, 2);
+    const std::string named = flag;
+    expect_parts(result.err, {named.substr(named.rfind("--")) + "'", "it is a pipe"});
+  }
+}
+
+TEST_F(BadPipelineRun, ATableThatWouldReplaceWhatItReadsOrWrites) {
+  const std::string file = folder.write("mine", "F0 BW0\nF0 BW0\n");
+  fs::create_symlink(file, folder.path("link"));
+  const std::string same = folder.path("./mine");
+  const std::string table = "--pp-table 2 --pp-table-schedules 1f1b ";
+  for (const std::string& line :
+       {"--pp-table-costs " + file + " --pp-table-gantt " + same,
+        "--pp-table-costs " + folder.path("link") + " --pp-table-trace " + file,
+        "--pp-table-file " + file + " --pp-table-list " + folder.path("link"),
+        "--pp-table-gantt " + folder.path("q") + " --pp-table-trace " + folder.path("./q")}) {
+    const auto result = run_words(table + line);
+    EXPECT_EQ(result.exit_code, 2) << line;
+    expect_parts(result.err, {"are one file. Give each a file of its own"});
+  }
+  EXPECT_EQ(ultra::test::read_file(file), "F0 BW0\nF0 BW0\n");
+  EXPECT_FALSE(fs::exists(folder.path("q")));
+  const std::string list = folder.path("list");
+  static_cast<void>(
+      answer_to(table + "--pp-table-list " + list + " --pp-table-trace " + folder.path("trace")));
+  static_cast<void>(answer_to("--pp-table 2 --pp-table-file " + list));
+}
+
+// The weights and the state of a training are what nobody can make again.
+TEST_F(BadPipelineRun, AnOutputThatWouldReplaceAFileOfACheckpoint) {
+  const std::string saved = folder.path("saved");
+  expect_success(run("--steps 2 --checkpoint " + saved));
+  const std::string step = saved + "/step-00000002";
+  const std::string weights = ultra::test::read_file(step + "/model.safetensors");
+  const std::string config = ultra::test::read_file(step + "/config.json");
+  for (const std::string& line :
+       {"--resume " + saved + " --metrics " + step + "/model.safetensors",
+        "--resume " + saved + " --trace " + step + "/../step-00000002/config.json",
+        "--resume " + saved + " --checkpoint " + saved + " --metrics " + step + "/training.json",
+        "--init " + step + " --pp 2 --executed-gantt " + step + "/model.safetensors",
+        "--init " + step +
+            " --pp-table 4 --pp-table-schedules 1f1b "
+            "--pp-table-list " +
+            step + "/config.json"}) {
+    const auto result = run("--steps 3 " + line);
+    EXPECT_EQ(result.exit_code, 2) << line;
+    expect_parts(result.err,
+                 {"would replace a file of the folder of --", "Give the path of a new file"});
+  }
+  EXPECT_TRUE(ultra::test::read_file(step + "/model.safetensors") == weights);
+  EXPECT_EQ(ultra::test::read_file(step + "/config.json"), config);
+  expect_success(run("--steps 3 --resume " + saved + " --checkpoint " + saved + " --metrics " +
+                     saved + "/metrics.jsonl"));
+  EXPECT_EQ(ultra::test::events_of(saved + "/metrics.jsonl").back().at("losses").size(), 3U);
 }
 
 TEST_F(BadPipelineRun, EstimatesOfWhatCouldNotTrain) {

@@ -195,6 +195,7 @@ TEST_F(ExpertTraining, ARouterThatIsLeftAloneCollapsesAndABalancedOneDoesNot) {
     c.options.steps = 60;
     c.options.learning_rate = 3e-2;
     c.options.seed = 2;
+    c.options.dtype = DType::kF64;  // in f32 the rounding of a machine's kernels moves some choices
     c.moe = "--experts 8 --top-k 1 " + balance;
     double highest = 0;
     on_mesh(c, [&](Communicator& world) {

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/checksum.hpp"
 #include "tests/support/program.hpp"
 
 namespace ultra::expert_parallel {
@@ -220,6 +223,52 @@ TEST_F(BadExpertRun, ACheckpointWithOtherExpertsIsAnother) {
   EXPECT_EQ(
       losses_of(dense + "--experts 4 --top-k 1 --steps 2 --dp 2 --ep 2 --resume " + saved).size(),
       2U);
+}
+
+// A folder that says what its experts are has no others.
+TEST_F(BadExpertRun, AFolderWithOtherExpertsIsRefused) {
+  const std::string saved = folder.path("saved");
+  static_cast<void>(output_of(kModel + "--steps 1 --checkpoint " + saved));
+  const std::string model = saved + "/step-00000001";
+  const auto expect_other = [&](const std::string& flags, const std::vector<std::string>& parts) {
+    const auto result =
+        run_words("--global-batch 8 --seq 17 --steps 1 --init " + model + " " + flags);
+    EXPECT_EQ(result.exit_code, 2);
+    expect_parts(result.err, parts);
+  };
+  expect_other("", {"a mixture of experts", "Add --experts 8 --top-k 2"});
+  expect_other("--experts 4", {"--experts is 4", model, "num_local_experts 8"});
+  expect_other("--experts 8 --top-k 1", {"--top-k is 1", "num_experts_per_tok 2"});
+  expect_other("--experts 8 --router sigmoid", {"--router", "a Mixtral", "softmax"});
+  static_cast<void>(answer_to("--global-batch 8 --seq 17 --steps 1 --experts 8 --init " + model));
+}
+
+// It had the config.json of a Llama, which says nothing of experts.
+TEST_F(ExpertProgram, AnEarlierCheckpointGoesOn) {
+  const std::string saved = folder.path("saved");
+  const std::string flags = kModel + "--router sigmoid --checkpoint " + saved;
+  const json expected = losses_of(kModel + "--router sigmoid --steps 4");
+  static_cast<void>(output_of(flags + " --steps 2"));
+  const std::string step = saved + "/step-00000002";
+  json config = json::parse(ultra::test::read_file(step + "/config.json"));
+  config["model_type"] = "llama";
+  config["architectures"] = {"LlamaForCausalLM"};
+  config["intermediate_size"] = 48;
+  config.erase("num_local_experts");
+  const std::string text = config.dump();
+  std::ofstream(step + "/config.json") << text;
+  const std::string list = step + "/parts-00000-of-00001.json";
+  json parts = json::parse(ultra::test::read_file(list));
+  for (json& part : parts) {
+    if (part.at("file") != "config.json") continue;
+    part["bytes"] = text.size();
+    part["crc32"] = checkpoint::crc32_of(std::as_bytes(std::span(text)));
+  }
+  std::ofstream(list) << parts.dump();
+  EXPECT_EQ(losses_of(flags + " --steps 4 --resume " + saved), expected);
+  const json next = json::parse(ultra::test::read_file(saved + "/step-00000004/config.json"));
+  EXPECT_EQ(next.at("model_type"), "ultra_scale_mixture");
+  EXPECT_EQ(next.at("num_local_experts"), 8);
 }
 
 // Tokens crowd on some ranks: these need more than the others, and say so. Places bound what they

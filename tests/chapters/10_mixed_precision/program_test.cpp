@@ -1,5 +1,6 @@
 // The executable 10_mixed_precision, started as a user starts it.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/safetensors/safetensors.hpp"
 #include "tests/support/program.hpp"
 
 namespace ultra::mixed_precision {
@@ -111,6 +113,72 @@ TEST_F(PrecisionProgram, HistoriesOfMaximaBelongToTheTraining) {
     EXPECT_THAT(result.err, HasSubstr(here));
     EXPECT_THAT(result.err, HasSubstr("Give what it was written with"));
   }
+}
+
+// Its forward passes put tensors in fp8 as well, and note their maxima.
+TEST_F(PrecisionProgram, AValidationLeavesNothingInTheTraining) {
+  int number = 0;
+  for (const std::string precision : {"fp8", "fp8 --experts 4 --balance bias --bias-rate 0.1",
+                                      "fp16", "bf16-pure --rounding stochastic"}) {
+    SCOPED_TRACE(precision);
+    const auto weights_with = [&](const std::string& more) {
+      const std::string saved = folder.path("saved" + std::to_string(number++));
+      static_cast<void>(output_of("--steps 3 --precision " + precision + " --save-every 2 " +
+                                  "--checkpoint " + saved + more));
+      return ultra::test::read_file(saved + "/step-00000002/model.safetensors") +
+             ultra::test::read_file(saved + "/step-00000003/model.safetensors");
+    };
+    const std::string validation =
+        fmt::format(" --val-data {} --val-every 1 --val-batches 2", ultra::test::kText);
+    EXPECT_TRUE(weights_with(validation) == weights_with("")) << "a byte of the weights differs";
+  }
+}
+
+/// The numbers of all tensors of a checkpoint whose name ends so.
+std::vector<double> saved_numbers(const std::string& checkpoint, const std::string& suffix) {
+  const checkpoint::SafetensorsReader weights(checkpoint::posix_files(),
+                                              checkpoint + "/model.safetensors");
+  std::vector<double> numbers;
+  for (const auto& tensor : weights.tensors()) {
+    if (!tensor.name.ends_with(suffix)) continue;
+    const Tensor values = Tensor::empty(Device::cpu(), {tensor.numel()}, DType::kF32);
+    weights.read(tensor.name, 0, values);
+    for (const double number : values.to_vector()) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// Biases have no gradient, and move by what tokens have chosen: with the weights, or not at all.
+TEST_F(PrecisionProgram, ASkippedStepMovesNoBiasOfARouter) {
+  int number = 0;
+  const auto biases_with = [&](const std::string& flags) {
+    const std::string saved = folder.path("saved" + std::to_string(number++));
+    static_cast<void>(
+        output_of("--steps 3 --precision fp16 --grad-dtype f16 --experts 4 --top-k 1 "
+                  "--balance bias --bias-rate 0.125 --checkpoint " +
+                  saved + flags));
+    return saved_numbers(saved + "/step-00000003", ".e_score_correction_bias");
+  };
+  for (const std::string layout : {"", " --dp 2 --ep 2 --zero 1"}) {
+    SCOPED_TRACE(layout);
+    const std::vector<double> skipped = biases_with(" --loss-scale 1e30" + layout);
+    EXPECT_EQ(skipped, std::vector<double>(2 * 4, 0.0)) << "as they were made";
+    EXPECT_NE(biases_with(" --loss-scale none" + layout), skipped) << "every step counts";
+  }
+}
+
+// Both are numbers that no gradient changes. In the first step biases are 0, whatever their rate.
+TEST_F(PrecisionProgram, HistoriesOfMaximaAreNoBiases) {
+  const auto histories_with = [&](const std::string& rate) {
+    const std::string saved = folder.path("rate" + rate);
+    static_cast<void>(
+        output_of("--steps 1 --precision fp8 --experts 4 --balance bias --bias-rate " + rate +
+                  " --checkpoint " + saved));
+    return saved_numbers(saved + "/step-00000001", ".fp8_amax_history");
+  };
+  const std::vector<double> histories = histories_with("64");
+  EXPECT_FALSE(histories.empty());
+  EXPECT_EQ(histories, histories_with("0"));
 }
 
 // Figures -----------------------------------------------------------------------------------------
@@ -257,6 +325,7 @@ TEST_F(BadPrecisionRun, IsRefusedInWords) {
            {"--precision half", "--precision is 'half'"},
            {"--precision bf16 --dtype f64", "--dtype f64 does not go together with --precision"},
            {"--precision bf16 --dp 2 --compress int8", "--compress does not go together"},
+           {"--loss-scale 1024 --dp 2 --compress int8", "--compress does not go together"},
            {"--precision bf16-mixed", "needs --estimate"},
            {"--formats --estimate llama-8b", "--formats"}}) {
     SCOPED_TRACE(flags);

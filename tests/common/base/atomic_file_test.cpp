@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <string>
 
@@ -40,7 +42,7 @@ TEST_F(AtomicFiles, IsThereWholeAfterCommit) {
   AtomicFile file(path, kPurpose);
   file.write("first\n");
   file.write(std::string("sec\0nd\n", 7));
-  EXPECT_FALSE(fs::exists(path)) << "nobody may read half a file";
+  EXPECT_THAT(folder.names(), IsEmpty()) << "nobody may read half a file";
   file.commit();
   EXPECT_EQ(test::read_file(path), std::string("first\nsec\0nd\n", 13));
   EXPECT_THAT(folder.names(), ElementsAre("result"));
@@ -51,6 +53,20 @@ TEST_F(AtomicFiles, LeavesNothingWithoutCommit) {
     AtomicFile file(path, kPurpose);
     file.write("half");
   }
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+// Nobody could remove what a program leaves behind that is killed.
+TEST_F(AtomicFiles, LeavesNothingWhenTheProgramIsKilled) {
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(path, kPurpose);
+    file.write(std::string(1U << 20U, 'x'));
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_THAT(folder.names(), IsEmpty());
 }
 

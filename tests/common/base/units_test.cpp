@@ -56,6 +56,8 @@ TEST(FormatSeconds, PicksDigitsByLength) {
   EXPECT_EQ(format_seconds(187.0), "3 min 07 s");
   EXPECT_EQ(format_seconds(60.0), "1 min 00 s");
   EXPECT_EQ(format_seconds(3599.6), "60 min 00 s");
+  EXPECT_EQ(format_seconds(9e14), "15000000000000 min 00 s");
+  EXPECT_EQ(format_seconds(1e30), "1e+30 s") << "more than an integer holds";
 }
 
 TEST(ParseBytes, ReadsDecimalAndBinaryUnitsInAnyCase) {

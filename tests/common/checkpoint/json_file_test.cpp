@@ -1,6 +1,7 @@
 #include "common/checkpoint/json_file.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.hpp"
@@ -98,12 +99,65 @@ TEST(ReadJson, WhatIsMissingOrOfAnotherKindIsDamage) {
   const auto failure = [&](const std::string& text) {
     return message_of<FileError>([&] { static_cast<void>(read(text)); });
   };
-  EXPECT_THAT(failure("{}"), HasSubstr("'some/file.json' is damaged: key 'n' not found"));
-  EXPECT_THAT(failure("5"), HasSubstr("'some/file.json' is damaged: cannot use at()"));
+  EXPECT_THAT(failure("{}"), HasSubstr("'some/file.json' is damaged: it has no 'n'."));
+  EXPECT_THAT(failure("5"),
+              HasSubstr("'some/file.json' is damaged: a number stands where an object belongs."));
+  EXPECT_THAT(failure("null"), HasSubstr("null stands where an object belongs."));
   for (const char* value : {"-1", "0.5", "1e3", "true", "null", "[]", "2147483648", "\"5\""}) {
     EXPECT_THAT(failure(fmt::format(R"({{"n": {}}})", value)), HasSubstr("no whole number"))
         << value;
   }
+}
+
+// The library names its own functions, which no user knows.
+TEST(ReadJson, TheLibrarysWordsAreNoUsers) {
+  const auto failure = [](const char* text, const std::function<void(const json&)>& read) {
+    return message_of<FileError>([&] {
+      static_cast<void>(read_json(text, kPath, [&](const json& object) {
+        read(object);
+        return 0;
+      }));
+    });
+  };
+  const auto text_of = [](const json& x) { static_cast<void>(x.get<std::string>()); };
+  EXPECT_THAT(failure("5", text_of), HasSubstr("a number stands where a text belongs."));
+  EXPECT_THAT(failure("[]", text_of), HasSubstr("a list stands where a text belongs."));
+  const auto list_of = [](const json& x) { static_cast<void>(x.get_ref<const json::array_t&>()); };
+  EXPECT_THAT(failure("{}", list_of), HasSubstr("an object stands where a list belongs."));
+  const auto third_of = [](const json& x) { static_cast<void>(x.at(2)); };
+  EXPECT_THAT(failure("[1]", third_of), HasSubstr("a list in it is too short."));
+}
+
+TEST(ReadJson, AMemberOfAnotherTypeIsNamedAndShown) {
+  const json object = json::parse(R"({"x": 1.5, "yes": true, "name": "a", "none": null})");
+  EXPECT_EQ(member_in<double>(object, "x", "a number"), 1.5);
+  EXPECT_TRUE(member_in<bool>(object, "yes", "true or false"));
+  EXPECT_EQ(member_in<std::string>(object, "name", "a text"), "a");
+  const auto failure = [&](const char* name) {
+    try {
+      static_cast<void>(member_in<double>(object, name, "a number"));
+    } catch (const json::exception& error) {
+      return said_of_file(error);
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(failure("name"), R"('name' is "a", expected a number)");
+  EXPECT_EQ(failure("yes"), "'yes' is true, expected a number");
+  EXPECT_EQ(failure("none"), "'none' is null, expected a number");
+  EXPECT_EQ(failure("missing"), "it has no 'missing'");
+}
+
+// Whoever has given --init has no older checkpoint.
+TEST(ParseJson, TheAdviceIsForTheFilesOwner) {
+  const auto refusal = [](FileOf owner) {
+    return message_of<FileError>([&] { static_cast<void>(parse_json("{", kPath, owner)); });
+  };
+  EXPECT_THAT(refusal(FileOf::kCheckpoint),
+              AllOf(StartsWith("checkpoint file 'some/file.json' is damaged: "),
+                    HasSubstr("Resume an older checkpoint.")));
+  EXPECT_THAT(refusal(FileOf::kModel), AllOf(StartsWith("'some/file.json' is damaged: "),
+                                             HasSubstr("Take another copy of its folder."),
+                                             ::testing::Not(HasSubstr("checkpoint"))));
 }
 
 TEST(ReadJson, ValuesInMessagesAreShortAndPlain) {

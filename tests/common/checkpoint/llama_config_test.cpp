@@ -102,6 +102,36 @@ TEST(LlamaConfig, IsRefusedWithTheReason) {
   EXPECT_THAT(refused("hidden_size", std::string(100'000, 'x')).size(), ::testing::Lt(500U));
 }
 
+// With these no loss is finite, and the training would be blamed.
+TEST(LlamaConfig, NumbersThatCanOnlyFailAreRefusedByName) {
+  for (const double theta : {0.0, -1.0, 1e-320}) {
+    EXPECT_THAT(refused("rope_theta", theta),
+                AllOf(StartsWith("'some/config.json' has rope_theta "), HasSubstr("above 0")))
+        << theta;
+  }
+  EXPECT_THAT(refused("rms_norm_eps", -1),
+              AllOf(StartsWith("'some/config.json' has rms_norm_eps -1"), HasSubstr("expected 0")));
+  EXPECT_THAT(refused("rms_norm_eps", -1e-9), HasSubstr("rms_norm_eps -1e-09"));
+  auto config = nlohmann::json::parse(llama_config_json(a_model(), DType::kF32));
+  config["rms_norm_eps"] = 0;
+  config["rope_theta"] = 1;
+  EXPECT_EQ(parse_llama_config(config.dump(), kPath).norm_epsilon, 0.0);
+}
+
+TEST(LlamaConfig, AMemberOfAnotherTypeIsNamed) {
+  EXPECT_THAT(refused("rms_norm_eps", "1e-5"),
+              HasSubstr("'rms_norm_eps' is \"1e-5\", expected a number."));
+  EXPECT_THAT(refused("rope_theta", true), HasSubstr("'rope_theta' is true, expected a number."));
+  EXPECT_THAT(refused("tie_word_embeddings", "no"),
+              HasSubstr("'tie_word_embeddings' is \"no\", expected true or false."));
+  const auto whole = [](const char* text) {
+    return message_of<FileError>([&] { static_cast<void>(parse_llama_config(text, kPath)); });
+  };
+  EXPECT_THAT(whole("null"), HasSubstr("null stands where an object belongs."));
+  EXPECT_THAT(whole("{"), AllOf(HasSubstr("'some/config.json' is damaged"),
+                                HasSubstr("Take another copy"), Not(HasSubstr("checkpoint"))));
+}
+
 TEST(LlamaConfig, WhatOurModelLacksIsRefusedByName) {
   const std::pair<const char*, nlohmann::json> lacking[] = {
       {"attention_bias", true},

@@ -94,6 +94,24 @@ TEST_F(LlamaFolders, OfAnotherModelAreRefusedByTheTensorsName) {
   EXPECT_THAT(refused(a_model(true), a_model(false)), HasSubstr("they have no lm_head.weight"));
 }
 
+/// What a model of that size would take is never asked for.
+TEST_F(LlamaFolders, SizesAreComparedWithoutTheModel) {
+  const LlamaFolder folder(posix_files(), write({.model = a_model()}));
+  EXPECT_NO_THROW(folder.expect_sizes(a_model()));
+  const auto refused_with = [&](std::size_t nn::ModelConfig::*member) {
+    nn::ModelConfig huge = a_model();
+    huge.*member = 1'000'000'000'000;
+    return message_of<FileError>([&] { folder.expect_sizes(huge); });
+  };
+  EXPECT_THAT(refused_with(&nn::ModelConfig::num_layers),
+              AllOf(HasSubstr("they have no model.layers.2.*"),
+                    HasSubstr("config.json says 1000000000000 layers (num_hidden_layers)")));
+  EXPECT_THAT(refused_with(&nn::ModelConfig::vocab_size),
+              HasSubstr("has shape [30, 8], and by config.json it is [1000000000000, 8]"));
+  EXPECT_THAT(refused_with(&nn::ModelConfig::hidden_size),
+              HasSubstr("has shape [30, 8], and by config.json it is [30, 1000000000000]"));
+}
+
 TEST_F(LlamaFolders, ATiedModelsOutputMatrixMayStandInTheFileToo) {
   const LlamaFolder folder(posix_files(), write({.model = a_model(false)}));
   EXPECT_NO_THROW(folder.expect_model(a_model(true), shapes_of(a_model(true))));
@@ -150,10 +168,15 @@ TEST_F(LlamaFolders, WithoutWeightsOrWithABrokenIndexAreRefused) {
   };
   index({{"model.norm.weight", "../part-0.safetensors"}});
   EXPECT_THAT(not_opened(), HasSubstr("is not beside it"));
+  index({{"model.norm.weight", std::string("part-0.safetensors\0x", 20)}});
+  EXPECT_THAT(not_opened(), HasSubstr("its file \"part-0.safetensors\\u0000x\" is not beside it"));
   index({{"another.weight", "part-0.safetensors"}});
   EXPECT_THAT(not_opened(), HasSubstr("that file has none"));
   parent.write("model/model.safetensors.index.json", "{}");
-  EXPECT_THAT(not_opened(), HasSubstr("weight_map"));
+  EXPECT_THAT(not_opened(), AllOf(HasSubstr("it has no 'weight_map'. Take another copy"),
+                                  Not(HasSubstr("checkpoint"))));
+  index(5);
+  EXPECT_THAT(not_opened(), HasSubstr("'weight_map' is 5, expected an object"));
 }
 
 TEST_F(LlamaFolders, SayTheirSizes) {

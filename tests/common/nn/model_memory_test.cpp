@@ -94,6 +94,34 @@ TEST_F(ModelMemoryTest, ActivationsFallWhileBackwardWalksDown) {
   EXPECT_EQ(now(kActivations), batch.tokens.nbytes());
 }
 
+// What the first half of a split backward pass leaves for the second is held: per token and block the
+// inputs of the matrices and the gradients of their outputs.
+TEST_F(ModelMemoryTest, WhatWaitsForTheSecondHalfOfABackwardPassAreActivations) {
+  const std::size_t tokens = batch.tokens.numel();
+  Saved saved;
+  DeferredGradients queue;
+  static_cast<void>(model.loss(model.forward(batch.tokens, saved), batch.targets, 1.0, saved));
+  const std::size_t others = now(kOther);
+  model.defer_grads_to(&queue);
+  model.backward(saved);
+  model.defer_grads_to(nullptr);
+  queue.pass_ends();
+  EXPECT_EQ(now(kOther), others) << "nothing that a pass has left is a temporary result";
+
+  const std::size_t hidden = config.hidden_size;
+  const std::size_t inputs = 3 * hidden + config.ffn_hidden_size;
+  const std::size_t gradients =
+      3 * hidden + 2 * config.kv_hidden_size() + 2 * config.ffn_hidden_size;
+  const std::size_t ends =
+      2 * hidden + config.vocab_size;  // table's gradient; head's input, logits
+  const std::size_t norms = (2 * config.num_layers + 1) * hidden;  // gradients of their weights
+  EXPECT_EQ(now(kActivations),
+            size_of(dtype) * (tokens * (config.num_layers * (inputs + gradients) + ends) + norms) +
+                batch.tokens.nbytes());
+  queue.run();
+  EXPECT_EQ(now(kActivations), batch.tokens.nbytes());
+}
+
 TEST_F(ModelMemoryTest, TheModelGivesEverythingBack) {
   const Device own = Device::cpu();
   {

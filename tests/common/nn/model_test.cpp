@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/model.hpp"
@@ -44,6 +47,26 @@ TEST_F(ModelTest, HasAsManyParametersAsItsDimensionsSay) {
     EXPECT_EQ(model.parameter_count(), 2 * config.vocab_size * h + config.num_layers * block + h);
     EXPECT_EQ(model.parameters().size(), 9 * config.num_layers + 3);
   }
+}
+
+/// A signal comes while the first blocks are made.
+class InterruptingFactory : public DenseFactory {
+ public:
+  std::unique_ptr<Layer> block(const BuildContext& context, std::size_t layer) override {
+    ++blocks;
+    if (layer == 2) static_cast<void>(std::raise(SIGTERM));
+    return DenseFactory::block(context, layer);
+  }
+
+  std::size_t blocks = 0;
+};
+
+TEST_F(ModelTest, ASignalEndsItsMakingBeforeTheNextBlock) {
+  config.num_layers = 1000;
+  InterruptingFactory interrupting;
+  const InterruptGuard guard;
+  EXPECT_THROW(Model(config, device, DType::kF64, seed, interrupting), Interrupted);
+  EXPECT_EQ(interrupting.blocks, 3U);
 }
 
 TEST_F(ModelTest, ParametersHaveUniqueNamesInForwardOrder) {

@@ -176,6 +176,40 @@ TEST_F(ModelWorkerTest, DoesNotUpdateByALossOrANormThatIsNotFinite) {
   });
 }
 
+/// Finds an overflow in every step.
+class AlwaysOverflows : public LossScaler {
+ public:
+  double scale() const override { return 1.0; }
+  ScaledGradients step_ends(double) override { return {.overflow = true, .norm = 0, .factor = 1}; }
+  std::size_t skipped() const override { return 0; }
+  std::vector<double> state() const override { return {}; }
+  void restore(const std::vector<double>&) override {}
+};
+
+TEST_F(ModelWorkerTest, TellsObserversOfSkippedStepsAndOfValidations) {
+  class Observer : public StepObserver {
+   public:
+    explicit Observer(Calls& calls) : calls_(calls) {}
+    void step_ends(const StepPlan&) override { calls_.emplace_back("step ends"); }
+    void step_skipped(const StepPlan&) override { calls_.emplace_back("step skipped"); }
+    void validation_ends() override { calls_.emplace_back("validation ends"); }
+
+   private:
+    Calls& calls_;
+  };
+  ingredients.observers.emplace_back(
+      [&](const ModelScope&) { return std::make_unique<Observer>(calls); });
+  ingredients.loss_scaler.claim("a test", [] { return std::make_unique<AlwaysOverflows>(); });
+  with_worker([&](ModelWorker& worker, const RankFrame& frame) {
+    EXPECT_TRUE(worker.step({.step = 1, .learning_rate = 0.125}).skipped);
+    EXPECT_THAT(
+        calls, ElementsAre("passes", "exchanged", "updates", "drop", "step skipped", "step ended"));
+    calls.clear();
+    static_cast<void>(worker.validate(frame.context.sampler, 1));
+    EXPECT_THAT(calls, ElementsAre("validation ends"));
+  });
+}
+
 TEST_F(ModelWorkerTest, KeepsStatesOfEachDataGroupApart) {
   factories.push_back(std::make_unique<OtherGroup>(*factories.back()));
   with_worker(

@@ -4,10 +4,16 @@
 namespace ultra {
 namespace {
 
-/// Which rule the transcription follows: the paper's, or one with a typical mistake.
-enum class Rule { kPaper, kNoBiasCorrection, kCoupledDecay, kEpsilonInsideRoot };
+/// Which rule the transcription follows: PyTorch's, or one with a typical mistake.
+enum class Rule {
+  kPyTorch,
+  kNoBiasCorrection,
+  kCoupledDecay,
+  kDecayWithoutLearningRate,  // the paper's line as it stands, with a schedule multiplier of 1
+  kEpsilonInsideRoot,
+};
 
-/// One weight's state, updated as the paper writes it, in extended precision.
+/// One weight's state, updated as PyTorch's documentation writes it, in extended precision.
 struct Weight {
   long double value = 0;
   long double m = 0;
@@ -27,8 +33,10 @@ struct Weight {
     const long double epsilon = static_cast<long double>(c.epsilon);
     const long double denominator =
         rule == Rule::kEpsilonInsideRoot ? std::sqrt(v_hat + epsilon) : std::sqrt(v_hat) + epsilon;
-    value -= static_cast<long double>(c.learning_rate) *
-             (m_hat / denominator + (rule == Rule::kCoupledDecay ? 0 : decay));
+    const long double rate = static_cast<long double>(c.learning_rate);
+    value -= rate * m_hat / denominator;
+    if (rule == Rule::kCoupledDecay) return;
+    value -= (rule == Rule::kDecayWithoutLearningRate ? 1 : rate) * decay;
   }
 };
 
@@ -87,7 +95,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 }
 
 template <class T>
-void expect_paper(test::Random& random) {
+void expect_update(test::Random& random) {
   const Problem<T> problem = random_problem<T>(random);
   const std::vector<double> actual = actual_values(problem);
   // About 15 operations per step on numbers below 10.
@@ -101,17 +109,31 @@ void expect_paper(test::Random& random) {
                      : follows(Rule::kCoupledDecay)
                          ? "Hint: this is Adam with L2 regularisation. AdamW's decay is decoupled: "
                            "it acts on the weight and never enters the moments."
+                     : follows(Rule::kDecayWithoutLearningRate)
+                         ? "Hint: the weight decays by weight_decay * value, whatever the learning "
+                           "rate. So it stands in the paper; PyTorch's and ours is learning_rate * "
+                           "weight_decay * value."
                      : follows(Rule::kEpsilonInsideRoot)
                          ? "Hint: epsilon is added to the root of v_hat, not under it."
                          : "";
-  EXPECT_LE(largest_difference(actual, expected_values(problem, Rule::kPaper)), tolerance) << hint;
+  EXPECT_LE(largest_difference(actual, expected_values(problem, Rule::kPyTorch)), tolerance)
+      << hint;
 }
 
 class AdamWStep : public test::RandomTest {};
 
-TEST_F(AdamWStep, FollowsThePaperInF64) { expect_paper<double>(random); }
+TEST_F(AdamWStep, FollowsPyTorchInF64) { expect_update<double>(random); }
 
-TEST_F(AdamWStep, FollowsThePaperInF32) { expect_paper<float>(random); }
+TEST_F(AdamWStep, FollowsPyTorchInF32) { expect_update<float>(random); }
+
+TEST_F(AdamWStep, DecaysByTheLearningRateTimesTheWeightDecay) {
+  // Without a gradient nothing else moves the weight: 8 - 0.5 * 0.25 * 8.
+  std::vector<double> value = {8}, m = {0}, v = {0};
+  const std::vector<double> grad = {0};
+  memory::adamw_step<double>(value, grad, m, v, {.learning_rate = 0.5, .weight_decay = 0.25});
+  EXPECT_DOUBLE_EQ(value[0], 7.0) << (value[0] == 6.0 ? "Hint: the decay lacks the learning rate."
+                                                      : "");
+}
 
 TEST_F(AdamWStep, MovesByTheLearningRateInTheFirstStep) {
   // m_hat / sqrt(v_hat) is the gradient's sign in step 1, whatever its size.

@@ -20,9 +20,9 @@ constexpr const char* kMissing =
 constexpr const char* kNeedless =
     "Hint: no real query of this block sees a key of it: computing it costs as much as any other.";
 constexpr const char* kUnmasked =
-    "Hint: some query of this block must not see some key, but no mask says so.";
+    "Hint: some real query of this block must not see some key, but no mask says so.";
 constexpr const char* kMasked =
-    "Hint: every query of this block sees every key: no mask is needed.";
+    "Hint: every real query of this block sees every key: no mask is needed.";
 constexpr const char* kOrder = "Hint: blocks are listed by query chunk, then by key chunk.";
 
 /// Token by token.

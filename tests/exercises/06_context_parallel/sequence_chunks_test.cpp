@@ -33,7 +33,8 @@ constexpr const char* kPadded =
     "Hint: positions reach up to the sequence's length with its padding.";
 constexpr const char* kLoss =
     "Hint: every token's loss is divided by the tokens of the global batch, on every rank: a mean "
-    "per rank would weigh the tokens of a rank with padding more than those of the others.";
+    "per rank would weigh the tokens of a rank with padding more than those of the others. The "
+    "plan does so already: leave its micro-batches as they are.";
 constexpr const char* kOrder =
     "Hint: the whole has the chunks of all these ranks in the order of their positions.";
 constexpr const char* kRows =

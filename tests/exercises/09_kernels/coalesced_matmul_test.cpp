@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/contracts/accesses.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
@@ -26,6 +27,15 @@ TEST_F(CoalescedMatmul, LanesLoadNeighbours) {
          "of b";
   EXPECT_LE(report.total(AccessKind::kGlobalStore).sectors_per_request(), 4.0)
       << "Hint: the lanes of a warp write neighbours of c";
+}
+
+TEST_F(CoalescedMatmul, MovesWhatTheDefinitionSays) {
+  const simt::Report report = test::counted(*ladder, rung, {64, 96, 32});
+  constexpr std::uint64_t kElements = std::uint64_t{64} * 96;
+  test::expect_bytes(report, AccessKind::kGlobalLoad, kElements * 32 * 2 * sizeof(float),
+                     "a thread loads two elements for each multiply-add, and none outside c");
+  test::expect_bytes(report, AccessKind::kGlobalStore, kElements * sizeof(float),
+                     "add up in a variable, and store each element of c once");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/contracts/accesses.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
@@ -22,11 +23,16 @@ TEST_F(CoarsenedMatmul, IsRightForAnyShape) {
 TEST_F(CoarsenedMatmul, LoadsOnceForManyMultiplyAdds) {
   const simt::Report report = test::counted(*ladder, rung, {64, 128, 64});
   const std::uint64_t multiply_adds = std::uint64_t{64} * 128 * 64;
-  EXPECT_LE(report.total(AccessKind::kSharedLoad).lanes, multiply_adds * 9 / 8)
-      << "Hint: for each k, load the element of b once, before the loop over the eight rows";
-  EXPECT_LE(report.total(AccessKind::kGlobalLoad).lanes, multiply_adds * 2 / 64)
-      << "Hint: a block of 512 threads computes 64 x 64 of c; per tile, each of them loads one "
-         "element of a and one of b";
+  const std::uint64_t loaded = multiply_adds * 2 / 64 * sizeof(float);
+  test::expect_bytes(report, AccessKind::kSharedLoad, multiply_adds * 9 / 8 * sizeof(float),
+                     "for each k, load the element of b once, before the loop over the eight rows");
+  test::expect_bytes(report, AccessKind::kGlobalLoad, loaded,
+                     "a block of 512 threads computes 64 x 64 of c; per tile, each of them loads "
+                     "one element of a and one of b");
+  test::expect_bytes(report, AccessKind::kSharedStore, loaded,
+                     "what a thread loads, it stores to a tile, once");
+  test::expect_bytes(report, AccessKind::kGlobalStore, std::uint64_t{64} * 128 * sizeof(float),
+                     "keep the eight sums in registers, and store each element of c once");
 }
 
 TEST_F(CoarsenedMatmul, LanesAccessNeighbours) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/contracts/accesses.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
@@ -72,10 +73,15 @@ TEST_F(FlashForward, LoadsKeysAndValuesOncePerBlock) {
       expect_right({1, 1, 1, kSeqLen, kHeadDim}, kFull, "check the indices and the ragged edges");
   // Queries once, keys and values once per 64 rows.
   constexpr std::uint64_t kTensor = sizeof(float) * kSeqLen * kHeadDim;
-  EXPECT_LE(report.total(AccessKind::kGlobalLoad).bytes, kTensor * (1 + 2 * kSeqLen / 64))
-      << "Hint: the rows of a block share each tile of keys and values";
-  EXPECT_LE(report.total(AccessKind::kGlobalStore).bytes, kTensor + sizeof(float) * kSeqLen)
-      << "Hint: o and lse are written once, after the last tile; nothing else goes to memory";
+  constexpr std::uint64_t kLoaded = kTensor * (1 + 2 * kSeqLen / 64);
+  test::expect_bytes(report, AccessKind::kGlobalLoad, kLoaded,
+                     "the rows of a block share each tile of keys and values");
+  test::expect_bytes(
+      report, AccessKind::kGlobalStore, kTensor + sizeof(float) * kSeqLen,
+      "o and lse are written once, after the last tile; nothing else goes to memory");
+  // What was loaded goes into tiles, and so does each weight.
+  constexpr std::uint64_t kWeights = sizeof(float) * kSeqLen * kSeqLen;
+  test::expect_counted(report, AccessKind::kSharedStore, kLoaded + kWeights);
   EXPECT_EQ(report.launches.size(), 1U);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/contracts/accesses.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
@@ -40,17 +41,21 @@ TEST_F(FusedRmsNorm, MovesTheLeastBytes) {
   EXPECT_EQ(report.launches.size(), 1U) << "Hint: one kernel does the addition and the norm";
 
   const simt::Site loads = report.total(AccessKind::kGlobalLoad);
-  EXPECT_LE(loads.sectors, 3 * kArray)
-      << "Hint: x, residual and weight are read once per row; the sum stays in registers until the "
-         "row's root mean square is known";
+  test::expect_bytes(report, AccessKind::kGlobalLoad, 3 * kArray * 32,
+                     "x, residual and weight are read once per row; the sum stays in registers "
+                     "until the row's root mean square is known");
   EXPECT_EQ(loads.bytes, 16 * loads.lanes)
       << "Hint: these rows begin at multiples of 16 bytes: load Pack<float, 4>";
 
   const simt::Site stores = report.total(AccessKind::kGlobalStore);
   EXPECT_GE(stores.sectors, 2 * kArray)
       << "Hint: h is an output, too: the next residual addition and the backward pass read it";
-  EXPECT_LE(stores.sectors, 2 * kArray + kRows)
-      << "Hint: h and y are written once, and one reciprocal_rms per row";
+  test::expect_bytes(report, AccessKind::kGlobalStore, 2 * kArray * 32 + kRows * sizeof(float),
+                     "h and y are written once, and one reciprocal_rms per row");
+  // A thread holds 16 floats of a row, so that a row has the sums of two warps.
+  constexpr std::uint64_t kSums = kRows * 2 * sizeof(float);
+  test::expect_counted(report, AccessKind::kSharedStore, kSums);
+  test::expect_counted(report, AccessKind::kSharedLoad, kSums);
 }
 
 }  // namespace

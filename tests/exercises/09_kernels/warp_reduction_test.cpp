@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/contracts/accesses.hpp"
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
@@ -33,8 +34,24 @@ TEST_F(WarpReduction, NeedsLittleSharedMemoryAndFewAtomics) {
   EXPECT_LE(report.total(AccessKind::kSharedStore).lanes, kN / 32)
       << "Hint: lanes hand each other their sums by __shfl_xor_sync(); only one lane of a warp "
          "stores to shared memory";
+  test::expect_counted(report, AccessKind::kSharedStore, kN / 32 * sizeof(float));
+  test::expect_counted(report, AccessKind::kSharedLoad, kN / 32 * sizeof(float));
   EXPECT_LE(report.total(AccessKind::kGlobalAtomic).lanes, kN / 64)
       << "Hint: one thread of a block adds the block's sum to the total";
+}
+
+TEST_F(WarpReduction, ReadsValuesOnceAndAddsOncePerBlock) {
+  constexpr std::uint64_t kN = 4096;
+  const simt::Report report = test::counted(*ladder, rung, {static_cast<int>(kN)});
+  // root_of_total() reads the total.
+  test::expect_bytes(report, AccessKind::kGlobalLoad, kN * sizeof(float) + sizeof(double),
+                     "each thread loads one value, and none behind the end");
+  std::uint64_t blocks = 0;  // of the learner's kernel: the helpers' have one thread
+  for (const simt::Launched& launched : report.launches) {
+    blocks += launched.block.count() > 1 ? launched.grid.count() : 0;
+  }
+  test::expect_bytes(report, AccessKind::kGlobalAtomic, blocks * sizeof(double),
+                     "one thread of a block adds the block's sum to the total");
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr const char* kFits = "Hint: a layout fits when its largest stage is no larger than a GPU.";
-constexpr const char* kPart = "Hint: the largest of the six parts of the memory.";
+constexpr const char* kPart =
+    "Hint: the largest of the six parts of the memory, by its name in kMemoryParts.";
 constexpr const char* kRemedy =
     "Hint: cheaper_layouts() is sorted: the first that is possible and fits.";
 
@@ -81,6 +82,27 @@ TEST_F(FitTest, ActivationsThatAreTooLargeAreComputedAgain) {
   EXPECT_EQ(judged.largest_part, "activations") << kPart;
   ASSERT_TRUE(judged.remedy) << kRemedy;
   EXPECT_NE(judged.remedy->recompute, memory::Recompute::kNone) << kRemedy;
+}
+
+TEST_F(FitTest, EveryPartHasItsName) {
+  const auto largest_part = [](Question q, const Layout& layout, double room) {
+    q.cluster.gpu.memory_bytes = room;
+    return fit(q, layout).largest_part;
+  };
+  Question short_texts = question("llama-1b", 64);
+  short_texts.work.seq_len = 128;
+  Question large = question("llama-405b", 512);
+  large.work.seq_len = 128;
+  const Layout offloaded{.zero = zero::ZeroStage::kNone, .offload = true};
+  const Layout sharded{.dp = 64, .zero = zero::ZeroStage::kParameters};
+  EXPECT_EQ(largest_part(question("llama-8b", 1), offloaded, 1e10), kMemoryParts[1]) << kPart;
+  EXPECT_EQ(largest_part(question("llama-8b", 1), {}, 1e10), kMemoryParts[2]) << kPart;
+  EXPECT_EQ(largest_part(question("llama-1b", 16), {.micro_batch = 16}, 1e10), kMemoryParts[3])
+      << kPart;
+  EXPECT_EQ(largest_part(large, {.dp = 512, .zero = zero::ZeroStage::kParameters}, 1e10),
+            kMemoryParts[4])
+      << kPart;
+  EXPECT_EQ(largest_part(short_texts, sharded, 1e9), kMemoryParts[5]) << kPart;
 }
 
 TEST_F(FitTest, TheFirstRemedyOfTheList) {

@@ -29,6 +29,7 @@ MOST_PLAIN_STORES = 2  # the logarithms of a thread's two rows
 GRADIENTS = "kernels/attention_backward_bf16/hopper/02_one_kernel.cu"
 GRADIENT_POWERS = 32  # a thread has 32 scores of a tile of 64 x 64
 KEYS, QUERIES, PRODUCTS = 64, 64, 5  # of a warpgroup in one step
+EIGHT_BITS = "kernels/matmul_fp8/02_tensor_cores.cu"
 ATTENTION_POWERS = 66  # a thread has 64 scores of a tile of 64 x 128, and two rows to shrink
 
 
@@ -129,6 +130,16 @@ def faults_of_steps(functions, source):
                 yield f"{source}: {name}: {entry.opcode} in a loop, expected none"
 
 
+def faults_of_eight_bits(functions, source):
+    """What matmul.md says of mma.sync in fp8: for an H100 it is a conversion and a product of fp16."""
+    for name, body in functions.items():
+        found = {opcode: any(entry.opcode.startswith(opcode) for entry in body)
+                 for opcode in ("F2FP.F16.E4M3", "HMMA", "QMMA")}
+        if found != {"F2FP.F16.E4M3": True, "HMMA": True, "QMMA": False}:
+            yield (f"{source}: {name}: instructions {found}: products of fp8 are not turned into "
+                   "fp16 any more; correct the rung's comment and matmul.md")
+
+
 def main():
     nvcc = sys.argv[1] if len(sys.argv) > 1 else ""
     if not pathlib.Path(nvcc).is_file():
@@ -156,6 +167,8 @@ def main():
             faults += faults_of_gradients(functions, source)
         if source in STORED_BY_TMA:
             faults += faults_of_stores(functions, source)
+    faults += faults_of_eight_bits(
+        disassembly.disassemble(nvcc, nvdisasm, disassembly.ROOT / EIGHT_BITS), EIGHT_BITS)
     if faults:
         sys.exit("\n".join(faults))
 

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <string>
+#include <utility>
 
 #include "common/base/errors.hpp"
 
@@ -78,50 +79,88 @@ std::vector<Cluster> all_clusters() {
           dgx("h100-efa", h100(), 250, 50, 8)};
 }
 
-void expect(bool right, std::string_view key, double value, std::string_view wanted) {
-  if (right) return;
-  throw ConfigError(fmt::format("The cluster's \"{}\" is {}. It must be {}.", key, value, wanted));
+/// Numbers beyond these are of no machine, and times made of them of no calendar.
+struct Limits {
+  double least;
+  double most;
+};
+constexpr Limits kFlops{1e3, 1e24};
+constexpr Limits kBandwidth{1, 1e18};  // bytes per second
+constexpr Limits kBytes{1, 1e18};
+constexpr Limits kPart{1e-6, 1};
+constexpr Limits kSeconds{0, 1e9};
+constexpr Limits kHours{1e-3, 1e12};
+constexpr Limits kExtent{1, 1e12};  // of a product
+
+/// Checks the numbers under some key of a description.
+class Checker {
+ public:
+  explicit Checker(std::string place) : place_(std::move(place)) {}
+
+  /// For what stands in an object under a key.
+  [[nodiscard]] Checker in(std::string_view key) const {
+    return Checker(fmt::format("{}: \"{}\"", place_, key));
+  }
+  /// For one of a list; the first is 1.
+  [[nodiscard]] Checker number(std::size_t index) const {
+    return Checker(fmt::format("{} number {}", place_, index));
+  }
+  void expect(bool right, std::string_view key, double value, std::string_view wanted) const {
+    if (right) return;
+    throw ConfigError(fmt::format("{}: \"{}\" is {}. It must be {}.", place_, key, value, wanted));
+  }
+  void expect(std::string_view key, double value, const Limits& limits) const {
+    expect(value >= limits.least && value <= limits.most, key, value,
+           fmt::format("from {:g} to {:g}", limits.least, limits.most));
+  }
+
+ private:
+  std::string place_;
+};
+
+void expect_gpu(const GpuType& gpu, const Checker& check) {
+  check.expect("peak_flops", gpu.peak_flops, kFlops);
+  if (gpu.fp8_flops != 0) check.expect("fp8_flops", gpu.fp8_flops, kFlops);
+  check.expect("memory_bandwidth", gpu.memory_bandwidth, kBandwidth);
+  check.expect("memory_bytes", gpu.memory_bytes, kBytes);
+  check.expect("multiprocessors", gpu.multiprocessors, {1, kMostOfANode});
+  check.expect("flash_attention", gpu.flash_attention, kPart);
+  check.expect("kernel_seconds", gpu.kernel_seconds, kSeconds);
+  const Checker efficiency = check.in("efficiency");
+  efficiency.expect("products", gpu.efficiency.products, kPart);
+  efficiency.expect("memory", gpu.efficiency.memory, kPart);
+  efficiency.expect("network", gpu.efficiency.network, kPart);
+  for (std::size_t i = 0; i < gpu.measured_products.size(); ++i) {
+    const MeasuredProduct& product = gpu.measured_products[i];
+    const Checker one = check.in("measured_products").number(i + 1);
+    one.expect("m", product.m, kExtent);
+    one.expect("k", product.k, kExtent);
+    one.expect("n", product.n, kExtent);
+    one.expect("flops", product.flops, kFlops);
+  }
 }
 
-void expect_part(std::string_view key, double value) {
-  expect(value > 0 && value <= 1, key, value, "above 0 and at most 1");
-}
-
-void expect_positive(std::string_view key, double value) {
-  expect(std::isfinite(value) && value > 0, key, value, "a number above 0");
+void expect_link(const collectives::Link& link, const Checker& check) {
+  check.expect("latency", link.latency, kSeconds);
+  check.expect("bandwidth", link.bandwidth, kBandwidth);
 }
 
 }  // namespace
 
-void Cluster::validate() const {
-  expect_positive("peak_flops", gpu.peak_flops);
-  expect_positive("memory_bandwidth", gpu.memory_bandwidth);
-  expect_positive("memory_bytes", gpu.memory_bytes);
-  expect(gpu.multiprocessors >= 1, "multiprocessors", gpu.multiprocessors, "at least 1");
-  expect_part("products", gpu.efficiency.products);
-  expect_part("memory", gpu.efficiency.memory);
-  expect_part("network", gpu.efficiency.network);
-  expect_part("flash_attention", gpu.flash_attention);
-  expect(gpu.kernel_seconds >= 0, "kernel_seconds", gpu.kernel_seconds, "at least 0");
-  expect(gpus_per_node >= 1, "gpus_per_node", gpus_per_node, "at least 1");
-  expect(nics_per_node >= 1 && nics_per_node <= gpus_per_node, "nics_per_node", nics_per_node,
-         fmt::format("from 1 to gpus_per_node, {}", gpus_per_node));
-  expect_positive("intra.bandwidth", intra.bandwidth);
-  expect_positive("inter.bandwidth", inter.bandwidth);
-  expect(intra.latency >= 0, "intra.latency", intra.latency, "at least 0");
-  expect(inter.latency >= 0, "inter.latency", inter.latency, "at least 0");
-  expect(straggler >= 0 && straggler < 1, "straggler", straggler, "at least 0 and below 1");
-  expect(network_steals >= 0 && network_steals <= 1, "network_steals", network_steals,
-         "from 0 to 1");
-  expect_positive("mean_hours_to_failure", mean_hours_to_failure);
-  expect_positive("checkpoint_bandwidth", checkpoint_bandwidth);
-  expect_positive("host_bandwidth", host_bandwidth);
-  expect(restart_seconds >= 0, "restart_seconds", restart_seconds, "at least 0");
-  for (const MeasuredProduct& product : gpu.measured_products) {
-    for (const double value : {product.m, product.k, product.n, product.flops}) {
-      expect_positive("measured_products", value);
-    }
-  }
+void Cluster::validate(const std::string& where) const {
+  const Checker check(where);
+  expect_gpu(gpu, check.in("gpu"));
+  check.expect("gpus_per_node", gpus_per_node, {1, kMostOfANode});
+  check.expect(nics_per_node >= 1 && nics_per_node <= gpus_per_node, "nics_per_node", nics_per_node,
+               fmt::format("from 1 to gpus_per_node, {}", gpus_per_node));
+  expect_link(intra, check.in("intra"));
+  expect_link(inter, check.in("inter"));
+  check.expect(straggler >= 0 && straggler < 1, "straggler", straggler, "at least 0 and below 1");
+  check.expect("network_steals", network_steals, {0, 1});
+  check.expect("mean_hours_to_failure", mean_hours_to_failure, kHours);
+  check.expect("checkpoint_bandwidth", checkpoint_bandwidth, kBandwidth);
+  check.expect("host_bandwidth", host_bandwidth, kBandwidth);
+  check.expect("restart_seconds", restart_seconds, kSeconds);
 }
 
 const std::vector<Cluster>& named_clusters() {

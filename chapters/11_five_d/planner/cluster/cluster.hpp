@@ -11,6 +11,9 @@
 
 namespace ultra::planner {
 
+/// @brief No node has more GPUs, and no GPU more multiprocessors.
+inline constexpr int kMostOfANode = 1 << 20;
+
 /// @brief The three constants of a GPU type that no data sheet has: what training reaches, as a part
 /// of what the data sheet promises.
 struct Efficiency {
@@ -69,8 +72,9 @@ struct Cluster {
     return nics_per_node * inter.bandwidth * gpu.efficiency.network;
   }
   /// @brief Checks that there is such a cluster.
-  /// @throws ConfigError naming the key, its value and what would work.
-  void validate() const;
+  /// @param where  it is described, for messages: "cluster.json".
+  /// @throws ConfigError naming that, the key and its place, its value and what would work.
+  void validate(const std::string& where) const;
 };
 
 /// @brief The clusters that have names: those of published measurements.

@@ -7,11 +7,30 @@
 
 #include "chapters/11_five_d/planner/files/json_fields.hpp"
 #include "common/base/errors.hpp"
-#include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::planner {
 namespace {
+
+/// A name as reports print it: in a line.
+std::string name_or(const JsonFields& fields, const std::string& otherwise) {
+  constexpr std::size_t kMostBytes = 200;
+  std::string name = fields.text_or("name", otherwise);
+  if (!fields.has("name") || name.size() <= kMostBytes) return name;
+  throw FileError(fmt::format("{}: \"name\" has {} bytes. It must have at most {}.", fields.where(),
+                              name.size(), kMostBytes));
+}
+
+int count_of(const JsonFields& fields, std::string_view key) {
+  const std::size_t count = fields.count(key);
+  if (count <= std::size_t{kMostOfANode}) return static_cast<int>(count);
+  throw FileError(fmt::format("{}: \"{}\" is {}. It must be at most {}.", fields.where(), key,
+                              count, kMostOfANode));
+}
+
+int count_or(const JsonFields& fields, std::string_view key, int otherwise) {
+  return fields.has(key) ? count_of(fields, key) : otherwise;
+}
 
 collectives::Link link_of(const JsonFields& file, std::string_view key) {
   const JsonFields fields = file.object(key);
@@ -33,12 +52,12 @@ GpuType gpu_of(const JsonFields& fields) {
   fields.expect_only({"name", "peak_flops", "fp8_flops", "memory_bandwidth", "memory_bytes",
                       "multiprocessors", "flash_attention", "kernel_seconds", "efficiency",
                       "measured_products"});
-  GpuType gpu{.name = fields.text_or("name", "gpu"),
+  GpuType gpu{.name = name_or(fields, "gpu"),
               .peak_flops = fields.number("peak_flops"),
               .fp8_flops = fields.number_or("fp8_flops", 0),
               .memory_bandwidth = fields.number("memory_bandwidth"),
               .memory_bytes = fields.number("memory_bytes"),
-              .multiprocessors = checked_cast<int>(fields.count_or("multiprocessors", 1))};
+              .multiprocessors = count_or(fields, "multiprocessors", 1)};
   gpu.flash_attention = fields.number_or("flash_attention", gpu.flash_attention);
   gpu.kernel_seconds = fields.number_or("kernel_seconds", gpu.kernel_seconds);
   gpu.efficiency = efficiency_of(fields);
@@ -59,13 +78,12 @@ Cluster read_cluster_file(const std::string& path) {
   file.expect_only({"name", "gpu", "gpus_per_node", "nics_per_node", "intra", "inter", "ranks_copy",
                     "network_steals", "straggler", "mean_hours_to_failure", "checkpoint_bandwidth",
                     "restart_seconds", "host_bandwidth"});
-  Cluster cluster{.name = file.text_or("name", path),
+  Cluster cluster{.name = name_or(file, path),
                   .gpu = gpu_of(file.object("gpu")),
-                  .gpus_per_node = checked_cast<int>(file.count("gpus_per_node")),
+                  .gpus_per_node = count_of(file, "gpus_per_node"),
                   .intra = link_of(file, "intra"),
                   .inter = link_of(file, "inter")};
-  cluster.nics_per_node = checked_cast<int>(
-      file.count_or("nics_per_node", checked_cast<std::size_t>(cluster.gpus_per_node)));
+  cluster.nics_per_node = count_or(file, "nics_per_node", cluster.gpus_per_node);
   cluster.ranks_copy = file.flag_or("ranks_copy", cluster.ranks_copy);
   cluster.network_steals = file.number_or("network_steals", cluster.network_steals);
   cluster.straggler = file.number_or("straggler", cluster.straggler);
@@ -75,7 +93,7 @@ Cluster read_cluster_file(const std::string& path) {
       file.number_or("checkpoint_bandwidth", cluster.checkpoint_bandwidth);
   cluster.restart_seconds = file.number_or("restart_seconds", cluster.restart_seconds);
   cluster.host_bandwidth = file.number_or("host_bandwidth", cluster.host_bandwidth);
-  cluster.validate();
+  cluster.validate(file.where());
   return cluster;
 }
 

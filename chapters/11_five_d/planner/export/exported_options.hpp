@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// A layout as options of the programs that train with it: this book's, Megatron-LM, nanotron and
-/// DeepSpeed.
+/// DeepSpeed. What a program does otherwise than planned, or not at all, a remark says.
 
 #include <string>
 
@@ -14,17 +14,20 @@ namespace ultra::planner {
 
 /// @brief Options of Megatron-LM's pretrain scripts: "--tensor-model-parallel-size 8 ...".
 ///
-/// What Megatron-LM does not have (zero-bubble schedules, ZeRO-2 and 3 beside pipelines) is left out,
-/// and a comment says so.
-/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py.
+/// Selective recomputation names the modules whose tensors this book drops (norms, and the product of
+/// SwiGLU), for --recompute-activations alone would compute attention's scores again, which flash
+/// attention does not keep.
+/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, and recompute_modules in
+/// megatron/core/transformer/transformer_config.py.
 [[nodiscard]] std::string megatron_options(const Workload& work, const Layout& layout);
 
 /// @brief The parts of a nanotron configuration that the layout decides, as YAML.
 /// Source: huggingface/nanotron, src/nanotron/config/parallelism_config.py.
 [[nodiscard]] std::string nanotron_config(const Workload& work, const Layout& layout);
 
-/// @brief A DeepSpeed configuration, as JSON: batch sizes, ZeRO, offload, precision and
-/// checkpointing; how matrices and stages are split is the program's, not the configuration's.
+/// @brief A DeepSpeed configuration, as JSON: batch sizes, ZeRO, tp, offload, precision and
+/// checkpointing. What the program must do (stages, experts) and what DeepSpeed does not have stand
+/// under "remarks", a key that DeepSpeed does not read.
 /// Source: deepspeed.ai, "DeepSpeed Configuration JSON".
 [[nodiscard]] std::string deepspeed_config(const Workload& work, const Layout& layout);
 

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <utility>
 
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
+#include "common/base/text_file.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -29,14 +29,8 @@ std::string shown(const json& value) {
 }  // namespace
 
 JsonFields JsonFields::of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw FileError(
-        fmt::format("{} cannot be read. Give the path of a JSON file.", in_quotes(path)));
-  }
-  std::string text(kMostBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  const std::string text =
+      text_of_file(path, kMostBytes, in_quotes(path), "Give the path of a JSON file.");
   if (text.size() > kMostBytes) {
     throw FileError(
         fmt::format("{} is larger than {} bytes. A model's or a cluster's file has a few thousand.",

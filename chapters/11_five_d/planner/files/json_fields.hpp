@@ -15,7 +15,8 @@ namespace ultra::planner {
 class JsonFields {
  public:
   /// @brief The object that a file holds.
-  /// @throws FileError when it cannot be read, is too large or no JSON, or holds no object.
+  /// @throws FileError when it cannot be read (see text_of_file()), is too large or no JSON, or
+  /// holds no object.
   [[nodiscard]] static JsonFields of_file(const std::string& path);
   /// @brief An object in memory, called `where` in messages.
   /// @throws FileError when it is no object.

@@ -31,6 +31,15 @@ double seconds(const PublishedRow& row, double value) {
 double published_seconds(const ComparedRow* one) { return seconds(one->row, one->row.speed); }
 double predicted_seconds(const ComparedRow* one) { return seconds(one->row, one->predicted); }
 
+/// By what part the second of them takes longer than the first.
+template <class Seconds>
+double apart(const std::vector<const ComparedRow*>& rows, const Seconds& seconds_of) {
+  std::vector<double> all;
+  for (const ComparedRow* row : rows) all.push_back(seconds_of(row));
+  std::ranges::sort(all);
+  return all.size() < 2 ? 0 : all[1] / all[0] - 1;
+}
+
 SearchSpace space_of(const PublishedRow& row) {
   SearchSpace space{.gpus = row.layout.gpus(), .most_cp = 1};
   space.schedules = {row.layout.schedule.kind};
@@ -56,7 +65,9 @@ std::vector<MeasuredChoice> measured_choices(const std::string& path,
     all.push_back({.what = choice.text("what"),
                    .chosen = chosen->row.id,
                    .best = best->row.id,
-                   .lost = 1 - published_seconds(best) / published_seconds(chosen)});
+                   .lost = 1 - published_seconds(best) / published_seconds(chosen),
+                   .apart = apart(members, published_seconds),
+                   .believed = apart(members, predicted_seconds)});
   }
   return all;
 }
@@ -77,17 +88,24 @@ std::string choices_to_markdown(const std::vector<MeasuredChoice>& measured,
                                 const std::vector<OwnChoice>& own) {
   std::string text =
       "\n## Choices among what was measured\n\n"
+      "The last columns say how easy a choice was: by how much the second best took longer, as "
+      "measured and as predicted.\n\n"
       "| training | the planner's choice | the best that was measured | speed lost by the choice "
-      "|\n"
-      "|---|---|---|---|\n";
+      "| second best, measured | predicted |\n"
+      "|---|---|---|---|---|---|\n";
   for (const MeasuredChoice& one : measured) {
-    text += fmt::format("| {} | {} | {} | {:.1f} % |\n", one.what, one.chosen, one.best,
-                        kPercent * one.lost);
+    text +=
+        fmt::format("| {} | {} | {} | {:.1f} % | +{:.0f} % | +{:.0f} % |\n", one.what, one.chosen,
+                    one.best, kPercent * one.lost, kPercent * one.apart, kPercent * one.believed);
   }
-  text +=
-      "\n## The Playbook's best, and the planner's own\n\nThe gain is the planner's belief: the "
-      "source published the best of each only.\n\n"
-      "| row | published | the planner's | gain |\n|---|---|---|---|\n";
+  const auto agreed = std::ranges::count_if(
+      own, [](const OwnChoice& one) { return one.own.layout.str() == one.published.layout.str(); });
+  text += fmt::format(
+              "\n## The Playbook's best, and the planner's own\n\nThe two agree in {} of {} "
+              "rows. The gain is the planner's belief: the source published the best of each "
+              "only, and may well have measured some of the planner's.\n\n",
+              agreed, own.size()) +
+          "| row | published | the planner's | gain |\n|---|---|---|---|\n";
   for (const OwnChoice& one : own) {
     text += fmt::format("| {} | {} | {} | {:.1f} % |\n", one.id, one.published.layout.str(),
                         one.own.layout.str(), kPercent * one.gain());
@@ -100,8 +118,12 @@ nlohmann::ordered_json choices_to_json(const std::vector<MeasuredChoice>& measur
   nlohmann::ordered_json json = {{"choices", nlohmann::ordered_json::array()},
                                  {"own", nlohmann::ordered_json::array()}};
   for (const MeasuredChoice& one : measured) {
-    json["choices"].push_back(
-        {{"training", one.what}, {"choice", one.chosen}, {"best", one.best}, {"lost", one.lost}});
+    json["choices"].push_back({{"training", one.what},
+                               {"choice", one.chosen},
+                               {"best", one.best},
+                               {"lost", one.lost},
+                               {"apart", one.apart},
+                               {"believed", one.believed}});
   }
   for (const OwnChoice& one : own) {
     json["own"].push_back({{"row", one.id},

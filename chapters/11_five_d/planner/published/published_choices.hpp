@@ -12,10 +12,12 @@ namespace ultra::planner {
 
 /// @brief Layouts of one training that were all measured, and the planner's choice among them.
 struct MeasuredChoice {
-  std::string what;    ///< "GPT 175B on 64 A100"
-  std::string chosen;  ///< the row that the planner predicts to be fastest
-  std::string best;    ///< the row that was measured to be
-  double lost = 0;     ///< of speed, as measured, by the choice: 0 when it is the best
+  std::string what;     ///< "GPT 175B on 64 A100"
+  std::string chosen;   ///< the row that the planner predicts to be fastest
+  std::string best;     ///< the row that was measured to be
+  double lost = 0;      ///< of speed, as measured, by the choice: 0 when it is the best
+  double apart = 0;     ///< by what part the second best took longer, as measured
+  double believed = 0;  ///< by what part the planner's second took longer, as predicted
 };
 
 /// @brief The choices of a file of published rows: its "choices", each a list of rows' ids.
@@ -42,8 +44,8 @@ struct OwnChoice {
 [[nodiscard]] std::string choices_to_markdown(const std::vector<MeasuredChoice>& measured,
                                               const std::vector<OwnChoice>& own);
 
-/// @brief Both as JSON: {"choices": [{"training", "choice", "best", "lost"}], "own": [{"row",
-/// "published", "planned", "gain"}]}.
+/// @brief Both as JSON: {"choices": [{"training", "choice", "best", "lost", "apart", "believed"}],
+/// "own": [{"row", "published", "planned", "gain"}]}.
 [[nodiscard]] nlohmann::ordered_json choices_to_json(const std::vector<MeasuredChoice>& measured,
                                                      const std::vector<OwnChoice>& own);
 

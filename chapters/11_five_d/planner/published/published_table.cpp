@@ -130,8 +130,15 @@ predicted over published bytes.
 
 What the errors mean, and what they do not:
 
-- Three constants of each GPU type were fitted, on the rows marked "fitted" and on no others. Those
-  rows are left out of all medians of time; the medians of memory have all rows that publish memory.
+- Three constants of each GPU type were fitted, on the rows marked "fitted" and on no others: those
+  of the A100 on three rows of Korthikanti et al., those of the H100 on four of the Playbook's. Six
+  constants on seven rows: that these rows are met says nothing. They are left out of all medians of
+  time; the medians of memory have all rows that publish memory. Other rows of the same two tables
+  are the same program's on the same machines.
+- The constant of the NICs stands with the GPU type, but is the network's. The H100's was fitted on
+  h100-efa alone (nodes with Amazon's Elastic Fabric Adapter), and dgx-h100, h800 and h200 have it
+  too, for want of rows.
+- Much is set by hand, and no row was fitted for it: chapters/11_five_d/planner/planner.md lists it.
 - The form of the model was chosen with the other rows in view, so they are no blind test (but for
   those of MT-NLG), and a new row may be further off than the medians. Chosen after seeing ratios of
   rows that are not fitted: what each program hides and fuses (Software); fp16 gradients of
@@ -163,8 +170,9 @@ std::string published_to_markdown(const std::vector<ComparedRow>& rows) {
   for (const auto& [name, members] : groups) text += summary_line(name, members);
   text +=
       "\nThe three fitted constants of a GPU type say what is reached of the data sheet's peak "
-      "FLOP/s, memory bandwidth and NIC bandwidth. What is beside them was not fitted, but taken "
-      "from elsewhere: the part of the peak that attention reaches (rounded from what is published "
+      "FLOP/s, memory bandwidth and NIC bandwidth. What is beside them here was not fitted, but "
+      "taken from elsewhere: the part of the peak that attention reaches (rounded from what is "
+      "published "
       "of FlashAttention-2), the time between two kernels (an estimate), and the bus bandwidth "
       "inside a node (that of h100-efa as said above).\n\n" +
       constants();

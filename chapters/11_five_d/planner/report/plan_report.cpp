@@ -70,7 +70,7 @@ std::string reasons_of(const Question& question, const SearchResult& result) {
     text += fmt::format("    {:>5.1f} %  {}\n", kPercent * share.seconds / first.step.total(),
                         share.what);
   }
-  text += "  What would change it:\n";
+  text += "  What the same layout would gain by:\n";
   for (const WhatIf& one : what_ifs(question, first)) {
     text += fmt::format("    {:>+5.1f} %  {}\n", kPercent * one.gain, one.change);
   }

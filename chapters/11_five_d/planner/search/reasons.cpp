@@ -14,18 +14,27 @@ double real(std::size_t value) { return static_cast<double>(value); }
 
 std::string bytes(double value) { return format_bytes(static_cast<std::uint64_t>(value)); }
 
+double billions_of(const Question& question) {
+  constexpr double kBillion = 1e9;
+  return parameters_of(question.work.model) / kBillion;
+}
+
+std::size_t node_of(const Question& question) {
+  return static_cast<std::size_t>(question.cluster.gpus_per_node);
+}
+
 /// Speed of the layout on another cluster or batch, beside the one it has.
 double gain(Question question, const Prediction& now) {
   if (why_impossible(question.work, now.layout)) return 0;
   return predict(question, now.layout).tokens_per_second / now.tokens_per_second - 1;
 }
 
+/// Without advice for more than 100 billion parameters on fewer than 512 GPUs: the Playbook says
+/// nothing of them.
 Recipe playbook_recipe(const Question& question, const Layout& layout) {
-  constexpr double kBillion = 1e9;
-  const double size = parameters_of(question.work.model) / kBillion;
+  const double size = billions_of(question);
   const bool sharded = zero::shards_parameters(layout.zero);
-  const auto node = static_cast<std::size_t>(question.cluster.gpus_per_node);
-  const bool tensor = layout.tp > 1 && layout.tp <= node;
+  const bool tensor = layout.tp > 1 && layout.tp <= node_of(question);
   Recipe recipe{.source = "Playbook"};
   if (size < 10) {
     recipe.advice =
@@ -39,7 +48,7 @@ Recipe playbook_recipe(const Question& question, const Layout& layout) {
   } else if (layout.gpus() >= 512) {
     recipe.advice = "from 512 GPUs on dp alone is slow: tp or pp beside it";
     recipe.followed = layout.tp > 1 || layout.pp > 1;
-  } else {
+  } else if (size <= 100) {
     recipe.advice =
         "from 10 to 100 billion parameters: tp of a node with pp, tp of a node with ZeRO-3, or "
         "ZeRO-3 alone";
@@ -48,27 +57,34 @@ Recipe playbook_recipe(const Question& question, const Layout& layout) {
   return recipe;
 }
 
+/// A model that fits only because layers are sharded or offloaded was not made to fit by tp and pp.
 Recipe placement_recipe(const Question& question, const Layout& layout) {
-  const auto node = static_cast<std::size_t>(question.cluster.gpus_per_node);
-  Recipe recipe{.source = "Narayanan et al. 2021",
-                .advice = "tp up to the size of a node, then pp until the model fits, then dp",
-                .followed = layout.tp <= node && (layout.pp == 1 || layout.tp > 1)};
-  return recipe;
+  const bool cut_to_fit =
+      !zero::shards_parameters(layout.zero) && !layout.offload && !layout.offload_activations;
+  const bool in_order =
+      layout.pp == 1 ? layout.tp <= node_of(question) : layout.tp == node_of(question);
+  return {.source = "Narayanan et al. 2021",
+          .advice = "tp up to the size of a node, then pp until the model fits, then dp",
+          .followed = cut_to_fit && in_order};
 }
 
+/// Without advice for fewer than 10 billion parameters on several nodes.
 Recipe textbook_recipe(const Question& question, const Layout& layout) {
-  const auto node = static_cast<std::size_t>(question.cluster.gpus_per_node);
-  const bool sharded = layout.zero != zero::ZeroStage::kNone;
+  const double size = billions_of(question);
+  const bool data_alone = layout.tp == 1 && layout.pp == 1;
   Recipe recipe{.source = "Textbook"};
-  if (layout.gpus() <= node) {
-    recipe.advice = "on one node: dp with ZeRO, nothing else";
-    recipe.followed = layout.tp == 1 && layout.pp == 1 && (sharded || layout.dp == 1);
-  } else if (layout.gpus() <= 16 * node) {
-    recipe.advice = "on a few nodes: tp inside them, ZeRO between them";
-    recipe.followed = layout.tp > 1 && layout.tp <= node && sharded;
-  } else {
-    recipe.advice = "on many nodes: tp inside them, pp between them, dp on top";
-    recipe.followed = layout.tp > 1 && layout.tp <= node && layout.pp > 1 && layout.dp > 1;
+  if (size >= 100) {
+    recipe.advice = "from 100 billion parameters on: dp, tp and pp";
+    recipe.followed = layout.dp > 1 && layout.tp > 1 && layout.pp > 1;
+  } else if (size >= 70) {
+    recipe.advice = "from 70 billion parameters on, several nodes: ZeRO-3, alone or with tp";
+    recipe.followed = zero::shards_parameters(layout.zero) && layout.pp == 1;
+  } else if (size >= 10) {
+    recipe.advice = "from 10 to 70 billion parameters: dp with ZeRO-2 or ZeRO-3";
+    recipe.followed = data_alone && zero::number_of(layout.zero) >= 2;
+  } else if (layout.gpus() <= node_of(question)) {
+    recipe.advice = "on one node: dp, plain or with ZeRO-2";
+    recipe.followed = data_alone && !zero::shards_parameters(layout.zero);
   }
   return recipe;
 }
@@ -103,8 +119,7 @@ std::string speed_words(const Question& question, const Prediction& first) {
   constexpr double kPercent = 100;
   return fmt::format(
       "The step takes {}: {:.1f} % MFU. The largest loss is {}, {:.1f} % of the time; {} would "
-      "make "
-      "it {:.1f} % faster.",
+      "make the same layout {:.1f} % faster.",
       format_seconds(first.step.total()), kPercent * first.mfu, loss.what,
       kPercent * loss.seconds / first.step.total(), best.change, kPercent * best.gain);
 }
@@ -160,8 +175,10 @@ std::vector<WhatIf> what_ifs(const Question& question, const Prediction& predict
 }
 
 std::vector<Recipe> recipes(const Question& question, const Layout& layout) {
-  return {playbook_recipe(question, layout), placement_recipe(question, layout),
-          textbook_recipe(question, layout)};
+  std::vector<Recipe> all = {playbook_recipe(question, layout), placement_recipe(question, layout),
+                             textbook_recipe(question, layout)};
+  std::erase_if(all, [](const Recipe& one) { return one.advice.empty(); });
+  return all;
 }
 
 DecisionSteps decision_steps(const Question& question, const SearchResult& result) {

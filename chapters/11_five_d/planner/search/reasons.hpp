@@ -24,7 +24,8 @@ struct TimeShare {
 /// @brief The largest part that is not useful.
 [[nodiscard]] TimeShare bottleneck(const Prediction& prediction);
 
-/// @brief A change of the cluster, and what the same layout would gain by it.
+/// @brief A change of the cluster, and what the same layout would gain by it. Another layout may gain
+/// more.
 struct WhatIf {
   std::string change;  ///< "twice the network"
   double gain = 0;     ///< of speed: 0.05 is 5 % more
@@ -46,8 +47,9 @@ struct Recipe {
 /// The Playbook's, by size: up to 10 billion parameters one technique, tp inside the node or ZeRO-3
 /// with recomputation; to 100 billion tp 8 with pp, tp 8 with ZeRO-3, or ZeRO-3 alone; from 512 GPUs
 /// tp or pp beside dp; from 1,024 tp 8 with ZeRO-2 and pp; sequences that one node cannot hold cp.
-/// Textbooks', by GPUs: a node: ZeRO; a few nodes: tp in the node and ZeRO between; many: tp in the
-/// node, pp between nodes, dp on top.
+/// Narayanan et al.'s: tp before pp, both before dp, and nothing sharded or offloaded to make a model
+/// fit. A textbook's, by size: dp on a node; from 10 billion parameters ZeRO-2 or 3, from 70 ZeRO-3
+/// with or without tp, from 100 dp, tp and pp. A source that says nothing of a case is not named.
 /// Source: the Ultra-Scale Playbook, "Finding the best training configuration"; Narayanan et al.
 /// 2021, arXiv 2104.04473, takeaways 1 to 3.
 [[nodiscard]] std::vector<Recipe> recipes(const Question& question, const Layout& layout);

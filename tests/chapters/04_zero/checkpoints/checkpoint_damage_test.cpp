@@ -215,6 +215,37 @@ TEST_F(DamagedParts, BehindTheEndOfTheirFile) {
   }
 }
 
+/// The list is what was damaged; the message cannot know, and must not blame the weights alone.
+TEST_F(DamagedParts, WithOtherNumbers) {
+  for (const auto& [key, value] : std::vector<std::pair<const char*, int>>{
+           {"crc32", 0}, {"offset", 1}, {"bytes", 1}, {"bytes", 100'000'000}}) {
+    SCOPED_TRACE(key);
+    restore();
+    json parts = json::parse(text_of(kFile));
+    json* of_weights = nullptr;
+    for (json& part : parts) {
+      if (part.at("file") == "model.safetensors") of_weights = &part;
+    }
+    ASSERT_NE(of_weights, nullptr);
+    (*of_weights)[key] = value;
+    // Other ranks see that what all lists say does not add up.
+    const bool one_list = std::string_view(key) == "crc32";
+    refused_with(kFile, parts.dump(),
+                 {saved_step(3) + "/model.safetensors", "or " + (one_list ? kFile : "parts-")});
+  }
+}
+
+/// A list that says too little leaves bytes that nobody has checked.
+TEST_F(DamagedParts, WithoutSomeOfTheWeights) {
+  json parts = json::parse(text_of(kFile));
+  const auto is_of_weights = [](const json& part) {
+    return part.at("file") == "model.safetensors";
+  };
+  parts.erase(std::find_if(parts.begin(), parts.end(), is_of_weights));
+  refused_with(kFile, parts.dump(),
+               {saved_step(3) + "/model.safetensors", "or parts-*-of-00004.json is"});
+}
+
 /// The checksums are right: a list must not lead out of its folder all the same.
 TEST_F(DamagedParts, InFilesElsewhere) {
   const std::string text = "somebody else's";

@@ -147,7 +147,7 @@ TEST(DamagedRecord, EveryMemberIsNeeded) {
     EXPECT_THAT(refused([&](json& record) { record["training"].erase(key); }), HasSubstr(key));
     if (value.is_number()) {
       EXPECT_THAT(refused([&](json& record) { record["training"][key] = "text"; }),
-                  AnyOf(HasSubstr("type must be number"), HasSubstr("no whole number")));
+                  AnyOf(HasSubstr("stands where a number belongs"), HasSubstr("no whole number")));
     }
   }
 }

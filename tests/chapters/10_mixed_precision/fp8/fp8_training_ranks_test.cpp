@@ -7,9 +7,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
 #include "tests/chapters/10_mixed_precision/fp8/fp8_run.hpp"
 
 namespace ultra::mixed_precision {
@@ -101,6 +108,51 @@ TEST_F(Fp8Training, RecomputationChangesNothing) {
       expect_equals_one_rank(c, 0);
     }
   }
+}
+
+/// A tensor of each layer overflows in the second step, on one rank.
+class OverflowsOnce : public train::Technique {
+ public:
+  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+    ingredients.observers.insert(ingredients.observers.begin(), [](const train::ModelScope& scope) {
+      return std::make_unique<Planter>(scope.chunks, scope.context.world.rank() == 1);
+    });
+  }
+
+ private:
+  class Planter : public train::StepObserver {
+   public:
+    Planter(std::vector<nn::Model*> chunks, bool plants)
+        : chunks_(std::move(chunks)), plants_(plants) {}
+    void step_ends(const train::StepPlan& plan) override {
+      if (!plants_ || plan.step != 2) return;
+      for (nn::Model* chunk : chunks_) {
+        for (nn::Parameter* parameter : chunk->parameters()) {
+          if (!parameter->name().ends_with(kHistorySuffix)) continue;
+          parameter->value().slice(0, {0, 1}).fill(std::numeric_limits<double>::infinity());
+        }
+      }
+    }
+
+   private:
+    std::vector<nn::Model*> chunks_;
+    bool plants_;
+  };
+};
+
+// In a history it would make scales of 1, for as long as it is there.
+TEST_F(Fp8Training, AnOverflowIsNoMaximumOfAHistory) {
+  Fp8Case c = draw(2, 1, 1, 1, Scaling::kDelayed);
+  c.recipe.history = 3;
+  c.options.steps = 3;
+  on_mesh(c, [&](Communicator& world) {
+    train::Setup setup = c.setup();
+    setup.techniques.push_back(std::make_unique<OverflowsOnce>());
+    const ultra::test::RankRun run = ultra::test::run_of(std::move(setup), world);
+    for (const std::vector<double>& weights : run.weights) {
+      EXPECT_TRUE(std::ranges::all_of(weights, [](double x) { return std::isfinite(x); }));
+    }
+  });
 }
 
 // Tiles that several ranks have parts of: their scales are those of whole tiles.

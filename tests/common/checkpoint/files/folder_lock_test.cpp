@@ -114,6 +114,23 @@ TEST_F(FolderLockTest, WaitsForAHolderThatEnds) {
   end.join();
 }
 
+/// Before the wait: the holder ends only once it has been named.
+TEST_F(FolderLockTest, SaysOnceAndAtOnceForWhomItWaits) {
+  std::vector<std::string> said;
+  const auto say = [&](const std::string& text) { said.push_back(text); };
+  { const FolderLock free(path, kLong, say); }
+  EXPECT_THAT(said, IsEmpty()) << "nobody has the lock";
+  const pid_t holder = start_holder();
+  const FolderLock lock(path, kLong, [&](const std::string& text) {
+    say(text);
+    kill_and_wait(holder);
+  });
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said.front(),
+              AllOf(HasSubstr("Waits for another run, 60 s at most"), HasSubstr(path.string()),
+                    HasSubstr(fmt::format("process {} on ", holder))));
+}
+
 /// A child that outlives the holder must not keep the lock.
 TEST_F(FolderLockTest, ChildrenDoNotInheritIt) {
   const FolderLock lock(path, kAtOnce);

@@ -56,6 +56,10 @@ class FakeOperation : public Operation {
                    .communicator_id = communicator,
                    .sequence = sequence},
                   order) {}
+  /// A message to rank `peer`.
+  FakeOperation(int peer, std::uint32_t sequence)
+      : Operation({.kind = OpKind::kSend, .communicator = "pp", .sequence = sequence, .root = peer},
+                  Order::kAnyTime) {}
 
   bool advance() override {
     ++looks;

@@ -30,6 +30,28 @@ class ProgressEngineTest : public ::testing::Test {
   std::shared_ptr<FakeOperation> start_message(std::uint32_t sequence) {
     return start(*on_call, std::make_shared<FakeOperation>(sequence, Operation::Order::kAnyTime));
   }
+  /// Sends messages to rank 1, one every 5 ms, and asks for all that are under way. Rank 1 takes them
+  /// in order: the last but one after each, or, when it is `slower`, one for so many.
+  class Sender {
+   public:
+    explicit Sender(ProgressEngine& engine, std::uint32_t slower = 1)
+        : engine_(engine), slower_(slower) {}
+
+    void send() {
+      sent_.push_back(std::make_shared<FakeOperation>(1, number_++));
+      engine_.submit(sent_.back(), true);
+      if (sent_.size() > 2 && number_ % slower_ == 0) sent_.front()->ends = true;
+      std::erase_if(sent_, [&](const auto& message) { return engine_.poll(message); });
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+
+   private:
+    ProgressEngine& engine_;
+    std::uint32_t slower_;
+    std::uint32_t number_ = 0;
+    std::vector<std::shared_ptr<FakeOperation>> sent_;
+  };
+
   /// Waits that end then.
   static EngineOptions until(milliseconds timeout, decltype(EngineOptions::next_alarm) alarm = {}) {
     return {.timeout = timeout, .progress = Progress::kOnCall, .next_alarm = std::move(alarm)};
@@ -260,6 +282,40 @@ TEST_F(ProgressEngineTest, ComputingBetweenQuestionsIsNotWaiting) {
     EXPECT_FALSE(engine.poll(operation));
     std::this_thread::sleep_for(milliseconds(80));
   }
+}
+
+/// As a pipeline sends: something is always under way, and nothing is for long.
+TEST_F(ProgressEngineTest, QuestionsAboutOneMessageAfterTheOtherAreNotOneWait) {
+  constexpr auto kTimeout = milliseconds(200);
+  ProgressEngine engine(monitor, until(kTimeout));
+  Sender sender(engine);
+  const auto end = Clock::now() + 3 * kTimeout;
+  while (Clock::now() < end) ASSERT_NO_THROW(sender.send());
+}
+
+/// The last ones wait for more than a time-out behind others, which a slower rank takes one by one.
+TEST_F(ProgressEngineTest, AMessageInAQueueThatMovesIsNotStuck) {
+  constexpr auto kTimeout = milliseconds(200);
+  ProgressEngine engine(monitor, until(kTimeout));
+  Sender sender(engine, 2);
+  const auto end = Clock::now() + 4 * kTimeout;
+  while (Clock::now() < end) ASSERT_NO_THROW(sender.send());
+}
+
+TEST_F(ProgressEngineTest, AmongMessagesThatPassTheOneThatNobodyTakesIsNamedAfterItsOwnTime) {
+  constexpr auto kTimeout = milliseconds(200);
+  ProgressEngine engine(monitor, until(kTimeout));
+  Sender sender(engine);
+  const auto others_alone = Clock::now() + kTimeout / 2;
+  while (Clock::now() < others_alone) sender.send();
+  const auto starved = start(engine, std::make_shared<FakeOperation>(2, 1'000'000));
+  const auto begin = Clock::now();
+  const auto ask = [&] {
+    for (;; sender.send()) static_cast<void>(engine.poll(starved));
+  };
+  EXPECT_THAT(message_of<CommTimeout>(ask),
+              HasSubstr("rank 3 has waited 0.2 s in send #1000000 of 'pp' (0 f32 to rank 2)"));
+  EXPECT_GE(Clock::now() - begin, kTimeout);
 }
 
 TEST_F(ProgressEngineTest, ARankThatDelaysMessagesItselfIsNotBlocked) {

@@ -1,5 +1,6 @@
 #include "common/train/frame/trainer.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -215,6 +216,26 @@ TEST_F(TrainerStops, WhenASignalComesAndLeavesNoFile) {
       Interrupted);
   EXPECT_EQ(steps, 2U) << "the step under way ends, the next does not begin";
   EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+/// 40 bytes have 24 different sequences of 16 tokens and what follows each: 6 batches of 4.
+TEST_F(TrainerStops, BeforeAValidationOfMoreThanItsText) {
+  const test::TemporaryFolder texts;
+  options.steps = 1;
+  const auto validate = [&](std::size_t bytes, std::size_t batches) {
+    options.val_data = texts.write("v.txt", std::string(bytes, 'v'));
+    options.val_batches = batches;
+    static_cast<void>(test::train_quietly(options));
+  };
+  for (const std::size_t batches : {7UL, 100'000'000'000UL}) {
+    EXPECT_THAT(test::message_of<ConfigError>([&] { validate(40, batches); }),
+                AllOf(HasSubstr(fmt::format("--val-batches {} draws more", batches)),
+                      HasSubstr("v.txt"), HasSubstr("24 different sequences of 16 tokens"),
+                      HasSubstr("Give --val-batches 6 or less")));
+    EXPECT_THAT(folder.names(), IsEmpty());
+  }
+  EXPECT_NO_THROW(validate(40, 6));
+  EXPECT_NO_THROW(validate(17, TrainOptions().val_batches)) << "nobody has asked for so many";
 }
 
 TEST_F(TrainerStops, WhenTheLossIsNotFiniteAndLeavesNoFile) {

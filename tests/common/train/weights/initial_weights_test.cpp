@@ -104,6 +104,31 @@ TEST_F(AdoptedModel, AFolderWithoutAModelIsRefused) {
               AllOf(HasSubstr(empty.path()), HasSubstr("has no config.json")));
 }
 
+// The user has given no flags for these sizes.
+TEST_F(AdoptedModel, SizesThatMakeNoModelAreThoseOfTheFile) {
+  const auto refusal = [&](const std::function<void(nn::ModelConfig&)>& change) {
+    nn::ModelConfig model = stored();
+    change(model);
+    write(model);
+    return message_of<FileError>([&] { static_cast<void>(adopted("")); });
+  };
+  EXPECT_THAT(refusal([](auto& m) { m.num_kv_heads = 100'000; }),
+              AllOf(HasSubstr("config.json"), HasSubstr(folder.path()),
+                    HasSubstr("num_key_value_heads must divide num_attention_heads"),
+                    Not(HasSubstr("--kv-heads"))));
+  EXPECT_THAT(refusal([](auto& m) { m.num_heads = 7; }),
+              AllOf(HasSubstr("num_attention_heads must divide hidden_size: 48 % 7 = 6"),
+                    Not(HasSubstr("--heads"))));
+  nn::ModelConfig wide = stored();
+  wide.vocab_size = 1'000'000'000'000;
+  write(wide);
+  TrainOptions options = parsed("");
+  adopt_model(options);
+  EXPECT_THAT(message_of<ConfigError>([&] { options.validate(); }),
+              AllOf(HasSubstr("config.json"), HasSubstr("vocab_size 1000000000000"),
+                    Not(HasSubstr("--vocab"))));
+}
+
 TEST_F(AdoptedModel, IsDescribedByAllOfItsSizes) {
   std::vector<std::string> texts = {described(stored())};
   const auto change = [&](const std::function<void(nn::ModelConfig&)>& fn) {

@@ -4,6 +4,7 @@
 #include "chapters/11_five_d/planner/cluster/cluster_file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -82,15 +83,49 @@ TEST_F(ClusterFile, WrongTypesAndNumbers) {
   refuses<FileError>("/gpus_per_node", 1.5, {"gpus_per_node", "a whole number above 0"});
   refuses<FileError>("/gpu/measured_products", 1, {"measured_products", "a list of objects"});
   refuses<FileError>("/name", 5, {"\"name\" is '5'", "a text in quotes"});
-  refuses<ConfigError>("/gpu/memory_bytes", -1, {"\"memory_bytes\" is -1", "above 0"});
-  refuses<ConfigError>("/intra/latency", -1e-6, {"\"intra.latency\"", "at least 0"});
-  refuses<ConfigError>("/inter/bandwidth", 0, {"\"inter.bandwidth\" is 0", "above 0"});
+  refuses<ConfigError>("/gpu/memory_bytes", -1, {"\"gpu\": \"memory_bytes\" is -1", "from 1 to"});
+  refuses<ConfigError>("/intra/latency", -1e-6, {"\"intra\": \"latency\" is -1e-06", "from 0 to"});
+  refuses<ConfigError>("/inter/bandwidth", 0, {"\"inter\": \"bandwidth\" is 0", "from 1 to"});
   refuses<ConfigError>("/gpu/efficiency", {{"products", 1.5}},
-                       {"\"products\" is 1.5", "at most 1"});
+                       {"\"gpu\": \"efficiency\": \"products\" is 1.5", "from 1e-06 to 1"});
   refuses<ConfigError>("/nics_per_node", 3, {"\"nics_per_node\" is 3", "from 1 to gpus_per_node"});
   refuses<ConfigError>("/straggler", 2, {"\"straggler\" is 2"});
   refuses<ConfigError>("/network_steals", 1.5, {"\"network_steals\" is 1.5", "from 0 to 1"});
-  refuses<ConfigError>("/gpu/measured_products/0/flops", 0, {"measured_products", "above 0"});
+}
+
+TEST_F(ClusterFile, NumbersOfNoMachineAreNamedWithFileAndPlace) {
+  const std::string file = folder_.path("cluster.json");
+  for (const char* key : {"peak_flops", "memory_bandwidth", "flash_attention", "memory_bytes"}) {
+    for (const double value : {1e-308, 1e300}) {
+      refuses<ConfigError>(("/gpu/" + std::string(key)).c_str(), value,
+                           {file + ": \"gpu\": \"" + key + "\" is 1e", "It must be from"});
+    }
+  }
+  refuses<ConfigError>("/gpu/efficiency", {{"memory", 5}},
+                       {file + ": \"gpu\": \"efficiency\": \"memory\" is 5."});
+  refuses<ConfigError>("/gpu/fp8_flops", -1, {file, "\"fp8_flops\" is -1"});
+  refuses<ConfigError>("/intra/bandwidth", 1e-300, {file + ": \"intra\": \"bandwidth\" is 1e-300"});
+  refuses<ConfigError>("/restart_seconds", 1e300, {file + ": \"restart_seconds\" is 1e+300"});
+  refuses<ConfigError>("/gpu/measured_products/1", {{"m", 1}, {"k", -1}, {"n", 1}, {"flops", 1e9}},
+                       {file + ": \"gpu\": \"measured_products\" number 2: \"k\" is -1"});
+  for (const char* key : {"/gpu/multiprocessors", "/gpus_per_node", "/nics_per_node"}) {
+    refuses<FileError>(key, 2147483648, {file, "is 2147483648. It must be at most 1048576"});
+  }
+}
+
+TEST_F(ClusterFile, NamesFitIntoALine) {
+  const std::string longest(200, 'n');
+  json content = right();
+  content["name"] = longest;
+  EXPECT_EQ(read(content).name, longest);
+  refuses<FileError>("/name", longest + "n", {"\"name\" has 201 bytes. It must have at most 200"});
+  refuses<FileError>("/gpu/name", std::string(5'000'000, 'n'), {"\"gpu\": \"name\" has 5000000"});
+}
+
+TEST_F(ClusterFile, APipeIsRefusedWithoutWaiting) {
+  const std::string pipe = folder_.path("pipe.json");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_message<FileError>([&] { (void)cluster_for_plan(pipe); }, {"it is a pipe"});
 }
 
 TEST_F(ClusterFile, UnknownKeysAreRefused) {
@@ -100,7 +135,7 @@ TEST_F(ClusterFile, UnknownKeysAreRefused) {
 
 TEST(NamedClusters, AreValidAndFound) {
   for (const Cluster& cluster : named_clusters()) {
-    EXPECT_NO_THROW(cluster.validate()) << cluster.name;
+    EXPECT_NO_THROW(cluster.validate(cluster.name)) << cluster.name;
     EXPECT_EQ(find_cluster(cluster.name), &cluster);
   }
   expect_message<ConfigError>([] { (void)cluster_for_plan("dgx-z"); },

@@ -6,13 +6,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 namespace ultra::planner {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 Workload work(const char* model = "llama-70b") {
   return {.model = *find_model(model), .seq_len = 4096, .global_batch = 512};
@@ -22,6 +29,137 @@ Layout layout() {
   Layout one{.dp = 8, .pp = 4, .cp = 2, .tp = 8, .micro_batch = 2};
   one.schedule = {.kind = pipeline_parallel::ScheduleKind::kInterleaved, .interleaved_chunks = 5};
   return one;
+}
+
+/// Options as Megatron-LM's parser reads them: each flag, and the words behind it.
+using Options = std::map<std::string, std::vector<std::string>>;
+
+/// A remark is a comment of the shell.
+Options parsed(const std::string& text) {
+  Options options;
+  std::istringstream lines(text);
+  std::string flag;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) continue;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      if (word == "\\") continue;
+      if (word.starts_with("--")) {
+        flag = word;
+        options[flag];
+      } else {
+        options[flag].push_back(word);
+      }
+    }
+  }
+  return options;
+}
+
+/// Flags that arguments.py of Megatron-LM adds, by hand or for the fields of its configurations
+/// (August 2026).
+const std::set<std::string>& megatrons_flags() {
+  static const std::set<std::string> flags = {"--num-layers",
+                                              "--hidden-size",
+                                              "--num-attention-heads",
+                                              "--ffn-hidden-size",
+                                              "--group-query-attention",
+                                              "--num-query-groups",
+                                              "--swiglu",
+                                              "--normalization",
+                                              "--disable-bias-linear",
+                                              "--position-embedding-type",
+                                              "--untie-embeddings-and-output-weights",
+                                              "--seq-length",
+                                              "--max-position-embeddings",
+                                              "--num-experts",
+                                              "--moe-ffn-hidden-size",
+                                              "--moe-router-topk",
+                                              "--moe-grouped-gemm",
+                                              "--tensor-model-parallel-size",
+                                              "--pipeline-model-parallel-size",
+                                              "--context-parallel-size",
+                                              "--expert-model-parallel-size",
+                                              "--sequence-parallel",
+                                              "--num-layers-per-virtual-pipeline-stage",
+                                              "--micro-batch-size",
+                                              "--global-batch-size",
+                                              "--use-distributed-optimizer",
+                                              "--overlap-grad-reduce",
+                                              "--overlap-param-gather",
+                                              "--use-megatron-fsdp",
+                                              "--ckpt-format",
+                                              "--data-parallel-sharding-strategy",
+                                              "--cp-comm-type",
+                                              "--optimizer-cpu-offload",
+                                              "--use-precision-aware-optimizer",
+                                              "--cpu-offloading-num-layers",
+                                              "--recompute-granularity",
+                                              "--recompute-modules",
+                                              "--recompute-method",
+                                              "--recompute-num-layers",
+                                              "--bf16",
+                                              "--use-tp-pp-dp-mapping"};
+  return flags;
+}
+
+bool has(const Options& options, const char* flag) { return options.contains(flag); }
+
+/// What validate_args() and TransformerConfig of Megatron-LM refuse (August 2026).
+void expect_megatron_takes(const Options& options, const std::string& layout) {
+  for (const auto& [flag, values] : options) {
+    EXPECT_TRUE(megatrons_flags().contains(flag)) << flag << ": " << layout;
+  }
+  if (has(options, "--recompute-modules")) {
+    EXPECT_THAT(options.at("--recompute-granularity"), ::testing::ElementsAre("selective"));
+    for (const std::string& module : options.at("--recompute-modules")) {
+      EXPECT_TRUE((std::set<std::string>{"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp",
+                                         "moe", "shared_experts"}
+                       .contains(module)))
+          << module;
+      EXPECT_TRUE(module != "moe_act" || has(options, "--moe-grouped-gemm")) << layout;
+    }
+  }
+  if (has(options, "--cpu-offloading-num-layers")) {
+    EXPECT_THAT(options.at("--pipeline-model-parallel-size"), ::testing::ElementsAre("1"))
+        << layout;
+    EXPECT_FALSE(has(options, "--recompute-granularity")) << layout;
+    EXPECT_LT(std::stoi(options.at("--cpu-offloading-num-layers").front()),
+              std::stoi(options.at("--num-layers").front()));
+  }
+  if (has(options, "--optimizer-cpu-offload")) {
+    EXPECT_TRUE(has(options, "--use-precision-aware-optimizer")) << layout;
+    EXPECT_TRUE(has(options, "--use-distributed-optimizer")) << layout;
+  }
+  if (has(options, "--use-megatron-fsdp")) {
+    EXPECT_THAT(options.at("--ckpt-format"), ::testing::ElementsAre("fsdp_dtensor"));
+  }
+  if (has(options, "--overlap-param-gather")) {
+    EXPECT_TRUE(has(options, "--use-distributed-optimizer") &&
+                has(options, "--overlap-grad-reduce"));
+  }
+}
+
+/// Layouts of one model, with each ZeRO stage, recomputation and offload.
+std::vector<Layout> many_layouts() {
+  std::vector<Layout> all;
+  for (const std::size_t pp : {1U, 4U}) {
+    for (const zero::ZeroStage stage : zero::kZeroStages) {
+      if (pp > 1 && stage > zero::ZeroStage::kOptimizer) continue;
+      for (const memory::Recompute mode :
+           {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull}) {
+        for (const bool offloads : {false, true}) {
+          all.push_back({.dp = 8,
+                         .pp = pp,
+                         .tp = 4,
+                         .zero = offloads ? std::max(stage, zero::ZeroStage::kOptimizer) : stage,
+                         .recompute = mode,
+                         .offload = offloads,
+                         .offload_activations = offloads});
+        }
+      }
+    }
+  }
+  return all;
 }
 
 TEST(ExportedOptions, OurFlags) {
@@ -54,6 +192,39 @@ TEST(ExportedOptions, Megatrons) {
   EXPECT_THAT(megatron_options(work(), other), Not(HasSubstr("--use-distributed-optimizer")));
 }
 
+TEST(ExportedOptions, MegatronTakesThemAll) {
+  for (const char* model : {"llama-70b", "megatron-175b", "mixtral-8x7b", "deepseek-v3"}) {
+    for (const Layout& one : many_layouts()) {
+      expect_megatron_takes(parsed(megatron_options(work(model), one)), one.str());
+    }
+  }
+}
+
+TEST(ExportedOptions, MegatronRecomputesWhatThePlanDrops) {
+  const auto modules = [](const char* model) {
+    const Layout selective{.dp = 8, .recompute = memory::Recompute::kSelective};
+    return parsed(megatron_options(work(model), selective)).at("--recompute-modules");
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(modules("megatron-175b"), ElementsAre("core_attn"));
+  EXPECT_THAT(modules("llama-70b"), ElementsAre("layernorm", "mlp"));
+  EXPECT_THAT(modules("mixtral-8x7b"), ElementsAre("layernorm", "moe_act"));
+  EXPECT_THAT(modules("deepseek-v3"), ElementsAre("layernorm", "mlp", "moe_act"));
+  const Layout selective{.dp = 8, .recompute = memory::Recompute::kSelective};
+  EXPECT_THAT(megatron_options(work(), selective), HasSubstr("# Megatron-LM cannot drop"));
+  EXPECT_THAT(megatron_options(work("mixtral-8x7b"), selective),
+              Not(HasSubstr("# Megatron-LM cannot drop")));
+}
+
+TEST(ExportedOptions, MegatronShardsByTheStagesNumber) {
+  Layout one{.dp = 8, .zero = zero::ZeroStage::kParameters};
+  EXPECT_THAT(megatron_options(work(), one),
+              HasSubstr("--data-parallel-sharding-strategy optim_grads_params"));
+  one.zero = zero::ZeroStage::kGradients;
+  EXPECT_THAT(megatron_options(work(), one),
+              ::testing::ContainsRegex("--data-parallel-sharding-strategy optim_grads[^_]"));
+}
+
 TEST(ExportedOptions, ExpertsAreNamed) {
   const std::string options = megatron_options(work("mixtral-8x7b"), {.dp = 8, .ep = 8});
   EXPECT_THAT(options, HasSubstr("--num-experts 8"));
@@ -66,7 +237,10 @@ TEST(ExportedOptions, MethodsOfContextAndOffloadedActivations) {
   other.context_method = context_parallel::ContextMethod::kRing;
   EXPECT_THAT(book_flags(work(), other), HasSubstr("--cp-method ring"));
   EXPECT_THAT(megatron_options(work(), other), HasSubstr("--cp-comm-type p2p"));
-  EXPECT_THAT(megatron_options(work(), other), HasSubstr("--cpu-offloading-num-layers 20"));
+  EXPECT_THAT(megatron_options(work(), other), HasSubstr("# Megatron-LM offloads no layers"));
+  EXPECT_THAT(megatron_options(work(), other), Not(HasSubstr("--cpu-offloading-num-layers")));
+  const Layout no_stages{.dp = 64, .offload_activations = true};
+  EXPECT_THAT(megatron_options(work(), no_stages), HasSubstr("--cpu-offloading-num-layers 79"));
   const auto config = nlohmann::json::parse(deepspeed_config(work(), other));
   EXPECT_TRUE(config["activation_checkpointing"]["cpu_checkpointing"].get<bool>());
   other.context_method = context_parallel::ContextMethod::kUlysses;
@@ -81,6 +255,16 @@ TEST(ExportedOptions, Nanotrons) {
                            "zero_stage: 1", "recompute_layer: false"}) {
     EXPECT_THAT(config, HasSubstr(line));
   }
+  EXPECT_THAT(config, HasSubstr("# nanotron has no schedule interleaved:5"));
+}
+
+TEST(ExportedOptions, NanotronSaysWhatItDoesNotHave) {
+  Layout one{.dp = 8, .pp = 4};
+  EXPECT_THAT(nanotron_config(work(), one), Not(HasSubstr("#")));
+  one.recompute = memory::Recompute::kSelective;
+  EXPECT_THAT(nanotron_config(work(), one), HasSubstr("# nanotron recomputes whole layers"));
+  one = {.dp = 8, .offload = true};
+  EXPECT_THAT(nanotron_config(work(), one), HasSubstr("# nanotron leaves nothing in the host's"));
 }
 
 TEST(ExportedOptions, DeepspeedsBatchesMultiply) {
@@ -92,6 +276,48 @@ TEST(ExportedOptions, DeepspeedsBatchesMultiply) {
   EXPECT_EQ(config["zero_optimization"]["stage"], 3);
   EXPECT_EQ(config["zero_optimization"]["offload_optimizer"]["device"], "cpu");
   EXPECT_TRUE(config["bf16"]["enabled"].get<bool>());
+  EXPECT_FALSE(config.contains("remarks"));
+}
+
+TEST(ExportedOptions, DeepspeedHasTheWholeMeshOrSaysWhatIsMissing) {
+  const auto config = [](const Layout& layout, const char* model = "llama-70b") {
+    return nlohmann::json::parse(deepspeed_config(work(model), layout));
+  };
+  const auto remarks = [&](const Layout& layout, const char* model = "llama-70b") {
+    return config(layout, model).value("remarks", std::vector<std::string>{});
+  };
+  Layout tensor{.dp = 8, .tp = 8};
+  EXPECT_EQ(config(tensor)["tensor_parallel"]["autotp_size"], 8);
+  EXPECT_THAT(remarks(tensor), Contains(HasSubstr("does not split tokens between the matrices")));
+  tensor.sequence_parallel = false;
+  EXPECT_THAT(remarks(tensor), IsEmpty());
+  const Layout stages{.dp = 4, .pp = 4, .tp = 8, .recompute = memory::Recompute::kFull};
+  EXPECT_THAT(remarks(stages), Contains(HasSubstr("num_pp=4, num_mp=8, num_dp=4")));
+  EXPECT_FALSE(config(stages).contains("tensor_parallel"));
+  EXPECT_EQ(config(stages)["pipeline"]["activation_checkpoint_interval"], 1);
+  EXPECT_THAT(remarks(layout()), Contains(HasSubstr("no schedule interleaved:5")));
+  EXPECT_THAT(remarks(layout()), Contains(HasSubstr("cp 2 by all-gather is not DeepSpeed's")));
+  Layout ulysses{.dp = 8, .cp = 8};
+  ulysses.context_method = context_parallel::ContextMethod::kUlysses;
+  EXPECT_EQ(config(ulysses)["sequence_parallel_size"], 8);
+  EXPECT_EQ(config(ulysses)["data_parallel_size"], 8);
+  EXPECT_THAT(remarks(ulysses), IsEmpty());
+  EXPECT_THAT(remarks({.dp = 8, .ep = 8}, "mixtral-8x7b"), Contains(HasSubstr("ep_size=8")));
+}
+
+TEST(ExportedOptions, DeepspeedSaysWhatItDoesNotRecomputeOrOffload) {
+  const auto remarks = [](const Layout& layout) {
+    return nlohmann::json::parse(deepspeed_config(work(), layout))
+        .value("remarks", std::vector<std::string>{});
+  };
+  EXPECT_THAT(remarks({.dp = 8, .recompute = memory::Recompute::kFull}),
+              Contains(HasSubstr("deepspeed.checkpointing.checkpoint")));
+  EXPECT_THAT(remarks({.dp = 8, .recompute = memory::Recompute::kSelective}),
+              Contains(HasSubstr("no recompute selective")));
+  EXPECT_THAT(remarks({.dp = 8, .offload_activations = true}),
+              Contains(HasSubstr("only the inputs of recomputed blocks")));
+  const Layout full{.dp = 8, .recompute = memory::Recompute::kFull, .offload_activations = true};
+  EXPECT_THAT(remarks(full), SizeIs(1));
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ TEST(JsonFields, FilesOfAnyKind) {
   refuses(std::string(deep << 5U, ' '), {"is larger than"});
   expect_message<FileError>([&] { (void)JsonFields::of_file(folder.path("none.json")); },
                             {"cannot be read"});
-  expect_message<FileError>([&] { (void)JsonFields::of_file(folder.path("")); }, {"holds no JSON"});
+  expect_message<FileError>([&] { (void)JsonFields::of_file(folder.path("")); },
+                            {"cannot be read: it is a folder. Give the path of a JSON file"});
 }
 
 }  // namespace

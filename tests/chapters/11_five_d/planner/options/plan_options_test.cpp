@@ -32,7 +32,7 @@ TEST(PlanOptions, APlanForPeople) {
   const std::string text = answer({"--plan", "--plan-model", "llama-70b", "--plan-gpus", "128"});
   for (const char* part :
        {"llama-70b", "128 x h100", "1. Fit in memory.", "2. Reach the batch.", "3. Make it fast.",
-        "Where the time of the first goes", "What would change it", "Rules of thumb",
+        "Where the time of the first goes", "What the same layout would gain by", "Rules of thumb",
         "11_five_d:", "Megatron-LM:", "--tensor-model-parallel-size", "nanotron:", "DeepSpeed:"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

@@ -91,6 +91,33 @@ TEST_F(PublishedRows, ChoicesAmongWhatWasMeasured) {
   }
 }
 
+TEST_F(PublishedRows, SaysHowEasyAChoiceWas) {
+  // Korthikanti et al. 2022, table 5: 18.13 s and 13.75 s for 175 billion parameters.
+  for (const MeasuredChoice& choice : measured_choices(published_rows_path(), rows())) {
+    EXPECT_GT(choice.apart, 0) << choice.what;
+    EXPECT_GT(choice.believed, 0) << choice.what;
+    if (choice.what == "GPT 175B on 64 A100: recomputation") {
+      EXPECT_NEAR(choice.apart, 18.13 / 13.75 - 1, 1e-9);
+    }
+  }
+}
+
+TEST_F(PublishedRows, TheTableSaysHowOftenItAgreesWithThePlaybook) {
+  const auto own = own_choices(rows(), kPlaybookGroup);
+  const auto agreed = std::ranges::count_if(
+      own, [](const OwnChoice& one) { return one.own.layout.str() == one.published.layout.str(); });
+  EXPECT_THAT(choices_to_markdown({}, own), HasSubstr(fmt::format("agree in {} of 15", agreed)));
+}
+
+TEST_F(PublishedRows, SixConstantsWereFittedOnSevenRows) {
+  std::map<std::string, int> fitted;
+  for (const ComparedRow& one : rows()) fitted[one.row.group] += one.row.fitted ? 1 : 0;
+  EXPECT_EQ(fitted["Korthikanti"], 3);
+  EXPECT_EQ(fitted["Playbook"], 4);
+  EXPECT_EQ(ratios([](const PublishedRow& r) { return r.fitted; }).size(), 7U);
+  EXPECT_THAT(published_to_markdown(rows()), HasSubstr("Six\n  constants on seven rows"));
+}
+
 TEST_F(PublishedRows, ThePlaybooksBestAreAmongItsBest) {
   // Nobody published the others: the planner's own choice in the same program may be better by its
   // own word, but not by much.
@@ -140,11 +167,13 @@ TEST_F(PublishedRows, TheTableHasEveryRowAndItsReasons) {
 
 TEST_F(PublishedRows, ChoicesAsJson) {
   const std::vector<MeasuredChoice> measured = {
-      {.what = "a", .chosen = "b", .best = "c", .lost = 0.04}};
+      {.what = "a", .chosen = "b", .best = "c", .lost = 0.04, .apart = 0.3, .believed = 0.1}};
   const OwnChoice own{.id = "d", .published = rows()[0].prediction, .own = rows()[1].prediction};
   const nlohmann::ordered_json json = choices_to_json(measured, {own});
   EXPECT_EQ(json["choices"][0]["choice"], "b");
   EXPECT_EQ(json["choices"][0]["lost"], 0.04);
+  EXPECT_EQ(json["choices"][0]["apart"], 0.3);
+  EXPECT_EQ(json["choices"][0]["believed"], 0.1);
   EXPECT_EQ(json["own"][0]["planned"], rows()[1].prediction.layout.str());
   EXPECT_EQ(json["own"][0]["gain"], own.gain());
 }

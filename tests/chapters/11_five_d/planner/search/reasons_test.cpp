@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 namespace ultra::planner {
 namespace {
 
@@ -64,16 +66,49 @@ TEST(Reasons, RecipesBySizeAndGpus) {
   EXPECT_TRUE(playbook("llama-405b", {.dp = 64, .pp = 16, .tp = 8}).followed);
 }
 
-TEST(Reasons, TextbooksByNodes) {
-  const auto textbook = [](const Layout& layout) {
-    return recipes(question("llama-70b"), layout).back();
+/// What a source says of a layout; nothing when it has no rule for it.
+std::optional<Recipe> advice_of(const char* source, const char* model, const Layout& layout) {
+  for (const Recipe& one : recipes(question(model), layout)) {
+    if (one.source == source) return one;
+  }
+  return {};
+}
+
+TEST(Reasons, ThePlaybookIsSilentAboveItsSizes) {
+  EXPECT_FALSE(advice_of("Playbook", "llama-405b", {.dp = 4, .pp = 8, .tp = 8}));
+  EXPECT_TRUE(advice_of("Playbook", "llama-405b", {.dp = 8, .pp = 8, .tp = 8}));
+  EXPECT_TRUE(advice_of("Playbook", "llama-70b", {.dp = 4, .pp = 8, .tp = 8}));
+}
+
+TEST(Reasons, NarayanansOrderIsTpThenPpThenDp) {
+  const auto follows = [](const Layout& layout) {
+    return advice_of("Narayanan et al. 2021", "llama-70b", layout).value().followed;
   };
-  EXPECT_THAT(textbook({.dp = 8}).advice, HasSubstr("one node"));
-  EXPECT_THAT(textbook({.dp = 8, .tp = 8}).advice, HasSubstr("a few nodes"));
-  EXPECT_TRUE(textbook({.dp = 8, .tp = 8}).followed);
-  EXPECT_THAT(textbook({.dp = 32, .pp = 4, .tp = 8}).advice, HasSubstr("many nodes"));
-  EXPECT_TRUE(textbook({.dp = 32, .pp = 4, .tp = 8}).followed);
-  EXPECT_FALSE(textbook({.dp = 64, .tp = 16}).followed);
+  EXPECT_TRUE(follows({.dp = 2, .pp = 4, .tp = 8}));
+  EXPECT_TRUE(follows({.dp = 8, .tp = 8}));
+  EXPECT_TRUE(follows({.dp = 64}));
+  EXPECT_FALSE(
+      follows({.dp = 64, .zero = zero::ZeroStage::kParameters}));  // fits by sharding alone
+  EXPECT_FALSE(follows({.dp = 8, .tp = 8, .offload = true}));
+  EXPECT_FALSE(follows({.dp = 4, .tp = 16}));
+  EXPECT_FALSE(follows({.dp = 8, .pp = 8}));           // pp before tp
+  EXPECT_FALSE(follows({.dp = 4, .pp = 8, .tp = 2}));  // pp before all of the node
+}
+
+TEST(Reasons, TextbooksBySize) {
+  const auto textbook = [](const char* model, const Layout& layout) {
+    return advice_of("Textbook", model, layout).value();
+  };
+  const Layout sharded{.dp = 64, .zero = zero::ZeroStage::kParameters};
+  EXPECT_TRUE(textbook("llama-8b", {.dp = 8}).followed);
+  EXPECT_FALSE(textbook("llama-8b", {.dp = 4, .tp = 2}).followed);
+  EXPECT_FALSE(advice_of("Textbook", "llama-8b", {.dp = 64}));
+  EXPECT_TRUE(textbook("llama2-13b", sharded).followed);
+  EXPECT_FALSE(textbook("llama2-13b", {.dp = 64}).followed);
+  EXPECT_TRUE(textbook("llama-70b", sharded).followed);
+  EXPECT_FALSE(textbook("llama-70b", {.dp = 2, .pp = 4, .tp = 8}).followed);
+  EXPECT_TRUE(textbook("llama-405b", {.dp = 2, .pp = 8, .tp = 8}).followed);
+  EXPECT_FALSE(textbook("llama-405b", sharded).followed);
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+#pragma once
+/// @file
+/// The mixture of experts of a training, as its checkpoints tell other programs of it.
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "common/checkpoint/mixture_config.hpp"
+
+namespace ultra::zero {
+
+/// @brief The mixture that a training's flags make; none without --experts.
+/// @param variant  TrainingIdentity::variant, of a run or of a training.json.
+/// @throws FileError when a number of it is none: somebody has changed the file.
+[[nodiscard]] std::optional<checkpoint::MixtureConfig> mixture_of(
+    const std::map<std::string, std::string>& variant);
+
+}  // namespace ultra::zero
