@@ -9,10 +9,11 @@ namespace ultra::gpu {
 namespace {
 
 [[noreturn]] void refuse(std::string_view device) {
-  throw ConfigError(fmt::format(
-      "device {0}: this program was built for the CPU alone. ./workbook run NN --device {0} builds what "
-      "it needs first; with cmake: -D ULTRA_DEVICES=ON, then build again.",
-      device));
+  throw ConfigError(
+      fmt::format("device {0}: this program was built for the CPU alone. ./workbook run NN "
+                  "--device {0} builds what "
+                  "it needs first; with cmake: -D ULTRA_DEVICES=ON, then build again.",
+                  device));
 }
 
 }  // namespace
