@@ -5,15 +5,26 @@
 #   NN_name_main       executable bin/NN_name
 #   NN_name_main_mine  executable bin/NN_name_mine
 
+# A chapter that trains has rows to compare (compare.json), and later ones stand on it. One without is a
+# laboratory: it has all ladders of kernels, and nobody stands on it.
 define_property(GLOBAL PROPERTY ULTRA_CHAPTERS
   BRIEF_DOCS "Libraries of the chapters so far" FULL_DOCS "In the order of their numbers")
+define_property(GLOBAL PROPERTY ULTRA_CHAPTERS_THAT_TRAIN
+  BRIEF_DOCS "Those on which later ones stand" FULL_DOCS "In the order of their numbers")
 
-# An object library whose sources see the chapter's headers and everything before it.
+function(ultra_is_laboratory out folder)
+  if(EXISTS ${folder}/main.cpp AND NOT EXISTS ${folder}/compare.json)
+    set(${out} ON PARENT_SCOPE)
+  else()
+    set(${out} OFF PARENT_SCOPE)
+  endif()
+endfunction()
+
+# An object library whose sources see the chapter's headers and everything before it: `foundation`, which
+# ultra_chapter sets.
 function(ultra_chapter_objects name warnings)
   add_library(${name} OBJECT ${ARGN})
-  get_property(earlier GLOBAL PROPERTY ULTRA_CHAPTERS)
-  target_link_libraries(${name}
-    PUBLIC ultra_common ultra_kernel_ladders ${earlier} PRIVATE ${warnings})
+  target_link_libraries(${name} PUBLIC ${foundation} PRIVATE ${warnings})
 endfunction()
 
 # A static library made of object libraries.
@@ -22,8 +33,7 @@ function(ultra_chapter_library name)
   list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
   add_library(${name} STATIC ${objects})
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
-  get_property(earlier GLOBAL PROPERTY ULTRA_CHAPTERS)
-  target_link_libraries(${name} PUBLIC ultra_common ultra_kernel_ladders ${earlier})
+  target_link_libraries(${name} PUBLIC ${foundation})
 endfunction()
 
 # An executable from objects that both variants share.
@@ -36,6 +46,15 @@ endfunction()
 # The learner's variants stay out of `all`: a half-written file must not stop the build.
 function(ultra_chapter folder)
   get_filename_component(chapter ${folder} NAME)
+  ultra_is_laboratory(is_laboratory ${folder})
+  if(is_laboratory AND NOT ULTRA_LADDERS)
+    return()
+  endif()
+  get_property(foundation GLOBAL PROPERTY ULTRA_CHAPTERS_THAT_TRAIN)
+  list(PREPEND foundation ultra_common)
+  if(is_laboratory)
+    list(APPEND foundation ultra_kernel_ladders)
+  endif()
   ultra_glob_sources(own_sources ${folder})
   list(REMOVE_ITEM own_sources ${folder}/main.cpp)
 
@@ -64,8 +83,15 @@ function(ultra_chapter folder)
     set_target_properties(${chapter}_main_mine PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
 
-  ultra_exercise_checks(${chapter} "${own}")
-  ultra_mistakes(${chapter} "${own}")
-  ultra_mends(${chapter} "${own}")
+  if(ULTRA_TESTS)
+    ultra_exercise_checks(${chapter} "${own}")
+  endif()
+  if(ULTRA_MISTAKES)
+    ultra_mistakes(${chapter} "${own}")
+    ultra_mends(${chapter} "${own}")
+  endif()
   set_property(GLOBAL APPEND PROPERTY ULTRA_CHAPTERS ${chapter})
+  if(NOT is_laboratory)
+    set_property(GLOBAL APPEND PROPERTY ULTRA_CHAPTERS_THAT_TRAIN ${chapter})
+  endif()
 endfunction()

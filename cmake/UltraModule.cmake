@@ -51,11 +51,15 @@ endfunction()
 #   DEPENDS            other modules, by folder name
 #   LIBRARIES          targets from outside
 #   PRIVATE_LIBRARIES  targets from outside that only the module's own sources name
+#   EXCLUDE            sources that are a library of their own: a regular expression of their paths
 # All modules together are ultra_common, which chapters and benchmarks link.
 function(ultra_module name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCLUDE" "DEPENDS;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   ultra_glob_sources(sources ${folder})
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
+  endif()
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${folder}/*.hpp)
   if(NOT sources AND NOT headers)
     return()
@@ -69,6 +73,9 @@ function(ultra_module name)
       PRIVATE ultra_warnings ${ARG_PRIVATE_LIBRARIES})
     set_target_properties(ultra_${name} PROPERTIES LINKER_LANGUAGE CXX)
     ultra_precompile(ultra_${name} library)
+    if(NOT name MATCHES "^(ops|tensor)$")
+      ultra_compile_together(ultra_${name})
+    endif()
     ultra_compile_text_sources(${sources})
   else()
     add_library(ultra_${name} INTERFACE)

@@ -56,6 +56,15 @@ function(ultra_compile_text_sources)
   endforeach()
 endfunction()
 
+# The core's sources, several in one: what takes most of a small source's time is what it includes. Not
+# those that compute (common/ops, common/tensor): how a compiler fuses arithmetic must not depend on a
+# source's neighbours. Not where precompiled headers are off, which shows an include that is missing.
+function(ultra_compile_together target)
+  if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 function(ultra_precompile target kind)
   target_precompile_headers(${target} REUSE_FROM ultra_precompiled_${kind})
   # The macros of these libraries are part of the precompiled header.

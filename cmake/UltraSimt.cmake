@@ -19,25 +19,39 @@ function(ultra_simt_wrapper out kernel side)
   set(${out} ${wrapper} PARENT_SCOPE)
 endfunction()
 
-# The sources of kernel files for every side. `gpu_compiler` says who compiles the GPU's side where
-# there is CUDA: NVCC; or HOST, which leaves a side that links but does not run on a GPU: enough for
-# what no GPU will run, and quicker. The caller's folder must be the one that makes the target.
-function(ultra_simt_sources out gpu_compiler)
+# What compiles kernel files for each of the sides. The caller's folder must be the one that makes the
+# target.
+function(ultra_side_sources out sides)
   set(sources "")
   foreach(file IN LISTS ARGN)
     get_filename_component(kernel ${file} ABSOLUTE)
-    set(sides kInstrumented kBare)
-    if(ULTRA_HAS_CUDA AND gpu_compiler STREQUAL "NVCC")
-      list(APPEND sources ${kernel})
-    elseif(ULTRA_HAS_CUDA)
-      list(APPEND sides kGpu)
-    endif()
     foreach(side IN LISTS sides)
-      ultra_simt_wrapper(wrapper ${kernel} ${side})
-      list(APPEND sources ${wrapper})
+      if(NOT side STREQUAL "kGpu")
+        ultra_simt_wrapper(wrapper ${kernel} ${side})
+        list(APPEND sources ${wrapper})
+      elseif(ULTRA_HAS_CUDA)
+        list(APPEND sources ${kernel})
+      endif()
     endforeach()
   endforeach()
   set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+# The sources of kernel files for every side. `gpu_compiler` says who compiles the GPU's side where
+# there is CUDA: NVCC; or HOST, which leaves a side that links but does not run on a GPU: enough for
+# what no GPU will run, and quicker.
+function(ultra_simt_sources out gpu_compiler)
+  ultra_side_sources(sources "kInstrumented;kBare" ${ARGN})
+  if(ULTRA_HAS_CUDA AND gpu_compiler STREQUAL "NVCC")
+    ultra_side_sources(gpu kGpu ${ARGN})
+  elseif(ULTRA_HAS_CUDA)
+    foreach(file IN LISTS ARGN)
+      get_filename_component(kernel ${file} ABSOLUTE)
+      ultra_simt_wrapper(wrapper ${kernel} kGpu)
+      list(APPEND gpu ${wrapper})
+    endforeach()
+  endif()
+  set(${out} ${sources} ${gpu} PARENT_SCOPE)
 endfunction()
 
 # Turns the kernel files of a list of sources into what compiles them; the others stay.
@@ -60,27 +74,21 @@ function(ultra_keep_ptxas_reports target)
   endif()
 endfunction()
 
-# ultra_simt_kernels(target files.cu...)
-#   A static library of the kernels for every side.
-function(ultra_simt_kernels target)
-  ultra_simt_sources(sources NVCC ${ARGN})
-  add_library(${target} STATIC ${sources})
+# ultra_kernel_library(target SIDES kInstrumented FILES files.cu... [ALSO kBare kGpu OF files.cu...])
+#   A static library of kernels for some sides, and of others for other sides. kGpu is nvcc's, and nobody's
+#   without CUDA.
+function(ultra_kernel_library target)
+  cmake_parse_arguments(ARG "" "" "SIDES;FILES;ALSO;OF" ${ARGN})
+  ultra_side_sources(sources "${ARG_SIDES}" ${ARG_FILES})
+  ultra_side_sources(more "${ARG_ALSO}" ${ARG_OF})
+  add_library(${target} STATIC ${sources} ${more})
   target_link_libraries(${target} PUBLIC ultra_kernels ultra_options PRIVATE ultra_warnings)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   ultra_keep_ptxas_reports(${target})
 endfunction()
 
-# ultra_emulated_kernels(target files.cu...)
-#   A static library of the kernels for the emulator's sides alone, where the GPU's has flags of its own.
-function(ultra_emulated_kernels target)
-  set(sources "")
-  foreach(file IN LISTS ARGN)
-    get_filename_component(kernel ${file} ABSOLUTE)
-    foreach(side IN ITEMS kInstrumented kBare)
-      ultra_simt_wrapper(wrapper ${kernel} ${side})
-      list(APPEND sources ${wrapper})
-    endforeach()
-  endforeach()
-  add_library(${target} STATIC ${sources})
-  target_link_libraries(${target} PUBLIC ultra_kernels ultra_options PRIVATE ultra_warnings)
+# ultra_simt_kernels(target files.cu...)
+#   A static library of the kernels for every side.
+function(ultra_simt_kernels target)
+  ultra_kernel_library(${target} SIDES kInstrumented kBare kGpu FILES ${ARGN})
 endfunction()

@@ -66,7 +66,7 @@ def build_programs(build):
     libraries in the folder lib beside them: no variable has to say so, which other programs that
     start them (ncu, compute-sanitizer) would obey, too."""
     subprocess.run(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    "-DULTRA_CUDA=ON", "-DULTRA_MPI=OFF", "-DULTRA_URING=OFF", "-DULTRA_NATIVE=OFF",
+                    "-DULTRA_TESTS=ON", "-DULTRA_CUDA=ON", "-DULTRA_MPI=OFF", "-DULTRA_URING=OFF", "-DULTRA_NATIVE=OFF",
                     "-DCMAKE_BUILD_RPATH=$ORIGIN/lib",
                     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed,--disable-new-dtags"], check=True)
     subprocess.run(["cmake", "--build", build, "--target", f"{PROGRAM}_main", *TESTS,

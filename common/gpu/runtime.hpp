@@ -8,6 +8,10 @@
 
 #include "common/gpu/streams.hpp"
 
+namespace ultra::kernels {
+struct Table;
+}  // namespace ultra::kernels
+
 namespace ultra::gpu {
 
 /// @brief What a device is.
@@ -30,6 +34,9 @@ class Runtime {
 
   /// @brief What the device is.
   [[nodiscard]] virtual const DeviceProperties& properties() const = 0;
+
+  /// @brief The kernels that run on it.
+  [[nodiscard]] virtual const kernels::Table& kernels() const = 0;
 
   /// @brief Memory of the device, aligned to 256 bytes.
   /// @throws std::bad_alloc when the device has no more.

@@ -155,6 +155,51 @@ class FrontDoor(unittest.TestCase):
         self.assertIn("loss 3", output)
 
 
+class Switches(unittest.TestCase):
+    """A build has what has been asked for, and keeps it."""
+
+    def on(self, toy):
+        cache = toy.read("build/release/CMakeCache.txt")
+        return {name for name in ("DEVICES", "LADDERS", "TESTS", "MISTAKES")
+                if f"ULTRA_{name}:BOOL=ON" in cache}
+
+    def test_each_command_turns_on_what_it_needs(self):
+        toy = ToyWorkbook()
+        toy.solve("add")
+        for arguments, expected in (
+                (("run",), set()),
+                (("run", "01", "--device", "cpu"), set()),
+                (("run", "01", "--device", "emulated"), {"DEVICES"}),
+                (("run", "01"), {"DEVICES"}),
+                (("check", "01.1"), {"DEVICES", "LADDERS", "TESTS"})):
+            with self.subTest(arguments):
+                toy.workbook(*arguments)
+                self.assertEqual(self.on(toy), expected)
+
+    def test_a_build_in_the_background_ends_with_the_training_that_fails(self):
+        toy = ToyWorkbook()
+        toy.write("chapters/01_toy/main.cpp", "int main() { return 9; }\n")
+        code, output = toy.workbook("run")
+        self.assertEqual(code, 9, output)
+        self.assertNotIn("every technique", output)
+
+
+class Progress(unittest.TestCase):
+    """How far a build is, from its log."""
+
+    def said(self, log):
+        toy = ToyWorkbook()
+        toy.write("log", log)
+        script = "source tools/front/terminal.sh; step_progress log 30"
+        return toy.run("bash", "-c", script)[1].strip()
+
+    def test_counts_and_the_time_that_is_left(self):
+        self.assertEqual(self.said("[1/2] x\n[30/120] Building CXX object a.o\n"),
+                         "30 of 120 done, about 90 s left")
+        self.assertEqual(self.said("Unpacking g++\n"), "Unpacking g++")
+        self.assertEqual(self.said(""), "")
+
+
 class TestsOfAChapter(unittest.TestCase):
     """What ctest says of solutions, stubs and mistakes; apart from format and docs."""
 
@@ -162,6 +207,7 @@ class TestsOfAChapter(unittest.TestCase):
     def setUpClass(cls):
         cls.toy = ToyWorkbook()
         cls.toy.workbook("run", "01")
+        cls.toy.run("cmake", "build/release", "-DULTRA_MISTAKES=ON")
 
     def setUp(self):
         self.toy.git("checkout", "--quiet", ".")

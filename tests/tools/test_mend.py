@@ -62,7 +62,7 @@ class Mending(ToyTest):
         self.workbook("check", "01.m1", code=3, says="not begun: ./workbook mend 01.m1")
 
     def test_a_case_shows_its_fault(self):
-        self.toy.run("cmake", "--preset", "release", *"-DULTRA_CUDA=OFF -DULTRA_MPI=OFF".split())
+        self.toy.run("cmake", "--preset", "release", *"-DULTRA_MISTAKES=ON -DULTRA_CUDA=OFF -DULTRA_MPI=OFF".split())
         build = self.toy.root / "build/release"
         code, output = self.toy.run("cmake", "--build", str(build), "--target", "01_toy_main", "mistakes")
         self.assertEqual(code, 0, output)

@@ -53,6 +53,16 @@ list_training_chapters() {
   done < <(list_chapters)
 }
 
+# Whether a chapter's program does not train: it has all ladders of kernels (cmake/UltraChapter.cmake).
+is_laboratory() { [[ ! -f chapters/$1/compare.json ]]; }
+
+# Whether flags of a program ask for a device other than the CPU.
+asks_for_device() {
+  local flags=" $* "
+  [[ $flags == *" --device "* || $flags == *" --device="* ]] &&
+    [[ $flags != *" --device cpu "* && $flags != *" --device=cpu "* ]]
+}
+
 # The last chapter that trains.
 newest_training_chapter() {
   local newest

@@ -7,22 +7,33 @@ readonly build_advice="the errors above name file and line; the whole log has th
 command_help() { cat tools/front/help.txt; }
 
 command_setup() {
+  need_switches MISTAKES
   need_packages build mpi venv docs
   need_venv
   build_targets release build "$build_advice" all
   say "Ready. Next: ./workbook run"
 }
 
-# run without a chapter: train with the newest that trains, compare all techniques, and confirm a plan
-# for this machine, where that program makes plans.
+# run without a chapter. With flags: train with the newest that trains. Without: train with the first at
+# once, while the others are built; then compare all techniques, and confirm a plan for this machine.
 run_everything() {
-  local newest targets=() name
+  local first newest targets=() name
+  first=$(list_training_chapters | head -n 1)
   newest=$(newest_training_chapter) || exit
   while read -r name; do
     targets+=("${name}_main")
   done < <(list_training_chapters)
-  build_targets release build "$build_advice" "${targets[@]}"
-  (cd "$called_from" && exec "$checkout/build/release/bin/$newest" "$@") || exit
+  asks_for_device "$@" && need_switches DEVICES
+  if (($# == 0)); then
+    build_targets release build-first "$build_advice" "${first}_main"
+    begin_build release build "$build_advice" "${targets[@]}"
+    "build/release/bin/$first" || abandon_step $?
+    say ""
+    end_build
+  else
+    build_targets release build "$build_advice" "${targets[@]}"
+    (cd "$called_from" && exec "$checkout/build/release/bin/$newest" "$@") || exit
+  fi
   "$(system_python)" tools/compare.py build/release/bin || exit
   local program=build/release/bin/$newest
   if "$program" --help 2>/dev/null | grep -q -- "--profile-machine"; then
@@ -57,6 +68,8 @@ command_run() {
   local advice=$build_advice
   [[ -n $suffix ]] && advice="your exercises must compile first: ./workbook check ${chapter%%_*}"
   [[ $mpi == yes ]] && need_packages mpi
+  is_laboratory "$chapter" && need_switches LADDERS
+  asks_for_device "${flags[@]}" && need_switches DEVICES
   build_targets release "build-$chapter$suffix" "$advice" "${chapter}_main$suffix"
   local program="$checkout/build/release/bin/$chapter$suffix"
   cd "$called_from" || exit 1 # the flags may hold paths relative to it
@@ -102,8 +115,10 @@ select_tests() {
 command_test() {
   local preset=release core=no slow=no peers=no ctest_arguments=() targets=(all) untouched
   parse_test_arguments "$@"
+  need_switches TESTS
   case $preset in
     release)
+      need_switches MISTAKES
       need_packages build mpi venv docs
       untouched=$("$(system_python)" tools/exercises untouched-targets) || exit
       # shellcheck disable=SC2206  # one target a line
@@ -157,11 +172,13 @@ exercise_command_with_targets() {
 
 # Builds all but the learner's files; what fails after that is the learner's.
 command_check() {
+  need_switches TESTS
   exercise_command_with_targets pending-targets check "$@"
 }
 
 # Builds the program without a fault; the broken one is the learner's.
 command_mend() {
+  need_switches MISTAKES
   exercise_command_with_targets mend-targets mend "$@"
 }
 
@@ -177,6 +194,7 @@ command_notebook() {
   wanted=$(notebook_of "$1") || exit
   chapter=${wanted%%/*}
   shift
+  need_switches TESTS
   need_venv
   # What its cells link; the programs that they run build themselves.
   build_targets release "build-$chapter" "$build_advice" "$chapter"
@@ -192,6 +210,7 @@ command_bench() {
   for source in bench/bench_*"$name"*.cpp; do
     [[ -f $source ]] && targets+=("$(basename "$source" .cpp)")
   done
+  need_switches TESTS
   ((${#targets[@]} > 0)) || die "no benchmark's name contains '$name'; see bench/"
   build_targets release build-bench "$build_advice" "${targets[@]}"
   local target status=0

@@ -146,12 +146,37 @@ configure_stamp() {
   } | sha256sum
 }
 
+# What the command needs of the build beyond the programs of the chapters that train (CMakeLists.txt).
+switches=()
+
+# need_switches SWITCH...: DEVICES, LADDERS, TESTS or MISTAKES, with what each of them needs itself.
+need_switches() {
+  local switch
+  for switch in "$@"; do
+    case $switch in
+      MISTAKES) need_switches TESTS ;;
+      TESTS) need_switches DEVICES LADDERS ;;
+    esac
+    switches+=("$switch")
+  done
+}
+
+# Arguments for CMake that turn on what is needed and still off in a build folder, one a line. What is on
+# stays on: nothing is built twice.
+missing_switches() {
+  local folder=$1 switch
+  for switch in "${switches[@]}"; do
+    grep -qxF "ULTRA_$switch:BOOL=ON" "$folder/CMakeCache.txt" 2>/dev/null || echo "-DULTRA_$switch=ON"
+  done
+}
+
 # need_configured PRESET
 need_configured() {
-  local preset=$1 folder="build/$1" stamp
+  local preset=$1 folder="build/$1" stamp turn_on=()
   need_packages build
   stamp=$(configure_stamp)
-  if [[ -f $folder/build.ninja && $packages_changed == no ]] &&
+  mapfile -t turn_on < <(missing_switches "$folder")
+  if [[ -f $folder/build.ninja && $packages_changed == no ]] && ((${#turn_on[@]} == 0)) &&
     [[ $(cat "$folder/.configured" 2>/dev/null) == "$stamp" ]]; then
     return
   fi
@@ -163,8 +188,24 @@ need_configured() {
   # shellcheck disable=SC2086  # several arguments in one variable
   run_step "configure-$preset" "Configuring ($preset)" \
     "see the log; to start over: rm -rf $folder" \
-    cmake --preset "$preset" ${WORKBOOK_CMAKE_ARGS:-}
+    cmake --preset "$preset" "${turn_on[@]}" ${WORKBOOK_CMAKE_ARGS:-}
   echo "$stamp" >"$folder/.configured"
+}
+
+# begin_build PRESET NAME ADVICE TARGET...: the same behind what goes on meanwhile, which has the
+# processor first; end_build waits for it.
+begin_build() {
+  local preset=$1 name=$2 advice=$3
+  shift 3
+  lock_build
+  need_configured "$preset"
+  begin_step "$name" "Building ($preset)" "$advice" \
+    nice -n 19 cmake --build "build/$preset" --parallel "${WORKBOOK_JOBS:-$(nproc)}" --target "$@"
+}
+
+end_build() {
+  end_step
+  unlock_build
 }
 
 # build_targets PRESET NAME ADVICE TARGET...: builds under the lock; NAME is the log's.

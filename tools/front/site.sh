@@ -65,6 +65,7 @@ command_site() {
     esac
     shift
   done
+  need_switches TESTS
   need_packages build mpi venv docs
   need_venv
   need_figures

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/tensor/backend/device_side.hpp"
+#include "common/tensor/backend/kernels_of.hpp"
 #include "common/tensor/backend/plain_operands.hpp"
 #include "kernels/plain/combine.hpp"
 
@@ -52,8 +52,7 @@ plain::Combination combination_of(ReduceOp op) {
   return plain::Combination::kSum;
 }
 
-/// Runs the kernels' code for one side.
-template <simt::Side side>
+/// Combines by the device's kernels.
 class KernelMemory final : public DeviceMemory {
  public:
   KernelMemory(const Device& device, std::string operation)
@@ -64,8 +63,8 @@ class KernelMemory final : public DeviceMemory {
     const std::size_t bytes = count * size_of(how.dtype);
     const gpu::Launch launch = launched({{into, bytes}, {from, bytes}}, {{into, bytes}});
     const plain::Number number = number_of(how.dtype);
-    plain::combine<side>(combination_of(how.op), {number, into}, {number, from}, count,
-                         launch.queue());
+    kernels().combine(combination_of(how.op), {number, into}, {number, from}, count,
+                      launch.queue());
   }
 
   std::size_t most_combined() const override { return plain::kMostRanks; }
@@ -80,19 +79,21 @@ class KernelMemory final : public DeviceMemory {
     for (const void* source : from) reads.push_back({source, bytes});
     for (const void* target : into) writes.push_back({target, bytes});
     const gpu::Launch launch(device().streams(), kRole, operation(), reads, writes);
-    plain::combine_all<side>(combination_of(how.op), number_of(how.dtype), into, from, count,
-                             launch.queue());
+    kernels().combine_all(combination_of(how.op), number_of(how.dtype), into, from, count,
+                          launch.queue());
   }
 
   void divide(DType dtype, void* data, std::size_t count, int divisor) const override {
     if (count == 0) return;
     const std::size_t bytes = count * size_of(dtype);
     const gpu::Launch launch = launched({{data, bytes}}, {{data, bytes}});
-    plain::divide<side>({number_of(dtype), data}, count, divisor, launch.queue());
+    kernels().divide({number_of(dtype), data}, count, divisor, launch.queue());
   }
 
  private:
   static constexpr auto kRole = gpu::StreamRole::kCommunication;
+
+  [[nodiscard]] const kernels::Table& kernels() const { return backend::kernels_of(device()); }
 
   [[nodiscard]] gpu::Launch launched(std::initializer_list<gpu::Region> reads,
                                      std::initializer_list<gpu::Region> writes) const {
@@ -116,9 +117,7 @@ const MemoryOps& host_memory() {
 }
 
 std::shared_ptr<const DeviceMemory> DeviceMemory::of(const Device& device, std::string operation) {
-  return backend::on_side_of(device, [&]<simt::Side side>() -> std::shared_ptr<const DeviceMemory> {
-    return std::make_shared<KernelMemory<side>>(device, std::move(operation));
-  });
+  return std::make_shared<KernelMemory>(device, std::move(operation));
 }
 
 void DeviceMemory::after(const gpu::Event& event) const {

@@ -11,6 +11,7 @@
 #include "common/gpu/cuda/cuda_streams.cuh"
 #include "common/gpu/place_on_node.hpp"
 #include "common/gpu/runtime.hpp"
+#include "kernels/table/table.hpp"
 
 namespace ultra::gpu {
 namespace {
@@ -132,6 +133,7 @@ class CudaRuntime : public Runtime {
   }
 
   const DeviceProperties& properties() const override { return properties_; }
+  const kernels::Table& kernels() const override { return kernels::table<simt::Side::kGpu>(); }
 
   void* allocate(std::size_t bytes) override {
     make_current();

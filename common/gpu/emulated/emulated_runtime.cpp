@@ -2,6 +2,7 @@
 
 #include "common/gpu/emulated/emulated_streams.hpp"
 #include "common/gpu/runtime.hpp"
+#include "kernels/table/table.hpp"
 
 namespace ultra::gpu {
 namespace {
@@ -19,6 +20,7 @@ OrderChecker& checker_of_this_process() {
 class EmulatedRuntime : public Runtime {
  public:
   const DeviceProperties& properties() const override { return properties_; }
+  const kernels::Table& kernels() const override { return kernels::table<simt::Side::kBare>(); }
 
   void* allocate(std::size_t bytes) override { return ::operator new(bytes, kDeviceAlignment); }
 

@@ -1,17 +1,16 @@
 #include "common/ops/backend/backend.hpp"
 
+#include "common/ops/backend/gpu/kernel_backend.hpp"
+
 namespace ultra::ops {
 
 const Backend& backend_of(const Device& device) {
-  switch (device.kind()) {
-    case DeviceKind::kCpu:
-      return cpu_backend();
-    case DeviceKind::kCuda:
-      return cuda_backend();
-    case DeviceKind::kEmulated:
-      break;
-  }
-  return emulated_backend();
+  return has_streams(device.kind()) ? kernel_backend() : cpu_backend();
+}
+
+const Backend& kernel_backend() {
+  static const gpu::KernelBackend backend;
+  return backend;
 }
 
 }  // namespace ultra::ops

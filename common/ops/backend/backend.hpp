@@ -73,17 +73,13 @@ class Backend {
 };
 
 /// @brief The backend of a device's kind.
-/// @throws ConfigError when this build has none; see cuda_backend().
 [[nodiscard]] const Backend& backend_of(const Device& device);
 
 /// @brief The CPU backend: OpenBLAS for matrix products, vectorised single-pass loops for the rest.
 [[nodiscard]] const Backend& cpu_backend();
 
-/// @brief The backend of GPUs: kernels, and cuBLASLt for matrix products where there is one.
-/// @throws ConfigError when this build has no CUDA.
-[[nodiscard]] const Backend& cuda_backend();
-
-/// @brief The same with the kernels on the emulator.
-[[nodiscard]] const Backend& emulated_backend();
+/// @brief The backend of devices with streams: the kernels that a device brings, and cuBLASLt for matrix
+/// products where it has one.
+[[nodiscard]] const Backend& kernel_backend();
 
 }  // namespace ultra::ops

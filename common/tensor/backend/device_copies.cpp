@@ -1,7 +1,7 @@
 #include "common/tensor/backend/device_copies.hpp"
 
 #include "common/gpu/streams.hpp"
-#include "common/tensor/backend/device_side.hpp"
+#include "common/tensor/backend/kernels_of.hpp"
 #include "common/tensor/backend/plain_operands.hpp"
 #include "common/tensor/regions.hpp"
 #include "kernels/plain/copy.hpp"
@@ -26,10 +26,8 @@ void copy_between_devices(const Tensor& to, const Tensor& from) {
   const Launch launch(streams, gpu::current_role(), is_plain ? "copy" : "strided copy",
                       {region_of(from)}, {region_of(to)});
   if (is_plain) return copy_bytes(launch, to, from, streams, CopyKind::kDeviceToDevice);
-  on_side_of(to.device(), [&]<simt::Side side>() {
-    kernels::plain::copy<side>(target_of(to), layout_of(to), source_of(from), layout_of(from),
-                               launch.queue());
-  });
+  kernels_of(to.device())
+      .copy(target_of(to), layout_of(to), source_of(from), layout_of(from), launch.queue());
 }
 
 /// Two ranks' devices: each stream waits for the other one's, before and after.
@@ -75,9 +73,7 @@ void fill_on_device(const Tensor& tensor, double value) {
   if (value == 0 && tensor.is_contiguous()) return clear_on_device(tensor);
   const Launch launch(tensor.device().streams(), gpu::current_role(), "fill", {},
                       {region_of(tensor)});
-  on_side_of(tensor.device(), [&]<simt::Side side>() {
-    kernels::plain::fill<side>(target_of(tensor), layout_of(tensor), value, launch.queue());
-  });
+  kernels_of(tensor.device()).fill(target_of(tensor), layout_of(tensor), value, launch.queue());
 }
 
 void upload_to_device(const Tensor& to, const void* values) {

@@ -125,7 +125,7 @@
   ];
 
   const changesOf = (answer) =>
-      [html("h4", {}, "What would change it"),
+      [html("h4", {}, "What the same layout would gain by"),
        table(
            ["change", "speed"],
            answer.what_if.map(

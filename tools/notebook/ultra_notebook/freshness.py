@@ -34,9 +34,12 @@ def require_fresh_build(build_dir: Path, target: str) -> None:
                 raise OldBuild(f"{path} is not built: {ADVICE}")
         if any(changed_at(path) > changed_at(product) for path in inputs):
             raise OldBuild(f"{product} is older than what it is made of: {ADVICE}")
-    for source, built in _sources_and_objects(build_dir):
-        if built in products and changed_at(source) > changed_at(built):
-            raise OldBuild(f"{source} has changed since it was built: {ADVICE}")
+    record = build_dir / ".ninja_deps"
+    sources_of = _sources_by_object(build_dir, record.stat().st_mtime_ns if record.exists() else 0)
+    for built in sorted(products):
+        for source in sources_of.get(built, ()):
+            if changed_at(source) > changed_at(built):
+                raise OldBuild(f"{source} has changed since it was built: {ADVICE}")
 
 
 def _changed_at(path: Path) -> int:
@@ -54,11 +57,17 @@ def _products(build_dir: Path, target: str) -> Iterator[tuple[str, list[str]]]:
             yield product, made_of
 
 
-def _sources_and_objects(build_dir: Path) -> Iterator[tuple[str, str]]:
-    """Pairs of a source or header and an object made from it, as ninja has recorded them."""
-    built = ""
+@cache
+def _sources_by_object(build_dir: Path, _recorded_at: int) -> dict[str, tuple[str, ...]]:
+    """The sources and headers that each object was made from, as ninja has recorded them; read once
+    until it records anew, for they are a million lines."""
+    found: dict[str, list[str]] = {}
+    names: dict[str, str] = {}  # a header stands below a thousand objects
+    sources: list[str] = []
     for line in ask_ninja(build_dir, "deps").splitlines():
         if line.startswith("    "):
-            yield line.strip(), built
-        else:
-            built = line.partition(": #deps")[0]
+            name = line.strip()
+            sources.append(names.setdefault(name, name))
+        elif line:
+            sources = found[line.partition(": #deps")[0]] = []
+    return {built: tuple(names) for built, names in found.items()}

@@ -5,8 +5,6 @@
 #include "chapters/10_mixed_precision/fp8/grid_rounding.hpp"
 #include "common/base/numeric.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
-#include "common/tensor/backend/device_side.hpp"
-#include "kernels/plain/fp8_grid.hpp"
 
 namespace ultra::mixed_precision::on_device {
 namespace {
@@ -56,37 +54,29 @@ Tensor amax_of(const Tensor& x, const GridPart& part) {
   const Tensor of_rows = Tensor::empty(
       x.device(), {std::max<std::size_t>(tiles.rows * tiles.tiles_of_row, 1)}, DType::kF32);
   const auto launched = launch("fp8_amax", {x}, {amax, of_rows});
-  backend::on_side_of(x.device(), [&]<simt::Side side>() {
-    plain::amax_of_tiles<side>(tiles, elements<float>(amax), source(x), elements<float>(of_rows),
-                               launched.queue());
-  });
+  launched.kernels().amax_of_tiles(tiles, elements<float>(amax), source(x),
+                                   elements<float>(of_rows), launched.queue());
   return amax;
 }
 
 void scales_from_amax(const Tensor& amax, Fp8 format, int margin) {
   const auto launched = launch("fp8_scales", {amax}, {amax});
-  backend::on_side_of(amax.device(), [&]<simt::Side side>() {
-    plain::power_of_two_scales<side>(elements<float>(amax), amax.numel(), figures_of(format),
-                                     margin, launched.queue());
-  });
+  launched.kernels().power_of_two_scales(elements<float>(amax), amax.numel(), figures_of(format),
+                                         margin, launched.queue());
 }
 
 void delayed_scale(const Tensor& amax, const Tensor& history, Fp8 format, int margin, bool notes) {
   const auto launched = launch("fp8_history", {amax, history}, {amax, history});
-  backend::on_side_of(amax.device(), [&]<simt::Side side>() {
-    plain::scale_from_history<side>(elements<float>(amax), elements<float>(history),
-                                    history.numel(), figures_of(format), margin, notes,
-                                    launched.queue());
-  });
+  launched.kernels().scale_from_history(elements<float>(amax), elements<float>(history),
+                                        history.numel(), figures_of(format), margin, notes,
+                                        launched.queue());
 }
 
 Tensor on_grid(const Tensor& x, const GridPart& part, const Tensor& scales, Fp8 format) {
   Tensor out = Tensor::empty(x.device(), x.shape(), x.dtype());
   const auto launched = launch("fp8_grid", {x, scales}, {out});
-  backend::on_side_of(x.device(), [&]<simt::Side side>() {
-    plain::round_to_grid<side>(tiles_of(part), target(out), source(x), elements<float>(scales),
-                               figures_of(format), launched.queue());
-  });
+  launched.kernels().round_to_grid(tiles_of(part), target(out), source(x), elements<float>(scales),
+                                   figures_of(format), launched.queue());
   return out;
 }
 
@@ -94,10 +84,8 @@ Tensor pack_codes(const Tensor& x, const GridPart& part, const Tensor& scales, F
   const std::size_t words = ceil_div(part.columns.size(), kCodesOfWord);
   Tensor codes = Tensor::empty(x.device(), x.shape().with(-1, words), DType::kI32);
   const auto launched = launch("fp8_pack", {x, scales}, {codes});
-  backend::on_side_of(x.device(), [&]<simt::Side side>() {
-    plain::pack_fp8<side>(tiles_of(part), words_of(codes), words, source(x),
-                          elements<float>(scales), figures_of(format), launched.queue());
-  });
+  launched.kernels().pack_fp8(tiles_of(part), words_of(codes), words, source(x),
+                              elements<float>(scales), figures_of(format), launched.queue());
   return codes;
 }
 
@@ -105,10 +93,8 @@ Tensor unpack_codes(const Tensor& codes, const GridPart& part, const Tensor& sca
                     DType dtype) {
   Tensor x = Tensor::empty(codes.device(), codes.shape().with(-1, part.columns.size()), dtype);
   const auto launched = launch("fp8_unpack", {codes, scales}, {x});
-  backend::on_side_of(codes.device(), [&]<simt::Side side>() {
-    plain::unpack_fp8<side>(tiles_of(part), target(x), words_of(codes), codes.size(-1),
-                            elements<float>(scales), figures_of(format), launched.queue());
-  });
+  launched.kernels().unpack_fp8(tiles_of(part), target(x), words_of(codes), codes.size(-1),
+                                elements<float>(scales), figures_of(format), launched.queue());
   return x;
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr auto kLongestFinishSleep = std::chrono::milliseconds(20);
 constexpr auto kLastWords = std::chrono::milliseconds(300);
-constexpr auto kPatience = std::chrono::milliseconds(20);
+constexpr auto kLastLook = std::chrono::milliseconds(20);
 
 /// Says what the user has not said already, by mpirun's --mca or in the environment.
 void prefer(const char* parameter, const char* value) {
@@ -106,7 +106,7 @@ void Session::return_scratch(std::shared_ptr<std::byte[]> scratch) {
 }
 
 bool Session::ends_soon(MPI_Request& request) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kLastLook;
   int done = 0;
   MPI_Test(&request, &done, MPI_STATUS_IGNORE);
   while (done == 0 && std::chrono::steady_clock::now() < deadline) {

@@ -3,16 +3,14 @@
 /// KernelBackend: the operations by kernels, on a GPU or on the emulated device.
 
 #include "common/ops/backend/backend.hpp"
-#include "kernels/simt/side.hpp"
 
 namespace ultra::ops::gpu {
 
-/// @brief The backend of a device with streams. Every operation is put into the current stream
+/// @brief The backend of every device with streams, by the kernels that it brings. Every operation is put into the current stream
 /// (gpu::StreamScope), and the host goes on; only those that return a number wait.
 ///
-/// The kernels are those of choose.hpp. An operation gives the same bits each time that it is done
+/// The kernels are those of kernel_choice.hpp. An operation gives the same bits each time that it is done
 /// with the same operands.
-template <simt::Side side>
 class KernelBackend final : public Backend {
  public:
   void matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,

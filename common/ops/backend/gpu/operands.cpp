@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/base/errors.hpp"
+#include "common/tensor/backend/kernels_of.hpp"
 #include "common/tensor/backend/plain_operands.hpp"
 
 namespace ultra::ops::gpu {
@@ -46,10 +47,15 @@ const std::int32_t* integers(const Tensor& tensor) {
   return static_cast<const std::int32_t*>(first_of(tensor));
 }
 
-ultra::gpu::Launch launch(std::string_view operation, std::initializer_list<Tensor> reads,
-                          std::initializer_list<Tensor> writes) {
-  return {writes.begin()->device().streams(), ultra::gpu::current_role(), operation, regions(reads),
-          regions(writes)};
+KernelLaunch::KernelLaunch(const Device& device, std::string_view operation,
+                           const std::vector<ultra::gpu::Region>& reads,
+                           const std::vector<ultra::gpu::Region>& writes)
+    : kernels_(backend::kernels_of(device)),
+      launch_(device.streams(), ultra::gpu::current_role(), operation, reads, writes) {}
+
+KernelLaunch launch(std::string_view operation, std::initializer_list<Tensor> reads,
+                    std::initializer_list<Tensor> writes) {
+  return {writes.begin()->device(), operation, regions(reads), regions(writes)};
 }
 
 Tensor upload(const Device& device, std::span<const std::int32_t> numbers) {

@@ -13,9 +13,7 @@
 #include "common/ops/matmul.hpp"
 #include "common/tensor/regions.hpp"
 #include "common/tensor/tensor.hpp"
-#include "kernels/plain/numbers.hpp"
-#include "kernels/plain/positions.hpp"
-#include "kernels/plain/sums.hpp"
+#include "kernels/table/table.hpp"
 
 /// @brief The operations on devices with streams, by kernels.
 namespace ultra::ops::gpu {
@@ -45,11 +43,27 @@ template <class T>
   return write == Write::kOverwrite ? plain::Write::kOverwrite : plain::Write::kAdd;
 }
 
+/// @brief An operation that is launched: the device's kernels, and the queue that they go into.
+class KernelLaunch {
+ public:
+  /// @brief See launch().
+  KernelLaunch(const Device& device, std::string_view operation,
+               const std::vector<ultra::gpu::Region>& reads,
+               const std::vector<ultra::gpu::Region>& writes);
+  /// @brief What the device runs.
+  [[nodiscard]] const kernels::Table& kernels() const { return kernels_; }
+  /// @brief Where its kernels are launched.
+  [[nodiscard]] simt::Queue queue() const { return launch_.queue(); }
+
+ private:
+  const kernels::Table& kernels_;
+  ultra::gpu::Launch launch_;
+};
+
 /// @brief An operation on the current stream of the first written tensor's device.
 /// @throws gpu::OrderError as gpu::Streams::uses.
-[[nodiscard]] ultra::gpu::Launch launch(std::string_view operation,
-                                        std::initializer_list<Tensor> reads,
-                                        std::initializer_list<Tensor> writes);
+[[nodiscard]] KernelLaunch launch(std::string_view operation, std::initializer_list<Tensor> reads,
+                                  std::initializer_list<Tensor> writes);
 
 /// @brief A copy on the device of numbers that the host has; the host does not wait.
 [[nodiscard]] Tensor upload(const Device& device, std::span<const std::int32_t> numbers);

@@ -1,8 +1,6 @@
 #include "common/ops/partial_softmax.hpp"
 
 #include "common/ops/backend/gpu/operands.hpp"
-#include "common/tensor/backend/device_side.hpp"
-#include "kernels/plain/partial_softmax.hpp"
 
 namespace ultra::ops {
 namespace {
@@ -26,9 +24,7 @@ Tensor highest_logits(const LogitsOfPart& part) {
   const Tensor& logits = part.logits;
   Tensor highest = Tensor::empty(logits.device(), {part.targets.numel()}, logits.dtype());
   const auto launched = launch("highest_logits", {logits}, {highest});
-  backend::on_side_of(logits.device(), [&]<simt::Side side>() {
-    kernels::plain::highest_of_rows<side>(rows_of(part), target(highest), launched.queue());
-  });
+  launched.kernels().highest_of_rows(rows_of(part), target(highest), launched.queue());
   return highest;
 }
 
@@ -37,10 +33,8 @@ Tensor exponentials_of_logits(const LogitsOfPart& part, const Tensor& highest) {
   Tensor sums = Tensor::empty(logits.device(), {2, part.targets.numel()}, logits.dtype());
   const auto launched =
       launch("exponentials_of_logits", {logits, part.targets, highest}, {logits, sums});
-  backend::on_side_of(logits.device(), [&]<simt::Side side>() {
-    kernels::plain::exponentials_of_rows<side>(rows_of(part), source(highest), target(sums),
-                                               launched.queue());
-  });
+  launched.kernels().exponentials_of_rows(rows_of(part), source(highest), target(sums),
+                                          launched.queue());
   return sums;
 }
 
@@ -57,9 +51,7 @@ void cross_entropy_of_parts(const Tensor& loss, const LogitsOfPart& part, const 
                                                .loss = gpu::elements<double>(loss),
                                                .write = gpu::write_of(write),
                                                .scratch = gpu::elements<double>(scratch)};
-  backend::on_side_of(logits.device(), [&]<simt::Side side>() {
-    kernels::plain::partial_cross_entropy<side>(rows_of(part), of, launched.queue());
-  });
+  launched.kernels().partial_cross_entropy(rows_of(part), of, launched.queue());
 }
 
 void merge_attention_on_device(const AttentionResult& into, const AttentionResult& part) {
@@ -75,9 +67,7 @@ void merge_attention_on_device(const AttentionResult& into, const AttentionResul
                                              .log_sum_exp = target(into.log_sum_exp),
                                              .part_output = source(part.output),
                                              .part_log_sum_exp = source(part.log_sum_exp)};
-  backend::on_side_of(into.output.device(), [&]<simt::Side side>() {
-    kernels::plain::merge_attention<side>(of, launched.queue());
-  });
+  launched.kernels().merge_attention(of, launched.queue());
 }
 
 }  // namespace ultra::ops

@@ -1,8 +1,6 @@
 #include "common/ops/weighted_rows.hpp"
 
 #include "common/ops/backend/gpu/operands.hpp"
-#include "common/tensor/backend/device_side.hpp"
-#include "kernels/plain/weighted_rows.hpp"
 
 namespace ultra::ops {
 namespace {
@@ -30,13 +28,11 @@ Tensor take_rows(const Tensor& x, std::span<const std::int32_t> rows, const Tens
   const Tensor list = gpu::upload(x.device(), rows);
   const Tensor factors = on_device_of(x, weights);
   const auto launched = launch("take_rows", {x, list, factors}, {out});
-  backend::on_side_of(x.device(), [&]<simt::Side side>() {
-    plain::take_rows<side>({.rows = rows.size(),
-                            .features = features,
-                            .of = gpu::integers(list),
-                            .weights = weights_of(factors)},
-                           target(out), source(x), launched.queue());
-  });
+  launched.kernels().take_rows({.rows = rows.size(),
+                                .features = features,
+                                .of = gpu::integers(list),
+                                .weights = weights_of(factors)},
+                               target(out), source(x), launched.queue());
   return out;
 }
 
@@ -49,14 +45,12 @@ Tensor sum_rows(const Tensor& x, std::span<const std::int32_t> rows, std::size_t
   const Tensor list = gpu::upload(x.device(), rows);
   const Tensor factors = on_device_of(x, weights);
   const auto launched = launch("sum_rows", {x, list, factors}, {out});
-  backend::on_side_of(x.device(), [&]<simt::Side side>() {
-    plain::sum_rows<side>({.sums = sums,
-                           .features = features,
-                           .terms = terms,
-                           .rows = gpu::integers(list),
-                           .weights = weights_of(factors)},
-                          target(out), source(x), launched.queue());
-  });
+  launched.kernels().sum_rows({.sums = sums,
+                               .features = features,
+                               .terms = terms,
+                               .rows = gpu::integers(list),
+                               .weights = weights_of(factors)},
+                              target(out), source(x), launched.queue());
   return out;
 }
 
@@ -65,13 +59,11 @@ Tensor dot_rows(const Tensor& a, const Tensor& b, std::span<const std::int32_t> 
   if (rows.empty()) return out;
   const Tensor list = gpu::upload(a.device(), rows);
   const auto launched = launch("dot_rows", {a, b, list}, {out});
-  backend::on_side_of(a.device(), [&]<simt::Side side>() {
-    plain::dot_rows<side>({.rows = rows.size(),
-                           .features = a.size(-1),
-                           .of = gpu::integers(list),
-                           .weights = weights_of(Tensor())},
-                          target(out), source(a), source(b), launched.queue());
-  });
+  launched.kernels().dot_rows({.rows = rows.size(),
+                               .features = a.size(-1),
+                               .of = gpu::integers(list),
+                               .weights = weights_of(Tensor())},
+                              target(out), source(a), source(b), launched.queue());
   return out;
 }
 

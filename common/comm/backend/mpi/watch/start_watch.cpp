@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kInterval = std::chrono::milliseconds(20);
+constexpr auto kStartInterval = std::chrono::milliseconds(20);
 
 bool is_told_to_stop() {
   try {
@@ -54,7 +54,7 @@ bool StartWatch::has_started(std::chrono::milliseconds within) {
 
 void StartWatch::watch() {
   const auto begin = Clock::now();
-  while (!has_started(kInterval)) {
+  while (!has_started(kStartInterval)) {
     if (is_told_to_stop()) {
       end_process(
           "was told to stop while MPI started: by you, or because another process had ended before "

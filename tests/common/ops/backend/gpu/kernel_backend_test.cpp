@@ -1,8 +1,4 @@
-// Covers: common/ops/backend/gpu/matmul_ways.hpp
-// Covers: common/ops/backend/gpu/attention_ways.hpp
-// Covers: common/ops/backend/gpu/element_ways.hpp
 // Covers: common/ops/backend/gpu/attention_operands.hpp
-// Covers: common/ops/backend/gpu/kernel_backend_impl.hpp
 // Covers: common/ops/backend/gpu/operands.hpp
 //
 // What the tests of common/ops leave out, which run on each device: problems that are large enough for

@@ -1,4 +1,4 @@
-#include "common/ops/backend/gpu/choose.hpp"
+#include "common/ops/backend/gpu/kernel_choice.hpp"
 
 #include <numeric>
 

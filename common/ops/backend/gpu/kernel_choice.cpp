@@ -1,4 +1,4 @@
-#include "common/ops/backend/gpu/choose.hpp"
+#include "common/ops/backend/gpu/kernel_choice.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include "common/base/errors.hpp"
 #include "common/gpu/runtime.hpp"
 #include "kernels/attention/attention.hpp"
-#include "kernels/device/vendor_product.hpp"
 #include "kernels/rms_norm_backward/rms_norm_backward.hpp"
+#include "kernels/table/table.hpp"
 
 namespace ultra::ops::gpu {
 namespace {
@@ -49,7 +49,7 @@ bool mask_fits(const AttentionOptions& options) {
 
 Hardware hardware_of(const Device& device) {
   if (device.kind() != DeviceKind::kCuda) return {};
-  return {.has_vendor_products = kernels::why_no_vendor_product().empty(),
+  return {.has_vendor_products = device.runtime().kernels().why_no_vendor().empty(),
           .is_hopper = device.runtime().properties().compute_capability_major == 9};
 }
 
@@ -59,7 +59,7 @@ MatmulWay choose_matmul(const Hardware& hardware, const Tensor& out, const Tenso
   if (asks_for_vendor(hardware)) {
     if (hardware.has_vendor_products) return MatmulWay::kVendor;
     if (out.device().kind() == DeviceKind::kCuda) {
-      throw ConfigError("--matmul vendor: " + kernels::why_no_vendor_product());
+      throw ConfigError("--matmul vendor: " + out.device().runtime().kernels().why_no_vendor());
     }
   }
   if (!tiles_fit(out, depth, write)) return MatmulWay::kPlain;

@@ -1,0 +1,100 @@
+// Operations that go through memory once, element by element.
+
+#include "common/base/numeric.hpp"
+#include "common/ops/backend/gpu/kernel_backend.hpp"
+#include "common/ops/backend/gpu/kernel_choice.hpp"
+#include "common/ops/backend/gpu/operands.hpp"
+
+namespace ultra::ops::gpu {
+
+void KernelBackend::add(const Tensor& out, const Tensor& a, const Tensor& b) const {
+  const auto launched = launch("add", {a, b}, {out});
+  launched.kernels().add(target(out), source(a), source(b), out.numel(), launched.queue());
+}
+
+void KernelBackend::scale(const Tensor& a, double factor) const {
+  const auto launched = launch("scale", {a}, {a});
+  launched.kernels().scale(target(a), factor, a.numel(), launched.queue());
+}
+
+double KernelBackend::sum_of_squares(const Tensor& x) const {
+  const Tensor sum = Tensor::empty(x.device(), {1}, DType::kF64);
+  sum_of_squares_into(sum, x, Write::kOverwrite);
+  return sum.to_vector().front();
+}
+
+void KernelBackend::sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write) const {
+  const Tensor partials = Tensor::empty(x.device(), {plain::partial_sums(x.numel())}, DType::kF64);
+  const auto launched = launch("sum_of_squares", {x}, {sum, partials});
+  launched.kernels().sum_of_squares(static_cast<double*>(sum.address()), source(x), x.numel(),
+                                    static_cast<double*>(partials.address()), write_of(write),
+                                    launched.queue());
+}
+
+void KernelBackend::swiglu(const Tensor& product, const Tensor& gate, const Tensor& up) const {
+  const bool fits = ladder_fits_elements({product, gate, up});
+  const auto launched = launch("swiglu", {gate, up}, {product});
+  if (fits && gate.dtype() == DType::kF32) {
+    launched.kernels().swiglu_f32({.tokens = 1,
+                                   .ffn = checked_cast<int>(gate.numel()),
+                                   .gate = elements<const float>(gate),
+                                   .up = elements<const float>(up),
+                                   .product = elements<float>(product),
+                                   .activated = nullptr},
+                                  launched.queue());
+  } else if (fits && gate.dtype() == DType::kBF16) {
+    launched.kernels().swiglu_bf16({.tokens = 1,
+                                    .ffn = checked_cast<int>(gate.numel()),
+                                    .gate = elements<const simt::bf16>(gate),
+                                    .up = elements<const simt::bf16>(up),
+                                    .product = elements<simt::bf16>(product)},
+                                   launched.queue());
+  } else {
+    launched.kernels().swiglu(target(product), source(gate), source(up), gate.numel(),
+                              launched.queue());
+  }
+}
+
+void KernelBackend::swiglu_backward(const Tensor& d_gate, const Tensor& d_up,
+                                    const Tensor& d_product, const Tensor& gate,
+                                    const Tensor& up) const {
+  const bool fits = ladder_fits_elements({d_gate, d_up, d_product, gate, up});
+  const auto launched = launch("swiglu_backward", {d_product, gate, up}, {d_gate, d_up});
+  if (fits && gate.dtype() == DType::kF32) {
+    launched.kernels().swiglu_backward_f32({.tokens = 1,
+                                            .ffn = checked_cast<int>(gate.numel()),
+                                            .d_product = elements<const float>(d_product),
+                                            .gate = elements<const float>(gate),
+                                            .up = elements<const float>(up),
+                                            .d_gate = elements<float>(d_gate),
+                                            .d_up = elements<float>(d_up)},
+                                           launched.queue());
+    return;
+  }
+  launched.kernels().swiglu_backward({.d_gate = target(d_gate),
+                                      .d_up = target(d_up),
+                                      .d_product = source(d_product),
+                                      .gate = source(gate),
+                                      .up = source(up)},
+                                     gate.numel(), launched.queue());
+}
+
+void KernelBackend::adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+                          const Tensor& second_moment, const AdamWStep& constants) const {
+  const auto launched = launch("adamw", {value, grad, first_moment, second_moment},
+                               {value, first_moment, second_moment});
+  launched.kernels().adamw({.value = target(value),
+                            .grad = source(grad),
+                            .first_moment = target(first_moment),
+                            .second_moment = target(second_moment),
+                            .learning_rate = constants.learning_rate,
+                            .beta1 = constants.beta1,
+                            .beta2 = constants.beta2,
+                            .epsilon = constants.epsilon,
+                            .weight_decay = constants.weight_decay,
+                            .gradient_scale = constants.gradient_scale,
+                            .step = constants.step},
+                           value.numel(), launched.queue());
+}
+
+}  // namespace ultra::ops::gpu

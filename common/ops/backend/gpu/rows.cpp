@@ -1,0 +1,161 @@
+// Operations that work row by row: normalisation, rotation, look-up, cross entropy.
+
+#include "common/base/numeric.hpp"
+#include "common/ops/backend/gpu/kernel_backend.hpp"
+#include "common/ops/backend/gpu/kernel_choice.hpp"
+#include "common/ops/backend/gpu/operands.hpp"
+
+namespace ultra::ops::gpu {
+namespace {
+
+/// The operands of rms_norm's gradients.
+struct RmsNormGradients {
+  const Tensor& d_x;             ///< [.., hidden], written
+  const Tensor& d_weight;        ///< [hidden], written or added to
+  Write write;                   ///< which of the two
+  const Tensor& d_y;             ///< [.., hidden]
+  const Tensor& x;               ///< [.., hidden]
+  const Tensor& weight;          ///< [hidden]
+  const Tensor& reciprocal_rms;  ///< [..]
+};
+
+/// The plain kernels' gradients of rms_norm.
+void norm_backward_plainly(const RmsNormGradients& of) {
+  const std::size_t rows = of.reciprocal_rms.numel();
+  const Tensor scratch = Tensor::empty(of.x.device(), {plain::weight_parts(rows), of.x.size(-1)},
+                                       of.reciprocal_rms.dtype());
+  const auto launched = launch("rms_norm_backward", {of.d_y, of.x, of.weight, of.reciprocal_rms},
+                               {of.d_x, of.d_weight, scratch});
+  launched.kernels().rms_norm_backward({.rows = rows,
+                                        .hidden = of.x.size(-1),
+                                        .d_y = source(of.d_y),
+                                        .x = source(of.x),
+                                        .weight = source(of.weight),
+                                        .reciprocal_rms = source(of.reciprocal_rms),
+                                        .d_x = target(of.d_x),
+                                        .d_weight = target(of.d_weight),
+                                        .write = write_of(of.write),
+                                        .scratch = scratch.address()},
+                                       launched.queue());
+}
+
+/// The ladder's gradients of rms_norm, which overwrite.
+void norm_backward_by_ladder(const RmsNormGradients& of, const Tensor& d_weight) {
+  const int rows = checked_cast<int>(of.reciprocal_rms.numel());
+  const Tensor partials = Tensor::empty(
+      of.x.device(),
+      {static_cast<std::size_t>(kernels::rms_norm_backward::partials_of(rows)), of.x.size(-1)},
+      DType::kF32);
+  const auto launched = launch("rms_norm_backward", {of.d_y, of.x, of.weight, of.reciprocal_rms},
+                               {of.d_x, d_weight, partials});
+  launched.kernels().rms_norm_backward_f32(
+      {.rows = rows,
+       .hidden = checked_cast<int>(of.x.size(-1)),
+       .d_y = elements<const float>(of.d_y),
+       .x = elements<const float>(of.x),
+       .weight = elements<const float>(of.weight),
+       .reciprocal_rms = elements<const float>(of.reciprocal_rms),
+       .d_x = elements<float>(of.d_x),
+       .d_weight = elements<float>(d_weight),
+       .partial_d_weight = elements<float>(partials)},
+      launched.queue());
+}
+
+/// The sizes of a look-up in a part of a table.
+plain::Embedding look_up_of(const Tensor& part, const Tensor& tokens, std::size_t first_token) {
+  return {.tokens = tokens.numel(),
+          .hidden = part.size(1),
+          .rows = part.size(0),
+          .first_token = first_token,
+          .ids = integers(tokens)};
+}
+
+}  // namespace
+
+void KernelBackend::rms_norm(const Tensor& y, const Tensor& reciprocal_rms, const Tensor& x,
+                             const Tensor& weight, double epsilon) const {
+  const auto launched = launch("rms_norm", {x, weight}, {y, reciprocal_rms});
+  launched.kernels().rms_norm({.rows = reciprocal_rms.numel(),
+                               .hidden = x.size(-1),
+                               .x = source(x),
+                               .weight = source(weight),
+                               .epsilon = epsilon,
+                               .y = target(y),
+                               .reciprocal_rms = target(reciprocal_rms)},
+                              launched.queue());
+}
+
+void KernelBackend::rms_norm_backward(const Tensor& d_x, const Tensor& d_weight, Write write,
+                                      const Tensor& d_y, const Tensor& x, const Tensor& weight,
+                                      const Tensor& reciprocal_rms) const {
+  const RmsNormGradients of{d_x, d_weight, write, d_y, x, weight, reciprocal_rms};
+  if (!ladder_fits_rms_norm_backward(of.d_x, of.d_y, of.x, of.weight)) {
+    return norm_backward_plainly(of);
+  }
+  if (of.write == Write::kOverwrite && ladder_fits_elements({of.x, of.d_weight})) {
+    return norm_backward_by_ladder(of, of.d_weight);
+  }
+  const Tensor own = Tensor::empty(x.device(), weight.shape(), DType::kF32);
+  norm_backward_by_ladder(of, own);
+  if (write == Write::kOverwrite) return d_weight.copy_from(own);
+  const auto launched = launch("rms_norm_backward_add", {own, d_weight}, {d_weight});
+  launched.kernels().add(target(d_weight), source(d_weight), source(own), own.numel(),
+                         launched.queue());
+}
+
+void KernelBackend::rope(const Tensor& x, const RopeTable& table,
+                         std::span<const std::int32_t> positions, Rotation rotation) const {
+  const DevicePositions of_rows(x.device(), positions);
+  const auto launched = launch("rope", {x, table.cosines(), table.sines(), of_rows.list()}, {x});
+  launched.kernels().rope({.batch = x.size(0),
+                           .seq = x.size(1),
+                           .heads = x.size(2),
+                           .half = x.size(3) / 2,
+                           .x = target(x),
+                           .cosines = source(table.cosines()),
+                           .sines = source(table.sines()),
+                           .sign = rotation == Rotation::kForward ? 1 : -1,
+                           .positions = of_rows.get()},
+                          launched.queue());
+}
+
+void KernelBackend::embedding(const Tensor& out, const Tensor& part, const Tensor& tokens,
+                              std::size_t first_token) const {
+  const auto launched = launch("embedding", {part, tokens}, {out});
+  launched.kernels().embedding(look_up_of(part, tokens, first_token), target(out), source(part),
+                               launched.queue());
+}
+
+void KernelBackend::embedding_backward(const Tensor& d_part, const Tensor& d_output,
+                                       const Tensor& tokens, std::size_t first_token) const {
+  const Tensor scratch = Tensor::empty(d_part.device(), {2 * tokens.numel()}, DType::kI32);
+  const auto launched = launch("embedding_backward", {d_output, tokens, d_part}, {d_part, scratch});
+  launched.kernels().embedding_backward(
+      look_up_of(d_part, tokens, first_token), target(d_part), source(d_output),
+      static_cast<std::int32_t*>(scratch.address()), launched.queue());
+}
+
+double KernelBackend::cross_entropy(const Tensor& logits, const Tensor& targets,
+                                    double normalizer) const {
+  const Tensor loss = Tensor::empty(logits.device(), {1}, DType::kF64);
+  cross_entropy_into(loss, logits, targets, normalizer, Write::kOverwrite);
+  return loss.to_vector().front();
+}
+
+void KernelBackend::cross_entropy_into(const Tensor& loss, const Tensor& logits,
+                                       const Tensor& targets, double normalizer,
+                                       Write write) const {
+  const Tensor scratch = Tensor::empty(logits.device(), {targets.numel()}, DType::kF64);
+  const auto launched = launch("cross_entropy", {logits, targets}, {logits, loss, scratch});
+  launched.kernels().cross_entropy({.rows = targets.numel(),
+                                    .vocab = logits.size(-1),
+                                    .logits = target(logits),
+                                    .targets = integers(targets),
+                                    .normalizer = normalizer,
+                                    .loss = static_cast<double*>(loss.address()),
+                                    .write = write_of(write),
+                                    .scratch = static_cast<double*>(scratch.address())},
+                                   launched.queue());
+}
+
+}  // namespace ultra::ops::gpu

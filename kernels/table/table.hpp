@@ -1,0 +1,120 @@
+#pragma once
+/// @file
+/// Table: the kernels that training takes, as functions of the host, one table for each side that a device
+/// runs. A device brings its own: nothing that trains is compiled for a side, or linked with a kernel.
+///
+/// A row has its kernel's name; what it computes stands where that is declared.
+
+#include <string>
+
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention_backward/attention_backward.hpp"
+#include "kernels/attention_backward_bf16/attention_backward_bf16.hpp"
+#include "kernels/attention_bf16/attention_bf16.hpp"
+#include "kernels/device/vendor_product.hpp"
+#include "kernels/matmul_bf16/matmul_bf16.hpp"
+#include "kernels/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/plain/attention.hpp"
+#include "kernels/plain/combine.hpp"
+#include "kernels/plain/copy.hpp"
+#include "kernels/plain/elementwise.hpp"
+#include "kernels/plain/fp8_grid.hpp"
+#include "kernels/plain/matmul.hpp"
+#include "kernels/plain/partial_softmax.hpp"
+#include "kernels/plain/rows.hpp"
+#include "kernels/plain/sums.hpp"
+#include "kernels/plain/weighted_rows.hpp"
+#include "kernels/rms_norm_backward/rms_norm_backward.hpp"
+#include "kernels/simt/side.hpp"
+#include "kernels/swiglu/swiglu.hpp"
+#include "kernels/swiglu_backward/swiglu_backward.hpp"
+#include "kernels/swiglu_bf16/swiglu_bf16.hpp"
+
+namespace ultra::kernels {
+
+/// @brief The functions of one side, each by the name of what it launches.
+struct Table {
+  /// @brief The side on which the signatures are read off: all have the same.
+  static constexpr simt::Side kAny = simt::Side::kBare;
+
+  /// @name Elements, through any strides
+  /// @{
+  decltype(plain::fill<kAny>)* fill;
+  decltype(plain::copy<kAny>)* copy;
+  decltype(plain::add<kAny>)* add;
+  decltype(plain::scale<kAny>)* scale;
+  decltype(plain::swiglu<kAny>)* swiglu;
+  decltype(plain::swiglu_backward<kAny>)* swiglu_backward;
+  decltype(plain::adamw<kAny>)* adamw;
+  decltype(plain::sum_of_squares<kAny>)* sum_of_squares;
+  /// @}
+
+  /// @name Products and attention of every shape
+  /// @{
+  decltype(plain::matmul<kAny>)* matmul;
+  decltype(plain::attention<kAny>)* attention;
+  decltype(plain::attention_backward<kAny>)* attention_backward;
+  decltype(plain::merge_attention<kAny>)* merge_attention;
+  /// @}
+
+  /// @name Rows
+  /// @{
+  decltype(plain::rms_norm<kAny>)* rms_norm;
+  decltype(plain::rms_norm_backward<kAny>)* rms_norm_backward;
+  decltype(plain::rope<kAny>)* rope;
+  decltype(plain::embedding<kAny>)* embedding;
+  decltype(plain::embedding_backward<kAny>)* embedding_backward;
+  decltype(plain::cross_entropy<kAny>)* cross_entropy;
+  decltype(plain::highest_of_rows<kAny>)* highest_of_rows;
+  decltype(plain::exponentials_of_rows<kAny>)* exponentials_of_rows;
+  decltype(plain::partial_cross_entropy<kAny>)* partial_cross_entropy;
+  decltype(plain::take_rows<kAny>)* take_rows;
+  decltype(plain::sum_rows<kAny>)* sum_rows;
+  decltype(plain::dot_rows<kAny>)* dot_rows;
+  /// @}
+
+  /// @name Memory of several ranks
+  /// @{
+  decltype(plain::combine<kAny>)* combine;
+  decltype(plain::combine_all<kAny>)* combine_all;
+  decltype(plain::divide<kAny>)* divide;
+  /// @}
+
+  /// @name Grids of fp8
+  /// @{
+  decltype(plain::amax_of_tiles<kAny>)* amax_of_tiles;
+  decltype(plain::power_of_two_scales<kAny>)* power_of_two_scales;
+  decltype(plain::scale_from_history<kAny>)* scale_from_history;
+  decltype(plain::round_to_grid<kAny>)* round_to_grid;
+  decltype(plain::pack_fp8<kAny>)* pack_fp8;
+  decltype(plain::unpack_fp8<kAny>)* unpack_fp8;
+  /// @}
+
+  /// @name Rungs of the ladders, for the shapes that they fit
+  /// @{
+  decltype(matmul_fp32::large_tile<kAny>)* matmul_f32;
+  decltype(matmul_bf16::wide_warp_tile<kAny>)* matmul_bf16;
+  decltype(attention::flash_grouped<kAny>)* attention_f32;
+  decltype(attention_bf16::pipelined<kAny>)* attention_bf16;
+  decltype(attention_backward::split<kAny>)* attention_backward_f32;
+  decltype(attention_backward_bf16::tensor_cores<kAny>)* attention_backward_bf16;
+  decltype(rms_norm_backward::two_stages<kAny>)* rms_norm_backward_f32;
+  decltype(swiglu::vectorised<kAny>)* swiglu_f32;
+  decltype(swiglu_bf16::vectorised<kAny>)* swiglu_bf16;
+  decltype(swiglu_backward::vectorised<kAny>)* swiglu_backward_f32;
+  /// @}
+
+  /// @name A GPU's alone; null elsewhere
+  /// @{
+  decltype(matmul_bf16::cluster_multicast<kAny>)* matmul_hopper = nullptr;
+  decltype(attention_bf16::ping_pong<kAny>)* attention_hopper = nullptr;
+  decltype(vendor_product)* vendor = nullptr;
+  decltype(why_no_vendor_product)* why_no_vendor = nullptr;
+  /// @}
+};
+
+/// @brief A side's kernels; defined for kBare and, in a build with CUDA, for kGpu.
+template <simt::Side side>
+[[nodiscard]] const Table& table();
+
+}  // namespace ultra::kernels
