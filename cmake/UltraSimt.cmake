@@ -42,6 +42,7 @@ endfunction()
 # what no GPU will run, and quicker.
 function(ultra_simt_sources out gpu_compiler)
   ultra_side_sources(sources "kInstrumented;kBare" ${ARGN})
+  set(gpu "")
   if(ULTRA_HAS_CUDA AND gpu_compiler STREQUAL "NVCC")
     ultra_side_sources(gpu kGpu ${ARGN})
   elseif(ULTRA_HAS_CUDA)

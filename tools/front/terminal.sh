@@ -31,7 +31,7 @@ step_progress() {
     local done=${BASH_REMATCH[1]} all=${BASH_REMATCH[2]}
     echo "$done of $all done, about $((seconds * (all - done) / done)) s left"
   else
-    echo "$last"
+    echo "${last:0:100}"
   fi
 }
 
