@@ -41,12 +41,18 @@ class FailingProcesses : public ::testing::Test {
     EXPECT_EQ(lines, 1U) << result.err;
   }
 
+  /// The line that rank `rank` printed.
+  static std::string said_by(const test::ProcessResult& result, int rank) {
+    const std::size_t begin = result.err.find("<" + std::to_string(rank) + "> ");
+    EXPECT_NE(begin, std::string::npos) << "rank " << rank << " said nothing:\n" << result.err;
+    return begin == std::string::npos
+               ? ""
+               : result.err.substr(begin, result.err.find('\n', begin) - begin);
+  }
+
   /// Rank `rank` printed a line, and it holds this.
   static void expect_said(const test::ProcessResult& result, int rank, const std::string& what) {
-    const std::size_t begin = result.err.find("<" + std::to_string(rank) + "> ");
-    ASSERT_NE(begin, std::string::npos) << "rank " << rank << " said nothing:\n" << result.err;
-    const std::string line = result.err.substr(begin, result.err.find('\n', begin) - begin);
-    EXPECT_THAT(line, HasSubstr(what));
+    EXPECT_THAT(said_by(result, rank), HasSubstr(what));
   }
 
   static void expect_others_waited_for_rank_1(const test::ProcessResult& result,
@@ -55,7 +61,10 @@ class FailingProcesses : public ::testing::Test {
     EXPECT_LT(result.seconds, 20);
     for (const int rank : {0, 2, 3}) {
       expect_said(result, rank, "rank 1 has failed: ");
-      expect_said(result, rank, fmt::format("(Rank {} waited in all_reduce #1 of 'world'", rank));
+      // The second, unless a busy machine has kept the rank in the first, from which the others are gone.
+      EXPECT_THAT(said_by(result, rank),
+                  testing::ContainsRegex(
+                      fmt::format("Rank {} waited in all_reduce #[01] of 'world'", rank)));
       expect_said(result, rank, what);
     }
   }
