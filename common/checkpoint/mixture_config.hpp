@@ -14,11 +14,13 @@
 
 namespace ultra::checkpoint {
 
-/// @brief model_type and architecture in Hugging Face's config.json.
+/// @brief model_type of Mixtral in Hugging Face's config.json.
 inline constexpr const char* kMixtralType = "mixtral";
+/// @brief Its architecture.
 inline constexpr const char* kMixtralArchitecture = "MixtralForCausalLM";
-/// @brief The same of mixtures that Mixtral's code would compute otherwise.
+/// @brief model_type of mixtures that Mixtral's code would compute otherwise: nobody loads it.
 inline constexpr const char* kOwnMixtureType = "ultra_scale_mixture";
+/// @brief Their architecture.
 inline constexpr const char* kOwnMixtureArchitecture = "UltraScaleMixtureForCausalLM";
 
 /// @brief A mixture of experts, the same in each block.
