@@ -26,7 +26,7 @@ run_everything() {
   asks_for_device "$@" && need_switches DEVICES
   if (($# == 0)); then
     build_targets release build-first "$build_advice" "${first}_main"
-    begin_build release build "$build_advice" "${targets[@]}"
+    begin_build 19 release build "$build_advice" "${targets[@]}"
     "build/release/bin/$first" || abandon_step $?
     say ""
     end_build

@@ -192,15 +192,15 @@ need_configured() {
   echo "$stamp" >"$folder/.configured"
 }
 
-# begin_build PRESET NAME ADVICE TARGET...: the same behind what goes on meanwhile, which has the
-# processor first; end_build waits for it.
+# begin_build NICENESS PRESET NAME ADVICE TARGET...: starts a build under the lock; NAME is the log's. 19
+# leaves the processor to what goes on meanwhile. end_build waits for it.
 begin_build() {
-  local preset=$1 name=$2 advice=$3
-  shift 3
+  local niceness=$1 preset=$2 name=$3 advice=$4
+  shift 4
   lock_build
   need_configured "$preset"
-  begin_step "$name" "Building ($preset)" "$advice" \
-    nice -n 19 cmake --build "build/$preset" --parallel "${WORKBOOK_JOBS:-$(nproc)}" --target "$@"
+  begin_step "$name" "Building ($preset)" "$advice" nice -n "$niceness" \
+    cmake --build "build/$preset" --parallel "${WORKBOOK_JOBS:-$(nproc)}" --target "$@"
 }
 
 end_build() {
@@ -208,13 +208,8 @@ end_build() {
   unlock_build
 }
 
-# build_targets PRESET NAME ADVICE TARGET...: builds under the lock; NAME is the log's.
+# build_targets PRESET NAME ADVICE TARGET...: both.
 build_targets() {
-  local preset=$1 name=$2 advice=$3
-  shift 3
-  lock_build
-  need_configured "$preset"
-  run_step "$name" "Building ($preset)" "$advice" \
-    cmake --build "build/$preset" --parallel "${WORKBOOK_JOBS:-$(nproc)}" --target "$@"
-  unlock_build
+  begin_build 0 "$@"
+  end_build
 }

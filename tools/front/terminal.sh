@@ -5,13 +5,18 @@
 # The step that runs now; stopped with us when the user presses Ctrl-C.
 step_pid=""
 
-stop_step() {
+# abandon_step CODE: ends the step, if there is one, and with it the command.
+abandon_step() {
   if [[ -n $step_pid ]]; then
     kill -TERM -- "-$step_pid" 2>/dev/null
     wait "$step_pid" 2>/dev/null
   fi
+  exit "$1"
+}
+
+stop_step() {
   printf '\nStopped.\n' >&2
-  exit 130
+  abandon_step 130
 }
 
 say() { printf '%s\n' "$*" >&2; }
@@ -102,13 +107,6 @@ end_step() {
   if ((SECONDS - step_start >= 2)); then
     say "$step_title: done in $((SECONDS - step_start)) s"
   fi
-}
-
-# abandon_step CODE: what was begun is of no use any more.
-abandon_step() {
-  kill -TERM -- "-$step_pid" 2>/dev/null
-  wait "$step_pid" 2>/dev/null
-  exit "$1"
 }
 
 # run_step NAME TITLE ADVICE COMMAND...: both.

@@ -56,15 +56,14 @@ plain::Combination combination_of(ReduceOp op) {
 class KernelMemory final : public DeviceMemory {
  public:
   KernelMemory(const Device& device, std::string operation)
-      : DeviceMemory(device, std::move(operation)) {}
+      : DeviceMemory(device, std::move(operation)), kernels_(backend::kernels_of(device)) {}
 
   void combine(const Combine& how, void* into, const void* from, std::size_t count) const override {
     if (count == 0) return;
     const std::size_t bytes = count * size_of(how.dtype);
     const gpu::Launch launch = launched({{into, bytes}, {from, bytes}}, {{into, bytes}});
     const plain::Number number = number_of(how.dtype);
-    kernels().combine(combination_of(how.op), {number, into}, {number, from}, count,
-                      launch.queue());
+    kernels_.combine(combination_of(how.op), {number, into}, {number, from}, count, launch.queue());
   }
 
   std::size_t most_combined() const override { return plain::kMostRanks; }
@@ -79,21 +78,19 @@ class KernelMemory final : public DeviceMemory {
     for (const void* source : from) reads.push_back({source, bytes});
     for (const void* target : into) writes.push_back({target, bytes});
     const gpu::Launch launch(device().streams(), kRole, operation(), reads, writes);
-    kernels().combine_all(combination_of(how.op), number_of(how.dtype), into, from, count,
-                          launch.queue());
+    kernels_.combine_all(combination_of(how.op), number_of(how.dtype), into, from, count,
+                         launch.queue());
   }
 
   void divide(DType dtype, void* data, std::size_t count, int divisor) const override {
     if (count == 0) return;
     const std::size_t bytes = count * size_of(dtype);
     const gpu::Launch launch = launched({{data, bytes}}, {{data, bytes}});
-    kernels().divide({number_of(dtype), data}, count, divisor, launch.queue());
+    kernels_.divide({number_of(dtype), data}, count, divisor, launch.queue());
   }
 
  private:
   static constexpr auto kRole = gpu::StreamRole::kCommunication;
-
-  [[nodiscard]] const kernels::Table& kernels() const { return backend::kernels_of(device()); }
 
   [[nodiscard]] gpu::Launch launched(std::initializer_list<gpu::Region> reads,
                                      std::initializer_list<gpu::Region> writes) const {
@@ -107,6 +104,8 @@ class KernelMemory final : public DeviceMemory {
         "over send and receive (--collectives ours), or fewer ranks.",
         ranks, plain::kMostRanks));
   }
+
+  const kernels::Table& kernels_;
 };
 
 }  // namespace
