@@ -2,24 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/common/checkpoint/example_config.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {
 namespace {
-
-constexpr const char* kPath = "some/config.json";
-
-nn::ModelConfig a_model() {
-  return {.vocab_size = 300,
-          .hidden_size = 48,
-          .num_layers = 3,
-          .num_heads = 6,
-          .num_kv_heads = 2,
-          .ffn_hidden_size = 100,
-          .max_seq_len = 77,
-          .rope_theta = 5000.0,
-          .norm_epsilon = 1e-6};
-}
 
 /// The message about a config.json with another value; without it if there is none.
 std::string refused(const char* key, const nlohmann::json& value) {

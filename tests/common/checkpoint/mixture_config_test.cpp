@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/checkpoint/llama_config.hpp"
+#include "tests/common/checkpoint/example_config.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {
@@ -10,20 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kPath = "some/config.json";
 constexpr const char* kReason = "its affinities are sigmoids";
-
-nn::ModelConfig a_model() {
-  return {.vocab_size = 300,
-          .hidden_size = 48,
-          .num_layers = 3,
-          .num_heads = 6,
-          .num_kv_heads = 2,
-          .ffn_hidden_size = 100,
-          .max_seq_len = 77,
-          .rope_theta = 5000.0,
-          .norm_epsilon = 1e-6};
-}
 
 std::string llama() { return llama_config_json(a_model(), DType::kF32); }
 
