@@ -100,10 +100,10 @@ Launchers<Problem> everywhere(Launch) {
 template <typename Problem>
 class RungTable {
  public:
-  /// @param ladder  its folder in kernels/.
+  /// @param ladder  its folder in kernels/ladders/.
   explicit RungTable(std::string ladder) : ladder_(std::move(ladder)) {}
 
-  /// @brief A rung that runs on every side; its file is kernels/LADDER/NUMBER_NAME.cu.
+  /// @brief A rung that runs on every side; its file is LADDER/NUMBER_NAME.cu.
   template <typename Launch>
   RungTable& add(const char* name, const char* idea, Launch launch) {
     return add(name, idea, nullptr, launch);
@@ -135,7 +135,7 @@ class RungTable {
                 refusal, everywhere<Problem>(launch));
   }
 
-  /// @brief A rung for Hopper alone among GPUs; its file is kernels/LADDER/hopper/NUMBER_NAME.cu.
+  /// @brief A rung for Hopper alone among GPUs; its file is LADDER/hopper/NUMBER_NAME.cu.
   template <typename Launch>
   RungTable& add_hopper(const char* name, const char* idea, Refusal refusal, Launch launch) {
     return push({.number = next(),
@@ -156,7 +156,7 @@ class RungTable {
   }
   [[nodiscard]] int next() const { return static_cast<int>(rungs_.size()) + 1; }
   [[nodiscard]] std::string file_in(const std::string& folder, const char* name) const {
-    return fmt::format("kernels/{}/{:02}_{}.cu", folder, next(), name);
+    return fmt::format("kernels/ladders/{}/{:02}_{}.cu", folder, next(), name);
   }
 
   std::string ladder_;

@@ -8,12 +8,13 @@
 // Targets:     the product of any shape; 1 sector per request for a, 4 for b and c where rows begin at
 //              a sector; no access outside the matrices
 //
-// kernels/matmul_fp32/matmul_fp32.hpp declares the launcher; 01_naive.cu, beside it, is the rung before.
+// kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp declares the launcher; 01_naive.cu, beside it,
+// is the rung before.
 //
 // The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
 // in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
-#include "kernels/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::matmul_fp32 {

@@ -8,14 +8,15 @@
 // Targets:     o and lse for any sequence, causal or not, with heads in groups, scores large or small;
 //              each key and value loaded once per block of 64 rows; no race
 //
-// kernels/attention/attention.hpp declares the launcher and the layouts; kernels/attention/tiles.cuh has
-// the tiles, their loads and their products; 03_online.cu does the same for one row per warp.
+// kernels/ladders/attention/attention/attention.hpp declares the launcher and the layouts;
+// tiles.cuh, beside it, has the tiles, their loads and their products; 03_online.cu does the same
+// for one row per warp.
 //
 // The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
 // in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
-#include "kernels/attention/attention.hpp"
-#include "kernels/attention/tiles.cuh"
+#include "kernels/ladders/attention/attention/attention.hpp"
+#include "kernels/ladders/attention/attention/tiles.cuh"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::attention {

@@ -9,13 +9,13 @@
 //              (and weight, once per row), 16 bytes an access where rows begin at a multiple of 16
 //              bytes
 //
-// kernels/rms_norm/rms_norm.hpp declares the launcher; 04_in_registers.cu, beside it, is the rung
-// before.
+// kernels/ladders/rows/rms_norm/rms_norm.hpp declares the launcher; 04_in_registers.cu, beside it,
+// is the rung before.
 //
 // The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
 // in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
-#include "kernels/rms_norm/rms_norm.hpp"
+#include "kernels/ladders/rows/rms_norm/rms_norm.hpp"
 #include "kernels/simt/pack.cuh"
 #include "kernels/simt/simt.cuh"
 

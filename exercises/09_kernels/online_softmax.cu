@@ -8,14 +8,14 @@
 // Targets:     rows of any length; elements of any size; 2 reads and 1 write per element, 4 sectors
 //              per request
 //
-// kernels/softmax/softmax.hpp declares the launcher; 02_warp_per_row.cu, beside it, is the rung
-// before.
+// kernels/ladders/rows/softmax/softmax.hpp declares the launcher; 02_warp_per_row.cu, beside it, is
+// the rung before.
 //
 // The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
 // in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
+#include "kernels/ladders/rows/softmax/softmax.hpp"
 #include "kernels/simt/simt.cuh"
-#include "kernels/softmax/softmax.hpp"
 
 namespace ultra::kernels::softmax {
 namespace {

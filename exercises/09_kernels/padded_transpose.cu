@@ -9,14 +9,14 @@
 // Targets:     any shape; 4 sectors per load and store of global memory; 1 wavefront per access of
 //              shared memory
 //
-// kernels/transpose/transpose.hpp declares the launcher; 02_tiled.cu, beside it, is the rung
-// before.
+// kernels/ladders/basics/transpose/transpose.hpp declares the launcher; 02_tiled.cu, beside it, is
+// the rung before.
 //
 // The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
 // in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
+#include "kernels/ladders/basics/transpose/transpose.hpp"
 #include "kernels/simt/simt.cuh"
-#include "kernels/transpose/transpose.hpp"
 
 namespace ultra::kernels::transpose {
 namespace {

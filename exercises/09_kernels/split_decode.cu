@@ -8,13 +8,13 @@
 // Targets:     sequences of any lengths, scores of any size; keys and values read once; nothing of a
 //              part that a sequence does not have is read
 //
-// kernels/attention_decode/attention_decode.hpp declares the launcher and what lies where;
-// split_parts.cuh, beside it, is the first half: launch_parts().
+// kernels/ladders/attention/attention_decode/attention_decode.hpp declares the launcher and what
+// lies where; split_parts.cuh, beside it, is the first half: launch_parts().
 //
 // The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
 // in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
-#include "kernels/attention_decode/split_parts.cuh"
+#include "kernels/ladders/attention/attention_decode/split_parts.cuh"
 
 namespace ultra::kernels::attention_decode {
 namespace {

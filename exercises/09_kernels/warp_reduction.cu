@@ -7,15 +7,15 @@
 // Hints:       ./workbook hint 09.5
 // Targets:     any length; one store to shared memory per warp; one atomic per block
 //
-// kernels/reduction/reduction.hpp declares the launcher; 03_dense_tree.cu, beside it, is the rung
-// before. kernels/simt/warp_reduce.cuh has a warp_sum(): write your own here, it is what this is
-// about.
+// kernels/ladders/basics/reduction/reduction.hpp declares the launcher; 03_dense_tree.cu, beside
+// it, is the rung before. kernels/simt/warp_reduce.cuh has a warp_sum(): write your own here, it is
+// what this is about.
 //
 // The emulator checks and counts what goes through ldg(), stg(), lds() and sts(), one of a kind per line,
 // in kernels whose names end in _kernel. The check of this exercise refuses plain accesses.
 #include "common/base/errors.hpp"
-#include "kernels/reduction/global_sum.cuh"
-#include "kernels/reduction/reduction.hpp"
+#include "kernels/ladders/basics/reduction/global_sum.cuh"
+#include "kernels/ladders/basics/reduction/reduction.hpp"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::reduction {

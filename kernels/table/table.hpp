@@ -7,13 +7,17 @@
 
 #include <string>
 
-#include "kernels/attention/attention.hpp"
-#include "kernels/attention_backward/attention_backward.hpp"
-#include "kernels/attention_backward_bf16/attention_backward_bf16.hpp"
-#include "kernels/attention_bf16/attention_bf16.hpp"
 #include "kernels/device/vendor_product.hpp"
-#include "kernels/matmul_bf16/matmul_bf16.hpp"
-#include "kernels/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/attention/attention/attention.hpp"
+#include "kernels/ladders/attention/attention_backward/attention_backward.hpp"
+#include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
+#include "kernels/ladders/attention/attention_bf16/attention_bf16.hpp"
+#include "kernels/ladders/elements/swiglu/swiglu.hpp"
+#include "kernels/ladders/elements/swiglu_backward/swiglu_backward.hpp"
+#include "kernels/ladders/elements/swiglu_bf16/swiglu_bf16.hpp"
+#include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
+#include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
 #include "kernels/plain/attention.hpp"
 #include "kernels/plain/combine.hpp"
 #include "kernels/plain/copy.hpp"
@@ -24,11 +28,7 @@
 #include "kernels/plain/rows.hpp"
 #include "kernels/plain/sums.hpp"
 #include "kernels/plain/weighted_rows.hpp"
-#include "kernels/rms_norm_backward/rms_norm_backward.hpp"
 #include "kernels/simt/side.hpp"
-#include "kernels/swiglu/swiglu.hpp"
-#include "kernels/swiglu_backward/swiglu_backward.hpp"
-#include "kernels/swiglu_bf16/swiglu_bf16.hpp"
 
 namespace ultra::kernels {
 

@@ -5,7 +5,7 @@
 // Gain:   sectors per request 32 -> 1 for a; 1 -> 4 for b; 32 -> 4 for c. Same instructions.
 // Limit:  still two loads per multiply-add: the load units, not the arithmetic.
 
-#include "kernels/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::matmul_fp32 {

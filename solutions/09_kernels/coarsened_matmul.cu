@@ -8,7 +8,7 @@
 //         per thread.
 // Limit:  still one load per multiply-add, nearly all of them of a: the other direction is next.
 
-#include "kernels/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::matmul_fp32 {

@@ -10,8 +10,8 @@
 
 #include <cmath>
 
-#include "kernels/attention/attention.hpp"
-#include "kernels/attention/tiles.cuh"
+#include "kernels/ladders/attention/attention/attention.hpp"
+#include "kernels/ladders/attention/attention/tiles.cuh"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::attention {

@@ -7,7 +7,7 @@
 // Limit:  memory: fewer bytes only with smaller numbers (bf16), or with more of the block's work
 //         fused.
 
-#include "kernels/rms_norm/rms_norm.hpp"
+#include "kernels/ladders/rows/rms_norm/rms_norm.hpp"
 #include "kernels/simt/pack.cuh"
 #include "kernels/simt/simt.cuh"
 

@@ -15,8 +15,8 @@
 #include <cfloat>
 #include <cmath>
 
+#include "kernels/ladders/rows/softmax/softmax.hpp"
 #include "kernels/simt/simt.cuh"
-#include "kernels/softmax/softmax.hpp"
 
 namespace ultra::kernels::softmax {
 namespace {

@@ -5,8 +5,8 @@
 // Gain:   wavefronts per load of shared memory 32 -> 1, for 128 bytes of shared memory.
 // Limit:  4 bytes per lane and access: many instructions, and few bytes under way at a time.
 
+#include "kernels/ladders/basics/transpose/transpose.hpp"
 #include "kernels/simt/simt.cuh"
-#include "kernels/transpose/transpose.hpp"
 
 namespace ultra::kernels::transpose {
 namespace {

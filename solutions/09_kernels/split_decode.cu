@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-#include "kernels/attention_decode/split_parts.cuh"
+#include "kernels/ladders/attention/attention_decode/split_parts.cuh"
 
 namespace ultra::kernels::attention_decode {
 namespace {

@@ -9,7 +9,7 @@
 //         read one element of a (a broadcast) and 32 neighbours of b, so there is no bank conflict.
 // Limit:  those two loads. Shared memory serves one request per cycle and SM, the arithmetic takes four.
 
-#include "kernels/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::matmul_fp32 {

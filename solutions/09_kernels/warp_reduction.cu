@@ -8,8 +8,8 @@
 //         and the last load, are 45; here 8 stores of one lane and 1 load.
 // Limit:  one load of 4 bytes per thread: a warp has 128 bytes under way, then adds up and ends.
 
-#include "kernels/reduction/global_sum.cuh"
-#include "kernels/reduction/reduction.hpp"
+#include "kernels/ladders/basics/reduction/global_sum.cuh"
+#include "kernels/ladders/basics/reduction/reduction.hpp"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::reduction {

@@ -37,7 +37,7 @@ class Reading(unittest.TestCase):
     def test_lost_performance_is_a_fault(self):
         lost = ("ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions "
                 "are serialized due to insufficient register resources\n")
-        source = ROOT / "kernels/matmul_fp32/01_naive.cu"
+        source = ROOT / "kernels/ladders/matmul/matmul_fp32/01_naive.cu"
         with tempfile.TemporaryDirectory() as folder:
             report = pathlib.Path(folder) / f"{source.relative_to(ROOT)}.txt"
             report.parent.mkdir(parents=True)
@@ -52,15 +52,15 @@ class Reading(unittest.TestCase):
             "x_kernel<128, (Kind)1>")
 
     def test_a_source_without_a_report_is_a_fault(self):
-        source = ROOT / "kernels/matmul_fp32/01_naive.cu"
+        source = ROOT / "kernels/ladders/matmul/matmul_fp32/01_naive.cu"
         with tempfile.TemporaryDirectory() as folder:
             [fault] = no_spills.check(pathlib.Path(folder), [source])
-        self.assertIn("kernels/matmul_fp32/01_naive.cu", fault)
+        self.assertIn("kernels/ladders/matmul/matmul_fp32/01_naive.cu", fault)
         self.assertIn("What to do", fault)
 
     def test_the_sources_are_the_rungs(self):
         names = {str(path.relative_to(ROOT)) for path in no_spills.kernel_sources()}
-        self.assertIn("kernels/matmul_fp32/01_naive.cu", names)
+        self.assertIn("kernels/ladders/matmul/matmul_fp32/01_naive.cu", names)
         self.assertIn("solutions/09_kernels/coalesced_matmul.cu", names)
         self.assertFalse({n for n in names if n.startswith(("kernels/simt/", "exercises/"))})
 

@@ -5,8 +5,8 @@
 #include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/attention_backward_bf16/attention_backward_bf16.hpp"
-#include "kernels/attention_bf16/attention_bf16.hpp"
+#include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
+#include "kernels/ladders/attention/attention_bf16/attention_bf16.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -48,7 +48,7 @@ class AttentionBackwardBf16 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("attention_backward_bf16")
+    return RungTable<Problem>("attention/attention_backward_bf16")
         .add("tensor_cores",
              "a kernel for keys, one for queries; nothing is exchanged between lanes",
              refuse_attention_bf16,

@@ -4,7 +4,7 @@
 #include "chapters/09_kernels/attention/attention_reference.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/attention_backward/attention_backward.hpp"
+#include "kernels/ladders/attention/attention_backward/attention_backward.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -42,7 +42,7 @@ class AttentionBackward {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("attention_backward")
+    return RungTable<Problem>("attention/attention_backward")
         .add("atomics", "a block per tile of keys, which adds its part of dq atomically",
              refuse_attention_tiles,
              []<Side side>(const auto&... a) { rungs_of::atomics<side>(a...); })

@@ -4,8 +4,8 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/attention_backward_varlen/attention_backward_varlen.hpp"
-#include "kernels/attention_varlen/attention_varlen.hpp"
+#include "kernels/ladders/attention/attention_backward_varlen/attention_backward_varlen.hpp"
+#include "kernels/ladders/attention/attention_varlen/attention_varlen.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -52,7 +52,7 @@ class AttentionBackwardVarlen {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("attention_backward_varlen")
+    return RungTable<Problem>("attention/attention_backward_varlen")
         .add("tiles_of_documents", "tiles of keys and of queries begin where documents do",
              refuse_pack_bf16,
              []<Side side>(const auto&... a) { rungs_of::tiles_of_documents<side>(a...); })

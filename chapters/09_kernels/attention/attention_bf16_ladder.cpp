@@ -3,7 +3,7 @@
 #include "chapters/09_kernels/attention/attention_reference.hpp"
 #include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
-#include "kernels/attention_bf16/attention_bf16.hpp"
+#include "kernels/ladders/attention/attention_bf16/attention_bf16.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -36,7 +36,7 @@ class AttentionBf16 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("attention_bf16")
+    return RungTable<Problem>("attention/attention_bf16")
         .add("tensor_cores", "flash attention with mma.sync, weights stay in registers",
              refuse_attention_bf16,
              []<Side side>(const auto&... a) { rungs_of::tensor_cores<side>(a...); })

@@ -9,7 +9,7 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
-#include "kernels/attention_decode/attention_decode.hpp"
+#include "kernels/ladders/attention/attention_decode/attention_decode.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -110,7 +110,7 @@ class AttentionDecode {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("attention_decode")
+    return RungTable<Problem>("attention/attention_decode")
         .add("block_per_head", "a block for each head of queries; scores in shared memory",
              refuse_long_for_a_head,
              []<Side side>(const auto&... a) { rungs_of::block_per_head<side>(a...); })

@@ -5,7 +5,7 @@
 #include "chapters/09_kernels/attention/attention_reference.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/attention/attention.hpp"
+#include "kernels/ladders/attention/attention/attention.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -56,7 +56,7 @@ class Attention {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("attention")
+    return RungTable<Problem>("attention/attention")
         .add("naive", "scores, softmax and output, a kernel each; the matrix in memory",
              refuse_matrix, []<Side side>(const auto&... a) { rungs_of::naive<side>(a...); })
         .add("fused", "the softmax's sums are taken with the scores, masked keys skipped",

@@ -11,7 +11,7 @@
 
 #include "chapters/09_kernels/ladder.hpp"
 #include "chapters/09_kernels/report/verdict.hpp"
-#include "kernels/attention/attention.hpp"
+#include "kernels/ladders/attention/attention/attention.hpp"
 
 namespace ultra::ladders {
 

@@ -2,7 +2,7 @@
 #include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
-#include "kernels/attention_varlen/attention_varlen.hpp"
+#include "kernels/ladders/attention/attention_varlen/attention_varlen.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -38,7 +38,7 @@ class AttentionVarlen {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("attention_varlen")
+    return RungTable<Problem>("attention/attention_varlen")
         .add("masked", "the pack as one sequence; a mask hides other documents", refuse_pack_bf16,
              []<Side side>(const auto&... a) { rungs_of::masked<side>(a...); })
         .add("bounded", "a block walks the keys that its queries see, no others", refuse_pack_bf16,

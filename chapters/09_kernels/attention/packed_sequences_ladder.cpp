@@ -10,7 +10,7 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
-#include "kernels/packed_sequences/packed_sequences.hpp"
+#include "kernels/ladders/tokens/packed_sequences/packed_sequences.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -51,7 +51,7 @@ class PackedSequences {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("packed_sequences")
+    return RungTable<Problem>("tokens/packed_sequences")
         .add("thread_per_sequence", "a thread per sequence: a warp runs as long as its longest",
              []<Side side>(const auto&... a) { rungs_of::thread_per_sequence<side>(a...); })
         .add("sorted_by_length", "sequences of equal lengths side by side: the lanes end together",

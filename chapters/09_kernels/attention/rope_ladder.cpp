@@ -4,7 +4,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/rope/rope.hpp"
+#include "kernels/ladders/elements/rope/rope.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -65,7 +65,7 @@ class Rope {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("rope")
+    return RungTable<Problem>("elements/rope")
         .add("computed_angles", "one thread per pair, which computes its sine and cosine",
              []<Side side>(const auto&... a) { rungs_of::computed_angles<side>(a...); })
         .add("table", "sines and cosines from a table",

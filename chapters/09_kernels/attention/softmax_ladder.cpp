@@ -8,7 +8,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
-#include "kernels/softmax/softmax.hpp"
+#include "kernels/ladders/rows/softmax/softmax.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -73,7 +73,7 @@ class Softmax {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("softmax")
+    return RungTable<Problem>("rows/softmax")
         .add("thread_per_row", "one thread per row, three passes",
              []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
         .add("warp_per_row", "a warp per row: the lanes read neighbours and reduce by shuffles",

@@ -7,7 +7,7 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/matmul/bf16_product.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/grouped_matmul/grouped_matmul.hpp"
+#include "kernels/ladders/matmul/grouped_matmul/grouped_matmul.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -54,7 +54,7 @@ class GroupedMatmul {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("grouped_matmul")
+    return RungTable<Problem>("matmul/grouped_matmul")
         .add("launch_each", "a launch for each expert, whose rows the host must know",
              refuse_ragged_depth,
              []<Side side>(const auto&... a) { rungs_of::launch_each<side>(a...); })

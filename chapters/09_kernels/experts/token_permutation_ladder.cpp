@@ -3,7 +3,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/token_permutation/token_permutation.hpp"
+#include "kernels/ladders/tokens/token_permutation/token_permutation.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -60,7 +60,7 @@ class TokenPermutation {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("token_permutation")
+    return RungTable<Problem>("tokens/token_permutation")
         .add("atomics", "slots draw their places by atomic additions", refuse_experts,
              []<Side side>(const auto&... a) { rungs_of::atomics<side>(a...); })
         .add("stable", "places by counting: the same in every run", refuse_experts,

@@ -8,7 +8,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/matmul/bf16_product.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/matmul_bf16/matmul_bf16.hpp"
+#include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -64,7 +64,7 @@ class MatmulBf16 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("matmul_bf16")
+    return RungTable<Problem>("matmul/matmul_bf16")
         .add("cuda_cores", "no tensor cores: 8 x 8 elements per thread, in fp32",
              []<Side side>(const auto&... a) { rungs_of::cuda_cores<side>(a...); })
         .add("wmma", "tensor cores through tiles of 16 x 16",

@@ -10,7 +10,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -49,7 +49,7 @@ class MatmulFp32 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("matmul_fp32")
+    return RungTable<Problem>("matmul/matmul_fp32")
         .add("naive", "one thread per element, the lanes of a warp in one column", refusal,
              []<Side side>(const auto&... a) { rungs_of::naive<side>(a...); })
         .add_exercise("09.1", "coalesced_matmul.cu", "coalesced",

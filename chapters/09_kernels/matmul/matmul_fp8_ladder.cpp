@@ -5,7 +5,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/matmul_fp8/matmul_fp8.hpp"
+#include "kernels/ladders/matmul/matmul_fp8/matmul_fp8.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -85,7 +85,7 @@ class MatmulFp8 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("matmul_fp8")
+    return RungTable<Problem>("matmul/matmul_fp8")
         .add("converted", "fp8 in memory, bf16 in the tensor cores", refuse_ragged_groups,
              []<Side side>(const auto&... a) { rungs_of::converted<side>(a...); })
         .add("tensor_cores", "tensor cores multiply fp8; sums of 128 are promoted", refuse_fp8,

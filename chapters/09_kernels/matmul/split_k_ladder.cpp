@@ -3,7 +3,7 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/matmul/bf16_product.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/split_k/split_k.hpp"
+#include "kernels/ladders/matmul/split_k/split_k.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -51,7 +51,7 @@ class SplitK {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("split_k")
+    return RungTable<Problem>("matmul/split_k")
         .add("whole_depth", "a block for each tile", refuse_ragged_depth,
              []<Side side>(const auto&... a) { rungs_of::whole_depth<side>(a...); })
         .add("split", "equal parts of each tile's depth, added up by a second kernel",

@@ -2,7 +2,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/transpose/transpose.hpp"
+#include "kernels/ladders/basics/transpose/transpose.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -33,7 +33,7 @@ class Transpose {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("transpose")
+    return RungTable<Problem>("basics/transpose")
         .add("naive", "one thread per element: rows are read, columns are written",
              []<Side side>(const auto&... a) { rungs_of::naive<side>(a...); })
         .add("tiled", "tiles turn in shared memory: rows are read and written",

@@ -5,7 +5,7 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/memory_bound/adamw_ladder.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/adamw_bf16/adamw_bf16.hpp"
+#include "kernels/ladders/elements/adamw_bf16/adamw_bf16.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -41,7 +41,7 @@ class AdamWBf16 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("adamw_bf16")
+    return RungTable<Problem>("elements/adamw_bf16")
         .add("two_kernels", "the update in fp32, then a kernel that rounds",
              []<Side side>(const auto&... a) { rungs_of::two_kernels<side>(a...); })
         .add("fused", "one kernel, four parameters per thread",

@@ -6,7 +6,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/adamw/adamw.hpp"
+#include "kernels/ladders/elements/adamw/adamw.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -56,7 +56,7 @@ class AdamW {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("adamw")
+    return RungTable<Problem>("elements/adamw")
         .add("unfused", "one kernel per operation of the formula",
              []<Side side>(const auto&... a) { rungs_of::unfused<side>(a...); })
         .add("fused", "one kernel: every array is read once and written once",

@@ -8,7 +8,7 @@
 
 #include "chapters/09_kernels/report/verdict.hpp"
 #include "common/ops/adamw.hpp"
-#include "kernels/adamw/adamw.hpp"
+#include "kernels/ladders/elements/adamw/adamw.hpp"
 
 namespace ultra::ladders {
 

@@ -6,7 +6,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
-#include "kernels/cross_entropy/cross_entropy.hpp"
+#include "kernels/ladders/rows/cross_entropy/cross_entropy.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -53,7 +53,7 @@ class CrossEntropy {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("cross_entropy")
+    return RungTable<Problem>("rows/cross_entropy")
         .add("materialized", "probabilities, losses and gradients in three kernels",
              []<Side side>(const auto&... a) { rungs_of::materialized<side>(a...); })
         .add("log_sum_exp", "log-sum-exp by a warp per row, then gradients: no probabilities",

@@ -4,7 +4,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/divergence/divergence.hpp"
+#include "kernels/ladders/basics/divergence/divergence.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -55,7 +55,7 @@ class Divergence {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("divergence")
+    return RungTable<Problem>("basics/divergence")
         .add("branched", "a thread per element, with a branch between even and odd ones",
              []<Side side>(const auto&... a) { rungs_of::branched<side>(a...); })
         .add("sorted", "warps of even and warps of odd elements: the lanes agree, but lie apart",

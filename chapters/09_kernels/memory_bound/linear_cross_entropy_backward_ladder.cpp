@@ -6,7 +6,7 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
-#include "kernels/linear_cross_entropy_backward/linear_cross_entropy_backward.hpp"
+#include "kernels/ladders/rows/linear_cross_entropy_backward/linear_cross_entropy_backward.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -69,7 +69,7 @@ class LinearCrossEntropyBackward {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("linear_cross_entropy_backward")
+    return RungTable<Problem>("rows/linear_cross_entropy_backward")
         .add("materialized", "the gradients of all logits in memory, then two products",
              refuse_ragged, []<Side side>(const auto&... a) { rungs_of::materialized<side>(a...); })
         .add("chunked", "those of a chunk of tokens at a time, in the same memory", refuse_ragged,

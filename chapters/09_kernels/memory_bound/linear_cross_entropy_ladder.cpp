@@ -7,7 +7,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "common/tensor/philox.hpp"
-#include "kernels/linear_cross_entropy/linear_cross_entropy.hpp"
+#include "kernels/ladders/rows/linear_cross_entropy/linear_cross_entropy.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -80,7 +80,7 @@ class LinearCrossEntropy {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("linear_cross_entropy")
+    return RungTable<Problem>("rows/linear_cross_entropy")
         .add("materialized", "a product that writes the logits, then a kernel that reads them",
              refuse_many_logits,
              []<Side side>(const auto&... a) { rungs_of::materialized<side>(a...); })

@@ -5,7 +5,7 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/quantize_fp8/quantize_fp8.hpp"
+#include "kernels/ladders/elements/quantize_fp8/quantize_fp8.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -56,7 +56,7 @@ class QuantizeFp8 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("quantize_fp8")
+    return RungTable<Problem>("elements/quantize_fp8")
         .add("two_kernels", "scales first, a thread per group; then elements", refuse_ragged_groups,
              []<Side side>(const auto&... a) { rungs_of::two_kernels<side>(a...); })
         .add("warp_per_group", "a warp per group, in one kernel: x is read once",

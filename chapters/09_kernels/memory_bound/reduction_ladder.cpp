@@ -4,7 +4,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/reduction/reduction.hpp"
+#include "kernels/ladders/basics/reduction/reduction.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -36,7 +36,7 @@ class Reduction {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("reduction")
+    return RungTable<Problem>("basics/reduction")
         .add("atomics", "every thread adds its square to one number",
              []<Side side>(const auto&... a) { rungs_of::atomics<side>(a...); })
         .add("scattered_tree",

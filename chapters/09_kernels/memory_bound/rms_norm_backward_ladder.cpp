@@ -4,7 +4,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/rms_norm_backward/rms_norm_backward.hpp"
+#include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -56,7 +56,7 @@ class RmsNormBackward {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("rms_norm_backward")
+    return RungTable<Problem>("rows/rms_norm_backward")
         .add("thread_per_row", "one thread per row, atomics for d_weight",
              []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
         .add("warp_per_row", "one warp per row: neighbouring lanes, also of the atomics",

@@ -5,7 +5,7 @@
 #include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/rms_norm_bf16/rms_norm_bf16.hpp"
+#include "kernels/ladders/rows/rms_norm_bf16/rms_norm_bf16.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -49,7 +49,7 @@ class RmsNormBf16 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("rms_norm_bf16")
+    return RungTable<Problem>("rows/rms_norm_bf16")
         .add("warp_per_row", "a warp per row, an element per lane; h is read back",
              []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })
         .add("in_registers", "a block holds its row; accesses of 16 bytes", refuse_long_rows,

@@ -4,7 +4,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/rms_norm/rms_norm.hpp"
+#include "kernels/ladders/rows/rms_norm/rms_norm.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -55,7 +55,7 @@ class RmsNorm {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("rms_norm")
+    return RungTable<Problem>("rows/rms_norm")
         .add("thread_per_row", "an addition kernel, then one thread per row",
              []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
         .add("warp_per_row", "one warp per row: neighbouring lanes, sums by shuffles",

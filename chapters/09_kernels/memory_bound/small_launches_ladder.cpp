@@ -4,8 +4,8 @@
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
+#include "kernels/ladders/basics/small_launches/small_launches.hpp"
 #include "kernels/simt/recording.hpp"
-#include "kernels/small_launches/small_launches.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -63,7 +63,7 @@ class SmallLaunches {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("small_launches")
+    return RungTable<Problem>("basics/small_launches")
         .add("separate", "a launch for each product", refuse_vectors,
              []<Side side>(const auto&... a) { rungs_of::separate<side>(a...); })
         .add("recorded", "the launches are recorded once, and queued as one graph", refuse_vectors,

@@ -4,7 +4,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/swiglu_backward/swiglu_backward.hpp"
+#include "kernels/ladders/elements/swiglu_backward/swiglu_backward.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -43,7 +43,7 @@ class SwigluBackward {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("swiglu_backward")
+    return RungTable<Problem>("elements/swiglu_backward")
         .add("two_kernels", "a kernel for each gradient",
              []<Side side>(const auto&... a) { rungs_of::two_kernels<side>(a...); })
         .add("fused", "one kernel for both: shared inputs are read once",

@@ -5,7 +5,7 @@
 #include "chapters/09_kernels/bf16_values.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/swiglu_bf16/swiglu_bf16.hpp"
+#include "kernels/ladders/elements/swiglu_bf16/swiglu_bf16.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -42,7 +42,7 @@ class SwigluBf16 {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("swiglu_bf16")
+    return RungTable<Problem>("elements/swiglu_bf16")
         .add("element_each", "an element per thread: half of each request is unused",
              []<Side side>(const auto&... a) { rungs_of::element_each<side>(a...); })
         .add("vectorised", "accesses of 16 bytes, which are eight elements",

@@ -4,7 +4,7 @@
 
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "kernels/swiglu/swiglu.hpp"
+#include "kernels/ladders/elements/swiglu/swiglu.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -41,7 +41,7 @@ class Swiglu {
 
   static std::vector<Rung<Problem>> rungs() {
     using simt::Side;
-    return RungTable<Problem>("swiglu")
+    return RungTable<Problem>("elements/swiglu")
         .add("two_kernels", "a kernel for silu, another one for the product",
              []<Side side>(const auto&... a) { rungs_of::two_kernels<side>(a...); })
         .add("fused", "one kernel: silu(gate) stays in a register",

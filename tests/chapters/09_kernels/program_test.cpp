@@ -45,18 +45,18 @@ TEST(KernelsProgram, ShowsTheFirstLadderWithoutFlags) {
 TEST(KernelsProgram, ListsWithoutRunning) {
   const ProcessResult result = run({"--list"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out,
-              AllOf(HasSubstr("kernels/matmul_fp32/01_naive.cu"), HasSubstr("exercise 09.1")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("kernels/ladders/matmul/matmul_fp32/01_naive.cu"),
+                                HasSubstr("exercise 09.1")));
 }
 
 TEST(KernelsProgram, CountsALinePerAccess) {
   const ProcessResult result =
       run({"--kernel", "matmul_fp32/naive", "--size", "33x32x5", "--counters", "--seed", "9"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out,
-              AllOf(HasSubstr("rows 33 x columns 32 x depth 5"),
-                    HasSubstr("kernels/matmul_fp32/01_naive.cu:"), HasSubstr("global store"),
-                    HasSubstr("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("rows 33 x columns 32 x depth 5"),
+                                HasSubstr("kernels/ladders/matmul/matmul_fp32/01_naive.cu:"),
+                                HasSubstr("global store"),
+                                HasSubstr("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")));
 }
 
 TEST(KernelsProgram, MetricsHaveALinePerRung) {

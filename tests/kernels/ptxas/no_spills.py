@@ -87,7 +87,7 @@ def kernel_sources():
     """The rungs: what is compiled for a GPU and meant to be quick there. What rungs share on the
     host's side, in a .cu because it needs CUDA's headers, has no kernel. What is for Blackwell is no
     rung, and has a test of its own (tests/kernels/sass/blackwell.py)."""
-    sources = [*ROOT.glob("kernels/*/**/*.cu"), *ROOT.glob("solutions/*/*.cu")]
+    sources = [*ROOT.glob("kernels/**/*.cu"), *ROOT.glob("solutions/*/*.cu")]
     core = (ROOT / "kernels/simt", ROOT / "kernels/device")
     return sorted(path for path in sources if "__global__" in path.read_text(encoding="utf-8")
                   and path.parent.name != "blackwell"

@@ -62,7 +62,7 @@ def main():
         print(f"skipped: there is no nvcc that knows {ARCHITECTURE} (CUDA 12.8 or later)")
         sys.exit(SKIPPED)
     nvdisasm = disassembly.find_nvdisasm(nvcc)
-    faults = [fault for source in sorted(disassembly.ROOT.glob("kernels/*/blackwell/*.cu"))
+    faults = [fault for source in sorted(disassembly.ROOT.glob("kernels/ladders/*/*/blackwell/*.cu"))
               for fault in faults_of(nvcc, nvdisasm, source)]
     if faults:
         sys.exit("\n".join(faults))

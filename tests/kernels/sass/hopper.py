@@ -17,19 +17,19 @@ import disassembly  # noqa: E402  (a folder of plain modules, not a package)
 SKIPPED = 77
 PRODUCT, POWER, WAIT = "HGMMA", "MUFU.EX2", "WARPGROUP.DEPBAR"
 SLOW = ("MEMBAR.ALL.GPU", "MEMBAR.SC", "CCTL")
-ATTENTION = ("kernels/attention_bf16/hopper/04_warpgroups.cu",
-             "kernels/attention_bf16/hopper/05_ping_pong.cu",
-             "kernels/attention_bf16/hopper/06_persistent.cu")
+ATTENTION = ("kernels/ladders/attention/attention_bf16/hopper/04_warpgroups.cu",
+             "kernels/ladders/attention/attention_bf16/hopper/05_ping_pong.cu",
+             "kernels/ladders/attention/attention_bf16/hopper/06_persistent.cu")
 TURNS = ATTENTION[1:]
 # Rungs whose output leaves through TMA, but for a softmax's logarithms.
-STORED_BY_TMA = ("kernels/attention_bf16/hopper/06_persistent.cu",
-                 "kernels/matmul_bf16/hopper/12_cluster_multicast.cu")
+STORED_BY_TMA = ("kernels/ladders/attention/attention_bf16/hopper/06_persistent.cu",
+                 "kernels/ladders/matmul/matmul_bf16/hopper/12_cluster_multicast.cu")
 STORE, STAGE, PLAIN_STORE = "UTMASTG", "STSM", "STG"
 MOST_PLAIN_STORES = 2  # the logarithms of a thread's two rows
-GRADIENTS = "kernels/attention_backward_bf16/hopper/02_one_kernel.cu"
+GRADIENTS = "kernels/ladders/attention/attention_backward_bf16/hopper/02_one_kernel.cu"
 GRADIENT_POWERS = 32  # a thread has 32 scores of a tile of 64 x 64
 KEYS, QUERIES, PRODUCTS = 64, 64, 5  # of a warpgroup in one step
-EIGHT_BITS = "kernels/matmul_fp8/02_tensor_cores.cu"
+EIGHT_BITS = "kernels/ladders/matmul/matmul_fp8/02_tensor_cores.cu"
 ATTENTION_POWERS = 66  # a thread has 64 scores of a tile of 64 x 128, and two rows to shrink
 
 
@@ -151,7 +151,7 @@ def main():
               "tests/kernels/sass/requirements.txt says")
         sys.exit(SKIPPED)
     faults = []
-    for path in sorted(disassembly.ROOT.glob("kernels/*/hopper/*.cu")):
+    for path in sorted(disassembly.ROOT.glob("kernels/ladders/*/*/hopper/*.cu")):
         if "__global__" not in path.read_text(encoding="utf-8"):
             continue
         source = str(path.relative_to(disassembly.ROOT))

@@ -7,8 +7,8 @@
 
 #include "common/base/errors.hpp"
 #include "common/gpu/runtime.hpp"
-#include "kernels/attention/attention.hpp"
-#include "kernels/rms_norm_backward/rms_norm_backward.hpp"
+#include "kernels/ladders/attention/attention/attention.hpp"
+#include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
 #include "kernels/table/table.hpp"
 
 namespace ultra::ops::gpu {

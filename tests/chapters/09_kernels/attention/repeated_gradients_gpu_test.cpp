@@ -10,8 +10,8 @@
 #include "chapters/09_kernels/problem_buffers.hpp"
 #include "chapters/09_kernels/random_values.hpp"
 #include "chapters/09_kernels/rung.hpp"
-#include "kernels/attention_backward_bf16/attention_backward_bf16.hpp"
 #include "kernels/device/device_info.hpp"
+#include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
 
 namespace ultra::ladders {
 namespace {

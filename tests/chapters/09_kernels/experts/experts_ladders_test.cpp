@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "chapters/09_kernels/experts/routing.hpp"
-#include "kernels/token_permutation/token_permutation.hpp"
+#include "kernels/ladders/tokens/token_permutation/token_permutation.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {

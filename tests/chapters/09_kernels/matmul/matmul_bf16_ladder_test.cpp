@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/matmul_bf16/tile_order.cuh"
+#include "kernels/ladders/matmul/matmul_bf16/tile_order.cuh"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {

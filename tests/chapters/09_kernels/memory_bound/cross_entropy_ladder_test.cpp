@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cross_entropy/cross_entropy.hpp"
+#include "kernels/ladders/rows/cross_entropy/cross_entropy.hpp"
 #include "kernels/simt/buffer.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/linear_cross_entropy/linear_cross_entropy.hpp"
+#include "kernels/ladders/rows/linear_cross_entropy/linear_cross_entropy.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {

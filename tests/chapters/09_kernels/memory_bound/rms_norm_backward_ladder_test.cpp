@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/rms_norm_backward/rms_norm_backward.hpp"
+#include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {

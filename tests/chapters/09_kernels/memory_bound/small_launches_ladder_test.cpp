@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/ladders/basics/small_launches/small_launches.hpp"
 #include "kernels/simt/buffer.hpp"
 #include "kernels/simt/recording.hpp"
-#include "kernels/small_launches/small_launches.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {

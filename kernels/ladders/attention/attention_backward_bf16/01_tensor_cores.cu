@@ -1,0 +1,68 @@
+// Rung 1: the backward pass on tensor cores, with nothing exchanged between lanes.
+//
+// Idea:   as in rung 2 of attention_backward, a kernel sums over queries and one over keys. The first works
+//         on transposed scores, k q^T: its rows are keys, so that the accumulators of weights and of their
+//         gradients are, lane by lane, what mma.sync takes from the left to multiply them by d_o and q.
+//         Tiles are swizzled, and the next ones are copied in the background.
+// Gain:   tensor cores for all seven products; no weights in shared memory, no barrier for them.
+// Limit:  two of the seven products are made twice; in the keys' kernel 16 rows of a warp fill its
+//         registers, so every tile that is loaded from shared memory is multiplied once. Next: one kernel.
+
+#include "kernels/ladders/attention/attention_backward_bf16/block_gradients.cuh"
+#include "kernels/simt/simt.cuh"
+
+namespace ultra::kernels::attention_backward_bf16 {
+namespace {
+
+using namespace simt;
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads, 1) keys_kernel(const Problem problem) {
+  differentiate_keys<kHeadDim>(problem, {problem.shape.seq_len, 0}, blockIdx.x);
+}
+
+// Long rows first.
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads, 1) queries_kernel(const Problem problem) {
+  differentiate_queries<kHeadDim>(problem, {problem.shape.seq_len, 0}, gridDim.x - 1 - blockIdx.x);
+}
+
+template <int kHeadDim>
+void launch_both(const Problem& problem, const Queue& queue) {
+  const attention::Shape& shape = problem.shape;
+  const unsigned blocks = ceil_div(shape.seq_len, kRows);
+  launch(keys_kernel<kHeadDim>,
+         {.name = "keys",
+          .grid = {.x = blocks, .y = static_cast<unsigned>(shape.batch * shape.kv_heads)},
+          .block = {.x = kThreads},
+          .shared_bytes = Tiles<kHeadDim>::kBytes,
+          .queue = queue},
+         problem);
+  launch(queries_kernel<kHeadDim>,
+         {.name = "queries",
+          .grid = {.x = blocks, .y = static_cast<unsigned>(shape.heads())},
+          .block = {.x = kThreads},
+          .shared_bytes = Tiles<kHeadDim>::kBytes,
+          .queue = queue},
+         problem);
+}
+
+}  // namespace
+
+template <>
+void tensor_cores<kSide>(const Problem& problem, const Queue& queue) {
+  const std::size_t rows = problem.shape.rows();
+  launch(delta_kernel,
+         {.name = "delta",
+          .grid = {.x = ceil_div(rows, kThreads / 32)},
+          .block = {.x = kThreads},
+          .queue = queue},
+         problem.o, problem.d_o, problem.delta, rows, problem.shape.head_dim);
+  if (problem.shape.head_dim <= 64) {
+    launch_both<64>(problem, queue);
+  } else {
+    launch_both<128>(problem, queue);
+  }
+}
+
+}  // namespace ultra::kernels::attention_backward_bf16

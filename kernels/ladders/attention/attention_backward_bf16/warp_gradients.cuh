@@ -1,0 +1,107 @@
+#pragma once
+/// @file
+/// What both kernels of attention's backward pass in bf16 need: delta, their shared memory, and the store
+/// of a warp's rows.
+
+#include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
+#include "kernels/ladders/attention/attention_bf16/background_copies.cuh"
+#include "kernels/ladders/attention/attention_bf16/swizzled_tiles.cuh"
+#include "kernels/simt/simt.cuh"
+
+namespace ultra::kernels::attention_backward_bf16 {
+namespace {
+
+constexpr int kRows = 128;                        // of a block, 16 of each warp
+constexpr int kThreads = kRows / 16 * 32;         // of a block
+constexpr float kLog2E = attention_bf16::kLog2E;  // log2(e)
+
+// Columns of a tile of scores. The keys' kernel has two sums of kHeadDim columns in its registers.
+template <int kHeadDim>
+constexpr int kColumns = kHeadDim <= 64 ? 64 : 32;
+
+template <int kHeadDim>
+using Scores = attention_bf16::Scores<1, kColumns<kHeadDim>>;
+template <int kHeadDim>
+using Weights = attention_bf16::Weights<1, kColumns<kHeadDim>>;
+template <int kHeadDim>
+using Sums = float[1][kHeadDim / 8][4];
+
+// The shared memory of a block: two tensors' rows, and two stages of two tensors' columns.
+template <int kHeadDim>
+struct Tiles {
+  static constexpr int kRowTile = kRows * kHeadDim;
+  static constexpr int kColumnTile = kColumns<kHeadDim> * kHeadDim;
+  static constexpr std::size_t kBytes = (2 * kRowTile + 4 * kColumnTile) * sizeof(simt::bf16);
+
+  simt::bf16* storage = simt::dynamic_shared<simt::bf16>();
+
+  [[nodiscard]] __device__ __forceinline__ simt::bf16* rows(int tensor) const {
+    return &storage[tensor * kRowTile];
+  }
+  [[nodiscard]] __device__ __forceinline__ simt::bf16* columns(int stage, int tensor) const {
+    return &storage[2 * kRowTile + (2 * stage + tensor) * kColumnTile];
+  }
+};
+
+// The two bf16 elements of a register, which are the upper halves of floats.
+__device__ __forceinline__ float low_of(unsigned pair) {
+  return __builtin_bit_cast(float, pair << 16);
+}
+__device__ __forceinline__ float high_of(unsigned pair) {
+  return __builtin_bit_cast(float, pair & 0xffff0000U);
+}
+
+// delta = rowsum(d_o * o): a warp per row, the lanes two elements apart.
+__global__ void delta_kernel(const simt::bf16* __restrict__ o, const simt::bf16* __restrict__ d_o,
+                             float* __restrict__ delta, std::size_t rows, int head_dim) {
+  const std::size_t row = std::size_t(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  if (row >= rows) {
+    return;
+  }
+  const int lane = threadIdx.x % 32;
+  float sum = 0.0F;
+  for (int d = 2 * lane; d < head_dim; d += 64) {
+    const unsigned output = simt::ldg(reinterpret_cast<const unsigned*>(&o[row * head_dim + d]));
+    const unsigned gradient =
+        simt::ldg(reinterpret_cast<const unsigned*>(&d_o[row * head_dim + d]));
+    sum += low_of(output) * low_of(gradient) + high_of(output) * high_of(gradient);
+  }
+  sum = simt::warp_sum(sum);
+  if (lane == 0) {
+    simt::stg(&delta[row], sum);
+  }
+}
+
+// Turns gradients of weights into those of scores, without the scale.
+__device__ __forceinline__ float gradient_of(float weight, float gradient, float delta) {
+  return weight * (gradient - delta);
+}
+
+// Stores 16 rows of a warp in bf16, two elements at once. `rows`: of the block until the sequence's end.
+template <int kHeadDim>
+__device__ __forceinline__ void store_rows(simt::bf16* target, const Sums<kHeadDim>& sums,
+                                           float factor, int rows, int columns) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = attention_bf16::first_warp_row<1>() + attention_bf16::lane_group() + half * 8;
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; ++n) {
+      if (row < rows && n * 8 < columns) {
+        simt::bf16* const pair =
+            &target[row * columns + n * 8 + 2 * attention_bf16::lane_in_group()];
+        const unsigned values =
+            simt::pack_bf16(sums[0][n][2 * half] * factor, sums[0][n][2 * half + 1] * factor);
+        simt::stg(reinterpret_cast<unsigned*>(pair), values);
+      }
+    }
+  }
+}
+
+// What a lane needs of a query: lse times log2(e), or delta.
+__device__ __forceinline__ float statistic(const float* __restrict__ values, std::size_t first,
+                                           int query, int seq_len) {
+  return query < seq_len ? simt::ldg(&values[first + query]) : 0.0F;
+}
+
+}  // namespace
+}  // namespace ultra::kernels::attention_backward_bf16
