@@ -81,16 +81,18 @@ def exercise_faults(files):
 
 
 def mistake_faults(files):
-    """A mistake must name the exercise whose solution it changes."""
+    """A mistake must name the exercise whose solution it changes: alone, or in a file of many."""
     files_of = {exercise.id: exercise.solution_path for exercise in catalog.all_exercises()}
     for path in files:
-        if path.parts[:2] == ("tests", "mistakes") and path.suffix == ".patch":
-            named = re.search(r"^Exercise: *(\S+)", read(path), re.MULTILINE)
-            changed = re.search(r"^--- \S*?(solutions/\S+)", read(path), re.MULTILINE)
+        if path.parts[:2] not in (("tests", "mistakes"), ("tests", "mutations")) or ".patch" not in path.suffix:
+            continue
+        for patch in re.split(r"^(?=Name: )", read(path), flags=re.MULTILINE):
+            named = re.search(r"^Exercise: *(\S+)", patch, re.MULTILINE)
+            changed = re.search(r"^--- \S*?(solutions/\S+)", patch, re.MULTILINE)
             expected = files_of.get(named.group(1)) if named else None
-            if not changed or expected != changed.group(1):
+            if patch and (not changed or expected != changed.group(1)):
                 yield path, ("its `Exercise:` and the solution in its `--- ` line "
-                             "do not belong together")
+                             f"do not belong together: '{patch.splitlines()[0]}'")
 
 
 # --- Module boundaries ---------------------------------------------------------------------------

@@ -104,7 +104,12 @@ class Layout(unittest.TestCase):
     def test_mistake_of_another_exercise(self):
         patch = "tests/mistakes/01_toy/add_forgets_b.patch"
         self.toy.write(patch, self.toy.read(patch).replace("Exercise: 01.1", "Exercise: 01.2"))
-        self.expect_fault(patch, "do not belong together")
+        self.expect_fault(patch, "do not belong together: 'Exercise: 01.2'")
+
+    def test_each_mistake_of_a_file_of_many(self):
+        many = "".join(f"Name: {name}\nExercise: 01.{name}\n\n--- solutions/01_toy/add.cpp\n" for name in "12")
+        self.write("tests/mutations/01_toy.patches", many)
+        self.expect_fault("tests/mutations/01_toy.patches", "do not belong together: 'Name: 2'")
 
 
 if __name__ == "__main__":
