@@ -4,7 +4,117 @@
 /// describe matrices to TMA, count multiprocessors, launch clusters.
 
 #if defined(__CUDACC__)
-#include "kernels/hopper/gpu/prepare.cuh"
+
+#include <utility>
+
+#include "kernels/hopper/tma.cuh"
+#include "kernels/simt/simt.cuh"
+#include "kernels/simt/small_floats.cuh"
+
+namespace ultra::kernels::hopper {
+
+/// @brief Refuses a GPU that is not of compute capability 9.0.
+/// @param hint  what runs elsewhere, for the message.
+/// @throws simt::SimtError
+void expect_hopper(const char* hint);
+
+/// @brief Describes a matrix [rows, columns] of bf16 to TMA: boxes of [box_rows, 64], 128-byte rows,
+/// swizzled; zeros outside. columns is a multiple of 8, box_rows at most 256.
+/// @throws simt::SimtError when the driver has no TMA, or refuses the matrix.
+[[nodiscard]] TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns,
+                                        int box_rows);
+
+/// @brief The same of `layers` matrices behind each other: a box lies in one of them, and what is outside
+/// of it is zeros, not the next one's rows.
+[[nodiscard]] TensorMap describe_stack(const simt::bf16* matrices, int layers, int rows,
+                                       int columns, int box_rows);
+
+/// @brief Launches a kernel whose blocks form clusters of `blocks`, which it must say itself, too
+/// (__cluster_dims__).
+/// @throws simt::SimtError as simt::launch().
+template <unsigned blocks, typename... Parameters, typename... Arguments>
+void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
+                     Arguments&&... arguments) {
+  simt::launch(kernel, config, std::forward<Arguments>(arguments)...);
+}
+
+/// @brief Multiprocessors of the current GPU.
+/// @throws simt::SimtError
+[[nodiscard]] unsigned count_multiprocessors();
+
+}  // namespace ultra::kernels::hopper
+
 #else
-#include "kernels/hopper/emulator/prepare.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "kernels/hopper/tma.cuh"
+#include "kernels/simt/small_floats.cuh"
+
+namespace ultra::kernels::hopper {
+namespace {
+
+/// @brief The emulator has what Hopper has.
+inline void expect_hopper(const char*) {}
+
+/// @brief `layers` matrices [rows, columns] of bf16 behind each other, as TMA hears of them: boxes of
+/// [box_rows, 64], swizzled.
+inline TensorMap describe_matrices(const simt::bf16* matrices, int layers, int rows, int columns,
+                                   int box_rows, unsigned rank) {
+  constexpr unsigned kBoxColumns = 64;  // 128 bytes, the span of the swizzle
+  const auto row_bytes = static_cast<std::uint64_t>(columns) * sizeof(simt::bf16);
+  TensorMap map{
+      .address = reinterpret_cast<std::byte*>(const_cast<simt::bf16*>(matrices)),
+      .element_bytes = sizeof(simt::bf16),
+      .rank = rank,
+      .extents = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
+                  static_cast<std::uint64_t>(layers)},
+      .byte_strides = {sizeof(simt::bf16), row_bytes, row_bytes * static_cast<std::uint64_t>(rows)},
+      .box = {kBoxColumns, static_cast<std::uint32_t>(box_rows), 1},
+      .swizzle = simt::emulator::Swizzle::k128};
+  simt::emulator::check_tensor_map(map);
+  return map;
+}
+
+/// @brief Describes a matrix [rows, columns] of bf16 to TMA: boxes of [box_rows, 64], 128-byte rows,
+/// swizzled; zeros outside. columns is a multiple of 8, box_rows at most 256.
+/// @throws simt::SimtError when the driver would refuse the matrix.
+[[nodiscard]] inline TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns,
+                                               int box_rows) {
+  return describe_matrices(matrix, 1, rows, columns, box_rows, 2);
+}
+
+/// @brief The same of `layers` matrices behind each other: a box lies in one of them.
+[[nodiscard]] inline TensorMap describe_stack(const simt::bf16* matrices, int layers, int rows,
+                                              int columns, int box_rows) {
+  return describe_matrices(matrices, layers, rows, columns, box_rows, 3);
+}
+
+/// @brief Launches a kernel whose blocks form clusters of `blocks`.
+/// @throws simt::SimtError as simt::launch().
+template <unsigned blocks, simt::Side side = simt::kSide, typename... Parameters,
+          typename... Arguments>
+void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
+                     Arguments&&... arguments) {
+  using Call = std::pair<void (*)(Parameters...), std::tuple<Parameters...>>;
+  const Call call(kernel, std::tuple<Parameters...>(std::forward<Arguments>(arguments)...));
+  const auto call_kernel = [](const void* data) {
+    const auto& [function, values] = *static_cast<const Call*>(data);
+    std::apply(function, values);
+  };
+  simt::emulator::run_in_clusters(
+      config,
+      {.call = call_kernel, .kernel = reinterpret_cast<std::uintptr_t>(kernel), .arguments = &call},
+      side, blocks);
+}
+
+/// @brief Multiprocessors of the emulated GPU.
+[[nodiscard]] inline unsigned count_multiprocessors() { return simt::emulator::kMultiprocessors; }
+
+}  // namespace
+}  // namespace ultra::kernels::hopper
+
 #endif

@@ -3,7 +3,7 @@
 /// wgmma and setmaxnreg for the emulator (kernels/simt/emulator/async). kernels/hopper/gpu/wgmma.cuh and
 /// wgmma_registers.cuh have the same for a GPU.
 
-#include "kernels/hopper/emulator/tma.hpp"
+#include "kernels/hopper/tma.cuh"
 
 namespace ultra::kernels::hopper {
 namespace {

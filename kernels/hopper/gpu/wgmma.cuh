@@ -2,7 +2,7 @@
 /// @file
 /// wgmma and setmaxnreg on a GPU. kernels/hopper/emulator/wgmma.hpp has the same for the emulator.
 
-#include "kernels/hopper/gpu/tma.cuh"
+#include "kernels/hopper/tma.cuh"
 
 namespace ultra::kernels::hopper {
 namespace {

@@ -1,7 +1,7 @@
 // Who owns which elements of the matrices of ldmatrix and mma.sync: PTX ISA, "ldmatrix" and "Matrix
 // Fragments for mma.m16n8k16" and "mma.m16n8k32".
 
-#include "kernels/simt/emulator/matrix_tiles.hpp"
+#include "kernels/simt/matrix_tiles.cuh"
 
 #include <algorithm>
 

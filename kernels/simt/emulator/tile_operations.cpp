@@ -1,6 +1,6 @@
 // The product of two tiles, whose elements the 32 lanes bring together.
 
-#include "kernels/simt/emulator/tile_operations.hpp"
+#include "kernels/simt/tiles.cuh"
 
 namespace ultra::simt::emulator {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "kernels/simt/emulator/async/barriers.hpp"
 #include "kernels/simt/emulator/async/units.hpp"
 #include "kernels/simt/emulator/engine.hpp"
 
@@ -23,6 +24,33 @@ std::uint64_t content_of(const void* barrier) {
 }
 
 }  // namespace
+
+void PhaseBarrier::complete() {
+  ++phase;
+  missing = arrivals;
+  announced = 0;
+  come = 0;
+  completed.join(arriving);
+  completed.learn({.slot = slot, .count = phase});
+  arriving = Clock();
+}
+
+std::string PhaseBarrier::to_text() const {
+  return fmt::format("{} of {} arrivals and {} of {} bytes", arrivals - missing, arrivals, come,
+                     announced);
+}
+
+bool GatheringBarrier::open_if_complete() {
+  if (come < expected) {
+    return false;
+  }
+  ++openings;
+  come = 0;
+  expected = 0;
+  opened.join(arriving);
+  arriving = Clock();
+  return true;
+}
 
 std::string Units::name_of(const PhaseBarrier& barrier) const {
   return fmt::format("barrier at byte {} of dynamic shared memory", barrier.offset);

@@ -10,6 +10,7 @@
 #include "kernels/simt/emulator/async/tensor_map.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
 #include "kernels/simt/emulator/launch.hpp"
+#include "kernels/simt/emulator/vector_types.hpp"
 #include "kernels/simt/side.hpp"
 
 namespace ultra::simt::emulator {
@@ -134,5 +135,10 @@ void wait_for_products(std::uint32_t pending, Place place);
 /// @brief The instruction trap.
 /// @throws SimtError
 [[noreturn]] void stop_kernel(Place place);
+
+/// @brief stmatrix: hands the elements of four 8 x 8 matrices of 16-bit elements to the lanes that store their
+/// rows: register i of lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of matrix i, and
+/// lane l gets row l % 8 of matrix l / 8. All lanes of the warp call it.
+[[nodiscard]] uint4 exchange_matrices(const unsigned (&registers)[4], Place place);
 
 }  // namespace ultra::simt::emulator
