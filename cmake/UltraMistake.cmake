@@ -1,6 +1,10 @@
-# Mistakes: tests/mistakes/NN_name/NAME.patch is a classic wrong answer, as a patch on a solution.
-# Each is applied to a copy, compiled (one file), linked with the exercise's test, and must be
-# caught: exit code 1 and the hint that the patch names. tools/mistakes.py does both ends.
+# Mistakes: tests/mistakes/NN_name/NAME.patch is a classic wrong answer, as a patch on a solution. The
+# exercise's check must catch it: exit code 1 and the hint that the patch names (tools/mistakes.py).
+#
+# All mistakes of an exercise share one check, which loads the code that it tests:
+#   NN_name.FILE.providers   object library: the solution and its mistaken copies
+#   NN_name.FILE.mistakes    executable tests/mistakes/NN_name.FILE, linked with the solution's library;
+#                            LD_LIBRARY_PATH puts tests/mistakes/NN_name/NAME/libprovider.so in its place
 
 # All mistakes; apart from `all`, because only `./workbook test` needs them.
 add_custom_target(mistakes)
@@ -13,44 +17,110 @@ function(ultra_patched_file out patch)
   set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
-function(ultra_mistake chapter patch own)
-  get_filename_component(mistake ${patch} NAME_WE)
-  ultra_patched_file(file_name ${patch})
-  set(solution ${CMAKE_SOURCE_DIR}/solutions/${chapter}/${file_name})
-  if("${file_name}" STREQUAL "" OR NOT EXISTS ${solution})
-    message(FATAL_ERROR "${patch}: its `--- ` line must name a file of solutions/${chapter}, "
-      "found '${file_name}'")
-  endif()
-  get_filename_component(file ${file_name} NAME_WE)
-  set(name ${chapter}.${mistake})
-  set(mistaken ${CMAKE_BINARY_DIR}/generated/mistakes/${chapter}/${mistake}/${file_name})
+# Of the objects of an exercise's providers those whose source is in a folder: solutions/NN_name, or
+# mistakes/NN_name/NAME.
+function(ultra_provider_objects out chapter file folder)
+  set(objects $<TARGET_OBJECTS:${chapter}.${file}.providers>)
+  set(${out} "$<FILTER:${objects},INCLUDE,/${folder}/>" PARENT_SCOPE)
+endfunction()
+
+# Copies of a solution, each with the mistake of one patch.
+function(ultra_mistaken_sources out chapter solution)
+  set(folder ${CMAKE_BINARY_DIR}/generated/mistakes/${chapter})
   set(tool ${CMAKE_SOURCE_DIR}/tools/mistakes.py)
-  add_custom_command(OUTPUT ${mistaken}
-    COMMAND Python3::Interpreter ${tool} apply ${patch} ${solution} ${mistaken}
-    DEPENDS ${tool} ${patch} ${solution}
-    COMMENT "Applying mistake ${name}" VERBATIM)
+  get_filename_component(file_name ${solution} NAME)
+  set(sources ${ARGN})
+  list(TRANSFORM sources REPLACE ".*/(.+)\\.patch$" "${folder}/\\1/${file_name}")
+  if(sources)
+    add_custom_command(OUTPUT ${sources}
+      COMMAND Python3::Interpreter ${tool} apply ${solution} ${folder} ${ARGN}
+      DEPENDS ${tool} ${solution} ${ARGN}
+      COMMENT "Applying mistakes to solutions/${chapter}/${file_name}" VERBATIM)
+  endif()
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+# The shared libraries of an exercise's mistakes, and before them its solution's.
+function(ultra_provider_libraries out chapter file)
+  set(linker "")
+  if(ULTRA_HAS_LINKER_lld)
+    set(linker -fuse-ld=lld)
+  endif()
+  set(libraries "")
+  set(commands "")
+  foreach(name IN ITEMS ${file}.solution LISTS ARGN)
+    set(source mistakes/${chapter}/${name})
+    if(name STREQUAL "${file}.solution")
+      set(source solutions/${chapter})
+    endif()
+    ultra_provider_objects(objects ${chapter} ${file} ${source})
+    set(folder ${CMAKE_BINARY_DIR}/tests/mistakes/${chapter}/${name})
+    file(MAKE_DIRECTORY ${folder})
+    list(APPEND libraries ${folder}/libprovider.so)
+    list(APPEND commands COMMAND ${CMAKE_CXX_COMPILER} -shared ${linker}
+      -Wl,-soname,libprovider.so -o ${folder}/libprovider.so "${objects}")
+  endforeach()
+  add_custom_command(OUTPUT ${libraries} ${commands}
+    DEPENDS $<TARGET_OBJECTS:${chapter}.${file}.providers>
+    COMMENT "Linking the providers of ${chapter}.${file}" COMMAND_EXPAND_LISTS VERBATIM)
+  set(${out} ${libraries} PARENT_SCOPE)
+endfunction()
+
+# The mistakes of one exercise, from its patches.
+function(ultra_mistakes_of_exercise chapter solution own)
+  get_filename_component(file ${solution} NAME_WE)
+  get_filename_component(file_name ${solution} NAME)
+  set(name ${chapter}.${file})
+  if(NOT TARGET ${name}.test)
+    return()
+  endif()
+  ultra_mistaken_sources(mistaken ${chapter} ${solution} ${ARGN})
+  ultra_simt_expand(sources HOST ${solution} ${mistaken})
   # A mistake may leave something unused: that is not what its test is about.
-  ultra_simt_expand(sources HOST ${mistaken})
-  ultra_chapter_objects(mistake.${name}.objects ultra_options ${sources})
-  ultra_precompile(mistake.${name}.objects library)
-  ultra_check_executable(mistake.${name} ${chapter} ${file} mistake.${name}.objects
-    "solutions/${chapter}/${file_name} with tests/mistakes/${chapter}/${mistake}.patch" "${own}")
-  set_target_properties(mistake.${name} mistake.${name}.objects PROPERTIES EXCLUDE_FROM_ALL ON)
-  add_dependencies(mistakes mistake.${name})
-  set_target_properties(mistake.${name} PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/mistakes)
-  add_test(NAME mistake.${name}
-    COMMAND Python3::Interpreter ${tool} expect ${patch} $<TARGET_FILE:mistake.${name}>)
-  set_tests_properties(mistake.${name} PROPERTIES
-    LABELS mistakes SKIP_RETURN_CODE 5)
-  ultra_limit_test(mistake.${name} ${ULTRA_CHECK_SECONDS})
+  ultra_chapter_objects(${name}.providers ultra_options ${sources})
+  ultra_precompile(${name}.providers provider)
+
+  set(mistakes ${ARGN})
+  list(TRANSFORM mistakes REPLACE ".*/(.+)\\.patch$" "\\1")
+  ultra_provider_libraries(libraries ${chapter} ${file} ${mistakes})
+  list(GET libraries 0 of_solution)
+  add_library(${name}.provider SHARED IMPORTED)
+  set_target_properties(${name}.provider PROPERTIES IMPORTED_LOCATION ${of_solution})
+  ultra_check_executable(${name}.mistakes ${chapter} ${file} ${name}.provider
+    solutions/${chapter}/${file_name} "${own}")
+  target_sources(${name}.mistakes PRIVATE ${libraries})
+  target_link_options(${name}.mistakes PRIVATE -Wl,--enable-new-dtags) # LD_LIBRARY_PATH goes first
+  set_target_properties(${name}.mistakes PROPERTIES
+    OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/mistakes
+    ENABLE_EXPORTS ON) # providers call what is linked here
+  set_target_properties(${name}.mistakes ${name}.providers PROPERTIES EXCLUDE_FROM_ALL ON)
+  add_dependencies(mistakes ${name}.mistakes)
+
+  foreach(patch mistake IN ZIP_LISTS ARGN mistakes)
+    set(test mistake.${chapter}.${mistake})
+    add_test(NAME ${test}
+      COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/mistakes.py expect ${patch}
+              $<TARGET_FILE:${name}.mistakes> ${CMAKE_BINARY_DIR}/tests/mistakes/${chapter}/${mistake})
+    set_tests_properties(${test} PROPERTIES LABELS mistakes SKIP_RETURN_CODE 5)
+    ultra_limit_test(${test} ${ULTRA_CHECK_SECONDS})
+  endforeach()
 endfunction()
 
 function(ultra_mistakes chapter own)
   file(GLOB patches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mistakes/${chapter}/*.patch)
+  ultra_exercise_files(solutions ${chapter})
   foreach(patch IN LISTS patches)
     # The target of a mistake follows from the patch's text: configure again when it changes.
     set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${patch})
-    ultra_mistake(${chapter} ${patch} "${own}")
+    ultra_patched_file(file_name ${patch})
+    if(NOT "${CMAKE_SOURCE_DIR}/solutions/${chapter}/${file_name}" IN_LIST solutions)
+      message(FATAL_ERROR "${patch}: its `--- ` line must name a file of solutions/${chapter}, "
+        "found '${file_name}'")
+    endif()
+    list(APPEND patches_${file_name} ${patch})
+  endforeach()
+  foreach(solution IN LISTS solutions)
+    get_filename_component(file_name ${solution} NAME)
+    ultra_mistakes_of_exercise(${chapter} ${solution} "${own}" ${patches_${file_name}})
   endforeach()
 endfunction()

@@ -2,6 +2,7 @@
 # once per kind of target instead of once per source.
 #
 #   ultra_precompile(target library)   our libraries and programs
+#   ultra_precompile(target provider)  position-independent code, for shared libraries
 #   ultra_precompile(target test)      tests, which ultra_compile_quickly has set up
 #
 # Only headers that are not ours, so that a change of ours rebuilds no more than it has to. Neither
@@ -38,6 +39,9 @@ function(ultra_precompiled_target target)
 endfunction()
 
 ultra_precompiled_target(ultra_precompiled_library ${ULTRA_PRECOMPILED_LIBRARY})
+ultra_precompiled_target(ultra_precompiled_provider ${ULTRA_PRECOMPILED_LIBRARY})
+set_target_properties(ultra_precompiled_provider PROPERTIES
+  POSITION_INDEPENDENT_CODE ON EXCLUDE_FROM_ALL ON)
 ultra_precompiled_target(ultra_precompiled_test ${ULTRA_PRECOMPILED_TEST})
 target_link_libraries(ultra_precompiled_test PRIVATE GTest::gmock)
 ultra_compile_quickly(ultra_precompiled_test)
@@ -66,6 +70,9 @@ function(ultra_compile_together target)
 endfunction()
 
 function(ultra_precompile target kind)
+  if(kind STREQUAL "provider")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
   target_precompile_headers(${target} REUSE_FROM ultra_precompiled_${kind})
   # The macros of these libraries are part of the precompiled header.
   target_link_libraries(${target} PRIVATE fmt::fmt spdlog::spdlog Threads::Threads)

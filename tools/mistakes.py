@@ -1,7 +1,8 @@
 """Classic wrong answers: applies tests/mistakes/NN_name/NAME.patch and proves that it is caught.
 
-    mistakes.py apply PATCH SOLUTION OUT    the solution with the mistake, into OUT
-    mistakes.py expect PATCH EXECUTABLE     the check built with it must fail, with the hint
+    mistakes.py apply SOLUTION FOLDER PATCH...   the solution with each mistake: FOLDER/NAME/ and its name
+    mistakes.py expect PATCH EXECUTABLE FOLDER   the check must fail, with the hint, when it loads
+                                                 the solution with the mistake, FOLDER/libprovider.so
 
 A patch starts with three header lines, then a unified diff against the solution:
     Exercise: 01.2
@@ -9,6 +10,7 @@ A patch starts with three header lines, then a unified diff against the solution
     Hint: the text that the check must print
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -29,27 +31,45 @@ def header(patch):
 
 
 def apply(patch, solution, out):
+    """Writes the solution with a mistake, unless it is there."""
     header(patch)
-    target = pathlib.Path(out)
-    target.parent.mkdir(parents=True, exist_ok=True)
     # No fuzz: a patch whose context has changed may no longer make the mistake it names.
-    command = ["patch", "--silent", "--fuzz=0", "--reject-file=-", f"--output={out}",
-               solution, patch]
+    command = ["patch", "--silent", "--fuzz=0", "--reject-file=-", "--output=-", solution, patch]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    target = pathlib.Path(out)
     if done.returncode != 0:
         target.unlink(missing_ok=True)
-        sys.exit(f"{patch} does not apply to {solution}:\n{done.stdout}{done.stderr}"
+        sys.exit(f"{patch} does not apply to {solution}:\n{done.stderr}"
                  "Make it again: diff -u SOLUTION MISTAKEN, below its three header lines.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # What has not changed is not compiled again.
+    if not target.is_file() or target.read_text(encoding="utf-8") != done.stdout:
+        target.write_text(done.stdout, encoding="utf-8")
+
+
+def apply_all(solution, folder, *patches):
+    for patch in patches:
+        apply(patch, solution, pathlib.Path(folder, pathlib.Path(patch).stem, pathlib.Path(solution).name))
+
+
+def run_check(executable, folder, change):
+    """Runs a check that loads FOLDER/libprovider.so, the solution with `change`."""
+    paths = [str(folder), os.environ.get("LD_LIBRARY_PATH")]
+    environment = os.environ | {"LD_LIBRARY_PATH": ":".join(filter(None, paths)),
+                                "LD_BIND_NOW": "1",  # names a missing function at the start
+                                "ULTRA_TESTED_CHANGE": change}
+    return subprocess.run([executable], env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False)
 
 
 def one_line(text):
     return " ".join(text.split())
 
 
-def expect(patch, executable):
+def expect(patch, executable, folder):
     fields = header(patch)
-    done = subprocess.run([executable], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    done = run_check(executable, folder, "/".join(pathlib.Path(patch).parts[-4:]))
     print(done.stdout)
     if done.returncode == SKIPPED:
         sys.exit(SKIPPED)
@@ -62,11 +82,13 @@ def expect(patch, executable):
 
 
 def main():
-    commands = {"apply": (apply, 3), "expect": (expect, 2)}
-    command, count = commands.get(sys.argv[1] if len(sys.argv) > 1 else "", (None, 0))
-    if command is None or len(sys.argv) != 2 + count:
-        sys.exit(__doc__)
-    command(*sys.argv[2:])
+    match sys.argv[1:]:
+        case "apply", solution, folder, *patches:
+            apply_all(solution, folder, *patches)
+        case "expect", patch, executable, folder:
+            expect(patch, executable, folder)
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":
