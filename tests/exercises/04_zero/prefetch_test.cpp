@@ -1,60 +1,20 @@
-// Contract of exercise 04.5: the uses of some steps with actions that only take notes, and that
-// know at any time which units are there, under way, and needed by the next uses.
+// Contract of exercise 04.5: what Prefetch calls along the uses of some steps, against what follows
+// from a list of the units that are there.
 #include "chapters/04_zero/prefetch.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <utility>
-#include <vector>
+#include <set>
 
 #include "chapters/04_zero/unit_uses.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/schedules.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-constexpr const char* kWindow =
-    "when a use begins, its own unit has been asked for, and those of the next `ahead` uses, as "
-    "far as "
-    "there are any.";
-constexpr const char* kLastUse =
-    "there is no use after the last one of the step: the weights of the next step are not made "
-    "yet.";
-constexpr const char* kNotCounted =
-    "the backward pass of a unit that was just computed again does not count: look one use "
-    "further.";
-constexpr const char* kInOrder =
-    "units are asked for in the order of their uses: what is needed first travels first.";
-constexpr const char* kOnce =
-    "a unit that is there, or under way, is not asked for again, its memory is taken: ask_for() "
-    "looks at that.";
-constexpr const char* kAskFirst =
-    "ask for all units of the window, then wait: so they travel while the rank waits.";
-constexpr const char* kWaitForOne =
-    "only the unit of this use is waited for: the others have time until their own use.";
-constexpr const char* kNotThere =
-    "a unit is there when its use begins: ask for it, and wait for it.";
-constexpr const char* kReleaseEarly =
-    "with Reshard::kAfterForward a unit is released as soon as it has run forward, unless its "
-    "backward pass is the next use.";
-constexpr const char* kTurn =
-    "at the turn from forward to backward the last unit is the first one again: when the next use "
-    "is the unit's backward pass, it stays.";
-constexpr const char* kStays =
-    "with Reshard::kAfterBackward a unit stays from its forward pass to its backward pass.";
-constexpr const char* kStaysForOthers =
-    "another micro-batch has used the unit forward too, and its backward pass is still to come: "
-    "with Reshard::kAfterBackward the unit stays until the last of them.";
-constexpr const char* kRecomputed =
-    "after a recomputation the unit's backward pass comes next, so it stays.";
-constexpr const char* kReleaseInTheEnd =
-    "when no micro-batch's backward pass is to come nobody needs the unit: release it, whatever "
-    "`reshard` says.";
+/// One line for each begin() and end(), with the actions that it calls.
+using Lines = std::vector<std::string>;
 
 /// "F0", "R0", "B0": forward, computed again, backward.
 std::string text(const UnitUse& use) {
@@ -66,6 +26,7 @@ struct Case {
   std::vector<UnitUse> uses;
   std::size_t ahead = 0;
   Reshard reshard = Reshard::kAfterForward;
+  int steps = 1;
 
   [[nodiscard]] std::string str() const {
     std::string all =
@@ -74,262 +35,179 @@ struct Case {
     for (const UnitUse& use : uses) all += " " + text(use);
     return all;
   }
-  /// Whether a use is the backward pass of a unit that was just computed again.
-  [[nodiscard]] bool follows_its_recomputation(std::size_t use) const {
-    return uses[use].kind == UseKind::kBackward && use > 0 &&
-           uses[use - 1] == UnitUse{uses[use].unit, UseKind::kRecomputation};
-  }
-  /// Whether the backward pass of a use's unit is the next use.
-  [[nodiscard]] bool is_at_the_turn(std::size_t use) const {
-    return use + 1 < uses.size() && uses[use + 1] == UnitUse{uses[use].unit, UseKind::kBackward};
-  }
-  /// The uses whose units have been asked for when a use begins.
+  /// The uses whose units have been asked for when a use begins; the backward pass of a unit that
+  /// was just computed again does not count.
   [[nodiscard]] std::vector<std::size_t> window(std::size_t use) const {
     std::vector<std::size_t> all = {use};
     for (std::size_t next = use + 1; next < uses.size() && all.size() <= ahead; ++next) {
-      if (!follows_its_recomputation(next)) all.push_back(next);
+      const bool again = uses[next].kind == UseKind::kBackward &&
+                         uses[next - 1] == UnitUse{uses[next].unit, UseKind::kRecomputation};
+      if (!again) all.push_back(next);
     }
     return all;
   }
-  /// Forward passes of a unit, up to a use, whose backward pass comes after it.
-  [[nodiscard]] long under_way(std::size_t use) const {
-    const auto end = uses.begin() + static_cast<std::ptrdiff_t>(use) + 1;
-    const auto count = [&](UseKind kind) {
-      return std::count(uses.begin(), end, UnitUse{uses[use].unit, kind});
-    };
-    return count(UseKind::kForward) - count(UseKind::kBackward);
+  /// Why the unit of a use that is over stays; nullptr: it is released.
+  [[nodiscard]] const char* why_it_stays(std::size_t use) const {
+    const auto [unit, kind] = uses[use];
+    if (kind == UseKind::kRecomputation) {
+      return "after a recomputation the unit's backward pass comes next, so it stays.";
+    }
+    if (use + 1 < uses.size() && uses[use + 1] == UnitUse{unit, UseKind::kBackward}) {
+      return "at the turn from forward to backward the last unit is the first one again: when the "
+             "next use is the unit's backward pass, it stays.";
+    }
+    const auto so_far = std::span(uses).first(use + 1);
+    const auto under_way = std::ranges::count(so_far, UnitUse{unit, UseKind::kForward}) -
+                           std::ranges::count(so_far, UnitUse{unit, UseKind::kBackward});
+    if (reshard == Reshard::kAfterForward || under_way == 0) return nullptr;
+    return "with Reshard::kAfterBackward a unit stays from its forward pass to its backward pass; "
+           "when another micro-batch has used the unit forward too, until the last of them.";
   }
 };
 
-/// Runs the uses of a case and finds the first thing that is wrong.
-class Trial {
- public:
-  explicit Trial(Case the_case)
-      : case_(std::move(the_case)),
-        prefetch_(case_.uses, case_.ahead, case_.reshard,
-                  {.start_gather = [this](const UnitUse& use) { start_gather(use); },
-                   .wait = [this](std::size_t unit) { wait(unit); },
-                   .release = [this](std::size_t unit) { release(unit); }}) {
-    for (const UnitUse& use : case_.uses) units_.resize(std::max(units_.size(), use.unit + 1));
-  }
-  Trial(const Trial&) = delete;
-  Trial& operator=(const Trial&) = delete;
-
-  /// What is wrong in some steps, with what was called before; empty when nothing is.
-  std::string run(int steps = 1) {
-    for (; steps > 0 && problem_.empty(); --steps) {
-      for (use_ = 0; use_ < case_.uses.size() && problem_.empty(); ++use_) run_use();
-    }
-    if (problem_.empty()) return {};
-    const std::size_t shown = std::min<std::size_t>(calls_.size(), 12);
-    return fmt::format(
-        "{}\n{}\nThe last calls, and what they did:\n  {}\n", case_.str(), problem_,
-        fmt::join(calls_.end() - static_cast<std::ptrdiff_t>(shown), calls_.end(), "\n  "));
-  }
-
-  /// What each call did.
-  [[nodiscard]] const std::vector<std::string>& calls() const { return calls_; }
-
- private:
-  enum class State { kReleased, kUnderWay, kThere };
-
-  [[nodiscard]] const UnitUse& current() const { return case_.uses[use_]; }
-
-  void expect(bool condition, const std::string& what, const char* hint) {
-    if (condition || !problem_.empty()) return;
-    problem_ = fmt::format("{}\nHint: {}", what, hint);
-  }
-
-  // The actions -----------------------------------------------------------------------------------
-
-  void start_gather(const UnitUse& use) {
-    calls_.back() += fmt::format(" start_gather({})", text(use));
-    expect(!waited_, fmt::format("{} is asked for after {} has waited", text(use), text(current())),
-           kAskFirst);
-    expect(units_[use.unit] == State::kReleased,
-           fmt::format("unit {} is asked for while it is there or under way", use.unit), kOnce);
-    const std::vector<std::size_t> window = case_.window(use_);
-    const auto place =
-        std::ranges::find_if(window, [&](std::size_t needed) { return case_.uses[needed] == use; });
-    expect(place != window.end(), fmt::format("{} is asked for too early", text(use)),
-           window.back() + 1 == case_.uses.size() ? kLastUse : kWindow);
-    expect(place - window.begin() >= last_asked_,
-           fmt::format("{} is asked for behind a later use", text(use)), kInOrder);
-    last_asked_ = place - window.begin();
-    units_[use.unit] = State::kUnderWay;
-  }
-
-  void wait(std::size_t unit) {
-    calls_.back() += fmt::format(" wait({})", unit);
-    expect(unit == current().unit,
-           fmt::format("unit {} is waited for in {}", unit, text(current())), kWaitForOne);
-    expect(units_[unit] != State::kReleased,
-           fmt::format("unit {} is waited for, but was not asked for", unit), kNotThere);
-    waited_ = true;
-    units_[unit] = State::kThere;
-  }
-
-  void release(std::size_t unit) {
-    calls_.back() += fmt::format(" release({})", unit);
-    units_[unit] = State::kReleased;
-  }
-
-  // The uses --------------------------------------------------------------------------------------
-
-  void expect_window() {
-    for (const std::size_t needed : case_.window(use_)) {
-      const UnitUse& use = case_.uses[needed];
-      bool skipped = false;  // before it: a use that does not count
-      for (std::size_t i = use_ + 1; i < needed; ++i) {
-        skipped = skipped || case_.follows_its_recomputation(i);
+Lines expected_calls(const Case& c) {
+  Lines lines;
+  for (int step = 0; step < c.steps; ++step) {
+    std::set<std::size_t> there;  // or under way
+    for (std::size_t use = 0; use < c.uses.size(); ++use) {
+      const std::size_t unit = c.uses[use].unit;
+      std::string& begin = lines.emplace_back(fmt::format("begin({}):", unit));
+      for (const std::size_t needed : c.window(use)) {
+        const UnitUse& next = c.uses[needed];
+        if (there.insert(next.unit).second) begin += fmt::format(" start_gather({})", text(next));
       }
-      expect(units_[use.unit] != State::kReleased,
-             fmt::format("{} begins, and unit {} of {} has not been asked for", text(current()),
-                         use.unit, text(use)),
-             skipped ? kNotCounted : kWindow);
+      begin += fmt::format(" wait({})", unit);
+      std::string& end = lines.emplace_back(fmt::format("end({}):", unit));
+      if (c.why_it_stays(use) != nullptr) continue;
+      end += fmt::format(" release({})", unit);
+      there.erase(unit);
     }
   }
+  return lines;
+}
 
-  void run_use() {
-    last_asked_ = 0;
-    waited_ = false;
-    calls_.push_back(fmt::format("begin({}):", current().unit));
-    prefetch_.begin(current().unit);
-    expect(waited_ && units_[current().unit] == State::kThere,
-           fmt::format("{} begins, and its unit is not there", text(current())), kNotThere);
-    expect_window();
-    if (!problem_.empty()) return;
-    calls_.push_back(fmt::format("end({}):", current().unit));
-    prefetch_.end(current().unit);
-    expect_end();
-  }
-
-  void expect_end() {
-    const bool there = units_[current().unit] != State::kReleased;
-    const bool forward = current().kind == UseKind::kForward;
-    const long under_way = case_.under_way(use_);
-    const bool recomputed = current().kind == UseKind::kRecomputation;
-    const bool kept = case_.reshard == Reshard::kAfterBackward && under_way > 0;
-    expect(there || !recomputed, text(current()) + " is over, and its unit was released",
-           kRecomputed);
-    const bool turns = case_.is_at_the_turn(use_);
-    expect(there || !turns, text(current()) + " is over, and its unit was released", kTurn);
-    expect(there || !kept, text(current()) + " is over, and its unit was released",
-           forward ? kStays : kStaysForOthers);
-    expect(!there || recomputed || turns || kept,
-           text(current()) + " is over, and its unit is still there",
-           forward ? kReleaseEarly : kReleaseInTheEnd);
-  }
-
-  Case case_;
-  std::vector<State> units_;
-  std::vector<std::string> calls_;
-  std::string problem_;
-  std::size_t use_ = 0;            // the one that began last
-  std::ptrdiff_t last_asked_ = 0;  // place in its window of what was asked for last
-  bool waited_ = false;            // for its unit
-  Prefetch prefetch_;
-};
-
-class PrefetchTest : public ultra::test::RandomTest {
- protected:
-  static void expect_passes(const Case& the_case, int steps = 1) {
-    const std::string problem = Trial(the_case).run(steps);
-    EXPECT_TRUE(problem.empty()) << problem;
-  }
-
-  /// Both kinds, 0 to `most_ahead` ahead.
-  static void expect_all(const std::vector<UnitUse>& uses, std::size_t most_ahead) {
-    for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kAfterBackward}) {
-      for (std::size_t ahead = 0; ahead <= most_ahead && !HasFailure(); ++ahead) {
-        expect_passes({.uses = uses, .ahead = ahead, .reshard = reshard});
-      }
+Lines found_calls(const Case& c) {
+  Lines lines;
+  const auto note = [&lines](const char* action, const auto& of) {
+    lines.back() += fmt::format(" {}({})", action, of);
+  };
+  Prefetch prefetch(c.uses, c.ahead, c.reshard,
+                    {.start_gather = [&](const UnitUse& use) { note("start_gather", text(use)); },
+                     .wait = [&](std::size_t unit) { note("wait", unit); },
+                     .release = [&](std::size_t unit) { note("release", unit); }});
+  for (int step = 0; step < c.steps; ++step) {
+    for (const UnitUse& use : c.uses) {
+      lines.push_back(fmt::format("begin({}):", use.unit));
+      prefetch.begin(use.unit);
+      lines.push_back(fmt::format("end({}):", use.unit));
+      prefetch.end(use.unit);
     }
   }
+  return lines;
+}
 
-  static std::vector<UnitUse> uses_of(std::size_t units, const train::StepSchedule& schedule,
-                                      std::size_t recompute_every = 0) {
-    const std::vector<ChunkUnits> chunks = {ChunkUnits::whole(units)};
-    return unit_uses(schedule, chunks, recompute_every);
-  }
-
-  /// Micro-batches of which at most so many have run forward and not yet backward.
-  train::StepSchedule draw_schedule(std::size_t micro_batches, std::size_t most_under_way) {
-    train::StepSchedule schedule;
-    for (std::size_t forward = 0, backward = 0; backward < micro_batches;) {
-      const bool can_go_on = forward < micro_batches && forward - backward < most_under_way;
-      if (can_go_on && (forward == backward || random.between(0, 1) == 1)) {
-        schedule.push_back({.kind = train::ActionKind::kForward, .micro_batch = forward++});
-      } else {
-        schedule.push_back({.kind = train::ActionKind::kBackward, .micro_batch = backward++});
-      }
+const char* hint_for_begin(const Case& c, std::size_t use, const Lines& found,
+                           const Lines& expected) {
+  constexpr const char* kWindow =
+      "when a use begins, its own unit has been asked for, and those of the next `ahead` uses, as "
+      "far as there are any.";
+  const std::vector<std::size_t> window = c.window(use);
+  for (const std::string& call : found) {
+    const bool waits = call.starts_with("wait");
+    if (waits && call != expected.back()) {
+      return "only the unit of this use is waited for: the others have time until their own use.";
     }
-    return schedule;
+    if (waits && &call != &found.back()) {
+      return "ask for all units of the window, then wait: so they travel while the rank waits.";
+    }
+    if (std::ranges::count(expected, call) == std::ranges::count(found, call)) continue;
+    if (std::ranges::any_of(window,
+                            [&](auto w) { return call.ends_with(text(c.uses[w]) + ")"); })) {
+      return "a unit that is there, or under way, is not asked for again, its memory is taken: "
+             "ask_for() looks at that.";
+    }
+    return window.back() + 1 < c.uses.size()
+               ? kWindow
+               : "there is no use after the last one of the step: the weights of the next step are "
+                 "not made yet.";
   }
-
-  Case draw(std::size_t most_under_way, std::size_t most_together) {
-    const train::StepSchedule schedule = draw_schedule(random.between(1, 5), most_under_way);
-    return {.uses = uses_of(random.between(2, 9), schedule, random.between(0, most_together)),
-            .ahead = random.between(0, 7),
-            .reshard = random.pick({Reshard::kAfterForward, Reshard::kAfterBackward})};
+  for (const std::string& call : expected) {
+    if (std::ranges::count(found, call) > 0) continue;
+    if (call.starts_with("wait")) return "a unit is there when its use begins: wait for it.";
+    return window.back() == use + window.size() - 1
+               ? kWindow
+               : "the backward pass of a unit that was just computed again does not count: look "
+                 "one use further.";
   }
-};
-
-const train::StepSchedule kOneMicroBatch = {{.kind = train::ActionKind::kForward},
-                                            {.kind = train::ActionKind::kBackward}};
-
-TEST_F(PrefetchTest, WithoutLookingAheadUnitsComeOneByOne) {
-  for (std::size_t units = 2; units <= 5; ++units) expect_all(uses_of(units, kOneMicroBatch), 0);
+  return "units are asked for in the order of their uses: what is needed first travels first.";
 }
 
-TEST_F(PrefetchTest, LooksAheadAlsoAroundTheTurnButNotBehindTheLastUse) {
-  for (std::size_t units = 2; units <= 6; ++units) {
-    expect_all(uses_of(units, kOneMicroBatch), 2 * units + 1);
+const char* hint_for_end(const Case& c, std::size_t use) {
+  if (const char* const stays = c.why_it_stays(use); stays != nullptr) return stays;
+  return c.uses[use].kind == UseKind::kForward
+             ? "with Reshard::kAfterForward a unit is released as soon as it has run forward, "
+               "unless its backward pass is the next use."
+             : "when no micro-batch's backward pass is to come nobody needs the unit: release it, "
+               "whatever `reshard` says.";
+}
+
+void expect_calls(const Case& c) {
+  const Lines expected = expected_calls(c);
+  const Lines found = found_calls(c);
+  const auto place = std::ranges::mismatch(found, expected).in1 - found.begin();
+  const auto line = static_cast<std::size_t>(place);
+  if (line == expected.size()) return;
+  const std::size_t use = line / 2 % c.uses.size();
+  const char* const hint = line % 2 == 0
+                               ? hint_for_begin(c, use, ultra::test::words_of(found[line]),
+                                                ultra::test::words_of(expected[line]))
+                               : hint_for_end(c, use);
+  const auto before = std::span(found).first(line);
+  ADD_FAILURE() << fmt::format("{}\nat {}:  {}\nexpected: {}\nHint: {}\nThe calls before:\n  {}",
+                               c.str(), text(c.uses[use]), found[line], expected[line], hint,
+                               fmt::join(before.last(std::min<std::size_t>(line, 10)), "\n  "));
+}
+
+class PrefetchTest : public ultra::test::RandomTest {};
+
+TEST_F(PrefetchTest, FollowsAnySchedule) {
+  for (const char* schedule :
+       {"F0 BW0", "F0 BW0 F1 BW1 F2 BW2", "F0 F1 BW0 BW1", "F0 F1 BW1 BW0", "F0 F1 BW0 F2 BW1 BW2",
+        "F0 F1 F2 BW1 F3 BW3 BW0 BW2", "F0 F1 BW0 BW1 F2 F3 F4 BW2 BW3 BW4"}) {
+    for (int i = 0; i < 100 && !HasFailure(); ++i) {
+      const std::vector<ChunkUnits> chunks = {ChunkUnits::whole(random.between(2, 9))};
+      const std::size_t recompute_every = random.between(0, 4);
+      expect_calls({.uses = unit_uses(ultra::test::schedule_of(schedule), chunks, recompute_every),
+                    .ahead = random.pick<std::size_t>({0, 1, 2, 3, 5, 7, 19}),
+                    .reshard = random.pick({Reshard::kAfterForward, Reshard::kAfterBackward}),
+                    .steps = random.pick({1, 1, 3})});
+    }
   }
-}
-
-TEST_F(PrefetchTest, AUnitThatIsComputedAgainStaysForItsBackwardPass) {
-  for (std::size_t units = 3; units <= 6; ++units) {
-    expect_all(uses_of(units, kOneMicroBatch, 1), 2 * units);
-  }
-}
-
-TEST_F(PrefetchTest, UnitsMayBeComputedAgainTogether) {
-  for (int i = 0; i < 200 && !HasFailure(); ++i) expect_passes(draw(1, 4));
-}
-
-TEST_F(PrefetchTest, LooksAheadFromOneMicroBatchToTheNext) {
-  for (int i = 0; i < 200 && !HasFailure(); ++i) expect_passes(draw(1, 0));
-}
-
-/// As in a pipeline: F0 F1 B0 B1.
-TEST_F(PrefetchTest, AUnitServesSeveralMicroBatchesThatAreUnderWay) {
-  for (int i = 0; i < 200 && !HasFailure(); ++i) expect_passes(draw(4, 2));
-}
-
-TEST_F(PrefetchTest, EveryStepBeginsAgain) {
-  for (int i = 0; i < 100 && !HasFailure(); ++i) expect_passes(draw(3, 2), 3);
 }
 
 TEST_F(PrefetchTest, WorkedByHand) {
-  Trial trial({.uses = uses_of(3, kOneMicroBatch), .ahead = 1, .reshard = Reshard::kAfterForward});
-  const std::string problem = trial.run();
-  EXPECT_TRUE(problem.empty()) << problem;
-  const std::vector<std::string> expected = {
-      "begin(0): start_gather(F0) start_gather(F1) wait(0)",
-      "end(0): release(0)",
-      "begin(1): start_gather(F2) wait(1)",
-      "end(1): release(1)",
-      "begin(2): wait(2)",
-      "end(2):",
-      "begin(2): start_gather(B1) wait(2)",
-      "end(2): release(2)",
-      "begin(1): start_gather(B0) wait(1)",
-      "end(1): release(1)",
-      "begin(0): wait(0)",
-      "end(0): release(0)",
-  };
-  EXPECT_EQ(trial.calls(), expected);
+  using enum UseKind;
+  const Case by_hand{.uses = {{0, kForward},
+                              {1, kForward},
+                              {2, kForward},
+                              {2, kBackward},
+                              {1, kBackward},
+                              {0, kBackward}},
+                     .ahead = 1};
+  const Lines expected = {"begin(0): start_gather(F0) start_gather(F1) wait(0)",
+                          "end(0): release(0)",
+                          "begin(1): start_gather(F2) wait(1)",
+                          "end(1): release(1)",
+                          "begin(2): wait(2)",
+                          "end(2):",
+                          "begin(2): start_gather(B1) wait(2)",
+                          "end(2): release(2)",
+                          "begin(1): start_gather(B0) wait(1)",
+                          "end(1): release(1)",
+                          "begin(0): wait(0)",
+                          "end(0): release(0)"};
+  expect_calls(by_hand);
+  EXPECT_EQ(expected_calls(by_hand), expected);
 }
 
 }  // namespace
