@@ -16,11 +16,11 @@ import argparse
 import collections
 import concurrent.futures
 import dataclasses
+import hashlib
 import itertools
 import json
 import os
 import pathlib
-import random
 import re
 import resource
 import shlex
@@ -92,24 +92,21 @@ def equivalents():
     return found
 
 
-def generated(exercise):
-    """The exercise's mutants that are not known to compute the same."""
+def generated(exercise, seed):
+    """The exercise's mutants, but for those that are known to compute the same, as the seed orders them: an edit
+    of the solution or of the list moves no other."""
     path = exercise.solution_path
     text = (ROOT / path).read_text(encoding="utf-8")
     known = equivalents()
-    return [Change(f"{path}:{m.line}", m.kind, m.before, m.after, m.apply(text))
-            for m in mutants.mutants(text) if (path, m.before, m.after) not in known]
+    found = [Change(f"{path}:{m.line}", m.kind, m.before, m.after, m.apply(text))
+             for m in mutants.mutants(text) if (path, m.before, m.after) not in known]
+    return sorted(found, key=lambda c: hashlib.sha256(f"{seed}{path}{c.before}{c.after}".encode()).digest())
 
 
 def drawn(exercises, seed):
-    """(exercise, mutant) of all exercises by turns, each exercise's in the order that the seed decides."""
-    queues = []
-    for exercise in exercises:
-        changes = generated(exercise)
-        random.Random(f"{seed} {exercise.id}").shuffle(changes)
-        queues.append([(exercise, change) for change in changes])
-    turns = itertools.zip_longest(*queues)
-    return [pair for turn in turns for pair in turn if pair]
+    """(exercise, mutant) of all exercises by turns."""
+    queues = [[(exercise, change) for change in generated(exercise, seed)] for exercise in exercises]
+    return [pair for turn in itertools.zip_longest(*queues) for pair in turn if pair]
 
 
 # --- How it is tried -----------------------------------------------------------------------------
