@@ -18,14 +18,41 @@
 /// Source: Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3; Korthikanti et al. 2022,
 /// "Reducing activation recomputation in large transformer models", arXiv 2205.05198, section 4.2.2.
 
+#include <functional>
 #include <memory>
+#include <utility>
 
-#include "chapters/05_tensor_sequence_parallel/pending.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
 #include "common/comm/communicator.hpp"
+#include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::tensor_parallel {
+
+/// @brief A tensor that may still be under way. The rank may compute until it needs it.
+class [[nodiscard]] Pending {
+ public:
+  /// @brief A tensor that is here.
+  explicit Pending(Tensor tensor) : tensor_(std::move(tensor)) {}
+
+  /// @brief A tensor that is here when a work has ended.
+  /// @param finish  called then: puts what has arrived in its final order; empty if it is.
+  Pending(Tensor tensor, Work work, std::function<Tensor(const Tensor&)> finish = {})
+      : tensor_(std::move(tensor)), work_(std::move(work)), finish_(std::move(finish)) {}
+
+  /// @brief The tensor, as soon as it is here. Called once.
+  [[nodiscard]] Tensor wait() {
+    work_.wait();
+    work_ = Work();
+    const Tensor arrived = std::exchange(tensor_, Tensor());
+    return finish_ ? finish_(arrived) : arrived;
+  }
+
+ private:
+  Tensor tensor_;
+  Work work_;
+  std::function<Tensor(const Tensor&)> finish_;
+};
 
 /// @brief The two borders of a region of split matrices. Outside, a rank has local_seq tokens of each
 /// sequence: all of them, or its part of them.

@@ -10,7 +10,6 @@
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/08_expert_parallel/balancing/expert_observer.hpp"
 #include "chapters/08_expert_parallel/estimate/expert_table.hpp"
-#include "chapters/08_expert_parallel/expert_parallel_factory.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/text.hpp"

@@ -9,8 +9,7 @@
 #include "chapters/07_pipeline_parallel/lists/interleaved_list.hpp"
 #include "chapters/07_pipeline_parallel/lists/list_builder.hpp"
 #include "chapters/07_pipeline_parallel/lists/one_f_one_b_list.hpp"
-#include "chapters/07_pipeline_parallel/lists/v_lists.hpp"
-#include "chapters/07_pipeline_parallel/lists/zero_bubble_list.hpp"
+#include "chapters/07_pipeline_parallel/lists/zero_bubble_lists.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::pipeline_parallel {

@@ -2,9 +2,9 @@
 
 #include <bit>
 
+#include "chapters/02_collectives/algorithms/double_binary_tree.hpp"
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
 #include "chapters/02_collectives/steps.hpp"
-#include "chapters/02_collectives/trees/double_binary_tree.hpp"
 #include "tests/support/contracts/collective_trial.hpp"
 #include "tests/support/toolbox.hpp"
 

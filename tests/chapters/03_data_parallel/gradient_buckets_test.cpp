@@ -1,6 +1,6 @@
 // Gradients in buckets: where they stand, and who holds the memory when.
 
-#include "chapters/03_data_parallel/gradient_buckets.hpp"
+#include "chapters/03_data_parallel/bucketed_gradients.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

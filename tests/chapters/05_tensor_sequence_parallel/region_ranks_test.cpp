@@ -1,6 +1,6 @@
 // The borders of a region of split matrices, and the layers between them, on ranks.
 //
-// Covers: chapters/05_tensor_sequence_parallel/pending.hpp
+// Covers: chapters/05_tensor_sequence_parallel/region.hpp
 // Covers: chapters/05_tensor_sequence_parallel/sequence_region.hpp
 
 #include "chapters/05_tensor_sequence_parallel/region.hpp"
@@ -73,27 +73,6 @@ TEST_F(RegionTest, WithoutSequenceParallelismRanksHaveAllTokensOnBothSides) {
   }
 }
 
-TEST_F(RegionTest, WithSequenceParallelismRanksHaveTheirTokensOutside) {
-  for (const int ranks : {1, 2, 3, 5}) {
-    const Shape shape = draw_shape(ranks);
-    run_ranks(ranks, [&](Communicator& tp) {
-      const auto region = make_region(tp, SequenceParallel::kOn);
-      const Tensor whole = values_of(0, shape);
-      const Tensor own = tokens_of(whole, tp.rank(), ranks);
-      const Tensor entered = region->enter(own).wait();
-      const Tensor gradient = region->leave_backward(own).wait();
-      const Tensor left = region->leave(values_of(tp.rank(), shape)).wait();
-      const Tensor entered_backward = region->enter_backward(values_of(tp.rank(), shape)).wait();
-      const Tensor sum = tokens_of(sum_over(ranks, shape), tp.rank(), ranks);
-      EXPECT_TRUE(all_equal(entered, whole));
-      EXPECT_TRUE(all_equal(gradient, whole));
-      EXPECT_TRUE(all_equal(left, sum));
-      EXPECT_TRUE(all_equal(entered_backward, sum));
-      EXPECT_TRUE(all_equal(own, tokens_of(whole, tp.rank(), ranks)));
-    });
-  }
-}
-
 TEST_F(RegionTest, AWaitingRegionGivesTheSame) {
   const Shape shape = draw_shape(3);
   run_ranks(3, [&](Communicator& tp) {
@@ -109,19 +88,6 @@ TEST_F(RegionTest, AWaitingRegionGivesTheSame) {
       EXPECT_TRUE(all_equal(waiting.leave_backward(outside).wait(),
                             region->leave_backward(outside).wait()));
     }
-  });
-}
-
-// What is under way while the rank computes: the second operation is issued before the first is
-// waited for.
-TEST_F(RegionTest, SeveralTensorsMayBeUnderWay) {
-  const Shape shape = draw_shape(2);
-  run_ranks(2, [&](Communicator& tp) {
-    const auto region = make_region(tp, SequenceParallel::kOn);
-    Pending entering = region->enter(tokens_of(values_of(0, shape), tp.rank(), 2));
-    Pending leaving = region->leave(values_of(tp.rank(), shape));
-    EXPECT_TRUE(all_equal(leaving.wait(), tokens_of(sum_over(2, shape), tp.rank(), 2)));
-    EXPECT_TRUE(all_equal(entering.wait(), values_of(0, shape)));
   });
 }
 

@@ -2,7 +2,7 @@
 // and states are dealt out to ranks, the ranks compute what one rank computes.
 //
 // Covers: chapters/08_expert_parallel/expert_parallel.hpp
-// Covers: chapters/08_expert_parallel/expert_parallel_factory.hpp
+// Covers: chapters/08_expert_parallel/expert_parallel.hpp
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/08_expert_parallel/expert_parallel_factory.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "tests/chapters/08_expert_parallel/expert_run.hpp"
 
 namespace ultra::expert_parallel {

@@ -1,8 +1,8 @@
 // Products of groups of rows, against one product per group.
 //
-// Covers: chapters/08_expert_parallel/moe/grouped_matmul.hpp
+// Covers: chapters/08_expert_parallel/moe/expert_linears.hpp
 
-#include "chapters/08_expert_parallel/moe/grouped_matmul.hpp"
+#include "chapters/08_expert_parallel/moe/expert_linears.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,9 @@
 // Experts in fp8 on one rank: each expert's products are those of a linear layer of its own.
 
-#include "chapters/10_mixed_precision/fp8/fp8_experts.hpp"
+#include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 
 #include <numeric>
 
-#include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/nn/layers/linear.hpp"
 #include "tests/support/toolbox.hpp"

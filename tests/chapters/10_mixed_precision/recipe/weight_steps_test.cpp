@@ -1,4 +1,4 @@
-// Covers: chapters/10_mixed_precision/recipe/update_figures.hpp
+// Covers: chapters/10_mixed_precision/recipe/weight_steps.hpp
 #include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
 
 #include <gtest/gtest.h>

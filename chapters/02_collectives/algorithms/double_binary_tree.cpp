@@ -1,4 +1,4 @@
-#include "chapters/02_collectives/trees/double_binary_tree.hpp"
+#include "chapters/02_collectives/algorithms/double_binary_tree.hpp"
 
 #include <fmt/format.h>
 

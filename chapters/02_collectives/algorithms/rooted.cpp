@@ -1,8 +1,11 @@
-#include "chapters/02_collectives/trees/binomial_gather.hpp"
+#include "chapters/02_collectives/algorithms/rooted.hpp"
 
 #include <algorithm>
 #include <vector>
 
+#include "chapters/02_collectives/binomial_broadcast.hpp"
+#include "chapters/02_collectives/ring_all_gather.hpp"
+#include "chapters/02_collectives/ring_reduce_scatter.hpp"
 #include "chapters/02_collectives/steps.hpp"
 
 namespace ultra::collectives {
@@ -129,6 +132,52 @@ comm::Schedule binomial_scatter(const Group& group, const Chunks& chunks, int ro
         local_step(own_rank(group), {{0, tree.own().range.size()}, Buffer::kScratch}, tree.own()));
   }
   return {.lanes = {lane}, .scratch_count = tree.scratch_count()};
+}
+
+comm::Lane binomial_reduce(const comm::Group& group, Range range, int root) {
+  const int size = group.size();
+  const int v = (group.rank - root + size) % size;  // counted from the root
+  comm::Lane lane;
+  // The smallest subtrees first: they are complete first.
+  for (int bit = 1; bit < size; bit *= 2) {
+    if ((v & bit) != 0) {
+      lane.push_back(send_step(group.at(root + v - bit), {range}));
+      break;
+    }
+    if (v + bit < size) {
+      lane.push_back(receive_step(group.at(root + v + bit), {range}, comm::OnReceive::kReduce));
+    }
+  }
+  return lane;
+}
+
+comm::Lane binomial_all_reduce(const comm::Group& group, Range range) {
+  comm::Lane lane = binomial_reduce(group, range, 0);
+  comm::append(lane, binomial_broadcast(group, range, 0));
+  return lane;
+}
+
+comm::Lane linear_broadcast(const comm::Group& group, Range range, int root) {
+  if (group.rank != root) return {receive_step(group.at(root), {range})};
+  comm::Lane lane;
+  for (int i = 1; i < group.size(); ++i) lane.push_back(send_step(group.at(root + i), {range}));
+  return lane;
+}
+
+comm::Schedule scatter_all_gather_broadcast(const comm::Group& group, const comm::Chunks& chunks,
+                                            int root) {
+  comm::Schedule schedule = binomial_scatter(group, chunks, root);
+  comm::append(schedule.lanes.front(), ring_all_gather(group, chunks));
+  return schedule;
+}
+
+comm::Schedule reduce_scatter_gather_reduce(const comm::Group& group, const comm::Chunks& chunks,
+                                            int root) {
+  comm::Schedule schedule = binomial_gather(group, chunks, root);
+  comm::Lane lane = ring_reduce_scatter(group, chunks);
+  comm::append(lane, schedule.lanes.front());
+  schedule.lanes.front() = lane;
+  return schedule;
 }
 
 }  // namespace ultra::collectives

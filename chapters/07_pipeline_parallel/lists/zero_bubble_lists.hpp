@@ -23,4 +23,21 @@ enum class ZeroBubble : std::uint8_t {
 [[nodiscard]] ListBuilder zero_bubble_list(ZeroBubble variant, std::size_t stage,
                                            std::size_t stages, std::size_t micro_batches);
 
+/// @brief ZB-V: no bubble when F, B and W take as long, with the activations of 1F1B.
+///
+/// Chunk 0 is on the way there, chunk 1 on the way back. When the way there is full, each rank
+/// alternates F B W of one chunk with F B W of the other.
+/// Source: Qi et al. 2023, arXiv 2401.10241, section 6 and figure 7; phases as in PyTorch's
+/// ScheduleZBVZeroBubble.
+[[nodiscard]] ListBuilder zb_v_list(std::size_t stage, std::size_t stages,
+                                    std::size_t micro_batches);
+
+/// @brief DualPipe-V: forward passes of one chunk overlap with backward passes of the other.
+///
+/// The half of DualPipe that "cut in half" leaves: the second direction is the way back.
+/// Source: DeepSeek-V3, 2024, arXiv 2412.19437, section 3.2.1; the phases of DualPipeV in
+/// deepseek-ai/DualPipe.
+[[nodiscard]] ListBuilder dual_pipe_v_list(std::size_t stage, std::size_t stages,
+                                           std::size_t micro_batches);
+
 }  // namespace ultra::pipeline_parallel
