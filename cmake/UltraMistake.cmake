@@ -24,23 +24,7 @@ function(ultra_provider_objects out chapter file folder)
   set(${out} "$<FILTER:${objects},INCLUDE,/${folder}/>" PARENT_SCOPE)
 endfunction()
 
-# Copies of a solution, each with the mistake of one patch.
-function(ultra_mistaken_sources out chapter solution)
-  set(folder ${CMAKE_BINARY_DIR}/generated/mistakes/${chapter})
-  set(tool ${CMAKE_SOURCE_DIR}/tools/mistakes.py)
-  get_filename_component(file_name ${solution} NAME)
-  set(sources ${ARGN})
-  list(TRANSFORM sources REPLACE ".*/(.+)\\.patch$" "${folder}/\\1/${file_name}")
-  if(sources)
-    add_custom_command(OUTPUT ${sources}
-      COMMAND Python3::Interpreter ${tool} apply ${solution} ${folder} ${ARGN}
-      DEPENDS ${tool} ${solution} ${ARGN}
-      COMMENT "Applying mistakes to solutions/${chapter}/${file_name}" VERBATIM)
-  endif()
-  set(${out} ${sources} PARENT_SCOPE)
-endfunction()
-
-# The shared libraries of an exercise's mistakes, and before them its solution's.
+# Links libprovider.so of the solution, which comes first in `out`, and of each mistake.
 function(ultra_provider_libraries out chapter file)
   set(linker "")
   if(ULTRA_HAS_LINKER_lld)
@@ -66,23 +50,28 @@ function(ultra_provider_libraries out chapter file)
   set(${out} ${libraries} PARENT_SCOPE)
 endfunction()
 
-# The mistakes of one exercise, from its patches.
+# The mistakes of one exercise: ultra_mistakes_of_exercise(NN_name solution.cpp "${own}" patches...)
 function(ultra_mistakes_of_exercise chapter solution own)
   get_filename_component(file ${solution} NAME_WE)
   get_filename_component(file_name ${solution} NAME)
   set(name ${chapter}.${file})
-  if(NOT TARGET ${name}.test)
-    return()
-  endif()
-  ultra_mistaken_sources(mistaken ${chapter} ${solution} ${ARGN})
+  set(tool Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/mistakes.py)
+  set(mistakes ${ARGN})
+  list(TRANSFORM mistakes REPLACE ".*/(.+)\\.patch$" "\\1")
+
+  set(folder ${CMAKE_BINARY_DIR}/generated/mistakes/${chapter})
+  set(mistaken ${mistakes})
+  list(TRANSFORM mistaken REPLACE "(.+)" "${folder}/\\1/${file_name}")
+  add_custom_command(OUTPUT ${mistaken}
+    COMMAND ${tool} apply ${solution} ${folder} ${ARGN}
+    DEPENDS ${CMAKE_SOURCE_DIR}/tools/mistakes.py ${solution} ${ARGN}
+    COMMENT "Applying the mistakes of ${name}" VERBATIM)
   ultra_simt_expand(sources HOST ${solution} ${mistaken})
   # A mistake may leave something unused: that is not what its test is about.
   ultra_chapter_objects(${name}.providers ultra_options ${sources})
   ultra_precompile(${name}.providers provider)
-
-  set(mistakes ${ARGN})
-  list(TRANSFORM mistakes REPLACE ".*/(.+)\\.patch$" "\\1")
   ultra_provider_libraries(libraries ${chapter} ${file} ${mistakes})
+
   list(GET libraries 0 of_solution)
   add_library(${name}.provider SHARED IMPORTED)
   set_target_properties(${name}.provider PROPERTIES IMPORTED_LOCATION ${of_solution})
@@ -98,9 +87,8 @@ function(ultra_mistakes_of_exercise chapter solution own)
 
   foreach(patch mistake IN ZIP_LISTS ARGN mistakes)
     set(test mistake.${chapter}.${mistake})
-    add_test(NAME ${test}
-      COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/mistakes.py expect ${patch}
-              $<TARGET_FILE:${name}.mistakes> ${CMAKE_BINARY_DIR}/tests/mistakes/${chapter}/${mistake})
+    add_test(NAME ${test} COMMAND ${tool} expect ${patch} $<TARGET_FILE:${name}.mistakes>
+      ${CMAKE_BINARY_DIR}/tests/mistakes/${chapter}/${mistake})
     set_tests_properties(${test} PROPERTIES LABELS mistakes SKIP_RETURN_CODE 5)
     ultra_limit_test(${test} ${ULTRA_CHECK_SECONDS})
   endforeach()
@@ -121,6 +109,8 @@ function(ultra_mistakes chapter own)
   endforeach()
   foreach(solution IN LISTS solutions)
     get_filename_component(file_name ${solution} NAME)
-    ultra_mistakes_of_exercise(${chapter} ${solution} "${own}" ${patches_${file_name}})
+    if(patches_${file_name})
+      ultra_mistakes_of_exercise(${chapter} ${solution} "${own}" ${patches_${file_name}})
+    endif()
   endforeach()
 endfunction()
