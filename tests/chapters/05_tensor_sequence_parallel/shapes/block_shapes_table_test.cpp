@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
 #include "common/base/errors.hpp"
-#include "tests/chapters/05_tensor_sequence_parallel/fake_tensor_parallel.hpp"
 #include "tests/support/table_row.hpp"
 
 namespace ultra::tensor_parallel {
@@ -29,19 +29,9 @@ BlockShapesRequest request_of(int tp, SequenceParallel sequence_parallel) {
           .batch = {.size = 3, .seq_len = 8}};
 }
 
-class BlockShapesTable : public testing::Test {
- protected:
-  std::vector<BlockShapeRow> fake_rows(const BlockShapesRequest& request) {
-    test::FakeTensorParallelFactory fake(request.layout);
-    return run_block(request, fake, device);
-  }
-
-  Device device = Device::cpu();
-};
-
-TEST_F(BlockShapesTable, PrintOneLinePerTensor) {
+TEST(BlockShapesTable, PrintOneLinePerTensor) {
   const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
-  const auto rows = fake_rows(request);
+  const auto rows = run_split_block(request);
   const std::string table = format_block_shapes(request, rows);
   EXPECT_THAT(table, HasSubstr("Shapes on each of t = 2 ranks, with sequence parallelism\n"));
   EXPECT_THAT(table,
@@ -59,8 +49,8 @@ TEST_F(BlockShapesTable, PrintOneLinePerTensor) {
             "out d_query [3, 8, 2, 4] [3, 8, 4, 4] split by heads: a/t");
 }
 
-TEST_F(BlockShapesTable, AreJsonRows) {
-  const auto rows = fake_rows(request_of(2, SequenceParallel::kOn));
+TEST(BlockShapesTable, AreJsonRows) {
+  const auto rows = run_split_block(request_of(2, SequenceParallel::kOn));
   const auto json = nlohmann::json::parse(block_shapes_to_json(rows).dump());
   ASSERT_EQ(json.size(), 22U);
   EXPECT_TRUE(json[0]["layer"].is_null());
@@ -82,7 +72,7 @@ TEST_F(BlockShapesTable, AreJsonRows) {
   EXPECT_TRUE(json[21]["outputs"].empty());
 }
 
-TEST_F(BlockShapesTable, WidensItsColumns) {
+TEST(BlockShapesTable, WidensItsColumns) {
   BlockShapesRequest request = request_of(1, SequenceParallel::kOff);
   request.model.vocab_size = 123456789;  // of the request: nothing of that size is built here
   request.batch = {.size = 123456, .seq_len = 123456};
@@ -102,11 +92,11 @@ TEST_F(BlockShapesTable, WidensItsColumns) {
 }
 
 // The Ultra-Scale Playbook's table: tensor parallelism alone, and with sequence parallelism.
-TEST_F(BlockShapesTable, ComparesLayouts) {
+TEST(BlockShapesTable, ComparesLayouts) {
   std::vector<LayoutRows> layouts;
   for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
     const BlockShapesRequest request = request_of(2, sequence_parallel);
-    layouts.push_back({request.layout, fake_rows(request)});
+    layouts.push_back({request.layout, run_split_block(request)});
   }
   EXPECT_EQ(format_comparison(layouts),
             "  forward                   region     tp 2            tp 2 with SP\n"
@@ -123,9 +113,9 @@ TEST_F(BlockShapesTable, ComparesLayouts) {
             "  loss                      TP region  V/t             V/t\n");
 }
 
-TEST_F(BlockShapesTable, ComparesTheSameStepsOnly) {
+TEST(BlockShapesTable, ComparesTheSameStepsOnly) {
   const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
-  std::vector<LayoutRows> layouts(2, {request.layout, fake_rows(request)});
+  std::vector<LayoutRows> layouts(2, {request.layout, run_split_block(request)});
   layouts[1].rows.pop_back();
   EXPECT_THROW((void)format_comparison(layouts), InternalError);
   EXPECT_THROW((void)format_comparison({}), InternalError);

@@ -3,22 +3,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/shapes/block_shapes_table.hpp"
+#include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "common/base/errors.hpp"
+#include "common/comm/run_ranks.hpp"
 #include "common/nn/model.hpp"
-#include "tests/chapters/05_tensor_sequence_parallel/fake_tensor_parallel.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
-using test::FakeTensorParallelFactory;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -36,20 +38,17 @@ BlockShapesRequest request_of(int tp, SequenceParallel sequence_parallel) {
           .batch = {.size = 3, .seq_len = 8}};
 }
 
-class BlockShapes : public ultra::test::RandomTest {
- protected:
-  std::vector<BlockShapeRow> dense_rows() {
+/// Calls use(factory) on the ranks of a layout; true on the first.
+void on_split_ranks(const TensorParallelLayout& layout,
+                    const std::function<void(nn::LayerFactory& factory, bool first)>& use) {
+  run_ranks(layout.tp, [&](Communicator& tp) {
     nn::DenseFactory dense;
-    return run_block(request_of(1, SequenceParallel::kOff), dense, device);
-  }
-  std::vector<BlockShapeRow> fake_rows(const BlockShapesRequest& request) {
-    FakeTensorParallelFactory fake(request.layout);
-    return run_block(request, fake, device);
-  }
-  std::vector<BlockShapeRow> fake_rows(int tp, SequenceParallel sequence_parallel) {
-    return fake_rows(request_of(tp, sequence_parallel));
-  }
-};
+    TensorParallelFactory split(dense, tp, layout.sequence_parallel, TensorOverlap::kBackward);
+    use(layout.tp > 1 ? static_cast<nn::LayerFactory&>(split) : dense, tp.rank() == 0);
+  });
+}
+
+class BlockShapes : public ultra::test::RandomTest {};
 
 /// "input [3, 8, 16] whole" for each tensor of the row: inputs, weights, outputs.
 std::vector<std::string> lines(const BlockShapeRow& row) {
@@ -65,7 +64,7 @@ std::vector<std::string> lines(const BlockShapeRow& row) {
 // By hand -----------------------------------------------------------------------------------------
 
 TEST_F(BlockShapes, OfADenseBlockAreWhole) {
-  const std::vector<BlockShapeRow> rows = dense_rows();
+  const std::vector<BlockShapeRow> rows = run_split_block(request_of(1, SequenceParallel::kOff));
   ASSERT_EQ(rows.size(), 22U);
   for (const BlockShapeRow& row : rows) {
     for (const auto* tensors : {&row.inputs, &row.weights, &row.outputs}) {
@@ -86,7 +85,7 @@ TEST_F(BlockShapes, OfADenseBlockAreWhole) {
 // The rows of the Ultra-Scale Playbook's table for tensor parallelism alone: hidden dimension and
 // sequence are whole, but for the hidden dimension between column and row linears.
 TEST_F(BlockShapes, WithTensorParallelismAreSplitInsideOnly) {
-  const auto rows = fake_rows(2, SequenceParallel::kOff);
+  const auto rows = run_split_block(request_of(2, SequenceParallel::kOff));
   ASSERT_EQ(rows.size(), 22U);
   EXPECT_THAT(lines(rows[0]), ElementsAre("tokens [3, 8] whole",
                                           "embed_tokens [16, 16] rows split by vocabulary: V/t",
@@ -122,8 +121,8 @@ TEST_F(BlockShapes, WithTensorParallelismAreSplitInsideOnly) {
 
 // The same table's column for tensor and sequence parallelism: the sequence is split outside.
 TEST_F(BlockShapes, WithSequenceParallelismAreSplitBetweenTheMatricesToo) {
-  const auto rows = fake_rows(2, SequenceParallel::kOn);
-  const auto plain = fake_rows(2, SequenceParallel::kOff);
+  const auto rows = run_split_block(request_of(2, SequenceParallel::kOn));
+  const auto plain = run_split_block(request_of(2, SequenceParallel::kOff));
   ASSERT_EQ(rows.size(), plain.size());
   const std::string part = "[3, 4, 16] split along the sequence: s/t";
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -145,7 +144,7 @@ TEST_F(BlockShapes, WithSequenceParallelismAreSplitBetweenTheMatricesToo) {
 
 TEST_F(BlockShapes, NameTheRegions) {
   std::vector<std::string> regions;
-  for (const BlockShapeRow& row : fake_rows(2, SequenceParallel::kOn)) {
+  for (const BlockShapeRow& row : run_split_block(request_of(2, SequenceParallel::kOn))) {
     regions.emplace_back(to_string(row.region));
   }
   EXPECT_THAT(regions,
@@ -159,13 +158,13 @@ TEST_F(BlockShapes, NameTheRegions) {
 TEST_F(BlockShapes, ShowCopiesOfHeadsAndPadding) {
   BlockShapesRequest request = request_of(4, SequenceParallel::kOff);
   request.model.vocab_size = 30;
-  auto rows = fake_rows(request);
+  auto rows = run_split_block(request);
   EXPECT_EQ(lines(rows[0])[1], "embed_tokens [8, 16] rows split by vocabulary: V/t, padded");
   EXPECT_EQ(rows[0].weights[0].whole, (Shape{30, 16}));
   EXPECT_EQ(lines(rows[2])[2], "k_proj [4, 16] rows by heads: one of k, each on 2 ranks");
   EXPECT_EQ(lines(rows[2])[5], "key [3, 8, 4] by heads: one of k, each on 2 ranks");
   request.model.num_kv_heads = 1;
-  rows = fake_rows(request);
+  rows = run_split_block(request);
   EXPECT_EQ(lines(rows[2])[5], "key [3, 8, 4] whole") << "every rank has the only one";
 }
 
@@ -181,7 +180,7 @@ TEST_F(BlockShapes, AreToldApartWhereSizesCoincide) {
                 .max_seq_len = 16},
       .layout = {.tp = 2, .sequence_parallel = SequenceParallel::kOn},
       .batch = {.size = 16, .seq_len = 16}};
-  const auto rows = fake_rows(request);
+  const auto rows = run_split_block(request);
   EXPECT_EQ(lines(rows[2])[0], "input [16, 8, 16] split along the sequence: s/t");
   EXPECT_EQ(lines(rows[2])[4], "query [16, 16, 8] split by heads: h/t");
   EXPECT_EQ(lines(rows[6])[3], "gate [16, 16, 8] split by ffn: f/t");
@@ -192,9 +191,14 @@ TEST_F(BlockShapes, AreToldApartWhereSizesCoincide) {
 
 // A factory of another layout is found out, in the first step that differs.
 TEST_F(BlockShapes, RefuseWhatTheLayoutDoesNotSay) {
-  const auto refusal = [&](const BlockShapesRequest& request, const TensorParallelLayout& other) {
-    FakeTensorParallelFactory fake(other);
-    return ultra::test::message_of<InternalError>([&] { (void)run_block(request, fake, device); });
+  const auto refusal = [](const BlockShapesRequest& request, const TensorParallelLayout& other) {
+    std::string message;
+    on_split_ranks(other, [&](nn::LayerFactory& factory, bool first) {
+      const std::string own = ultra::test::message_of<InternalError>(
+          [&] { (void)run_block(request, factory, Device::cpu()); });
+      if (first) message = own;
+    });
+    return message;
   };
   const auto off = request_of(2, SequenceParallel::kOff);
   const auto on = request_of(2, SequenceParallel::kOn);
@@ -207,12 +211,16 @@ TEST_F(BlockShapes, RefuseWhatTheLayoutDoesNotSay) {
 
 TEST_F(BlockShapes, RefuseASingleWrongShapeInAnyStep) {
   const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
-  FakeTensorParallelFactory fake(request.layout);
-  ShapeRecorder recorder(fake);
-  nn::Model model(request.model, device, DType::kF32, 0, recorder);
-  ultra::test::run_step(
-      model, ultra::test::random_micro_batch(random, device, {.vocab_size = 16}, 3, 8), 24);
-  const std::vector<RecordedStep> right = recorder.steps();
+  std::vector<RecordedStep> right;
+  on_split_ranks(request.layout, [&](nn::LayerFactory& factory, bool first) {
+    const Device own = Device::cpu();
+    ShapeRecorder recorder(factory);
+    nn::Model model(request.model, own, DType::kF32, 0, recorder);
+    ultra::test::Random same(seed);
+    ultra::test::run_step(model,
+                          ultra::test::random_micro_batch(same, own, {.vocab_size = 16}, 3, 8), 24);
+    if (first) right = recorder.steps();
+  });
   EXPECT_NO_THROW((void)block_shapes(request, right));
   const auto refused = [&](std::size_t step, auto&& change) {
     std::vector<RecordedStep> wrong = right;
@@ -266,20 +274,22 @@ TEST_F(BlockShapes, KeepTheBytesOfTheClosedForms) {
     const memory::MicroBatch batch{.size = random.between(1, 3), .seq_len = config.max_seq_len};
     for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
       const TensorParallelLayout layout{.tp = tp, .sequence_parallel = sequence_parallel};
-      FakeTensorParallelFactory fake(layout);
-      nn::Model model(config, device, DType::kF32, 0, fake);
-      const Tensor tokens = Tensor::zeros(device, {batch.size, batch.seq_len}, DType::kI32);
-      nn::Saved saved;
-      const Tensor logits = model.forward(tokens, saved);
-      (void)model.loss(logits, tokens, 1, saved);
       const memory::TransformerShape shape = memory::shape_of(config);
       const auto precision = memory::Precision::kFp32;
       const auto [embedding, head] = outside_activation_bytes(shape, batch, precision, layout);
-      EXPECT_EQ(saved.bytes(),
-                embedding + head +
-                    config.num_layers * block_activation_bytes(shape, batch, precision,
-                                                               memory::Recompute::kNone, layout));
-      EXPECT_EQ(model.parameter_count(), parameter_count(shape, layout));
+      const std::size_t blocks =
+          config.num_layers *
+          block_activation_bytes(shape, batch, precision, memory::Recompute::kNone, layout);
+      on_split_ranks(layout, [&](nn::LayerFactory& factory, bool /*first*/) {
+        nn::Model model(config, Device::cpu(), DType::kF32, 0, factory);
+        const Tensor tokens =
+            Tensor::zeros(Device::cpu(), {batch.size, batch.seq_len}, DType::kI32);
+        nn::Saved saved;
+        const Tensor logits = model.forward(tokens, saved);
+        (void)model.loss(logits, tokens, 1, saved);
+        EXPECT_EQ(saved.bytes(), embedding + head + blocks);
+        EXPECT_EQ(model.parameter_count(), parameter_count(shape, layout));
+      });
     }
   }
 }

@@ -32,32 +32,6 @@ constexpr nn::ModelConfig kModel = {.vocab_size = 30,
                                     .ffn_hidden_size = 24,
                                     .max_seq_len = 8};
 
-Shape local_output(const std::vector<BlockShapeRow>& rows, const std::string& step) {
-  for (const BlockShapeRow& row : rows) {
-    if (row.step == step) return row.outputs.front().local;
-  }
-  ADD_FAILURE() << "no step " << step;
-  return {};
-}
-
-// The Playbook's table, by hand: b = 2, s = 8, h = 16, f = 24, V = 30 (padded to 32), t = 4.
-TEST(SplitShapes, AreThoseOfThePlaybooksTable) {
-  for (const SequenceParallel on : {SequenceParallel::kOff, SequenceParallel::kOn}) {
-    const std::size_t outside = on == SequenceParallel::kOn ? 2 : 8;
-    const auto rows = run_split_block({.model = kModel,
-                                       .layout = {.tp = 4, .sequence_parallel = on},
-                                       .batch = {.size = 2, .seq_len = 8}});
-    EXPECT_EQ(local_output(rows, "embed_tokens"), (Shape{2, outside, 16}));
-    EXPECT_EQ(local_output(rows, "input_layernorm"), (Shape{2, outside, 16}));
-    EXPECT_EQ(local_output(rows, "q_proj, k_proj, v_proj"), (Shape{2, 8, 4}));
-    EXPECT_EQ(local_output(rows, "attention"), (Shape{2, 8, 1, 4}));
-    EXPECT_EQ(local_output(rows, "o_proj"), (Shape{2, outside, 16}));
-    EXPECT_EQ(local_output(rows, "gate_proj, up_proj"), (Shape{2, 8, 6}));
-    EXPECT_EQ(local_output(rows, "down_proj"), (Shape{2, outside, 16}));
-    EXPECT_EQ(local_output(rows, "lm_head"), (Shape{2, 8, 8}));
-  }
-}
-
 TEST(SplitShapes, OfModelsThatCannotBeSplitAreRefused) {
   EXPECT_THAT(ultra::test::message_of<ConfigError>([] {
                 static_cast<void>(
