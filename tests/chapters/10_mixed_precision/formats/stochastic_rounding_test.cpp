@@ -45,24 +45,5 @@ TEST_F(StochasticallyRounded, PartsOfATensorAreRoundedAsTheWhole) {
   for (std::size_t i = 0; i < second.size(); ++i) EXPECT_EQ(second[i].bits, whole[cut + i].bits);
 }
 
-TEST_F(StochasticallyRounded, SmallUpdatesArriveOnAverage) {
-  // A thousand updates of a tenth of half a step: rounded to nearest, none would arrive.
-  constexpr std::size_t kWeights = 400;
-  std::vector<float> weights(kWeights, 1.0F);
-  const float update = 0x1p-8F / 10;
-  for (int step = 0; step < 1000; ++step) {
-    for (float& weight : weights) weight += update;
-    const PhiloxStream stream(seed, "step " + std::to_string(step));
-    const std::vector<BFloat16> stored = rounded(weights, stream);
-    for (std::size_t i = 0; i < kWeights; ++i) weights[i] = static_cast<float>(stored[i]);
-  }
-  double mean = 0;
-  for (const float weight : weights) mean += static_cast<double>(weight) / kWeights;
-  const double expected = 1.0 + 1000 * static_cast<double>(update);
-  // The variance of one rounding is at most a quarter of a squared step, 2^-7 below 2; they add up.
-  const double deviation = 0x1p-7 / 2 * std::sqrt(1000.0 / kWeights);
-  EXPECT_NEAR(mean, expected, 6 * deviation);
-}
-
 }  // namespace
 }  // namespace ultra::mixed_precision

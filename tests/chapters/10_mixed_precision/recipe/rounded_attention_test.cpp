@@ -1,5 +1,5 @@
 // Attention whose softmax is rounded after every operation: where counting stops in closed form, every
-// number against f64 with the roundings written out, and all of it near attention as it is.
+// number against f64 with the roundings written out, which without them is attention.
 #include "chapters/10_mixed_precision/recipe/rounded_attention.hpp"
 
 #include <gmock/gmock.h>
@@ -15,11 +15,13 @@
 #include "common/base/errors.hpp"
 #include "common/nn/layers/attention_layer.hpp"
 #include "common/ops/attention.hpp"
+#include "tests/support/compare.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
 
+using ultra::test::all_near;
 using Row = std::vector<double>;
 
 /// Rounding to nearest, ties to even, by the digits of a type.
@@ -298,80 +300,28 @@ TEST_F(RoundedAttentionTest, EveryWeightAndEveryGradientOfAScoreIsThatOfF64) {
   }
 }
 
-/// How far the layer may be from f64, by the largest numbers that go in.
-///
-/// Each rounding changes its result by a factor between 1 / g and g. With scores up to S, the exponents
-/// are off by `exponent`; weights of n keys by a factor of A, with n additions and three roundings more;
-/// gradients of scores, which are weight * (d_weight - row sum), by the rest of 2 A^2 g^(n+5) P.
-struct Bounds {
-  double output;
-  double d_query;
-  double d_key;
-  double d_value;
-
-  Bounds(const Rounding& r, const AttentionInputs& in, const Tensor& d_output) {
-    const double head_dim = static_cast<double>(in.query.size(3));
-    const double n = static_cast<double>(in.query.size(1));
-    const double u = r.unit() + 0x1p-20;  // sums and exponentials in f32 are off by less
-    const double g = 1 / (1 - u);
-    const double q = largest(in.query);
-    const double k = largest(in.key);
-    const double scale = 1 / std::sqrt(head_dim);
-    const double score = head_dim * q * k * scale;
-    const double exponent = 2 * (g * g - 1) * score * g + 2 * (g - 1) * score;
-    const double a = std::exp(2 * exponent) * std::pow(g, n + 3);
-    const double d_weight = head_dim * largest(d_output) * largest(in.value);
-    const double d_score = scale * 2 * d_weight * (a * a * std::pow(g, n + 6) - 1);
-    const double rows = n * static_cast<double>(in.query.size(2) / in.key.size(2));
-    output = (a * g - 1) * largest(in.value) + kSubnormal;
-    d_query = d_score * k + kSubnormal;
-    d_key = rows * d_score * q + kSubnormal;
-    d_value = rows * (a * g - 1) * largest(d_output) + kSubnormal;
-  }
-
- private:
-  static constexpr double kSubnormal = 0x1p-16;  // numbers of f16 below 2^-14, a few at a time
-
-  static double largest(const Tensor& tensor) {
-    double most = 0;
-    for (const double each : tensor.to_vector()) most = std::max(most, std::abs(each));
-    return most;
-  }
-};
-
-void expect_within(const Tensor& found, const Tensor& expected, double bound) {
-  const Row values = found.to_vector();
-  const Row wanted = expected.to_vector();
-  ASSERT_EQ(values.size(), wanted.size());
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted[i], bound);
-}
-
-TEST_F(RoundedAttentionTest, ItIsNearAttentionWithoutRoundingByADerivedBound) {
-  for (const Rounding& r : {kBf16, kF16, kBf16, kF16}) {
-    const AttentionInputs shapes = draw(r.dtype);
-    const auto small = [&](const Tensor& like) {
-      return random.tensor(Device::cpu(), like.shape(), r.dtype, 0.25);
-    };
-    const AttentionInputs inputs{small(shapes.query), small(shapes.key), small(shapes.value),
-                                 shapes.first_seen};
-    const Tensor d_output = small(inputs.query);
-    const auto wide = [](const Tensor& tensor) { return cast(tensor, DType::kF64); };
+// The truth of the tests above, without its roundings: the exponential and the scale are of f32.
+TEST_F(RoundedAttentionTest, WithoutRoundingsTheReferenceIsAttention) {
+  constexpr Rounding kNone{DType::kF64, 53, -1074};
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    const AttentionInputs inputs = draw(DType::kF64);
+    const Tensor d_output = few_digits(inputs.query.shape(), DType::kF64);
+    const Reference found(kNone, inputs, d_output);
     const ops::AttentionOptions options{
         .scale = 1 / std::sqrt(static_cast<double>(inputs.query.size(3))),
         .first_seen = inputs.first_seen};
     const auto [output, log_sum_exp] =
-        ops::attention(wide(inputs.query), wide(inputs.key), wide(inputs.value), options);
-    const ops::AttentionGradients expected =
-        ops::attention_backward(wide(d_output), wide(inputs.query), wide(inputs.key),
-                                wide(inputs.value), output, log_sum_exp, options);
-    const Tensor found = Tensor::empty(Device::cpu(), inputs.query.shape(), r.dtype);
-    rounded_attention_into(found, inputs);
-    const nn::QkvGradients gradients = rounded_attention_backward(d_output, inputs);
-    const Bounds bounds(r, inputs, d_output);
-    expect_within(found, output, bounds.output);
-    expect_within(gradients.d_query, expected.d_query, bounds.d_query);
-    expect_within(gradients.d_key, expected.d_key, bounds.d_key);
-    expect_within(gradients.d_value, expected.d_value, bounds.d_value);
+        ops::attention(inputs.query, inputs.key, inputs.value, options);
+    const ops::AttentionGradients expected = ops::attention_backward(
+        d_output, inputs.query, inputs.key, inputs.value, output, log_sum_exp, options);
+    // Exponents are at most 32: rounded to f32, they move a weight by less than 80 roundings. A
+    // gradient adds up 8 queries of 3 heads, whose scores' gradients are at most 64 * 2 / 4.
+    const double of_output = ultra::test::rounding_bound(DType::kF32, 80, 2);
+    const double of_gradient = ultra::test::rounding_bound(DType::kF32, 80, 8 * 3 * 32 * 2);
+    EXPECT_TRUE(all_near(output, found.output.values(), of_output));
+    EXPECT_TRUE(all_near(expected.d_query, found.d_query.values(), of_gradient));
+    EXPECT_TRUE(all_near(expected.d_key, found.d_key.values(), of_gradient));
+    EXPECT_TRUE(all_near(expected.d_value, found.d_value.values(), of_gradient));
   }
 }
 
