@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -12,23 +13,17 @@
 #include <vector>
 
 #include "tests/exercises/05_tensor_sequence_parallel/split_layer.hpp"
-#include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
-using test::as_size;
 using test::FakeRegion;
 using test::LayerData;
 using test::LinearPass;
-using test::Part;
-using test::part_of;
+using test::Split;
+using Alone = test::Alone<ColumnParallelProjections>;
+using Rank = test::Rank<ColumnParallelProjections>;
 
-constexpr const char* kNotEntered =
-    "Hint: these are the outputs of this rank's tokens alone: the input enters the region first.";
-constexpr const char* kOneMap =
-    "Hint: only one map's part of the gradient is there: the product of the last map overwrites "
-    "what stands in fresh memory, those of the others are added to it.";
 constexpr const char* kNotSummed =
     "Hint: this is only the part of the gradient that this rank's columns give: enter_backward "
     "adds the parts of all ranks up.";
@@ -41,59 +36,9 @@ constexpr const char* kSavedAsItCame =
 constexpr const char* kOnce =
     "Hint: the maps share their input: it enters once for all of them, and their parts of its "
     "gradient are added up on this rank before they go through enter_backward together.";
-constexpr const char* kBothBackward =
-    "Hint: backward, the input enters again, and its gradient goes through enter_backward.";
 constexpr const char* kGradientsMeanwhile =
     "Hint: the gradient of the input is waited for too early: begin with enter_backward, make the "
     "weights' gradients, and wait then.";
-constexpr const char* kProductsMeanwhile =
-    "Hint: the input is waited for before the products that do not need it: let it enter, add up "
-    "the gradient of the input, and wait then.";
-constexpr const char* kLastMapFirst =
-    "Hint: the last map's gradient is made first: gradients come in the reverse of the forward "
-    "order, all over the model, and buckets count on it.";
-constexpr const char* kShapes =
-    "Hint: outside the region a rank has local_seq tokens of each sequence, inside it all of them. "
-    "x and what backward() returns are outside; what has entered, y and d_y are inside.";
-constexpr const char* kDeferred =
-    "Hint: a weight's gradient is written by the work that add_grad() is given, which may run much "
-    "later: it holds the tensors that it reads.";
-
-/// Linear maps of one input, of which each rank has the same number of columns.
-struct Case : test::SplitCase {
-  using Layer = ColumnParallelProjections;
-
-  std::size_t in_features;
-  std::vector<std::size_t> columns;  ///< by map: of each rank
-  std::size_t padding;               ///< columns of the last map that belong to no weight
-
-  Case(const test::SplitCase& split, std::size_t maps, ultra::test::Random& random)
-      : SplitCase(split), in_features(random.between(1, 9)) {
-    for (std::size_t map = 0; map < maps; ++map) columns.push_back(random.between(1, 5));
-    padding = random.between(0, columns.back() * as_size(ranks) - 1);
-  }
-
-  [[nodiscard]] Part x_part(int rank) const { return {1, tokens_of(rank)}; }
-  [[nodiscard]] Part y_part(std::size_t map, int rank) const { return {-1, columns_of(map, rank)}; }
-  [[nodiscard]] Part weight_part(std::size_t map, int rank) const {
-    return {0, columns_of(map, rank)};
-  }
-  [[nodiscard]] static std::string name_of(std::size_t map) { return fmt::format("map {}", map); }
-  [[nodiscard]] Range columns_of(std::size_t map, int rank) const {
-    return {as_size(rank) * columns[map], (as_size(rank) + 1) * columns[map]};
-  }
-  /// Length of the sums that gradients and outputs are.
-  [[nodiscard]] double roundings() const {
-    std::size_t all = in_features + sequences() * seq() + as_size(ranks) + 8;
-    for (const std::size_t count : columns) all += count * as_size(ranks);
-    return static_cast<double>(all);
-  }
-  [[nodiscard]] std::string str() const {
-    return fmt::format("{}, {} inputs, columns of each rank {}, of which {} pad the last map",
-                       SplitCase::str(), in_features, fmt::join(columns, " "), padding);
-  }
-};
-using Alone = test::Alone<Case>;
 
 LinearPass pass_of(const LayerData& data) {
   return test::dense_pass(data.x, data.weights, data.d_y);
@@ -101,166 +46,141 @@ LinearPass pass_of(const LayerData& data) {
 
 class ColumnParallelTest : public test::SplitTest {
  protected:
-  /// Three maps on one rank.
-  Case three_maps(DType dtype) { return {draw_alone(dtype), 3, random}; }
-  LayerData data_of(const Case& c) {
-    LayerData data{.x = random.tensor(device, {c.sequences(), c.seq(), c.in_features}, c.dtype),
-                   .weights = {},
-                   .d_y = {}};
-    for (const std::size_t columns : c.columns) {
-      const std::size_t all = columns * as_size(c.ranks);
-      data.weights.push_back(random.tensor(device, {all, c.in_features}, c.dtype));
-      data.d_y.push_back(random.tensor(device, {c.sequences(), c.seq(), all}, c.dtype));
+  /// Maps of one input, of whose columns each rank has the same number; the last columns of the
+  /// last map belong to no weight.
+  Split with_maps(Split c, std::size_t maps) {
+    const std::size_t in_features = random.between(1, 9);
+    c.x_along = test::Along::kTokens;
+    c.y_along = test::Along::kLast;
+    c.data.x = random.tensor(device, {c.sequences(), c.seq, in_features}, c.dtype);
+    for (std::size_t map = 0; map < maps; ++map) {
+      const std::size_t columns = random.between(1, 5) * test::as_size(c.ranks);
+      c.weights.push_back({fmt::format("map {}", map), test::Along::kFirst});
+      c.data.weights.push_back(random.tensor(device, {columns, in_features}, c.dtype));
+      c.data.d_y.push_back(random.tensor(device, {c.sequences(), c.seq, columns}, c.dtype));
     }
-    const std::size_t end = data.weights.back().size(0);
-    data.weights.back().slice(0, {end - c.padding, end}).fill(0.0);
-    data.d_y.back().slice(-1, {end - c.padding, end}).fill(0.0);
-    return data;
+    const std::size_t columns = c.data.weights.back().size(0);
+    const Range padding{random.between(1, columns), columns};
+    c.data.weights.back().slice(0, padding).fill(0.0);
+    c.data.d_y.back().slice(-1, padding).fill(0.0);
+    return c;
   }
-  template <class Check>
-  void for_cases(const Check& check) {
-    for_splits([&](const test::SplitCase& split) {
-      const Case c(split, random.between(1, 3), random);
-      check(c, data_of(c));
-    });
-  }
+  Split three_maps(DType dtype) { return with_maps(draw_alone(dtype), 3); }
 };
 
 // One rank, whose region multiplies what enters by 2, and what enters backward by 4 ---------------
 
-void expect_weight_gradients(Alone& alone, const Case& c, const LayerData& data,
-                             const char* hint = "Hint: d_W_i += d_y_i^T x.") {
-  const LayerData entered = data.times(FakeRegion::kEnter, 1);
-  const LinearPass last = pass_of(entered.only({0, c.sequences_of(c.micro_batches - 1)}));
-  for (std::size_t map = 0; map < c.columns.size(); ++map) {
-    alone.expect_weight_gradient(map, pass_of(entered),
-                                 {{pass_of(data), kOwnTokens}, {last, test::kOverwritten}}, hint);
+void expect_weight_gradients(Alone& alone, const char* hint) {
+  const LayerData entered = alone.split.data.times(FakeRegion::kEnter, 1);
+  const LinearPass last = pass_of(alone.split.last_micro_batch(entered));
+  for (std::size_t map = 0; map < alone.split.weights.size(); ++map) {
+    alone.expect_weight_gradient(
+        map, pass_of(entered),
+        {{pass_of(alone.split.data), kOwnTokens}, {last, test::kOverwritten}}, hint);
   }
 }
 
-TEST_F(ColumnParallelTest, OutputsAreThoseOfWhatHasEntered) {
+TEST_F(ColumnParallelTest, OutputsAndGradientsOfTwoMicroBatchesAreTheDenseLayers) {
   for (const DType dtype : ultra::test::kFloatDTypes) {
-    const Case c = three_maps(dtype);
+    const Split c = three_maps(dtype);
     SCOPED_TRACE(c.str());
-    const LayerData data = data_of(c);
-    Alone alone(c, data);
+    Alone alone(c);
     alone.forward_all();
-    alone.expect_outputs(pass_of(data.times(FakeRegion::kEnter, 1)), {{pass_of(data), kNotEntered}},
+    alone.expect_outputs(pass_of(c.data.times(FakeRegion::kEnter, 1)),
+                         {{pass_of(c.data),
+                           "Hint: these are the outputs of this rank's tokens alone: the input "
+                           "enters the region first."}},
                          "Hint: y_i = x W_i^T.");
     alone.expect_two_calls(
         "enter", kOnce,
         "Hint: a forward pass lets its input enter, and waits for it; nothing else.");
-  }
-}
-
-TEST_F(ColumnParallelTest, TheInputIsSavedAsItCame) {
-  const Case c = three_maps(DType::kF32);
-  Alone alone(c, data_of(c));
-  alone.forward(0);
-  alone.expect_saved(kSavedAsItCame, kSavedAsItCame);
-}
-
-TEST_F(ColumnParallelTest, GradientsOfTwoMicroBatchesAreTheDenseLayers) {
-  for (const DType dtype : ultra::test::kFloatDTypes) {
-    const Case c = three_maps(dtype);
-    SCOPED_TRACE(c.str());
-    const LayerData data = data_of(c);
-    Alone alone(c, data);
-    alone.forward_all();
     alone.backward_all();
-    test::Suspects wrong = {{pass_of(data), kNotSummed}};
+    test::Suspects wrong = {{pass_of(c.data), kNotSummed}};
     for (const double factor : {1.0, FakeRegion::kEnterBackward}) {
-      for (std::size_t map = 0; map < c.columns.size(); ++map) {
-        LayerData one = data.times(1, 0);
-        one.d_y[map] = test::scaled(data.d_y[map], factor);
-        wrong.push_back({pass_of(one), kOneMap});
+      for (std::size_t map = 0; map < c.weights.size(); ++map) {
+        LayerData one = c.data.times(1, 0);
+        one.d_y[map] = test::scaled(c.data.d_y[map], factor);
+        wrong.push_back(
+            {pass_of(one),
+             "Hint: only one map's part of the gradient is there: the product of the last map "
+             "overwrites what stands in fresh memory, those of the others are added to it."});
       }
     }
-    alone.expect_input_gradients(pass_of(data.times(1, FakeRegion::kEnterBackward)), wrong,
-                                 "Hint: the sum over the maps of d_y_i W_i, through "
-                                 "enter_backward.");
-    expect_weight_gradients(alone, c, data);
+    alone.expect_input_gradients(
+        pass_of(c.data.times(1, FakeRegion::kEnterBackward)), wrong,
+        "Hint: the sum over the maps of d_y_i W_i, through enter_backward.");
+    expect_weight_gradients(alone, "Hint: d_W_i += d_y_i^T x.");
   }
 }
 
-TEST_F(ColumnParallelTest, NothingThatIsGivenIsWrittenTo) {
-  const Case c = three_maps(DType::kF32);
-  const LayerData data = data_of(c);
-  Alone alone(c, data);
-  alone.forward(0);
-  alone.backward(0);
-  alone.expect_unchanged(c, data,
-                         "Hint: the input belongs to the layer before: it is not written to.",
-                         "Hint: the gradients of the outputs are read only.");
+TEST_F(ColumnParallelTest, TheInputIsSavedAsItCameAndNothingIsWrittenTo) {
+  Alone(three_maps(DType::kF32))
+      .expect_saved(kSavedAsItCame, kSavedAsItCame,
+                    "Hint: the input belongs to the layer before, the gradients of the outputs to "
+                    "the one behind: both are read only.");
 }
 
-TEST_F(ColumnParallelTest, TheInputTravelsWhileItsGradientIsComputed) {
-  const Case c = three_maps(DType::kF64);
-  Alone alone(c, data_of(c));
+TEST_F(ColumnParallelTest, WhatTravelsTravelsWhileTheRankComputes) {
+  Alone alone(three_maps(DType::kF64));
   alone.forward(0);
-  alone.region->forget_events();
+  FakeRegion& region = *alone.region;
+  region.forget_events();
   // Once the input is waited for, products with the weights come too late: they give NaN.
-  alone.region->on_arrival = [&](const std::string& function) {
-    if (function != "enter") return;
+  region.on_arrival = [&](const std::string& function) {
     for (nn::Parameter* parameter : alone.parameters()) {
-      const Tensor late = Tensor::empty(alone.device, parameter->shape(), c.dtype);
+      const Tensor late = Tensor::empty(alone.device, parameter->shape(), DType::kF64);
       late.fill(std::numeric_limits<double>::quiet_NaN());
-      parameter->set_value(late);
+      if (function == "enter") parameter->set_value(late);
     }
   };
-  alone.backward(0);
-  EXPECT_EQ(alone.region->count("enter"), 1U) << "calls of enter, backward\n" << kOwnTokens;
-  EXPECT_EQ(alone.region->count("enter_backward"), 1U) << "calls of enter_backward\n" << kOnce;
-  bool late = false;
-  for (const double x : alone.d_x[0].to_vector()) late = late || std::isnan(x);
-  EXPECT_FALSE(late) << "products that ran after the input was waited for\n" << kProductsMeanwhile;
-}
-
-TEST_F(ColumnParallelTest, TheWeightsGradientsAreMadeWhileThatOfTheInputTravels) {
-  const Case c = three_maps(DType::kF64);
-  Alone alone(c, data_of(c));
-  alone.forward(0);
-  alone.region->forget_events();
   for (nn::Parameter* parameter : alone.parameters()) {
-    parameter->on_grad_ready(
-        [&](const nn::Parameter& made) { alone.region->note("gradient of " + made.name()); });
+    parameter->on_grad_ready([&](const nn::Parameter& made) { region.note(made.name()); });
   }
   alone.backward(0);
-  const FakeRegion& region = *alone.region;
-  ASSERT_EQ(region.count("enter_backward"), 1U) << "calls of enter_backward\n" << kNotSummed;
+  EXPECT_EQ(region.count("enter"), 1U) << "calls of enter, backward\n" << kOwnTokens;
+  ASSERT_EQ(region.count("enter_backward"), 1U)
+      << "calls of enter_backward\n"
+      << (region.count("enter_backward") == 0 ? kNotSummed : kOnce);
   ASSERT_EQ(region.count("enter_backward arrived"), 1U) << "Hint: wait for it, once.";
-  for (std::size_t map = 0; map < 3; ++map) {
-    const std::string made = fmt::format("gradient of map {}", map);
+  EXPECT_EQ(region.events().size(), 4U + 3U) << "Hint: nothing else is asked of the region.";
+  const std::vector<double> d_x = alone.d_x[0].to_vector();
+  EXPECT_TRUE(std::ranges::none_of(d_x, [](double x) { return std::isnan(x); }))
+      << "products that ran after the input was waited for\n"
+         "Hint: the input is waited for before the products that do not need it: let it enter, add "
+         "up the gradient of the input, and wait then.";
+  std::size_t before = region.time_of("enter_backward");
+  for (const char* made : {"map 2", "map 1", "map 0"}) {
     ASSERT_EQ(region.count(made), 1U) << made << "\nHint: add_grad() once for each weight.";
     EXPECT_LT(region.time_of("enter_backward"), region.time_of(made)) << kGradientsMeanwhile;
     EXPECT_LT(region.time_of(made), region.time_of("enter_backward arrived"))
         << kGradientsMeanwhile;
+    EXPECT_LE(before, region.time_of(made))
+        << "Hint: the last map's gradient is made first: gradients come in the reverse of the "
+           "forward order, all over the model, and buckets count on it.";
+    before = std::max(before, region.time_of(made));
   }
-  EXPECT_LT(region.time_of("gradient of map 2"), region.time_of("gradient of map 1"))
-      << kLastMapFirst;
-  EXPECT_LT(region.time_of("gradient of map 1"), region.time_of("gradient of map 0"))
-      << kLastMapFirst;
 }
 
 TEST_F(ColumnParallelTest, WeightGradientsCanBePutOff) {
-  const Case c = three_maps(DType::kF64);
-  const LayerData data = data_of(c);
-  Alone alone(c, data);
-  alone.run_deferred(kDeferred);
-  expect_weight_gradients(alone, c, data, kDeferred);
+  Alone alone(three_maps(DType::kF64));
+  alone.run_deferred();
+  expect_weight_gradients(alone, test::kDeferred);
 }
 
 // Ranks together ----------------------------------------------------------------------------------
 
 TEST_F(ColumnParallelTest, RanksTogetherAreTheDenseLayer) {
-  for_cases([&](const Case& c, const LayerData& data) {
-    const LinearPass truth = pass_of(data);
-    const auto check = [&](test::Rank<Case>& rank) {
-      LayerData own = data;  // with this rank's columns only
-      for (std::size_t map = 0; map < c.columns.size(); ++map) {
-        own.weights[map] =
-            part_of(data.weights[map], c.weight_part(map, rank.number())).contiguous();
-        own.d_y[map] = part_of(data.d_y[map], c.y_part(map, rank.number())).contiguous();
+  for_splits([&](const Split& sizes) {
+    const Split c = with_maps(sizes, random.between(1, 3));
+    const LinearPass truth = pass_of(c.data);
+    const auto check = [&](Rank& rank) {
+      LayerData own = c.data;  // with this rank's columns only
+      for (std::size_t map = 0; map < c.weights.size(); ++map) {
+        const auto part = [&](const Tensor& whole, test::Along along) {
+          return c.part_of(whole, along, rank.number()).contiguous();
+        };
+        own.weights[map] = part(c.data.weights[map], test::Along::kFirst);
+        own.d_y[map] = part(c.data.d_y[map], test::Along::kLast);
         rank.expect_weight_gradient(
             map, truth, {}, "Hint: d_W_i += d_y_i^T x, of all tokens of all micro-batches.");
       }
@@ -269,23 +189,13 @@ TEST_F(ColumnParallelTest, RanksTogetherAreTheDenseLayer) {
                                   "Hint: the sum of all ranks' parts, of this rank's tokens.");
       return rank.d_x[0];
     };
-    test::train_on_ranks(c, data, kShapes,
-                         "Hint: without sequence parallelism all ranks have the same input, and "
-                         "its gradient is the same on all of them, bit for bit.",
-                         check);
-  });
-}
-
-TEST_F(ColumnParallelTest, SendsWhatOneInputTakes) {
-  for_cases([&](const Case& c, const LayerData& data) {
-    test::count_on_ranks(c, data, c.in_features, kShapes, [&](const test::Sent& sent) {
-      const std::size_t forward = c.splits_sequences() ? sent.gather : 0;
-      EXPECT_EQ(sent.forward, forward) << "bytes sent forward\n"
-                                       << (sent.forward > forward ? kOnce : kNotEntered);
-      const std::size_t backward = sent.gather + sent.scatter;
-      EXPECT_EQ(sent.backward, backward) << "bytes sent backward\n"
-                                         << (sent.backward > backward ? kOnce : kBothBackward);
-    });
+    test::train_on_ranks<ColumnParallelProjections>(
+        c,
+        "Hint: outside the region a rank has local_seq tokens of each sequence, inside it all of "
+        "them. x and what backward() returns are outside; what has entered, y and d_y are inside.",
+        "Hint: without sequence parallelism all ranks have the same input, and its gradient is the "
+        "same on all of them, bit for bit.",
+        check);
   });
 }
 

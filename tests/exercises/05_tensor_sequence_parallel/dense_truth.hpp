@@ -51,6 +51,7 @@ struct Known {
   Tensor value;
   Tensor magnitude;
 
+  [[nodiscard]] std::size_t size(int dim) const { return value.size(dim); }
   [[nodiscard]] Known slice(int dim, Range range) const {
     return {.value = value.slice(dim, range), .magnitude = magnitude.slice(dim, range)};
   }
@@ -111,11 +112,6 @@ inline LinearPass dense_pass(const Tensor& x, const std::vector<Tensor>& weights
     }
   }
   return pass;
-}
-
-/// @brief Whether a tensor still holds what its copy held.
-inline ::testing::AssertionResult unchanged(const Tensor& tensor, const Tensor& copy) {
-  return ultra::test::all_equal(tensor, copy);
 }
 
 }  // namespace ultra::tensor_parallel::test

@@ -1,41 +1,37 @@
 #pragma once
 /// @file
 /// What the checks of layers with parts of their weights share: a rank's layer and what it has
-/// computed, held against the layer on one rank with everything. A Case adds to SplitCase its
-/// Layer, and which parts of whole arrays a rank has.
+/// computed, held against the layer on one rank with everything.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/fake_region.hpp"
-#include "tests/exercises/05_tensor_sequence_parallel/split_case.hpp"
+#include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
 #include "tests/support/on_ranks.hpp"
+#include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel::test {
 
 inline constexpr const char* kOverwritten =
     "Hint: only the last micro-batch is there: the work that add_grad() runs is told whether to "
     "overwrite the gradient or to add to it.";
+inline constexpr const char* kDeferred =
+    "Hint: a gradient is written by the work that add_grad() is given, which may run much later: "
+    "it holds the tensors that it reads.";
 
-/// @brief What a rank has of an array: a range of one dimension.
-struct Part {
-  int dim;
-  Range range;
-};
-
-template <class Array>
-[[nodiscard]] Array part_of(const Array& whole, Part part) {
-  return whole.slice(part.dim, part.range);
-}
+/// @brief Along which dimension of an array the ranks have equal parts, in their order; along the
+/// tokens only with sequence parallelism.
+enum class Along { kWhole, kFirst, kTokens, kLast };
 
 /// @brief What a layer is given, on one rank with everything; of all micro-batches.
 struct LayerData {
@@ -49,11 +45,97 @@ struct LayerData {
     for (const Tensor& d : d_y) data.d_y.push_back(scaled(d, d_y_factor));
     return data;
   }
-  /// Some sequences, or some tokens of all.
-  [[nodiscard]] LayerData only(Part part) const {
-    LayerData data{.x = part_of(x, part).contiguous(), .weights = weights, .d_y = {}};
-    for (const Tensor& d : d_y) data.d_y.push_back(part_of(d, part).contiguous());
+  /// Some sequences (dimension 0), or some tokens of all (dimension 1).
+  [[nodiscard]] LayerData only(int dim, Range range) const {
+    LayerData data{.x = x.slice(dim, range).contiguous(), .weights = weights, .d_y = {}};
+    for (const Tensor& d : d_y) data.d_y.push_back(d.slice(dim, range).contiguous());
     return data;
+  }
+};
+
+/// @brief A layer on ranks: what it is given, and what each rank has of that.
+struct Split {
+  struct Weight {
+    std::string name;
+    Along along;
+  };
+  int ranks = 1;
+  SequenceParallel sequence_parallel = SequenceParallel::kOff;
+  DType dtype = DType::kF32;
+  std::size_t micro_batches = 1;
+  std::size_t batch = 1;  ///< sequences of a micro-batch
+  std::size_t seq = 1;
+  Along x_along = Along::kWhole;
+  Along y_along = Along::kWhole;
+  std::vector<Weight> weights = {};
+  LayerData data = {};
+
+  [[nodiscard]] bool splits_sequences() const { return sequence_parallel == SequenceParallel::kOn; }
+  [[nodiscard]] std::size_t sequences() const { return micro_batches * batch; }
+  [[nodiscard]] Range sequences_of(std::size_t micro_batch) const {
+    return {micro_batch * batch, (micro_batch + 1) * batch};
+  }
+  [[nodiscard]] LayerData last_micro_batch(const LayerData& of) const {
+    return of.only(0, sequences_of(micro_batches - 1));
+  }
+  /// The tokens that a rank has outside the region.
+  [[nodiscard]] Range tokens_of(int rank) const {
+    const std::size_t local_seq = splits_sequences() ? seq / as_size(ranks) : seq;
+    const std::size_t begin = splits_sequences() ? as_size(rank) * local_seq : 0;
+    return {begin, begin + local_seq};
+  }
+  template <class Array>
+  [[nodiscard]] Array part_of(const Array& whole, Along along, int rank) const {
+    if (along == Along::kWhole) return whole;
+    if (along == Along::kTokens) return whole.slice(1, tokens_of(rank));
+    const int dim = along == Along::kFirst ? 0 : -1;
+    const std::size_t size = whole.size(dim) / as_size(ranks);
+    return whole.slice(dim, {as_size(rank) * size, (as_size(rank) + 1) * size});
+  }
+  /// Length of the sums that gradients and outputs are.
+  [[nodiscard]] double roundings() const {
+    std::size_t all = data.x.size(-1) + sequences() * seq + as_size(ranks) + 8;
+    for (const Tensor& d : data.d_y) all += d.size(-1);
+    return static_cast<double>(all);
+  }
+  [[nodiscard]] std::string str() const {
+    std::string all =
+        fmt::format("{}, sequence parallelism {}, {} micro-batches of {} sequences of {} tokens",
+                    to_string(dtype), splits_sequences() ? "on" : "off", micro_batches, batch, seq);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      all += fmt::format(", {} {}", weights[i].name, data.weights[i].shape().str());
+    }
+    return all;
+  }
+};
+
+/// @brief A fixture that draws what is not the layer's own.
+class SplitTest : public ultra::test::RandomTest {
+ protected:
+  Split draw_split(int ranks, SequenceParallel sequence_parallel, DType dtype) {
+    return {.ranks = ranks,
+            .sequence_parallel = sequence_parallel,
+            .dtype = dtype,
+            .micro_batches = random.between(1, 2),
+            .batch = random.between(1, 3),
+            .seq = random.between(1, 4) *
+                   (sequence_parallel == SequenceParallel::kOn ? as_size(ranks) : 1)};
+  }
+  /// Two micro-batches on one rank.
+  Split draw_alone(DType dtype) {
+    Split alone = draw_split(1, SequenceParallel::kOff, dtype);
+    alone.micro_batches = 2;
+    return alone;
+  }
+  /// Calls check(split) for any number of ranks, with and without sequence parallelism, until one
+  /// fails.
+  template <class Check>
+  void for_splits(const Check& check) {
+    for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
+      for_ranks({1, 2, 3, 4, 8}, [&](int ranks, DType dtype) {
+        check(draw_split(ranks, sequence_parallel, dtype));
+      });
+    }
   }
 };
 
@@ -64,63 +146,41 @@ struct Wrong {
 };
 using Suspects = std::vector<Wrong>;
 
-/// @brief A layer of one output as a layer of several.
-template <class One>
-class OneOutput {
- public:
-  template <class... Arguments>
-  explicit OneOutput(Arguments&&... arguments) : layer_(std::forward<Arguments>(arguments)...) {}
-
-  std::vector<Tensor> forward(const Tensor& x, nn::Saved& saved) {
-    return {layer_.forward(x, saved)};
-  }
-  Tensor backward(const std::vector<Tensor>& d_y, nn::Saved& saved) {
-    return layer_.backward(d_y[0], saved);
-  }
-  std::vector<nn::Parameter*> parameters() { return layer_.parameters(); }
-
- private:
-  One layer_;
-};
-
 /// @brief One rank's layer, with its part of the weights.
-template <class Case>
+template <class Layer>
 class Rank {
  public:
-  /// @param context  what the layer is made of beside its parameters.
-  template <class Context>
-  Rank(const Case& c, const LayerData& data, int rank, const Context& context)
-      : case_(c), data_(data), rank_(rank), layer_(own_weights(), context) {}
+  Rank(const Split& of, int rank, const std::shared_ptr<Region>& region)
+      : split(of), rank_(rank), layer_(own_weights(), region) {}
 
-  void forward(std::size_t micro_batch) {
+  void forward(std::size_t m) {
     inputs.push_back(
-        copy_to(device, part_of(sequences(data_.x, micro_batch), case_.x_part(rank_))));
+        copy_to(device, split.part_of(sequences(split.data.x, m), split.x_along, rank_)));
     saved.emplace_back();
     outputs.push_back(layer_.forward(inputs.back(), saved.back()));
   }
-  void backward(std::size_t micro_batch) {
+  void backward(std::size_t m) {
     std::vector<Tensor> d_y;
-    for (std::size_t i = 0; i < data_.d_y.size(); ++i) {
-      d_y.push_back(
-          copy_to(device, part_of(sequences(data_.d_y[i], micro_batch), case_.y_part(i, rank_))));
+    for (const Tensor& d : split.data.d_y) {
+      d_y.push_back(copy_to(device, split.part_of(sequences(d, m), split.y_along, rank_)));
     }
-    d_x.push_back(layer_.backward(d_y, saved[micro_batch]));
+    d_x.push_back(layer_.backward(d_y, saved[m]));
     d_outputs.push_back(d_y);
   }
   void forward_all() {
-    for (std::size_t m = 0; m < case_.micro_batches; ++m) forward(m);
+    for (std::size_t m = 0; m < split.micro_batches; ++m) forward(m);
   }
   void backward_all() {
-    for (std::size_t m = 0; m < case_.micro_batches; ++m) backward(m);
+    for (std::size_t m = 0; m < split.micro_batches; ++m) backward(m);
   }
 
   void expect_outputs(const LinearPass& truth, const Suspects& wrong, const char* hint) const {
     for (std::size_t m = 0; m < outputs.size(); ++m) {
-      ASSERT_EQ(outputs[m].size(), data_.d_y.size()) << "Hint: one output per map.";
-      for (std::size_t i = 0; i < data_.d_y.size(); ++i) {
+      ASSERT_EQ(outputs[m].size(), split.data.d_y.size()) << "Hint: one output per map.";
+      for (std::size_t i = 0; i < outputs[m].size(); ++i) {
         expect_same(fmt::format("output {} of micro-batch {}", i, m), outputs[m][i], truth, wrong,
                     hint, [&](const LinearPass& pass) {
-                      return part_of(sequences(pass.y[i], m), case_.y_part(i, rank_));
+                      return split.part_of(sequences(pass.y[i], m), split.y_along, rank_);
                     });
       }
     }
@@ -130,22 +190,22 @@ class Rank {
     for (std::size_t m = 0; m < d_x.size(); ++m) {
       expect_same(fmt::format("gradient of the input of micro-batch {}", m), d_x[m], truth, wrong,
                   hint, [&](const LinearPass& pass) {
-                    return part_of(sequences(pass.d_x, m), case_.x_part(rank_));
+                    return split.part_of(sequences(pass.d_x, m), split.x_along, rank_);
                   });
     }
   }
   void expect_weight_gradient(std::size_t i, const LinearPass& truth, const Suspects& wrong,
                               const char* hint) {
-    expect_same("gradient of " + Case::name_of(i), gradient(i), truth, wrong, hint,
+    expect_same("gradient of " + split.weights[i].name, parameters()[i]->grad(), truth, wrong, hint,
                 [&](const LinearPass& pass) {
-                  return part_of(pass.d_weights[i], case_.weight_part(i, rank_));
+                  return split.part_of(pass.d_weights[i], split.weights[i].along, rank_);
                 });
   }
 
   [[nodiscard]] std::vector<nn::Parameter*> parameters() { return layer_.parameters(); }
-  [[nodiscard]] Tensor gradient(std::size_t i) { return parameters()[i]->grad(); }
   [[nodiscard]] int number() const { return rank_; }
 
+  Split split;
   Device device = Device::cpu();
   std::vector<nn::Saved> saved;  // by micro-batch, as all of these
   std::vector<Tensor> inputs;
@@ -156,42 +216,41 @@ class Rank {
  private:
   template <class Array>
   [[nodiscard]] Array sequences(const Array& whole, std::size_t micro_batch) const {
-    return whole.slice(0, case_.sequences_of(micro_batch));
+    return whole.slice(0, split.sequences_of(micro_batch));
   }
   /// As near() the truth; else the hint of the first suspect that was found.
   template <class PartOf>
   void expect_same(const std::string& what, const Tensor& found, const LinearPass& truth,
                    const Suspects& wrong, std::string hint, const PartOf& own) const {
     const auto is = [&](const LinearPass& pass) {
-      return near(found, own(pass), case_.roundings());
+      return near(found, own(pass), split.roundings());
     };
     const auto suspect = std::find_if(wrong.begin(), wrong.end(),
                                       [&](const Wrong& other) { return !!is(other.pass); });
     if (suspect != wrong.end()) hint = suspect->hint;
     EXPECT_TRUE(is(truth)) << what << " on rank " << rank_ << "\n" << hint;
-    EXPECT_TRUE(!found.defined() || found.dtype() == case_.dtype) << what << "'s dtype";
+    EXPECT_TRUE(!found.defined() || found.dtype() == split.dtype) << what << "'s dtype";
   }
   [[nodiscard]] std::vector<std::unique_ptr<nn::Parameter>> own_weights() const {
     std::vector<std::unique_ptr<nn::Parameter>> own;
-    for (std::size_t i = 0; i < data_.weights.size(); ++i) {
-      own.push_back(make_parameter(device, Case::name_of(i),
-                                   part_of(data_.weights[i], case_.weight_part(i, rank_))));
+    for (std::size_t i = 0; i < split.weights.size(); ++i) {
+      own.push_back(
+          make_parameter(device, split.weights[i].name,
+                         split.part_of(split.data.weights[i], split.weights[i].along, rank_)));
     }
     return own;
   }
 
-  Case case_;
-  LayerData data_;
   int rank_;
-  typename Case::Layer layer_;
+  Layer layer_;
 };
 
 /// @brief A rank beside a region that multiplies, and tells what it was asked for.
-template <class Case>
-struct Alone : Rank<Case> {
-  Alone(const Case& c, const LayerData& data) : Alone(c, data, std::make_shared<FakeRegion>()) {}
-  Alone(const Case& c, const LayerData& data, const std::shared_ptr<FakeRegion>& fake)
-      : Rank<Case>(c, data, 0, fake), region(fake) {}
+template <class Layer>
+struct Alone : Rank<Layer> {
+  explicit Alone(const Split& of) : Alone(of, std::make_shared<FakeRegion>()) {}
+  Alone(const Split& of, const std::shared_ptr<FakeRegion>& fake)
+      : Rank<Layer>(of, 0, fake), region(fake) {}
 
   /// That many calls of a function of the region, and waits for them; nothing else.
   void expect_two_calls(const char* function, const char* hint, const char* nothing_else) const {
@@ -199,34 +258,31 @@ struct Alone : Rank<Case> {
     EXPECT_EQ(region->events().size(), 4U) << nothing_else;
   }
 
-  /// After a pass forward: the input itself, and no more bytes; after a pass backward nothing.
-  void expect_saved(const char* not_a_copy, const char* nothing_else) {
+  /// A pass forward keeps the input itself, and no more bytes; a pass backward nothing. Neither
+  /// writes to what it was given.
+  void expect_saved(const char* not_a_copy, const char* nothing_else, const char* read_only) {
+    this->forward(0);
     const nn::Saved& kept = this->saved[0];
     ASSERT_TRUE(kept.has("input")) << "Hint: saved.put(\"input\", x).";
     EXPECT_TRUE(kept.get("input").shares_storage(this->inputs[0])) << not_a_copy;
     EXPECT_EQ(kept.bytes(), this->inputs[0].nbytes()) << "bytes that are saved\n" << nothing_else;
     this->backward(0);
     EXPECT_TRUE(kept.empty()) << "Hint: the backward pass takes what the forward pass saved.";
-  }
-
-  /// What the first micro-batch was given still holds what it held.
-  void expect_unchanged(const Case& c, const LayerData& data, const char* input_hint,
-                        const char* gradient_hint) const {
-    const LayerData first = data.only({0, c.sequences_of(0)});
-    EXPECT_TRUE(unchanged(this->inputs[0], first.x)) << input_hint;
+    const LayerData first = this->split.data.only(0, this->split.sequences_of(0));
+    EXPECT_TRUE(ultra::test::all_equal(this->inputs[0], first.x)) << read_only;
     for (std::size_t i = 0; i < first.d_y.size(); ++i) {
-      EXPECT_TRUE(unchanged(this->d_outputs[0][i], first.d_y[i])) << gradient_hint;
+      EXPECT_TRUE(ultra::test::all_equal(this->d_outputs[0][i], first.d_y[i])) << read_only;
     }
   }
 
   /// All passes; gradients are made behind them, when the layer's tensors are gone.
-  void run_deferred(const char* hint) {
+  void run_deferred() {
     nn::DeferredGradients queue;
     for (nn::Parameter* parameter : this->parameters()) parameter->defer_grads_to(&queue);
     this->forward_all();
     this->backward_all();
     for (nn::Parameter* parameter : this->parameters()) {
-      EXPECT_FALSE(parameter->grad().defined()) << hint;
+      EXPECT_FALSE(parameter->grad().defined()) << kDeferred;
     }
     this->d_outputs.clear();
     this->saved.clear();
@@ -238,12 +294,11 @@ struct Alone : Rank<Case> {
 
 /// @brief All passes on ranks; `check` is called with each, and returns what must be the same on
 /// all of them without sequence parallelism.
-template <class Case, class Check>
-void train_on_ranks(const Case& c, const LayerData& data, const char* shapes, const char* same,
-                    const Check& check) {
+template <class Layer, class Check>
+void train_on_ranks(const Split& c, const char* shapes, const char* same, const Check& check) {
   std::vector<Tensor> found(as_size(c.ranks));
   const auto train = [&](Communicator& tp) {
-    Rank<Case> rank(c, data, tp.rank(), c.context(tp));
+    Rank<Layer> rank(c, tp.rank(), make_region(tp, c.sequence_parallel));
     rank.forward_all();
     rank.backward_all();
     tp.barrier();
@@ -254,37 +309,6 @@ void train_on_ranks(const Case& c, const LayerData& data, const char* shapes, co
   for (const Tensor& other : found) {
     EXPECT_TRUE(ultra::test::all_equal(other, found[0])) << same;
   }
-}
-
-/// @brief Bytes that a rank sends in a pass; and what a gather, and a reduce-scatter, of the split
-/// array sends. An all-reduce is both.
-struct Sent {
-  std::size_t forward;
-  std::size_t backward;
-  std::size_t gather;
-  std::size_t scatter;
-};
-
-/// @param features  of the array that is split outside the region.
-template <class Case>
-void count_on_ranks(const Case& c, const LayerData& data, std::size_t features, const char* shapes,
-                    const std::function<void(const Sent&)>& check) {
-  const auto count = [&](Communicator& tp) {
-    Rank<Case> rank(c, data, tp.rank(), c.context(tp));
-    rank.forward(0);
-    tp.barrier();
-    const std::size_t forward = tp.stats().sent_bytes();
-    rank.backward(0);
-    tp.barrier();
-    // The chunks of a ring need not be equal.
-    const std::size_t n = c.batch * c.seq() * features;
-    const std::size_t own = comm::Chunks::even({0, n}, c.ranks)[tp.rank()].size();
-    check({.forward = forward,
-           .backward = tp.stats().sent_bytes() - forward,
-           .gather = as_size(c.ranks - 1) * own * size_of(c.dtype),
-           .scatter = (n - own) * size_of(c.dtype)});
-  };
-  ultra::test::on_ranks(c.ranks, c.str(), count, {}, shapes);
 }
 
 }  // namespace ultra::tensor_parallel::test

@@ -18,7 +18,7 @@
 
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
-#include "tests/exercises/05_tensor_sequence_parallel/split_case.hpp"
+#include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/on_ranks.hpp"
 
@@ -85,40 +85,18 @@ struct Token {
   }
 };
 
-inline constexpr const char* kOwnMaximum =
-    "Hint: each rank subtracted its own highest logit, so the exponentials that are added up have "
-    "different scales: the highest of all ranks is needed first (ReduceOp::kMax).";
 inline constexpr const char* kOwnSum =
     "Hint: the sum of exponentials is this rank's alone: softmax divides by the sum over all "
     "ranks' columns.";
-inline constexpr const char* kTargetOnEveryRank =
-    "Hint: every rank took a logit for the target, and the sum has all of them: the rank whose "
-    "vocabulary has the target gives its logit, the others give 0.";
-inline constexpr const char* kTargetNotShared =
-    "Hint: the logit of the target is on one rank only, and all ranks need it: add it up over the "
-    "ranks, to which the others give 0.";
 inline constexpr const char* kPaddingCounts =
     "Hint: the padding is counted in the loss: columns behind the rank's vocabulary belong to no "
     "token.";
-inline constexpr const char* kPaddingGradient =
-    "Hint: the padding has a gradient: what stands in the columns behind the rank's vocabulary "
-    "must be 0 afterwards, or rows of weights move that belong to no token.";
-inline constexpr const char* kLossTimesRanks =
-    "Hint: the loss is tp times too large: once the sums are shared, every rank has the whole "
-    "loss, and nothing is left to add up.";
 inline constexpr const char* kNormalizer = "Hint: loss and gradient are divided by the normalizer.";
-inline constexpr const char* kOneHot =
-    "Hint: 1 / normalizer is to be subtracted where the target is, on the rank that has it.";
 inline constexpr const char* kLoss =
     "Hint: per token log(sum of exp(logit - highest)) + highest - logit of the target, with the "
     "highest and the sum over all ranks.";
 inline constexpr const char* kGradient =
     "Hint: (softmax - one_hot) / normalizer of this rank's columns.";
-inline constexpr const char* kOverflow =
-    "Hint: exponentials overflow, or all that are added up vanish: subtract the highest logit of "
-    "all ranks first, and add up over all ranks.";
-inline constexpr const char* kSameBits =
-    "Hint: every rank computes the loss from the same three numbers per token, in the same order.";
 
 /// @brief What one rank has afterwards.
 struct Outcome {
@@ -176,8 +154,11 @@ class Truth {
       const double found = outcomes[as_size(rank)].loss;
       EXPECT_NEAR(found, loss(), loss_tolerance()) << "loss on rank " << rank << "\n"
                                                    << diagnosis(found, rank);
-      EXPECT_EQ(found, outcomes[0].loss) << "loss on ranks " << rank << " and 0\n"
-                                         << diagnosis(found, rank, kSameBits);
+      EXPECT_EQ(found, outcomes[0].loss)
+          << "loss on ranks " << rank << " and 0\n"
+          << diagnosis(found, rank,
+                       "Hint: every rank computes the loss from the same three numbers per token, "
+                       "in the same order.");
     }
   }
 
@@ -188,7 +169,10 @@ class Truth {
       const auto near = gradient_is(found, rank, Sum::kAll, 1, case_.normalizer);
       EXPECT_TRUE(near) << "gradient on rank " << rank << "\n" << gradient_diagnosis(found, rank);
       for (const double d : found.slice(-1, {own.size(), case_.columns()}).to_vector()) {
-        EXPECT_EQ(d, 0.0) << "padding on rank " << rank << "\n" << kPaddingGradient;
+        EXPECT_EQ(d, 0.0)
+            << "padding on rank " << rank << "\n"
+            << "Hint: the padding has a gradient: what stands in the columns behind the rank's "
+               "vocabulary must be 0 afterwards, or rows of weights move that belong to no token.";
         if (d != 0.0) return;
       }
       if (!near) return;
@@ -214,57 +198,70 @@ class Truth {
   }
 
   /// What a wrong loss looks like.
-  [[nodiscard]] std::string diagnosis(double found, int rank,
-                                      const std::string& otherwise = kLoss) const {
-    const auto is = [&](const std::function<Real(const Token&)>& loss_of) {
-      const double suspect = mean(loss_of);
-      return found == suspect || std::abs(found - suspect) <= 4 * loss_tolerance();
-    };
+  [[nodiscard]] std::string diagnosis(double found, int rank, const char* otherwise = kLoss) const {
     const Range own = case_.vocabulary_of(rank);
-    const auto right = [&](const Token& t) { return t.logits[t.target]; };
-    if (is([&](const Token& t) { return log_sum(t) - right(t); })) return otherwise;
-    const auto own_maxima = [&](const Token& t) {
-      Real sum = 0;
-      for (int r = 0; r < case_.ranks; ++r) {
-        const Range range = case_.vocabulary_of(r);
-        if (range.size() > 0) sum += t.sum(range, t.highest(range));
-      }
-      return std::log(sum) + t.highest(own) - right(t);
-    };
-    if (is(own_maxima)) return kOwnMaximum;
+    const auto right = [](const Token& t) { return t.logits[t.target]; };
+    const auto own_target = [&](const Token& t) { return owns(rank, t) ? right(t) : Real{0}; };
     const auto own_sum = [&](const Token& t) {
       const Real highest = t.highest(all());
       return std::log(t.sum(own, highest)) + highest;
     };
-    const auto own_target = [&](const Token& t) { return owns(rank, t) ? right(t) : Real{0}; };
-    if (is([&](const Token& t) { return own_sum(t) - right(t); })) return kOwnSum;
-    if (is([&](const Token& t) { return own_sum(t) - own_target(t); })) return kOwnSum;
-    if (is([&](const Token& t) { return log_sum(t) - own_target(t); })) return kTargetNotShared;
-    const auto target_of_all = [&](const Token& t) {
-      Real sum = right(t);
+    const auto over_ranks = [&](const auto& of) {  // that have a vocabulary
+      Real sum = 0;
       for (int r = 0; r < case_.ranks; ++r) {
-        const Range range = case_.vocabulary_of(r);
-        if (range.size() > 0 && !owns(r, t)) sum += t.logits[range.begin];
+        if (const Range range = case_.vocabulary_of(r); range.size() > 0) sum += of(r, range);
       }
-      return log_sum(t) - sum;
+      return sum;
     };
-    if (is(target_of_all)) return kTargetOnEveryRank;
-    const auto with_padding = [&](const Token& t) {
-      const Real highest = std::max(t.highest(all()), static_cast<Real>(case_.padding));
-      const std::size_t padding = case_.columns() * as_size(case_.ranks) - case_.vocab;
-      return highest - right(t) +
-             std::log(t.sum(all(), highest) +
-                      static_cast<Real>(padding) *
-                          std::exp(static_cast<Real>(case_.padding) - highest));
+    const auto padding = static_cast<Real>(case_.padding);
+    const auto padded = static_cast<Real>(case_.columns() * as_size(case_.ranks) - case_.vocab);
+    struct Suspect {
+      std::function<Real(const Token&)> loss;
+      const char* hint;
     };
-    if (is(with_padding)) return kPaddingCounts;
-    const auto times = [&](double factor) {
-      return is(
-          [&](const Token& t) { return static_cast<Real>(factor) * (log_sum(t) - right(t)); });
-    };
-    if (times(case_.ranks)) return kLossTimesRanks;
-    if (times(case_.normalizer)) return kNormalizer;
-    return std::isfinite(found) ? kLoss : std::isfinite(case_.padding) ? kOverflow : kPaddingCounts;
+    const Suspect suspects[] = {
+        {[&](const Token& t) { return log_sum(t) - right(t); }, otherwise},
+        {[&](const Token& t) {
+           return t.highest(own) - right(t) + std::log(over_ranks([&](int /*rank*/, Range range) {
+                    return t.sum(range, t.highest(range));
+                  }));
+         },
+         "Hint: each rank subtracted its own highest logit, so the exponentials that are added up "
+         "have different scales: the highest of all ranks is needed first (ReduceOp::kMax)."},
+        {[&](const Token& t) { return own_sum(t) - right(t); }, kOwnSum},
+        {[&](const Token& t) { return own_sum(t) - own_target(t); }, kOwnSum},
+        {[&](const Token& t) { return log_sum(t) - own_target(t); },
+         "Hint: the logit of the target is on one rank only, and all ranks need it: add it up over "
+         "the ranks, to which the others give 0."},
+        {[&](const Token& t) {
+           return log_sum(t) - over_ranks([&](int r, Range range) {
+                    return owns(r, t) ? right(t) : t.logits[range.begin];
+                  });
+         },
+         "Hint: every rank took a logit for the target, and the sum has all of them: the rank "
+         "whose vocabulary has the target gives its logit, the others give 0."},
+        {[&](const Token& t) {
+           const Real highest = std::max(t.highest(all()), padding);
+           const Real sum = t.sum(all(), highest) + padded * std::exp(padding - highest);
+           return highest - right(t) + std::log(sum);
+         },
+         kPaddingCounts},
+        {[&](const Token& t) { return case_.ranks * (log_sum(t) - right(t)); },
+         "Hint: the loss is tp times too large: once the sums are shared, every rank has the whole "
+         "loss, and nothing is left to add up."},
+        {[&](const Token& t) {
+           return static_cast<Real>(case_.normalizer) * (log_sum(t) - right(t));
+         },
+         kNormalizer}};
+    for (const auto& [loss_of, hint] : suspects) {
+      const double suspect = mean(loss_of);
+      if (found == suspect || std::abs(found - suspect) <= 4 * loss_tolerance()) return hint;
+    }
+    if (std::isfinite(found)) return kLoss;
+    return std::isfinite(case_.padding)
+               ? "Hint: exponentials overflow, or all that are added up vanish: subtract the "
+                 "highest logit of all ranks first, and add up over all ranks."
+               : kPaddingCounts;
   }
 
   /// Whether a rank's gradient is (exp / sum - one_hot) / normalizer.
@@ -294,7 +291,10 @@ class Truth {
   }
   [[nodiscard]] const char* gradient_diagnosis(const Tensor& found, int rank) const {
     if (gradient_is(found, rank, Sum::kOwn, 1, case_.normalizer)) return kOwnSum;
-    if (gradient_is(found, rank, Sum::kAll, 0, case_.normalizer)) return kOneHot;
+    if (gradient_is(found, rank, Sum::kAll, 0, case_.normalizer)) {
+      return "Hint: 1 / normalizer is to be subtracted where the target is, on the rank that has "
+             "it.";
+    }
     if (gradient_is(found, rank, Sum::kAll, 1, 1)) return kNormalizer;
     return kGradient;
   }

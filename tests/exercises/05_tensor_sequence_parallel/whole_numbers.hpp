@@ -1,19 +1,33 @@
 #pragma once
 /// @file
-/// Arrays of whole numbers, whose sums over ranks are exact, and words between ranks.
+/// Numbers of ranks, arrays of whole numbers, whose sums over ranks are exact, and words between
+/// ranks.
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
 #include "common/tensor/tensor.hpp"
-#include "tests/exercises/05_tensor_sequence_parallel/split_case.hpp"
 #include "tests/support/on_ranks.hpp"
+#include "tests/support/random.hpp"
 
 namespace ultra::tensor_parallel::test {
 
 using Values = std::vector<double>;
+
+inline std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
+
+/// @brief Calls check(ranks, dtype) for both dtypes, until one fails.
+template <class Check>
+void for_ranks(std::initializer_list<int> numbers, const Check& check) {
+  for (const int ranks : numbers) {
+    for (const DType dtype : ultra::test::kFloatDTypes) {
+      if (!::testing::Test::HasFailure()) check(ranks, dtype);
+    }
+  }
+}
 
 /// @brief Whole numbers in [-8, 8].
 inline Values whole_numbers(std::uint64_t seed, int rank, std::size_t array, std::size_t count) {
