@@ -18,7 +18,6 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import pathlib
 import re
@@ -119,21 +118,23 @@ class Check:
         name = f"tests/check.{exercise.chapter}.{exercise.stem}.solution"
         if not (build / name).is_file():
             sys.exit(f"there is no {build / name}: cmake --build {build} --target {exercise.target('solution')}")
-        said = subprocess.run(["ninja", "-C", build, "-t", "commands", "-s", name],
-                              capture_output=True, text=True, check=True).stdout
-        self.link = said.strip().splitlines()[-1].replace(f"-o {name} ", "-o {program} ")
+        self.link = self._command_for(name).replace(f"-o {name} ", "-o {program} ")
         own = f"/{exercise.chapter}.{exercise.stem}.solution.dir/"
-        self.objects = [part for part in self.link.split() if own in part]
-        outputs = {command[command.index("-o") + 1]: command for command in map(
-            shlex.split, (entry["command"] for entry in json.loads(
-                (build / "compile_commands.json").read_text(encoding="utf-8")))) if "-o" in command}
-        self.commands = {name: self._command(outputs[name]) for name in self.objects
-                         if "nvcc" not in outputs[name][0]}
+        self.commands = {part: self._compilation(shlex.split(self._command_for(part)))
+                         for part in self.link.split() if own in part and part.endswith(".cpp.o")}  # not nvcc's
         self.limit_s = patient(SOLUTION_S)
 
-    def _command(self, command):
-        """A compile command of the build, without its warnings, with indices checked."""
-        command = [part for part in command if not part.startswith("-W")] + ["-w", "-D_GLIBCXX_ASSERTIONS"]
+    def _command_for(self, name):
+        """The command by which the build makes this file."""
+        done = subprocess.run(["ninja", "-C", self.build, "-t", "commands", "-s", name],
+                              capture_output=True, text=True, check=True)
+        return done.stdout.strip().splitlines()[-1]
+
+    def _compilation(self, command):
+        """A compile command of the build, without its warnings and notes, with indices checked."""
+        command = [part for part, before in zip(command, ["", *command])
+                   if not part.startswith(("-W", "-M")) and before not in ("-MF", "-MT")]
+        command += ["-w", "-D_GLIBCXX_ASSERTIONS"]
         if "-include" in command:
             at = command.index("-include") + 1
             command[at] = str(self._precompiled(command, pathlib.Path(command[at])))
