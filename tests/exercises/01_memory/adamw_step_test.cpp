@@ -103,19 +103,18 @@ void expect_update(test::Random& random) {
   const auto follows = [&](Rule rule) {
     return largest_difference(actual, expected_values(problem, rule)) <= tolerance;
   };
-  const char* hint = follows(Rule::kNoBiasCorrection)
-                         ? "Hint: m and v start at 0 and are too small in the first steps: divide "
-                           "them by 1 - beta^step."
-                     : follows(Rule::kCoupledDecay)
-                         ? "Hint: this is Adam with L2 regularisation. AdamW's decay is decoupled: "
-                           "it acts on the weight and never enters the moments."
-                     : follows(Rule::kDecayWithoutLearningRate)
-                         ? "Hint: the weight decays by weight_decay * value, whatever the learning "
-                           "rate. So it stands in the paper; PyTorch's and ours is learning_rate * "
-                           "weight_decay * value."
-                     : follows(Rule::kEpsilonInsideRoot)
-                         ? "Hint: epsilon is added to the root of v_hat, not under it."
-                         : "";
+  const char* hint =
+      follows(Rule::kNoBiasCorrection) ? "Hint: m and v start at 0 and are too small in the first "
+                                         "steps: divide them by 1 - beta^step."
+      : follows(Rule::kCoupledDecay)
+          ? "Hint: this is Adam with L2 regularisation. AdamW's decay is decoupled: it acts on the "
+            "weight and never enters the moments."
+      : follows(Rule::kDecayWithoutLearningRate)
+          ? "Hint: the weight decays by weight_decay * value, whatever the learning rate. So it "
+            "stands in the paper; PyTorch's and ours is learning_rate * weight_decay * value."
+      : follows(Rule::kEpsilonInsideRoot)
+          ? "Hint: epsilon is added to the root of v_hat, not under it."
+          : "";
   EXPECT_LE(largest_difference(actual, expected_values(problem, Rule::kPyTorch)), tolerance)
       << hint;
 }

@@ -1,17 +1,9 @@
 #include "chapters/01_memory/gradient_accumulation.hpp"
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/train/step.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/short_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {

@@ -1,16 +1,9 @@
 #include "chapters/01_memory/recompute.hpp"
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {

@@ -20,8 +20,8 @@ std::string hint(const CollectiveTrial& trial, int root) {
            "sends to v + 2^k only when v + 2^k < P.";
   }
   if (root != 0 && trial.in_whole_world()) {
-    return "\nHint: it works from root 0. From another root, count positions from there, "
-           "v = (position - root) mod P, and turn them back with group.at(root + v).";
+    return "\nHint: it works from root 0. From another root, count positions from there, v = "
+           "(position - root) mod P, and turn them back with group.at(root + v).";
   }
   return test::hint_for_stuck(trial);
 }

@@ -73,8 +73,8 @@ std::string doubling_hint(const CollectiveTrial& trial) {
     }
   }
   return "\nHint: write down the windows for P = 4. Before the step with distance d a position "
-         "holds d "
-         "chunks that stand side by side, its own among them, and its partner the d beside them.";
+         "holds d chunks that stand side by side, its own among them, and its partner the d beside "
+         "them.";
 }
 
 class HalvingDoubling : public test::RandomTest {

@@ -24,12 +24,11 @@ std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
     }
   }
   if (!steps.empty() && steps.front().send.range != chunks[0]) {
-    return "\nHint: at first a position has nothing but its own chunk: that is what "
-           "it sends first. What has arrived by the next step?";
+    return "\nHint: at first a position has nothing but its own chunk: that is what it sends "
+           "first. What has arrived by the next step?";
   }
   return "\nHint: write down for P = 3 which chunk each rank sends in each step: at first its own, "
-         "then "
-         "what has just arrived.";
+         "then what has just arrived.";
 }
 
 class RingAllGather : public test::RandomTest {};

@@ -28,8 +28,7 @@ inline std::string hint_for_ring(const CollectiveTrial& trial) {
     if (steps[s].send != steps[s - 1].receive) {
       return fmt::format(
           "\nHint: a chunk travels around the ring: what a step sends is what the step before it "
-          "has "
-          "received. On rank 0, step {} receives [{}, {}), and step {} sends [{}, {}).",
+          "has received. On rank 0, step {} receives [{}, {}), and step {} sends [{}, {}).",
           s, steps[s - 1].receive.range.begin, steps[s - 1].receive.range.end, s + 1,
           steps[s].send.range.begin, steps[s].send.range.end);
     }

@@ -2,17 +2,10 @@
 // passes and add up to one rank.
 #include "chapters/03_data_parallel/batch_shares.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include "chapters/02_collectives/replicated_training.hpp"
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -20,7 +13,6 @@ namespace {
 using test::Gradients;
 using test::Replica;
 using train::MicroBatch;
-using ultra::test::message_of;
 
 std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
 
@@ -74,8 +66,7 @@ class BatchShares : public ultra::test::RandomTest {
                                         .global_tokens = count_of(random.between(20, 200))};
           const std::vector<MicroBatch> cut = cut_share(share, micro_batch);
           SCOPED_TRACE(
-              fmt::format("sequences [{}, {}) in micro-batches of {}, the largest share "
-                          "has {}:{}",
+              fmt::format("sequences [{}, {}) in micro-batches of {}, the largest share has {}:{}",
                           begin, begin + own, micro_batch, largest, text(cut)));
           check(share, micro_batch, cut);
         }
@@ -134,29 +125,29 @@ TEST_F(BatchShares, EveryReplicaMakesAsManyPasses) {
 }
 
 TEST_F(BatchShares, MicroBatchesThatCountCoverTheShareOnce) {
-  for_cuts([](const train::BatchShare& share, std::size_t micro_batch,
-              const std::vector<MicroBatch>& cut) {
-    std::size_t end = 0;
-    for (const MicroBatch& m : cut) {
-      if (end == share.sequences.size()) {
-        EXPECT_EQ(m.weight, 0.0)
-            << "Hint: these sequences have counted already; what passes once more weighs 0.";
-        continue;
-      }
-      EXPECT_EQ(m.weight, 1.0)
-          << "Hint: a sequence that passes for the first time counts, also in a "
-             "last micro-batch that is shorter.";
-      EXPECT_EQ(m.sequences.begin, end)
-          << "Hint: sequences are counted from the first of this replica's share, not from that of "
-             "the batch; each micro-batch begins where the one before ends.";
-      EXPECT_EQ(m.sequences.end, std::min(end + micro_batch, share.sequences.size()))
-          << "Hint: the last micro-batch is shorter when the size does not divide the share.";
-      end = m.sequences.end;
-    }
-    EXPECT_EQ(end, share.sequences.size())
-        << "Hint: the last micro-batch is shorter when the size does not divide the share. Its "
-           "sequences count, too.";
-  });
+  for_cuts(
+      [](const train::BatchShare& share, std::size_t micro_batch,
+         const std::vector<MicroBatch>& cut) {
+        std::size_t end = 0;
+        for (const MicroBatch& m : cut) {
+          if (end == share.sequences.size()) {
+            EXPECT_EQ(m.weight, 0.0)
+                << "Hint: these sequences have counted already; what passes once more weighs 0.";
+            continue;
+          }
+          EXPECT_EQ(m.weight, 1.0) << "Hint: a sequence that passes for the first time counts, "
+                                      "also in a last micro-batch that is shorter.";
+          EXPECT_EQ(m.sequences.begin, end)
+              << "Hint: sequences are counted from the first of this replica's share, not from "
+                 "that of the batch; each micro-batch begins where the one before ends.";
+          EXPECT_EQ(m.sequences.end, std::min(end + micro_batch, share.sequences.size()))
+              << "Hint: the last micro-batch is shorter when the size does not divide the share.";
+          end = m.sequences.end;
+        }
+        EXPECT_EQ(end, share.sequences.size())
+            << "Hint: the last micro-batch is shorter when the size does not divide the share. Its "
+               "sequences count, too.";
+      });
 }
 
 TEST_F(BatchShares, WhatPassesOnceMoreIsOfTheShareToo) {

@@ -1,18 +1,9 @@
 // Contract of exercise 03.2: what must be true of buckets, for any parameters and any capacity.
 #include "chapters/03_data_parallel/bucket_assignment.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <limits>
-#include <numeric>
-#include <string>
-#include <vector>
-
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {

@@ -2,20 +2,15 @@
 // and a step that is one rank's and sends each gradient once.
 #include "chapters/03_data_parallel/gradient_completion.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
 
-#include <cstddef>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
 #include "tests/support/schedules.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -38,8 +33,6 @@ constexpr const char* kWeights =
 constexpr const char* kEach =
     "Hint: a parameter that several chunks use gets a contribution from each of them: it is "
     "complete behind the last of them all.";
-constexpr const char* kNone =
-    "Hint: throw InternalError when no action of the schedule makes gradients of these chunks.";
 
 struct Case {
   const char* schedule;
@@ -92,7 +85,8 @@ TEST(GradientCompletion, WithoutSuchAnActionIsAnError) {
   for (const char* schedule : {"", "F0.1 BW0.1", "F0 F1", "F0 F0.1 BW0.1"}) {
     EXPECT_THROW(static_cast<void>(completing_action(schedule_of(schedule), chunks)), InternalError)
         << "of '" << schedule << "'\n"
-        << kNone;
+        << "Hint: throw InternalError when no action of the schedule makes gradients of these "
+           "chunks.";
   }
 }
 

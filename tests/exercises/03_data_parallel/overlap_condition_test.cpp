@@ -2,53 +2,14 @@
 // is served one by one.
 #include "chapters/03_data_parallel/overlap_condition.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <vector>
-
-#include "tests/support/random.hpp"
+#include "tests/exercises/03_data_parallel/queued_buckets.hpp"
 #include "tests/support/suspects.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
-using ultra::test::Suspect;
-
-/// Both numbers are the same few products and sums in another order.
-constexpr double kRoundings = 1e-12;
-
-bool close(double a, double b) { return ultra::test::close(a, b, kRoundings); }
-
-// What may have gone wrong ------------------------------------------------------------------------
-
-constexpr const char* kBytes =
-    "a link's bandwidth counts bytes, not elements: multiply by element_bytes.";
-constexpr const char* kFourFlop =
-    "the backward pass takes 4 FLOP per token and parameter; the other 2 of the 6 are the forward "
-    "pass, during which there is nothing to send.";
-constexpr const char* kShare =
-    "each rank sends 2 (N - 1) / N of the bytes: one replica sends none, many send just under 2.";
-constexpr const char* kTwoWays =
-    "an all-reduce sends (N - 1) / N of the bytes twice: to reduce, and to gather.";
-constexpr const char* kInverted = "communication over backward, not backward over communication.";
-constexpr const char* kLastBucket =
-    "the last bucket is always exposed: it is full only when the backward pass ends.";
-constexpr const char* kFirstBucket =
-    "the link cannot begin before the first bucket is full, after T_b / B seconds: T_b (B - 1) / B "
-    "are left to hide in.";
-constexpr const char* kOneBucket = "a bucket holds G / B bytes, not all of G.";
-constexpr const char* kLatency =
-    "every bucket pays the latency of its own 2 (N - 1) messages: more buckets, more latency.";
-constexpr const char* kOneAfterTheOther =
-    "buckets travel one after the other: one that is ready waits for those before it.";
-
-std::string diagnosis(double found, double expected, const std::vector<Suspect>& suspects) {
-  return ultra::test::diagnosis(found, expected, suspects, kRoundings);
-}
+using namespace test;
 
 // The ratio ---------------------------------------------------------------------------------------
 
@@ -74,11 +35,12 @@ struct Question {
 std::vector<Suspect> wrong_ratios(const Question& q, double right) {
   if (q.replicas == 1) return {{q.ratio(), kShare}};
   const double n = q.replicas;
-  return {{right / q.element_bytes, kBytes},
+  return {{right / q.element_bytes,
+           "a link's bandwidth counts bytes, not elements: multiply by element_bytes."},
           {right * 4.0 / 6.0, kFourFlop},
           {right * 2.0, kFourFlop},
           {right / 2.0, kTwoWays},
-          {1.0 / right, kInverted},
+          {1.0 / right, "communication over backward, not backward over communication."},
           {right / (n - 1.0) * n, kShare},
           {right * n, kShare},
           {right * n * n / (n - 1.0) / (n - 1.0), kShare}};
@@ -92,12 +54,19 @@ void expect_ratio(const Question& q, double expected) {
 }
 
 /// 4 replicas, 2 tokens, a link of 8 bytes/s, 12 FLOP/s: a parameter's 4 bytes pass the link 2 x 3/4
-/// times, 6 bytes in 3/4 s. Its backward pass takes 8 FLOP, 2/3 s.
-TEST(OverlapRatio, ByHand) {
+/// times, 6 bytes in 3/4 s. Its backward pass takes 8 FLOP, 2/3 s. With 3 replicas and one byte per
+/// element: 4/3 bytes, 1/6 s.
+TEST(OverlapRatio, IsCommunicationOverBackward) {
   expect_ratio({.replicas = 4, .tokens = 2, .element_bytes = 4, .flops = 12, .bandwidth = 8},
                9.0 / 8.0);
-  // 3 replicas, one byte per element: 4/3 bytes, 1/6 s.
   expect_ratio({.replicas = 3, .tokens = 2, .element_bytes = 1, .flops = 12, .bandwidth = 8}, 0.25);
+  expect_ratio({.replicas = 1}, 0.0);
+  const double base = 989e12 / 450e9 * 7.0 / 4.0;
+  expect_ratio({}, base);
+  expect_ratio({.tokens = 2000}, base / 2000);
+  expect_ratio({.bandwidth = 900e9}, base / 2);
+  expect_ratio({.element_bytes = 8}, base * 2);
+  expect_ratio({.flops = 2 * 989e12}, base * 2);
 }
 
 /// The Ultra-Scale Playbook, appendix A3, from its two printed times (its printed ratio has the
@@ -115,18 +84,6 @@ TEST(OverlapRatio, IsOneAtThePublishedThresholds) {
   EXPECT_NEAR(tokens_for_one(kMany, 1, 50e9), 9890, 0.5);
   EXPECT_NEAR(tokens_for_one(8, 2, 450e9), 2 * 961.5, 0.1);
   EXPECT_NEAR(tokens_for_one(kMany, 4, 50e9), 4 * 9890, 2);
-  expect_ratio({}, 989e12 / 450e9 * 7.0 / 4.0);
-}
-
-TEST(OverlapRatio, OfOneReplicaIsNothing) { expect_ratio({.replicas = 1}, 0.0); }
-
-TEST(OverlapRatio, FallsWithTokensAndBandwidthAndGrowsWithBytesAndFlops) {
-  const double base = Question{.tokens = 1000}.ratio();
-  EXPECT_TRUE(close(Question{.tokens = 2000}.ratio(), base / 2));
-  EXPECT_TRUE(close((Question{.tokens = 1000, .bandwidth = 900e9}.ratio()), base / 2));
-  EXPECT_TRUE(close((Question{.tokens = 1000, .element_bytes = 8}.ratio()), base * 2))
-      << "Hint: " << kBytes;
-  EXPECT_TRUE(close((Question{.tokens = 1000, .flops = 2 * 989e12}.ratio()), base * 2));
 }
 
 // Buckets -----------------------------------------------------------------------------------------
@@ -136,61 +93,6 @@ std::string str(const OverlapCase& c) {
       "{} replicas, {} bytes in {} buckets, {} s of backward pass, alpha {} beta {} gamma {}",
       c.replicas, c.gradient_bytes, c.buckets, c.backward_seconds, c.link.alpha, c.link.beta,
       c.link.gamma);
-}
-
-/// One bucket around the ring, step by step: 2 (N - 1) messages of a chunk each, half of them
-/// reduced.
-double walked_bucket(const OverlapCase& c) {
-  const double chunk = c.gradient_bytes / static_cast<double>(c.buckets) / c.replicas;
-  double seconds = 0.0;
-  for (int step = 0; step < 2 * (c.replicas - 1); ++step) {
-    const bool reduces = step < c.replicas - 1;
-    seconds += c.link.alpha + chunk * (c.link.beta + (reduces ? c.link.gamma : 0.0));
-  }
-  return seconds;
-}
-
-/// A queue: bucket i comes when i / B of the backward pass are over, and is served when the link has
-/// done with the one before. What is left of it after the backward pass is exposed.
-double queued_exposed(const OverlapCase& c) {
-  const double bucket = walked_bucket(c);
-  double link_free = 0.0;
-  for (std::size_t i = 1; i <= c.buckets; ++i) {
-    const double ready =
-        c.backward_seconds * static_cast<double>(i) / static_cast<double>(c.buckets);
-    link_free = std::max(link_free, ready) + bucket;
-  }
-  return link_free - c.backward_seconds;
-}
-
-std::vector<Suspect> wrong_exposed(const OverlapCase& c) {
-  const auto buckets = static_cast<double>(c.buckets);
-  const double bucket = walked_bucket(c);
-  const double all = buckets * bucket;
-  const double hiding = c.backward_seconds * (buckets - 1.0) / buckets;
-  return {{all - c.backward_seconds, c.buckets == 1 ? kLastBucket : kFirstBucket},
-          {std::max(bucket, all - c.backward_seconds), kFirstBucket},
-          {std::max(0.0, all - c.backward_seconds), kLastBucket},
-          {std::max(0.0, all - hiding), kLastBucket},
-          {all - hiding, kLastBucket},
-          {bucket, kOneAfterTheOther}};
-}
-
-std::vector<Suspect> wrong_bucket(const OverlapCase& c) {
-  const auto buckets = static_cast<double>(c.buckets);
-  const double n = c.replicas;
-  const double bucket = walked_bucket(c);
-  const double latency = 2.0 * (n - 1.0) * c.link.alpha;
-  const double bytes = bucket - latency;
-  return {{latency + bytes * buckets, kOneBucket},
-          {bucket * buckets, kOneBucket},
-          {bytes, kLatency},
-          {bytes + latency / buckets, kLatency},
-          {bytes + c.link.alpha, kLatency},
-          {bytes + 2 * c.link.alpha, kLatency},
-          {bucket / 2.0, kTwoWays},
-          {latency + bytes / (n - 1.0) * n, kShare},
-          {latency + bytes * n, kShare}};
 }
 
 void expect_prediction(const OverlapCase& c) {
@@ -212,46 +114,32 @@ void expect_prediction(const OverlapCase& c) {
       << str(c) << ". Hint: what is not exposed is hidden.";
 }
 
-/// 2 replicas: the all-reduce of a bucket of S bytes takes 2 alpha + S (beta + gamma / 2).
-constexpr OverlapCase kByHand{.replicas = 2,
-                              .gradient_bytes = 64,
-                              .buckets = 4,
-                              .backward_seconds = 16,
-                              .link = {.alpha = 0.5, .beta = 0.0625, .gamma = 0.0}};
-
-/// Buckets of 16 bytes take 2 s and come every 4 s: the link rests, and only the last is exposed.
-TEST(PredictOverlap, WhereTheLinkKeepsUpOnlyTheLastBucketIsExposed) {
-  const OverlapPrediction found = predict_overlap(kByHand);
-  expect_prediction(kByHand);
-  EXPECT_EQ(found.bucket_seconds, 2.0);
-  EXPECT_EQ(found.exposed_seconds, 2.0)
-      << diagnosis(found.exposed_seconds, 2.0, wrong_exposed(kByHand));
-  EXPECT_EQ(found.hidden_seconds, 6.0);
-}
-
-/// The same buckets on links of a fifth of the bandwidth take 6 s. The link works from second 4 to
-/// second 28, 12 s longer than the backward pass.
-TEST(PredictOverlap, WhereTheLinkIsTooSlowItWorksFromTheFirstBucketOn) {
-  OverlapCase slow = kByHand;
-  slow.link.beta = 0.3125;
-  const OverlapPrediction found = predict_overlap(slow);
-  expect_prediction(slow);
-  EXPECT_EQ(found.exposed_seconds, 12.0)
-      << diagnosis(found.exposed_seconds, 12.0, wrong_exposed(slow));
-  EXPECT_EQ(found.hidden_seconds, 12.0);
-}
-
-TEST(PredictOverlap, OfOneBucketHidesNothing) {
-  OverlapCase one = kByHand;
-  one.buckets = 1;
-  expect_prediction(one);
-  EXPECT_EQ(predict_overlap(one).hidden_seconds, 0.0) << "Hint: " << kLastBucket;
-}
-
-TEST(PredictOverlap, OfOneReplicaHasNothingToHide) {
-  OverlapCase alone = kByHand;
-  alone.replicas = 1;
-  EXPECT_EQ(predict_overlap(alone), OverlapPrediction{}) << "Hint: " << kShare;
+/// 2 replicas: the all-reduce of a bucket of S bytes takes 2 alpha + S (beta + gamma / 2). Buckets of
+/// 16 bytes take 2 s and come every 4 s: the link rests, and only the last is exposed. On a link of a
+/// fifth of the bandwidth they take 6 s: it works from second 4 to second 28, 12 s longer than the
+/// backward pass.
+TEST(PredictOverlap, ByHand) {
+  struct Row {
+    const char* what;
+    int replicas;
+    std::size_t buckets;
+    double beta;
+    OverlapPrediction expected;
+  };
+  for (const Row& row :
+       {Row{"the link keeps up", 2, 4, 0.0625, {2.0, 8.0, 2.0, 6.0}},
+        Row{"the link is too slow", 2, 4, 0.3125, {6.0, 24.0, 12.0, 12.0}},
+        Row{"one bucket hides nothing", 2, 1, 0.0625, {5.0, 5.0, 5.0, 0.0}},
+        Row{"one replica has nothing to hide", 1, 4, 0.0625, {0.0, 0.0, 0.0, 0.0}}}) {
+    SCOPED_TRACE(row.what);
+    const OverlapCase c{.replicas = row.replicas,
+                        .gradient_bytes = 64,
+                        .buckets = row.buckets,
+                        .backward_seconds = 16,
+                        .link = {.alpha = 0.5, .beta = row.beta, .gamma = 0.0}};
+    expect_prediction(c);
+    EXPECT_EQ(predict_overlap(c), row.expected);
+  }
 }
 
 /// Without latency, all communication over the backward pass is the ratio.

@@ -2,131 +2,19 @@
 // any number of ranks. The layouts whose shards are cut are made here, element by element.
 #include "chapters/04_zero/flat_layout.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "tests/support/random.hpp"
+#include "tests/exercises/04_zero/walked_layout.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
+using namespace test;
 
 constexpr const char* kOnePadding =
     "Only the array as a whole is padded, at its end: padding of each tensor grows with their "
     "number.";
-
-std::string text(const Range& range) { return fmt::format("[{}, {})", range.begin, range.end); }
-
-std::string text(const std::vector<Range>& ranges) {
-  std::string all;
-  for (const Range& range : ranges) all += " " + text(range);
-  return all;
-}
-
-/// Elements of the tensors, and how many ranks share the array.
-struct Question {
-  std::vector<std::size_t> counts;
-  int ranks = 1;
-
-  [[nodiscard]] std::string str() const {
-    return fmt::format("tensors of [{}] elements, {} ranks", fmt::join(counts, ", "), ranks);
-  }
-};
-
-/// The layout that the header describes.
-FlatLayout lay_out(const Question& question) {
-  FlatLayout layout;
-  for (const std::size_t count : question.counts) {
-    const std::size_t begin = layout.count;
-    for (std::size_t i = 0; i < count; ++i) ++layout.count;
-    layout.places.push_back({begin, layout.count});
-  }
-  layout.padded = layout.count;
-  while (layout.padded % as_size(question.ranks) != 0) ++layout.padded;
-  layout.shard = layout.padded / as_size(question.ranks);
-  return layout;
-}
-
-/// Goes through the array, and begins a piece where a shard or a tensor begins.
-std::vector<Piece> walk(const FlatLayout& layout, int rank) {
-  std::vector<Piece> pieces;
-  for (std::size_t tensor = 0; tensor < layout.places.size(); ++tensor) {
-    const Range& whole = layout.places[tensor];
-    bool begun = false;
-    for (std::size_t at = whole.begin; at < whole.end; ++at) {
-      if (at / layout.shard != as_size(rank)) continue;
-      const std::size_t element = at - whole.begin;
-      const std::size_t place = at % layout.shard;
-      if (!begun) pieces.push_back({tensor, {element, element}, {place, place}});
-      begun = true;
-      ++pieces.back().elements.end;
-      ++pieces.back().place.end;
-    }
-  }
-  return pieces;
-}
-
-std::string text(const std::vector<Piece>& pieces) {
-  std::string all;
-  for (const Piece& piece : pieces) {
-    all += fmt::format(" (tensor {}, elements {}, place {})", piece.tensor, text(piece.elements),
-                       text(piece.place));
-  }
-  return all.empty() ? " none" : all;
-}
-
-std::string hint_for_pieces(const Question& question, const FlatLayout& layout, int rank,
-                            const std::vector<Piece>& found) {
-  const std::vector<Piece> expected = walk(layout, rank);
-  for (const Piece& piece : found) {
-    if (piece.elements.begin >= piece.elements.end || piece.place.begin >= piece.place.end) {
-      return "Hint: a piece is empty: a tensor that has nothing in common with the shard has no "
-             "piece in it.";
-    }
-  }
-  const auto changed = [&](const auto& change) {
-    std::vector<Piece> pieces = expected;
-    for (Piece& piece : pieces) change(piece);
-    return pieces == found;
-  };
-  if (changed([](Piece& piece) { std::swap(piece.elements, piece.place); })) {
-    return "Hint: `elements` and `place` are swapped: the elements are counted from the beginning "
-           "of the tensor, the place from that of the shard.";
-  }
-  if (changed([&](Piece& piece) {
-        const std::size_t begin = layout.places[piece.tensor].begin;
-        piece.elements = {piece.elements.begin + begin, piece.elements.end + begin};
-      })) {
-    return "Hint: `elements` are counted from the beginning of the tensor, not of the array.";
-  }
-  if (changed([&](Piece& piece) {
-        const std::size_t begin = as_size(rank) * layout.shard;
-        piece.place = {piece.place.begin + begin, piece.place.end + begin};
-      })) {
-    return "Hint: `place` is counted from the beginning of the shard, not of the array.";
-  }
-  for (const Piece& piece : found) {
-    if (piece.tensor >= question.counts.size()) return "Hint: there is no such tensor.";
-    if (piece.elements.end > question.counts[piece.tensor]) {
-      return "Hint: a piece reaches into the padding, or into the tensor behind it: it ends where "
-             "the tensor ends or the shard, whichever comes first.";
-    }
-  }
-  if (found.size() < expected.size()) {
-    return "Hint: a piece is missing: a tensor may begin or end in the middle of a shard, and may "
-           "reach over several.";
-  }
-  return "Hint: a piece is what a tensor and the shard have in common, from the larger of the two "
-         "beginnings to the smaller of the two ends.";
-}
 
 class FlatLayoutTest : public ultra::test::RandomTest {
  protected:
@@ -227,36 +115,8 @@ TEST_F(FlatLayoutTest, PiecesAreWhatTensorsAndShardsHaveInCommon) {
       EXPECT_TRUE(found == expected)
           << "rank " << rank << " of an array with tensors at" << text(layout.places)
           << " and shards of " << layout.shard << "\nfound:   " << text(found)
-          << "\nexpected:" << text(expected) << "\n"
-          << hint_for_pieces(q, layout, rank, found);
-    }
-  });
-}
-
-/// All of it together: what is cut into shards piece by piece is put together again.
-TEST_F(FlatLayoutTest, EveryElementIsInOnePiece) {
-  for_questions([](const Question& q) {
-    const FlatLayout layout = flat_layout(q.counts, q.ranks);
-    std::vector<std::vector<int>> seen;
-    for (const std::size_t count : q.counts) seen.emplace_back(count, 0);
-    for (int rank = 0; rank < q.ranks; ++rank) {
-      std::size_t end = 0;
-      for (const Piece& piece : pieces_of(layout, rank)) {
-        ASSERT_LT(piece.tensor, q.counts.size());
-        ASSERT_LE(piece.elements.end, q.counts[piece.tensor]);
-        ASSERT_LE(piece.place.end, layout.shard);
-        EXPECT_EQ(piece.elements.size(), piece.place.size());
-        EXPECT_EQ(piece.place.begin, end) << "Hint: the pieces of a shard follow each other.";
-        end = piece.place.end;
-        for (std::size_t e = piece.elements.begin; e < piece.elements.end; ++e) {
-          ++seen[piece.tensor][e];
-        }
-      }
-    }
-    for (std::size_t tensor = 0; tensor < seen.size(); ++tensor) {
-      EXPECT_EQ(std::count(seen[tensor].begin(), seen[tensor].end(), 1),
-                static_cast<std::ptrdiff_t>(seen[tensor].size()))
-          << "elements of tensor " << tensor << " that are in one piece";
+          << "\nexpected:" << text(expected)
+          << "\nHint: " << hint_for_pieces(q, layout, rank, found);
     }
   });
 }

@@ -106,12 +106,8 @@ class OneRank {
     adamw_.step(updates, kLearningRate, scale);
   }
 
-  /// Weights of an array, and zeros up to `padded`.
-  [[nodiscard]] Values weights(std::size_t array, std::size_t padded) const {
-    Values values = weights_[array].to_vector();
-    values.resize(padded, 0.0);
-    return values;
-  }
+  /// Weights of an array, without padding.
+  [[nodiscard]] Values weights(std::size_t array) const { return weights_[array].to_vector(); }
 
  private:
   Training training_;
@@ -133,9 +129,7 @@ inline std::vector<Expected> train_on_one_rank(const Training& training) {
   std::vector<Expected> steps;
   const auto all_weights = [&] {
     std::vector<Values> all;
-    for (std::size_t a = 0; a < training.counts.size(); ++a) {
-      all.push_back(one.weights(a, training.layout(a, 1).count));
-    }
+    for (std::size_t a = 0; a < training.counts.size(); ++a) all.push_back(one.weights(a));
     return all;
   };
   for (int step = 0; step < Training::kSteps; ++step) {
