@@ -1,0 +1,93 @@
+// What schedules, actions and places are called, and who is where.
+//
+// Covers: chapters/07_pipeline_parallel/schedule/schedule_choice.hpp
+// Covers: chapters/07_pipeline_parallel/schedule/action_names.hpp
+// Covers: chapters/07_pipeline_parallel/schedule/placement.hpp
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
+#include "chapters/07_pipeline_parallel/schedule/placement.hpp"
+#include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
+#include "common/base/errors.hpp"
+
+namespace ultra::pipeline_parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string refusal(const std::string& text) {
+  try {
+    static_cast<void>(parse_schedule_choice(text));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing refused";
+}
+
+TEST(ScheduleChoice, OfEveryNameIsReadBack) {
+  for (const ScheduleChoice& choice : published_schedules()) {
+    EXPECT_EQ(parse_schedule_choice(choice.str()), choice) << choice.str();
+    EXPECT_THAT(schedule_names(), HasSubstr(choice.str().substr(0, choice.str().find(':'))));
+  }
+  EXPECT_EQ(parse_schedule_choice("interleaved").chunks(), 2U);
+  EXPECT_EQ(parse_schedule_choice("interleaved:5").chunks(), 5U);
+  EXPECT_EQ(parse_schedule_choice("zb-v").chunks(), 2U);
+  EXPECT_EQ(parse_schedule_choice("1f1b").chunks(), 1U);
+}
+
+TEST(ScheduleChoice, RefusesOtherNames) {
+  EXPECT_THAT(refusal("gpipe"), HasSubstr("no schedule 'gpipe'. There are naive, afab, 1f1b"));
+  EXPECT_THAT(refusal(""), HasSubstr("no schedule ''"));
+  EXPECT_THAT(refusal("serch"), HasSubstr("and search for the best that can be found"));
+  EXPECT_THAT(refusal("1f1b:2"), HasSubstr("no schedule '1f1b:2'"));
+  EXPECT_THAT(refusal("interleaved:0"), HasSubstr("'0' is no number of chunks"));
+  EXPECT_THAT(refusal("interleaved:"), HasSubstr("interleaved:2"));
+  EXPECT_THAT(refusal("interleaved:-1"), HasSubstr("'-1'"));
+}
+
+TEST(ActionNames, AreThoseThatActionsAreWrittenWith) {
+  for (const auto& [kind, letters] : kActionNames) {
+    const train::Action action{.kind = kind, .micro_batch = 12};
+    EXPECT_EQ(action.str(), std::string(letters) + "12");
+    EXPECT_EQ(letters_of(kind), letters);
+    EXPECT_EQ(kind_of(letters), kind);
+  }
+}
+
+TEST(ActionNames, NameNothingElse) {
+  for (const char* letters : {"", "f", "WB", "FF", "BWU"}) {
+    EXPECT_FALSE(kind_of(letters).has_value()) << letters;
+  }
+}
+
+TEST(Placement, LoopsOnceRoundTheRanksForEachChunk) {
+  const Placement loop = Placement::loop(3, 2);
+  EXPECT_EQ(loop.parts(), 6U);
+  EXPECT_EQ(loop.chunks(), 2U);
+  EXPECT_EQ(loop.at(2), (Place{.stage = 2, .chunk = 0}));
+  EXPECT_EQ(loop.at(3), (Place{.stage = 0, .chunk = 1}));
+}
+
+TEST(Placement, OfAVHasBothEndsOnTheFirstRank) {
+  const Placement v = Placement::v_shape(3);
+  EXPECT_EQ(v.at(0), (Place{.stage = 0, .chunk = 0}));
+  EXPECT_EQ(v.at(2), (Place{.stage = 2, .chunk = 0}));
+  EXPECT_EQ(v.at(3), (Place{.stage = 2, .chunk = 1}));
+  EXPECT_EQ(v.at(5), (Place{.stage = 0, .chunk = 1}));
+}
+
+TEST(Placement, FindsThePartOfEveryPlace) {
+  for (const Placement& placement :
+       {Placement::loop(1), Placement::loop(4, 3), Placement::v_shape(1), Placement::v_shape(5)}) {
+    for (std::size_t part = 0; part < placement.parts(); ++part) {
+      EXPECT_EQ(placement.part_at(placement.at(part)), part);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::pipeline_parallel

@@ -1,0 +1,153 @@
+// What each rung of divergence, reduction and quantize_fp8 changes, in counters.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/chapters/09_kernels/ladder_fixture.hpp"
+
+namespace ultra::ladders {
+namespace {
+
+using simt::AccessKind;
+
+// Whole blocks, so that every warp is full.
+class DivergenceLadder : public test::LadderTest {
+ protected:
+  DivergenceLadder() : LadderTest("divergence", {32, 64}) {}
+
+  static constexpr double kElements = 2 * 32 * 64;
+};
+
+// Of a warp, two branches with all lanes, and on each side four loads and a store with half of
+// them. A side touches all 4 sectors of in, twice, 2 of each table, and all 4 of out: 32 for 32
+// elements.
+TEST_F(DivergenceLadder, BranchedWorksWithHalfTheLanes) {
+  const simt::Report report = counters_of("branched");
+  EXPECT_EQ(report.total(AccessKind::kGlobalLoad).lanes_per_request(), 16.0);
+  EXPECT_EQ(report.active_lanes(), (2 * 32.0 + 10 * 16.0) / 12.0);
+  EXPECT_EQ(report.metric("smsp__thread_inst_executed_per_inst_executed.ratio"),
+            report.active_lanes());
+  EXPECT_EQ(static_cast<double>(report.total(AccessKind::kBranch).divergent), kElements / 32);
+  EXPECT_EQ(bytes_moved(report), 32.0 * kElements);
+}
+
+// A warp has 32 elements that lie 2 apart: 8 sectors of in, twice, 4 of each table, 8 of out.
+TEST_F(DivergenceLadder, SortedWorksWithAllLanesOnScatteredElements) {
+  const simt::Report report = counters_of("sorted");
+  EXPECT_EQ(report.active_lanes(), 32.0);
+  EXPECT_EQ(report.total(AccessKind::kBranch).divergent, 0U);
+  expect_sectors_per_request(report, (8 + 8 + 4 + 4) / 4.0, 8.0);
+  EXPECT_EQ(bytes_moved(report), 32.0 * kElements);
+}
+
+// Of a warp: 4 sectors of in, twice, 2 of each table, 4 of out.
+TEST_F(DivergenceLadder, ArithmeticHasNeighboursAndAllLanes) {
+  const simt::Report report = counters_of("arithmetic");
+  EXPECT_EQ(report.active_lanes(), 32.0);
+  EXPECT_EQ(report.total(AccessKind::kBranch).divergent, 0U);
+  EXPECT_EQ(bytes_moved(report), 16.0 * kElements);
+}
+
+TEST_F(DivergenceLadder, PairedMovesTheLeast) {
+  const simt::Report report = counters_of("paired");
+  EXPECT_EQ(report.active_lanes(), 32.0);
+  EXPECT_EQ(bytes_moved(report), least_bytes());
+  EXPECT_EQ(least_bytes(), 12.0 * kElements);
+}
+
+class ReductionLadder : public test::LadderTest {
+ protected:
+  ReductionLadder() : LadderTest("reduction", {static_cast<int>(kN)}) {}
+
+  static constexpr std::uint64_t kBlocks = 20;  // of 256 threads
+  static constexpr std::uint64_t kN = kBlocks * 256;
+};
+
+TEST_F(ReductionLadder, AtomicsAreOnePerElement) {
+  EXPECT_EQ(counters_of("atomics").total(AccessKind::kGlobalAtomic).lanes, kN);
+}
+
+// Round r of 8 works with the threads that are multiples of 2^(r+1): in rounds 0 to 4 every warp
+// has some and lacks some; then every 2nd, 4th and 8th warp has one.
+TEST_F(ReductionLadder, ScatteredTreeDivergesInMostRounds) {
+  const simt::Report report = counters_of("scattered_tree");
+  EXPECT_EQ(report.total(AccessKind::kGlobalAtomic).lanes, kBlocks);
+  EXPECT_EQ(report.total(AccessKind::kBranch).divergent, kBlocks * (5 * 8 + 4 + 2 + 1));
+}
+
+// The first 128, 64 and 32 threads are whole warps; then 16, 8, 4, 2 and 1 threads are parts of
+// one.
+TEST_F(ReductionLadder, DenseTreeDivergesInOneWarp) {
+  const simt::Report report = counters_of("dense_tree");
+  EXPECT_EQ(report.total(AccessKind::kBranch).divergent, kBlocks * 5);
+  const simt::Site loads = report.total(AccessKind::kSharedLoad);
+  EXPECT_EQ(loads.requests, kBlocks * (2 * (4 + 2 + 1 + 5) + 1));
+  EXPECT_EQ(loads.wavefronts, loads.requests);
+}
+
+TEST_F(ReductionLadder, ShufflesNeedSharedMemoryOncePerWarp) {
+  const simt::Report report = counters_of("warp_shuffles");
+  EXPECT_EQ(report.total(AccessKind::kSharedStore).lanes, kN / 32);
+  EXPECT_EQ(report.total(AccessKind::kSharedLoad).requests, kBlocks);
+  EXPECT_EQ(report.total(AccessKind::kGlobalAtomic).lanes, kBlocks);
+}
+
+TEST_F(ReductionLadder, TwoLaunchesReadOnceInVectorsWithoutAtomics) {
+  const simt::Report report = counters_of("two_launches");
+  ASSERT_EQ(report.launches.size(), 2U);
+  const std::uint64_t blocks = kN / (4 * 256);
+  EXPECT_EQ(report.launches.front().grid.x, blocks);
+  EXPECT_EQ(report.total(AccessKind::kGlobalAtomic).requests, 0U);
+  // The partial sums are one request of one sector, and a store each.
+  const simt::Site loads = report.total(AccessKind::kGlobalLoad);
+  EXPECT_EQ(loads.requests, kN / (4 * 32) + 1);
+  EXPECT_EQ(loads.sectors, kN / 8 + 1);
+  EXPECT_EQ(report.total(AccessKind::kGlobalStore).lanes, blocks + 1);
+}
+
+class QuantizeFp8Ladder : public test::LadderTest {
+ protected:
+  QuantizeFp8Ladder() : LadderTest("quantize_fp8", {8, 512}) {}
+
+  // Sectors of a matrix in bf16 and in fp8; 32 scales are 4 sectors.
+  static constexpr std::uint64_t kBf16 = 2 * 8 * 512 / 32;
+  static constexpr std::uint64_t kFp8 = 8 * 512 / 32;
+};
+
+// Each of 128 loads of a group's thread touches a sector of its own; then all is read once more.
+TEST_F(QuantizeFp8Ladder, AThreadPerGroupReadsASectorForEachElement) {
+  const std::uint64_t elements = 8 * 512;
+  const std::uint64_t scales_again = elements / 32;  // one word for a warp
+  EXPECT_EQ(counters_of("two_kernels").total(AccessKind::kGlobalLoad).sectors,
+            elements + kBf16 + scales_again);
+}
+
+TEST_F(QuantizeFp8Ladder, OneKernelReadsOnce) {
+  for (const char* rung : {"warp_per_group", "vectorised"}) {
+    EXPECT_EQ(bytes_asked(counters_of(rung)), least_bytes()) << rung;
+    EXPECT_EQ(counters_of(rung).total(AccessKind::kGlobalLoad).sectors, kBf16) << rung;
+  }
+}
+
+TEST_F(QuantizeFp8Ladder, SixteenLanesPerGroupTakeHalfOfTheRequests) {
+  const auto loads = [&](const char* rung) {
+    return counters_of(rung).total(AccessKind::kGlobalLoad).requests;
+  };
+  EXPECT_EQ(loads("warp_per_group"), 2 * loads("vectorised"));
+}
+
+// An odd number of groups: half of the last warp has none.
+TEST_F(QuantizeFp8Ladder, AnyNumberOfGroupsIsRight) {
+  for (const std::string& rung : emulated_rungs()) {
+    for (const Sizes& sizes : std::vector<Sizes>{{1, 128}, {3, 128}, {5, 640}, {33, 128}}) {
+      expect_right(rung, {.sizes = sizes});
+    }
+  }
+}
+
+TEST_F(QuantizeFp8Ladder, RaggedGroupsAreRefused) {
+  EXPECT_THAT(refusal_of("vectorised", {2, 130}), testing::HasSubstr("multiple of 128"));
+}
+
+}  // namespace
+}  // namespace ultra::ladders
