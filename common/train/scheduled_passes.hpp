@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "common/data/dataset.hpp"
 #include "common/nn/model.hpp"
@@ -17,6 +18,13 @@
 #include "common/train/token_plan.hpp"
 
 namespace ultra::train {
+
+/// @brief Throws the error that is being handled again, of the same type, its message followed by
+/// the place; unchanged when the place is empty, when it is not one of ours, or when it is another
+/// rank's, which has told its own.
+/// @param place  "stage 1 of 4, F3"; may be empty.
+/// @pre An error is being handled.
+[[noreturn]] void rethrow_with_place(const std::string& place);
 
 /// @brief Passes of micro-batches through chunks of a model, in the order of a schedule.
 struct ScheduledPasses {

@@ -11,6 +11,7 @@
 #include "common/comm/collectives/reduce_op.hpp"
 #include "common/gpu/streams.hpp"
 #include "common/tensor/device.hpp"
+#include "common/tensor/tensor.hpp"
 
 namespace ultra::comm {
 
@@ -69,5 +70,10 @@ class DeviceMemory : public MemoryOps {
   Device device_;
   std::string operation_;
 };
+
+/// @brief into = from[0] op from[1] op ... element by element, in this order: see combine_all.
+/// @param into  contiguous, of one shape, type and device with all of `from`; may be one of them.
+/// @param from  at least one.
+void combine_tensors(ReduceOp op, const Tensor& into, std::span<const Tensor> from);
 
 }  // namespace ultra::comm

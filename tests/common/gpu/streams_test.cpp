@@ -1,6 +1,5 @@
 // Covers: common/gpu/stream_role.hpp
 // Covers: common/gpu/runtime.hpp
-// Covers: common/gpu/emulated/emulated_streams.hpp
 #include "common/gpu/streams.hpp"
 
 #include <array>

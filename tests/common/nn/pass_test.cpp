@@ -1,5 +1,5 @@
 // Terms that layers add to the loss.
-#include "common/nn/pass.hpp"
+#include "common/nn/saved.hpp"
 
 #include <gtest/gtest.h>
 

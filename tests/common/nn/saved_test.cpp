@@ -1,4 +1,4 @@
-// Covers: common/nn/pass.hpp
+// Covers: common/nn/saved.hpp
 #include "common/nn/saved.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "common/train/error_place.hpp"
+#include "common/train/scheduled_passes.hpp"
 
 #include <gtest/gtest.h>
 

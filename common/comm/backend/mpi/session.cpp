@@ -7,15 +7,97 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
 
-#include "common/comm/backend/mpi/watch/start_watch.hpp"
+#include "common/base/interrupt.hpp"
+#include "common/comm/backend/launch.hpp"
+#include "common/comm/backend/mpi/watch/last_word.hpp"
 #include "common/comm/comm_error.hpp"
 
 namespace ultra::comm::mpi {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kStartInterval = std::chrono::milliseconds(20);
+
+bool is_told_to_stop() {
+  try {
+    throw_if_interrupted();
+    return false;
+  } catch (const Interrupted&) {
+    return true;
+  }
+}
+
+[[noreturn]] void end_process(const std::string& why) {
+  if (take_last_word()) {
+    std::fflush(stdout);
+    fmt::print(stderr, "error: rank {} {}\n", find_launch().value_or(Launch{}).rank, why);
+  }
+  _exit(1);
+}
+
+/// @brief While it lives, a thread looks whether the start of MPI takes too long or the launcher ends
+/// this process. Then it says so and ends the process: nothing else can leave MPI_Init.
+class StartWatch {
+ public:
+  /// @param timeout  how long the other processes may take.
+  explicit StartWatch(std::chrono::duration<double> timeout);
+  StartWatch(const StartWatch&) = delete;
+  StartWatch& operator=(const StartWatch&) = delete;
+  ~StartWatch();
+
+ private:
+  void watch();
+  [[nodiscard]] bool has_started(std::chrono::milliseconds within);
+
+  std::chrono::duration<double> timeout_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool started_ = false;
+  std::thread thread_;
+};
+
+StartWatch::StartWatch(std::chrono::duration<double> timeout)
+    : timeout_(timeout), thread_([this] { watch(); }) {}
+
+StartWatch::~StartWatch() {
+  {
+    const std::scoped_lock lock(mutex_);
+    started_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+bool StartWatch::has_started(std::chrono::milliseconds within) {
+  std::unique_lock lock(mutex_);
+  return wake_.wait_for(lock, within, [this] { return started_; });
+}
+
+void StartWatch::watch() {
+  const auto begin = Clock::now();
+  while (!has_started(kStartInterval)) {
+    if (is_told_to_stop()) {
+      end_process(
+          "was told to stop while MPI started: by you, or because another process had ended before "
+          "it came so far. See what that one printed, and what mpirun says of it.");
+    }
+    if (Clock::now() - begin > timeout_) {
+      end_process(fmt::format(
+          "has waited {:g} s for MPI to start: not all of the {} processes have come to MPI_Init. "
+          "Look at what the others do; if they are only slow, raise --timeout.",
+          timeout_.count(), find_launch().value_or(Launch{}).size));
+    }
+  }
+}
 
 constexpr auto kLongestFinishSleep = std::chrono::milliseconds(20);
 constexpr auto kLastWords = std::chrono::milliseconds(300);

@@ -1,13 +1,56 @@
 // Attention and its gradients.
 
+#include "common/ops/attention.hpp"
 #include "common/base/numeric.hpp"
-#include "common/ops/backend/gpu/attention_operands.hpp"
 #include "common/ops/backend/gpu/kernel_backend.hpp"
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
+#include "kernels/plain/attention.hpp"
 
 namespace ultra::ops::gpu {
 namespace {
+
+/// @brief Sizes and mask of an attention, with the lists that kernels read on the device.
+class SeenKeys {
+ public:
+  /// @brief Puts on the device what is there of lists.
+  /// @param options  with all positions given.
+  SeenKeys(const Tensor& query, const Tensor& key, const AttentionOptions& options);
+
+  /// @brief What kernels take.
+  [[nodiscard]] const plain::AttentionShape& shape() const { return shape_; }
+  /// @brief The first key of each query; undefined without documents.
+  [[nodiscard]] const Tensor& first_seen() const { return first_seen_; }
+  /// @brief The queries' positions, where they are a list.
+  [[nodiscard]] const Tensor& query_list() const { return query_positions_.list(); }
+  /// @brief The keys' positions, where they are a list.
+  [[nodiscard]] const Tensor& key_list() const { return key_positions_.list(); }
+
+ private:
+  DevicePositions query_positions_;
+  DevicePositions key_positions_;
+  Tensor first_seen_;
+  plain::AttentionShape shape_;
+};
+
+SeenKeys::SeenKeys(const Tensor& query, const Tensor& key, const AttentionOptions& options)
+    : query_positions_(query.device(), options.query_positions),
+      key_positions_(query.device(), options.key_positions) {
+  if (!options.first_seen.empty()) first_seen_ = upload(query.device(), options.first_seen);
+  shape_ = {.batch = checked_cast<int>(query.size(0)),
+            .query_seq = checked_cast<int>(query.size(1)),
+            .key_seq = checked_cast<int>(key.size(1)),
+            .heads = checked_cast<int>(query.size(2)),
+            .kv_heads = checked_cast<int>(key.size(2)),
+            .head_dim = checked_cast<int>(query.size(3)),
+            .scale = options.scale,
+            .is_causal = options.mask == Mask::kCausal,
+            .query_positions = query_positions_.get(),
+            .key_positions = key_positions_.get(),
+            .first_seen = first_seen_.defined()
+                              ? static_cast<const std::int32_t*>(first_seen_.address())
+                              : nullptr};
+}
 
 /// The inputs of an attention; see ops::attention.
 struct AttentionInputs {

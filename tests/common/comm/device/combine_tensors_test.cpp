@@ -1,4 +1,4 @@
-#include "common/comm/device/combine_tensors.hpp"
+#include "common/comm/device/memory_ops.hpp"
 
 #include <gtest/gtest.h>
 

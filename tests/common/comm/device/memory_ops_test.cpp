@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/comm/device/combine_tensors.hpp"
 
 namespace ultra::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/train/gradients/step_sums.hpp"
+#include "common/train/gradients/gradient_norm.hpp"
 
 #include "common/gpu/streams.hpp"
 #include "tests/support/toolbox.hpp"

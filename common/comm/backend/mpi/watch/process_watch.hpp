@@ -5,14 +5,45 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "common/comm/backend/mpi/watch/status_page.hpp"
 #include "common/comm/engine/rank_activity.hpp"
 
 namespace ultra::comm::mpi {
+
+/// @brief One page of memory that one process writes and others read. It goes with its processes.
+class StatusPage {
+ public:
+  /// @brief This process's page. Without one (the system has none to give) it says nothing.
+  StatusPage();
+  StatusPage(const StatusPage&) = delete;
+  StatusPage& operator=(const StatusPage&) = delete;
+  ~StatusPage();
+
+  /// @brief The descriptor by which others open it; -1 when there is none.
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  /// @brief Writes what this process does; a long text is cut.
+  void say(const std::string& text);
+
+  /// @brief What another process says; empty when it says nothing or cannot be read.
+  class Reader {
+   public:
+    /// @brief Opens the page of a process of this host.
+    Reader(int process, int descriptor);
+    /// @brief What stands there now.
+    [[nodiscard]] std::string text() const;
+
+   private:
+    std::shared_ptr<const char[]> memory_;  // null when there is none
+  };
+
+ private:
+  int descriptor_ = -1;
+  char* memory_ = nullptr;
+};
 
 /// @brief The other processes of this host, seen through pidfds: those tell of a death even before
 /// the parent has taken notice, and never mean another process of the same number.

@@ -1,5 +1,5 @@
 // Covers: common/comm/backend/mpi/message.hpp, common/comm/backend/mpi/mpi_transport.hpp,
-// Covers: common/comm/backend/mpi/watch/waiting_line.hpp
+// Covers: common/comm/backend/mpi/session.hpp
 //
 // What a transport promises, on whatever the ranks are: threads, or processes under mpirun.
 

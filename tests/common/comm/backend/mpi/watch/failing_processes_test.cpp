@@ -1,7 +1,6 @@
 // Covers: common/comm/backend/mpi/watch/process_watch.hpp, common/comm/backend/mpi/watch/mpi_monitor.hpp,
 // Covers: common/comm/backend/mpi/watch/notices.hpp, common/comm/backend/mpi/session.hpp
-// Covers: common/comm/backend/mpi/watch/last_word.hpp, common/comm/backend/mpi/watch/start_watch.hpp
-// Covers: common/comm/backend/mpi/watch/status_page.hpp
+// Covers: common/comm/backend/mpi/watch/last_word.hpp
 //
 // Real processes that fail under mpirun: every other rank says which one and what it was doing, and
 // nothing hangs.
