@@ -1,12 +1,17 @@
+// Errors and interrupts.
+// Covers: common/base/interrupt.hpp
+
 #include "common/base/errors.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <source_location>
 #include <string>
 #include <type_traits>
 
+#include "common/base/interrupt.hpp"
 #include "tests/support/compare.hpp"
 
 namespace ultra {
@@ -52,6 +57,37 @@ TEST(Ensure, NamesTheBrokenInvariantAndItsPlace) {
   EXPECT_THAT(message, HasSubstr("the pool is empty"));
   EXPECT_THAT(message, HasSubstr("errors_test.cpp:" + std::to_string(here.line())));
   EXPECT_THAT(message, HasSubstr("bug"));
+}
+
+TEST(Interrupt, IsQuietWithoutASignal) {
+  const InterruptGuard guard;
+  EXPECT_NO_THROW(throw_if_interrupted());
+}
+
+TEST(Interrupt, BecomesAnErrorForBothSignals) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const InterruptGuard guard;
+    std::raise(signal);
+    EXPECT_THROW(throw_if_interrupted(), Interrupted);
+  }
+}
+
+TEST(Interrupt, IsForgottenWithTheGuard) {
+  {
+    const InterruptGuard guard;
+    std::raise(SIGINT);
+  }
+  EXPECT_NO_THROW(throw_if_interrupted());
+}
+
+TEST(InterruptDeathTest, TheSecondSignalEndsTheProgram) {
+  EXPECT_EXIT(
+      {
+        const InterruptGuard guard;
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "");
 }
 
 }  // namespace

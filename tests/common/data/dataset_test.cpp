@@ -1,18 +1,29 @@
+// Covers: common/data/text_hash.hpp
+// Covers: common/data/shared_dataset.hpp
+
 #include "common/data/dataset.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+#include <barrier>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "build_config.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
+#include "common/data/shared_dataset.hpp"
+#include "common/data/text_hash.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/random.hpp"
 #include "tests/support/sanitizer.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -187,6 +198,128 @@ TEST(DatasetHash, IsTheTexts) {
   EXPECT_EQ(Dataset({'a', 'b', 'c'}, "here").hash(), 0x44bc2cf5ad770999U) << "XXH64 of abc";
   EXPECT_EQ(Dataset({'a', 'b', 'c'}, "there").hash(), 0x44bc2cf5ad770999U);
   EXPECT_NE(Dataset({'a', 'c', 'b'}, "here").hash(), 0x44bc2cf5ad770999U);
+}
+
+std::uint64_t hash_of(const std::vector<std::uint8_t>& bytes) {
+  TextHash hash;
+  hash.add(bytes);
+  return hash.value();
+}
+
+/// 0, 1, 2 ... 255, 0, 1 ...
+std::vector<std::uint8_t> counting(std::size_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
+  return bytes;
+}
+
+// Expected: what the author's implementation gives (xxh64 of the Python package xxhash 4.1.0).
+TEST(TextHash, IsXxh64) {
+  EXPECT_EQ(TextHash().value(), 0xef46db3751d8e999U);
+  EXPECT_EQ(hash_of({'a'}), 0xd24ec4f1a98c6e5bU);
+  EXPECT_EQ(hash_of({'a', 'b', 'c'}), 0x44bc2cf5ad770999U);
+  EXPECT_EQ(hash_of(counting(31)), 0xc346d2b59b4d8ee1U) << "the last bytes without a stripe";
+  EXPECT_EQ(hash_of(counting(32)), 0xcbf59c5116ff32b4U) << "one stripe";
+  EXPECT_EQ(hash_of(counting(33)), 0x0c535d1acafb8eadU) << "and a byte";
+  EXPECT_EQ(hash_of(counting(1280)), 0xafc184ad7938a354U);
+}
+
+TEST(TextHash, DoesNotDependOnThePiecesInWhichTheTextComes) {
+  const std::uint64_t seed = test::seed_of_this_run();
+  SCOPED_TRACE(testing::Message() << "ULTRA_TEST_SEED=" << seed);
+  test::Random random(seed);
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<std::uint8_t> bytes = counting(random.between(0, 300));
+    TextHash in_pieces;
+    std::span<const std::uint8_t> left = bytes;
+    while (!left.empty()) {
+      const std::size_t size = random.between(0, std::min<std::size_t>(left.size(), 70));
+      in_pieces.add(left.first(size));
+      left = left.subspan(size);
+    }
+    ASSERT_EQ(in_pieces.value(), hash_of(bytes)) << bytes.size() << " bytes";
+  }
+}
+
+TEST(TextHash, EveryByteCounts) {
+  const std::vector<std::uint8_t> bytes = counting(100);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::vector<std::uint8_t> changed = bytes;
+    changed[i] ^= 1;
+    EXPECT_NE(hash_of(changed), hash_of(bytes)) << "byte " << i;
+  }
+}
+
+/// What this process has in memory now, as the system counts.
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t all = 0;
+  std::size_t resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(SharedDataset, FourRanksHoldOneCopyOfALargeText) {
+  if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "a sanitizer's memory counts too";
+  constexpr std::size_t kSize = 64'000'000;
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("text", std::string(kSize, 'x'));
+  SharedDataset text;
+  const std::size_t before = resident_bytes();
+  std::size_t at_most = 0;
+  std::barrier all_have_it(4, [&]() noexcept { at_most = resident_bytes() - before; });
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.emplace_back([&] {
+      const Dataset own = text.open({.path = path});
+      all_have_it.arrive_and_wait();
+      EXPECT_EQ(own.size(), kSize);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_GE(at_most, kSize);
+  EXPECT_LT(at_most, 2 * kSize) << "one copy, and what threads and reading take";
+}
+
+TEST(SharedDataset, OpensAFileOrTheWorkbooksOwnText) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("text", "abc");
+  EXPECT_EQ(SharedDataset().open({.path = path}).source(), path);
+  EXPECT_EQ(SharedDataset().open({}).hash(), Dataset::workbook(build::kSourceDir).hash());
+}
+
+TEST(SharedDataset, EveryRankGetsTheErrorAndANewTryMaySucceed) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("text");
+  SharedDataset text;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(test::message_of<FileError>([&] { static_cast<void>(text.open({.path = path})); }),
+                testing::HasSubstr("does not exist"));
+  }
+  folder.write("text", "abc");
+  EXPECT_EQ(text.open({.path = path}).size(), 3U);
+  std::filesystem::remove(path);
+  EXPECT_EQ(text.open({.path = path}).size(), 3U) << "it has been read";
+}
+
+TEST(SharedDataset, HasATextForTheTrainingAndOneForItsValidation) {
+  const test::TemporaryFolder folder;
+  const std::string one = folder.write("one", "1");
+  const std::string other = folder.write("other", "22");
+  SharedDataset text;
+  EXPECT_EQ(text.open({.path = one}).size(), 1U);
+  EXPECT_EQ(text.open({.path = other}).size(), 2U);
+  EXPECT_EQ(text.open({.path = one}).source(), one);
+}
+
+TEST(SharedDataset, RefusesATokenOutsideOfTheVocabulary) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("text", "abz");
+  EXPECT_THAT(test::message_of<FileError>([&] {
+                static_cast<void>(SharedDataset().open({.path = path, .vocab_size = 100}));
+              }),
+              testing::AllOf(testing::HasSubstr("token 122 at index 2 (byte 2 of the file)"),
+                             testing::HasSubstr("[0, 100)")));
 }
 
 }  // namespace

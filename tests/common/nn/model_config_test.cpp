@@ -1,12 +1,23 @@
+// What a model is made of: its sizes, its first weights, the places of its tokens, its parts.
+// Covers: common/nn/initialization.hpp
+// Covers: common/nn/token_places.hpp
+// Covers: common/nn/collect.hpp
+
 #include "common/nn/model_config.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 
 #include "common/base/errors.hpp"
+#include "common/nn/collect.hpp"
+#include "common/nn/initialization.hpp"
+#include "common/nn/token_places.hpp"
+#include "common/ops/elementwise.hpp"
+#include "tests/common/nn/layer_fixture.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
 
@@ -59,6 +70,60 @@ TEST(ModelConfig, NothingMayBeZero) {
   EXPECT_THAT(refusal([](ModelConfig& c) { c.num_kv_heads = 0; }), HasSubstr("--kv-heads is 0"));
   EXPECT_THAT(refusal([](ModelConfig& c) { c.ffn_hidden_size = 0; }), HasSubstr("--ffn is 0"));
   EXPECT_THAT(refusal([](ModelConfig& c) { c.max_seq_len = 0; }), HasSubstr("--seq is 0"));
+}
+
+class InitializationTest : public test::RandomTest {};
+
+TEST_F(InitializationTest, ResidualProjectionsShrinkWithTheDepth) {
+  EXPECT_DOUBLE_EQ(residual_deviation({.num_layers = 2}), 0.01);
+  EXPECT_DOUBLE_EQ(residual_deviation({.num_layers = 8}), 0.005);
+}
+
+TEST_F(InitializationTest, AModelsWeightsHaveTheDeviationsThatAreStated) {
+  const ModelConfig config{.hidden_size = 64, .num_layers = 3, .ffn_hidden_size = 96};
+  DenseFactory factory;
+  const Model model(config, device, DType::kF32, seed, factory);
+  for (const Parameter* p : model.parameters()) {
+    const double count = test::count_of(p->value().numel());
+    const double mean_square = ops::sum_of_squares(p->value()) / count;
+    const std::string& name = p->name();
+    if (name.find("norm") != std::string::npos) {
+      EXPECT_EQ(mean_square, 1.0) << name;
+      continue;
+    }
+    const bool residual =
+        name.find("o_proj") != std::string::npos || name.find("down_proj") != std::string::npos;
+    const double variance = residual ? 4e-4 / 6.0 : 4e-4;
+    // Six standard errors of the mean of squares of normal numbers.
+    EXPECT_NEAR(mean_square, variance, 6.0 * variance * std::sqrt(2.0 / count)) << name;
+  }
+}
+
+TEST(TokenPlaces, KnowWhereTheDocumentsOfEachSequenceBegin) {
+  const TokenPlaces places{.sequence_len = 3, .document_begins = {0, 0, 2, 0, 1, 1}};
+  const auto begins = places.begins(1, {1, 3});
+  ASSERT_EQ(begins.size(), 2U);
+  EXPECT_EQ(begins[0], 1);
+  EXPECT_EQ(begins[1], 1);
+  EXPECT_EQ(places.begins(0, {2, 3})[0], 2);
+}
+
+TEST(TokenPlaces, WithoutDocumentsThereAreNoBegins) {
+  EXPECT_TRUE((TokenPlaces{.positions = {0, 3}, .sequence_len = 4}.begins(0, {0, 2}).empty()));
+}
+
+class CollectTest : public LayerTest {};
+
+TEST_F(CollectTest, KeepsTheOrderAndSkipsNullModules) {
+  const auto first = factory.norm(context(), "first");
+  const auto second = factory.norm(context(), "second");
+  Module none;
+  const std::vector<Parameter*> all =
+      collect_parameters({second.get(), nullptr, &none, first.get()});
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0]->name(), "second");
+  EXPECT_EQ(all[1]->name(), "first");
+  EXPECT_TRUE(collect_parameters({}).empty());
 }
 
 }  // namespace

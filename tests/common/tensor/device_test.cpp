@@ -1,6 +1,13 @@
+// Covers: common/tensor/synchronize.hpp
+// Covers: common/tensor/backend/kernels_of.hpp
+
 #include "common/tensor/device.hpp"
 
+#include <gtest/gtest.h>
+
 #include "common/gpu/runtime.hpp"
+#include "common/tensor/backend/kernels_of.hpp"
+#include "common/tensor/synchronize.hpp"
 #include "common/tensor/tensor.hpp"
 #include "kernels/device/device_info.hpp"
 #include "tests/support/sanitizer.hpp"
@@ -234,5 +241,29 @@ TEST(Device, ManyThreadsMayAllocateAtOnce) {
   EXPECT_LE(device.memory().peak_total().bytes, kThreads * 17U * 8U);
 }
 
+TEST(Synchronize, IsOneWaitOfTheHostAndNothingOnTheCpu) {
+  EXPECT_NO_THROW(synchronize(Device::cpu()));
+  const Device device = Device::create(DeviceKind::kEmulated);
+  const Tensor zeros = Tensor::zeros(device, {4}, DType::kF32);
+  const auto before = device.streams().synchronizations();
+  synchronize(device);
+  EXPECT_EQ(device.streams().synchronizations(), before + 1);
+}
+
 }  // namespace
 }  // namespace ultra
+
+namespace ultra::backend {
+namespace {
+
+TEST(KernelsOf, TheEmulatedDeviceRunsTheBareSide) {
+  EXPECT_EQ(&kernels_of(Device::create(DeviceKind::kEmulated)),
+            &kernels::table<simt::Side::kBare>());
+}
+
+TEST(KernelsOf, TheHostRunsNone) {
+  EXPECT_THROW(static_cast<void>(kernels_of(Device::cpu())), InternalError);
+}
+
+}  // namespace
+}  // namespace ultra::backend

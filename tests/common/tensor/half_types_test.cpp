@@ -1,7 +1,13 @@
+// Element types.
+// Covers: common/tensor/dtype.hpp
+
 #include "common/tensor/half_types.hpp"
 
 #include <bit>
 
+#include "common/tensor/dtype.hpp"
+#include "common/tensor/philox.hpp"
+#include "common/tensor/tensor.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra {
@@ -132,6 +138,157 @@ TEST(HalfTypeConversions, NeedRoomForAllNumbers) {
   const std::vector<float> three(3);
   std::vector<BFloat16> two(2);
   EXPECT_THROW(convert(std::span<const float>(three), std::span<BFloat16>(two)), InternalError);
+}
+
+TEST(DType, SizesAreThoseOfTheScalars) {
+  EXPECT_EQ(size_of(DType::kF32), sizeof(float));
+  EXPECT_EQ(size_of(DType::kF64), sizeof(double));
+  EXPECT_EQ(size_of(DType::kI32), sizeof(std::int32_t));
+  EXPECT_EQ(size_of(DType::kBF16), sizeof(BFloat16));
+  EXPECT_EQ(size_of(DType::kF16), sizeof(Float16));
+  EXPECT_EQ(size_of(DType::kBF16), 2U);
+}
+
+TEST(DType, NamesAndTypesBelongTogether) {
+  EXPECT_EQ(to_string(DType::kF32), "f32");
+  EXPECT_EQ(to_string(DType::kF64), "f64");
+  EXPECT_EQ(to_string(DType::kI32), "i32");
+  EXPECT_EQ(dtype_of<float>(), DType::kF32);
+  EXPECT_EQ(dtype_of<double>(), DType::kF64);
+  EXPECT_EQ(dtype_of<std::int32_t>(), DType::kI32);
+  EXPECT_EQ(to_string(DType::kBF16), "bf16");
+  EXPECT_EQ(to_string(DType::kF16), "f16");
+  EXPECT_EQ(dtype_of<BFloat16>(), DType::kBF16);
+  EXPECT_EQ(dtype_of<Float16>(), DType::kF16);
+}
+
+TEST(DType, ParsesTheFloatingTypes) {
+  EXPECT_EQ(parse_float_dtype("f32"), DType::kF32);
+  EXPECT_EQ(parse_float_dtype("f64"), DType::kF64);
+}
+
+TEST(DType, RefusesOtherTextAndNamesTheChoices) {
+  for (const std::string text : {"i32", "float", "F32", ""}) {
+    const std::string message = message_of<ConfigError>([&] { return parse_float_dtype(text); });
+    EXPECT_THAT(message, HasSubstr("'" + text + "'"));
+    EXPECT_THAT(message, HasSubstr("f32 or f64"));
+  }
+}
+
+TEST(DType, DispatchCallsWithTheScalarType) {
+  const auto size = []<class T>() { return sizeof(T); };
+  EXPECT_EQ(dispatch_float(DType::kF32, size), 4U);
+  EXPECT_EQ(dispatch_float(DType::kF64, size), 8U);
+  const std::string message =
+      message_of<ShapeError>([&] { return dispatch_float(DType::kI32, size); });
+  EXPECT_THAT(message, HasSubstr("found i32"));
+  EXPECT_THAT(message_of<ShapeError>([&] { return dispatch_float(DType::kBF16, size); }),
+              HasSubstr("expected a tensor of f32 or f64, found bf16"));
+}
+
+TEST(DType, StoredNumbersAreDispatchedToo) {
+  const auto size = []<class T>() { return sizeof(T); };
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    EXPECT_EQ(dispatch_stored(dtype, size), size_of(dtype));
+  }
+  EXPECT_THAT(message_of<ShapeError>([&] { return dispatch_stored(DType::kI32, size); }),
+              HasSubstr("expected a tensor of f32, f64, bf16 or f16, found i32"));
+}
+
+TEST(DType, SumsOfTwoByteNumbersAreF32) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    EXPECT_TRUE(is_half(dtype));
+    EXPECT_EQ(accumulation_dtype(dtype), DType::kF32);
+  }
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32}) {
+    EXPECT_FALSE(is_half(dtype));
+    EXPECT_EQ(accumulation_dtype(dtype), dtype);
+  }
+}
+
+class HalfTensorTest : public test::RandomTest {};
+
+TEST_F(HalfTensorTest, TakesTwoBytesPerElement) {
+  for (const DType dtype : test::kHalfDTypes) {
+    const Tensor x = Tensor::zeros(device, {3, 5}, dtype, MemoryCategory::kActivations);
+    EXPECT_EQ(x.nbytes(), 30U);
+    EXPECT_EQ(device.memory().current()[MemoryCategory::kActivations], 30U);
+    EXPECT_THAT(x.to_vector(), Each(0.0));
+  }
+}
+
+TEST_F(HalfTensorTest, IsReadAsItsOwnTypeOnly) {
+  const Tensor x = Tensor::zeros(device, {2}, DType::kBF16);
+  EXPECT_EQ(x.span<BFloat16>().size(), 2U);
+  EXPECT_THAT(message_of<ShapeError>([&] { return x.data<Float16>(); }),
+              HasSubstr("of bf16 was accessed as f16"));
+  EXPECT_THROW(static_cast<void>(x.data<float>()), ShapeError);
+}
+
+TEST_F(HalfTensorTest, HoldsGivenNumbersAndRoundsWhatItIsFilledWith) {
+  const std::vector<BFloat16> numbers = {round_to<BFloat16>(1.5F), round_to<BFloat16>(-2.0F)};
+  const Tensor given = Tensor::from<BFloat16>(device, {2}, numbers);
+  EXPECT_THAT(given.to_vector(), ElementsAre(1.5, -2.0));
+  given.slice(0, {1, 2}).fill(1.0 + 0x1p-7 + 0x1p-9);
+  EXPECT_THAT(given.to_vector(), ElementsAre(1.5, 1.0 + 0x1p-7));
+}
+
+TEST_F(HalfTensorTest, ConvertsBetweenAllFloatingTypes) {
+  const Shape shape{random.between(1, 5), random.between(1, 40)};
+  const Tensor wide = random.tensor(device, shape, DType::kF64);
+  for (const DType from : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    const Tensor x = wide.to(from);
+    for (const DType to : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+      const Tensor y = x.transpose(0, 1).to(to);
+      EXPECT_EQ(y.dtype(), to);
+      const bool exact = size_of(to) >= 4 && !(from == DType::kF64 && to == DType::kF32);
+      const double bound = exact || from == to ? 0.0 : rounding_bound(to, 0.5, 5.0);
+      EXPECT_TRUE(all_near(y, x.transpose(0, 1).to_vector(), bound))
+          << to_string(from) << " to " << to_string(to);
+    }
+  }
+}
+
+TEST_F(HalfTensorTest, CastReturnsTheTensorItselfWhereItCan) {
+  const Tensor x = random.tensor(device, {4}, DType::kBF16);
+  EXPECT_TRUE(cast(x, DType::kBF16).shares_storage(x));
+  const Tensor wide = cast(x, DType::kF32, MemoryCategory::kOptimizer);
+  EXPECT_EQ(wide.category(), MemoryCategory::kOptimizer);
+  EXPECT_EQ(wide.to_vector(), x.to_vector());
+}
+
+TEST_F(HalfTensorTest, CastIntoWritesAView) {
+  const Tensor whole = Tensor::zeros(device, {3, 4}, DType::kBF16);
+  const Tensor wide = random.tensor(device, {3, 2}, DType::kF32);
+  cast_into(whole.slice(1, {1, 3}), wide);
+  EXPECT_TRUE(test::all_equal(whole.slice(1, {1, 3}).contiguous(), wide.to(DType::kBF16)));
+  EXPECT_THAT(whole.slice(1, {0, 1}).to_vector(), Each(0.0));
+}
+
+TEST_F(HalfTensorTest, WhatDoesNotFitIsRefused) {
+  const Tensor x = Tensor::zeros(device, {3}, DType::kBF16);
+  EXPECT_THAT(
+      message_of<ShapeError>([&] { cast_into(x, Tensor::zeros(device, {2}, DType::kF32)); }),
+      HasSubstr("cast_into"));
+  EXPECT_THAT(
+      message_of<ShapeError>([&] { cast_into(x, Tensor::zeros(device, {3}, DType::kI32)); }),
+      HasSubstr("cannot convert i32 to bf16"));
+  EXPECT_THROW(static_cast<void>(x.to(DType::kI32)), ShapeError);
+  EXPECT_THAT(message_of<ShapeError>([&] { x.copy_from(Tensor::zeros(device, {3}, DType::kF32)); }),
+              HasSubstr("expected [3] of bf16, found [3] of f32"));
+}
+
+TEST_F(HalfTensorTest, StartsWithTheRoundedNumbersOfF32) {
+  const Shape shape{7, 9};
+  const std::vector<Range> all = {{0, 7}, {0, 9}};
+  const PhiloxStream stream(seed, "weight");
+  const Tensor wide = Tensor::empty(device, shape, DType::kF32);
+  fill_normal(wide, shape, all, stream, 0.02);
+  for (const DType dtype : test::kHalfDTypes) {
+    const Tensor x = Tensor::empty(device, shape, dtype);
+    fill_normal(x, shape, all, stream, 0.02);
+    EXPECT_TRUE(test::all_equal(x, wide.to(dtype)));
+  }
 }
 
 }  // namespace

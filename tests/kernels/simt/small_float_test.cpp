@@ -1,6 +1,5 @@
-// The small floating-point formats against their definition, over every value: a value is
-// (-1)^sign (1 + fraction) 2^exponent, below the least exponent fraction 2^least, and a conversion
-// gives the nearest one, ties to the even fraction.
+// Small floats and functions of one instruction.
+// Covers: kernels/simt/fast_math.cuh
 
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/simt/fast_math.cuh"
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
@@ -107,3 +107,21 @@ TEST(SmallFloat, Fp8E5m2) {
 
 }  // namespace
 }  // namespace ultra::simt::test
+
+namespace ultra::simt {
+namespace {
+
+TEST(FastMath, PowersOfTwo) {
+  for (const float x : {-125.5F, -1.0F, -0.25F, 0.0F, 0.5F, 10.0F}) {
+    EXPECT_NEAR(double{exp2_flushed(x)} / std::exp2(double{x}), 1.0, 0x1p-22) << x;
+  }
+}
+
+TEST(FastMath, PowersBelowTheSmallestNormalNumberAreZero) {
+  EXPECT_EQ(exp2_flushed(-126.0F), 0x1p-126F);
+  EXPECT_EQ(exp2_flushed(-126.5F), 0.0F);
+  EXPECT_EQ(exp2_flushed(-std::numeric_limits<float>::infinity()), 0.0F);
+}
+
+}  // namespace
+}  // namespace ultra::simt
