@@ -13,6 +13,7 @@
 #include "chapters/07_pipeline_parallel/schedule/placement.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "common/base/errors.hpp"
+#include "tests/support/compare.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -20,12 +21,8 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string refusal(const std::string& text) {
-  try {
-    static_cast<void>(parse_schedule_choice(text));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing refused";
+  return ultra::test::message_of<ConfigError>(
+      [&] { static_cast<void>(parse_schedule_choice(text)); });
 }
 
 TEST(ScheduleChoice, OfEveryNameIsReadBack) {

@@ -7,6 +7,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/chapters/07_pipeline_parallel/every_shape.hpp"
+#include "tests/support/compare.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -14,12 +15,8 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string refusal(const std::string& text) {
-  try {
-    static_cast<void>(schedule_from_text(text, "mine.txt"));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing refused";
+  return ultra::test::message_of<ConfigError>(
+      [&] { static_cast<void>(schedule_from_text(text, "mine.txt")); });
 }
 
 TEST(ScheduleText, IsReadBack) {

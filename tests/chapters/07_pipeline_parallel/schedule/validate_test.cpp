@@ -10,6 +10,7 @@
 #include "chapters/07_pipeline_parallel/schedule/schedule_text.hpp"
 #include "common/base/errors.hpp"
 #include "tests/chapters/07_pipeline_parallel/every_shape.hpp"
+#include "tests/support/compare.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::pipeline_parallel {
@@ -19,21 +20,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string refusal(const std::string& text) {
-  try {
-    static_cast<void>(schedule_from_text(text, "mine"));
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing refused";
+  return ultra::test::message_of<ConfigError>(
+      [&] { static_cast<void>(schedule_from_text(text, "mine")); });
 }
 
 std::string refusal(const PipelineSchedule& schedule) {
-  try {
-    expect_valid(schedule);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing refused";
+  return ultra::test::message_of<ConfigError>([&] { expect_valid(schedule); });
 }
 
 TEST(Validate, NamesTheStageTheActionAndTheReason) {
