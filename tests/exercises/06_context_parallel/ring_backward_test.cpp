@@ -28,8 +28,7 @@ constexpr const char* kOverlap =
 constexpr const char* kPairs =
     "Hint: six pairs are in memory: keys and values that are here and that arrive; of gradients "
     "the part that is made and the sum that arrives, and the two of the message before, until its "
-    "Work "
-    "gets another value.";
+    "Work gets another value.";
 
 class RingBackward : public ultra::test::RandomTest {
  protected:

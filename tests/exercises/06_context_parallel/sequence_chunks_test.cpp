@@ -22,8 +22,7 @@ using ultra::test::all_equal;
 
 constexpr const char* kPairs =
     "Hint: each rank has an early chunk and the late one that makes up for it, in this order: "
-    "count "
-    "the pairs of tokens that each rank's chunks see, and they are as many on all.";
+    "count the pairs of tokens that each rank's chunks see, and they are as many on all.";
 constexpr const char* kOwnMemory =
     "Hint: each part is a tensor of its own, not a view of the whole.";
 constexpr const char* kPositions =

@@ -16,11 +16,11 @@ namespace {
 
 constexpr const char* kBubble =
     "Hint: draw the schedule of 3 stages. For which passes of other stages does a stage wait "
-    "before its first one, and for which behind its last one? Where does a W fill the gap? "
-    "Does it wait again for the next micro-batch?";
+    "before its first one, and for which behind its last one? Where does a W fill the gap? Does it "
+    "wait again for the next micro-batch?";
 constexpr const char* kIdeal =
-    "Hint: how many passes does a rank make in a step when it never waits? A part is a chunk, "
-    "not a stage.";
+    "Hint: how many passes does a rank make in a step when it never waits? A part is a chunk, not "
+    "a stage.";
 constexpr const char* kTotal =
     "Hint: of which time is it a part: of the work alone, or of the whole step?";
 

@@ -13,9 +13,9 @@ namespace ultra::pipeline_parallel {
 namespace {
 
 constexpr const char* kRuns =
-    "Hint: every micro-batch passes every chunk forward once and backward once, and the ranks "
-    "must not wait for each other: the message says what each waits for. In which order does "
-    "a micro-batch come back through the chunks?";
+    "Hint: every micro-batch passes every chunk forward once and backward once, and the ranks must "
+    "not wait for each other: the message says what each waits for. In which order does a "
+    "micro-batch come back through the chunks?";
 constexpr const char* kOrder = "Hint: each chunk takes micro-batches in their order.";
 constexpr const char* kSlow =
     "Hint: a rank waits although it could work: of which chunk is the next pass, and is the "
@@ -24,8 +24,8 @@ constexpr const char* kMessages =
     "Hint: on links that take time a rank waits for messages in every round: what could it do "
     "while one is on its way? Count the passes of the warm-up for each stage behind.";
 constexpr const char* kTooMany =
-    "Hint: the rank keeps more activations than it has to: which forward passes before the "
-    "first backward pass does nobody wait for?";
+    "Hint: the rank keeps more activations than it has to: which forward passes before the first "
+    "backward pass does nobody wait for?";
 
 class InterleavedList : public ::testing::Test {
  protected:

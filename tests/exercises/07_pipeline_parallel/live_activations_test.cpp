@@ -18,8 +18,8 @@ using train::Action;
 using train::ActionKind;
 
 constexpr const char* kWeight =
-    "Hint: of what is the gradient of a weight made? Look for the last pass that needs what F "
-    "has saved.";
+    "Hint: of what is the gradient of a weight made? Look for the last pass that needs what F has "
+    "saved.";
 constexpr const char* kPeak = "Hint: asked for is the most at a time, not what is left at the end.";
 constexpr const char* kChunks =
     "Hint: a micro-batch has activations in every chunk that it has passed.";

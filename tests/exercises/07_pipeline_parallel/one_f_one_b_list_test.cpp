@@ -20,8 +20,8 @@ constexpr const char* kTooShort =
     "Hint: a stage has nothing to do while it could pass a further micro-batch forward: its "
     "warm-up is too short.";
 constexpr const char* kTooMany =
-    "Hint: the step ends no earlier for it, but the stage keeps more activations than it has "
-    "to: its warm-up is too long.";
+    "Hint: the step ends no earlier for it, but the stage keeps more activations than it has to: "
+    "its warm-up is too long.";
 
 class OneFOneBList : public ::testing::Test {
  protected:

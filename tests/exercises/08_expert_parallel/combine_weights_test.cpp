@@ -14,9 +14,8 @@ namespace {
 
 constexpr const char* kGradient =
     "Hint: a weight's gradient is the product of its row with the gradient of its token, and "
-    "stands "
-    "at the number of its choice; an affinity is in its own weight, and in the sum that divides "
-    "all of them.";
+    "stands at the number of its choice; an affinity is in its own weight, and in the sum that "
+    "divides all of them.";
 constexpr const char* kOne = "Hint: a single choice's weight is the affinity itself.";
 constexpr const char* kDropped =
     "Hint: a choice without a row has a weight whose gradient is zero, but its affinity is in the "

@@ -49,10 +49,9 @@ TEST_F(FlashForward, CausalRowsSeeTheirOwnKeyAndThoseBefore) {
 
 TEST_F(FlashForward, KeysBehindTheEndHaveNoWeight) {
   for (const int seq_len : {1, 63, 65, 100}) {
-    expect_right(
-        {1, 1, 1, seq_len, 64}, kFull,
-        "the last tile's rows behind the sequence are zeros, and exp(0) is not 0: they are "
-        "not seen");
+    expect_right({1, 1, 1, seq_len, 64}, kFull,
+                 "the last tile's rows behind the sequence are zeros, and exp(0) is not 0: they "
+                 "are not seen");
   }
 }
 

@@ -21,10 +21,9 @@ TEST_F(FusedRmsNorm, IsRightForAnyShape) {
 }
 
 TEST_F(FusedRmsNorm, AveragesOverTheRowAlone) {
-  test::expect_right(
-      *ladder, rung, {.sizes = {1, 100}},
-      "the mean is over the `hidden` elements of the row, however many the threads of "
-      "the block could hold");
+  test::expect_right(*ladder, rung, {.sizes = {1, 100}},
+                     "the mean is over the `hidden` elements of the row, however many the threads "
+                     "of the block could hold");
 }
 
 TEST_F(FusedRmsNorm, AddsEpsilonInsideTheRoot) {

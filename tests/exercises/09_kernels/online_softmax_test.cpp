@@ -19,10 +19,10 @@ class OnlineSoftmax : public test::RandomTest {
 // Every lane has elements.
 TEST_F(OnlineSoftmax, RescalesTheSum) {
   for (const int columns : {32, 64, 200}) {
-    test::expect_right(*ladder, rung, {.sizes = {8, columns}},
-                       "exp() sees differences from the largest element only; when that grows, the "
-                       "sum so far is multiplied by exp(old - new), and so are the lanes' sums "
-                       "before they are added");
+    test::expect_right(
+        *ladder, rung, {.sizes = {8, columns}},
+        "exp() sees differences from the largest element only; when that grows, the sum so far is "
+        "multiplied by exp(old - new), and so are the lanes' sums before they are added");
   }
 }
 

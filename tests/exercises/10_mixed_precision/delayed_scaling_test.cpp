@@ -12,8 +12,7 @@ constexpr const char* kSeveral =
     "Hint: a step has many micro-batches: place 0 keeps the largest of all that were noted.";
 constexpr const char* kStays =
     "Hint: what was written with a scale is read with it, so the maximum of the step under way "
-    "must "
-    "not change the scale of that step.";
+    "must not change the scale of that step.";
 constexpr const char* kLargest =
     "Hint: the scale must fit the largest of all steps of the history, not only the latest.";
 constexpr const char* kForgets =
