@@ -26,7 +26,7 @@ NAMES = {a: b for pair in PAIRS for a, b in (pair.split(), pair.split()[::-1])}
 NAMES_OF_MEMBERS = {a: b for pair in MEMBERS for a, b in (pair.split(), pair.split()[::-1])}
 LEFT_ALONE = {"ensure", "reserve", "static_assert", "__launch_bounds__", "alignas", "labeled"}
 SYMMETRIC = {"min", "max", "fminf", "fmaxf", "swap", "gcd"}
-ORDERED = re.compile(r"wait|sync|barrier|rename")  # what is worth a change of the order
+ORDERED = re.compile(r"wait\(|sync|barrier|rename")  # what is worth a change of the order
 CONTROL = {"if", "for", "while", "switch"}
 
 
@@ -272,7 +272,7 @@ def _changes_of_operator(source, i):
         if operator in {"+", "-", "*", "/", "%"} and right is not None and left is not None:
             if operator not in {"+", "-"} or source.tokens[i + 1].kind != "number":
                 yield i - 1, right, source.at(i - 1), "operand dropped"
-            if operator in {"-", "/", "%"}:
+            if operator in {"-", "/", "%"} and source.at(left - 1) != operator:  # x - a - b is x - b - a
                 swapped = f"{source.cut(i + 1, right)} {operator} {source.cut(left, i - 1)}"
                 yield left, right, swapped, "operands swapped"
     elif operator == "!" and source.at(i + 1) != "=":
