@@ -1,4 +1,7 @@
-// Covers: common/nn/saved.hpp
+// What a forward pass keeps for its backward pass, and what layers add to the loss.
+//
+// Covers: common/nn/layer.hpp
+
 #include "common/nn/saved.hpp"
 
 #include <gmock/gmock.h>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/nn/layer.hpp"
 #include "tests/support/compare.hpp"
 
 namespace ultra::nn {
@@ -178,6 +182,22 @@ TEST_F(SavedTest, MovesAsAPipelineMovesIt) {
   queue.emplace_back();
   EXPECT_EQ(queue.front().bytes(), 40U);
   EXPECT_TRUE(queue.front().child("c").has("x"));
+}
+
+TEST(Pass, TermsOfTheLossCountOnce) {
+  double terms = 0.5;
+  Pass pass{.loss_terms = &terms};
+  pass.add_to_loss(0.25);
+  EXPECT_EQ(terms, 0.75);
+  pass.recomputes = true;
+  pass.add_to_loss(0.25);
+  EXPECT_EQ(terms, 0.75) << "a forward pass that runs again";
+  Pass().add_to_loss(1.0);  // nobody asks
+}
+
+TEST(Module, OwnsNoParametersUnlessItSaysSo) {
+  Module module;
+  EXPECT_TRUE(module.parameters().empty());
 }
 
 }  // namespace
