@@ -2,9 +2,9 @@
 # exercise's check must catch it: exit code 1 and the hint that the patch names (tools/mistakes.py).
 #
 # All mistakes of an exercise share one check, which loads the code that it tests:
-#   NN_name.FILE.providers   object library: the solution and its mistaken copies
-#   NN_name.FILE.mistakes    executable tests/mistakes/NN_name.FILE, linked with the solution's library;
-#                            LD_LIBRARY_PATH puts tests/mistakes/NN_name/NAME/libprovider.so in its place
+#   NN_name.FILE.providers   object library: the solution's mistaken copies
+#   NN_name.FILE.mistakes    executable tests/mistakes/NN_name.FILE, linked with the first one's library;
+#                            LD_LIBRARY_PATH says whose it loads: tests/mistakes/NN_name/NAME/libprovider.so
 
 # All mistakes; apart from `all`, because only `./workbook test` needs them.
 add_custom_target(mistakes)
@@ -17,14 +17,13 @@ function(ultra_patched_file out patch)
   set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
-# Of the objects of an exercise's providers those whose source is in a folder: solutions/NN_name, or
-# mistakes/NN_name/NAME.
-function(ultra_provider_objects out chapter file folder)
+# The objects of one mistake, from those of its exercise.
+function(ultra_mistaken_objects out chapter file mistake)
   set(objects $<TARGET_OBJECTS:${chapter}.${file}.providers>)
-  set(${out} "$<FILTER:${objects},INCLUDE,/${folder}/>" PARENT_SCOPE)
+  set(${out} "$<FILTER:${objects},INCLUDE,/mistakes/${chapter}/${mistake}/>" PARENT_SCOPE)
 endfunction()
 
-# Links libprovider.so of the solution, which comes first in `out`, and of each mistake.
+# Links libprovider.so of each mistake.
 function(ultra_provider_libraries out chapter file)
   set(linker "")
   if(ULTRA_HAS_LINKER_lld)
@@ -32,13 +31,9 @@ function(ultra_provider_libraries out chapter file)
   endif()
   set(libraries "")
   set(commands "")
-  foreach(name IN ITEMS ${file}.solution LISTS ARGN)
-    set(source mistakes/${chapter}/${name})
-    if(name STREQUAL "${file}.solution")
-      set(source solutions/${chapter})
-    endif()
-    ultra_provider_objects(objects ${chapter} ${file} ${source})
-    set(folder ${CMAKE_BINARY_DIR}/tests/mistakes/${chapter}/${name})
+  foreach(mistake IN LISTS ARGN)
+    ultra_mistaken_objects(objects ${chapter} ${file} ${mistake})
+    set(folder ${CMAKE_BINARY_DIR}/tests/mistakes/${chapter}/${mistake})
     file(MAKE_DIRECTORY ${folder})
     list(APPEND libraries ${folder}/libprovider.so)
     list(APPEND commands COMMAND ${CMAKE_CXX_COMPILER} -shared ${linker}
@@ -66,15 +61,15 @@ function(ultra_mistakes_of_exercise chapter solution own)
     COMMAND ${tool} apply ${solution} ${folder} ${ARGN}
     DEPENDS ${CMAKE_SOURCE_DIR}/tools/mistakes.py ${solution} ${ARGN}
     COMMENT "Applying the mistakes of ${name}" VERBATIM)
-  ultra_simt_expand(sources HOST ${solution} ${mistaken})
+  ultra_simt_expand(sources HOST ${mistaken})
   # A mistake may leave something unused: that is not what its test is about.
   ultra_chapter_objects(${name}.providers ultra_options ${sources})
   ultra_precompile(${name}.providers provider)
   ultra_provider_libraries(libraries ${chapter} ${file} ${mistakes})
 
-  list(GET libraries 0 of_solution)
+  list(GET libraries 0 first)
   add_library(${name}.provider SHARED IMPORTED)
-  set_target_properties(${name}.provider PROPERTIES IMPORTED_LOCATION ${of_solution})
+  set_target_properties(${name}.provider PROPERTIES IMPORTED_LOCATION ${first})
   ultra_check_executable(${name}.mistakes ${chapter} ${file} ${name}.provider
     solutions/${chapter}/${file_name} "${own}")
   target_sources(${name}.mistakes PRIVATE ${libraries})

@@ -54,6 +54,8 @@ def apply_all(solution, folder, *patches):
 
 def run_check(executable, folder, change):
     """Runs a check that loads FOLDER/libprovider.so, the solution with `change`."""
+    if not pathlib.Path(folder, "libprovider.so").is_file():
+        sys.exit(f"{folder}/libprovider.so is not built")  # the loader would take another one
     paths = [str(folder), os.environ.get("LD_LIBRARY_PATH")]
     environment = os.environ | {"LD_LIBRARY_PATH": ":".join(filter(None, paths)),
                                 "LD_BIND_NOW": "1",  # names a missing function at the start
