@@ -2,13 +2,10 @@
 
 #include "chapters/01_memory/memory_options.hpp"
 
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "tests/support/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {
 namespace {

@@ -1,22 +1,13 @@
 // The executable 01_memory, started as a user starts it: what works.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "tests/support/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ::ultra::test::events_of;
 using ::ultra::test::expect_parts;
 

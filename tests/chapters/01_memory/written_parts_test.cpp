@@ -1,13 +1,8 @@
 #include "chapters/01_memory/written_parts.hpp"
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "common/nn/model.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {
 namespace {

@@ -1,12 +1,9 @@
 // The executable 02_collectives under mpirun: ranks are processes, and a failure is still one line.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
-#include <string>
 
 #include "tests/support/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {
 namespace {

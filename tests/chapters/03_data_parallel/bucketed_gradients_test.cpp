@@ -2,20 +2,10 @@
 
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -23,11 +13,6 @@ namespace {
 using test::Followed;
 using test::make_gradient;
 using test::Replica;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ultra::test::message_of;
 
 /// Notes what it is told, and doubles the bucket in finish().
 class NotingExchange : public BucketExchange {

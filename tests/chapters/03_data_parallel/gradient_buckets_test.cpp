@@ -2,16 +2,8 @@
 
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -19,8 +11,6 @@ namespace {
 using enum MemoryCategory;
 using test::make_gradient;
 using test::Replica;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class GradientBucketsTest : public ultra::test::RandomTest {
  protected:

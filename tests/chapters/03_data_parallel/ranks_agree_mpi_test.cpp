@@ -1,11 +1,7 @@
 // Processes of one run of 03_data_parallel that were started differently, or read different texts.
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <string>
-
 #include "tests/support/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {

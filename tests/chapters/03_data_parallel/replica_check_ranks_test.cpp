@@ -2,30 +2,18 @@
 
 #include "chapters/03_data_parallel/replica_check.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
 #include <set>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/common/train/frame/rank_frame.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
 #include "tests/support/rank_fates.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 using test::Replica;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ultra::test::is_a;
 
 class Checksum : public ultra::test::RandomTest {};

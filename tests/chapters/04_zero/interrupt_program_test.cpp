@@ -3,18 +3,10 @@
 //
 // Covers: common/base/interrupt.hpp
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <string>
-#include <vector>
 
 #include "tests/support/program.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

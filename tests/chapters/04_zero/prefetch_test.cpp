@@ -2,20 +2,11 @@
 //
 // Covers: chapters/04_zero/prefetch.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-
 #include "chapters/04_zero/prefetch.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
-
-using ::testing::HasSubstr;
-using ultra::test::message_of;
 
 /// Unit 0 forward, unit 1 forward, and backward.
 Prefetch prefetch() {

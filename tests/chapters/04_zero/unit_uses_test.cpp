@@ -1,14 +1,7 @@
 #include "chapters/04_zero/unit_uses.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "chapters/01_memory/gradient_accumulation.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -1,20 +1,12 @@
 #include "chapters/01_memory/estimate/estimate_report.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 EstimateRequest request_of(const char* model, std::size_t seq, std::size_t size = 1) {
   return {.shape = find_preset(model), .batch = {.size = size, .seq_len = seq}};

@@ -1,16 +1,11 @@
 #include "chapters/01_memory/estimate/memory_table.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "tests/support/table_row.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {
 namespace {
 
-using ::testing::HasSubstr;
 using ultra::test::row;
 
 // h 8, kv 8, f 16, V 256, L 1, e 4, 2 x 4 tokens:

@@ -1,16 +1,9 @@
 #include "chapters/01_memory/estimate/model_presets.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST(ModelPresets, AreFoundByNameInAnyCase) {
   for (const TransformerShape& preset : model_presets()) {

@@ -1,12 +1,9 @@
 #include "chapters/03_data_parallel/compression/compression_options.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <initializer_list>
-#include <string>
 
 #include "tests/support/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {

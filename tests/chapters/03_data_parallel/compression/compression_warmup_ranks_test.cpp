@@ -3,15 +3,9 @@
 
 #include "chapters/03_data_parallel/compression/compression_warmup.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
 #include "chapters/03_data_parallel/compression/compressed_exchange.hpp"
 #include "tests/chapters/03_data_parallel/compression/exchange_trial.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {

@@ -1,18 +1,9 @@
 #include "chapters/03_data_parallel/compression/equal_copies.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
-
-using ::testing::ElementsAre;
 
 class EqualCopies : public ultra::test::RandomTest {
  protected:

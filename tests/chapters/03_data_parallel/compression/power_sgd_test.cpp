@@ -2,17 +2,9 @@
 
 #include "chapters/03_data_parallel/compression/power_sgd.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/ops/matmul.hpp"
 #include "tests/chapters/03_data_parallel/compression/exchange_trial.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {

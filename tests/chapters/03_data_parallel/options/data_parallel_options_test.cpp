@@ -1,13 +1,10 @@
+// Covers: chapters/03_data_parallel/options/micro_batch_sizes.hpp
+
 #include "chapters/03_data_parallel/options/data_parallel_options.hpp"
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "tests/support/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -108,6 +105,16 @@ TEST(DataParallelOptions, ABucketHoldsAsManyElementsAsItsMegabytes) {
 TEST(DataParallelOptions, EveryReplicaNeedsASequence) {
   EXPECT_NO_THROW(DataParallelOptions::expect_work_for_all(3, 3));
   EXPECT_THROW(DataParallelOptions::expect_work_for_all(2, 3), ConfigError);
+}
+
+TEST(MicroBatchSizes, AddUpToTheLargestShare) {
+  train::TrainOptions train;
+  train.global_batch = 11;
+  train.micro_batch = 2;
+  const std::vector<std::size_t> sizes = micro_batch_sizes(train, 2);
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 2, 2}));
+  train.global_batch = 9;
+  EXPECT_EQ(micro_batch_sizes(train, 2), (std::vector<std::size_t>{2, 2, 1}));
 }
 
 }  // namespace

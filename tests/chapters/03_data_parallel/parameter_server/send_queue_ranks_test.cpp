@@ -2,25 +2,13 @@
 
 #include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <numeric>
 #include <random>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/rank_fates.hpp"
 #include "tests/support/star_algorithms.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/watchdog.hpp"
 
 namespace ultra::data_parallel {
@@ -28,10 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using test::is_a;
-using ::testing::AllOf;
 using ::testing::AnyOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr double kPromptly = 10;
 // Nobody can send so much before its receiver has asked for it.

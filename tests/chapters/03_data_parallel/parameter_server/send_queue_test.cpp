@@ -1,27 +1,13 @@
 #include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/comm/engine/operation.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 using comm::Operation;
-using test::message_of;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 /// A send that ends when it is told to, and writes down when it begins.
 class FakeSend : public Operation {

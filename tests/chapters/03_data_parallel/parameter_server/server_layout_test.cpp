@@ -1,20 +1,9 @@
 #include "chapters/03_data_parallel/parameter_server/server_layout.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <numeric>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
-
-using ::testing::ElementsAre;
 
 TEST(ServerLayout, DealsWholeParametersToTheServerWithTheLeast) {
   const std::vector<std::size_t> counts = {10, 4, 3, 2, 8};

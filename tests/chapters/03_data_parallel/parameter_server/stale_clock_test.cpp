@@ -1,20 +1,9 @@
 #include "chapters/03_data_parallel/parameter_server/stale_clock.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 TEST(StaleClock, WithoutStalenessAllWaitForAll) {
   StaleClock clock(3, 0, 5);

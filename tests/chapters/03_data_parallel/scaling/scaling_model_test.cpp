@@ -1,27 +1,16 @@
 #include "chapters/03_data_parallel/scaling/scaling_model.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/02_collectives/simulator/closed_form.hpp"
 #include "chapters/03_data_parallel/overlap_condition.hpp"
-#include "common/base/errors.hpp"
 #include "common/nn/model.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 using collectives::Topology;
 using memory::Embeddings;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr double kTwoTo20 = 1 << 20;
 constexpr double kTwoTo30 = 1 << 30;

@@ -2,26 +2,16 @@
 
 #include "chapters/03_data_parallel/scaling/scaling_options.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "tests/support/command_line.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 using test::parsed;
 using test::words_of;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 ScalingOptions options_of(const std::string& flags) {
   const auto options = parsed<ScalingOptions>(words_of(flags));

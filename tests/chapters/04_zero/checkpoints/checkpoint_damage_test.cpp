@@ -3,26 +3,15 @@
 //
 // Covers: chapters/04_zero/checkpoints/checkpoint_reader.hpp
 
-#include <fmt/format.h>
-
-#include <functional>
-#include <optional>
-#include <span>
-#include <utility>
-
 #include "common/checkpoint/checksum.hpp"
 #include "tests/chapters/04_zero/checkpoints/damaged_checkpoint.hpp"
 #include "tests/support/own_disk.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 namespace fs = std::filesystem;
 

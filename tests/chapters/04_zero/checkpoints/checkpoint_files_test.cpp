@@ -1,23 +1,10 @@
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::ultra::test::message_of;
 
 constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();

@@ -1,27 +1,17 @@
 #include "chapters/04_zero/checkpoints/checkpoint_folder.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/checkpoint/llama_config.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using ::ultra::test::message_of;
 
 namespace fs = std::filesystem;

@@ -3,11 +3,6 @@
 //
 // Covers: chapters/04_zero/checkpoints/checkpoint_writer.hpp, chapters/04_zero/checkpoints/checkpoint_reader.hpp
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <future>
 #include <map>
 #include <mutex>
@@ -17,14 +12,12 @@
 #include "common/checkpoint/safetensors/safetensors.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
 #include "tests/support/rank_fates.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ultra::test::Fates;
 using ultra::test::is_a;
 using Names = std::vector<std::string>;

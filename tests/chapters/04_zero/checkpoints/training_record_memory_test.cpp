@@ -2,15 +2,13 @@
 //
 // Covers: chapters/04_zero/checkpoints/training_record.hpp
 
-#include <gtest/gtest.h>
 #include <malloc.h>
 
 #include <fstream>
-#include <stdexcept>
-#include <string>
 
 #include "chapters/04_zero/checkpoints/training_record.hpp"
 #include "tests/support/sanitizer.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -1,14 +1,9 @@
 #include "chapters/04_zero/checkpoints/training_state.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -1,13 +1,7 @@
 #include "chapters/04_zero/estimate/sharded_bytes.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <limits>
-#include <memory>
-#include <vector>
-
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

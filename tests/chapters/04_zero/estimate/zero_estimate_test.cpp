@@ -1,25 +1,13 @@
 #include "chapters/04_zero/estimate/zero_estimate.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "chapters/01_memory/estimate/estimate_report.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/parse_options.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 /// Every run of spaces as one.
 std::string squeezed(const std::string& text) {

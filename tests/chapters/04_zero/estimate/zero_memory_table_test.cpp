@@ -1,19 +1,12 @@
 #include "chapters/04_zero/estimate/zero_memory_table.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "tests/support/table_row.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ultra::test::row;
 
 /// Rank 0 of two, of a model of 4760 parameters that needs no padding: h 8, kv 8, f 16, V 256, L 1.

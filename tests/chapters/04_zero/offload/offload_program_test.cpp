@@ -2,21 +2,16 @@
 //
 // The executable 04_zero with --offload, started as a user starts it.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
-#include <string>
 
 #include "tests/support/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
 using ultra::test::expect_success;
 using ultra::test::ProgramTest;
 

@@ -1,10 +1,6 @@
 #include "chapters/04_zero/offload/offloaded_layout.hpp"
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -2,26 +2,18 @@
 
 #include "chapters/04_zero/offload/offloaded_states.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "chapters/04_zero/offload/storage_trace.hpp"
-#include "common/base/errors.hpp"
 #include "common/optim/adamw.hpp"
 #include "tests/chapters/04_zero/checkpoints/late_file.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using test::LateFile;
 using test::offload_late;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Log = LateFile::Log;
 
 class OffloadedStatesTest : public ultra::test::RandomTest {

@@ -1,14 +1,10 @@
 #include "chapters/04_zero/options/zero_options.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
 #include <variant>
-#include <vector>
 
 #include "common/comm/collectives/schedule.hpp"
 #include "tests/chapters/04_zero/zero_flags.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -1,18 +1,7 @@
 #include "chapters/04_zero/shards/parameter_group.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <limits>
-#include <numeric>
-#include <string>
-#include <vector>
-
-#include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

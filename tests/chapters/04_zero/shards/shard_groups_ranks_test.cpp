@@ -1,22 +1,10 @@
 #include "chapters/04_zero/shards/shard_groups.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ultra::test::message_of;
 
 std::vector<int> members(const Communicator& group) {
   std::vector<int> ranks;

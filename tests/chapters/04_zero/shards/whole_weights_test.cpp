@@ -1,13 +1,7 @@
 #include "chapters/04_zero/shards/whole_weights.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <vector>
-
-#include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -1,12 +1,9 @@
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_options.hpp"
 
-#include <gtest/gtest.h>
-
-#include <string>
 #include <variant>
-#include <vector>
 
 #include "tests/chapters/04_zero/zero_flags.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -1,21 +1,10 @@
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_options.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
-
-using ::testing::HasSubstr;
 
 ZeroPlusPlus of(const std::string& list, std::optional<std::size_t> node_size = {}) {
   ZeroPlusPlus how = list.empty() ? ZeroPlusPlus() : parse_techniques(list);
