@@ -1,12 +1,9 @@
 // The executable 02_collectives, started as a user starts it: what works, and what ends all ranks.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
-#include <string>
 
 #include "tests/support/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -91,8 +88,7 @@ TEST_F(BadRun, FlagsThatCannotWork) {
        {"--ranks 1000", {"--ranks is 1000", "mpirun"}},
        {"--ranks 2 --link fast", {"--link: ", "'fast'", "gbps"}},
        {"--op all_reduce --simulate h100", {"--op and --simulate each ask", "Give one of them"}},
-       {"--algorithm ring", {"--algorithm needs --op"}},
-       {"--simulate-op broadcast", {"needs --simulate MACHINE"}}});
+       {"--algorithm ring", {"--algorithm needs --op"}}});
 }
 
 TEST_F(BadRun, FilesThatCannotBeUsed) {

@@ -98,7 +98,6 @@ TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
   refused({{"--overlap some", {"--overlap is 'some'", "none, per-parameter or bucketed"}},
            {"--bucket-mb 0", {"--bucket-mb is 0", "from 1e-06 to 1000000"}},
            {"--bucket-mb nan", {"--bucket-mb is nan"}},
-           {"--compress zip", {"'zip'", "topk:FRACTION"}},
            {"--all-reduce chain", {"'chain'", "pairwise"}},
            {"--check-replicas -1", {"--check-replicas", "whole number"}},
            {"--no-error-feedback", {"--no-error-feedback", "--compress"}},
@@ -111,10 +110,6 @@ TEST_F(BadDataParallelRun, FlagsWithoutTheOneThatTheyNeed) {
                                  "--all-reduce ring", "--check-replicas 1"}) {
     refused({{served + flag, {flag.substr(0, flag.find(' ')), "--sync parameter-server"}}});
   }
-  refused({{"--servers 2", {"--servers"}},
-           {"--async", {"--async"}},
-           {"--priority wait-free", {"--priority"}},
-           {"--staleness 1", {"--staleness"}}});
 }
 
 TEST_F(BadDataParallelRun, TrainingThatDivergesEndsAllRanks) {

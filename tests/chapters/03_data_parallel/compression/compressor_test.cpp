@@ -3,20 +3,8 @@
 
 #include "chapters/03_data_parallel/compression/compressor.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/03_data_parallel/top_k_feedback.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -271,31 +259,6 @@ TEST_F(Compressors, SentAndResidualAddUpExactlyForOneBitOnAGrid) {
       one_bit_compressor()->add_decompressed(message, 1, sent);
       EXPECT_EQ(sums_of(sent, residual), x.to_vector()) << count;
     }
-  }
-}
-
-TEST_F(Compressors, MessagesOfManyStepsAndTheLastResidualAreTheSumOfTheGradients) {
-  constexpr int kSteps = 50;
-  const std::size_t count = random.between(1, 3000);
-  for (const auto& [name, compressor] : all_compressors()) {
-    const Tensor residual = Tensor::zeros(device, {count}, DType::kF64);
-    const Tensor sent = Tensor::zeros(device, {count}, DType::kF64);
-    std::vector<double> expected(count, 0.0);
-    double largest = 0;
-    for (int step = 0; step < kSteps; ++step) {
-      const Tensor gradient = random.tensor(device, {count}, DType::kF64);
-      const std::vector<double> g = gradient.to_vector();
-      for (std::size_t i = 0; i < count; ++i) expected[i] += g[i];
-      const Tensor message = message_for(*compressor, gradient);
-      compress_with_feedback(*compressor, gradient, residual, message);
-      compressor->add_decompressed(message, 1, sent);
-      largest = std::max({largest, test::largest_magnitude(sent.to_vector()),
-                          test::largest_magnitude(residual.to_vector())});
-    }
-    const std::vector<double> found = sums_of(sent, residual);
-    // Each step adds to the residual, takes from it and adds to what was sent; and one sum at the end.
-    const double tolerance = test::rounding_bound(DType::kF64, 4.0 * kSteps, largest);
-    for (std::size_t i = 0; i < count; ++i) EXPECT_NEAR(found[i], expected[i], tolerance) << name;
   }
 }
 

@@ -53,30 +53,6 @@ TEST_F(CheckpointProgram, GoesOnInEveryLayout) {
   }
 }
 
-TEST_F(CheckpointProgram, GoesOnFromEveryLayout) {
-  const json expected = losses_of(kSixSteps, {});
-  const Words layouts[] = {{"--dp", "1"},
-                           {"--dp", "3", "--zero", "0"},
-                           {"--dp", "8", "--zero", "1"},
-                           {"--dp", "3", "--zero", "2", "--bucket-mb", "0.001"},
-                           {"--dp", "5", "--zero", "3", "--reshard-after-forward", "no"},
-                           {"--dp", "6", "--zero", "3", "--hybrid-shard", "3"},
-                           {"--dp", "4", "--zero", "1", "--hybrid-shard", "2"}};
-  int number = 0;
-  for (const Words& layout : layouts) {
-    const std::string name = std::to_string(number++);
-    static_cast<void>(save_all(kSixSteps, layout, name));
-    for (int attempt = 0; attempt < 2; ++attempt) {
-      const std::size_t step = random.between(1, 5);
-      const Words& next = layouts[random.between(0, std::size(layouts) - 1)];
-      SCOPED_TRACE(fmt::format("{} to {} at step {}", ::testing::PrintToString(layout),
-                               ::testing::PrintToString(next), step));
-      expect_near_losses(losses_of(kSixSteps, joined(next, {"--resume", saved_step(step, name)})),
-                         expected, kAnotherOrder);
-    }
-  }
-}
-
 TEST_F(CheckpointProgram, InTheSameLayoutNotABitChanges) {
   int number = 0;
   for (const char* dtype : {"f32", "f64"}) {
@@ -406,21 +382,6 @@ TEST_F(BadCheckpointRun, AFolderWithOtherThings) {
   refused_intact(kSixSteps,
                  {saved_step(4, "hollow"), "no file training.json", "a part of a checkpoint"},
                  {"--dp", "2", "--resume", saved("hollow")});
-}
-
-TEST_F(BadCheckpointRun, FlagsWithoutTheOneThatTheyNeed) {
-  for (const Words& flags : {Words{"--save-every", "1"}, Words{"--keep", "1"}}) {
-    refused(kSixSteps, {flags.front() + " has no meaning without --checkpoint DIR"}, flags);
-    refused(kSixSteps, {flags.front() + " has no meaning without --checkpoint DIR"},
-            joined(flags, {"--resume", saved()}));
-    const std::string other = saved("new");
-    refused(kSixSteps, {flags.front() + " must be at least 1"},
-            {flags.front(), "0", "--checkpoint", other});
-    for (const char* value : {"-1", "1.5", "x", "99999999999999999999"}) {
-      refused(kSixSteps, {flags.front()}, {flags.front(), value, "--checkpoint", other});
-    }
-    EXPECT_FALSE(std::filesystem::exists(other)) << "nothing is made";
-  }
 }
 
 TEST_F(BadCheckpointRun, TrainingsWithMoreStateThanCheckpointsHold) {

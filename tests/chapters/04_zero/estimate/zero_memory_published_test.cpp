@@ -1,15 +1,10 @@
 // The tables of the ZeRO paper, cell by cell: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations
 // Toward Training Trillion Parameter Models", arXiv 1910.02054.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <array>
-#include <cmath>
-#include <cstddef>
-#include <string>
 
 #include "chapters/04_zero/zero_memory.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -95,17 +90,6 @@ TEST(ZeroPaperTable1, BoldCellsFitIntoAV100) {
   EXPECT_EQ(first_that_fits(ZeroStage::kOptimizer, 1'000'000'000'000), 0);
   EXPECT_EQ(first_that_fits(ZeroStage::kGradients, 1'000'000'000'000), 0);
   EXPECT_EQ(first_that_fits(ZeroStage::kParameters, 1'000'000'000'000), 1024);
-}
-
-/// Figure 1: the same model on 64 ranks.
-TEST(ZeroPaperFigure1, EveryBar) {
-  EXPECT_EQ(printed(gb_per_rank(ZeroStage::kNone, 7'500'000'000, 64), 0, Digits::kRounded), "120");
-  EXPECT_EQ(printed(gb_per_rank(ZeroStage::kOptimizer, 7'500'000'000, 64), 1, Digits::kRounded),
-            "31.4");
-  EXPECT_EQ(printed(gb_per_rank(ZeroStage::kGradients, 7'500'000'000, 64), 1, Digits::kRounded),
-            "16.6");
-  EXPECT_EQ(printed(gb_per_rank(ZeroStage::kParameters, 7'500'000'000, 64), 1, Digits::kRounded),
-            "1.9");
 }
 
 // Table 2 -----------------------------------------------------------------------------------------
