@@ -4,7 +4,6 @@
 // Covers: chapters/07_pipeline_parallel/pipeline_parallel.hpp
 // Covers: chapters/07_pipeline_parallel/execution/pipeline_links.hpp
 // Covers: chapters/07_pipeline_parallel/split_factory.hpp
-// Covers: chapters/07_pipeline_parallel/options/what_composes.hpp
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Covers: common/comm/device/staging.hpp, common/comm/device/staged_transport.hpp
-// Covers: common/comm/device/staged_collective.hpp, common/comm/device/polling.hpp
+// Covers: common/comm/device/polling.hpp
 //
 // Two ranks' transports, which are told nothing of devices, in the hands of one thread.
 

@@ -1,4 +1,3 @@
-// Covers: common/ops/backend/gpu/attention_operands.hpp
 // Covers: common/ops/backend/gpu/operands.hpp
 //
 // What the tests of common/ops leave out, which run on each device: problems that are large enough for
