@@ -2,11 +2,6 @@
 /// @file
 /// Trainings with the techniques of all chapters and with a test's own, compared with one rank's.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,7 +16,7 @@
 #include "common/comm/run_ranks.hpp"
 #include "common/train/program/run_techniques.hpp"
 #include "tests/support/command_line.hpp"
-#include "tests/support/plain_training.hpp"
+#include "tests/support/rank_runs.hpp"
 
 namespace ultra::composition {
 
@@ -56,34 +51,12 @@ using Extra = std::function<std::unique_ptr<train::Technique>()>;
   return outcome;
 }
 
-/// @brief Losses are those of one rank: what f32 promises.
-inline void expect_same_losses(const RankRun& found, const RankRun& one, double tolerance) {
-  ASSERT_EQ(found.result.steps.size(), one.result.steps.size());
-  for (std::size_t s = 0; s < one.result.steps.size(); ++s) {
-    const double loss = one.result.steps[s].loss;
-    EXPECT_NEAR(found.result.steps[s].loss, loss, tolerance * loss) << "loss of step " << s;
-  }
-}
-
 /// @brief Losses, norms and weights are those of one rank, and every weight would be written once.
 inline void expect_same(const RankRun& found, const RankRun& one, double tolerance) {
-  expect_same_losses(found, one, tolerance);
-  for (std::size_t s = 0; s < one.result.steps.size(); ++s) {
-    const double norm = one.result.steps[s].grad_norm;
-    EXPECT_NEAR(found.result.steps[s].grad_norm, norm, 100 * tolerance * norm) << "norm " << s;
-  }
-  ASSERT_EQ(found.weights.size(), one.weights.size());
-  for (std::size_t p = 0; p < one.weights.size(); ++p) {
-    ASSERT_EQ(found.weights[p].size(), one.weights[p].size());
-    double largest = 0;
-    double apart = 0;
-    for (std::size_t i = 0; i < one.weights[p].size(); ++i) {
-      largest = std::max(largest, std::abs(one.weights[p][i]));
-      apart = std::max(apart, std::abs(one.weights[p][i] - found.weights[p][i]));
-    }
-    EXPECT_LE(apart, 100 * tolerance * largest) << "parameter " << p;
-  }
-  EXPECT_TRUE(std::ranges::all_of(found.written, [](double times) { return times == 1.0; }));
+  test::expect_near_losses(found, one, tolerance);
+  test::expect_near_norms(found, one, 100 * tolerance);
+  test::expect_near_weights(found, one, 100 * tolerance);
+  test::expect_saved_once(found);
 }
 
 }  // namespace ultra::composition

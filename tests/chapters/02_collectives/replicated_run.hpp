@@ -1,32 +1,34 @@
 #pragma once
 /// @file
-/// Quiet runs of replicated training, as the program makes them, with their final weights.
+/// Quiet runs of replicated training, as the program makes them, and those of one rank, with their
+/// final weights.
 
 #include <string>
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
+#include "tests/support/rank_runs.hpp"
 
 namespace ultra::collectives::test {
 
-using ultra::test::RankRun;
+/// @brief The techniques of chapter 01's program: no communication in its passes.
+inline train::Techniques of_one_rank() { return train::list_of(memory::technique()); }
 
 /// @brief Replicated training on the ranks of `world`.
-inline RankRun run_replicated(const Communicator& world, const train::TrainOptions& options) {
+inline ultra::test::RankRun run_replicated(const Communicator& world,
+                                           const train::TrainOptions& options) {
   return ultra::test::run_of(
       ultra::test::setup_of(options, world.size(),
                             train::list_of(memory::technique(), technique())),
       world);
 }
 
-/// @brief Chapter 01's training, by this rank alone: no communication in its passes.
+/// @brief Chapter 01's training, by this rank alone.
 /// @param flags  of chapter 01, separated by spaces.
-inline RankRun run_alone(const Communicator& world, const train::TrainOptions& options,
-                         const std::string& flags = "") {
-  return ultra::test::run_of(
-      ultra::test::setup_of(options, 1, train::list_of(memory::technique()), flags),
-      train::test::alone(world));
+inline ultra::test::RankRun run_alone(const Communicator& world, const train::TrainOptions& options,
+                                      const std::string& flags = "") {
+  return ultra::test::run_of(ultra::test::setup_of(options, 1, of_one_rank(), flags),
+                             ultra::test::alone(world));
 }
 
 }  // namespace ultra::collectives::test

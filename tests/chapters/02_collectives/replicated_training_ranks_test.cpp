@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,23 +13,21 @@
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/base/errors.hpp"
-#include "tests/chapters/02_collectives/run_comparison.hpp"
+#include "common/base/numeric.hpp"
+#include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/random_run.hpp"
+#include "tests/support/mesh_case.hpp"
 
 namespace ultra::collectives {
 namespace {
 
-using test::expect_near_losses;
-using test::expect_near_weights;
-using test::RankRun;
 using test::run_alone;
 using test::run_replicated;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using train::test::expect_same_on_all;
-using train::test::quietly;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_near_weights;
+using ultra::test::RankRun;
 
 RankOptions with(std::shared_ptr<const comm::CollectiveAlgorithms> algorithms) {
   RankOptions options;
@@ -47,44 +44,37 @@ RankOptions with_rings() {
 
 /// Losses, norms and weights of all replicas are the same, bit for bit. Collective.
 void expect_equal_replicas(const Communicator& world, const RankRun& run) {
-  std::vector<double> all = test::losses_and_norms(run.result);
+  std::vector<double> all = ultra::test::losses_and_norms(run.result);
   for (const std::vector<double>& weights : run.own) {
     all.insert(all.end(), weights.begin(), weights.end());
   }
-  expect_same_on_all(world, all);
+  ultra::test::expect_same_on_all(world, all);
 }
 
 class Replicated : public ultra::test::RandomTest {
  protected:
   /// A legal run for `ranks` ranks, with one or more micro-batches on each.
-  train::TrainOptions random_run(int ranks) {
+  train::TrainOptions random_run(std::size_t ranks) {
     train::TrainOptions options = ultra::test::random_run(random, seed, ranks, DType::kF32);
     options.micro_batch = random.between(1, 3);
-    options.global_batch =
-        static_cast<std::size_t>(ranks) * options.micro_batch * random.between(1, 3);
+    options.global_batch = ranks * options.micro_batch * random.between(1, 3);
     return options;
   }
 
   /// Calls `fn` on each rank, quietly.
-  static void on_ranks(int ranks, const train::TrainOptions& options,
+  static void on_ranks(std::size_t ranks, const train::TrainOptions& options,
                        const RankOptions& rank_options,
                        const std::function<void(Communicator& world)>& fn) {
-    SCOPED_TRACE(rank_options.algorithms ? "by schedules" : "by the platform's collectives");
-    SCOPED_TRACE(describe(ranks, options));
-    quietly([&] { run_ranks(ranks, fn, rank_options); });
-    if (HasFailure()) std::printf("%s\n", describe(ranks, options).c_str());
-  }
-
-  static std::string describe(int ranks, const train::TrainOptions& o) {
-    return fmt::format("{} ranks, L {} h {} a {} kv {} f {} s {}, micro-batch {} of {}, clip {}",
-                       ranks, o.model.num_layers, o.model.hidden_size, o.model.num_heads,
-                       o.model.num_kv_heads, o.model.ffn_hidden_size, o.model.max_seq_len,
-                       o.micro_batch, o.global_batch, o.clip_norm);
+    ultra::test::run_quietly(
+        fmt::format("{} ranks {}, {}", ranks,
+                    rank_options.algorithms ? "by schedules" : "by the platform's collectives",
+                    ultra::test::text_of(options, options.micro_batch)),
+        checked_cast<int>(ranks), fn, rank_options);
   }
 };
 
 TEST_F(Replicated, TrainingEqualsOneRankInF64) {
-  for (const int ranks : {1, 2, 3, 4}) {
+  for (const std::size_t ranks : {1U, 2U, 3U, 4U}) {
     for (const RankOptions& rank_options : {with_book(), with(nullptr)}) {
       train::TrainOptions options = random_run(ranks);
       options.dtype = DType::kF64;
@@ -100,7 +90,7 @@ TEST_F(Replicated, TrainingEqualsOneRankInF64) {
 }
 
 TEST_F(Replicated, TrainingEqualsOneRankInF32) {
-  for (const int ranks : {2, 3, 4}) {
+  for (const std::size_t ranks : {2U, 3U, 4U}) {
     train::TrainOptions options = random_run(ranks);
     options.steps = 20;
     on_ranks(ranks, options, with_book(), [&](Communicator& world) {
@@ -139,7 +129,7 @@ TEST_F(Replicated, TheWayThatCollectivesTakeChangesOnlyRoundings) {
 }
 
 TEST_F(Replicated, SentBytesAreTheClosedForm) {
-  for (const int ranks : {1, 2, 3, 4}) {
+  for (const std::size_t ranks : {1U, 2U, 3U, 4U}) {
     train::TrainOptions options = random_run(ranks);
     options.dtype = random.pick({DType::kF32, DType::kF64});
     on_ranks(ranks, options, with_rings(), [&](Communicator& world) {
@@ -147,7 +137,6 @@ TEST_F(Replicated, SentBytesAreTheClosedForm) {
       const std::size_t gradient_bytes = result.parameters * size_of(options.dtype);
       const std::size_t tensors = 9 * options.model.num_layers + 3;
       const std::size_t figure_bytes = sizeof(double) * (tensors + 1);
-      const auto others = static_cast<std::size_t>(ranks) - 1;
       std::size_t sent = 0;
       for (const train::RankSummary& rank : result.ranks) {
         sent += rank.communication[OpKind::kAllReduce].sent_bytes;
@@ -156,7 +145,7 @@ TEST_F(Replicated, SentBytesAreTheClosedForm) {
             << "nothing else is sent";
       }
       // 2 (N-1)/N n on the average of the ranks: chunks that differ by one element shift the rest.
-      EXPECT_EQ(sent, options.steps * 2 * others * (gradient_bytes + figure_bytes))
+      EXPECT_EQ(sent, options.steps * 2 * (ranks - 1) * (gradient_bytes + figure_bytes))
           << "the gradients; loss and squares of gradients by tensor";
     });
   }

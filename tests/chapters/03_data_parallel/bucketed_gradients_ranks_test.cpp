@@ -20,9 +20,9 @@
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
 #include "tests/support/rank_fates.hpp"
+#include "tests/support/rank_runs.hpp"
 #include "tests/support/watchdog.hpp"
 
 namespace ultra::data_parallel {
@@ -108,7 +108,7 @@ TEST_F(BucketsOnRanks, EveryWayLeavesTheSameBits) {
           const std::vector<SyncWay> ways = test::all_ways(dp);
           const std::vector<Tensor> expected = gradients_by(ways[0], dp, step);
           for (const Tensor& gradient : expected) {
-            train::test::expect_same_on_all(dp, gradient.to_vector());
+            ultra::test::expect_same_on_all(dp, gradient.to_vector());
           }
           for (const SyncWay& way : ways) {
             const std::vector<Tensor> found = gradients_by(way, dp, step);

@@ -1,7 +1,6 @@
 // The chapter's promise, through whole training runs: N replicas compute what one rank computes,
 // whatever the shares, the micro-batches and the way in which gradients are added up.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,48 +12,33 @@
 
 #include "common/base/errors.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
-#include "tests/chapters/02_collectives/run_comparison.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/random_run.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/mesh_case.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
-using collectives::test::expect_near_losses;
-using collectives::test::expect_near_weights;
-using collectives::test::losses_and_norms;
-using collectives::test::run_alone;
 using test::SyncWay;
 using ::testing::HasSubstr;
-using train::test::expect_same_on_all;
-using train::test::quietly;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_same_on_all;
+using ultra::test::losses_and_norms;
+using ultra::test::MeshCase;
 using ultra::test::RankRun;
 
-/// A run on replicas whose micro-batch need not divide anything.
-struct Case {
-  int replicas = 1;
-  std::size_t micro_batch = 1;  ///< of the replicas; options.micro_batch is for one rank
-  train::TrainOptions options;
-
-  [[nodiscard]] std::string str() const {
-    return fmt::format("{} replicas, {}", replicas, test::text_of(options, micro_batch));
-  }
-};
-
 /// The chapter's training, but for the way in which gradients are added up.
-train::Setup setup_of(const Communicator& dp, const Case& c, const SyncWay& way) {
-  return test::setup_of(c.options, dp, c.micro_batch, "",
-                        ultra::test::putting([way](train::Ingredients& ingredients) {
-                          ingredients.exchange.claim("a test",
-                                                     [way](const train::StatesScope& scope) {
-                                                       return way.make(scope.parameters);
-                                                     });
-                        }));
+train::Setup setup_of(const MeshCase& c, const SyncWay& way) {
+  train::Setup setup = c.setup();
+  setup.techniques.push_back(ultra::test::putting([way](train::Ingredients& ingredients) {
+    ingredients.exchange.claim(
+        "a test", [way](const train::StatesScope& scope) { return way.make(scope.parameters); });
+  }));
+  return setup;
 }
 
-RankRun run_on(const Communicator& dp, const Case& c, const SyncWay& way) {
-  return ultra::test::run_of(setup_of(dp, c, way), dp);
+RankRun run_on(const Communicator& dp, const MeshCase& c, const SyncWay& way) {
+  return ultra::test::run_of(setup_of(c, way), dp);
 }
 
 void expect_same_bits(const RankRun& actual, const RankRun& expected) {
@@ -63,44 +47,43 @@ void expect_same_bits(const RankRun& actual, const RankRun& expected) {
   EXPECT_EQ(actual.own, expected.own);
 }
 
-class DataParallelTraining : public ultra::test::RandomTest {
+class DataParallelTraining : public ultra::test::MeshTest {
  protected:
-  Case draw(int replicas, DType dtype) {
-    return {.replicas = replicas,
-            .micro_batch = random.between(1, 3),
-            .options = ultra::test::random_run(random, seed, replicas, dtype)};
+  MeshCase draw(std::size_t replicas, DType dtype) {
+    MeshCase c = MeshTest::draw({.dp = replicas}, dtype);
+    c.techniques = test::techniques;
+    c.of_one_rank = collectives::test::of_one_rank;
+    return c;
   }
 
   /// Seven sequences on three replicas in pairs: shares of 3, 2 and 2; 2 micro-batches each.
-  Case uneven(DType dtype) {
-    Case c = draw(3, dtype);
+  MeshCase uneven(DType dtype) {
+    MeshCase c = draw(3, dtype);
     c.micro_batch = 2;
     c.options.global_batch = 7;
     return c;
   }
 
-  static void on_ranks(const Case& c, const std::function<void(Communicator&)>& fn,
+  static void on_ranks(const MeshCase& c, const std::function<void(Communicator&)>& fn,
                        const RankOptions& options = test::in_rank_order()) {
-    SCOPED_TRACE(c.str());
-    quietly([&] { run_ranks(c.replicas, fn, options); });
-    if (HasFailure()) std::printf("%s\n", c.str().c_str());
+    ultra::test::run_quietly(c.str(), c.ranks(), fn, options);
   }
 };
 
 TEST_F(DataParallelTraining, EqualsOneRankInF64) {
-  for (int replicas = 1; replicas <= 5; ++replicas) {
-    const Case c = replicas == 3 ? uneven(DType::kF64) : draw(replicas, DType::kF64);
+  for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
+    const MeshCase c = replicas == 3 ? uneven(DType::kF64) : draw(replicas, DType::kF64);
     for (const RankOptions& rank_options : {test::in_rank_order(), RankOptions()}) {
       on_ranks(
           c,
           [&](Communicator& dp) {
-            const RankRun one = run_alone(dp, c.options);
+            const RankRun one = c.run_alone(dp);
             const std::vector<SyncWay> ways = test::all_ways(dp);
             for (const SyncWay& way : {ways.front(), ways[3], ways[5]}) {
               const RankRun run = run_on(dp, c, way);
               SCOPED_TRACE(way.name);
               expect_near_losses(run, one, 1e-10);
-              expect_near_weights(run, one, 1e-10);
+              ultra::test::expect_near_weights(run, one, 1e-10);
               expect_same_on_all(dp, losses_and_norms(run.result));
               for (const std::vector<double>& weight : run.own) expect_same_on_all(dp, weight);
             }
@@ -111,21 +94,21 @@ TEST_F(DataParallelTraining, EqualsOneRankInF64) {
 }
 
 TEST_F(DataParallelTraining, EqualsOneRankInF32) {
-  for (const int replicas : {2, 3, 4}) {
-    Case c = replicas == 3 ? uneven(DType::kF32) : draw(replicas, DType::kF32);
+  for (const std::size_t replicas : {2U, 3U, 4U}) {
+    MeshCase c = replicas == 3 ? uneven(DType::kF32) : draw(replicas, DType::kF32);
     c.options.steps = 20;
     on_ranks(c, [&](Communicator& dp) {
       const RankRun run = run_on(dp, c, test::in_buckets(dp, 1000));
-      expect_near_losses(run, run_alone(dp, c.options), 1e-5);
+      expect_near_losses(run, c.run_alone(dp), 1e-5);
       expect_same_on_all(dp, losses_and_norms(run.result));
     });
   }
 }
 
 TEST_F(DataParallelTraining, EveryWayIsTheSameRunBitForBit) {
-  for (int replicas = 1; replicas <= 5; ++replicas) {
+  for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
     const DType dtype = random.pick({DType::kF32, DType::kF64});
-    const Case c = replicas == 3 ? uneven(dtype) : draw(replicas, dtype);
+    const MeshCase c = replicas == 3 ? uneven(dtype) : draw(replicas, dtype);
     on_ranks(c, [&](Communicator& dp) {
       const std::vector<SyncWay> ways = test::all_ways(dp);
       const RankRun expected = run_on(dp, c, ways.front());
@@ -138,8 +121,9 @@ TEST_F(DataParallelTraining, EveryWayIsTheSameRunBitForBit) {
            {std::pair("--overlap none --check-replicas 2", replicas > 1 ? c.options.steps / 2 : 0),
             std::pair("--overlap per-parameter", std::size_t{0}),
             std::pair("--overlap bucketed --bucket-mb 0.003", std::size_t{0})}) {
-        const RankRun run =
-            ultra::test::run_of(test::setup_of(c.options, dp, c.micro_batch, flags), dp);
+        MeshCase own_way = c;
+        own_way.layout = flags;
+        const RankRun run = own_way.run(dp);
         SCOPED_TRACE(flags);
         expect_same_bits(run, expected);
         EXPECT_EQ(run.result.ranks[0].communication[OpKind::kAllGather].operations, checks);
@@ -149,11 +133,11 @@ TEST_F(DataParallelTraining, EveryWayIsTheSameRunBitForBit) {
 }
 
 TEST_F(DataParallelTraining, SendsGradientsAndALossWithNormsInEachStep) {
-  for (int replicas = 1; replicas <= 5; ++replicas) {
-    const Case c = draw(replicas, random.pick({DType::kF32, DType::kF64}));
+  for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
+    const MeshCase c = draw(replicas, random.pick({DType::kF32, DType::kF64}));
     on_ranks(c, [&](Communicator& dp) {
       const train::TrainResult result =
-          train::train_with(setup_of(dp, c, test::in_buckets(dp, test::kEverything)), dp);
+          train::train_with(setup_of(c, test::in_buckets(dp, test::kEverything)), dp);
       std::size_t sent = 0;
       const std::size_t operations = replicas == 1 ? 1 : 2;
       for (const train::RankSummary& rank : result.ranks) {
@@ -166,20 +150,20 @@ TEST_F(DataParallelTraining, SendsGradientsAndALossWithNormsInEachStep) {
       nn::DenseFactory dense;
       const std::size_t figures = nn::named_shapes(c.options.model, dense).size() + 1;
       const std::size_t gradient_bytes = result.parameters * size_of(c.options.dtype);
-      const auto others = static_cast<std::size_t>(c.replicas) - 1;
-      EXPECT_EQ(sent, c.options.steps * 2 * others * (gradient_bytes + figures * sizeof(double)));
+      EXPECT_EQ(sent,
+                c.options.steps * 2 * (replicas - 1) * (gradient_bytes + figures * sizeof(double)));
     });
   }
 }
 
 TEST_F(DataParallelTraining, HoldsTheGradientsOnce) {
-  Case c = draw(2, DType::kF32);
+  MeshCase c = draw(2, DType::kF32);
   c.options.global_batch = 4;
   c.micro_batch = c.options.micro_batch = 2;
   on_ranks(c, [&](Communicator& dp) {
-    const train::TrainResult one = run_alone(dp, c.options).result;
+    const train::TrainResult one = c.run_alone(dp).result;
     for (const SyncWay& way : test::all_ways(dp)) {
-      const train::TrainResult run = train::train_with(setup_of(dp, c, way), dp);
+      const train::TrainResult run = train::train_with(setup_of(c, way), dp);
       for (const train::RankSummary& rank : run.ranks) {
         EXPECT_EQ(rank.memory.peak(MemoryCategory::kGradients).bytes, 4 * run.parameters);
         for (const MemoryCategory category :
@@ -194,7 +178,7 @@ TEST_F(DataParallelTraining, HoldsTheGradientsOnce) {
 }
 
 TEST_F(DataParallelTraining, OneSetupTrainsModelAfterModel) {
-  const Case c = draw(2, DType::kF64);
+  const MeshCase c = draw(2, DType::kF64);
   on_ranks(c, [&](Communicator& dp) {
     int made = 0;
     SyncWay counted = test::in_buckets(dp, 500);
@@ -202,7 +186,7 @@ TEST_F(DataParallelTraining, OneSetupTrainsModelAfterModel) {
       ++made;
       return make(parameters);
     };
-    const train::Setup setup = setup_of(dp, c, counted);
+    const train::Setup setup = setup_of(c, counted);
     const train::TrainResult first = train::train_with(setup, dp);
     const train::TrainResult second = train::train_with(setup, dp);
     EXPECT_EQ(losses_and_norms(second), losses_and_norms(first));
@@ -211,11 +195,12 @@ TEST_F(DataParallelTraining, OneSetupTrainsModelAfterModel) {
 }
 
 TEST_F(DataParallelTraining, ABatchSmallerThanTheReplicasIsAnError) {
-  Case c = draw(4, DType::kF32);
+  MeshCase c = draw(4, DType::kF32);
   c.options.global_batch = 3;
+  const train::Setup unchecked = ultra::test::setup_of(c.options, c.ranks(), test::techniques());
   on_ranks(c, [&](Communicator& dp) {
     const std::string message = ultra::test::message_of<ConfigError>(
-        [&] { static_cast<void>(run_on(dp, c, test::all_ways(dp).front())); });
+        [&] { static_cast<void>(train::train_with(unchecked, dp)); });
     EXPECT_THAT(message, HasSubstr("a global batch of 3"));
   });
 }

@@ -1,22 +1,17 @@
 #pragma once
 /// @file
-/// All ways of this chapter to add up gradients, for tests that hold for each; and trainings whose
-/// micro-batch need not divide the global batch.
-
-#include <fmt/format.h>
+/// All ways of this chapter to add up gradients, for tests that hold for each.
 
 #include <cstddef>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/02_collectives/replicated_training.hpp"
-#include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "tests/support/on_ranks.hpp"
@@ -59,32 +54,9 @@ inline std::vector<SyncWay> all_ways(const Communicator& dp) {
   return ways;
 }
 
-/// @brief What a run on replicas is, for messages.
-inline std::string text_of(const train::TrainOptions& options, std::size_t micro_batch) {
-  const nn::ModelConfig& m = options.model;
-  return fmt::format("L {} h {} a {} kv {} f {} s {}, micro-batch {} of {}, clip {}, {}",
-                     m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads, m.ffn_hidden_size,
-                     m.max_seq_len, micro_batch, options.global_batch, options.clip_norm,
-                     to_string(options.dtype));
-}
-
-/// @brief The chapter's training on the ranks of `dp`.
-/// @param micro_batch  of the replicas: any number, unlike that of the options.
-/// @param more         techniques behind the chapters'.
-template <class... Made>
-[[nodiscard]] train::Setup setup_of(const train::TrainOptions& options, const Communicator& dp,
-                                    std::size_t micro_batch, const std::string& flags,
-                                    Made... more) {
-  const auto cut = [micro_batch](train::Ingredients& ingredients) {
-    ingredients.cut.claim("a test", [micro_batch](const train::BatchShare& share, std::size_t) {
-      return cut_share(share, micro_batch);
-    });
-  };
-  return ultra::test::setup_of(
-      options, dp.size(),
-      train::list_of(memory::technique(), collectives::technique(), technique(),
-                     ultra::test::putting(cut), std::move(more)...),
-      flags);
+/// @brief The techniques of the chapter's program.
+inline train::Techniques techniques() {
+  return train::list_of(memory::technique(), collectives::technique(), technique());
 }
 
 }  // namespace ultra::data_parallel::test

@@ -16,6 +16,7 @@
 #include "common/train/gradients/gradient_ledger.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/model.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -106,7 +106,7 @@ class ZeroMemory : public ZeroTest {
 
   static void expect_predicted(const ZeroCase& c, const RankSummary& rank) {
     const ShardedBytes bytes =
-        predict_bytes(c.sharded_run(), rank.rank % c.shards(), *rank_order());
+        predict_bytes(c.sharded_run(), rank.rank % c.shards(), *in_rank_order().algorithms);
     EXPECT_EQ(peak(rank, MemoryCategory::kParameters), bytes.parameters);
     EXPECT_EQ(peak(rank, MemoryCategory::kGradients), bytes.gradients);
     EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), bytes.optimizer);
@@ -219,7 +219,8 @@ TEST_F(ZeroMemory, OverlapCostsOneMoreGroupAndPrefetchOneMoreUnit) {
     c.settings.prefetch = prefetch;
     c.settings.reshard = Reshard::kAfterForward;
     for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
-    const std::size_t bytes = predict_bytes(c.sharded_run(), 0, *rank_order()).buffers;
+    const std::size_t bytes =
+        predict_bytes(c.sharded_run(), 0, *in_rank_order().algorithms).buffers;
     EXPECT_GT(bytes, before);
     before = bytes;
   }

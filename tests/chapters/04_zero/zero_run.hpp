@@ -18,17 +18,17 @@
 #include "chapters/04_zero/zero.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/train/program/run_techniques.hpp"
-#include "tests/chapters/03_data_parallel/mesh_run.hpp"
+#include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/04_zero/zero_case.hpp"
 
 namespace ultra::zero::test {
 
-using collectives::test::expect_near_losses;
-using collectives::test::expect_near_norms;
-using collectives::test::expect_near_weights;
-using collectives::test::losses_and_norms;
 using collectives::test::run_alone;
-using train::test::expect_same_on_all;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_near_norms;
+using ultra::test::expect_near_weights;
+using ultra::test::expect_same_on_all;
+using ultra::test::losses_and_norms;
 using ultra::test::RankRun;
 
 // Runs --------------------------------------------------------------------------------------------
@@ -72,8 +72,6 @@ class CaseTechnique : public train::Technique {
   CaseTechnique(ZeroCase c, Changes changes) : case_(std::move(c)), changes_(std::move(changes)) {}
 
   void join(train::Ingredients& ingredients, const train::Setup&) const override {
-    // Shares are uneven, so that micro-batches need not divide the whole batch.
-    ingredients.cut.offer(data_parallel::test::cut_into(case_.micro_batch));
     ingredients.schedule.offer(memory::accumulation_schedule);
     ingredients.adamw = changes_.adamw;
     if (changes_.observer) ingredients.observers.push_back(changes_.observer);
@@ -106,7 +104,8 @@ class CaseTechnique : public train::Technique {
 inline train::Setup zero_setup(const Communicator& dp, const ZeroCase& c, const Changes& changes) {
   return ultra::test::setup_of(
       c.options, dp.size(),
-      train::list_of(data_parallel::technique(), std::make_unique<CaseTechnique>(c, changes)));
+      train::list_of(data_parallel::technique(), std::make_unique<CaseTechnique>(c, changes),
+                     ultra::test::cutting_into(c.micro_batch)));
 }
 
 /// @brief Trains with ZeRO on the ranks of `dp`.
@@ -150,7 +149,7 @@ inline ZeroRun run_zero(const Communicator& dp, const ZeroCase& c) {
                                  }
                                });
   static_cast<RankRun&>(run) = ultra::test::run_of(zero_setup(dp, c, changes), dp);
-  EXPECT_EQ(run.written, std::vector<double>(run.written.size(), 1.0));
+  ultra::test::expect_saved_once(run);
   return run;
 }
 
@@ -208,16 +207,10 @@ inline RankRun run_summing_each_pass(const Communicator& dp, const ZeroCase& c) 
 
 // Comparisons -------------------------------------------------------------------------------------
 
-inline std::vector<double> losses(const train::TrainResult& result) {
-  std::vector<double> numbers;
-  for (const train::StepMetrics& step : result.steps) numbers.push_back(step.loss);
-  return numbers;
-}
-
 /// @brief Losses and weights of a sharded run bit for bit those of a run in which each rank has
 /// all.
 inline void expect_same_bits(const ZeroRun& actual, const RankRun& expected) {
-  EXPECT_EQ(losses(actual.result), losses(expected.result));
+  EXPECT_EQ(ultra::test::losses_of(actual.result), ultra::test::losses_of(expected.result));
   expect_near_norms(actual, expected, 1e-12);
   EXPECT_TRUE(actual.weights == expected.weights) << "weights";
   if (!actual.replica.empty()) {

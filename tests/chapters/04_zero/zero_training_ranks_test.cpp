@@ -12,6 +12,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
+#include "tests/support/compare.hpp"
 
 namespace ultra::zero {
 namespace {

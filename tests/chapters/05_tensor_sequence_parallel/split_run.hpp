@@ -1,9 +1,8 @@
 #pragma once
 /// @file
-/// Training runs on a mesh dp x tp, as the program makes them, and the runs that they must equal.
+/// Random trainings on meshes dp x tp.
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -12,58 +11,37 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
-#include "tests/chapters/03_data_parallel/mesh_run.hpp"
+#include "common/base/numeric.hpp"
+#include "tests/chapters/02_collectives/replicated_run.hpp"
+#include "tests/chapters/03_data_parallel/sync_ways.hpp"
+#include "tests/support/mesh_case.hpp"
 
 namespace ultra::tensor_parallel::test {
 
-using collectives::test::expect_near_losses;
-using collectives::test::expect_near_weights;
-using collectives::test::losses_and_norms;
-using collectives::test::run_alone;
-using train::test::expect_same_on_all;
+using ultra::test::Axes;
+using ultra::test::expect_same_on_all;
+using ultra::test::losses_and_norms;
+using ultra::test::MeshCase;
 using ultra::test::RankRun;
 
-/// @brief A run on a mesh.
-struct SplitCase {
-  int dp = 1;
-  int tp = 1;
+/// @brief The techniques of the chapter's program, with the flags that chapters to come ask for.
+inline train::Techniques techniques() {
+  return train::list_of(ultra::test::flags_of_every_trainer(), memory::technique(),
+                        collectives::technique(), data_parallel::technique(), zero::technique(),
+                        zero::offload(), technique());
+}
+
+/// @brief How ranks of tp split tokens, and hide their transfers.
+struct Split {
   SequenceParallel sequence_parallel = SequenceParallel::kOff;
   TensorOverlap overlap = TensorOverlap::kBackward;
-  memory::Recompute recompute = memory::Recompute::kNone;
-  std::string zero = {};        ///< chapter 04's flags, and chapter 03's
-  std::size_t micro_batch = 1;  ///< of a replica; options.micro_batch is for one rank
-  train::TrainOptions options = {};
 
-  [[nodiscard]] TensorParallelLayout layout() const {
-    return {.tp = tp, .sequence_parallel = sequence_parallel};
-  }
-  [[nodiscard]] int ranks() const { return dp * tp; }
   [[nodiscard]] std::string flags() const {
-    std::string all =
-        fmt::format("--dp {} --tp {} --recompute {} {}", dp, tp, to_string(recompute), zero);
-    if (tp == 1) return all;  // alone it has nothing to share
-    return fmt::format("{} --sp {} --tp-overlap {}", all,
+    return fmt::format("--sp {} --tp-overlap {}",
                        sequence_parallel == SequenceParallel::kOn ? "on" : "off",
                        to_string(overlap));
-  }
-  [[nodiscard]] std::string str() const {
-    const nn::ModelConfig& m = options.model;
-    return fmt::format("{}, L {} h {} a {} kv {} f {} V {} s {} {}, micro-batch {} of {}, clip {}",
-                       flags(), m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads,
-                       m.ffn_hidden_size, m.vocab_size, m.max_seq_len, to_string(options.dtype),
-                       micro_batch, options.global_batch, options.clip_norm);
-  }
-  /// The program's, but for micro-batches that need not divide the global batch.
-  [[nodiscard]] train::Setup setup() const {
-    return ultra::test::setup_of(
-        options, ranks(),
-        train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                       zero::technique(), technique(),
-                       data_parallel::test::cutting_into(micro_batch)),
-        flags());
   }
 };
 
@@ -121,7 +99,7 @@ class KeptPadding : public train::Technique {
 };
 
 /// @brief Trains on the ranks of `world`, as many as the case's mesh has, and reads the weights.
-inline SplitRun run_split(const Communicator& world, const SplitCase& c) {
+inline SplitRun run_split(const Communicator& world, const MeshCase& c) {
   SplitRun run;
   train::Setup setup = c.setup();
   setup.techniques.push_back(std::make_unique<KeptPadding>(run.padding));
@@ -129,51 +107,43 @@ inline SplitRun run_split(const Communicator& world, const SplitCase& c) {
   return run;
 }
 
-/// @brief Random small runs that can be split, with a watchdog.
-class SplitTest : public data_parallel::test::MeshTest {
+/// @brief Random small runs that can be split.
+class SplitTest : public ultra::test::MeshTest {
  protected:
-  /// Heads, widths and a vocabulary for tp ranks; key/value heads may be fewer.
-  nn::ModelConfig draw_model(std::size_t tp, bool splits_sequences) {
-    nn::ModelConfig model;
-    std::vector<std::size_t> kv_heads = {tp, 2 * tp};
-    for (std::size_t n = 1; n < tp; ++n) {
-      if (tp % n == 0) kv_heads.push_back(n);
-    }
-    model.num_kv_heads = kv_heads[random.between(0, kv_heads.size() - 1)];
-    model.num_heads = std::max(tp, model.num_kv_heads) * random.between(1, 2);
-    model.hidden_size = model.num_heads * 2 * random.between(1, 2);
-    model.num_layers = random.between(1, 3);
-    model.ffn_hidden_size = tp * random.between(1, 5);
-    model.vocab_size = data::kByteVocabulary + random.between(0, 2 * tp);
-    model.max_seq_len = splits_sequences ? tp * random.between(1, 3) : random.between(2, 13);
-    return model;
+  /// Transfers hidden in any way.
+  Split draw_split(SequenceParallel on) {
+    if (on == SequenceParallel::kOn && random.between(0, 2) == 0) return {on, TensorOverlap::kRing};
+    return {on, random.pick({TensorOverlap::kNone, TensorOverlap::kBackward})};
+  }
+  Split draw_split() {
+    return draw_split(random.pick({SequenceParallel::kOff, SequenceParallel::kOn}));
   }
 
-  SplitCase draw(int dp, int tp, DType dtype, SequenceParallel on) {
-    SplitCase c{.dp = dp,
-                .tp = tp,
-                .sequence_parallel = on,
-                .overlap = random.pick({TensorOverlap::kNone, TensorOverlap::kBackward}),
-                .micro_batch = random.between(1, 3),
-                .options = ultra::test::random_run(random, seed, dp, dtype)};
-    const bool splits_sequences = on == SequenceParallel::kOn;
-    if (splits_sequences && random.between(0, 2) == 0) c.overlap = TensorOverlap::kRing;
-    c.options.model = draw_model(static_cast<std::size_t>(tp), splits_sequences);
+  /// Heads, widths and a vocabulary for the ranks of tp; key/value heads may be fewer.
+  MeshCase draw(const Axes& axes, DType dtype, const Split& split) {
+    const std::size_t tp = axes.tp;
+    const bool splits_sequences = split.sequence_parallel == SequenceParallel::kOn;
+    MeshCase c = MeshTest::draw(axes, dtype, {.sequence_multiple = splits_sequences ? tp : 1});
+    c.techniques = techniques;
+    c.of_one_rank = collectives::test::of_one_rank;
+    if (tp > 1) c.layout = split.flags();  // alone it has nothing to share
+    nn::ModelConfig& model = c.options.model;
+    model.vocab_size += random.between(0, 2 * tp);
+    const std::size_t divisor = random.between(1, tp);
+    if (tp % divisor == 0 && random.pick({true, false})) model.num_kv_heads = divisor;
     return c;
   }
-  SplitCase draw(int dp, int tp, DType dtype) {
-    return draw(dp, tp, dtype, random.pick({SequenceParallel::kOff, SequenceParallel::kOn}));
-  }
+  MeshCase draw(const Axes& axes, DType dtype) { return draw(axes, dtype, draw_split()); }
 
-  SplitCase with_zero(SplitCase c, int stage) {
+  MeshCase with_zero(MeshCase c, int stage) {
     const std::string overlap = random.pick({"none", "bucketed"});
-    c.zero = fmt::format("--zero {} --overlap {}", stage, overlap);
+    c.more = fmt::format("--zero {} --overlap {}", stage, overlap);
     if (stage < 3) {
-      c.zero += fmt::format(" --bucket-mb {}", random.pick({1e-6, 0.008, 0.8}));
+      c.more += fmt::format(" --bucket-mb {}", random.pick({1e-6, 0.008, 0.8}));
       return c;
     }
-    if (overlap != "none") c.zero += fmt::format(" --prefetch {}", random.between(0, 2));
-    c.zero += fmt::format(" --reshard-after-forward {}", random.pick({"yes", "no"}));
+    if (overlap != "none") c.more += fmt::format(" --prefetch {}", random.between(0, 2));
+    c.more += fmt::format(" --reshard-after-forward {}", random.pick({"yes", "no"}));
     return c;
   }
 };

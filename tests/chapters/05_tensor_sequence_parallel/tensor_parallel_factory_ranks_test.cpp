@@ -11,6 +11,8 @@
 #include "common/base/errors.hpp"
 #include "common/nn/model.hpp"
 #include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/model.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -35,11 +37,12 @@ class FactoryTest : public SplitTest {
 };
 
 TEST_F(FactoryTest, RanksStartWithTheirShardsOfTheWholeWeights) {
-  for (const int tp : {1, 2, 3, 4}) {
-    const SplitCase c = draw(1, tp, DType::kF32);
+  for (const std::size_t tp : {1U, 2U, 3U, 4U}) {
+    const Split how = draw_split();
+    const MeshCase c = draw({.tp = tp}, DType::kF32, how);
     on_mesh(c, [&](Communicator& ranks) {
       nn::DenseFactory dense;
-      TensorParallelFactory split(dense, ranks, c.sequence_parallel, c.overlap);
+      TensorParallelFactory split(dense, ranks, how.sequence_parallel, how.overlap);
       const nn::Model model(c.options.model, Device::cpu(), DType::kF32, seed, split);
       const nn::Model whole(c.options.model, Device::cpu(), DType::kF32, seed, dense);
       ASSERT_EQ(model.parameters().size(), whole.parameters().size());
@@ -57,14 +60,15 @@ TEST_F(FactoryTest, RanksStartWithTheirShardsOfTheWholeWeights) {
 
 // One pass, every gradient: those of copies that are partial add up to the whole.
 TEST_F(FactoryTest, GradientsAreTheShardsOfOneDevicesGradients) {
-  for (const int tp : {1, 2, 3, 4}) {
-    const SplitCase c = draw(1, tp, DType::kF64);
+  for (const std::size_t tp : {1U, 2U, 3U, 4U}) {
+    const Split how = draw_split();
+    const MeshCase c = draw({.tp = tp}, DType::kF64, how);
     on_mesh(c, [&](Communicator& ranks) {
       ultra::test::Random same(seed);  // on every rank
       const auto batch = ultra::test::random_micro_batch(same, Device::cpu(), c.options.model, 2,
                                                          c.options.model.max_seq_len);
       nn::DenseFactory dense;
-      TensorParallelFactory split(dense, ranks, c.sequence_parallel, c.overlap);
+      TensorParallelFactory split(dense, ranks, how.sequence_parallel, how.overlap);
       nn::Model model(c.options.model, Device::cpu(), DType::kF64, seed, split);
       nn::Model whole(c.options.model, Device::cpu(), DType::kF64, seed, dense);
       train::RankGroups groups;

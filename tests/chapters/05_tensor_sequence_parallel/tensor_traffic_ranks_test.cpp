@@ -18,26 +18,29 @@ namespace ultra::tensor_parallel {
 namespace {
 
 using namespace tensor_parallel::test;
-using data_parallel::test::micro_batches;
 using train::RankSummary;
 
 class TensorTrafficTest : public SplitTest {
  protected:
   /// One replica, two steps.
-  SplitCase draw_replica(int tp, SequenceParallel on) {
-    return as_replica(draw(1, tp, random.pick({DType::kF32, DType::kF64}), on));
+  MeshCase draw_replica(std::size_t tp, const Split& split) {
+    return as_replica(draw({.tp = tp}, random.pick({DType::kF32, DType::kF64}), split));
+  }
+  static TensorParallelLayout layout_of(std::size_t tp, const Split& split) {
+    return {.tp = checked_cast<int>(tp), .sequence_parallel = split.sequence_parallel};
   }
 };
 
 TEST_F(TensorTrafficTest, RanksSendWhatTheClosedFormSays) {
-  for (const int tp : {1, 2, 3, 4, 8}) {
+  for (const std::size_t tp : {1U, 2U, 3U, 4U, 8U}) {
     for (const SequenceParallel on : {SequenceParallel::kOff, SequenceParallel::kOn}) {
-      SplitCase c = draw_replica(tp, on);
-      if (tp == 4) c.recompute = memory::Recompute::kFull;
-      const std::vector<std::size_t> sizes = micro_batches(c);
+      const Split split = draw_split(on);
+      MeshCase c = draw_replica(tp, split);
+      if (tp == 4) c.more = "--recompute full";
+      const std::vector<std::size_t> sizes = c.micro_batches();
       const TensorTraffic step = tensor_traffic({.model = c.options.model,
-                                                 .layout = c.layout(),
-                                                 .overlap = c.overlap,
+                                                 .layout = layout_of(tp, split),
+                                                 .overlap = split.overlap,
                                                  .dtype = c.options.dtype,
                                                  .micro_batches = sizes,
                                                  .block_forwards = tp == 4 ? 2U : 1U});
@@ -74,15 +77,17 @@ TEST_F(TensorTrafficTest, ABlockExchangesItsActivationsFourTimes) {
 }
 
 TEST_F(TensorTrafficTest, RanksKeepWhatTheClosedFormSays) {
-  for (const int tp : {1, 2, 3, 4}) {
+  for (const std::size_t tp : {1U, 2U, 3U, 4U}) {
     for (const auto mode :
          {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull}) {
-      SplitCase c = draw_replica(tp, random.pick({SequenceParallel::kOff, SequenceParallel::kOn}));
-      c.recompute = mode;
+      const Split split = draw_split();
+      const TensorParallelLayout layout = layout_of(tp, split);
+      MeshCase c = draw_replica(tp, split);
+      c.more = fmt::format("--recompute {}", to_string(mode));
       const auto shape = memory::shape_of(c.options.model);
       const auto precision = memory::precision_of(c.options.dtype);
-      const std::size_t largest = std::ranges::max(micro_batches(c));
-      const std::size_t weights = parameter_count(shape, c.layout()) * size_of(c.options.dtype);
+      const std::size_t largest = std::ranges::max(c.micro_batches());
+      const std::size_t weights = parameter_count(shape, layout) * size_of(c.options.dtype);
       const std::vector<RankSummary> ranks = summaries(c);
       SCOPED_TRACE(c.str());
       for (const RankSummary& rank : ranks) {
@@ -93,7 +98,7 @@ TEST_F(TensorTrafficTest, RanksKeepWhatTheClosedFormSays) {
         EXPECT_EQ(
             peak(MemoryCategory::kActivations),
             peak_activation_bytes(shape, {.size = largest, .seq_len = c.options.model.max_seq_len},
-                                  precision, {.mode = mode, .recompute_every = 1}, c.layout()));
+                                  precision, {.mode = mode, .recompute_every = 1}, layout));
       }
     }
   }

@@ -16,7 +16,6 @@ namespace ultra::context_parallel {
 namespace {
 
 using namespace context_parallel::test;
-using data_parallel::test::micro_batches;
 using train::RankSummary;
 
 double flops_of(const RankSummary& rank) {
@@ -27,33 +26,43 @@ double flops_of(const RankSummary& rank) {
 class ContextTraffic : public ContextTest {
  protected:
   /// One replica without tensor parallelism, two steps.
-  ContextCase draw_replica(const MethodChoice& choice) {
-    return as_replica(draw(1, 1, choice, random.pick({DType::kF32, DType::kF64})));
+  MeshCase draw_replica(const Sharing& sharing) {
+    return as_replica(draw(1, 1, sharing, random.pick({DType::kF32, DType::kF64})));
   }
 
-  static ContextLayout layout(const ContextCase& c) {
-    return {.cp = c.cp, .sequence = c.layout, .seq_len = c.options.model.max_seq_len};
+  static ContextLayout layout(const MeshCase& c, const Sharing& sharing) {
+    return {.cp = sharing.choice.cp,
+            .sequence = sharing.layout,
+            .seq_len = c.options.model.max_seq_len};
   }
 
-  std::vector<MethodChoice> choices() {
-    return {{.method = ContextMethod::kRing, .cp = 2},
-            {.method = ContextMethod::kRing, .cp = 5},
-            {.method = ContextMethod::kAllGather, .cp = 3},
-            {.method = ContextMethod::kUlysses, .cp = 4, .ulysses = 4},
-            {.method = ContextMethod::kUlyssesRing, .cp = 4, .ulysses = 2},
-            {.method = ContextMethod::kUlyssesRing, .cp = 6, .ulysses = 3}};
+  /// Every method, each on sequences of either layout.
+  std::vector<Sharing> sharings() {
+    std::vector<Sharing> all;
+    for (const MethodChoice& choice : kChoices) {
+      all.push_back({choice, random.pick({SequenceLayout::kContiguous, SequenceLayout::kZigzag})});
+    }
+    return all;
   }
+
+  const std::vector<MethodChoice> kChoices = {
+      {.method = ContextMethod::kRing, .cp = 2},
+      {.method = ContextMethod::kRing, .cp = 5},
+      {.method = ContextMethod::kAllGather, .cp = 3},
+      {.method = ContextMethod::kUlysses, .cp = 4, .ulysses = 4},
+      {.method = ContextMethod::kUlyssesRing, .cp = 4, .ulysses = 2},
+      {.method = ContextMethod::kUlyssesRing, .cp = 6, .ulysses = 3}};
 };
 
 TEST_F(ContextTraffic, EachRankSendsWhatTheClosedFormSays) {
-  for (const MethodChoice& choice : choices()) {
-    ContextCase c = draw_replica(choice);
+  for (const Sharing& sharing : sharings()) {
+    MeshCase c = draw_replica(sharing);
     const bool again = random.pick({true, false});
     if (again) c.more = "--recompute full";
-    const std::vector<std::size_t> sizes = micro_batches(c);
+    const std::vector<std::size_t> sizes = c.micro_batches();
     const SentByKind step = context_traffic({.model = c.options.model,
-                                             .layout = layout(c),
-                                             .choice = choice,
+                                             .layout = layout(c, sharing),
+                                             .choice = sharing.choice,
                                              .dtype = c.options.dtype,
                                              .micro_batches = sizes,
                                              .block_forwards = again ? 2U : 1U});
@@ -70,15 +79,15 @@ TEST_F(ContextTraffic, EachRankSendsWhatTheClosedFormSays) {
 }
 
 TEST_F(ContextTraffic, RanksKeepWhatTheClosedFormSays) {
-  for (const MethodChoice& choice : choices()) {
+  for (const Sharing& sharing : sharings()) {
     for (const auto mode :
          {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull}) {
-      ContextCase c = draw_replica(choice);
+      MeshCase c = draw_replica(sharing);
       c.more = fmt::format("--recompute {}", to_string(mode));
       const std::size_t expected = peak_activation_bytes(
-          memory::shape_of(c.options.model), std::ranges::max(micro_batches(c)),
+          memory::shape_of(c.options.model), std::ranges::max(c.micro_batches()),
           memory::precision_of(c.options.dtype), {.mode = mode, .recompute_every = 1},
-          {.layout = layout(c), .choice = choice, .tensor = {}});
+          {.layout = layout(c, sharing), .choice = sharing.choice, .tensor = {}});
       const std::vector<RankSummary> ranks = summaries(c);
       SCOPED_TRACE(c.str());
       for (const RankSummary& rank : ranks) {
@@ -91,12 +100,12 @@ TEST_F(ContextTraffic, RanksKeepWhatTheClosedFormSays) {
 TEST_F(ContextTraffic, ActivationsFallAsOneOverCp) {
   std::vector<std::size_t> peaks;
   for (const int cp : {1, 2, 4}) {
-    ContextCase c = draw(1, 1, {.method = ContextMethod::kRing, .cp = cp}, DType::kF32);
+    const Sharing ring{{.method = ContextMethod::kRing, .cp = cp}};
+    MeshCase c = draw(1, 1, ring, DType::kF32);
     c.options = ultra::test::short_run();
     c.options.steps = 1;
     c.options.model.max_seq_len = 32;
     c.micro_batch = 1;
-    c.layout = SequenceLayout::kZigzag;
     const std::vector<RankSummary> ranks = summaries(c);
     if (!ranks.empty()) peaks.push_back(ranks[0].memory.peak(MemoryCategory::kActivations).bytes);
   }
@@ -110,7 +119,8 @@ TEST_F(ContextTraffic, ActivationsFallAsOneOverCp) {
 TEST_F(ContextTraffic, ZigzagIsBalancedAndContiguousIsNot) {
   for (const ContextMethod method : {ContextMethod::kRing, ContextMethod::kAllGather}) {
     for (const int cp : {2, 4}) {
-      ContextCase c = draw_replica({.method = method, .cp = cp});
+      Sharing sharing{{.method = method, .cp = cp}};
+      MeshCase c = draw_replica(sharing);
       c.options.doc_length = 0;
       const std::size_t chunk = random.between(1, 4);
       const std::size_t seq = 2 * static_cast<std::size_t>(cp) * chunk;
@@ -120,9 +130,9 @@ TEST_F(ContextTraffic, ZigzagIsBalancedAndContiguousIsNot) {
           2.0 * static_cast<double>(c.options.global_batch * c.options.model.num_layers *
                                     c.options.model.num_heads);
       const double all = static_cast<double>(seq * (seq + 1) / 2) * 14 * head_dim * passes;
-      c.layout = SequenceLayout::kZigzag;
       for (const RankSummary& rank : summaries(c)) EXPECT_EQ(flops_of(rank), all / cp) << c.str();
-      c.layout = SequenceLayout::kContiguous;
+      sharing.layout = SequenceLayout::kContiguous;
+      c.layout = sharing.flags();
       const std::vector<RankSummary> ranks = summaries(c);
       if (ranks.empty()) continue;
       double sum = 0;
@@ -136,11 +146,11 @@ TEST_F(ContextTraffic, ZigzagIsBalancedAndContiguousIsNot) {
 }
 
 TEST_F(ContextTraffic, PaddingUnbalancesByLessThanAChunk) {
-  ContextCase c = draw_replica({.method = ContextMethod::kRing, .cp = 3});
+  const Sharing ring{{.method = ContextMethod::kRing, .cp = 3}};
+  MeshCase c = draw_replica(ring);
   c.options.doc_length = 0;
-  c.layout = SequenceLayout::kZigzag;
   c.options.model.max_seq_len = random.between(6, 30);
-  const ContextLayout of = layout(c);
+  const ContextLayout of = layout(c, ring);
   const double passes = 2.0 * 14 *
                         static_cast<double>(c.options.global_batch * c.options.model.num_layers *
                                             c.options.model.hidden_size);

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -24,10 +23,10 @@ using train::RankSummary;
 class ExpertTraffic : public ExpertTest {
  protected:
   /// Two steps, without anything else that exchanges all to all.
-  ExpertCase draw_traffic(std::size_t dp, std::size_t cp, std::size_t ep) {
-    ExpertCase c = draw(dp, cp, 1, ep, random.pick({DType::kF32, DType::kF64}));
+  MeshCase draw_traffic(const Axes& axes) {
+    MeshCase c = draw(axes, random.pick({DType::kF32, DType::kF64}));
     c.options.steps = 2;
-    c.options.global_batch = dp * random.between(1, 3);
+    c.options.global_batch = axes.dp * random.between(1, 3);
     return c;
   }
 
@@ -40,16 +39,17 @@ class ExpertTraffic : public ExpertTest {
   /// Rows between different ranks of ep in the whole run, as `rank` sees them; ranks of an ep group
   /// are consecutive.
   static RemoteRows remote_rows(const std::vector<RankSummary>& ranks, std::size_t rank,
-                                const ExpertCase& c, std::size_t experts) {
-    const std::size_t held = experts / c.ep;
-    const std::size_t first = rank / c.ep * c.ep;
+                                const MeshCase& c, std::size_t experts) {
+    const std::size_t ep = c.axes.ep;
+    const std::size_t held = experts / ep;
+    const std::size_t first = rank / ep * ep;
     RemoteRows rows;
     for (std::size_t layer = 0; layer < c.options.model.num_layers; ++layer) {
       for (std::size_t e = 0; e < experts; ++e) {
         const std::size_t holder = first + e / held;
         if (holder != rank) rows.sent += counted(ranks[rank], load_counter(layer, e));
         if (holder != rank) continue;
-        for (std::size_t other = first; other < first + c.ep; ++other) {
+        for (std::size_t other = first; other < first + ep; ++other) {
           if (other != rank) rows.received += counted(ranks[other], load_counter(layer, e));
         }
       }
@@ -59,17 +59,18 @@ class ExpertTraffic : public ExpertTest {
 };
 
 TEST_F(ExpertTraffic, EachRankSendsWhatTheClosedFormSays) {
-  using Mesh = std::array<std::size_t, 3>;  // dp, cp, ep
-  for (const auto& [dp, cp, ep] :
-       std::vector<Mesh>{{2, 1, 2}, {4, 1, 2}, {3, 1, 3}, {2, 2, 4}, {1, 2, 2}, {2, 1, 1}}) {
-    ExpertCase c = draw_traffic(dp, cp, ep);
+  for (const Axes& axes :
+       {Axes{.dp = 2, .ep = 2}, Axes{.dp = 4, .ep = 2}, Axes{.dp = 3, .ep = 3},
+        Axes{.dp = 2, .cp = 2, .ep = 4}, Axes{.cp = 2, .ep = 2}, Axes{.dp = 2}}) {
+    MeshCase c = draw_traffic(axes);
+    const std::size_t ep = axes.ep;
     const std::size_t experts = ep * random.between(1, 3);
-    c.moe = fmt::format("--experts {} --top-k {}", experts, random.between(1, experts));
+    c.model = fmt::format("--experts {} --top-k {}", experts, random.between(1, experts));
     const bool again = random.pick({true, false});
     if (again) c.more = "--recompute full";
     const std::vector<RankSummary> ranks = summaries(c);
     SCOPED_TRACE(c.str());
-    const std::size_t share = c.options.global_batch / dp;
+    const std::size_t share = c.options.global_batch / axes.dp;
     const std::size_t passes = 2 * ceil_div(share, c.micro_batch) * c.options.model.num_layers;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       const double bytes =
@@ -82,18 +83,17 @@ TEST_F(ExpertTraffic, EachRankSendsWhatTheClosedFormSays) {
 }
 
 TEST_F(ExpertTraffic, RanksKeepWhatTheClosedFormSaysWhereTokensAreSpreadEvenly) {
-  using Mesh = std::array<std::size_t, 4>;  // dp, cp, tp, ep
-  for (const auto& [dp, cp, tp, ep] :
-       std::vector<Mesh>{{2, 1, 1, 2}, {1, 1, 1, 1}, {2, 2, 1, 4}, {2, 1, 2, 2}, {1, 2, 1, 2}}) {
+  for (const Axes& axes : {Axes{.dp = 2, .ep = 2}, Axes{}, Axes{.dp = 2, .cp = 2, .ep = 4},
+                           Axes{.dp = 2, .tp = 2, .ep = 2}, Axes{.cp = 2, .ep = 2}}) {
     for (const char* mode : {"none", "selective", "full"}) {
-      ExpertCase c = draw(dp, cp, tp, ep, random.pick({DType::kF32, DType::kF64}));
-      c.options.model.max_seq_len = 2 * cp * tp * random.between(1, 4);
-      c.options.global_batch = dp * random.between(1, 3);
+      MeshCase c = draw(axes, random.pick({DType::kF32, DType::kF64}));
+      c.options.model.max_seq_len = 2 * axes.cp * axes.tp * random.between(1, 4);
+      c.options.global_batch = axes.dp * random.between(1, 3);
       c.micro_batch = random.between(1, 3);
-      const std::size_t experts = ep * random.between(1, 2);
-      c.moe = fmt::format(  // every token uses every expert
+      const std::size_t experts = axes.ep * random.between(1, 2);
+      c.model = fmt::format(  // every token uses every expert
           "--experts {0} --top-k {0} --expert-ffn {1} --shared-experts {2} {3} {4}", experts,
-          tp * random.between(1, 4), random.between(0, 1),
+          axes.tp * random.between(1, 4), random.between(0, 1),
           random.pick({"--balance aux", "--balance bias", "--balance none"}),
           random.pick({"", "--z-loss 0.1"}));
       c.more = fmt::format("--recompute {}", mode);
@@ -104,7 +104,7 @@ TEST_F(ExpertTraffic, RanksKeepWhatTheClosedFormSaysWhereTokensAreSpreadEvenly) 
                            .moe = technique->options().config(c.options.model.ffn_hidden_size)};
       const MoeRankShare rank = rank_share_of(setup, technique->options());
       const auto precision = memory::precision_of(c.options.dtype);
-      const std::size_t largest = std::min(c.micro_batch, c.options.global_batch / dp);
+      const std::size_t largest = std::min(c.micro_batch, c.options.global_batch / axes.dp);
       const std::size_t activations =
           moe_peak_bytes(model, largest, precision, memory::options_of(setup).recompute, rank,
                          even_rows(model.moe, rank, largest));
@@ -122,16 +122,16 @@ TEST_F(ExpertTraffic, RanksKeepWhatTheClosedFormSaysWhereTokensAreSpreadEvenly) 
 // The first expert gets all tokens: its rank keeps what the bound says, and --device-memory stops
 // it.
 TEST_F(ExpertTraffic, MemoryUnderImbalanceIsBounded) {
-  ExpertCase c{.dp = 4, .ep = 4, .micro_batch = 2, .options = ultra::test::short_run()};
+  MeshCase c = fixed({.dp = 4, .ep = 4}, 2);
   c.options.global_batch = 8;
   c.options.micro_batch = 2;
   c.options.steps = 6;
   c.options.model.max_seq_len = 32;
   // Biases jump by so much that after the first step only experts with too few tokens are chosen.
-  c.moe = "--experts 8 --top-k 1 --balance bias --bias-rate 100 --expert-ffn 64";
+  c.model = "--experts 8 --top-k 1 --balance bias --bias-rate 100 --expert-ffn 64";
   const auto peaks = [&](const std::string& capacity) {
-    ExpertCase run = c;
-    run.moe += capacity;
+    MeshCase run = c;
+    run.model += capacity;
     std::vector<std::size_t> bytes;
     for (const RankSummary& rank : summaries(run)) {
       bytes.push_back(rank.memory.peak(MemoryCategory::kActivations).bytes);
@@ -139,8 +139,8 @@ TEST_F(ExpertTraffic, MemoryUnderImbalanceIsBounded) {
     return bytes;
   };
   const auto bound = [&](const std::string& capacity) {
-    ExpertCase run = c;
-    run.moe += capacity;
+    MeshCase run = c;
+    run.model += capacity;
     const train::Setup setup = run.setup();
     const auto* technique = setup.find<ExpertParallel>();
     const MoeModel model{.shape = memory::shape_of(run.options.model),

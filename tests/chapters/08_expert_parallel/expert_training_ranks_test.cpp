@@ -4,17 +4,14 @@
 // Covers: chapters/08_expert_parallel/expert_parallel.hpp
 // Covers: chapters/08_expert_parallel/expert_parallel.hpp
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "tests/chapters/08_expert_parallel/expert_run.hpp"
@@ -23,43 +20,24 @@ namespace ultra::expert_parallel {
 namespace {
 
 using namespace expert_parallel::test;
-using ::testing::Each;
-using ::testing::Eq;
 
-class ExpertTraining : public ExpertTest {
- protected:
-  /// Losses, norms and weights within a relative distance of one rank's; the same on all ranks.
-  static void expect_equals_one_rank(const ExpertCase& c, double relative = 1e-10) {
-    on_mesh(c, [&](Communicator& world) {
-      const RankRun run = ultra::test::run_of(c.setup(), world);
-      const RankRun one = run_alone(world, c);
-      expect_equals(world, run, one, relative);
-      for (std::size_t i = 0; i < one.result.steps.size(); ++i) {
-        EXPECT_EQ(run.result.steps[i].figures, one.result.steps[i].figures) << "step " << i + 1;
-      }
-    });
-  }
-};
+class ExpertTraining : public ExpertTest {};
 
 TEST_F(ExpertTraining, ExpertsOnAnyNumberOfRanks) {
   for (const std::size_t ep : {1U, 2U, 3U, 5U, 8U}) {
-    expect_equals_one_rank(draw(ep, 1, 1, ep, DType::kF64));
+    expect_equals_one_rank(draw({.dp = ep, .ep = ep}, DType::kF64));
   }
-  expect_equals_one_rank(draw(4, 1, 1, 2, DType::kF64));
-  expect_equals_one_rank(draw(6, 1, 1, 3, DType::kF64));
+  expect_equals_one_rank(draw({.dp = 4, .ep = 2}, DType::kF64));
+  expect_equals_one_rank(draw({.dp = 6, .ep = 3}, DType::kF64));
 }
 
 TEST_F(ExpertTraining, MeshesWithEveryStageOfZero) {
-  using Mesh = std::array<std::size_t, 4>;  // dp, cp, tp, ep
-  for (const auto& [dp, cp, tp, ep] : std::vector<Mesh>{{2, 2, 1, 4},
-                                                        {2, 2, 2, 2},
-                                                        {1, 2, 4, 2},
-                                                        {4, 1, 2, 2},
-                                                        {1, 4, 2, 4},
-                                                        {4, 2, 1, 2},
-                                                        {2, 3, 1, 6},
-                                                        {1, 8, 1, 4}}) {
-    ExpertCase c = draw(dp, cp, tp, ep, DType::kF64);
+  for (const Axes& axes :
+       {Axes{.dp = 2, .cp = 2, .ep = 4}, Axes{.dp = 2, .cp = 2, .tp = 2, .ep = 2},
+        Axes{.cp = 2, .tp = 4, .ep = 2}, Axes{.dp = 4, .tp = 2, .ep = 2},
+        Axes{.cp = 4, .tp = 2, .ep = 4}, Axes{.dp = 4, .cp = 2, .ep = 2},
+        Axes{.dp = 2, .cp = 3, .ep = 6}, Axes{.cp = 8, .ep = 4}}) {
+    MeshCase c = draw(axes, DType::kF64);
     c.more = fmt::format("--zero {} --overlap {}", random.between(0, 3),
                          random.pick({"none", "bucketed"}));
     expect_equals_one_rank(c);
@@ -67,14 +45,14 @@ TEST_F(ExpertTraining, MeshesWithEveryStageOfZero) {
 }
 
 TEST_F(ExpertTraining, StagesWithExperts) {
-  using Mesh = std::array<std::size_t, 5>;  // dp, pp, cp, tp, ep
-  for (const auto& [dp, pp, cp, tp, ep] : std::vector<Mesh>{
-           {2, 2, 1, 1, 2}, {1, 2, 2, 2, 2}, {2, 2, 2, 1, 4}, {2, 4, 1, 1, 2}, {1, 3, 2, 1, 2}}) {
-    ExpertCase c = draw(dp, cp, tp, ep, DType::kF64);
-    c.pp = pp;
-    c.options.model.num_layers = 2 * pp;
+  for (const Axes& axes :
+       {Axes{.dp = 2, .pp = 2, .ep = 2}, Axes{.pp = 2, .cp = 2, .tp = 2, .ep = 2},
+        Axes{.dp = 2, .pp = 2, .cp = 2, .ep = 4}, Axes{.dp = 2, .pp = 4, .ep = 2},
+        Axes{.pp = 3, .cp = 2, .ep = 2}}) {
+    MeshCase c = draw(axes, DType::kF64);
+    c.options.model.num_layers = 2 * axes.pp;
     c.micro_batch = c.options.micro_batch;
-    c.options.global_batch = dp * random.between(1, 2 * pp);
+    c.options.global_batch = axes.dp * random.between(1, 2 * axes.pp);
     c.more = fmt::format(
         "--schedule {} --zero {}",
         random.pick({"afab", "1f1b", "zero-bubble-h1", "zero-bubble-h2", "zb-v", "dualpipe-v"}),
@@ -85,7 +63,8 @@ TEST_F(ExpertTraining, StagesWithExperts) {
 
 TEST_F(ExpertTraining, RecomputationOnAMesh) {
   for (const char* mode : {"selective", "full"}) {
-    ExpertCase c = draw(2, random.pick({1U, 2U}), random.pick({1U, 2U}), 2, DType::kF64);
+    MeshCase c = draw({.dp = 2, .cp = random.pick({1U, 2U}), .tp = random.pick({1U, 2U}), .ep = 2},
+                      DType::kF64);
     c.more = fmt::format("--recompute {} --zero {}", mode, random.pick({0, 3}));
     expect_equals_one_rank(c);
   }
@@ -95,8 +74,8 @@ TEST_F(ExpertTraining, RecomputationOnAMesh) {
 TEST_F(ExpertTraining, BiasesAreTheSameWhoeverShardsTheWeights) {
   for (const char* more : {"--zero 3 --hybrid-shard 2", "--zero 3 --offload optimizer+params",
                            "--zero 1 --offload optimizer", "--zero 2 --check-replicas 1"}) {
-    ExpertCase c = draw(4, 1, 1, 2, DType::kF64);
-    c.moe = "--experts 4 --top-k 2 --router sigmoid --balance bias --bias-rate 0.1";
+    MeshCase c = draw({.dp = 4, .ep = 2}, DType::kF64);
+    c.model = "--experts 4 --top-k 2 --router sigmoid --balance bias --bias-rate 0.1";
     c.more = more;
     expect_equals_one_rank(c);
   }
@@ -108,41 +87,36 @@ TEST_F(ExpertTraining, ExtremeImbalance) {
        {"--experts 8 --top-k 1 --balance none",
         "--experts 8 --top-k 2 --balance bias --bias-rate 50", "--experts 8 --top-k 8",
         "--experts 8 --top-k 1 --capacity-factor 0.01"}) {
-    ExpertCase c = draw(random.pick({2U, 4U}), 2, 1, 4, DType::kF64);
+    MeshCase c = draw({.dp = random.pick({2U, 4U}), .cp = 2, .ep = 4}, DType::kF64);
     c.options.learning_rate = 0.3;  // routers go wild
-    c.moe = moe;
+    c.model = moe;
     c.more = fmt::format("--zero {}", random.between(0, 3));
     expect_equals_one_rank(c, 1e-8);  // and amplify roundings
   }
 }
 
-// 20 steps in f32, as the workbook promises for every layout.
 TEST_F(ExpertTraining, InF32LossesStayWithinAHundredThousandth) {
-  for (const std::size_t ep : {2U, 4U}) {
-    ExpertCase c = draw(ep, ep == 2 ? 2 : 1, ep == 4 ? 2 : 1, ep, DType::kF32);
-    c.options.steps = 20;
-    on_mesh(c, [&](Communicator& world) {
-      expect_near_losses(ultra::test::run_of(c.setup(), world), run_alone(world, c), 1e-5);
-    });
+  for (const Axes& axes : {Axes{.dp = 2, .cp = 2, .ep = 2}, Axes{.dp = 4, .tp = 2, .ep = 4}}) {
+    expect_near_one_rank_in_f32(draw(axes, DType::kF32));
   }
 }
 
 // The tokens of a rank's micro-batch are others on every layout: so are those that are dropped.
 TEST_F(ExpertTraining, CapacityOfMicroBatchesDependsOnTheLayout) {
-  ExpertCase c = draw(2, 1, 1, 2, DType::kF64);
+  MeshCase c = draw({.dp = 2, .ep = 2}, DType::kF64);
   c.options.global_batch = 4;
   c.options.micro_batch = 4;
   c.micro_batch = 2;
   c.options.model.max_seq_len = 12;
-  c.moe = "--experts 4 --top-k 1 --capacity-factor 0.6 --capacity-group ";
+  c.model = "--experts 4 --top-k 1 --capacity-factor 0.6 --capacity-group ";
   // Rank 0's losses against those of one rank; nothing in a process without rank 0.
   const auto apart = [&](const char* group) {
-    ExpertCase grouped = c;
-    grouped.moe += group;
+    MeshCase grouped = c;
+    grouped.model += group;
     std::optional<double> distance;
     on_mesh(grouped, [&](Communicator& world) {
-      const RankRun run = ultra::test::run_of(grouped.setup(), world);
-      const RankRun one = run_alone(world, grouped);
+      const RankRun run = grouped.run(world);
+      const RankRun one = grouped.run_alone(world);
       if (world.rank() != 0) return;
       distance = 0.0;
       for (std::size_t i = 0; i < one.result.steps.size(); ++i) {
@@ -171,14 +145,19 @@ class ExpertsOfTheWrongGroup : public ExpertParallel {
 
 TEST_F(ExpertTraining, GradientsOfOtherExpertsAreNoPartOfTheSum) {
   for (const std::size_t ep : {2U, 4U}) {
-    ExpertCase c = draw(4, 1, 1, ep, DType::kF64);
+    MeshCase c = draw({.dp = 4, .ep = ep}, DType::kF64);
     c.options.learning_rate = 0.05;
     c.options.clip_norm = 0;
     on_mesh(c, [&](Communicator& world) {
-      const RankRun one = run_alone(world, c);
-      const RankRun right = ultra::test::run_of(c.setup(), world);
-      const RankRun wrong =
-          ultra::test::run_of(c.setup(std::make_unique<ExpertsOfTheWrongGroup>()), world);
+      const RankRun one = c.run_alone(world);
+      const RankRun right = c.run(world);
+      MeshCase other = c;
+      other.techniques = [] {
+        train::Techniques list = pipeline_parallel::test::techniques();
+        list.push_back(std::make_unique<ExpertsOfTheWrongGroup>());
+        return list;
+      };
+      const RankRun wrong = other.run(world);
       const auto distance = [&](const RankRun& run) {
         return std::abs(run.result.steps.back().loss / one.result.steps.back().loss - 1);
       };
@@ -190,13 +169,13 @@ TEST_F(ExpertTraining, GradientsOfOtherExpertsAreNoPartOfTheSum) {
 
 TEST_F(ExpertTraining, ARouterThatIsLeftAloneCollapsesAndABalancedOneDoesNot) {
   const auto highest_share = [&](const std::string& balance) {
-    ExpertCase c{.dp = 2, .ep = 2, .micro_batch = 4, .options = ultra::test::short_run()};
+    MeshCase c = fixed({.dp = 2, .ep = 2}, 4);
     c.options.global_batch = 8;
     c.options.steps = 60;
     c.options.learning_rate = 3e-2;
     c.options.seed = 2;
     c.options.dtype = DType::kF64;  // in f32 the rounding of a machine's kernels moves some choices
-    c.moe = "--experts 8 --top-k 1 " + balance;
+    c.model = "--experts 8 --top-k 1 " + balance;
     double highest = 0;
     on_mesh(c, [&](Communicator& world) {
       const train::TrainResult result = train::train_with(c.setup(), world);

@@ -41,9 +41,8 @@ const std::vector<Recipes> kRecipes = {
 class PrecisionMemory : public PrecisionTest {
  protected:
   /// Extents that all numbers of ranks divide: no flat array has padding.
-  PrecisionCase without_padding(std::size_t dp, const std::string& flags, std::size_t stage) {
-    PrecisionCase c = draw(dp, 1, 1, 1, flags);
-    c.options.model.hidden_size = c.options.model.num_heads * 2 * 12;
+  MeshCase without_padding(std::size_t dp, const std::string& flags, std::size_t stage) {
+    MeshCase c = draw({.dp = dp}, flags);
     c.options.model.num_heads = c.options.model.num_kv_heads;
     c.options.model.hidden_size = c.options.model.num_heads * 24;
     c.options.model.ffn_hidden_size = 48;
@@ -62,10 +61,10 @@ TEST_F(PrecisionMemory, BytesPerParameterAreThoseOfTheBooks) {
   for (const Recipes& recipe : kRecipes) {
     for (const std::size_t stage : {0U, 1U, 2U, 3U}) {
       const std::size_t dp = stage == 0 ? 1 : random.pick({2U, 4U});
-      const PrecisionCase c = without_padding(dp, recipe.flags, stage);
+      const MeshCase c = without_padding(dp, recipe.flags, stage);
       std::size_t parameters = 0;
-      on_mesh(c.alone(), [&](Communicator& world) {
-        const train::TrainResult one = train::train_with(c.alone().setup(), world);
+      on_mesh(c.one_rank(), [&](Communicator& world) {
+        const train::TrainResult one = train::train_with(c.one_rank().setup(), world);
         if (world.rank() == 0) parameters = one.parameters;
       });
       for (const RankSummary& rank : summaries(c)) {
@@ -86,13 +85,13 @@ TEST_F(PrecisionMemory, BytesPerParameterAreThoseOfTheBooks) {
 TEST_F(PrecisionMemory, PredictionsHoldWithPaddingToo) {
   for (const std::size_t stage : {1U, 2U, 3U}) {
     for (int trial = 0; trial < 2; ++trial) {
-      PrecisionCase c = draw(random.pick({2U, 3U}), 1, 1, 1,
-                             kRecipes[random.between(0, kRecipes.size() - 1)].flags);
+      MeshCase c = draw({.dp = random.pick({2U, 3U})},
+                        kRecipes[random.between(0, kRecipes.size() - 1)].flags);
       c.options.steps = 2;
       c.more = fmt::format("--zero {}", stage);
       const train::Setup setup = c.setup();
       zero::ShardedRun run = zero::zero_of(setup).sharded_run(setup);
-      const std::size_t share = c.options.global_batch / c.dp;
+      const std::size_t share = c.options.global_batch / c.axes.dp;
       run.micro_batches = ceil_div(share, c.micro_batch);
       for (const RankSummary& rank : summaries(c)) {
         SCOPED_TRACE(c.str());
@@ -115,11 +114,10 @@ TEST_F(PrecisionMemory, PredictionsHoldWithPaddingToo) {
 // Where moments are stored the master weights are too: the device holds a window of blocks.
 TEST_F(PrecisionMemory, OffloadedStatesArePredicted) {
   for (const std::size_t stage : {1U, 2U, 3U}) {
-    PrecisionCase c =
-        draw(random.pick({1U, 2U, 3U}), 1, 1, 1,
-             random.pick({"--precision bf16", "--precision fp16", "--precision bf16-pure",
-                          "--precision bf16 --master-weights off",
-                          "--precision bf16 --grad-dtype bf16", "--precision fp32"}));
+    MeshCase c = draw({.dp = random.pick({1U, 2U, 3U})},
+                      random.pick({"--precision bf16", "--precision fp16", "--precision bf16-pure",
+                                   "--precision bf16 --master-weights off",
+                                   "--precision bf16 --grad-dtype bf16", "--precision fp32"}));
     c.options.steps = 2;
     c.more = fmt::format("--zero {} --offload optimizer", stage);
     const train::Setup setup = c.setup();
@@ -139,10 +137,10 @@ TEST_F(PrecisionMemory, OffloadedStatesArePredicted) {
 // Everything that travels has two bytes: half of f32's volume, in every stage.
 TEST_F(PrecisionMemory, WeightsAndGradientsInTwoBytesHalveWhatIsSent) {
   for (const std::size_t stage : {1U, 2U, 3U}) {
-    const PrecisionCase half = without_padding(4, "--precision bf16 --grad-dtype bf16", stage);
-    PrecisionCase full = half;
-    full.precision = "--precision fp32";
-    const auto sent = [&](const PrecisionCase& c) {
+    const MeshCase half = without_padding(4, "--precision bf16 --grad-dtype bf16", stage);
+    MeshCase full = half;
+    full.model = "--precision fp32";
+    const auto sent = [&](const MeshCase& c) {
       std::size_t bytes = 0;
       for (const RankSummary& rank : summaries(c)) {
         bytes += rank.communication[OpKind::kReduceScatter].sent_bytes +

@@ -1,103 +1,60 @@
 #pragma once
 /// @file
-/// Training runs in mixed precision on a mesh, as the program makes them, and the run that they must
-/// equal.
+/// Random trainings in mixed precision on meshes.
 
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
+#include <utility>
 
-#include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/04_zero/zero.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
-#include "chapters/06_context_parallel/context_parallel.hpp"
-#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
-#include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/10_mixed_precision/mixed_precision.hpp"
-#include "common/base/numeric.hpp"
-#include "tests/chapters/03_data_parallel/mesh_run.hpp"
+#include "tests/chapters/08_expert_parallel/expert_run.hpp"
 
 namespace ultra::mixed_precision::test {
 
-using collectives::test::expect_near_losses;
-using collectives::test::expect_near_norms;
-using collectives::test::losses_and_norms;
-using train::test::expect_same_on_all;
+using ultra::test::Axes;
+using ultra::test::expect_near_losses;
+using ultra::test::expect_near_norms;
+using ultra::test::expect_same_on_all;
+using ultra::test::losses_and_norms;
+using ultra::test::MeshCase;
 using ultra::test::RankRun;
 
-/// @brief A run on a mesh.
-struct PrecisionCase {
-  std::size_t dp = 1;
-  std::size_t pp = 1;
-  std::size_t cp = 1;
-  std::size_t tp = 1;
-  std::string precision = "--precision bf16";  ///< and what belongs to it
-  std::string more = {};                       ///< flags of the layout
-  std::size_t micro_batch = 1;                 ///< of a replica, and of the run on one rank
-  train::TrainOptions options = {};
+/// @brief The techniques of the chapter's program.
+inline train::Techniques techniques() {
+  train::Techniques list = expert_parallel::test::techniques();
+  list.push_back(technique());
+  return list;
+}
 
-  [[nodiscard]] int ranks() const { return checked_cast<int>(dp * pp * cp * tp); }
-  [[nodiscard]] std::string flags() const {
-    return fmt::format("--dp {} --pp {} --cp {} --tp {} {} {}", dp, pp, cp, tp, precision, more);
-  }
-  [[nodiscard]] std::string str() const {
-    const nn::ModelConfig& m = options.model;
-    return fmt::format("{}, L {} h {} a {} kv {} f {} s {}, micro-batch {} of {}, clip {}", flags(),
-                       m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads, m.ffn_hidden_size,
-                       m.max_seq_len, micro_batch, options.global_batch, options.clip_norm);
-  }
-  /// One rank's training of the same model, with the same micro-batches.
-  [[nodiscard]] PrecisionCase alone() const {
-    PrecisionCase one{.precision = precision, .micro_batch = micro_batch, .options = options};
-    return one;
-  }
-  [[nodiscard]] train::Setup setup() const {
-    train::Setup setup = ultra::test::setup_of(
-        options, ranks(),
-        train::list_of(data_parallel::test::flags_of_every_trainer(), memory::technique(),
-                       collectives::technique(), data_parallel::technique(), zero::technique(),
-                       zero::offload(), tensor_parallel::technique(), context_parallel::technique(),
-                       pipeline_parallel::technique(), expert_parallel::technique(), technique(),
-                       data_parallel::test::cutting_into(micro_batch)),
-        flags());
-    for (const auto& one : setup.techniques) one->validate_training(setup);
-    return setup;
-  }
-};
+/// @brief A tiny training in a precision, always the same.
+inline MeshCase in_precision(const std::string& flags, const Axes& axes = {}) {
+  return {
+      .axes = axes, .model = flags, .options = ultra::test::short_run(), .techniques = techniques};
+}
 
-/// @brief Random small runs in mixed precision, with a watchdog.
-class PrecisionTest : public data_parallel::test::MeshTest {
+/// @brief A random run whose ranks all have as many tokens, in as many micro-batches as one rank's.
+inline MeshCase draw_even(ultra::test::Random& random, std::uint64_t seed, const Axes& axes,
+                          DType dtype, const ultra::test::Limits& limits) {
+  MeshCase c = ultra::test::draw(random, seed, axes, dtype, limits);
+  c.options.model.num_layers = 2 * axes.pp;
+  c.options.model.max_seq_len = 2 * axes.cp * axes.tp * random.between(1, 3);
+  c.options.micro_batch = c.micro_batch = random.between(1, 2);
+  c.options.global_batch = axes.dp * c.micro_batch * random.between(1, 3);
+  c.options.steps = 5;
+  return c;
+}
+
+/// @brief Random small runs in mixed precision, whose flags are those of the model.
+class PrecisionTest : public ultra::test::MeshTest {
  protected:
-  PrecisionCase draw(std::size_t dp, std::size_t pp, std::size_t cp, std::size_t tp,
-                     std::string precision) {
-    PrecisionCase c{
-        .dp = dp,
-        .pp = pp,
-        .cp = cp,
-        .tp = tp,
-        .precision = std::move(precision),
-        .micro_batch = random.between(1, 2),
-        .options = ultra::test::random_run(random, seed, checked_cast<int>(dp), DType::kF32)};
-    nn::ModelConfig& model = c.options.model;
-    model.num_kv_heads = tp * random.between(1, 2);
-    model.num_heads = model.num_kv_heads * random.between(1, 2);
-    model.hidden_size = model.num_heads * 2 * random.between(1, 4);
-    model.num_layers = 2 * pp;
-    model.ffn_hidden_size = tp * random.between(2, 9);
-    model.vocab_size = data::kByteVocabulary;
-    model.max_seq_len = 2 * cp * tp * random.between(1, 3);
-    c.options.global_batch = dp * c.micro_batch * random.between(1, 3);
-    c.options.micro_batch = c.micro_batch;
+  MeshCase draw(const Axes& axes, std::string precision) {
+    MeshCase c = draw_even(random, seed, axes, DType::kF32, {.most_head_pairs = 4});
+    c.techniques = techniques;
+    c.model = std::move(precision);
+    c.options.model.ffn_hidden_size = axes.tp * random.between(2, 9);
     c.options.clip_norm = 0.0;
-    c.options.steps = 5;
     return c;
-  }
-
-  /// The run on one rank: each rank of `world` makes it by itself.
-  static RankRun run_alone(const Communicator& world, const PrecisionCase& c) {
-    const Communicator alone = world.split(world.rank(), 0, "alone");
-    return ultra::test::run_of(c.alone().setup(), alone);
   }
 
   /// The same bits: losses, and the weights that would be saved. A norm adds its squares by pieces, in

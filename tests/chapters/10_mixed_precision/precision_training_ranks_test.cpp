@@ -12,7 +12,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <limits>
 #include <memory>
 #include <string>
@@ -38,28 +37,23 @@ constexpr Promise kF16{.losses = 1.0 / 2048, .norms = 1.0 / 64};
 
 class PrecisionTraining : public PrecisionTest {
  protected:
-  static void expect_equals_one_rank(const PrecisionCase& c, const Promise& promise) {
+  static void expect_equals_one_rank(const MeshCase& c, const Promise& promise) {
     on_mesh(c, [&](Communicator& world) {
-      const RankRun run = ultra::test::run_of(c.setup(), world);
-      const RankRun one = run_alone(world, c);
+      const RankRun run = c.run(world);
+      const RankRun one = c.run_alone(world);
       expect_near_losses(run, one, promise.losses);
       expect_near_norms(run, one, promise.norms);
-      EXPECT_THAT(run.written, Each(Eq(1.0))) << "every element is saved by one rank";
+      ultra::test::expect_saved_once(run);
       expect_same_on_all(world, losses_and_norms(run.result));
     });
   }
 
-  static void expect_bits_of_one_rank(const PrecisionCase& c) {
-    on_mesh(c, [&](Communicator& world) {
-      expect_same_bits(ultra::test::run_of(c.setup(), world), run_alone(world, c));
-    });
+  static void expect_bits_of_one_rank(const MeshCase& c) {
+    on_mesh(c, [&](Communicator& world) { expect_same_bits(c.run(world), c.run_alone(world)); });
   }
 
-  static void expect_bits_of(const PrecisionCase& c, const PrecisionCase& expected) {
-    on_mesh(c, [&](Communicator& world) {
-      expect_same_bits(ultra::test::run_of(c.setup(), world),
-                       ultra::test::run_of(expected.setup(), world));
-    });
+  static void expect_bits_of(const MeshCase& c, const MeshCase& expected) {
+    on_mesh(c, [&](Communicator& world) { expect_same_bits(c.run(world), expected.run(world)); });
   }
 
   static double mean_loss(const train::TrainResult& result) {
@@ -79,31 +73,23 @@ class PrecisionTraining : public PrecisionTest {
   }
 };
 
-using Mesh = std::array<std::size_t, 4>;  // dp, pp, cp, tp
-
 TEST_F(PrecisionTraining, Bf16OnMeshesWithEveryStageOfZero) {
-  for (const auto& [dp, pp, cp, tp] : std::vector<Mesh>{{2, 1, 1, 1},
-                                                        {3, 1, 1, 1},
-                                                        {8, 1, 1, 1},
-                                                        {1, 1, 1, 2},
-                                                        {1, 1, 2, 1},
-                                                        {1, 1, 1, 4},
-                                                        {2, 1, 2, 2},
-                                                        {2, 2, 1, 2},
-                                                        {2, 2, 2, 1}}) {
-    PrecisionCase c = draw(dp, pp, cp, tp, any_bf16());
+  for (const Axes& axes : {Axes{.dp = 2}, Axes{.dp = 3}, Axes{.dp = 8}, Axes{.tp = 2},
+                           Axes{.cp = 2}, Axes{.tp = 4}, Axes{.dp = 2, .cp = 2, .tp = 2},
+                           Axes{.dp = 2, .pp = 2, .tp = 2}, Axes{.dp = 2, .pp = 2, .cp = 2}}) {
+    MeshCase c = draw(axes, any_bf16());
     c.more = fmt::format("--zero {} --overlap {}", random.between(0, 3),
                          random.pick({"none", "bucketed"}));
-    if (tp > 1) c.more += random.pick({" --sp on", " --sp off"});
+    if (axes.tp > 1) c.more += random.pick({" --sp on", " --sp off"});
     expect_equals_one_rank(c, kBf16);
   }
 }
 
 TEST_F(PrecisionTraining, Fp16OnMeshesWithEveryStageOfZero) {
-  for (const auto& [dp, pp, cp, tp] :
-       std::vector<Mesh>{{2, 1, 1, 1}, {1, 1, 1, 2}, {1, 1, 2, 1}, {2, 2, 1, 2}}) {
+  for (const Axes& axes :
+       {Axes{.dp = 2}, Axes{.tp = 2}, Axes{.cp = 2}, Axes{.dp = 2, .pp = 2, .tp = 2}}) {
     // At the largest scale that works, one layout might overflow where another does not.
-    PrecisionCase c = draw(dp, pp, cp, tp, "--precision fp16 --loss-scale-start 1024");
+    MeshCase c = draw(axes, "--precision fp16 --loss-scale-start 1024");
     c.more = fmt::format("--zero {}", random.between(0, 3));
     expect_equals_one_rank(c, kF16);
   }
@@ -111,7 +97,7 @@ TEST_F(PrecisionTraining, Fp16OnMeshesWithEveryStageOfZero) {
 
 TEST_F(PrecisionTraining, StagesSendActivationsAndChangeNoBit) {
   for (const std::size_t pp : {2U, 3U}) {
-    PrecisionCase c = draw(1, pp, 1, 1, any());
+    MeshCase c = draw({.pp = pp}, any());
     c.more = fmt::format("--schedule {}", random.pick({"afab", "1f1b", "zero-bubble-h1"}));
     expect_bits_of_one_rank(c);
   }
@@ -119,7 +105,7 @@ TEST_F(PrecisionTraining, StagesSendActivationsAndChangeNoBit) {
 
 TEST_F(PrecisionTraining, RecomputationChangesNoBit) {
   for (const char* mode : {"selective", "full"}) {
-    PrecisionCase c = draw(1, 1, 1, 1, any());
+    MeshCase c = draw({}, any());
     c.more = fmt::format("--recompute {}", mode);
     expect_bits_of_one_rank(c);
   }
@@ -128,10 +114,10 @@ TEST_F(PrecisionTraining, RecomputationChangesNoBit) {
 // A rank with one micro-batch adds nothing up before it reduces: all stages sum in the same order.
 TEST_F(PrecisionTraining, ZeroHasTheBitsOfPlainDataParallelism) {
   for (const std::size_t stage : {1U, 2U, 3U}) {
-    PrecisionCase plain = draw(random.pick({2U, 3U, 4U}), 1, 1, 1, any());
-    plain.options.global_batch = plain.dp * plain.micro_batch;
+    MeshCase plain = draw({.dp = random.pick({2U, 3U, 4U})}, any());
+    plain.options.global_batch = plain.axes.dp * plain.micro_batch;
     plain.more = "--overlap none";
-    PrecisionCase sharded = plain;
+    MeshCase sharded = plain;
     sharded.more += fmt::format(" --zero {}", stage);
     expect_bits_of(sharded, plain);
   }
@@ -139,8 +125,8 @@ TEST_F(PrecisionTraining, ZeroHasTheBitsOfPlainDataParallelism) {
 
 // A row of weights is computed by one rank, whatever the layout.
 TEST_F(PrecisionTraining, ARoundedSoftmaxIsThatOfOneRank) {
-  for (const auto& [dp, pp, cp, tp] : std::vector<Mesh>{{2, 1, 1, 1}, {1, 1, 1, 2}, {2, 2, 1, 2}}) {
-    PrecisionCase c = draw(dp, pp, cp, tp, "--precision bf16 --round-sums softmax");
+  for (const Axes& axes : {Axes{.dp = 2}, Axes{.tp = 2}, Axes{.dp = 2, .pp = 2, .tp = 2}}) {
+    MeshCase c = draw(axes, "--precision bf16 --round-sums softmax");
     c.more = fmt::format("--zero {}", random.between(0, 3));
     expect_equals_one_rank(c, kBf16);
   }
@@ -149,11 +135,11 @@ TEST_F(PrecisionTraining, ARoundedSoftmaxIsThatOfOneRank) {
 TEST_F(PrecisionTraining, ARoundedSoftmaxGoesThroughStagesAndRecomputationBitForBit) {
   const char* rounded = random.pick(
       {"--precision bf16 --round-sums norms,softmax", "--precision fp16 --round-sums softmax"});
-  PrecisionCase staged = draw(1, 2, 1, 1, rounded);
+  MeshCase staged = draw({.pp = 2}, rounded);
   staged.more = fmt::format("--schedule {}", random.pick({"afab", "1f1b", "zero-bubble-h1"}));
   expect_bits_of_one_rank(staged);
   for (const char* mode : {"selective", "full"}) {
-    PrecisionCase recomputed = draw(1, 1, 1, 1, rounded);
+    MeshCase recomputed = draw({}, rounded);
     recomputed.more = fmt::format("--recompute {}", mode);
     expect_bits_of_one_rank(recomputed);
   }
@@ -161,9 +147,9 @@ TEST_F(PrecisionTraining, ARoundedSoftmaxGoesThroughStagesAndRecomputationBitFor
 
 TEST_F(PrecisionTraining, OffloadedMomentsChangeNoBit) {
   for (const std::size_t stage : {1U, 3U}) {
-    PrecisionCase kept = draw(2, 1, 1, 1, any());
+    MeshCase kept = draw({.dp = 2}, any());
     kept.more = fmt::format("--zero {}", stage);
-    PrecisionCase offloaded = kept;
+    MeshCase offloaded = kept;
     offloaded.more += " --offload optimizer";
     expect_bits_of(offloaded, kept);
   }
@@ -171,8 +157,8 @@ TEST_F(PrecisionTraining, OffloadedMomentsChangeNoBit) {
 
 TEST_F(PrecisionTraining, ExpertsInTwoBytes) {
   for (const char* balance : {"aux", "bias"}) {
-    PrecisionCase c = draw(2, 1, 1, 1, random.pick({"--precision bf16", "--precision fp16"}));
-    c.precision += fmt::format(" --experts 4 --expert-ffn 8 --balance {} --z-loss 0.1", balance);
+    MeshCase c = draw({.dp = 2}, random.pick({"--precision bf16", "--precision fp16"}));
+    c.model += fmt::format(" --experts 4 --expert-ffn 8 --balance {} --z-loss 0.1", balance);
     c.more = fmt::format("--ep 2 --zero {}", random.between(0, 3));
     // A token whose affinities lie close together may go to another expert.
     expect_equals_one_rank(c, {.losses = 1.0 / 64, .norms = 1.0 / 4});
@@ -183,11 +169,11 @@ TEST_F(PrecisionTraining, ExpertsInTwoBytes) {
 // activations. The scale is one at which no step overflows: each that is skipped would be a step behind.
 TEST_F(PrecisionTraining, LossesAreNearThoseOfF32) {
   for (const char* precision : {"--precision bf16", "--precision fp16 --loss-scale 1024"}) {
-    PrecisionCase c = draw(1, 1, 1, 1, precision);
+    MeshCase c = draw({}, precision);
     c.options.steps = 20;
     c.options.global_batch = 8;
-    PrecisionCase f32 = c;
-    f32.precision = "--precision fp32";
+    MeshCase f32 = c;
+    f32.model = "--precision fp32";
     on_mesh(c, [&](Communicator& world) {
       const double mean = mean_loss(train::train_with(c.setup(), world));
       const double expected = mean_loss(train::train_with(f32.setup(), world));
@@ -208,18 +194,17 @@ std::vector<double> figure_of(const train::TrainResult& result, const char* name
 }
 
 TEST_F(PrecisionTraining, AllRanksSkipTogetherAndTheLearningRateWaits) {
-  for (const auto& [dp, pp, cp, tp] :
-       std::vector<Mesh>{{1, 1, 1, 1}, {2, 1, 1, 2}, {1, 2, 1, 1}, {2, 1, 1, 1}}) {
+  for (const Axes& axes : {Axes{}, Axes{.dp = 2, .tp = 2}, Axes{.pp = 2}, Axes{.dp = 2}}) {
     // The first scale is too large for some gradient of f16: it comes down until it is not.
-    PrecisionCase c = draw(dp, pp, cp, tp, "--precision fp16 --loss-scale-start 16777216");
+    MeshCase c = draw(axes, "--precision fp16 --loss-scale-start 16777216");
     c.options.learning_rate = 1e-2;
     c.options.warmup = 6;
     c.options.clip_norm = 1.0;
     c.options.steps = 8;
-    c.precision += " --loss-scale-window 2 --grad-dtype f16";
+    c.model += " --loss-scale-window 2 --grad-dtype f16";
     c.more = fmt::format("--zero {}", random.between(0, 3));
     on_mesh(c, [&](Communicator& world) {
-      const train::TrainResult result = ultra::test::run_of(c.setup(), world).result;
+      const train::TrainResult result = c.run(world).result;
       const std::vector<double> skipped = figure_of(result, "skipped");
       const std::vector<double> scales = figure_of(result, "loss_scale");
       expect_same_on_all(world, skipped);
@@ -259,7 +244,7 @@ class DecidesAlone : public train::Technique {
 };
 
 TEST_F(PrecisionTraining, ARankThatSkipsAloneIsFoundOut) {
-  PrecisionCase c = draw(random.pick({2U, 3U}), 1, 1, 1, "--precision fp16 --loss-scale 1024");
+  MeshCase c = draw({.dp = random.pick({2U, 3U})}, "--precision fp16 --loss-scale 1024");
   c.more = "--check-replicas 1 --zero 0";
   for (const bool alone : {true, false}) {
     SCOPED_TRACE(alone ? "rank 1 skips" : "all ranks agree");
@@ -279,15 +264,15 @@ TEST_F(PrecisionTraining, ARankThatSkipsAloneIsFoundOut) {
 }
 
 TEST_F(PrecisionTraining, ASkippedStepChangesNothing) {
-  PrecisionCase c = draw(2, 1, 1, 1, "--precision fp16 --grad-dtype f16 --loss-scale 1e30");
+  MeshCase c = draw({.dp = 2}, "--precision fp16 --grad-dtype f16 --loss-scale 1e30");
   c.options.steps = 4;
   c.more = fmt::format("--zero {}", random.between(0, 3));
   on_mesh(c, [&](Communicator& world) {
-    const RankRun run = ultra::test::run_of(c.setup(), world);
+    const RankRun run = c.run(world);
     EXPECT_THAT(figure_of(run.result, "skipped"), Each(Eq(1.0)));
-    PrecisionCase one = c;
+    MeshCase one = c;
     one.options.steps = 1;
-    EXPECT_EQ(run.weights, ultra::test::run_of(one.setup(), world).weights);
+    EXPECT_EQ(run.weights, one.run(world).weights);
     for (const train::StepMetrics& step : run.result.steps) {
       EXPECT_EQ(step.learning_rate, c.options.schedule().at(1)) << "the first one waits";
     }
@@ -295,7 +280,7 @@ TEST_F(PrecisionTraining, ASkippedStepChangesNothing) {
 }
 
 TEST_F(PrecisionTraining, AScaleThatAlwaysOverflowsEndsTheTraining) {
-  PrecisionCase c = draw(1, 1, 1, 1, "--precision fp16 --grad-dtype f16 --loss-scale 1e30");
+  MeshCase c = draw({}, "--precision fp16 --grad-dtype f16 --loss-scale 1e30");
   c.options.steps = 60;
   c.options.model.num_layers = 1;
   on_mesh(c, [&](Communicator& world) {
@@ -305,12 +290,12 @@ TEST_F(PrecisionTraining, AScaleThatAlwaysOverflowsEndsTheTraining) {
 
 // A power of two as the scale changes no bit while nothing is too small or too large for its type.
 TEST_F(PrecisionTraining, AScaledLossHasTheBitsOfTheLossInBf16) {
-  PrecisionCase plain = draw(2, 1, 1, 1, "--precision bf16");
-  PrecisionCase scaled = plain;
-  scaled.precision += " --loss-scale 1024";
+  MeshCase plain = draw({.dp = 2}, "--precision bf16");
+  MeshCase scaled = plain;
+  scaled.model += " --loss-scale 1024";
   on_mesh(plain, [&](Communicator& world) {
-    const RankRun a = ultra::test::run_of(scaled.setup(), world);
-    const RankRun b = ultra::test::run_of(plain.setup(), world);
+    const RankRun a = scaled.run(world);
+    const RankRun b = plain.run(world);
     expect_same_bits(a, b);
   });
 }

@@ -23,7 +23,7 @@ using test::add;
 using test::contents_of;
 using test::exchanged;
 using test::gradient_of;
-using train::test::expect_same_on_all;
+using ultra::test::expect_same_on_all;
 
 constexpr const char* kNames[] = {"topk:0.1", "topk:1", "int8", "onebit"};
 

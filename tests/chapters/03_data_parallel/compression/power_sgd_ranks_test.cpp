@@ -22,7 +22,7 @@ using test::exchanged;
 using test::gradient_of;
 using test::norm_of;
 using test::sum_of;
-using train::test::expect_same_on_all;
+using ultra::test::expect_same_on_all;
 
 class PowerSgdOnRanks : public ::ultra::test::RandomTest {
  protected:
@@ -35,7 +35,7 @@ TEST_F(PowerSgdOnRanks, RanksDoWhatOneRankWithTheSumDoes) {
   for (const int ranks : {1, 2, 3, 5}) {
     run_ranks(ranks, [&](Communicator& world) {
       const Device own = Device::cpu();
-      const Communicator alone = train::test::alone(world);
+      const Communicator alone = ultra::test::alone(world);
       for (const ErrorFeedback feedback : {ErrorFeedback::kOff, ErrorFeedback::kOn}) {
         const PowerSgdOptions options{.rank = 2, .feedback = feedback};
         const auto many = power_sgd_exchange(world, options)(contents, own, DType::kF64);

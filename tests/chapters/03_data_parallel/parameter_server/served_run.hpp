@@ -15,20 +15,18 @@
 
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
+#include "common/base/numeric.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
-#include "tests/chapters/02_collectives/run_comparison.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/random_run.hpp"
-#include "tests/support/watchdog.hpp"
+#include "tests/support/mesh_case.hpp"
 
 namespace ultra::data_parallel::test {
 
-using collectives::test::expect_near_weights;
-using collectives::test::losses_and_norms;
 using collectives::test::run_alone;
-using train::test::expect_same_on_all;
-using train::test::quietly;
+using ultra::test::expect_near_weights;
+using ultra::test::expect_same_on_all;
+using ultra::test::losses_and_norms;
+using ultra::test::quietly;
 using ultra::test::RankRun;
 
 inline constexpr Priority kPriorities[] = {Priority::kNone, Priority::kWaitFree,
@@ -49,7 +47,13 @@ struct ServedCase {
         "{} replicas, {} servers, {} in slices of {}{}, {} {}", replicas, settings.servers,
         to_string(settings.priority), settings.slice_capacity,
         settings.asynchronous ? fmt::format(", staleness {}", settings.staleness) : std::string(),
-        text_of(options, micro_batch), recompute);
+        ultra::test::text_of(options, micro_batch), recompute);
+  }
+  /// The chapter's techniques, and more.
+  template <class... Made>
+  [[nodiscard]] train::Techniques list(Made... more) const {
+    return train::list_of(memory::technique(), collectives::technique(), technique(),
+                          ultra::test::cutting_into(micro_batch), std::move(more)...);
   }
 };
 
@@ -107,29 +111,24 @@ inline RankRun run_served(const Communicator& world, const ServedCase& c,
     });
   };
   RankRun run;
+  train::Techniques list =
+      c.list(std::make_unique<Served>(c.settings, adamw), ultra::test::putting(keep));
   run.result = train::train_with(
-      setup_of(c.options, world, c.micro_batch, c.recompute,
-               std::make_unique<Served>(c.settings, adamw), ultra::test::putting(keep)),
-      world);
+      ultra::test::setup_of(c.options, world.size(), std::move(list), c.recompute), world);
   for (const Tensor& value : values) run.weights.push_back(value.to_vector());
   return run;
 }
 
 /// @brief The same replicas without servers: they add up by all-reduce, in the order of the ranks.
 inline RankRun run_all_reduce(const Communicator& replicas, const ServedCase& c) {
-  return ultra::test::run_of(setup_of(c.options, replicas, c.micro_batch, "--overlap none"),
-                             replicas);
+  return ultra::test::run_of(
+      ultra::test::setup_of(c.options, replicas.size(), c.list(), "--overlap none"), replicas);
 }
 
 /// @brief Losses and gradient norms within a relative distance.
 inline void expect_near_figures(const RankRun& actual, const RankRun& expected, double relative) {
-  ASSERT_EQ(actual.result.steps.size(), expected.result.steps.size());
-  for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
-    const train::StepMetrics& found = actual.result.steps[i];
-    const train::StepMetrics& wanted = expected.result.steps[i];
-    EXPECT_NEAR(found.loss, wanted.loss, relative * wanted.loss) << "step " << i + 1;
-    EXPECT_NEAR(found.grad_norm, wanted.grad_norm, relative * wanted.grad_norm) << "step " << i + 1;
-  }
+  ultra::test::expect_near_losses(actual, expected, relative);
+  ultra::test::expect_near_norms(actual, expected, relative);
 }
 
 /// @brief Random small runs, with a watchdog: servers and replicas must never wait for ever.
@@ -143,16 +142,15 @@ class ServedTest : public ultra::test::RandomTest {
         .micro_batch = random.between(1, 3),
         .recompute = random.pick({"--recompute none", "--recompute selective", "--recompute full",
                                   "--recompute full --recompute-every 2"}),
-        .options = ultra::test::random_run(random, seed, replicas, dtype)};
+        .options =
+            ultra::test::random_run(random, seed, checked_cast<std::size_t>(replicas), dtype)};
     c.settings.slice_capacity = random.pick<std::size_t>({0, 300, random.between(200, 5000)});
     c.ranks.progress = random.pick({Progress::kThread, Progress::kThread, Progress::kOnCall});
     return c;
   }
 
   static void on_ranks(const ServedCase& c, const std::function<void(Communicator&)>& fn) {
-    SCOPED_TRACE(c.str());
-    quietly([&] { run_ranks(c.world_size(), fn, c.ranks); });
-    if (HasFailure()) std::printf("%s\n", c.str().c_str());
+    ultra::test::run_quietly(c.str(), c.world_size(), fn, c.ranks);
   }
 
  private:

@@ -155,7 +155,8 @@ TEST_F(OffloadedTraining, EveryRankTakesWhatIsPredictedToTheByte) {
             in_rank_order(Progress::kOnCall));
         for (const train::RankSummary& rank : result.ranks) {
           SCOPED_TRACE(fmt::format("rank {}, {}", rank.rank, c.str()));
-          const ShardedBytes bytes = predict_bytes(c.sharded_run(), rank.rank, *rank_order());
+          const ShardedBytes bytes =
+              predict_bytes(c.sharded_run(), rank.rank, *in_rank_order().algorithms);
           EXPECT_EQ(peak(rank, MemoryCategory::kParameters), bytes.parameters);
           EXPECT_EQ(peak(rank, MemoryCategory::kGradients), bytes.gradients);
           EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), bytes.optimizer);

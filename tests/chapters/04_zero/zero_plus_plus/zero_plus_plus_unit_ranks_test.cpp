@@ -16,6 +16,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
+#include "tests/support/compare.hpp"
 
 namespace ultra::zero {
 namespace {

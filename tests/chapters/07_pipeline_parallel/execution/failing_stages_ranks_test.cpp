@@ -80,8 +80,8 @@ class FailingStages : public PipelineTest {
   }
 
   /// Three stages of a layer each.
-  PipelineCase draw_stages() {
-    PipelineCase c = draw(1, 3, random.pick({"afab", "1f1b", "zero-bubble-h1"}), 3, DType::kF32);
+  MeshCase draw_stages() {
+    MeshCase c = draw({.pp = 3}, random.pick({"afab", "1f1b", "zero-bubble-h1"}), DType::kF32);
     c.options.model.num_layers = 3;
     cut(c, 4);
     return c;
@@ -90,7 +90,7 @@ class FailingStages : public PipelineTest {
 
 TEST_F(FailingStages, SayWhichStageAndWhichMicroBatch) {
   for (int trial = 0; trial < 6; ++trial) {
-    const PipelineCase c = draw_stages();
+    const MeshCase c = draw_stages();
     const std::size_t stage = random.between(0, 2);
     const std::size_t micro_batch = random.between(0, 3);
     const bool backward = random.pick({true, false});
@@ -114,8 +114,8 @@ TEST_F(FailingStages, SayWhichStageAndWhichMicroBatch) {
 }
 
 TEST_F(FailingStages, MemoryOfOneStageThatIsTooSmall) {
-  PipelineCase c = draw_stages();
-  c.schedule = "afab";
+  MeshCase c = draw_stages();
+  c.layout = "--schedule afab";
   const std::vector<train::RankSummary> ranks = summaries(c);
   std::size_t most = 0;  // but for messages under way, which are not as many in every run
   for (const train::RankSummary& rank : ranks) {
@@ -130,16 +130,17 @@ TEST_F(FailingStages, MemoryOfOneStageThatIsTooSmall) {
 
 // A stage that never comes: the others say what they wait for, after the time-out.
 TEST_F(FailingStages, AStageThatNeverComesIsReported) {
-  PipelineCase c = draw_stages();
+  MeshCase c = draw_stages();
   RankOptions options = c.setup().rank_options();
   options.timeout = std::chrono::seconds(1);
   const auto run = [&](Communicator& world) {
-    train::Setup setup = c.setup(ultra::test::before_each_step(
+    train::Setup setup = c.setup();
+    setup.techniques.push_back(ultra::test::putting(ultra::test::before_each_step(
         [&](const train::StepPlan& plan, const train::ModelScope& scope) {
           if (plan.step == 2 && scope.plan.mesh.coordinates().pp == 1) {
             std::this_thread::sleep_for(std::chrono::seconds(3));
           }
-        }));
+        })));
     static_cast<void>(train::train_with(setup, world));
   };
   const std::string message = ultra::test::message_of<CommTimeout>(

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
 #include "chapters/07_pipeline_parallel/stages/measured_costs.hpp"
 #include "common/nn/layer_factory.hpp"
@@ -115,8 +116,8 @@ class SleepingLayers : public train::Technique {
 class OverlappedPipeline : public PipelineTest {
  protected:
   /// Two stages of two layers.
-  PipelineCase draw_slow(const std::string& schedule) {
-    PipelineCase c = draw(1, 2, schedule, 2, DType::kF32);
+  MeshCase draw_slow(const std::string& schedule) {
+    MeshCase c = draw({.pp = 2}, schedule, DType::kF32);
     c.options.model = {.hidden_size = 16,
                        .num_layers = 4,
                        .num_heads = 4,
@@ -133,7 +134,7 @@ class OverlappedPipeline : public PipelineTest {
   }
 
   /// Follows both ranks through a step, on a link of that speed.
-  static void follow(const PipelineCase& c, const LinkSpeed& link, std::vector<Followed>& ranks) {
+  static void follow(const MeshCase& c, const LinkSpeed& link, std::vector<Followed>& ranks) {
     RankOptions options = c.setup().rank_options();
     options.link = link;
     quietly([&] {
@@ -146,7 +147,8 @@ class OverlappedPipeline : public PipelineTest {
                   [&](const train::ModelScope&) { return std::make_unique<PassesOn>(own); });
             };
             world.set_observer(&own);
-            train::Setup setup = c.setup(put);
+            train::Setup setup = c.setup();
+            setup.techniques.push_back(ultra::test::putting(put));
             setup.techniques.push_back(std::make_unique<SleepingLayers>());
             static_cast<void>(train::train_with(setup, world));
             world.set_observer(nullptr);
@@ -163,7 +165,7 @@ class OverlappedPipeline : public PipelineTest {
 // moves messages along got no processor: not in every run.
 TEST_F(OverlappedPipeline, ReceivesArePostedAPassAhead) {
   if (launched_world_size()) GTEST_SKIP() << "looks at the ranks of one process";
-  const PipelineCase c = draw_slow("afab");
+  const MeshCase c = draw_slow("afab");
   std::size_t late = 1;
   for (int attempt = 0; attempt < 10 && late > 0; ++attempt) {
     std::vector<Followed> ranks(2);
@@ -185,7 +187,7 @@ TEST_F(OverlappedPipeline, ReceivesArePostedAPassAhead) {
 // that takes half a pass next to nothing is left to wait for. The least disturbed of some runs.
 TEST_F(OverlappedPipeline, TransfersHideBehindThePasses) {
   if (launched_world_size()) GTEST_SKIP() << "looks at the ranks of one process";
-  const PipelineCase c = draw_slow("afab");
+  const MeshCase c = draw_slow("afab");
   const double pass = 2 * std::chrono::duration<double>(SleepingLayers::kForward).count();
   const double transfer = pass / 2;
   double exposed = 1;  // share of the transfers' time
@@ -205,7 +207,7 @@ TEST_F(OverlappedPipeline, TransfersHideBehindThePasses) {
 TEST_F(OverlappedPipeline, ASimulatedStepTakesAsLongAsTheExecutedOne) {
   if (launched_world_size()) GTEST_SKIP() << "looks at the ranks of one process";
   for (const char* name : {"afab", "1f1b"}) {
-    PipelineCase c = draw_slow(name);
+    MeshCase c = draw_slow(name);
     c.options.steps = 2;
     const std::string path = folder.path("gantt.json");
     c.more += " --executed-gantt " + path;
@@ -238,7 +240,7 @@ TEST_F(OverlappedPipeline, ASimulatedStepTakesAsLongAsTheExecutedOne) {
 
 // A block of this model has more to do than its table, and its head less than two blocks.
 TEST_F(OverlappedPipeline, PiecesAreMeasuredAlikeOnAllRanks) {
-  const PipelineCase c = draw_slow("1f1b");
+  const MeshCase c = draw_slow("1f1b");
   on_mesh(c, [&](Communicator& world) {
     const train::Plan plan =
         train::make_plan(c.options, world, {.pp = 2},

@@ -18,6 +18,7 @@
 #include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
 #include "chapters/07_pipeline_parallel/schedule/messages.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
+#include "tests/support/command_line.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -30,43 +31,43 @@ using train::RankSummary;
 
 class ExecutedSchedules : public PipelineTest {
  protected:
-  PipelineCase draw_case() {
-    const std::string schedule =
-        random.pick({"naive", "afab", "1f1b", "interleaved:2", "zero-bubble-h1", "zero-bubble-h2",
-                     "zb-v", "dualpipe-v"});
-    const int pp = random.pick({2, 3, 4});
-    const std::size_t parts =
-        placement_of(parse_schedule_choice(schedule), static_cast<std::size_t>(pp)).parts();
-    PipelineCase c = draw(1, pp, schedule, parts, random.pick({DType::kF32, DType::kF64}));
-    cut(c, static_cast<std::size_t>(pp) * random.between(1, 3));
+  std::string any_schedule() {
+    return random.pick({"naive", "afab", "1f1b", "interleaved:2", "zero-bubble-h1",
+                        "zero-bubble-h2", "zb-v", "dualpipe-v"});
+  }
+
+  MeshCase draw_case(const Axes& axes, const std::string& schedule) {
+    MeshCase c = draw(axes, schedule, random.pick({DType::kF32, DType::kF64}));
+    cut(c, axes.pp * random.between(1, 3));
     c.options.steps = 2;
     return c;
   }
+  MeshCase draw_case() { return draw_case({.pp = random.pick({2U, 3U, 4U})}, any_schedule()); }
 
-  static std::vector<std::size_t> sizes(const PipelineCase& c) {
+  static std::vector<std::size_t> sizes(const MeshCase& c) {
     train::TrainOptions options = c.options;
     options.micro_batch = c.micro_batch;
-    return data_parallel::micro_batch_sizes(options, static_cast<std::size_t>(c.dp));
+    return data_parallel::micro_batch_sizes(options, c.axes.dp);
   }
 
-  static PipelineSchedule schedule(const PipelineCase& c) {
-    return make_schedule(parse_schedule_choice(c.schedule), static_cast<std::size_t>(c.pp),
+  static PipelineSchedule schedule(const MeshCase& c) {
+    return make_schedule(parse_schedule_choice(ultra::test::words_of(c.layout).back()), c.axes.pp,
                          sizes(c).size());
   }
 
-  static StagedModel staged(const PipelineCase& c) {
+  static StagedModel staged(const MeshCase& c) {
     const Placement placement = schedule(c).placement;
     return staged_model(c.setup(), balanced_layers(c.options.model.num_layers, placement,
                                                    operations_of(c.options.model)));
   }
 
   /// The first pipeline's rank of a stage.
-  static const RankSummary& rank_of(const std::vector<RankSummary>& ranks, const PipelineCase& c,
+  static const RankSummary& rank_of(const std::vector<RankSummary>& ranks, const MeshCase& c,
                                     std::size_t stage) {
-    return ranks[stage * static_cast<std::size_t>(c.cp * c.tp)];
+    return ranks[stage * c.axes.cp * c.axes.tp];
   }
 
-  static void expect_predicted_bytes(const PipelineCase& c) {
+  static void expect_predicted_bytes(const MeshCase& c) {
     const std::vector<RankSummary> ranks = summaries(c);
     if (ranks.empty()) return;
     const StagedModel model = staged(c);
@@ -92,7 +93,7 @@ class ExecutedSchedules : public PipelineTest {
 
 TEST_F(ExecutedSchedules, HoldAsManyActivationsAsTheirListSays) {
   for (int trial = 0; trial < 8; ++trial) {
-    const PipelineCase c = draw_case();
+    const MeshCase c = draw_case();
     const std::vector<RankSummary> ranks = summaries(c);
     const PipelineSchedule list = schedule(c);
     for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
@@ -106,13 +107,14 @@ TEST_F(ExecutedSchedules, HoldAsManyActivationsAsTheirListSays) {
 
 // AFAB: all m; 1F1B: as many as there are stages from here to the end, min(p - s, m).
 TEST_F(ExecutedSchedules, HoldWhatThePapersSay) {
-  for (const auto& [pp, micro_batches] : std::vector<std::pair<int, std::size_t>>{{2, 5}, {4, 3}}) {
-    PipelineCase c = draw(1, pp, "afab", static_cast<std::size_t>(pp), DType::kF32);
+  for (const auto& [pp, micro_batches] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{2, 5}, {4, 3}}) {
+    MeshCase c = draw({.pp = pp}, "afab", DType::kF32);
     cut(c, micro_batches);
     for (const RankSummary& rank : summaries(c)) {
       EXPECT_EQ(rank.counters.sums().at(std::string(kPeakActivations)), micro_batches);
     }
-    c.schedule = "1f1b";
+    c.layout = "--schedule 1f1b";
     const std::vector<RankSummary> ranks = summaries(c);
     for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
       EXPECT_EQ(ranks[stage].counters.sums().at(std::string(kPeakActivations)),
@@ -129,8 +131,7 @@ TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysWithRecomputation) {
   for (const char* more :
        {"--recompute full", "--recompute selective", "--recompute full --recompute-every 2"}) {
     for (const char* schedule : {"1f1b", "zero-bubble-h1", "zb-v"}) {
-      PipelineCase c = draw_case();
-      c.schedule = schedule;
+      MeshCase c = draw_case({.pp = random.pick({2U, 3U, 4U})}, schedule);
       c.options.model.num_layers = std::max<std::size_t>(c.options.model.num_layers, 8);
       c.more = more;
       expect_predicted_bytes(c);
@@ -140,34 +141,29 @@ TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysWithRecomputation) {
 
 TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysOnMeshes) {
   for (const char* schedule : {"1f1b", "interleaved:2", "zero-bubble-h2", "zb-v"}) {
-    PipelineCase c = draw_case();
-    c.pp = 2;
-    c.schedule = schedule;
-    c.options.model.num_layers = 4;
-    cut(c, 4);
-    PipelineCase tensor = c;
-    share_heads(tensor, 2);
-    tensor.more = random.pick({"--sp on", "--sp off"});
-    expect_predicted_bytes(tensor);
-    c.cp = 2;
-    c.options.model.max_seq_len = 8;
-    expect_predicted_bytes(c);
+    for (const Axes& axes : {Axes{.pp = 2, .cp = 2}, Axes{.pp = 2, .tp = 2}}) {
+      MeshCase c = draw_case(axes, schedule);
+      c.options.model.num_layers = 4;
+      cut(c, 4);
+      if (axes.tp > 1) c.more = random.pick({"--sp on", "--sp off"});
+      expect_predicted_bytes(c);
+    }
   }
 }
 
 // The chart of a run: every action of the schedule once, in its rank's order, after what it needs.
 TEST_F(ExecutedSchedules, LeaveAGanttChart) {
   for (int trial = 0; trial < 4; ++trial) {
-    PipelineCase c = draw_case();
-    c.dp = random.pick({1, 2});
-    cut(c, static_cast<std::size_t>(c.pp) * random.between(1, 2));
+    const Axes axes{.dp = random.pick({1U, 2U}), .pp = random.pick({2U, 3U, 4U})};
+    MeshCase c = draw_case(axes, any_schedule());
+    cut(c, axes.pp * random.between(1, 2));
     const std::string path = folder.path("gantt.json");
     c.more = "--executed-gantt " + path;
     if (summaries(c).empty()) continue;
     const json chart = json::parse(ultra::test::read_file(path));
     const PipelineSchedule list = schedule(c);
     EXPECT_EQ(chart.at("schedule"), list.name);
-    EXPECT_EQ(chart.at("stages"), c.pp);
+    EXPECT_EQ(chart.at("stages"), axes.pp);
     EXPECT_EQ(chart.at("micro_batches"), list.micro_batches);
     std::map<std::size_t, std::vector<std::string>> names;
     std::map<std::tuple<std::string, std::size_t, std::size_t>, double> ends;  // kind, part, batch

@@ -128,26 +128,26 @@ class Emulation {
 class PipedreamAsync : public PipelineTest {
  protected:
   /// Equal micro-batches, no clipping, whole sequences.
-  PipelineCase draw_async(int pp, std::size_t micro_batches) {
-    PipelineCase c = draw(1, pp, "pipedream-async", static_cast<std::size_t>(pp), DType::kF64);
+  MeshCase draw_async(std::size_t pp, std::size_t micro_batches) {
+    MeshCase c = draw({.pp = pp}, "pipedream-async", DType::kF64);
     c.options.clip_norm = 0;
     c.options.doc_length = 0;
     c.micro_batch = random.between(1, 2);
     c.options.global_batch = micro_batches * c.micro_batch;
     return c;
   }
-  static std::vector<std::size_t> layers(const PipelineCase& c) {
-    const Placement placement = Placement::loop(static_cast<std::size_t>(c.pp));
+  static std::vector<std::size_t> layers(const MeshCase& c) {
+    const Placement placement = Placement::loop(c.axes.pp);
     return balanced_layers(c.options.model.num_layers, placement, operations_of(c.options.model));
   }
 };
 
 TEST_F(PipedreamAsync, EachBackwardPassReadsTheWeightsOfItsForwardPass) {
   for (const auto& [pp, micro_batches] :
-       std::vector<std::pair<int, std::size_t>>{{1, 3}, {2, 4}, {3, 2}, {3, 7}, {4, 4}}) {
-    const PipelineCase c = draw_async(pp, micro_batches);
+       std::vector<std::pair<std::size_t, std::size_t>>{{1, 3}, {2, 4}, {3, 2}, {3, 7}, {4, 4}}) {
+    const MeshCase c = draw_async(pp, micro_batches);
     on_mesh(c, [&, stages = pp, m = micro_batches](Communicator& world) {
-      const RankRun run = ultra::test::run_of(c.setup(), world);
+      const RankRun run = c.run(world);
       Emulation emulation(c.options, layers(c), m);
       for (std::size_t step = 0; step < c.options.steps; ++step) {
         const double loss = emulation.step(step);
@@ -155,18 +155,18 @@ TEST_F(PipedreamAsync, EachBackwardPassReadsTheWeightsOfItsForwardPass) {
       }
       RankRun expected;
       expected.weights = emulation.weights();
-      expect_near_weights(run, expected, 1e-10);
+      ultra::test::expect_near_weights(run, expected, 1e-10);
     });
   }
 }
 
 TEST_F(PipedreamAsync, IsAnotherTrainingThanTheSynchronousOne) {
-  PipelineCase c = draw_async(2, 4);
+  MeshCase c = draw_async(2, 4);
   on_mesh(c, [&](Communicator& world) {
-    const RankRun async = ultra::test::run_of(c.setup(), world);
-    PipelineCase other = c;
-    other.schedule = "1f1b";
-    const RankRun synchronous = ultra::test::run_of(other.setup(), world);
+    const RankRun async = c.run(world);
+    MeshCase other = c;
+    other.layout = "--schedule 1f1b";
+    const RankRun synchronous = other.run(world);
     EXPECT_EQ(async.result.steps[0].step, synchronous.result.steps[0].step);
     EXPECT_NE(async.result.steps.back().loss, synchronous.result.steps.back().loss);
   });
@@ -174,11 +174,11 @@ TEST_F(PipedreamAsync, IsAnotherTrainingThanTheSynchronousOne) {
 
 TEST_F(PipedreamAsync, KeepsAsManyVersionsAsMicroBatchesAreUnderWay) {
   for (const auto& [pp, micro_batches] :
-       std::vector<std::pair<int, std::size_t>>{{3, 2}, {3, 6}, {4, 8}}) {
-    const PipelineCase c = draw_async(pp, micro_batches);
+       std::vector<std::pair<std::size_t, std::size_t>>{{3, 2}, {3, 6}, {4, 8}}) {
+    const MeshCase c = draw_async(pp, micro_batches);
     const std::vector<train::RankSummary> ranks = summaries(c);
-    PipelineCase synchronous = c;
-    synchronous.schedule = "1f1b";
+    MeshCase synchronous = c;
+    synchronous.layout = "--schedule 1f1b";
     const std::vector<train::RankSummary> plain = summaries(synchronous);
     for (std::size_t s = 0; s < ranks.size(); ++s) {
       const std::size_t versions = std::min(ranks.size() - s, micro_batches);

@@ -8,11 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,17 +33,17 @@ class Fp8Training : public Fp8Test {
 
 TEST_F(Fp8Training, SplitMatricesAndSequences) {
   for (const Scaling scaling : kRecipes) {
-    expect_equals_one_rank(draw(1, 1, 1, 2, scaling));
-    Fp8Case c = draw(1, 1, 1, 4, scaling);
+    expect_equals_one_rank(draw({.tp = 2}, scaling));
+    MeshCase c = draw({.tp = 4}, scaling);
     c.more = "--sp on";
     expect_equals_one_rank(c);
-    expect_equals_one_rank(draw(1, 1, 2, 1, scaling));
+    expect_equals_one_rank(draw({.cp = 2}, scaling));
   }
 }
 
 TEST_F(Fp8Training, BatchesAndStatesOfEveryStageOfZero) {
   for (int stage = 0; stage <= 3; ++stage) {
-    Fp8Case c = draw(random.pick({2, 3}), 1, 1, 1, any_recipe());
+    MeshCase c = draw({.dp = random.pick({2U, 3U})}, any_recipe());
     c.more = fmt::format("--zero {} --overlap {}", stage, random.pick({"none", "bucketed"}));
     expect_equals_one_rank(c);
   }
@@ -53,18 +51,18 @@ TEST_F(Fp8Training, BatchesAndStatesOfEveryStageOfZero) {
 
 TEST_F(Fp8Training, StagesOfAPipeline) {
   for (const char* schedule : {"afab", "1f1b", "zero-bubble-h1", "zb-v"}) {
-    Fp8Case c = draw(1, 2, 1, random.pick({1, 2}), any_recipe());
+    MeshCase c = draw({.pp = 2, .tp = random.pick({1U, 2U})}, any_recipe());
     c.more = fmt::format("--schedule {}", schedule);
     expect_equals_one_rank(c);
   }
 }
 
 TEST_F(Fp8Training, Meshes) {
-  using Mesh = std::array<int, 4>;  // dp, pp, cp, tp
-  for (const auto& [dp, pp, cp, tp] : std::vector<Mesh>{{2, 2, 2, 1}, {2, 1, 2, 2}, {1, 2, 2, 2}}) {
-    Fp8Case c = draw(dp, pp, cp, tp, any_recipe());
+  for (const Axes& axes : {Axes{.dp = 2, .pp = 2, .cp = 2}, Axes{.dp = 2, .cp = 2, .tp = 2},
+                           Axes{.pp = 2, .cp = 2, .tp = 2}}) {
+    MeshCase c = draw(axes, any_recipe());
     c.options.steps = 3;
-    c.more = fmt::format("--zero {}{}", random.between(0, 3), tp > 1 ? " --sp on" : "");
+    c.more = fmt::format("--zero {}{}", random.between(0, 3), axes.tp > 1 ? " --sp on" : "");
     expect_equals_one_rank(c);
   }
 }
@@ -72,29 +70,30 @@ TEST_F(Fp8Training, Meshes) {
 // In fp8 where scales are of tiles; else they stay in the type of the activations.
 TEST_F(Fp8Training, ExpertsOnAllRanks) {
   for (const Scaling scaling : kRecipes) {
-    Fp8Case c = draw(2, 1, 1, 2, scaling);
-    c.moe = "--experts 4 --top-k 2 --router sigmoid --balance bias --bias-rate 0.1";
-    c.more = "--ep 2";
+    MeshCase c = draw({.dp = 2, .tp = 2}, scaling);
+    c.model = "--experts 4 --top-k 2 --router sigmoid --balance bias --bias-rate 0.1";
+    c.axes.ep = 2;
     expect_equals_one_rank(c);
   }
-  Fp8Case c = draw(2, 1, 2, 1, Scaling::kBlockwise);
-  c.moe = "--experts 8 --top-k 2 --shared-experts 1";
-  c.more = fmt::format("--ep 4 --zero {}", random.between(0, 3));
+  MeshCase c = draw({.dp = 2, .cp = 2}, Scaling::kBlockwise);
+  c.model = "--experts 8 --top-k 2 --shared-experts 1";
+  c.axes.ep = 4;
+  c.more = fmt::format("--zero {}", random.between(0, 3));
   expect_equals_one_rank(c);
 }
 
 // 150 features of an expert on each rank: two ranks have parts of the same tile.
 TEST_F(Fp8Training, TilesOfExpertsThatAreCut) {
-  Fp8Case c = draw(1, 1, 1, 2, Scaling::kBlockwise);
-  c.moe = "--experts 3 --top-k 1 --expert-ffn 300";
+  MeshCase c = draw({.tp = 2}, Scaling::kBlockwise);
+  c.model = "--experts 3 --top-k 1 --expert-ffn 300";
   c.options.steps = 3;
   expect_equals_one_rank(c);
 }
 
 TEST_F(Fp8Training, ExpertsThatAreRecomputed) {
   for (const char* mode : {"selective", "full"}) {
-    Fp8Case c = draw(1, 1, 1, 1, Scaling::kBlockwise);
-    c.moe = "--experts 4 --top-k 2 --shared-experts 1";
+    MeshCase c = draw({}, Scaling::kBlockwise);
+    c.model = "--experts 4 --top-k 2 --shared-experts 1";
     c.more = fmt::format("--recompute {}", mode);
     expect_equals_one_rank(c, 0);
   }
@@ -103,7 +102,7 @@ TEST_F(Fp8Training, ExpertsThatAreRecomputed) {
 TEST_F(Fp8Training, RecomputationChangesNothing) {
   for (const char* mode : {"selective", "full"}) {
     for (const Scaling scaling : kRecipes) {
-      Fp8Case c = draw(1, 1, 1, 1, scaling);
+      MeshCase c = draw({}, scaling);
       c.more = fmt::format("--recompute {}", mode);
       expect_equals_one_rank(c, 0);
     }
@@ -142,13 +141,13 @@ class OverflowsOnce : public train::Technique {
 
 // In a history it would make scales of 1, for as long as it is there.
 TEST_F(Fp8Training, AnOverflowIsNoMaximumOfAHistory) {
-  Fp8Case c = draw(2, 1, 1, 1, Scaling::kDelayed);
-  c.recipe.history = 3;
+  MeshCase c = draw({.dp = 2}, Scaling::kDelayed);
+  c.techniques = in_fp8({.scaling = Scaling::kDelayed, .history = 3});
   c.options.steps = 3;
   on_mesh(c, [&](Communicator& world) {
     train::Setup setup = c.setup();
     setup.techniques.push_back(std::make_unique<OverflowsOnce>());
-    const ultra::test::RankRun run = ultra::test::run_of(std::move(setup), world);
+    const RankRun run = ultra::test::run_of(std::move(setup), world);
     for (const std::vector<double>& weights : run.weights) {
       EXPECT_TRUE(std::ranges::all_of(weights, [](double x) { return std::isfinite(x); }));
     }
@@ -157,7 +156,7 @@ TEST_F(Fp8Training, AnOverflowIsNoMaximumOfAHistory) {
 
 // Tiles that several ranks have parts of: their scales are those of whole tiles.
 TEST_F(Fp8Training, TilesThatAreCut) {
-  Fp8Case c = draw(1, 1, 1, 2, Scaling::kBlockwise);
+  MeshCase c = draw({.tp = 2}, Scaling::kBlockwise);
   c.options.model.num_heads = c.options.model.num_kv_heads = 2;
   c.options.model.hidden_size = 2 * 2 * 41;   // 82 of a tile of 128 on each rank
   c.options.model.ffn_hidden_size = 2 * 150;  // and 150 of three tiles
@@ -167,25 +166,22 @@ TEST_F(Fp8Training, TilesThatAreCut) {
 
 // Without fp8 a model learns a little better, not much.
 TEST_F(Fp8Training, LearnsNearlyAsWellAsWithoutFp8) {
-  const auto last_loss = [&](std::optional<Fp8Recipe> recipe) {
-    Fp8Case c{.micro_batch = 4, .options = ultra::test::short_run()};
+  const auto last_loss = [&](const ultra::test::MakeTechniques& techniques) {
+    MeshCase c{.micro_batch = 4, .options = ultra::test::short_run(), .techniques = techniques};
     c.options.steps = 40;
     c.options.dtype = DType::kF32;
     double loss = 0;
     on_mesh(c, [&](Communicator& world) {
-      if (recipe) c.recipe = *recipe;
-      train::Setup setup = c.setup();
-      if (!recipe) setup.techniques.erase(setup.techniques.end() - 2);
-      const train::TrainResult result = train::train_with(std::move(setup), world);
+      const train::TrainResult result = train::train_with(c.setup(), world);
       for (std::size_t i = result.steps.size() - 5; i < result.steps.size(); ++i) {
         loss += result.steps[i].loss / 5;
       }
     });
     return loss;
   };
-  const double plain = last_loss({});
+  const double plain = last_loss(expert_parallel::test::techniques);
   for (const Scaling scaling : kRecipes) {
-    EXPECT_NEAR(last_loss(Fp8Recipe{.scaling = scaling}), plain, 0.03 * plain);
+    EXPECT_NEAR(last_loss(in_fp8({.scaling = scaling})), plain, 0.03 * plain);
   }
 }
 

@@ -19,18 +19,14 @@ using namespace mixed_precision::test;
 using ::testing::HasSubstr;
 
 PrecisionOptions options_of(const std::string& flags) {
-  PrecisionCase c{.precision = flags, .options = ultra::test::short_run()};
-  return c.setup().find<MixedPrecision>()->options();
+  return in_precision(flags).setup().find<MixedPrecision>()->options();
 }
 
 /// A run that is refused, and what the message says.
 struct Refused {
   std::string flags;
   std::vector<std::string> parts;
-  std::size_t dp = 1;
-  std::size_t pp = 1;
-  std::size_t cp = 1;
-  std::size_t tp = 1;
+  Axes axes = {};
 };
 
 TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
@@ -63,39 +59,31 @@ TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
       {"--round-sums softmax", {"--round-sums", "--precision fp32", "Add --precision bf16"}},
       {"--precision bf16 --round-sums loss",
        {"--tp", "--round-sums loss", "vocabulary"},
-       1,
-       1,
-       1,
-       2},
+       {.tp = 2}},
       {"--precision bf16 --round-sums softmax",
        {"--cp", "--round-sums softmax", "keys of a query"},
-       1,
-       1,
-       2},
+       {.cp = 2}},
       {"--optimizer-state int4", {"--optimizer-state is 'int4'", "int8"}},
-      {"--precision bf16 --compress int8", {"--compress", "--precision bf16", "f32 gradients"}, 2},
-      {"--precision bf16 --zero 3 --zero++ weights-int8", {"--zero++", "--precision bf16"}, 2},
+      {"--precision bf16 --compress int8",
+       {"--compress", "--precision bf16", "f32 gradients"},
+       {.dp = 2}},
+      {"--precision bf16 --zero 3 --zero++ weights-int8",
+       {"--zero++", "--precision bf16"},
+       {.dp = 2}},
       {"--precision bf16 --zero 3 --offload optimizer+params",
        {"--offload optimizer+params", "--offload optimizer"},
-       2},
+       {.dp = 2}},
       {"--optimizer-state int8 --zero 1 --offload optimizer",
        {"--optimizer-state", "--offload", "f32"},
-       2},
+       {.dp = 2}},
       {"--loss-scale dynamic --schedule pipedream-async",
        {"--loss-scale", "pipedream-async", "--loss-scale none"},
-       1,
-       2},
+       {.pp = 2}},
   };
   for (const Refused& refused : cases) {
-    PrecisionCase c{.dp = refused.dp,
-                    .pp = refused.pp,
-                    .cp = refused.cp,
-                    .tp = refused.tp,
-                    .precision = refused.flags,
-                    .options = ultra::test::short_run()};
     SCOPED_TRACE(refused.flags);
     try {
-      static_cast<void>(c.setup());
+      static_cast<void>(in_precision(refused.flags, refused.axes).setup());
       ADD_FAILURE() << "nothing was thrown";
     } catch (const ConfigError& error) {
       for (const std::string& part : refused.parts) EXPECT_THAT(error.what(), HasSubstr(part));
@@ -104,14 +92,13 @@ TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
 }
 
 TEST(PrecisionOptions, F64IsForOneType) {
-  PrecisionCase c{.precision = "--precision bf16", .options = ultra::test::short_run()};
+  MeshCase c = in_precision("--precision bf16");
   c.options.dtype = DType::kF64;
   EXPECT_THROW(static_cast<void>(c.setup()), ConfigError);
 }
 
 TEST(PrecisionOptions, SumsAreRoundedOnTheCpuOnly) {
-  PrecisionCase c{.precision = "--precision bf16 --round-sums norms",
-                  .options = ultra::test::short_run()};
+  MeshCase c = in_precision("--precision bf16 --round-sums norms");
   EXPECT_NO_THROW(static_cast<void>(c.setup()));
   c.options.device = DeviceKind::kEmulated;
   try {

@@ -5,7 +5,7 @@
 #include "chapters/11_five_d/five_d.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "tests/chapters/03_data_parallel/mesh_run.hpp"
+#include "tests/support/mesh_case.hpp"
 
 namespace ultra::five_d::test {
 
@@ -71,7 +71,7 @@ Configuration Configuration::alone() const { return {.model = model, .layout = {
 
 train::Setup setup_of(const Configuration& configuration) {
   train::Techniques list = techniques();
-  list.insert(list.begin(), data_parallel::test::flags_of_every_trainer());
+  list.insert(list.begin(), ultra::test::flags_of_every_trainer());
   std::string line;
   for (const std::string& word : configuration.words()) line += word + " ";
   train::Setup setup =

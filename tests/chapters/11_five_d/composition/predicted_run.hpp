@@ -7,7 +7,7 @@
 #include "common/base/numeric.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/11_five_d/composition/draw.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
+#include "tests/support/rank_runs.hpp"
 
 namespace ultra::five_d::test {
 
@@ -17,7 +17,7 @@ inline std::vector<train::RankSummary> summaries(const Configuration& configurat
   const train::Setup setup = setup_of(configuration);
   RankOptions options = setup.rank_options();
   options.progress = Progress::kOnCall;  // memory is free as soon as a rank lets go of it
-  static_cast<void>(train::test::quietly([&] {
+  static_cast<void>(ultra::test::quietly([&] {
     run_ranks(
         checked_cast<int>(configuration.ranks()),
         [&](Communicator& world) {

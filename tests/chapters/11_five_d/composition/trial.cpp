@@ -11,9 +11,9 @@
 
 #include "common/base/numeric.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/plain_training.hpp"
+#include "tests/support/rank_runs.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::five_d::test {
@@ -68,7 +68,7 @@ Trained trained(const Configuration& configuration) {
   Trained trained;
   RankOptions options = setup_of(configuration).rank_options();
   options.timeout = kLongestWait;
-  static_cast<void>(train::test::quietly([&] {
+  static_cast<void>(ultra::test::quietly([&] {
     run_ranks(
         checked_cast<int>(configuration.ranks()),
         [&](Communicator& world) {

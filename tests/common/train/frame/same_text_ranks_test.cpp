@@ -7,8 +7,8 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/rank_runs.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::train {
@@ -41,7 +41,7 @@ TEST(SameText, AnotherTextIsNamedWithBothSizesAndHashes) {
 
 TEST(SameText, ATrainingOnTwoTextsEndsBeforeItsFirstStep) {
   const ultra::test::TemporaryFolder folder;
-  test::quietly([&] {
+  ultra::test::quietly([&] {
     run_ranks(2, [&](Communicator& world) {
       const std::string own(1000, world.rank() == 0 ? 'a' : 'b');  // as long, another one
       TrainOptions options = ultra::test::short_run();
@@ -50,8 +50,8 @@ TEST(SameText, ATrainingOnTwoTextsEndsBeforeItsFirstStep) {
       const auto never = [](const StepPlan&, const ModelScope&) { FAIL() << "a step was made"; };
       EXPECT_THAT(
           ultra::test::message_of<ConfigError>([&] {
-            static_cast<void>(
-                test::train_replicated(options, world, ultra::test::before_each_step(never)));
+            static_cast<void>(ultra::test::train_replicated(options, world,
+                                                            ultra::test::before_each_step(never)));
           }),
           AllOf(HasSubstr("rank 1 reads"), HasSubstr("text of 1'"), HasSubstr("rank 0 reads")));
     });

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "common/train/frame/trainer.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/plain_training.hpp"
+#include "tests/support/program.hpp"
 #include "tests/support/short_run.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -186,9 +186,7 @@ TEST_F(TrainingTrace, FilesAppearTogetherAndWithoutPartialFiles) {
   options.metrics = folder.path("metrics.jsonl");
   const TrainResult result = run(3);
   EXPECT_THAT(folder.names(), ElementsAre("metrics.jsonl", "trace.json"));
-  std::istringstream lines(test::read_file(options.metrics));
-  std::vector<json> events;
-  for (std::string line; std::getline(lines, line);) events.push_back(json::parse(line));
+  const std::vector<json> events = test::events_of(options.metrics);
   ASSERT_EQ(events.size(), 4U);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(events[i].at("loss").get<double>(), result.steps[i].loss) << "to the last bit";

@@ -13,24 +13,22 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/train/frame/text_messages.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/program.hpp"
 #include "tests/support/rank_fates.hpp"
+#include "tests/support/rank_runs.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::train {
 namespace {
 
 using nlohmann::json;
-using test::quietly;
-using test::train_replicated;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
@@ -38,15 +36,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::ultra::test::Fates;
 using ::ultra::test::fates_of;
+using ultra::test::losses_of;
+using ultra::test::quietly;
+using ultra::test::train_replicated;
 
 /// Weights of short_run(): 9 per block, the tables and the last norm.
 constexpr std::size_t kTensors = 2 * 9 + 3;
-
-std::vector<double> losses_of(const TrainResult& result) {
-  std::vector<double> losses;
-  for (const StepMetrics& step : result.steps) losses.push_back(step.loss);
-  return losses;
-}
 
 class RanksTrain : public ::testing::Test {
  protected:
@@ -74,12 +69,12 @@ TEST_F(RanksTrain, AllRanksHaveOneResult) {
     run_ranks(4, [&](Communicator& world) {
       const TrainResult result = train_replicated(options, world);
       const std::vector<double> four = losses_of(result);
-      test::expect_same_on_all(world, four);
+      ultra::test::expect_same_on_all(world, four);
       ASSERT_EQ(result.ranks.size(), 4U);
       for (int rank = 0; rank < 4; ++rank) {
         EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].rank, rank);
       }
-      const TrainResult single = train_replicated(without_files, test::alone(world));
+      const TrainResult single = train_replicated(without_files, ultra::test::alone(world));
       const std::vector<double> one = losses_of(single);
       EXPECT_EQ(result.parameters, single.parameters);
       ASSERT_EQ(four.size(), one.size());
@@ -138,9 +133,7 @@ TEST_F(RanksTrain, RankZeroAloneSpeaks) {
 TEST_F(RanksTrain, OneMetricsFileHoldsAllRanks) {
   if (!train_with_files(2)) return;
   EXPECT_THAT(folder.names(), ElementsAre("metrics.jsonl", "trace.json"));
-  std::istringstream lines(ultra::test::read_file(options.metrics));
-  std::vector<json> events;
-  for (std::string line; std::getline(lines, line);) events.push_back(json::parse(line));
+  const std::vector<json> events = ultra::test::events_of(options.metrics);
   ASSERT_EQ(events.size(), options.steps + 1);
   const json& ranks = events.back().at("ranks");
   ASSERT_EQ(ranks.size(), 2U);

@@ -16,23 +16,18 @@
 #include "common/train/program/program.hpp"
 #include "common/train/program/run_techniques.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/plain_training.hpp"
+#include "tests/support/rank_runs.hpp"
 #include "tests/support/short_run.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::train {
 namespace {
 
+using test::losses_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-std::vector<double> losses_of(const TrainResult& result) {
-  std::vector<double> losses;
-  for (const StepMetrics& step : result.steps) losses.push_back(step.loss);
-  return losses;
-}
 
 /// Entropy of the text's bytes in nats: the best loss of a model that knows frequencies only.
 double byte_entropy(const std::string& text) {

@@ -4,29 +4,30 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
 #include "common/train/frame/trainer.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/program.hpp"
 #include "tests/support/rank_fates.hpp"
+#include "tests/support/rank_runs.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::train {
 namespace {
 
 using nlohmann::json;
-using test::quietly;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::ultra::test::Fates;
 using ::ultra::test::fates_of;
 using ::ultra::test::is_a;
+using ultra::test::losses_of;
+using ultra::test::quietly;
 
 constexpr std::size_t kParameters = 1234;
 constexpr std::size_t kStepBytes = 8;
@@ -113,18 +114,7 @@ class Workers : public ::testing::Test {
   }
 
   /// The step events of the metrics file, and its summary as the last.
-  [[nodiscard]] std::vector<json> events() const {
-    std::istringstream lines(ultra::test::read_file(options.metrics));
-    std::vector<json> events;
-    for (std::string line; std::getline(lines, line);) events.push_back(json::parse(line));
-    return events;
-  }
-
-  static std::vector<double> losses_of(const TrainResult& result) {
-    std::vector<double> losses;
-    for (const StepMetrics& step : result.steps) losses.push_back(step.loss);
-    return losses;
-  }
+  [[nodiscard]] std::vector<json> events() const { return ultra::test::events_of(options.metrics); }
 
   ultra::test::TemporaryFolder folder;  // each process has its own, that of rank 0 counts
   TrainOptions options = ultra::test::short_run();

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "tests/common/train/frame/rank_frame.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
+#include "tests/support/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {

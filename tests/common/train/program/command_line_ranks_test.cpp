@@ -8,9 +8,9 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {
@@ -89,7 +89,7 @@ TEST(CommandLine, AnotherProgramIsNamed) {
 }
 
 TEST(CommandLine, RanksWithOtherFlagsDoNotTrain) {
-  test::quietly([] {
+  ultra::test::quietly([] {
     run_ranks(2, [](Communicator& world) {
       auto setup = ultra::test::setup_of(ultra::test::short_run(), 2,
                                          list_of(ultra::test::plain_training()));

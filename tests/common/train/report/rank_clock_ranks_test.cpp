@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/comm/run_ranks.hpp"
-#include "tests/common/train/frame/rank_runs.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {
@@ -58,7 +58,7 @@ TEST(CommonMoment, IsTheSameOnAllRanksOfAMachine) {
       EXPECT_LE(moment, std::chrono::steady_clock::now());
       EXPECT_GE(moment, before);
       const std::chrono::duration<double> seconds = moment.time_since_epoch();
-      test::expect_same_on_all(world, {seconds.count()});
+      ultra::test::expect_same_on_all(world, {seconds.count()});
     });
   }
 }
