@@ -1,4 +1,5 @@
 // Covers: common/train/options/cli_fwd.hpp
+// Covers: common/train/options/choice_option.hpp, common/train/options/exclusion.hpp
 #include "common/train/options/flags.hpp"
 
 #include <gmock/gmock.h>
@@ -8,7 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "common/base/errors.hpp"
+#include "common/train/options/choice_option.hpp"
+#include "common/train/options/exclusion.hpp"
 #include "tests/support/command_line.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/parse_options.hpp"
 
 namespace ultra::train {
 namespace {
@@ -195,6 +201,55 @@ TEST(Flags, HelpShowsDefaultsUnderTheGroup) {
                       "--text TEXT=words", "--maybe-count UINT  ", "--list TEXT ...  ",
                       "--state TEXT:{on,off}=on", "--read TEXT=none", "a count [many]"});
   EXPECT_THAT(help, Not(HasSubstr("--hidden")));
+}
+
+// What one flag, or several, may be ---------------------------------------------------------------
+
+enum class Fruit { kApple, kPear, kPlum };
+
+const std::vector<Choice<Fruit>> kFruits = {
+    {"apple", Fruit::kApple}, {"pear", Fruit::kPear}, {"plum", Fruit::kPlum}};
+
+struct FruitOptions {
+  Fruit fruit = Fruit::kPear;
+  void add_to(CLI::App& app) { add_choice(app, "--fruit", fruit, kFruits, "Food", "what to eat"); }
+};
+
+TEST(ChoiceOption, EachWordHasItsMeaning) {
+  EXPECT_EQ(test::parsed<FruitOptions>({"--fruit", "apple"}).fruit, Fruit::kApple);
+  EXPECT_EQ(test::parsed<FruitOptions>({"--fruit", "plum"}).fruit, Fruit::kPlum);
+}
+
+TEST(ChoiceOption, WithoutTheFlagTheValueStaysAndHelpShowsItsWord) {
+  EXPECT_EQ(test::parsed<FruitOptions>({}).fruit, Fruit::kPear);
+  FruitOptions options;
+  EXPECT_THAT(test::help_of([&](CLI::App& app) { options.add_to(app); }),
+              ::testing::HasSubstr("--fruit TEXT=pear"));
+}
+
+TEST(ChoiceOption, AnotherWordIsRefusedWithAllThatThereAre) {
+  EXPECT_EQ(test::message_of<ConfigError>(
+                [] { static_cast<void>(parse_choice("--fruit", "kiwi", kFruits)); }),
+            "--fruit is 'kiwi'. It must be apple, pear or plum.");
+  const std::vector<Choice<bool>> two = {{"on", true}, {"off", false}};
+  EXPECT_EQ(
+      test::message_of<ConfigError>([&] { static_cast<void>(parse_choice("--light", "", two)); }),
+      "--light is ''. It must be on or off.");
+}
+
+TEST(Exclusions, TheFirstThatIsBrokenIsNamedWithItsReason) {
+  const std::vector<Exclusion> rows = {
+      {.first = "--a", .second = "--b", .reason = "kept."},
+      {.first = "--c 2", .second = "--d", .reason = "two at once.", .broken = true},
+      {.first = "--e", .second = "--f", .reason = "later.", .broken = true}};
+  EXPECT_EQ(test::message_of<ConfigError>([&] { expect_kept(rows); }),
+            "--c 2 does not go together with --d: two at once.");
+}
+
+TEST(Exclusions, WhatIsNotBrokenPasses) {
+  EXPECT_NO_THROW(expect_kept({}));
+  const std::vector<Exclusion> kept = {{.first = "--a", .second = "--b", .reason = "kept."}};
+  EXPECT_NO_THROW(expect_kept(kept));
 }
 
 }  // namespace

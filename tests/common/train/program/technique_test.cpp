@@ -1,3 +1,4 @@
+// Covers: common/train/program/ingredients.hpp
 // Covers: common/train/program/run_techniques.hpp
 #include "common/train/program/technique.hpp"
 
@@ -310,6 +311,34 @@ TEST(MakeWorkers, OfATechniqueStandInForATrainer) {
   }));
   EXPECT_EQ(result.steps.back().loss, 7);
   EXPECT_THAT(calls, ::testing::Not(::testing::Contains("join x")));
+}
+
+using Text = Slot<std::string>;
+
+TEST(Slots, AreEmptyUntilSomebodyProvidesSomething) { EXPECT_EQ(Text().get(), ""); }
+
+TEST(Slots, TakeALaterOfferInPlaceOfAnEarlierOne) {
+  Text slot;
+  slot.offer("first");
+  slot.offer("second");
+  EXPECT_EQ(slot.get(), "second");
+}
+
+TEST(Slots, AClaimStandsWhateverIsOfferedBeforeOrBehind) {
+  Text slot;
+  slot.offer("before");
+  slot.claim("--zero", "claimed");
+  slot.offer("behind");
+  EXPECT_EQ(slot.get(), "claimed");
+}
+
+TEST(Slots, TwoClaimsAreRefusedInWordsThatNameBoth) {
+  Text slot;
+  slot.claim("--zero", "first");
+  EXPECT_THAT(message_of<ConfigError>([&] { slot.claim("--servers", "second"); }),
+              AllOf(HasSubstr("--zero and --servers do not go together"),
+                    HasSubstr("Leave one of the two out")));
+  EXPECT_EQ(slot.get(), "first");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
+// Covers: common/train/weights/piece_runs.hpp
 #include "common/train/weights/initial_weights.hpp"
 
 #include "common/checkpoint/llama_config.hpp"
+#include "common/train/weights/piece_runs.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
@@ -148,6 +150,25 @@ TEST_F(AdoptedModel, IsDescribedByAllOfItsSizes) {
   change([](auto& m) { m.tied_embeddings = true; });
   std::ranges::sort(texts);
   EXPECT_EQ(std::ranges::adjacent_find(texts), texts.end());
+}
+
+TEST(PieceRuns, OfAPaddedShardOfColumnsLeaveItsPaddingOut) {
+  const nn::Parameter columns(
+      {.name = "w", .global_shape = {3, 8}, .shard = {{0, 3}, {2, 4}}, .initializer = {}},
+      Device::cpu(), DType::kF32, 1, nn::Values::kDeferred);
+  EXPECT_THAT(runs_of({.parameter = &columns, .elements = {1, 6}}),
+              ElementsAre(checkpoint::ElementRun{.global = 3, .local = 0, .count = 1},
+                          checkpoint::ElementRun{.global = 10, .local = 1, .count = 2},
+                          checkpoint::ElementRun{.global = 18, .local = 3, .count = 2}));
+  const nn::Parameter rows({.name = "w",
+                            .global_shape = {5, 4},
+                            .shard = {{3, 5}, {0, 4}},
+                            .initializer = {},
+                            .padding = 1},
+                           Device::cpu(), DType::kF32, 1, nn::Values::kDeferred);
+  EXPECT_THAT(runs_of({.parameter = &rows, .elements = {0, 12}}),
+              ElementsAre(checkpoint::ElementRun{.global = 12, .local = 0, .count = 8}));
+  EXPECT_THAT(runs_of({.parameter = &rows, .elements = {9, 12}}), IsEmpty());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "common/comm/backend/threads/thread_world.hpp"
 #include "common/comm/collectives/collective_call.hpp"
 #include "tests/common/comm/comm_test.hpp"
+#include "tests/support/contracts/rank_order.hpp"
 
 namespace ultra::comm::threads {
 namespace {
@@ -149,6 +150,24 @@ TEST_F(DirectCollectiveTest, PartsThatDoNotFitAreAMismatch) {
   EXPECT_FALSE(operations[2]->advance());
   EXPECT_EQ(message_of<CommMismatch>([&] { return operations[1]->advance(); }),
             "rank 0 gives 1 elements where rank 1 expects 2");
+}
+
+// The order in which ranks that share memory add, bit by bit: the ranks' own, for arrays small
+// enough for one meeting, for larger ones, and for those that span several tiles of the loop.
+class SummationOrder : public test::RandomTest {};
+
+TEST_F(SummationOrder, IsThatOfTheRanksWhereverAnElementIs) {
+  const std::size_t staged = Showing::kStagedBytes / sizeof(float);
+  for (const int size : {1, 2, 3, 4, 5, 8}) {
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{2}, random.between(3, staged), staged + 1,
+          random.between(staged + 1, 10'000) * static_cast<std::size_t>(size)}) {
+      for (const DType dtype : {DType::kF32, random.pick({DType::kF64, DType::kI32})}) {
+        SCOPED_TRACE(fmt::format("{} {} on {} ranks", count, to_string(dtype), size));
+        EXPECT_TRUE(test::reduces_in_rank_order(nullptr, size, count, dtype, random));
+      }
+    }
+  }
 }
 
 }  // namespace
