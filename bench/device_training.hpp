@@ -6,13 +6,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -21,7 +19,10 @@
 #include "bench/timing.hpp"
 #include "chapters/11_five_d/five_d.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/train/options/flags.hpp"
+#include "common/train/program/program.hpp"
 
 namespace ultra::bench {
 
@@ -61,9 +62,8 @@ struct DeviceTraining {
 }
 
 /// @brief The line of JSON about a training.
-[[nodiscard]] inline nlohmann::ordered_json described(const DeviceTraining& what,
-                                                      const train::Setup& setup,
-                                                      const train::TrainResult& result) {
+[[nodiscard]] inline Json described(const DeviceTraining& what, const train::Setup& setup,
+                                    const train::TrainResult& result) {
   constexpr std::size_t kWarmUp = 5;
   std::vector<double> rates;
   for (std::size_t s = std::min(kWarmUp, result.steps.size() - 1); s < result.steps.size(); ++s) {
@@ -108,7 +108,7 @@ class TextFile {
 };
 
 /// @brief Trains on one rank by the program that has every technique.
-[[nodiscard]] inline nlohmann::ordered_json train_on_device(const DeviceTraining& what) {
+[[nodiscard]] inline Json train_on_device(const DeviceTraining& what) {
   const TextFile text;
   std::istringstream words(fmt::format(
       "{} --device {} --precision {} --micro-batch {} --global-batch {} --steps {} --warmup 2 "
@@ -119,7 +119,7 @@ class TextFile {
   for (std::string word; words >> word;) flags.push_back(word);
   if (what.device == "cuda") flags.insert(flags.end(), {"--matmul", what.matmul});
   const train::Setup setup = train::parse_setup(five_d::techniques(), flags);
-  nlohmann::ordered_json found;
+  Json found;
   run_ranks(
       1,
       [&](Communicator& world) { found = described(what, setup, train::train_with(setup, world)); },
@@ -131,28 +131,30 @@ class TextFile {
 /// @return main's exit code.
 [[nodiscard]] inline int run_device_training(int argc, char** argv) {
   DeviceTraining what;
-  CLI::App app("Tokens per second and model FLOPs utilisation of a training on one device");
-  std::vector<std::string> models;
-  for (const auto& [name, flags] : model_flags()) models.push_back(name);
-  app.add_option("--device", what.device)->capture_default_str();
-  app.add_option("--model", what.model)->check(CLI::IsMember(models))->capture_default_str();
-  app.add_option("--precision", what.precision)->capture_default_str();
-  app.add_option("--micro-batch", what.micro_batch)->capture_default_str();
-  app.add_option("--steps", what.steps)->check(CLI::Range(2, 1'000'000))->capture_default_str();
-  app.add_option("--recompute", what.recompute)->capture_default_str();
-  app.add_option("--matmul", what.matmul)->capture_default_str();
-  app.add_option("--peak-tflops", what.peak_tflops)->capture_default_str();
-  app.add_option("--metrics", what.metrics);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    const nlohmann::ordered_json found = train_on_device(what);
-    fmt::print("{}\n", found.dump());
-    if (!what.metrics.empty()) std::ofstream(what.metrics) << found.dump() << "\n";
-  } catch (const Error& error) {
-    fmt::print(stderr, "bench_train_step: {}\n", error.what());
-    return 2;
-  }
-  return 0;
+  return train::run_program(
+      {.name = "bench_train_step --device cuda",
+       .description = "Tokens per second and model FLOPs utilisation of a training on one device",
+       .add_flags =
+           [&](CLI::App& app) {
+             const train::Flags flags(app, "Training");
+             flags.add("--device", what.device, "cpu, cuda or emulated");
+             flags.add_one_of("--model", what.model, {"gpt2-124m", "llama-1b", "tiny"},
+                              "its shape");
+             flags.add("--precision", what.precision, "as for 10_mixed_precision");
+             flags.add("--micro-batch", what.micro_batch, "sequences of a step, in one pass");
+             flags.add("--steps", what.steps, "the first five are not counted", {2, 1'000'000});
+             flags.add("--recompute", what.recompute, "as for 01_memory");
+             flags.add("--matmul", what.matmul, "as for every program");
+             flags.add("--peak-tflops", what.peak_tflops, "dense, of the device, for the MFU");
+             flags.add("--metrics", what.metrics, "also write the line of JSON to this file");
+           },
+       .body =
+           [&] {
+             const std::string found = train_on_device(what).dump();
+             fmt::print("{}\n", found);
+             if (!what.metrics.empty()) std::ofstream(what.metrics) << found << "\n";
+           }},
+      argc, argv);
 }
 
 }  // namespace ultra::bench

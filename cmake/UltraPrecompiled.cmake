@@ -55,7 +55,17 @@ function(ultra_compile_text_sources)
     if(large)
       set_source_files_properties(${source} PROPERTIES
         COMPILE_OPTIONS "$<IF:$<CONFIG:Release>,-O1,-O0>"
-        SKIP_PRECOMPILE_HEADERS ON) # other flags: another header would be needed
+        SKIP_PRECOMPILE_HEADERS ON) # with -O0 another header would be needed
+    endif()
+  endforeach()
+endfunction()
+
+# A chapter's source that makes a Json makes tables of text too.
+function(ultra_compile_reports)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} report REGEX "Json[ :&]" LIMIT_COUNT 1)
+    if(report)
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
     endif()
   endforeach()
 endfunction()

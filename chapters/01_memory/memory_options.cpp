@@ -1,7 +1,5 @@
 #include "chapters/01_memory/memory_options.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "common/base/errors.hpp"
 #include "common/train/options/flags.hpp"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "chapters/02_collectives/bench/collective_bench.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"

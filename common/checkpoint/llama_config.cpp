@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/mixture_config.hpp"
@@ -22,29 +22,29 @@ constexpr std::pair<const char*, const char*> kModels[] = {
     {kMixtralType, kMixtralArchitecture},
     {kOwnMixtureType, kOwnMixtureArchitecture}};
 
-std::size_t size_in(const nlohmann::json& config, const char* name) {
+std::size_t size_in(const Json& config, const char* name) {
   const auto size = whole_number_in<std::size_t>(config, name);
   if (size > 0) return size;
-  throw nlohmann::json::other_error::create(501, std::string("'") + name + "' is 0", &config);
+  throw JsonError(fmt::format("'{}' is 0", name));
 }
 
 /// The member of an object; null when there is none.
-nlohmann::json member(const nlohmann::json& object, const char* name) {
-  return object.is_object() ? object.value(name, nlohmann::json()) : nlohmann::json();
+Json member(const Json& object, const char* name) {
+  const Json* found = object.find(name);
+  return found == nullptr ? Json() : *found;
 }
 
 /// Refuses a model that has what this program's lacks.
 class Features {
  public:
-  Features(const nlohmann::json& config, const std::string& path) : config_(config), path_(path) {}
+  Features(const Json& config, const std::string& path) : config_(config), path_(path) {}
 
   /// A member that is missing or null is as we have it.
-  void expect(const char* name, const nlohmann::json& ours) const {
+  void expect(const char* name, const Json& ours) const {
     expect(name, member(config_, name), ours);
   }
 
-  void expect(const std::string& name, const nlohmann::json& found,
-              const nlohmann::json& ours) const {
+  void expect(const std::string& name, const Json& found, const Json& ours) const {
     if (found.is_null() || found == ours) return;
     throw FileError(
         fmt::format("'{}' has {} {}, and this program's model has {} only. Choose a model without "
@@ -55,7 +55,7 @@ class Features {
   /// Positions are rotated by one rule: transformers 5 says it in rope_parameters.
   void expect_plain_positions() const {
     for (const char* name : {"rope_scaling", "rope_parameters"}) {
-      const nlohmann::json rope = member(config_, name);
+      const Json rope = member(config_, name);
       for (const char* type : {"rope_type", "type"}) {
         expect(fmt::format("{}.{}", name, type), member(rope, type), "default");
       }
@@ -67,11 +67,11 @@ class Features {
 
   /// One of ours, with what its kind has beside a Llama.
   void expect_causal_language_model() const {
-    const nlohmann::json& type = config_.at("model_type");
+    const Json& type = config_.at("model_type");
     for (const auto& [known, architecture] : kModels) {
       if (type != known) continue;
-      const nlohmann::json architectures = member(config_, "architectures");
-      expect("architectures", architectures, nlohmann::json::array({architecture}));
+      const Json architectures = member(config_, "architectures");
+      expect("architectures", architectures, Json::array({architecture}));
       if (type == kMixtralType) expect("sliding_window", nullptr);
       return;
     }
@@ -82,27 +82,26 @@ class Features {
   }
 
  private:
-  const nlohmann::json& config_;
+  const Json& config_;
   const std::string& path_;
 };
 
-void expect_our_features(const nlohmann::json& config, const std::string& path) {
+void expect_our_features(const Json& config, const std::string& path) {
   const Features features(config, path);
   features.expect_causal_language_model();
   features.expect("hidden_act", "silu");
   for (const char* bias : {"attention_bias", "mlp_bias"}) features.expect(bias, false);
   features.expect_plain_positions();
   features.expect("attention_dropout", 0.0);
-  if (const nlohmann::json quantized = member(config, "quantization_config");
-      !quantized.is_null()) {
+  if (const Json quantized = member(config, "quantization_config"); !quantized.is_null()) {
     features.expect("quantization_config", quantized, nullptr);
   }
 }
 
-double rope_theta_of(const nlohmann::json& config) {
+double rope_theta_of(const Json& config) {
   constexpr const char* kName = "rope_theta";
   if (config.contains(kName)) return member_in<double>(config, kName, "a number");
-  const nlohmann::json rope = member(config, "rope_parameters");
+  const Json rope = member(config, "rope_parameters");
   if (member(rope, kName).is_null()) return nn::ModelConfig{}.rope_theta;
   return member_in<double>(rope, kName, "a number");
 }
@@ -125,7 +124,7 @@ void expect_numbers_to_train_with(const nn::ModelConfig& model, const std::strin
   }
 }
 
-nn::ModelConfig model_from(const nlohmann::json& config, const std::string& path) {
+nn::ModelConfig model_from(const Json& config, const std::string& path) {
   expect_our_features(config, path);
   nn::ModelConfig model;
   model.hidden_size = size_in(config, "hidden_size");
@@ -142,7 +141,7 @@ nn::ModelConfig model_from(const nlohmann::json& config, const std::string& path
   const bool says_tied = !member(config, "tie_word_embeddings").is_null();
   model.tied_embeddings =
       says_tied && member_in<bool>(config, "tie_word_embeddings", "true or false");
-  const nlohmann::json head_dim = member(config, "head_dim");
+  const Json head_dim = member(config, "head_dim");
   if (!head_dim.is_null() && head_dim != model.hidden_size / model.num_heads) {
     throw FileError(fmt::format(
         "'{}' has head_dim {}, and this program's heads have hidden_size / num_attention_heads = "
@@ -168,40 +167,39 @@ const char* name_of(DType dtype) {
 }  // namespace
 
 std::string llama_config_json(const nn::ModelConfig& model, DType dtype) {
-  const nlohmann::ordered_json config = {{"architectures", {"LlamaForCausalLM"}},
-                                         {"model_type", kModelType},
-                                         {"hidden_size", model.hidden_size},
-                                         {"intermediate_size", model.ffn_hidden_size},
-                                         {"num_hidden_layers", model.num_layers},
-                                         {"num_attention_heads", model.num_heads},
-                                         {"num_key_value_heads", model.num_kv_heads},
-                                         {"head_dim", model.head_dim()},
-                                         {"vocab_size", model.vocab_size},
-                                         {"max_position_embeddings", model.max_seq_len},
-                                         {"rope_theta", model.rope_theta},
-                                         {"rms_norm_eps", model.norm_epsilon},
-                                         {"hidden_act", "silu"},
-                                         {"attention_bias", false},
-                                         {"mlp_bias", false},
-                                         {"tie_word_embeddings", model.tied_embeddings},
-                                         {"bos_token_id", nullptr},
-                                         {"eos_token_id", nullptr},
-                                         {"torch_dtype", name_of(dtype)}};
+  const Json config = {{"architectures", {"LlamaForCausalLM"}},
+                       {"model_type", kModelType},
+                       {"hidden_size", model.hidden_size},
+                       {"intermediate_size", model.ffn_hidden_size},
+                       {"num_hidden_layers", model.num_layers},
+                       {"num_attention_heads", model.num_heads},
+                       {"num_key_value_heads", model.num_kv_heads},
+                       {"head_dim", model.head_dim()},
+                       {"vocab_size", model.vocab_size},
+                       {"max_position_embeddings", model.max_seq_len},
+                       {"rope_theta", model.rope_theta},
+                       {"rms_norm_eps", model.norm_epsilon},
+                       {"hidden_act", "silu"},
+                       {"attention_bias", false},
+                       {"mlp_bias", false},
+                       {"tie_word_embeddings", model.tied_embeddings},
+                       {"bos_token_id", nullptr},
+                       {"eos_token_id", nullptr},
+                       {"torch_dtype", name_of(dtype)}};
   return config.dump(2) + "\n";
 }
 
 nn::ModelConfig parse_llama_config(const std::string& text, const std::string& path) {
   try {
     return model_from(parse_json(text, path, FileOf::kModel), path);
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const JsonError& error) {
     throw FileError(fmt::format("'{}' does not say the sizes of a Llama as config.json does: {}.",
-                                path, said_of_file(error)));
+                                path, error.what()));
   }
 }
 
 std::string config_with_dtype(const std::string& text, DType dtype, const std::string& path) {
-  nlohmann::ordered_json config = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!config.is_object()) report_damaged(FileOf::kModel, path, "it is no JSON object");
+  Json config = parse_object(text, path);
   for (const char* name : {"torch_dtype", "dtype"}) {
     if (config.contains(name)) config[name] = name_of(dtype);
   }

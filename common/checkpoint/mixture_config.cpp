@@ -1,14 +1,10 @@
 #include "common/checkpoint/mixture_config.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json.hpp"
 #include "common/checkpoint/json_file.hpp"
 
 namespace ultra::checkpoint {
 namespace {
-
-using nlohmann::json;
-using nlohmann::ordered_json;
 
 constexpr const char* kWhy = "not_mixtral_because";
 
@@ -16,8 +12,7 @@ constexpr const char* kWhy = "not_mixtral_because";
 
 std::string config_with_mixture(const std::string& text, const MixtureConfig& mixture,
                                 const std::string& path) {
-  ordered_json config = ordered_json::parse(text, nullptr, false);
-  if (!config.is_object()) report_damaged(FileOf::kModel, path, "it is no JSON object");
+  Json config = parse_object(text, path);
   for (const char* of_llama : {"attention_bias", "mlp_bias", kWhy}) config.erase(of_llama);
   const bool is_mixtral = mixture.unlike_mixtral.empty();
   config["architectures"] = {is_mixtral ? kMixtralArchitecture : kOwnMixtureArchitecture};
@@ -38,7 +33,7 @@ std::string config_with_mixture(const std::string& text, const MixtureConfig& mi
 std::optional<StoredMixture> parse_mixture(const std::string& text, const std::string& path) {
   return read_json(
       text, path,
-      [](const json& config) -> std::optional<StoredMixture> {
+      [](const Json& config) -> std::optional<StoredMixture> {
         const auto type = member_in<std::string>(config, "model_type", "a text");
         if (type != kMixtralType && type != kOwnMixtureType) return {};
         return StoredMixture{.is_mixtral = type == kMixtralType,

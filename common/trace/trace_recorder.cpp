@@ -3,19 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "common/base/json.hpp"
 
 namespace ultra::trace {
-
-using nlohmann::ordered_json;
 
 namespace {
 
 /// A counter has no duration, a span one of at least 0.
 constexpr double kNoDuration = -1.0;
 
-ordered_json object_of(const TraceRecorder::Series& series) {
-  ordered_json object = ordered_json::object();
+Json object_of(const TraceRecorder::Series& series) {
+  Json object = Json::object();
   for (const auto& [name, value] : series) object[name] = value;
   return object;
 }
@@ -50,18 +49,18 @@ void TraceRecorder::add_counter(std::string_view name, Series values) {
 
 std::string TraceRecorder::events() const {
   const std::lock_guard lock(mutex_);
-  std::string text = ordered_json{{"ph", "M"},
-                                  {"name", "process_name"},
-                                  {"pid", rank_},
-                                  {"args", {{"name", fmt::format("rank {}", rank_)}}}}
+  std::string text = Json{{"ph", "M"},
+                          {"name", "process_name"},
+                          {"pid", rank_},
+                          {"args", {{"name", fmt::format("rank {}", rank_)}}}}
                          .dump();
   for (std::size_t t = 0; t < tracks_.size(); ++t) {
-    text += "," + ordered_json{{"ph", "M"},
-                               {"name", "thread_name"},
-                               {"pid", rank_},
-                               {"tid", t},
-                               {"args", {{"name", tracks_[t]}}}}
-                      .dump();
+    const Json track = {{"ph", "M"},
+                        {"name", "thread_name"},
+                        {"pid", rank_},
+                        {"tid", t},
+                        {"args", {{"name", tracks_[t]}}}};
+    text += fmt::format(",{}", track.dump());
   }
   std::vector<const Event*> sorted;
   for (const Event& event : events_) sorted.push_back(&event);
@@ -69,14 +68,14 @@ std::string TraceRecorder::events() const {
                    [](const Event* a, const Event* b) { return a->begin < b->begin; });
   for (const Event* event : sorted) {
     const bool is_span = event->duration >= 0;
-    ordered_json entry = {{"ph", is_span ? "X" : "C"},
-                          {"name", event->name},
-                          {"pid", rank_},
-                          {"tid", event->track},
-                          {"ts", event->begin}};
+    Json entry = {{"ph", is_span ? "X" : "C"},
+                  {"name", event->name},
+                  {"pid", rank_},
+                  {"tid", event->track},
+                  {"ts", event->begin}};
     if (is_span) entry["dur"] = event->duration;
     if (!is_span || !event->values.empty()) entry["args"] = object_of(event->values);
-    text += "," + entry.dump();
+    text += fmt::format(",{}", entry.dump());
   }
   return text;
 }

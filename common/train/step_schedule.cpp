@@ -11,27 +11,27 @@ namespace ultra::train {
 namespace {
 
 /// How far a micro-batch has come in a chunk.
-enum class Progress : std::uint8_t { kNothing, kForward, kInput, kDone, kUpdated };
+enum class Reached : std::uint8_t { kNothing, kForward, kInput, kDone, kUpdated };
 
 /// Where an action leads, if it may come where a micro-batch stands.
-bool leads_on(ActionKind kind, Progress& progress) {
-  const Progress before = progress;
+bool leads_on(ActionKind kind, Reached& reached) {
+  const Reached before = reached;
   switch (kind) {
     case ActionKind::kForward:
-      progress = Progress::kForward;
-      return before == Progress::kNothing;
+      reached = Reached::kForward;
+      return before == Reached::kNothing;
     case ActionKind::kBackward:
-      progress = Progress::kDone;
-      return before == Progress::kForward;
+      reached = Reached::kDone;
+      return before == Reached::kForward;
     case ActionKind::kBackwardInput:
-      progress = Progress::kInput;
-      return before == Progress::kForward;
+      reached = Reached::kInput;
+      return before == Reached::kForward;
     case ActionKind::kBackwardWeight:
-      progress = Progress::kDone;
-      return before == Progress::kInput;
+      reached = Reached::kDone;
+      return before == Reached::kInput;
     case ActionKind::kUpdate:
-      progress = Progress::kUpdated;
-      return before == Progress::kDone;
+      reached = Reached::kUpdated;
+      return before == Reached::kDone;
   }
   return false;
 }
@@ -58,24 +58,24 @@ StepSchedule forwards_of(const StepSchedule& schedule) {
 
 void expect_complete(std::span<const Action> schedule, std::size_t micro_batches,
                      std::size_t chunks) {
-  std::vector<Progress> progress(micro_batches * chunks, Progress::kNothing);
+  std::vector<Reached> reached(micro_batches * chunks, Reached::kNothing);
   for (const Action& action : schedule) {
     if (action.micro_batch >= micro_batches || action.chunk >= chunks) {
       throw InternalError(
           fmt::format("the schedule has {}, but there are {} micro-batches and {} chunks",
                       action.str(), micro_batches, chunks));
     }
-    if (!leads_on(action.kind, progress[action.micro_batch * chunks + action.chunk])) {
+    if (!leads_on(action.kind, reached[action.micro_batch * chunks + action.chunk])) {
       throw InternalError(
           fmt::format("the schedule has {} twice, or before what must come first", action.str()));
     }
   }
-  const Progress last = updates_between(schedule) ? Progress::kUpdated : Progress::kDone;
-  for (std::size_t i = 0; i < progress.size(); ++i) {
-    if (progress[i] == last) continue;
+  const Reached last = updates_between(schedule) ? Reached::kUpdated : Reached::kDone;
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    if (reached[i] == last) continue;
     throw InternalError(fmt::format("the schedule ends before micro-batch {} has passed chunk {}{}",
                                     i / chunks, i % chunks,
-                                    progress[i] == Progress::kDone ? " and updated it" : ""));
+                                    reached[i] == Reached::kDone ? " and updated it" : ""));
   }
 }
 

@@ -1,23 +1,20 @@
 #include "tests/support/parse_options.hpp"
 
-#include <CLI/CLI.hpp>
-#include <iterator>
-#include <sstream>
+#include "common/train/options/flags.hpp"
 
 namespace ultra::test {
 
 void parse_flags(const std::function<void(CLI::App&)>& add_flags,
                  const std::vector<std::string>& arguments) {
-  CLI::App app;
-  add_flags(app);
-  app.parse(
-      std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // it wants the last first
+  train::CommandParser parser;
+  add_flags(parser.app());
+  static_cast<void>(parser.read(arguments));
 }
 
 std::string help_of(const std::function<void(CLI::App&)>& add_flags) {
-  CLI::App app;
-  add_flags(app);
-  return app.help();
+  train::CommandParser parser;
+  add_flags(parser.app());
+  return parser.help();
 }
 
 }  // namespace ultra::test

@@ -1,11 +1,8 @@
 #pragma once
 /// @file
-/// Options as a command line sets them. Includes of CLI11 its errors only: the rest takes seconds to
-/// compile.
+/// Options as a command line sets them.
 
-#include <CLI/Error.hpp>
 #include <functional>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -14,7 +11,7 @@
 namespace ultra::test {
 
 /// @brief Reads a command line as an executable with these flags does.
-/// @throws what CLI11 and the options' own parsers throw.
+/// @throws FlagError, and what the options' own parsers throw.
 void parse_flags(const std::function<void(CLI::App&)>& add_flags,
                  const std::vector<std::string>& arguments);
 
@@ -22,7 +19,7 @@ void parse_flags(const std::function<void(CLI::App&)>& add_flags,
 [[nodiscard]] std::string help_of(const std::function<void(CLI::App&)>& add_flags);
 
 /// @brief Reads a command line into one or several sets of options, as one executable does.
-/// @throws what CLI11 and the options' own parsers throw.
+/// @throws FlagError, and what the options' own parsers throw.
 template <class... Options>
 void parse_into(const std::vector<std::string>& arguments, Options&... options) {
   parse_flags([&](CLI::App& app) { (options.add_to(app), ...); }, arguments);

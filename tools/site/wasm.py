@@ -28,6 +28,7 @@ FIGURES = "tools/site/figures"
 
 BASE = [
     "common/base/errors.cpp",
+    "common/base/json.cpp",
     "common/base/text.cpp",
     "common/base/units.cpp",
     "common/base/interrupt.cpp",

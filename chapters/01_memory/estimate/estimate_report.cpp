@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
@@ -182,7 +181,7 @@ std::string format_estimate(const MemoryEstimate& estimate) {
          "(1 to 2 GB).\n";
 }
 
-nlohmann::ordered_json estimate_to_json(const MemoryEstimate& estimate) {
+Json estimate_to_json(const MemoryEstimate& estimate) {
   const auto& [shape, batch, precision, recompute] = estimate.request;
   return {
       {"model",

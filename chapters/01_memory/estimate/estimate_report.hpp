@@ -3,10 +3,10 @@
 /// `01_memory --estimate`: the closed forms of memory_estimate.hpp as a table and as JSON.
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "chapters/01_memory/memory_estimate.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::memory {
 
@@ -53,6 +53,6 @@ struct MemoryEstimate {
 [[nodiscard]] std::string format_estimate(const MemoryEstimate& estimate);
 
 /// @brief The estimate as a JSON object; sizes are integers in bytes.
-[[nodiscard]] nlohmann::ordered_json estimate_to_json(const MemoryEstimate& estimate);
+[[nodiscard]] Json estimate_to_json(const MemoryEstimate& estimate);
 
 }  // namespace ultra::memory

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "chapters/02_collectives/bench/collective_case.hpp"
@@ -130,11 +129,10 @@ std::string format_bench(const BenchRequest& request, int ranks,
   return text;
 }
 
-nlohmann::ordered_json bench_to_json(const BenchRequest& request, int ranks,
-                                     const std::vector<BenchRow>& rows) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+Json bench_to_json(const BenchRequest& request, int ranks, const std::vector<BenchRow>& rows) {
+  Json list = Json::array();
   for (const BenchRow& row : rows) {
-    nlohmann::ordered_json entry = {{"algorithm", row.algorithm}, {"bytes", row.bytes}};
+    Json entry = {{"algorithm", row.algorithm}, {"bytes", row.bytes}};
     if (row.skipped.empty()) {
       const auto bytes = static_cast<double>(row.bytes);
       entry["seconds"] = row.seconds;

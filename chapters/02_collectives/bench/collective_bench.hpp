@@ -4,11 +4,11 @@
 /// nccl-tests.
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
+#include "common/base/json.hpp"
 #include "common/comm/communicator.hpp"
 
 namespace ultra::collectives {
@@ -55,7 +55,7 @@ struct BenchRow {
                                        const std::vector<BenchRow>& rows);
 
 /// @brief The rows as JSON: bytes, seconds, bytes per second.
-[[nodiscard]] nlohmann::ordered_json bench_to_json(const BenchRequest& request, int ranks,
-                                                   const std::vector<BenchRow>& rows);
+[[nodiscard]] Json bench_to_json(const BenchRequest& request, int ranks,
+                                 const std::vector<BenchRow>& rows);
 
 }  // namespace ultra::collectives

@@ -1,7 +1,6 @@
 #include "chapters/02_collectives/simulator/published_bandwidths.hpp"
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 namespace ultra::collectives {
 namespace {
@@ -36,8 +35,8 @@ constexpr auto kPublished = std::to_array<PublishedBandwidth>({
 
 std::span<const PublishedBandwidth> published_bandwidths() { return kPublished; }
 
-nlohmann::ordered_json published_to_json() {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+Json published_to_json() {
+  Json json = Json::array();
   for (const PublishedBandwidth& row : kPublished) {
     json.push_back({{"machine", row.machine},
                     {"what", row.what},

@@ -2,10 +2,10 @@
 /// @file
 /// Bandwidths that others have measured, to stand beside the model's.
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string_view>
 
+#include "common/base/json.hpp"
 #include "common/comm/engine/operation.hpp"
 
 namespace ultra::collectives {
@@ -25,6 +25,6 @@ struct PublishedBandwidth {
 [[nodiscard]] std::span<const PublishedBandwidth> published_bandwidths();
 
 /// @brief The same as a JSON array of objects with the members' names.
-[[nodiscard]] nlohmann::ordered_json published_to_json();
+[[nodiscard]] Json published_to_json();
 
 }  // namespace ultra::collectives

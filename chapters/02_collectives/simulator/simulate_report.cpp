@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "chapters/02_collectives/simulator/closed_form.hpp"
@@ -197,8 +196,8 @@ std::string format_skipped(const SimulationReport& report) {
   return text;
 }
 
-nlohmann::ordered_json messages_to_json(const SimulatedRun& run) {
-  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+Json messages_to_json(const SimulatedRun& run) {
+  Json messages = Json::array();
   for (const MessageRecord& record : run.result.records) {
     const auto step_of = [&](int rank, std::size_t index) -> const comm::Step& {
       const comm::Schedule& schedule = run.schedules[checked_cast<std::size_t>(rank)];
@@ -222,11 +221,11 @@ nlohmann::ordered_json messages_to_json(const SimulatedRun& run) {
   return messages;
 }
 
-nlohmann::ordered_json run_to_json(const SimulationReport& report, const SimulatedRun& run) {
+Json run_to_json(const SimulationReport& report, const SimulatedRun& run) {
   const SimulationRequest& request = report.request;
   const auto bytes = static_cast<double>(run.bytes);
   const double seconds = run.result.seconds;
-  nlohmann::ordered_json json = {
+  Json json = {
       {"algorithm", run.algorithm},
       {"bytes", run.bytes},
       {"seconds", seconds},
@@ -248,11 +247,11 @@ nlohmann::ordered_json run_to_json(const SimulationReport& report, const Simulat
   return json;
 }
 
-nlohmann::ordered_json link_to_json(const Link& link) {
+Json link_to_json(const Link& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
 
-nlohmann::ordered_json topology_to_json(const Topology& topology) {
+Json topology_to_json(const Topology& topology) {
   return {{"ranks", topology.ranks()},
           {"nodes", topology.nodes},
           {"gpus_per_node", topology.gpus_per_node},
@@ -355,13 +354,13 @@ std::string format_simulation(const SimulationReport& report) {
          "bytes).\n";
 }
 
-nlohmann::ordered_json simulation_to_json(const SimulationReport& report) {
-  nlohmann::ordered_json json = {{"op", to_string(report.request.op)},
-                                 {"element_bytes", report.request.element_bytes},
-                                 {"topology", topology_to_json(report.request.topology)},
-                                 {"runs", nlohmann::ordered_json::array()},
-                                 {"skipped", nlohmann::ordered_json::array()},
-                                 {"crossovers", nlohmann::ordered_json::array()}};
+Json simulation_to_json(const SimulationReport& report) {
+  Json json = {{"op", to_string(report.request.op)},
+               {"element_bytes", report.request.element_bytes},
+               {"topology", topology_to_json(report.request.topology)},
+               {"runs", Json::array()},
+               {"skipped", Json::array()},
+               {"crossovers", Json::array()}};
   for (const SimulatedRun& run : report.runs) json["runs"].push_back(run_to_json(report, run));
   for (const SkippedRun& skipped : report.skipped) {
     json["skipped"].push_back(

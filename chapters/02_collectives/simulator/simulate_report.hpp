@@ -3,7 +3,6 @@
 /// `02_collectives --simulate`: algorithms against each other on a machine that is not here.
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
 #include "chapters/02_collectives/simulator/link_simulator.hpp"
 #include "chapters/02_collectives/simulator/topology.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::collectives {
 
@@ -87,6 +87,6 @@ struct SimulationReport {
 
 /// @brief The report as a JSON object: seconds, bytes, bytes per second; with the published
 /// bandwidths beside it, and the messages if they were asked for.
-[[nodiscard]] nlohmann::ordered_json simulation_to_json(const SimulationReport& report);
+[[nodiscard]] Json simulation_to_json(const SimulationReport& report);
 
 }  // namespace ultra::collectives

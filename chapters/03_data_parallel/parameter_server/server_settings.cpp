@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/train/frame/text_messages.hpp"
 
 namespace ultra::data_parallel {
-
-using nlohmann::ordered_json;
 
 namespace {
 
@@ -22,16 +19,16 @@ std::uint32_t message_number(const ServedModel& model, std::size_t step, std::si
 }
 
 std::string to_text(const std::vector<ServedParameter>& parameters) {
-  ordered_json all = ordered_json::array();
+  Json all = Json::array();
   for (const ServedParameter& parameter : parameters) {
-    all.push_back(ordered_json::array({parameter.name, parameter.count, parameter.decays}));
+    all.push_back(Json::array({parameter.name, parameter.count, parameter.decays}));
   }
   return all.dump();
 }
 
 std::vector<ServedParameter> from_text(const std::string& text) {
   std::vector<ServedParameter> parameters;
-  for (const ordered_json& one : ordered_json::parse(text)) {
+  for (const Json& one : Json::parse(text).elements()) {
     parameters.push_back({.name = one[0].get<std::string>(),
                           .count = one[1].get<std::size_t>(),
                           .decays = one[2].get<bool>()});

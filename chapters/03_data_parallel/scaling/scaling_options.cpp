@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_flags.hpp"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "common/base/units.hpp"
@@ -58,7 +57,7 @@ std::string format_turning_point(const ScalingReport& report) {
       bound->dp, format_rounded(std::ceil(bound->tokens_to_hide)));
 }
 
-nlohmann::ordered_json point_to_json(const ScalingPoint& point) {
+Json point_to_json(const ScalingPoint& point) {
   return {{"dp", point.dp},
           {"nodes", point.nodes},
           {"rank_batch", point.rank_batch},
@@ -77,7 +76,7 @@ nlohmann::ordered_json point_to_json(const ScalingPoint& point) {
           {"bus_bandwidth", point.bus_bandwidth}};
 }
 
-nlohmann::ordered_json request_to_json(const ScalingReport& report) {
+Json request_to_json(const ScalingReport& report) {
   const ScalingRequest& request = report.request;
   return {{"model", request.model.name},
           {"parameters", request.model.total()},
@@ -93,7 +92,7 @@ nlohmann::ordered_json request_to_json(const ScalingReport& report) {
           {"bucket_bytes", request.bucket_bytes}};
 }
 
-nlohmann::ordered_json link_to_json(const collectives::Link& link) {
+Json link_to_json(const collectives::Link& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
 
@@ -105,7 +104,7 @@ std::string format_rounded(double count) {
   return format_count(static_cast<std::uint64_t>(std::llround(count)));
 }
 
-nlohmann::ordered_json machine_to_json(const collectives::Topology& node, int ranks) {
+Json machine_to_json(const collectives::Topology& node, int ranks) {
   return {{"largest", machine_for(ranks, node).describe()},
           {"gpus_per_node", node.gpus_per_node},
           {"nics_per_node", node.nics_per_node},
@@ -143,17 +142,17 @@ std::string format_scaling(const ScalingReport& report) {
   return table;
 }
 
-nlohmann::ordered_json scaling_to_json(const ScalingReport& report) {
-  nlohmann::ordered_json json = request_to_json(report);
+Json scaling_to_json(const ScalingReport& report) {
+  Json json = request_to_json(report);
   json["buckets"] = {{"count", report.buckets.size()},
                      {"largest_bytes", largest_bucket_bytes(report)}};
-  json["points"] = nlohmann::ordered_json::array();
+  json["points"] = Json::array();
   for (const ScalingPoint& point : report.points) json["points"].push_back(point_to_json(point));
   json["first_link_bound_dp"] = nullptr;
   if (const ScalingPoint* bound = report.first_link_bound()) {
     json["first_link_bound_dp"] = bound->dp;
   }
-  json["skipped"] = nlohmann::ordered_json::array();
+  json["skipped"] = Json::array();
   for (const SkippedPoint& skipped : report.skipped) {
     json["skipped"].push_back({{"dp", skipped.dp}, {"reason", skipped.reason}});
   }

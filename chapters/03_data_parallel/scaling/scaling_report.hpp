@@ -2,10 +2,10 @@
 /// @file
 /// `03_data_parallel --scale`: the scaling model's answer as a table and as JSON.
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "chapters/03_data_parallel/scaling/scaling_model.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::data_parallel {
 
@@ -14,7 +14,7 @@ namespace ultra::data_parallel {
 [[nodiscard]] std::string format_scaling(const ScalingReport& report);
 
 /// @brief The report as a JSON object: seconds, bytes, FLOP and bytes per second, tokens.
-[[nodiscard]] nlohmann::ordered_json scaling_to_json(const ScalingReport& report);
+[[nodiscard]] Json scaling_to_json(const ScalingReport& report);
 
 /// @brief Seconds as a cell of a table: 0.0125 -> "12.50", in milliseconds.
 [[nodiscard]] std::string milliseconds(double seconds);
@@ -25,6 +25,6 @@ namespace ultra::data_parallel {
 /// @brief A prediction's machine as a JSON object: seconds, bytes per second.
 /// @param node   one of it.
 /// @param ranks  of the last point.
-[[nodiscard]] nlohmann::ordered_json machine_to_json(const collectives::Topology& node, int ranks);
+[[nodiscard]] Json machine_to_json(const collectives::Topology& node, int ranks);
 
 }  // namespace ultra::data_parallel

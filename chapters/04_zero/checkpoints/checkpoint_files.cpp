@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "chapters/04_zero/checkpoints/trained_mixture.hpp"
+#include "common/base/json.hpp"
 #include "common/base/text.hpp"
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/llama_config.hpp"
@@ -197,7 +197,7 @@ PendingFiles pending_files(const TrainingState& state, const TrainingRecord& rec
 // [/region]
 
 std::string to_json(const std::vector<WrittenPart>& parts) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  Json json = Json::array();
   for (const WrittenPart& part : parts) {
     json.push_back({{"file", part.file},
                     {"offset", part.offset},
@@ -208,10 +208,10 @@ std::string to_json(const std::vector<WrittenPart>& parts) {
 }
 
 std::vector<WrittenPart> parse_parts(const std::string& text, const std::string& path) {
-  return checkpoint::read_json(text, path, [](const nlohmann::json& list) {
+  return checkpoint::read_json(text, path, [](const Json& list) {
     std::vector<WrittenPart> parts;
-    for (const nlohmann::json& part : list.get_ref<const nlohmann::json::array_t&>()) {
-      parts.push_back({.file = part.at("file"),
+    for (const Json& part : list.elements()) {
+      parts.push_back({.file = part.at("file").get<std::string>(),
                        .offset = checkpoint::whole_number_in<std::uint64_t>(part, "offset"),
                        .bytes = checkpoint::whole_number_in<std::uint64_t>(part, "bytes"),
                        .crc32 = checkpoint::whole_number_in<std::uint32_t>(part, "crc32")});

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
 
@@ -15,8 +15,6 @@ namespace {
 
 using checkpoint::report_damaged_checkpoint;
 using checkpoint::whole_number_in;
-using nlohmann::json;
-using nlohmann::ordered_json;
 
 constexpr int kFormat = 2;
 
@@ -84,48 +82,48 @@ std::string shown_precision(const std::string& text) {
   return text.empty() ? "everything in one type" : text;
 }
 
-ordered_json identity_json(const TrainingIdentity& identity) {
+Json identity_json(const TrainingIdentity& identity) {
   const nn::ModelConfig& model = identity.model;
-  ordered_json object = {{"layers", model.num_layers},
-                         {"hidden", model.hidden_size},
-                         {"heads", model.num_heads},
-                         {"kv_heads", model.num_kv_heads},
-                         {"ffn", model.ffn_hidden_size},
-                         {"seq", model.max_seq_len},
-                         {"vocab", model.vocab_size},
-                         {"rope_theta", model.rope_theta},
-                         {"norm_epsilon", model.norm_epsilon},
-                         {"tied_embeddings", model.tied_embeddings},
-                         {"dtype", to_string(identity.dtype)},
-                         {"seed", identity.seed},
-                         {"global_batch", identity.global_batch},
-                         {"data", identity.data},
-                         {"data_bytes", identity.data_bytes},
-                         {"data_hash", identity.data_hash}};
+  Json object = {{"layers", model.num_layers},
+                 {"hidden", model.hidden_size},
+                 {"heads", model.num_heads},
+                 {"kv_heads", model.num_kv_heads},
+                 {"ffn", model.ffn_hidden_size},
+                 {"seq", model.max_seq_len},
+                 {"vocab", model.vocab_size},
+                 {"rope_theta", model.rope_theta},
+                 {"norm_epsilon", model.norm_epsilon},
+                 {"tied_embeddings", model.tied_embeddings},
+                 {"dtype", to_string(identity.dtype)},
+                 {"seed", identity.seed},
+                 {"global_batch", identity.global_batch},
+                 {"data", identity.data},
+                 {"data_bytes", identity.data_bytes},
+                 {"data_hash", identity.data_hash}};
   if (identity.doc_length > 0) object["doc_length"] = identity.doc_length;
   if (!identity.variant.empty()) object["variant"] = identity.variant;
   return object;
 }
 
-ordered_json settings_json(const TrainingSettings& settings) {
-  ordered_json object = {{"steps", settings.steps},
-                         {"lr", settings.learning_rate},
-                         {"warmup", settings.warmup},
-                         {"clip", settings.clip_norm},
-                         {"micro_batch", settings.micro_batch}};
+Json settings_json(const TrainingSettings& settings) {
+  Json object = {{"steps", settings.steps},
+                 {"lr", settings.learning_rate},
+                 {"warmup", settings.warmup},
+                 {"clip", settings.clip_norm},
+                 {"micro_batch", settings.micro_batch}};
   if (!settings.precision.empty()) object["precision"] = settings.precision;
   return object;
 }
 
-DType dtype_from(const json& object) {
-  const json& name = object.at("dtype");
+DType dtype_from(const Json& object) {
+  const Json& name = object.at("dtype");
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     if (name == to_string(dtype)) return dtype;
   }
-  throw json::type_error::create(302, "the dtype is " + checkpoint::shown_json(name), &name);
+  throw JsonError(fmt::format("the dtype is {}", checkpoint::shown_json(name)));
 }
 
-TrainingIdentity identity_from(const json& object) {
+TrainingIdentity identity_from(const Json& object) {
   TrainingIdentity identity;
   nn::ModelConfig& model = identity.model;
   model.num_layers = whole_number_in<std::size_t>(object, "layers");
@@ -151,43 +149,43 @@ TrainingIdentity identity_from(const json& object) {
   return identity;
 }
 
-TrainingSettings settings_from(const json& object) {
+TrainingSettings settings_from(const Json& object) {
   TrainingSettings settings{.steps = whole_number_in<std::size_t>(object, "steps"),
-                            .learning_rate = object.at("lr"),
+                            .learning_rate = object.at("lr").get<double>(),
                             .warmup = whole_number_in<std::size_t>(object, "warmup"),
-                            .clip_norm = object.at("clip"),
+                            .clip_norm = object.at("clip").get<double>(),
                             .micro_batch = whole_number_in<std::size_t>(object, "micro_batch")};
   if (object.contains("precision")) object.at("precision").get_to(settings.precision);
   return settings;
 }
 
-ordered_json step_json(const train::StepMetrics& step) {
-  ordered_json row = {step.step, step.loss, step.grad_norm, step.learning_rate,
-                      step.tokens_per_second};
+Json step_json(const train::StepMetrics& step) {
+  Json row = {step.step, step.loss, step.grad_norm, step.learning_rate, step.tokens_per_second};
   if (step.validation_loss) row.push_back(*step.validation_loss);
   return row;
 }
 
 /// JSON has no infinity, which is the norm of a step that was skipped.
-double number_or_infinity(const json& number) {
+double number_or_infinity(const Json& number) {
   return number.is_null() ? std::numeric_limits<double>::infinity() : number.get<double>();
 }
 
-train::StepMetrics step_from(const json& step) {
+train::StepMetrics step_from(const Json& step) {
   train::StepMetrics metrics{.step = step.at(0).get<std::size_t>(),
-                             .loss = step.at(1),
+                             .loss = step.at(1).get<double>(),
                              .grad_norm = number_or_infinity(step.at(2)),
-                             .learning_rate = step.at(3),
-                             .tokens_per_second = step.at(4)};
-  if (step.size() > kStepColumns) metrics.validation_loss = step.at(kStepColumns);
+                             .learning_rate = step.at(3).get<double>(),
+                             .tokens_per_second = step.at(4).get<double>()};
+  if (step.size() > kStepColumns) metrics.validation_loss = step.at(kStepColumns).get<double>();
   return metrics;
 }
 
-void expect_format(const json& record, const std::string& path) {
-  const json& format = record.at("format");
+void expect_format(const Json& record, const std::string& path) {
+  const Json& format = record.at("format");
   if (format == kFormat) return;
-  if (!format.is_number_unsigned()) {
-    report_damaged_checkpoint(path, "its format is " + checkpoint::shown_json(format));
+  if (!format.is_whole()) {
+    report_damaged_checkpoint(path,
+                              fmt::format("its format is {}", checkpoint::shown_json(format)));
   }
   throw FileError(fmt::format(
       "checkpoint file '{}': its format is {}, this program reads {}. Another version of this "
@@ -195,7 +193,7 @@ void expect_format(const json& record, const std::string& path) {
       path, format.get<std::uint64_t>(), kFormat));
 }
 
-TrainingRecord record_from(const json& object, const std::string& path) {
+TrainingRecord record_from(const Json& object, const std::string& path) {
   expect_format(object, path);
   TrainingRecord record;
   record.identity = identity_from(object.at("training"));
@@ -203,7 +201,7 @@ TrainingRecord record_from(const json& object, const std::string& path) {
   record.optimizer_steps = whole_number_in<int>(object, "optimizer_steps");
   record.writers = whole_number_in<int>(object, "writers");
   if (object.contains("numbers")) object.at("numbers").get_to(record.numbers);
-  for (const json& step : object.at("steps")) record.steps.push_back(step_from(step));
+  for (const Json& step : object.at("steps").elements()) record.steps.push_back(step_from(step));
   const auto report = [&](const std::string& what) { report_damaged_checkpoint(path, what); };
   for (std::size_t i = 0; i < record.steps.size(); ++i) {
     if (record.steps[i].step != i + 1) report(fmt::format("step {} is missing", i + 1));
@@ -285,7 +283,7 @@ TrainingIdentity identity_of(const train::RunContext& context) {
 }
 
 std::string to_json(const TrainingRecord& record) {
-  ordered_json head = {
+  Json head = {
       {"format", kFormat},
       {"training", identity_json(record.identity)},
       {"settings", settings_json(record.settings)},
@@ -294,7 +292,7 @@ std::string to_json(const TrainingRecord& record) {
       {"step_columns", {"step", "loss", "grad_norm", "learning_rate", "tokens_per_second"}}};
   if (!record.numbers.empty()) head["numbers"] = record.numbers;
   // A file may have a name that is no UTF-8.
-  std::string text = head.dump(1, ' ', false, ordered_json::error_handler_t::replace);
+  std::string text = head.dump(1, JsonLetters::kReplaced);
   text.resize(text.rfind('}') - 1);
   text += ",\n \"steps\": [";
   // Step by step: a tree of all of them would take far more memory than the text.
@@ -310,7 +308,7 @@ std::string to_json(const TrainingRecord& record) {
 
 TrainingRecord parse_record(const std::string& text, const std::string& path) {
   return checkpoint::read_json(text, path,
-                               [&](const json& object) { return record_from(object, path); });
+                               [&](const Json& object) { return record_from(object, path); });
 }
 
 }  // namespace ultra::zero

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <string_view>
 
@@ -178,18 +177,18 @@ std::string notes(const StagesRequest& request) {
 
 // JSON --------------------------------------------------------------------------------------------
 
-nlohmann::ordered_json sent_to_json(const SentElements& sent) {
+Json sent_to_json(const SentElements& sent) {
   return {{"inside", sent.inside}, {"between", sent.between}, {"total", sent.total()}};
 }
 
-nlohmann::ordered_json stage_to_json(const StagesRequest& request, const StageEstimate& stage) {
-  nlohmann::ordered_json json = {{"stage", number_of(stage.sharding.stage)},
-                                 {"name", name_of(stage.sharding.stage)},
-                                 {"bytes",
-                                  {{"parameters", stage.bytes.parameters},
-                                   {"gradients", stage.bytes.gradients},
-                                   {"optimizer", stage.bytes.optimizer},
-                                   {"total", stage.bytes.total()}}}};
+Json stage_to_json(const StagesRequest& request, const StageEstimate& stage) {
+  Json json = {{"stage", number_of(stage.sharding.stage)},
+               {"name", name_of(stage.sharding.stage)},
+               {"bytes",
+                {{"parameters", stage.bytes.parameters},
+                 {"gradients", stage.bytes.gradients},
+                 {"optimizer", stage.bytes.optimizer},
+                 {"total", stage.bytes.total()}}}};
   if (request.peak_activations) json["bytes"]["with_activations"] = stage.with_activations;
   json["sent_elements"] = sent_to_json(stage.sent);
   json["sent_per_parameter"] = stage.sent.total() / real(request.parameters);
@@ -273,12 +272,12 @@ std::string format_stages(const StagesRequest& request) {
          notes(request);
 }
 
-nlohmann::ordered_json stages_to_json(const StagesRequest& request) {
+Json stages_to_json(const StagesRequest& request) {
   const StageEstimates stages = estimate_stages(request);
-  nlohmann::ordered_json json = {{"ranks", request.ranks},
-                                 {"node_size", stages.front().sharding.shards},
-                                 {"micro_batches", request.micro_batches},
-                                 {"stages", nlohmann::ordered_json::array()}};
+  Json json = {{"ranks", request.ranks},
+               {"node_size", stages.front().sharding.shards},
+               {"micro_batches", request.micro_batches},
+               {"stages", Json::array()}};
   for (const StageEstimate& stage : stages) {
     json["stages"].push_back(stage_to_json(request, stage));
   }
@@ -309,7 +308,7 @@ std::string answer(const memory::MemoryOptions& options, const train::TrainOptio
   request.validate();
   request.micro_batches = micro_batches_per_step(train, ranks);
   std::string table;
-  nlohmann::ordered_json json;
+  Json json;
   if (const std::optional<std::size_t> size = nominal_size(options.estimate)) {
     request.parameters = *size;
     json = {{"model", {{"name", options.estimate}}},

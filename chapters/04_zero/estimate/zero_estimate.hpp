@@ -4,12 +4,12 @@
 
 #include <array>
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
+#include "common/base/json.hpp"
 #include "common/train/options/options.hpp"
 
 namespace ultra::zero {
@@ -64,7 +64,7 @@ using StageEstimates = std::array<StageEstimate, kZeroStages.size()>;
 ///
 /// Bytes and elements are averages over the ranks, as real numbers.
 /// @throws ConfigError when the request is not valid.
-[[nodiscard]] nlohmann::ordered_json stages_to_json(const StagesRequest& request);
+[[nodiscard]] Json stages_to_json(const StagesRequest& request);
 
 /// @brief A size that stands for a model: "7.5B" is 7,500,000,000 parameters; M, B or T, in either
 /// case.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
@@ -127,14 +126,14 @@ std::string notes(const TensorParallelRequest& request, const RankEstimate& rank
 
 // JSON --------------------------------------------------------------------------------------------
 
-nlohmann::ordered_json activations_to_json(const RankEstimate& estimate) {
+Json activations_to_json(const RankEstimate& estimate) {
   return {{"activations_per_layer", estimate.activations_per_layer},
           {"activations", estimate.peak_activations},
           {"total", estimate.total()},
           {"fits_80gb_gpu", estimate.fits()}};
 }
 
-nlohmann::ordered_json states_to_json(const RankEstimate& estimate) {
+Json states_to_json(const RankEstimate& estimate) {
   return {{"tp", estimate.layout.tp},
           {"parameters", estimate.parameter_count},
           {"bytes",
@@ -187,21 +186,20 @@ std::string format_ranks(const TensorParallelRequest& request) {
          verdict(pairs) + "\n" + notes(request, rank);
 }
 
-nlohmann::ordered_json ranks_to_json(const TensorParallelRequest& request) {
+Json ranks_to_json(const TensorParallelRequest& request) {
   const std::vector<RankEstimatePair> pairs = estimate_up_to(request);
   const RankEstimate& rank = requested(pairs, request.layout);
   const auto& [stage, shards, replicas] = request.sharding;
-  nlohmann::ordered_json json = {
-      {"tp", request.layout.tp},
-      {"sequence_parallel", request.layout.splits_sequences()},
-      {"zero", {{"stage", number_of(stage)}, {"shards", shards}, {"replicas", replicas}}},
-      {"per_rank", states_to_json(rank)},
-      {"layouts", nlohmann::ordered_json::array()}};
+  Json json = {{"tp", request.layout.tp},
+               {"sequence_parallel", request.layout.splits_sequences()},
+               {"zero", {{"stage", number_of(stage)}, {"shards", shards}, {"replicas", replicas}}},
+               {"per_rank", states_to_json(rank)},
+               {"layouts", Json::array()}};
   json["per_rank"].update(activations_to_json(rank));
   for (const RankEstimatePair& pair : pairs) {
-    nlohmann::ordered_json entry = states_to_json(pair.without);
+    Json entry = states_to_json(pair.without);
     entry["without_sp"] = activations_to_json(pair.without);
-    entry["with_sp"] = pair.with ? activations_to_json(*pair.with) : nlohmann::ordered_json();
+    entry["with_sp"] = pair.with ? activations_to_json(*pair.with) : Json();
     json["layouts"].push_back(std::move(entry));
   }
   return json;
@@ -219,7 +217,7 @@ std::string answer(const memory::MemoryOptions& options, const train::TrainOptio
       .model = options.request(train), .layout = layout, .sharding = sharding};
   const memory::MemoryEstimate whole = memory::estimate_memory(request.model);
   if (!options.json) return memory::format_estimate(whole) + "\n" + format_ranks(request);
-  nlohmann::ordered_json json = memory::estimate_to_json(whole);
+  Json json = memory::estimate_to_json(whole);
   json.update(ranks_to_json(request));
   return json.dump(2) + "\n";
 }

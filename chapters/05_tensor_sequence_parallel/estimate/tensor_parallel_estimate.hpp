@@ -4,7 +4,6 @@
 /// as a table and as JSON.
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
+#include "common/base/json.hpp"
 #include "common/train/options/options.hpp"
 
 namespace ultra::tensor_parallel {
@@ -69,7 +69,7 @@ struct RankEstimatePair {
 /// @brief The same as members of a JSON object: "tp", "sequence_parallel", "zero", "per_rank" (what was
 /// asked for), "layouts" (a list, one entry per tp); bytes of states are averages, as real numbers.
 /// @throws ConfigError when the request is not valid.
-[[nodiscard]] nlohmann::ordered_json ranks_to_json(const TensorParallelRequest& request);
+[[nodiscard]] Json ranks_to_json(const TensorParallelRequest& request);
 
 /// @brief The answer to --estimate, for stdout: a table, or one JSON object with --json.
 ///

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "chapters/03_data_parallel/scaling/scaling_model.hpp"
@@ -45,10 +44,6 @@ std::optional<double> error_of(const TpScalingPoint& point) {
 /// A change in percent: 0.6 is "-40.0%".
 std::string change(const std::optional<double>& ratio) {
   return ratio ? fmt::format("{:+.1f}%", 100.0 * (*ratio - 1.0)) : "-";
-}
-
-nlohmann::ordered_json or_null(const std::optional<double>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
 std::string format_head(const TpScalingReport& report) {
@@ -107,7 +102,7 @@ std::string format_border(const TpScalingReport& report) {
       100.0 * across->tokens_per_second_per_rank / across->one_node_tokens_per_second_per_rank);
 }
 
-nlohmann::ordered_json request_to_json(const TpScalingReport& report) {
+Json request_to_json(const TpScalingReport& report) {
   const TpScalingRequest& request = report.request;
   return {{"model", request.model.name},
           {"parameters", memory::parameter_count(request.model)},
@@ -122,29 +117,28 @@ nlohmann::ordered_json request_to_json(const TpScalingReport& report) {
           {"memory_bandwidth", request.memory_bandwidth}};
 }
 
-nlohmann::ordered_json point_to_json(const TpScalingReport& report, std::size_t index) {
+Json point_to_json(const TpScalingReport& report, std::size_t index) {
   const TpScalingPoint& point = report.points[index];
-  nlohmann::ordered_json json = {
-      {"tp", point.tp},
-      {"nodes", point.nodes},
-      {"micro_batch", point.micro_batch},
-      {"product_seconds", point.product_seconds},
-      {"elementwise_seconds", point.elementwise_seconds},
-      {"communication_seconds", point.communication_seconds},
-      {"exposed_seconds", point.exposed_seconds},
-      {"intra_bytes", point.intra_bytes},
-      {"inter_bytes", point.inter_bytes},
-      {"step_seconds", point.step_seconds},
-      {"tokens_per_second_per_rank", point.tokens_per_second_per_rank},
-      {"one_node_tokens_per_second_per_rank", point.one_node_tokens_per_second_per_rank},
-      {"communication_share", point.communication_share},
-      {"ratio_to_previous", or_null(point.ratio_to_previous)},
-      {"published", nullptr}};
+  Json json = {{"tp", point.tp},
+               {"nodes", point.nodes},
+               {"micro_batch", point.micro_batch},
+               {"product_seconds", point.product_seconds},
+               {"elementwise_seconds", point.elementwise_seconds},
+               {"communication_seconds", point.communication_seconds},
+               {"exposed_seconds", point.exposed_seconds},
+               {"intra_bytes", point.intra_bytes},
+               {"inter_bytes", point.inter_bytes},
+               {"step_seconds", point.step_seconds},
+               {"tokens_per_second_per_rank", point.tokens_per_second_per_rank},
+               {"one_node_tokens_per_second_per_rank", point.one_node_tokens_per_second_per_rank},
+               {"communication_share", point.communication_share},
+               {"ratio_to_previous", point.ratio_to_previous},
+               {"published", nullptr}};
   if (point.published) {
     json["published"] = {
         {"tokens_per_second_per_rank", point.published->tokens_per_second_per_rank},
-        {"ratio_to_previous", or_null(published_ratio(report, index))},
-        {"prediction_error", or_null(error_of(point))}};
+        {"ratio_to_previous", published_ratio(report, index)},
+        {"prediction_error", error_of(point)}};
   }
   return json;
 }
@@ -171,9 +165,9 @@ std::string format_tp_scaling(const TpScalingReport& report) {
   return table;
 }
 
-nlohmann::ordered_json tp_scaling_to_json(const TpScalingReport& report) {
-  nlohmann::ordered_json json = request_to_json(report);
-  json["points"] = nlohmann::ordered_json::array();
+Json tp_scaling_to_json(const TpScalingReport& report) {
+  Json json = request_to_json(report);
+  json["points"] = Json::array();
   for (std::size_t i = 0; i < report.points.size(); ++i) {
     json["points"].push_back(point_to_json(report, i));
   }

@@ -2,10 +2,10 @@
 /// @file
 /// `05_tensor_sequence_parallel --scale-tp`: the scaling model's answer as a table and as JSON.
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_model.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::tensor_parallel {
 
@@ -14,6 +14,6 @@ namespace ultra::tensor_parallel {
 [[nodiscard]] std::string format_tp_scaling(const TpScalingReport& report);
 
 /// @brief The report as a JSON object: seconds, bytes, FLOP and bytes per second, tokens.
-[[nodiscard]] nlohmann::ordered_json tp_scaling_to_json(const TpScalingReport& report);
+[[nodiscard]] Json tp_scaling_to_json(const TpScalingReport& report);
 
 }  // namespace ultra::tensor_parallel

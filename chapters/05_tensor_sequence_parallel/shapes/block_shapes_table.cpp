@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/base/errors.hpp"
@@ -85,20 +84,19 @@ std::string way_of(const BlockShapeRow& row) {
 
 // JSON --------------------------------------------------------------------------------------------
 
-nlohmann::ordered_json dims_to_json(const Shape& shape) {
+Json dims_to_json(const Shape& shape) {
   return std::vector<std::size_t>(shape.dims().begin(), shape.dims().end());
 }
 
-nlohmann::ordered_json tensors_to_json(const std::vector<PlacedTensor>& tensors) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+Json tensors_to_json(const std::vector<PlacedTensor>& tensors) {
+  Json json = Json::array();
   for (const PlacedTensor& tensor : tensors) {
     json.push_back({{"name", tensor.name},
                     {"local", dims_to_json(tensor.local)},
                     {"whole", dims_to_json(tensor.whole)},
                     {"placement", to_string(tensor.placement)},
-                    {"split", nullptr},
+                    {"split", tensor.split},
                     {"words", tensor.words}});
-    if (tensor.split) json.back()["split"] = *tensor.split;
   }
   return json;
 }
@@ -172,17 +170,16 @@ std::string format_comparison(std::span<const LayoutRows> layouts) {
   return aligned(lines);
 }
 
-nlohmann::ordered_json block_shapes_to_json(std::span<const BlockShapeRow> rows) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+Json block_shapes_to_json(std::span<const BlockShapeRow> rows) {
+  Json json = Json::array();
   for (const BlockShapeRow& row : rows) {
     json.push_back({{"pass", to_string(row.pass)},
-                    {"layer", nullptr},
+                    {"layer", row.layer},
                     {"step", row.step},
                     {"region", to_string(row.region)},
                     {"inputs", tensors_to_json(row.inputs)},
                     {"outputs", tensors_to_json(row.outputs)},
                     {"weights", tensors_to_json(row.weights)}});
-    if (row.layer) json.back()["layer"] = *row.layer;
   }
   return json;
 }

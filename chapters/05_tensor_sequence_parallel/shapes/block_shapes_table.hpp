@@ -2,13 +2,13 @@
 /// @file
 /// The rows of block_shapes.hpp as text and as JSON.
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/shapes/block_shapes.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::tensor_parallel {
 
@@ -36,6 +36,6 @@ struct LayoutRows {
 
 /// @brief The rows as a JSON array of objects: "pass", "layer", "step", "region", "inputs",
 /// "outputs", "weights"; a tensor is "name", "local", "whole", "placement", "split", "words".
-[[nodiscard]] nlohmann::ordered_json block_shapes_to_json(std::span<const BlockShapeRow> rows);
+[[nodiscard]] Json block_shapes_to_json(std::span<const BlockShapeRow> rows);
 
 }  // namespace ultra::tensor_parallel

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/05_tensor_sequence_parallel/shapes/block_shapes_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "common/base/errors.hpp"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
@@ -11,12 +10,12 @@
 #include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/06_context_parallel/options/context_parallel_options.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::context_parallel {
 namespace {
 
 using data_parallel::numbers_of;
-using nlohmann::ordered_json;
 
 /// Calls visit with each flag, see data_parallel::add_flags().
 constexpr auto kEachFlag = [](const auto& visit) {
@@ -73,9 +72,9 @@ std::string format_rows(const MethodQuestion& question) {
   return rows;
 }
 
-ordered_json to_json(const MethodQuestion& question) {
+Json to_json(const MethodQuestion& question) {
   const std::vector<MethodCost> costs = method_costs(question);
-  ordered_json methods = ordered_json::array();
+  Json methods = Json::array();
   for (const MethodCost& cost : costs) {
     methods.push_back({{"method", to_string(cost.choice.method)},
                        {"ulysses", cost.choice.ulysses},
@@ -139,7 +138,7 @@ std::vector<MethodQuestion> CpTableOptions::questions(const nn::ModelConfig& cus
 std::string CpTableOptions::answer(const nn::ModelConfig& custom) const {
   const std::vector<MethodQuestion> all = questions(custom);
   if (json) {
-    ordered_json answers = ordered_json::array();
+    Json answers = Json::array();
     for (const MethodQuestion& question : all) answers.push_back(to_json(question));
     return answers.dump(2) + "\n";
   }

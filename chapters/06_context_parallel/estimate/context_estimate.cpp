@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/04_zero/estimate/zero_estimate.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "chapters/06_context_parallel/options/context_parallel_options.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::context_parallel {
 namespace {
-
-using nlohmann::ordered_json;
 
 /// The same share of the model, of sequences on so many ranks. Its methods keep as much as a ring.
 RankShare with_ranks(RankShare share, int cp) {
@@ -89,7 +87,7 @@ std::string verdict(const std::vector<ContextEstimate>& estimates) {
   return fmt::format("Fewest ranks that fit on GPUs of 80 GB: cp {}.\n", first->cp);
 }
 
-ordered_json to_json(const ContextEstimate& one) {
+Json to_json(const ContextEstimate& one) {
   return {{"cp", one.cp},
           {"tokens_per_rank", one.local_seq_len},
           {"parameters_bytes", one.states.parameters},
@@ -136,10 +134,10 @@ std::string answer(const memory::MemoryOptions& options, const train::TrainOptio
            "\n" + verdict(estimates) +
            "Not counted: temporary results, keys and values on their way.\n";
   }
-  ordered_json json = memory::estimate_to_json(whole);
+  Json json = memory::estimate_to_json(whole);
   json["cp"] = share.layout.cp;
   json["tp"] = share.tensor.tp;
-  json["context_layouts"] = ordered_json::array();
+  json["context_layouts"] = Json::array();
   for (const ContextEstimate& one : estimates) json["context_layouts"].push_back(to_json(one));
   return json.dump(2) + "\n";
 }

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "chapters/01_memory/estimate/estimate_report.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
@@ -16,12 +15,11 @@
 #include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
-
-using nlohmann::ordered_json;
 
 nn::ModelConfig config_of(const memory::TransformerShape& shape, std::size_t seq_len) {
   return {.vocab_size = shape.vocab_size,
@@ -123,7 +121,7 @@ std::string format_table(const std::vector<StageEstimate>& stages) {
   return table;
 }
 
-ordered_json to_json(const StageEstimate& one) {
+Json to_json(const StageEstimate& one) {
   return {{"layers", one.layers},
           {"parameters", one.parameters},
           {"held", one.held},
@@ -180,12 +178,12 @@ std::string answer(const EstimateFlags& flags, const PipelineOptions& options) {
                "are free.\nNot counted: temporary results, tensors on their way out.\n",
                100 * bubble);
   }
-  ordered_json json = memory::estimate_to_json(whole);
+  Json json = memory::estimate_to_json(whole);
   json["pp"] = options.pp;
   json["schedule"] = options.schedule_name();
   json["micro_batches"] = request.sequences.size();
   json["bubble_over_ideal"] = bubble;
-  json["stages"] = ordered_json::array();
+  json["stages"] = Json::array();
   for (const StageEstimate& one : stages) json["stages"].push_back(to_json(one));
   return json.dump(2) + "\n";
 }

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
 #include "common/base/atomic_file.hpp"
+#include "common/base/json.hpp"
 #include "common/train/frame/agree.hpp"
 #include "common/train/frame/text_messages.hpp"
 #include "common/train/report/rank_clock.hpp"
@@ -16,7 +16,6 @@
 namespace ultra::pipeline_parallel {
 namespace {
 
-using nlohmann::ordered_json;
 using train::Action;
 
 /// The Gantt chart of the pipeline that rank 0 is in.
@@ -54,8 +53,8 @@ class GanttFile {
         {.stage = static_cast<std::size_t>(place_.pp), .chunk = chunk});
   }
 
-  [[nodiscard]] ordered_json of_rank(const ActionLog& log) const {
-    ordered_json own = {{"actions", ordered_json::array()}, {"costs", ordered_json::array()}};
+  [[nodiscard]] Json of_rank(const ActionLog& log) const {
+    Json own = {{"actions", Json::array()}, {"costs", Json::array()}};
     for (const ExecutedAction& executed : log.actions()) {
       const Action& action = executed.action;
       own["actions"].push_back({{"stage", place_.pp},
@@ -74,22 +73,22 @@ class GanttFile {
     return own;
   }
 
-  [[nodiscard]] ordered_json joined(const std::vector<std::string>& texts) const {
-    ordered_json all = {{"schedule", schedule_.name},
-                        {"stages", schedule_.placement.stages()},
-                        {"chunks", schedule_.placement.chunks()},
-                        {"micro_batches", schedule_.micro_batches},
-                        {"unit", "s"},
-                        {"actions", ordered_json::array()},
-                        {"costs", ordered_json::object()}};
+  [[nodiscard]] Json joined(const std::vector<std::string>& texts) const {
+    Json all = {{"schedule", schedule_.name},
+                {"stages", schedule_.placement.stages()},
+                {"chunks", schedule_.placement.chunks()},
+                {"micro_batches", schedule_.micro_batches},
+                {"unit", "s"},
+                {"actions", Json::array()},
+                {"costs", Json::object()}};
     for (const auto& [kind, letters] : kActionNames) {
       all["costs"][std::string(letters)] = std::vector<double>(schedule_.placement.parts(), 0.0);
     }
     for (const std::string& text : texts) {
-      const ordered_json own = ordered_json::parse(text);
+      const Json own = Json::parse(text);
       if (own.empty()) continue;
-      for (const ordered_json& action : own["actions"]) all["actions"].push_back(action);
-      for (const ordered_json& cost : own["costs"]) {
+      for (const Json& action : own["actions"].elements()) all["actions"].push_back(action);
+      for (const Json& cost : own["costs"].elements()) {
         all["costs"][cost[0].get<std::string>()][cost[1].get<std::size_t>()] = cost[2];
       }
     }
@@ -97,11 +96,12 @@ class GanttFile {
     return all;
   }
 
-  static void count_from_first(ordered_json& actions) {
+  static void count_from_first(Json& actions) {
     double first = std::numeric_limits<double>::max();
-    for (const ordered_json& action : actions)
+    for (const Json& action : actions.elements()) {
       first = std::min(first, action["begin"].get<double>());
-    for (ordered_json& action : actions) {
+    }
+    for (Json& action : actions.elements()) {
       for (const char* moment : {"begin", "end"}) {
         action[moment] = action[moment].get<double>() - first;
       }

@@ -4,19 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
+#include "common/base/json.hpp"
 #include "common/trace/trace_recorder.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
-using nlohmann::ordered_json;
 using train::ActionKind;
 
-ordered_json to_json(std::size_t stage, const TimedAction& timed) {
+Json to_json(std::size_t stage, const TimedAction& timed) {
   return {{"stage", stage},
           {"action", timed.action.str()},
           {"kind", letters_of(timed.action.kind)},
@@ -26,7 +25,7 @@ ordered_json to_json(std::size_t stage, const TimedAction& timed) {
           {"end", timed.end}};
 }
 
-ordered_json to_json(const TimedMessage& timed) {
+Json to_json(const TimedMessage& timed) {
   const bool is_activation = timed.message.content == Content::kActivation;
   return {{"content", is_activation ? "activation" : "gradient"},
           {"micro_batch", timed.message.micro_batch},
@@ -77,27 +76,27 @@ bool has_whole_seconds(const SimulatedStep& step) {
 }  // namespace
 
 std::string gantt_json(const PipelineSchedule& schedule, const SimulatedStep& step) {
-  ordered_json actions = ordered_json::array();
-  ordered_json peaks = ordered_json::array();
+  Json actions = Json::array();
+  Json peaks = Json::array();
   for (std::size_t stage = 0; stage < step.ranks.size(); ++stage) {
     for (const TimedAction& timed : step.ranks[stage].actions) {
       actions.push_back(to_json(stage, timed));
     }
     peaks.push_back(step.ranks[stage].peak_live);
   }
-  ordered_json messages = ordered_json::array();
+  Json messages = Json::array();
   for (const TimedMessage& timed : step.messages) messages.push_back(to_json(timed));
-  const ordered_json gantt = {{"schedule", schedule.name},
-                              {"stages", schedule.stages()},
-                              {"micro_batches", schedule.micro_batches},
-                              {"chunks", schedule.placement.chunks()},
-                              {"unit", "s"},
-                              {"seconds", step.seconds()},
-                              {"bubble_over_ideal", step.bubble_over_ideal()},
-                              {"bubble_over_total", step.bubble_over_total()},
-                              {"peak_activations", peaks},
-                              {"actions", actions},
-                              {"messages", messages}};
+  const Json gantt = {{"schedule", schedule.name},
+                      {"stages", schedule.stages()},
+                      {"micro_batches", schedule.micro_batches},
+                      {"chunks", schedule.placement.chunks()},
+                      {"unit", "s"},
+                      {"seconds", step.seconds()},
+                      {"bubble_over_ideal", step.bubble_over_ideal()},
+                      {"bubble_over_total", step.bubble_over_total()},
+                      {"peak_activations", peaks},
+                      {"actions", actions},
+                      {"messages", messages}};
   return gantt.dump(1) + "\n";
 }
 

@@ -3,24 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kAdvice = "Let a run write it: --pp 4 --executed-gantt FILE.";
 
 /// A value as a message shows it.
-std::string shown(const json& value) {
-  if (value.is_structured()) return value.is_array() ? "a list" : "an object";
+std::string shown(const Json& value) {
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
   if (value.is_number()) return fmt::format("{:g}", value.get<double>());
-  return in_quotes(value.dump(-1, ' ', true, json::error_handler_t::replace));
+  return in_quotes(value.dump(-1, JsonLetters::kAscii));
 }
 
 PartCost cost_of(double forward, double backward, double input, double weight) {
@@ -35,7 +34,7 @@ PartCost cost_of(double forward, double backward, double input, double weight) {
 /// Reads the file, and says in words what is wrong with it.
 class Reader {
  public:
-  Reader(const json& gantt, const std::string& path) : gantt_(gantt), path_(path) {}
+  Reader(const Json& gantt, const std::string& path) : gantt_(gantt), path_(path) {}
 
   CostModel read() const {
     expect_seconds();
@@ -67,24 +66,20 @@ class Reader {
   static constexpr double kLeastSeconds = 1e-9;
   static constexpr double kMostSeconds = 1e9;
 
-  [[nodiscard]] const json* find(const char* key) const {
-    const auto found = gantt_.find(key);
-    return found == gantt_.end() ? nullptr : &*found;
-  }
-
   void expect_seconds() const {
-    const json* unit = find("unit");
+    const Json* unit = gantt_.find("unit");
     if (unit != nullptr && *unit != "s") refuse("its \"unit\" is not \"s\", for seconds");
   }
 
   /// The stages, and the parts of each, of a file that says so.
   void expect_parts(std::size_t parts) const {
-    const json* stages = find("stages");
-    const json* chunks = find("chunks");
+    const Json* stages = gantt_.find("stages");
+    const Json* chunks = gantt_.find("chunks");
     if (stages == nullptr || chunks == nullptr) return;
-    const bool are_counts = stages->is_number_unsigned() && chunks->is_number_unsigned();
+    const bool are_counts = stages->is_whole() && chunks->is_whole();
     // Neither is larger than what it divides, so that no product overflows.
-    if (are_counts && *stages > 0U && *chunks > 0U && parts % stages->get<std::size_t>() == 0 &&
+    if (are_counts && stages->get<std::size_t>() > 0 && chunks->get<std::size_t>() > 0 &&
+        parts % stages->get<std::size_t>() == 0 &&
         parts / stages->get<std::size_t>() == chunks->get<std::size_t>()) {
       return;
     }
@@ -92,10 +87,10 @@ class Reader {
                        parts));
   }
 
-  [[nodiscard]] const json& list(const char* name) const {
-    const json& costs = gantt_.at("costs");
-    const auto found = costs.find(name);
-    if (found == costs.end()) refuse(fmt::format("its \"costs\" lack \"{}\"", name));
+  [[nodiscard]] const Json& list(const char* name) const {
+    const Json& costs = gantt_.at("costs");
+    const Json* found = costs.find(name);
+    if (found == nullptr) refuse(fmt::format("its \"costs\" lack \"{}\"", name));
     if (!found->is_array() || found->empty()) {
       refuse(fmt::format("its \"{}\" is no list of seconds, one for each part", name));
     }
@@ -104,7 +99,7 @@ class Reader {
 
   [[nodiscard]] std::vector<double> seconds(const char* name) const {
     std::vector<double> all;
-    for (const json& value : list(name)) {
+    for (const Json& value : list(name).elements()) {
       const bool is_right =
           value.is_number() && value.get<double>() >= 0 && value.get<double>() <= kMostSeconds;
       if (!is_right) {
@@ -128,17 +123,21 @@ class Reader {
     throw ConfigError(fmt::format("{}: {}. {}", in_quotes(path_), why, kAdvice));
   }
 
-  const json& gantt_;
+  const Json& gantt_;
   const std::string& path_;
 };
 
 }  // namespace
 
 CostModel costs_of_gantt(const std::string& gantt, const std::string& path) {
-  const json parsed = json::parse(gantt, nullptr, false);
-  const bool has_costs =
-      parsed.is_object() && parsed.contains("costs") && parsed.at("costs").is_object();
-  if (has_costs) return Reader(parsed, path).read();
+  Json parsed;
+  try {
+    parsed = Json::parse(gantt);
+  } catch (const JsonError&) {
+    // Nor has this costs.
+  }
+  const Json* costs = parsed.find("costs");
+  if (costs != nullptr && costs->is_object()) return Reader(parsed, path).read();
   throw ConfigError(
       fmt::format("{} has no costs of a pipeline's parts. {}", in_quotes(path), kAdvice));
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
@@ -15,12 +14,11 @@
 #include "chapters/07_pipeline_parallel/simulate/measured_gantt.hpp"
 #include "common/base/atomic_file.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr std::string_view kSearch = "search";
 constexpr std::string_view kAll = "all";
@@ -103,7 +101,7 @@ CostModel read_costs(const std::string& path, const LinkCost& link) {
   return costs;
 }
 
-ordered_json to_json(const TableQuestion& question, const TableRow& row) {
+Json to_json(const TableQuestion& question, const TableRow& row) {
   const SimulatedStep& step = row.step;
   return {{"stages", question.stages},
           {"micro_batches", row.schedule.micro_batches},
@@ -224,7 +222,7 @@ std::string PpTableOptions::answer(const nn::ModelConfig& /*model*/) const {
                                 : fmt::format("times of {}", costs);
   std::string text =
       fmt::format("Schedules of p stages and m micro-batches; {}\n\n{}", times, table_heading());
-  ordered_json answers = ordered_json::array();
+  Json answers = Json::array();
   std::vector<TableRow> all;
   for (const TableQuestion& question : questions()) {
     std::vector<TableRow> rows = table_rows(question);

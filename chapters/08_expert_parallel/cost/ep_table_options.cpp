@@ -4,20 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "chapters/02_collectives/algorithms/compact_step.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/08_expert_parallel/estimate/moe_models.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
-
-using nlohmann::ordered_json;
 
 /// Calls visit with each flag, see data_parallel::add_flags().
 constexpr auto kEachFlag = [](const auto& visit) {
@@ -67,8 +65,8 @@ std::string format_rows(const DispatchQuestion& question) {
   return rows;
 }
 
-ordered_json to_json(const DispatchQuestion& question) {
-  ordered_json ways = ordered_json::array();
+Json to_json(const DispatchQuestion& question) {
+  Json ways = Json::array();
   for (const DispatchCost& cost : dispatch_costs(question)) {
     ways.push_back({{"way", to_string(cost.way)},
                     {"between_nodes_bytes", cost.between_nodes},
@@ -123,7 +121,7 @@ std::vector<DispatchQuestion> EpTableOptions::questions() const {
 std::string EpTableOptions::answer(const nn::ModelConfig&) const {
   const std::vector<DispatchQuestion> all = questions();
   if (json) {
-    ordered_json answers = ordered_json::array();
+    Json answers = Json::array();
     for (const DispatchQuestion& question : all) answers.push_back(to_json(question));
     return answers.dump(2) + "\n";
   }

@@ -2,18 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "chapters/08_expert_parallel/options/expert_parallel_options.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
-
-using nlohmann::ordered_json;
 
 /// Far above this, bytes do not fit the integers that count them.
 constexpr double kMostBytes = 1e18;
@@ -74,13 +71,13 @@ std::string format_table(const std::vector<ExpertEstimate>& estimates, const Moe
   return table;
 }
 
-ordered_json to_json(const ExpertEstimate& one) {
-  ordered_json json = {{"ep", one.ep},
-                       {"expert_parameters", one.parameters.experts},
-                       {"other_parameters", one.parameters.others},
-                       {"parameters_bytes", one.states.parameters},
-                       {"gradients_bytes", one.states.gradients},
-                       {"optimizer_bytes", one.states.optimizer}};
+Json to_json(const ExpertEstimate& one) {
+  Json json = {{"ep", one.ep},
+               {"expert_parameters", one.parameters.experts},
+               {"other_parameters", one.parameters.others},
+               {"parameters_bytes", one.states.parameters},
+               {"gradients_bytes", one.states.gradients},
+               {"optimizer_bytes", one.states.optimizer}};
   if (one.even) json["peak_activations_bytes"] = *one.even;
   if (one.most) json["most_activations_bytes"] = *one.most;
   json["total_bytes"] = one.total();
@@ -128,11 +125,10 @@ std::string format_estimates(const ExpertRequest& request) {
 
 std::string json_of_estimates(const ExpertRequest& request) {
   const MoeParameters counts = parameter_counts(request.model);
-  ordered_json json = {
-      {"model", request.model.shape.name},      {"experts", request.model.moe.num_experts},
-      {"top_k", request.model.moe.top_k},       {"parameters", counts.total},
-      {"active_parameters", counts.active},     {"routed_parameters", counts.routed},
-      {"expert_layouts", ordered_json::array()}};
+  Json json = {{"model", request.model.shape.name},  {"experts", request.model.moe.num_experts},
+               {"top_k", request.model.moe.top_k},   {"parameters", counts.total},
+               {"active_parameters", counts.active}, {"routed_parameters", counts.routed},
+               {"expert_layouts", Json::array()}};
   for (const ExpertEstimate& one : estimate_up_to(request)) {
     json["expert_layouts"].push_back(to_json(one));
   }

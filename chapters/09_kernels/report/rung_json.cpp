@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <nlohmann/json.hpp>
 
 namespace ultra::ladders {
 namespace {
 
-using nlohmann::ordered_json;
 using simt::AccessKind;
 using simt::Report;
 using simt::Site;
@@ -29,25 +27,25 @@ std::string key_of(const char* words) {
 
 std::string key_of(AccessKind kind) { return key_of(simt::name_of(kind)); }
 
-ordered_json sums(const Site& site) {
+Json sums(const Site& site) {
   return {{"requests", site.requests},     {"lanes", site.lanes},
           {"sectors", site.sectors},       {"bytes", site.bytes},
           {"wavefronts", site.wavefronts}, {"ideal_wavefronts", site.ideal_wavefronts},
           {"divergent", site.divergent}};
 }
 
-ordered_json site_json(const Site& site) {
-  ordered_json json = {
+Json site_json(const Site& site) {
+  Json json = {
       {"file", site.file}, {"line", site.line}, {"kind", key_of(site.kind)}, {"size", site.size}};
   json.update(sums(site));
   return json;
 }
 
-ordered_json array_of(const simt::Extents& extents) { return {extents.x, extents.y, extents.z}; }
+Json array_of(const simt::Extents& extents) { return {extents.x, extents.y, extents.z}; }
 
-void add_counters(ordered_json& json, const RungRun& run) {
+void add_counters(Json& json, const RungRun& run) {
   const Report& report = run.outcome.report;
-  json["launches"] = ordered_json::array();
+  json["launches"] = Json::array();
   for (const simt::Launched& launched : report.launches) {
     json["launches"].push_back({{"kernel", launched.kernel},
                                 {"grid", array_of(launched.grid)},
@@ -57,7 +55,7 @@ void add_counters(ordered_json& json, const RungRun& run) {
   for (const AccessKind kind : kKinds) {
     json["totals"][key_of(kind)] = sums(report.total(kind));
   }
-  json["sites"] = ordered_json::array();
+  json["sites"] = Json::array();
   for (const Site& site : report.sites) {
     json["sites"].push_back(site_json(site));
   }
@@ -66,7 +64,7 @@ void add_counters(ordered_json& json, const RungRun& run) {
   }
 }
 
-void add_times(ordered_json& json, const RungRun& run, Limit limit, const Cost& cost,
+void add_times(Json& json, const RungRun& run, Limit limit, const Cost& cost,
                const Ceiling* ceiling) {
   if (run.outcome.seconds.empty()) {
     return;
@@ -89,25 +87,25 @@ void add_times(ordered_json& json, const RungRun& run, Limit limit, const Cost& 
 
 }  // namespace
 
-ordered_json to_json(const Ladder& ladder, const RunRequest& request, const RungRun& run,
-                     const Ceiling* ceiling) {
+Json to_json(const Ladder& ladder, const RunRequest& request, const RungRun& run,
+             const Ceiling* ceiling) {
   const LadderInfo& info = ladder.info();
   const Cost cost = ladder.cost(request.sizes, request.seed);
   const bool on_gpu = request.side == simt::Side::kGpu;
-  ordered_json json = {{"ladder", info.name},
-                       {"rung", run.rung.number},
-                       {"name", run.rung.name},
-                       {"idea", run.rung.idea},
-                       {"file", run.rung.file},
-                       {"exercise", run.rung.exercise},
-                       {"sizes", ordered_json::object()},
-                       {"seed", request.seed},
-                       {"side", on_gpu ? "gpu" : "emulator"},
-                       {"status", key_of(name_of(run.status))},
-                       {"right", run.status == Status::kRight},
-                       {"message", run.message},
-                       {"operations", cost.operations},
-                       {"least_bytes", cost.least_bytes}};
+  Json json = {{"ladder", info.name},
+               {"rung", run.rung.number},
+               {"name", run.rung.name},
+               {"idea", run.rung.idea},
+               {"file", run.rung.file},
+               {"exercise", run.rung.exercise},
+               {"sizes", Json::object()},
+               {"seed", request.seed},
+               {"side", on_gpu ? "gpu" : "emulator"},
+               {"status", key_of(name_of(run.status))},
+               {"right", run.status == Status::kRight},
+               {"message", run.message},
+               {"operations", cost.operations},
+               {"least_bytes", cost.least_bytes}};
   for (std::size_t i = 0; i < request.sizes.size(); ++i) {
     json["sizes"][info.dimensions[i].name] = request.sizes[i];
   }

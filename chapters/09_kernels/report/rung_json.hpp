@@ -2,11 +2,10 @@
 /// @file
 /// A rung's run as JSON, for notebooks and scripts: one line per rung in the file of --metrics.
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "chapters/09_kernels/ladder.hpp"
 #include "chapters/09_kernels/report/ceiling.hpp"
 #include "chapters/09_kernels/rung_run.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::ladders {
 
@@ -20,7 +19,7 @@ namespace ultra::ladders {
 /// requests, lanes, sectors, bytes, wavefronts, ideal_wavefronts, divergent. On a GPU, when it was
 /// timed: seconds [], median_seconds, and beside a ceiling: ceiling {name, work, seconds,
 /// median_seconds}, of_ceiling.
-[[nodiscard]] nlohmann::ordered_json to_json(const Ladder& ladder, const RunRequest& request,
-                                             const RungRun& run, const Ceiling* ceiling);
+[[nodiscard]] Json to_json(const Ladder& ladder, const RunRequest& request, const RungRun& run,
+                           const Ceiling* ceiling);
 
 }  // namespace ultra::ladders

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "chapters/01_memory/estimate/estimate_report.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
@@ -12,6 +11,7 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::mixed_precision {
@@ -44,7 +44,7 @@ zero::RankBytes bytes_of(const train::Setup& setup, zero::ZeroStage stage, int r
 
 std::string in_gigabytes(double bytes) { return fmt::format("{:.2f} GB", bytes / 1e9); }
 
-nlohmann::ordered_json json_of(const zero::RankBytes& bytes) {
+Json json_of(const zero::RankBytes& bytes) {
   return {{"parameters", bytes.parameters},
           {"gradients", bytes.gradients},
           {"optimizer", bytes.optimizer},
@@ -53,14 +53,14 @@ nlohmann::ordered_json json_of(const zero::RankBytes& bytes) {
 
 std::string json_answer(const train::Setup& setup, const memory::MemoryEstimate& model,
                         const std::string& recipe, int ranks) {
-  nlohmann::ordered_json json = memory::estimate_to_json(model);
+  Json json = memory::estimate_to_json(model);
   json["precision"] = recipe;
   json.erase("bytes");
   json.erase("fits_80gb_gpu");
   json.erase("min_80gb_gpus");
   json["bytes_per_parameter"] = json_of(bytes_of(setup, zero::ZeroStage::kNone, 1, 1, 0));
   json["ranks"] = ranks;
-  json["stages"] = nlohmann::ordered_json::array();
+  json["stages"] = Json::array();
   for (const zero::ZeroStage stage : kStages) {
     json["stages"].push_back(json_of(
         bytes_of(setup, stage, ranks, model.parameter_count, model.request.shape.num_layers)));

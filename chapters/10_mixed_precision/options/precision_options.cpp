@@ -1,7 +1,6 @@
 #include "chapters/10_mixed_precision/options/precision_options.hpp"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -75,7 +74,7 @@ std::string_view to_string(Recipe recipe) {
 
 void PrecisionOptions::add_to(CLI::App& app) {
   // With an estimate the flag means what it means in chapter 01.
-  if (auto* earlier = app.get_option_no_throw("--precision")) app.remove_option(earlier);
+  train::remove_flag(app, "--precision");
   const train::Flags flags(app, kGroup);
   flags.add_parsed(
       "--precision",

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/base/errors.hpp"
@@ -73,8 +72,8 @@ std::string format_combinations(const std::vector<train::Exclusion>& exclusions)
   return text;
 }
 
-nlohmann::ordered_json combinations_to_json(const std::vector<train::Exclusion>& exclusions) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+Json combinations_to_json(const std::vector<train::Exclusion>& exclusions) {
+  Json rows = Json::array();
   for (const train::Exclusion& one : exclusions) {
     rows.push_back({{"first", one.first}, {"second", one.second}, {"reason", one.reason}});
   }

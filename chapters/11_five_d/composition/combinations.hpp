@@ -3,10 +3,10 @@
 /// --combinations: which flags do not go together, and why, as each technique says it.
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/json.hpp"
 #include "common/train/program/technique.hpp"
 
 /// @brief Chapter 11: all techniques together.
@@ -20,8 +20,7 @@ namespace ultra::five_d {
 [[nodiscard]] std::string format_combinations(const std::vector<train::Exclusion>& exclusions);
 
 /// @brief The rows as JSON: [{"first": "--tp", "second": "--sync parameter-server", "reason": "..."}].
-[[nodiscard]] nlohmann::ordered_json combinations_to_json(
-    const std::vector<train::Exclusion>& exclusions);
+[[nodiscard]] Json combinations_to_json(const std::vector<train::Exclusion>& exclusions);
 
 /// @brief The flags --combinations and --combinations-json as a technique.
 [[nodiscard]] std::unique_ptr<train::Technique> combinations();

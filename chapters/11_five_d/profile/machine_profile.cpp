@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/train/options/flags.hpp"
 #include "common/train/program/command_line.hpp"
@@ -12,14 +12,12 @@
 namespace ultra::profile {
 namespace {
 
-using nlohmann::ordered_json;
-
-ordered_json json_of(const LinkSpeed& link) {
+Json json_of(const LinkSpeed& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
 
-ordered_json json_of(const std::vector<ProductSpeed>& products) {
-  ordered_json list = ordered_json::array();
+Json json_of(const std::vector<ProductSpeed>& products) {
+  Json list = Json::array();
   for (const ProductSpeed& product : products) {
     list.push_back(
         {{"m", product.m}, {"k", product.k}, {"n", product.n}, {"flops", product.flops}});
@@ -80,26 +78,26 @@ std::string cluster_file(const MachineProfile& profile) {
   // Attention and elementwise operations may be faster than what was taken for the best.
   peak = std::max(peak, profile.attention_flops);
   const double memory = std::max(profile.memory_bandwidth, profile.elementwise);
-  const ordered_json efficiency = {
+  const Json efficiency = {
       {"products", 1.0}, {"memory", profile.elementwise / memory}, {"network", 1.0}};
-  const ordered_json file = {{"name", "this machine"},
-                             {"gpu",
-                              {{"name", "rank"},
-                               {"peak_flops", peak},
-                               {"memory_bandwidth", memory},
-                               {"memory_bytes", profile.memory_bytes},
-                               {"multiprocessors", 1},
-                               {"flash_attention", profile.attention_flops / peak},
-                               {"efficiency", efficiency},
-                               {"kernel_seconds", profile.call_seconds},
-                               {"measured_products", json_of(profile.products)}}},
-                             {"gpus_per_node", profile.ranks_per_node},
-                             {"nics_per_node", 1},
-                             {"intra", json_of(profile.intra)},
-                             {"inter", json_of(profile.inter)},
-                             {"ranks_copy", profile.ranks_copy},
-                             {"network_steals", profile.network_steals},
-                             {"straggler", profile.straggler}};
+  const Json file = {{"name", "this machine"},
+                     {"gpu",
+                      {{"name", "rank"},
+                       {"peak_flops", peak},
+                       {"memory_bandwidth", memory},
+                       {"memory_bytes", profile.memory_bytes},
+                       {"multiprocessors", 1},
+                       {"flash_attention", profile.attention_flops / peak},
+                       {"efficiency", efficiency},
+                       {"kernel_seconds", profile.call_seconds},
+                       {"measured_products", json_of(profile.products)}}},
+                     {"gpus_per_node", profile.ranks_per_node},
+                     {"nics_per_node", 1},
+                     {"intra", json_of(profile.intra)},
+                     {"inter", json_of(profile.inter)},
+                     {"ranks_copy", profile.ranks_copy},
+                     {"network_steals", profile.network_steals},
+                     {"straggler", profile.straggler}};
   return file.dump(2) + "\n";
 }
 

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::checkpoint {
 
@@ -28,11 +27,9 @@ void report_damaged(FileOf owner, const std::string& path, std::string_view what
 
 std::string shown_text(std::string_view text, std::size_t most_bytes) {
   constexpr int kNoIndent = -1;
-  constexpr bool kAscii = true;
-  const std::string shown(text.substr(0, most_bytes));
   // Bytes that are no UTF-8, and a letter that is cut in two, become U+FFFD.
-  const std::string escaped =
-      nlohmann::json(shown).dump(kNoIndent, ' ', kAscii, nlohmann::json::error_handler_t::replace);
+  const Json shown = text.substr(0, most_bytes);
+  const std::string escaped = shown.dump(kNoIndent, JsonLetters::kAscii);
   return text.size() > most_bytes ? escaped + "..." : escaped;
 }
 

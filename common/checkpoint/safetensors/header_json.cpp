@@ -3,19 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
+#include "common/base/json_events.hpp"
 #include "common/checkpoint/files/file_damage.hpp"
 
 namespace ultra::checkpoint {
 namespace {
-
-using Json = nlohmann::json;
 
 /// What the parser has read so far, and so what may come next.
 enum class Place {
@@ -38,19 +36,18 @@ constexpr std::string_view kShapeKey = "shape";
 constexpr std::string_view kOffsetsKey = "data_offsets";
 
 /// @brief Takes what the parser finds, piece by piece; refuses what does not belong to a header.
-class HeaderReader final : public nlohmann::json_sax<Json> {
+class HeaderReader final : public JsonEvents {
  public:
   HeaderReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
 
   HeaderContent take() { return std::move(content_); }
 
-  bool null() override { refuse_value("null"); }
-  bool boolean(bool value) override { refuse_value(value ? "true" : "false"); }
-  bool number_integer(number_integer_t value) override { refuse_value(fmt::to_string(value)); }
-  bool number_float(number_float_t, const string_t& text) override { refuse_value(clipped(text)); }
-  bool binary(binary_t&) override { refuse_value("bytes"); }
+  void null() override { refuse_value("null"); }
+  void boolean(bool value) override { refuse_value(value ? "true" : "false"); }
+  void negative(std::int64_t value) override { refuse_value(fmt::to_string(value)); }
+  void number(double, const std::string& text) override { refuse_value(clipped(text)); }
 
-  bool number_unsigned(number_unsigned_t value) override {
+  void whole(std::uint64_t value) override {
     if (place_ == Place::kExtent) {
       tensor().shape.push_back(value);
     } else if (place_ == Place::kOffset && offsets_read_ < offsets_.size()) {
@@ -58,10 +55,9 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     } else {
       refuse_value(place_ == Place::kOffset ? "a third number" : fmt::to_string(value));
     }
-    return true;
   }
 
-  bool string(string_t& value) override {
+  void string(std::string& value) override {
     if (place_ == Place::kMetadataText) {
       *metadata_text_ = value;
       place_ = Place::kMetadataKey;
@@ -71,10 +67,9 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     } else {
       refuse_value(fmt::format("the text {}", shown_text(value)));
     }
-    return true;
   }
 
-  bool start_object(std::size_t) override {
+  void begin_object() override {
     if (place_ == Place::kStart) {
       place_ = Place::kHeader;
     } else if (place_ == Place::kMetadata) {
@@ -84,10 +79,9 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     } else {
       refuse_value("an object");
     }
-    return true;
   }
 
-  bool key(string_t& name) override {
+  void key(std::string& name) override {
     if (place_ == Place::kHeader) {
       enter_entry(name);
     } else if (place_ == Place::kMetadataKey) {
@@ -98,20 +92,18 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     } else {
       enter_property(name);
     }
-    return true;
   }
 
-  bool end_object() override {
+  void end_object() override {
     if (place_ == Place::kTensorKey) {
       if (!has_type_) refuse_missing(kTypeKey);
       if (!has_shape_) refuse_missing(kShapeKey);
       if (!has_offsets_) refuse_missing(kOffsetsKey);
     }
     place_ = Place::kHeader;
-    return true;
   }
 
-  bool start_array(std::size_t) override {
+  void begin_array() override {
     if (place_ == Place::kShape) {
       place_ = Place::kExtent;
     } else if (place_ == Place::kOffsets) {
@@ -119,10 +111,9 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     } else {
       refuse_value("a list");
     }
-    return true;
   }
 
-  bool end_array() override {
+  void end_array() override {
     if (place_ == Place::kOffset) {
       if (offsets_read_ != offsets_.size()) {
         refuse(
@@ -131,17 +122,11 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       tensor().bytes = Range{offsets_[0], offsets_[1]};
     }
     place_ = Place::kTensorKey;
-    return true;
   }
 
-  bool parse_error(std::size_t position, const std::string& token,
-                   const nlohmann::detail::exception& error) override {
-    constexpr int kNumberOverflow = 406;
-    if (error.id == kNumberOverflow) refuse_value(clipped(token));
-    constexpr std::size_t kShownBytes = 24;
-    const std::size_t at = std::min(position == 0 ? 0 : position - 1, text_.size());
-    refuse(fmt::format("its header is not JSON at byte {} of {}, at {}", at, text_.size(),
-                       shown_text(text_.substr(at - std::min(at, kShownBytes / 2), kShownBytes))));
+  void too_large(const std::string& text) override { refuse_value(clipped(text)); }
+  void no_json(std::size_t position) override {
+    refuse(fmt::format("its header is not JSON {}", shown_json_place(text_, position)));
   }
 
  private:
@@ -269,7 +254,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
 std::string json_text(const std::string& text) {
   try {
     return Json(text).dump();
-  } catch (const Json::type_error&) {
+  } catch (const JsonError&) {
     throw ConfigError(
         fmt::format("a checkpoint can only hold texts in UTF-8, found {}", shown_text(text)));
   }
@@ -312,7 +297,7 @@ HeaderContent read_header_json(std::string_view text, const std::string& path) {
                                     shown_text(text.substr(0, 1))));
   }
   HeaderReader reader(text, path);
-  if (!Json::sax_parse(text, &reader)) report_damage(path, "its header is not JSON");
+  read_json_events(text, reader);
   return reader.take();
 }
 

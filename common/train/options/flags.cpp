@@ -61,6 +61,24 @@ void expect_readable(const std::string& flag, const std::string& text) {
 
 }  // namespace
 
+CommandParser::CommandParser(const std::string& description, const std::string& name)
+    : app_(std::make_unique<CLI::App>(description, name)) {}
+
+CommandParser::~CommandParser() = default;
+
+std::string CommandParser::help() const { return app_->help(); }
+
+std::optional<std::string> CommandParser::read(const std::vector<std::string>& words) {
+  try {
+    app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));  // it wants the last first
+    return {};
+  } catch (const CLI::CallForHelp&) {
+    return help();
+  } catch (const CLI::ParseError& error) {
+    throw FlagError(error.what());
+  }
+}
+
 Flags::Flags(CLI::App& app, std::string group) : app_(&app), group_(std::move(group)) {}
 
 void Flags::add_read(const Shown& shown, std::function<void(const std::string&)> read) const {
@@ -153,6 +171,22 @@ void Flags::add_parsed(const char* flag, std::function<void(const std::string&)>
 
 void Flags::add_switch(const char* flag, bool& value, const std::string& help) const {
   app_->add_flag(flag, value, help)->group(group_);
+}
+
+std::string name_of(const CLI::App& app) { return app.get_name(); }
+
+std::map<std::string, std::string> values_of(const CLI::App& app) {
+  std::map<std::string, std::string> values;
+  for (const CLI::Option* option : app.get_options()) {
+    values[option->get_name()] = option->count() == 0
+                                     ? option->get_default_str()
+                                     : fmt::format("{}", fmt::join(option->results(), ","));
+  }
+  return values;
+}
+
+void remove_flag(CLI::App& app, const char* flag) {
+  if (CLI::Option* found = app.get_option_no_throw(flag)) app.remove_option(found);
 }
 
 void when_given(CLI::App& app, const char* flag, std::function<void()> fn) {

@@ -1,11 +1,14 @@
 #pragma once
 /// @file
-/// The flags of a command line, without CLI11 in the sources that add them: it is slow to compile.
+/// The flags of a command line. CLI11, which reads it, takes seconds to compile: flags.cpp alone
+/// includes it.
 
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +34,34 @@ using Numbers = Limits<double>;
 inline constexpr std::size_t kMostSteps = 1'000'000'000;
 /// Ranks that flags can ask for: more than any machine has.
 inline constexpr std::size_t kMostRanks = 1'000'000;
+
+/// @brief A command line that is not understood: a flag that there is not, or one without its value.
+class FlagError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+/// @brief Reads a command line.
+class CommandParser {
+ public:
+  /// @param description  for --help, as `name` is.
+  explicit CommandParser(const std::string& description = "", const std::string& name = "");
+  ~CommandParser();
+  CommandParser(const CommandParser&) = delete;
+  CommandParser& operator=(const CommandParser&) = delete;
+
+  /// @brief What flags are added to.
+  [[nodiscard]] CLI::App& app() { return *app_; }
+  /// @brief The text of --help.
+  [[nodiscard]] std::string help() const;
+  /// @brief Reads the words behind the program's name, and sets the flags' values.
+  /// @return the text of --help, if it is among the words.
+  /// @throws FlagError, and what the flags throw.
+  std::optional<std::string> read(const std::vector<std::string>& words);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
 
 /// @brief Whether --help shows the value that a flag has when it is left out.
 enum class ShowDefault {
@@ -91,6 +122,15 @@ class Flags {
   CLI::App* app_;
   std::string group_;
 };
+
+/// @brief The program's name, as CommandParser was told it.
+[[nodiscard]] std::string name_of(const CLI::App& app);
+
+/// @brief Each flag's value, as given or by default; empty: not given.
+[[nodiscard]] std::map<std::string, std::string> values_of(const CLI::App& app);
+
+/// @brief Takes a flag out again, if it is there.
+void remove_flag(CLI::App& app, const char* flag);
 
 /// @brief Calls `fn` when the command line gives a flag that was added before.
 void when_given(CLI::App& app, const char* flag, std::function<void()> fn);

@@ -3,28 +3,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "common/base/json.hpp"
 #include "common/base/text.hpp"
 #include "common/train/frame/agree.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::train {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kOwnFile = "FILE";
 constexpr const char* kOn = "true";  // of a switch
 constexpr std::size_t kShownFlags = 3;
 constexpr std::size_t kShownBytes = 60;
-
-std::string value_of(const CLI::Option& option) {
-  if (option.count() == 0) return option.get_default_str();
-  return fmt::format("{}", fmt::join(option.results(), ","));
-}
+constexpr int kNoIndent = -1;
 
 std::string shown(const std::string& flag, const std::string& value) {
   if (value.empty()) return "no " + flag;
@@ -33,13 +27,14 @@ std::string shown(const std::string& flag, const std::string& value) {
 }
 
 std::string to_text(const CommandLine& line) {
-  const json text = {{"program", line.program}, {"flags", line.flags}};
-  return text.dump(-1, ' ', false, json::error_handler_t::replace);  // not all values are UTF-8
+  const Json text = {{"program", line.program}, {"flags", line.flags}};
+  return text.dump(kNoIndent, JsonLetters::kReplaced);  // not all values are UTF-8
 }
 
 CommandLine from_text(const std::string& text) {
-  const json line = json::parse(text);
-  return {.program = line.at("program"), .flags = line.at("flags")};
+  const Json line = Json::parse(text);
+  return {.program = line.at("program").get<std::string>(),
+          .flags = line.at("flags").get<std::map<std::string, std::string>>()};
 }
 
 /// Each flag whose values differ, as the two have it.
@@ -85,11 +80,10 @@ std::string compare(int rank, const std::string& said, const std::string& by_ran
 }  // namespace
 
 CommandLine command_line_of(const CLI::App& app, std::span<const FileFlag> own_files) {
-  CommandLine line{.program = app.get_name(), .flags = {}};
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string flag = option->get_name();
+  CommandLine line{.program = name_of(app), .flags = values_of(app)};
+  for (auto& [flag, value] : line.flags) {
     const bool is_own = std::ranges::find(own_files, flag, &FileFlag::flag) != own_files.end();
-    line.flags[flag] = is_own ? kOwnFile : value_of(*option);
+    if (is_own) value = kOwnFile;
   }
   return line;
 }

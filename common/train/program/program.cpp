@@ -1,7 +1,6 @@
 #include "common/train/program/program.hpp"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cctype>
@@ -9,11 +8,13 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::train {
 namespace {
@@ -51,17 +52,18 @@ int exit_code_of(ErrorKind kind) {
   return kExitBug;
 }
 
-int run(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& body) {
+int run(const Program& program, CommandParser& parser, const std::vector<std::string>& words) {
   try {
     expect_usable_launch();
-    app.parse(argc, argv);
+    if (const auto help = parser.read(words)) {
+      if (launched_rank() == 0) fmt::print("{}", *help);
+      return kExitOk;
+    }
     const InterruptGuard guard;
-    body();
+    program.body();
     return kExitOk;
-  } catch (const CLI::CallForHelp& help) {
-    return launched_rank() == 0 ? app.exit(help) : kExitOk;
-  } catch (const CLI::ParseError& error) {
-    return report(fmt::format("{}. Run {} --help for the flags.", error.what(), app.get_name()),
+  } catch (const FlagError& error) {
+    return report(fmt::format("{}. Run {} --help for the flags.", error.what(), program.name),
                   kExitBadInput);
   } catch (const RankFailed& error) {
     const bool stopped = error.kind() == ErrorKind::kInterrupted;
@@ -80,9 +82,9 @@ int run(CLI::App& app, int argc, const char* const* argv, const std::function<vo
 }  // namespace
 
 int run_program(const Program& program, int argc, const char* const* argv) {
-  CLI::App app(program.description, program.name);
-  program.add_flags(app);
-  return run(app, argc, argv, program.body);
+  CommandParser parser(program.description, program.name);
+  program.add_flags(parser.app());
+  return run(program, parser, std::vector<std::string>(argv + 1, argv + argc));
 }
 
 }  // namespace ultra::train

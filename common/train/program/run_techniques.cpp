@@ -1,7 +1,6 @@
 #include "common/train/program/run_techniques.hpp"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "common/train/frame/trainer.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/file_flags.hpp"
+#include "common/train/options/flags.hpp"
 #include "common/train/program/program.hpp"
 #include "common/train/weights/initial_weights.hpp"
 
@@ -139,14 +139,10 @@ void run(Setup& setup) {
 Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags) {
   Setup setup;
   setup.techniques = std::move(techniques);
-  CLI::App app;
-  add_flags(app, setup);
-  try {
-    app.parse(std::vector<std::string>(flags.rbegin(), flags.rend()));
-  } catch (const CLI::ParseError& error) {
-    throw ConfigError(error.what());
-  }
-  setup.command_line = command_line_of(app, setup.train.files());
+  CommandParser parser;
+  add_flags(parser.app(), setup);
+  static_cast<void>(parser.read(flags));
+  setup.command_line = command_line_of(parser.app(), setup.train.files());
   validate(setup);
   validate_training(setup);
   return setup;

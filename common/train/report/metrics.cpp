@@ -1,31 +1,29 @@
 #include "common/train/report/metrics.hpp"
 
-#include <nlohmann/json.hpp>
+#include "common/base/json.hpp"
 
 namespace ultra::train {
 
-using nlohmann::ordered_json;
-
 namespace {
 
-ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
-  ordered_json config = {{"layers", o.model.num_layers},
-                         {"hidden", o.model.hidden_size},
-                         {"heads", o.model.num_heads},
-                         {"kv_heads", o.model.num_kv_heads},
-                         {"ffn", o.model.ffn_hidden_size},
-                         {"seq", o.model.max_seq_len},
-                         {"vocab", o.model.vocab_size},
-                         {"global_batch", o.global_batch},
-                         {"micro_batch", o.micro_batch},
-                         {"steps", o.steps},
-                         {"lr", o.learning_rate},
-                         {"warmup", o.warmup},
-                         {"clip", o.clip_norm},
-                         {"seed", o.seed},
-                         {"dtype", to_string(o.dtype)},
-                         {"device", to_string(o.device)},
-                         {"data", o.data}};
+Json config_json(const TrainOptions& o, const ExtraConfig& extra) {
+  Json config = {{"layers", o.model.num_layers},
+                 {"hidden", o.model.hidden_size},
+                 {"heads", o.model.num_heads},
+                 {"kv_heads", o.model.num_kv_heads},
+                 {"ffn", o.model.ffn_hidden_size},
+                 {"seq", o.model.max_seq_len},
+                 {"vocab", o.model.vocab_size},
+                 {"global_batch", o.global_batch},
+                 {"micro_batch", o.micro_batch},
+                 {"steps", o.steps},
+                 {"lr", o.learning_rate},
+                 {"warmup", o.warmup},
+                 {"clip", o.clip_norm},
+                 {"seed", o.seed},
+                 {"dtype", to_string(o.dtype)},
+                 {"device", to_string(o.device)},
+                 {"data", o.data}};
   if (o.model.tied_embeddings) config["tied_embeddings"] = true;
   if (!o.init.empty()) config["init"] = o.init;
   if (o.tokens != data::TokenFormat::kBytes) {
@@ -42,21 +40,21 @@ ordered_json config_json(const TrainOptions& o, const ExtraConfig& extra) {
   return config;
 }
 
-ordered_json step_json(const StepMetrics& m) {
-  ordered_json step = {{"event", "step"},
-                       {"step", m.step},
-                       {"loss", m.loss},
-                       {"grad_norm", m.grad_norm},
-                       {"learning_rate", m.learning_rate},
-                       {"tokens_per_second", m.tokens_per_second}};
+Json step_json(const StepMetrics& m) {
+  Json step = {{"event", "step"},
+               {"step", m.step},
+               {"loss", m.loss},
+               {"grad_norm", m.grad_norm},
+               {"learning_rate", m.learning_rate},
+               {"tokens_per_second", m.tokens_per_second}};
   if (m.validation_loss) step["validation_loss"] = *m.validation_loss;
   for (const auto& [name, values] : m.figures) step[name] = values;
   return step;
 }
 
 /// Of the steps that a validation followed.
-ordered_json validations_json(const std::vector<StepMetrics>& steps) {
-  ordered_json all = ordered_json::array();
+Json validations_json(const std::vector<StepMetrics>& steps) {
+  Json all = Json::array();
   for (const StepMetrics& step : steps) {
     if (step.validation_loss) all.push_back({{"step", step.step}, {"loss", *step.validation_loss}});
   }
@@ -84,21 +82,21 @@ MetricsFile::MetricsFile(const std::string& path) {
 void MetricsFile::finish(const TrainOptions& options, const ExtraConfig& extra,
                          const TrainResult& result) {
   if (!file_) return;
-  ordered_json losses = ordered_json::array();
+  Json losses = Json::array();
   for (const StepMetrics& step : result.steps) {
     file_->write(step_json(step).dump() + "\n");
     losses.push_back(step.loss);
   }
-  ordered_json ranks = ordered_json::array();
+  Json ranks = Json::array();
   for (const RankSummary& rank : result.ranks) ranks.push_back(to_json(rank));
-  ordered_json summary = {{"event", "summary"},
-                          {"config", config_json(options, extra)},
-                          {"losses", losses},
-                          {"earlier_steps", result.earlier_steps},
-                          {"parameters", result.parameters},
-                          {"seconds", result.seconds},
-                          {"tokens_per_second", result.tokens_per_second(options)},
-                          {"ranks", ranks}};
+  Json summary = {{"event", "summary"},
+                  {"config", config_json(options, extra)},
+                  {"losses", losses},
+                  {"earlier_steps", result.earlier_steps},
+                  {"parameters", result.parameters},
+                  {"seconds", result.seconds},
+                  {"tokens_per_second", result.tokens_per_second(options)},
+                  {"ranks", ranks}};
   if (!options.val_data.empty()) summary["validation_losses"] = validations_json(result.steps);
   file_->write(summary.dump() + "\n");
   file_->commit();

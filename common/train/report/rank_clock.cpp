@@ -20,9 +20,9 @@ Clock::time_point moment_at(double seconds) {
 }
 
 /// One number per message.
-class Numbers {
+class NumberMessages {
  public:
-  explicit Numbers(const Communicator& world) : world_(world) {}
+  explicit NumberMessages(const Communicator& world) : world_(world) {}
 
   void send(double number, int peer) const {
     number_.fill(number);
@@ -55,7 +55,7 @@ double clock_offset(std::span<const ClockReading> readings) {
 }
 
 Clock::time_point common_moment(const Communicator& world) {
-  const Numbers numbers(world);
+  const NumberMessages numbers(world);
   if (world.rank() == 0) {
     const double moment = seconds_now();
     for (int peer = 1; peer < world.size(); ++peer) {

@@ -1,15 +1,13 @@
 #include "common/train/report/rank_meter.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "common/base/json.hpp"
 #include "common/train/frame/text_messages.hpp"
 
 namespace ultra::train {
-
-using nlohmann::ordered_json;
 
 namespace {
 
@@ -92,12 +90,12 @@ RankSummary RankMeter::summary() const {
 }
 
 std::vector<RankSummary> exchange_summaries(const Communicator& world, const RankSummary& own) {
-  ordered_json all = ordered_json::array();
+  Json all = Json::array();
   for (const std::string& text : gather_texts(world, to_json(own).dump())) {
-    all.push_back(ordered_json::parse(text));
+    all.push_back(Json::parse(text));
   }
   std::vector<RankSummary> summaries;
-  for (const ordered_json& one : ordered_json::parse(broadcast_text(world, all.dump()))) {
+  for (const Json& one : Json::parse(broadcast_text(world, all.dump())).elements()) {
     summaries.push_back(rank_summary_from(one));
   }
   return summaries;

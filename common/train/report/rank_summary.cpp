@@ -1,18 +1,17 @@
 #include "common/train/report/rank_summary.hpp"
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
-namespace ultra::train {
+#include "common/base/json.hpp"
 
-using nlohmann::ordered_json;
+namespace ultra::train {
 
 namespace {
 
 constexpr const char* kTotal = "total";
 
-void memory_to_json(const MemoryPeaks& memory, ordered_json& json) {
+void memory_to_json(const MemoryPeaks& memory, Json& json) {
   for (const MemoryCategory category : kMemoryCategories) {
     const std::string name(to_string(category));
     json["peak_bytes"][name] = memory.peak(category).bytes;
@@ -23,10 +22,10 @@ void memory_to_json(const MemoryPeaks& memory, ordered_json& json) {
   json["peak_phase"][kTotal] = memory.peak_total().phase;
 }
 
-MemoryPeaks memory_from(const ordered_json& json) {
+MemoryPeaks memory_from(const Json& json) {
   const auto peak = [&](const std::string& name) {
-    return MemoryPeak{.bytes = json.at("peak_bytes").at(name),
-                      .phase = json.at("peak_phase").at(name)};
+    return MemoryPeak{.bytes = json["peak_bytes"][name].get<std::size_t>(),
+                      .phase = json["peak_phase"][name].get<std::string>()};
   };
   MemoryPeaks::Categories categories;
   MemoryUsage usage_at_peak;
@@ -34,14 +33,14 @@ MemoryPeaks memory_from(const ordered_json& json) {
     const std::string name(to_string(category));
     const auto index = static_cast<std::size_t>(category);
     categories[index] = peak(name);
-    usage_at_peak.bytes[index] = json.at("bytes_at_peak").at(name);
+    usage_at_peak.bytes[index] = json["bytes_at_peak"][name].get<std::size_t>();
   }
   return {std::move(categories), peak(kTotal), usage_at_peak};
 }
 
-void traffic_to_json(const CommStats& stats, ordered_json& json) {
-  json["sent_bytes"] = ordered_json::object();
-  json["operations"] = ordered_json::object();
+void traffic_to_json(const CommStats& stats, Json& json) {
+  json["sent_bytes"] = Json::object();
+  json["operations"] = Json::object();
   for (const OpKind kind : kDataOpKinds) {
     if (stats[kind].operations == 0) continue;
     const std::string name(to_string(kind));
@@ -50,18 +49,18 @@ void traffic_to_json(const CommStats& stats, ordered_json& json) {
   }
 }
 
-CommStats traffic_from(const ordered_json& json) {
+CommStats traffic_from(const Json& json) {
   CommStats stats;
   for (const OpKind kind : kDataOpKinds) {
     const std::string name(to_string(kind));
-    if (!json.at("operations").contains(name)) continue;
-    stats[kind] = {.operations = json.at("operations").at(name),
-                   .sent_bytes = json.at("sent_bytes").at(name)};
+    if (!json["operations"].contains(name)) continue;
+    stats[kind] = {.operations = json["operations"][name].get<std::size_t>(),
+                   .sent_bytes = json["sent_bytes"][name].get<std::size_t>()};
   }
   return stats;
 }
 
-ordered_json to_json(const StorageTraffic& traffic) {
+Json to_json(const StorageTraffic& traffic) {
   return {{"read_bytes", traffic.read_bytes},
           {"written_bytes", traffic.written_bytes},
           {"read_seconds", traffic.read_seconds},
@@ -69,18 +68,18 @@ ordered_json to_json(const StorageTraffic& traffic) {
           {"exposed_seconds", traffic.exposed_seconds}};
 }
 
-StorageTraffic storage_traffic_from(const ordered_json& json) {
-  return {.read_bytes = json.at("read_bytes"),
-          .written_bytes = json.at("written_bytes"),
-          .read_seconds = json.at("read_seconds"),
-          .write_seconds = json.at("write_seconds"),
-          .exposed_seconds = json.at("exposed_seconds")};
+StorageTraffic storage_traffic_from(const Json& json) {
+  return {.read_bytes = json["read_bytes"].get<std::size_t>(),
+          .written_bytes = json["written_bytes"].get<std::size_t>(),
+          .read_seconds = json["read_seconds"].get<double>(),
+          .write_seconds = json["write_seconds"].get<double>(),
+          .exposed_seconds = json["exposed_seconds"].get<double>()};
 }
 
-OffloadUse offload_from(const ordered_json& json) {
-  return {.stored_bytes = json.at("stored_bytes"),
-          .optimizer = storage_traffic_from(json.at("optimizer")),
-          .weights = storage_traffic_from(json.at("weights"))};
+OffloadUse offload_from(const Json& json) {
+  return {.stored_bytes = json["stored_bytes"].get<std::size_t>(),
+          .optimizer = storage_traffic_from(json["optimizer"]),
+          .weights = storage_traffic_from(json["weights"])};
 }
 
 }  // namespace
@@ -95,8 +94,8 @@ MemoryPeaks::MemoryPeaks(const MemoryTracker& tracker)
 MemoryPeaks::MemoryPeaks(Categories categories, MemoryPeak total, const MemoryUsage& usage_at_peak)
     : categories_(std::move(categories)), total_(std::move(total)), usage_at_peak_(usage_at_peak) {}
 
-ordered_json to_json(const RankSummary& summary) {
-  ordered_json json = {{"rank", summary.rank}};
+Json to_json(const RankSummary& summary) {
+  Json json = {{"rank", summary.rank}};
   if (!summary.device.empty()) json["device"] = summary.device;
   memory_to_json(summary.memory, json);
   json["reserved_bytes"] = summary.reserved_bytes;
@@ -118,24 +117,26 @@ ordered_json to_json(const RankSummary& summary) {
   return json;
 }
 
-RankSummary rank_summary_from(const ordered_json& json) {
-  const ordered_json& seconds = json.at("seconds");
-  RankSummary summary{.rank = json.at("rank"),
-                      .device = json.value("device", ""),
+RankSummary rank_summary_from(const Json& json) {
+  const auto seconds = [&](const char* of) { return json["seconds"][of].get<double>(); };
+  RankSummary summary{.rank = json["rank"].get<int>(),
+                      .device = json.contains("device") ? json["device"].get<std::string>() : "",
                       .memory = memory_from(json),
-                      .reserved_bytes = json.at("reserved_bytes"),
-                      .system_allocations = json.at("system_allocations"),
-                      .seconds = {.compute = seconds.at("compute"),
-                                  .idle = seconds.at("idle"),
-                                  .forward_backward = seconds.at("forward_backward"),
-                                  .optimizer = seconds.at("optimizer"),
-                                  .total = seconds.at("total")},
+                      .reserved_bytes = json["reserved_bytes"].get<std::size_t>(),
+                      .system_allocations = json["system_allocations"].get<std::size_t>(),
+                      .seconds = {.compute = seconds("compute"),
+                                  .idle = seconds("idle"),
+                                  .forward_backward = seconds("forward_backward"),
+                                  .optimizer = seconds("optimizer"),
+                                  .total = seconds("total")},
                       .communication = traffic_from(json)};
-  summary.communication.busy_seconds = seconds.at("communication");
-  summary.communication.exposed_seconds = seconds.at("exposed_communication");
-  if (json.contains("offload")) summary.offload = offload_from(json.at("offload"));
+  summary.communication.busy_seconds = seconds("communication");
+  summary.communication.exposed_seconds = seconds("exposed_communication");
+  if (json.contains("offload")) summary.offload = offload_from(json["offload"]);
   if (json.contains("counters")) {
-    for (const auto& [name, sum] : json.at("counters").items()) summary.counters.add(name, sum);
+    for (const auto& [name, sum] : json["counters"].members()) {
+      summary.counters.add(name, sum.get<double>());
+    }
   }
   return summary;
 }

@@ -5,12 +5,15 @@
 
 #include <array>
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "common/comm/traffic.hpp"
 #include "common/tensor/memory_tracker.hpp"
 #include "common/train/rank_counters.hpp"
+
+namespace ultra {
+class Json;
+}
 
 namespace ultra::train {
 
@@ -86,9 +89,9 @@ struct RankSummary {
 };
 
 /// @brief The summary as it stands in the metrics file's "ranks".
-[[nodiscard]] nlohmann::ordered_json to_json(const RankSummary& summary);
+[[nodiscard]] Json to_json(const RankSummary& summary);
 
 /// @brief The summary that to_json wrote down, of the kinds of operations that send data.
-[[nodiscard]] RankSummary rank_summary_from(const nlohmann::ordered_json& json);
+[[nodiscard]] RankSummary rank_summary_from(const Json& json);
 
 }  // namespace ultra::train

@@ -27,7 +27,7 @@ struct ModelFlag {
   std::size_t nn::ModelConfig::*member;
   const char* key;
 };
-constexpr ModelFlag kModelFlags[] = {
+constexpr ModelFlag kModelSizes[] = {
     {"--layers", &nn::ModelConfig::num_layers, "num_hidden_layers"},
     {"--hidden", &nn::ModelConfig::hidden_size, "hidden_size"},
     {"--heads", &nn::ModelConfig::num_heads, "num_attention_heads"},
@@ -56,7 +56,7 @@ void expect_a_model(const nn::ModelConfig& stored, const std::string& folder) {
     stored.validate();
   } catch (const ConfigError& error) {
     std::string what = error.what();
-    for (const auto& [flag, member, key] : kModelFlags) {
+    for (const auto& [flag, member, key] : kModelSizes) {
       const std::string_view name = flag;
       for (std::size_t at = what.find(name); at != std::string::npos; at = what.find(name, at)) {
         what.replace(at, name.size(), key);
@@ -69,7 +69,7 @@ void expect_a_model(const nn::ModelConfig& stored, const std::string& folder) {
 }
 
 void expect_no_contradiction(const TrainOptions& options, const nn::ModelConfig& stored) {
-  for (const auto& [flag, member, key] : kModelFlags) {
+  for (const auto& [flag, member, key] : kModelSizes) {
     if (!is_given(options, flag) || options.model.*member == stored.*member) continue;
     throw ConfigError(
         fmt::format("{0} is {1}, and the model of --init {2} has {3} {4}. Leave {0} out: the sizes "

@@ -2,15 +2,12 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kPath = "some/file.json";
 
@@ -50,11 +47,6 @@ TEST_F(ReadText, AFileThatIsFarTooLongIsRefusedByItsSize) {
 
 // Parsing -----------------------------------------------------------------------------------------
 
-TEST(ParseJson, IsTheLibrarys) {
-  const std::string text = R"({"a": [1, -2, 0.5], "b": {"c": null, "d": "text"}, "e": true})";
-  EXPECT_EQ(parse_json(text, kPath), json::parse(text));
-}
-
 TEST(ParseJson, NamesTheFileAndThePlace) {
   EXPECT_THAT(refused(R"({"a": 1, x})"),
               AllOf(HasSubstr("'some/file.json' is damaged"), HasSubstr("no JSON at byte 9 of 11"),
@@ -64,7 +56,7 @@ TEST(ParseJson, NamesTheFileAndThePlace) {
 }
 
 TEST(ParseJson, LimitsTheDepth) {
-  const auto limit = static_cast<std::size_t>(kMaxJsonDepth);
+  const std::size_t limit = kMaxJsonDepth;
   EXPECT_NO_THROW(static_cast<void>(parse_json(nested(limit), kPath)));
   for (const std::size_t depth : {limit + 1, limit + 2, std::size_t{100'000}}) {
     EXPECT_THAT(refused(nested(depth)), HasSubstr("nested more than")) << depth;
@@ -93,7 +85,7 @@ TEST(ParseJson, MessagesAreShortAndPlain) {
 TEST(ReadJson, WhatIsMissingOrOfAnotherKindIsDamage) {
   const auto read = [](const std::string& text) {
     return read_json(text, kPath,
-                     [](const json& object) { return whole_number_in<int>(object, "n"); });
+                     [](const Json& object) { return whole_number_in<int>(object, "n"); });
   };
   EXPECT_EQ(read(R"({"n": 5})"), 5);
   const auto failure = [&](const std::string& text) {
@@ -109,35 +101,34 @@ TEST(ReadJson, WhatIsMissingOrOfAnotherKindIsDamage) {
   }
 }
 
-// The library names its own functions, which no user knows.
-TEST(ReadJson, TheLibrarysWordsAreNoUsers) {
-  const auto failure = [](const char* text, const std::function<void(const json&)>& read) {
+TEST(ReadJson, SaysWhatStandsWhereAnotherKindBelongs) {
+  const auto failure = [](const char* text, const std::function<void(const Json&)>& read) {
     return message_of<FileError>([&] {
-      static_cast<void>(read_json(text, kPath, [&](const json& object) {
+      static_cast<void>(read_json(text, kPath, [&](const Json& object) {
         read(object);
         return 0;
       }));
     });
   };
-  const auto text_of = [](const json& x) { static_cast<void>(x.get<std::string>()); };
+  const auto text_of = [](const Json& x) { static_cast<void>(x.get<std::string>()); };
   EXPECT_THAT(failure("5", text_of), HasSubstr("a number stands where a text belongs."));
   EXPECT_THAT(failure("[]", text_of), HasSubstr("a list stands where a text belongs."));
-  const auto list_of = [](const json& x) { static_cast<void>(x.get_ref<const json::array_t&>()); };
+  const auto list_of = [](const Json& x) { static_cast<void>(x.elements()); };
   EXPECT_THAT(failure("{}", list_of), HasSubstr("an object stands where a list belongs."));
-  const auto third_of = [](const json& x) { static_cast<void>(x.at(2)); };
+  const auto third_of = [](const Json& x) { static_cast<void>(x.at(2)); };
   EXPECT_THAT(failure("[1]", third_of), HasSubstr("a list in it is too short."));
 }
 
 TEST(ReadJson, AMemberOfAnotherTypeIsNamedAndShown) {
-  const json object = json::parse(R"({"x": 1.5, "yes": true, "name": "a", "none": null})");
+  const Json object = Json::parse(R"({"x": 1.5, "yes": true, "name": "a", "none": null})");
   EXPECT_EQ(member_in<double>(object, "x", "a number"), 1.5);
   EXPECT_TRUE(member_in<bool>(object, "yes", "true or false"));
   EXPECT_EQ(member_in<std::string>(object, "name", "a text"), "a");
   const auto failure = [&](const char* name) {
     try {
       static_cast<void>(member_in<double>(object, name, "a number"));
-    } catch (const json::exception& error) {
-      return said_of_file(error);
+    } catch (const JsonError& error) {
+      return std::string(error.what());
     }
     return std::string("accepted");
   };
@@ -161,11 +152,11 @@ TEST(ParseJson, TheAdviceIsForTheFilesOwner) {
 }
 
 TEST(ReadJson, ValuesInMessagesAreShortAndPlain) {
-  const json value = "\x1b[31m" + std::string(1'000'000, 'x');
+  const Json value = "\x1b[31m" + std::string(1'000'000, 'x');
   const std::string shown = shown_json(value);
   EXPECT_THAT(shown, StartsWith("\"\\u001b[31mxxx"));
   EXPECT_LT(shown.size(), 100U);
-  EXPECT_EQ(shown_json(json::parse(R"({"a": [1, "two"]})")), R"({"a":[1,"two"]})");
+  EXPECT_EQ(shown_json(Json::parse(R"({"a": [1, "two"]})")), R"({"a":[1,"two"]})");
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 #include "chapters/02_collectives/simulator/closed_form.hpp"
 #include "chapters/02_collectives/simulator/simulate_report.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "tools/site/figures/collective_play.hpp"
 #include "tools/site/figures/figure.hpp"
 
 namespace ultra::site {
 namespace {
 
-using nlohmann::ordered_json;
 using namespace collectives;
 
 /// Elements that a page can show.
@@ -18,19 +18,19 @@ constexpr std::size_t kMostElements = 256;
 /// Ranks that a page simulates while its reader waits.
 constexpr int kMostRanks = 256;
 
-ordered_json to_json(const std::vector<Cells>& ranks) {
-  ordered_json all = ordered_json::array();
+Json to_json(const std::vector<Cells>& ranks) {
+  Json all = Json::array();
   for (const Cells& cells : ranks) {
-    ordered_json rank = ordered_json::array();
+    Json rank = Json::array();
     for (const auto& cell : cells) {
-      rank.push_back(cell ? ordered_json{cell->element, cell->summands} : ordered_json());
+      rank.push_back(cell ? Json{cell->element, cell->summands} : Json());
     }
     all.push_back(std::move(rank));
   }
   return all;
 }
 
-ordered_json to_json(const PlayedMessage& message) {
+Json to_json(const PlayedMessage& message) {
   return {{"from", message.from},
           {"to", message.to},
           {"lane", message.lane},
@@ -41,10 +41,10 @@ ordered_json to_json(const PlayedMessage& message) {
 }
 
 /// The operations and their algorithms, for menus.
-ordered_json menu() {
-  ordered_json ops = ordered_json::array();
+Json menu() {
+  Json ops = Json::array();
   for (const OpKind op : collective_ops()) {
-    ordered_json names = ordered_json::array();
+    Json names = Json::array();
     for (const NamedAlgorithm& algorithm : algorithms(op)) {
       names.push_back({{"name", algorithm.name}, {"summary", algorithm.summary}});
     }
@@ -53,7 +53,7 @@ ordered_json menu() {
   return {{"ops", std::move(ops)}};
 }
 
-ordered_json player(const ordered_json& question) {
+Json player(const Json& question) {
   const OpKind op = parse_collective(value_of<std::string>(question, "op", "all_reduce"));
   const auto& algorithm = find_algorithm(op, value_of<std::string>(question, "algorithm", "ring"));
   const int ranks = value_of<int>(question, "ranks", 4);
@@ -63,15 +63,15 @@ ordered_json player(const ordered_json& question) {
     throw ConfigError(
         fmt::format("{} elements cannot be shown: choose at most {}.", elements, kMostElements));
   }
+  const int nodes = value_of(question, "nodes", 1);
   const Topology machine =
-      parse_topology(fmt::format("nodes={},gpus={},nics=1", question.value("nodes", 1),
-                                 ranks / std::max(1, question.value("nodes", 1))));
+      parse_topology(fmt::format("nodes={},gpus={},nics=1", nodes, ranks / std::max(1, nodes)));
   Tuning tuning = tuning_for(algorithm.name, machine);
   tuning.segments = value_of<int>(question, "segments", 0);
   const CollectivePlay played = play(op, algorithm, ranks, elements, tuning);
-  ordered_json rounds = ordered_json::array();
+  Json rounds = Json::array();
   for (const PlayedRound& round : played.rounds) {
-    ordered_json messages = ordered_json::array();
+    Json messages = Json::array();
     for (const PlayedMessage& message : round.messages) messages.push_back(to_json(message));
     rounds.push_back({{"messages", std::move(messages)}, {"data", to_json(round.data)}});
   }
@@ -81,7 +81,7 @@ ordered_json player(const ordered_json& question) {
           {"rounds", std::move(rounds)}};
 }
 
-ordered_json costs(const ordered_json& question) {
+Json costs(const Json& question) {
   const Topology machine = parse_topology(value_of<std::string>(question, "machine", "h100"));
   if (machine.ranks() > kMostRanks) {
     throw ConfigError(fmt::format(
@@ -98,7 +98,7 @@ ordered_json costs(const ordered_json& question) {
 
 }  // namespace
 
-ordered_json answer(const ordered_json& question) {
+Json answer(const Json& question) {
   const auto kind = question.at("figure").get<std::string>();
   if (kind == "player") return player(question);
   if (kind == "costs") return costs(question);

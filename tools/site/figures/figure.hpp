@@ -2,17 +2,17 @@
 /// @file
 /// What a page calls: every figure answers a question in JSON with the programs' own functions.
 
-#include <nlohmann/json.hpp>
+#include "common/base/json.hpp"
 
 namespace ultra::site {
 
 /// @brief The answer of this module's figure. Each module is linked with one definition.
-/// @throws ConfigError, or nlohmann's errors, with a message for the reader.
-[[nodiscard]] nlohmann::ordered_json answer(const nlohmann::ordered_json& question);
+/// @throws ConfigError, or JsonError, with a message for the reader.
+[[nodiscard]] Json answer(const Json& question);
 
 /// @brief A number of the question, or what it is when the question leaves it out.
 template <class T>
-[[nodiscard]] T value_of(const nlohmann::ordered_json& question, const char* name, T otherwise) {
+[[nodiscard]] T value_of(const Json& question, const char* name, T otherwise) {
   return question.contains(name) ? question.at(name).get<T>() : otherwise;
 }
 

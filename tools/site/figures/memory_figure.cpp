@@ -1,13 +1,14 @@
 // The memory of a training step: chapter 01's `--estimate MODEL --json`.
 #include "chapters/01_memory/estimate/estimate_report.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "common/base/json.hpp"
 #include "common/nn/model_config.hpp"
 #include "tools/site/figures/figure.hpp"
 
 namespace ultra::site {
 namespace {
 
-nn::ModelConfig model_of(const nlohmann::ordered_json& question) {
+nn::ModelConfig model_of(const Json& question) {
   const nn::ModelConfig defaults;
   const auto number = [&](const char* name, std::size_t otherwise) {
     return value_of<std::size_t>(question, name, otherwise);
@@ -21,8 +22,8 @@ nn::ModelConfig model_of(const nlohmann::ordered_json& question) {
 }
 
 /// The models that have a name, and that of all others.
-nlohmann::ordered_json menu() {
-  nlohmann::ordered_json names = nlohmann::ordered_json::array();
+Json menu() {
+  Json names = Json::array();
   for (const memory::TransformerShape& shape : memory::model_presets()) names.push_back(shape.name);
   names.push_back("custom");
   return {{"models", std::move(names)}};
@@ -30,7 +31,7 @@ nlohmann::ordered_json menu() {
 
 }  // namespace
 
-nlohmann::ordered_json answer(const nlohmann::ordered_json& question) {
+Json answer(const Json& question) {
   if (value_of<bool>(question, "menu", false)) return menu();
   const auto text = [&](const char* name, const char* otherwise) {
     return value_of<std::string>(question, name, otherwise);

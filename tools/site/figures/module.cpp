@@ -8,6 +8,7 @@
 #include <string>
 #include <typeinfo>
 
+#include "common/base/json.hpp"
 #include "tools/site/figures/figure.hpp"
 
 namespace {
@@ -28,7 +29,7 @@ __attribute__((export_name("question_buffer"))) char* question_buffer(unsigned b
 }
 
 __attribute__((export_name("answer_question"))) const char* answer_question() {
-  answer_text = ultra::site::answer(nlohmann::ordered_json::parse(question)).dump();
+  answer_text = ultra::site::answer(ultra::Json::parse(question)).dump();
   return answer_text.data();
 }
 

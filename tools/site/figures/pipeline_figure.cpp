@@ -4,6 +4,7 @@
 #include "chapters/07_pipeline_parallel/simulate/model_costs.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "tools/site/figures/figure.hpp"
 
 namespace ultra::site {
@@ -12,7 +13,7 @@ namespace {
 /// Passes that a page can draw.
 constexpr std::size_t kMostPasses = 4096;
 
-pipeline_parallel::ModelCosts costs_of(const nlohmann::ordered_json& question) {
+pipeline_parallel::ModelCosts costs_of(const Json& question) {
   const auto number = [&](const char* name, double otherwise) {
     return value_of<double>(question, name, otherwise);
   };
@@ -28,15 +29,15 @@ pipeline_parallel::ModelCosts costs_of(const nlohmann::ordered_json& question) {
           .message_bytes = 1};
 }
 
-nlohmann::ordered_json menu() {
-  nlohmann::ordered_json names = nlohmann::ordered_json::array();
+Json menu() {
+  Json names = Json::array();
   for (const auto& choice : pipeline_parallel::published_schedules()) names.push_back(choice.str());
   return {{"schedules", std::move(names)}};
 }
 
 }  // namespace
 
-nlohmann::ordered_json answer(const nlohmann::ordered_json& question) {
+Json answer(const Json& question) {
   using namespace pipeline_parallel;
   if (value_of<bool>(question, "menu", false)) return menu();
   const ScheduleChoice choice =
@@ -51,7 +52,7 @@ nlohmann::ordered_json answer(const nlohmann::ordered_json& question) {
   expect_possible(choice, stages, micro_batches);
   const PipelineSchedule schedule = make_schedule(choice, stages, micro_batches);
   const SimulatedStep step = simulate(schedule, costs_of(question).on(schedule.placement));
-  nlohmann::ordered_json found = nlohmann::ordered_json::parse(gantt_json(schedule, step));
+  Json found = Json::parse(gantt_json(schedule, step));
   found["ideal_seconds"] = step.ideal();
   found["span_seconds"] = step.longest_span();
   return found;

@@ -4,6 +4,7 @@
 #include "chapters/11_five_d/planner/model/model_shape.hpp"
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "common/base/text.hpp"
 #include "common/nn/model_config.hpp"
 #include "tools/site/figures/figure.hpp"
@@ -11,7 +12,6 @@
 namespace ultra::site {
 namespace {
 
-using nlohmann::ordered_json;
 using namespace planner;
 
 constexpr std::size_t kLayouts = 10;
@@ -21,11 +21,11 @@ constexpr std::size_t kMostSeq = 1U << 24U;
 constexpr std::size_t kMostWidth = 1U << 20U;
 
 /// A whole number of the question, from 1 to `most`.
-std::size_t count_of(const ordered_json& question, const char* name, std::size_t otherwise,
+std::size_t count_of(const Json& question, const char* name, std::size_t otherwise,
                      std::size_t most) {
   if (!question.contains(name)) return otherwise;
-  const ordered_json& value = question.at(name);
-  if (value.is_number_unsigned()) {
+  const Json& value = question.at(name);
+  if (value.is_whole()) {
     const auto count = value.get<std::size_t>();
     if (count >= 1 && count <= most) return count;
   }
@@ -33,7 +33,7 @@ std::size_t count_of(const ordered_json& question, const char* name, std::size_t
       fmt::format("{} is {}: here it is a whole number from 1 to {}.", name, value.dump(), most));
 }
 
-nn::ModelConfig custom_model(const ordered_json& question) {
+nn::ModelConfig custom_model(const Json& question) {
   const nn::ModelConfig defaults;
   const auto number = [&](const char* name, std::size_t otherwise) {
     return count_of(question, name, otherwise, kMostWidth);
@@ -48,21 +48,21 @@ nn::ModelConfig custom_model(const ordered_json& question) {
   return model;
 }
 
-ModelShape model_of(const ordered_json& question) {
+ModelShape model_of(const Json& question) {
   const auto name = value_of<std::string>(question, "model", "llama-8b");
   if (name == "custom") return dense_model(memory::shape_of(custom_model(question)));
   if (const ModelShape* model = find_model(name)) return *model;
   throw ConfigError(fmt::format("No model is called {}: choose one of the list.", in_quotes(name)));
 }
 
-Cluster cluster_of(const ordered_json& question) {
+Cluster cluster_of(const Json& question) {
   const auto name = value_of<std::string>(question, "cluster", "dgx-h100");
   if (const Cluster* cluster = find_cluster(name)) return *cluster;
   throw ConfigError(
       fmt::format("No cluster is called {}: choose one of the list.", in_quotes(name)));
 }
 
-Question question_of(const ordered_json& asked) {
+Question question_of(const Json& asked) {
   const std::size_t seq_len = count_of(asked, "seq", 4096, kMostSeq);
   const std::size_t tokens = count_of(asked, "batch", 1U << 22U, kMostBatch);
   if (tokens % seq_len != 0) {
@@ -76,13 +76,13 @@ Question question_of(const ordered_json& asked) {
 }
 
 /// What can be chosen by name.
-ordered_json menu() {
-  ordered_json models = ordered_json::array();
+Json menu() {
+  Json models = Json::array();
   for (const ModelShape& model : named_models()) models.push_back(model.shape().name);
   models.push_back("custom");
-  ordered_json clusters = ordered_json::array();
+  Json clusters = Json::array();
   for (const Cluster& cluster : named_clusters()) clusters.push_back(cluster.name);
-  ordered_json programs = ordered_json::array();
+  Json programs = Json::array();
   for (const Software& software : named_software()) programs.push_back(software.name);
   return {{"models", std::move(models)},
           {"clusters", std::move(clusters)},
@@ -91,13 +91,13 @@ ordered_json menu() {
 
 }  // namespace
 
-ordered_json answer(const ordered_json& asked) {
+Json answer(const Json& asked) {
   if (value_of<bool>(asked, "menu", false)) return menu();
   const Question question = question_of(asked);
   const SearchSpace space{.gpus = count_of(asked, "gpus", 64, kMostGpus),
                           .precision = memory::parse_precision(
                               value_of<std::string>(asked, "precision", "bf16-mixed-fp32grads"))};
-  ordered_json plan = plan_to_json(question, space, search_layouts(question, space, kLayouts));
+  Json plan = plan_to_json(question, space, search_layouts(question, space, kLayouts));
   plan["gpu"] = {{"name", question.cluster.gpu.name},
                  {"memory_bytes", question.cluster.gpu.memory_bytes}};
   return plan;

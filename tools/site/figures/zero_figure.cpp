@@ -5,21 +5,21 @@
 #include "chapters/04_zero/estimate/prefetch_condition.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 #include "tools/site/figures/figure.hpp"
 
 namespace ultra::site {
 namespace {
 
-using nlohmann::ordered_json;
 using namespace zero;
 
 constexpr std::size_t kMostUnits = 64;
 
-Reshard reshard_of(const ordered_json& question) {
+Reshard reshard_of(const Json& question) {
   return value_of<bool>(question, "keep", false) ? Reshard::kAfterBackward : Reshard::kAfterForward;
 }
 
-ordered_json stage_to_json(const Sharding& sharding, const ordered_json& question) {
+Json stage_to_json(const Sharding& sharding, const Json& question) {
   const auto parameters = question.at("parameters").get<std::size_t>();
   const auto precision =
       memory::parse_precision(value_of<std::string>(question, "precision", "bf16-mixed"));
@@ -40,7 +40,7 @@ ordered_json stage_to_json(const Sharding& sharding, const ordered_json& questio
           {"fits_80gb_gpu", bytes.total() <= static_cast<double>(memory::kGpuBytes)}};
 }
 
-ordered_json stages(const ordered_json& question) {
+Json stages(const Json& question) {
   const int ranks = value_of<int>(question, "ranks", 8);
   const int node_size = value_of<int>(question, "node_size", ranks);
   if (ranks < 1 || node_size < 1 || ranks % node_size != 0) {
@@ -50,7 +50,7 @@ ordered_json stages(const ordered_json& question) {
   if (question.at("parameters").get<std::size_t>() < 1) {
     throw ConfigError("a model has at least 1 parameter.");
   }
-  ordered_json found = ordered_json::array();
+  Json found = Json::array();
   for (const ZeroStage stage : kZeroStages) {
     found.push_back(stage_to_json(
         {.stage = stage, .shards = node_size, .replicas = ranks / node_size}, question));
@@ -58,7 +58,7 @@ ordered_json stages(const ordered_json& question) {
   return {{"ranks", ranks}, {"stages", std::move(found)}};
 }
 
-ordered_json timeline(const ordered_json& question) {
+Json timeline(const Json& question) {
   const auto units = value_of<std::size_t>(question, "units", 6);
   if (units < 1 || units > kMostUnits) {
     throw ConfigError(fmt::format("{} units: this figure draws 1 to {}.", units, kMostUnits));
@@ -74,7 +74,7 @@ ordered_json timeline(const ordered_json& question) {
   const auto ahead = value_of<std::size_t>(question, "ahead", 1);
   const Reshard reshard = reshard_of(question);
   const PassTimes pass = predict_pass(times, ahead, reshard);
-  ordered_json spans = ordered_json::array();
+  Json spans = Json::array();
   for (const PassSpan& span : pass_timeline(times, ahead, reshard)) {
     spans.push_back({{"work", to_string(span.work)},
                      {"unit", span.unit},
@@ -84,8 +84,8 @@ ordered_json timeline(const ordered_json& question) {
   return {{"compute", pass.compute}, {"exposed", pass.exposed}, {"spans", std::move(spans)}};
 }
 
-ordered_json models() {
-  ordered_json all = ordered_json::array();
+Json models() {
+  Json all = Json::array();
   for (const memory::TransformerShape& shape : memory::model_presets()) {
     all.push_back({{"name", shape.name}, {"parameters", memory::parameter_count(shape)}});
   }
@@ -94,7 +94,7 @@ ordered_json models() {
 
 }  // namespace
 
-ordered_json answer(const ordered_json& question) {
+Json answer(const Json& question) {
   const auto kind = question.at("figure").get<std::string>();
   if (kind == "stages") return stages(question);
   if (kind == "timeline") return timeline(question);

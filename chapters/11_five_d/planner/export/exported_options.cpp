@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "common/base/json.hpp"
 
 namespace ultra::planner {
 namespace {
 
 using memory::Recompute;
-using nlohmann::ordered_json;
 using pipeline_parallel::ScheduleKind;
 using zero::ZeroStage;
 
@@ -178,10 +178,10 @@ std::string nanotron_remarks(const Layout& layout) {
   return remarks;
 }
 
-ordered_json deepspeed_zero(const Layout& layout) {
-  ordered_json zero = {{"stage", zero::number_of(layout.zero)},
-                       {"overlap_comm", true},
-                       {"contiguous_gradients", true}};
+Json deepspeed_zero(const Layout& layout) {
+  Json zero = {{"stage", zero::number_of(layout.zero)},
+               {"overlap_comm", true},
+               {"contiguous_gradients", true}};
   if (layout.offload) zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
   return zero;
 }
@@ -240,7 +240,7 @@ std::vector<std::string> deepspeed_remarks(const Layout& layout) {
 }
 
 /// The keys of its mesh that DeepSpeed's configuration has.
-void add_deepspeed_mesh(ordered_json& config, const Layout& layout) {
+void add_deepspeed_mesh(Json& config, const Layout& layout) {
   if (layout.tp > 1 && layout.pp == 1) config["tensor_parallel"] = {{"autotp_size", layout.tp}};
   if (layout.cp > 1 && deepspeed_has_context(layout)) {
     config["sequence_parallel_size"] = layout.cp;
@@ -319,7 +319,7 @@ std::string nanotron_config(const Workload& work, const Layout& layout) {
 }
 
 std::string deepspeed_config(const Workload& work, const Layout& layout) {
-  ordered_json config = {
+  Json config = {
       {"train_batch_size", work.global_batch},
       {"train_micro_batch_size_per_gpu", layout.micro_batch},
       {"gradient_accumulation_steps", micro_batches_of(work, layout)},

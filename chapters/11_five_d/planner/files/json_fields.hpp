@@ -3,11 +3,12 @@
 /// JsonFields: reads an object of a JSON file, and says in words what is wrong with it.
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "common/base/json.hpp"
 
 namespace ultra::planner {
 
@@ -20,7 +21,7 @@ class JsonFields {
   [[nodiscard]] static JsonFields of_file(const std::string& path);
   /// @brief An object in memory, called `where` in messages.
   /// @throws FileError when it is no object.
-  JsonFields(nlohmann::json object, std::string where);
+  JsonFields(Json object, std::string where);
 
   /// @brief Whether the key is there, and not null.
   [[nodiscard]] bool has(std::string_view key) const;
@@ -55,9 +56,9 @@ class JsonFields {
   [[nodiscard]] const std::string& where() const { return where_; }
 
  private:
-  [[nodiscard]] const nlohmann::json& at(std::string_view key) const;
+  [[nodiscard]] const Json& at(std::string_view key) const;
 
-  nlohmann::json object_;
+  Json object_;
   std::string where_;
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
@@ -15,11 +14,10 @@
 #include "chapters/11_five_d/planner/scaling/scaling_curves.hpp"
 #include "chapters/11_five_d/planner/techniques/technique_table.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::planner {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr const char* kPlan = "--plan";
 constexpr const char* kScaling = "--plan-scaling";
@@ -62,11 +60,11 @@ std::string scaling_answer(const Question& question, const SearchSpace& space) {
   const auto curve = [&](ScalingKind kind) {
     return curve_to_json(scaling_curve(question, space, kind, gpus));
   };
-  const ordered_json answer = {{"model", question.work.model.shape().name},
-                               {"cluster", question.cluster.name},
-                               {"strong", curve(ScalingKind::kStrong)},
-                               {"weak", curve(ScalingKind::kWeak)},
-                               {"heat_map", heat_map(question, space)}};
+  const Json answer = {{"model", question.work.model.shape().name},
+                       {"cluster", question.cluster.name},
+                       {"strong", curve(ScalingKind::kStrong)},
+                       {"weak", curve(ScalingKind::kWeak)},
+                       {"heat_map", heat_map(question, space)}};
   return answer.dump(2) + "\n";
 }
 
@@ -84,7 +82,7 @@ std::string published_answer(bool json) {
   const std::vector<MeasuredChoice> measured = measured_choices(path, rows);
   const std::vector<OwnChoice> own = own_choices(rows, kPlaybookGroup);
   if (!json) return published_to_markdown(rows) + choices_to_markdown(measured, own);
-  ordered_json answer = published_to_json(rows);
+  Json answer = published_to_json(rows);
   answer.update(choices_to_json(measured, own));
   return answer.dump(2) + "\n";
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "chapters/11_five_d/planner/files/json_fields.hpp"
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
@@ -113,10 +112,9 @@ std::string choices_to_markdown(const std::vector<MeasuredChoice>& measured,
   return text;
 }
 
-nlohmann::ordered_json choices_to_json(const std::vector<MeasuredChoice>& measured,
-                                       const std::vector<OwnChoice>& own) {
-  nlohmann::ordered_json json = {{"choices", nlohmann::ordered_json::array()},
-                                 {"own", nlohmann::ordered_json::array()}};
+Json choices_to_json(const std::vector<MeasuredChoice>& measured,
+                     const std::vector<OwnChoice>& own) {
+  Json json = {{"choices", Json::array()}, {"own", Json::array()}};
   for (const MeasuredChoice& one : measured) {
     json["choices"].push_back({{"training", one.what},
                                {"choice", one.chosen},

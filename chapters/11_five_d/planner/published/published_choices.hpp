@@ -2,11 +2,11 @@
 /// @file
 /// What the planner would choose, beside what others found to be best.
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "chapters/11_five_d/planner/published/published_rows.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::planner {
 
@@ -46,8 +46,8 @@ struct OwnChoice {
 
 /// @brief Both as JSON: {"choices": [{"training", "choice", "best", "lost", "apart", "believed"}],
 /// "own": [{"row", "published", "planned", "gain"}]}.
-[[nodiscard]] nlohmann::ordered_json choices_to_json(const std::vector<MeasuredChoice>& measured,
-                                                     const std::vector<OwnChoice>& own);
+[[nodiscard]] Json choices_to_json(const std::vector<MeasuredChoice>& measured,
+                                   const std::vector<OwnChoice>& own);
 
 /// @brief The group of the Playbook's best configurations.
 inline constexpr const char* kPlaybookGroup = "Playbook";

@@ -4,14 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "common/base/interrupt.hpp"
 
 namespace ultra::planner {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr double kGB = 1e9;
 
@@ -186,17 +183,17 @@ std::string published_to_markdown(const std::vector<ComparedRow>& rows) {
   return text + "\n## What is off, and what may explain it\n\n" + remarks(rows);
 }
 
-ordered_json published_to_json(const std::vector<ComparedRow>& rows) {
-  ordered_json list = ordered_json::array();
+Json published_to_json(const std::vector<ComparedRow>& rows) {
+  Json list = Json::array();
   for (const ComparedRow& compared : rows) {
     const PublishedRow& row = compared.row;
-    ordered_json one = {{"id", row.id},
-                        {"source", row.source},
-                        {"group", row.group},
-                        {"fitted", row.fitted},
-                        {"hold_out", !row.in_reference},
-                        {"gpus", row.layout.gpus()},
-                        {"layout", compared.prediction.layout.str()}};
+    Json one = {{"id", row.id},
+                {"source", row.source},
+                {"group", row.group},
+                {"fitted", row.fitted},
+                {"hold_out", !row.in_reference},
+                {"gpus", row.layout.gpus()},
+                {"layout", compared.prediction.layout.str()}};
     if (row.unit) {
       one["unit"] = unit_of(row);
       one["published"] = row.speed;
@@ -211,7 +208,7 @@ ordered_json published_to_json(const std::vector<ComparedRow>& rows) {
     if (!row.remark.empty()) one["remark"] = row.remark;
     list.push_back(one);
   }
-  ordered_json groups = ordered_json::array();
+  Json groups = Json::array();
   for (const auto& [name, members] : groups_of(rows)) {
     groups.push_back({{"group", name},
                       {"median_error", median_error(free_ratios(members))},

@@ -2,11 +2,11 @@
 /// @file
 /// The table of published steps beside the planner's predictions.
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "chapters/11_five_d/planner/published/published_rows.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::planner {
 
@@ -15,7 +15,7 @@ namespace ultra::planner {
 [[nodiscard]] std::string published_to_markdown(const std::vector<ComparedRow>& rows);
 
 /// @brief The same as JSON: {"rows": [...], "groups": [...], "median_error": ...}.
-[[nodiscard]] nlohmann::ordered_json published_to_json(const std::vector<ComparedRow>& rows);
+[[nodiscard]] Json published_to_json(const std::vector<ComparedRow>& rows);
 
 /// @brief All rows of a file, compared.
 /// @throws FileError as read_published_rows(); Interrupted when the program is told to stop.

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/11_five_d/planner/export/exported_options.hpp"
 #include "chapters/11_five_d/planner/fit.hpp"
 #include "common/base/errors.hpp"
@@ -11,8 +9,6 @@
 
 namespace ultra::planner {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr double kPercent = 100;
 constexpr double kGB = 1e9;
@@ -98,7 +94,7 @@ std::string exports_of(const Workload& work, const Layout& layout) {
                      indented(deepspeed_config(work, layout)));
 }
 
-ordered_json memory_to_json(const StageMemory& memory) {
+Json memory_to_json(const StageMemory& memory) {
   return {{"parameters", memory.parameters}, {"gradients", memory.gradients},
           {"optimizer", memory.optimizer},   {"activations", memory.activations},
           {"transient", memory.transient},   {"overhead", memory.overhead},
@@ -115,9 +111,9 @@ std::string format_plan(const Question& question, const SearchSpace& space,
                      exports_of(question.work, result.best.front().layout));
 }
 
-ordered_json prediction_to_json(const Prediction& prediction) {
+Json prediction_to_json(const Prediction& prediction) {
   const Layout& l = prediction.layout;
-  ordered_json time = ordered_json::object();
+  Json time = Json::object();
   for (const TimeShare& share : time_shares(prediction)) {
     time[std::string(share.what)] = share.seconds;
   }
@@ -146,17 +142,16 @@ ordered_json prediction_to_json(const Prediction& prediction) {
           {"time", time}};
 }
 
-ordered_json plan_to_json(const Question& question, const SearchSpace& space,
-                          const SearchResult& result) {
+Json plan_to_json(const Question& question, const SearchSpace& space, const SearchResult& result) {
   expect_found(question, space, result);
   const Layout& first = result.best.front().layout;
-  ordered_json layouts = ordered_json::array();
+  Json layouts = Json::array();
   for (const Prediction& p : result.best) layouts.push_back(prediction_to_json(p));
-  ordered_json changes = ordered_json::array();
+  Json changes = Json::array();
   for (const WhatIf& one : what_ifs(question, result.best.front())) {
     changes.push_back({{"change", one.change}, {"gain", one.gain}});
   }
-  ordered_json rules = ordered_json::array();
+  Json rules = Json::array();
   for (const Recipe& one : recipes(question, first)) {
     rules.push_back({{"source", one.source}, {"advice", one.advice}, {"followed", one.followed}});
   }
@@ -181,7 +176,7 @@ ordered_json plan_to_json(const Question& question, const SearchSpace& space,
            {{"11_five_d", book_flags(question.work, first)},
             {"megatron", megatron_options(question.work, first)},
             {"nanotron", nanotron_config(question.work, first)},
-            {"deepspeed", ordered_json::parse(deepspeed_config(question.work, first))}}}};
+            {"deepspeed", Json::parse(deepspeed_config(question.work, first))}}}};
 }
 
 }  // namespace ultra::planner

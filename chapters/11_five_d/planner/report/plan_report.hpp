@@ -2,10 +2,10 @@
 /// @file
 /// A plan for people, and as JSON.
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "chapters/11_five_d/planner/search/reasons.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::planner {
 
@@ -19,11 +19,10 @@ namespace ultra::planner {
 /// {"question": {...}, "layouts": [{"layout", "dp", ..., "step_seconds", "mfu", "memory", "time"}],
 /// "steps": {...}, "recipes": [...], "what_if": [...], "export": {...}}.
 /// @throws ConfigError as format_plan().
-[[nodiscard]] nlohmann::ordered_json plan_to_json(const Question& question,
-                                                  const SearchSpace& space,
-                                                  const SearchResult& result);
+[[nodiscard]] Json plan_to_json(const Question& question, const SearchSpace& space,
+                                const SearchResult& result);
 
 /// @brief One prediction as JSON: the layout's members, seconds by parts, bytes by parts.
-[[nodiscard]] nlohmann::ordered_json prediction_to_json(const Prediction& prediction);
+[[nodiscard]] Json prediction_to_json(const Prediction& prediction);
 
 }  // namespace ultra::planner

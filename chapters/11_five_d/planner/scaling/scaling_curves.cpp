@@ -4,14 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
 
 namespace ultra::planner {
 namespace {
-
-using nlohmann::ordered_json;
 
 double real(std::size_t value) { return static_cast<double>(value); }
 
@@ -31,8 +28,8 @@ struct Cell {
   double least_bytes = std::numeric_limits<double>::infinity();
 };
 
-ordered_json cell_to_json(std::pair<std::size_t, std::size_t> place, const Cell& cell) {
-  ordered_json json = {{"tp", place.first}, {"pp", place.second}};
+Json cell_to_json(std::pair<std::size_t, std::size_t> place, const Cell& cell) {
+  Json json = {{"tp", place.first}, {"pp", place.second}};
   constexpr double kGB = 1e9;
   if (!cell.fastest) {
     json["memory_gb"] = cell.least_bytes / kGB;
@@ -87,18 +84,18 @@ std::vector<ScalingStep> scaling_curve(const Question& question, const SearchSpa
   return curve;
 }
 
-ordered_json curve_to_json(const std::vector<ScalingStep>& curve) {
-  ordered_json steps = ordered_json::array();
+Json curve_to_json(const std::vector<ScalingStep>& curve) {
+  Json steps = Json::array();
   for (const ScalingStep& step : curve) {
-    ordered_json json = {{"gpus", step.gpus},
-                         {"global_batch", step.global_batch},
-                         {"fits", step.best.has_value()},
-                         {"first_loss", step.first_loss},
-                         {"goodput",
-                          {{"kept", step.failures.kept},
-                           {"checkpoint_seconds", step.failures.checkpoint_seconds},
-                           {"interval_seconds", step.failures.interval_seconds},
-                           {"failure_seconds", step.failures.failure_seconds}}}};
+    Json json = {{"gpus", step.gpus},
+                 {"global_batch", step.global_batch},
+                 {"fits", step.best.has_value()},
+                 {"first_loss", step.first_loss},
+                 {"goodput",
+                  {{"kept", step.failures.kept},
+                   {"checkpoint_seconds", step.failures.checkpoint_seconds},
+                   {"interval_seconds", step.failures.interval_seconds},
+                   {"failure_seconds", step.failures.failure_seconds}}}};
     if (step.best) {
       json["efficiency"] = step.efficiency;
       json["best"] = prediction_to_json(*step.best);
@@ -108,7 +105,7 @@ ordered_json curve_to_json(const std::vector<ScalingStep>& curve) {
   return steps;
 }
 
-ordered_json heat_map(const Question& question, const SearchSpace& space) {
+Json heat_map(const Question& question, const SearchSpace& space) {
   std::map<std::pair<std::size_t, std::size_t>, Cell> cells;
   for_each_layout(question.work, space, [&](const Layout& layout) {
     Cell& cell = cells[{layout.tp, layout.pp}];
@@ -119,7 +116,7 @@ ordered_json heat_map(const Question& question, const SearchSpace& space) {
     if (cell.fastest && cell.fastest->step.total() <= prediction.step.total()) return;
     cell.fastest = std::move(prediction);
   });
-  ordered_json list = ordered_json::array();
+  Json list = Json::array();
   for (const auto& [place, cell] : cells) list.push_back(cell_to_json(place, cell));
   return {{"gpus", space.gpus}, {"cells", list}};
 }

@@ -2,11 +2,11 @@
 /// @file
 /// How far a training scales: strong and weak scaling to thousands of GPUs, and what failures take.
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
 
 #include "chapters/11_five_d/planner/search/reasons.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::planner {
 
@@ -50,12 +50,12 @@ enum class ScalingKind : std::uint8_t {
                                                      const std::vector<std::size_t>& gpus);
 
 /// @brief A curve as a JSON array.
-[[nodiscard]] nlohmann::ordered_json curve_to_json(const std::vector<ScalingStep>& curve);
+[[nodiscard]] Json curve_to_json(const std::vector<ScalingStep>& curve);
 
 /// @brief Throughput and memory over tp and pp, the rest as fast as can be, as the Playbook's pictures
 /// of benchmarks have it: {"tp": [...], "pp": [...], "cells": [...]}; a cell that does not fit has its
 /// memory only.
 /// @throws Interrupted when the program is told to stop.
-[[nodiscard]] nlohmann::ordered_json heat_map(const Question& question, const SearchSpace& space);
+[[nodiscard]] Json heat_map(const Question& question, const SearchSpace& space);
 
 }  // namespace ultra::planner

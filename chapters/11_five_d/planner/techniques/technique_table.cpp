@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/04_zero/zero_memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_volume.hpp"
 #include "chapters/06_context_parallel/estimate/context_volume.hpp"
@@ -14,7 +12,6 @@
 namespace ultra::planner {
 namespace {
 
-using nlohmann::ordered_json;
 using pipeline_parallel::ScheduleKind;
 using zero::ZeroStage;
 
@@ -213,10 +210,10 @@ std::string format_techniques(const Question& question, std::size_t ranks,
   return text;
 }
 
-ordered_json techniques_to_json(const std::vector<TechniqueRow>& rows) {
-  ordered_json all = ordered_json::array();
+Json techniques_to_json(const std::vector<TechniqueRow>& rows) {
+  Json all = Json::array();
   for (const TechniqueRow& row : rows) {
-    ordered_json one = {{"technique", row.name}, {"hides_behind", row.beside}};
+    Json one = {{"technique", row.name}, {"hides_behind", row.beside}};
     if (row.prediction) {
       const StageMemory& memory = row.prediction->memory;
       one.update({{"parameters", memory.parameters},

@@ -3,13 +3,12 @@
 /// Each technique alone: what it keeps, what it sends, and what hides it. The cheat sheet of the
 /// book, made of the chapters' closed forms.
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "chapters/11_five_d/planner/time/prediction.hpp"
+#include "common/base/json.hpp"
 
 namespace ultra::planner {
 
@@ -42,6 +41,6 @@ struct TechniqueRow {
                                             const std::vector<TechniqueRow>& rows);
 
 /// @brief The same as JSON: a list.
-[[nodiscard]] nlohmann::ordered_json techniques_to_json(const std::vector<TechniqueRow>& rows);
+[[nodiscard]] Json techniques_to_json(const std::vector<TechniqueRow>& rows);
 
 }  // namespace ultra::planner

@@ -3,8 +3,6 @@
 
 #include "chapters/02_collectives/bench/collective_bench.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/02_collectives/bench/collective_case.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/star_algorithms.hpp"

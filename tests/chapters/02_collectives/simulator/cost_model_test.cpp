@@ -3,8 +3,6 @@
 
 #include "chapters/02_collectives/simulator/cost_model.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/02_collectives/ring_cost.hpp"
 #include "chapters/02_collectives/simulator/published_bandwidths.hpp"
 #include "tests/support/toolbox.hpp"
@@ -180,11 +178,11 @@ TEST(PublishedBandwidths, AreThoseOfTheirSources) {
     if (row.what.find("median") != std::string_view::npos) medians.push_back(row.gb_per_second);
   }
   EXPECT_THAT(medians, ElementsAre(436.0, 361.7, 160.1, 99.6, 84.7, 64.9, 32.9));
-  const nlohmann::ordered_json json = published_to_json();
+  const Json json = published_to_json();
   ASSERT_EQ(json.size(), published_bandwidths().size());
   EXPECT_EQ(json[0]["gb_per_second"], 450.0);
   EXPECT_EQ(json[1]["op"], "all_reduce");
-  EXPECT_EQ(json.back()["nodes"], 64);
+  EXPECT_EQ(json.elements().back()["nodes"], 64);
 }
 
 }  // namespace

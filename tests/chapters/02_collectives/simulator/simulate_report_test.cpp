@@ -173,7 +173,7 @@ TEST(SimulationToJson, HoldsSecondsAndBytes) {
 TEST(SimulationToJson, ListsMessagesWithTheirElements) {
   SimulationRequest request = request_for("h100,gpus=4", {"ring"}, {160});
   request.record = Record::kMessages;
-  const auto json = simulation_to_json(simulate_collective(request));
+  const auto json = nlohmann::json::parse(simulation_to_json(simulate_collective(request)).dump());
   const auto& messages = json["runs"][0]["message_list"];
   ASSERT_EQ(messages.size(), 4u * 6);
   std::size_t reducing = 0;

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -167,7 +166,7 @@ TEST(Combinations, EveryRowOfTheTableRefusesSomething) {
 }
 
 TEST(Combinations, AsJsonEveryRowHasItsReason) {
-  const nlohmann::ordered_json rows =
+  const Json rows =
       combinations_to_json({{.first = "--a", .second = "--b", .reason = "one reason."},
                             {.first = "--c", .second = "--d", .reason = "one reason."}});
   ASSERT_EQ(rows.size(), 2U);

@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "common/base/json.hpp"
 
 namespace ultra::train {
 namespace {
-
-using nlohmann::ordered_json;
 
 MemoryTracker some_memory() {
   MemoryTracker tracker;
@@ -61,7 +60,7 @@ TEST(MemoryPeaks, AreThoseOfTheTracker) {
 TEST(RankSummaryJson, ComesBackWithEveryFigure) {
   const RankSummary before = some_summary();
   const std::string text = to_json(before).dump();
-  const RankSummary after = rank_summary_from(ordered_json::parse(text));
+  const RankSummary after = rank_summary_from(Json::parse(text));
   EXPECT_EQ(to_json(after).dump(), text);
 
   EXPECT_EQ(after.rank, 3);
@@ -95,8 +94,8 @@ TEST(RankSummaryJson, ListsOnlyOperationsThatTookPlace) {
   EXPECT_TRUE(to_json(summary).at("sent_bytes").empty());
   summary.communication[OpKind::kAllReduce] = {.operations = 2, .sent_bytes = 0};
   summary.communication[OpKind::kBarrier] = {.operations = 5, .sent_bytes = 5};
-  EXPECT_EQ(to_json(summary).at("sent_bytes"), (ordered_json{{"all_reduce", 0}}));
-  EXPECT_EQ(to_json(summary).at("operations"), (ordered_json{{"all_reduce", 2}}))
+  EXPECT_EQ(to_json(summary).at("sent_bytes"), (Json{{"all_reduce", 0}}));
+  EXPECT_EQ(to_json(summary).at("operations"), (Json{{"all_reduce", 2}}))
       << "barriers move no data";
 }
 
@@ -110,7 +109,7 @@ TEST(RankSummaryJson, SaysWhatIsBesideTheDevice) {
                                .exposed_seconds = 1.0 / 3};
   summary.offload = {.stored_bytes = 7, .optimizer = traffic, .weights = traffic};
   summary.offload.weights.read_bytes = 5;
-  const RankSummary after = rank_summary_from(ordered_json::parse(to_json(summary).dump()));
+  const RankSummary after = rank_summary_from(Json::parse(to_json(summary).dump()));
   EXPECT_EQ(after.offload.stored_bytes, 7U);
   EXPECT_EQ(after.offload.optimizer.read_bytes, 1U);
   EXPECT_EQ(after.offload.optimizer.written_bytes, 2U);

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "chapters/11_five_d/planner/published/published_choices.hpp"
@@ -156,10 +155,10 @@ TEST_F(PublishedRows, TheTableHasEveryRowAndItsReasons) {
     EXPECT_THAT(table, HasSubstr("| " + one.row.id + " |"));
   }
   EXPECT_THAT(table, HasSubstr("**reference rows**"));
-  const nlohmann::ordered_json json = published_to_json(rows());
+  const Json json = published_to_json(rows());
   EXPECT_EQ(json["rows"].size(), rows().size());
   EXPECT_LE(json["median_error"].get<double>(), 0.10);
-  for (const nlohmann::ordered_json& one : json["rows"]) {
+  for (const Json& one : json["rows"].elements()) {
     const std::string remark = row(one["id"].get<std::string>()).row.remark;
     EXPECT_EQ(one.value("remark", ""), remark);
   }
@@ -169,7 +168,7 @@ TEST_F(PublishedRows, ChoicesAsJson) {
   const std::vector<MeasuredChoice> measured = {
       {.what = "a", .chosen = "b", .best = "c", .lost = 0.04, .apart = 0.3, .believed = 0.1}};
   const OwnChoice own{.id = "d", .published = rows()[0].prediction, .own = rows()[1].prediction};
-  const nlohmann::ordered_json json = choices_to_json(measured, {own});
+  const Json json = choices_to_json(measured, {own});
   EXPECT_EQ(json["choices"][0]["choice"], "b");
   EXPECT_EQ(json["choices"][0]["lost"], 0.04);
   EXPECT_EQ(json["choices"][0]["apart"], 0.3);

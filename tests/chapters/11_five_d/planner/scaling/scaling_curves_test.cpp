@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "tests/support/random.hpp"
 
 namespace ultra::planner {
@@ -71,7 +69,7 @@ TEST_F(ScalingCurves, HeatMapsHaveACellForEveryPair) {
   const auto map = heat_map(question(), {.gpus = 16});
   EXPECT_EQ(map["gpus"], 16);
   double best = 0;
-  for (const auto& cell : map["cells"]) {
+  for (const Json& cell : map["cells"].elements()) {
     EXPECT_GT(cell["memory_gb"].get<double>(), 0);
     if (cell.contains("mfu")) best = std::max(best, cell["mfu"].get<double>());
   }

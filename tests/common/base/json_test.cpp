@@ -1,0 +1,150 @@
+#include "common/base/json.hpp"
+// Covers: common/base/json_events.hpp
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/support/toolbox.hpp"
+
+namespace ultra {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// All kinds of values, in an order that is not the alphabet's.
+const std::string kText =
+    R"({"z": [1, -2, 0.5, 1e300, 18446744073709551615, -9223372036854775808], "a": {"c": null,)"
+    R"( "b": "t\"ext\u00e9\n"}, "yes": true, "no": false, "empty": [[], {}, ""], "0.1": 0.1})";
+
+std::string refused(const std::string& text) {
+  return message_of<JsonError>([&] { static_cast<void>(Json::parse(text)); });
+}
+
+std::string refusal(const std::function<void(const Json&)>& ask, const std::string& text) {
+  return message_of<JsonError>([&] { ask(Json::parse(text)); });
+}
+
+// Text --------------------------------------------------------------------------------------------
+
+TEST(Json, IsWrittenAsTheLibraryWritesIt) {
+  for (const int indent : {-1, 0, 2}) {
+    EXPECT_EQ(Json::parse(kText).dump(indent), ordered_json::parse(kText).dump(indent));
+  }
+  EXPECT_EQ(Json::parse(kText).dump(-1, JsonLetters::kAscii),
+            ordered_json::parse(kText).dump(-1, ' ', true));
+}
+
+TEST(Json, OfMembersWithOneKeyTheLastCounts) {
+  const char* text = R"({"b": 1, "a": 2, "b": 3, "c": 4, "a": 5})";
+  EXPECT_EQ(Json::parse(text).dump(), R"({"b":3,"a":5,"c":4})");
+}
+
+TEST(Json, BytesThatAreNoLettersAreRefusedOrReplaced) {
+  const Json json = "a\xff\xc3\xa9";
+  EXPECT_THROW(static_cast<void>(json.dump()), JsonError);
+  EXPECT_EQ(json.dump(-1, JsonLetters::kReplaced), "\"a\xef\xbf\xbd\xc3\xa9\"");
+  EXPECT_EQ(json.dump(-1, JsonLetters::kAscii), R"("a\ufffd\u00e9")");
+}
+
+TEST(Json, ATextThatIsNoneIsRefusedWithItsPlace) {
+  EXPECT_EQ(refused(R"({"a": 1, x})"), R"(it is no JSON at byte 9 of 11, at "{\"a\": 1, x}")");
+  EXPECT_EQ(refused(""), R"(it is no JSON at byte 0 of 0, at "")");
+  EXPECT_THAT(refused("[1] 2"), HasSubstr("at byte 4 of 5"));
+  EXPECT_THAT(refused("[1e999]"), HasSubstr("too large"));
+}
+
+TEST(Json, ListsInListsAreReadToADepth) {
+  EXPECT_EQ(Json::parse("[[1]]", 2).dump(), "[[1]]");
+  EXPECT_THROW(static_cast<void>(Json::parse("[[{}]]", 2)), JsonTooDeep);
+  EXPECT_THROW(static_cast<void>(Json::parse(std::string(1'000'000, '['))), JsonTooDeep);
+}
+
+// Values in C++ -----------------------------------------------------------------------------------
+
+TEST(Json, ListsOfPairsAreObjects) {
+  EXPECT_EQ((Json{{"a", 1}, {"b", {2.5, "x"}}, {"c", {{"d", nullptr}}}}).dump(),
+            R"({"a":1,"b":[2.5,"x"],"c":{"d":null}})");
+  EXPECT_EQ((Json{{"a", 1}, {2, 3}}).dump(), R"([["a",1],[2,3]])");
+  EXPECT_EQ(Json::array({Json::array({"a", 1})}).dump(), R"([["a",1]])");
+  EXPECT_EQ(Json::array().dump() + Json::object().dump() + Json().dump(), "[]{}null");
+}
+
+TEST(Json, IsMadeOfContainersAndOptionals) {
+  EXPECT_EQ(Json(std::vector<double>{0.5, 2}).dump(), "[0.5,2.0]");
+  EXPECT_EQ(Json(std::map<std::string, int>{{"b", -1}, {"a", 2}}).dump(), R"({"a":2,"b":-1})");
+  EXPECT_EQ(Json(std::optional<int>(3)).dump() + Json(std::optional<int>()).dump(), "3null");
+  EXPECT_EQ(Json(true).dump() + Json(std::uint8_t{7}).dump() + Json(0.25F).dump(), "true70.25");
+}
+
+TEST(Json, MembersKeepTheirPlaces) {
+  Json json;
+  json["b"]["x"] = 1;
+  json["a"] = {1, 2};
+  json["b"]["x"] = "new";
+  json["a"].push_back(3);
+  json["a"][0] = nullptr;
+  EXPECT_EQ(json.dump(), R"({"b":{"x":"new"},"a":[null,2,3]})");
+  json.update({{"c", 1}, {"b", 2}});
+  EXPECT_EQ(json.dump(), R"({"b":2,"a":[null,2,3],"c":1})");
+  json.erase("a");
+  json.erase("missing");
+  EXPECT_EQ(json.dump(), R"({"b":2,"c":1})");
+}
+
+TEST(Json, IsReadAsItsKind) {
+  const Json json = Json::parse(R"({"n": 5, "x": -1.5, "yes": true, "s": "t", "l": [1, 2]})");
+  EXPECT_EQ(json["n"].get<int>(), 5);
+  EXPECT_EQ(json["n"].get<double>(), 5.0);
+  EXPECT_EQ(json["x"].get<double>(), -1.5);
+  EXPECT_TRUE(json["yes"].get<bool>());
+  EXPECT_EQ(json["s"].get<std::string>(), "t");
+  EXPECT_EQ(json["l"].get<std::vector<std::size_t>>(), (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ((Json::parse(R"({"a": 1})").get<std::map<std::string, int>>()),
+            (std::map<std::string, int>{{"a", 1}}));
+  EXPECT_EQ(json.find("missing"), nullptr);
+  EXPECT_EQ(json["n"].find("x"), nullptr);
+  EXPECT_EQ(json.size(), 5U);
+}
+
+TEST(Json, ElementsOutliveAValueThatNobodyHolds) {
+  std::size_t sum = 0;
+  for (const Json& each : Json::parse("[1, 2]").elements()) sum += each.get<std::size_t>();
+  for (const auto& [key, value] : Json::parse(R"({"a": 4})").members()) {
+    sum += value.get<std::size_t>();
+  }
+  EXPECT_EQ(sum, 7U);
+}
+
+TEST(Json, SaysWhatStandsWhereAnotherKindBelongs) {
+  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.at("n")); }, "{}"), "it has no 'n'");
+  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.at("n")); }, "null"),
+            "null stands where an object belongs");
+  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.at(2)); }, "[1]"),
+            "a list in it is too short");
+  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.elements()); }, "{}"),
+            "an object stands where a list belongs");
+  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.get<std::string>()); }, "5"),
+            "a number stands where a text belongs");
+  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.get<double>()); }, "true"),
+            "true or false stands where a number belongs");
+  for (const char* number : {"-1", "0.5", "256", "1e2"}) {
+    EXPECT_THAT(refusal([](const Json& x) { static_cast<void>(x.get<std::uint8_t>()); }, number),
+                HasSubstr("stands where a whole number up to 255 belongs"));
+  }
+}
+
+TEST(Json, NumbersAreEqualByTheirValues) {
+  EXPECT_EQ(Json(1), Json(1.0));
+  EXPECT_EQ(Json::parse("[1, 2.5]"), Json({1.0, 2.5}));
+  EXPECT_NE(Json(1), Json(true));
+  EXPECT_NE(Json("1"), Json(1));
+  EXPECT_NE(Json::parse("-1"), Json::parse("18446744073709551615"));
+  EXPECT_EQ(Json::parse("null"), nullptr);
+}
+
+}  // namespace
+}  // namespace ultra
