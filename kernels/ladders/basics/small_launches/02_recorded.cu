@@ -8,7 +8,6 @@
 //         must change in memory. And between two kernels the GPU still drains and fills.
 
 #include "kernels/ladders/basics/small_launches/layer.cuh"
-#include "kernels/simt/recording.hpp"  // the standard library before the emulator's qualifiers
 
 namespace ultra::kernels::small_launches {
 

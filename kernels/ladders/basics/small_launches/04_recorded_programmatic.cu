@@ -7,7 +7,6 @@
 //         each reading, which is what batching is.
 
 #include "kernels/ladders/basics/small_launches/layer.cuh"
-#include "kernels/simt/recording.hpp"  // the standard library before the emulator's qualifiers
 
 namespace ultra::kernels::small_launches {
 

@@ -9,11 +9,8 @@
 /// Synchronization".
 
 #include "kernels/simt/config.hpp"
+#include "kernels/simt/recording.hpp"
 #include "kernels/simt/side.hpp"
-
-namespace ultra::simt {
-class Recording;
-}  // namespace ultra::simt
 
 /// @brief A chain of small kernels.
 namespace ultra::kernels::small_launches {
