@@ -69,19 +69,15 @@ GradientBuckets::GradientBuckets(std::vector<nn::Parameter*> parameters,
     : parameters_(std::move(parameters)),
       buckets_(std::move(buckets)),
       multiple_(multiple),
-      flat_(buckets_.size()),
-      alive_(std::make_shared<const bool>(true)) {
+      flat_(buckets_.size()) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     std::size_t begin = 0;
     for (const std::size_t p : buckets_[b].parameters) {
       nn::Parameter& parameter = *parameters_.at(p);
       const Range place{begin, begin + parameter.count()};
       begin = place.end;
-      parameter.allocate_grad_by(
-          [this, b, place, &parameter, alive = std::weak_ptr<const bool>(alive_)] {
-            if (alive.expired()) return gradient_memory(parameter, parameter.shape());
-            return allocate(b, place, parameter);
-          });
+      hooks_.push_back(parameter.allocate_grad_by(
+          [this, b, place, &parameter] { return allocate(b, place, parameter); }));
     }
     ensure(begin == buckets_[b].count, "a bucket counts the elements of its parameters");
   }

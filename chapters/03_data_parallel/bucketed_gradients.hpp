@@ -61,7 +61,7 @@ class GradientBuckets {
   std::vector<Bucket> buckets_;
   std::size_t multiple_;
   std::vector<Tensor> flat_;           // by bucket; undefined: not taken
-  std::shared_ptr<const bool> alive_;  // what the parameters ask before they ask this object
+  std::vector<nn::HookHandle> hooks_;  // of the parameters
 };
 
 /// @brief When a bucket's gradients start to travel.

@@ -41,10 +41,10 @@ void Prefetch::ask_for(std::size_t use) {
 }
 
 void Prefetch::end(std::size_t unit) {
-  ensure(!open_.empty() && uses_[open_.front()].unit == unit,
-         "uses end in the order of their begins");
-  const std::size_t use = open_.front();
-  open_.pop_front();
+  const auto open = std::ranges::find_if(open_, [&](auto use) { return uses_[use].unit == unit; });
+  ensure(open != open_.end(), "a use that ends has begun");
+  const std::size_t use = *open;
+  open_.erase(open);
   if (stays(use)) return;
   asked_for_[unit] = false;
   actions_.release(unit);

@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <vector>
 
@@ -86,9 +85,9 @@ class Prefetch {
   UnitActions actions_;
   std::vector<bool> asked_for_;  // by unit: there, or under way
   std::vector<std::size_t>
-      forwards_;                  // by unit: forward passes whose backward pass is still to come
-  std::size_t begun_ = 0;         // uses of the step that have begun
-  std::deque<std::size_t> open_;  // those that are not over
+      forwards_;                   // by unit: forward passes whose backward pass is still to come
+  std::size_t begun_ = 0;          // uses of the step that have begun
+  std::vector<std::size_t> open_;  // those that are not over
 };
 
 }  // namespace ultra::zero

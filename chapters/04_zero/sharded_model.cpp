@@ -273,9 +273,9 @@ class FullyShardedModel : public ShardPieces {
         training_(passes_of(scope.schedule, settings.reshard)),
         now_(&training_) {
     make_units(ranks.shards);
-    // A shard comes before it is gathered.
-    if (stores_weights()) follow(scope.chunks, &UnitPasses::fetch);
-    follow(scope.chunks, &UnitPasses::prefetch);
+    for (std::size_t c = 0; c < scope.chunks.size(); ++c) {
+      follow(*scope.chunks[c], units_of_parts_[c]);
+    }
   }
 
   void validation_begins(const train::StepSchedule& forwards) override {
@@ -321,20 +321,17 @@ class FullyShardedModel : public ShardPieces {
                        .release = [this](std::size_t number) { unit(number).release(); }}}};
   }
 
-  /// Calls a prefetch of the passes under way around those of each part that has a unit.
-  void follow(const std::vector<nn::Model*>& chunks, Prefetch UnitPasses::*prefetch) {
-    for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
-      const auto call = [this, prefetch, &units = units_of_parts_[chunk]](
-                            void (Prefetch::*what)(std::size_t)) -> nn::PartHooks::Function {
-        return [this, prefetch, &units, what](std::size_t part) {
-          units.for_each_of(part, [&](std::size_t unit) { ((now_->*prefetch).*what)(unit); });
-        };
-      };
-      chunks[chunk]->add_part_hooks({.before_forward = call(&Prefetch::begin),
-                                     .after_forward = call(&Prefetch::end),
-                                     .before_backward = call(&Prefetch::begin),
-                                     .after_backward = call(&Prefetch::end)});
-    }
+  /// Lets units come and go around the passes of the parts that read them.
+  void follow(nn::Model& chunk, const ChunkUnits& units) {
+    const auto around = [this, &units](const nn::PartCall& call) {
+      // A shard comes before it is gathered.
+      if (stores_weights()) units.for_each_of(call.part, [&](auto u) { now_->fetch.begin(u); });
+      units.for_each_of(call.part, [&](auto u) { now_->prefetch.begin(u); });
+      call.compute();
+      units.for_each_of(call.part, [&](auto u) { now_->prefetch.end(u); });
+      if (stores_weights()) units.for_each_of(call.part, [&](auto u) { now_->fetch.end(u); });
+    };
+    hooks_.push_back(chunk.add_part_hook({.forward = around, .backward = around}));
   }
 
   void make_units(const Communicator& shards) {
@@ -355,6 +352,7 @@ class FullyShardedModel : public ShardPieces {
   std::unique_ptr<UnitPasses> validating_;
   UnitPasses* now_;  // one of the two
   std::vector<Tensor> nothing_;
+  std::vector<nn::HookHandle> hooks_;  // of the chunks
 };
 // [/region]
 

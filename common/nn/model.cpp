@@ -18,10 +18,7 @@ StageSpec StageSpec::whole(const ModelConfig& config) {
 
 Model::Model(const ModelConfig& config, const Device& device, const Precision& precision,
              std::uint64_t seed, LayerFactory& factory, const StageSpec& stage, Values values)
-    : config_(config),
-      device_(device),
-      stage_(stage),
-      hooks_(std::make_shared<std::vector<BlockHooks>>()) {
+    : config_(config), device_(device), stage_(stage), hooks_(std::make_shared<PartHooks>()) {
   config_.validate();
   if (stage.layers.begin > stage.layers.end || stage.layers.end > config.num_layers) {
     throw ConfigError(fmt::format("a stage of layers [{}, {}) does not fit a model of {} layers",
@@ -54,7 +51,8 @@ Model::Model(const ModelConfig& config, const Device& device, const Precision& p
   std::vector<std::unique_ptr<Layer>> blocks;
   for (std::size_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
     throw_if_interrupted();
-    blocks.push_back(std::make_unique<HookedBlock>(layer, factory.block(context, layer), hooks_));
+    blocks.push_back(
+        std::make_unique<HookedBlock>(parts_.size(), factory.block(context, layer), hooks_));
     add_part(fmt::format("block {}", layer), blocks.back()->parameters());
   }
   blocks_ = factory.stack(context, std::move(blocks));
@@ -115,16 +113,15 @@ Tensor Model::forward(const Tensor& input, Saved& saved) {
   }
   Tensor x = input;
   if (stage_.has_embedding) {
-    call_embedding(&PartHooks::before_forward);
-    x = embedding_->forward(input, saved.child("embedding"));
-    call_embedding(&PartHooks::after_forward);
+    hooks_->forward({0, 1}, [&] { x = embedding_->forward(input, saved.child("embedding")); });
   }
   Tensor hidden = blocks_->forward(x, saved.child("blocks"));
   if (!stage_.has_head) return hidden;
-  call_head(&PartHooks::before_forward);
-  const Tensor normed = final_norm_->forward(hidden, saved.child("final_norm"));
-  Tensor logits = head_->forward(normed, saved.child("head")).front();
-  call_head(&PartHooks::after_forward);
+  Tensor logits;
+  hooks_->forward(head_parts(), [&] {
+    const Tensor normed = final_norm_->forward(hidden, saved.child("final_norm"));
+    logits = head_->forward(normed, saved.child("head")).front();
+  });
   return logits;
 }
 
@@ -135,23 +132,22 @@ double Model::loss(const Tensor& logits, const Tensor& targets, double normalize
 
 Tensor Model::backward(Saved& saved) {
   ensure(stage_.has_head, "backward from the loss of a stage without head");
-  call_head(&PartHooks::before_backward);
   Tensor d_normed;
-  {
-    const Tensor d_logits = loss_->backward(saved.child("loss"));
-    d_normed = head_->backward(std::span<const Tensor>(&d_logits, 1), saved.child("head"));
-  }
-  const Tensor d_hidden = final_norm_->backward(d_normed, saved.child("final_norm"));
-  call_head(&PartHooks::after_backward);
+  Tensor d_hidden;
+  hooks_->backward(head_parts(), [&] {
+    {
+      const Tensor d_logits = loss_->backward(saved.child("loss"));
+      d_normed = head_->backward(std::span<const Tensor>(&d_logits, 1), saved.child("head"));
+    }
+    d_hidden = final_norm_->backward(d_normed, saved.child("final_norm"));
+  });
   return backward(d_hidden, saved);
 }
 
 Tensor Model::backward(const Tensor& d_output, Saved& saved) {
   Tensor d_x = blocks_->backward(d_output, saved.child("blocks"));
   if (!stage_.has_embedding) return d_x;
-  call_embedding(&PartHooks::before_backward);
-  embedding_->backward(d_x, saved.child("embedding"));
-  call_embedding(&PartHooks::after_backward);
+  hooks_->backward({0, 1}, [&] { embedding_->backward(d_x, saved.child("embedding")); });
   return Tensor();
 }
 
@@ -170,33 +166,9 @@ std::vector<NamedShape> named_shapes(const ModelConfig& config, LayerFactory& fa
   return named;
 }
 
-void Model::add_part_hooks(const PartHooks& hooks) {
-  const auto of_layer = [begin = stage_.layers.begin,
-                         first = std::size_t{stage_.has_embedding ? 1U : 0U}](
-                            const PartHooks::Function& hook) -> std::function<void(std::size_t)> {
-    if (!hook) return {};
-    return [=](std::size_t layer) { hook(layer - begin + first); };
-  };
-  add_block_hooks({.before_forward = of_layer(hooks.before_forward),
-                   .after_forward = of_layer(hooks.after_forward),
-                   .before_backward = of_layer(hooks.before_backward),
-                   .after_backward = of_layer(hooks.after_backward)});
-  end_hooks_.push_back(hooks);
-}
-
 Range Model::block_parts() const {
   const std::size_t first = stage_.has_embedding ? 1 : 0;
   return {first, first + stage_.layers.size()};
-}
-
-void Model::call_head(PartHooks::Function PartHooks::*hook) const {
-  for (std::size_t part = block_parts().end; part < parts_.size(); ++part) call_end(hook, part);
-}
-
-void Model::call_end(PartHooks::Function PartHooks::*hook, std::size_t part) const {
-  for (const PartHooks& hooks : end_hooks_) {
-    if (hooks.*hook) (hooks.*hook)(part);
-  }
 }
 
 void Model::drop_grads() {

@@ -3,13 +3,14 @@
 /// The Llama-style model, or any range of its layers.
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "common/nn/hooks.hpp"
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model_config.hpp"
@@ -40,19 +41,6 @@ struct ModelPart {
 struct NamedShape {
   std::string name;  ///< Hugging Face's
   Shape shape;       ///< of the whole weight
-};
-
-/// @brief What to call around the passes of each part of a model; empty functions are not called.
-///
-/// Parts are numbered as Model::parts() has them. What BlockHooks says of recomputed blocks holds.
-struct PartHooks {
-  /// Called with the number of a part.
-  using Function = std::function<void(std::size_t part)>;
-
-  Function before_forward;   ///< before the part runs forward
-  Function after_forward;    ///< after it has
-  Function before_backward;  ///< before the part runs backward
-  Function after_backward;   ///< after it has
 };
 
 /// @brief Token embedding, transformer blocks, final norm, output projection and loss.
@@ -124,11 +112,8 @@ class Model {
   /// @brief Puts all weight-gradient work off to `queue`; a null pointer ends that.
   void defer_grads_to(DeferredGradients* queue);
 
-  /// @brief Calls these around the passes of each block from now on.
-  void add_block_hooks(BlockHooks hooks) { hooks_->push_back(std::move(hooks)); }
-
-  /// @brief Calls these around the passes of each part from now on.
-  void add_part_hooks(const PartHooks& hooks);
+  /// @brief Puts a hook around the passes of each part from now on, until its handle is gone.
+  [[nodiscard]] HookHandle add_part_hook(PartHook hook) { return hooks_->add(std::move(hook)); }
 
   /// @brief Dimensions of the whole model.
   [[nodiscard]] const ModelConfig& config() const { return config_; }
@@ -140,14 +125,12 @@ class Model {
  private:
   void make_head(const BuildContext& context);
   void add_part(std::string name, const std::vector<Parameter*>& parameters);
-  void call_end(PartHooks::Function PartHooks::*hook, std::size_t part) const;
-  void call_embedding(PartHooks::Function PartHooks::*hook) const { call_end(hook, 0); }
-  void call_head(PartHooks::Function PartHooks::*hook) const;
+  [[nodiscard]] Range head_parts() const { return {block_parts().end, parts_.size()}; }
 
   ModelConfig config_;
   Device device_;
   StageSpec stage_;
-  std::shared_ptr<std::vector<BlockHooks>> hooks_;
+  std::shared_ptr<PartHooks> hooks_;
   std::unique_ptr<TokenEmbedding> embedding_;
   std::unique_ptr<Layer> blocks_;
   std::unique_ptr<Layer> final_norm_;
@@ -156,7 +139,6 @@ class Model {
   std::vector<Parameter*> parameters_;
   std::map<const Parameter*, std::size_t> uses_;
   std::vector<ModelPart> parts_;
-  std::vector<PartHooks> end_hooks_;  // called for embedding and head
 };
 
 /// @brief The parameters of the whole model, in forward order: the same list on every rank,

@@ -120,6 +120,18 @@ void Parameter::set_value(const Tensor& value) {
   value_ = value;
 }
 
+HookHandle Parameter::allocate_grad_by(std::function<Tensor()> allocate) {
+  auto added = std::make_shared<const std::function<Tensor()>>(std::move(allocate));
+  allocate_grad_ = added;
+  return added;
+}
+
+HookHandle Parameter::on_grad_ready(GradReadyHook hook) {
+  auto added = std::make_shared<const GradReadyHook>(std::move(hook));
+  hooks_.push_back(added);
+  return added;
+}
+
 void Parameter::add_grad(GradientWork work) {
   if (queue_ != nullptr) {
     queue_->push([this, work = std::move(work)] { run(work); });
@@ -129,10 +141,9 @@ void Parameter::add_grad(GradientWork work) {
 }
 
 Tensor Parameter::fresh_grad() const {
-  if (!allocate_grad_) {
-    return Tensor::empty(device_, shape_, grad_dtype(), MemoryCategory::kGradients);
-  }
-  const Tensor grad = allocate_grad_();
+  const auto allocate = allocate_grad_.lock();
+  if (!allocate) return Tensor::empty(device_, shape_, grad_dtype(), MemoryCategory::kGradients);
+  const Tensor grad = (*allocate)();
   expect_tensor("gradient of a parameter", grad, shape_, grad_dtype());
   return grad;
 }
@@ -141,7 +152,9 @@ void Parameter::run(const GradientWork& work) {
   const bool first = !grad_.defined();
   if (first) grad_ = fresh_grad();
   work(grad_, first ? ops::Write::kOverwrite : ops::Write::kAccumulate);
-  for (const GradReadyHook& hook : hooks_) hook(*this);
+  for (const auto& hook : hooks_) {
+    if (const auto there = hook.lock()) (*there)(*this);
+  }
 }
 
 void add_matmul_grad(Parameter& weight, const Tensor& d_y, const Tensor& x) {

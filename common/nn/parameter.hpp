@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/nn/hooks.hpp"
 #include "common/nn/precision.hpp"
 #include "common/ops/matmul.hpp"
 #include "common/tensor/tensor.hpp"
@@ -187,7 +189,7 @@ class Parameter {
   /// @brief Lets go of the gradient; the next addition starts a fresh one.
   void drop_grad() { grad_ = Tensor(); }
 
-  /// @brief Lets `allocate` say where gradients stand; an empty function ends that.
+  /// @brief Lets `allocate` say where gradients stand, until its handle is gone or another says it.
   ///
   /// The first addition to the gradient after construction or drop_grad() is written to the tensor
   /// that `allocate` returns, over what stands there, instead of fresh memory. So a view of a
@@ -195,18 +197,16 @@ class Parameter {
   /// stays.
   /// @param allocate  returns a contiguous tensor of the shard's shape and of grad_dtype(); for
   /// another shape or dtype the addition throws ShapeError.
-  void allocate_grad_by(std::function<Tensor()> allocate) { allocate_grad_ = std::move(allocate); }
+  [[nodiscard]] HookHandle allocate_grad_by(std::function<Tensor()> allocate);
 
   /// @brief Runs `work` on the gradient now, or puts it off while a queue is set.
   ///
   /// The first work after drop_grad() overwrites, later work accumulates. The hooks run after it.
   void add_grad(GradientWork work);
 
-  /// @brief Calls `hook` each time work on the gradient has been done: once per micro-batch.
-  ///
-  /// A hook lives as long as the parameter; it checks by itself, with a std::weak_ptr, whether what
-  /// it works for does.
-  void on_grad_ready(GradReadyHook hook) { hooks_.push_back(std::move(hook)); }
+  /// @brief Calls `hook` each time work on the gradient has been done, once per micro-batch, until
+  /// its handle is gone.
+  [[nodiscard]] HookHandle on_grad_ready(GradReadyHook hook);
 
   /// @brief Puts work on the gradient off to `queue`; a null pointer ends that.
   void defer_grads_to(DeferredGradients* queue) { queue_ = queue; }
@@ -230,8 +230,8 @@ class Parameter {
   bool may_be_idle_ = false;
   Tensor value_;
   Tensor grad_;
-  std::function<Tensor()> allocate_grad_;  // empty: fresh memory
-  std::vector<GradReadyHook> hooks_;
+  std::weak_ptr<const std::function<Tensor()>> allocate_grad_;  // gone: fresh memory
+  std::vector<std::weak_ptr<const GradReadyHook>> hooks_;
   DeferredGradients* queue_ = nullptr;
 };
 

@@ -70,27 +70,19 @@ std::vector<Parameter*> Sequential::parameters() {
   return all;
 }
 
-HookedBlock::HookedBlock(std::size_t layer, std::unique_ptr<Layer> block,
-                         std::shared_ptr<const std::vector<BlockHooks>> hooks)
-    : layer_(layer), block_(std::move(block)), hooks_(std::move(hooks)) {}
-
-void HookedBlock::call(std::function<void(std::size_t)> BlockHooks::*hook) const {
-  for (const BlockHooks& hooks : *hooks_) {
-    if (hooks.*hook) (hooks.*hook)(layer_);
-  }
-}
+HookedBlock::HookedBlock(std::size_t part, std::unique_ptr<Layer> block,
+                         std::shared_ptr<const PartHooks> hooks)
+    : part_(part), block_(std::move(block)), hooks_(std::move(hooks)) {}
 
 Tensor HookedBlock::forward(const Tensor& x, Saved& saved) {
-  call(&BlockHooks::before_forward);
-  Tensor y = block_->forward(x, saved);
-  call(&BlockHooks::after_forward);
+  Tensor y;
+  hooks_->forward({part_, part_ + 1}, [&] { y = block_->forward(x, saved); });
   return y;
 }
 
 Tensor HookedBlock::backward(const Tensor& d_y, Saved& saved) {
-  call(&BlockHooks::before_backward);
-  Tensor d_x = block_->backward(d_y, saved);
-  call(&BlockHooks::after_backward);
+  Tensor d_x;
+  hooks_->backward({part_, part_ + 1}, [&] { d_x = block_->backward(d_y, saved); });
   return d_x;
 }
 

@@ -2,10 +2,10 @@
 /// @file
 /// One transformer block, and blocks in sequence.
 
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "common/nn/hooks.hpp"
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
 
@@ -49,33 +49,22 @@ class Sequential : public Layer {
   std::vector<std::unique_ptr<Layer>> layers_;
 };
 
-/// @brief What to call around the passes of each block; empty functions are not called.
-///
-/// A block that is recomputed runs its forward pass, and these calls, again within backward.
-struct BlockHooks {
-  std::function<void(std::size_t layer)> before_forward;   ///< before block `layer` runs forward
-  std::function<void(std::size_t layer)> after_forward;    ///< after it has
-  std::function<void(std::size_t layer)> before_backward;  ///< before block `layer` runs backward
-  std::function<void(std::size_t layer)> after_backward;   ///< after it has
-};
-
-/// @brief A block with calls around its passes.
+/// @brief A block within the hooks of its model.
 class HookedBlock : public Layer {
  public:
-  /// @param hooks  shared by all blocks of a model, which adds to them later.
-  HookedBlock(std::size_t layer, std::unique_ptr<Layer> block,
-              std::shared_ptr<const std::vector<BlockHooks>> hooks);
+  /// @param part   of the model: which the block is.
+  /// @param hooks  shared by all parts of the model, to which others are added later.
+  HookedBlock(std::size_t part, std::unique_ptr<Layer> block,
+              std::shared_ptr<const PartHooks> hooks);
 
   [[nodiscard]] Tensor forward(const Tensor& x, Saved& saved) override;
   [[nodiscard]] Tensor backward(const Tensor& d_y, Saved& saved) override;
   [[nodiscard]] std::vector<Parameter*> parameters() override;
 
  private:
-  void call(std::function<void(std::size_t)> BlockHooks::*hook) const;
-
-  std::size_t layer_;
+  std::size_t part_;
   std::unique_ptr<Layer> block_;
-  std::shared_ptr<const std::vector<BlockHooks>> hooks_;
+  std::shared_ptr<const PartHooks> hooks_;
 };
 
 }  // namespace ultra::nn

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -90,22 +91,25 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
 void ModelWorker::name_phases(nn::Model& model) {
   trace::StepTimeline& timeline = context_.timeline;
   const Range layers = model.stage().layers;
-  model.add_block_hooks({.before_forward =
-                             [&timeline](std::size_t layer) {
-                               timeline.enter(fmt::format("forward, block {}", layer));
-                             },
-                         .after_forward =
-                             [&timeline, last = layers.end - 1](std::size_t layer) {
-                               if (layer == last) timeline.enter("head and loss");
-                             },
-                         .before_backward =
-                             [&timeline](std::size_t layer) {
-                               timeline.enter(fmt::format("backward, block {}", layer));
-                             },
-                         .after_backward =
-                             [&timeline](std::size_t layer) {
-                               if (layer == 0) timeline.enter("embedding");
-                             }});
+  const auto layer_of = [blocks = model.block_parts(), layers](std::size_t part) {
+    const bool is_block = part >= blocks.begin && part < blocks.end;
+    return is_block ? std::optional(part - blocks.begin + layers.begin) : std::nullopt;
+  };
+  phases_.push_back(model.add_part_hook(
+      {.forward =
+           [&timeline, layer_of, last = layers.end - 1](const nn::PartCall& call) {
+             const auto layer = layer_of(call.part);
+             if (layer) timeline.enter(fmt::format("forward, block {}", *layer));
+             call.compute();
+             if (layer == last) timeline.enter("head and loss");
+           },
+       .backward =
+           [&timeline, layer_of](const nn::PartCall& call) {
+             const auto layer = layer_of(call.part);
+             if (layer) timeline.enter(fmt::format("backward, block {}", *layer));
+             call.compute();
+             if (layer == 0U) timeline.enter("embedding");
+           }}));
 }
 
 std::size_t ModelWorker::parameter_count() const {

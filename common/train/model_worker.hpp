@@ -66,6 +66,7 @@ class ModelWorker : public Worker {
   std::vector<nn::NamedShape> whole_;  // the parameters of the whole model
   std::vector<std::unique_ptr<nn::Model>> owned_chunks_;
   std::vector<nn::Model*> chunks_;
+  std::vector<nn::HookHandle> phases_;  // named on the timeline
   std::unique_ptr<Step> step_;
 };
 

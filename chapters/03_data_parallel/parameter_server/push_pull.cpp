@@ -56,14 +56,12 @@ class PushPull::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// Block `layer` needs its weights.
-  void before_forward(std::size_t layer) { wait_for_stage(layer + 1); }
-  /// Behind the last block, the final norm and the head need theirs.
-  void after_forward(std::size_t layer) {
-    if (layer + 2 < last_stage()) return;
-    wait_for_stage(last_stage());
-    // All weights are here, so the servers have all gradients: this lets go of their memory.
-    wait_all(due_pushes_);
+  /// The parts of the model are the stages: a part needs its weights.
+  void pass_forward(const nn::PartCall& call) {
+    wait_for_stage(call.part);
+    // When all weights are here, the servers have all gradients: this lets go of their memory.
+    if (call.part == last_stage()) wait_all(due_pushes_);
+    call.compute();
   }
 
   // [region push_pull_begin]
@@ -175,18 +173,9 @@ class PushPull::Impl {
 
 PushPull::PushPull(nn::Model& model, const ServerWorld& servers, const ServedModel& served,
                    double clip_norm)
-    : impl_(std::make_shared<Impl>(model, servers, served, clip_norm)) {
-  // The hooks stay in the model; they do nothing once this object is gone.
-  const auto call = [impl = std::weak_ptr<Impl>(impl_)](void (Impl::*member)(std::size_t)) {
-    return [impl, member](std::size_t layer) {
-      if (const auto there = impl.lock()) ((*there).*member)(layer);
-    };
-  };
-  model.add_block_hooks({.before_forward = call(&Impl::before_forward),
-                         .after_forward = call(&Impl::after_forward),
-                         .before_backward = {},
-                         .after_backward = {}});
-}
+    : impl_(std::make_unique<Impl>(model, servers, served, clip_norm)),
+      hook_(model.add_part_hook(
+          {.forward = [impl = impl_.get()](const auto& call) { impl->pass_forward(call); }})) {}
 
 PushPull::~PushPull() = default;
 

@@ -59,7 +59,8 @@ class PushPull : public train::GradientExchange {
 
  private:
   class Impl;
-  std::shared_ptr<Impl> impl_;  // the model's hooks ask whether it is still there
+  std::unique_ptr<Impl> impl_;
+  nn::HookHandle hook_;  // of the replica's model
 };
 
 }  // namespace ultra::data_parallel

@@ -29,19 +29,14 @@ GradientShards::GradientShards(const std::vector<ParameterGroup>& groups, const 
 
 GradientShards::GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
                                const MakeReducer& reducer)
-    : groups_(groups), ranks_(ranks), alive_(std::make_shared<const bool>(true)) {
+    : groups_(groups), ranks_(ranks) {
   const nn::Parameter& first = *groups.front().parameters.front();
   reducer_ = reducer(reduced(groups), first.device(), first.grad_dtype());
   make_queues();
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (std::size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       nn::Parameter& parameter = *groups_[g].parameters[i];
-      parameter.allocate_grad_by(
-          [this, g, i, &parameter, alive = std::weak_ptr<const bool>(alive_)] {
-            if (!alive.expired()) return memory_for(g, i);
-            return Tensor::empty(parameter.device(), parameter.shape(), parameter.grad_dtype(),
-                                 MemoryCategory::kGradients);
-          });
+      hooks_.push_back(parameter.allocate_grad_by([this, g, i] { return memory_for(g, i); }));
     }
   }
 }

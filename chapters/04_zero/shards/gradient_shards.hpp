@@ -71,7 +71,7 @@ class GradientShards : public train::GradientExchange {
   std::size_t chunk_ = 0;                     // whose backward pass is under way
   std::optional<std::size_t> open_group_;     // whose gradients are being made
   Tensor open_;                               // the memory in which they are
-  std::shared_ptr<const bool> alive_;
+  std::vector<nn::HookHandle> hooks_;         // of the parameters
 };
 
 }  // namespace ultra::zero

@@ -31,10 +31,7 @@ std::unordered_map<const nn::Parameter*, Follower> followers_in(
 
 GradientLedger::GradientLedger(std::vector<nn::Model*> chunks,
                                std::vector<FollowedGradients> followed, CompletionRule rule)
-    : chunks_(std::move(chunks)),
-      rule_(std::move(rule)),
-      of_chunk_(chunks_.size()),
-      alive_(std::make_shared<const bool>(true)) {
+    : chunks_(std::move(chunks)), rule_(std::move(rule)), of_chunk_(chunks_.size()) {
   for (const FollowedGradients& group : followed) exchanges_.push_back(group.exchange);
   auto followers = followers_in(followed);
   std::map<nn::Parameter*, std::size_t> known;
@@ -48,10 +45,8 @@ GradientLedger::GradientLedger(std::vector<nn::Model*> chunks,
       }
       const auto [exchange, number] = followers[parameter];
       entries_.push_back({parameter, exchange, number, {chunk}});
-      parameter->on_grad_ready(
-          [this, entry = at->second, alive = std::weak_ptr<const bool>(alive_)](nn::Parameter&) {
-            if (!alive.expired()) added(entry);
-          });
+      hooks_.push_back(
+          parameter->on_grad_ready([this, entry = at->second](nn::Parameter&) { added(entry); }));
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -31,8 +30,6 @@ struct FollowedGradients {
 /// A backward pass contributes once per layer that uses a parameter. How many contributions there
 /// are follows from the schedule: several (micro-batches), none (a parameter that may be idle). A
 /// parameter that may be idle and was gets a contribution of zeros at the end of the action.
-///
-/// Its hooks stay in the parameters; they do nothing once this object is gone.
 class GradientLedger {
  public:
   /// @param chunks    of this rank's model; outlive this object's use.
@@ -77,8 +74,8 @@ class GradientLedger {
   std::vector<std::vector<std::size_t>> of_chunk_;  // entries, by chunk
   std::vector<Action> schedule_;                    // of the step under way
   std::size_t action_ = 0;
-  bool counts_ = false;  // an action that makes gradients is under way
-  std::shared_ptr<const bool> alive_;
+  bool counts_ = false;                // an action that makes gradients is under way
+  std::vector<nn::HookHandle> hooks_;  // of the parameters
 };
 
 }  // namespace ultra::train

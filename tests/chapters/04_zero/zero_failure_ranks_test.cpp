@@ -100,33 +100,40 @@ class ZeroFailure : public ZeroTest {
   }
 };
 
-/// A rank's changes: from step `from` on the model has other hooks.
-Changes with_hooks(std::size_t from, const nn::BlockHooks& hooks) {
+/// A rank's changes: from step `from` on the model has another hook.
+Changes with_hook(std::size_t from, const nn::PartHook& hook) {
   Changes changes;
-  changes.observer = observing([=](std::size_t step, nn::Model& model) {
-    if (step == from) model.add_block_hooks(hooks);
-  });
+  changes.observer =
+      observing([=, handle = nn::HookHandle()](std::size_t step, nn::Model& model) mutable {
+        if (step == from) handle = model.add_part_hook(hook);
+      });
   return changes;
+}
+
+/// Throws before or after a part computes.
+std::function<void(const nn::PartCall&)> broken(std::size_t part, bool before) {
+  return [=](const nn::PartCall& call) {
+    if (!before) call.compute();
+    if (call.part == part) throw NumericError("this block is broken");
+    if (before) call.compute();
+  };
 }
 
 // A rank that throws ------------------------------------------------------------------------------
 
 TEST_F(ZeroFailure, ARankThatThrowsInAPassEndsAll) {
   for (const ZeroStage stage : kSharded) {
-    for (const auto hook : {&nn::BlockHooks::before_forward, &nn::BlockHooks::after_forward,
-                            &nn::BlockHooks::before_backward, &nn::BlockHooks::after_backward}) {
+    for (const auto& [forward, before] :
+         {std::pair{true, true}, {true, false}, {false, true}, {false, false}}) {
       const ZeroCase c = draw_any(stage);
       const int guilty = static_cast<int>(random.between(0, static_cast<std::size_t>(c.ranks) - 1));
       const std::size_t block = random.between(0, c.options.model.num_layers - 1);
       const std::size_t step = random.between(1, 3);
+      nn::PartHook hook;
+      (forward ? hook.forward : hook.backward) = broken(block + 1, before);
       expect_told<NumericError>(fates(c,
                                       [&](const Communicator& dp) {
-                                        nn::BlockHooks hooks;
-                                        hooks.*hook = [&](std::size_t layer) {
-                                          if (layer == block)
-                                            throw NumericError("this block is broken");
-                                        };
-                                        return dp.rank() == guilty ? with_hooks(step, hooks)
+                                        return dp.rank() == guilty ? with_hook(step, hook)
                                                                    : Changes();
                                       }),
                                 c, guilty, "this block is broken");
@@ -252,12 +259,13 @@ TEST_F(ZeroFailure, AGradientThatIsNoNumberEndsAll) {
               [&](const Communicator& dp) {
                 Changes changes;
                 if (dp.rank() != 1) return changes;
-                changes.observer = observing([](std::size_t step, nn::Model& model) {
-                  if (step != 2) return;
-                  // The first that the backward pass makes, of a larger group.
-                  model.parameters().back()->on_grad_ready(
-                      [](nn::Parameter& parameter) { parameter.grad().fill(kNaN); });
-                });
+                changes.observer = observing(
+                    [hook = nn::HookHandle()](std::size_t step, nn::Model& model) mutable {
+                      if (step != 2) return;
+                      // The first that the backward pass makes, of a larger group.
+                      hook = model.parameters().back()->on_grad_ready(
+                          [](nn::Parameter& parameter) { parameter.grad().fill(kNaN); });
+                    });
                 return changes;
               }),
         c, "gradient norm is nan at step 2");

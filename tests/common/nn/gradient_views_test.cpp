@@ -33,13 +33,14 @@ class GradientViewsTest : public LayerTest,
     const Tensor flat = buffer_for(parameters);
     flat.fill(kUntouched);
     std::vector<Tensor> views;
+    std::vector<HookHandle> hooks;
     std::size_t begin = offset();
     for (Parameter* parameter : parameters) {
       const Shape& shape = parameter->value().shape();
       views.push_back(flat.slice(0, {begin, begin + shape.numel()}).view(shape));
       begin += shape.numel() + 1;
       parameter->drop_grad();
-      parameter->allocate_grad_by([view = views.back()] { return view; });
+      hooks.push_back(parameter->allocate_grad_by([view = views.back()] { return view; }));
     }
     for (int round = 0; round < 2; ++round) {
       micro_batch();

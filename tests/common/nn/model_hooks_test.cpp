@@ -1,5 +1,7 @@
 // The seams of a whole model: gradients that are ready, hooks around blocks and parts, weights that
 // are here for a while only, deferred weight gradients.
+//
+// Covers: common/nn/hooks.hpp
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +60,7 @@ class ModelHooksTest : public test::RandomTest {
   ModelConfig config = test::random_model_config(random);
   DenseFactory factory;
   Model model{config, device, DType::kF64, seed, factory};
+  std::vector<HookHandle> hooks;
 };
 
 void ModelHooksTest::run_stage(Model& stage, const StageSpec& spec) {
@@ -77,7 +80,7 @@ void ModelHooksTest::run_stage(Model& stage, const StageSpec& spec) {
 TEST_F(ModelHooksTest, EveryGradientIsReadyOncePerMicroBatchInBackwardOrder) {
   std::vector<std::string> ready;
   for (Parameter* p : model.parameters()) {
-    p->on_grad_ready([&](Parameter& one) { ready.push_back(one.name()); });
+    hooks.push_back(p->on_grad_ready([&](Parameter& one) { ready.push_back(one.name()); }));
   }
   std::vector<std::string> expected = names_of(model.parameters());
   std::reverse(expected.begin(), expected.end());
@@ -94,7 +97,7 @@ TEST_F(ModelHooksTest, AWeightIsReadBeforeItsGradientIsMade) {
   const std::vector<Tensor> expected = test::gradients_of(model);
   model.drop_grads();
   for (Parameter* p : model.parameters()) {
-    p->on_grad_ready([](Parameter& ready) { ready.value().fill(1e9); });
+    hooks.push_back(p->on_grad_ready([](Parameter& ready) { ready.value().fill(1e9); }));
   }
   EXPECT_EQ(test::run_step(model, batch, 1.0), loss);
   const std::vector<Tensor> found = test::gradients_of(model);
@@ -128,60 +131,13 @@ TEST_F(ModelHooksTest, ABlockHasTheParametersOfItsName) {
 TEST_F(ModelHooksTest, AReadyGradientIsFinal) {
   std::map<const Parameter*, Tensor> seen;
   for (Parameter* p : model.parameters()) {
-    p->on_grad_ready([&](Parameter& ready) { seen[&ready] = ready.grad().clone(); });
+    hooks.push_back(
+        p->on_grad_ready([&](Parameter& ready) { seen[&ready] = ready.grad().clone(); }));
   }
   test::run_step(model, draw_batch(), 1.0);
   for (const Parameter* p : model.parameters()) {
     EXPECT_TRUE(test::all_equal(p->grad(), seen.at(p))) << p->name();
   }
-}
-
-TEST_F(ModelHooksTest, BlockHooksSurroundEachBlockForwardAndBack) {
-  std::vector<std::string> calls;
-  const auto record = [&](const std::string& what) {
-    return [&calls, what](std::size_t layer) { calls.push_back(what + std::to_string(layer)); };
-  };
-  model.add_block_hooks({.before_forward = record("before forward "),
-                         .after_forward = record("after forward "),
-                         .before_backward = record("before backward "),
-                         .after_backward = record("after backward ")});
-  test::run_step(model, draw_batch(), 1.0);
-  std::vector<std::string> expected;
-  for (std::size_t i = 0; i < config.num_layers; ++i) {
-    expected.push_back("before forward " + std::to_string(i));
-    expected.push_back("after forward " + std::to_string(i));
-  }
-  for (std::size_t i = config.num_layers; i-- > 0;) {
-    expected.push_back("before backward " + std::to_string(i));
-    expected.push_back("after backward " + std::to_string(i));
-  }
-  EXPECT_EQ(calls, expected);
-}
-
-TEST_F(ModelHooksTest, AHookMayBringTheWeightsOfItsBlockIn) {
-  const test::MicroBatch batch = draw_batch();
-  const double expected = test::run_step(model, batch, 1.0);
-  std::map<Parameter*, Tensor> away;
-  for (Parameter* p : model.parameters()) {
-    if (depth_of(*p) == 0 || depth_of(*p) > config.num_layers) continue;
-    away[p] = p->value();
-    p->drop_value();
-  }
-  const auto bring = [&](std::size_t layer) {
-    for (auto& [p, value] : away) {
-      if (depth_of(*p) == layer + 1) p->set_value(value);
-    }
-  };
-  const auto drop = [&](std::size_t layer) {
-    for (auto& [p, value] : away) {
-      if (depth_of(*p) == layer + 1) p->drop_value();
-    }
-  };
-  model.add_block_hooks({.before_forward = bring,
-                         .after_forward = drop,
-                         .before_backward = bring,
-                         .after_backward = drop});
-  EXPECT_EQ(test::run_step(model, batch, 1.0), expected);
 }
 
 TEST_F(ModelHooksTest, PartsAreEmbeddingBlocksAndHeadAndHoldEveryParameter) {
@@ -219,13 +175,15 @@ TEST_F(ModelHooksTest, PartHooksSurroundEachPartForwardAndBack) {
   for (const StageSpec& spec : draw_stages()) {
     Model stage(config, device, DType::kF64, seed, factory, spec);
     std::vector<std::string> calls;
-    const auto record = [&](const std::string& what) {
-      return [&calls, what](std::size_t part) { calls.push_back(what + std::to_string(part)); };
+    const auto record = [&](const std::string& pass) {
+      return [&calls, pass](const PartCall& call) {
+        calls.push_back("before " + pass + std::to_string(call.part));
+        call.compute();
+        calls.push_back("after " + pass + std::to_string(call.part));
+      };
     };
-    stage.add_part_hooks({.before_forward = record("before forward "),
-                          .after_forward = record("after forward "),
-                          .before_backward = record("before backward "),
-                          .after_backward = record("after backward ")});
+    const HookHandle hook =
+        stage.add_part_hook({.forward = record("forward "), .backward = record("backward ")});
     std::vector<std::string> expected;
     for (std::size_t i = 0; i < stage.parts().size(); ++i) {
       expected.push_back("before forward " + std::to_string(i));
@@ -244,37 +202,41 @@ TEST_F(ModelHooksTest, PartHooksSurroundEachPartForwardAndBack) {
 
 TEST_F(ModelHooksTest, GradientsOfAPartAreReadyBetweenItsHooks) {
   std::size_t entered = model.parts().size();  // none
-  model.add_part_hooks({.before_forward = {},
-                        .after_forward = {},
-                        .before_backward = [&](std::size_t part) { entered = part; },
-                        .after_backward = [&](std::size_t) { entered = model.parts().size(); }});
+  hooks.push_back(model.add_part_hook({.backward = [&](const PartCall& call) {
+    entered = call.part;
+    call.compute();
+    entered = model.parts().size();
+  }}));
   for (Parameter* p : model.parameters()) {
-    p->on_grad_ready([&](Parameter& ready) { EXPECT_EQ(entered, depth_of(ready)); });
+    hooks.push_back(
+        p->on_grad_ready([&](Parameter& ready) { EXPECT_EQ(entered, depth_of(ready)); }));
   }
   test::run_step(model, draw_batch(), 1.0);
 }
 
-TEST_F(ModelHooksTest, EmptyPartHooksAreNotCalledAndSeveralAreCalledInTheirOrder) {
+TEST_F(ModelHooksTest, EmptyPartHooksAreNotCalledAndSeveralNestUntilTheirHandlesAreGone) {
   std::vector<std::string> calls;
   const auto record = [&](const std::string& who) {
-    return [&calls, who](std::size_t part) { calls.push_back(who + std::to_string(part)); };
+    return [&calls, who](const PartCall& call) {
+      calls.push_back(who + std::to_string(call.part));
+      call.compute();
+      calls.push_back(who);
+    };
   };
-  model.add_part_hooks({});
-  model.add_part_hooks({.before_forward = record("first "),
-                        .after_forward = {},
-                        .before_backward = {},
-                        .after_backward = {}});
-  model.add_part_hooks({.before_forward = record("second "),
-                        .after_forward = {},
-                        .before_backward = {},
-                        .after_backward = {}});
+  hooks.push_back(model.add_part_hook({}));
+  hooks.push_back(model.add_part_hook({.forward = record("first ")}));
+  hooks.push_back(model.add_part_hook({.forward = record("second ")}));
   test::run_step(model, draw_batch(), 1.0);
   std::vector<std::string> expected;
   for (std::size_t i = 0; i < model.parts().size(); ++i) {
-    expected.push_back("first " + std::to_string(i));
-    expected.push_back("second " + std::to_string(i));
+    const std::string part = std::to_string(i);
+    expected.insert(expected.end(), {"first " + part, "second " + part, "second ", "first "});
   }
   EXPECT_EQ(calls, expected);
+  hooks.clear();
+  calls.clear();
+  test::run_step(model, draw_batch(), 1.0);
+  EXPECT_TRUE(calls.empty());
 }
 
 TEST_F(ModelHooksTest, DeferredWeightsTakeNoMemory) {
@@ -305,10 +267,12 @@ TEST_F(ModelHooksTest, WeightsThatAreHereForTheirPartOnlyGiveTheSameGradientsBit
   const auto drop = [&](std::size_t part) {
     for (Parameter* p : sharded.parts()[part].parameters) p->drop_value();
   };
-  sharded.add_part_hooks({.before_forward = bring,
-                          .after_forward = drop,
-                          .before_backward = bring,
-                          .after_backward = drop});
+  const auto around = [&](const PartCall& call) {
+    bring(call.part);
+    call.compute();
+    drop(call.part);
+  };
+  hooks.push_back(sharded.add_part_hook({.forward = around, .backward = around}));
   device.reset_memory_peaks();
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
     const test::MicroBatch batch = draw_batch();
@@ -347,7 +311,7 @@ TEST_F(ModelHooksTest, DeferredWeightGradientsEqualImmediateOnesBitwise) {
   model.defer_grads_to(&queue);
   std::map<std::string, int> ready;
   for (Parameter* p : model.parameters()) {
-    p->on_grad_ready([&](Parameter& parameter) { ++ready[parameter.name()]; });
+    hooks.push_back(p->on_grad_ready([&](Parameter& parameter) { ++ready[parameter.name()]; }));
   }
   for (const auto& batch : batches) test::run_step(model, batch, 4.0);
   EXPECT_EQ(queue.size(), 2 * model.parameters().size());

@@ -75,11 +75,11 @@ TEST_F(ModelMemoryTest, AForwardPassThatKeepsNothingLeavesNothing) {
 
 TEST_F(ModelMemoryTest, ActivationsFallWhileBackwardWalksDown) {
   std::vector<std::size_t> left;
-  model.add_block_hooks(
-      {.before_forward = {},
-       .after_forward = {},
-       .before_backward = {},
-       .after_backward = [&](std::size_t) { left.push_back(now(kActivations)); }});
+  const HookHandle hook = model.add_part_hook({.backward = [&](const PartCall& call) {
+    call.compute();
+    const Range blocks = model.block_parts();
+    if (call.part >= blocks.begin && call.part < blocks.end) left.push_back(now(kActivations));
+  }});
   Saved saved;
   {
     const Tensor logits = model.forward(batch.tokens, saved);

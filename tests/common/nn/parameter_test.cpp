@@ -137,7 +137,7 @@ TEST_F(ParameterTest, GradientsCanStandInAPartOfALargerBuffer) {
   Parameter p(spec({2, 2}), device, DType::kF64, seed);
   const Tensor flat = Tensor::zeros(device, {7}, DType::kF64, kGradients);
   flat.fill(9.0);
-  p.allocate_grad_by([&] { return flat.slice(0, {1, 5}).view({2, 2}); });
+  const HookHandle hook = p.allocate_grad_by([&] { return flat.slice(0, {1, 5}).view({2, 2}); });
   EXPECT_FALSE(p.grad().defined());
   add(p, 2.0);
   EXPECT_THAT(flat.to_vector(), ElementsAre(9, 2, 2, 2, 2, 9, 9)) << "over what stood there";
@@ -157,16 +157,16 @@ TEST_F(ParameterTest, FreshMemoryHoldsGradientsAgainWithoutAnAllocator) {
   Parameter p(spec({2}), device, DType::kF64, seed);
   const Tensor first = Tensor::zeros(device, {2}, DType::kF64, kGradients);
   const Tensor second = Tensor::zeros(device, {2}, DType::kF64, kGradients);
-  p.allocate_grad_by([&] { return first; });
+  HookHandle hook = p.allocate_grad_by([&] { return first; });
   add(p, 1.0);
-  p.allocate_grad_by([&] { return second; });
+  hook = p.allocate_grad_by([&] { return second; });
   add(p, 1.0);
   EXPECT_THAT(first.to_vector(), ElementsAre(2, 2)) << "a gradient that is there stays there";
   p.drop_grad();
   add(p, 4.0);
   EXPECT_THAT(second.to_vector(), ElementsAre(4, 4));
   p.drop_grad();
-  p.allocate_grad_by({});
+  hook.reset();
   add(p, 5.0);
   EXPECT_FALSE(p.grad().shares_storage(first) || p.grad().shares_storage(second));
   EXPECT_THAT(p.grad().to_vector(), ElementsAre(5, 5));
@@ -175,7 +175,7 @@ TEST_F(ParameterTest, FreshMemoryHoldsGradientsAgainWithoutAnAllocator) {
 TEST_F(ParameterTest, MemoryOfAnotherShapeOrDtypeCannotHoldTheGradient) {
   Parameter p(spec({4}), device, DType::kF64, seed);
   const auto message_for = [&](const Tensor& memory) {
-    p.allocate_grad_by([memory] { return memory; });
+    const HookHandle hook = p.allocate_grad_by([memory] { return memory; });
     const std::string message = message_of<ShapeError>([&] { add(p, 1.0); });
     EXPECT_FALSE(p.grad().defined());
     return message;
@@ -193,7 +193,7 @@ TEST_F(ParameterTest, MemoryOfAnotherShapeOrDtypeCannotHoldTheGradient) {
 TEST_F(ParameterTest, ADeferredAdditionAsksForMemoryWhenItRuns) {
   Parameter p(spec({1}), device, DType::kF64, seed);
   int asked = 0;
-  p.allocate_grad_by([&] {
+  const HookHandle hook = p.allocate_grad_by([&] {
     ++asked;
     return Tensor::zeros(device, {1}, DType::kF64, kGradients);
   });
@@ -365,19 +365,22 @@ TEST_F(ParameterTest, AGradientIsMadeWithoutValues) {
 TEST_F(ParameterTest, HooksRunAfterEachAdditionInTheirOrder) {
   Parameter p(spec({1}), device, DType::kF64, seed);
   std::vector<std::string> calls;
-  p.on_grad_ready([&](Parameter& ready) {
+  HookHandle first = p.on_grad_ready([&](Parameter& ready) {
     calls.push_back("first " + std::to_string(static_cast<int>(ready.grad().to_vector()[0])));
   });
-  p.on_grad_ready([&](Parameter&) { calls.emplace_back("second"); });
+  const HookHandle second = p.on_grad_ready([&](Parameter&) { calls.emplace_back("second"); });
   add(p, 1.0);
   add(p, 1.0);
   EXPECT_THAT(calls, ElementsAre("first 1", "second", "first 2", "second"));
+  first.reset();
+  add(p, 1.0);
+  EXPECT_EQ(calls.size(), 5U) << "a hook whose handle is gone is not called";
 }
 
 TEST_F(ParameterTest, ADeferredAdditionWaitsForTheQueueAndSoDoItsHooks) {
   Parameter p(spec({1}), device, DType::kF64, seed);
   int ready = 0;
-  p.on_grad_ready([&](Parameter&) { ++ready; });
+  const HookHandle hook = p.on_grad_ready([&](Parameter&) { ++ready; });
   DeferredGradients queue;
   p.defer_grads_to(&queue);
   add(p, 1.0);

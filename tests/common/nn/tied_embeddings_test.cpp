@@ -116,10 +116,16 @@ TEST_F(TiedEmbeddings, HooksSeeTheNormAndTheTableOfTheLastStageAsTwoParts) {
   Model end = make({.layers = {1, 2}, .has_embedding = false});
   std::vector<std::size_t> forward;
   std::vector<std::size_t> backward;
-  end.add_part_hooks({.before_forward = [&](std::size_t part) { forward.push_back(part); },
-                      .after_forward = {},
-                      .before_backward = [&](std::size_t part) { backward.push_back(part); },
-                      .after_backward = {}});
+  const HookHandle hook = end.add_part_hook({.forward =
+                                                 [&](const PartCall& call) {
+                                                   forward.push_back(call.part);
+                                                   call.compute();
+                                                 },
+                                             .backward =
+                                                 [&](const PartCall& call) {
+                                                   backward.push_back(call.part);
+                                                   call.compute();
+                                                 }});
   const test::MicroBatch batch = draw_batch();
   Saved saved;
   Saved saved_begin;

@@ -105,25 +105,29 @@ TEST_F(TransformerBlockTest, AnEmptySequenceIsTheIdentity) {
 }
 
 TEST_F(TransformerBlockTest, HooksSurroundThePassesOfTheirBlock) {
-  const auto hooks = std::make_shared<std::vector<BlockHooks>>();
+  const auto hooks = std::make_shared<PartHooks>();
   HookedBlock block(7, std::make_unique<TransformerBlock>(context(), 7), hooks);
   std::vector<std::string> calls;
   const auto record = [&](const char* what) {
-    return [&calls, what](std::size_t layer) { calls.push_back(what + std::to_string(layer)); };
+    return [&calls, what](const PartCall& call) {
+      calls.push_back(what + std::to_string(call.part));
+      call.compute();
+      calls.emplace_back(what);
+    };
   };
-  hooks->push_back({.before_forward = record("bf"),
-                    .after_forward = record("af"),
-                    .before_backward = record("bb"),
-                    .after_backward = record("ab")});
-  hooks->push_back({.before_forward = record("second bf"),
-                    .after_forward = {},
-                    .before_backward = {},
-                    .after_backward = {}});
+  const HookHandle first =
+      hooks->add({.forward = record("forward "), .backward = record("backward ")});
+  HookHandle second = hooks->add({.forward = record("inner ")});
   Saved saved;
   const Tensor y = block.forward(hidden_states(), saved);
-  EXPECT_THAT(calls, ElementsAre("bf7", "second bf7", "af7"));
+  EXPECT_THAT(calls, ElementsAre("forward 7", "inner 7", "inner ", "forward "));
+  calls.clear();
   static_cast<void>(block.backward(y, saved));
-  EXPECT_THAT(calls, ElementsAre("bf7", "second bf7", "af7", "bb7", "ab7"));
+  EXPECT_THAT(calls, ElementsAre("backward 7", "backward "));
+  calls.clear();
+  second.reset();
+  static_cast<void>(block.forward(hidden_states(), saved));
+  EXPECT_THAT(calls, ElementsAre("forward 7", "forward ")) << "a hook whose handle is gone";
 }
 
 }  // namespace

@@ -133,8 +133,10 @@ TEST_F(ColumnParallelTest, WhatTravelsTravelsWhileTheRankComputes) {
       if (function == "enter") parameter->set_value(late);
     }
   };
+  std::vector<nn::HookHandle> hooks;
   for (nn::Parameter* parameter : alone.parameters()) {
-    parameter->on_grad_ready([&](const nn::Parameter& made) { region.note(made.name()); });
+    hooks.push_back(
+        parameter->on_grad_ready([&](const nn::Parameter& made) { region.note(made.name()); }));
   }
   alone.backward(0);
   EXPECT_EQ(region.count("enter"), 1U) << "calls of enter, backward\n" << kOwnTokens;

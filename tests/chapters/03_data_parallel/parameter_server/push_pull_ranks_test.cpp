@@ -222,11 +222,10 @@ TEST_F(PushPullRanks, GradientsAndWeightsTravelDuringTheBackwardPass) {
       }
       nn::Model& model = made.replica->model;
       PushPull sync(model, made.servers, made.model, 0);
-      nn::BlockHooks hooks;
-      hooks.before_backward = [&](std::size_t layer) {
-        if (layer == 0) hear(world);
-      };
-      model.add_block_hooks(std::move(hooks));
+      const nn::HookHandle hook = model.add_part_hook({.backward = [&](const auto& call) {
+        if (call.part == 1) hear(world);  // block 0
+        call.compute();
+      }});
       step(model, sync);
       sync.drain();
       EXPECT_EQ(model.parameters().back()->value().to_vector().front(), 0.5);
@@ -264,11 +263,10 @@ TEST_F(PushPullRanks, ABlockWaitsForItsOwnWeightsOnly) {
       nn::Model& model = made.replica->model;
       PushPull sync(model, made.servers, made.model, 0);
       bool second = false;
-      nn::BlockHooks hooks;
-      hooks.after_forward = [&](std::size_t layer) {
-        if (second && layer == 0) say(world);
-      };
-      model.add_block_hooks(std::move(hooks));
+      const nn::HookHandle hook = model.add_part_hook({.forward = [&](const auto& call) {
+        call.compute();
+        if (second && call.part == 1) say(world);  // block 0
+      }});
       for (int i = 0; i < 2; ++i) {
         step(model, sync);
         model.drop_grads();

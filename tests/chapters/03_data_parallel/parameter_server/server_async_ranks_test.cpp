@@ -120,22 +120,23 @@ struct Passes {
 train::MakeObserver counting(Passes& passes, std::size_t replica, std::size_t staleness,
                              std::uint64_t seed) {
   return [&passes, replica, staleness, seed](const train::ModelScope& scope) {
-    // Behind the hooks of PushPull: the replica has its weights when the first one is called. Its
-    // last gradients, the embedding's, are made after the second.
-    nn::BlockHooks hooks;
-    hooks.before_forward = [&passes, replica, staleness](std::size_t layer) {
-      if (layer != 0) return;
+    // Within the hook of PushPull: the replica has the weights of block 0 when the first one is
+    // called. Its last gradients, the embedding's, are made after the second.
+    const auto forward = [&passes, replica, staleness](const nn::PartCall& call) {
       const std::size_t own = passes.backward_done[replica];
       const std::size_t ahead = own - std::min(own, passes.least_done());
-      if (ahead > staleness) ++passes.violations;
-      if (ahead > passes.farthest_ahead) passes.farthest_ahead = ahead;
+      if (call.part == 1 && ahead > staleness) ++passes.violations;
+      if (call.part == 1 && ahead > passes.farthest_ahead) passes.farthest_ahead = ahead;
+      call.compute();
     };
-    hooks.after_backward = [&passes, replica](std::size_t layer) {
-      if (layer == 0) ++passes.backward_done[replica];
+    const auto backward = [&passes, replica](const nn::PartCall& call) {
+      call.compute();
+      if (call.part == 1) ++passes.backward_done[replica];
     };
-    scope.chunks.front()->add_block_hooks(std::move(hooks));
+    const nn::HookHandle hook =
+        scope.chunks.front()->add_part_hook({.forward = forward, .backward = backward});
     const auto engine = std::make_shared<std::mt19937_64>(seed + replica);
-    return test::before_steps([engine](std::size_t) {
+    return test::before_steps([engine, hook](std::size_t) {
       std::this_thread::sleep_for(std::chrono::microseconds((*engine)() % 3000));
     })(scope);
   };

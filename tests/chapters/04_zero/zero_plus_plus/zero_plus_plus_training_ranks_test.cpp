@@ -154,11 +154,11 @@ TEST_F(ZeroPlusPlusTraining, ARankThatThrowsInAPassEndsAll) {
     const int guilty = static_cast<int>(random.between(0, 3));
     const auto body = [&](Communicator& dp) {
       Changes changes;
+      nn::HookHandle hook;
       changes.observer = observing([&](std::size_t step, nn::Model& model) {
         if (dp.rank() != guilty || step != 2) return;
-        nn::BlockHooks hooks;
-        hooks.before_backward = [](std::size_t) { throw NumericError("this block is broken"); };
-        model.add_block_hooks(hooks);
+        hook = model.add_part_hook(
+            {.backward = [](const auto&) { throw NumericError("this block is broken"); }});
       });
       static_cast<void>(train_zero(dp, c, changes));
     };
