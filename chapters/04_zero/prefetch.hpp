@@ -12,7 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
+
+#include "common/tensor/shape.hpp"
+#include "common/train/step_schedule.hpp"
 
 namespace ultra::zero {
 
@@ -38,6 +44,31 @@ struct UnitUse {
   bool operator==(const UnitUse&) const = default;
 };
 
+/// @brief The units of a chunk's parts.
+struct ChunkUnits {
+  std::vector<std::optional<std::size_t>>
+      units;     ///< by part, in forward order; none for a part whose weights are not sharded here
+  Range blocks;  ///< the parts that are blocks: between the embedding, if there is one, and the
+                 ///< head
+  std::optional<std::size_t> tied =
+      {};  ///< the unit of the token table, where the head reads it too
+
+  /// @brief The units that a part reads, in their order.
+  [[nodiscard]] std::vector<std::size_t> of(std::size_t part) const;
+
+  /// @brief Units 0, 1, ... of a whole model: embedding, blocks, head.
+  [[nodiscard]] static ChunkUnits whole(std::size_t units);
+};
+
+/// @brief The uses of units along a schedule: forward passes, recomputations and backward passes.
+/// Making the gradients of weights that waited reads no weights.
+/// @param chunks           of this rank.
+/// @param recompute_every  blocks that run forward again together before they run backward; 0: none
+/// does.
+[[nodiscard]] std::vector<UnitUse> unit_uses(std::span<const train::Action> schedule,
+                                             std::span<const ChunkUnits> chunks,
+                                             std::size_t recompute_every);
+
 /// @brief How units are gathered and released.
 struct UnitActions {
   std::function<void(const UnitUse&)> start_gather;  ///< begins to gather the unit of a use
@@ -58,16 +89,18 @@ struct UnitActions {
 class Prefetch {
  public:
   /// @brief Nothing is gathered.
-  /// @param uses   of a step, in their order: the same in each step.
   /// @param ahead  uses to look ahead; 0 gathers each unit when it is needed.
-  Prefetch(std::vector<UnitUse> uses, std::size_t ahead, Reshard reshard, UnitActions actions);
+  Prefetch(std::size_t ahead, UnitActions actions) : ahead_(ahead), actions_(std::move(actions)) {}
+
+  /// @brief The passes that begin now, between steps, use the units in this order, again and again.
+  void follow(std::vector<UnitUse> uses, Reshard reshard);
 
   /// @brief The next use begins: its unit is there when this returns.
   /// @throws InternalError when it is not one of this unit: passes run in another order than the
   /// uses.
-  void begin(std::size_t unit);
+  void gather(std::size_t unit);
   /// @brief That use is over: its unit is released, unless it stays.
-  void end(std::size_t unit);
+  void free(std::size_t unit);
 
  private:
   /// The use that begins next, which must be one of this unit; the first one comes again after the
@@ -79,9 +112,9 @@ class Prefetch {
   bool stays(std::size_t use);
   void ask_for(std::size_t use);
 
-  std::vector<UnitUse> uses_;
+  std::vector<UnitUse> uses_;  // of a step
   std::size_t ahead_;
-  Reshard reshard_;
+  Reshard reshard_ = Reshard::kAfterForward;
   UnitActions actions_;
   std::vector<bool> asked_for_;  // by unit: there, or under way
   std::vector<std::size_t>

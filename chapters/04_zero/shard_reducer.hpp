@@ -16,10 +16,10 @@
 #include <cstddef>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chapters/04_zero/flat_layout.hpp"
-#include "chapters/04_zero/shards/group_reducer.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"
@@ -38,11 +38,43 @@ struct ReducedGroup {
   FlatLayout layout;  ///< of its flat array
 };
 
-/// @brief Reduces groups of gradients to this rank's shards, in memory for two groups.
+/// @brief Reduces groups of gradients to this rank's shards.
 ///
 /// In each backward pass and for each group, in the same order on all ranks: open(), whose memory
 /// receives the gradients, then flush() when they are complete. finish() ends a step of one or more
 /// passes; drop() frees the shards.
+/// @see ShardReducer, by reduce-scatter; QuantizedReducer, by all-to-all of quantised gradients
+class GroupReducer {
+ public:
+  GroupReducer() = default;
+  GroupReducer(const GroupReducer&) = delete;
+  GroupReducer& operator=(const GroupReducer&) = delete;
+  /// @brief A reducer moves; there are no copies of it.
+  GroupReducer(GroupReducer&&) = default;
+  /// @copybrief GroupReducer(GroupReducer&&)
+  GroupReducer& operator=(GroupReducer&&) = default;
+  virtual ~GroupReducer() = default;
+
+  /// @brief [padded] memory for the gradients of a group.
+  /// The caller must let go of it before it calls open() again.
+  [[nodiscard]] virtual Tensor open(std::size_t group) = 0;
+
+  /// @brief The gradients of the group that was opened last are complete: they are on their way.
+  virtual void flush(std::size_t group) = 0;
+
+  /// @brief Returns when all groups have been taken in.
+  virtual void finish() = 0;
+
+  /// @brief [padded / S] This rank's shard of a group: the sum over the ranks and over the passes
+  /// since drop().
+  [[nodiscard]] virtual const Tensor& shard(std::size_t group) const = 0;
+
+  /// @brief Frees the shards.
+  virtual void drop() = 0;
+};
+
+/// @brief Reduces groups of gradients by reduce-scatter, in memory for two groups.
+///
 /// Memory: the shards, as MemoryCategory::kGradients; two groups (with Overlap::kOff one), as
 /// MemoryCategory::kCommunication, and what the reduce-scatter needs.
 /// Cost: (S-1)/S bytes of all groups sent per rank and pass.
@@ -53,25 +85,21 @@ class ShardReducer : public GroupReducer {
   /// @param groups  in the order in which the backward pass makes them.
   /// @param shards  the ranks that share the result.
   ShardReducer(std::vector<ReducedGroup> groups, Communicator shards, Device device, DType dtype,
-               Overlap overlap);
+               Overlap overlap)
+      : groups_(std::move(groups)),
+        comm_(std::move(shards)),
+        device_(std::move(device)),
+        dtype_(dtype),
+        overlap_(overlap),
+        shards_(groups_.size()) {}
 
-  /// @brief [padded] memory for the gradients of a group. All but one of the groups that are under
-  /// way have been taken in when it returns.
-  /// The caller must let go of it before it calls open() again.
+  /// @copybrief GroupReducer::open
+  /// All but one of the groups that are under way have been taken in when it returns.
   [[nodiscard]] Tensor open(std::size_t group) override;
-
-  /// @brief The gradients of the group that was opened last are complete: they are on their way.
   void flush(std::size_t group) override;
-
-  /// @brief Returns when all groups have been taken in.
   void finish() override;
-
-  /// @brief [padded / S] This rank's shard of a group: the sum over the ranks and over the passes
-  /// since drop().
   [[nodiscard]] const Tensor& shard(std::size_t group) const override { return shards_.at(group); }
-
-  /// @brief Frees the shards.
-  void drop() override;
+  void drop() override { shards_.assign(shards_.size(), Tensor()); }
 
  protected:
   /// @brief Waits for the group that is under way for longest, and adds its sum to the shard.

@@ -7,8 +7,10 @@
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, section 5.3; the unit is that of Zhao et
 /// al. 2023, "PyTorch FSDP", arXiv 2304.11277, section 3.2.1.
 
+#include <utility>
+
 #include "chapters/04_zero/shards/parameter_group.hpp"
-#include "chapters/04_zero/shards/sharded_unit.hpp"
+#include "chapters/04_zero/units.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
 #include "common/tensor/tensor.hpp"
@@ -25,10 +27,18 @@ class UnitWeights : public ShardedUnit {
   /// @brief Makes this rank's shard of the initial weights; the whole unit never exists.
   /// @param group   its parameters get their values here; they outlive this object.
   /// @param shards  the ranks that own the other shards.
-  UnitWeights(ParameterGroup group, const Communicator& shards);
+  UnitWeights(ParameterGroup group, const Communicator& shards)
+      : group_(std::move(group)),
+        shards_(shards.labeled("gather " + group_.name)),
+        shard_(group_.flat(group_.layout.shard, MemoryCategory::kParameters)) {
+    group_.initialize(shard_, shard_range(group_.layout, shards.rank()).begin);
+  }
 
   /// @brief [padded / S] The weights that this rank owns, and updates.
-  [[nodiscard]] const Tensor& shard() const override { return shard_; }
+  [[nodiscard]] const Tensor& shard() const { return shard_; }
+  [[nodiscard]] Tensor piece(std::size_t /*piece*/, const Range& place) const override {
+    return shard_.slice(0, place);
+  }
   /// @brief What the unit is made of.
   [[nodiscard]] const ParameterGroup& group() const { return group_; }
 

@@ -119,7 +119,7 @@ train::MakeStates sharded_states(const ZeroSettings& settings,
     } else {
       train::agree(scope.context.world, make);
     }
-    if (const auto offloaded = made->offloaded()) {
+    if (const auto& offloaded = made->offloaded()) {
       show_storage_on(*offloaded, scope.context.timeline);
     }
     return made;

@@ -8,7 +8,7 @@
 /// | moments                | those of the own shards (stage 1)                           | zero_step           |
 /// | gradients              | reduce-scattered group by group, kept as shards (stage 2)   | shard_reducer       |
 /// | weights                | units that are gathered for each use and released (stage 3) | unit_weights, prefetch |
-/// | what a rank keeps      | one ShardedModel per stage                                  | sharded_model       |
+/// | a step                 | one ShardedModel per stage, in the order of time            | zero1, zero2, zero3 |
 /// | what travels in ZeRO++ | 8-bit integers, inside nodes                                | zero_plus_plus/     |
 /// | what is on no device   | blocks in the host's memory or in a file                    | offload/            |
 
@@ -19,7 +19,7 @@
 #include "chapters/04_zero/estimate/sharded_bytes.hpp"
 #include "chapters/04_zero/offload/offload_options.hpp"
 #include "chapters/04_zero/options/zero_options.hpp"
-#include "chapters/04_zero/sharded_model.hpp"
+#include "chapters/04_zero/stages.hpp"
 #include "common/train/program/technique.hpp"
 
 namespace ultra::zero {

@@ -90,14 +90,14 @@ double Step::validate(const data::Sampler& sampler, std::size_t batches) {
   const data::Sampler share = sampler.share(plan_.share.sequences);
   const StepSchedule forwards = forwards_of(plan_.schedule);
   const RankCounters counted = *plan_.counters;
-  for (const auto& states : parts_.states) states->validation_begins(forwards);
+  for (const auto& states : parts_.states) states->passes_begin(forwards);
   const StepSums sums(context_.device, 0);
   double loss = 0;
   for (std::size_t batch = 0; batch < batches; ++batch) {
     loss += pass_forward(share, batch, forwards, sums.loss_on_device());
   }
   loss += sums.read().back();
-  for (const auto& states : parts_.states) states->validation_ends();
+  for (const auto& states : parts_.states) states->passes_begin(plan_.schedule);
   for (const auto& observer : parts_.observers) observer->validation_ends();
   *plan_.counters = counted;
   if (!plan_.counts_loss()) loss = 0;

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "chapters/04_zero/shards/own_shard.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/optim/clip.hpp"
 
 namespace ultra::zero {

@@ -99,7 +99,6 @@ MODULES = {
         "solutions/04_zero/zero_memory.cpp",
         "solutions/04_zero/prefetch.cpp",
         "chapters/04_zero/prefetch.cpp",
-        "chapters/04_zero/unit_uses.cpp",
         "chapters/04_zero/estimate/prefetch_condition.cpp",
         "solutions/01_memory/gradient_accumulation.cpp",
         "common/train/step_schedule.cpp",

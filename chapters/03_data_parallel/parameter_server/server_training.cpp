@@ -45,7 +45,7 @@ void put_together(const Communicator& world, const Device& host, const std::vect
 class ServedStates : public train::ModelStates {
  public:
   ServedStates(const train::StatesScope& scope, const ServerWorld& servers)
-      : data_group_(scope.data_group), parameters_(scope.parameters) {
+      : ModelStates(scope.data_group, {}), parameters_(scope.parameters) {
     const ServedModel served = share_model(servers, described());
     if (servers.world.rank() == 0) {
       std::vector<Tensor> values;
@@ -58,19 +58,13 @@ class ServedStates : public train::ModelStates {
 
   [[nodiscard]] PushPull& sync() { return *sync_; }
 
-  const std::string& data_group() const override { return data_group_; }
   train::GradientExchange* exchange() override { return sync_.get(); }
-  const std::vector<train::OwnedPiece>& pieces() const override { return none_; }
-  bool owns(std::size_t) const override { return false; }
-  std::vector<optim::TensorUpdate> updates() override { return {}; }
   void update(std::span<const optim::TensorUpdate>, const train::StepRule&) override {}
   void drop_gradients() override {
     for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
   }
-  optim::AdamW& optimizer() override { throw at_the_servers(); }
   Tensor weights(std::size_t) override { throw at_the_servers(); }
-  void read_weights(std::size_t, const Tensor&) override { throw at_the_servers(); }
-  void write_weights(std::size_t, const Tensor&) override { throw at_the_servers(); }
+  Tensor gradient(std::size_t) override { throw at_the_servers(); }
   void conclude(train::RankMeter&) override { sync_->drain(); }
 
  private:
@@ -88,9 +82,7 @@ class ServedStates : public train::ModelStates {
     return parameters;
   }
 
-  std::string data_group_;
   std::vector<nn::Parameter*> parameters_;
-  std::vector<train::OwnedPiece> none_;
   std::unique_ptr<PushPull> sync_;
 };
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "chapters/01_memory/gradient_accumulation.hpp"
-#include "chapters/04_zero/unit_uses.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -28,26 +27,29 @@ BufferReplay::BufferReplay(std::vector<GroupBuffers> groups, std::size_t micro_b
       overlap_(settings.overlap),
       embeddings_(embeddings),
       uses_(uses_of_step(groups_.size(), micro_batches, settings.recompute_every, embeddings)),
-      fetch_(uses_, fetch_ahead(settings), settings.reshard,
+      fetch_(fetch_ahead(settings),
              {.start_gather = [this](const UnitUse& use) { fetch(use.unit); },
               .wait = [](std::size_t) {},
               .release = [](std::size_t) {}}),
-      prefetch_(uses_, settings.prefetch, settings.reshard,
+      prefetch_(settings.prefetch,
                 {.start_gather = [this](const UnitUse& use) { start_gather(use.unit); },
                  .wait = [this](std::size_t unit) { wait(unit); },
                  .release = [this](std::size_t unit) { release(unit); }}),
       fetched_(groups_.size(), false),
-      there_(groups_.size(), false) {}
+      there_(groups_.size(), false) {
+  fetch_.follow(uses_, settings.reshard);
+  prefetch_.follow(uses_, settings.reshard);
+}
 
 void BufferReplay::run_step() {
   for (std::size_t i = 0; i < uses_.size(); ++i) {
     const UnitUse& use = uses_[i];
-    fetch_.begin(use.unit);
-    prefetch_.begin(use.unit);
+    fetch_.gather(use.unit);
+    prefetch_.gather(use.unit);
     note();
     if (completes_gradients(i)) make_gradients(group_of(use.unit));
-    prefetch_.end(use.unit);
-    fetch_.end(use.unit);
+    prefetch_.free(use.unit);
+    fetch_.free(use.unit);
   }
   while (!under_way_.empty()) take_in_oldest();
 }

@@ -8,7 +8,7 @@
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
-#include "chapters/04_zero/sharded_model.hpp"
+#include "chapters/04_zero/stages.hpp"
 
 namespace ultra::zero {
 

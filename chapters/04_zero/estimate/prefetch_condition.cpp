@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "chapters/01_memory/gradient_accumulation.hpp"
-#include "chapters/04_zero/unit_uses.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -22,18 +21,19 @@ class RankAndLink {
       : units_(units),
         there_(units.size()),
         uses_(uses_of_micro_batch(units.size())),
-        prefetch_(uses_, ahead, reshard,
-                  {.start_gather =
-                       [this](const UnitUse& use) {
-                         there_[use.unit] = send(PassWork::kGather, use.unit);
-                       },
-                   .wait = [this](std::size_t u) { wait_until(there_[u]); },
-                   .release = [](std::size_t) {}}) {}
+        prefetch_(ahead, {.start_gather =
+                              [this](const UnitUse& use) {
+                                there_[use.unit] = send(PassWork::kGather, use.unit);
+                              },
+                          .wait = [this](std::size_t u) { wait_until(there_[u]); },
+                          .release = [](std::size_t) {}}) {
+    prefetch_.follow(uses_, reshard);
+  }
 
   // [region replay]
   PassTimes pass() {
     for (const auto& [unit, kind] : uses_) {
-      prefetch_.begin(unit);
+      prefetch_.gather(unit);
       if (kind == UseKind::kForward) {
         compute(PassWork::kForward, unit);
       } else {
@@ -41,7 +41,7 @@ class RankAndLink {
         compute(PassWork::kBackward, unit);
         reductions_.push_back(send(PassWork::kReduce, unit));
       }
-      prefetch_.end(unit);
+      prefetch_.free(unit);
     }
     take_in_reductions(0);
     return times_;

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "chapters/01_memory/estimate/trained_bytes.hpp"
-#include "chapters/04_zero/sharded_model.hpp"
+#include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp"
 #include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/nn/model_config.hpp"

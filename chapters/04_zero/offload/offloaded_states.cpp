@@ -242,10 +242,69 @@ class OffloadedMoments final : public optim::MomentStore {
   std::vector<Shape> shapes_;
 };
 
+/// What the optimizer updates is in storage: the weights, or the master weights beside them.
+class StoredWeights final : public train::MasterWeights {
+ public:
+  StoredWeights(std::shared_ptr<OffloadedStates> states, bool are_masters)
+      : states_(std::move(states)), are_masters_(are_masters) {}
+
+  Tensor of(std::size_t piece) const override {
+    return are_masters_ ? states_->weights_in_window(piece) : Tensor();
+  }
+  void read(std::size_t piece, const Tensor& /*weights*/, const Tensor& out) const override {
+    states_->read_weights(states_->layout().elements_of(piece), out);
+  }
+  void write(std::size_t piece, const Tensor& weights, const Tensor& in) const override {
+    states_->write_weights(states_->layout().elements_of(piece), in);
+    if (are_masters_) cast_into(weights, in);
+  }
+
+ private:
+  std::shared_ptr<OffloadedStates> states_;
+  bool are_masters_;
+};
+
+bool has_masters(const nn::Parameter& parameter, const nn::Precision& precision) {
+  return is_half(parameter.dtype()) && !is_half(precision.optimizer);
+}
+
 }  // namespace
 
 std::unique_ptr<optim::MomentStore> offloaded_moments(std::shared_ptr<OffloadedStates> states) {
   return std::make_unique<OffloadedMoments>(std::move(states));
+}
+
+std::shared_ptr<OffloadedStates> offload_states(const OffloadSettings& settings,
+                                                const std::vector<train::OwnedPiece>& pieces,
+                                                const nn::Parameter& like,
+                                                const nn::Precision& precision) {
+  if (settings.what == Offload::kNone) return nullptr;
+  const bool masters = has_masters(like, precision);
+  ensure(!masters || !settings.offloads_parameters(),
+         "weights that are offloaded have no master weights beside them");
+  std::vector<std::size_t> counts;
+  for (const train::OwnedPiece& piece : pieces) counts.push_back(piece.elements.size());
+  using Weights = OffloadedLayout::Weights;
+  const DType dtype = accumulation_dtype(like.dtype());
+  auto states = std::make_shared<OffloadedStates>(
+      settings, counts, like.device(), dtype,
+      settings.offloads_parameters() || masters ? Weights::kStored : Weights::kStay);
+  for (std::size_t i = 0; masters && i < pieces.size(); ++i) {
+    const Tensor initial = Tensor::empty(like.device(), {counts[i]}, dtype);
+    pieces[i].parameter->initial_values_into(initial, pieces[i].elements.begin);
+    states->write_weights(states->layout().elements_of(i), initial);
+  }
+  return states;
+}
+
+std::unique_ptr<train::MasterWeights> masters_of(const std::vector<train::OwnedPiece>& pieces,
+                                                 const nn::Precision& precision,
+                                                 const std::shared_ptr<OffloadedStates>& states) {
+  if (!states || !states->layout().stores_weights()) {
+    return std::make_unique<train::MasterWeights>(pieces, precision);
+  }
+  return std::make_unique<StoredWeights>(
+      states, !pieces.empty() && has_masters(*pieces.front().parameter, precision));
 }
 
 }  // namespace ultra::zero

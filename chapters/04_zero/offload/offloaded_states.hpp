@@ -19,6 +19,7 @@
 #include "common/storage/async_file.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/train/report/rank_summary.hpp"
+#include "common/train/weights/master_weights.hpp"
 
 namespace ultra::zero {
 
@@ -149,5 +150,19 @@ class OffloadedStates {
 /// @param states  of the same tensors, in the same order.
 [[nodiscard]] std::unique_ptr<optim::MomentStore> offloaded_moments(
     std::shared_ptr<OffloadedStates> states);
+
+/// @brief The states of pieces that a rank updates, with their initial master weights, which are
+/// states of the optimizer, where the types ask for them.
+/// @param like  a parameter of their type, on their device.
+/// @return null when nothing is offloaded.
+[[nodiscard]] std::shared_ptr<OffloadedStates> offload_states(
+    const OffloadSettings& settings, const std::vector<train::OwnedPiece>& pieces,
+    const nn::Parameter& like, const nn::Precision& precision);
+
+/// @brief The master weights of these pieces, or the weights themselves where those are stored.
+/// @param states  null: on the device.
+[[nodiscard]] std::unique_ptr<train::MasterWeights> masters_of(
+    const std::vector<train::OwnedPiece>& pieces, const nn::Precision& precision,
+    const std::shared_ptr<OffloadedStates>& states);
 
 }  // namespace ultra::zero

@@ -57,8 +57,8 @@ class OffloadedUnit final : public ShardedUnit {
     whole_ = Tensor();
   }
 
-  const Tensor& shard() const override {
-    throw InternalError("an offloaded shard is not on the device between its gathers");
+  Tensor piece(std::size_t piece, const Range& /*place*/) const override {
+    return states_.weights_in_window(piece);
   }
 
  private:
@@ -82,9 +82,32 @@ class OffloadedUnit final : public ShardedUnit {
 
 }  // namespace
 
-std::unique_ptr<ShardedUnit> offloaded_unit(const ParameterGroup& group, const Communicator& shards,
-                                            OffloadedStates& states, std::size_t first) {
-  return std::make_unique<OffloadedUnit>(group, shards, states, first);
+Units offloaded_units(const std::vector<ParameterGroup>& groups, const Communicator& shards,
+                      OffloadedStates& states) {
+  Units units;
+  std::size_t first = 0;  // element of those that this rank owns
+  for (const ParameterGroup& group : groups) {
+    units.push_back(std::make_unique<OffloadedUnit>(group, shards, states, first));
+    first += stored_elements(group.layout, shards.rank());
+  }
+  return units;
+}
+
+ShardFetches::ShardFetches(const std::vector<nn::Model*>& chunks,
+                           const std::vector<ChunkUnits>& parts, const Units& units,
+                           std::size_t ahead)
+    : prefetch_(ahead,
+                {.start_gather = [&units](const UnitUse& use) { units[use.unit]->start_fetch(); },
+                 .wait = [](std::size_t) {},
+                 .release = [](std::size_t) {}}) {
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const auto around = [this, &chunk = parts[c]](const nn::PartCall& call) {
+      for (const std::size_t unit : chunk.of(call.part)) prefetch_.gather(unit);
+      call.compute();
+      for (const std::size_t unit : chunk.of(call.part)) prefetch_.free(unit);
+    };
+    hooks_.push_back(chunks[c]->add_part_hook({.forward = around, .backward = around}));
+  }
 }
 
 }  // namespace ultra::zero

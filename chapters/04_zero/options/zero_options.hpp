@@ -8,7 +8,7 @@
 #include <string>
 
 #include "chapters/03_data_parallel/options/data_parallel_options.hpp"
-#include "chapters/04_zero/sharded_model.hpp"
+#include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_options.hpp"
 #include "common/comm/collectives/collective_algorithms.hpp"

@@ -9,6 +9,37 @@
 namespace ultra::zero {
 namespace {
 
+/// Hybrid sharding: every node has a copy of the model, so its shards are sums of the node only.
+class SummedOverCopies final : public GroupReducer {
+ public:
+  SummedOverCopies(std::unique_ptr<GroupReducer> reducer, const std::vector<ParameterGroup>& groups,
+                   const Communicator& copies)
+      : reducer_(std::move(reducer)) {
+    for (const ParameterGroup& group : groups) {
+      copies_.push_back(copies.labeled("copies of " + group.name));
+    }
+  }
+
+  Tensor open(std::size_t group) override { return reducer_->open(group); }
+  void flush(std::size_t group) override { reducer_->flush(group); }
+  void finish() override {
+    reducer_->finish();
+    std::vector<Work> works;
+    for (std::size_t g = 0; g < copies_.size(); ++g) {
+      works.push_back(copies_[g].all_reduce_async(reducer_->shard(g)));
+    }
+    for (Work& work : works) work.wait();
+  }
+  const Tensor& shard(std::size_t group) const override { return reducer_->shard(group); }
+  void drop() override { reducer_->drop(); }
+
+ private:
+  std::unique_ptr<GroupReducer> reducer_;
+  std::vector<Communicator> copies_;  // by group: labelled
+};
+
+}  // namespace
+
 std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups) {
   std::vector<ReducedGroup> all;
   for (const ParameterGroup& group : groups) {
@@ -17,21 +48,25 @@ std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups) {
   return all;
 }
 
-}  // namespace
-
-GradientShards::GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
-                               Overlap overlap)
-    : GradientShards(groups, ranks,
-                     [&](std::vector<ReducedGroup> all, const Device& device, DType dtype) {
-                       return std::make_unique<ShardReducer>(std::move(all), ranks.shards, device,
-                                                             dtype, overlap);
-                     }) {}
-
-GradientShards::GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
-                               const MakeReducer& reducer)
-    : groups_(groups), ranks_(ranks) {
+std::unique_ptr<GroupReducer> shard_reducer(const std::vector<ParameterGroup>& groups,
+                                            const ShardGroups& ranks, Overlap overlap) {
   const nn::Parameter& first = *groups.front().parameters.front();
-  reducer_ = reducer(reduced(groups), first.device(), first.grad_dtype());
+  return summed_over_copies(
+      std::make_unique<ShardReducer>(reduced(groups), ranks.shards, first.device(),
+                                     first.grad_dtype(), overlap),
+      groups, ranks.replicas);
+}
+
+std::unique_ptr<GroupReducer> summed_over_copies(std::unique_ptr<GroupReducer> reducer,
+                                                 const std::vector<ParameterGroup>& groups,
+                                                 const std::optional<Communicator>& copies) {
+  if (!copies) return reducer;
+  return std::make_unique<SummedOverCopies>(std::move(reducer), groups, *copies);
+}
+
+GradientShards::GradientShards(std::vector<ParameterGroup> groups,
+                               std::unique_ptr<GroupReducer> reducer, Departure departure)
+    : groups_(std::move(groups)), reducer_(std::move(reducer)), departure_(departure) {
   make_queues();
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (std::size_t i = 0; i < groups_[g].parameters.size(); ++i) {
@@ -54,7 +89,7 @@ void GradientShards::make_queues() {
       buckets.push_back(std::move(bucket));
     }
     queue.queue = std::make_unique<data_parallel::BucketQueue>(
-        buckets, [this, &groups = queue.groups](std::size_t bucket) { flush(groups[bucket]); });
+        buckets, [this, &groups = queue.groups](std::size_t bucket) { complete(groups[bucket]); });
   }
 }
 
@@ -65,6 +100,7 @@ Tensor GradientShards::memory_for(std::size_t group, std::size_t i) {
                          MemoryCategory::kGradients);
   }
   if (open_group_ != group) {
+    reduce_scatter();
     if (open_group_) {
       throw InternalError(fmt::format(
           "a gradient of {} is made while those of {} are not complete: other ranks would reduce "
@@ -87,32 +123,29 @@ void GradientShards::contributed(std::size_t parameter) {
   queue.queue->ready(queue.local.at(parameter));
 }
 
-// [region flush]
-void GradientShards::flush(std::size_t group) {
-  if (groups_[group].is_tied) {
-    open_ = reducer_->open(group);
-    groups_[group].view(open_, 0).copy_from(groups_[group].parameters.front()->grad());
+void GradientShards::complete(std::size_t group) {
+  complete_.push_back(group);
+  if (departure_ == Departure::kWhenComplete) reduce_scatter();
+}
+
+// [region reduce_scatter]
+void GradientShards::reduce_scatter() {
+  for (const std::size_t group : std::exchange(complete_, {})) {
+    if (groups_[group].is_tied) {
+      open_ = reducer_->open(group);
+      groups_[group].view(open_, 0).copy_from(groups_[group].parameters.front()->grad());
+    }
+    for (nn::Parameter* parameter : groups_[group].parameters) parameter->drop_grad();
+    open_ = Tensor();  // from now on only the reduction keeps this memory alive
+    open_group_.reset();
+    reducer_->flush(group);
   }
-  for (nn::Parameter* parameter : groups_[group].parameters) parameter->drop_grad();
-  open_ = Tensor();  // from now on only the reduction keeps this memory alive
-  open_group_.reset();
-  reducer_->flush(group);
 }
 // [/region]
 
 void GradientShards::action_ends(std::size_t chunk) {
+  reduce_scatter();
   if (queues_.contains(chunk)) queues_.at(chunk).queue->expect_all_flushed();
-}
-
-void GradientShards::finish() {
-  reducer_->finish();
-  if (!ranks_.replicas) return;
-  std::vector<Work> works;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    works.push_back(ranks_.replicas->labeled("copies of " + groups_[g].name)
-                        .all_reduce_async(reducer_->shard(g)));
-  }
-  for (Work& work : works) work.wait();
 }
 
 }  // namespace ultra::zero

@@ -3,7 +3,6 @@
 /// GradientShards: gradients of a model that exist as shards only (ZeRO-2 and ZeRO-3).
 
 #include <cstddef>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,16 +10,17 @@
 
 #include "chapters/03_data_parallel/bucket_queue.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
-#include "chapters/04_zero/shards/group_reducer.hpp"
 #include "chapters/04_zero/shards/parameter_group.hpp"
 #include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/train/gradients/gradient_exchange.hpp"
 
 namespace ultra::zero {
 
-/// @brief Makes what reduces these groups, of gradients of this type on this device.
-using MakeReducer = std::function<std::unique_ptr<GroupReducer>(std::vector<ReducedGroup> groups,
-                                                                const Device&, DType)>;
+/// @brief When a group of gradients that is complete leaves.
+enum class Departure {
+  kWhenComplete,  ///< at once
+  kWhenAsked,  ///< by reduce_scatter(), before the next group takes memory, or as the action ends
+};
 
 /// @brief Reduces gradients to shards, group by group, while each backward pass runs.
 ///
@@ -32,19 +32,18 @@ using MakeReducer = std::function<std::unique_ptr<GroupReducer>(std::vector<Redu
 /// pass to the embedding's.
 class GradientShards : public train::GradientExchange {
  public:
-  /// @param groups  in backward order; their parameters outlive this object's use.
-  GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
-                 Overlap overlap);
-
-  /// @brief With another reducer than ShardReducer.
-  /// @param reducer  its shards are those of ranks.shards.
-  GradientShards(const std::vector<ParameterGroup>& groups, const ShardGroups& ranks,
-                 const MakeReducer& reducer);
+  /// @param groups   in backward order; their parameters outlive this object's use.
+  /// @param reducer  of these groups.
+  GradientShards(std::vector<ParameterGroup> groups, std::unique_ptr<GroupReducer> reducer,
+                 Departure departure);
 
   void action_begins(std::size_t chunk) override;
   void contributed(std::size_t parameter) override;
   void action_ends(std::size_t chunk) override;
-  void finish() override;
+  void finish() override { reducer_->finish(); }
+
+  /// @brief Begins to reduce the groups that are complete.
+  void reduce_scatter();
 
   /// @brief [shard] This rank's part of a group's gradient, after finish().
   [[nodiscard]] const Tensor& shard(std::size_t group) const { return reducer_->shard(group); }
@@ -62,16 +61,31 @@ class GradientShards : public train::GradientExchange {
 
   void make_queues();
   [[nodiscard]] Tensor memory_for(std::size_t group, std::size_t i);
-  void flush(std::size_t group);
+  void complete(std::size_t group);
 
   std::vector<ParameterGroup> groups_;
-  ShardGroups ranks_;
   std::unique_ptr<GroupReducer> reducer_;
+  Departure departure_;
   std::map<std::size_t, ChunkQueue> queues_;  // by chunk
   std::size_t chunk_ = 0;                     // whose backward pass is under way
+  std::vector<std::size_t> complete_;         // groups that have not left
   std::optional<std::size_t> open_group_;     // whose gradients are being made
   Tensor open_;                               // the memory in which they are
   std::vector<nn::HookHandle> hooks_;         // of the parameters
 };
+
+/// @brief The groups as a reducer knows them.
+[[nodiscard]] std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups);
+
+/// @brief A ShardReducer of these groups, over all ranks.
+[[nodiscard]] std::unique_ptr<GroupReducer> shard_reducer(const std::vector<ParameterGroup>& groups,
+                                                          const ShardGroups& ranks,
+                                                          Overlap overlap);
+
+/// @brief Around a reducer whose shards others hold too: adds them up over these ranks, once a step.
+/// @param copies  absent: the reducer itself.
+[[nodiscard]] std::unique_ptr<GroupReducer> summed_over_copies(
+    std::unique_ptr<GroupReducer> reducer, const std::vector<ParameterGroup>& groups,
+    const std::optional<Communicator>& copies);
 
 }  // namespace ultra::zero

@@ -40,6 +40,7 @@ ParameterGroup make_group(std::span<nn::Model* const> chunks,
                           std::size_t chunk, std::vector<std::size_t> numbers, int ranks) {
   ParameterGroup group{.name = std::move(name),
                        .chunk = chunk,
+                       .part = 0,
                        .numbers = std::move(numbers),
                        .parameters = {},
                        .layout = {}};
@@ -118,14 +119,29 @@ std::vector<ParameterGroup> groups_by_part(std::span<nn::Model* const> chunks,
   const Numbers all = numbers_in(parameters);
   std::vector<ParameterGroup> groups;
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
-    for (const nn::ModelPart& part : chunks[chunk]->parts()) {
-      std::vector<std::size_t> numbers = numbers_of(part.parameters, all);
+    const std::vector<nn::ModelPart>& parts = chunks[chunk]->parts();
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      std::vector<std::size_t> numbers = numbers_of(parts[part].parameters, all);
       if (numbers.empty()) continue;
-      groups.push_back(make_group(chunks, parameters, part.name, chunk, std::move(numbers), ranks));
+      groups.push_back(
+          make_group(chunks, parameters, parts[part].name, chunk, std::move(numbers), ranks));
+      groups.back().part = part;
     }
   }
   std::reverse(groups.begin(), groups.end());
   return groups;
+}
+
+std::vector<Tensor> whole_weights(const std::vector<ParameterGroup>& groups) {
+  std::vector<Tensor> arrays;
+  for (const ParameterGroup& group : groups) {
+    arrays.push_back(group.flat(group.layout.padded, MemoryCategory::kParameters));
+    group.initialize(arrays.back(), 0);
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      group.parameters[i]->set_value(group.view(arrays.back(), i));
+    }
+  }
+  return arrays;
 }
 
 std::vector<data_parallel::Bucket> as_buckets(const std::vector<ParameterGroup>& groups) {

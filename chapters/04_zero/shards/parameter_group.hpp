@@ -18,6 +18,7 @@ namespace ultra::zero {
 struct ParameterGroup {
   std::string name;                        ///< "bucket 3", "block 1": for messages and timelines
   std::size_t chunk = 0;                   ///< of the rank's model: whose parameters
+  std::size_t part = 0;                    ///< of the chunk; of groups_by_part() only
   std::vector<std::size_t> numbers;        ///< of the parameters among all that are grouped
   std::vector<nn::Parameter*> parameters;  ///< those, in the order of the array
   FlatLayout layout;                       ///< of the array
@@ -51,6 +52,12 @@ struct ParameterGroup {
 /// order in which backward passes make their gradients.
 [[nodiscard]] std::vector<ParameterGroup> groups_by_part(
     std::span<nn::Model* const> chunks, const std::vector<nn::Parameter*>& parameters, int ranks);
+
+/// @brief Makes the initial weights in one flat array per group, [padded] each, of which the values
+/// of the parameters are views from now on. So an all-gather of the ranks' shards writes the weights
+/// to where they are read.
+/// Memory: that of the weights, and the padding, as MemoryCategory::kParameters.
+[[nodiscard]] std::vector<Tensor> whole_weights(const std::vector<ParameterGroup>& groups);
 
 /// @brief The groups as buckets, for chapter 03's parts.
 [[nodiscard]] std::vector<data_parallel::Bucket> as_buckets(

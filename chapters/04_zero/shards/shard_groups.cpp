@@ -25,4 +25,29 @@ ShardGroups make_shard_groups(const Communicator& dp, std::optional<std::size_t>
           .replicas = dp.split(dp.rank() % size, dp.rank(), "copies")};
 }
 
+void expect_nodes(std::size_t ranks, std::size_t node_size) {
+  if (node_size > 0 && ranks % node_size == 0) return;
+  throw ConfigError(
+      fmt::format("--node-size {} must divide the number of ranks that add up gradients: {} ranks "
+                  "are not whole nodes of {}. Choose a divisor of {}.",
+                  node_size, ranks, node_size, ranks));
+}
+
+NodeGroups make_node_groups(const Communicator& ranks, std::size_t node_size) {
+  expect_nodes(checked_cast<std::size_t>(ranks.size()), node_size);
+  const int size = checked_cast<int>(node_size);
+  return {.node = ranks.split(ranks.rank() / size, ranks.rank(), "node"),
+          .across = ranks.split(ranks.rank() % size, ranks.rank(), "across nodes")};
+}
+
+Tensor part_of(const Tensor& array, int index, int parts) {
+  const std::size_t size = array.numel() / checked_cast<std::size_t>(parts);
+  const std::size_t begin = checked_cast<std::size_t>(index) * size;
+  return array.slice(0, {begin, begin + size});
+}
+
+Tensor own_shard(const Tensor& flat, const Communicator& shards) {
+  return part_of(flat, shards.rank(), shards.size());
+}
+
 }  // namespace ultra::zero

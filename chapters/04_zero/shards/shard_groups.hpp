@@ -1,11 +1,13 @@
 #pragma once
 /// @file
-/// ShardGroups: which ranks share one copy of the model, and which hold the same shard of it.
+/// Which ranks share one copy of the model, which hold the same shard of it, which are in one node;
+/// and the equal parts of a flat array, one for each rank.
 
 #include <cstddef>
 #include <optional>
 
 #include "common/comm/communicator.hpp"
+#include "common/tensor/tensor.hpp"
 
 namespace ultra::zero {
 
@@ -31,5 +33,29 @@ struct ShardGroups {
 /// @brief Checks that nodes of that size make up the ranks.
 /// @throws ConfigError with the equation.
 void expect_whole_nodes(std::size_t ranks, std::size_t node_size);
+
+/// @brief A rank's two groups: every rank of all nodes is reached by one step in each.
+struct NodeGroups {
+  Communicator node;    ///< the ranks of this rank's node; its name is "node"
+  Communicator across;  ///< one rank of each node, in the nodes' order; "across nodes"
+};
+
+/// @brief Groups ranks into nodes of consecutive ranks.
+/// @param node_size  ranks of a node; divides the number of ranks.
+/// Collective over `ranks`.
+/// @throws ConfigError with the equation when node_size does not divide the number of ranks.
+[[nodiscard]] NodeGroups make_node_groups(const Communicator& ranks, std::size_t node_size);
+
+/// @brief Checks that nodes of that size make up the ranks.
+/// @throws ConfigError with the equation.
+void expect_nodes(std::size_t ranks, std::size_t node_size);
+
+/// @brief Part `index` of `parts` equal ones; no copy.
+/// @param array  [n]; `parts` divides n.
+[[nodiscard]] Tensor part_of(const Tensor& array, int index, int parts);
+
+/// @brief The part of a flat array that this rank of `shards` owns; no copy.
+/// @param flat  [n]; the number of ranks divides n.
+[[nodiscard]] Tensor own_shard(const Tensor& flat, const Communicator& shards);
 
 }  // namespace ultra::zero

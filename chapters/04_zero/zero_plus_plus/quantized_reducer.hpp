@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "chapters/04_zero/shard_reducer.hpp"
-#include "chapters/04_zero/shards/node_groups.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
 #include "chapters/04_zero/zero_plus_plus/block_quantization.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"

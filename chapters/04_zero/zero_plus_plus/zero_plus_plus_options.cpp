@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "chapters/04_zero/shards/node_groups.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/options/choice_option.hpp"

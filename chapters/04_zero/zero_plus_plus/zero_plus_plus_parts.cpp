@@ -2,30 +2,38 @@
 
 #include <utility>
 
+#include "chapters/04_zero/shards/gradient_shards.hpp"
 #include "chapters/04_zero/unit_weights.hpp"
 #include "chapters/04_zero/zero_plus_plus/quantized_reducer.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_unit.hpp"
 
 namespace ultra::zero {
 
-ZeroPlusPlusParts::ZeroPlusPlusParts(const Communicator& shards, const ZeroPlusPlus& how)
-    : shards_(shards), how_(how) {
-  if (how.node_size) nodes_ = make_node_groups(shards, *how.node_size);
+ZeroPlusPlusParts::ZeroPlusPlusParts(ShardGroups ranks, const ZeroPlusPlus& how)
+    : ranks_(std::move(ranks)), how_(how) {
+  if (how.node_size) nodes_ = make_node_groups(ranks_.shards, *how.node_size);
 }
 
-std::unique_ptr<ShardedUnit> ZeroPlusPlusParts::unit(const ParameterGroup& group) const {
-  if (!how_.changes_weights()) return std::make_unique<UnitWeights>(group, shards_);
-  return std::make_unique<ZeroPlusPlusUnit>(group, shards_, how_, nodes_);
-}
-
-std::unique_ptr<GroupReducer> ZeroPlusPlusParts::reducer(std::vector<ReducedGroup> groups,
-                                                         const Device& device, DType dtype,
-                                                         Overlap overlap) const {
-  if (!how_.gradients) {
-    return std::make_unique<ShardReducer>(std::move(groups), shards_, device, dtype, overlap);
+Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups) const {
+  Units units;
+  for (const ParameterGroup& group : groups) {
+    if (how_.changes_weights()) {
+      units.push_back(std::make_unique<ZeroPlusPlusUnit>(group, ranks_.shards, how_, nodes_));
+    } else {
+      units.push_back(std::make_unique<UnitWeights>(group, ranks_.shards));
+    }
   }
-  return std::make_unique<QuantizedReducer>(std::move(groups), shards_, nodes_, *how_.gradients,
-                                            device, dtype, overlap);
+  return units;
+}
+
+std::unique_ptr<GroupReducer> ZeroPlusPlusParts::reducer(const std::vector<ParameterGroup>& groups,
+                                                         Overlap overlap) const {
+  if (!how_.gradients) return shard_reducer(groups, ranks_, overlap);
+  const nn::Parameter& first = *groups.front().parameters.front();
+  return summed_over_copies(
+      std::make_unique<QuantizedReducer>(reduced(groups), ranks_.shards, nodes_, *how_.gradients,
+                                         first.device(), first.grad_dtype(), overlap),
+      groups, ranks_.replicas);
 }
 
 }  // namespace ultra::zero

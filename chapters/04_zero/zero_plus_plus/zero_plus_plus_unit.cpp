@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "chapters/04_zero/shards/own_shard.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 

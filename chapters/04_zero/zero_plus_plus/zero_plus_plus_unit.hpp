@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "chapters/04_zero/shards/node_groups.hpp"
 #include "chapters/04_zero/shards/parameter_group.hpp"
-#include "chapters/04_zero/shards/sharded_unit.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
+#include "chapters/04_zero/units.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
@@ -38,7 +38,11 @@ class ZeroPlusPlusUnit : public ShardedUnit {
   ZeroPlusPlusUnit(ParameterGroup group, const Communicator& shards, const ZeroPlusPlus& how,
                    const std::optional<NodeGroups>& nodes);
 
-  [[nodiscard]] const Tensor& shard() const override { return shard_; }
+  /// @brief [padded / S] The weights that this rank owns, and updates.
+  [[nodiscard]] const Tensor& shard() const { return shard_; }
+  [[nodiscard]] Tensor piece(std::size_t /*piece*/, const Range& place) const override {
+    return shard_.slice(0, place);
+  }
   void next_use(UseKind kind) override { use_ = kind; }
 
   /// @copybrief ShardedUnit::start_gather

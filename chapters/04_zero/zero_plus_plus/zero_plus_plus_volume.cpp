@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "chapters/04_zero/shards/node_groups.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::zero {

@@ -7,7 +7,6 @@
 
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/04_zero/prefetch.hpp"
-#include "chapters/04_zero/unit_uses.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/11_five_d/composition/flat_arrays.hpp"
@@ -49,13 +48,14 @@ std::vector<std::size_t> gathers_of(const train::Setup& setup, std::size_t stage
       schedule ? schedule->ranks[stage] : memory::accumulation_schedule(micro_batches),
       units_of(setup, stage, arrays), settings.recompute_every);
   std::vector<std::size_t> gathers(arrays.size(), 0);
-  zero::Prefetch prefetch(uses, settings.prefetch, settings.reshard,
+  zero::Prefetch prefetch(settings.prefetch,
                           {.start_gather = [&](const zero::UnitUse& use) { ++gathers[use.unit]; },
                            .wait = [](std::size_t) {},
                            .release = [](std::size_t) {}});
+  prefetch.follow(uses, settings.reshard);
   for (const zero::UnitUse& use : uses) {
-    prefetch.begin(use.unit);
-    prefetch.end(use.unit);
+    prefetch.gather(use.unit);
+    prefetch.free(use.unit);
   }
   return gathers;
 }

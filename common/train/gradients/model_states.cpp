@@ -4,8 +4,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "common/base/errors.hpp"
 #include "common/optim/clip.hpp"
-#include "common/train/weights/master_weights.hpp"
 
 namespace ultra::train {
 namespace {
@@ -24,10 +24,16 @@ std::vector<int> balanced(std::span<const OwnedPiece> pieces, int ranks) {
   return taken_by;
 }
 
-std::vector<OwnedPiece> whole_pieces(const std::vector<nn::Parameter*>& parameters) {
+std::vector<OwnedPiece> whole_pieces(const StatesScope& scope) {
   std::vector<OwnedPiece> pieces;
-  for (const nn::Parameter* parameter : parameters) {
-    pieces.push_back({.parameter = parameter, .elements = {0, parameter->count()}});
+  for (const nn::Parameter* parameter : scope.parameters) {
+    pieces.push_back({.parameter = parameter,
+                      .elements = {0, parameter->count()},
+                      .is_owner = scope.data.rank() == 0 && parameter->is_owner()});
+  }
+  const std::vector<int> saved_by = balanced(pieces, scope.data.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    pieces[i].is_saver = scope.data.rank() == saved_by[i] && pieces[i].parameter->is_owner();
   }
   return pieces;
 }
@@ -35,69 +41,65 @@ std::vector<OwnedPiece> whole_pieces(const std::vector<nn::Parameter*>& paramete
 class ReplicatedStates : public ModelStates {
  public:
   ReplicatedStates(const StatesScope& scope, std::unique_ptr<GradientExchange> exchange)
-      : data_group_(scope.data_group),
+      : ModelStates(scope.data_group, whole_pieces(scope)),
         parameters_(scope.parameters),
-        rank_(scope.data.rank()),
-        exchange_(std::move(exchange)),
-        pieces_(whole_pieces(parameters_)),
-        optimizer_(make_optimizer(scope.optimizer, pieces_)),
-        masters_(pieces_, scope.context.options.formats()) {
-    saved_by_ = balanced(pieces_, scope.data.size());
+        exchange_(std::move(exchange)) {
+    update_by(make_optimizer(scope.optimizer, pieces()),
+              std::make_unique<MasterWeights>(pieces(), scope.context.options.formats()));
   }
 
-  const std::string& data_group() const override { return data_group_; }
   GradientExchange* exchange() override { return exchange_.get(); }
-  const std::vector<OwnedPiece>& pieces() const override { return pieces_; }
-  bool owns(std::size_t piece) const override {
-    return rank_ == 0 && parameters_[piece]->is_owner();
-  }
-  bool saves(std::size_t piece) const override {
-    return rank_ == saved_by_[piece] && parameters_[piece]->is_owner();
-  }
-
-  std::vector<optim::TensorUpdate> updates() override {
-    std::vector<optim::TensorUpdate> updates;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const nn::Parameter& parameter = *parameters_[i];
-      const Tensor& master = masters_.of(i);
-      updates.push_back({.value = parameter.value(),
-                         .grad = parameter.grad(),
-                         .decay = decays(parameter),
-                         .master = master.defined() ? master.view(parameter.shape()) : Tensor()});
-    }
-    return updates;
-  }
-
-  void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) override {
-    optimizer_->step(updates, rule.learning_rate,
-                     optim::clip_coefficient(rule.norm, rule.clip_norm));
-  }
-
+  Tensor weights(std::size_t piece) override { return parameters_[piece]->value(); }
+  Tensor gradient(std::size_t piece) override { return parameters_[piece]->grad(); }
   void drop_gradients() override {
     for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
   }
 
-  optim::AdamW& optimizer() override { return *optimizer_; }
-  Tensor weights(std::size_t piece) override { return parameters_[piece]->value(); }
-  void read_weights(std::size_t piece, const Tensor& out) override {
-    masters_.read(piece, flat(weights(piece)), out);
-  }
-  void write_weights(std::size_t piece, const Tensor& in) override {
-    masters_.write(piece, flat(weights(piece)), in);
-  }
-
  private:
-  std::string data_group_;
   std::vector<nn::Parameter*> parameters_;
-  int rank_;  // in the data group
   std::unique_ptr<GradientExchange> exchange_;
-  std::vector<OwnedPiece> pieces_;
-  std::unique_ptr<optim::AdamW> optimizer_;
-  MasterWeights masters_;
-  std::vector<int> saved_by_;  // by piece: the rank of the data group
 };
 
 }  // namespace
+
+ModelStates::ModelStates(std::string data_group, std::vector<OwnedPiece> pieces)
+    : data_group_(std::move(data_group)), pieces_(std::move(pieces)) {}
+
+void ModelStates::update_by(std::unique_ptr<optim::AdamW> optimizer,
+                            std::unique_ptr<MasterWeights> masters) {
+  optimizer_ = std::move(optimizer);
+  masters_ = std::move(masters);
+}
+
+optim::AdamW& ModelStates::optimizer() {
+  ensure(optimizer_ != nullptr, "a rank whose states others keep has no optimizer");
+  return *optimizer_;
+}
+
+std::vector<optim::TensorUpdate> ModelStates::updates() {
+  std::vector<optim::TensorUpdate> updates;
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const Tensor value = weights(i);
+    const Tensor master = masters_->of(i);
+    updates.push_back({.value = value,
+                       .grad = gradient(i),
+                       .decay = decays(*pieces_[i].parameter),
+                       .master = master.defined() ? master.view(value.shape()) : Tensor()});
+  }
+  return updates;
+}
+
+void ModelStates::update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) {
+  optimizer().step(updates, rule.learning_rate, optim::clip_coefficient(rule.norm, rule.clip_norm));
+}
+
+void ModelStates::read_weights(std::size_t piece, const Tensor& out) {
+  masters_->read(piece, flat(weights(piece)), out);
+}
+
+void ModelStates::write_weights(std::size_t piece, const Tensor& in) {
+  masters_->write(piece, flat(weights(piece)), in);
+}
 
 std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
                                           std::string_view data_group) {

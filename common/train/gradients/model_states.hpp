@@ -18,6 +18,7 @@
 #include "common/train/gradients/gradient_exchange.hpp"
 #include "common/train/gradients/owned_piece.hpp"
 #include "common/train/plan.hpp"
+#include "common/train/weights/master_weights.hpp"
 
 namespace ultra::train {
 
@@ -40,66 +41,75 @@ struct StepRule {
 /// them.
 ///
 /// A step: passes that exchange() follows; then updates(), whose gradients are complete but for
-/// partial ones; update(); drop_gradients().
+/// partial ones; update(); drop_gradients(). How states are shared out says who derives from this.
 class ModelStates {
  public:
-  ModelStates() = default;
+  /// @param data_group  whose parameters these are: nn::Parameter::data_group().
+  /// @param pieces      those that this rank updates: the same in each step.
+  ModelStates(std::string data_group, std::vector<OwnedPiece> pieces);
   ModelStates(const ModelStates&) = delete;
   ModelStates& operator=(const ModelStates&) = delete;
   virtual ~ModelStates() = default;
 
-  /// @brief Whose parameters these are: nn::Parameter::data_group().
-  [[nodiscard]] virtual const std::string& data_group() const = 0;
+  /// @brief Whose parameters these are.
+  [[nodiscard]] const std::string& data_group() const { return data_group_; }
+  /// @brief The pieces of parameters that this rank updates.
+  [[nodiscard]] const std::vector<OwnedPiece>& pieces() const { return pieces_; }
+  /// @brief Whether this rank speaks for all that keep a piece.
+  [[nodiscard]] bool owns(std::size_t piece) const { return pieces_.at(piece).is_owner; }
+  /// @brief Whether this rank writes a piece to files.
+  [[nodiscard]] bool saves(std::size_t piece) const { return pieces_.at(piece).is_saver; }
+  /// @brief The optimizer of pieces(), in their order.
+  /// @throws InternalError when others update them.
+  [[nodiscard]] optim::AdamW& optimizer();
+
+  /// @brief pieces() with their weights and gradients. Only after exchange() is finished.
+  [[nodiscard]] std::vector<optim::TensorUpdate> updates();
+  /// @brief Copies the weights of a piece, wherever they are, between steps: the master weights,
+  /// where there are any.
+  /// @param out  [elements] on the CPU.
+  void read_weights(std::size_t piece, const Tensor& out);
+  /// @brief Replaces the weights of a piece, wherever they are, between steps; master weights too.
+  /// @param in  [elements] on the CPU.
+  void write_weights(std::size_t piece, const Tensor& in);
 
   /// @brief What adds up the gradients of the data group; null when this rank is alone in it.
   [[nodiscard]] virtual GradientExchange* exchange() = 0;
 
-  /// @brief The pieces of parameters that this rank updates: the same in each step.
-  [[nodiscard]] virtual const std::vector<OwnedPiece>& pieces() const = 0;
-
-  /// @brief Whether this rank speaks for all that keep a piece: in norms and in files it counts
-  /// once.
-  [[nodiscard]] virtual bool owns(std::size_t piece) const = 0;
-
-  /// @brief Whether this rank writes a piece to files. All ranks together write every element once.
-  [[nodiscard]] virtual bool saves(std::size_t piece) const { return owns(piece); }
-
-  /// @brief pieces() with their weights and gradients. Only after exchange() is finished.
-  [[nodiscard]] virtual std::vector<optim::TensorUpdate> updates() = 0;
+  /// @brief A tensor of a piece's shape and type on the device: its weights, unless they are
+  /// elsewhere.
+  [[nodiscard]] virtual Tensor weights(std::size_t piece) = 0;
+  /// @brief The gradient of a piece, in the shape of its weights.
+  [[nodiscard]] virtual Tensor gradient(std::size_t piece) = 0;
 
   /// @brief Makes the optimizer's step; afterwards the next pass of every rank finds the new
   /// weights. Collective over the data group.
-  virtual void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) = 0;
+  virtual void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule);
 
   /// @brief Frees the gradients.
   virtual void drop_gradients() = 0;
 
-  /// @brief The optimizer of pieces(), in their order.
-  [[nodiscard]] virtual optim::AdamW& optimizer() = 0;
-
-  /// @brief A tensor of a piece's shape and type on the device: its weights, unless they are
-  /// elsewhere.
-  [[nodiscard]] virtual Tensor weights(std::size_t piece) = 0;
-  /// @brief Copies the weights of a piece, wherever they are, between steps: the master weights,
-  /// where there are any.
-  /// @param out  [elements] on the CPU.
-  virtual void read_weights(std::size_t piece, const Tensor& out) = 0;
-  /// @brief Replaces the weights of a piece, wherever they are, between steps; master weights too.
-  /// @param in  [elements] on the CPU.
-  virtual void write_weights(std::size_t piece, const Tensor& in) = 0;
   /// @brief Gives all ranks the weights that were written. Collective over the data group.
   virtual void share_weights() {}
 
-  /// @brief The next passes are forward passes only, those of a validation: by this schedule, again
-  /// and again, until validation_ends().
-  virtual void validation_begins([[maybe_unused]] const StepSchedule& forwards) {}
-  /// @brief The next passes are those of a step.
-  virtual void validation_ends() {}
+  /// @brief The next passes are those of this schedule, again and again; at first those of a step.
+  virtual void passes_begin([[maybe_unused]] const StepSchedule& schedule) {}
 
   /// @brief A step is over: the time to say what storage was used.
   virtual void step_ended([[maybe_unused]] RankMeter& meter) {}
   /// @brief The training ends: waits for what is still under way.
   virtual void conclude([[maybe_unused]] RankMeter& meter) {}
+
+ protected:
+  /// @brief Says what updates the pieces; without it nothing does.
+  /// @param masters  what is updated where it is not weights().
+  void update_by(std::unique_ptr<optim::AdamW> optimizer, std::unique_ptr<MasterWeights> masters);
+
+ private:
+  std::string data_group_;
+  std::vector<OwnedPiece> pieces_;
+  std::unique_ptr<optim::AdamW> optimizer_;
+  std::unique_ptr<MasterWeights> masters_;
 };
 
 /// @brief A rank's model in its run.

@@ -12,7 +12,7 @@
 
 namespace ultra::train {
 
-/// @brief The master weights of the pieces that a rank updates.
+/// @brief The master weights of the pieces that a rank updates, on its device.
 ///
 /// A piece has them where its parameter's type is narrower than the one that the optimizer updates.
 /// Memory: those elements, as MemoryCategory::kOptimizer: they are a state of the optimizer.
@@ -21,16 +21,24 @@ class MasterWeights {
   /// @brief Makes them with the values that the weights start from, before these are rounded.
   MasterWeights(std::span<const OwnedPiece> pieces, const nn::Precision& precision);
 
+  MasterWeights(const MasterWeights&) = delete;
+  MasterWeights& operator=(const MasterWeights&) = delete;
+  virtual ~MasterWeights() = default;
+
   /// @brief [elements] The master weights of a piece; undefined where it has none.
-  [[nodiscard]] const Tensor& of(std::size_t piece) const { return masters_.at(piece); }
+  [[nodiscard]] virtual Tensor of(std::size_t piece) const { return masters_.at(piece); }
 
   /// @brief Copies the weights of a piece: the master weights, or `weights` where it has none.
   /// @param weights  [elements], on the device.
   /// @param out      [elements] on the CPU, of another type if need be.
-  void read(std::size_t piece, const Tensor& weights, const Tensor& out) const;
+  virtual void read(std::size_t piece, const Tensor& weights, const Tensor& out) const;
   /// @brief Replaces both, `weights` by what they round to.
   /// @param in  [elements] on the CPU.
-  void write(std::size_t piece, const Tensor& weights, const Tensor& in) const;
+  virtual void write(std::size_t piece, const Tensor& weights, const Tensor& in) const;
+
+ protected:
+  /// @brief For those that are elsewhere.
+  MasterWeights() = default;
 
  private:
   std::vector<Tensor> masters_;  // by piece

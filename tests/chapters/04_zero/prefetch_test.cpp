@@ -1,52 +1,133 @@
-// What Prefetch refuses: passes that run in another order than the uses that it was given.
+// The uses of units along a schedule, and what Prefetch refuses: passes that run in another order.
 //
 // Covers: chapters/04_zero/prefetch.hpp
 
+#include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/04_zero/prefetch.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
+using train::ActionKind;
+
 /// Unit 0 forward, unit 1 forward, and backward.
 Prefetch prefetch() {
   const auto nothing = [](std::size_t) {};
-  return {{{0, UseKind::kForward},
-           {1, UseKind::kForward},
-           {1, UseKind::kBackward},
-           {0, UseKind::kBackward}},
-          1,
-          Reshard::kAfterForward,
-          {.start_gather = [](const UnitUse&) {}, .wait = nothing, .release = nothing}};
+  Prefetch units(1, {.start_gather = [](const UnitUse&) {}, .wait = nothing, .release = nothing});
+  units.follow({{0, UseKind::kForward},
+                {1, UseKind::kForward},
+                {1, UseKind::kBackward},
+                {0, UseKind::kBackward}},
+               Reshard::kAfterForward);
+  return units;
 }
 
 TEST(Prefetch, AnotherOrderThanThatOfTheUsesIsAnError) {
   Prefetch units = prefetch();
-  EXPECT_THAT(message_of<InternalError>([&] { units.begin(1); }),
+  EXPECT_THAT(message_of<InternalError>([&] { units.gather(1); }),
               HasSubstr("unit 1 is used where the schedule has use 0 of 4"));
-  units.begin(0);
-  EXPECT_THROW(units.end(1), InternalError);
-  units.end(0);
-  EXPECT_THROW(units.end(0), InternalError) << "it is over";
-  EXPECT_THAT(message_of<InternalError>([&] { units.begin(0); }), HasSubstr("use 1 of 4"));
+  units.gather(0);
+  EXPECT_THROW(units.free(1), InternalError);
+  units.free(0);
+  EXPECT_THROW(units.free(0), InternalError) << "it is over";
+  EXPECT_THAT(message_of<InternalError>([&] { units.gather(0); }), HasSubstr("use 1 of 4"));
 }
 
 TEST(Prefetch, TheUsesOfAStepComeAgainInTheNext) {
   Prefetch units = prefetch();
   for (int step = 0; step < 2; ++step) {
     for (const std::size_t unit : {0U, 1U, 1U, 0U}) {
-      units.begin(unit);
-      units.end(unit);
+      units.gather(unit);
+      units.free(unit);
     }
   }
-  EXPECT_THROW(units.begin(1), InternalError) << "the third step begins with unit 0";
+  EXPECT_THROW(units.gather(1), InternalError) << "the third step begins with unit 0";
+}
+
+TEST(Prefetch, OtherPassesAreFollowedBetweenSteps) {
+  Prefetch units = prefetch();
+  units.gather(0);
+  EXPECT_THROW(units.follow({}, Reshard::kAfterForward), InternalError) << "a use is not over";
+  units.free(0);
+  units.follow({{1, UseKind::kForward}}, Reshard::kAfterForward);
+  for (int step = 0; step < 2; ++step) {
+    units.gather(1);
+    units.free(1);
+  }
 }
 
 TEST(Prefetch, AStepWithoutUsesHasNone) {
   const auto nothing = [](std::size_t) {};
-  Prefetch units({}, 1, Reshard::kAfterForward,
-                 {.start_gather = [](const UnitUse&) {}, .wait = nothing, .release = nothing});
-  EXPECT_THROW(units.begin(0), InternalError);
+  Prefetch units(1, {.start_gather = [](const UnitUse&) {}, .wait = nothing, .release = nothing});
+  EXPECT_THROW(units.gather(0), InternalError);
+}
+
+/// "F0 R0 B0": forward, computed again, backward.
+std::string text(std::span<const UnitUse> uses) {
+  std::string all;
+  for (const UnitUse& use : uses) {
+    const char kind = "FRB"[static_cast<std::size_t>(use.kind)];
+    all += fmt::format("{}{}{}", all.empty() ? "" : " ", kind, use.unit);
+  }
+  return all;
+}
+
+std::string uses(const train::StepSchedule& schedule, const std::vector<ChunkUnits>& chunks,
+                 std::size_t recompute_every = 0) {
+  return text(unit_uses(schedule, chunks, recompute_every));
+}
+
+TEST(UnitUses, OfOneStageGoForwardAndBackInEachMicroBatch) {
+  const std::vector<ChunkUnits> chunks = {ChunkUnits::whole(4)};
+  EXPECT_EQ(uses(memory::accumulation_schedule(1), chunks), "F0 F1 F2 F3 B3 B2 B1 B0");
+  EXPECT_EQ(uses(memory::accumulation_schedule(2), chunks),
+            "F0 F1 F2 F3 B3 B2 B1 B0 F0 F1 F2 F3 B3 B2 B1 B0");
+  EXPECT_EQ(uses(memory::accumulation_schedule(1), {ChunkUnits::whole(2)}), "F0 F1 B1 B0");
+}
+
+TEST(UnitUses, BlocksAreComputedAgainInGroupsCountedFromTheFirst) {
+  const std::vector<ChunkUnits> chunks = {ChunkUnits::whole(5)};  // of which 1, 2 and 3 are blocks
+  const train::StepSchedule schedule = memory::accumulation_schedule(1);
+  EXPECT_EQ(uses(schedule, chunks, 1), "F0 F1 F2 F3 F4 B4 R3 B3 R2 B2 R1 B1 B0");
+  EXPECT_EQ(uses(schedule, chunks, 2), "F0 F1 F2 F3 F4 B4 R3 B3 R1 R2 B2 B1 B0");
+  EXPECT_EQ(uses(schedule, chunks, 9), "F0 F1 F2 F3 F4 B4 R1 R2 R3 B3 B2 B1 B0");
+}
+
+/// The first rank of a V has the first chunk and the last one. Its head is two parts, for the table
+/// is the embedding's too: they are used together.
+TEST(UnitUses, OfTwoChunksInAVFollowTheirActions) {
+  const std::vector<ChunkUnits> chunks = {{.units = {0, 1, 2}, .blocks = {1, 3}},
+                                          {.units = {3, 4, 5}, .blocks = {0, 1}}};
+  const train::StepSchedule schedule = {
+      {ActionKind::kForward, 0, 0},  {ActionKind::kForward, 1, 0}, {ActionKind::kForward, 0, 1},
+      {ActionKind::kBackward, 0, 1}, {ActionKind::kForward, 1, 1}, {ActionKind::kBackward, 0, 0},
+      {ActionKind::kBackward, 1, 1}, {ActionKind::kBackward, 1, 0}};
+  EXPECT_EQ(uses(schedule, chunks),
+            "F0 F1 F2 F0 F1 F2 F3 F4 F5 B4 B5 B3 F3 F4 F5 B2 B1 B0 B4 B5 B3 B2 B1 B0");
+  EXPECT_EQ(uses({{ActionKind::kBackward, 0, 0}}, chunks, 2), "R1 R2 B2 B1 B0");
+  EXPECT_EQ(uses({{ActionKind::kBackward, 0, 1}}, chunks, 2), "B4 B5 R3 B3");
+}
+
+TEST(UnitUses, ATiedTableIsTheHeadsToo) {
+  ChunkUnits chunk = ChunkUnits::whole(4);
+  chunk.tied = 0;
+  EXPECT_EQ(uses(memory::accumulation_schedule(1), {chunk}), "F0 F1 F2 F3 F0 B3 B0 B2 B1 B0");
+}
+
+TEST(UnitUses, GradientsOfWeightsThatWaitedReadNoWeights) {
+  EXPECT_EQ(uses({{ActionKind::kForward, 0, 0},
+                  {ActionKind::kBackwardInput, 0, 0},
+                  {ActionKind::kBackwardWeight, 0, 0}},
+                 {ChunkUnits::whole(3)}, 1),
+            "F0 F1 F2 B2 R1 B1 B0");
+}
+
+/// Experts have a data group of their own: other units.
+TEST(UnitUses, PartsWithoutAUnitAreLeftOut) {
+  EXPECT_EQ(
+      uses(memory::accumulation_schedule(1), {{.units = {{}, 0, {}, 1}, .blocks = {1, 3}}}, 1),
+      "F0 F1 B1 R0 B0");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 #include "chapters/01_memory/recompute_mode.hpp"
 #include "chapters/04_zero/estimate/sharded_bytes.hpp"
-#include "chapters/04_zero/sharded_model.hpp"
+#include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/base/numeric.hpp"
 #include "tests/support/mesh_case.hpp"

@@ -27,32 +27,25 @@ using Calls = std::vector<std::string>;
 class LoggedStates : public ModelStates {
  public:
   LoggedStates(const StatesScope& scope, Calls& calls)
-      : inner_(replicated_states(scope, nullptr)), calls_(calls), exchange_(calls) {}
+      : LoggedStates(replicated_states(scope, nullptr), calls) {
+    update_by(make_optimizer(scope.optimizer, pieces()),
+              std::make_unique<MasterWeights>(pieces(), scope.context.options.formats()));
+  }
 
-  const std::string& data_group() const override { return inner_->data_group(); }
   GradientExchange* exchange() override { return &exchange_; }
-  const std::vector<OwnedPiece>& pieces() const override { return inner_->pieces(); }
-  bool owns(std::size_t piece) const override { return inner_->owns(piece); }
-  std::vector<optim::TensorUpdate> updates() override {
-    calls_.emplace_back("updates");
-    return inner_->updates();
+  Tensor weights(std::size_t piece) override { return inner_->weights(piece); }
+  Tensor gradient(std::size_t piece) override {
+    if (piece == 0) calls_.emplace_back("updates");
+    return inner_->gradient(piece);
   }
   void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) override {
     calls_.emplace_back("update");
     rules.push_back(rule);
-    inner_->update(updates, rule);
+    ModelStates::update(updates, rule);
   }
   void drop_gradients() override {
     calls_.emplace_back("drop");
     inner_->drop_gradients();
-  }
-  optim::AdamW& optimizer() override { return inner_->optimizer(); }
-  Tensor weights(std::size_t piece) override { return inner_->weights(piece); }
-  void read_weights(std::size_t piece, const Tensor& out) override {
-    inner_->read_weights(piece, out);
-  }
-  void write_weights(std::size_t piece, const Tensor& in) override {
-    inner_->write_weights(piece, in);
   }
   void step_ended(RankMeter&) override { calls_.emplace_back("step ended"); }
   void conclude(RankMeter&) override { calls_.emplace_back("conclude"); }
@@ -60,6 +53,12 @@ class LoggedStates : public ModelStates {
   std::vector<StepRule> rules;
 
  private:
+  LoggedStates(std::unique_ptr<ModelStates> inner, Calls& calls)
+      : ModelStates(inner->data_group(), inner->pieces()),
+        inner_(std::move(inner)),
+        calls_(calls),
+        exchange_(calls) {}
+
   class Exchange : public GradientExchange {
    public:
     explicit Exchange(Calls& calls) : calls_(calls) {}

@@ -6,14 +6,13 @@
 
 #include <set>
 
-#include "chapters/04_zero/unit_uses.hpp"
 #include "tests/support/schedules.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-/// One line for each begin() and end(), with the actions that it calls.
+/// One line for each gather() and free(), with the actions that it calls.
 using Lines = std::vector<std::string>;
 
 /// "F0", "R0", "B0": forward, computed again, backward.
@@ -71,15 +70,15 @@ Lines expected_calls(const Case& c) {
     std::set<std::size_t> there;  // or under way
     for (std::size_t use = 0; use < c.uses.size(); ++use) {
       const std::size_t unit = c.uses[use].unit;
-      std::string& begin = lines.emplace_back(fmt::format("begin({}):", unit));
+      std::string& gather = lines.emplace_back(fmt::format("gather({}):", unit));
       for (const std::size_t needed : c.window(use)) {
         const UnitUse& next = c.uses[needed];
-        if (there.insert(next.unit).second) begin += fmt::format(" start_gather({})", text(next));
+        if (there.insert(next.unit).second) gather += fmt::format(" start_gather({})", text(next));
       }
-      begin += fmt::format(" wait({})", unit);
-      std::string& end = lines.emplace_back(fmt::format("end({}):", unit));
+      gather += fmt::format(" wait({})", unit);
+      std::string& free = lines.emplace_back(fmt::format("free({}):", unit));
       if (c.why_it_stays(use) != nullptr) continue;
-      end += fmt::format(" release({})", unit);
+      free += fmt::format(" release({})", unit);
       there.erase(unit);
     }
   }
@@ -91,23 +90,24 @@ Lines found_calls(const Case& c) {
   const auto note = [&lines](const char* action, const auto& of) {
     lines.back() += fmt::format(" {}({})", action, of);
   };
-  Prefetch prefetch(c.uses, c.ahead, c.reshard,
+  Prefetch prefetch(c.ahead,
                     {.start_gather = [&](const UnitUse& use) { note("start_gather", text(use)); },
                      .wait = [&](std::size_t unit) { note("wait", unit); },
                      .release = [&](std::size_t unit) { note("release", unit); }});
+  prefetch.follow(c.uses, c.reshard);
   for (int step = 0; step < c.steps; ++step) {
     for (const UnitUse& use : c.uses) {
-      lines.push_back(fmt::format("begin({}):", use.unit));
-      prefetch.begin(use.unit);
-      lines.push_back(fmt::format("end({}):", use.unit));
-      prefetch.end(use.unit);
+      lines.push_back(fmt::format("gather({}):", use.unit));
+      prefetch.gather(use.unit);
+      lines.push_back(fmt::format("free({}):", use.unit));
+      prefetch.free(use.unit);
     }
   }
   return lines;
 }
 
-const char* hint_for_begin(const Case& c, std::size_t use, const Lines& found,
-                           const Lines& expected) {
+const char* hint_for_gather(const Case& c, std::size_t use, const Lines& found,
+                            const Lines& expected) {
   constexpr const char* kWindow =
       "when a use begins, its own unit has been asked for, and those of the next `ahead` uses, as "
       "far as there are any.";
@@ -142,7 +142,7 @@ const char* hint_for_begin(const Case& c, std::size_t use, const Lines& found,
   return "units are asked for in the order of their uses: what is needed first travels first.";
 }
 
-const char* hint_for_end(const Case& c, std::size_t use) {
+const char* hint_for_free(const Case& c, std::size_t use) {
   if (const char* const stays = c.why_it_stays(use); stays != nullptr) return stays;
   return c.uses[use].kind == UseKind::kForward
              ? "with Reshard::kAfterForward a unit is released as soon as it has run forward, "
@@ -159,9 +159,9 @@ void expect_calls(const Case& c) {
   if (line == expected.size()) return;
   const std::size_t use = line / 2 % c.uses.size();
   const char* const hint = line % 2 == 0
-                               ? hint_for_begin(c, use, ultra::test::words_of(found[line]),
-                                                ultra::test::words_of(expected[line]))
-                               : hint_for_end(c, use);
+                               ? hint_for_gather(c, use, ultra::test::words_of(found[line]),
+                                                 ultra::test::words_of(expected[line]))
+                               : hint_for_free(c, use);
   const auto before = std::span(found).first(line);
   ADD_FAILURE() << fmt::format("{}\nat {}:  {}\nexpected: {}\nHint: {}\nThe calls before:\n  {}",
                                c.str(), text(c.uses[use]), found[line], expected[line], hint,
@@ -194,18 +194,18 @@ TEST_F(PrefetchTest, WorkedByHand) {
                               {1, kBackward},
                               {0, kBackward}},
                      .ahead = 1};
-  const Lines expected = {"begin(0): start_gather(F0) start_gather(F1) wait(0)",
-                          "end(0): release(0)",
-                          "begin(1): start_gather(F2) wait(1)",
-                          "end(1): release(1)",
-                          "begin(2): wait(2)",
-                          "end(2):",
-                          "begin(2): start_gather(B1) wait(2)",
-                          "end(2): release(2)",
-                          "begin(1): start_gather(B0) wait(1)",
-                          "end(1): release(1)",
-                          "begin(0): wait(0)",
-                          "end(0): release(0)"};
+  const Lines expected = {"gather(0): start_gather(F0) start_gather(F1) wait(0)",
+                          "free(0): release(0)",
+                          "gather(1): start_gather(F2) wait(1)",
+                          "free(1): release(1)",
+                          "gather(2): wait(2)",
+                          "free(2):",
+                          "gather(2): start_gather(B1) wait(2)",
+                          "free(2): release(2)",
+                          "gather(1): start_gather(B0) wait(1)",
+                          "free(1): release(1)",
+                          "gather(0): wait(0)",
+                          "free(0): release(0)"};
   expect_calls(by_hand);
   EXPECT_EQ(expected_calls(by_hand), expected);
 }

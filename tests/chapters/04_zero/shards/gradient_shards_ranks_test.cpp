@@ -23,12 +23,13 @@ using ultra::test::message_of;
 
 /// A rank's model, whose gradients the tests make themselves.
 struct Rank {
-  Rank(const Communicator& dp, const ZeroCase& c)
+  Rank(const Communicator& dp, const ZeroCase& c, Departure departure = Departure::kWhenComplete)
       : model(c.options.model, device, c.options.dtype, c.options.seed, factory,
               nn::StageSpec::whole(c.options.model), nn::Values::kDeferred),
         groups(groups_of(model, c)),
         ranks(make_shard_groups(dp, c.node_size)),
-        shards(std::make_unique<GradientShards>(groups, ranks, c.settings.overlap)) {}
+        shards(std::make_unique<GradientShards>(
+            groups, shard_reducer(groups, ranks, c.settings.overlap), departure)) {}
 
   /// A backward pass: parameter p gets the gradient `first` + p.
   void backward(double first) {
@@ -124,6 +125,33 @@ TEST_F(GradientShardsTest, NoWholeGradientIsLeftAtAnyTime) {
       rank.shards->finish();
     });
   }
+}
+
+/// Complete gradients that may wait keep their memory until they are asked for, or another group's
+/// gradients need it.
+TEST_F(GradientShardsTest, WhatIsCompleteLeavesWhenItIsAskedForAndAtTheLatestForTheNextGroup) {
+  ZeroCase c = draw(3, ZeroStage::kParameters, DType::kF64);
+  c.options.model.num_layers = 3;
+  on_ranks(c, [&](Communicator& dp) {
+    Rank rank(dp, c, Departure::kWhenAsked);
+    rank.shards->action_begins(0);
+    for (std::size_t g = 0; g < rank.groups.size(); ++g) {
+      const auto& numbers = rank.groups[g].numbers;
+      for (std::size_t i = numbers.size(); i-- > 0;) rank.make(numbers[i], 1);
+      const auto is_here = [&](std::size_t group) {
+        return rank.groups[group].parameters.front()->grad().defined();
+      };
+      EXPECT_TRUE(is_here(g));
+      if (g % 2 == 0) rank.shards->reduce_scatter();
+      EXPECT_EQ(is_here(g), g % 2 == 1);
+      if (g > 0) {
+        EXPECT_FALSE(is_here(g - 1));
+      }
+    }
+    rank.shards->action_ends(0);
+    rank.shards->finish();
+    rank.expect_shards(3, 0);
+  });
 }
 
 TEST_F(GradientShardsTest, CopiesAddUpTheirShards) {

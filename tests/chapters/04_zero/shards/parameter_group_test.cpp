@@ -120,5 +120,37 @@ TEST_F(ParameterGroupTest, InitialValuesDoNotDependOnThePartThatIsMade) {
   }
 }
 
+TEST_F(ParameterGroupTest, WholeWeightsAreTheModelsInitialValues) {
+  const nn::Model plain = model(nn::Values::kAllocated);
+  for (const std::size_t capacity : {std::size_t{0}, std::size_t{300}, kEverything}) {
+    nn::Model flat = model(nn::Values::kDeferred);
+    const std::vector<Tensor> arrays = whole_weights(by_bucket(flat, capacity));
+    for (std::size_t p = 0; p < plain.parameters().size(); ++p) {
+      EXPECT_TRUE(
+          ultra::test::all_equal(flat.parameters()[p]->value(), plain.parameters()[p]->value()))
+          << plain.parameters()[p]->name();
+    }
+  }
+}
+
+TEST_F(ParameterGroupTest, WhatIsWrittenToTheArraysIsWhatTheModelReads) {
+  nn::Model flat = model(nn::Values::kDeferred);
+  const std::vector<ParameterGroup> groups = by_bucket(flat, 300);
+  std::size_t bytes = 0;
+  for (const ParameterGroup& group : groups) bytes += group.layout.padded * size_of(dtype);
+  EXPECT_EQ(device.memory().current()[MemoryCategory::kParameters], 0U);
+  const std::vector<Tensor> arrays = whole_weights(groups);
+  EXPECT_EQ(device.memory().peak(MemoryCategory::kParameters).bytes, bytes)
+      << "the weights and the padding";
+  ASSERT_EQ(arrays.size(), groups.size());
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    EXPECT_EQ(arrays[g].numel(), groups[g].layout.padded);
+    arrays[g].fill(static_cast<double>(g));
+    for (const nn::Parameter* parameter : groups[g].parameters) {
+      EXPECT_EQ(parameter->value().to_vector().back(), static_cast<double>(g));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ultra::zero

@@ -1,7 +1,5 @@
 // Gradients that change hands quantised: the owner's sums against sums made from the same pieces
 // by one rank, against the exact ones, and what is sent between nodes.
-//
-// Covers: chapters/04_zero/shards/group_reducer.hpp
 
 #include "chapters/04_zero/zero_plus_plus/quantized_reducer.hpp"
 

@@ -1,7 +1,7 @@
 // Units that travel quantised, or of which nodes keep copies: whose weights are there, what memory
 // they take, and what each gather sends to whom.
 //
-// Covers: chapters/04_zero/shards/sharded_unit.hpp, chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp
+// Covers: chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp
 
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_unit.hpp"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/04_zero/shards/node_groups.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
 
 namespace ultra::zero {

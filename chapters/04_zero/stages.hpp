@@ -1,7 +1,8 @@
 #pragma once
 /// @file
-/// ShardedModel: what a rank keeps of a model, of its gradients and of the optimizer, in each stage
-/// of ZeRO.
+/// The stages of ZeRO: what a rank keeps of a model, of its gradients and of the optimizer's states.
+///
+/// zero1.cpp, zero2.cpp and zero3.cpp show what becomes of them in a step, in the order of time.
 
 #include <cstddef>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "chapters/04_zero/offload/offloaded_states.hpp"
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"
+#include "chapters/04_zero/shards/parameter_group.hpp"
 #include "chapters/04_zero/shards/shard_groups.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
@@ -53,14 +55,48 @@ struct ShardedScope {
   [[nodiscard]] static ShardedScope whole(nn::Model& model, train::StepSchedule schedule);
 };
 
-/// @brief One rank's shards of a model, of which its parameters' values and gradients are views.
+/// @brief One rank's shards of a model, of which its parameters' values and gradients are views:
+/// what the three stages have in common.
 class ShardedModel : public train::ModelStates {
  public:
+  Tensor weights(std::size_t piece) override;
+  void share_weights() override;
+  void step_ended(train::RankMeter& meter) override;
+  void conclude(train::RankMeter& meter) override;
+
   /// @brief What is outside the device's memory; null when nothing is.
-  [[nodiscard]] virtual std::shared_ptr<OffloadedStates> offloaded() const = 0;
+  [[nodiscard]] const std::shared_ptr<OffloadedStates>& offloaded() const { return offloaded_; }
 
   /// @brief Flat arrays of weights that every rank keeps as a whole; none in stage 3.
-  [[nodiscard]] virtual const std::vector<Tensor>& whole() const = 0;
+  [[nodiscard]] const std::vector<Tensor>& whole() const { return whole_; }
+
+ protected:
+  /// @param groups  of the parameters, in the order in which backward passes make their gradients.
+  ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup> groups, ShardGroups ranks,
+               const OffloadSettings& offload);
+
+  /// @brief A piece's place: in the shard of a group.
+  struct Place {
+    std::size_t group;  ///< its number
+    Range elements;     ///< of the rank's shard
+  };
+
+  /// @brief Makes the initial weights, which every rank keeps.
+  void keep_whole_weights() { whole_ = whole_weights(groups_); }
+
+  /// @brief The groups, with the numbers that units and gradients have too.
+  [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
+  /// @brief Where a piece stands.
+  [[nodiscard]] const Place& place(std::size_t piece) const { return places_.at(piece); }
+  /// @brief Who has the other shards.
+  [[nodiscard]] const Communicator& shards() const { return ranks_.shards; }
+
+ private:
+  ShardGroups ranks_;
+  std::vector<ParameterGroup> groups_;
+  std::vector<Place> places_;  // by piece
+  std::shared_ptr<OffloadedStates> offloaded_;
+  std::vector<Tensor> whole_;  // by group
 };
 
 /// @brief Shards parameters, and makes their initial weights.
@@ -70,5 +106,18 @@ class ShardedModel : public train::ModelStates {
 [[nodiscard]] std::unique_ptr<ShardedModel> shard_model(const ShardedScope& scope,
                                                         const ShardGroups& ranks,
                                                         const ZeroSettings& settings);
+
+/// @brief ZeRO-1: weights and gradients as wholes; only the optimizer's states are shards.
+[[nodiscard]] std::unique_ptr<ShardedModel> zero1(const ShardedScope& scope,
+                                                  const ShardGroups& ranks,
+                                                  const ZeroSettings& settings);
+/// @brief ZeRO-2: weights as wholes, gradients as shards.
+[[nodiscard]] std::unique_ptr<ShardedModel> zero2(const ShardedScope& scope,
+                                                  const ShardGroups& ranks,
+                                                  const ZeroSettings& settings);
+/// @brief ZeRO-3: everything as shards; units of weights come and go.
+[[nodiscard]] std::unique_ptr<ShardedModel> zero3(const ShardedScope& scope,
+                                                  const ShardGroups& ranks,
+                                                  const ZeroSettings& settings);
 
 }  // namespace ultra::zero

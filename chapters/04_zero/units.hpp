@@ -1,8 +1,14 @@
 #pragma once
 /// @file
-/// ShardedUnit: a unit of weights that comes and goes, however it travels.
+/// Units of weights that come and go.
+
+#include <cstddef>
+#include <memory>
+#include <vector>
 
 #include "chapters/04_zero/prefetch.hpp"
+#include "chapters/04_zero/shards/parameter_group.hpp"
+#include "common/nn/model.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::zero {
@@ -10,7 +16,7 @@ namespace ultra::zero {
 /// @brief The weights of one unit (the embedding, a block, the head), of which this rank owns a
 /// shard.
 /// @see UnitWeights, which gathers them as they are; ZeroPlusPlusUnit, which sends fewer bytes;
-/// offloaded_unit(), whose shard is not on the device
+/// offloaded_units(), whose shards are not on the device
 class ShardedUnit {
  public:
   ShardedUnit() = default;
@@ -22,9 +28,10 @@ class ShardedUnit {
   ShardedUnit& operator=(ShardedUnit&&) = default;
   virtual ~ShardedUnit() = default;
 
-  /// @brief [padded / S] The weights that this rank owns, and updates.
-  /// @throws InternalError when they are not on the device.
-  [[nodiscard]] virtual const Tensor& shard() const = 0;
+  /// @brief [elements] The weights of a piece that this rank owns, where it updates them.
+  /// @param piece  its number among all that the rank updates.
+  /// @param place  in the unit's shard.
+  [[nodiscard]] virtual Tensor piece(std::size_t piece, const Range& place) const = 0;
 
   /// @brief Says for what the unit is gathered next.
   virtual void next_use([[maybe_unused]] UseKind kind) {}
@@ -46,5 +53,16 @@ class ShardedUnit {
   /// @throws InternalError without start_gather().
   virtual void release() = 0;
 };
+
+/// Those of a rank, each with the number of its group.
+using Units = std::vector<std::unique_ptr<ShardedUnit>>;
+
+/// @brief What gathers units and lets go of them.
+/// @param units  outlive the result's use.
+[[nodiscard]] UnitActions gathers_of(const Units& units);
+
+/// @brief The units of each chunk: a group of groups_by_part() is one.
+[[nodiscard]] std::vector<ChunkUnits> units_of_chunks(const std::vector<nn::Model*>& chunks,
+                                                      const std::vector<ParameterGroup>& groups);
 
 }  // namespace ultra::zero

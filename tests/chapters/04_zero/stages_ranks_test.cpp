@@ -1,4 +1,4 @@
-#include "chapters/04_zero/sharded_model.hpp"
+#include "chapters/04_zero/stages.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,51 @@
+#include "chapters/04_zero/shards/gradient_shards.hpp"
+#include "chapters/04_zero/stages.hpp"
+#include "chapters/04_zero/zero_step.hpp"
+
+namespace ultra::zero {
+namespace {
+
+// [region zero2]
+/// ZeRO-2: all weights, and gradients and the optimizer's states of the own shard. A step, in the
+/// order of time:
+class Zero2 final : public ShardedModel {
+ public:
+  Zero2(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings)
+      : ShardedModel(scope,
+                     groups_by_bucket(scope.chunks, scope.parameters, settings.bucket_capacity,
+                                      ranks.shards.size()),
+                     ranks, settings.offload),
+        // 1. A bucket of gradients is reduce-scattered as soon as any backward pass has completed
+        //    it: this rank's shard of the sum is kept, and the bucket's memory is free again.
+        gradients_(groups(), shard_reducer(groups(), ranks, settings.overlap),
+                   Departure::kWhenComplete) {
+    keep_whole_weights();
+  }
+  train::GradientExchange* exchange() override { return &gradients_; }
+
+  // 2. After the passes each shard is the sum of all of them.
+  Tensor gradient(std::size_t piece) override {
+    return gradients_.shard(place(piece).group).slice(0, place(piece).elements);
+  }
+
+  // 3. As in ZeRO-1: the own shard's step, then an all-gather of the weights.
+  void update(std::span<const optim::TensorUpdate> own, const train::StepRule& rule) override {
+    step_own_shard(own, whole(), rule, optimizer(), shards());
+  }
+
+  // 4. The shards are free.
+  void drop_gradients() override { gradients_.drop(); }
+
+ private:
+  GradientShards gradients_;
+};
+// [/region]
+
+}  // namespace
+
+std::unique_ptr<ShardedModel> zero2(const ShardedScope& scope, const ShardGroups& ranks,
+                                    const ZeroSettings& settings) {
+  return std::make_unique<Zero2>(scope, ranks, settings);
+}
+
+}  // namespace ultra::zero

@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <optional>
+
+#include "chapters/04_zero/offload/offloaded_unit.hpp"
+#include "chapters/04_zero/shards/gradient_shards.hpp"
+#include "chapters/04_zero/stages.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
+#include "chapters/04_zero/zero_step.hpp"
+
+namespace ultra::zero {
+namespace {
+
+class Zero3 final : public ShardedModel {
+ public:
+  Zero3(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings)
+      : ShardedModel(scope, groups_by_part(scope.chunks, scope.parameters, ranks.shards.size()),
+                     ranks, settings.offload),
+        settings_(settings),
+        chunks_(units_of_chunks(scope.chunks, groups())),
+        parts_(ranks, settings.plus_plus),
+        units_(settings.offload.offloads_parameters()
+                   ? offloaded_units(groups(), ranks.shards, *offloaded())
+                   : parts_.units(groups())),
+        gradients_(groups(), parts_.reducer(groups(), settings.overlap), Departure::kWhenAsked),
+        prefetch_(settings.prefetch, gathers_of(units_)) {
+    if (settings.offload.offloads_parameters()) {
+      fetches_.emplace(scope.chunks, chunks_, units_, fetch_ahead(settings));
+    }
+    for (std::size_t c = 0; c < chunks_.size(); ++c) {
+      hooks_.push_back(scope.chunks[c]->add_part_hook(life_of_units(chunks_[c])));
+    }
+    Zero3::passes_begin(scope.schedule);
+  }
+
+  // [region zero3]
+  /// A unit's step from top to bottom. Whole weights exist between gather and free only.
+  nn::PartHook life_of_units(const ChunkUnits& chunk) {
+    return {.forward =
+                [this, &chunk](const nn::PartCall& call) {
+                  gather(chunk.of(call.part));  // all-gather of the shards, begun some uses earlier
+                  call.compute();
+                  free(chunk.of(call.part));  // unless its own backward pass is the next use
+                },
+            .backward =
+                [this, &chunk](const nn::PartCall& call) {
+                  gather(chunk.of(call.part));
+                  call.compute();               // writes gradients into the reducer's memory
+                  gradients_.reduce_scatter();  // goes on while the next part computes
+                  free(chunk.of(call.part));
+                }};
+  }
+  void gather(const std::vector<std::size_t>& units) {
+    for (const std::size_t unit : units) prefetch_.gather(unit);
+  }
+  void free(const std::vector<std::size_t>& units) {
+    for (const std::size_t unit : units) prefetch_.free(unit);
+  }
+
+  /// After the passes each shard of the gradients is their sum; the own shard is updated, and the
+  /// next gathers bring the new weights to all.
+  train::GradientExchange* exchange() override { return &gradients_; }
+  void update(std::span<const optim::TensorUpdate> own, const train::StepRule& rule) override {
+    step_own_shard(own, {}, rule, optimizer(), shards());
+  }
+  void drop_gradients() override { gradients_.drop(); }
+  // [/region]
+  Tensor weights(std::size_t piece) override {
+    return units_[place(piece).group]->piece(piece, place(piece).elements);
+  }
+  Tensor gradient(std::size_t piece) override {
+    return gradients_.shard(place(piece).group).slice(0, place(piece).elements);
+  }
+
+  void passes_begin(const train::StepSchedule& schedule) override {
+    const auto uses = unit_uses(schedule, chunks_, settings_.recompute_every);
+    const bool trains = std::ranges::any_of(schedule, &train::Action::makes_gradients);
+    const Reshard reshard = trains ? settings_.reshard : Reshard::kAfterForward;
+    if (fetches_) fetches_->follow(uses, reshard);
+    prefetch_.follow(uses, reshard);
+  }
+
+ private:
+  ZeroSettings settings_;
+  std::vector<ChunkUnits> chunks_;
+  ZeroPlusPlusParts parts_;
+  Units units_;  // units, groups and gradients have the same numbers
+  GradientShards gradients_;
+  Prefetch prefetch_;
+  std::optional<ShardFetches> fetches_;  // absent: all shards are on the device
+  std::vector<nn::HookHandle> hooks_;    // of the chunks
+};
+
+}  // namespace
+
+std::unique_ptr<ShardedModel> zero3(const ShardedScope& scope, const ShardGroups& ranks,
+                                    const ZeroSettings& settings) {
+  return std::make_unique<Zero3>(scope, ranks, settings);
+}
+
+}  // namespace ultra::zero
