@@ -80,13 +80,14 @@ class KeptPadding : public train::Technique {
 
    private:
     void read(train::ModelStates& states, std::size_t number) {
-      const auto& [parameter, elements] = states.pieces()[number];
-      const Tensor values = Tensor::empty(Device::cpu(), {elements.size()}, parameter->dtype());
+      const train::OwnedPiece& piece = states.pieces()[number];
+      const Tensor values =
+          Tensor::empty(Device::cpu(), {piece.elements.size()}, piece.parameter->dtype());
       states.read_weights(number, values);
       const std::vector<double> all = values.to_vector();
-      const std::size_t begin = std::max(parameter->own_count(), elements.begin);
-      for (std::size_t e = begin; e < elements.end; ++e) {
-        padding_.push_back(all[e - elements.begin]);
+      const std::size_t begin = std::max(piece.parameter->own_count(), piece.elements.begin);
+      for (std::size_t e = begin; e < piece.elements.end; ++e) {
+        padding_.push_back(all[e - piece.elements.begin]);
       }
     }
 

@@ -42,8 +42,8 @@ class CheckpointRanks : public ZeroTest {
     std::vector<double> found;
     on_ranks(c, [&](Communicator& dp) {
       const auto result = options.used() ? train_saving(dp, c, options) : train_zero(dp, c);
-      if (dp.rank() == 0) found = losses(result);
-      expect_same_on_all(dp, losses(result));
+      if (dp.rank() == 0) found = ultra::test::losses_of(result);
+      expect_same_on_all(dp, ultra::test::losses_of(result));
     });
     return found;
   }
@@ -223,7 +223,7 @@ TEST_F(CheckpointRanks, TheTrainingGoesOnWhileACheckpointIsWritten) {
       release.set_value();
     });
     const auto result = train_saving(dp, c, saving_to(folder.path("all"), 3), files, changes);
-    if (dp.rank() == 0) found = losses(result);
+    if (dp.rank() == 0) found = ultra::test::losses_of(result);
   });
   const std::optional<int> launched = launched_world_size();
   if (!launched || launched_rank() == slow) {
@@ -353,7 +353,7 @@ TEST_F(CheckpointRanks, ARepeatedBatchWouldBeNoticed) {
   on_ranks(c, [&](Communicator& dp) {
     const auto result = train_saving(dp, c, going_on_from(folder.path("all") + "/step-00000003"),
                                      checkpoint::posix_files(), changes);
-    if (dp.rank() == 0) found = losses(result);
+    if (dp.rank() == 0) found = ultra::test::losses_of(result);
   });
   if (launched_rank() != 0) return;
   ASSERT_EQ(found.size(), expected.size());
