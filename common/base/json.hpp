@@ -36,7 +36,7 @@ class JsonTooDeep : public JsonError {
 enum class JsonLetters {
   kAsTheyAre,  ///< bytes that are no UTF-8 are refused
   kReplaced,   ///< they become U+FFFD
-  kAscii       ///< they do, and what is not ASCII is written as \uXXXX
+  kAscii       ///< they do, and what is not ASCII is written by its number
 };
 
 class Json;
@@ -58,26 +58,40 @@ class Json {
  public:
   /// @brief Null.
   Json();
+  /// @brief Null.
   Json(std::nullptr_t);  // NOLINTBEGIN(google-explicit-constructor): each is a value of JSON
+  /// @brief A text.
   Json(const char* text);
+  /// @brief A text.
   Json(std::string_view text);
+  /// @brief A text.
   Json(std::string text);
+  /// @brief A truth or a whole number.
   template <std::integral T>
   Json(T number) : Json(Scalar{}, widened(number)) {}
+  /// @brief A number.
   template <std::floating_point T>
   Json(T number) : Json(Scalar{}, static_cast<double>(number)) {}
+  /// @brief A list.
   Json(std::vector<Json> elements);
   /// @brief An object. No two members have one key.
   Json(std::vector<JsonMember> members);
+  /// @brief A list of what is in a range, or an object of what is in a map.
   template <JsonRange T>
   Json(const T& range) : Json(of_range(range)) {}
+  /// @brief Null when there is no value.
   template <class T>
   Json(const std::optional<T>& value) : Json(value ? Json(*value) : Json()) {}
+  /// @brief An object when all elements are pairs that begin with a text, else a list.
   Json(std::initializer_list<Json> elements);  // NOLINTEND(google-explicit-constructor)
 
+  /// @brief Copies all below it.
   Json(const Json&);
+  /// @brief Leaves null.
   Json(Json&&) noexcept;
+  /// @brief Copies all below it.
   Json& operator=(const Json&);
+  /// @brief Leaves null.
   Json& operator=(Json&&) noexcept;
   ~Json();
 
@@ -95,13 +109,19 @@ class Json {
   [[nodiscard]] std::string dump(int indent = -1,
                                  JsonLetters letters = JsonLetters::kAsTheyAre) const;
 
+  /// @brief Whether it is null.
   [[nodiscard]] bool is_null() const;
+  /// @brief Whether it is true or false.
   [[nodiscard]] bool is_boolean() const;
+  /// @brief Whether it is a number of any kind.
   [[nodiscard]] bool is_number() const;
   /// @brief Whether it is a whole number from 0 to 2^64 - 1, written as one.
   [[nodiscard]] bool is_whole() const;
+  /// @brief Whether it is a text.
   [[nodiscard]] bool is_string() const;
+  /// @brief Whether it is a list.
   [[nodiscard]] bool is_array() const;
+  /// @brief Whether it is an object.
   [[nodiscard]] bool is_object() const;
 
   /// @brief The value as a bool, a whole number from 0 on, a double or a std::string; a list of such
@@ -117,27 +137,38 @@ class Json {
 
   /// @brief How many elements or members there are: none in null, one in another value.
   [[nodiscard]] std::size_t size() const;
+  /// @brief Whether there are none.
   [[nodiscard]] bool empty() const { return size() == 0; }
 
   /// @brief The elements of a list.
   /// @throws JsonError for another value.
   [[nodiscard]] const std::vector<Json>& elements() const&;
+  /// @copybrief elements
   [[nodiscard]] std::vector<Json>& elements() &;
+  /// @copybrief elements
   [[nodiscard]] std::vector<Json> elements() &&;
   /// @brief The members of an object.
   /// @throws JsonError for another value.
   [[nodiscard]] const std::vector<JsonMember>& members() const&;
+  /// @copybrief members
   [[nodiscard]] std::vector<JsonMember> members() &&;
 
   /// @brief An object's member; null when there is none, or the value is no object.
   [[nodiscard]] const Json* find(std::string_view key) const;
+  /// @brief Whether it is an object that has such a member.
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
-  /// @brief An object's member, or a list's element.
+  /// @brief An object's member.
   /// @throws JsonError when there is none.
   [[nodiscard]] const Json& at(std::string_view key) const;
+  /// @brief A list's element.
+  /// @throws JsonError when there is none.
   [[nodiscard]] const Json& at(std::size_t index) const;
+  /// @brief at().
   [[nodiscard]] const Json& operator[](std::string_view key) const { return at(key); }
+  /// @brief at().
   [[nodiscard]] const Json& operator[](std::size_t index) const { return at(index); }
+  /// @brief A list's element.
+  /// @throws JsonError when there is none.
   [[nodiscard]] Json& operator[](std::size_t index);
   /// @brief An object's member, which is added when there is none. Null becomes an object.
   [[nodiscard]] Json& operator[](std::string_view key);
@@ -188,6 +219,7 @@ class Json {
 struct JsonMember {
   std::string key;  ///< its name
   Json value;       ///< what it is
+  /// @brief Equal when both members are.
   friend bool operator==(const JsonMember&, const JsonMember&) = default;
 };
 

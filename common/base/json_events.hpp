@@ -14,7 +14,9 @@ class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
 
+  /// @brief Null.
   virtual void null() = 0;
+  /// @brief True or false.
   virtual void boolean(bool value) = 0;
   /// @brief A whole number below 0.
   virtual void negative(std::int64_t value) = 0;
@@ -23,11 +25,17 @@ class JsonEvents {
   /// @brief Another number.
   /// @param text  how it is written.
   virtual void number(double value, const std::string& text) = 0;
+  /// @brief A text, which may be taken.
   virtual void string(std::string& value) = 0;
+  /// @brief A list begins: its elements follow.
   virtual void begin_array() = 0;
+  /// @brief The innermost list ends.
   virtual void end_array() = 0;
+  /// @brief An object begins: key and value in turn.
   virtual void begin_object() = 0;
+  /// @brief The name of the next value, which may be taken.
   virtual void key(std::string& name) = 0;
+  /// @brief The innermost object ends.
   virtual void end_object() = 0;
 
   /// @brief A number that no double holds; nothing follows.

@@ -74,7 +74,6 @@ MODULES = {
         f"{FIGURES}/collectives_figure.cpp",
         f"{FIGURES}/collective_play.cpp",
         "chapters/02_collectives/algorithms/*.cpp",
-        "chapters/02_collectives/trees/*.cpp",
         "chapters/02_collectives/choice/algorithm_table.cpp",
         *(
             f"chapters/02_collectives/simulator/{name}.cpp"

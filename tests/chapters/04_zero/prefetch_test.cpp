@@ -2,8 +2,8 @@
 //
 // Covers: chapters/04_zero/prefetch.hpp
 
-#include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/04_zero/prefetch.hpp"
+#include "chapters/01_memory/gradient_accumulation.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
