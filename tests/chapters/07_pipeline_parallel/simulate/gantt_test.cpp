@@ -120,8 +120,7 @@ TEST(MeasuredGantt, RefusesOtherTexts) {
   const std::string deep(1U << 17U, '[');
   EXPECT_THAT(refusal(R"({"costs": )" + deep + std::string(deep.size(), ']') + "}"),
               HasSubstr("has no costs"));
-  EXPECT_THAT(refusal(R"({"costs": {"F": )" + deep + std::string(deep.size(), ']') + "}}"),
-              HasSubstr("number 1 of its \"F\" is a list"));
+  EXPECT_THAT(refusal(R"({"costs": {"F": [[1]]}})"), HasSubstr("number 1 of its \"F\" is a list"));
 }
 
 TEST(MeasuredGantt, RefusesTimesThatNoPassTakes) {
