@@ -115,7 +115,8 @@ class Trials(unittest.TestCase):
 
     def mutate(self, *arguments, code=0, says=()):
         found, output = self.toy.python("tools/mutate.py", "01.1", *arguments,
-                                        environment={"ULTRA_TEST_PATIENCE": "0.1"})  # a limit of two seconds
+                                        environment={"ULTRA_TEST_PATIENCE": "0.1",  # a limit of two seconds
+                                                     "ULTRA_BUILD_DIR": str(self.toy.root / "build/release")})
         self.assertEqual(found, code, output)
         for text in [says] if isinstance(says, str) else says:
             self.assertIn(text, output)
