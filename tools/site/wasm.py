@@ -50,7 +50,6 @@ PIPELINE = [
             "make_schedule",
             "messages",
             "placement",
-            "rendezvous",
             "schedule_choice",
             "validate",
             "with_messages",
