@@ -16,35 +16,46 @@ import re
 import subprocess
 import sys
 
+from source_files import ROOT
+
 FAILED = 1  # the exit code of a check that failed (tests/support/exercise_main.cpp)
 SKIPPED = 5
 
 
+def fields_of(patch):
+    """The fields of a patch's header, from its text."""
+    return dict(re.findall(r"^(Name|Exercise|Mistake|Hint): *(.+)$", patch.split("\n--- ", 1)[0], re.MULTILINE))
+
+
 def header(patch):
-    """The header's fields; exits when one is missing."""
-    text = pathlib.Path(patch).read_text(encoding="utf-8").split("\n--- ", 1)[0]
-    fields = dict(re.findall(r"^(Exercise|Mistake|Hint): *(.+)$", text, re.MULTILINE))
+    """The header's fields, from its file; exits when one is missing."""
+    fields = fields_of(pathlib.Path(patch).read_text(encoding="utf-8"))
     missing = [key for key in ("Exercise", "Mistake", "Hint") if key not in fields]
     if missing:
         sys.exit(f"{patch}: the header lacks the line '{missing[0]}: ...'")
     return fields
 
 
+def patched(solution, patch, name):
+    """The solution with the text of a patch; exits when that does not apply."""
+    # No fuzz: a patch whose context has changed may no longer make the mistake it names.
+    command = ["patch", "--silent", "--fuzz=0", "--reject-file=-", "--output=-", solution]
+    done = subprocess.run(command, input=patch, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{name} does not apply to {os.path.relpath(solution, ROOT)}:\n{done.stderr}"
+                 "Make it again: diff -u SOLUTION MISTAKEN, below its header.")
+    return done.stdout
+
+
 def apply(patch, solution, out):
     """Writes the solution with a mistake, unless it is there."""
     header(patch)
-    # No fuzz: a patch whose context has changed may no longer make the mistake it names.
-    command = ["patch", "--silent", "--fuzz=0", "--reject-file=-", "--output=-", solution, patch]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    text = patched(solution, pathlib.Path(patch).read_text(encoding="utf-8"), patch)
     target = pathlib.Path(out)
-    if done.returncode != 0:
-        target.unlink(missing_ok=True)
-        sys.exit(f"{patch} does not apply to {solution}:\n{done.stderr}"
-                 "Make it again: diff -u SOLUTION MISTAKEN, below its three header lines.")
     target.parent.mkdir(parents=True, exist_ok=True)
     # What has not changed is not compiled again.
-    if not target.is_file() or target.read_text(encoding="utf-8") != done.stdout:
-        target.write_text(done.stdout, encoding="utf-8")
+    if not target.is_file() or target.read_text(encoding="utf-8") != text:
+        target.write_text(text, encoding="utf-8")
 
 
 def apply_all(solution, folder, *patches):

@@ -63,21 +63,13 @@ def patches(exercise):
     path = MUTATIONS / f"{exercise.chapter}.patches"
     together = path.read_text(encoding="utf-8") if path.is_file() else ""
     for patch in re.split(r"^(?=Name: )", together, flags=re.MULTILINE)[1:]:
-        fields = dict(re.findall(r"^(Name|Exercise|Mistake|Hint): *(.+)$", patch, re.MULTILINE))
+        fields = mistakes.fields_of(patch)
         if fields["Exercise"] == exercise.id:
             lines = patch[patch.index("\n@@"):].splitlines()
             before, after = (" ".join(line[1:].strip() for line in lines if line[:1] == sign) for sign in "-+")
             yield Change(f"{path.relative_to(ROOT)}: {fields['Name']}", fields["Mistake"], before, after,
-                         patched(exercise, patch), fields["Hint"])
-
-
-def patched(exercise, patch):
-    """The solution with the patch; exits when that does not apply."""
-    command = ["patch", "--silent", "--fuzz=0", "--reject-file=-", "--output=-", ROOT / exercise.solution_path]
-    done = subprocess.run(command, input=patch, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{patch.splitlines()[0]} does not apply to {exercise.solution_path}:\n{done.stderr}")
-    return done.stdout
+                         mistakes.patched(ROOT / exercise.solution_path, patch, f"Name: {fields['Name']}"),
+                         fields["Hint"])
 
 
 def equivalents():
