@@ -15,6 +15,7 @@
 #include "bench/training_rank.hpp"
 #include "bench/training_round.hpp"
 #include "chapters/04_zero/options/zero_options.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel_factory.hpp"
 #include "chapters/06_context_parallel/sequence_chunks.hpp"
 
@@ -42,9 +43,11 @@ bench::ChangeLayers layers_of(const Split& split, std::size_t seq_len) {
   if (split.choice.cp == 1) return {};
   return [=](train::Plan& plan, train::FactoryStack& factories) {
     const ContextLayout layout{.cp = split.choice.cp, .sequence = split.layout, .seq_len = seq_len};
-    context_parallel::deal_out(plan, layout, plan.mesh.coordinates().cp);
+    context_parallel::deal_out(plan, layout, plan.mesh.along(context_parallel::kAxis).rank());
     factories.push_back(std::make_unique<context_parallel::ContextParallelFactory>(
-        *factories.back(), context_parallel::ContextGroups(plan.mesh.cp(), layout, split.choice),
+        *factories.back(),
+        context_parallel::ContextGroups(plan.mesh.along(context_parallel::kAxis), layout,
+                                        split.choice),
         nullptr));
   };
 }
@@ -55,8 +58,10 @@ Round round_of(const Split& split, const nn::ModelConfig& config, const data::Da
   if (!split.link.empty()) options.link = LinkSpeed::parse(split.link);
   const train::TrainOptions train = bench::benchmark_options(config, kSequences, 1);
   return bench::round_on(split.choice.cp, options, [&](const Communicator& world) {
-    bench::TrainingRank rank(world, train, text, train::Ingredients(), {.cp = split.choice.cp},
-                             layers_of(split, config.max_seq_len));
+    bench::TrainingRank rank(
+        world, train, text, train::Ingredients(),
+        MeshShape({context_parallel::axis_of(static_cast<std::size_t>(split.choice.cp))}),
+        layers_of(split, config.max_seq_len));
     return bench::time_steps(world, rank);
   });
 }

@@ -18,6 +18,7 @@
 #include "chapters/04_zero/options/zero_options.hpp"
 #include "chapters/07_pipeline_parallel/closed_forms/bubble_fraction.hpp"
 #include "chapters/07_pipeline_parallel/execution/pipeline_links.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/stages/stage_split.hpp"
 
@@ -46,7 +47,7 @@ bench::ChangeLayers layers_of(const Cut& cut, const nn::ModelConfig& model) {
   if (cut.pp == 1) return {};
   return [=](train::Plan& plan, train::FactoryStack&) {
     const PipelineSchedule schedule = cut.schedule();
-    const auto stage = static_cast<std::size_t>(plan.mesh.coordinates().pp);
+    const auto stage = static_cast<std::size_t>(plan.mesh.along(pipeline_parallel::kAxis).rank());
     const std::vector<nn::StageSpec> parts =
         pipeline_parallel::parts_of_model(pipeline_parallel::balanced_layers(
             model.num_layers, schedule.placement, pipeline_parallel::operations_of(model)));
@@ -63,7 +64,7 @@ train::Ingredients links_of(const Cut& cut) {
   if (cut.pp == 1) return ingredients;
   ingredients.links.claim("the benchmark", [cut](const train::ModelScope& scope) {
     return std::make_unique<pipeline_parallel::PipelineLinks>(
-        scope.plan.mesh.pp(), cut.schedule(),
+        scope.plan.mesh.along(pipeline_parallel::kAxis), cut.schedule(),
         pipeline_parallel::border_tensors(scope.plan, scope.context.device, scope.context.options,
                                           1),
         std::make_shared<pipeline_parallel::ActionLog>());
@@ -85,8 +86,10 @@ Round round_of(const Cut& cut, const nn::ModelConfig& model, const data::Dataset
   train::TrainOptions train = bench::benchmark_options(model, 1, 1);
   train.global_batch = cut.micro_batches;
   return bench::round_on(cut.pp, options, [&](const Communicator& world) {
-    bench::TrainingRank rank(world, train, text, links_of(cut), {.pp = cut.pp},
-                             layers_of(cut, model));
+    bench::TrainingRank rank(
+        world, train, text, links_of(cut),
+        MeshShape({pipeline_parallel::axis_of(static_cast<std::size_t>(cut.pp))}),
+        layers_of(cut, model));
     Round round = bench::time_steps(world, rank);
     round.exposed = mean_over(world, round.exposed);
     return round;

@@ -41,9 +41,11 @@ struct Split {
 bench::ChangeLayers layers_of(const Split& split, std::size_t num_kv_heads) {
   if (split.tp == 1) return {};
   return [=](train::Plan& plan, train::FactoryStack& factories) {
-    tensor_parallel::add_tensor_groups(plan.groups, plan.mesh.tp(), num_kv_heads);
+    tensor_parallel::add_tensor_groups(plan.groups, plan.mesh.along(tensor_parallel::kAxis),
+                                       num_kv_heads);
     factories.push_back(std::make_unique<tensor_parallel::TensorParallelFactory>(
-        *factories.back(), plan.mesh.tp(), split.sequence_parallel, split.overlap));
+        *factories.back(), plan.mesh.along(tensor_parallel::kAxis), split.sequence_parallel,
+        split.overlap));
   };
 }
 
@@ -55,8 +57,10 @@ Round round_of(const Split& split, const nn::ModelConfig& config, const data::Da
   return bench::round_on(split.tp, options, [&](const Communicator& world) {
     train::Ingredients ingredients;
     ingredients.sum_partial.offer(tensor_parallel::sum_partial_gradients);
-    bench::TrainingRank rank(world, train, text, ingredients, {.tp = split.tp},
-                             layers_of(split, config.num_kv_heads));
+    bench::TrainingRank rank(
+        world, train, text, ingredients,
+        MeshShape({tensor_parallel::axis_of(static_cast<std::size_t>(split.tp))}),
+        layers_of(split, config.num_kv_heads));
     return bench::time_steps(world, rank);
   });
 }

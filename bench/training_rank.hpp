@@ -35,7 +35,8 @@ class TrainingRank {
   /// @param ingredients  what differs from plain replicas. Options and text outlive this object.
   TrainingRank(const Communicator& ranks, const train::TrainOptions& options,
                const data::Dataset& text, train::Ingredients ingredients)
-      : TrainingRank(ranks, options, text, std::move(ingredients), {.dp = ranks.size()}, {}) {}
+      : TrainingRank(ranks, options, text, std::move(ingredients),
+                     MeshShape({replicas(static_cast<std::size_t>(ranks.size()))}), {}) {}
 
   /// @param ranks   those that train, as a mesh of that shape.
   /// @param change  may be empty.

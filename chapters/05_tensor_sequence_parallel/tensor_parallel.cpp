@@ -60,15 +60,20 @@ std::optional<std::string> TensorParallel::answer(const train::Setup& setup) con
                          options_.layout());
 }
 
-std::optional<train::Axis> TensorParallel::axis() const {
-  return train::Axis{
-      .dim = MeshDim::kTp, .size = options_.tp, .flag = fmt::format("--tp {}", options_.tp)};
+Axis axis_of(std::size_t ranks) {
+  return {.name = std::string(kAxis),
+          .size = ranks,
+          .splits = Splits::kMatrices,
+          .nearness = 40,
+          .flag = fmt::format("--tp {}", ranks)};
 }
+
+std::optional<Axis> TensorParallel::axis() const { return axis_of(options_.tp); }
 
 // [region technique]
 void TensorParallel::change_plan(train::Plan& plan, const train::Setup& setup) const {
   if (options_.splits()) {
-    add_tensor_groups(plan.groups, plan.mesh.tp(), setup.train.model.num_kv_heads);
+    add_tensor_groups(plan.groups, plan.mesh.along(kAxis), setup.train.model.num_kv_heads);
   }
 }
 
@@ -76,7 +81,7 @@ void TensorParallel::wrap(train::FactoryStack& factories, const train::Plan& pla
                           const train::Setup&) const {
   if (!options_.splits()) return;
   factories.push_back(std::make_unique<TensorParallelFactory>(
-      *factories.back(), plan.mesh.tp(), options_.sequence_parallel, options_.overlap));
+      *factories.back(), plan.mesh.along(kAxis), options_.sequence_parallel, options_.overlap));
 }
 
 void TensorParallel::join(train::Ingredients& ingredients, const train::Setup&) const {

@@ -11,15 +11,23 @@
 /// | norms, residual sums   | whole weights; with --sp a part of each sequence | nothing                    | sequence_region   |
 /// | partial gradients      | added up once per step                           | -                          | partial_gradients |
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/options/tensor_parallel_options.hpp"
 #include "common/train/program/technique.hpp"
 
 namespace ultra::tensor_parallel {
+
+/// @brief The name of its axis of the mesh.
+inline constexpr std::string_view kAxis = "tp";
+
+/// @brief So many ranks that share each matrix: neighbours, for they communicate most.
+[[nodiscard]] Axis axis_of(std::size_t ranks);
 
 /// @brief --tp, --sp, --tp-overlap and --shapes.
 class TensorParallel : public train::Technique {
@@ -32,7 +40,7 @@ class TensorParallel : public train::Technique {
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<train::Axis> axis() const override;
+  [[nodiscard]] std::optional<Axis> axis() const override;
   void change_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap(train::FactoryStack& factories, const train::Plan& plan,
             const train::Setup& setup) const override;

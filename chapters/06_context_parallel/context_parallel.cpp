@@ -51,7 +51,7 @@ void ContextParallel::validate_training(const train::Setup& setup) const {
   layout_of(setup, options_).validate();
   const nn::ModelConfig& model = setup.train.model;
   expect_heads(options_.choice(), model.num_heads, model.num_kv_heads,
-               setup.ranks_along(MeshDim::kTp));
+               setup.ranks_along(tensor_parallel::kAxis));
 }
 
 train::ExtraConfig ContextParallel::config(const train::Setup& setup) const {
@@ -68,15 +68,20 @@ std::optional<std::string> ContextParallel::estimate(const train::Setup& setup) 
                                   zero.sharding(ranks));
 }
 
-std::optional<train::Axis> ContextParallel::axis() const {
-  return train::Axis{
-      .dim = MeshDim::kCp, .size = options_.cp, .flag = fmt::format("--cp {}", options_.cp)};
+Axis axis_of(std::size_t ranks) {
+  return {.name = std::string(kAxis),
+          .size = ranks,
+          .splits = Splits::kTokens,
+          .nearness = 30,
+          .flag = fmt::format("--cp {}", ranks)};
 }
+
+std::optional<Axis> ContextParallel::axis() const { return axis_of(options_.cp); }
 
 // [region technique]
 void ContextParallel::change_plan(train::Plan& plan, const train::Setup& setup) const {
   if (!options_.splits()) return;
-  deal_out(plan, layout_of(setup, options_), plan.mesh.coordinates().cp);
+  deal_out(plan, layout_of(setup, options_), plan.mesh.along(kAxis).rank());
 }
 
 void ContextParallel::wrap(train::FactoryStack& factories, const train::Plan& plan,
@@ -84,7 +89,7 @@ void ContextParallel::wrap(train::FactoryStack& factories, const train::Plan& pl
   if (!options_.splits()) return;
   factories.push_back(std::make_unique<ContextParallelFactory>(
       *factories.back(),
-      ContextGroups(plan.mesh.cp(), layout_of(setup, options_), options_.choice()),
+      ContextGroups(plan.mesh.along(kAxis), layout_of(setup, options_), options_.choice()),
       plan.counters.get()));
 }
 // [/region]

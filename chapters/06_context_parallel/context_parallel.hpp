@@ -13,14 +13,22 @@
 /// | gradients of weights  | shares of a sum over dp x cp                        | the plan's data group |
 /// | everything else       | the same, on fewer tokens                          | -                   |
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "chapters/06_context_parallel/options/context_parallel_options.hpp"
 #include "common/train/program/technique.hpp"
 
 namespace ultra::context_parallel {
+
+/// @brief The name of its axis of the mesh.
+inline constexpr std::string_view kAxis = "cp";
+
+/// @brief So many ranks that share the tokens of each sequence.
+[[nodiscard]] Axis axis_of(std::size_t ranks);
 
 /// @brief --cp, --cp-layout, --cp-method, --cp-ulysses and --doc-length.
 class ContextParallel : public train::Technique {
@@ -31,7 +39,7 @@ class ContextParallel : public train::Technique {
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<train::Axis> axis() const override;
+  [[nodiscard]] std::optional<Axis> axis() const override;
   void change_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap(train::FactoryStack& factories, const train::Plan& plan,
             const train::Setup& setup) const override;

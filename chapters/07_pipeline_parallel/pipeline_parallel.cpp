@@ -12,6 +12,7 @@
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/estimate/pipeline_estimate.hpp"
 #include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
 #include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
@@ -78,8 +79,9 @@ void exclude_company(Exclusions& lone, const PipelineSchedule* schedule,
       "each stage updates its weights on its own, many times in a step. Leave one of the two out.";
   const auto replicas = static_cast<std::size_t>(schedule ? setup.replicas() : 1);
   lone.add(replicas > 1, with_number("--dp", replicas > 1, replicas), alone);
-  for (const auto& [dim, flag] : {std::pair{MeshDim::kCp, "--cp"}, {MeshDim::kTp, "--tp"}}) {
-    const std::size_t ranks = setup.ranks_along(dim);
+  for (const auto& [axis, flag] :
+       {std::pair{context_parallel::kAxis, "--cp"}, {tensor_parallel::kAxis, "--tp"}}) {
+    const std::size_t ranks = setup.ranks_along(axis);
     lone.add(ranks > 1, with_number(flag, ranks > 1, ranks), alone);
   }
   const zero::ZeroOptions& zero = zero::zero_of(setup).options();
@@ -121,11 +123,12 @@ std::size_t parts_of_tokens(const train::Setup& setup) {
 
 /// Stages that hold the token table: the two ends, when it is the output matrix too.
 void add_tied_group(train::Plan& plan, const Placement& placement) {
-  const auto stage = static_cast<std::size_t>(plan.mesh.coordinates().pp);
+  const auto stage = static_cast<std::size_t>(plan.mesh.along(kAxis).rank());
   const bool is_end =
       stage == placement.at(0).stage || stage == placement.at(placement.parts() - 1).stage;
-  plan.groups.add(std::string(nn::kTiedGroup),
-                  plan.mesh.pp().split(is_end ? 0 : 1, plan.mesh.pp().rank(), "both ends"));
+  plan.groups.add(
+      std::string(nn::kTiedGroup),
+      plan.mesh.along(kAxis).split(is_end ? 0 : 1, plan.mesh.along(kAxis).rank(), "both ends"));
 }
 
 /// Whether a stage makes gradients of weights later than those of its input.
@@ -199,7 +202,7 @@ train::ExtraConfig PipelineParallel::config(const train::Setup&) const {
 std::optional<std::string> PipelineParallel::estimate(const train::Setup& setup) const {
   if (!options_.has_schedule()) return {};
   const std::size_t replicas = data_parallel::options_of(setup).dp.value_or(1);
-  const std::size_t data_ranks = replicas * setup.ranks_along(MeshDim::kCp);
+  const std::size_t data_ranks = replicas * setup.ranks_along(context_parallel::kAxis);
   const zero::ZeroOptions& zero = zero::zero_of(setup).options();
   zero.expect_nodes_of(checked_cast<int>(data_ranks));
   return pipeline_parallel::answer({.memory = memory::options_of(setup),
@@ -210,17 +213,22 @@ std::optional<std::string> PipelineParallel::estimate(const train::Setup& setup)
                                    options_);
 }
 
-std::optional<train::Axis> PipelineParallel::axis() const {
-  return train::Axis{
-      .dim = MeshDim::kPp, .size = options_.pp, .flag = fmt::format("--pp {}", options_.pp)};
+Axis axis_of(std::size_t ranks) {
+  return {.name = std::string(kAxis),
+          .size = ranks,
+          .splits = Splits::kLayers,
+          .nearness = 20,
+          .flag = fmt::format("--pp {}", ranks)};
 }
+
+std::optional<Axis> PipelineParallel::axis() const { return axis_of(options_.pp); }
 
 // [region technique]
 void PipelineParallel::change_plan(train::Plan& plan, const train::Setup& setup) const {
   if (!options_.has_schedule()) return;
   ensure(plan.micro_batches.size() == schedule_->micro_batches, "the schedule's micro-batches");
   const Placement& placement = schedule_->placement;
-  const auto stage = static_cast<std::size_t>(plan.mesh.coordinates().pp);
+  const auto stage = static_cast<std::size_t>(plan.mesh.along(kAxis).rank());
   const std::vector<nn::StageSpec> parts =
       parts_of_model(layers_of_parts(options_.split, placement, plan, setup.train));
   plan.schedule = schedule_->ranks[stage];
@@ -233,7 +241,8 @@ void PipelineParallel::change_plan(train::Plan& plan, const train::Setup& setup)
 
 void PipelineParallel::wrap(train::FactoryStack& factories, const train::Plan&,
                             const train::Setup& setup) const {
-  if (!schedule_ || !splits_backward(*schedule_) || setup.ranks_along(MeshDim::kTp) > 1) return;
+  if (!schedule_ || !splits_backward(*schedule_) || setup.ranks_along(tensor_parallel::kAxis) > 1)
+    return;
   factories.push_back(std::make_unique<SplitLinearFactory>(*factories.back()));
 }
 
@@ -244,7 +253,7 @@ void PipelineParallel::join(train::Ingredients& ingredients, const train::Setup&
   ingredients.links.claim(options_.flags(), [=, shared_by = parts_of_tokens(setup)](
                                                 const train::ModelScope& scope) {
     return std::make_unique<PipelineLinks>(
-        scope.plan.mesh.pp(), *schedule,
+        scope.plan.mesh.along(kAxis), *schedule,
         border_tensors(scope.plan, scope.context.device, scope.context.options, shared_by), log);
   });
   ingredients.observers.emplace_back([=, gantt = options_.gantt](const train::ModelScope& scope) {

@@ -14,15 +14,23 @@
 /// | PipeDream's update    | one behind each backward; stashed weights | execution/weight_stash   |
 /// | losses, norms, states | the same                                  | -                        |
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "chapters/07_pipeline_parallel/options/pipeline_options.hpp"
 #include "common/train/program/technique.hpp"
 
 /// @brief Chapter 07: layers in stages, and the order in which micro-batches pass them.
 namespace ultra::pipeline_parallel {
+
+/// @brief The name of its axis of the mesh.
+inline constexpr std::string_view kAxis = "pp";
+
+/// @brief So many stages: they send least and stand outside but for the replicas.
+[[nodiscard]] Axis axis_of(std::size_t ranks);
 
 /// @brief --pp, --schedule, --schedule-file, --micro-batches, --stage-split and --executed-gantt.
 class PipelineParallel : public train::Technique {
@@ -35,7 +43,7 @@ class PipelineParallel : public train::Technique {
   [[nodiscard]] std::vector<train::FileFlag> files() const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<train::Axis> axis() const override;
+  [[nodiscard]] std::optional<Axis> axis() const override;
   void change_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap(train::FactoryStack& factories, const train::Plan& plan,
             const train::Setup& setup) const override;

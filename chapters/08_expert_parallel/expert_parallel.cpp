@@ -8,6 +8,7 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/08_expert_parallel/balancing/expert_observer.hpp"
 #include "chapters/08_expert_parallel/estimate/expert_table.hpp"
 #include "common/base/errors.hpp"
@@ -32,7 +33,8 @@ std::shared_ptr<tensor_parallel::Region> region_of(const train::Plan& plan,
                                                    const train::Setup& setup) {
   const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
   if (tensor == nullptr || !tensor->options().splits()) return nullptr;
-  return tensor_parallel::make_region(plan.mesh.tp(), tensor->options().sequence_parallel);
+  return tensor_parallel::make_region(plan.mesh.along(tensor_parallel::kAxis),
+                                      tensor->options().sequence_parallel);
 }
 
 void expect_same(std::string_view flag, std::size_t given, std::string_view key, std::size_t stored,
@@ -117,7 +119,7 @@ void ExpertParallel::validate_training(const train::Setup& setup) const {
                             .hidden = model.hidden_size,
                             .tokens = setup.train.micro_batch * model.max_seq_len},
                            kMostTrainedBytes);
-  expect_divisible_experts(config, setup.ranks_along(MeshDim::kTp));
+  expect_divisible_experts(config, setup.ranks_along(tensor_parallel::kAxis));
 }
 
 train::ExtraConfig ExpertParallel::config(const train::Setup& setup) const {
@@ -140,25 +142,29 @@ std::optional<std::string> ExpertParallel::memory_table(const train::Setup& setu
   return format_expert_table(setup, options_, result);
 }
 
-std::optional<train::Axis> ExpertParallel::axis() const {
-  return train::Axis{
-      .dim = MeshDim::kEp, .size = options_.ep, .flag = fmt::format("--ep {}", options_.ep)};
+MeshView view_of(std::size_t ranks) {
+  return {
+      .replaces = {std::string(ultra::kReplicaAxis), std::string(context_parallel::kAxis)},
+      .rest = std::string(kReplicaAxis),
+      .by = {{.name = std::string(kAxis), .size = ranks, .flag = fmt::format("--ep {}", ranks)}}};
 }
+
+std::optional<MeshView> ExpertParallel::mesh_view() const { return view_of(options_.ep); }
 
 MoeScope scope_of(const MoeConfig& config, const train::Plan& plan, const train::Setup& setup) {
   const Mesh& mesh = plan.mesh;
-  const Communicator& tp = mesh.tp();
-  const auto ep = static_cast<std::size_t>(mesh.ep().size());
+  const Communicator& tp = mesh.along(tensor_parallel::kAxis);
+  const auto ep = static_cast<std::size_t>(mesh.along(kAxis).size());
   const std::size_t held = config.num_experts / ep;
-  const auto ep_rank = static_cast<std::size_t>(mesh.ep().rank());
+  const auto ep_rank = static_cast<std::size_t>(mesh.along(kAxis).rank());
   return {.config = config,
-          .ep = mesh.ep(),
+          .ep = mesh.along(kAxis),
           .region = region_of(plan, setup),
           .share = {.experts = {ep_rank * held, (ep_rank + 1) * held},
                     .tp = static_cast<std::size_t>(tp.size()),
                     .tp_rank = static_cast<std::size_t>(tp.rank()),
                     .data_group = std::string(ep == 1 ? nn::kDataGroup : kExpertGroup)},
-          .router = {.cp = mesh.cp(),
+          .router = {.cp = mesh.along(context_parallel::kAxis),
                      .sequences = setup.train.global_batch,
                      .weight_copies = {copies_in(tensor_parallel::kTensorGroup, tp,
                                                  nn::CopyGradients::kPartial)},
@@ -173,7 +179,7 @@ MoeScope scope_of(const MoeConfig& config, const train::Plan& plan, const train:
 // [region technique]
 void ExpertParallel::change_plan(train::Plan& plan, const train::Setup&) const {
   if (!options_.has_experts()) return;
-  if (options_.ep > 1) plan.groups.add(kExpertGroup, plan.mesh.edp());
+  if (options_.ep > 1) plan.groups.add(kExpertGroup, plan.mesh.along(kReplicaAxis));
   if (options_.moe.balance != Balance::kBias) return;
   plan.groups.add(std::string(nn::kOwnGroup),
                   plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kOwnGroup)));

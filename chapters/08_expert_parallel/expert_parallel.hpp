@@ -15,9 +15,11 @@
 ///
 /// ep adds no ranks: it deals those of dp x cp out once more.
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "chapters/08_expert_parallel/moe_layer.hpp"
@@ -26,6 +28,12 @@
 #include "common/train/program/technique.hpp"
 
 namespace ultra::expert_parallel {
+
+/// @brief The axis of ranks that hold the other experts, and that of ranks that hold the same.
+inline constexpr std::string_view kAxis = "ep", kReplicaAxis = "edp";
+
+/// @brief The ranks of dp x cp, counted by experts: those that hold the others are neighbours.
+[[nodiscard]] MeshView view_of(std::size_t ranks);
 
 /// @brief Makes mixtures of experts, and everything else as the inner factory does.
 class ExpertParallelFactory : public nn::FactoryWrapper {
@@ -54,7 +62,7 @@ class ExpertParallel : public train::Technique {
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<train::Axis> axis() const override;
+  [[nodiscard]] std::optional<MeshView> mesh_view() const override;
   void change_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap(train::FactoryStack& factories, const train::Plan& plan,
             const train::Setup& setup) const override;

@@ -1,162 +1,204 @@
 #include "common/comm/mesh.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "common/base/errors.hpp"
 
 namespace ultra {
 namespace {
 
-// From the outermost to the innermost: ranks count up along tp first.
-constexpr MeshDim kGridDims[] = {MeshDim::kDp, MeshDim::kPp, MeshDim::kCp, MeshDim::kTp};
-constexpr MeshDim kExpertDims[] = {MeshDim::kEdp, MeshDim::kEp};
-constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::size_t kMostRanks = 1 << 20;
 
-constexpr unsigned bit(MeshDim dim) { return 1U << static_cast<unsigned>(dim); }
+using Names = std::vector<std::string_view>;
 
-constexpr unsigned kExpertBits = bit(MeshDim::kEp) | bit(MeshDim::kEdp);
-
-std::string name_of(unsigned dims) {
-  std::string name;
-  for (const auto& all : {std::vector<MeshDim>(std::begin(kGridDims), std::end(kGridDims)),
-                          std::vector<MeshDim>(std::begin(kExpertDims), std::end(kExpertDims))}) {
-    for (const MeshDim dim : all) {
-      if ((dims & bit(dim)) == 0) continue;
-      name += fmt::format("{}{}", name.empty() ? "" : "*", to_string(dim));
-    }
-  }
-  return name;
+bool has(const Names& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
 }
 
-/// A number that ranks share exactly when they differ along `dims` only.
-int color_of(const MeshShape& shape, const MeshCoordinates& at, unsigned dims) {
-  int color = 0;
-  if ((dims & kExpertBits) != 0) {
-    // The group lies inside one plane of equal pp and tp.
-    const MeshDim other = (dims & bit(MeshDim::kEp)) != 0 ? MeshDim::kEdp : MeshDim::kEp;
-    color = at.along(other);
-    for (const MeshDim dim : {MeshDim::kPp, MeshDim::kTp}) {
-      color = color * shape.size(dim) + at.along(dim);
-    }
-    return color;
+void expect_size(const Axis& axis) {
+  if (axis.size < 1) {
+    throw ConfigError(fmt::format("{} is {}. It must be at least 1.", axis.name, axis.size));
   }
-  for (const MeshDim dim : kGridDims) {
-    if ((dims & bit(dim)) == 0) color = color * shape.size(dim) + at.along(dim);
+  if (axis.size > kMostRanks) {
+    throw ConfigError(fmt::format("{} is {}: too many ranks", axis.name, axis.size));
+  }
+}
+
+void expect_different(const std::vector<Axis>& axes) {
+  for (std::size_t i = 1; i < axes.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (axes[i].name == axes[j].name) {
+        throw ConfigError(fmt::format("the mesh has two axes '{}'", axes[i].name));
+      }
+      if (axes[i].nearness == axes[j].nearness) {
+        throw ConfigError(fmt::format("{} and {} are equally near: which of them has neighbours?",
+                                      axes[j].name, axes[i].name));
+      }
+    }
+  }
+}
+
+/// The view that has an axis; null when none has.
+const MeshView* view_of(const MeshShape& shape, std::string_view axis) {
+  for (const MeshView& view : shape.views()) {
+    if (std::ranges::find(view.by, axis, &Axis::name) != view.by.end()) return &view;
+  }
+  return nullptr;
+}
+
+/// A number that ranks share exactly when they stand at the same place along all these axes.
+int color_of(const MeshShape& shape, int rank, const Names& axes) {
+  int color = 0;
+  for (const std::string_view axis : axes) {
+    color = color * shape.size(axis) + shape.position(rank, axis);
   }
   return color;
 }
 
-/// The dimensions of `dims` along which there is more than one rank.
-unsigned that_matter(const MeshShape& shape, unsigned dims) {
-  unsigned result = 0;
-  for (unsigned d = 0; d <= static_cast<unsigned>(MeshDim::kEdp); ++d) {
-    const auto dim = static_cast<MeshDim>(d);
-    if ((dims & bit(dim)) != 0 && shape.size(dim) > 1) result |= bit(dim);
+/// The axes of the mesh but for some.
+Names all_but(const MeshShape& shape, const Names& names) {
+  Names others;
+  for (const Axis& axis : shape.axes()) {
+    if (!has(names, axis.name)) others.push_back(axis.name);
   }
-  return result;
+  return others;
 }
 
 }  // namespace
 
-std::string_view to_string(MeshDim dim) {
-  constexpr std::string_view kNames[] = {"dp", "pp", "cp", "tp", "ep", "edp"};
-  return kNames[static_cast<int>(dim)];
+Axis replicas(std::size_t size) {
+  return {
+      .name = std::string(kReplicaAxis), .size = size, .splits = Splits::kBatch, .nearness = 10};
+}
+
+MeshShape::MeshShape(std::vector<Axis> axes, std::vector<MeshView> views)
+    : axes_(std::move(axes)), views_(std::move(views)) {
+  std::ranges::for_each(axes_, expect_size);
+  expect_different(axes_);
+  std::ranges::sort(axes_, {}, &Axis::nearness);
+  std::size_t product = 1;
+  for (const Axis& axis : axes_) {
+    product *= axis.size;
+    if (product > kMostRanks) throw ConfigError(fmt::format("{}: too many ranks", str()));
+  }
+  for (MeshView& view : views_) {
+    std::vector<int> replaced;
+    std::size_t rest = 1;
+    for (const std::string& axis : view.replaces) {
+      rest *= static_cast<std::size_t>(replaced.emplace_back(size(axis)));
+    }
+    for (const Axis& axis : view.by) {
+      expect_size(axis);
+      if (rest % axis.size != 0) {
+        throw ConfigError(fmt::format("{} must divide {}: {} % {} = {}. Choose a divisor of {}.",
+                                      axis.name, fmt::join(view.replaces, " * "),
+                                      fmt::join(replaced, " * "), axis.size, rest % axis.size,
+                                      rest));
+      }
+      rest /= axis.size;
+    }
+    view.by.insert(view.by.begin(), {.name = view.rest, .size = rest});
+  }
 }
 
 int MeshShape::world_size() const {
-  std::int64_t product = 1;
-  for (const auto& [name, size] :
-       {std::pair{"dp", dp}, {"pp", pp}, {"cp", cp}, {"ep", ep}, {"tp", tp}}) {
-    if (size < 1) throw ConfigError(fmt::format("{} is {}. It must be at least 1.", name, size));
-    if (size > kMostRanks) throw ConfigError(fmt::format("{} is {}: too many ranks", name, size));
-  }
-  for (const int size : {dp, pp, cp, tp}) {
-    product *= size;
-    if (product > kMostRanks) throw ConfigError(fmt::format("{}: too many ranks", str()));
-  }
-  if (dp * cp % ep != 0) {
-    throw ConfigError(
-        fmt::format("ep must divide dp * cp: {} * {} % {} = {}. Choose a divisor of {}.", dp, cp,
-                    ep, dp * cp % ep, dp * cp));
-  }
-  return static_cast<int>(product);
+  int product = 1;
+  for (const Axis& axis : axes_) product *= static_cast<int>(axis.size);
+  return product;
 }
 
-int MeshShape::size(MeshDim dim) const {
-  switch (dim) {
-    case MeshDim::kDp:
-      return dp;
-    case MeshDim::kPp:
-      return pp;
-    case MeshDim::kCp:
-      return cp;
-    case MeshDim::kTp:
-      return tp;
-    case MeshDim::kEp:
-      return ep;
-    case MeshDim::kEdp:
-      return dp * cp / ep;
-  }
-  return 1;
+int MeshShape::size(std::string_view axis) const {
+  const MeshView* const view = view_of(*this, axis);
+  const std::vector<Axis>& among = view == nullptr ? axes_ : view->by;
+  const auto found = std::ranges::find(among, axis, &Axis::name);
+  return found == among.end() ? 1 : static_cast<int>(found->size);
 }
 
-void MeshShape::set(MeshDim dim, int ranks) {
-  int* const sizes[] = {&dp, &pp, &cp, &tp, &ep};
-  ensure(dim != MeshDim::kEdp, "edp follows from the others");
-  *sizes[static_cast<int>(dim)] = ranks;
+int MeshShape::position(int world_rank, std::string_view axis) const {
+  const MeshView* const view = view_of(*this, axis);
+  int place = world_rank;
+  if (view != nullptr) {  // its place among the replaced axes
+    Names replaced;
+    for (const Axis& own : axes_) {
+      if (std::ranges::find(view->replaces, own.name) != view->replaces.end()) {
+        replaced.emplace_back(own.name);
+      }
+    }
+    place = color_of(*this, world_rank, replaced);
+  }
+  const std::vector<Axis>& among = view == nullptr ? axes_ : view->by;
+  for (auto inner = among.rbegin(); inner != among.rend(); ++inner) {
+    const auto size = static_cast<int>(inner->size);
+    if (inner->name == axis) return place % size;
+    place /= size;
+  }
+  return 0;
 }
 
 std::string MeshShape::str() const {
-  return fmt::format("dp {} * pp {} * cp {} * tp {}", dp, pp, cp, tp);
+  std::string text;
+  for (const Axis& axis : axes_) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " * ", axis.name, axis.size);
+  }
+  return text;
 }
 
-int MeshCoordinates::along(MeshDim dim) const {
-  const int positions[] = {dp, pp, cp, tp, ep, edp};
-  return positions[static_cast<int>(dim)];
-}
-
-MeshCoordinates coordinates_of(const MeshShape& shape, int world_rank) {
-  MeshCoordinates at;
-  at.tp = world_rank % shape.tp;
-  at.cp = world_rank / shape.tp % shape.cp;
-  at.pp = world_rank / (shape.tp * shape.cp) % shape.pp;
-  at.dp = world_rank / (shape.tp * shape.cp * shape.pp);
-  const int within = at.dp * shape.cp + at.cp;  // of the ranks with the same pp and tp
-  at.ep = within % shape.ep;
-  at.edp = within / shape.ep;
-  return at;
-}
-
-Mesh::Mesh(const Communicator& world, const MeshShape& shape)
-    : world_(world), shape_(shape), coordinates_(coordinates_of(shape, world.rank())) {
-  if (shape.world_size() != world.size()) {
+Mesh::Mesh(const Communicator& world, MeshShape shape) : world_(world), shape_(std::move(shape)) {
+  if (shape_.world_size() != world.size()) {
     throw ConfigError(
         fmt::format("{} = {} ranks, but the world has {}. Their product must be the "
                     "number of ranks.",
-                    shape.str(), shape.world_size(), world.size()));
+                    shape_.str(), shape_.world_size(), world.size()));
   }
-  const auto join = [&](unsigned dims) {
-    if (groups_.contains(dims)) return;
-    groups_.emplace(dims,
-                    world.split(color_of(shape, coordinates_, dims), world.rank(), name_of(dims)));
+  const auto join = [&](const Names& axes, const Names& others) {
+    const std::string name = fmt::format("{}", fmt::join(axes, "*"));
+    groups_.emplace(name, world.split(color_of(shape_, world.rank(), others), world.rank(), name));
   };
   // Every product at once: a group made later would have to be made by all ranks at that time.
-  for (unsigned dims = 0; dims < bit(MeshDim::kEp); ++dims) {
-    if (that_matter(shape, dims) == dims) join(dims);
+  std::vector<Names> products = {{}};
+  for (const Axis& axis : shape_.axes()) {
+    if (axis.size == 1) continue;
+    for (std::size_t i = 0, count = products.size(); i < count; ++i) {
+      Names with = products[i];
+      with.emplace_back(axis.name);
+      products.push_back(std::move(with));
+    }
   }
-  for (const MeshDim dim : kExpertDims) {
-    if (shape.size(dim) > 1) join(bit(dim));
+  for (const Names& axes : products) join(axes, all_but(shape_, axes));
+  for (const MeshView& view : shape_.views()) {
+    const Names replaced(view.replaces.begin(), view.replaces.end());
+    for (const Axis& axis : view.by) {
+      if (axis.size == 1) continue;
+      Names others = all_but(shape_, replaced);
+      for (const Axis& other : view.by) {
+        if (other.name != axis.name) others.emplace_back(other.name);
+      }
+      join({axis.name}, others);
+    }
   }
 }
 
-const Communicator& Mesh::group(std::initializer_list<MeshDim> dims) const {
-  unsigned set = 0;
-  for (const MeshDim dim : dims) set |= bit(dim);
-  if ((set & kExpertBits) != 0 && dims.size() > 1) {
-    throw ConfigError(fmt::format(
-        "the mesh has no group '{}': ep and edp re-factor dp x cp and stand alone", name_of(set)));
+const Communicator& Mesh::group(const Names& axes) const {
+  Names matter;
+  for (const Axis& axis : shape_.axes()) {
+    if (axis.size > 1 && has(axes, axis.name)) matter.emplace_back(axis.name);
   }
-  return groups_.at(that_matter(shape_, set));
+  for (const std::string_view axis : axes) {
+    const MeshView* const view = view_of(shape_, axis);
+    if (view == nullptr) continue;
+    if (axes.size() > 1) {
+      throw ConfigError(fmt::format(
+          "the mesh has no group '{}': {} counts ranks of {} once more and stands alone",
+          fmt::join(axes, "*"), axis, fmt::join(view->replaces, " x ")));
+    }
+    if (shape_.size(axis) > 1) matter = {axis};
+  }
+  return groups_.at(fmt::format("{}", fmt::join(matter, "*")));
 }
 
 }  // namespace ultra

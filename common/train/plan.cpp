@@ -1,6 +1,9 @@
 #include "common/train/plan.hpp"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/base/numeric.hpp"
 
@@ -9,14 +12,19 @@ namespace ultra::train {
 Plan make_plan(const TrainOptions& options, const Communicator& ranks, const MeshShape& shape,
                const PlanRules& rules) {
   Mesh mesh(ranks, shape);
-  const auto replicas = checked_cast<std::size_t>(mesh.shape().dp);
+  const Communicator& replicas = mesh.along(kReplicaAxis);
   const BatchShare share{
-      .sequences = rules.share(options.global_batch, mesh.dp()),
-      .largest = ceil_div(options.global_batch, replicas),
+      .sequences = rules.share(options.global_batch, replicas),
+      .largest = ceil_div(options.global_batch, checked_cast<std::size_t>(replicas.size())),
       .seq_len = options.model.max_seq_len,
       .global_tokens = static_cast<double>(options.global_batch * options.model.max_seq_len)};
   RankGroups groups;
-  groups.add(std::string(nn::kDataGroup), mesh.group({MeshDim::kDp, MeshDim::kCp}));
+  std::vector<std::string_view> add_up;
+  for (const Axis& axis : mesh.shape().axes()) {
+    if (axis.splits == Splits::kBatch || axis.splits == Splits::kTokens)
+      add_up.push_back(axis.name);
+  }
+  groups.add(std::string(nn::kDataGroup), mesh.group(add_up));
   std::vector<MicroBatch> micro_batches = rules.cut(share, options.micro_batch);
   StepSchedule schedule = rules.schedule(micro_batches.size());
   TokenPlan tokens;
@@ -28,6 +36,12 @@ Plan make_plan(const TrainOptions& options, const Communicator& ranks, const Mes
           .micro_batches = std::move(micro_batches),
           .schedule = std::move(schedule),
           .tokens = std::move(tokens)};
+}
+
+bool Plan::counts_loss() const {
+  return std::ranges::all_of(mesh.shape().axes(), [this](const Axis& axis) {
+    return axis.splits != Splits::kMatrices || mesh.along(axis.name).rank() == 0;
+  });
 }
 
 }  // namespace ultra::train

@@ -44,8 +44,8 @@ struct Plan {
   /// @brief The ranks that train.
   [[nodiscard]] const Communicator& ranks() const { return mesh.world(); }
 
-  /// @brief Whether this rank's losses count: along tp all ranks have the same.
-  [[nodiscard]] bool counts_loss() const { return mesh.coordinates().tp == 0; }
+  /// @brief Whether this rank's losses count: those that share matrices all compute the same.
+  [[nodiscard]] bool counts_loss() const;
 };
 
 /// @brief What a plan follows from, beside the options.

@@ -25,14 +25,17 @@ class SecondAxis : public train::Technique {
  public:
   explicit SecondAxis(int ranks) : ranks_(ranks) {}
 
-  std::optional<train::Axis> axis() const override {
-    return train::Axis{
-        .dim = MeshDim::kCp, .size = static_cast<std::size_t>(ranks_), .flag = "a second axis"};
+  std::optional<Axis> axis() const override {
+    return Axis{.name = "second",
+                .size = static_cast<std::size_t>(ranks_),
+                .splits = Splits::kTokens,
+                .nearness = 30,
+                .flag = "a second axis"};
   }
 
   void change_plan(train::Plan& plan, const train::Setup&) const override {
-    plan.groups.add("second axis", plan.mesh.cp());
-    plan.groups.add("replicas", plan.mesh.dp());
+    plan.groups.add("second axis", plan.mesh.along("second"));
+    plan.groups.add("replicas", plan.mesh.along(kReplicaAxis));
     for (train::MicroBatch& micro_batch : plan.micro_batches) micro_batch.normalizer *= ranks_;
   }
 
@@ -41,7 +44,7 @@ class SecondAxis : public train::Technique {
     factories.push_back(std::make_unique<Shared>(
         *factories.back(), nn::Replication{.group = "second axis",
                                            .size = ranks_,
-                                           .index = plan.mesh.cp().rank(),
+                                           .index = plan.mesh.along("second").rank(),
                                            .gradients = nn::CopyGradients::kPartial}));
   }
 
@@ -93,9 +96,10 @@ class TwoExperts : public train::Technique {
   explicit TwoExperts(int halves) : halves_(halves) {}
 
   void change_plan(train::Plan& plan, const train::Setup&) const override {
-    plan.groups.add("experts", halves_ == 1 ? plan.mesh.dp()
-                                            : plan.mesh.dp().split(static_cast<int>(half_of(plan)),
-                                                                   plan.mesh.dp().rank()));
+    plan.groups.add("experts", halves_ == 1 ? plan.mesh.along(kReplicaAxis)
+                                            : plan.mesh.along(kReplicaAxis)
+                                                  .split(static_cast<int>(half_of(plan)),
+                                                         plan.mesh.along(kReplicaAxis).rank()));
   }
 
   void wrap(train::FactoryStack& factories, const train::Plan& plan,
@@ -215,8 +219,8 @@ class TwoExperts : public train::Technique {
   };
 
   [[nodiscard]] static std::size_t half_of(const train::Plan& plan) {
-    return 2 * static_cast<std::size_t>(plan.mesh.dp().rank()) >=
-                   static_cast<std::size_t>(plan.mesh.dp().size())
+    return 2 * static_cast<std::size_t>(plan.mesh.along(kReplicaAxis).rank()) >=
+                   static_cast<std::size_t>(plan.mesh.along(kReplicaAxis).size())
                ? 1
                : 0;
   }

@@ -99,31 +99,37 @@ class WayLinks : public train::StageLinks {
   std::vector<std::pair<Work, Tensor>> sends_;
 };
 
+/// @brief The axis of the stages.
+inline constexpr std::string_view kStages = "stages";
+
 /// @brief The pipeline as a technique: its axis, its chunks, its schedule, its links.
 class HandWrittenPipeline : public train::Technique {
  public:
   explicit HandWrittenPipeline(HandWritten pipeline) : pipeline_(std::move(pipeline)) {}
 
-  std::optional<train::Axis> axis() const override {
-    return train::Axis{.dim = MeshDim::kPp,
-                       .size = static_cast<std::size_t>(pipeline_.stages),
-                       .flag = "stages by hand"};
+  std::optional<Axis> axis() const override {
+    return Axis{.name = std::string(kStages),
+                .size = static_cast<std::size_t>(pipeline_.stages),
+                .splits = Splits::kLayers,
+                .nearness = 20,
+                .flag = "stages by hand"};
   }
 
   void change_plan(train::Plan& plan, const train::Setup& setup) const override {
-    const auto stage = static_cast<std::size_t>(plan.mesh.coordinates().pp);
+    const auto stage = static_cast<std::size_t>(plan.mesh.along(kStages).rank());
     plan.chunks = pipeline_.chunks[stage];
     if (!pipeline_.schedules.empty()) plan.schedule = pipeline_.schedules[stage];
     const bool is_end = stage == 0 || stage + 1 == pipeline_.chunks.size();
     if (setup.train.model.tied_embeddings && pipeline_.stages > 1) {
       plan.groups.add(std::string(nn::kTiedGroup),
-                      plan.mesh.pp().split(is_end ? 0 : 1, plan.mesh.pp().rank(), "both ends"));
+                      plan.mesh.along(kStages).split(is_end ? 0 : 1,
+                                                     plan.mesh.along(kStages).rank(), "both ends"));
     }
   }
 
   void join(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.links.claim("stages by hand", [this](const train::ModelScope& scope) {
-      return std::make_unique<WayLinks>(scope.plan.mesh.pp(), pipeline_, scope);
+      return std::make_unique<WayLinks>(scope.plan.mesh.along(kStages), pipeline_, scope);
     });
   }
 

@@ -59,7 +59,7 @@ class ParameterServers : public train::Technique {
     const auto slow = options_.slow_replica();
     if (!slow) return;
     ingredients.observers.emplace_back([slow = *slow](const train::ModelScope& scope) {
-      return make_straggler(slow, scope.plan.mesh.dp());
+      return make_straggler(slow, scope.plan.mesh.along(kReplicaAxis));
     });
   }
 

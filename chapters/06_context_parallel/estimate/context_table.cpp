@@ -71,7 +71,7 @@ ContextStep step_of(const train::Setup& setup, const ContextParallelOptions& opt
   return {.model = setup.train.model,
           .layout = layout_of(setup, options),
           .choice = options.choice(),
-          .tp = setup.ranks_along(MeshDim::kTp),
+          .tp = setup.ranks_along(tensor_parallel::kAxis),
           .dtype = setup.train.formats().compute,
           .micro_batches = micro_batches,
           .block_forwards = again ? 2U : 1U};

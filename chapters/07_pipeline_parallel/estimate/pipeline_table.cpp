@@ -13,6 +13,7 @@
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/estimate/context_table.hpp"
 #include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
@@ -99,7 +100,8 @@ std::string layers_text(const Placement& placement, std::size_t stage,
 
 /// The world rank of a stage of the first pipeline.
 std::size_t rank_of(const train::Setup& setup, std::size_t stage) {
-  return stage * setup.ranks_along(MeshDim::kCp) * setup.ranks_along(MeshDim::kTp);
+  return stage * setup.ranks_along(context_parallel::kAxis) *
+         setup.ranks_along(tensor_parallel::kAxis);
 }
 
 std::size_t held(const train::RankSummary& rank) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
 #include "common/base/atomic_file.hpp"
 #include "common/base/json.hpp"
@@ -18,13 +19,21 @@ namespace {
 
 using train::Action;
 
+/// Whether this rank is at the beginning of every axis but that of the stages.
+bool is_of_first_pipeline(const Mesh& mesh) {
+  return std::ranges::all_of(mesh.shape().axes(), [&](const Axis& axis) {
+    return axis.name == kAxis || mesh.along(axis.name).rank() == 0;
+  });
+}
+
 /// The Gantt chart of the pipeline that rank 0 is in.
 class GanttFile {
  public:
   GanttFile(const train::ModelScope& scope, const PipelineSchedule& schedule,
             const std::string& path)
       : world_(scope.context.world),
-        place_(scope.plan.mesh.coordinates()),
+        stage_(scope.plan.mesh.along(kAxis).rank()),
+        shown_(is_of_first_pipeline(scope.plan.mesh)),
         schedule_(schedule),
         zero_(train::common_moment(world_)) {
     train::agree(world_, [&] {
@@ -33,9 +42,8 @@ class GanttFile {
   }
 
   void write(const ActionLog& log) {
-    const bool shown = place_.dp == 0 && place_.cp == 0 && place_.tp == 0;
     const std::vector<std::string> texts =
-        train::gather_texts(world_, shown ? of_rank(log).dump() : "{}");
+        train::gather_texts(world_, shown_ ? of_rank(log).dump() : "{}");
     train::agree(world_, [&] {
       if (!file_) return;
       file_->write(joined(texts).dump(1) + "\n");
@@ -49,15 +57,14 @@ class GanttFile {
   }
 
   [[nodiscard]] std::size_t part(std::size_t chunk) const {
-    return schedule_.placement.part_at(
-        {.stage = static_cast<std::size_t>(place_.pp), .chunk = chunk});
+    return schedule_.placement.part_at({.stage = static_cast<std::size_t>(stage_), .chunk = chunk});
   }
 
   [[nodiscard]] Json of_rank(const ActionLog& log) const {
     Json own = {{"actions", Json::array()}, {"costs", Json::array()}};
     for (const ExecutedAction& executed : log.actions()) {
       const Action& action = executed.action;
-      own["actions"].push_back({{"stage", place_.pp},
+      own["actions"].push_back({{"stage", stage_},
                                 {"action", action.str()},
                                 {"kind", letters_of(action.kind)},
                                 {"micro_batch", action.micro_batch},
@@ -109,7 +116,8 @@ class GanttFile {
   }
 
   Communicator world_;
-  MeshCoordinates place_;
+  int stage_;
+  bool shown_;
   const PipelineSchedule& schedule_;
   ActionLog::Clock::time_point zero_;
   std::optional<AtomicFile> file_;  // rank 0's

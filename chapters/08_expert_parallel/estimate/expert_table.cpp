@@ -20,7 +20,9 @@
 #include "chapters/04_zero/estimate/zero_estimate.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/estimate/context_table.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/08_expert_parallel/estimate/expert_volume.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
@@ -155,7 +157,7 @@ MoeRankShare rank_share_of(const train::Setup& setup, const ExpertParallelOption
 ExpertRequest request_of(const train::Setup& setup, const ExpertParallelOptions& options) {
   const memory::MemoryOptions& memory = memory::options_of(setup);
   const std::size_t replicas = data_parallel::options_of(setup).dp.value_or(1);
-  const auto ranks = checked_cast<int>(replicas * setup.ranks_along(MeshDim::kCp));
+  const auto ranks = checked_cast<int>(replicas * setup.ranks_along(context_parallel::kAxis));
   const zero::ZeroOptions& zero = zero::zero_of(setup).options();
   zero.expect_nodes_of(ranks);
   return {.model = asked_model(setup, options),
@@ -170,7 +172,7 @@ std::string format_expert_table(const train::Setup& setup, const ExpertParallelO
                                 const train::TrainResult& result) {
   const MoeModel model = model_of(memory::shape_of(setup.train.model), options);
   const MoeRankShare rank = rank_share_of(setup, options);
-  const bool staged = setup.ranks_along(MeshDim::kPp) > 1;
+  const bool staged = setup.ranks_along(pipeline_parallel::kAxis) > 1;
   std::string table = fmt::format(
       "\nWhere the memory of rank 0 went ({} experts on ep {}; micro-batch {} x {} tokens, {})\n\n",
       model.moe.num_experts, rank.ep, micro_batches_of(setup).front(),

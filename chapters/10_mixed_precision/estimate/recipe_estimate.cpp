@@ -10,6 +10,10 @@
 #include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/base/units.hpp"
@@ -21,10 +25,10 @@ constexpr std::array kStages = {zero::ZeroStage::kNone, zero::ZeroStage::kOptimi
                                 zero::ZeroStage::kGradients, zero::ZeroStage::kParameters};
 
 void expect_known_layout(const train::Setup& setup) {
-  for (const auto& [dim, flag] :
-       {std::pair{MeshDim::kTp, "--tp"}, std::pair{MeshDim::kCp, "--cp"},
-        std::pair{MeshDim::kPp, "--pp"}, std::pair{MeshDim::kEp, "--ep"}}) {
-    if (setup.ranks_along(dim) == 1) continue;
+  for (const auto& [axis, flag] :
+       {std::pair{tensor_parallel::kAxis, "--tp"}, std::pair{context_parallel::kAxis, "--cp"},
+        std::pair{pipeline_parallel::kAxis, "--pp"}, std::pair{expert_parallel::kAxis, "--ep"}}) {
+    if (setup.ranks_along(axis) == 1) continue;
     throw ConfigError(fmt::format(
         "{} does not go together with an estimate in --precision {}: it knows replicas and ZeRO. "
         "Use --precision bf16-mixed, or leave {} out.",

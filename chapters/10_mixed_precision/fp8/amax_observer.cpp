@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/10_mixed_precision/delayed_scaling.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
 #include "common/tensor/host_view.hpp"
@@ -15,7 +17,8 @@ namespace {
 class AmaxObserver : public train::StepObserver {
  public:
   AmaxObserver(const train::ModelScope& scope, std::size_t history)
-      : ranks_(scope.plan.mesh.group({MeshDim::kDp, MeshDim::kCp, MeshDim::kTp})),
+      : ranks_(
+            scope.plan.mesh.group({kReplicaAxis, context_parallel::kAxis, tensor_parallel::kAxis})),
         device_(scope.context.device),
         row_(1 + history) {
     for (nn::Model* chunk : scope.chunks) {

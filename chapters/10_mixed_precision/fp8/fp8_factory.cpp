@@ -5,7 +5,9 @@
 #include <string_view>
 #include <utility>
 
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/08_expert_parallel/moe_layer.hpp"
 #include "common/base/errors.hpp"
 #include "common/nn/parameter.hpp"
@@ -53,10 +55,11 @@ void add_fp8_groups(train::Plan& plan, const Fp8Recipe& recipe) {
 
 Fp8Scope fp8_scope(const Fp8Recipe& recipe, const train::Plan& plan) {
   return {.recipe = recipe,
-          .tp = plan.mesh.tp(),
-          .tokens = plan.mesh.group({MeshDim::kCp, MeshDim::kTp}),
-          .history_copies = {same_on(tensor_parallel::kTensorGroup, plan.mesh.tp()),
-                             same_on(nn::kDataGroup, plan.groups.at(nn::kDataGroup))}};
+          .tp = plan.mesh.along(tensor_parallel::kAxis),
+          .tokens = plan.mesh.group({context_parallel::kAxis, tensor_parallel::kAxis}),
+          .history_copies = {
+              same_on(tensor_parallel::kTensorGroup, plan.mesh.along(tensor_parallel::kAxis)),
+              same_on(nn::kDataGroup, plan.groups.at(nn::kDataGroup))}};
 }
 
 using expert_parallel::ExpertLinears;

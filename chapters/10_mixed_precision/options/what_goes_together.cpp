@@ -6,6 +6,8 @@
 #include <string_view>
 #include <variant>
 
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 namespace ultra::mixed_precision {
 namespace {
 
@@ -81,14 +83,14 @@ void exclude_from_rounded_loss(Rows rows, const train::Setup& setup) {
       "--tp",
       one_of_the_two("the vocabulary's columns are on several ranks, which add up their sums "
                      "in f32."),
-      setup.ranks_along(MeshDim::kTp) > 1);
+      setup.ranks_along(tensor_parallel::kAxis) > 1);
 }
 
 void exclude_from_rounded_softmax(Rows rows, const train::Setup& setup) {
   rows.exclude("--cp",
                one_of_the_two("the keys of a query are on several ranks, which merge their sums in "
                               "f32."),
-               setup.ranks_along(MeshDim::kCp) > 1);
+               setup.ranks_along(context_parallel::kAxis) > 1);
 }
 
 train::Exclusion sums_on_a_device(const train::Setup& setup, bool rounds_sums) {

@@ -10,6 +10,8 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/08_expert_parallel/estimate/expert_table.hpp"
 #include "chapters/08_expert_parallel/estimate/moe_models.hpp"
@@ -32,8 +34,9 @@ using Predicted = std::array<std::optional<std::size_t>, kShown.size()>;
 /// Axes with more than one rank; ep deals ranks of the others out once more.
 std::size_t axes_of(const train::Setup& setup) {
   std::size_t axes = setup.replicas() > 1 ? 1 : 0;
-  for (const MeshDim dim : {MeshDim::kPp, MeshDim::kCp, MeshDim::kTp, MeshDim::kEp}) {
-    if (setup.ranks_along(dim) > 1) ++axes;
+  for (const std::string_view axis : {pipeline_parallel::kAxis, context_parallel::kAxis,
+                                      tensor_parallel::kAxis, expert_parallel::kAxis}) {
+    if (setup.ranks_along(axis) > 1) ++axes;
   }
   return axes;
 }
@@ -68,9 +71,10 @@ std::string cell(std::size_t measured, const std::optional<std::size_t>& predict
 }
 
 std::string memory_rows(const train::Setup& setup, const train::TrainResult& result) {
-  const std::size_t between = setup.ranks_along(MeshDim::kCp) * setup.ranks_along(MeshDim::kTp);
+  const std::size_t between =
+      setup.ranks_along(context_parallel::kAxis) * setup.ranks_along(tensor_parallel::kAxis);
   std::string rows;
-  for (std::size_t stage = 0; stage < setup.ranks_along(MeshDim::kPp); ++stage) {
+  for (std::size_t stage = 0; stage < setup.ranks_along(pipeline_parallel::kAxis); ++stage) {
     const std::size_t rank = stage * between;
     const Predicted predicted = predictions(setup, rank);
     rows += fmt::format("  {:>5}{:>6}", stage, rank);
@@ -114,7 +118,7 @@ bool estimates_experts(const train::Setup& setup) {
 class CombinedTable : public train::Technique {
  public:
   std::optional<std::string> estimate(const train::Setup& setup) const override {
-    const std::size_t stages = setup.ranks_along(MeshDim::kPp);
+    const std::size_t stages = setup.ranks_along(pipeline_parallel::kAxis);
     if (stages == 1 || !estimates_experts(setup)) return {};
     throw ConfigError(fmt::format(
         "--estimate of a model with experts is of ranks that have all its blocks, and --pp is {}. "
@@ -124,7 +128,7 @@ class CombinedTable : public train::Technique {
   std::optional<std::string> memory_table(const train::Setup& setup,
                                           const train::TrainResult& result) const override {
     const bool experts = expert_parallel::options_of(setup).has_experts();
-    const bool staged = setup.ranks_along(MeshDim::kPp) > 1;
+    const bool staged = setup.ranks_along(pipeline_parallel::kAxis) > 1;
     if (axes_of(setup) < 2 || !is_predicted(setup)) return {};
     if (experts && !staged) return {};  // chapter 08 knows their rows
     std::string table = fmt::format(

@@ -8,7 +8,9 @@
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/11_five_d/composition/flat_arrays.hpp"
 #include "chapters/11_five_d/composition/rank_activations.hpp"
 #include "chapters/11_five_d/composition/rank_tensors.hpp"
@@ -83,11 +85,12 @@ std::size_t group_elements(const train::Setup& setup, std::size_t stage, DataGro
 
 std::size_t data_elements(const train::Setup& setup) {
   std::size_t elements = 0;
-  for (std::size_t stage = 0; stage < setup.ranks_along(MeshDim::kPp); ++stage) {
+  for (std::size_t stage = 0; stage < setup.ranks_along(pipeline_parallel::kAxis); ++stage) {
     elements += group_elements(setup, stage, DataGroup::kAll);
-    elements += setup.ranks_along(MeshDim::kEp) * group_elements(setup, stage, DataGroup::kExperts);
+    elements += setup.ranks_along(expert_parallel::kAxis) *
+                group_elements(setup, stage, DataGroup::kExperts);
   }
-  return setup.ranks_along(MeshDim::kTp) * elements;
+  return setup.ranks_along(tensor_parallel::kAxis) * elements;
 }
 
 }  // namespace ultra::five_d

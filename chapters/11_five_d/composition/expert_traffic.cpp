@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/08_expert_parallel/estimate/expert_volume.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/08_expert_parallel/moe/router.hpp"
@@ -20,8 +23,8 @@ class ExpertTraffic {
       : setup_(setup),
         ranks_(ranks),
         moe_(expert_parallel::options_of(setup).config(setup.train.model.ffn_hidden_size)),
-        ep_(setup.ranks_along(MeshDim::kEp)),
-        cp_(setup.ranks_along(MeshDim::kCp)) {}
+        ep_(setup.ranks_along(expert_parallel::kAxis)),
+        cp_(setup.ranks_along(context_parallel::kAxis)) {}
 
   [[nodiscard]] double bytes_of(std::size_t rank, std::size_t steps) const {
     const MeshPlace place = place_of(setup_, rank);
@@ -43,8 +46,9 @@ class ExpertTraffic {
   [[nodiscard]] const train::RankSummary& rank_at(MeshPlace place, std::size_t data) const {
     place.replica = data / cp_;
     place.context = data % cp_;
-    const std::size_t stage = place.replica * setup_.ranks_along(MeshDim::kPp) + place.stage;
-    return ranks_.at((stage * cp_ + place.context) * setup_.ranks_along(MeshDim::kTp) +
+    const std::size_t stage =
+        place.replica * setup_.ranks_along(pipeline_parallel::kAxis) + place.stage;
+    return ranks_.at((stage * cp_ + place.context) * setup_.ranks_along(tensor_parallel::kAxis) +
                      place.tensor);
   }
 

@@ -5,6 +5,7 @@
 
 #include "chapters/03_data_parallel/bucket_assignment.hpp"
 #include "chapters/04_zero/zero.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::five_d {
@@ -56,7 +57,8 @@ Arrays by_bucket(const std::vector<RankTensor>& tensors, std::size_t capacity) {
 
 Sharing sharing_of(const train::Setup& setup, DataGroup group) {
   const auto data_ranks = static_cast<std::size_t>(setup.data_ranks());
-  const std::size_t ep = group == DataGroup::kExperts ? setup.ranks_along(MeshDim::kEp) : 1;
+  const std::size_t ep =
+      group == DataGroup::kExperts ? setup.ranks_along(expert_parallel::kAxis) : 1;
   const std::size_t ranks = group == DataGroup::kOwn ? 1 : data_ranks / ep;
   const zero::ZeroOptions& zero = zero::zero_of(setup).options();
   const std::size_t shards = zero.shards() ? std::min(ranks, zero.node_size.value_or(ranks)) : 1;

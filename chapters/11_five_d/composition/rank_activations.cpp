@@ -5,6 +5,7 @@
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/08_expert_parallel/estimate/moe_memory.hpp"
@@ -71,8 +72,9 @@ bool spreads_evenly(const train::Setup& setup) {
   if (!experts.has_experts()) return true;
   const expert_parallel::MoeConfig moe = experts.config(setup.train.model.ffn_hidden_size);
   const std::size_t tokens = pipeline_parallel::rank_share(setup).layout.local_seq_len();
-  const bool padded = tokens * setup.ranks_along(MeshDim::kCp) != setup.train.model.max_seq_len ||
-                      setup.train.global_batch % static_cast<std::size_t>(setup.replicas()) != 0;
+  const bool padded =
+      tokens * setup.ranks_along(context_parallel::kAxis) != setup.train.model.max_seq_len ||
+      setup.train.global_batch % static_cast<std::size_t>(setup.replicas()) != 0;
   return moe.top_k == moe.num_experts && !moe.capacity_factor && !padded;
 }
 

@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "chapters/04_zero/zero.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/11_five_d/composition/flat_arrays.hpp"
 #include "chapters/11_five_d/composition/mesh_place.hpp"
 #include "chapters/11_five_d/composition/rank_tensors.hpp"
@@ -13,8 +15,10 @@ namespace {
 
 /// The number of a rank among those that share the states of a data group.
 int shard_of(const train::Setup& setup, const MeshPlace& place, DataGroup group) {
-  const std::size_t data_rank = place.replica * setup.ranks_along(MeshDim::kCp) + place.context;
-  const std::size_t ep = group == DataGroup::kExperts ? setup.ranks_along(MeshDim::kEp) : 1;
+  const std::size_t data_rank =
+      place.replica * setup.ranks_along(context_parallel::kAxis) + place.context;
+  const std::size_t ep =
+      group == DataGroup::kExperts ? setup.ranks_along(expert_parallel::kAxis) : 1;
   return checked_cast<int>(data_rank / ep % sharing_of(setup, group).shards);
 }
 

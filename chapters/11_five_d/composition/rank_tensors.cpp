@@ -15,7 +15,7 @@ class ChunkList {
   ChunkList(const train::Setup& setup, const nn::StageSpec& spec, std::size_t chunk)
       : setup_(setup),
         model_(setup.train.model),
-        tensor_{.tp = static_cast<int>(setup.ranks_along(MeshDim::kTp))},
+        tensor_{.tp = static_cast<int>(setup.ranks_along(tensor_parallel::kAxis))},
         spec_(spec),
         chunk_(chunk) {}
 

@@ -34,9 +34,9 @@ class Traffic {
  public:
   explicit Traffic(const train::Setup& setup)
       : setup_(setup),
-        tp_(setup.ranks_along(MeshDim::kTp)),
-        cp_(setup.ranks_along(MeshDim::kCp)),
-        pp_(setup.ranks_along(MeshDim::kPp)),
+        tp_(setup.ranks_along(tensor_parallel::kAxis)),
+        cp_(setup.ranks_along(context_parallel::kAxis)),
+        pp_(setup.ranks_along(pipeline_parallel::kAxis)),
         width_(size_of(setup.train.dtype)) {
     const auto& options = expert_parallel::options_of(setup);
     if (options.has_experts()) moe_ = options.config(setup.train.model.ffn_hidden_size);

@@ -77,7 +77,7 @@ std::string tell_computing(const std::vector<Share>& computing, double seconds) 
                      and_others(computing.size()));
 }
 
-/// " Rank 2 waits in recv #0 of 'pp' (...)."
+/// " Rank 2 waits in recv #0 of 'stages' (...)."
 std::string tell_waiting(const std::vector<Share>& waiting) {
   std::vector<std::string> texts;
   for (const Share& share : waiting) {

@@ -10,7 +10,7 @@ namespace ultra::train {
 
 /// @brief Two flags that do not go together, and why: what refuses them, and a row of a table.
 struct Exclusion {
-  std::string first;    ///< as given: "--tp 2"; where it is not, in general: "--tp"
+  std::string first;    ///< as given: "--dp 2"; where it is not, in general: "--dp"
   std::string second;   ///< likewise
   std::string reason;   ///< and what to do, where that does not go without saying; a sentence
   bool broken = false;  ///< both are given

@@ -37,8 +37,7 @@ std::pair<std::size_t, std::string> Setup::ranks_per_replica() const {
   std::string flags;
   for (const auto& technique : techniques) {
     const std::optional<Axis> axis = technique->axis();
-    // ep deals out ranks of dp x cp once more: it adds none.
-    if (!axis || axis->size == 1 || axis->dim == MeshDim::kEp) continue;
+    if (!axis || axis->size == 1) continue;
     ranks *= axis->size;
     flags += (flags.empty() ? "" : " and ") + axis->flag;
   }
@@ -75,23 +74,34 @@ int Setup::replicas() const {
   return checked_cast<int>(left / needed);
 }
 
-int Setup::data_ranks() const { return replicas() * checked_cast<int>(ranks_along(MeshDim::kCp)); }
-
-std::size_t Setup::ranks_along(MeshDim dim) const {
+int Setup::data_ranks() const {
+  auto ranks = static_cast<std::size_t>(replicas());
   for (const auto& technique : techniques) {
     const std::optional<Axis> axis = technique->axis();
-    if (axis && axis->dim == dim) return axis->size;
+    if (axis && axis->splits == Splits::kTokens) ranks *= axis->size;
+  }
+  return checked_cast<int>(ranks);
+}
+
+std::size_t Setup::ranks_along(std::string_view name) const {
+  for (const auto& technique : techniques) {
+    std::vector<Axis> axes;
+    if (const auto view = technique->mesh_view()) axes = view->by;
+    if (auto axis = technique->axis()) axes.push_back(*std::move(axis));
+    const auto found = std::ranges::find(axes, name, &Axis::name);
+    if (found != axes.end()) return found->size;
   }
   return 1;
 }
 
 MeshShape Setup::mesh_shape() const {
-  MeshShape shape{.dp = replicas()};
+  std::vector<Axis> axes = {ultra::replicas(static_cast<std::size_t>(replicas()))};
+  std::vector<MeshView> views;
   for (const auto& technique : techniques) {
-    const std::optional<Axis> axis = technique->axis();
-    if (axis) shape.set(axis->dim, checked_cast<int>(axis->size));
+    if (auto axis = technique->axis()) axes.push_back(*std::move(axis));
+    if (auto view = technique->mesh_view()) views.push_back(*std::move(view));
   }
-  return shape;
+  return MeshShape(std::move(axes), std::move(views));
 }
 
 bool Setup::has_ranks() const {

@@ -49,13 +49,6 @@ struct Question {
   Instead what = Instead::kAnswer;  ///< is asked for
 };
 
-/// @brief Ranks along one axis of the mesh, and the flag that asks for them.
-struct Axis {
-  MeshDim dim;            ///< which
-  std::size_t size = 1;   ///< ranks along it
-  std::string flag = {};  ///< "--tp 2", for messages
-};
-
 /// Which algorithm each collective uses with --collectives ours, by its name.
 using AlgorithmNames = std::map<OpKind, std::string>;
 
@@ -85,13 +78,13 @@ struct Setup {
   [[nodiscard]] std::vector<FileFlag> files() const;
   /// @brief Number of replicas of the model: ranks that train over those that one replica needs.
   [[nodiscard]] int replicas() const;
-  /// @brief Ranks whose gradients of the same weights add up: dp times cp.
+  /// @brief Ranks whose gradients of the same weights add up: they share the batch and its tokens.
   [[nodiscard]] int data_ranks() const;
-  /// @brief Ranks along one dimension, as the techniques' axes say; 1 where none does.
-  [[nodiscard]] std::size_t ranks_along(MeshDim dim) const;
+  /// @brief Ranks along an axis, as the techniques say; 1 where none does.
+  [[nodiscard]] std::size_t ranks_along(std::string_view axis) const;
   /// @brief The ranks of the mesh: replicas, and what the techniques' axes say.
   [[nodiscard]] MeshShape mesh_shape() const;
-  /// @brief Ranks of one replica, and the flags that say so: "--tp 2 and --pp 2".
+  /// @brief Ranks of one replica, and the flags that say so, joined by "and".
   [[nodiscard]] std::pair<std::size_t, std::string> ranks_per_replica() const;
   /// @brief Ranks beside the replicas, and the flag that asks for them.
   [[nodiscard]] std::pair<std::size_t, std::string> ranks_beside() const;
@@ -168,6 +161,8 @@ class Technique {
 
   /// @brief Its axis of the mesh; none by default.
   [[nodiscard]] virtual std::optional<Axis> axis() const { return {}; }
+  /// @brief Its own way to count the ranks of other axes; none by default.
+  [[nodiscard]] virtual std::optional<MeshView> mesh_view() const { return {}; }
   /// @brief Ranks that it needs beside those of the mesh, and its flag.
   [[nodiscard]] virtual std::pair<std::size_t, std::string> ranks_beside() const { return {}; }
   /// @brief The algorithms that it wants.

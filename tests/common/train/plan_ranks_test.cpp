@@ -40,7 +40,9 @@ TEST(Plans, SayWhatARankIsToTheOthers) {
   options.global_batch = 5;
   options.micro_batch = 2;
   run_ranks(4, [&](Communicator& world) {
-    const Plan plan = make_plan(options, world, {.dp = 2, .tp = 2}, unequal_rules());
+    const Plan plan = make_plan(options, world,
+                                MeshShape({replicas(2), {.name = "tp", .size = 2, .nearness = 40}}),
+                                unequal_rules());
     EXPECT_EQ(plan.ranks().size(), 4);
     EXPECT_EQ(plan.counts_loss(), world.rank() % 2 == 0) << "tp stands innermost";
     EXPECT_EQ(plan.groups.at(nn::kDataGroup).size(), 2);
@@ -60,7 +62,7 @@ TEST(Plans, HaveAsManyMicroBatchesOnEveryRank) {
   for (const std::size_t micro_batch : {1U, 2U, 3U}) {
     options.micro_batch = micro_batch;
     run_ranks(2, [&](Communicator& world) {
-      const Plan plan = make_plan(options, world, {.dp = 2}, unequal_rules());
+      const Plan plan = make_plan(options, world, MeshShape({replicas(2)}), unequal_rules());
       const std::size_t passes = (3 + micro_batch - 1) / micro_batch;  // 5 over 2 ranks: at most 3
       EXPECT_EQ(plan.share.largest, 3U);
       EXPECT_EQ(plan.micro_batches.size(), passes);
@@ -72,9 +74,9 @@ TEST(Plans, HaveAsManyMicroBatchesOnEveryRank) {
 
 TEST(Plans, OfAnotherNumberOfRanksAreRefused) {
   run_ranks(2, [&](Communicator& world) {
-    EXPECT_THROW(
-        static_cast<void>(make_plan(ultra::test::short_run(), world, {.dp = 3}, unequal_rules())),
-        ConfigError);
+    EXPECT_THROW(static_cast<void>(make_plan(ultra::test::short_run(), world,
+                                             MeshShape({replicas(3)}), unequal_rules())),
+                 ConfigError);
   });
 }
 

@@ -98,7 +98,8 @@ TEST_F(SequenceChunks, TokensKeepTheirPositionsAndTheirPartOfTheLoss) {
     train::TrainOptions options = ultra::test::short_run();
     options.model.max_seq_len = layout.seq_len;
     run_ranks(3, [&](Communicator& world) {
-      train::Plan plan = train::make_plan(options, world, {.cp = 3}, whole_batch());
+      train::Plan plan = train::make_plan(options, world, MeshShape({context_parallel::axis_of(3)}),
+                                          whole_batch());
       const std::vector<train::MicroBatch> before = plan.micro_batches;
       deal_out(plan, layout, world.rank());
       std::vector<std::int32_t> expected;

@@ -23,8 +23,8 @@ void expect_refused(const Call& call, const ::ultra::test::Words& parts) {
 class OtherRanks : public train::Technique {
  public:
   OtherRanks(std::size_t tp, std::size_t servers) : tp_(tp), servers_(servers) {}
-  std::optional<train::Axis> axis() const override {
-    return train::Axis{.dim = MeshDim::kTp, .size = tp_, .flag = "--tp " + std::to_string(tp_)};
+  std::optional<Axis> axis() const override {
+    return Axis{.name = "tp", .size = tp_, .flag = "--tp " + std::to_string(tp_)};
   }
   std::pair<std::size_t, std::string> ranks_beside() const override {
     return {servers_, "--servers " + std::to_string(servers_)};

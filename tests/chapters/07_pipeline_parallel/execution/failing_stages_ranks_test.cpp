@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "common/base/errors.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/nn/layer_factory.hpp"
@@ -137,7 +138,7 @@ TEST_F(FailingStages, AStageThatNeverComesIsReported) {
     train::Setup setup = c.setup();
     setup.techniques.push_back(ultra::test::putting(ultra::test::before_each_step(
         [&](const train::StepPlan& plan, const train::ModelScope& scope) {
-          if (plan.step == 2 && scope.plan.mesh.coordinates().pp == 1) {
+          if (plan.step == 2 && scope.plan.mesh.along(pipeline_parallel::kAxis).rank() == 1) {
             std::this_thread::sleep_for(std::chrono::seconds(3));
           }
         })));

@@ -243,7 +243,7 @@ TEST_F(OverlappedPipeline, PiecesAreMeasuredAlikeOnAllRanks) {
   const MeshCase c = draw_slow("1f1b");
   on_mesh(c, [&](Communicator& world) {
     const train::Plan plan =
-        train::make_plan(c.options, world, {.pp = 2},
+        train::make_plan(c.options, world, MeshShape({axis_of(2)}),
                          {.share = data_parallel::share_of_batch,
                           .cut = data_parallel::cut_share,
                           .schedule = [](std::size_t) { return train::StepSchedule(); }});

@@ -31,7 +31,7 @@ class RankFrame {
     Ingredients plain;
     ultra::test::plain_training()->join(plain, Setup());
     plan = std::make_shared<Plan>(make_plan(
-        options, world, {.dp = world.size()},
+        options, world, MeshShape({replicas(static_cast<std::size_t>(world.size()))}),
         {.share = plain.share.get(), .cut = plain.cut.get(), .schedule = plain.schedule.get()}));
   }
 

@@ -45,8 +45,11 @@ class Ranks : public Technique {
   std::pair<std::size_t, std::string> beside_;
 };
 
-std::unique_ptr<Technique> along(MeshDim dim, std::size_t size, const std::string& flag) {
-  return std::make_unique<Ranks>(Axis{.dim = dim, .size = size, .flag = flag},
+std::unique_ptr<Technique> along(const std::string& name, std::size_t size, int nearness) {
+  return std::make_unique<Ranks>(Axis{.name = name,
+                                      .size = size,
+                                      .nearness = nearness,
+                                      .flag = "--" + name + " " + std::to_string(size)},
                                  std::pair<std::size_t, std::string>{});
 }
 
@@ -63,12 +66,12 @@ Setup setup_of(std::size_t ranks, Techniques techniques) {
 
 TEST(Setups, CountReplicasOfWhatTheAxesNeed) {
   EXPECT_EQ(setup_of(5, {}).replicas(), 5);
-  EXPECT_EQ(setup_of(5, {}).mesh_shape(), (MeshShape{.dp = 5}));
-  const auto setup = setup_of(
-      14, list_of(along(MeshDim::kTp, 3, "--tp 3"), along(MeshDim::kPp, 2, "--pp 2"),
-                  along(MeshDim::kCp, 1, "--cp 1"), beside(1, "--servers 1"), beside(1, "--b 1")));
+  EXPECT_EQ(setup_of(5, {}).mesh_shape().str(), "dp 5");
+  const auto setup =
+      setup_of(14, list_of(along("tp", 3, 40), along("pp", 2, 20), along("cp", 1, 30),
+                           beside(1, "--servers 1"), beside(1, "--b 1")));
   EXPECT_EQ(setup.replicas(), 2);
-  EXPECT_EQ(setup.mesh_shape(), (MeshShape{.dp = 2, .pp = 2, .tp = 3}));
+  EXPECT_EQ(setup.mesh_shape().str(), "dp 2 * pp 2 * cp 1 * tp 3");
   EXPECT_EQ(setup.ranks_per_replica(),
             (std::pair<std::size_t, std::string>(6, "--tp 3 and --pp 2")))
       << "an axis of one rank needs none";
@@ -78,8 +81,7 @@ TEST(Setups, CountReplicasOfWhatTheAxesNeed) {
 
 TEST(Setups, RefuseRanksThatAreNoWholeReplicas) {
   const auto refusal = [](std::size_t ranks, std::size_t servers) {
-    const auto setup =
-        setup_of(ranks, list_of(along(MeshDim::kTp, 4, "--tp 4"), beside(servers, "--servers 2")));
+    const auto setup = setup_of(ranks, list_of(along("tp", 4, 40), beside(servers, "--servers 2")));
     return message_of<ConfigError>([&] { static_cast<void>(setup.replicas()); });
   };
   EXPECT_THAT(refusal(6, 0),
