@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/plain_training.hpp"
