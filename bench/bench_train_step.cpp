@@ -24,6 +24,7 @@
 #include "common/ops/matmul.hpp"
 #include "common/optim/adamw.hpp"
 #include "common/optim/clip.hpp"
+#include "common/optim/optimizer.hpp"
 
 namespace {
 
@@ -76,7 +77,7 @@ void train_step(benchmark::State& state) {
   const data::Dataset text = bench::benchmark_text();
   const data::Sampler sampler(text, config.max_seq_len, kSequences, 1);
   const data::Batch batch = sampler.batch(device, 0, {0, kSequences});
-  optim::AdamW optimizer({});
+  optim::Optimizer optimizer(optim::adamw());
 
   const SgemmRate sgemm;
   const auto step = [&] {

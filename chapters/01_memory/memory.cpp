@@ -6,6 +6,7 @@
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/01_memory/written_parts.hpp"
 #include "common/base/errors.hpp"
+#include "common/optim/adamw.hpp"
 
 namespace ultra::memory {
 
@@ -28,14 +29,14 @@ void Memory::wrap(train::FactoryStack& factories, const train::Plan&, const trai
   wrap_written_parts(factories, options_.recompute);
 }
 
-void Memory::join(train::Ingredients& ingredients, const train::Setup&) const {
+void Memory::join(train::Ingredients& ingredients, const train::Setup& setup) const {
   ingredients.share.offer([](std::size_t global_batch, const Communicator& replicas) {
     ensure(replicas.size() == 1, "replicas deal the batch out");
     return Range{0, global_batch};
   });
   ingredients.cut.offer(cut_share);
   ingredients.schedule.offer(accumulation_schedule);
-  ingredients.adamw = written_adamw;
+  if (setup.train.optimizer == "adamw") ingredients.rule = optim::adamw({}, written_adamw);
 }
 
 std::optional<std::string> Memory::memory_table(const train::Setup& setup,

@@ -11,7 +11,7 @@ namespace ultra::data_parallel {
 void DataParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
 
 void DataParallel::validate(train::Setup& setup) {
-  options_.validate();
+  options_.validate(setup.train.optimizer);
   setup.unequal_shares = true;
 }
 
@@ -35,7 +35,7 @@ void DataParallel::join(train::Ingredients& ingredients, const train::Setup&) co
   ingredients.completes.offer(completing_action);
   ingredients.exchange.offer(
       [this](const train::StatesScope& scope) { return options_.make_exchange(scope); });
-  ingredients.adamw = options_.adamw(ingredients.adamw);
+  ingredients.rule = options_.rule(ingredients.rule);
   if (options_.check_replicas == 0) return;
   ingredients.observers.emplace_back(
       [every = options_.check_replicas](const train::ModelScope& scope) {

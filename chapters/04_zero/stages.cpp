@@ -35,9 +35,10 @@ ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup
     }
   }
   const nn::Parameter& like = *groups_.front().parameters.front();
-  offloaded_ = offload_states(offload, pieces(), like, scope.precision);
+  offloaded_ = offload_states(offload, pieces(), scope.optimizer.rule->states().size(), like,
+                              scope.precision);
   update_by(train::make_optimizer(scope.optimizer, pieces(),
-                                  offloaded_ ? offloaded_moments(offloaded_) : nullptr),
+                                  offloaded_ ? offloaded_store(offloaded_) : nullptr),
             masters_of(pieces(), scope.precision, offloaded_));
 }
 

@@ -48,8 +48,8 @@ struct ShardedScope {
   std::vector<nn::Parameter*> parameters;  ///< of one data group, in forward order
   std::string data_group{nn::kDataGroup};  ///< whose
   train::StepSchedule schedule;            ///< of every step
-  train::OptimizerParts optimizer = {.adamw = ops::adamw_into};  ///< of the shards
-  nn::Precision precision = {};                                  ///< what it updates
+  train::OptimizerParts optimizer = {.rule = optim::adamw()};  ///< of the shards
+  nn::Precision precision = {};                                ///< what it updates
 
   /// @brief All parameters of a whole model that passes micro-batches one after the other.
   [[nodiscard]] static ShardedScope whole(nn::Model& model, train::StepSchedule schedule);

@@ -84,15 +84,13 @@ ShardedRun Zero::sharded_run(const train::Setup& setup) const {
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   const std::size_t share = ceil_div(setup.train.global_batch, replicas);
   const Sharding sharding = options_.sharding(setup.data_ranks());
-  std::optional<memory::StateWidths> widths;
-  if (setup.train.precision || setup.train.moment_bytes) widths = memory::state_widths(setup.train);
   return {.model = setup.train.model,
           .dtype = setup.train.formats().gradients,
           .settings = settings(setup),
           .shards = sharding.shards,
           .replicas = sharding.replicas,
           .micro_batches = ceil_div(share, setup.train.micro_batch),
-          .widths = widths};
+          .widths = memory::state_widths(setup.train)};
 }
 
 // [region join]

@@ -17,7 +17,7 @@
 #include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
-#include "common/optim/adamw.hpp"
+#include "common/optim/optimizer.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/train/gradients/model_states.hpp"
 
@@ -50,15 +50,16 @@ class ReduceScatterExchange : public data_parallel::BucketExchange {
 /// @brief Makes a ReduceScatterExchange for each bucket.
 [[nodiscard]] data_parallel::MakeBucketExchange reduce_scatter_exchange(const ShardGroups& groups);
 
-/// @brief One step of AdamW on this rank's shard; then every rank has all weights.
+/// @brief One step of the optimizer on this rank's shard; then every rank has all weights.
 ///
 /// @param own    the pieces of tensors in this rank's shards: the same in each step.
 /// @param whole  flat arrays of weights, [padded] each, in which all ranks' shards stand: gathered
 /// in place. Empty when nobody holds all weights (ZeRO-3).
 /// Collective over shards.
-/// Cost: (S-1)/S bytes of the arrays sent per rank.   Memory: two moments per element of `own`, in
+/// Cost: (S-1)/S bytes of the arrays sent per rank.   Memory: the optimizer's states of `own`, in
 /// the first step.
 void step_own_shard(std::span<const optim::TensorUpdate> own, std::span<const Tensor> whole,
-                    const train::StepRule& rule, optim::AdamW& adamw, const Communicator& shards);
+                    const train::StepRule& rule, optim::Optimizer& optimizer,
+                    const Communicator& shards);
 
 }  // namespace ultra::zero

@@ -10,28 +10,30 @@
 /// Exercise 10.4 (`./workbook check 10.4`).
 /// Source: Micikevicius et al. 2018, "Mixed precision training", arXiv 1710.03740, sec. 3.1.
 
-#include "common/optim/adamw.hpp"
+#include <functional>
+
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::mixed_precision {
 
-/// @brief The weights that one update changes, and what it needs for that.
-struct WeightUpdate {
-  Tensor weights;          ///< [n] of bf16 or f16: what passes compute with; written
-  Tensor gradient;         ///< [n] of f32 or of two bytes
-  optim::Moments moments;  ///< [n] of f32 each; updated
-};
+/// Updates [n] weights, in place, by their [n] gradient, with the optimizer's states of them. Weights,
+/// gradient and states have one type, f32.
+using OptimizerUpdate = std::function<void(const Tensor& weights, const Tensor& gradient)>;
 
 /// @brief Updates weights of which the optimizer keeps f32 copies.
-/// @param master  [n] of f32; updated. Afterwards the weights are its numbers, rounded to nearest.
-/// @param adamw   the update of one tensor, all of whose tensors have the type of the first.
-void update_with_master(const WeightUpdate& update, const Tensor& master,
-                        const optim::AdamWUpdate& adamw, const ops::AdamWStep& constants);
+/// @param weights   [n] of bf16 or f16: what passes compute with. Afterwards they are the master
+/// weights, rounded to nearest.
+/// @param gradient  [n] of f32 or of two bytes.
+/// @param master    [n] of f32; updated.
+void update_with_master(const Tensor& weights, const Tensor& gradient, const Tensor& master,
+                        const OptimizerUpdate& update);
 
 /// @brief Updates weights of which there is nothing but two bytes: computed in f32, and rounded to
 /// nearest.
+/// @param weights   [n] of bf16 or f16; updated.
+/// @param gradient  [n] of f32 or of two bytes.
 /// @return the numbers in f32 before they were rounded, [n].
-Tensor update_without_master(const WeightUpdate& update, const optim::AdamWUpdate& adamw,
-                             const ops::AdamWStep& constants);
+Tensor update_without_master(const Tensor& weights, const Tensor& gradient,
+                             const OptimizerUpdate& update);
 
 }  // namespace ultra::mixed_precision

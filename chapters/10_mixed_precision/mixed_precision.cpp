@@ -87,16 +87,16 @@ void MixedPrecision::wrap(train::FactoryStack& factories, const train::Plan& pla
 void MixedPrecision::join(train::Ingredients& ingredients, const train::Setup& setup) const {
   if (options_.is_mixed() || options_.counts_updates) {
     auto figures = options_.counts_updates ? std::make_shared<UpdateFigures>() : nullptr;
-    ingredients.weight_step.claim("--precision", weight_steps({.rounding = options_.rounding,
-                                                               .seed = setup.train.seed,
-                                                               .figures = figures}));
+    ingredients.weight_rule.claim(
+        "--precision",
+        weight_rule({.rounding = options_.rounding, .seed = setup.train.seed, .figures = figures}));
     if (figures) ingredients.observers.push_back(note_figures(figures));
   }
   if (options_.moments == MomentFormat::kBf16) {
-    ingredients.moments.claim("--optimizer-state", bf16_moments);
+    ingredients.store.claim("--optimizer-state", bf16_moments);
   }
   if (options_.moments == MomentFormat::kInt8) {
-    ingredients.moments.claim("--optimizer-state", [] { return int8_moments(); });
+    ingredients.store.claim("--optimizer-state", [] { return int8_moments(); });
   }
   if (options_.scaling() != LossScaling::kNone) {
     ingredients.loss_scaler.claim("--loss-scale", loss_scaler_of(options_));

@@ -75,9 +75,9 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
                             group,
                             parameters_of(chunks_, group),
                             plan_->groups.at(group),
-                            {.adamw = ingredients.adamw,
-                             .weight_step = ingredients.weight_step.get(),
-                             .moments = ingredients.moments.get()}};
+                            {.rule = ingredients.rule,
+                             .wrap = ingredients.weight_rule.get(),
+                             .store = ingredients.store.get()}};
     if (group == nn::kOwnGroup) {
       states.push_back(replicated_states(scope, nullptr));
       continue;

@@ -31,7 +31,7 @@ void ReduceScatterExchange::finish() { throw NotWritten("04.2 zero_step: finish"
 void step_own_shard([[maybe_unused]] std::span<const optim::TensorUpdate> own,
                     [[maybe_unused]] std::span<const Tensor> whole,
                     [[maybe_unused]] const train::StepRule& rule,
-                    [[maybe_unused]] optim::AdamW& adamw,
+                    [[maybe_unused]] optim::Optimizer& optimizer,
                     [[maybe_unused]] const Communicator& shards) {
   throw NotWritten("04.2 zero_step: step_own_shard");
 }

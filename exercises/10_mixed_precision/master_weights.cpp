@@ -1,7 +1,7 @@
 // Exercise 10.4: the update of master weights.
 //
 // Goal:        let updates add up that are smaller than the last bit of the weights.
-// Length:      about 15 lines
+// Length:      about 8 lines
 // Difficulty:  easy
 // Check:       ./workbook check 10.4
 // Hints:       ./workbook hint 10.4
@@ -17,17 +17,17 @@
 namespace ultra::mixed_precision {
 
 // TODO 1: where the optimizer keeps weights of its own.
-void update_with_master([[maybe_unused]] const WeightUpdate& update,
+void update_with_master([[maybe_unused]] const Tensor& weights,
+                        [[maybe_unused]] const Tensor& gradient,
                         [[maybe_unused]] const Tensor& master,
-                        [[maybe_unused]] const optim::AdamWUpdate& adamw,
-                        [[maybe_unused]] const ops::AdamWStep& constants) {
+                        [[maybe_unused]] const OptimizerUpdate& update) {
   throw NotWritten("10.4 master_weights");
 }
 
 // TODO 2: where it does not.
-Tensor update_without_master([[maybe_unused]] const WeightUpdate& update,
-                             [[maybe_unused]] const optim::AdamWUpdate& adamw,
-                             [[maybe_unused]] const ops::AdamWStep& constants) {
+Tensor update_without_master([[maybe_unused]] const Tensor& weights,
+                             [[maybe_unused]] const Tensor& gradient,
+                             [[maybe_unused]] const OptimizerUpdate& update) {
   throw NotWritten("10.4 master_weights");
 }
 

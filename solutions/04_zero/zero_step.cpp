@@ -22,8 +22,9 @@ void ReduceScatterExchange::finish() {
 
 // [region step_own_shard]
 void step_own_shard(std::span<const optim::TensorUpdate> own, std::span<const Tensor> whole,
-                    const train::StepRule& rule, optim::AdamW& adamw, const Communicator& shards) {
-  adamw.step(own, rule.learning_rate, optim::clip_coefficient(rule.norm, rule.clip_norm));
+                    const train::StepRule& rule, optim::Optimizer& optimizer,
+                    const Communicator& shards) {
+  optimizer.step(own, rule.learning_rate, optim::clip_coefficient(rule.norm, rule.clip_norm));
   std::vector<Work> gathers;
   for (const Tensor& flat : whole) {
     gathers.push_back(shards.labeled("weights").all_gather_async(own_shard(flat, shards), flat));

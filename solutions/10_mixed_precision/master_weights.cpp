@@ -7,23 +7,20 @@
 namespace ultra::mixed_precision {
 
 // [region update_with_master]
-void update_with_master(const WeightUpdate& update, const Tensor& master,
-                        const optim::AdamWUpdate& adamw, const ops::AdamWStep& constants) {
-  const Tensor gradient = cast(update.gradient, master.dtype());
-  adamw(master, gradient, update.moments.first, update.moments.second, constants);
-  cast_into(update.weights, master);
+void update_with_master(const Tensor& weights, const Tensor& gradient, const Tensor& master,
+                        const OptimizerUpdate& update) {
+  update(master, cast(gradient, DType::kF32));
+  cast_into(weights, master);
 }
 // [/region]
 
 // [region update_without_master]
-Tensor update_without_master(const WeightUpdate& update, const optim::AdamWUpdate& adamw,
-                             const ops::AdamWStep& constants) {
-  const DType wide = update.moments.first.dtype();
-  Tensor weights = cast(update.weights, wide);
-  adamw(weights, cast(update.gradient, wide), update.moments.first, update.moments.second,
-        constants);
-  cast_into(update.weights, weights);
-  return weights;
+Tensor update_without_master(const Tensor& weights, const Tensor& gradient,
+                             const OptimizerUpdate& update) {
+  Tensor wide = cast(weights, DType::kF32);
+  update(wide, cast(gradient, DType::kF32));
+  cast_into(weights, wide);
+  return wide;
 }
 // [/region]
 

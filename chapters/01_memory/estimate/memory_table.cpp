@@ -31,7 +31,7 @@ std::optional<std::size_t> predict(MemoryCategory category, const train::TrainOp
     case MemoryCategory::kGradients:
       return all(per_parameter.gradients, sizeof(float));
     case MemoryCategory::kOptimizer:
-      return all(per_parameter.optimizer, 2 * sizeof(float));
+      return all(per_parameter.optimizer, per_parameter.states * sizeof(float));
     case MemoryCategory::kActivations:
       return peak_activation_bytes(shape, batch, activation_precision(options), recompute);
     case MemoryCategory::kCommunication:

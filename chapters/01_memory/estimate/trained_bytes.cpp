@@ -1,6 +1,7 @@
 #include "chapters/01_memory/estimate/trained_bytes.hpp"
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "common/optim/rules.hpp"
 
 namespace ultra::memory {
 namespace {
@@ -11,9 +12,12 @@ double real(std::size_t bytes) { return static_cast<double>(bytes); }
 
 StateWidths state_widths(const train::TrainOptions& options) {
   const StateBytes same = bytes_per_parameter(precision_of(options.dtype));
+  const std::size_t states = optim::states_per_weight(options.optimizer);
+  const double two_states = options.moment_bytes.value_or(real(same.optimizer));
   StateWidths widths{.parameters = real(same.parameters),
                      .gradients = real(same.gradients),
-                     .optimizer = options.moment_bytes.value_or(real(same.optimizer))};
+                     .optimizer = real(states) / 2 * two_states,
+                     .states = states};
   if (!options.precision) return widths;
   widths.parameters = real(size_of(options.precision->parameters));
   widths.gradients = real(size_of(options.precision->gradients));

@@ -9,9 +9,10 @@ namespace ultra::memory {
 
 /// @brief Bytes per parameter of a training's states.
 struct StateWidths {
-  double parameters;  ///< the weights that the passes compute with
-  double gradients;   ///< their gradients
-  double optimizer;   ///< the moments, and master weights where there are any
+  double parameters;       ///< the weights that the passes compute with
+  double gradients;        ///< their gradients
+  double optimizer;        ///< the optimizer's states, and master weights where there are any
+  std::size_t states = 2;  ///< the optimizer's, each of them a number for each parameter
 };
 
 /// @brief Those of a training. Moments in blocks with scales of their own take a fraction of a byte

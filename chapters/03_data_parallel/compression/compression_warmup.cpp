@@ -50,6 +50,32 @@ void update_with_kept(std::span<T> value, std::span<const T> grad, std::span<T> 
   }
 }
 
+class KeptSecondMoment final : public optim::UpdateRule {
+ public:
+  KeptSecondMoment(int kept_step, optim::Rule adamw, const optim::AdamWConfig& config)
+      : kept_step_(kept_step), adamw_(std::move(adamw)), config_(config) {}
+
+  std::span<const optim::StateSpec> states() const override { return adamw_->states(); }
+
+  void apply(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
+             const optim::StepConstants& step) const override {
+    if (step.step <= kept_step_) return adamw_->apply(i, update, states, step);
+    dispatch_float(update.value.dtype(), [&]<class T>() {
+      const HostView<T> weights(update.value, HostAccess::kReadWrite);
+      const HostView<const T> gradients(update.grad);
+      const HostView<T> first(states[0], HostAccess::kReadWrite);
+      const HostView<const T> second(states[1]);
+      update_with_kept<T>(weights.span(), gradients.span(), first.span(), second.span(),
+                          optim::adamw_step(config_, update.decay, step), kept_step_);
+    });
+  }
+
+ private:
+  int kept_step_;
+  optim::Rule adamw_;
+  optim::AdamWConfig config_;
+};
+
 }  // namespace
 
 MakeBucketExchange switch_exchange(std::size_t steps, MakeBucketExchange first,
@@ -60,23 +86,10 @@ MakeBucketExchange switch_exchange(std::size_t steps, MakeBucketExchange first,
   };
 }
 
-optim::AdamWUpdate keep_second_moment(std::size_t steps, optim::AdamWUpdate update) {
-  if (steps == 0) return update;
-  return [kept_step = checked_cast<int>(steps), update = std::move(update)](
-             const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-             const Tensor& second_moment, const ops::AdamWStep& constants) {
-    if (constants.step <= kept_step) {
-      return update(value, grad, first_moment, second_moment, constants);
-    }
-    dispatch_float(value.dtype(), [&]<class T>() {
-      const HostView<T> weights(value, HostAccess::kReadWrite);
-      const HostView<const T> gradients(grad);
-      const HostView<T> first(first_moment, HostAccess::kReadWrite);
-      const HostView<const T> second(second_moment);
-      update_with_kept<T>(weights.span(), gradients.span(), first.span(), second.span(), constants,
-                          kept_step);
-    });
-  };
+optim::Rule keep_second_moment(std::size_t steps, optim::Rule adamw,
+                               const optim::AdamWConfig& config) {
+  if (steps == 0) return adamw;
+  return std::make_shared<KeptSecondMoment>(checked_cast<int>(steps), std::move(adamw), config);
 }
 
 }  // namespace ultra::data_parallel

@@ -20,10 +20,11 @@ namespace ultra::data_parallel {
 [[nodiscard]] MakeBucketExchange switch_exchange(std::size_t steps, MakeBucketExchange first,
                                                  MakeBucketExchange then);
 
-/// @brief The update `update` in the first `steps` steps; after them AdamW with the second moment, and
-/// its bias correction, that it had then.
-/// @param steps  0 keeps nothing: `update` in all steps.
-[[nodiscard]] optim::AdamWUpdate keep_second_moment(std::size_t steps,
-                                                    optim::AdamWUpdate update = ops::adamw_into);
+/// @brief The rule `adamw` in the first `steps` steps; after them AdamW with the second moment, and its
+/// bias correction, that it had then.
+/// @param steps  0 keeps nothing: `adamw` in all steps.
+/// @param config  the constants of `adamw`.
+[[nodiscard]] optim::Rule keep_second_moment(std::size_t steps, optim::Rule adamw,
+                                             const optim::AdamWConfig& config = {});
 
 }  // namespace ultra::data_parallel

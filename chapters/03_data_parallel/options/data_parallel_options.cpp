@@ -70,7 +70,7 @@ void DataParallelOptions::add_to(CLI::App& app) {
   }
 }
 
-void DataParallelOptions::validate() const {
+void DataParallelOptions::validate(std::string_view optimizer) const {
   train::under_flag("--all-reduce", "", [&] { static_cast<void>(algorithms()); });
   const bool compresses = parse_compression(compress).kind != CompressionKind::kNone;
   if (!compresses && !error_feedback) {
@@ -80,6 +80,12 @@ void DataParallelOptions::validate() const {
   }
   if (!compresses && compress_warmup > 0) {
     throw ConfigError("--compress-warmup has no meaning without --compress.");
+  }
+  if (compress_warmup > 0 && optimizer != "adamw") {
+    throw ConfigError(fmt::format(
+        "--compress-warmup keeps AdamW's second moments after the warm-up, and --optimizer {} has "
+        "none. Leave out --compress-warmup or --optimizer.",
+        optimizer));
   }
 }
 
@@ -147,8 +153,8 @@ std::unique_ptr<train::GradientExchange> DataParallelOptions::make_exchange(
                         flush, exchange);
 }
 
-optim::AdamWUpdate DataParallelOptions::adamw(optim::AdamWUpdate update) const {
-  return compress_warmup > 0 ? keep_second_moment(compress_warmup, std::move(update)) : update;
+optim::Rule DataParallelOptions::rule(optim::Rule adamw) const {
+  return keep_second_moment(compress_warmup, std::move(adamw));
 }
 
 train::ExtraConfig DataParallelOptions::config() const {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "common/comm/collectives/collective_algorithms.hpp"
-#include "common/optim/adamw.hpp"
+#include "common/optim/update_rule.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/program/technique.hpp"
 #include "common/train/report/metrics.hpp"
@@ -45,8 +45,9 @@ struct DataParallelOptions {
   void add_to(CLI::App& app);
 
   /// @brief Checks the values and those against each other.
+  /// @param optimizer  train::TrainOptions::optimizer.
   /// @throws ConfigError that says what does not fit and what to do.
-  void validate() const;
+  void validate(std::string_view optimizer = optim::kDefaultRule) const;
 
   /// @brief A flag that was given and has no meaning with a parameter server; empty if there is
   /// none.
@@ -75,7 +76,7 @@ struct DataParallelOptions {
 
   /// @brief What AdamW's update becomes: with --compress-warmup, its second moments stay as they
   /// are from the first compressed step on.
-  [[nodiscard]] optim::AdamWUpdate adamw(optim::AdamWUpdate update) const;
+  [[nodiscard]] optim::Rule rule(optim::Rule adamw) const;
 
   /// @brief These flags for the metrics file.
   [[nodiscard]] train::ExtraConfig config() const;

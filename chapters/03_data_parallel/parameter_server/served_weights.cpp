@@ -6,7 +6,7 @@
 namespace ultra::data_parallel {
 
 ServedWeights::ServedWeights(const ServerWorld& servers, const ServedModel& model,
-                             const Device& device, DType dtype, const optim::AdamWUpdate& adamw)
+                             const Device& device, DType dtype, const optim::Rule& rule)
     : servers_(servers), model_(model) {
   if (servers.settings.priority == Priority::kPriority) {
     // A slice that is updated goes to all replicas.
@@ -22,7 +22,7 @@ ServedWeights::ServedWeights(const ServerWorld& servers, const ServedModel& mode
                        .value = Tensor::empty(device, {slice.elements.size()}, dtype,
                                               MemoryCategory::kParameters),
                        .decays = parameter.decays,
-                       .optimizer = optim::AdamW(optim::AdamWConfig{}, adamw)});
+                       .optimizer = optim::Optimizer(rule)});
     works.push_back(
         slices_.back().messenger.recv_async(slices_.back().value, 0, push_name(model, 0, number)));
   }

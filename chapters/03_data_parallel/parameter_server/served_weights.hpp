@@ -10,7 +10,7 @@
 #include "chapters/03_data_parallel/parameter_server/server_settings.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/comm/work.hpp"
-#include "common/optim/adamw.hpp"
+#include "common/optim/optimizer.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::data_parallel {
@@ -23,9 +23,9 @@ namespace ultra::data_parallel {
 class ServedWeights {
  public:
   /// @brief Receives the weights that training begins with from replica 0: see send_first_weights().
-  /// @param adamw  the update of one tensor.
+  /// @param rule  how a step changes a tensor.
   ServedWeights(const ServerWorld& servers, const ServedModel& model, const Device& device,
-                DType dtype, const optim::AdamWUpdate& adamw);
+                DType dtype, const optim::Rule& rule);
 
   /// @brief Number of slices.
   [[nodiscard]] std::size_t size() const { return slices_.size(); }
@@ -39,7 +39,7 @@ class ServedWeights {
   /// @brief Memory for a slice that travels: [its elements], uninitialised.
   [[nodiscard]] Tensor buffer(std::size_t slice) const;
 
-  /// @brief Changes the weights of a slice by one step of AdamW; as ops::adamw_into.
+  /// @brief Changes the weights of a slice by one step of the optimizer.
   void update(std::size_t slice, const Tensor& gradient, double learning_rate,
               double gradient_scale);
 
@@ -59,7 +59,7 @@ class ServedWeights {
     Communicator messenger;  // labelled with the parameter
     Tensor value;
     bool decays;
-    optim::AdamW optimizer;
+    optim::Optimizer optimizer;
   };
 
   ServerWorld servers_;

@@ -12,6 +12,7 @@
 #include "chapters/03_data_parallel/parameter_server/server_options.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 #include "chapters/03_data_parallel/parameter_server/straggler.hpp"
+#include "common/optim/adamw.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -69,7 +70,8 @@ class ParameterServers : public train::Technique {
     if (num_servers() == 0) return nullptr;
     const ServerWorld servers =
         make_server_world(context.world, options_.settings(setup.train.dtype));
-    return parameter_server_worker(servers, context, make_trainer, memory::written_adamw);
+    return parameter_server_worker(servers, context, make_trainer,
+                                   optim::adamw({}, memory::written_adamw));
   }
 
   std::vector<train::UnsavedState> states_that_are_not_saved() const override {

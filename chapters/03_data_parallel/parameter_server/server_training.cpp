@@ -140,12 +140,11 @@ class Replica : public train::Worker {
 
 class Server : public train::Worker {
  public:
-  Server(const train::RunContext& context, const ServerWorld& servers,
-         const optim::AdamWUpdate& adamw)
+  Server(const train::RunContext& context, const ServerWorld& servers, const optim::Rule& rule)
       : context_(context), servers_(servers) {
     const ServedModel served = share_model(servers, {});
     parameter_count_ = served.total();
-    ServedWeights weights(servers, served, context.device, context.options.dtype, adamw);
+    ServedWeights weights(servers, served, context.device, context.options.dtype, rule);
     const ServerSettings& settings = servers.settings;
     server_ = settings.asynchronous
                   ? async_server(std::move(weights), settings.staleness, context.options,
@@ -178,8 +177,8 @@ class Server : public train::Worker {
 std::unique_ptr<train::Worker> parameter_server_worker(const ServerWorld& servers,
                                                        const train::RunContext& context,
                                                        const train::MakeTrainer& make_trainer,
-                                                       const optim::AdamWUpdate& adamw) {
-  if (servers.is_server()) return std::make_unique<Server>(context, servers, adamw);
+                                                       const optim::Rule& rule) {
+  if (servers.is_server()) return std::make_unique<Server>(context, servers, rule);
   return std::make_unique<Replica>(context, servers, make_trainer);
 }
 

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "chapters/03_data_parallel/parameter_server/server_settings.hpp"
-#include "common/optim/adamw.hpp"
+#include "common/optim/update_rule.hpp"
 #include "common/train/frame/worker.hpp"
 #include "common/train/program/technique.hpp"
 
@@ -34,10 +34,10 @@ namespace ultra::data_parallel {
 /// Memory: no optimizer on replicas; on servers see sync_server() and async_server().
 /// @param servers       of all ranks of the run: make_server_world(world, ...).
 /// @param make_trainer  makes a replica's worker.
-/// @param adamw         the servers' update of one tensor.
+/// @param rule          of the servers' optimizer.
 /// @see PushPull, ParameterServer
 [[nodiscard]] std::unique_ptr<train::Worker> parameter_server_worker(
     const ServerWorld& servers, const train::RunContext& context,
-    const train::MakeTrainer& make_trainer, const optim::AdamWUpdate& adamw);
+    const train::MakeTrainer& make_trainer, const optim::Rule& rule);
 
 }  // namespace ultra::data_parallel

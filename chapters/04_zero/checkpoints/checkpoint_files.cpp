@@ -54,24 +54,24 @@ class Collector {
     }
   }
 
-  void add_moments(const std::string& file, std::vector<PendingPart>& parts) const {
+  void add_states(const std::string& file, std::vector<PendingPart>& parts) const {
     std::vector<TensorSpec> specs;
     std::vector<Tensor> values;
     for (const Copy& copy : copies_) {
       const train::OwnedPiece& piece = state_.pieces()[copy.piece];
       for (const RowsOfRuns& rows : rows_of(runs_of(piece))) {
-        const auto add = [&](const char* kind, const Tensor& moment) {
-          const ElementRun& run = rows.first;
-          std::vector<std::size_t> shape = {run.count};
-          if (rows.rows > 1) shape.insert(shape.begin(), rows.rows);
-          specs.push_back({.name = to_string(
-                               MomentsName{kind, piece.parameter->name(), run.global, rows.stride}),
-                           .type = checkpoint::stored_type_for(dtype_),
-                           .shape = shape});
-          values.push_back(moment.slice(0, {run.local, run.local + rows.rows * run.count}));
-        };
-        add(kFirstMoment, copy.values.moments.first);
-        add(kSecondMoment, copy.values.moments.second);
+        const ElementRun& run = rows.first;
+        std::vector<std::size_t> shape = {run.count};
+        if (rows.rows > 1) shape.insert(shape.begin(), rows.rows);
+        for (std::size_t s = 0; s < state_.specs().size(); ++s) {
+          specs.push_back(
+              {.name = to_string(StateName{std::string(state_.specs()[s].name),
+                                           piece.parameter->name(), run.global, rows.stride}),
+               .type = checkpoint::stored_type_for(dtype_),
+               .shape = shape});
+          values.push_back(
+              copy.values.states[s].slice(0, {run.local, run.local + rows.rows * run.count}));
+        }
       }
     }
     const SafetensorsHeader header = checkpoint::make_header(specs);
@@ -138,17 +138,16 @@ SafetensorsHeader weights_header(const TrainingState& state, DType dtype) {
   return checkpoint::make_header(specs, {{"format", "pt"}});
 }
 
-std::string to_string(const MomentsName& name) {
+std::string to_string(const StateName& name) {
   const std::string rows = name.stride > 0 ? fmt::format("+{}", name.stride) : "";
-  return fmt::format("{}/{}@{}{}", name.kind, name.parameter, name.begin, rows);
+  return fmt::format("{}/{}@{}{}", name.state, name.parameter, name.begin, rows);
 }
 
-std::optional<MomentsName> parse_moments_name(std::string_view text) {
+std::optional<StateName> parse_state_name(std::string_view text) {
   const std::size_t slash = text.find('/');
   const std::size_t at = text.rfind('@');
   if (slash == std::string_view::npos || at == std::string_view::npos || at < slash) return {};
-  const std::string_view kind = text.substr(0, slash);
-  if (kind != kFirstMoment && kind != kSecondMoment) return {};
+  if (slash == 0) return {};
   const std::string_view place = text.substr(at + 1);
   const std::size_t plus = place.find('+');
   const auto begin = parse_number<std::uint64_t>(place.substr(0, plus));
@@ -156,10 +155,10 @@ std::optional<MomentsName> parse_moments_name(std::string_view text) {
                           ? std::optional<std::uint64_t>(0)
                           : parse_number<std::uint64_t>(place.substr(plus + 1));
   if (!begin || !stride || (plus != std::string_view::npos && *stride == 0)) return {};
-  return MomentsName{.kind = std::string(kind),
-                     .parameter = std::string(text.substr(slash + 1, at - slash - 1)),
-                     .begin = *begin,
-                     .stride = *stride};
+  return StateName{.state = std::string(text.substr(0, slash)),
+                   .parameter = std::string(text.substr(slash + 1, at - slash - 1)),
+                   .begin = *begin,
+                   .stride = *stride};
 }
 
 std::span<const std::byte> PendingPart::bytes() const {
@@ -191,7 +190,7 @@ PendingFiles pending_files(const TrainingState& state, const TrainingRecord& rec
     add_text(kWeightsFile, text_of(header));
   }
   collector.add_weights(header, pending.parts);
-  collector.add_moments(optimizer_file(rank, record.writers), pending.parts);
+  collector.add_states(optimizer_file(rank, record.writers), pending.parts);
   return pending;
 }
 // [/region]

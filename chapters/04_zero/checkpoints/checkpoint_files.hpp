@@ -6,7 +6,7 @@
 ///       training.json                          which training, which step, all losses so far
 ///       config.json, model.safetensors         the weights, as Hugging Face's Llama or Mixtral
 ///       tokenizer.json ...                     what stood beside the weights of --init
-///       optimizer-00000-of-00004.safetensors   moments of the pieces that rank 0 owned
+///       optimizer-00000-of-00004.safetensors   optimizer states of the pieces that rank 0 owned
 ///       ...
 ///       parts-00000-of-00004.json              which bytes rank 0 wrote, with their checksums
 ///       ...
@@ -45,13 +45,9 @@ inline constexpr const char* kWeightsFile = "model.safetensors";  ///< Hugging F
 /// @brief What stands before the weights in model.safetensors.
 [[nodiscard]] checkpoint::SafetensorsHeader weights_header(const TrainingState& state, DType dtype);
 
-/// @brief The moments' kinds, by PyTorch's names.
-inline constexpr const char* kFirstMoment = "exp_avg";
-inline constexpr const char* kSecondMoment = "exp_avg_sq";  ///< of the squares
-
-/// @brief Which moments, and of which elements.
-struct MomentsName {
-  std::string kind;       ///< "exp_avg" or "exp_avg_sq"
+/// @brief Which state of an optimizer, and of which elements.
+struct StateName {
+  std::string state;      ///< optim::StateSpec::name
   std::string parameter;  ///< its name
   std::size_t begin = 0;  ///< first element of the whole parameter
   std::size_t stride =
@@ -61,9 +57,9 @@ struct MomentsName {
 
 /// @brief "exp_avg/model.norm.weight@128": a tensor of an optimizer file. With a stride,
 /// "exp_avg/model.layers.0.mlp.down_proj.weight@96+384".
-[[nodiscard]] std::string to_string(const MomentsName& name);
+[[nodiscard]] std::string to_string(const StateName& name);
 /// @brief Reads to_string's text; nothing for any other.
-[[nodiscard]] std::optional<MomentsName> parse_moments_name(std::string_view text);
+[[nodiscard]] std::optional<StateName> parse_state_name(std::string_view text);
 
 /// @brief Runs of the same length and at the same distance from each other: some columns of a
 /// matrix.
@@ -107,7 +103,7 @@ struct PendingFiles {
 /// @brief Copies a rank's state. Training may go on when it returns.
 /// @param record      of the training; rank 0 writes it.
 /// @param companions  rank 0 writes them; of other ranks not looked at.
-/// Memory: the weights and moments that the rank saves, on the host.
+/// Memory: the weights and states that the rank saves, on the host.
 [[nodiscard]] PendingFiles pending_files(const TrainingState& state, const TrainingRecord& record,
                                          int rank, const Companions& companions = {});
 

@@ -143,7 +143,7 @@ void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
 // Tensors -----------------------------------------------------------------------------------------
 
 /// A tensor of an optimizer file: rows of elements of a parameter.
-struct StoredMoments {
+struct StoredRows {
   std::size_t file;    ///< its file
   std::string tensor;  ///< its name there
   Range first_row;     ///< of the whole parameter's elements
@@ -153,21 +153,22 @@ struct StoredMoments {
 
 /// A row of a stored tensor.
 struct StoredRow {
-  const StoredMoments* moments;
+  const StoredRows* rows;
   std::size_t begin;  ///< its place in the stored tensor
 };
 
 /// Elements to copy from a stored tensor.
-struct MomentsCopy {
-  const StoredMoments* moments;
+struct StateCopy {
+  const StoredRows* rows;
   std::size_t from, to, count;
 };
 
 /// All tensors of a checkpoint.
 class StoredState {
  public:
-  StoredState(FileLayer& files, const fs::path& folder, int writers, DType dtype)
-      : folder_(folder), dtype_(dtype), weights_(files, folder / kWeightsFile) {
+  StoredState(FileLayer& files, const fs::path& folder, int writers, DType dtype,
+              std::span<const optim::StateSpec> specs)
+      : folder_(folder), dtype_(dtype), specs_(specs), weights_(files, folder / kWeightsFile) {
     for (int writer = 0; writer < writers; ++writer) {
       const fs::path path = folder / optimizer_file(writer, writers);
       optimizers_.push_back(std::make_unique<SafetensorsReader>(files, path));
@@ -175,12 +176,12 @@ class StoredState {
     }
   }
 
-  /// Checks that there are moments of all pieces that a rank needs.
-  void expect_moments_of(const TrainingState& state) const {
+  /// Checks that there are the optimizer's states of all pieces that a rank needs.
+  void expect_states_of(const TrainingState& state) const {
     for (const train::OwnedPiece& piece : state.pieces()) {
       for (const ElementRun& run : runs_of(piece)) {
-        for (const char* kind : {kFirstMoment, kSecondMoment}) {
-          static_cast<void>(copies_of(kind, piece.parameter->name(), run));
+        for (const optim::StateSpec& spec : specs_) {
+          static_cast<void>(copies_of(spec.name, piece.parameter->name(), run));
         }
       }
     }
@@ -211,8 +212,9 @@ class StoredState {
     const std::string& name = piece.parameter->name();
     for (const ElementRun& run : runs_of(piece)) {
       weights_.read(name, run.global, part(values.weights, run.local, run.count));
-      read_moment(kFirstMoment, name, run, values.moments.first);
-      read_moment(kSecondMoment, name, run, values.moments.second);
+      for (std::size_t s = 0; s < specs_.size(); ++s) {
+        read_state(specs_[s].name, name, run, values.states[s]);
+      }
     }
   }
   // [/region]
@@ -224,14 +226,16 @@ class StoredState {
 
   void add_names(const fs::path& path, std::size_t file) {
     for (const checkpoint::StoredTensor& tensor : optimizers_[file]->tensors()) {
-      const auto name = parse_moments_name(tensor.name);
+      const auto name = parse_state_name(tensor.name);
       const std::size_t dimensions = name && name->stride > 0 ? 2 : 1;
-      if (!name || tensor.shape.size() != dimensions) {
-        report_foreign(path, fmt::format("its tensor {} is none of an optimizer's moments",
+      if (!name ||
+          std::ranges::find(specs_, name->state, &optim::StateSpec::name) == specs_.end() ||
+          tensor.shape.size() != dimensions) {
+        report_foreign(path, fmt::format("its tensor {} is none of the optimizer's states",
                                          shown_text(tensor.name)));
       }
       expect_type(path, tensor, dtype_);
-      moments_[{name->kind, name->parameter}].push_back(
+      states_[{name->state, name->parameter}].push_back(
           {.file = file,
            .tensor = tensor.name,
            .first_row = {name->begin, name->begin + tensor.shape.back()},
@@ -243,9 +247,9 @@ class StoredState {
   /// The rows of stored tensors that hold some of the wanted elements, and which elements those
   /// are.
   static std::pair<std::vector<Range>, std::vector<StoredRow>> rows_with(
-      const std::vector<StoredMoments>& all, const Range& wanted) {
+      const std::vector<StoredRows>& all, const Range& wanted) {
     std::pair<std::vector<Range>, std::vector<StoredRow>> found;
-    for (const StoredMoments& stored : all) {
+    for (const StoredRows& stored : all) {
       const std::size_t end = stored.first_row.end;
       // Rows before this one end before the wanted elements begin.
       std::size_t row = 0;
@@ -260,41 +264,42 @@ class StoredState {
     return found;
   }
 
-  /// Where the moments of some elements are.
-  std::vector<MomentsCopy> copies_of(const std::string& kind, const std::string& parameter,
-                                     const ElementRun& run) const {
-    std::vector<MomentsCopy> copies;
+  /// Where a state of some elements is.
+  std::vector<StateCopy> copies_of(std::string_view state, const std::string& parameter,
+                                   const ElementRun& run) const {
+    std::vector<StateCopy> copies;
     std::size_t count = 0;
-    const auto found = moments_.find({kind, parameter});
-    if (found != moments_.end()) {
+    const auto found = states_.find({std::string(state), parameter});
+    if (found != states_.end()) {
       const Range wanted{run.global, run.global + run.count};
       const auto [elements, rows] = rows_with(found->second, wanted);
       for (const PieceCopy& copy : copies_for(elements, wanted)) {
         const StoredRow& row = rows[copy.piece];
-        copies.push_back({row.moments, row.begin + copy.from, copy.to, copy.count});
+        copies.push_back({row.rows, row.begin + copy.from, copy.to, copy.count});
         count += copy.count;
       }
     }
     if (count == run.count) return copies;
     report_foreign(folder_ / "optimizer-*.safetensors",
-                   fmt::format("of {} of {} there are {} of the {} elements from {} on", kind,
+                   fmt::format("of {} of {} there are {} of the {} elements from {} on", state,
                                shown_text(parameter), count, run.count, run.global));
   }
 
-  void read_moment(const std::string& kind, const std::string& parameter, const ElementRun& run,
-                   const Tensor& out) const {
-    for (const MomentsCopy& copy : copies_of(kind, parameter, run)) {
-      optimizers_[copy.moments->file]->read(copy.moments->tensor, copy.from,
-                                            part(out, run.local + copy.to, copy.count));
+  void read_state(std::string_view state, const std::string& parameter, const ElementRun& run,
+                  const Tensor& out) const {
+    for (const StateCopy& copy : copies_of(state, parameter, run)) {
+      optimizers_[copy.rows->file]->read(copy.rows->tensor, copy.from,
+                                         part(out, run.local + copy.to, copy.count));
     }
   }
 
   fs::path folder_;
   DType dtype_;
+  std::span<const optim::StateSpec> specs_;
   SafetensorsReader weights_;
   std::vector<std::unique_ptr<SafetensorsReader>> optimizers_;
-  /// By kind and parameter.
-  std::map<std::pair<std::string, std::string>, std::vector<StoredMoments>> moments_;
+  /// By state and parameter.
+  std::map<std::pair<std::string, std::string>, std::vector<StoredRows>> states_;
 };
 
 }  // namespace
@@ -312,9 +317,10 @@ TrainingRecord load_checkpoint(FileLayer& files, const fs::path& folder,
   // Each rank has looked at some of the bytes: what they say counts when all are as written.
   train::agree(world, [&] {
     identity.expect_same(record.identity, folder.string());
-    stored = std::make_unique<StoredState>(files, folder, record.writers, identity.dtype);
+    stored =
+        std::make_unique<StoredState>(files, folder, record.writers, identity.dtype, state.specs());
     stored->expect_weights_of(state);
-    stored->expect_moments_of(state);
+    stored->expect_states_of(state);
   });
   state.load(record.optimizer_steps, [&](std::size_t piece, const PieceValues& values) {
     stored->read(state.pieces()[piece], values);

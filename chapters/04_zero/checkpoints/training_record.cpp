@@ -271,12 +271,15 @@ TrainingSettings settings_of(const train::TrainOptions& options) {
 
 TrainingIdentity identity_of(const train::RunContext& context) {
   const data::Dataset& dataset = context.sampler.dataset();
+  std::map<std::string, std::string> variant = context.options.variant;
+  if (context.options.optimizer != optim::kDefaultRule)
+    variant["--optimizer"] = context.options.optimizer;
   return {.model = context.options.model,
           .dtype = context.options.dtype,
           .seed = context.options.seed,
           .global_batch = context.options.global_batch,
           .doc_length = context.options.doc_length,
-          .variant = context.options.variant,
+          .variant = std::move(variant),
           .data = dataset.source(),
           .data_bytes = dataset.size(),
           .data_hash = dataset.hash()};

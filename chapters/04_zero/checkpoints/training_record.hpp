@@ -18,7 +18,7 @@ namespace ultra::zero {
 /// @brief What must be the same for a training to go on as if it had never stopped.
 struct TrainingIdentity {
   nn::ModelConfig model;          ///< the whole model
-  DType dtype = DType::kF32;      ///< of weights and moments
+  DType dtype = DType::kF32;      ///< of weights and optimizer states
   std::uint64_t seed = 1;         ///< of the data's order
   std::size_t global_batch = 16;  ///< sequences per step
   std::size_t doc_length = 0;     ///< mean tokens of a document; 0: a sequence is one

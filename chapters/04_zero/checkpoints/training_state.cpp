@@ -6,9 +6,18 @@ namespace ultra::zero {
 namespace {
 
 /// Zeros: what pads a shard has no values in a checkpoint.
-PieceValues make_values(const Device& host, std::size_t elements, DType dtype) {
-  const auto values = [&] { return Tensor::zeros(host, {elements}, dtype); };
-  return {.weights = values(), .moments = {.first = values(), .second = values()}};
+PieceValues make_values(const Device& host, std::size_t elements, DType dtype, std::size_t states) {
+  PieceValues values{.weights = Tensor::zeros(host, {elements}, dtype), .states = {}};
+  for (std::size_t s = 0; s < states; ++s) {
+    values.states.push_back(Tensor::zeros(host, {elements}, dtype));
+  }
+  return values;
+}
+
+std::vector<Tensor> in_shape(const std::vector<Tensor>& states, const Shape& shape) {
+  std::vector<Tensor> views;
+  for (const Tensor& state : states) views.push_back(state.view(shape));
+  return views;
 }
 
 }  // namespace
@@ -25,6 +34,11 @@ TrainingState::TrainingState(const train::TrainerState& trainer) : trainer_(trai
 bool TrainingState::saves(std::size_t piece) const {
   const Place& place = places_.at(piece);
   return place.states->saves(place.piece);
+}
+
+std::span<const optim::StateSpec> TrainingState::specs() const {
+  if (trainer_.states.empty()) return {};
+  return trainer_.states.front()->optimizer().specs();
 }
 
 int TrainingState::optimizer_steps() const {
@@ -48,16 +62,12 @@ PieceValues TrainingState::copy(std::size_t piece) const {
   const Place& place = places_.at(piece);
   const Tensor like = place.states->weights(place.piece);
   const Shape& shape = like.shape();
-  const PieceValues copied = make_values(host_, shape.numel(), accumulation_dtype(like.dtype()));
+  PieceValues copied =
+      make_values(host_, shape.numel(), accumulation_dtype(like.dtype()), specs().size());
   place.states->read_weights(place.piece, copied.weights);
-  optim::MomentStore& moments = place.states->optimizer().moments();
-  if (moments.size() == 0) {  // every step so far has been skipped
-    copied.moments.first.fill(0.0);
-    copied.moments.second.fill(0.0);
-    return copied;
-  }
-  moments.read(place.piece, {.first = copied.moments.first.view(shape),
-                             .second = copied.moments.second.view(shape)});
+  optim::StateStore& store = place.states->optimizer().store();
+  // No states: every step so far has been skipped.
+  if (store.size() > 0) store.read(place.piece, in_shape(copied.states, shape));
   return copied;
 }
 
@@ -74,12 +84,11 @@ void TrainingState::load(
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const auto [states, piece] = places_[i];
     const Tensor like = states->weights(piece);
-    const PieceValues loaded = make_values(host_, like.numel(), accumulation_dtype(like.dtype()));
+    const PieceValues loaded =
+        make_values(host_, like.numel(), accumulation_dtype(like.dtype()), specs().size());
     values(i, loaded);
     states->write_weights(piece, loaded.weights);
-    states->optimizer().moments().write(piece,
-                                        {.first = loaded.moments.first.view(like.shape()),
-                                         .second = loaded.moments.second.view(like.shape())});
+    states->optimizer().store().write(piece, in_shape(loaded.states, like.shape()));
   }
   for (const auto& states : trainer_.states) states->share_weights();
 }

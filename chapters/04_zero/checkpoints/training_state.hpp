@@ -5,25 +5,26 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/nn/model.hpp"
-#include "common/optim/adamw.hpp"
+#include "common/optim/update_rule.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/train/gradients/model_states.hpp"
 #include "common/train/model_worker.hpp"
 
 namespace ultra::zero {
 
-/// @brief The weights and moments of a piece, one-dimensional, on the CPU.
+/// @brief The weights and optimizer states of a piece, one-dimensional, on the CPU.
 struct PieceValues {
-  Tensor weights;          ///< [elements]
-  optim::Moments moments;  ///< [elements] each
+  Tensor weights;              ///< [elements]
+  std::vector<Tensor> states;  ///< [elements] each, in the order of TrainingState::specs()
 };
 
 /// @brief One rank's part of a training's state: pieces of parameters, each with its weights and
-/// its optimizer's moments.
+/// its optimizer's states.
 class TrainingState {
  public:
   /// @param trainer  what a rank trains with; outlives this.
@@ -37,6 +38,8 @@ class TrainingState {
   [[nodiscard]] const std::vector<train::OwnedPiece>& pieces() const { return pieces_; }
   /// @brief Whether this rank saves a piece. All ranks together save every element once.
   [[nodiscard]] bool saves(std::size_t piece) const;
+  /// @brief What the optimizer keeps of each weight.
+  [[nodiscard]] std::span<const optim::StateSpec> specs() const;
   /// @brief Steps that the optimizer counts.
   [[nodiscard]] int optimizer_steps() const;
 
@@ -46,7 +49,7 @@ class TrainingState {
   void load_numbers(const std::map<std::string, std::vector<double>>& saved);
 
   /// @brief A copy of a piece in the host's memory, weights (master weights, where there are any) and
-  /// moments in f32 or f64. Only after a step.
+  /// states in f32 or f64. Only after a step.
   [[nodiscard]] PieceValues copy(std::size_t piece) const;
 
   /// @brief Replaces all pieces, before the first step. Collective.

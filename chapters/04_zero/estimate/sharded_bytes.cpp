@@ -101,8 +101,8 @@ std::size_t scratch_between_copies(const ShardedRun& run,
   return scratch;
 }
 
-/// Bytes of a moment outside the device.
-std::size_t moment_width(const ShardedRun& run) { return size_of(accumulation_dtype(run.dtype)); }
+/// Bytes of a state outside the device.
+std::size_t state_width(const ShardedRun& run) { return size_of(accumulation_dtype(run.dtype)); }
 
 memory::StateWidths widths_of(const ShardedRun& run) {
   if (run.widths) return *run.widths;
@@ -110,9 +110,10 @@ memory::StateWidths widths_of(const ShardedRun& run) {
   return {.parameters = width, .gradients = width, .optimizer = 2 * width};
 }
 
-/// Whether the optimizer keeps more than moments.
+/// Whether the optimizer keeps more than states.
 bool has_master_weights(const ShardedRun& run) {
-  return widths_of(run).optimizer > static_cast<double>(2 * moment_width(run));
+  const memory::StateWidths widths = widths_of(run);
+  return widths.optimizer > static_cast<double>(widths.states * state_width(run));
 }
 
 /// What offloading changes.
@@ -125,10 +126,11 @@ void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int 
     for (const Piece& piece : pieces_of(layout, rank)) counts.push_back(piece.place.size());
   }
   using Weights = OffloadedLayout::Weights;
-  const OffloadedLayout stored(counts, settings.least_block_bytes / (2 * moment_width(run)),
-                               settings.offloads_parameters() || has_master_weights(run)
-                                   ? Weights::kStored
-                                   : Weights::kStay);
+  const std::size_t states = widths_of(run).states;
+  const OffloadedLayout stored(
+      counts, states, settings.least_block_bytes / (states * state_width(run)),
+      settings.offloads_parameters() || has_master_weights(run) ? Weights::kStored
+                                                                : Weights::kStay);
   elements.optimizer = stored.window();
   elements.stored = stored.stored();
   if (settings.offloads_parameters()) elements.parameters = fetched_bytes / size_of(run.dtype);
@@ -152,11 +154,11 @@ std::size_t bytes_of(std::size_t elements, double width) {
   return static_cast<std::size_t>(std::llround(static_cast<double>(elements) * width));
 }
 
-/// Moments and master weights on the device: where they are offloaded, their window instead.
+/// States and master weights on the device: where they are offloaded, their window instead.
 std::size_t optimizer_bytes(const ShardedRun& run, const memory::StateWidths& widths,
                             std::size_t updated, const ShardedBytes& elements) {
   if (run.settings.offload.what == Offload::kNone) return bytes_of(updated, widths.optimizer);
-  return elements.optimizer * moment_width(run);
+  return elements.optimizer * state_width(run);
 }
 
 /// What a rank sends of gradients in a step: reduce-scatters. The rest are all-gathers of weights.
@@ -202,7 +204,7 @@ ShardedBytes predict_bytes(const ShardedRun& run, int rank,
           .buffers = passing.buffers,
           .secondary = secondary,
           .scratch = elements.scratch * width,
-          .stored = elements.stored * moment_width(run)};
+          .stored = elements.stored * state_width(run)};
 }
 
 std::size_t predict_sent_elements(const ShardedRun& run) {

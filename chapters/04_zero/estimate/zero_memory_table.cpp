@@ -75,9 +75,10 @@ class Predictions {
 
   /// What stands beside the device.
   [[nodiscard]] Prediction stored() const {
-    const double moment = widths_.gradients < 4 ? 4 : widths_.gradients;
-    const bool weights = offload_.offloads_parameters() || widths_.optimizer > 2 * moment;
-    return of_state(true, (weights ? 3 : 2) * moment, bytes_.stored);
+    const double width = widths_.gradients < 4 ? 4 : widths_.gradients;
+    const auto states = static_cast<double>(widths_.states);
+    const bool weights = offload_.offloads_parameters() || widths_.optimizer > states * width;
+    return of_state(true, (states + (weights ? 1 : 0)) * width, bytes_.stored);
   }
   [[nodiscard]] const ShardedBytes& bytes() const { return bytes_; }
 

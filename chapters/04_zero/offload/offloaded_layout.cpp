@@ -5,9 +5,9 @@
 
 namespace ultra::zero {
 
-OffloadedLayout::OffloadedLayout(std::span<const std::size_t> counts, std::size_t least,
-                                 Weights weights)
-    : weights_(weights) {
+OffloadedLayout::OffloadedLayout(std::span<const std::size_t> counts, std::size_t states,
+                                 std::size_t least, Weights weights)
+    : states_(states), weights_(weights) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (blocks_.empty() || blocks_.back().elements.size() >= least) {
       blocks_.push_back({.tensors = {i, i}, .elements = {count_, count_}});
@@ -20,10 +20,10 @@ OffloadedLayout::OffloadedLayout(std::span<const std::size_t> counts, std::size_
   }
 }
 
-Range OffloadedLayout::stored_moments(std::size_t block) const {
+Range OffloadedLayout::stored_states(std::size_t block) const {
   const std::size_t weights = stores_weights() ? count_ : 0;
   const Range& elements = blocks_.at(block).elements;
-  return {weights + 2 * elements.begin, weights + 2 * elements.end};
+  return {weights + states_ * elements.begin, weights + states_ * elements.end};
 }
 
 std::array<std::size_t, kWindowBuffers> OffloadedLayout::buffers() const {
@@ -49,8 +49,8 @@ Range OffloadedLayout::in_buffer(std::size_t tensor, std::size_t array) const {
 
 Range OffloadedLayout::weights_in_buffer(std::size_t tensor) const { return in_buffer(tensor, 0); }
 
-Range OffloadedLayout::moments_in_buffer(std::size_t tensor, std::size_t which) const {
-  return in_buffer(tensor, (stores_weights() ? 1 : 0) + which);
+Range OffloadedLayout::state_in_buffer(std::size_t tensor, std::size_t state) const {
+  return in_buffer(tensor, (stores_weights() ? 1 : 0) + state);
 }
 
 }  // namespace ultra::zero

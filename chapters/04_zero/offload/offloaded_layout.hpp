@@ -23,16 +23,18 @@ struct OffloadedBlock {
 
 /// @brief Where the states of a rank's tensors stand, in elements.
 ///
-/// Storage: the weights of all tensors, if they are offloaded; then, block by block, first moments and
-/// second moments. A buffer: weights, first moments, second moments of its block.
+/// Storage: the weights of all tensors, if they are offloaded; then, block by block, the optimizer's
+/// states, one after the other. A buffer: weights and states of its block, likewise.
 class OffloadedLayout {
  public:
-  /// @brief Whether the weights are stored too: 3 numbers for each element instead of 2.
+  /// @brief Whether the weights are stored too: one number more for each element.
   enum class Weights { kStay, kStored };
 
   /// @brief Groups tensors to blocks: the next block begins when one has at least `least` elements.
   /// @param counts  elements of each tensor.
-  OffloadedLayout(std::span<const std::size_t> counts, std::size_t least, Weights weights);
+  /// @param states  of the optimizer: numbers for each element.
+  OffloadedLayout(std::span<const std::size_t> counts, std::size_t states, std::size_t least,
+                  Weights weights);
 
   /// @brief The blocks, in order.
   [[nodiscard]] const std::vector<OffloadedBlock>& blocks() const { return blocks_; }
@@ -42,13 +44,15 @@ class OffloadedLayout {
   [[nodiscard]] Range elements_of(std::size_t tensor) const { return places_.at(tensor); }
   /// @brief Number of tensors.
   [[nodiscard]] std::size_t tensors() const { return places_.size(); }
+  /// @brief Numbers that the optimizer keeps of each element.
+  [[nodiscard]] std::size_t states() const { return states_; }
   /// @brief Whether the weights are stored too.
   [[nodiscard]] bool stores_weights() const { return weights_ == Weights::kStored; }
 
   /// @brief Elements of the storage.
   [[nodiscard]] std::size_t stored() const { return per_element() * count_; }
-  /// @brief Where the moments of a block stand in storage: the first ones, then the second ones.
-  [[nodiscard]] Range stored_moments(std::size_t block) const;
+  /// @brief Where the states of a block stand in storage, one after the other.
+  [[nodiscard]] Range stored_states(std::size_t block) const;
   /// @brief Elements of each buffer: as many as the largest of its blocks needs.
   [[nodiscard]] std::array<std::size_t, kWindowBuffers> buffers() const;
   /// @brief Elements of all buffers together.
@@ -56,13 +60,14 @@ class OffloadedLayout {
 
   /// @brief Where a tensor's weights stand in its block's buffer.
   [[nodiscard]] Range weights_in_buffer(std::size_t tensor) const;
-  /// @brief Where a tensor's first (0) or second (1) moments stand in its block's buffer.
-  [[nodiscard]] Range moments_in_buffer(std::size_t tensor, std::size_t which) const;
+  /// @brief Where a state of a tensor stands in its block's buffer.
+  [[nodiscard]] Range state_in_buffer(std::size_t tensor, std::size_t state) const;
 
  private:
-  [[nodiscard]] std::size_t per_element() const { return stores_weights() ? 3 : 2; }
+  [[nodiscard]] std::size_t per_element() const { return states_ + (stores_weights() ? 1 : 0); }
   [[nodiscard]] Range in_buffer(std::size_t tensor, std::size_t array) const;
 
+  std::size_t states_;
   Weights weights_;
   std::size_t count_ = 0;
   std::vector<Range> places_;

@@ -29,9 +29,10 @@ void bring(const Tensor& to, const Tensor& from) {
 }  // namespace
 
 OffloadedStates::OffloadedStates(const OffloadSettings& settings,
-                                 std::span<const std::size_t> counts, const Device& device,
-                                 DType dtype, OffloadedLayout::Weights weights)
-    : layout_(counts, settings.least_block_bytes / (2 * size_of(dtype)), weights),
+                                 std::span<const std::size_t> counts, std::size_t states,
+                                 const Device& device, DType dtype,
+                                 OffloadedLayout::Weights weights)
+    : layout_(counts, states, settings.least_block_bytes / (states * size_of(dtype)), weights),
       dtype_(dtype),
       step_(layout_.blocks().size(),
             {.start_read = [this](std::size_t block,
@@ -59,7 +60,7 @@ OffloadedStates::OffloadedStates(const OffloadSettings& settings,
 Range OffloadedStates::stored_elements(std::size_t block) const {
   const std::size_t weights =
       layout_.stores_weights() ? layout_.blocks()[block].elements.size() : 0;
-  return {0, weights + layout_.stored_moments(block).size()};
+  return {0, weights + layout_.stored_states(block).size()};
 }
 
 // [region block_transfers]
@@ -69,13 +70,13 @@ void OffloadedStates::start(std::size_t block, std::size_t buffer, Transfers& tr
   const OffloadedBlock& b = layout_.blocks()[block];
   const Tensor& window = host_window_.at(buffer);
   const std::size_t weights = layout_.stores_weights() ? b.elements.size() : 0;
-  const Range moments = layout_.stored_moments(block);
+  const Range states = layout_.stored_states(block);
   transfers.clear();
   if (weights > 0) {
     transfers.push_back(begin(byte(b.elements.begin), bytes_of(window.slice(0, {0, weights}))));
   }
   transfers.push_back(
-      begin(byte(moments.begin), bytes_of(window.slice(0, {weights, weights + moments.size()}))));
+      begin(byte(states.begin), bytes_of(window.slice(0, {weights, weights + states.size()}))));
 }
 
 void OffloadedStates::start_read(std::size_t block, std::size_t buffer) {
@@ -96,8 +97,8 @@ void OffloadedStates::finish(std::size_t block, Transfers& transfers, Kind kind)
   const std::string name =
       fmt::format("{} block {}", kind == Kind::kRead ? "read" : "write", block);
   for (std::size_t t = 0; t < transfers.size(); ++t) {
-    const bool moments = t + 1 == transfers.size();
-    wait_for(transfers[t], moments ? 2 * n : n, kind, name, use_.optimizer);
+    const bool states = t + 1 == transfers.size();
+    wait_for(transfers[t], states ? layout_.states() * n : n, kind, name, use_.optimizer);
   }
   transfers.clear();
   if (kind == Kind::kWrite) return;
@@ -121,14 +122,17 @@ void OffloadedStates::wait_for(storage::Transfer& transfer, std::size_t bytes, K
   observer_({.kind = Kind::kWait, .name = std::string(name), .times = waited});
 }
 
-optim::Moments OffloadedStates::borrow(std::size_t tensor) {
+std::vector<Tensor> OffloadedStates::borrow(std::size_t tensor) {
   const std::size_t block = layout_.block_of(tensor);
   if (tensor == layout_.blocks()[block].tensors.begin) {
     static_cast<void>(step_.begin_block(block));
   }
   const Tensor& window = window_.at(block % kWindowBuffers);
-  return {.first = window.slice(0, layout_.moments_in_buffer(tensor, 0)),
-          .second = window.slice(0, layout_.moments_in_buffer(tensor, 1))};
+  std::vector<Tensor> states;
+  for (std::size_t s = 0; s < layout_.states(); ++s) {
+    states.push_back(window.slice(0, layout_.state_in_buffer(tensor, s)));
+  }
+  return states;
 }
 
 void OffloadedStates::give_back(std::size_t tensor) {
@@ -188,36 +192,35 @@ void OffloadedStates::write_weights(const Range& elements, const Tensor& in) {
   write_now(elements, in);
 }
 
-Range OffloadedStates::stored_moments_of(std::size_t tensor, std::size_t which) const {
+Range OffloadedStates::stored_state(std::size_t tensor, std::size_t state) const {
   const std::size_t block = layout_.block_of(tensor);
   const Range& elements = layout_.blocks()[block].elements;
   const Range& own = layout_.elements_of(tensor);
   const std::size_t begin =
-      layout_.stored_moments(block).begin + which * elements.size() + own.begin - elements.begin;
+      layout_.stored_states(block).begin + state * elements.size() + own.begin - elements.begin;
   return {begin, begin + own.size()};
 }
 
-void OffloadedStates::read_moments(std::size_t tensor, const optim::Moments& out) {
+void OffloadedStates::read_states(std::size_t tensor, std::span<const Tensor> out) {
   settle();
-  read_now(stored_moments_of(tensor, 0), out.first);
-  read_now(stored_moments_of(tensor, 1), out.second);
+  for (std::size_t s = 0; s < layout_.states(); ++s) read_now(stored_state(tensor, s), out[s]);
 }
 
-void OffloadedStates::write_moments(std::size_t tensor, const optim::Moments& in) {
+void OffloadedStates::write_states(std::size_t tensor, std::span<const Tensor> in) {
   settle();
-  write_now(stored_moments_of(tensor, 0), in.first);
-  write_now(stored_moments_of(tensor, 1), in.second);
+  for (std::size_t s = 0; s < layout_.states(); ++s) write_now(stored_state(tensor, s), in[s]);
 }
 
 namespace {
 
-class OffloadedMoments final : public optim::MomentStore {
+class OffloadedStore final : public optim::StateStore {
  public:
-  explicit OffloadedMoments(std::shared_ptr<OffloadedStates> states) : states_(std::move(states)) {}
+  explicit OffloadedStore(std::shared_ptr<OffloadedStates> states) : states_(std::move(states)) {}
 
-  void allocate(std::span<const Tensor> values) override {
+  void allocate(std::span<const Tensor> values, std::span<const optim::StateSpec> specs) override {
     const OffloadedLayout& layout = states_->layout();
-    ensure(values.size() == layout.tensors(), "the states of other tensors were made");
+    ensure(values.size() == layout.tensors() && specs.size() == layout.states(),
+           "other states, or those of other tensors, were made");
     for (std::size_t i = 0; i < values.size(); ++i) {
       ensure(values[i].numel() == layout.elements_of(i).size(),
              "states are of their tensor's size");
@@ -227,19 +230,24 @@ class OffloadedMoments final : public optim::MomentStore {
 
   std::size_t size() const override { return shapes_.size(); }
 
-  optim::Moments borrow(std::size_t i) override {
-    const optim::Moments flat = states_->borrow(i);
-    return {.first = flat.first.view(shapes_.at(i)), .second = flat.second.view(shapes_.at(i))};
+  std::span<const Tensor> borrow(std::size_t i) override {
+    borrowed_ = states_->borrow(i);
+    for (Tensor& state : borrowed_) state = state.view(shapes_.at(i));
+    return borrowed_;
   }
 
-  void give_back(std::size_t i) override { states_->give_back(i); }
+  void give_back(std::size_t i) override {
+    borrowed_.clear();
+    states_->give_back(i);
+  }
   void end_step() override { states_->end_step(); }
-  void read(std::size_t i, const optim::Moments& out) override { states_->read_moments(i, out); }
-  void write(std::size_t i, const optim::Moments& in) override { states_->write_moments(i, in); }
+  void read(std::size_t i, std::span<const Tensor> out) override { states_->read_states(i, out); }
+  void write(std::size_t i, std::span<const Tensor> in) override { states_->write_states(i, in); }
 
  private:
   std::shared_ptr<OffloadedStates> states_;
   std::vector<Shape> shapes_;
+  std::vector<Tensor> borrowed_;
 };
 
 /// What the optimizer updates is in storage: the weights, or the master weights beside them.
@@ -270,13 +278,13 @@ bool has_masters(const nn::Parameter& parameter, const nn::Precision& precision)
 
 }  // namespace
 
-std::unique_ptr<optim::MomentStore> offloaded_moments(std::shared_ptr<OffloadedStates> states) {
-  return std::make_unique<OffloadedMoments>(std::move(states));
+std::unique_ptr<optim::StateStore> offloaded_store(std::shared_ptr<OffloadedStates> states) {
+  return std::make_unique<OffloadedStore>(std::move(states));
 }
 
 std::shared_ptr<OffloadedStates> offload_states(const OffloadSettings& settings,
                                                 const std::vector<train::OwnedPiece>& pieces,
-                                                const nn::Parameter& like,
+                                                std::size_t states, const nn::Parameter& like,
                                                 const nn::Precision& precision) {
   if (settings.what == Offload::kNone) return nullptr;
   const bool masters = has_masters(like, precision);
@@ -286,15 +294,15 @@ std::shared_ptr<OffloadedStates> offload_states(const OffloadSettings& settings,
   for (const train::OwnedPiece& piece : pieces) counts.push_back(piece.elements.size());
   using Weights = OffloadedLayout::Weights;
   const DType dtype = accumulation_dtype(like.dtype());
-  auto states = std::make_shared<OffloadedStates>(
-      settings, counts, like.device(), dtype,
+  auto offloaded = std::make_shared<OffloadedStates>(
+      settings, counts, states, like.device(), dtype,
       settings.offloads_parameters() || masters ? Weights::kStored : Weights::kStay);
   for (std::size_t i = 0; masters && i < pieces.size(); ++i) {
     const Tensor initial = Tensor::empty(like.device(), {counts[i]}, dtype);
     pieces[i].parameter->initial_values_into(initial, pieces[i].elements.begin);
-    states->write_weights(states->layout().elements_of(i), initial);
+    offloaded->write_weights(offloaded->layout().elements_of(i), initial);
   }
-  return states;
+  return offloaded;
 }
 
 std::unique_ptr<train::MasterWeights> masters_of(const std::vector<train::OwnedPiece>& pieces,

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// OffloadedStates: one rank's moments, and weights or master weights if wanted, in storage beside its
-/// device, with a window of blocks on it.
+/// OffloadedStates: one rank's optimizer states, and weights or master weights if wanted, in storage
+/// beside its device, with a window of blocks on it.
 
 #include <array>
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include "chapters/04_zero/offload/offload_settings.hpp"
 #include "chapters/04_zero/offload/offloaded_layout.hpp"
 #include "chapters/04_zero/offload/offloaded_step.hpp"
-#include "common/optim/moment_store.hpp"
+#include "common/optim/state_store.hpp"
 #include "common/storage/async_file.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/train/report/rank_summary.hpp"
@@ -48,18 +48,20 @@ struct WeightsRead {
 /// @see OffloadedStep for the order in which blocks come and go.
 class OffloadedStates {
  public:
-  /// @brief Opens the storage at its full length and makes the window; the moments are zeros.
+  /// @brief Opens the storage at its full length and makes the window; the states are zeros.
   /// @param counts  elements of each tensor, in the order of the updates.
+  /// @param states  of the optimizer: numbers for each element.
   /// @throws FileError, OutOfMemory as open_storage().
   OffloadedStates(const OffloadSettings& settings, std::span<const std::size_t> counts,
-                  const Device& device, DType dtype)
-      : OffloadedStates(settings, counts, device, dtype,
+                  std::size_t states, const Device& device, DType dtype)
+      : OffloadedStates(settings, counts, states, device, dtype,
                         settings.offloads_parameters() ? OffloadedLayout::Weights::kStored
                                                        : OffloadedLayout::Weights::kStay) {}
   /// @brief The same with weights in storage that the settings do not name: master weights, which are
   /// zeros too.
   OffloadedStates(const OffloadSettings& settings, std::span<const std::size_t> counts,
-                  const Device& device, DType dtype, OffloadedLayout::Weights weights);
+                  std::size_t states, const Device& device, DType dtype,
+                  OffloadedLayout::Weights weights);
   OffloadedStates(const OffloadedStates&) = delete;
   OffloadedStates& operator=(const OffloadedStates&) = delete;
 
@@ -68,15 +70,15 @@ class OffloadedStates {
 
   // The optimizer step: tensors in their order, each once ------------------------------------------
 
-  /// @brief The moments of a tensor, on the device until it is given back.
+  /// @brief The states of a tensor, [count] each, on the device until it is given back.
   /// @throws FileError when they cannot be read, or an earlier block could not be written.
-  [[nodiscard]] optim::Moments borrow(std::size_t tensor);
+  [[nodiscard]] std::vector<Tensor> borrow(std::size_t tensor);
   /// @brief A tensor has its new values.
   void give_back(std::size_t tensor);
   /// @brief Ends the step; the last blocks may still be written while the next passes run.
   void end_step() { step_.end_step(); }
 
-  /// @brief [count] Where a tensor's weights stand while its moments are borrowed; at other times the
+  /// @brief [count] Where a tensor's weights stand while its states are borrowed; at other times the
   /// elements are anything. Only where weights are offloaded.
   [[nodiscard]] Tensor weights_in_window(std::size_t tensor) const;
 
@@ -96,10 +98,10 @@ class OffloadedStates {
   void read_weights(const Range& elements, const Tensor& out);
   /// @brief Replaces weights. @param in  [n] on the CPU, of another type if need be.
   void write_weights(const Range& elements, const Tensor& in);
-  /// @brief Copies a tensor's moments. @param out  of its elements, on the CPU.
-  void read_moments(std::size_t tensor, const optim::Moments& out);
-  /// @brief Replaces a tensor's moments. @param in  of its elements, on the CPU.
-  void write_moments(std::size_t tensor, const optim::Moments& in);
+  /// @brief Copies a tensor's states. @param out  of its elements, on the CPU.
+  void read_states(std::size_t tensor, std::span<const Tensor> out);
+  /// @brief Replaces a tensor's states. @param in  of its elements, on the CPU.
+  void write_states(std::size_t tensor, std::span<const Tensor> in);
 
   /// @brief Returns when everything is written.
   void settle() { step_.settle(); }
@@ -114,7 +116,7 @@ class OffloadedStates {
   }
 
  private:
-  /// The transfers of a block: of its moments, and of its weights.
+  /// The transfers of a block: of its states, and of its weights.
   using Transfers = std::vector<storage::Transfer>;
 
   /// Begins to move all that storage has of a block, by `begin`.
@@ -130,7 +132,7 @@ class OffloadedStates {
                 std::string_view name, train::StorageTraffic& traffic);
   void read_now(const Range& stored, const Tensor& out);
   void write_now(const Range& stored, const Tensor& in);
-  [[nodiscard]] Range stored_moments_of(std::size_t tensor, std::size_t which) const;
+  [[nodiscard]] Range stored_state(std::size_t tensor, std::size_t state) const;
   [[nodiscard]] std::uint64_t byte(std::size_t element) const { return element * size_of(dtype_); }
 
   OffloadedLayout layout_;
@@ -146,18 +148,19 @@ class OffloadedStates {
   std::function<void(const StorageEvent&)> observer_;
 };
 
-/// @brief An optimizer's moments in offloaded states.
+/// @brief The optimizer's store in offloaded states.
 /// @param states  of the same tensors, in the same order.
-[[nodiscard]] std::unique_ptr<optim::MomentStore> offloaded_moments(
+[[nodiscard]] std::unique_ptr<optim::StateStore> offloaded_store(
     std::shared_ptr<OffloadedStates> states);
 
 /// @brief The states of pieces that a rank updates, with their initial master weights, which are
 /// states of the optimizer, where the types ask for them.
-/// @param like  a parameter of their type, on their device.
+/// @param states  of the optimizer: numbers for each element.
+/// @param like    a parameter of their type, on their device.
 /// @return null when nothing is offloaded.
 [[nodiscard]] std::shared_ptr<OffloadedStates> offload_states(
     const OffloadSettings& settings, const std::vector<train::OwnedPiece>& pieces,
-    const nn::Parameter& like, const nn::Precision& precision);
+    std::size_t states, const nn::Parameter& like, const nn::Precision& precision);
 
 /// @brief The master weights of these pieces, or the weights themselves where those are stored.
 /// @param states  null: on the device.

@@ -1,11 +1,11 @@
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
 
-#include "chapters/10_mixed_precision/optimizer_states/stored_moments.hpp"
+#include "chapters/10_mixed_precision/optimizer_states/stored_states.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
 
-class Bf16Moment : public StoredMoment {
+class Bf16Moment : public StoredState {
  public:
   Bf16Moment(const Device& device, std::size_t elements)
       : stored_(Tensor::zeros(device, {elements}, DType::kBF16, MemoryCategory::kOptimizer)) {}
@@ -21,8 +21,8 @@ class Bf16Moment : public StoredMoment {
 
 }  // namespace
 
-std::unique_ptr<optim::MomentStore> bf16_moments() {
-  return stored_moments([](const Device& device, std::size_t elements, MomentKind) {
+std::unique_ptr<optim::StateStore> bf16_moments() {
+  return stored_states([](const Device& device, std::size_t elements, const optim::StateSpec&) {
     return std::make_unique<Bf16Moment>(device, elements);
   });
 }

@@ -9,12 +9,12 @@
 #include <cstddef>
 #include <memory>
 
-#include "common/optim/moment_store.hpp"
+#include "common/optim/state_store.hpp"
 
 namespace ultra::mixed_precision {
 
 /// @brief Moments that are rounded to bf16 after each step, to nearest.
-[[nodiscard]] std::unique_ptr<optim::MomentStore> bf16_moments();
+[[nodiscard]] std::unique_ptr<optim::StateStore> bf16_moments();
 
 /// @brief Bytes of both moments of a tensor: 4 n.
 [[nodiscard]] constexpr std::size_t bf16_moment_bytes(std::size_t elements) { return 4 * elements; }

@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::size_t kCodesOfWord = 4;
 
-const DynamicMap& map_of(MomentKind kind) {
-  return kind == MomentKind::kFirst ? signed_map() : unsigned_map();
+const DynamicMap& map_of(optim::Signs signs) {
+  return signs == optim::Signs::kBoth ? signed_map() : unsigned_map();
 }
 
-const NearestPlaces& places_of(MomentKind kind) {
+const NearestPlaces& places_of(optim::Signs signs) {
   static const NearestPlaces first(signed_map());
   static const NearestPlaces second(unsigned_map());
-  return kind == MomentKind::kFirst ? first : second;
+  return signs == optim::Signs::kBoth ? first : second;
 }
 
 /// The number of largest magnitude, with its sign; NaN when one is not finite.
@@ -38,9 +38,9 @@ float scale_of(std::span<const float> block) {
 }
 
 /// The codes of a block, none of which is 0 for a second moment that is not.
-void codes_of(std::span<const float> block, MomentKind kind, float scale, std::uint8_t* codes) {
-  const NearestPlaces& places = places_of(kind);
-  const bool above_zero = kind == MomentKind::kSecond;
+void codes_of(std::span<const float> block, optim::Signs signs, float scale, std::uint8_t* codes) {
+  const NearestPlaces& places = places_of(signs);
+  const bool above_zero = signs == optim::Signs::kNonNegative;
   for (std::size_t i = 0; i < block.size(); ++i) {
     const float share = scale == 0.0F ? 0.0F : block[i] / scale;
     const std::uint8_t place = places(share);
@@ -48,11 +48,11 @@ void codes_of(std::span<const float> block, MomentKind kind, float scale, std::u
   }
 }
 
-class Int8Moment : public StoredMoment {
+class Int8Moment : public StoredState {
  public:
-  Int8Moment(const Device& device, std::size_t elements, MomentKind kind, std::size_t block)
+  Int8Moment(const Device& device, std::size_t elements, optim::Signs signs, std::size_t block)
       : elements_(elements),
-        kind_(kind),
+        signs_(signs),
         block_(block),
         codes_(Tensor::empty(device, {ceil_div(elements, kCodesOfWord)}, DType::kI32,
                              MemoryCategory::kOptimizer)),
@@ -66,7 +66,7 @@ class Int8Moment : public StoredMoment {
     const HostView<const float> numbers(wide);
     const HostView<std::int32_t> codes(codes_, HostAccess::kWrite);
     const HostView<float> scales(scales_, HostAccess::kWrite);
-    quantize_moment(numbers.span(), kind_, block_, bytes_of<std::uint8_t>(codes), scales.span());
+    quantize_moment(numbers.span(), signs_, block_, bytes_of<std::uint8_t>(codes), scales.span());
   }
 
   void load(const Tensor& values) const override {
@@ -81,7 +81,7 @@ class Int8Moment : public StoredMoment {
     const HostView<const std::int32_t> codes(codes_);
     const HostView<const float> scales(scales_);
     const HostView<float> numbers(values, HostAccess::kWrite);
-    dequantize_moment(bytes_of<const std::uint8_t>(codes), scales.span(), kind_, block_,
+    dequantize_moment(bytes_of<const std::uint8_t>(codes), scales.span(), signs_, block_,
                       numbers.span());
   }
 
@@ -91,7 +91,7 @@ class Int8Moment : public StoredMoment {
   }
 
   std::size_t elements_;
-  MomentKind kind_;
+  optim::Signs signs_;
   std::size_t block_;
   Tensor codes_;   // four to a word
   Tensor scales_;  // of the blocks
@@ -100,19 +100,19 @@ class Int8Moment : public StoredMoment {
 }  // namespace
 
 // [region quantize]
-void quantize_moment(std::span<const float> x, MomentKind kind, std::size_t block,
+void quantize_moment(std::span<const float> x, optim::Signs signs, std::size_t block,
                      std::span<std::uint8_t> codes, std::span<float> scales) {
   for (std::size_t begin = 0; begin < x.size(); begin += block) {
     const std::span<const float> numbers = x.subspan(begin, std::min(block, x.size() - begin));
     const float scale = scale_of(numbers);
     scales[begin / block] = scale;
-    codes_of(numbers, kind, scale, codes.data() + begin);
+    codes_of(numbers, signs, scale, codes.data() + begin);
   }
 }
 
 void dequantize_moment(std::span<const std::uint8_t> codes, std::span<const float> scales,
-                       MomentKind kind, std::size_t block, std::span<float> x) {
-  const DynamicMap& map = map_of(kind);
+                       optim::Signs signs, std::size_t block, std::span<float> x) {
+  const DynamicMap& map = map_of(signs);
   for (std::size_t begin = 0; begin < x.size(); begin += block) {
     const float scale = scales[begin / block];
     const std::size_t end = std::min(begin + block, x.size());
@@ -125,11 +125,12 @@ std::size_t int8_moment_bytes(std::size_t elements, std::size_t block) {
   return 2 * (round_up(elements, kCodesOfWord) + sizeof(float) * ceil_div(elements, block));
 }
 
-std::unique_ptr<optim::MomentStore> int8_moments(std::size_t block) {
+std::unique_ptr<optim::StateStore> int8_moments(std::size_t block) {
   ensure(block > 0, "blocks of at least one number");
-  return stored_moments([block](const Device& device, std::size_t elements, MomentKind kind) {
-    return std::make_unique<Int8Moment>(device, elements, kind, block);
-  });
+  return stored_states(
+      [block](const Device& device, std::size_t elements, const optim::StateSpec& spec) {
+        return std::make_unique<Int8Moment>(device, elements, spec.signs, block);
+      });
 }
 
 }  // namespace ultra::mixed_precision

@@ -13,8 +13,8 @@
 #include <memory>
 #include <span>
 
-#include "chapters/10_mixed_precision/optimizer_states/stored_moments.hpp"
-#include "common/optim/moment_store.hpp"
+#include "chapters/10_mixed_precision/optimizer_states/stored_states.hpp"
+#include "common/optim/state_store.hpp"
 
 namespace ultra::mixed_precision {
 
@@ -26,7 +26,7 @@ inline constexpr std::size_t kMomentBlock = 256;
 /// Blocks are those of each tensor that a rank updates, so a sharded optimizer has others than a whole
 /// one: the same values within the format's error, not the same bits.
 /// @param block  numbers that share a scale; at least 1.
-[[nodiscard]] std::unique_ptr<optim::MomentStore> int8_moments(std::size_t block = kMomentBlock);
+[[nodiscard]] std::unique_ptr<optim::StateStore> int8_moments(std::size_t block = kMomentBlock);
 
 /// @brief Bytes of both moments of a tensor of n elements: 2 n, each filled up to words, and 8 for each
 /// block.
@@ -36,12 +36,12 @@ inline constexpr std::size_t kMomentBlock = 256;
 /// @param x       [n].
 /// @param codes   [n].
 /// @param scales  [ceil(n / block)]: NaN for a block that is not finite.
-void quantize_moment(std::span<const float> x, MomentKind kind, std::size_t block,
+void quantize_moment(std::span<const float> x, optim::Signs signs, std::size_t block,
                      std::span<std::uint8_t> codes, std::span<float> scales);
 
 /// @brief Writes the numbers of codes.
 /// @param x  [n].
 void dequantize_moment(std::span<const std::uint8_t> codes, std::span<const float> scales,
-                       MomentKind kind, std::size_t block, std::span<float> x);
+                       optim::Signs signs, std::size_t block, std::span<float> x);
 
 }  // namespace ultra::mixed_precision

@@ -57,42 +57,43 @@ void round_by_chance(const Tensor& wide, const Tensor& weights, const train::Own
   }
 }
 
-/// The weight step of the pieces of a data group.
-class WeightSteps {
+/// How the weights of the pieces of a data group change by a rule.
+class WeightRule final : public optim::UpdateRule {
  public:
-  WeightSteps(WeightStepRule rule, optim::AdamWUpdate adamw, std::vector<train::OwnedPiece> pieces)
-      : rule_(std::move(rule)), adamw_(std::move(adamw)), pieces_(std::move(pieces)) {}
+  WeightRule(WeightRuleSettings settings, optim::Rule rule, std::vector<train::OwnedPiece> pieces)
+      : settings_(std::move(settings)), rule_(std::move(rule)), pieces_(std::move(pieces)) {}
 
-  void operator()(std::size_t i, const optim::TensorUpdate& update, const optim::Moments& moments,
-                  const ops::AdamWStep& constants) const {
-    if (rule_.figures) rule_.figures->count_gradient(update.grad);
+  std::span<const optim::StateSpec> states() const override { return rule_->states(); }
+
+  void apply(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
+             const optim::StepConstants& step) const override {
+    if (settings_.figures) settings_.figures->count_gradient(update.grad);
+    const OptimizerUpdate by_rule = [&](const Tensor& weights, const Tensor& gradient) {
+      rule_->apply(i, {.value = weights, .grad = gradient, .decay = update.decay}, states, step);
+    };
     if (update.master.defined()) {
-      return update_with_master(weight_update(update, moments), update.master, adamw_, constants);
+      update_with_master(update.value, update.grad, update.master, by_rule);
+    } else if (is_half(update.value.dtype())) {
+      step_rounded(update, pieces_.at(i), step.step, by_rule);
+    } else {
+      by_rule(update.value, cast(update.grad, update.value.dtype()));
     }
-    if (is_half(update.value.dtype())) return step_rounded(i, update, moments, constants);
-    adamw_(update.value, cast(update.grad, update.value.dtype()), moments.first, moments.second,
-           constants);
   }
 
  private:
-  static WeightUpdate weight_update(const optim::TensorUpdate& update,
-                                    const optim::Moments& moments) {
-    return {.weights = update.value, .gradient = update.grad, .moments = moments};
-  }
-
-  void step_rounded(std::size_t i, const optim::TensorUpdate& update, const optim::Moments& moments,
-                    const ops::AdamWStep& constants) const {
+  void step_rounded(const optim::TensorUpdate& update, const train::OwnedPiece& piece, int step,
+                    const OptimizerUpdate& by_rule) const {
     Tensor before;
-    if (rule_.figures) before = update.value.clone();
-    const Tensor wide = update_without_master(weight_update(update, moments), adamw_, constants);
-    if (rule_.rounding == Rounding::kStochastic) {
-      round_by_chance(wide, update.value, pieces_.at(i), rule_.seed, constants.step);
+    if (settings_.figures) before = update.value.clone();
+    const Tensor wide = update_without_master(update.value, update.grad, by_rule);
+    if (settings_.rounding == Rounding::kStochastic) {
+      round_by_chance(wide, update.value, piece, settings_.seed, step);
     }
-    if (rule_.figures) rule_.figures->count_update(before, wide, update.value);
+    if (settings_.figures) settings_.figures->count_update(before, wide, update.value);
   }
 
-  WeightStepRule rule_;
-  optim::AdamWUpdate adamw_;
+  WeightRuleSettings settings_;
+  optim::Rule rule_;
   std::vector<train::OwnedPiece> pieces_;
 };
 
@@ -141,10 +142,9 @@ train::MakeObserver note_figures(std::shared_ptr<UpdateFigures> figures) {
   };
 }
 
-train::MakeWeightStep weight_steps(const WeightStepRule& rule) {
-  return [rule](const optim::AdamWUpdate& adamw,
-                const std::vector<train::OwnedPiece>& pieces) -> optim::WeightStep {
-    return WeightSteps(rule, adamw, pieces);
+train::WrapRule weight_rule(const WeightRuleSettings& settings) {
+  return [settings](optim::Rule rule, const std::vector<train::OwnedPiece>& pieces) -> optim::Rule {
+    return std::make_shared<WeightRule>(settings, std::move(rule), pieces);
   };
 }
 

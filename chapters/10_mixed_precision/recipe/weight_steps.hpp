@@ -60,16 +60,16 @@ enum class Rounding {
 };
 
 /// @brief What decides how weights of two bytes change.
-struct WeightStepRule {
+struct WeightRuleSettings {
   Rounding rounding = Rounding::kNearest;  ///< of weights without master weights
   std::uint64_t seed = 1;                  ///< of stochastic rounding
   std::shared_ptr<UpdateFigures> figures;  ///< what is counted meanwhile; null: nothing
 };
 
-/// @brief The weight steps of a training.
+/// @brief Puts what changes the weights of a training around its optimizer's rule.
 ///
 /// Stochastic rounding takes its chance from the seed, the parameter, the step and the element's place
 /// in the whole weight: it does not depend on the layout.
-[[nodiscard]] train::MakeWeightStep weight_steps(const WeightStepRule& rule);
+[[nodiscard]] train::WrapRule weight_rule(const WeightRuleSettings& settings);
 
 }  // namespace ultra::mixed_precision

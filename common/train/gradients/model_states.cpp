@@ -65,13 +65,13 @@ class ReplicatedStates : public ModelStates {
 ModelStates::ModelStates(std::string data_group, std::vector<OwnedPiece> pieces)
     : data_group_(std::move(data_group)), pieces_(std::move(pieces)) {}
 
-void ModelStates::update_by(std::unique_ptr<optim::AdamW> optimizer,
+void ModelStates::update_by(std::unique_ptr<optim::Optimizer> optimizer,
                             std::unique_ptr<MasterWeights> masters) {
   optimizer_ = std::move(optimizer);
   masters_ = std::move(masters);
 }
 
-optim::AdamW& ModelStates::optimizer() {
+optim::Optimizer& ModelStates::optimizer() {
   ensure(optimizer_ != nullptr, "a rank whose states others keep has no optimizer");
   return *optimizer_;
 }
@@ -118,14 +118,12 @@ bool decays(const nn::Parameter& parameter) {
   return parameter.global_shape().rank() > 1 && parameter.data_group() != nn::kOwnGroup;
 }
 
-std::unique_ptr<optim::AdamW> make_optimizer(const OptimizerParts& parts,
-                                             const std::vector<OwnedPiece>& pieces,
-                                             std::unique_ptr<optim::MomentStore> moments) {
-  if (!moments) moments = parts.moments ? parts.moments() : optim::moments_on_device();
-  auto optimizer =
-      std::make_unique<optim::AdamW>(optim::AdamWConfig{}, parts.adamw, std::move(moments));
-  if (parts.weight_step) optimizer->change_weights_by(parts.weight_step(parts.adamw, pieces));
-  return optimizer;
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerParts& parts,
+                                                 const std::vector<OwnedPiece>& pieces,
+                                                 std::unique_ptr<optim::StateStore> store) {
+  if (!store) store = parts.store ? parts.store() : optim::states_on_device();
+  return std::make_unique<optim::Optimizer>(
+      parts.wrap ? parts.wrap(parts.rule, pieces) : parts.rule, std::move(store));
 }
 
 std::unique_ptr<ModelStates> replicated_states(const StatesScope& scope,

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// ModelStates: what a rank keeps of the parameters of a data group (weights, gradients, moments),
+/// ModelStates: what a rank keeps of the parameters of a data group (weights, gradients, states),
 /// and how a step changes it.
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/nn/model.hpp"
-#include "common/optim/adamw.hpp"
+#include "common/optim/optimizer.hpp"
 #include "common/train/frame/worker.hpp"
 #include "common/train/gradients/gradient_exchange.hpp"
 #include "common/train/gradients/owned_piece.hpp"
@@ -37,7 +37,7 @@ struct StepRule {
 /// not to what no gradient changes.
 [[nodiscard]] bool decays(const nn::Parameter& parameter);
 
-/// @brief Weights, gradients and moments of the parameters of one data group, as this rank has
+/// @brief Weights, gradients and optimizer states of the parameters of one data group, as this rank has
 /// them.
 ///
 /// A step: passes that exchange() follows; then updates(), whose gradients are complete but for
@@ -61,7 +61,7 @@ class ModelStates {
   [[nodiscard]] bool saves(std::size_t piece) const { return pieces_.at(piece).is_saver; }
   /// @brief The optimizer of pieces(), in their order.
   /// @throws InternalError when others update them.
-  [[nodiscard]] optim::AdamW& optimizer();
+  [[nodiscard]] optim::Optimizer& optimizer();
 
   /// @brief pieces() with their weights and gradients. Only after exchange() is finished.
   [[nodiscard]] std::vector<optim::TensorUpdate> updates();
@@ -103,12 +103,13 @@ class ModelStates {
  protected:
   /// @brief Says what updates the pieces; without it nothing does.
   /// @param masters  what is updated where it is not weights().
-  void update_by(std::unique_ptr<optim::AdamW> optimizer, std::unique_ptr<MasterWeights> masters);
+  void update_by(std::unique_ptr<optim::Optimizer> optimizer,
+                 std::unique_ptr<MasterWeights> masters);
 
  private:
   std::string data_group_;
   std::vector<OwnedPiece> pieces_;
-  std::unique_ptr<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<MasterWeights> masters_;
 };
 
@@ -119,18 +120,18 @@ struct ModelScope {
   std::vector<nn::Model*> chunks;  ///< of this rank's model; outlive what is made of them
 };
 
-/// Makes what changes the weights of pieces, with an update of one tensor; empty: that update alone.
-using MakeWeightStep = std::function<optim::WeightStep(const optim::AdamWUpdate& adamw,
-                                                       const std::vector<OwnedPiece>& pieces)>;
+/// Puts a rule for pieces around another one.
+using WrapRule =
+    std::function<optim::Rule(optim::Rule rule, const std::vector<OwnedPiece>& pieces)>;
 
-/// Makes what keeps the moments of a list of tensors; empty: optim::moments_on_device().
-using MakeMoments = std::function<std::unique_ptr<optim::MomentStore>()>;
+/// Makes what keeps the states of a list of tensors.
+using MakeStore = std::function<std::unique_ptr<optim::StateStore>()>;
 
 /// @brief What a rank's optimizer is made of.
 struct OptimizerParts {
-  optim::AdamWUpdate adamw;         ///< of one tensor
-  MakeWeightStep weight_step = {};  ///< what becomes of its weights by it
-  MakeMoments moments = {};         ///< where its moments live
+  optim::Rule rule;      ///< how it changes a tensor
+  WrapRule wrap = {};    ///< what stands around that rule; empty: nothing
+  MakeStore store = {};  ///< where its states live; empty: optim::states_on_device()
 };
 
 /// @brief What states are made of.
@@ -149,15 +150,15 @@ using MakeExchange = std::function<std::unique_ptr<GradientExchange>(const State
 using MakeStates = std::function<std::unique_ptr<ModelStates>(const StatesScope& scope)>;
 
 /// @brief The optimizer of pieces.
-/// @param moments  null: as the parts say.
-[[nodiscard]] std::unique_ptr<optim::AdamW> make_optimizer(
+/// @param store  null: as the parts say.
+[[nodiscard]] std::unique_ptr<optim::Optimizer> make_optimizer(
     const OptimizerParts& parts, const std::vector<OwnedPiece>& pieces,
-    std::unique_ptr<optim::MomentStore> moments = nullptr);
+    std::unique_ptr<optim::StateStore> store = nullptr);
 
 /// @brief States that every rank of the data group has as wholes: plain data parallelism, and one
 /// rank.
 ///
-/// Memory: weights, gradients and two moments per element, the latter from the first step on.
+/// Memory: weights, gradients and the rule's states, the latter from the first step on.
 /// @param exchange  null on one rank.
 [[nodiscard]] std::unique_ptr<ModelStates> replicated_states(
     const StatesScope& scope, std::unique_ptr<GradientExchange> exchange);

@@ -150,12 +150,11 @@ void Flags::add(const char* flag, std::vector<std::string>& values, const std::s
            });
 }
 
-void Flags::add_one_of(const char* flag, std::string& value,
-                       std::initializer_list<const char*> words, const std::string& help) const {
-  const std::vector<std::string> choices(words.begin(), words.end());
-  const std::string type = fmt::format("TEXT:{{{}}}", fmt::join(choices, ","));
+void Flags::add_one_of(const char* flag, std::string& value, const std::vector<std::string>& words,
+                       const std::string& help) const {
+  const std::string type = fmt::format("TEXT:{{{}}}", fmt::join(words, ","));
   add_read({flag, help, type.c_str(), value},
-           [flag = std::string(flag), choices, &value](const std::string& text) {
+           [flag = std::string(flag), choices = words, &value](const std::string& text) {
              if (std::ranges::find(choices, text) == choices.end()) {
                throw ConfigError(fmt::format("{} is {}. It must be {}.", flag, in_quotes(text),
                                              fmt::join(choices, " or ")));

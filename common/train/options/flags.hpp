@@ -98,7 +98,7 @@ class Flags {
   void add(const char* flag, std::vector<std::string>& values, const std::string& help) const;
 
   /// @brief A flag with a text that is one of `words`.
-  void add_one_of(const char* flag, std::string& value, std::initializer_list<const char*> words,
+  void add_one_of(const char* flag, std::string& value, const std::vector<std::string>& words,
                   const std::string& help) const;
 
   /// @brief A flag whose text `read` understands, or throws ConfigError for: see under_flag().

@@ -5,6 +5,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
+#include "common/optim/rules.hpp"
 #include "common/train/options/flags.hpp"
 
 namespace ultra::train {
@@ -76,6 +77,8 @@ void TrainOptions::add_to(CLI::App& app) {
   training.add("--warmup", warmup, "steps until the highest learning rate", {0, kMostSteps});
   training.add("--clip", clip_norm, "highest global gradient norm; 0 is no clipping",
                {0.0, kLargestReal});
+  training.add_one_of("--optimizer", optimizer, optim::rule_names(),
+                      fmt::format("how a step changes the weights [{}]", optim::kDefaultRule));
   training.add("--seed", seed, "seed of weights and data order");
   training.add_parsed(
       "--dtype",

@@ -11,6 +11,7 @@
 #include "common/data/token_source.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/nn/precision.hpp"
+#include "common/optim/rules.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/tensor/device.hpp"
 #include "common/tensor/dtype.hpp"
@@ -35,9 +36,10 @@ struct TrainOptions {
   std::size_t steps = 150;                          ///< optimizer steps
   double learning_rate = 3e-3;                      ///< highest, after the warm-up
   std::size_t warmup = 15;                          ///< steps until it is reached
-  double clip_norm = 1.0;      ///< highest global gradient norm; 0 means no clipping
-  std::uint64_t seed = 1;      ///< of the weights and of the data's order
-  std::size_t doc_length = 0;  ///< mean tokens of a document; 0: a sequence is one
+  double clip_norm = 1.0;  ///< highest global gradient norm; 0 means no clipping
+  std::string optimizer{optim::kDefaultRule};  ///< one of optim::rule_names()
+  std::uint64_t seed = 1;                      ///< of the weights and of the data's order
+  std::size_t doc_length = 0;                  ///< mean tokens of a document; 0: a sequence is one
   /// Flags of techniques that decide what is trained, with their values.
   std::map<std::string, std::string> variant = {};
   DType dtype = DType::kF32;               ///< --dtype: f32 or f64

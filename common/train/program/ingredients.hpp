@@ -10,7 +10,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/nn/layer_factory.hpp"
-#include "common/optim/adamw.hpp"
+#include "common/optim/update_rule.hpp"
 #include "common/train/plan.hpp"
 #include "common/train/step.hpp"
 
@@ -46,18 +46,18 @@ class Slot {
 
 /// @brief What techniques put into the training of a rank.
 struct Ingredients {
-  Slot<ShareRule> share;           ///< how the global batch is dealt out
-  Slot<CutRule> cut;               ///< how a share becomes micro-batches
-  Slot<ScheduleRule> schedule;     ///< in which order they pass
-  Slot<CompletionRule> completes;  ///< when a gradient is complete
-  Slot<MakeExchange> exchange;     ///< how whole gradients are added up; for replicated states
-  Slot<MakeStates> states;         ///< what a rank keeps; replicated_states() unless claimed
-  Slot<SumPartial> sum_partial;    ///< how partial gradients are added up
-  Slot<OwnOutcome> own_outcome;    ///< what a step gave; sums over the ranks unless claimed
-  optim::AdamWUpdate adamw = ops::adamw_into;  ///< the update of one tensor; techniques wrap it
-  Slot<MakeWeightStep> weight_step;            ///< how weights change by it; empty: by it alone
-  Slot<MakeMoments> moments;                   ///< where moments live; empty: on the device
-  Slot<MakeLossScaler> loss_scaler;            ///< a factor on the loss; empty: none
+  Slot<ShareRule> share;             ///< how the global batch is dealt out
+  Slot<CutRule> cut;                 ///< how a share becomes micro-batches
+  Slot<ScheduleRule> schedule;       ///< in which order they pass
+  Slot<CompletionRule> completes;    ///< when a gradient is complete
+  Slot<MakeExchange> exchange;       ///< how whole gradients are added up; for replicated states
+  Slot<MakeStates> states;           ///< what a rank keeps; replicated_states() unless claimed
+  Slot<SumPartial> sum_partial;      ///< how partial gradients are added up
+  Slot<OwnOutcome> own_outcome;      ///< what a step gave; sums over the ranks unless claimed
+  optim::Rule rule;                  ///< how the optimizer changes a tensor; --optimizer's at first
+  Slot<WrapRule> weight_rule;        ///< a rule for a rank's pieces around it; empty: none
+  Slot<MakeStore> store;             ///< where the optimizer's states live; empty: on the device
+  Slot<MakeLossScaler> loss_scaler;  ///< a factor on the loss; empty: none
   nn::Values values = nn::Values::kAllocated;  ///< whether the model starts with weights
   Slot<MakeLinks> links;                       ///< between the chunks; empty: there is one chunk
   std::vector<MakeObserver> observers;         ///< of each step

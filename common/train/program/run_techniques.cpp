@@ -7,6 +7,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/optim/rules.hpp"
 #include "common/train/frame/trainer.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/file_flags.hpp"
@@ -22,6 +23,7 @@ std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& conte
                                      const Communicator& trainers,
                                      const std::function<void(Plan&, Ingredients&)>& change) {
   Ingredients ingredients;
+  ingredients.rule = optim::make_rule(setup.train.optimizer);
   for (const auto& technique : setup.techniques) technique->join(ingredients, setup);
   const auto plan = std::make_shared<Plan>(make_plan(setup.train, trainers, setup.mesh_shape(),
                                                      {.share = ingredients.share.get(),

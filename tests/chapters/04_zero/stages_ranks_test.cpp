@@ -218,7 +218,7 @@ TEST_F(ShardedModelTest, WhatIsGatheredIsWhatTheModelComputesWith) {
 TEST_F(ShardedModelTest, AStepOfAllShardsIsTheStepOfTheModel) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
     Rank rank(dp, c);
-    optim::AdamW plain_adamw(optim::AdamWConfig{});
+    optim::Optimizer plain_optimizer(optim::adamw());
     for (int step = 0; step < 2; ++step) {
       rank.pass();
       rank.sharded->update(rank.sharded->updates(),
@@ -230,7 +230,7 @@ TEST_F(ShardedModelTest, AStepOfAllShardsIsTheStepOfTheModel) {
                            .grad = parameter->grad(),
                            .decay = train::decays(*parameter)});
       }
-      plain_adamw.step(updates, 0.1, 1.0);
+      plain_optimizer.step(updates, 0.1, 1.0);
       const auto weights = gathered(rank.own(&optim::TensorUpdate::value), c, rank.groups.shards);
       for (std::size_t p = 0; p < weights.size(); ++p) {
         EXPECT_TRUE(weights[p] == updates[p].value.to_vector()) << "step " << step;

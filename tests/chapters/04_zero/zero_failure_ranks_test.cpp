@@ -156,12 +156,12 @@ TEST_F(ZeroFailure, ARankThatThrowsInItsOptimizerEndsAll) {
               [&](const Communicator& dp) {
                 Changes changes;
                 if (dp.rank() != guilty) return changes;
-                changes.adamw = [=](const Tensor& value, const Tensor& grad,
-                                    const Tensor& first_moment, const Tensor& second_moment,
-                                    const ops::AdamWStep& constants) {
-                  if (constants.step == step) throw NumericError("this optimizer is broken");
-                  ops::adamw_into(value, grad, first_moment, second_moment, constants);
-                };
+                changes.rule = optim::adamw(
+                    {}, [=](const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+                            const Tensor& second_moment, const ops::AdamWStep& constants) {
+                      if (constants.step == step) throw NumericError("this optimizer is broken");
+                      ops::adamw_into(value, grad, first_moment, second_moment, constants);
+                    });
                 return changes;
               }),
         c, guilty, "this optimizer is broken");
@@ -237,13 +237,13 @@ TEST_F(ZeroFailure, ALossThatIsNoNumberEndsAll) {
         fates(c,
               [&](const Communicator& dp) {
                 Changes changes;
-                changes.adamw = [=, rank = dp.rank()](const Tensor& value, const Tensor& grad,
-                                                      const Tensor& first_moment,
-                                                      const Tensor& second_moment,
-                                                      const ops::AdamWStep& constants) {
-                  ops::adamw_into(value, grad, first_moment, second_moment, constants);
-                  if (rank == guilty && constants.step == 1) value.fill(kNaN);
-                };
+                changes.rule = optim::adamw(
+                    {}, [=, rank = dp.rank()](
+                            const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+                            const Tensor& second_moment, const ops::AdamWStep& constants) {
+                      ops::adamw_into(value, grad, first_moment, second_moment, constants);
+                      if (rank == guilty && constants.step == 1) value.fill(kNaN);
+                    });
                 return changes;
               }),
         c, "loss is nan at step 2");

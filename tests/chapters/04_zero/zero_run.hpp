@@ -17,6 +17,7 @@
 #include "chapters/04_zero/shards/parameter_group.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "common/ops/elementwise.hpp"
+#include "common/optim/adamw.hpp"
 #include "common/train/program/run_techniques.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/04_zero/zero_case.hpp"
@@ -35,7 +36,7 @@ using ultra::test::RankRun;
 
 /// @brief What a test may put into a run.
 struct Changes {
-  optim::AdamWUpdate adamw = ops::adamw_into;
+  optim::Rule rule = optim::adamw();
   train::MakeExchange exchange = {};               ///< given: nothing is sharded
   train::MakeObserver observer = {};               ///< of a rank's steps
   std::function<void(const Device&)> device = {};  ///< called with the rank's before its model
@@ -73,7 +74,7 @@ class CaseTechnique : public train::Technique {
 
   void join(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.schedule.offer(memory::accumulation_schedule);
-    ingredients.adamw = changes_.adamw;
+    ingredients.rule = changes_.rule;
     if (changes_.observer) ingredients.observers.push_back(changes_.observer);
     if (changes_.exchange) return ingredients.exchange.claim("a test", changes_.exchange);
     ingredients.values = nn::Values::kDeferred;

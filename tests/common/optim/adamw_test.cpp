@@ -1,5 +1,4 @@
-// Covers: common/optim/moment_store.hpp
-#include "common/optim/adamw.hpp"
+// Covers: common/optim/optimizer.hpp, common/optim/state_store.hpp
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +9,8 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/optim/adamw.hpp"
+#include "common/optim/optimizer.hpp"
 #include "common/optim/schedule.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/random.hpp"
@@ -37,7 +38,7 @@ TEST_F(AdamWTest, TakesMemoryForTwoMomentsAtTheFirstStepOnly) {
   for (const DType dtype : test::kFloatDTypes) {
     const std::vector<TensorUpdate> updates = {update_of({7, 3}, true, dtype),
                                                update_of({5}, false, dtype)};
-    AdamW optimizer({});
+    Optimizer optimizer(adamw());
     EXPECT_EQ(optimizer_bytes(device), 0U) << "a model that has not stepped has no moments yet";
     EXPECT_EQ(optimizer.steps(), 0);
     for (int step = 1; step <= 3; ++step) {
@@ -56,7 +57,7 @@ TEST_F(AdamWTest, DecaysOnlyWhereAsked) {
   for (const TensorUpdate& u : updates) u.grad.fill(0.0);
   std::vector<double> decayed = updates[0].value.to_vector();
   const std::vector<double> untouched = updates[1].value.to_vector();
-  AdamW optimizer({.weight_decay = wd});
+  Optimizer optimizer(adamw({.weight_decay = wd}));
   optimizer.step(updates, lr, 1.0);
   for (double& v : decayed) v *= 1.0 - lr * wd;
   EXPECT_TRUE(
@@ -77,15 +78,16 @@ struct Call {
 TEST_F(AdamWTest, CallsTheInjectedUpdatePerTensorWithItsOwnMoments) {
   std::vector<Call> calls;
   const AdamWConfig config{.beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-6, .weight_decay = 0.2};
-  AdamW optimizer(config, [&](const Tensor& value, const Tensor& grad, const Tensor& first,
-                              const Tensor& second, const ops::AdamWStep& constants) {
-    calls.push_back({value.data<double>(), grad.data<double>(), first.data<double>(),
-                     second.data<double>(), constants});
-    if (constants.step == 1) {
-      EXPECT_TRUE(test::all_equal(first, std::vector<double>(value.numel(), 0.0)));
-      EXPECT_TRUE(test::all_equal(second, std::vector<double>(value.numel(), 0.0)));
-    }
-  });
+  Optimizer optimizer(
+      adamw(config, [&](const Tensor& value, const Tensor& grad, const Tensor& first,
+                        const Tensor& second, const ops::AdamWStep& constants) {
+        calls.push_back({value.data<double>(), grad.data<double>(), first.data<double>(),
+                         second.data<double>(), constants});
+        if (constants.step == 1) {
+          EXPECT_TRUE(test::all_equal(first, std::vector<double>(value.numel(), 0.0)));
+          EXPECT_TRUE(test::all_equal(second, std::vector<double>(value.numel(), 0.0)));
+        }
+      }));
   const std::vector<TensorUpdate> updates = {update_of({3, 2}, true), update_of({6}, false),
                                              update_of({2, 2}, true)};
   optimizer.step(updates, 0.5, 0.25);
@@ -114,12 +116,12 @@ TEST_F(AdamWTest, RefusesOtherTensorsThanThoseOfTheFirstStep) {
   const auto nothing = [](const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                           const ops::AdamWStep&) {};
   std::vector<TensorUpdate> updates = {update_of({3, 2}, true), update_of({4}, false)};
-  AdamW optimizer({}, nothing);
+  Optimizer optimizer(adamw({}, nothing));
   optimizer.step(updates, 1e-3, 1.0);
 
   std::vector<TensorUpdate> fewer = {updates[0]};
   EXPECT_THAT(test::message_of<ShapeError>([&] { optimizer.step(fewer, 1e-3, 1.0); }),
-              AllOf(HasSubstr("moments of 2 tensors"), HasSubstr("found 1")));
+              AllOf(HasSubstr("states of 2 tensors"), HasSubstr("found 1")));
   std::swap(updates[0], updates[1]);
   EXPECT_THAT(test::message_of<ShapeError>([&] { optimizer.step(updates, 1e-3, 1.0); }),
               AllOf(HasSubstr("tensor 0"), HasSubstr("[4]"), HasSubstr("[3, 2]")));
@@ -160,7 +162,7 @@ TEST_F(AdamWTest, EqualsTheAlgorithmInExtendedPrecision) {
     std::vector<double> tolerances(expected.size(), 0.0);
     std::vector<ScalarAdamW> scalars(expected.size());
     std::vector<long double> weights(expected.begin(), expected.end());
-    AdamW optimizer(config);
+    Optimizer optimizer(adamw(config));
     for (int t = 1; t <= kSteps; ++t) {
       const double lr = random.uniform(1e-4, 1e-1);
       const double scale = random.uniform(0.1, 1.0);
@@ -191,7 +193,7 @@ TEST_F(AdamWTest, FindsTheMinimumOfAConvexProblem) {
   for (double& a : curvature) a = std::pow(10.0, random.uniform(-1.5, 1.5));
   const WarmupCosine schedule{
       .peak = 0.05, .warmup_steps = 20, .total_steps = kSteps, .final_fraction = 1e-4};
-  AdamW optimizer({});
+  Optimizer optimizer(adamw());
   for (std::size_t step = 1; step <= kSteps; ++step) {
     for (std::size_t i = 0; i < 20; ++i) {
       x.grad.span<double>()[i] =
@@ -213,18 +215,18 @@ TEST_F(AdamWTest, GoesOnFromTheMomentsOfAnEarlierRun) {
       continued.push_back({.value = u.value.clone(), .grad = u.grad, .decay = u.decay});
       values.push_back(continued.back().value);
     }
-    AdamW uninterrupted({});
+    Optimizer uninterrupted(adamw());
     for (int step = 0; step < 5; ++step) uninterrupted.step(whole_run, 1e-2, 0.5);
 
-    AdamW before({});
+    Optimizer before(adamw());
     for (int step = 0; step < 3; ++step) before.step(continued, 1e-2, 0.5);
-    AdamW after({});
+    Optimizer after(adamw());
     after.resume(before.steps(), values);
-    ASSERT_EQ(after.moments().size(), 2U);
+    ASSERT_EQ(after.store().size(), 2U);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const Moments copy = {.first = values[i].clone(), .second = values[i].clone()};
-      before.moments().read(i, copy);
-      after.moments().write(i, copy);
+      const std::vector<Tensor> copy = {values[i].clone(), values[i].clone()};
+      before.store().read(i, copy);
+      after.store().write(i, copy);
     }
     for (int step = 0; step < 2; ++step) after.step(continued, 1e-2, 0.5);
     EXPECT_EQ(after.steps(), 5);
@@ -236,7 +238,7 @@ TEST_F(AdamWTest, GoesOnFromTheMomentsOfAnEarlierRun) {
 
 TEST_F(AdamWTest, CannotGoOnFromAnotherRunAfterStepsOfItsOwn) {
   const std::vector<TensorUpdate> updates = {update_of({3}, false)};
-  AdamW optimizer({});
+  Optimizer optimizer(adamw());
   optimizer.step(updates, 1e-2, 1.0);
   const std::vector<Tensor> values = {updates[0].value};
   EXPECT_THROW(optimizer.resume(3, values), InternalError);

@@ -103,7 +103,7 @@ class OneRank {
                            .decay = Training::decays(tensor)});
       }
     }
-    adamw_.step(updates, kLearningRate, scale);
+    optimizer_.step(updates, kLearningRate, scale);
   }
 
   /// Weights of an array, without padding.
@@ -114,7 +114,7 @@ class OneRank {
   Device device_ = Device::cpu();
   std::vector<Tensor> weights_;
   std::vector<Tensor> gradients_;
-  optim::AdamW adamw_{kAdamW};
+  optim::Optimizer optimizer_{optim::adamw(kAdamW)};
 };
 
 /// @brief What one rank must have after a step.

@@ -71,7 +71,7 @@ class ShardedRank {
     const std::size_t in_use = device_.memory().current().total();
     device_.reset_memory_peaks();
     const bool gathers = keeps_ == Keeps::kEverything;
-    step_own_shard(updates_, gathers ? weights_ : std::vector<Tensor>(), rule, adamw_,
+    step_own_shard(updates_, gathers ? weights_ : std::vector<Tensor>(), rule, optimizer_,
                    groups_.shards);
     const MemoryTracker memory = device_.memory();
     EXPECT_EQ(memory.current()[MemoryCategory::kOptimizer], moments)
@@ -156,7 +156,7 @@ class ShardedRank {
   std::vector<FlatLayout> layouts_;
   std::vector<Tensor> weights_;
   std::vector<optim::TensorUpdate> updates_;
-  optim::AdamW adamw_{kAdamW};
+  optim::Optimizer optimizer_{optim::adamw(kAdamW)};
 };
 
 }  // namespace ultra::zero::test

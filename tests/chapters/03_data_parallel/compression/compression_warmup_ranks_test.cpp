@@ -45,6 +45,11 @@ struct State {
     const auto make = [&] { return Tensor::zeros(device, like.shape(), like.dtype()); };
     return {.value = make(), .m = make(), .v = make()};
   }
+
+  void change_by(const optim::UpdateRule& rule, const Tensor& grad,
+                 const optim::StepConstants& step) const {
+    rule.apply(0, {.value = value, .grad = grad, .decay = true}, std::vector{m, v}, step);
+  }
 };
 
 // A constant gradient has the second moment g^2 in every step, once its bias is corrected.
@@ -53,12 +58,13 @@ TEST_F(CompressionWarmup, KeptSecondMomentIsTheRunningOneForAConstantGradient) {
     const Tensor grad = random.tensor(device, {40}, dtype);
     const State running = State::zeros(device, grad);
     const State kept = State::zeros(device, grad);
-    const optim::AdamWUpdate update = keep_second_moment(3);
+    const optim::Rule rule = keep_second_moment(3, optim::adamw());
     Tensor v_kept;
     for (int step = 1; step <= 10; ++step) {
-      const ops::AdamWStep constants{.learning_rate = 0.1, .gradient_scale = 0.5, .step = step};
-      ops::adamw_into(running.value, grad, running.m, running.v, constants);
-      update(kept.value, grad, kept.m, kept.v, constants);
+      const optim::StepConstants constants{
+          .learning_rate = 0.1, .gradient_scale = 0.5, .step = step};
+      running.change_by(*optim::adamw(), grad, constants);
+      kept.change_by(*rule, grad, constants);
       if (step == 3) v_kept = kept.v.clone();
       if (step <= 3) {
         EXPECT_TRUE(::ultra::test::all_equal(kept.value, running.value)) << "step " << step;
@@ -78,10 +84,10 @@ TEST_F(CompressionWarmup, KeptSecondMomentForgetsLaterGradients) {
   small.fill(1);
   large.fill(100);
   const State state = State::zeros(device, small);
-  const optim::AdamWUpdate update = keep_second_moment(1);
+  const optim::AdamWConfig config{.beta1 = 0, .epsilon = 0, .weight_decay = 0};
+  const optim::Rule rule = keep_second_moment(1, optim::adamw(config), config);
   const auto step = [&](const Tensor& grad, int number) {
-    update(state.value, grad, state.m, state.v,
-           {.learning_rate = 1, .beta1 = 0, .epsilon = 0, .weight_decay = 0, .step = number});
+    state.change_by(*rule, grad, {.learning_rate = 1, .step = number});
     return state.value.to_vector()[0];
   };
   EXPECT_NEAR(step(small, 1), -1, 1e-12);

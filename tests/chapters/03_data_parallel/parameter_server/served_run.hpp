@@ -16,6 +16,7 @@
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 #include "common/base/numeric.hpp"
+#include "common/optim/adamw.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/support/mesh_case.hpp"
@@ -60,9 +61,9 @@ struct ServedCase {
 /// @brief Parameter servers as a technique, with the settings of a case.
 class Served : public train::Technique {
  public:
-  /// @param adamw  the servers' update of one tensor.
-  Served(const ServerSettings& settings, optim::AdamWUpdate adamw)
-      : settings_(settings), adamw_(std::move(adamw)) {}
+  /// @param rule  of the servers' optimizer.
+  Served(const ServerSettings& settings, optim::Rule rule)
+      : settings_(settings), rule_(std::move(rule)) {}
 
   std::pair<std::size_t, std::string> ranks_beside() const override {
     return {static_cast<std::size_t>(settings_.servers), "servers"};
@@ -71,12 +72,12 @@ class Served : public train::Technique {
       const train::RunContext& context, const train::Setup&,
       const train::MakeTrainer& make_trainer) const override {
     return parameter_server_worker(make_server_world(context.world, settings_), context,
-                                   make_trainer, adamw_);
+                                   make_trainer, rule_);
   }
 
  private:
   ServerSettings settings_;
-  optim::AdamWUpdate adamw_;
+  optim::Rule rule_;
 };
 
 /// @brief Calls a function when a replica begins a step: 1 for the first.
@@ -96,10 +97,10 @@ inline train::MakeObserver before_steps(std::function<void(std::size_t step)> ca
 
 /// @brief Trains on replicas and servers; a replica keeps the weights that it ends with.
 /// @param observer  of a replica's steps; may be empty.
-/// @param adamw     the servers' update of one tensor.
+/// @param rule      of the servers' optimizer.
 inline RankRun run_served(const Communicator& world, const ServedCase& c,
                           const train::MakeObserver& observer = {},
-                          const optim::AdamWUpdate& adamw = memory::written_adamw) {
+                          const optim::Rule& rule = optim::adamw({}, memory::written_adamw)) {
   std::vector<Tensor> values;
   const auto keep = [&](train::Ingredients& ingredients) {
     if (observer) ingredients.observers.push_back(observer);
@@ -112,7 +113,7 @@ inline RankRun run_served(const Communicator& world, const ServedCase& c,
   };
   RankRun run;
   train::Techniques list =
-      c.list(std::make_unique<Served>(c.settings, adamw), ultra::test::putting(keep));
+      c.list(std::make_unique<Served>(c.settings, rule), ultra::test::putting(keep));
   run.result = train::train_with(
       ultra::test::setup_of(c.options, world.size(), std::move(list), c.recompute), world);
   for (const Tensor& value : values) run.weights.push_back(value.to_vector());

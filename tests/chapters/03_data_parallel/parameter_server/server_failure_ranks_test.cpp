@@ -76,7 +76,7 @@ TEST_F(ServerFailure, AServerThatThrowsEndsAll) {
                               }
                               ops::adamw_into(value, grad, first_moment, second_moment, constants);
                             };
-                        static_cast<void>(run_served(world, c, {}, adamw));
+                        static_cast<void>(run_served(world, c, {}, optim::adamw({}, adamw)));
                       }),
                 c, guilty, "this server is broken");
   }
@@ -105,12 +105,11 @@ TEST_F(ServerFailure, AGradientThatIsNoNumberEndsAll) {
     ServedCase c = draw_any();
     c.settings.asynchronous = asynchronous;
     const Fates ends = fates(c, [&](Communicator& world) {
-      static_cast<void>(run_served(world, c, {},
-                                   [](const Tensor& value, const Tensor&, const Tensor&,
-                                      const Tensor&, const ops::AdamWStep& constants) {
-                                     if (constants.step == 2)
-                                       value.fill(std::numeric_limits<double>::quiet_NaN());
-                                   }));
+      const auto breaks = [](const Tensor& value, const Tensor&, const Tensor&, const Tensor&,
+                             const ops::AdamWStep& constants) {
+        if (constants.step == 2) value.fill(std::numeric_limits<double>::quiet_NaN());
+      };
+      static_cast<void>(run_served(world, c, {}, optim::adamw({}, breaks)));
     });
     EXPECT_NE(ends.thrown, nullptr);
     if (!launched_world_size()) {

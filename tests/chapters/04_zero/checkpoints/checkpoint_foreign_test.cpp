@@ -104,7 +104,7 @@ TEST_F(ForeignFiles, WithOtherMoments) {
   auto specs = tensors_of(kMoments);
   specs.back().name = "\x1b[31m" + std::string(200, 'x');
   expect_foreign(kMoments, specs,
-                 {kMoments, "\"\\u001b[31mxxx", "is none of an optimizer's moments"});
+                 {kMoments, "\"\\u001b[31mxxx", "is none of the optimizer's states"});
   specs = tensors_of(kMoments);
   specs.pop_back();
   expect_foreign(kMoments, specs, {"optimizer-*.safetensors", "of exp_avg_sq of \""});

@@ -81,7 +81,7 @@ class TrainingStateTest : public ZeroTest {
   static void fill(const nn::Model& model, const train::OwnedPiece& piece,
                    const PieceValues& values) {
     const std::size_t parameter = number_of(model, piece.parameter);
-    const Tensor tensors[] = {values.weights, values.moments.first, values.moments.second};
+    const Tensor tensors[] = {values.weights, values.states[0], values.states[1]};
     for (int kind = 0; kind < 3; ++kind) {
       EXPECT_EQ(tensors[kind].shape(), Shape({piece.elements.size()}));
       const std::span<double> out = tensors[kind].span<double>();
@@ -100,12 +100,11 @@ class TrainingStateTest : public ZeroTest {
     for (std::size_t i = 0; i < state.pieces().size(); ++i) {
       const PieceValues copied = state.copy(i);
       const PieceValues expected{.weights = copied.weights.clone(),
-                                 .moments = {.first = copied.moments.first.clone(),
-                                             .second = copied.moments.second.clone()}};
+                                 .states = {copied.states[0].clone(), copied.states[1].clone()}};
       fill(model, state.pieces()[i], expected);
       EXPECT_EQ(copied.weights.to_vector(), expected.weights.to_vector());
-      EXPECT_EQ(copied.moments.first.to_vector(), expected.moments.first.to_vector());
-      EXPECT_EQ(copied.moments.second.to_vector(), expected.moments.second.to_vector());
+      EXPECT_EQ(copied.states[0].to_vector(), expected.states[0].to_vector());
+      EXPECT_EQ(copied.states[1].to_vector(), expected.states[1].to_vector());
     }
     for (std::size_t p = 0; p < model.parameters().size(); ++p) {
       const nn::Parameter& parameter = *model.parameters()[p];

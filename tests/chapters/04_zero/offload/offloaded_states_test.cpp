@@ -6,6 +6,7 @@
 
 #include "chapters/04_zero/offload/storage_trace.hpp"
 #include "common/optim/adamw.hpp"
+#include "common/optim/optimizer.hpp"
 #include "tests/chapters/04_zero/checkpoints/late_file.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -42,23 +43,23 @@ class OffloadedStatesTest : public ultra::test::RandomTest {
                                              const OffloadSettings& settings) {
     std::vector<std::size_t> counts;
     for (const optim::TensorUpdate& update : updates) counts.push_back(update.value.numel());
-    return std::make_shared<OffloadedStates>(settings, counts, cpu, DType::kF32);
+    return std::make_shared<OffloadedStates>(settings, counts, 2, cpu, DType::kF32);
   }
 
-  static std::vector<double> moments_of(optim::MomentStore& store, std::size_t i,
-                                        const Tensor& value) {
-    const optim::Moments copy{.first = value.clone(), .second = value.clone()};
+  static std::vector<double> states_in(optim::StateStore& store, std::size_t i,
+                                       const Tensor& value) {
+    const std::vector<Tensor> copy = {value.clone(), value.clone()};
     store.read(i, copy);
-    std::vector<double> all = copy.first.to_vector();
-    for (const double number : copy.second.to_vector()) all.push_back(number);
+    std::vector<double> all = copy[0].to_vector();
+    for (const double number : copy[1].to_vector()) all.push_back(number);
     return all;
   }
 
-  static void expect_equal(optim::AdamW& actual, optim::AdamW& expected,
+  static void expect_equal(optim::Optimizer& actual, optim::Optimizer& expected,
                            const std::vector<optim::TensorUpdate>& updates) {
     for (std::size_t i = 0; i < updates.size(); ++i) {
-      EXPECT_EQ(moments_of(actual.moments(), i, updates[i].value),
-                moments_of(expected.moments(), i, updates[i].value));
+      EXPECT_EQ(states_in(actual.store(), i, updates[i].value),
+                states_in(expected.store(), i, updates[i].value));
     }
   }
 
@@ -69,9 +70,9 @@ TEST_F(OffloadedStatesTest, AdamWIsTheSameBitForBit) {
   for (int i = 0; i < 20; ++i) {
     const auto on_device = draw_updates(random.between(1, 12));
     const auto elsewhere = copies(on_device);
-    optim::AdamW expected({});
-    optim::AdamW actual({}, ops::adamw_into,
-                        offloaded_moments(states_of(
+    optim::Optimizer expected(optim::adamw());
+    optim::Optimizer actual(
+        optim::adamw(), offloaded_store(states_of(
                             elsewhere, offload_late(Offload::kOptimizer, random.between(1, 400)))));
     for (int step = 0; step < 4; ++step) {
       expected.step(on_device, 0.01, 1.0);
@@ -88,18 +89,18 @@ TEST_F(OffloadedStatesTest, AdamWIsTheSameBitForBit) {
 /// What a checkpoint does.
 TEST_F(OffloadedStatesTest, AnOptimizerGoesOnFromMomentsThatAreWritten) {
   const auto updates = draw_updates(7);
-  optim::AdamW first({});
+  optim::Optimizer first(optim::adamw());
   first.step(updates, 0.01, 1.0);
   const auto later = copies(updates);
   std::vector<Tensor> values;
   for (const auto& update : later) values.push_back(update.value);
-  optim::AdamW second({}, ops::adamw_into,
-                      offloaded_moments(states_of(later, offload_late(Offload::kOptimizer, 100))));
+  optim::Optimizer second(
+      optim::adamw(), offloaded_store(states_of(later, offload_late(Offload::kOptimizer, 100))));
   second.resume(1, values);
   for (std::size_t i = 0; i < updates.size(); ++i) {
-    const optim::Moments moments{.first = values[i].clone(), .second = values[i].clone()};
-    first.moments().read(i, moments);
-    second.moments().write(i, moments);
+    const std::vector<Tensor> states = {values[i].clone(), values[i].clone()};
+    first.store().read(i, states);
+    second.store().write(i, states);
   }
   first.step(updates, 0.01, 1.0);
   second.step(later, 0.01, 1.0);
@@ -114,7 +115,7 @@ TEST_F(OffloadedStatesTest, AnOptimizerGoesOnFromMomentsThatAreWritten) {
 TEST_F(OffloadedStatesTest, ReadsAndWritesOverlapInThisOrder) {
   Log log;
   const std::vector<std::size_t> counts(4, 10);
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8, &log), counts, cpu, DType::kF32);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8, &log), counts, 2, cpu, DType::kF32);
   for (std::size_t i = 0; i < 4; ++i) {
     static_cast<void>(states.borrow(i));
     log.push_back("update");
@@ -131,7 +132,7 @@ TEST_F(OffloadedStatesTest, ReadsAndWritesOverlapInThisOrder) {
 
 TEST_F(OffloadedStatesTest, OnlyTheWindowIsOnTheDevice) {
   const std::vector<std::size_t> counts(20, 100);
-  const OffloadedStates states(offload_late(Offload::kOptimizer, 800), counts, cpu, DType::kF32);
+  const OffloadedStates states(offload_late(Offload::kOptimizer, 800), counts, 2, cpu, DType::kF32);
   EXPECT_EQ(cpu.memory().current().total(), 3 * 800U);
   EXPECT_EQ(cpu.memory().current()[MemoryCategory::kOptimizer], 3 * 800U);
   EXPECT_EQ(states.use().stored_bytes, 20 * 800U);
@@ -139,7 +140,7 @@ TEST_F(OffloadedStatesTest, OnlyTheWindowIsOnTheDevice) {
 
 TEST_F(OffloadedStatesTest, WeightsAreReadAfterTheirLastWrite) {
   const std::vector<std::size_t> counts(5, 10);
-  OffloadedStates states(offload_late(Offload::kOptimizerAndParameters, 8), counts, cpu,
+  OffloadedStates states(offload_late(Offload::kOptimizerAndParameters, 8), counts, 2, cpu,
                          DType::kF32);
   const Tensor weights = random.tensor(cpu, {50}, DType::kF32);
   states.write_weights({0, 50}, weights);
@@ -161,7 +162,7 @@ TEST_F(OffloadedStatesTest, WeightsAreReadAfterTheirLastWrite) {
 }
 
 TEST_F(OffloadedStatesTest, WithoutTensorsNothingIsThere) {
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8), {}, cpu, DType::kF32);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), {}, 2, cpu, DType::kF32);
   states.end_step();
   states.settle();
   EXPECT_EQ(states.use().stored_bytes, 0U);
@@ -171,7 +172,7 @@ TEST_F(OffloadedStatesTest, TheTimelineShowsReadsAndWrites) {
   trace::TraceRecorder recorder(0);
   trace::StepTimeline timeline(cpu, &recorder, 1);
   const std::vector<std::size_t> counts(4, 10);
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8), counts, cpu, DType::kF32);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), counts, 2, cpu, DType::kF32);
   show_storage_on(states, timeline);
   timeline.begin_step(1);
   for (std::size_t i = 0; i < 4; ++i) {

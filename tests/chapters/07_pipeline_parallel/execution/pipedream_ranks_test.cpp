@@ -27,7 +27,7 @@ using Versions = std::vector<std::vector<Tensor>>;
 struct EmulatedStage {
   std::unique_ptr<nn::Model> model;
   Versions versions = {};
-  optim::AdamW adamw = optim::AdamW(optim::AdamWConfig{});
+  optim::Optimizer optimizer = optim::Optimizer(optim::adamw());
 
   void keep_version() {
     versions.emplace_back();
@@ -48,7 +48,7 @@ struct EmulatedStage {
                          .grad = parameter->grad(),
                          .decay = parameter->global_shape().rank() > 1});
     }
-    adamw.step(updates, learning_rate, 1.0);
+    optimizer.step(updates, learning_rate, 1.0);
     model->drop_grads();
     keep_version();
   }

@@ -7,32 +7,34 @@
 #include "chapters/10_mixed_precision/optimizer_states/dynamic_map.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
 #include "common/optim/adamw.hpp"
+#include "common/optim/optimizer.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
 
-using MakeStore = std::function<std::unique_ptr<optim::MomentStore>()>;
+using optim::Signs;
+using MakeStore = std::function<std::unique_ptr<optim::StateStore>()>;
 
 class FewByteMoments : public ultra::test::RandomTest {
  protected:
   Tensor f32(const Shape& shape) { return Tensor::empty(device, shape, DType::kF32); }
 
   /// Moments as training has them: of many sizes, the second positive.
-  optim::Moments any_moments(const Shape& shape) {
-    optim::Moments moments{.first = f32(shape), .second = f32(shape)};
-    for (float& x : moments.first.span<float>()) {
+  std::vector<Tensor> any_moments(const Shape& shape) {
+    std::vector<Tensor> moments = {f32(shape), f32(shape)};
+    for (float& x : moments[0].span<float>()) {
       x = static_cast<float>(random.normal() * std::exp2(random.uniform(-20.0, 0.0)));
     }
-    for (float& x : moments.second.span<float>()) {
+    for (float& x : moments[1].span<float>()) {
       x = static_cast<float>(std::exp2(random.uniform(-30.0, -10.0)));
     }
     return moments;
   }
 
-  static std::vector<double> both(const optim::Moments& moments) {
-    std::vector<double> all = moments.first.to_vector();
-    const std::vector<double> second = moments.second.to_vector();
+  static std::vector<double> both(std::span<const Tensor> moments) {
+    std::vector<double> all = moments[0].to_vector();
+    const std::vector<double> second = moments[1].to_vector();
     all.insert(all.end(), second.begin(), second.end());
     return all;
   }
@@ -41,6 +43,8 @@ class FewByteMoments : public ultra::test::RandomTest {
     return device.memory().current()[MemoryCategory::kOptimizer];
   }
 
+  const optim::Rule rule = optim::adamw();
+  const std::span<const optim::StateSpec> specs = rule->states();
   const std::vector<MakeStore> stores = {
       [] { return bf16_moments(); }, [] { return int8_moments(); }, [] { return int8_moments(7); }};
 };
@@ -48,7 +52,7 @@ class FewByteMoments : public ultra::test::RandomTest {
 TEST_F(FewByteMoments, BeginAtZero) {
   for (const MakeStore& make : stores) {
     const auto store = make();
-    store->allocate(std::vector{f32({3, 5}), f32({7})});
+    store->allocate(std::vector{f32({3, 5}), f32({7})}, specs);
     ASSERT_EQ(store->size(), 2U);
     for (std::size_t i = 0; i < 2; ++i) {
       EXPECT_THAT(both(store->borrow(i)), Each(0.0));
@@ -62,12 +66,12 @@ TEST_F(FewByteMoments, BytesAreExact) {
     const Tensor value = f32({elements});
     const std::size_t before = optimizer_bytes();
     const auto bf16 = bf16_moments();
-    bf16->allocate({&value, 1});
+    bf16->allocate({&value, 1}, specs);
     EXPECT_EQ(optimizer_bytes() - before, bf16_moment_bytes(elements));
     const std::size_t with_bf16 = optimizer_bytes();
     const std::size_t block = random.pick({std::size_t{2048}, kMomentBlock, std::size_t{5}});
     const auto int8 = int8_moments(block);
-    int8->allocate({&value, 1});
+    int8->allocate({&value, 1}, specs);
     EXPECT_EQ(optimizer_bytes() - with_bf16, int8_moment_bytes(elements, block));
   }
   EXPECT_EQ(int8_moment_bytes(2560), 2U * (2560 + 4 * 10));
@@ -79,12 +83,12 @@ TEST_F(FewByteMoments, WhatIsReadIsWrittenBackInTheSameBits) {
     const Shape shape{random.between(1, 40), random.between(1, 40)};
     const Tensor value = f32(shape);
     const auto store = make();
-    store->allocate({&value, 1});
+    store->allocate({&value, 1}, specs);
     store->write(0, any_moments(shape));
-    const optim::Moments read{.first = f32(shape), .second = f32(shape)};
+    const std::vector<Tensor> read = {f32(shape), f32(shape)};
     store->read(0, read);
     const auto resumed = make();
-    resumed->allocate({&value, 1});
+    resumed->allocate({&value, 1}, specs);
     resumed->write(0, read);
     EXPECT_EQ(both(resumed->borrow(0)), both(read));
     store->write(0, read);
@@ -94,12 +98,12 @@ TEST_F(FewByteMoments, WhatIsReadIsWrittenBackInTheSameBits) {
 
 TEST_F(FewByteMoments, ErrorsAreThoseOfTheFormat) {
   const Shape shape{random.between(1, 3000)};
-  const optim::Moments moments = any_moments(shape);
+  const std::vector<Tensor> moments = any_moments(shape);
   const Tensor value = f32(shape);
   const auto bf16 = bf16_moments();
-  bf16->allocate({&value, 1});
+  bf16->allocate({&value, 1}, specs);
   bf16->write(0, moments);
-  const optim::Moments back = bf16->borrow(0);
+  const std::span<const Tensor> back = bf16->borrow(0);
   const std::vector<double> expected = both(moments);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(both(back)[i], expected[i], 0x1p-8 * std::abs(expected[i]));
@@ -108,16 +112,16 @@ TEST_F(FewByteMoments, ErrorsAreThoseOfTheFormat) {
 }
 
 TEST_F(FewByteMoments, EightBitsStayWithinAStepOfTheMap) {
-  for (const MomentKind kind : {MomentKind::kFirst, MomentKind::kSecond}) {
-    const DynamicMap& map = kind == MomentKind::kFirst ? signed_map() : unsigned_map();
+  for (const Signs signs : {Signs::kBoth, Signs::kNonNegative}) {
+    const DynamicMap& map = signs == Signs::kBoth ? signed_map() : unsigned_map();
     const std::size_t count = random.between(1, 2000);
-    const optim::Moments moments = any_moments({count});
-    const Tensor& x = kind == MomentKind::kFirst ? moments.first : moments.second;
+    const std::vector<Tensor> moments = any_moments({count});
+    const Tensor& x = signs == Signs::kBoth ? moments[0] : moments[1];
     std::vector<std::uint8_t> codes(count);
     std::vector<float> scales((count + 99) / 100);
-    quantize_moment(x.span<float>(), kind, 100, codes, scales);
+    quantize_moment(x.span<float>(), signs, 100, codes, scales);
     std::vector<float> back(count);
-    dequantize_moment(codes, scales, kind, 100, back);
+    dequantize_moment(codes, scales, signs, 100, back);
     for (std::size_t i = 0; i < count; ++i) {
       const auto number = static_cast<double>(x.span<float>()[i]);
       const auto scale = static_cast<double>(scales[i / 100]);
@@ -126,7 +130,7 @@ TEST_F(FewByteMoments, EightBitsStayWithinAStepOfTheMap) {
       const double below = place == 0 ? 0.008 * std::abs(scale) : at(place) - at(place - 1);
       const double above = place == 255 ? 0.0 : at(place + 1) - at(place);
       // Half a step, or what keeps a second moment away from zero.
-      const double bound = std::max(below, above) * (kind == MomentKind::kSecond ? 1.0 : 0.5);
+      const double bound = std::max(below, above) * (signs == Signs::kNonNegative ? 1.0 : 0.5);
       ASSERT_NEAR(back[i], number, bound + 1e-6 * std::abs(number)) << i;
     }
   }
@@ -139,8 +143,8 @@ TEST_F(FewByteMoments, TheLargestOfABlockIsExactWhicheverItsSign) {
     x[random.between(0, 49)] = largest;
     std::vector<std::uint8_t> codes(50);
     std::vector<float> scales(1), back(50);
-    quantize_moment(x, MomentKind::kFirst, 50, codes, scales);
-    dequantize_moment(codes, scales, MomentKind::kFirst, 50, back);
+    quantize_moment(x, Signs::kBoth, 50, codes, scales);
+    dequantize_moment(codes, scales, Signs::kBoth, 50, back);
     EXPECT_EQ(back[static_cast<std::size_t>(std::ranges::find(x, largest) - x.begin())], largest);
   }
 }
@@ -149,8 +153,8 @@ TEST_F(FewByteMoments, ASecondMomentStaysAboveZero) {
   const std::vector<float> x = {1.0F, 1e-12F, 0.0F};
   std::vector<std::uint8_t> codes(3);
   std::vector<float> scales(1), back(3);
-  quantize_moment(x, MomentKind::kSecond, 3, codes, scales);
-  dequantize_moment(codes, scales, MomentKind::kSecond, 3, back);
+  quantize_moment(x, Signs::kNonNegative, 3, codes, scales);
+  dequantize_moment(codes, scales, Signs::kNonNegative, 3, back);
   EXPECT_EQ(back[0], 1.0F);
   EXPECT_GT(back[1], 0.0F);
   EXPECT_EQ(back[2], 0.0F);
@@ -160,8 +164,8 @@ TEST_F(FewByteMoments, ABlockThatIsNotFiniteIsNan) {
   std::vector<float> x(20, 1.0F), scales(2), back(20);
   x[12] = std::numeric_limits<float>::infinity();
   std::vector<std::uint8_t> codes(20);
-  quantize_moment(x, MomentKind::kFirst, 10, codes, scales);
-  dequantize_moment(codes, scales, MomentKind::kFirst, 10, back);
+  quantize_moment(x, Signs::kBoth, 10, codes, scales);
+  dequantize_moment(codes, scales, Signs::kBoth, 10, back);
   EXPECT_EQ(back[3], 1.0F);
   for (std::size_t i = 10; i < 20; ++i) EXPECT_TRUE(std::isnan(back[i]));
 }
@@ -174,8 +178,8 @@ TEST_F(FewByteMoments, AdamWStaysNearThatOfF32) {
     curvature.push_back(static_cast<float>(std::pow(100.0, random.uniform(0.0, 1.0))));
   }
   const Tensor start = random.tensor(device, {kCount}, DType::kF32);
-  const auto descend = [&](std::unique_ptr<optim::MomentStore> store) {
-    optim::AdamW adamw({.weight_decay = 0.0}, ops::adamw_into, std::move(store));
+  const auto descend = [&](std::unique_ptr<optim::StateStore> store) {
+    optim::Optimizer adamw(optim::adamw({.weight_decay = 0.0}), std::move(store));
     const Tensor x = start.clone();
     const Tensor grad = f32({kCount});
     double loss = 0;
@@ -191,7 +195,7 @@ TEST_F(FewByteMoments, AdamWStaysNearThatOfF32) {
     }
     return loss;
   };
-  const double reference = descend(optim::moments_on_device());
+  const double reference = descend(optim::states_on_device());
   EXPECT_LT(reference, 0.5);
   for (const MakeStore& make : stores) EXPECT_NEAR(descend(make()), reference, 0.05);
 }

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "common/optim/adamw.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::mixed_precision {
@@ -27,16 +28,16 @@ class WeightSteps : public ultra::test::RandomTest {
   std::vector<double> stepped(const nn::Parameter& owner, const Range& elements,
                               Rounding rounding) {
     const Tensor weights = owner.value().view({owner.count()}).slice(0, elements).clone();
-    const optim::WeightStep step = weight_steps({.rounding = rounding, .seed = 3, .figures = {}})(
-        [](const Tensor& value, const Tensor&, const Tensor&, const Tensor&,
-           const ops::AdamWStep&) {
-          for (float& w : value.span<float>()) w += 0.001F;
-        },
-        {{.parameter = &owner, .elements = elements}});
+    const auto adds = [](const Tensor& value, const Tensor&, const Tensor&, const Tensor&,
+                         const ops::AdamWStep&) {
+      for (float& w : value.span<float>()) w += 0.001F;
+    };
+    const optim::Rule rule = weight_rule({.rounding = rounding, .seed = 3, .figures = {}})(
+        optim::adamw({}, adds), {{.parameter = &owner, .elements = elements}});
     const Tensor zeros = Tensor::zeros(device, {elements.size()}, DType::kF32);
     for (int i = 1; i <= 4; ++i) {
-      step(0, {.value = weights, .grad = zeros, .decay = false}, {.first = zeros, .second = zeros},
-           {.step = i});
+      rule->apply(0, {.value = weights, .grad = zeros, .decay = false}, std::vector{zeros, zeros},
+                  {.learning_rate = 1.0, .step = i});
     }
     return cast(weights, DType::kF32).to_vector();
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/train/gradients/model_states.hpp"
+#include "common/optim/adamw.hpp"
 #include "common/train/plan.hpp"
 #include "tests/support/plain_training.hpp"
 #include "tests/support/short_run.hpp"
@@ -36,13 +37,13 @@ class RankFrame {
   }
 
   /// @brief The states of a model that every rank has as a whole; nobody adds up its gradients.
-  [[nodiscard]] std::unique_ptr<ModelStates> states_of(
-      nn::Model& model, optim::AdamWUpdate adamw = ops::adamw_into) const {
+  [[nodiscard]] std::unique_ptr<ModelStates> states_of(nn::Model& model,
+                                                       optim::Rule rule = optim::adamw()) const {
     return replicated_states({{context, *plan, {&model}},
                               std::string(nn::kDataGroup),
                               model.parameters(),
                               plan->groups.at(nn::kDataGroup),
-                              std::move(adamw)},
+                              {.rule = std::move(rule)}},
                              nullptr);
   }
 

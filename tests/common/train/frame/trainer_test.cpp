@@ -12,6 +12,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
+#include "common/optim/adamw.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/train/program/program.hpp"
 #include "common/train/program/run_techniques.hpp"
@@ -111,11 +112,12 @@ struct TensorUpdate {
 std::vector<TensorUpdate> updates_of(const TrainOptions& options, TrainResult& result) {
   std::vector<TensorUpdate> updates;
   result = test::train_quietly(options, [&](Ingredients& ingredients) {
-    ingredients.adamw = [&](const Tensor& value, const Tensor& grad, const Tensor& first,
-                            const Tensor& second, const ops::AdamWStep& constants) {
-      updates.push_back({value.shape(), constants});
-      ops::adamw_into(value, grad, first, second, constants);
-    };
+    ingredients.rule =
+        optim::adamw({}, [&](const Tensor& value, const Tensor& grad, const Tensor& first,
+                             const Tensor& second, const ops::AdamWStep& constants) {
+          updates.push_back({value.shape(), constants});
+          ops::adamw_into(value, grad, first, second, constants);
+        });
   });
   return updates;
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "common/optim/adamw.hpp"
 #include "tests/common/train/frame/rank_frame.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
@@ -72,7 +73,7 @@ TEST_F(Replicated, AnUpdateIsAStepOfAdamWOnClippedGradients) {
     nn::Model updated = make();
     const nn::Model expected = make();
     const auto states = frame.states_of(updated);
-    optim::AdamW optimizer({});
+    optim::Optimizer optimizer(optim::adamw());
     for (std::size_t step = 1; step <= 3; ++step) {
       const double value = 1.0 / static_cast<double>(step);
       const StepRule rule{.learning_rate = 0.01 * static_cast<double>(step),

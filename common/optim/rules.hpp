@@ -1,0 +1,26 @@
+#pragma once
+/// @file
+/// The rules that --optimizer can name.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/optim/update_rule.hpp"
+
+namespace ultra::optim {
+
+/// The rule without the flag.
+inline constexpr std::string_view kDefaultRule = "adamw";
+
+/// @brief Their names.
+[[nodiscard]] std::vector<std::string> rule_names();
+
+/// @brief A rule by its name, with its own constants.
+/// @throws InternalError for a name that rule_names() does not have.
+[[nodiscard]] Rule make_rule(std::string_view name);
+
+/// @brief States per weight of a rule.
+[[nodiscard]] std::size_t states_per_weight(std::string_view name);
+
+}  // namespace ultra::optim
