@@ -8,7 +8,7 @@
 namespace ultra::optim {
 namespace {
 
-constexpr std::array<StateSpec, 2> kStates = {
+constexpr std::array<StateSpec, 2> kAdamWStates = {
     {{.name = kFirstMoment}, {.name = kSecondMoment, .signs = Signs::kNonNegative}}};
 
 class AdamW final : public UpdateRule {
@@ -16,7 +16,7 @@ class AdamW final : public UpdateRule {
   AdamW(const AdamWConfig& config, AdamWUpdate update)
       : config_(config), update_(std::move(update)) {}
 
-  std::span<const StateSpec> states() const override { return kStates; }
+  std::span<const StateSpec> states() const override { return kAdamWStates; }
 
   void apply(std::size_t, const TensorUpdate& update, std::span<const Tensor> states,
              const StepConstants& step) const override {

@@ -8,13 +8,13 @@
 namespace ultra::optim {
 namespace {
 
-constexpr std::array<StateSpec, 1> kStates = {{{.name = "momentum_buffer"}}};
+constexpr std::array<StateSpec, 1> kSgdStates = {{{.name = "momentum_buffer"}}};
 
 class Sgd final : public UpdateRule {
  public:
   explicit Sgd(const SgdConfig& config) : config_(config) {}
 
-  std::span<const StateSpec> states() const override { return kStates; }
+  std::span<const StateSpec> states() const override { return kSgdStates; }
 
   void apply(std::size_t, const TensorUpdate& update, std::span<const Tensor> states,
              const StepConstants& step) const override {

@@ -9,6 +9,7 @@
 #include "chapters/11_five_d/composition/mesh_place.hpp"
 #include "chapters/11_five_d/composition/rank_tensors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/optim/rules.hpp"
 
 namespace ultra::five_d {
 namespace {
@@ -26,12 +27,13 @@ int shard_of(const train::Setup& setup, const MeshPlace& place, DataGroup group)
 StateBytes group_elements(const train::Setup& setup, const std::vector<FlatArray>& arrays,
                           int shard) {
   const zero::ZeroStage stage = zero::zero_of(setup).options().stage;
+  const std::size_t states = optim::states_per_weight(setup.train.optimizer);
   StateBytes elements;
   for (const auto& [layout, chunk, part] : arrays) {
     elements.parameters += zero::shards_parameters(stage) ? layout.shard : layout.padded;
     elements.gradients += zero::shards_gradients(stage) ? layout.shard : layout.padded;
     for (const zero::Piece& piece : zero::pieces_of(layout, shard)) {
-      elements.optimizer += 2 * piece.place.size();
+      elements.optimizer += states * piece.place.size();
     }
   }
   return elements;
@@ -54,7 +56,7 @@ StateBytes state_bytes(const train::Setup& setup, std::size_t rank) {
     if (tensor.group != DataGroup::kOwn) continue;  // nobody shares these
     elements.parameters += tensor.count;
     elements.gradients += tensor.count;
-    elements.optimizer += 2 * tensor.count;
+    elements.optimizer += optim::states_per_weight(setup.train.optimizer) * tensor.count;
   }
   const std::size_t width = size_of(setup.train.dtype);
   return {.parameters = elements.parameters * width,

@@ -87,6 +87,14 @@ void add_flags(CLI::App& app, Setup& setup) {
   for (const auto& technique : setup.techniques) technique->add_flags(app, setup);
 }
 
+/// Closed forms count two states of each weight.
+void expect_default_rule(const std::string& optimizer, const std::string& question) {
+  if (optimizer == optim::kDefaultRule) return;
+  throw ConfigError(
+      fmt::format("{} answers for a training with {}, and --optimizer is {}. Leave out --optimizer.",
+                  question, optim::kDefaultRule, optimizer));
+}
+
 void validate(Setup& setup) {
   adopt_model(setup.train);
   if (!setup.train.init.empty()) {
@@ -97,6 +105,9 @@ void validate(Setup& setup) {
   const std::vector<FileFlag> files = setup.files();
   const auto question = setup.question();
   if (question) expect_nothing_to_write(files, question->flag);
+  if (question && question->what != Instead::kMeasurement) {
+    expect_default_rule(setup.train.optimizer, question->flag);
+  }
   expect_different_files(files);
   // What needs no ranks may be asked for more of them than can run here.
   if (question && question->what != Instead::kMeasurement) return;

@@ -133,6 +133,7 @@ class Draw {
     model("--warmup", random_.between(1, 2));
     model("--seed", random_.between(1, 1000));
     model("--clip", pick({"0", "0.05", "1"}));
+    if (percent(20)) model("--optimizer", "sgd");
     if (percent(15)) {
       model("--val-data", ultra::test::kText);
       model("--val-every", 1);
