@@ -183,6 +183,37 @@ def missing_notebooks():
             yield f"chapters/{chapter}", f"has no notebook {chapter}.md"
 
 
+# --- What can be added without a change of the core ----------------------------------------------
+
+KNOWS_NO_ADDITION = {  # words, and the files of common/ that may have them
+    "axis": (r'"(tp|pp|cp|ep|etp|outer|second)"', set()),
+    "optimizer": (r"(?i)\b(sgd|muon)\b", {"common/optim/sgd.hpp", "common/optim/sgd.cpp", "common/optim/rules.cpp"}),
+    "model": (r"(?i)qwen|deepseek", set()),
+}
+EXCERPT = re.compile(r"^<!-- in (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def additions_in_the_core(sources):
+    """The core names no axis, optimizer or model but where it makes them: docs/extending.md."""
+    for path in sources:
+        for what, (words, own) in KNOWS_NO_ADDITION.items():
+            found = re.search(words, read(path)) if path.parts[0] == "common" and str(path) not in own else None
+            if found:
+                yield path, f"the core knows no {what} by name, and this names {found.group()}"
+
+
+def excerpt_faults():
+    page = "docs/extending.md"
+    if not (ROOT / page).is_file():
+        return
+    for path, excerpt in EXCERPT.findall(read(page)):
+        text = read(path) if (ROOT / path).is_file() else ""
+        there = {line.strip() for line in text.splitlines()}
+        for line in excerpt.splitlines():
+            if line.strip() and line.strip() not in there:
+                yield page, f"shows a line that {path} does not have: {line.strip()}"
+
+
 def all_faults():
     files = repository_files()
     sources = cpp_files()
@@ -191,6 +222,8 @@ def all_faults():
     yield from mistake_faults(files)
     yield from include_faults(sources, skipped)
     yield from missing_tests(sources)
+    yield from additions_in_the_core(sources)
+    yield from excerpt_faults()
     yield from size_faults(files, skipped)
     yield from missing_notebooks()
 

@@ -45,8 +45,8 @@ struct StepConstants {
 /// @brief How an optimizer changes a tensor. A rule has no state of its own, so that any store can
 /// keep what it needs; rules stand around rules, as master weights do.
 ///
-/// Bodies: adamw.cpp, sgd.cpp; chapters/10_mixed_precision/recipe/weight_steps.cpp is one around
-/// another.
+/// Bodies: the files of rules.cpp's table; chapters/10_mixed_precision/recipe/weight_steps.cpp is one
+/// around another.
 class UpdateRule {
  public:
   UpdateRule() = default;

@@ -55,6 +55,21 @@ class Layout(unittest.TestCase):
         self.write("solutions/01_toy/add.cpp", "// TODO\n")
         self.expect_fault("solutions/01_toy/add.cpp", "TODO")
 
+    def test_the_core_knows_no_addition_by_name(self):
+        for path, text, what in [("common/train/x.cpp", 'mesh.size("tp")', "no axis"),
+                                 ("common/train/x.cpp", "// as in SGD", "no optimizer"),
+                                 ("common/nn/x.cpp", "Qwen2", "no model")]:
+            self.write(path, text + "\n")
+            self.expect_fault(path, what)
+            (self.toy.root / path).unlink()
+
+    def test_excerpts_of_recipes_are_in_their_files(self):
+        self.write("common/base/x.cpp", "int one = 1;\n  int two = 2;\n")
+        self.write("docs/extending.md", "<!-- in common/base/x.cpp -->\n```cpp\nint two = 2;\nint six = 6;\n```\n"
+                                        "<!-- in common/base/y.cpp -->\n```cpp\nint one = 1;\n```\n")
+        self.expect_fault("docs/extending.md", "common/base/x.cpp does not have: int six = 6;")
+        self.expect_fault("docs/extending.md", "common/base/y.cpp does not have: int one = 1;")
+
     def test_module_boundaries(self):
         for path, include in [
                 ("common/base/x.cpp", "common/tensor/tensor.hpp"),

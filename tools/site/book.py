@@ -16,6 +16,7 @@ APPENDICES = {
     "glossary": "docs/glossary.md",
     "machines": "docs/machines.md",
     "devices": "docs/devices.md",
+    "extending": "docs/extending.md",
     "hardware": "docs/appendices/hardware.md",
     "from_your_framework": "docs/appendices/from_your_framework.md",
     "errata": "docs/appendices/errata.md",

@@ -25,7 +25,7 @@ from wasm import DoesNotCompile, NoCompiler, as_script, build_modules
 
 BOOK = "The Ultra-Scale Workbook"
 GROUPS = [
-    ("Words and numbers", ["glossary", "formulas", "hardware", "machines", "devices"]),
+    ("Words and numbers", ["glossary", "formulas", "hardware", "machines", "devices", "extending"]),
     (
         "For those who come from elsewhere",
         ["from_your_framework", "misconceptions", "errata", "deviations"],
@@ -40,6 +40,7 @@ ABOUT = {
     "hardware": "Figures of GPUs and networks, with the sheets they come from.",
     "machines": "The model and the machines in three pictures.",
     "devices": "What runs where, and for what a GPU's host waits.",
+    "extending": "A new optimizer, axis or schedule: a file of its own and one line.",
     "from_your_framework": "Options of Megatron-LM, DeepSpeed, FSDP and others, as flags here.",
     "misconceptions": "What one reads and hears, and what is so.",
     "errata": "Where the sources err, and how that was found.",

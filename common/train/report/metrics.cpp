@@ -20,6 +20,7 @@ Json config_json(const TrainOptions& o, const ExtraConfig& extra) {
                  {"lr", o.learning_rate},
                  {"warmup", o.warmup},
                  {"clip", o.clip_norm},
+                 {"optimizer", o.optimizer},
                  {"seed", o.seed},
                  {"dtype", to_string(o.dtype)},
                  {"device", to_string(o.device)},

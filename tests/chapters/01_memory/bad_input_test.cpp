@@ -75,6 +75,7 @@ TEST_F(BadInput, FlagsThatCannotWork) {
   expect_refused({{"--dtype", "bf16"}}, {"--dtype 'bf16'", "f32 or f64"});
   expect_refused({{"--recompute-every", "2"}}, {"--recompute-every 2", "--recompute full"});
   expect_refused({{"--precision", "fp32"}}, {"--precision needs --estimate"});
+  expect_refused({{"--optimizer", "adam"}}, {"--optimizer is 'adam'", "adamw or sgd"});
 }
 
 TEST_F(BadInput, CountsThatNoMachineHolds) {
@@ -96,6 +97,8 @@ TEST_F(BadInput, EstimatesOfModelsThatDoNotExist) {
                    {"'llama-9b'", "gpt2-124m", "llama-1b", "llama-7b", "llama-8b", "llama-70b",
                     "gpt3-175b", "llama-405b", "custom"});
   expect_no_answer("--estimate custom --hidden 16 --heads 3", {"16 % 3 = 1"});
+  expect_no_answer("--estimate llama-7b --optimizer sgd",
+                   {"--estimate answers for a training with adamw", "Leave out --optimizer"});
 }
 
 TEST_F(BadInput, FilesThatAnEstimateDoesNotWrite) {

@@ -64,6 +64,14 @@ TEST_F(Program, HelpIsOnStdoutAndNoError) {
                 "--recompute-every", "--estimate", "--precision"});
 }
 
+TEST_F(Program, SgdKeepsOneNumberOfEachWeight) {
+  EXPECT_THAT(output_of("--optimizer sgd --steps 3"), ContainsRegex("\n +optimizer [^\n]*exact"));
+  const auto optimizer_bytes = [&](const std::string& flags) {
+    return summary_of(flags).at("ranks").at(0).at("peak_bytes").at("optimizer").get<double>();
+  };
+  EXPECT_EQ(optimizer_bytes("--optimizer sgd"), optimizer_bytes("--optimizer adamw") / 2);
+}
+
 TEST_F(Program, OneRankIsEnough) { expect_ranks({{"", "1"}}); }
 
 // 6,738,415,616 parameters: the sum over the published checkpoint of Llama-2-7B.

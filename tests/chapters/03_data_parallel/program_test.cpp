@@ -101,7 +101,9 @@ TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
            {"--all-reduce chain", {"'chain'", "pairwise"}},
            {"--check-replicas -1", {"--check-replicas", "whole number"}},
            {"--no-error-feedback", {"--no-error-feedback", "--compress"}},
-           {"--compress-warmup 3", {"--compress-warmup", "--compress"}}});
+           {"--compress-warmup 3", {"--compress-warmup", "--compress"}},
+           {"--compress int8 --compress-warmup 3 --optimizer sgd",
+            {"keeps AdamW's second moments", "--optimizer sgd has none"}}});
 }
 
 TEST_F(BadDataParallelRun, FlagsWithoutTheOneThatTheyNeed) {

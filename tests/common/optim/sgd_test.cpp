@@ -1,4 +1,4 @@
-// Covers: common/optim/sgd.hpp, common/optim/rules.hpp
+// Covers: common/optim/rules.hpp, common/optim/update_rule.hpp
 
 #include "common/optim/sgd.hpp"
 

@@ -60,7 +60,8 @@ TEST_F(CheckpointProgram, InTheSameLayoutNotABitChanges) {
     for (const Words& layout :
          {Words{"--dp", "1"}, Words{"--dp", "3", "--zero", "0"}, Words{"--dp", "3", "--zero", "1"},
           Words{"--dp", "2", "--zero", "2"}, kFourShards,
-          Words{"--dp", "4", "--zero", "3", "--hybrid-shard", "2"}}) {
+          Words{"--dp", "4", "--zero", "3", "--hybrid-shard", "2"},
+          Words{"--dp", "2", "--zero", "2", "--optimizer", "sgd", "--offload", "optimizer"}}) {
       SCOPED_TRACE(dtype + ::testing::PrintToString(layout));
       const std::string name = std::to_string(number++);
       const json expected = losses_of(base, layout);
@@ -313,10 +314,11 @@ TEST_F(CheckpointProgram, ATextWhoseNameIsNoUtf8) {
 TEST_F(BadCheckpointRun, TheCheckpointOfAnotherTraining) {
   const Changes others = {{"--layers", "2"},   {"--hidden", "16"}, {"--heads", "2"},
                           {"--kv-heads", "4"}, {"--ffn", "32"},    {"--seq", "8"},
-                          {"--dtype", "f32"},  {"--seed", "2"},    {"--global-batch", "10"}};
+                          {"--dtype", "f32"},  {"--seed", "2"},    {"--global-batch", "10"},
+                          {"--optimizer", "sgd"}};
   for (const auto& [flag, value] : others) {
     refused_intact(with(kSixSteps, flag, value),
-                   {saved_step(3), "is of another training", flag, "this run has " + value},
+                   {saved_step(3), "is of another training", flag, "this run has ", value},
                    {"--dp", "2", "--zero", "3", "--resume", saved()});
   }
   const std::string text = ultra::test::read_file(ultra::test::kText);
