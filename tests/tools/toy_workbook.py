@@ -26,8 +26,9 @@ def copy(relative, folder):
     target = folder / relative
     target.parent.mkdir(parents=True, exist_ok=True)
     if (SOURCE / relative).is_dir():
-        # The notebooks' machinery has tests of its own and needs a Python environment.
-        ignore = shutil.ignore_patterns("__pycache__", "notebook")
+        # The notebooks' machinery has tests of its own and needs a Python environment; the recipes
+        # quote files that a toy lacks.
+        ignore = shutil.ignore_patterns("__pycache__", "notebook", "extending.md")
         shutil.copytree(SOURCE / relative, target, ignore=ignore)
     else:
         shutil.copy2(SOURCE / relative, target)
