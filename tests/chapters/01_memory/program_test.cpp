@@ -7,6 +7,7 @@ namespace ultra::memory {
 namespace {
 
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::ultra::test::events_of;
 using ::ultra::test::expect_parts;

@@ -10,6 +10,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/optim/adamw.hpp"
 #include "tests/common/train/frame/rank_frame.hpp"
 #include "tests/support/compare.hpp"
 
@@ -89,6 +90,7 @@ class OtherGroup : public nn::FactoryWrapper {
 class ModelWorkerTest : public ::testing::Test {
  protected:
   ModelWorkerTest() {
+    ingredients.rule = optim::adamw();
     ingredients.states.claim("a test", [this](const StatesScope& scope) {
       groups.push_back(scope.data_group);
       auto made = std::make_unique<LoggedStates>(scope, calls);

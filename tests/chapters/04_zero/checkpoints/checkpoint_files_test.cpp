@@ -57,8 +57,7 @@ TEST(StateName, OtherTextsAreNone) {
                            "exp_avg/w@1+-2",
                            "/w@1",
                            "w@1",
-                           "exp_avg@1/w",
-                           "EXP_AVG/w@1"}) {
+                           "exp_avg@1/w"}) {
     EXPECT_FALSE(parse_state_name(text)) << text;
   }
 }

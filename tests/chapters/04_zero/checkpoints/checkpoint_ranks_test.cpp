@@ -263,9 +263,9 @@ void expect_saved_once(const fs::path& folder, int writers) {
     }
     const checkpoint::SafetensorsReader optimizer(files, folder / optimizer_file(writer, writers));
     for (const checkpoint::StoredTensor& tensor : optimizer.tensors()) {
-      const auto name = parse_moments_name(tensor.name);
+      const auto name = parse_state_name(tensor.name);
       ASSERT_TRUE(name) << tensor.name;
-      moments[name->kind + "/" + name->parameter].push_back(
+      moments[name->state + "/" + name->parameter].push_back(
           {name->begin, name->begin + tensor.numel()});
     }
   }
