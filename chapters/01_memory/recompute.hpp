@@ -9,7 +9,6 @@
 
 #include "chapters/01_memory/recompute_mode.hpp"
 #include "common/nn/layer_factory.hpp"
-#include "common/nn/transformer_block.hpp"
 
 namespace ultra::memory {
 
@@ -33,25 +32,45 @@ class FullRecompute : public nn::Layer {
   std::unique_ptr<nn::Layer> inner_;
 };
 
-/// @brief Selective recomputation: drops the tensors of a block that are cheap to compute again.
+/// @brief Forgets all tensors that layers can make again (nn::Saved::remakeable), wherever they were
+/// saved: their memory is free, and remake() knows where they belong.
+/// @param kept  a tree of nn::Saved::Mode::kRemake; a tree that discards stays empty.
+void forget_remakeable(nn::Saved& kept);
+
+/// @brief Makes them again, puts each where it was, and lets go of what they were made from.
+void remake(nn::Saved& kept);
+
+/// @brief Selective recomputation: forgets the tensors of a block that are cheap to make again.
 ///
-/// These are the outputs of the two norms ("attention/qkv/input", "feed_forward/gate_up/input") and
-/// the SwiGLU product ("feed_forward/down/input"): element-wise work on tensors that stay. The
-/// outputs of matrix products and of attention stay saved.
+/// Which these are its layers say, whatever block it is: the outputs of norms and the products of
+/// SwiGLU, element-wise work on tensors that stay. The outputs of matrix products and of attention
+/// stay saved. Saves what the block does, in the subtree "block".
 /// Cost: two norms and one SwiGLU per block.   Memory: tokens (2 h + f) elements per block less.
 /// Source: Korthikanti et al. 2022, arXiv 2205.05198, sec. 5, applied to our block.
 class SelectiveRecompute : public nn::Layer {
  public:
   /// @brief Wraps a block.
-  explicit SelectiveRecompute(std::unique_ptr<nn::TransformerBlock> block)
-      : block_(std::move(block)) {}
+  explicit SelectiveRecompute(std::unique_ptr<nn::Layer> inner) : inner_(std::move(inner)) {}
 
-  [[nodiscard]] Tensor forward(const Tensor& x, nn::Saved& saved) override;
-  [[nodiscard]] Tensor backward(const Tensor& d_y, nn::Saved& saved) override;
-  [[nodiscard]] std::vector<nn::Parameter*> parameters() override { return block_->parameters(); }
+  // [region selective]
+  [[nodiscard]] Tensor forward(const Tensor& x, nn::Saved& saved) override {
+    nn::Saved& kept = saved.child("block", nn::Saved::Mode::kRemake);
+    Tensor y = inner_->forward(x, kept);
+    forget_remakeable(kept);
+    return y;
+  }
+
+  [[nodiscard]] Tensor backward(const Tensor& d_y, nn::Saved& saved) override {
+    nn::Saved& kept = saved.child("block");
+    remake(kept);
+    return inner_->backward(d_y, kept);
+  }
+  // [/region]
+
+  [[nodiscard]] std::vector<nn::Parameter*> parameters() override { return inner_->parameters(); }
 
  private:
-  std::unique_ptr<nn::TransformerBlock> block_;
+  std::unique_ptr<nn::Layer> inner_;
 };
 
 /// @brief Wraps a factory so that the model's blocks recompute as the configuration says.

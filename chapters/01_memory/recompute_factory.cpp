@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "chapters/01_memory/recompute.hpp"
-#include "common/base/errors.hpp"
+#include "common/nn/transformer_block.hpp"
 
 namespace ultra::memory {
 
@@ -16,10 +16,7 @@ std::unique_ptr<nn::Layer> RecomputeFactory::block(const nn::BuildContext& conte
                                                    std::size_t layer) {
   std::unique_ptr<nn::Layer> block = inner().block(context, layer);
   if (config_.mode != Recompute::kSelective) return block;
-  auto* transformer = dynamic_cast<nn::TransformerBlock*>(block.get());
-  ensure(transformer != nullptr, "selective recomputation wraps a TransformerBlock");
-  static_cast<void>(block.release());
-  return std::make_unique<SelectiveRecompute>(std::unique_ptr<nn::TransformerBlock>(transformer));
+  return std::make_unique<SelectiveRecompute>(std::move(block));
 }
 
 std::unique_ptr<nn::Layer> RecomputeFactory::stack(const nn::BuildContext& context,

@@ -83,7 +83,7 @@ Tensor MoeLayer::enter(const Tensor& x) const { return region_ ? region_->enter(
 
 // [region forward]
 Tensor MoeLayer::forward(const Tensor& x, nn::Saved& saved) {
-  saved.child("gate_up").put("input", x);
+  saved.put("input", x);
   const Tensor tokens = enter(x);  // [batch, seq, hidden]
   const Tensor rows = as_matrix(tokens);
   const Decision decision = router_.forward(rows, tokens.size(0), saved.child("router"));
@@ -122,7 +122,7 @@ Tensor MoeLayer::backward(const Tensor& d_y, nn::Saved& saved) {
   const Tensor d_inputs = experts_.backward(in_expert_order(dispatched.wait(), counts),
                                             counts.rows_per_local_expert(), saved);
   TravellingRows collected = exchange_.collect(in_rank_order(d_inputs, counts), counts);
-  const Tensor tokens = enter(saved.child("gate_up").take("input"));
+  const Tensor tokens = enter(saved.take("input"));
   const Tensor d_tokens = router_.backward(d_affinities, decision.affinities, as_matrix(tokens),
                                            tokens.size(0), saved.child("router"));
   ops::add_into(d_tokens, tokens_of_rows(collected.wait(), Tensor(), order));

@@ -41,9 +41,8 @@ struct MoeScope {
 ///
 /// With tp every rank routes and dispatches all tokens of the group, and has a part of each expert:
 /// outputs, and with them the router's gradients, are parts of sums.
-/// Saves "gate_up/input" (the layer's input), "gate", "up", "down/input" and "expert_gate_up/input" (of
-/// the rows that came here), "expert_output" (of the rows that went out), "received"; subtrees "router"
-/// and "shared".
+/// Saves "input", "gate_up/input", "gate", "up" and "down/input" (of the rows that came here),
+/// "expert_output" (of the rows that went out), "received"; subtrees "router" and "shared".
 /// Cost: see ExpertExchange: two all-to-alls forward, two backward, and one of counts.
 class MoeLayer : public nn::Layer {
  public:

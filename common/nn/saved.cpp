@@ -24,21 +24,27 @@ InternalError missing(std::string_view name) {
 
 }  // namespace
 
+Saved::Saved(Mode mode, const Pass& pass)
+    : mode_(mode), pass_(pass), remakeables_(std::make_shared<std::vector<Remakeable>>()) {}
+
 Saved Saved::recomputing() const {
   Pass again = pass_;
   again.recomputes = true;
   return Saved(Mode::kKeep, again);
 }
 
-void Saved::put(std::string_view name, const Tensor& tensor) {
+void Saved::put(std::string_view path, const Tensor& tensor) {
   if (mode_ == Mode::kDiscard) return;
+  if (const std::size_t slash = path.find('/'); slash != path.npos) {
+    return child(path.substr(0, slash)).put(path.substr(slash + 1), tensor);
+  }
   if (tensor.category() == MemoryCategory::kOther) {
     tensor.set_category(MemoryCategory::kActivations);
   }
-  if (const auto at = find(tensors_, name); at != tensors_.end()) {
+  if (const auto at = find(tensors_, path); at != tensors_.end()) {
     at->second = tensor;
   } else {
-    tensors_.emplace_back(name, tensor);
+    tensors_.emplace_back(path, tensor);
   }
 }
 
@@ -56,15 +62,32 @@ Tensor Saved::take(std::string_view name) {
   return tensor;
 }
 
-void Saved::drop(std::string_view name) {
-  if (const auto at = find(tensors_, name); at != tensors_.end()) tensors_.erase(at);
+void Saved::drop(std::string_view path) {
+  if (const std::size_t slash = path.find('/'); slash != path.npos) {
+    return child(path.substr(0, slash)).drop(path.substr(slash + 1));
+  }
+  if (const auto at = find(tensors_, path); at != tensors_.end()) tensors_.erase(at);
 }
 
 bool Saved::has(std::string_view name) const { return find(tensors_, name) != tensors_.end(); }
 
-Saved& Saved::child(std::string_view name) {
+Saved& Saved::child(std::string_view name, Mode mode) {
   if (const auto at = find(children_, name); at != children_.end()) return *at->second;
-  return *children_.emplace_back(name, std::make_unique<Saved>(mode_, pass_)).second;
+  if (mode_ == Mode::kDiscard) mode = Mode::kDiscard;
+  Saved& made = *children_.emplace_back(name, std::make_unique<Saved>(mode, pass_)).second;
+  if (mode == mode_) made.remakeables_ = remakeables_;
+  return made;
+}
+
+void Saved::remakeable(const Tensor& y, std::function<Tensor()> make) {
+  if (mode_ != Mode::kRemake) return;
+  std::erase_if(*remakeables_, [&](const Remakeable& r) { return r.tensor.shares_storage(y); });
+  remakeables_->push_back({.tensor = y, .make = std::move(make)});
+}
+
+bool Saved::can_remake(const Tensor& y) const {
+  const auto is_y = [&](const Remakeable& r) { return r.tensor.shares_storage(y); };
+  return mode_ == Mode::kRemake && std::ranges::any_of(*remakeables_, is_y);
 }
 
 void Saved::clear() {

@@ -41,6 +41,13 @@ struct Pass {
   }
 };
 
+/// @brief A tensor that a layer can make again from what stays saved.
+struct Remakeable {
+  Tensor tensor;                        ///< what the layer made; undefined once it is forgotten
+  std::function<Tensor()> make;         ///< makes it again, bit for bit; holds what it is made from
+  std::vector<std::string> paths = {};  ///< where it was saved, for who forgets it
+};
+
 /// @brief A tree of named tensors.
 ///
 /// Every technique that trades activation memory works on this tree: recomputation drops it, a
@@ -51,12 +58,13 @@ class Saved {
   /// @brief Whether tensors that are put here are kept.
   enum class Mode {
     kKeep,    ///< kept, for a backward pass
+    kRemake,  ///< kept, and layers say which of them they can make again
     kDiscard  ///< forgotten at once: for a forward pass that has no backward pass
   };
 
   /// @brief An empty tree.
   /// @param pass  whose activations these are; subtrees share it.
-  explicit Saved(Mode mode = Mode::kKeep, const Pass& pass = {}) : mode_(mode), pass_(pass) {}
+  explicit Saved(Mode mode = Mode::kKeep, const Pass& pass = {});
 
   /// @brief The pass that these activations belong to.
   [[nodiscard]] const Pass& pass() const { return pass_; }
@@ -65,7 +73,8 @@ class Saved {
   [[nodiscard]] Saved recomputing() const;
 
   /// @brief Keeps a tensor under a name, replacing what had that name.
-  void put(std::string_view name, const Tensor& tensor);
+  /// @param path  the name, behind those of subtrees if it has any: "qkv/input".
+  void put(std::string_view path, const Tensor& tensor);
 
   /// @brief The tensor of that name.
   /// @throws InternalError when there is none: backward without its forward, or run twice.
@@ -76,13 +85,27 @@ class Saved {
   [[nodiscard]] Tensor take(std::string_view name);
 
   /// @brief Forgets the tensor of that name, if there is one.
-  void drop(std::string_view name);
+  /// @param path  as of put().
+  void drop(std::string_view path);
 
   /// @brief True when a tensor of that name is kept here.
   [[nodiscard]] bool has(std::string_view name) const;
 
   /// @brief The subtree of that name, made when there is none.
-  [[nodiscard]] Saved& child(std::string_view name);
+  [[nodiscard]] Saved& child(std::string_view name) { return child(name, mode_); }
+
+  /// @brief The same, made in another mode; but below a tree that discards, all discard.
+  [[nodiscard]] Saved& child(std::string_view name, Mode mode);
+
+  /// @brief Notes how a tensor is made again, in a tree of Mode::kRemake: cheaply, from tensors that
+  /// stay saved. Who overwrites the tensor says it anew.
+  void remakeable(const Tensor& y, std::function<Tensor()> make);
+
+  /// @brief True when a layer has said how that tensor is made again.
+  [[nodiscard]] bool can_remake(const Tensor& y) const;
+
+  /// @brief Those of the whole tree of Mode::kRemake, in the order in which they were made.
+  [[nodiscard]] std::vector<Remakeable>& remakeables() { return *remakeables_; }
 
   /// @brief Forgets all tensors and subtrees.
   void clear();
@@ -102,6 +125,7 @@ class Saved {
 
   Mode mode_;
   Pass pass_;
+  std::shared_ptr<std::vector<Remakeable>> remakeables_;  // of subtrees in the same mode too
   std::vector<std::pair<std::string, Tensor>> tensors_;
   std::vector<std::pair<std::string, std::unique_ptr<Saved>>> children_;
 };

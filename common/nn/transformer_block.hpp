@@ -23,11 +23,6 @@ class TransformerBlock : public Layer {
   [[nodiscard]] Tensor backward(const Tensor& d_y, Saved& saved) override;
   [[nodiscard]] std::vector<Parameter*> parameters() override;
 
-  /// @brief The norm in front of attention.
-  [[nodiscard]] Layer& attention_norm() { return *attention_norm_; }
-  /// @brief The norm in front of the feed-forward part.
-  [[nodiscard]] Layer& ffn_norm() { return *ffn_norm_; }
-
  private:
   std::unique_ptr<Layer> attention_norm_;
   std::unique_ptr<Layer> attention_;

@@ -1,6 +1,6 @@
 #include "chapters/01_memory/recompute.hpp"
 
-#include "common/ops/swiglu.hpp"
+#include <string>
 
 namespace ultra::memory {
 
@@ -21,28 +21,22 @@ Tensor FullRecompute::backward(const Tensor& d_y, Saved& saved) {
 // [/region]
 
 // [region selective]
-Tensor SelectiveRecompute::forward(const Tensor& x, Saved& saved) {
-  const Tensor y = block_->forward(x, saved);
-  saved.child("attention").child("qkv").drop("input");
-  Saved& feed_forward = saved.child("feed_forward");
-  feed_forward.child("gate_up").drop("input");
-  feed_forward.child("down").drop("input");
-  return y;
+void forget_remakeable(Saved& kept) {
+  for (nn::Remakeable& each : kept.remakeables()) {
+    kept.for_each([&](const std::string& path, const Tensor& tensor) {
+      if (tensor.shares_storage(each.tensor)) each.paths.push_back(path);
+    });
+    for (const std::string& path : each.paths) kept.drop(path);
+    each.tensor = Tensor();  // the last that holds it: now its memory is free
+  }
 }
 
-Tensor SelectiveRecompute::backward(const Tensor& d_y, Saved& saved) {
-  Saved nothing(Saved::Mode::kDiscard, saved.pass());
-  Saved& feed_forward = saved.child("feed_forward");
-  const auto norm_output = [&](nn::Layer& norm, const char* name) {
-    return norm.forward(saved.child(name).get("input"), nothing);
-  };
-  saved.child("attention")
-      .child("qkv")
-      .put("input", norm_output(block_->attention_norm(), "attention_norm"));
-  feed_forward.child("gate_up").put("input", norm_output(block_->ffn_norm(), "ffn_norm"));
-  feed_forward.child("down").put("input",
-                                 ops::swiglu(feed_forward.get("gate"), feed_forward.get("up")));
-  return block_->backward(d_y, saved);
+void remake(Saved& kept) {
+  for (const nn::Remakeable& each : kept.remakeables()) {
+    const Tensor tensor = each.make();
+    for (const std::string& path : each.paths) kept.put(path, tensor);
+  }
+  kept.remakeables().clear();  // what they are made from is free where the backward pass used it
 }
 // [/region]
 

@@ -116,18 +116,23 @@ std::size_t row_bytes(const MoeModel& model, memory::Precision precision, memory
          input_bytes(inputs, rows.received, h, 1) + product;
 }
 
-/// Of the experts that every token uses: gate, up and product; where they keep codes, of their input
-/// too, and else of what selective recomputation would drop.
+/// Of the experts that every token uses: gate, up and product; where they keep codes, their input too.
+/// Of what selective recomputation drops, the scales stay.
 std::size_t shared_bytes(const MoeModel& model, memory::Precision precision, memory::Recompute mode,
                          const MoeRankShare& rank, std::size_t tokens) {
   const std::size_t f = model.moe.shared_experts * model.moe.expert_ffn;
   if (f == 0) return 0;
   const auto& tensor = rank.share.tensor;
   const std::size_t local = tokens / (tensor.splits_sequences() ? tensor.ranks() : 1);
-  const bool input = memory::keeps_codes(precision) || mode == memory::Recompute::kSelective;
-  return memory::activation_element_bytes(precision) * tokens * (2 * f / tensor.ranks()) +
-         input_bytes(precision, tokens, f, tensor.ranks()) +
-         (input ? input_bytes(precision, local, model.shape.hidden_size, 1) : 0);
+  const std::size_t h = model.shape.hidden_size;
+  const std::size_t gates =
+      memory::activation_element_bytes(precision) * tokens * (2 * f / tensor.ranks());
+  if (mode == memory::Recompute::kSelective) {
+    return gates + memory::scale_bytes(precision, tokens, f) +
+           memory::scale_bytes(precision, local, h);
+  }
+  return gates + input_bytes(precision, tokens, f, tensor.ranks()) +
+         (memory::keeps_codes(precision) ? input_bytes(precision, local, h, 1) : 0);
 }
 
 }  // namespace
@@ -151,13 +156,12 @@ std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
 }
 
 std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
-                              memory::Precision precision, memory::Recompute mode,
-                              const MoeRankShare& rank, const ExpertRows& rows) {
+                              memory::Precision precision, const MoeRankShare& rank,
+                              const ExpertRows& rows) {
   const MoeConfig& moe = model.moe;
   const std::size_t h = model.shape.hidden_size;
   const std::size_t tp = rank.share.tensor.ranks();
-  const bool apart = mode == memory::Recompute::kSelective && moe.shared_experts > 0;
-  const std::size_t inputs = rank.share.tensor.splits_sequences() ? 0 : (apart ? 3 : 2) * h;
+  const std::size_t inputs = rank.share.tensor.splits_sequences() ? 0 : 2 * h;
   const std::size_t shared = moe.shared_experts * moe.expert_ffn;
   return memory::activation_element_bytes(precision) *
          (rank.tokens(sequences) * (inputs + (h + shared) / tp) +

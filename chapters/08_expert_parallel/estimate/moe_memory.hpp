@@ -68,8 +68,7 @@ struct RankParameters {
 /// - router: e n (E + k) + 8 n k: affinities and weights; choices and destinations, i32; e b E with
 ///   a balancing term, e n E with a z-loss;
 /// - shared: 3 e n S f / t.
-/// Selective recomputation drops norms' outputs and the rows' product; where experts are shared,
-/// the second norm's output and their product stay.
+/// Selective recomputation drops norms' outputs and products.
 /// @pre Blocks are ours: attention with grouped queries.
 [[nodiscard]] std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
                                           memory::Precision precision, memory::Recompute mode,
@@ -78,12 +77,11 @@ struct RankParameters {
 /// @brief Bytes that a block with experts leaves between B and W, where a pipeline splits its
 /// backward pass: the inputs of its matrices, of what was an activation before.
 ///
-/// e n (2 h + h / t + S f / t) + e received (h + f / t). With selective recomputation shared experts
-/// have an input of their own, e n h more. With sequence parallelism without the terms of h: what is
-/// gathered is no activation.
+/// e n (2 h + h / t + S f / t) + e received (h + f / t). With sequence parallelism without the terms
+/// of h: what is gathered is no activation.
 [[nodiscard]] std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
-                                            memory::Precision precision, memory::Recompute mode,
-                                            const MoeRankShare& rank, const ExpertRows& rows);
+                                            memory::Precision precision, const MoeRankShare& rank,
+                                            const ExpertRows& rows);
 
 /// @brief Bytes that wait for W beside those: the gradients of the matrices' outputs and of the
 /// norms' weights, and inputs that were gathered.

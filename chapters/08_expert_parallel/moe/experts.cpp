@@ -61,12 +61,14 @@ Experts::Experts(const nn::BuildContext& context, std::size_t layer, const MoeCo
 
 // [region forward]
 Tensor Experts::forward(const Tensor& x, std::span<const std::size_t> rows, nn::Saved& saved) {
-  const std::vector<Tensor> outputs = gate_up_->forward(x, rows, saved.child("expert_gate_up"));
+  const std::vector<Tensor> outputs = gate_up_->forward(x, rows, saved.child("gate_up"));
   const Tensor& gate = outputs[0];  // [rows, ffn]
   const Tensor& up = outputs[1];
   saved.put("gate", gate);
   saved.put("up", up);
-  return down_->forward(ops::swiglu(gate, up), rows, saved.child("down")).front();
+  const Tensor product = ops::swiglu(gate, up);
+  saved.remakeable(product, [gate, up] { return ops::swiglu(gate, up); });
+  return down_->forward(product, rows, saved.child("down")).front();
 }
 // [/region]
 
@@ -75,7 +77,7 @@ Tensor Experts::backward(const Tensor& d_y, std::span<const std::size_t> rows, n
   Tensor d_product = down_->backward(std::span(&d_y, 1), rows, saved.child("down"));
   const auto [d_gate, d_up] = ops::swiglu_backward(d_product, saved.take("gate"), saved.take("up"));
   d_product = Tensor();
-  return gate_up_->backward(std::array{d_gate, d_up}, rows, saved.child("expert_gate_up"));
+  return gate_up_->backward(std::array{d_gate, d_up}, rows, saved.child("gate_up"));
 }
 // [/region]
 

@@ -30,7 +30,7 @@ struct ExpertShare {
 ///
 /// With tp, each rank has a part of every expert's width, and the ranks' results add up. Weights
 /// have Hugging Face's Mixtral names: w1 (gate), w3 (up) and w2 (down).
-/// Saves "expert_gate_up/input", "gate", "up", "down/input".
+/// Saves "gate_up/input", "gate", "up" and "down/input", which is remakeable.
 class Experts : public nn::Module {
  public:
   /// @param layer  index of the block, for the names of the weights.

@@ -77,7 +77,7 @@ std::vector<Tensor> Fp8ExpertLinears::forward(const Tensor& x, std::span<const s
   const OnGrid input = tensors_.input(x, saved.pass());
   const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
   std::vector<Tensor> outputs = maps_->forward(input.numbers, rows, saved);
-  tensors_.pack_input(input, saved);
+  tensors_.pack_input(x, input, saved);
   return outputs;
 }
 

@@ -165,17 +165,19 @@ Tensor Fp8Tensors::weight_on_grid(std::size_t map, const nn::Pass& pass) const {
 }
 
 // [region saved]
-void Fp8Tensors::pack_input(const OnGrid& input, nn::Saved& saved) const {
+void Fp8Tensors::pack_input(const Tensor& x, const OnGrid& input, nn::Saved& saved) const {
   if (!saved.has("input")) return;  // this pass has no backward pass
-  const GridPart part = input_part(input.numbers);
-  saved.put("input", pack_codes(input.numbers, part, input.scales, Fp8::kE4m3));
+  const auto codes = [&] {
+    return pack_codes(input.numbers, input_part(input.numbers), input.scales, Fp8::kE4m3);
+  };
+  saved.put("input", saved.can_remake(x) ? x : codes());
   saved.put("input_scales", input.scales);
 }
 
 void Fp8Tensors::unpack_input(nn::Saved& saved) const {
   const Tensor kept = saved.take("input");
   const Tensor scales = saved.take("input_scales");
-  if (kept.dtype() != DType::kI32) {  // selective recomputation has put the layer's input here
+  if (kept.dtype() != DType::kI32) {  // was made again
     saved.put("input", on_grid(kept, input_part(kept), scales, Fp8::kE4m3));
     return;
   }
@@ -211,7 +213,7 @@ std::vector<Tensor> Fp8Projections::forward(const Tensor& x, nn::Saved& saved) {
   const OnGrid input = tensors_.input(x, saved.pass());
   const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
   std::vector<Tensor> outputs = maps_->forward(input.numbers, saved);
-  tensors_.pack_input(input, saved);
+  tensors_.pack_input(x, input, saved);
   return outputs;
 }
 
@@ -234,7 +236,7 @@ Tensor Fp8Linear::forward(const Tensor& x, nn::Saved& saved) {
   const OnGrid input = tensors_.input(x, saved.pass());
   const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
   const Tensor y = map_->forward(input.numbers, saved);
-  tensors_.pack_input(input, saved);
+  tensors_.pack_input(x, input, saved);
   return y;
 }
 

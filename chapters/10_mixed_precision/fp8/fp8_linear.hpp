@@ -59,9 +59,10 @@ class Fp8Tensors {
   /// @brief The input on the grid.
   /// @param x  [batch, local_seq, in_features of this rank].
   [[nodiscard]] OnGrid input(const Tensor& x, const nn::Pass& pass) const;
-  /// @brief Behind the layer's forward pass: replaces the "input" that it has saved by codes.
-  void pack_input(const OnGrid& input, nn::Saved& saved) const;
-  /// @brief Before its backward pass: brings the input back, also one that was computed anew.
+  /// @brief Behind the layer's forward pass: replaces the "input" that it has saved by codes; by x,
+  /// where that can be made again.
+  void pack_input(const Tensor& x, const OnGrid& input, nn::Saved& saved) const;
+  /// @brief Before its backward pass: brings the input back, also one that was made again.
   void unpack_input(nn::Saved& saved) const;
   /// @brief The gradient of output `map`, on the grid.
   [[nodiscard]] Tensor gradient(std::size_t map, const Tensor& d_y, const nn::Pass& pass) const;

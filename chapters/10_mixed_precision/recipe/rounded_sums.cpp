@@ -43,6 +43,10 @@ class RoundedNorm : public nn::Layer {
     if (saved.has("reciprocal_rms")) {
       saved.put("reciprocal_rms", reciprocals.view(saved.get("reciprocal_rms").shape()));
     }
+    saved.remakeable(y, [this, x] {
+      nn::Saved nothing(nn::Saved::Mode::kDiscard);
+      return forward(x, nothing);
+    });
     return y;
   }
 

@@ -18,7 +18,6 @@ namespace {
 
 /// A block with experts, of which each gets as many rows.
 pipeline_parallel::BlockActivations mixed_block(const train::Setup& setup, std::size_t sequences) {
-  using memory::Recompute;
   const expert_parallel::ExpertParallelOptions& options = expert_parallel::options_of(setup);
   const expert_parallel::MoeModel model{.shape = memory::shape_of(setup.train.model),
                                         .moe = options.config(setup.train.model.ffn_hidden_size)};
@@ -26,21 +25,13 @@ pipeline_parallel::BlockActivations mixed_block(const train::Setup& setup, std::
                                            .ep = options.ep};
   const expert_parallel::ExpertRows rows = expert_parallel::even_rows(model.moe, rank, sequences);
   const memory::Precision precision = memory::activation_precision(setup.train);
-  const auto bytes_of = [&](Recompute mode) {
+  const auto bytes_of = [&](memory::Recompute mode) {
     return expert_parallel::moe_block_bytes(model, sequences, precision, mode, rank, rows);
   };
-  const bool shares = model.moe.shared_experts > 0;
-  const Recompute mode = memory::options_of(setup).recompute.mode;
-  const std::size_t hidden = memory::activation_element_bytes(precision) * sequences *
-                             rank.share.tensor.local_seq_len(rank.share.layout.local_seq_len()) *
-                             model.shape.hidden_size;
-  return {
-      .kept = bytes_of(mode),
-      .whole = bytes_of(Recompute::kNone),
-      // Shared experts have kept the norm's output, which is computed again for the router.
-      .unpacked = shares && mode == Recompute::kSelective ? hidden : 0,
-      .waiting = expert_parallel::moe_waiting_bytes(model, sequences, precision, mode, rank, rows),
-      .deferred = expert_parallel::moe_deferred_bytes(model, sequences, precision, rank, rows)};
+  return {.kept = bytes_of(memory::options_of(setup).recompute.mode),
+          .whole = bytes_of(memory::Recompute::kNone),
+          .waiting = expert_parallel::moe_waiting_bytes(model, sequences, precision, rank, rows),
+          .deferred = expert_parallel::moe_deferred_bytes(model, sequences, precision, rank, rows)};
 }
 
 pipeline_parallel::StagedModel model_in_parts(const train::Setup& setup) {

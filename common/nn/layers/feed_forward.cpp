@@ -39,7 +39,9 @@ Tensor SwigluFeedForward::forward(const Tensor& x, Saved& saved) {
   const std::vector<Tensor> gate_up = gate_up_->forward(x, saved.child("gate_up"));
   saved.put("gate", gate_up[0]);
   saved.put("up", gate_up[1]);
-  return down_->forward(ops::swiglu(gate_up[0], gate_up[1]), saved.child("down"));
+  const Tensor product = ops::swiglu(gate_up[0], gate_up[1]);
+  saved.remakeable(product, [gate_up] { return ops::swiglu(gate_up[0], gate_up[1]); });
+  return down_->forward(product, saved.child("down"));
 }
 
 Tensor SwigluFeedForward::backward(const Tensor& d_y, Saved& saved) {

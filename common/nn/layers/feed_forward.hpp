@@ -13,7 +13,8 @@ namespace ultra::nn {
 
 /// @brief down(silu(gate(x)) * up(x)).
 ///
-/// Saves "gate" and "up"; subtrees "gate_up" (its "input") and "down" (its "input" is the product).
+/// Saves "gate" and "up"; subtrees "gate_up" (its "input") and "down" (its "input" is the product,
+/// which is remakeable).
 class SwigluFeedForward : public Layer {
  public:
   /// @param layer  index of the block, for the names of the weights.

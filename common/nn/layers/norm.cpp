@@ -13,12 +13,15 @@ RmsNorm::RmsNorm(const BuildContext& context, const std::string& name)
               context.device, context.precision, context.seed, context.values),
       epsilon_(context.config.norm_epsilon) {}
 
+// [region forward]
 Tensor RmsNorm::forward(const Tensor& x, Saved& saved) {
   const auto [y, reciprocal_rms] = ops::rms_norm(x, weight_.value(), epsilon_);
   saved.put("input", x);
   saved.put("reciprocal_rms", reciprocal_rms);
+  saved.remakeable(y, [this, x] { return ops::rms_norm(x, weight_.value(), epsilon_).y; });
   return y;
 }
+// [/region]
 
 Tensor RmsNorm::backward(const Tensor& d_y, Saved& saved) {
   const Tensor x = saved.take("input");

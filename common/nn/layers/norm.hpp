@@ -9,7 +9,7 @@ namespace ultra::nn {
 
 /// @brief RMSNorm over the innermost dimension with a learned weight, 1 at the start.
 ///
-/// Saves "input" (the residual stream) and "reciprocal_rms" ([batch, seq]).
+/// Saves "input" (the residual stream) and "reciprocal_rms" ([batch, seq]); its result is remakeable.
 class RmsNorm : public Layer {
  public:
   /// @param name  of the weight, [hidden_size].

@@ -70,6 +70,32 @@ TEST_F(ExpertTraining, RecomputationOnAMesh) {
   }
 }
 
+// What layers make again are the same bits, and a mixture keeps less for it: norms, and the products of
+// routed and of shared experts.
+TEST_F(ExpertTraining, SelectiveRecomputationChangesNoBitAndKeepsLess) {
+  for (const Axes& axes : {Axes{}, Axes{.dp = 2, .ep = 2}, Axes{.dp = 2, .tp = 2, .ep = 2}}) {
+    for (const char* shared : {"", " --shared-experts 2"}) {
+      MeshCase c = fixed(axes, 2);
+      c.options.model.num_layers = 3;
+      c.options.global_batch = 4;
+      c.model = std::string("--experts 4 --top-k 2 --expert-ffn 16") + shared;
+      MeshCase again = c;
+      again.more = "--recompute selective";
+      SCOPED_TRACE(again.str());
+      on_mesh(c, [&](Communicator& world) {
+        const RankRun expected = c.run(world);
+        const RankRun found = again.run(world);
+        expect_equals(world, found, expected, 0.0);
+        if (world.rank() != 0) return;  // it has the ranks' summaries
+        const auto peak = [](const RankRun& run) {
+          return run.result.ranks.front().memory.peak(MemoryCategory::kActivations).bytes;
+        };
+        EXPECT_LT(peak(found), peak(expected));
+      });
+    }
+  }
+}
+
 // Biases are kept as wholes, whatever shards the weights and wherever they are.
 TEST_F(ExpertTraining, BiasesAreTheSameWhoeverShardsTheWeights) {
   for (const char* more : {"--zero 3 --hybrid-shard 2", "--zero 3 --offload optimizer+params",

@@ -126,6 +126,49 @@ TEST_F(SavedTest, ADiscardingTreeKeepsNothingAndRetagsNothing) {
   EXPECT_EQ(x.category(), kOther);
 }
 
+TEST_F(SavedTest, PutsAndDropsUnderPathsToo) {
+  Saved saved;
+  const Tensor x = tensor(2);
+  saved.put("a/b/x", x);
+  EXPECT_TRUE(saved.child("a").child("b").get("x").shares_storage(x));
+  saved.drop("a/c/x");
+  EXPECT_THAT(paths(saved), ElementsAre("a/b/x"));
+  saved.drop("a/b/x");
+  EXPECT_TRUE(saved.empty());
+}
+
+TEST_F(SavedTest, NotesWhatLayersCanMakeAgainWhereThatIsAskedFor) {
+  const Tensor x = tensor(1);
+  const Tensor y = tensor(2);
+  Saved keeping;
+  keeping.remakeable(x, [x] { return x; });
+  EXPECT_TRUE(keeping.remakeables().empty());
+  EXPECT_FALSE(keeping.can_remake(x));
+
+  Saved& saved = keeping.child("block", Saved::Mode::kRemake);
+  saved.child("a").remakeable(x, [x] { return x; });
+  saved.child("b").child("c").remakeable(y, [y] { return y; });
+  ASSERT_EQ(saved.remakeables().size(), 2U) << "of all subtrees, in order";
+  EXPECT_TRUE(saved.remakeables()[0].tensor.shares_storage(x));
+  EXPECT_TRUE(saved.child("d").can_remake(y.view({2, 1})));
+  EXPECT_FALSE(saved.can_remake(tensor(2)));
+  EXPECT_TRUE(keeping.remakeables().empty());
+
+  saved.remakeable(x, [y] { return y; });
+  ASSERT_EQ(saved.remakeables().size(), 2U) << "who says it last has overwritten the tensor";
+  EXPECT_TRUE(saved.remakeables()[1].make().shares_storage(y));
+}
+
+TEST_F(SavedTest, BelowATreeThatDiscardsAllDiscard) {
+  Saved discarding(Saved::Mode::kDiscard);
+  Saved& below = discarding.child("block", Saved::Mode::kRemake);
+  const Tensor x = tensor(1);
+  below.put("x", x);
+  below.remakeable(x, [x] { return x; });
+  EXPECT_TRUE(below.empty());
+  EXPECT_TRUE(below.remakeables().empty());
+}
+
 TEST_F(SavedTest, BytesCountASharedStorageOnce) {
   Saved saved;
   const Tensor x = tensor(6);

@@ -1,5 +1,7 @@
 #include "chapters/01_memory/recompute.hpp"
 
+#include <gmock/gmock.h>
+
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "tests/support/model.hpp"
@@ -124,9 +126,65 @@ TEST_F(RecomputeLayers, SelectiveIsBitwiseEqualAndDropsWhatIsCheap) {
     const std::size_t dropped = config.num_layers * tokens.numel() *
                                 (2 * config.hidden_size + config.ffn_hidden_size) * size_of(dtype);
     EXPECT_EQ(baseline.kept_bytes - outcome.kept_bytes, dropped)
-        << "Hint: three tensors per block are dropped: the outputs of both norms (tokens x hidden) "
-           "and the SwiGLU product (tokens x ffn).";
+        << "Hint: all that kept.remakeables() lists is forgotten: in a block the outputs of both "
+           "norms "
+           "(tokens x hidden) and the SwiGLU product (tokens x ffn).";
   }
+}
+
+/// A tree as two layers leave it that use one tensor: y = -x can be made again, x must stay.
+struct TwoUses {
+  TwoUses() {
+    const Tensor x = Tensor::zeros(device, {4}, DType::kF64);
+    x.fill(3.0);
+    const auto negated = [x] {
+      Tensor y = Tensor::zeros(x.device(), {4}, DType::kF64);
+      y.fill(-x.data<double>()[0]);
+      return y;
+    };
+    const Tensor y = negated();
+    kept.put("x", x);
+    kept.child("first").put("input", y);
+    kept.child("second").child("deep").put("input", y);
+    kept.remakeable(y, negated);
+  }
+  [[nodiscard]] std::size_t bytes() const { return device.memory().current().total(); }
+
+  Device device = Device::cpu();
+  nn::Saved kept{nn::Saved::Mode::kRemake};
+};
+
+TEST(SelectiveRecomputation, ForgetsWhatCanBeMadeAgain) {
+  TwoUses two;
+  memory::forget_remakeable(two.kept);
+  EXPECT_TRUE(two.kept.has("x")) << "Hint: what nobody can make again stays.";
+  EXPECT_FALSE(two.kept.child("first").has("input") ||
+               two.kept.child("second").child("deep").has("input"))
+      << "Hint: several layers may save one tensor: find it by its storage, and drop it under "
+         "every "
+         "path.";
+  EXPECT_EQ(two.bytes(), 4 * sizeof(double)) << "Hint: memory is free when nobody holds the tensor "
+                                                "any more: remakeables() holds each tensor "
+                                                "too.";
+}
+
+TEST(SelectiveRecomputation, MakesItAgainWhereItWas) {
+  TwoUses two;
+  memory::forget_remakeable(two.kept);
+  memory::remake(two.kept);
+  nn::Saved& first = two.kept.child("first");
+  nn::Saved& deep = two.kept.child("second").child("deep");
+  ASSERT_TRUE(first.has("input") && deep.has("input"))
+      << "Hint: put the tensor back under every path from which it was dropped.";
+  EXPECT_THAT(first.get("input").to_vector(), ::testing::Each(-3.0));
+  EXPECT_TRUE(first.get("input").shares_storage(deep.get("input")))
+      << "Hint: it was one tensor, put under all its paths.";
+  first.drop("input");
+  deep.drop("input");
+  two.kept.drop("x");
+  EXPECT_EQ(two.bytes(), 0U) << "Hint: whoever makes a tensor again holds what it is made from: "
+                                "empty remakeables(), so that "
+                                "the backward pass frees what it has used.";
 }
 
 TEST_F(RecomputeLayers, PeakIsThatOfTheClosedForm) {

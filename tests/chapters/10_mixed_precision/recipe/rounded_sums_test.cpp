@@ -68,6 +68,19 @@ TEST_F(RoundedSumsTest, ANormGoesBackByItsOwnStatistic) {
   EXPECT_EQ(norm->parameters().size(), 1U);
 }
 
+TEST_F(RoundedSumsTest, ANormIsMadeAgainWithItsOwnSums) {
+  RoundedSumsFactory factory(dense, {.norms = true});
+  const nn::BuildContext built = context(1024, DType::kBF16);
+  const auto norm = factory.norm(built, "norm.weight");
+  const Tensor input = Tensor::empty(Device::cpu(), {1, 1, 1024}, DType::kBF16);
+  input.fill(1.0);
+  nn::Saved saved(nn::Saved::Mode::kRemake);
+  const Tensor output = norm->forward(input, saved);
+  ASSERT_EQ(saved.remakeables().size(), 1U);
+  EXPECT_TRUE(saved.can_remake(output));
+  EXPECT_THAT(cast(saved.remakeables()[0].make(), DType::kF32).to_vector(), ::testing::Each(2.0));
+}
+
 // Equal logits of n tokens have the loss log n; counting to 256 needs no rounding, to 1,024 it does.
 TEST_F(RoundedSumsTest, ADenominatorOfManyTermsStopsGrowing) {
   RoundedSumsFactory factory(dense, {.loss = true});

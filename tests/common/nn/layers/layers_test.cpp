@@ -85,6 +85,27 @@ TEST_F(NormTest, IsTheOperationWithTheModelsEpsilon) {
   EXPECT_TRUE(test::all_equal(saved.get("reciprocal_rms"), expected.reciprocal_rms));
 }
 
+/// What a layer has said can be made again is the tensor under that path, bit for bit.
+void expect_remakes(Layer& layer, const Tensor& x, const std::string& path) {
+  Saved saved(Saved::Mode::kRemake);
+  const Tensor y = layer.forward(x, saved);
+  ASSERT_EQ(saved.remakeables().size(), 1U);
+  const Remakeable& found = saved.remakeables().front();
+  Tensor expected = y;
+  saved.for_each([&](const std::string& each, const Tensor& tensor) {
+    if (each == path) expected = tensor;
+  });
+  EXPECT_TRUE(found.tensor.shares_storage(expected));
+  const Tensor again = found.make();
+  EXPECT_FALSE(again.shares_storage(expected));
+  EXPECT_TRUE(test::all_equal(again, expected));
+}
+
+TEST_F(NormTest, SaysHowItsResultIsMadeAgain) {
+  RmsNorm norm(context(), "w");
+  expect_remakes(norm, hidden_states(), "");
+}
+
 TEST_F(NormTest, GradientsMatchFiniteDifferences) {
   config.norm_epsilon = 0.1;
   RmsNorm norm(context(), "w");
@@ -111,6 +132,11 @@ TEST_F(FeedForwardTest, SavesWhatItsHeaderNames) {
   std::vector<std::string> paths;
   saved.for_each([&](const std::string& path, const Tensor&) { paths.push_back(path); });
   EXPECT_THAT(paths, ::testing::UnorderedElementsAre("gate", "up", "gate_up/input", "down/input"));
+}
+
+TEST_F(FeedForwardTest, SaysHowTheProductIsMadeAgain) {
+  SwigluFeedForward layer(context(), 0);
+  expect_remakes(layer, hidden_states(), "down/input");
 }
 
 TEST_F(FeedForwardTest, GradientsMatchFiniteDifferences) {
