@@ -40,15 +40,25 @@ void Memory::join(train::Ingredients& ingredients, const train::Setup&) const {
 
 std::optional<std::string> Memory::memory_table(const train::Setup& setup,
                                                 const train::TrainResult& result) const {
-  return format_memory_table(setup.train, options_.recompute, result);
+  return format_memory_table(setup.train, formats(setup.train.dtype), options_.recompute, result);
 }
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<Memory>(); }
 
-const MemoryOptions& options_of(const train::Setup& setup) {
+namespace {
+
+const Memory& memory_of(const train::Setup& setup) {
   const auto* memory = setup.find<Memory>();
   ensure(memory != nullptr, "a program without chapter 01");
-  return memory->options();
+  return *memory;
+}
+
+}  // namespace
+
+const MemoryOptions& options_of(const train::Setup& setup) { return memory_of(setup).options(); }
+
+StoredFormats formats_of(const train::Setup& setup) {
+  return memory_of(setup).formats(setup.train.dtype);
 }
 
 }  // namespace ultra::memory

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "chapters/01_memory/estimate/stored_formats.hpp"
 #include "chapters/01_memory/memory_options.hpp"
 #include "common/train/program/technique.hpp"
 
@@ -38,9 +39,16 @@ class Memory : public train::Technique {
   [[nodiscard]] const MemoryOptions& options() const { return options_; }
   /// @brief The precision of an estimate, by a technique whose --precision says more.
   void set_estimate_precision(Precision precision) { options_.precision = precision; }
+  /// @brief The formats of a training, by a technique that stores not all in --dtype.
+  void set_formats(const StoredFormats& formats) { formats_ = formats; }
+  /// @brief Those of a training in `dtype`, unless a technique has set others.
+  [[nodiscard]] StoredFormats formats(DType dtype) const {
+    return formats_ ? *formats_ : all_in(dtype);
+  }
 
  private:
   MemoryOptions options_;
+  std::optional<StoredFormats> formats_;
 };
 
 /// @brief The technique of this chapter.
@@ -48,5 +56,7 @@ class Memory : public train::Technique {
 
 /// @brief The flags of this chapter in a program that has it.
 [[nodiscard]] const MemoryOptions& options_of(const train::Setup& setup);
+/// @brief What a training of these flags stores, for the closed forms of all chapters.
+[[nodiscard]] StoredFormats formats_of(const train::Setup& setup);
 
 }  // namespace ultra::memory

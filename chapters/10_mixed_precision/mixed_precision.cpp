@@ -1,7 +1,10 @@
 #include "chapters/10_mixed_precision/mixed_precision.hpp"
 
+#include <fmt/format.h>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/10_mixed_precision/estimate/estimate_precision.hpp"
 #include "chapters/10_mixed_precision/estimate/recipe_estimate.hpp"
 #include "chapters/10_mixed_precision/formats/format_table.hpp"
 #include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
@@ -12,10 +15,46 @@
 #include "chapters/10_mixed_precision/recipe/scaling.hpp"
 #include "chapters/10_mixed_precision/recipe/sum_drift.hpp"
 #include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
+#include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
+
+/// Tells the estimates in which precision they are asked for.
+void name_estimate(memory::Memory& memory, const PrecisionOptions& options) {
+  if (options.estimate_only) {
+    if (!memory.options().estimates()) {
+      throw ConfigError(fmt::format(
+          "--precision {} needs --estimate MODEL. For training use fp32, bf16, bf16-pure, fp16 or "
+          "fp8; --dtype f64 for everything in f64.",
+          memory::to_string(*options.estimate_only)));
+    }
+    memory.set_estimate_precision(*options.estimate_only);
+  } else if (options.recipe_given && !options.is_mixed()) {
+    memory.set_estimate_precision(memory::Precision::kFp32);
+  }
+}
+
+memory::StoredFormats stored_formats(const train::TrainOptions& train,
+                                     const PrecisionOptions& options) {
+  const auto bytes = [](DType type) { return static_cast<double>(size_of(type)); };
+  const nn::Precision types = train.formats();
+  const double moments = options.moment_bytes().value_or(2 * bytes(train.dtype));
+  const double masters = types.has_master_weights() ? bytes(types.optimizer) : 0;
+  memory::StoredFormats stored{.states = {.parameters = bytes(types.parameters),
+                                          .gradients = bytes(types.gradients),
+                                          .optimizer = moments + masters},
+                               .activations = options.is_mixed()
+                                                  ? memory::Precision::kTwoBytes
+                                                  : memory::precision_of(train.dtype)};
+  if (options.recipe != Recipe::kFp8) return stored;
+  const Fp8Recipe fp8 = options.fp8();
+  stored.activations = fp8.scaling == Scaling::kBlockwise ? memory::Precision::kFp8Tiles
+                                                          : memory::Precision::kFp8Tensors;
+  if (fp8.scaling == Scaling::kDelayed) stored.history = 1 + fp8.history;
+  return stored;
+}
 
 train::MakeLossScaler loss_scaler_of(const PrecisionOptions& options) {
   if (options.scaling() == LossScaling::kConstant) {
@@ -30,10 +69,13 @@ void MixedPrecision::add_flags(CLI::App& app, train::Setup&) { options_.add_to(a
 
 void MixedPrecision::validate(train::Setup& setup) {
   options_.validate(setup.train.dtype);
-  pass_on_precision(setup, options_);
   if (options_.is_mixed()) setup.train.precision = options_.types();
-  setup.train.moment_bytes = options_.moment_bytes();
-  if (options_.recipe == Recipe::kFp8) setup.train.fp8 = options_.fp8().kept();
+  auto* memory = setup.find<memory::Memory>();
+  ensure(memory != nullptr, "a program without chapter 01");
+  name_estimate(*memory, options_);
+  if (options_.is_mixed() || options_.moment_bytes()) {
+    memory->set_formats(stored_formats(setup.train, options_));
+  }
   // Their histories are a part of the model's state, which no other training has.
   if (options_.recipe == Recipe::kFp8 && options_.fp8().scaling == Scaling::kDelayed) {
     setup.train.variant["--fp8-recipe delayed"] = "(with --precision fp8)";

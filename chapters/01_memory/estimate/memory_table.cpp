@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "common/base/difference.hpp"
 #include "common/base/units.hpp"
@@ -16,10 +15,9 @@ namespace {
 
 /// Closed form of a category; none for communication and for what operations borrow for a moment.
 std::optional<std::size_t> predict(MemoryCategory category, const train::TrainOptions& options,
-                                   const RecomputeConfig& recompute) {
+                                   const StoredFormats& formats, const RecomputeConfig& recompute) {
   const TransformerShape shape = shape_of(options.model);
-  const StateWidths per_parameter = state_widths(options);
-  const std::size_t history = shape.num_layers * block_history(options);
+  const std::size_t history = shape.num_layers * formats.block_history();
   const auto all = [&](double bytes, std::size_t of_history) {
     return of_history * history + static_cast<std::size_t>(std::llround(
                                       bytes * static_cast<double>(parameter_count(shape))));
@@ -27,13 +25,13 @@ std::optional<std::size_t> predict(MemoryCategory category, const train::TrainOp
   const MicroBatch batch{.size = options.micro_batch, .seq_len = options.model.max_seq_len};
   switch (category) {
     case MemoryCategory::kParameters:
-      return all(per_parameter.parameters, sizeof(float));
+      return all(formats.states.parameters, sizeof(float));
     case MemoryCategory::kGradients:
-      return all(per_parameter.gradients, sizeof(float));
+      return all(formats.states.gradients, sizeof(float));
     case MemoryCategory::kOptimizer:
-      return all(per_parameter.optimizer, 2 * sizeof(float));
+      return all(formats.states.optimizer, 2 * sizeof(float));
     case MemoryCategory::kActivations:
-      return peak_activation_bytes(shape, batch, activation_precision(options), recompute);
+      return peak_activation_bytes(shape, batch, formats.activations, recompute);
     case MemoryCategory::kCommunication:
     case MemoryCategory::kOther:
       break;
@@ -43,7 +41,7 @@ std::optional<std::size_t> predict(MemoryCategory category, const train::TrainOp
 
 }  // namespace
 
-std::string format_memory_table(const train::TrainOptions& options,
+std::string format_memory_table(const train::TrainOptions& options, const StoredFormats& formats,
                                 const RecomputeConfig& recompute,
                                 const train::TrainResult& result) {
   const train::RankSummary& rank = result.ranks.front();
@@ -58,7 +56,7 @@ std::string format_memory_table(const train::TrainOptions& options,
                        "at the peak", "at its highest in");
   for (const MemoryCategory category : kMemoryCategories) {
     const MemoryPeak& peak = rank.memory.peak(category);
-    const auto predicted = predict(category, options, recompute);
+    const auto predicted = predict(category, options, formats, recompute);
     if (!predicted && peak.bytes == 0) continue;
     table += fmt::format("  {:<14}{:>12}{:>12}{:>10}{:>12}   {}\n", to_string(category),
                          predicted ? format_bytes(*predicted) : "-", format_bytes(peak.bytes),

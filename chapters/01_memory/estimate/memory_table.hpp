@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "chapters/01_memory/estimate/stored_formats.hpp"
 #include "chapters/01_memory/recompute_mode.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/metrics.hpp"
@@ -12,6 +13,7 @@ namespace ultra::memory {
 
 /// @brief Predicted and measured bytes per category, and when each was at its peak.
 [[nodiscard]] std::string format_memory_table(const train::TrainOptions& options,
+                                              const StoredFormats& formats,
                                               const RecomputeConfig& recompute,
                                               const train::TrainResult& result);
 

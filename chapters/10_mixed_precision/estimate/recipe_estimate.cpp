@@ -7,7 +7,6 @@
 
 #include "chapters/01_memory/estimate/estimate_report.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
@@ -42,8 +41,9 @@ void expect_known_layout(const train::Setup& setup) {
 
 zero::RankBytes bytes_of(const train::Setup& setup, zero::ZeroStage stage, int ranks,
                          std::size_t parameters, std::size_t layers) {
-  return zero::trained_bytes_per_rank(setup.train, {.stage = stage, .shards = ranks, .replicas = 1},
-                                      parameters, layers);
+  return zero::trained_bytes_per_rank(memory::formats_of(setup),
+                                      {.stage = stage, .shards = ranks, .replicas = 1}, parameters,
+                                      layers);
 }
 
 std::string in_gigabytes(double bytes) { return fmt::format("{:.2f} GB", bytes / 1e9); }
@@ -74,7 +74,7 @@ std::string json_answer(const train::Setup& setup, const memory::MemoryEstimate&
 
 std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate& model,
                          const std::string& recipe, int ranks) {
-  const memory::StateWidths per = memory::state_widths(setup.train);
+  const memory::StateWidths per = memory::formats_of(setup).states;
   std::string table = fmt::format(
       "Memory estimate: {}, {} parameters, trained in {}\n\n"
       "  {:.4g} + {:.4g} + {:.4g} = {:.4g} bytes per parameter: weights, gradients, and what the "
@@ -98,7 +98,9 @@ std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate
                      "rows in four{}: {}.\n"
                      "  Not counted: buffers.\n",
                      model.request.batch.size, model.request.batch.seq_len,
-                     setup.train.fp8 ? ", inputs of linear layers in one with their scales" : "",
+                     memory::keeps_codes(model.request.precision)
+                         ? ", inputs of linear layers in one with their scales"
+                         : "",
                      in_gigabytes(static_cast<double>(model.peak_activations)));
 }
 
@@ -108,7 +110,7 @@ std::string estimate_recipe(const train::Setup& setup, const std::string& recipe
   expect_known_layout(setup);
   const memory::MemoryOptions& asked = memory::options_of(setup);
   memory::EstimateRequest request = asked.request(setup.train);
-  request.precision = memory::activation_precision(setup.train);
+  request.precision = memory::formats_of(setup).activations;
   const memory::MemoryEstimate model = memory::estimate_memory(request);
   return asked.json ? json_answer(setup, model, recipe, ranks)
                     : table_answer(setup, model, recipe, ranks);

@@ -19,12 +19,6 @@
 
 namespace ultra::train {
 
-/// @brief What linear layers of blocks keep where a technique lets them compute in fp8.
-struct Fp8Linears {
-  std::size_t tile = 0;     ///< features of a token that share a scale; 0: a tensor has one
-  std::size_t history = 0;  ///< f32 numbers that are kept of each tensor's largest magnitudes
-};
-
 /// @brief What to train, on what, for how long, and what to write.
 struct TrainOptions {
   nn::ModelConfig model;  ///< --layers --hidden --heads --kv-heads --ffn --seq
@@ -42,9 +36,6 @@ struct TrainOptions {
   std::map<std::string, std::string> variant = {};
   DType dtype = DType::kF32;               ///< --dtype: f32 or f64
   std::optional<nn::Precision> precision;  ///< where a technique splits dtype into several
-  std::optional<double> moment_bytes;      ///< of an optimizer's moments of one weight, where a
-                                           ///< technique keeps them in another type
-  std::optional<Fp8Linears> fp8 = {};      ///< where linear layers compute in fp8
   DeviceKind device = DeviceKind::kCpu;    ///< where tensors live
   std::string matmul = {};                 ///< whose products a GPU computes: "vendor", "ours"; or
                                            ///< empty, the vendor's where they are there

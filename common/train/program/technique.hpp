@@ -70,6 +70,11 @@ struct Setup {
     }
     return nullptr;
   }
+  /// @brief The same, for one that tells another something while flags are checked.
+  template <class T>
+  [[nodiscard]] T* find() {
+    return const_cast<T*>(std::as_const(*this).find<T>());
+  }
 
   /// @brief What is asked for instead of training; nothing when it is to train.
   /// @throws ConfigError when two things are.

@@ -37,7 +37,9 @@ class MemoryTable : public ::testing::Test {
     rank().memory = tracker;
   }
 
-  [[nodiscard]] std::string table() const { return format_memory_table(options, {}, result); }
+  [[nodiscard]] std::string table() const {
+    return format_memory_table(options, all_in(options.dtype), {}, result);
+  }
 
   train::TrainOptions options;
   train::TrainResult result;
