@@ -76,10 +76,6 @@ void MixedPrecision::validate(train::Setup& setup) {
   if (options_.is_mixed() || options_.moment_bytes()) {
     memory->set_formats(stored_formats(setup.train, options_));
   }
-  // Their histories are a part of the model's state, which no other training has.
-  if (options_.recipe == Recipe::kFp8 && options_.fp8().scaling == Scaling::kDelayed) {
-    setup.train.variant["--fp8-recipe delayed"] = "(with --precision fp8)";
-  }
 }
 
 void MixedPrecision::settle(train::Setup& setup) { train::expect_kept(exclusions(setup)); }
@@ -89,6 +85,12 @@ std::vector<train::Exclusion> MixedPrecision::exclusions(const train::Setup& set
 }
 
 train::ExtraConfig MixedPrecision::config(const train::Setup&) const { return options_.config(); }
+
+train::Identity MixedPrecision::identity(const train::Setup&) const {
+  // Histories are a part of the model's state, which no other training has.
+  if (options_.recipe != Recipe::kFp8 || options_.fp8().scaling != Scaling::kDelayed) return {};
+  return {{"--fp8-recipe delayed", "(with --precision fp8)"}};
+}
 
 std::vector<train::Question> MixedPrecision::questions() const {
   std::vector<train::Question> asked;

@@ -31,6 +31,7 @@ class MixedPrecision : public train::Technique {
   void settle(train::Setup& setup) override;
   [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] train::Identity identity(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;

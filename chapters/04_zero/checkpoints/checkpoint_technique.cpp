@@ -54,9 +54,10 @@ class Checkpoints : public train::Technique {
 
   std::unique_ptr<train::Worker> wrap_worker(std::unique_ptr<train::Worker> worker,
                                              const train::TrainerState& trainer,
-                                             const train::Setup&) const override {
+                                             const train::Setup& setup) const override {
     if (!options_.used()) return worker;
-    return with_checkpoints(std::move(worker), trainer, options_, checkpoint::posix_files());
+    return with_checkpoints(std::move(worker), trainer, setup.identity(), options_,
+                            checkpoint::posix_files());
   }
 
  private:

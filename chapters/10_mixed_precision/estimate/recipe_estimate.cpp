@@ -33,7 +33,7 @@ void expect_known_layout(const train::Setup& setup) {
         "Use --precision bf16-mixed, or leave {} out.",
         flag, "bf16, bf16-pure, fp16 or fp8", flag));
   }
-  if (!setup.train.variant.contains("--experts")) return;
+  if (!setup.identity().contains("--experts")) return;
   throw ConfigError(
       "--experts does not go together with an estimate in --precision bf16, bf16-pure, fp16 or "
       "fp8: it knows dense models. Use --precision bf16-mixed.");

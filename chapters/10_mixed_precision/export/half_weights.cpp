@@ -130,7 +130,7 @@ std::string config_of_mixture(FileLayer& files, const fs::path& model, const std
   }
   const auto trained =
       zero::parse_record(checkpoint::read_text(files, record), record.string()).identity;
-  const auto mixture = zero::mixture_of(trained.variant);
+  const auto mixture = zero::mixture_of(trained.flags);
   if (!mixture) refuse_mixture(model, fmt::format("{} knows no experts", zero::kRecordFile));
   if (!mixture->unlike_mixtral.empty()) refuse_mixture(model, mixture->unlike_mixtral);
   return checkpoint::config_with_mixture(text, *mixture, path);

@@ -3,7 +3,6 @@
 /// The command-line options that every chapter's trainer has.
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,11 +28,9 @@ struct TrainOptions {
   std::size_t steps = 150;                          ///< optimizer steps
   double learning_rate = 3e-3;                      ///< highest, after the warm-up
   std::size_t warmup = 15;                          ///< steps until it is reached
-  double clip_norm = 1.0;      ///< highest global gradient norm; 0 means no clipping
-  std::uint64_t seed = 1;      ///< of the weights and of the data's order
-  std::size_t doc_length = 0;  ///< mean tokens of a document; 0: a sequence is one
-  /// Flags of techniques that decide what is trained, with their values.
-  std::map<std::string, std::string> variant = {};
+  double clip_norm = 1.0;                  ///< highest global gradient norm; 0 means no clipping
+  std::uint64_t seed = 1;                  ///< of the weights and of the data's order
+  std::size_t doc_length = 0;              ///< mean tokens of a document; 0: a sequence is one
   DType dtype = DType::kF32;               ///< --dtype: f32 or f64
   std::optional<nn::Precision> precision;  ///< where a technique splits dtype into several
   DeviceKind device = DeviceKind::kCpu;    ///< where tensors live

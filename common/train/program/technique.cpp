@@ -117,6 +117,12 @@ ExtraConfig Setup::config() const {
   return all;
 }
 
+Identity Setup::identity() const {
+  Identity all;
+  for (const auto& technique : techniques) all.merge(technique->identity(*this));
+  return all;
+}
+
 RankOptions Setup::rank_options() const {
   AlgorithmNames names;
   for (const auto& technique : techniques) technique->name_algorithms(names);
