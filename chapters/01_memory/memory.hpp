@@ -16,7 +16,10 @@
 
 #include "chapters/01_memory/estimate/stored_formats.hpp"
 #include "chapters/01_memory/memory_options.hpp"
+#include "chapters/01_memory/recompute_mode.hpp"
+#include "common/train/options/options.hpp"
 #include "common/train/program/technique.hpp"
+#include "common/train/report/metrics.hpp"
 
 /// @brief Chapter 01: what training keeps in memory.
 namespace ultra::memory {
@@ -58,5 +61,11 @@ class Memory : public train::Technique {
 [[nodiscard]] const MemoryOptions& options_of(const train::Setup& setup);
 /// @brief What a training of these flags stores, for the closed forms of all chapters.
 [[nodiscard]] StoredFormats formats_of(const train::Setup& setup);
+
+/// @brief Predicted and measured bytes per category, and when each was at its peak.
+[[nodiscard]] std::string format_memory_table(const train::TrainOptions& options,
+                                              const StoredFormats& formats,
+                                              const RecomputeConfig& recompute,
+                                              const train::TrainResult& result);
 
 }  // namespace ultra::memory

@@ -4,19 +4,15 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory.hpp"
-#include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/10_mixed_precision/estimate/recipe_estimate.hpp"
 #include "chapters/10_mixed_precision/formats/format_table.hpp"
 #include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
-#include "chapters/10_mixed_precision/options/what_goes_together.hpp"
 #include "chapters/10_mixed_precision/recipe/scaling.hpp"
 #include "chapters/10_mixed_precision/recipe/sum_drift.hpp"
 #include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
 #include "common/base/errors.hpp"
-#include "common/base/numeric.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -80,10 +76,6 @@ void MixedPrecision::validate(train::Setup& setup) {
 
 void MixedPrecision::settle(train::Setup& setup) { train::expect_kept(exclusions(setup)); }
 
-std::vector<train::Exclusion> MixedPrecision::exclusions(const train::Setup& setup) const {
-  return mixed_precision::exclusions(setup, options_);
-}
-
 train::ExtraConfig MixedPrecision::config(const train::Setup&) const { return options_.config(); }
 
 train::Identity MixedPrecision::identity(const train::Setup&) const {
@@ -103,13 +95,6 @@ std::optional<std::string> MixedPrecision::answer(const train::Setup& setup) con
   if (options_.formats) return format_table();
   if (options_.sum_drift) return sum_drift_table(setup.train.seed);
   return {};
-}
-
-std::optional<std::string> MixedPrecision::estimate(const train::Setup& setup) const {
-  if (!options_.is_mixed() && !options_.moment_bytes()) return {};
-  const auto asked = data_parallel::options_of(setup).dp;
-  const auto ranks = checked_cast<int>(asked.value_or(setup.comm.ranks.value_or(8)));
-  return estimate_recipe(setup, std::string(to_string(options_.recipe)), ranks);
 }
 
 // [region technique]

@@ -1,4 +1,5 @@
-#include "chapters/10_mixed_precision/estimate/recipe_estimate.hpp"
+// `10_mixed_precision --estimate MODEL --precision bf16`: the bytes of a recipe, rank by rank of each
+// stage of ZeRO.
 
 #include <fmt/format.h>
 
@@ -8,13 +9,16 @@
 #include "chapters/01_memory/estimate/estimate_report.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
+#include "chapters/10_mixed_precision/mixed_precision.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
+#include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::mixed_precision {
@@ -106,7 +110,11 @@ std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate
 
 }  // namespace
 
-std::string estimate_recipe(const train::Setup& setup, const std::string& recipe, int ranks) {
+std::optional<std::string> MixedPrecision::estimate(const train::Setup& setup) const {
+  if (!options_.is_mixed() && !options_.moment_bytes()) return {};
+  const auto dp = data_parallel::options_of(setup).dp;
+  const auto ranks = checked_cast<int>(dp.value_or(setup.comm.ranks.value_or(8)));
+  const std::string recipe(to_string(options_.recipe));
   expect_known_layout(setup);
   const memory::MemoryOptions& asked = memory::options_of(setup);
   memory::EstimateRequest request = asked.request(setup.train);

@@ -21,7 +21,6 @@
 #include "common/trace/step_timeline.hpp"
 #include "common/trace/trace_recorder.hpp"
 #include "common/train/frame/agree.hpp"
-#include "common/train/frame/same_text.hpp"
 #include "common/train/frame/text_messages.hpp"
 #include "common/train/report/comm_trace.hpp"
 #include "common/train/report/progress.hpp"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/estimate/memory_table.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/memory.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "tests/chapters/01_memory/chapter_run.hpp"
 #include "tests/support/model.hpp"

@@ -1,4 +1,4 @@
-#include "chapters/01_memory/estimate/memory_table.hpp"
+#include "chapters/01_memory/memory.hpp"
 
 #include "tests/support/table_row.hpp"
 #include "tests/support/toolbox.hpp"
