@@ -42,9 +42,9 @@ struct CheckpointOptions {
 /// and saves it between steps.
 ///
 /// Every step is made as without checkpoints: what is computed does not change by a bit.
-/// @param trainer  what the inner worker trains with.
+/// @param trainer   what the inner worker trains with.
 /// @param identity  of the training: train::Setup::identity().
-/// @param files    outlives the result.
+/// @param files     outlives the result.
 /// @throws ConfigError when the checkpoint is of another training or has more steps than this one,
 /// or when the folder for new ones holds others; FileError for what cannot be read or written, and
 /// when another run writes to that folder: on all ranks. Collective.
