@@ -14,8 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "chapters/01_memory/estimate/stored_formats.hpp"
 #include "chapters/01_memory/memory_options.hpp"
+#include "chapters/01_memory/recompute_mode.hpp"
+#include "common/train/options/options.hpp"
 #include "common/train/program/technique.hpp"
+#include "common/train/report/metrics.hpp"
 
 /// @brief Chapter 01: what training keeps in memory.
 namespace ultra::memory {
@@ -38,9 +42,16 @@ class Memory : public train::Technique {
   [[nodiscard]] const MemoryOptions& options() const { return options_; }
   /// @brief The precision of an estimate, by a technique whose --precision says more.
   void set_estimate_precision(Precision precision) { options_.precision = precision; }
+  /// @brief The formats of a training, by a technique that stores not all in --dtype.
+  void set_formats(const StoredFormats& formats) { formats_ = formats; }
+  /// @brief Those of a training in `dtype`, unless a technique has set others.
+  [[nodiscard]] StoredFormats formats(DType dtype) const {
+    return formats_ ? *formats_ : all_in(dtype);
+  }
 
  private:
   MemoryOptions options_;
+  std::optional<StoredFormats> formats_;
 };
 
 /// @brief The technique of this chapter.
@@ -48,5 +59,13 @@ class Memory : public train::Technique {
 
 /// @brief The flags of this chapter in a program that has it.
 [[nodiscard]] const MemoryOptions& options_of(const train::Setup& setup);
+/// @brief What a training of these flags stores, for the closed forms of all chapters.
+[[nodiscard]] StoredFormats formats_of(const train::Setup& setup);
+
+/// @brief Predicted and measured bytes per category, and when each was at its peak.
+[[nodiscard]] std::string format_memory_table(const train::TrainOptions& options,
+                                              const StoredFormats& formats,
+                                              const RecomputeConfig& recompute,
+                                              const train::TrainResult& result);
 
 }  // namespace ultra::memory

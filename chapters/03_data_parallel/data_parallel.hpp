@@ -16,6 +16,7 @@
 
 #include "chapters/03_data_parallel/options/data_parallel_options.hpp"
 #include "common/train/program/technique.hpp"
+#include "common/train/report/metrics.hpp"
 
 namespace ultra::data_parallel {
 
@@ -45,5 +46,12 @@ class DataParallel : public train::Technique {
 
 /// @brief The flags of this chapter in a program that has it.
 [[nodiscard]] const DataParallelOptions& options_of(const train::Setup& setup);
+
+/// @brief One line per rank: bytes sent, seconds of computation, of communication, and of the part of
+/// the communication that the rank waited for.
+///
+/// Communication counts as long as at least one operation was under way; what is hidden went on
+/// behind computation.
+[[nodiscard]] std::string format_communication_table(const train::TrainResult& result);
 
 }  // namespace ultra::data_parallel

@@ -84,13 +84,16 @@ ShardedRun Zero::sharded_run(const train::Setup& setup) const {
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   const std::size_t share = ceil_div(setup.train.global_batch, replicas);
   const Sharding sharding = options_.sharding(setup.data_ranks());
+  const memory::StateWidths of_setup = memory::formats_of(setup).states;
+  std::optional<memory::StateWidths> widths;
+  if (of_setup != memory::all_in(setup.train.dtype).states) widths = of_setup;
   return {.model = setup.train.model,
           .dtype = setup.train.formats().gradients,
           .settings = settings(setup),
           .shards = sharding.shards,
           .replicas = sharding.replicas,
           .micro_batches = ceil_div(share, setup.train.micro_batch),
-          .widths = memory::state_widths(setup.train)};
+          .widths = widths};
 }
 
 // [region join]
@@ -128,8 +131,8 @@ train::MakeStates sharded_states(const ZeroSettings& settings,
 std::optional<std::string> Zero::memory_table(const train::Setup& setup,
                                               const train::TrainResult& result) const {
   if (!options_.shards()) return {};
-  return format_zero_memory_table(setup.train, memory::options_of(setup).recompute,
-                                  sharded_run(setup),
+  return format_zero_memory_table(setup.train, memory::formats_of(setup),
+                                  memory::options_of(setup).recompute, sharded_run(setup),
                                   *options_.algorithms(data_parallel::options_of(setup)), result);
 }
 

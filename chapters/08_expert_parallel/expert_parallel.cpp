@@ -78,9 +78,7 @@ void ExpertParallel::validate(train::Setup& setup) {
   if (published && !options_.has_experts()) return options_.validate_for_published();
   options_.validate(setup.ranks_beside().first);
   if (!setup.train.init.empty()) expect_mixture_of(setup.train.init, options_);
-  if (!options_.has_experts()) return;
-  train::expect_kept(exclusions(setup));
-  setup.train.variant.merge(options_.variant(setup.train.model.ffn_hidden_size));
+  if (options_.has_experts()) train::expect_kept(exclusions(setup));
 }
 
 std::vector<train::Exclusion> ExpertParallel::exclusions(const train::Setup& setup) const {
@@ -124,6 +122,11 @@ void ExpertParallel::validate_training(const train::Setup& setup) const {
 
 train::ExtraConfig ExpertParallel::config(const train::Setup& setup) const {
   return options_.extra_config(setup.train.model.ffn_hidden_size);
+}
+
+train::Identity ExpertParallel::identity(const train::Setup& setup) const {
+  if (!options_.has_experts()) return {};
+  return options_.identity(setup.train.model.ffn_hidden_size);
 }
 
 std::optional<std::string> ExpertParallel::estimate(const train::Setup& setup) const {

@@ -61,6 +61,7 @@ class ExpertParallel : public train::Technique {
   void settle(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] train::Identity identity(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<MeshView> mesh_view() const override;
   void change_plan(train::Plan& plan, const train::Setup& setup) const override;

@@ -1,21 +1,57 @@
 #include "chapters/10_mixed_precision/mixed_precision.hpp"
 
-#include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/10_mixed_precision/estimate/estimate_precision.hpp"
-#include "chapters/10_mixed_precision/estimate/recipe_estimate.hpp"
+#include <fmt/format.h>
+
+#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/memory.hpp"
 #include "chapters/10_mixed_precision/formats/format_table.hpp"
 #include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
-#include "chapters/10_mixed_precision/options/what_goes_together.hpp"
 #include "chapters/10_mixed_precision/recipe/scaling.hpp"
 #include "chapters/10_mixed_precision/recipe/sum_drift.hpp"
 #include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
-#include "common/base/numeric.hpp"
+#include "common/base/errors.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
+
+/// Tells the estimates in which precision they are asked for.
+void name_estimate(memory::Memory& memory, const PrecisionOptions& options) {
+  if (options.estimate_only) {
+    if (!memory.options().estimates()) {
+      throw ConfigError(fmt::format(
+          "--precision {} needs --estimate MODEL. For training use fp32, bf16, bf16-pure, fp16 or "
+          "fp8; --dtype f64 for everything in f64.",
+          memory::to_string(*options.estimate_only)));
+    }
+    memory.set_estimate_precision(*options.estimate_only);
+  } else if (options.recipe_given && !options.is_mixed()) {
+    memory.set_estimate_precision(memory::Precision::kFp32);
+  }
+}
+
+memory::StoredFormats stored_formats(const train::TrainOptions& train,
+                                     const PrecisionOptions& options) {
+  const auto bytes = [](DType type) { return static_cast<double>(size_of(type)); };
+  const nn::Precision types = train.formats();
+  const double moments = options.moment_bytes().value_or(2 * bytes(train.dtype));
+  const double masters = types.has_master_weights() ? bytes(types.optimizer) : 0;
+  memory::StoredFormats stored{.states = {.parameters = bytes(types.parameters),
+                                          .gradients = bytes(types.gradients),
+                                          .state = moments / 2,
+                                          .masters = masters},
+                               .activations = options.is_mixed()
+                                                  ? memory::Precision::kTwoBytes
+                                                  : memory::precision_of(train.dtype)};
+  if (options.recipe != Recipe::kFp8) return stored;
+  const Fp8Recipe fp8 = options.fp8();
+  stored.activations = fp8.scaling == Scaling::kBlockwise ? memory::Precision::kFp8Tiles
+                                                          : memory::Precision::kFp8Tensors;
+  if (fp8.scaling == Scaling::kDelayed) stored.history = 1 + fp8.history;
+  return stored;
+}
 
 train::MakeLossScaler loss_scaler_of(const PrecisionOptions& options) {
   if (options.scaling() == LossScaling::kConstant) {
@@ -30,23 +66,24 @@ void MixedPrecision::add_flags(CLI::App& app, train::Setup&) { options_.add_to(a
 
 void MixedPrecision::validate(train::Setup& setup) {
   options_.validate(setup.train.dtype);
-  pass_on_precision(setup, options_);
   if (options_.is_mixed()) setup.train.precision = options_.types();
-  setup.train.moment_bytes = options_.moment_bytes();
-  if (options_.recipe == Recipe::kFp8) setup.train.fp8 = options_.fp8().kept();
-  // Their histories are a part of the model's state, which no other training has.
-  if (options_.recipe == Recipe::kFp8 && options_.fp8().scaling == Scaling::kDelayed) {
-    setup.train.variant["--fp8-recipe delayed"] = "(with --precision fp8)";
+  auto* memory = setup.find<memory::Memory>();
+  ensure(memory != nullptr, "a program without chapter 01");
+  name_estimate(*memory, options_);
+  if (options_.is_mixed() || options_.moment_bytes()) {
+    memory->set_formats(stored_formats(setup.train, options_));
   }
 }
 
 void MixedPrecision::settle(train::Setup& setup) { train::expect_kept(exclusions(setup)); }
 
-std::vector<train::Exclusion> MixedPrecision::exclusions(const train::Setup& setup) const {
-  return mixed_precision::exclusions(setup, options_);
-}
-
 train::ExtraConfig MixedPrecision::config(const train::Setup&) const { return options_.config(); }
+
+train::Identity MixedPrecision::identity(const train::Setup&) const {
+  // Histories are a part of the model's state, which no other training has.
+  if (options_.recipe != Recipe::kFp8 || options_.fp8().scaling != Scaling::kDelayed) return {};
+  return {{"--fp8-recipe delayed", "(with --precision fp8)"}};
+}
 
 std::vector<train::Question> MixedPrecision::questions() const {
   std::vector<train::Question> asked;
@@ -59,13 +96,6 @@ std::optional<std::string> MixedPrecision::answer(const train::Setup& setup) con
   if (options_.formats) return format_table();
   if (options_.sum_drift) return sum_drift_table(setup.train.seed);
   return {};
-}
-
-std::optional<std::string> MixedPrecision::estimate(const train::Setup& setup) const {
-  if (!options_.is_mixed() && !options_.moment_bytes()) return {};
-  const auto asked = data_parallel::options_of(setup).dp;
-  const auto ranks = checked_cast<int>(asked.value_or(setup.comm.ranks.value_or(8)));
-  return estimate_recipe(setup, std::string(to_string(options_.recipe)), ranks);
 }
 
 // [region technique]

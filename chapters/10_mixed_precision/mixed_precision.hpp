@@ -29,10 +29,13 @@ class MixedPrecision : public train::Technique {
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   void settle(train::Setup& setup) override;
+  /// @brief See options/what_goes_together.cpp.
   [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] train::Identity identity(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
+  /// @brief See estimate/recipe_estimate.cpp.
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   void change_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap(train::FactoryStack& factories, const train::Plan& plan,

@@ -76,37 +76,17 @@ Work Communicator::gather_async(const Tensor& input, const Tensor& output, int r
   return start(comm::calls::gather(input, output, root, member()));
 }
 
-Work Communicator::gather_v_async(const Tensor& input, std::span<const std::size_t> counts,
-                                  const Tensor& output, int root) const {
-  return start(comm::calls::gather_v(input, counts, output, root, member()));
-}
-
 Work Communicator::scatter_async(const Tensor& input, const Tensor& output, int root) const {
   return start(comm::calls::scatter(input, output, root, member()));
-}
-
-Work Communicator::scatter_v_async(const Tensor& input, std::span<const std::size_t> counts,
-                                   const Tensor& output, int root) const {
-  return start(comm::calls::scatter_v(input, counts, output, root, member()));
 }
 
 Work Communicator::all_gather_async(const Tensor& input, const Tensor& output) const {
   return start(comm::calls::all_gather(input, output, member()));
 }
 
-Work Communicator::all_gather_v_async(const Tensor& input, std::span<const std::size_t> counts,
-                                      const Tensor& output) const {
-  return start(comm::calls::all_gather_v(input, counts, output, member()));
-}
-
 Work Communicator::reduce_scatter_async(const Tensor& input, const Tensor& output,
                                         ReduceOp op) const {
   return start(comm::calls::reduce_scatter(input, output, op, member()));
-}
-
-Work Communicator::reduce_scatter_v_async(const Tensor& input, std::span<const std::size_t> counts,
-                                          const Tensor& output, ReduceOp op) const {
-  return start(comm::calls::reduce_scatter_v(input, counts, output, op, member()));
 }
 
 Work Communicator::all_to_all_async(const Tensor& input, const Tensor& output) const {

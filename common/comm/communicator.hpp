@@ -96,32 +96,20 @@ class Communicator {
   /// root's input may be its chunk of its output.
   /// @param output  [P * input.numel()] at the root; ignored elsewhere.
   Work gather_async(const Tensor& input, const Tensor& output, int root) const;
-  /// @brief Like gather_async; member i gives `counts[i]` elements; the same counts everywhere.
-  Work gather_v_async(const Tensor& input, std::span<const std::size_t> counts,
-                      const Tensor& output, int root) const;
   /// @brief Member i gets part i of P equal parts of member `root`'s input. In place: the root's
   /// output may be its chunk of its input.
   /// @param input  [P * output.numel()] at the root; ignored elsewhere.
   Work scatter_async(const Tensor& input, const Tensor& output, int root) const;
-  /// @brief Like scatter_async; member i gets `counts[i]` elements; the same counts everywhere.
-  Work scatter_v_async(const Tensor& input, std::span<const std::size_t> counts,
-                       const Tensor& output, int root) const;
   /// @brief All get all inputs, one after the other. In place: `input` may be its chunk of `output`.
   /// @param input   chunk number rank() of Chunks::even(output, P).
   /// Cost: n (P-1)/P elements sent per rank.
   Work all_gather_async(const Tensor& input, const Tensor& output) const;
-  /// @brief Like all_gather_async; member i gives `counts[i]` elements; the same counts everywhere.
-  Work all_gather_v_async(const Tensor& input, std::span<const std::size_t> counts,
-                          const Tensor& output) const;
   /// @brief Each member gets its chunk of the reduction of all inputs. In place: `output` may be its
   /// chunk of `input`, whose other chunks then hold anything; else the input stays as it was.
   /// @param output  chunk number rank() of Chunks::even(input, P).
   /// Cost: n (P-1)/P elements sent per rank.
   Work reduce_scatter_async(const Tensor& input, const Tensor& output,
                             ReduceOp op = ReduceOp::kSum) const;
-  /// @brief Like reduce_scatter_async; member i gets `counts[i]` elements.
-  Work reduce_scatter_v_async(const Tensor& input, std::span<const std::size_t> counts,
-                              const Tensor& output, ReduceOp op = ReduceOp::kSum) const;
   /// @brief Part j of the input becomes part rank() of member j's output; all parts are equal. Not
   /// in place.
   /// Cost: n (P-1)/P elements sent per rank, n = input.numel().
@@ -163,38 +151,18 @@ class Communicator {
   void gather(const Tensor& input, const Tensor& output, int root) const {
     waited_for().gather_async(input, output, root).wait();
   }
-  /// @copybrief gather_v_async
-  void gather_v(const Tensor& input, std::span<const std::size_t> counts, const Tensor& output,
-                int root) const {
-    waited_for().gather_v_async(input, counts, output, root).wait();
-  }
   /// @copybrief scatter_async
   void scatter(const Tensor& input, const Tensor& output, int root) const {
     waited_for().scatter_async(input, output, root).wait();
-  }
-  /// @copybrief scatter_v_async
-  void scatter_v(const Tensor& input, std::span<const std::size_t> counts, const Tensor& output,
-                 int root) const {
-    waited_for().scatter_v_async(input, counts, output, root).wait();
   }
   /// @copybrief all_gather_async
   void all_gather(const Tensor& input, const Tensor& output) const {
     waited_for().all_gather_async(input, output).wait();
   }
-  /// @copybrief all_gather_v_async
-  void all_gather_v(const Tensor& input, std::span<const std::size_t> counts,
-                    const Tensor& output) const {
-    waited_for().all_gather_v_async(input, counts, output).wait();
-  }
   /// @copybrief reduce_scatter_async
   void reduce_scatter(const Tensor& input, const Tensor& output,
                       ReduceOp op = ReduceOp::kSum) const {
     waited_for().reduce_scatter_async(input, output, op).wait();
-  }
-  /// @copybrief reduce_scatter_v_async
-  void reduce_scatter_v(const Tensor& input, std::span<const std::size_t> counts,
-                        const Tensor& output, ReduceOp op = ReduceOp::kSum) const {
-    waited_for().reduce_scatter_v_async(input, counts, output, op).wait();
   }
   /// @copybrief all_to_all_async
   void all_to_all(const Tensor& input, const Tensor& output) const {

@@ -2,20 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/ops/backend/backend.hpp"
 
 namespace ultra::ops {
 namespace {
-
-/// An index into kLibraries.
-std::atomic<std::size_t> chosen_library = 0;
-
-constexpr std::optional<MatmulLibrary> kLibraries[] = {
-    {}, MatmulLibrary::kVendor, MatmulLibrary::kOurs};
 
 bool is_matrix(const Tensor& t) {
   return t.defined() && t.shape().rank() == 2 && (t.size(1) <= 1 || t.strides()[1] == 1);
@@ -46,12 +38,6 @@ bool holds_products(const Tensor& out, const Tensor& a) {
 }
 
 }  // namespace
-
-void use_matmul_library(MatmulLibrary library) {
-  chosen_library = library == MatmulLibrary::kVendor ? 1 : 2;
-}
-
-std::optional<MatmulLibrary> matmul_library() { return kLibraries[chosen_library]; }
 
 void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
                  Transpose transpose_b, Write write) {

@@ -2,8 +2,6 @@
 /// @file
 /// Matrix products.
 
-#include <optional>
-
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::ops {
@@ -13,20 +11,6 @@ enum class Transpose { kNo, kYes };
 
 /// @brief Whether a result replaces what the output held or is added to it.
 enum class Write { kOverwrite, kAccumulate };
-
-/// @brief Whose matrix products a GPU computes.
-enum class MatmulLibrary {
-  kVendor,  ///< cuBLASLt
-  kOurs     ///< the ladders of kernels/
-};
-
-/// @brief From now on, for all ranks of this process: products of GPUs by that library. Without a call
-/// they are the vendor's where it is there. The emulated device has ours alone, the CPU its BLAS.
-/// @throws ConfigError at the first product, when the vendor's is asked for and missing.
-void use_matmul_library(MatmulLibrary library);
-
-/// @brief What was asked for; nullopt when nobody did.
-[[nodiscard]] std::optional<MatmulLibrary> matmul_library();
 
 /// @brief out = op(a) op(b), or out += op(a) op(b).
 ///

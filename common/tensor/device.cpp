@@ -48,6 +48,7 @@ struct StreamDevice {
 
 struct Device::State {
   DeviceKind kind = DeviceKind::kCpu;
+  MatmulLibrary library = MatmulLibrary::kAny;
   std::string name = "cpu";
   std::mutex mutex;
   CachingAllocator allocator;  // of a device without streams
@@ -130,16 +131,21 @@ Device::Device(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Device Device::cpu() { return Device(std::make_shared<State>()); }
 
-Device Device::create(DeviceKind kind, int rank) {
-  switch (kind) {
-    case DeviceKind::kCpu:
-      return cpu();
-    case DeviceKind::kCuda:
-      return on_runtime(kind, gpu::make_cuda_runtime(rank), rank);
-    case DeviceKind::kEmulated:
-      break;
-  }
-  return on_runtime(DeviceKind::kEmulated, gpu::make_emulated_runtime(), rank);
+Device Device::create(DeviceKind kind, int rank, MatmulLibrary library) {
+  const auto make = [&] {
+    switch (kind) {
+      case DeviceKind::kCpu:
+        return cpu();
+      case DeviceKind::kCuda:
+        return on_runtime(kind, gpu::make_cuda_runtime(rank), rank);
+      case DeviceKind::kEmulated:
+        break;
+    }
+    return on_runtime(DeviceKind::kEmulated, gpu::make_emulated_runtime(), rank);
+  };
+  const Device device = make();
+  device.state_->library = library;
+  return device;
 }
 
 Device Device::on_runtime(DeviceKind kind, std::shared_ptr<gpu::Runtime> runtime, int rank) {
@@ -170,6 +176,8 @@ gpu::Runtime& Device::runtime() const {
 const Device& Device::host() const { return state_->host ? *state_->host : *this; }
 
 DeviceKind Device::kind() const { return state_->kind; }
+
+MatmulLibrary Device::matmul_library() const { return state_->library; }
 
 void* Device::allocate(std::size_t bytes, MemoryCategory category) const {
   const std::lock_guard lock(state_->mutex);

@@ -23,6 +23,13 @@ namespace ultra {
 /// memory and streams that the host plays.
 enum class DeviceKind { kCpu, kCuda, kEmulated };
 
+/// @brief Whose matrix products a GPU computes. The emulated device has ours alone, the CPU its BLAS.
+enum class MatmulLibrary {
+  kAny,     ///< the vendor's where it is there, else ours
+  kVendor,  ///< cuBLASLt
+  kOurs     ///< the ladders of kernels/
+};
+
 /// @brief "cpu", "cuda" or "emulated".
 [[nodiscard]] std::string_view to_string(DeviceKind kind);
 
@@ -45,12 +52,18 @@ class Device {
   /// @brief A new device of the given kind.
   /// @param rank  whose device it is: the GPUs of a machine are dealt out in turn, and messages name
   ///              the rank.
+  /// @param library  its products are computed by. The first one throws ConfigError where the
+  ///              vendor's is asked for and missing.
   /// @throws ConfigError when this build or this machine has no such device, or one too old; the
   /// message says what is missing.
-  [[nodiscard]] static Device create(DeviceKind kind, int rank = 0);
+  [[nodiscard]] static Device create(DeviceKind kind, int rank = 0,
+                                     MatmulLibrary library = MatmulLibrary::kAny);
 
   /// @brief CPU, CUDA or emulated.
   [[nodiscard]] DeviceKind kind() const;
+
+  /// @brief Whose matrix products it was made for.
+  [[nodiscard]] MatmulLibrary matmul_library() const;
 
   /// @brief "cpu", "emulated", or the GPU's name.
   [[nodiscard]] const std::string& name() const;

@@ -5,8 +5,8 @@
 /// A ring adds the contributions to a chunk in the order in which the chunk travels, so the last bits
 /// of a sum of floats depend on how the array is cut. Here every element of every array is
 /// ((x_0 + x_1) + x_2) + ... + x_{P-1}, x_i being the contribution of position i. Hence an array
-/// reduced whole, in buckets of any sizes, parameter by parameter, or by reduce_scatter with any
-/// counts gives the same bits.
+/// reduced whole, in buckets of any sizes, parameter by parameter, or by reduce_scatter gives the same
+/// bits.
 ///
 /// Nothing travels but contributions, so numbers of two bytes can be added up in f32 and rounded once,
 /// however many ranks there are. An algorithm whose messages are partial sums rounds once per hop, or

@@ -28,7 +28,7 @@ std::string config_text(const Companions& companions, const TrainingIdentity& id
       companions.config.empty()
           ? checkpoint::llama_config_json(identity.model, identity.dtype)
           : checkpoint::config_with_dtype(companions.config, identity.dtype, kConfigFile);
-  const std::optional<checkpoint::MixtureConfig> mixture = mixture_of(identity.variant);
+  const std::optional<checkpoint::MixtureConfig> mixture = mixture_of(identity.flags);
   return mixture ? checkpoint::config_with_mixture(text, *mixture, kConfigFile) : text;
 }
 

@@ -31,13 +31,14 @@ constexpr auto kPatience = std::chrono::seconds(10);
 class CheckpointedWorker : public train::Worker {
  public:
   CheckpointedWorker(std::unique_ptr<train::Worker> worker, const train::TrainerState& trainer,
-                     const CheckpointOptions& options, checkpoint::FileLayer& files)
+                     const train::Identity& identity, const CheckpointOptions& options,
+                     checkpoint::FileLayer& files)
       : worker_(std::move(worker)),
         state_(trainer),
         context_(trainer.context),
         options_(options),
         files_(files),
-        identity_(identity_of(trainer.context)),
+        identity_(identity_of(trainer.context, identity)),
         settings_(settings_of(trainer.context.options)) {
     const std::string found = open_folders();
     if (!options_.resume.empty()) resume(found);
@@ -186,9 +187,10 @@ class CheckpointedWorker : public train::Worker {
 
 std::unique_ptr<train::Worker> with_checkpoints(std::unique_ptr<train::Worker> worker,
                                                 const train::TrainerState& trainer,
+                                                const train::Identity& identity,
                                                 const CheckpointOptions& options,
                                                 checkpoint::FileLayer& files) {
-  return std::make_unique<CheckpointedWorker>(std::move(worker), trainer, options, files);
+  return std::make_unique<CheckpointedWorker>(std::move(worker), trainer, identity, options, files);
 }
 
 }  // namespace ultra::zero

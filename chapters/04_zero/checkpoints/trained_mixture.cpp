@@ -52,12 +52,12 @@ std::string unlike_mixtral(const Flags& flags) {
 
 }  // namespace
 
-std::optional<checkpoint::MixtureConfig> mixture_of(const Flags& variant) {
-  if (!variant.contains("--experts")) return {};
-  return checkpoint::MixtureConfig{.experts = count_of(variant, "--experts"),
-                                   .top_k = count_of(variant, "--top-k"),
-                                   .expert_ffn = count_of(variant, "--expert-ffn"),
-                                   .unlike_mixtral = unlike_mixtral(variant)};
+std::optional<checkpoint::MixtureConfig> mixture_of(const Flags& flags) {
+  if (!flags.contains("--experts")) return {};
+  return checkpoint::MixtureConfig{.experts = count_of(flags, "--experts"),
+                                   .top_k = count_of(flags, "--top-k"),
+                                   .expert_ffn = count_of(flags, "--expert-ffn"),
+                                   .unlike_mixtral = unlike_mixtral(flags)};
 }
 
 }  // namespace ultra::zero

@@ -11,9 +11,9 @@
 namespace ultra::zero {
 
 /// @brief The mixture that a training's flags make; none without --experts.
-/// @param variant  TrainingIdentity::variant, of a run or of a training.json.
+/// @param flags  TrainingIdentity::flags, of a run or of a training.json.
 /// @throws FileError when a number of it is none: somebody has changed the file.
 [[nodiscard]] std::optional<checkpoint::MixtureConfig> mixture_of(
-    const std::map<std::string, std::string>& variant);
+    const std::map<std::string, std::string>& flags);
 
 }  // namespace ultra::zero

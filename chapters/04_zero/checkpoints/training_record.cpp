@@ -47,16 +47,15 @@ void expect_equal_constant(const T& now, const T& saved, std::string_view name,
 }
 
 /// A flag as messages show it: "--top-k 2", or "no --top-k".
-std::string shown_flag(const std::map<std::string, std::string>& flags, const std::string& flag) {
+std::string shown_flag(const train::Identity& flags, const std::string& flag) {
   const auto found = flags.find(flag);
   return found == flags.end() ? "no " + flag : fmt::format("{} {}", flag, found->second);
 }
 
 /// The same for flags that not every program has.
-void expect_equal_variants(const std::map<std::string, std::string>& now,
-                           const std::map<std::string, std::string>& saved,
-                           const std::string& folder) {
-  std::map<std::string, std::string> all = now;
+void expect_equal_flags(const train::Identity& now, const train::Identity& saved,
+                        const std::string& folder) {
+  train::Identity all = now;
   all.insert(saved.begin(), saved.end());
   for (const auto& [flag, value] : all) {
     const std::string here = shown_flag(now, flag);
@@ -101,7 +100,7 @@ Json identity_json(const TrainingIdentity& identity) {
                  {"data_bytes", identity.data_bytes},
                  {"data_hash", identity.data_hash}};
   if (identity.doc_length > 0) object["doc_length"] = identity.doc_length;
-  if (!identity.variant.empty()) object["variant"] = identity.variant;
+  if (!identity.flags.empty()) object["variant"] = identity.flags;
   return object;
 }
 
@@ -142,7 +141,7 @@ TrainingIdentity identity_from(const Json& object) {
   if (object.contains("doc_length")) {
     identity.doc_length = whole_number_in<std::size_t>(object, "doc_length");
   }
-  if (object.contains("variant")) object.at("variant").get_to(identity.variant);
+  if (object.contains("variant")) object.at("variant").get_to(identity.flags);
   object.at("data").get_to(identity.data);
   identity.data_bytes = whole_number_in<std::size_t>(object, "data_bytes");
   identity.data_hash = whole_number_in<std::uint64_t>(object, "data_hash");
@@ -229,7 +228,7 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
   expect_equal(seed, saved.seed, "--seed", folder);
   expect_equal(global_batch, saved.global_batch, "--global-batch", folder);
   expect_equal(doc_length, saved.doc_length, "--doc-length", folder);
-  expect_equal_variants(variant, saved.variant, folder);
+  expect_equal_flags(flags, saved.flags, folder);
   if (data_bytes == saved.data_bytes && data_hash == saved.data_hash) return;
   throw ConfigError(
       fmt::format("checkpoint '{}' is of another training: it was trained on {} ({} bytes), this "
@@ -269,17 +268,14 @@ TrainingSettings settings_of(const train::TrainOptions& options) {
           .precision = precision_text(options)};
 }
 
-TrainingIdentity identity_of(const train::RunContext& context) {
+TrainingIdentity identity_of(const train::RunContext& context, const train::Identity& flags) {
   const data::Dataset& dataset = context.sampler.dataset();
-  std::map<std::string, std::string> variant = context.options.variant;
-  if (context.options.optimizer != optim::kDefaultRule)
-    variant["--optimizer"] = context.options.optimizer;
   return {.model = context.options.model,
           .dtype = context.options.dtype,
           .seed = context.options.seed,
           .global_batch = context.options.global_batch,
           .doc_length = context.options.doc_length,
-          .variant = std::move(variant),
+          .flags = flags,
           .data = dataset.source(),
           .data_bytes = dataset.size(),
           .data_hash = dataset.hash()};

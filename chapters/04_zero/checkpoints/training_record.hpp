@@ -10,7 +10,7 @@
 
 #include "common/nn/model_config.hpp"
 #include "common/tensor/dtype.hpp"
-#include "common/train/frame/worker.hpp"
+#include "common/train/program/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::zero {
@@ -22,10 +22,10 @@ struct TrainingIdentity {
   std::uint64_t seed = 1;         ///< of the data's order
   std::size_t global_batch = 16;  ///< sequences per step
   std::size_t doc_length = 0;     ///< mean tokens of a document; 0: a sequence is one
-  std::map<std::string, std::string> variant = {};  ///< train::TrainOptions::variant
-  std::string data;                                 ///< what the text is called; may change
-  std::size_t data_bytes = 0;                       ///< length of the text
-  std::uint64_t data_hash = 0;                      ///< of the text
+  train::Identity flags = {};     ///< of techniques, that decide what is trained
+  std::string data;               ///< what the text is called; may change
+  std::size_t data_bytes = 0;     ///< length of the text
+  std::uint64_t data_hash = 0;    ///< of the text
 
   /// @brief Checks that a checkpoint is of this training.
   /// @param saved   the checkpoint's.
@@ -53,7 +53,9 @@ struct TrainingSettings {
 [[nodiscard]] TrainingSettings settings_of(const train::TrainOptions& options);
 
 /// @brief That of a run.
-[[nodiscard]] TrainingIdentity identity_of(const train::RunContext& context);
+/// @param flags  of its techniques: train::Setup::identity().
+[[nodiscard]] TrainingIdentity identity_of(const train::RunContext& context,
+                                           const train::Identity& flags);
 
 /// @brief The content of a checkpoint's training.json.
 struct TrainingRecord {

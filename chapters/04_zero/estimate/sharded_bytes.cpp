@@ -107,14 +107,11 @@ std::size_t state_width(const ShardedRun& run) { return size_of(accumulation_dty
 memory::StateWidths widths_of(const ShardedRun& run) {
   if (run.widths) return *run.widths;
   const auto width = static_cast<double>(size_of(run.dtype));
-  return {.parameters = width, .gradients = width, .optimizer = 2 * width};
+  return {.parameters = width, .gradients = width, .state = width};
 }
 
 /// Whether the optimizer keeps more than states.
-bool has_master_weights(const ShardedRun& run) {
-  const memory::StateWidths widths = widths_of(run);
-  return widths.optimizer > static_cast<double>(widths.states * state_width(run));
-}
+bool has_master_weights(const ShardedRun& run) { return widths_of(run).masters > 0; }
 
 /// What offloading changes.
 void offload(const ShardedRun& run, const std::vector<FlatLayout>& layouts, int rank,
@@ -157,7 +154,7 @@ std::size_t bytes_of(std::size_t elements, double width) {
 /// States and master weights on the device: where they are offloaded, their window instead.
 std::size_t optimizer_bytes(const ShardedRun& run, const memory::StateWidths& widths,
                             std::size_t updated, const ShardedBytes& elements) {
-  if (run.settings.offload.what == Offload::kNone) return bytes_of(updated, widths.optimizer);
+  if (run.settings.offload.what == Offload::kNone) return bytes_of(updated, widths.optimizer());
   return elements.optimizer * state_width(run);
 }
 

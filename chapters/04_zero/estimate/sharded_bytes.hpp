@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
+#include "chapters/01_memory/estimate/stored_formats.hpp"
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp"
 #include "common/comm/collectives/collective_algorithms.hpp"

@@ -27,9 +27,9 @@ Prediction of_state(bool sharded, double per_parameter, std::size_t bytes) {
 }
 
 /// A history belongs to its rank as a whole.
-ShardedBytes with_histories(ShardedBytes bytes, const train::TrainOptions& options) {
-  const RankBytes histories =
-      history_bytes(options.model.num_layers * memory::block_history(options));
+ShardedBytes with_histories(ShardedBytes bytes, const memory::StoredFormats& formats,
+                            std::size_t numbers) {
+  const RankBytes histories = history_bytes(formats, numbers);
   bytes.parameters += static_cast<std::size_t>(histories.parameters);
   bytes.gradients += static_cast<std::size_t>(histories.gradients);
   bytes.optimizer += static_cast<std::size_t>(histories.optimizer);
@@ -38,16 +38,18 @@ ShardedBytes with_histories(ShardedBytes bytes, const train::TrainOptions& optio
 
 class Predictions {
  public:
-  Predictions(const train::TrainOptions& options, const memory::RecomputeConfig& recompute,
-              const ShardedRun& run, const comm::CollectiveAlgorithms& algorithms)
+  Predictions(const train::TrainOptions& options, const memory::StoredFormats& formats,
+              const memory::RecomputeConfig& recompute, const ShardedRun& run,
+              const comm::CollectiveAlgorithms& algorithms)
       : stage_(run.settings.stage),
         offload_(run.settings.offload),
-        widths_(memory::state_widths(options)),
-        bytes_(with_histories(predict_bytes(run, 0, algorithms), options)),
+        widths_(formats.states),
+        bytes_(with_histories(predict_bytes(run, 0, algorithms), formats,
+                              options.model.num_layers * formats.block_history())),
         activations_(memory::peak_activation_bytes(
             memory::shape_of(options.model),
             {.size = options.micro_batch, .seq_len = options.model.max_seq_len},
-            memory::activation_precision(options), recompute)) {}
+            formats.activations, recompute)) {}
 
   [[nodiscard]] Prediction of(MemoryCategory category) const {
     switch (category) {
@@ -60,7 +62,7 @@ class Predictions {
       case MemoryCategory::kOptimizer:
         if (offload_.what != Offload::kNone)
           return {.formula = "window", .bytes = bytes_.optimizer};
-        return of_state(true, widths_.optimizer, bytes_.optimizer);
+        return of_state(true, widths_.optimizer(), bytes_.optimizer);
       case MemoryCategory::kActivations:
         return {.formula = "", .bytes = activations_};
       case MemoryCategory::kCommunication:
@@ -77,7 +79,7 @@ class Predictions {
   [[nodiscard]] Prediction stored() const {
     const double width = widths_.gradients < 4 ? 4 : widths_.gradients;
     const auto states = static_cast<double>(widths_.states);
-    const bool weights = offload_.offloads_parameters() || widths_.optimizer > states * width;
+    const bool weights = offload_.offloads_parameters() || widths_.masters > 0;
     return of_state(true, (states + (weights ? 1 : 0)) * width, bytes_.stored);
   }
   [[nodiscard]] const ShardedBytes& bytes() const { return bytes_; }
@@ -160,12 +162,13 @@ std::string node_lines(const ShardedRun& run, const ShardedBytes& bytes) {
 }  // namespace
 
 std::string format_zero_memory_table(const train::TrainOptions& options,
+                                     const memory::StoredFormats& formats,
                                      const memory::RecomputeConfig& recompute,
                                      const ShardedRun& run,
                                      const comm::CollectiveAlgorithms& algorithms,
                                      const train::TrainResult& result) {
   const train::RankSummary& rank = result.ranks.front();
-  const Predictions predictions(options, recompute, run, algorithms);
+  const Predictions predictions(options, formats, recompute, run, algorithms);
   std::string table =
       fmt::format("\nWhere the memory of rank 0 went ({}: P = {} parameters, N = {} ranks)\n\n",
                   name_of(run.settings.stage), format_count(result.parameters), run.shards);

@@ -17,6 +17,7 @@ namespace ultra::zero {
 ///
 /// P is the number of parameters, N that of the ranks that share one copy.
 [[nodiscard]] std::string format_zero_memory_table(const train::TrainOptions& options,
+                                                   const memory::StoredFormats& formats,
                                                    const memory::RecomputeConfig& recompute,
                                                    const ShardedRun& run,
                                                    const comm::CollectiveAlgorithms& algorithms,

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
@@ -25,14 +24,14 @@ std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround
 PredictedBytes predictions(const train::Setup& setup, const TensorParallelLayout& layout,
                            std::size_t largest_micro_batch) {
   const memory::TransformerShape shape = memory::shape_of(setup.train.model);
-  const memory::Precision precision = memory::activation_precision(setup.train);
+  const memory::StoredFormats formats = memory::formats_of(setup);
   return predicted_bytes(
-      zero::trained_bytes_per_rank(setup.train,
+      zero::trained_bytes_per_rank(formats,
                                    zero::zero_of(setup).options().sharding(setup.data_ranks()),
                                    parameter_count(shape, layout), shape.num_layers),
       peak_activation_bytes(shape,
                             {.size = largest_micro_batch, .seq_len = setup.train.model.max_seq_len},
-                            precision, memory::options_of(setup).recompute, layout));
+                            formats.activations, memory::options_of(setup).recompute, layout));
 }
 
 /// "4 L + 2 = 18 all-reduces".

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "chapters/05_tensor_sequence_parallel/shapes/block_shapes_table.hpp"
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
@@ -10,6 +13,181 @@
 #include "common/train/options/comm_options.hpp"
 
 namespace ultra::tensor_parallel {
+namespace {
+
+std::string_view to_string(Pass pass) { return pass == Pass::kForward ? "forward" : "backward"; }
+
+// Lines -------------------------------------------------------------------------------------------
+
+/// The cells of a line; none for an empty line.
+using Line = std::vector<std::string>;
+
+/// The lines below each other, each column as wide as its widest cell.
+std::string aligned(const std::vector<Line>& lines) {
+  std::vector<std::size_t> widths;
+  for (const Line& line : lines) {
+    widths.resize(std::max(widths.size(), line.size()));
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text;
+  for (const Line& line : lines) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      fmt::format_to(std::back_inserter(row), "  {:<{}}", line[i], widths[i]);
+    }
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
+  }
+  return text;
+}
+
+std::string heading(const BlockShapesRequest& request) {
+  const nn::ModelConfig& m = request.model;
+  return fmt::format(
+      "Shapes on each of t = {} rank{}, {} sequence parallelism\n"
+      "b = {} sequence{}, s = {} tokens, h = {} hidden, a = {} heads of {}, k = {} key/value "
+      "heads\n"
+      "(together kv = {}), f = {} ffn, V = {} vocabulary\n",
+      request.layout.tp, request.layout.tp == 1 ? "" : "s",
+      request.layout.splits_sequences() ? "with" : "without", request.batch.size,
+      request.batch.size == 1 ? "" : "s", request.batch.seq_len, m.hidden_size, m.num_heads,
+      m.head_dim(), m.num_kv_heads, m.kv_hidden_size(), m.ffn_hidden_size, m.vocab_size);
+}
+
+/// A line for each tensor; step and region on the first one only.
+void add_row(std::vector<Line>& lines, const BlockShapeRow& row) {
+  std::string step = row.step;
+  std::string region{to_string(row.region)};
+  const auto add = [&](const char* role, const std::vector<PlacedTensor>& tensors) {
+    for (const PlacedTensor& tensor : tensors) {
+      lines.push_back(
+          {step, region, role, tensor.name, tensor.local.str(), tensor.whole.str(), tensor.words});
+      step.clear();
+      region.clear();
+    }
+  };
+  add("in", row.inputs);
+  add("weight", row.weights);
+  add("out", row.outputs);
+}
+
+// Comparison --------------------------------------------------------------------------------------
+
+/// "split by heads: h/t" -> "h/t".
+std::string symbol(const PlacedTensor& tensor) {
+  const std::size_t colon = tensor.words.find(": ");
+  return colon == std::string::npos ? tensor.words : tensor.words.substr(colon + 2);
+}
+
+/// "s/t -> h/t"; the loss has no output.
+std::string way_of(const BlockShapeRow& row) {
+  std::string way = row.inputs.empty() ? "" : symbol(row.inputs.front());
+  if (!row.outputs.empty()) way += " -> " + symbol(row.outputs.front());
+  return way;
+}
+
+// JSON --------------------------------------------------------------------------------------------
+
+Json dims_to_json(const Shape& shape) {
+  return std::vector<std::size_t>(shape.dims().begin(), shape.dims().end());
+}
+
+Json tensors_to_json(const std::vector<PlacedTensor>& tensors) {
+  Json json = Json::array();
+  for (const PlacedTensor& tensor : tensors) {
+    json.push_back({{"name", tensor.name},
+                    {"local", dims_to_json(tensor.local)},
+                    {"whole", dims_to_json(tensor.whole)},
+                    {"placement", to_string(tensor.placement)},
+                    {"split", tensor.split},
+                    {"words", tensor.words}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string_view to_string(BlockRegion region) {
+  switch (region) {
+    case BlockRegion::kEnter:
+      return "enter TP";
+    case BlockRegion::kInside:
+      return "TP region";
+    case BlockRegion::kExit:
+      return "exit TP";
+    case BlockRegion::kBetween:
+      return "SP region";
+  }
+  return "?";
+}
+
+std::string_view to_string(Placement placement) {
+  switch (placement) {
+    case Placement::kWhole:
+      return "whole";
+    case Placement::kHeads:
+      return "heads";
+    case Placement::kFfn:
+      return "ffn";
+    case Placement::kVocabulary:
+      return "vocabulary";
+    case Placement::kSequence:
+      return "sequence";
+  }
+  return "?";
+}
+
+std::string format_block_shapes(const BlockShapesRequest& request,
+                                std::span<const BlockShapeRow> rows) {
+  std::vector<Line> lines;
+  std::optional<Pass> pass;
+  for (const BlockShapeRow& row : rows) {
+    if (row.pass != pass) {
+      lines.push_back({});
+      lines.push_back({std::string(to_string(row.pass)), "region", "", "tensor", "on a rank",
+                       "whole", "place"});
+      pass = row.pass;
+    }
+    add_row(lines, row);
+  }
+  return heading(request) + aligned(lines);
+}
+
+std::string format_comparison(std::span<const LayoutRows> layouts) {
+  ensure(!layouts.empty(), "layouts to compare");
+  std::vector<Line> lines = {{"forward", "region"}};
+  for (const LayoutRows& column : layouts) {
+    lines.front().push_back(fmt::format("tp {}{}", column.layout.tp,
+                                        column.layout.splits_sequences() ? " with SP" : ""));
+    ensure(column.rows.size() == layouts.front().rows.size(), "the same steps in each layout");
+  }
+  for (std::size_t i = 0; i < layouts.front().rows.size(); ++i) {
+    const BlockShapeRow& row = layouts.front().rows[i];
+    if (row.pass != Pass::kForward) continue;
+    Line line = {row.step, std::string(to_string(row.region))};
+    for (const LayoutRows& column : layouts) {
+      ensure(column.rows[i].step == row.step, "the same step in each layout");
+      line.push_back(way_of(column.rows[i]));
+    }
+    lines.push_back(std::move(line));
+  }
+  return aligned(lines);
+}
+
+Json block_shapes_to_json(std::span<const BlockShapeRow> rows) {
+  Json json = Json::array();
+  for (const BlockShapeRow& row : rows) {
+    json.push_back({{"pass", to_string(row.pass)},
+                    {"layer", row.layer},
+                    {"step", row.step},
+                    {"region", to_string(row.region)},
+                    {"inputs", tensors_to_json(row.inputs)},
+                    {"outputs", tensors_to_json(row.outputs)},
+                    {"weights", tensors_to_json(row.weights)}});
+  }
+  return json;
+}
+
 namespace {
 
 /// Of memory: a machine may have less, but no figure of the book needs more.

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
@@ -27,13 +26,13 @@ tensor_parallel::TensorParallelLayout tensor_layout(const train::Setup& setup) {
 tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const RankShare& share,
                                             std::size_t sequences) {
   const auto shape = memory::shape_of(setup.train.model);
-  const auto precision = memory::activation_precision(setup.train);
+  const memory::StoredFormats formats = memory::formats_of(setup);
   return tensor_parallel::predicted_bytes(
       zero::trained_bytes_per_rank(
-          setup.train, zero::zero_of(setup).options().sharding(setup.data_ranks()),
+          formats, zero::zero_of(setup).options().sharding(setup.data_ranks()),
           tensor_parallel::parameter_count(shape, share.tensor), shape.num_layers),
-      peak_activation_bytes(shape, sequences, precision, memory::options_of(setup).recompute,
-                            share));
+      peak_activation_bytes(shape, sequences, formats.activations,
+                            memory::options_of(setup).recompute, share));
 }
 
 double flops_of(const train::RankSummary& rank) {

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
@@ -35,7 +34,7 @@ class Predictions {
  public:
   Predictions(const train::Setup& setup, const PipelineSchedule& schedule,
               std::span<const std::size_t> layers)
-      : options_(setup.train),
+      : formats_(memory::formats_of(setup)),
         model_(staged_model(setup, layers)),
         sequences_(data_parallel::micro_batch_sizes(setup.train,
                                                     static_cast<std::size_t>(setup.replicas()))),
@@ -52,7 +51,7 @@ class Predictions {
       layers += model_.parts[part].layers.size();
     }
     const zero::RankBytes states =
-        zero::trained_bytes_per_rank(options_, sharding_, parameters, layers);
+        zero::trained_bytes_per_rank(formats_, sharding_, parameters, layers);
     // Stashed weights: a version for each micro-batch under way.
     const std::size_t versions =
         train::updates_between(schedule_.ranks[stage]) ? live(stage) : std::size_t{1};
@@ -65,7 +64,7 @@ class Predictions {
   }
 
  private:
-  const train::TrainOptions& options_;
+  memory::StoredFormats formats_;
   StagedModel model_;
   std::vector<std::size_t> sequences_;
   const PipelineSchedule& schedule_;
@@ -131,7 +130,7 @@ context_parallel::RankShare rank_share(const train::Setup& setup) {
 StagedModel staged_model(const train::Setup& setup, std::span<const std::size_t> layers) {
   return {.shape = memory::shape_of(setup.train.model),
           .parts = parts_of_model(layers),
-          .precision = memory::activation_precision(setup.train),
+          .precision = memory::formats_of(setup).activations,
           .recompute = memory::options_of(setup).recompute,
           .share = rank_share(setup)};
 }

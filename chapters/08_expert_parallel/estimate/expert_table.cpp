@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
@@ -46,24 +45,23 @@ std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround
 
 tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const MoeModel& model,
                                             const MoeRankShare& rank) {
-  const auto precision = memory::activation_precision(setup.train);
+  const memory::StoredFormats formats = memory::formats_of(setup);
   const std::size_t sequences = micro_batches_of(setup).front();
-  zero::RankBytes states = zero::in_formats_of(
-      setup.train, state_bytes(rank_parameters(model, rank),
-                               zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep,
-                               memory::Precision::kFp32));
+  zero::RankBytes states = zero::in_formats(
+      formats, state_bytes(rank_parameters(model, rank),
+                           zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep,
+                           memory::Precision::kFp32));
   // Of the linear maps of blocks; experts that every token uses are among them, the others not.
   const bool shared = model.moe.shared_experts > 0;
   const zero::RankBytes histories = zero::history_bytes(
-      (model.dense_blocks + (shared ? model.moe_blocks() : 0)) *
-          memory::block_history(setup.train) +
-      (shared ? 0 : model.moe_blocks()) * memory::attention_history(setup.train));
+      formats, (model.dense_blocks + (shared ? model.moe_blocks() : 0)) * formats.block_history() +
+                   (shared ? 0 : model.moe_blocks()) * formats.attention_history());
   states.parameters += histories.parameters;
   states.gradients += histories.gradients;
   states.optimizer += histories.optimizer;
   const std::size_t activations =
-      moe_peak_bytes(model, sequences, precision, memory::options_of(setup).recompute, rank,
-                     even_rows(model.moe, rank, sequences));
+      moe_peak_bytes(model, sequences, formats.activations, memory::options_of(setup).recompute,
+                     rank, even_rows(model.moe, rank, sequences));
   return tensor_parallel::predicted_bytes(states, activations);
 }
 

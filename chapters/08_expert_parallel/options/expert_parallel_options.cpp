@@ -145,7 +145,7 @@ MoeConfig ExpertParallelOptions::config(std::size_t ffn) const {
   return config;
 }
 
-std::map<std::string, std::string> ExpertParallelOptions::variant(std::size_t ffn) const {
+std::map<std::string, std::string> ExpertParallelOptions::identity(std::size_t ffn) const {
   std::map<std::string, std::string> flags = {
       {"--experts", std::to_string(moe.num_experts)},
       {"--top-k", std::to_string(moe.top_k)},

@@ -44,7 +44,7 @@ struct ExpertParallelOptions {
   /// @param ffn  width of a dense feed-forward part: an expert's unless a flag says another.
   [[nodiscard]] MoeConfig config(std::size_t ffn) const;
   /// @brief The flags that decide what is trained: a checkpoint goes on with the same ones.
-  [[nodiscard]] std::map<std::string, std::string> variant(std::size_t ffn) const;
+  [[nodiscard]] std::map<std::string, std::string> identity(std::size_t ffn) const;
   /// @brief These flags for the metrics file.
   [[nodiscard]] train::ExtraConfig extra_config(std::size_t ffn) const;
 

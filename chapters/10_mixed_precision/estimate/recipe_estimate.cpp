@@ -1,4 +1,5 @@
-#include "chapters/10_mixed_precision/estimate/recipe_estimate.hpp"
+// `10_mixed_precision --estimate MODEL --precision bf16`: the bytes of a recipe, rank by rank of each
+// stage of ZeRO.
 
 #include <fmt/format.h>
 
@@ -7,15 +8,17 @@
 
 #include "chapters/01_memory/estimate/estimate_report.hpp"
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
+#include "chapters/10_mixed_precision/mixed_precision.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
+#include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::mixed_precision {
@@ -34,7 +37,7 @@ void expect_known_layout(const train::Setup& setup) {
         "Use --precision bf16-mixed, or leave {} out.",
         flag, "bf16, bf16-pure, fp16 or fp8", flag));
   }
-  if (!setup.train.variant.contains("--experts")) return;
+  if (!setup.identity().contains("--experts")) return;
   throw ConfigError(
       "--experts does not go together with an estimate in --precision bf16, bf16-pure, fp16 or "
       "fp8: it knows dense models. Use --precision bf16-mixed.");
@@ -42,8 +45,9 @@ void expect_known_layout(const train::Setup& setup) {
 
 zero::RankBytes bytes_of(const train::Setup& setup, zero::ZeroStage stage, int ranks,
                          std::size_t parameters, std::size_t layers) {
-  return zero::trained_bytes_per_rank(setup.train, {.stage = stage, .shards = ranks, .replicas = 1},
-                                      parameters, layers);
+  return zero::trained_bytes_per_rank(memory::formats_of(setup),
+                                      {.stage = stage, .shards = ranks, .replicas = 1}, parameters,
+                                      layers);
 }
 
 std::string in_gigabytes(double bytes) { return fmt::format("{:.2f} GB", bytes / 1e9); }
@@ -74,14 +78,14 @@ std::string json_answer(const train::Setup& setup, const memory::MemoryEstimate&
 
 std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate& model,
                          const std::string& recipe, int ranks) {
-  const memory::StateWidths per = memory::state_widths(setup.train);
+  const memory::StateWidths per = memory::formats_of(setup).states;
   std::string table = fmt::format(
       "Memory estimate: {}, {} parameters, trained in {}\n\n"
       "  {:.4g} + {:.4g} + {:.4g} = {:.4g} bytes per parameter: weights, gradients, and what the "
       "optimizer keeps\n\n"
       "  {:<10}{:>14}{:>14}{:>14}{:>14}{:>18}\n",
       model.request.shape.name, format_count(model.parameter_count), recipe, per.parameters,
-      per.gradients, per.optimizer, per.parameters + per.gradients + per.optimizer,
+      per.gradients, per.optimizer(), per.parameters + per.gradients + per.optimizer(),
       fmt::format("{} ranks", ranks), "parameters", "gradients", "optimizer", "together",
       "with activations");
   for (const zero::ZeroStage stage : kStages) {
@@ -98,17 +102,23 @@ std::string table_answer(const train::Setup& setup, const memory::MemoryEstimate
                      "rows in four{}: {}.\n"
                      "  Not counted: buffers.\n",
                      model.request.batch.size, model.request.batch.seq_len,
-                     setup.train.fp8 ? ", inputs of linear layers in one with their scales" : "",
+                     memory::keeps_codes(model.request.precision)
+                         ? ", inputs of linear layers in one with their scales"
+                         : "",
                      in_gigabytes(static_cast<double>(model.peak_activations)));
 }
 
 }  // namespace
 
-std::string estimate_recipe(const train::Setup& setup, const std::string& recipe, int ranks) {
+std::optional<std::string> MixedPrecision::estimate(const train::Setup& setup) const {
+  if (!options_.is_mixed() && !options_.moment_bytes()) return {};
+  const auto dp = data_parallel::options_of(setup).dp;
+  const auto ranks = checked_cast<int>(dp.value_or(setup.comm.ranks.value_or(8)));
+  const std::string recipe(to_string(options_.recipe));
   expect_known_layout(setup);
   const memory::MemoryOptions& asked = memory::options_of(setup);
   memory::EstimateRequest request = asked.request(setup.train);
-  request.precision = memory::activation_precision(setup.train);
+  request.precision = memory::formats_of(setup).activations;
   const memory::MemoryEstimate model = memory::estimate_memory(request);
   return asked.json ? json_answer(setup, model, recipe, ranks)
                     : table_answer(setup, model, recipe, ranks);

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "chapters/10_mixed_precision/block_formats/quantized_matrix.hpp"
-#include "common/train/options/options.hpp"
 
 namespace ultra::mixed_precision {
 
@@ -32,11 +31,6 @@ struct Fp8Recipe {
   /// @brief The tiles of activations and output gradients, as [tokens, features].
   [[nodiscard]] TileShape token_tile() const {
     return scaling == Scaling::kBlockwise ? kActivationTile : kPerTensor;
-  }
-  /// @brief What a layer keeps, for closed forms of memory.
-  [[nodiscard]] train::Fp8Linears kept() const {
-    return {.tile = scaling == Scaling::kBlockwise ? kActivationTile.columns : 0,
-            .history = scaling == Scaling::kDelayed ? 1 + history : 0};
   }
   /// @brief The tiles of weights.
   [[nodiscard]] TileShape weight_tile() const {

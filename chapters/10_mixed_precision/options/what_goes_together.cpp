@@ -1,4 +1,5 @@
-#include "chapters/10_mixed_precision/options/what_goes_together.hpp"
+// What mixed precision does not go together with: the flags of other techniques that take its flags'
+// meaning away.
 
 #include <fmt/format.h>
 
@@ -8,6 +9,8 @@
 
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/10_mixed_precision/mixed_precision.hpp"
+
 namespace ultra::mixed_precision {
 namespace {
 
@@ -120,21 +123,21 @@ void exclude_from_scaling(Rows rows, const Asked& asked) {
 
 }  // namespace
 
-std::vector<train::Exclusion> exclusions(const train::Setup& setup,
-                                         const PrecisionOptions& options) {
+std::vector<train::Exclusion> MixedPrecision::exclusions(const train::Setup& setup) const {
   const Asked asked(setup);
   std::vector<train::Exclusion> all;
-  const bool mixed = options.is_mixed();
+  const bool mixed = options_.is_mixed();
   exclude_from_types(
-      {all, "--precision " + (mixed ? std::string(to_string(options.recipe)) : "bf16, fp16 or fp8"),
+      {all,
+       "--precision " + (mixed ? std::string(to_string(options_.recipe)) : "bf16, fp16 or fp8"),
        mixed},
       asked);
   exclude_from_moments(
-      {all, "--optimizer-state bf16 or int8", options.moments != MomentFormat::kF32}, asked);
-  exclude_from_rounded_loss({all, "--round-sums loss", options.rounded_sums.loss}, setup);
-  exclude_from_rounded_softmax({all, "--round-sums softmax", options.rounded_sums.softmax}, setup);
-  all.push_back(sums_on_a_device(setup, options.rounded_sums.any()));
-  exclude_from_scaling({all, "--loss-scale", options.scaling() != LossScaling::kNone}, asked);
+      {all, "--optimizer-state bf16 or int8", options_.moments != MomentFormat::kF32}, asked);
+  exclude_from_rounded_loss({all, "--round-sums loss", options_.rounded_sums.loss}, setup);
+  exclude_from_rounded_softmax({all, "--round-sums softmax", options_.rounded_sums.softmax}, setup);
+  all.push_back(sums_on_a_device(setup, options_.rounded_sums.any()));
+  exclude_from_scaling({all, "--loss-scale", options_.scaling() != LossScaling::kNone}, asked);
   return all;
 }
 

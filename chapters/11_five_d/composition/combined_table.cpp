@@ -1,4 +1,5 @@
-#include "chapters/11_five_d/composition/combined_table.hpp"
+// The table behind a training along several axes: what each stage took and all ranks sent, beside the closed
+// forms of the combined layout.
 
 #include <fmt/format.h>
 
@@ -20,6 +21,7 @@
 #include "chapters/11_five_d/composition/rank_activations.hpp"
 #include "chapters/11_five_d/composition/rank_states.hpp"
 #include "chapters/11_five_d/composition/step_traffic.hpp"
+#include "chapters/11_five_d/five_d.hpp"
 #include "common/base/difference.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/units.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/estimate/trained_bytes.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
@@ -24,7 +23,7 @@ pipeline_parallel::BlockActivations mixed_block(const train::Setup& setup, std::
   const expert_parallel::MoeRankShare rank{.share = pipeline_parallel::rank_share(setup),
                                            .ep = options.ep};
   const expert_parallel::ExpertRows rows = expert_parallel::even_rows(model.moe, rank, sequences);
-  const memory::Precision precision = memory::activation_precision(setup.train);
+  const memory::Precision precision = memory::formats_of(setup).activations;
   const auto bytes_of = [&](memory::Recompute mode) {
     return expert_parallel::moe_block_bytes(model, sequences, precision, mode, rank, rows);
   };

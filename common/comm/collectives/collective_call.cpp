@@ -65,18 +65,15 @@ std::size_t row_size(const Tensor& tensor) {
   return row;
 }
 
-void expect_counts(const char* operation, const Chunks& chunks, int size) {
-  if (chunks.size() == size) return;
-  throw ShapeError(fmt::format("{}: found {} counts, expected one for each of the {} ranks",
-                               operation, chunks.size(), size));
-}
-
 Chunks row_chunks(const char* name, const Tensor& tensor, std::span<const std::size_t> rows,
                   int size) {
   std::vector<std::size_t> counts;
   for (const std::size_t r : rows) counts.push_back(r * row_size(tensor));
+  if (rows.size() != static_cast<std::size_t>(size)) {
+    throw ShapeError(fmt::format(
+        "all_to_all_v: found {} counts, expected one for each of the {} ranks", rows.size(), size));
+  }
   Chunks chunks = Chunks::of(counts);
-  expect_counts("all_to_all_v", chunks, size);
   expect_numel("all_to_all_v", name, tensor, chunks.whole().size(), "the sum of its rows");
   return chunks;
 }
@@ -117,13 +114,11 @@ struct Parts {
   Member member;
 
   void expect_whole(const char* tensor_name, const Tensor& tensor) const {
-    expect_counts(name, chunks, member.size);
     expect_contiguous(name, tensor_name, tensor);
     expect_numel(name, tensor_name, tensor, chunks.whole().size(), "the chunks of all {} ranks",
                  member.size);
   }
   void expect_part(const char* tensor_name, const Tensor& tensor) const {
-    expect_counts(name, chunks, member.size);
     expect_contiguous(name, tensor_name, tensor);
     expect_numel(name, tensor_name, tensor, chunks[member.rank].size(), "chunk {} of {}",
                  member.rank, member.size);
@@ -146,65 +141,6 @@ void expect_apart(const char* operation, const char* one_name, const Tensor& one
   if (!overlap(one, other)) return;
   throw ShapeError(fmt::format("{}: '{}' and '{}' have memory in common; it does not work in place",
                                operation, one_name, other_name));
-}
-
-CollectiveCall gather_call(const Tensor& input, const Chunks& chunks, const Tensor& output,
-                           int root, Member member) {
-  const Parts parts{"gather", chunks, member};
-  expect_root("gather", root, member.size);
-  parts.expect_part("input", input);
-  const bool is_root = member.rank == root;
-  if (is_root) {
-    parts.expect_whole("output", output);
-    expect_alike("gather", input, output);
-    parts.expect_in_place_or_apart("input", input, "output", output);
-  }
-  CollectiveCall call = make_call(OpKind::kGather, input, is_root ? output : Tensor{},
-                                  chunks.whole().size(), ReduceOp::kSum, root);
-  call.received = chunks;
-  return call;
-}
-
-CollectiveCall scatter_call(const Tensor& input, const Chunks& chunks, const Tensor& output,
-                            int root, Member member) {
-  const Parts parts{"scatter", chunks, member};
-  expect_root("scatter", root, member.size);
-  parts.expect_part("output", output);
-  const bool is_root = member.rank == root;
-  if (is_root) {
-    parts.expect_whole("input", input);
-    expect_alike("scatter", input, output);
-    parts.expect_in_place_or_apart("output", output, "input", input);
-  }
-  CollectiveCall call = make_call(OpKind::kScatter, is_root ? input : Tensor{}, output,
-                                  chunks.whole().size(), ReduceOp::kSum, root);
-  call.sent = chunks;
-  return call;
-}
-
-CollectiveCall all_gather_call(const Tensor& input, const Chunks& chunks, const Tensor& output,
-                               Member member) {
-  const Parts parts{"all_gather", chunks, member};
-  parts.expect_part("input", input);
-  parts.expect_whole("output", output);
-  expect_alike("all_gather", input, output);
-  parts.expect_in_place_or_apart("input", input, "output", output);
-  CollectiveCall call = make_call(OpKind::kAllGather, input, output, chunks.whole().size());
-  call.received = chunks;
-  return call;
-}
-
-CollectiveCall reduce_scatter_call(const Tensor& input, const Chunks& chunks, const Tensor& output,
-                                   ReduceOp op, Member member) {
-  const Parts parts{"reduce_scatter", chunks, member};
-  parts.expect_whole("input", input);
-  parts.expect_part("output", output);
-  expect_alike("reduce_scatter", input, output);
-  parts.expect_in_place_or_apart("output", output, "input", input);
-  expect_averageable("reduce_scatter", input, op);
-  CollectiveCall call = make_call(OpKind::kReduceScatter, input, output, chunks.whole().size(), op);
-  call.sent = chunks;
-  return call;
 }
 
 }  // namespace
@@ -231,44 +167,62 @@ CollectiveCall all_reduce(const Tensor& data, ReduceOp op) {
 
 CollectiveCall gather(const Tensor& input, const Tensor& output, int root, Member member) {
   expect_contiguous("gather", "input", input);
-  return gather_call(input, equal_chunks(member.size, input.numel()), output, root, member);
-}
-
-CollectiveCall gather_v(const Tensor& input, std::span<const std::size_t> counts,
-                        const Tensor& output, int root, Member member) {
-  return gather_call(input, Chunks::of(counts), output, root, member);
+  const Chunks chunks = equal_chunks(member.size, input.numel());
+  const Parts parts{"gather", chunks, member};
+  expect_root("gather", root, member.size);
+  const bool is_root = member.rank == root;
+  if (is_root) {
+    parts.expect_whole("output", output);
+    expect_alike("gather", input, output);
+    parts.expect_in_place_or_apart("input", input, "output", output);
+  }
+  CollectiveCall call = make_call(OpKind::kGather, input, is_root ? output : Tensor{},
+                                  chunks.whole().size(), ReduceOp::kSum, root);
+  call.received = chunks;
+  return call;
 }
 
 CollectiveCall scatter(const Tensor& input, const Tensor& output, int root, Member member) {
   expect_contiguous("scatter", "output", output);
-  return scatter_call(input, equal_chunks(member.size, output.numel()), output, root, member);
-}
-
-CollectiveCall scatter_v(const Tensor& input, std::span<const std::size_t> counts,
-                         const Tensor& output, int root, Member member) {
-  return scatter_call(input, Chunks::of(counts), output, root, member);
+  const Chunks chunks = equal_chunks(member.size, output.numel());
+  const Parts parts{"scatter", chunks, member};
+  expect_root("scatter", root, member.size);
+  const bool is_root = member.rank == root;
+  if (is_root) {
+    parts.expect_whole("input", input);
+    expect_alike("scatter", input, output);
+    parts.expect_in_place_or_apart("output", output, "input", input);
+  }
+  CollectiveCall call = make_call(OpKind::kScatter, is_root ? input : Tensor{}, output,
+                                  chunks.whole().size(), ReduceOp::kSum, root);
+  call.sent = chunks;
+  return call;
 }
 
 CollectiveCall all_gather(const Tensor& input, const Tensor& output, Member member) {
   expect_contiguous("all_gather", "output", output);
-  return all_gather_call(input, Chunks::even({0, output.numel()}, member.size), output, member);
-}
-
-CollectiveCall all_gather_v(const Tensor& input, std::span<const std::size_t> counts,
-                            const Tensor& output, Member member) {
-  return all_gather_call(input, Chunks::of(counts), output, member);
+  const Chunks chunks = Chunks::even({0, output.numel()}, member.size);
+  const Parts parts{"all_gather", chunks, member};
+  parts.expect_part("input", input);
+  expect_alike("all_gather", input, output);
+  parts.expect_in_place_or_apart("input", input, "output", output);
+  CollectiveCall call = make_call(OpKind::kAllGather, input, output, chunks.whole().size());
+  call.received = chunks;
+  return call;
 }
 
 CollectiveCall reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op,
                               Member member) {
   expect_contiguous("reduce_scatter", "input", input);
-  return reduce_scatter_call(input, Chunks::even({0, input.numel()}, member.size), output, op,
-                             member);
-}
-
-CollectiveCall reduce_scatter_v(const Tensor& input, std::span<const std::size_t> counts,
-                                const Tensor& output, ReduceOp op, Member member) {
-  return reduce_scatter_call(input, Chunks::of(counts), output, op, member);
+  const Chunks chunks = Chunks::even({0, input.numel()}, member.size);
+  const Parts parts{"reduce_scatter", chunks, member};
+  parts.expect_part("output", output);
+  expect_alike("reduce_scatter", input, output);
+  parts.expect_in_place_or_apart("output", output, "input", input);
+  expect_averageable("reduce_scatter", input, op);
+  CollectiveCall call = make_call(OpKind::kReduceScatter, input, output, chunks.whole().size(), op);
+  call.sent = chunks;
+  return call;
 }
 
 CollectiveCall all_to_all(const Tensor& input, const Tensor& output, Member member) {

@@ -26,27 +26,14 @@ struct Member {
 /// @brief Arguments of Communicator::gather.
 [[nodiscard]] CollectiveCall gather(const Tensor& input, const Tensor& output, int root,
                                     Member member);
-/// @brief Arguments of Communicator::gather_v.
-[[nodiscard]] CollectiveCall gather_v(const Tensor& input, std::span<const std::size_t> counts,
-                                      const Tensor& output, int root, Member member);
 /// @brief Arguments of Communicator::scatter.
 [[nodiscard]] CollectiveCall scatter(const Tensor& input, const Tensor& output, int root,
                                      Member member);
-/// @brief Arguments of Communicator::scatter_v.
-[[nodiscard]] CollectiveCall scatter_v(const Tensor& input, std::span<const std::size_t> counts,
-                                       const Tensor& output, int root, Member member);
 /// @brief Arguments of Communicator::all_gather.
 [[nodiscard]] CollectiveCall all_gather(const Tensor& input, const Tensor& output, Member member);
-/// @brief Arguments of Communicator::all_gather_v.
-[[nodiscard]] CollectiveCall all_gather_v(const Tensor& input, std::span<const std::size_t> counts,
-                                          const Tensor& output, Member member);
 /// @brief Arguments of Communicator::reduce_scatter.
 [[nodiscard]] CollectiveCall reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op,
                                             Member member);
-/// @brief Arguments of Communicator::reduce_scatter_v.
-[[nodiscard]] CollectiveCall reduce_scatter_v(const Tensor& input,
-                                              std::span<const std::size_t> counts,
-                                              const Tensor& output, ReduceOp op, Member member);
 /// @brief Arguments of Communicator::all_to_all.
 [[nodiscard]] CollectiveCall all_to_all(const Tensor& input, const Tensor& output, Member member);
 /// @brief Arguments of Communicator::all_to_all_v.

@@ -1,12 +1,13 @@
 #pragma once
 /// @file
-/// agree: all ranks go on, or all end with the same error. expect_same: they say
-/// the same.
+/// agree: all ranks go on, or all end with the same error. expect_same: they say the same.
+/// expect_same_text: they train on one text, wherever each of them reads it.
 
 #include <functional>
 #include <string>
 
 #include "common/comm/communicator.hpp"
+#include "common/data/dataset.hpp"
 
 namespace ultra::train {
 
@@ -28,5 +29,11 @@ using Compare =
 /// @param compare  called on rank 0, for one other rank after the other until two differ.
 /// @throws ConfigError with its message, on every rank.
 void expect_same(const Communicator& world, const std::string& said, const Compare& compare);
+
+/// @brief Checks that the texts of all ranks have the same bytes, by their sizes and hashes; what
+/// they are called, and where they lie, may differ. Collective.
+/// @throws ConfigError that names a rank with another text than rank 0's, and both texts; the same
+/// on every rank.
+void expect_same_text(const Communicator& world, const data::Dataset& dataset);
 
 }  // namespace ultra::train

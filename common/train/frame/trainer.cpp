@@ -17,12 +17,10 @@
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/ops/matmul.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/trace/step_timeline.hpp"
 #include "common/trace/trace_recorder.hpp"
 #include "common/train/frame/agree.hpp"
-#include "common/train/frame/same_text.hpp"
 #include "common/train/frame/text_messages.hpp"
 #include "common/train/report/comm_trace.hpp"
 #include "common/train/report/progress.hpp"
@@ -57,17 +55,18 @@ void expect_enough_text(const TrainOptions& options, const data::Sampler& valida
       validation.seq_len(), options.global_batch, most));
 }
 
+MatmulLibrary library_of(const TrainOptions& options) {
+  if (options.matmul.empty()) return MatmulLibrary::kAny;
+  return options.matmul == "vendor" ? MatmulLibrary::kVendor : MatmulLibrary::kOurs;
+}
+
 /// What a run needs from the machine, and what may be missing on one rank only.
 struct RunSetup {
   RunSetup(const TrainOptions& options, data::SharedDataset& text, int rank)
       : sampler(sampler_of(options, text.open(options.data_file()))),
         files(options, rank),
-        device(Device::create(options.device, rank)) {
+        device(Device::create(options.device, rank, library_of(options))) {
     device.set_memory_limit(options.device_memory);
-    if (!options.matmul.empty()) {
-      ops::use_matmul_library(options.matmul == "vendor" ? ops::MatmulLibrary::kVendor
-                                                         : ops::MatmulLibrary::kOurs);
-    }
     if (options.val_data.empty()) return;
     validation.emplace(sampler_of(options, text.open(options.val_file())));
     expect_enough_text(options, *validation);

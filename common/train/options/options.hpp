@@ -3,7 +3,6 @@
 /// The command-line options that every chapter's trainer has.
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,12 +19,6 @@
 
 namespace ultra::train {
 
-/// @brief What linear layers of blocks keep where a technique lets them compute in fp8.
-struct Fp8Linears {
-  std::size_t tile = 0;     ///< features of a token that share a scale; 0: a tensor has one
-  std::size_t history = 0;  ///< f32 numbers that are kept of each tensor's largest magnitudes
-};
-
 /// @brief What to train, on what, for how long, and what to write.
 struct TrainOptions {
   nn::ModelConfig model;  ///< --layers --hidden --heads --kv-heads --ffn --seq
@@ -40,16 +33,11 @@ struct TrainOptions {
   std::string optimizer{optim::kDefaultRule};  ///< one of optim::rule_names()
   std::uint64_t seed = 1;                      ///< of the weights and of the data's order
   std::size_t doc_length = 0;                  ///< mean tokens of a document; 0: a sequence is one
-  /// Flags of techniques that decide what is trained, with their values.
-  std::map<std::string, std::string> variant = {};
-  DType dtype = DType::kF32;               ///< --dtype: f32 or f64
-  std::optional<nn::Precision> precision;  ///< where a technique splits dtype into several
-  std::optional<double> moment_bytes;      ///< of an optimizer's moments of one weight, where a
-                                           ///< technique keeps them in another type
-  std::optional<Fp8Linears> fp8 = {};      ///< where linear layers compute in fp8
-  DeviceKind device = DeviceKind::kCpu;    ///< where tensors live
-  std::string matmul = {};                 ///< whose products a GPU computes: "vendor", "ours"; or
-                                           ///< empty, the vendor's where they are there
+  DType dtype = DType::kF32;                   ///< --dtype: f32 or f64
+  std::optional<nn::Precision> precision;      ///< where a technique splits dtype into several
+  DeviceKind device = DeviceKind::kCpu;        ///< where tensors live
+  std::string matmul = {};  ///< whose products a GPU computes: "vendor", "ours"; or
+                            ///< empty, the vendor's where they are there
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is
   std::string init;                          ///< a folder with weights to start from; or empty
   std::string data;                          ///< a text; empty means the workbook's own

@@ -6,6 +6,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/optim/rules.hpp"
 
 namespace ultra::train {
 
@@ -114,6 +115,13 @@ ExtraConfig Setup::config() const {
   for (const auto& technique : techniques) {
     for (auto& entry : technique->config(*this)) all.push_back(std::move(entry));
   }
+  return all;
+}
+
+Identity Setup::identity() const {
+  Identity all;
+  if (train.optimizer != optim::kDefaultRule) all["--optimizer"] = train.optimizer;
+  for (const auto& technique : techniques) all.merge(technique->identity(*this));
   return all;
 }
 

@@ -52,6 +52,9 @@ struct Question {
 /// Which algorithm each collective uses with --collectives ours, by its name.
 using AlgorithmNames = std::map<OpKind, std::string>;
 
+/// Flags that decide what is trained, with their values: "--top-k" and "2".
+using Identity = std::map<std::string, std::string>;
+
 /// @brief All flags of a program: those of every trainer, and the techniques with theirs.
 struct Setup {
   TrainOptions train;  ///< model, training, files
@@ -69,6 +72,11 @@ struct Setup {
       if (const auto* found = dynamic_cast<const T*>(technique.get())) return found;
     }
     return nullptr;
+  }
+  /// @brief The same, for one that tells another something while flags are checked.
+  template <class T>
+  [[nodiscard]] T* find() {
+    return const_cast<T*>(std::as_const(*this).find<T>());
   }
 
   /// @brief What is asked for instead of training; nothing when it is to train.
@@ -92,6 +100,8 @@ struct Setup {
   [[nodiscard]] bool has_ranks() const;
   /// @brief All flags for the metrics file.
   [[nodiscard]] ExtraConfig config() const;
+  /// @brief Those of all techniques' flags that decide what is trained.
+  [[nodiscard]] Identity identity() const;
   /// @brief How the ranks run.
   [[nodiscard]] RankOptions rank_options() const;
 };
@@ -139,6 +149,9 @@ class Technique {
   [[nodiscard]] virtual std::vector<FileFlag> files() const { return {}; }
   /// @brief Its flags for the metrics file.
   [[nodiscard]] virtual ExtraConfig config([[maybe_unused]] const Setup& setup) const { return {}; }
+
+  /// @brief Those of its flags that decide what is trained: a checkpoint goes on with the same ones.
+  [[nodiscard]] virtual Identity identity([[maybe_unused]] const Setup& setup) const { return {}; }
 
   // Instead of training ---------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 // the bytes per parameter that the types have.
 //
 // Covers: chapters/04_zero/estimate/trained_shares.hpp
-// Covers: chapters/01_memory/estimate/trained_bytes.hpp
+// Covers: chapters/01_memory/estimate/stored_formats.hpp
 
 #include <gtest/gtest.h>
 

@@ -147,31 +147,6 @@ TEST_P(CommunicatorRanks, GatherAndScatterAreEachOthersOpposite) {
   });
 }
 
-TEST_P(CommunicatorRanks, GatherAndScatterTakeUnequalCounts) {
-  sweep([&](Communicator& world, std::size_t count, DType dtype) {
-    std::vector<std::size_t> counts;
-    for (int rank = 0; rank < world.size(); ++rank) {
-      counts.push_back((count + static_cast<std::size_t>(rank) * 3) % 17);
-    }
-    const comm::Chunks chunks = comm::Chunks::of(counts);
-    const Range own = chunks[world.rank()];
-    const Tensor mine = tensor_of(elements_of(7, own), dtype);
-    const Tensor all = Tensor::zeros(mine.device(), {chunks.whole().size()}, dtype);
-    world.gather_v(mine, counts, all, 0);
-    if (world.rank() == 0) {
-      EXPECT_EQ(all.to_vector(), elements_of(7, chunks.whole()));
-    }
-    const Tensor back = Tensor::zeros(mine.device(), {own.size()}, dtype);
-    world.scatter_v(all, counts, back, 0);
-    EXPECT_EQ(back.to_vector(), mine.to_vector());
-    world.all_gather_v(mine, counts, all);
-    EXPECT_EQ(all.to_vector(), elements_of(7, chunks.whole()));
-    const Tensor whole = contribution(world.rank(), chunks.whole().size(), dtype);
-    world.reduce_scatter_v(whole, counts, back);
-    EXPECT_EQ(back.to_vector(), reduced(world.size(), own, ReduceOp::kSum));
-  });
-}
-
 TEST_P(CommunicatorRanks, AllGatherFillsEveryChunk) {
   sweep([&](Communicator& world, std::size_t count, DType dtype) {
     const Range own = comm::Chunks::even({0, count}, world.size())[world.rank()];

@@ -48,17 +48,9 @@ const std::vector<Waiting>& operations() {
       {"scatter #0 of 'world' (24 f32 from rank 2)",
        [](const auto& w, const Data& d) { return w.scatter_async(d.whole, d.part, kFailing); },
        [](const auto& world, const Data& d) { world.scatter(d.whole, d.part, kFailing); }},
-      {"scatter #0 of 'world' (24 f32 from rank 2)",
-       [](const auto& world, const Data& d) {
-         return world.scatter_v_async(d.whole, d.counts, d.part, kFailing);
-       },
-       [](const auto& w, const Data& d) { w.scatter_v(d.whole, d.counts, d.part, kFailing); }},
       {"all_gather #0 of 'world' (24 f32)",
        [](const auto& world, const Data& d) { return world.all_gather_async(d.part, d.whole); },
        [](const auto& world, const Data& d) { world.all_gather(d.part, d.whole); }},
-      {"all_gather #0 of 'world' (24 f32)",
-       [](const auto& w, const Data& d) { return w.all_gather_v_async(d.part, d.counts, d.whole); },
-       [](const auto& world, const Data& d) { world.all_gather_v(d.part, d.counts, d.whole); }},
       {"reduce_scatter #0 of 'world' (sum of 24 f32)",
        [](const auto& world, const Data& d) { return world.reduce_scatter_async(d.whole, d.part); },
        [](const auto& world, const Data& d) { world.reduce_scatter(d.whole, d.part); }},
@@ -73,11 +65,6 @@ const std::vector<Waiting>& operations() {
       {"recv #0 of 'world' (6 f32 from rank 2)",
        [](const auto& world, const Data& d) { return world.recv_async(d.part, kFailing); },
        [](const auto& world, const Data& d) { world.recv(d.part, kFailing); }},
-      {"reduce_scatter #0 of 'world' (sum of 24 f32)",
-       [](const auto& world, const Data& d) {
-         return world.reduce_scatter_v_async(d.whole, d.counts, d.part);
-       },
-       [](const auto& w, const Data& d) { w.reduce_scatter_v(d.whole, d.counts, d.part); }},
       {"barrier #0 of 'world'", [](const auto&, const Data&) { return Work(); },
        [](const auto& world, const Data&) { world.barrier(); }},
       {"split #0 of 'world'", [](const auto&, const Data&) { return Work(); },
@@ -87,11 +74,6 @@ const std::vector<Waiting>& operations() {
        [](const auto& world, const Data& d) { world.reduce(d.whole, 0); }},
       {kSome, [](const auto& w, const Data& d) { return w.gather_async(d.part, d.whole, 0); },
        [](const auto& world, const Data& d) { world.gather(d.part, d.whole, 0); }},
-      {kSome,
-       [](const auto& world, const Data& d) {
-         return world.gather_v_async(d.part, d.counts, d.whole, 0);
-       },
-       [](const auto& world, const Data& d) { world.gather_v(d.part, d.counts, d.whole, 0); }},
       {kSome, [](const auto& world, const Data& d) { return world.send_async(d.large, kFailing); },
        [](const auto& world, const Data& d) { world.send(d.large, kFailing); }},
       {kSome,

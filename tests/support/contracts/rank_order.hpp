@@ -16,8 +16,7 @@ namespace ultra::test {
 /// @brief Runs all_reduce and reduce_scatter on `size` ranks, with random numbers whose sums are not
 /// exact, and compares every bit with ((x_0 + x_1) + x_2) + ..., worked out in one loop.
 ///
-/// The array is reduced whole, in pieces cut anywhere, and scattered with even and random counts, in
-/// place and not; for sum, average, max and min (no average of i32).
+/// The array is reduced whole, in pieces cut anywhere, and scattered, in place and not; for sum, average, max and min (no average of i32).
 /// @param algorithms  nullptr for the platform's own.
 /// @param count       elements of the whole array.
 [[nodiscard]] ::testing::AssertionResult reduces_in_rank_order(

@@ -92,14 +92,14 @@ class Part {
         return compare(data, [&](std::size_t i) { return sum(i); });
       }
       case OpKind::kGather: {
-        const Tensor output = empty(count_);
-        world_.gather_v(my_chunk(), counts(), output, root_);
-        return is_root() ? compare(output, [&](std::size_t i) { return gathered(i); }) : "";
+        const Tensor output = empty(all_parts());
+        world_.gather(all_mine(), output, root_);
+        return is_root() ? compare(output, [&](std::size_t i) { return in_parts(i); }) : "";
       }
       case OpKind::kScatter: {
-        const Tensor output = empty(own_.size());
-        world_.scatter_v(all_mine(), counts(), output, root_);
-        return compare(output, [&](std::size_t i) { return owned(root_, own_.begin + i); });
+        const Tensor output = empty(count_);
+        world_.scatter(tensor(all_parts(), [&](std::size_t i) { return mine(i); }), output, root_);
+        return compare(output, [&](std::size_t i) { return owned(root_, own_part() + i); });
       }
       case OpKind::kAllGather: {
         const Tensor output = empty(count_);
@@ -121,14 +121,17 @@ class Part {
 
  private:
   std::string exchange() {
-    const std::size_t whole = count_ * static_cast<std::size_t>(world_.size());
-    const Tensor output = empty(whole);
-    world_.all_to_all(tensor(whole, [&](std::size_t i) { return mine(i); }), output);
-    return compare(output, [&](std::size_t i) {
-      const std::size_t from = i / count_;
-      const std::size_t place = static_cast<std::size_t>(world_.rank()) * count_ + i % count_;
-      return owned(static_cast<int>(from), place);
-    });
+    const Tensor output = empty(all_parts());
+    world_.all_to_all(tensor(all_parts(), [&](std::size_t i) { return mine(i); }), output);
+    return compare(output, [&](std::size_t i) { return in_parts(i, own_part()); });
+  }
+
+  // Where the ranks' parts are equal they have count_ elements each.
+  std::size_t all_parts() const { return count_ * static_cast<std::size_t>(world_.size()); }
+  std::size_t own_part() const { return count_ * static_cast<std::size_t>(world_.rank()); }
+  /// Element i of parts of all ranks, each from place `begin` on.
+  double in_parts(std::size_t i, std::size_t begin = 0) const {
+    return owned(static_cast<int>(i / count_), begin + i % count_);
   }
 
   bool is_root() const { return world_.rank() == root_; }
@@ -141,11 +144,6 @@ class Part {
     int owner = 0;
     while (i >= chunks_[owner].end) ++owner;
     return owned(owner, i);
-  }
-  std::vector<std::size_t> counts() const {
-    std::vector<std::size_t> all;
-    for (int p = 0; p < chunks_.size(); ++p) all.push_back(chunks_[p].size());
-    return all;
   }
 
   Tensor empty(std::size_t count) const { return Tensor::empty(device_, {count}, DType::kF64); }

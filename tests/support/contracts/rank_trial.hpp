@@ -26,7 +26,7 @@ using MakeRankSchedule =
 /// @brief Runs one collective on `size` ranks, on f64 tensors whose values tell where they come
 /// from, and compares every rank's result with what the collective promises.
 /// @param op     any collective.
-/// @param count  elements of the whole operation; for all_to_all, of each part.
+/// @param count  elements of the whole operation; for gather, scatter and all_to_all, of each part.
 /// @param root   where the operation has one.
 [[nodiscard]] ::testing::AssertionResult holds_on_ranks(
     OpKind op, std::shared_ptr<const comm::CollectiveAlgorithms> algorithms, int size,

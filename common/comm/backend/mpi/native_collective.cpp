@@ -195,11 +195,7 @@ class NativeCollective final : public Operation {
     const bool in_place = is_root() && input() == output() + own(call_.received);
     const void* const from = in_place ? MPI_IN_PLACE : input();
     std::byte* const to = is_root() ? output() : nullptr;
-    if (received_.equal) {
-      return MPI_Igather(from, count, type, to, count, type, info().root, comm_, &request_);
-    }
-    return MPI_Igatherv(from, count, type, to, received_.counts.data(), received_.begins.data(),
-                        type, info().root, comm_, &request_);
+    return MPI_Igather(from, count, type, to, count, type, info().root, comm_, &request_);
   }
 
   int start_scatter(MPI_Datatype type) {
@@ -207,11 +203,7 @@ class NativeCollective final : public Operation {
     const bool in_place = is_root() && output() == input() + own(call_.sent);
     const std::byte* const from = is_root() ? input() : nullptr;
     void* const to = in_place ? MPI_IN_PLACE : output();
-    if (sent_.equal) {
-      return MPI_Iscatter(from, count, type, to, count, type, info().root, comm_, &request_);
-    }
-    return MPI_Iscatterv(from, sent_.counts.data(), sent_.begins.data(), type, to, count, type,
-                         info().root, comm_, &request_);
+    return MPI_Iscatter(from, count, type, to, count, type, info().root, comm_, &request_);
   }
 
   int start_all_gather(MPI_Datatype type) {

@@ -30,12 +30,6 @@ bool tiles_fit(const Tensor& out, std::size_t depth, Write write) {
          (write == Write::kOverwrite || out.is_contiguous());
 }
 
-bool asks_for_vendor(const Hardware& hardware) {
-  const auto library = matmul_library();
-  if (!library) return hardware.has_vendor_products;
-  return *library == MatmulLibrary::kVendor;
-}
-
 /// Each query sees the keys up to its own, or all: what the ladders' mask says.
 bool mask_fits(const AttentionOptions& options) {
   const auto queries = options.query_positions;
@@ -56,11 +50,10 @@ Hardware hardware_of(const Device& device) {
 MatmulWay choose_matmul(const Hardware& hardware, const Tensor& out, const Tensor& a,
                         std::size_t depth, Write write) {
   if (depth == 0) return MatmulWay::kPlain;
-  if (asks_for_vendor(hardware)) {
-    if (hardware.has_vendor_products) return MatmulWay::kVendor;
-    if (out.device().kind() == DeviceKind::kCuda) {
-      throw ConfigError("--matmul vendor: " + out.device().runtime().kernels().why_no_vendor());
-    }
+  const MatmulLibrary library = out.device().matmul_library();
+  if (library != MatmulLibrary::kOurs && hardware.has_vendor_products) return MatmulWay::kVendor;
+  if (library == MatmulLibrary::kVendor && out.device().kind() == DeviceKind::kCuda) {
+    throw ConfigError("--matmul vendor: " + out.device().runtime().kernels().why_no_vendor());
   }
   if (!tiles_fit(out, depth, write)) return MatmulWay::kPlain;
   if (a.dtype() == DType::kF32) return MatmulWay::kLadderF32;

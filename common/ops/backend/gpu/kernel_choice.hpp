@@ -46,7 +46,7 @@ struct Hardware {
 /// @brief How a matrix product is computed.
 enum class MatmulWay { kPlain, kVendor, kLadderF32, kLadderBf16, kHopperBf16 };
 
-/// @brief The way of a product, with the library that matmul_library() says.
+/// @brief The way of a product, with the library that the device of `out` was made for.
 /// @param depth  terms of each sum.
 /// @throws ConfigError when that library is the vendor's, asked for by name, and it is missing.
 [[nodiscard]] MatmulWay choose_matmul(const Hardware& hardware, const Tensor& out, const Tensor& a,

@@ -1,4 +1,4 @@
-#include "chapters/01_memory/estimate/memory_table.hpp"
+#include "chapters/01_memory/memory.hpp"
 
 #include "tests/support/table_row.hpp"
 #include "tests/support/toolbox.hpp"
@@ -37,7 +37,9 @@ class MemoryTable : public ::testing::Test {
     rank().memory = tracker;
   }
 
-  [[nodiscard]] std::string table() const { return format_memory_table(options, {}, result); }
+  [[nodiscard]] std::string table() const {
+    return format_memory_table(options, all_in(options.dtype), {}, result);
+  }
 
   train::TrainOptions options;
   train::TrainResult result;

@@ -1,4 +1,4 @@
-#include "chapters/03_data_parallel/report/communication_table.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

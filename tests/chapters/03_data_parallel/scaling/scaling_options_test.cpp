@@ -1,6 +1,6 @@
 // Covers: chapters/03_data_parallel/scaling/scaling_flags.hpp
 
-#include "chapters/03_data_parallel/scaling/scaling_options.hpp"
+#include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -160,7 +160,7 @@ inline train::TrainResult train_saving(const Communicator& dp, const ZeroCase& c
                                        Changes changes = {}) {
   changes.worker = [&, change = changes.worker](std::unique_ptr<train::Worker> worker,
                                                 const train::TrainerState& trainer) {
-    auto saving = with_checkpoints(std::move(worker), trainer, options, files);
+    auto saving = with_checkpoints(std::move(worker), trainer, {}, options, files);
     return change ? change(std::move(saving), trainer) : std::move(saving);
   };
   return train_zero(dp, c, changes);

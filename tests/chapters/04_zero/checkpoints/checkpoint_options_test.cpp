@@ -1,4 +1,4 @@
-#include "chapters/04_zero/checkpoints/checkpoint_options.hpp"
+#include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 
 #include <gtest/gtest.h>
 

@@ -275,12 +275,13 @@ TEST(TrainingSettings, AreThoseOfTheFlags) {
 TEST(TrainingRecord, FlagsOfTechniquesThatDecideWhatIsTrained) {
   TrainingRecord record = a_record();
   EXPECT_THAT(to_json(record), Not(HasSubstr("variant")));
-  record.identity.variant = {{"--experts", "4"}, {"--top-k", "2"}};
+  record.identity.flags = {{"--experts", "4"}, {"--top-k", "2"}};
+  EXPECT_THAT(to_json(record), HasSubstr("\"variant\""));
   const TrainingIdentity saved = parse_record(to_json(record), "some/training.json").identity;
-  EXPECT_EQ(saved.variant, record.identity.variant);
-  const auto refusal = [&](std::map<std::string, std::string> variant) {
+  EXPECT_EQ(saved.flags, record.identity.flags);
+  const auto refusal = [&](train::Identity flags) {
     TrainingIdentity now = saved;
-    now.variant = std::move(variant);
+    now.flags = std::move(flags);
     return message_of<ConfigError>([&] { now.expect_same(saved, "some/folder"); });
   };
   EXPECT_THAT(refusal({{"--experts", "4"}, {"--top-k", "1"}}),

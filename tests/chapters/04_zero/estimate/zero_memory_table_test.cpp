@@ -40,7 +40,8 @@ class ZeroMemoryTable : public ::testing::Test {
   [[nodiscard]] std::string table() const {
     const collectives::BookAlgorithms algorithms(
         collectives::BookOptions{.names = {{OpKind::kReduceScatter, "pairwise"}}, .tuning = {}});
-    return format_zero_memory_table(options, {}, run, algorithms, result);
+    return format_zero_memory_table(options, memory::all_in(options.dtype), {}, run, algorithms,
+                                    result);
   }
 
   train::TrainOptions options;

@@ -1,7 +1,7 @@
 // Exchanges on a ring and on two levels: their time against closed forms, and what arrives.
 //
 // Covers: chapters/05_tensor_sequence_parallel/scaling/exchange_cost.hpp
-// Covers: chapters/05_tensor_sequence_parallel/scaling/two_level_gather.hpp
+// Covers: chapters/05_tensor_sequence_parallel/scaling/exchange_cost.hpp
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,6 @@
 #include "chapters/02_collectives/simulator/closed_form.hpp"
 #include "chapters/02_collectives/simulator/cost_model.hpp"
 #include "chapters/05_tensor_sequence_parallel/scaling/exchange_cost.hpp"
-#include "chapters/05_tensor_sequence_parallel/scaling/two_level_gather.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/contracts/schedule_interpreter.hpp"

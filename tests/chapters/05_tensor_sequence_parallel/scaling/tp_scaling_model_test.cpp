@@ -1,4 +1,4 @@
-// Covers: chapters/05_tensor_sequence_parallel/scaling/playbook_figures.hpp
+// Covers: chapters/05_tensor_sequence_parallel/scaling/tp_scaling_model.hpp
 
 #include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_model.hpp"
 

@@ -1,4 +1,4 @@
-#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_options.hpp"
+#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/03_data_parallel/scaling/scaling_options.hpp"
+#include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"

@@ -1,7 +1,7 @@
 // Tables of shapes, and what is refused before a block is run for them.
 //
 // Covers: chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp
-// Covers: chapters/05_tensor_sequence_parallel/shapes/block_shapes_table.hpp
+// Covers: chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp
 // Covers: chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp
 
 #include <gmock/gmock.h>
@@ -15,7 +15,6 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
-#include "chapters/05_tensor_sequence_parallel/shapes/block_shapes_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/base/errors.hpp"

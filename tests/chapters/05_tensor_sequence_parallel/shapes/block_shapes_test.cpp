@@ -9,7 +9,6 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
-#include "chapters/05_tensor_sequence_parallel/shapes/block_shapes_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "common/base/errors.hpp"

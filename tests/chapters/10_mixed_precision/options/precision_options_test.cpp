@@ -1,7 +1,7 @@
 // Flags of mixed precision that do not fit each other, or those of other chapters, in words.
 //
-// Covers: chapters/10_mixed_precision/options/what_goes_together.hpp
-// Covers: chapters/10_mixed_precision/estimate/estimate_precision.hpp
+// Covers: chapters/10_mixed_precision/mixed_precision.hpp
+
 #include "chapters/10_mixed_precision/options/precision_options.hpp"
 
 #include <gmock/gmock.h>

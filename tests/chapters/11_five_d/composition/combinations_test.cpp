@@ -1,8 +1,8 @@
 // The table of --combinations against the program: for each pair of flags its word is what happens.
 //
-// Covers: chapters/11_five_d/composition/combinations.hpp
+// Covers: chapters/11_five_d/five_d.hpp
 
-#include "chapters/11_five_d/composition/combinations.hpp"
+#include "chapters/11_five_d/five_d.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "chapters/11_five_d/composition/combinations.hpp"
+#include "chapters/11_five_d/five_d.hpp"
 
 namespace ultra::five_d::test {
 namespace {

@@ -1,7 +1,6 @@
 // What all ranks of random meshes send in a step, predicted and measured.
 //
 // Covers: chapters/11_five_d/composition/step_traffic.hpp
-// Covers: chapters/11_five_d/composition/data_traffic.hpp
 // Covers: chapters/11_five_d/composition/expert_traffic.hpp
 
 #include "chapters/11_five_d/composition/step_traffic.hpp"

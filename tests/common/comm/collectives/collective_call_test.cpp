@@ -133,30 +133,6 @@ TEST(CollectiveCall, RefusesSizesThatDoNotFit) {
       AllOf(HasSubstr("6 elements do not divide into 4 equal parts"), HasSubstr("all_to_all_v")));
 }
 
-TEST(CollectiveCall, RefusesCountsThatDoNotFit) {
-  const std::vector<std::size_t> three{1, 2, 3};
-  const std::vector<std::size_t> four{1, 2, 3, 4};
-  const auto said = [](const std::string& name) {
-    return HasSubstr(name + ": found 3 counts, expected one for each of the 4 ranks");
-  };
-  EXPECT_THAT(refusal([&] { return gather_v(floats({2}), three, floats({6}), 1, kMember); }),
-              said("gather"));
-  EXPECT_THAT(refusal([&] { return scatter_v(floats({6}), three, floats({2}), 1, kMember); }),
-              said("scatter"));
-  EXPECT_THAT(refusal([&] { return all_gather_v(floats({2}), three, floats({6}), kMember); }),
-              said("all_gather"));
-  EXPECT_THAT(refusal([&] {
-                return reduce_scatter_v(floats({9}), three, floats({2}), ReduceOp::kSum, kMember);
-              }),
-              said("reduce_scatter"));
-  EXPECT_THAT(refusal([&] { return gather_v(floats({2}), {}, floats({0}), 1, kMember); }),
-              HasSubstr("found 0 counts"));
-  EXPECT_THAT(refusal([&] { return all_gather_v(floats({3}), four, floats({10}), kMember); }),
-              HasSubstr("'input' has 3 elements, expected 2: chunk 1 of 4"));
-  EXPECT_THAT(refusal([&] { return all_gather_v(floats({2}), four, floats({11}), kMember); }),
-              HasSubstr("'output' has 11 elements, expected 10"));
-}
-
 TEST(CollectiveCall, RefusesRowsThatDoNotFit) {
   const std::vector<std::size_t> three{1, 1, 1};
   const std::vector<std::size_t> four{1, 0, 2, 1};
@@ -164,6 +140,10 @@ TEST(CollectiveCall, RefusesRowsThatDoNotFit) {
                 return all_to_all_v(floats({3, 2}), three, floats({4, 2}), four, kMember);
               }),
               HasSubstr("all_to_all_v: found 3 counts, expected one for each of the 4 ranks"));
+  EXPECT_THAT(refusal([&] {
+                return all_to_all_v(floats({4, 2}), four, floats({0, 2}), {}, kMember);
+              }),
+              HasSubstr("found 0 counts"));
   EXPECT_THAT(refusal([&] {
                 return all_to_all_v(floats({4, 2}), four, floats({5, 2}), four, kMember);
               }),

@@ -113,22 +113,6 @@ TEST_F(NativeVolume, OfAllToAllIsAllButTheOwnPart) {
             by_rank([&](int r) { return total(rows(r, true)) - static_cast<std::size_t>(3 * r); }));
 }
 
-TEST_F(NativeVolume, OfUnevenChunksIsTheirOwn) {
-  std::vector<std::size_t> counts;
-  for (int r = 0; r < size; ++r) counts.push_back(random.between(0, 20));
-  const std::size_t whole = Chunks::of(counts).whole().size();
-  const auto own = [&](int r) { return counts[static_cast<std::size_t>(r)]; };
-  EXPECT_EQ(sent([&](calls::Member m) {
-              return calls::all_gather_v(elements(own(m.rank)), counts, elements(whole), m);
-            }),
-            by_rank([&](int r) { return (p - 1) * own(r); }));
-  EXPECT_EQ(sent([&](calls::Member m) {
-              return calls::reduce_scatter_v(elements(whole), counts, elements(own(m.rank)),
-                                             ReduceOp::kMax, m);
-            }),
-            by_rank([&](int r) { return whole - own(r); }));
-}
-
 TEST_F(NativeVolume, OfABarrierIsNothing) {
   EXPECT_EQ(sent([&](calls::Member) { return calls::barrier(elements(1)); }),
             by_rank([](int) { return std::size_t{0}; }));

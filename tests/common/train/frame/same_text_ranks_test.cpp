@@ -1,4 +1,4 @@
-#include "common/train/frame/same_text.hpp"
+#include "common/train/frame/agree.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

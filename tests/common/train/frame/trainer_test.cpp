@@ -103,6 +103,22 @@ TEST(Trainer, StepsWithoutTheGradientsOfTheStepBefore) {
   EXPECT_EQ(steps, (std::vector<std::size_t>{1, 2, 3, 4, 5}));
 }
 
+TEST(Trainer, ARunsProductsAreWhatItAskedForWhateverAnotherOfTheProcessDid) {
+  TrainOptions options = test::short_run();
+  options.device = DeviceKind::kEmulated;
+  options.steps = 1;
+  std::vector<MatmulLibrary> libraries;
+  const auto watch = test::before_each_step([&](const StepPlan&, const ModelScope& scope) {
+    libraries.push_back(scope.context.device.matmul_library());
+  });
+  for (const char* matmul : {"", "ours", ""}) {
+    options.matmul = matmul;
+    static_cast<void>(test::train_quietly(options, watch));
+  }
+  EXPECT_EQ(libraries,
+            (std::vector{MatmulLibrary::kAny, MatmulLibrary::kOurs, MatmulLibrary::kAny}));
+}
+
 /// What the injected update saw.
 struct TensorUpdate {
   Shape shape;

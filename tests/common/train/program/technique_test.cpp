@@ -111,6 +111,10 @@ class Talker : public Technique {
     if (value_ == "untrainable") throw ConfigError("--" + name_ + " cannot train");
   }
   ExtraConfig config(const Setup&) const override { return {{name_, value_}}; }
+  Identity identity(const Setup&) const override {
+    if (name_ == "second") return {};
+    return {{"--" + name_, value_}};
+  }
   std::vector<Question> questions() const override {
     const std::map<std::string, Instead> known = {{"estimate", Instead::kEstimate},
                                                   {"answer", Instead::kAnswer},
@@ -272,6 +276,7 @@ TEST_F(Program, AFlagsTextIsASetupToo) {
   EXPECT_EQ(setup.find<Ranks>(), nullptr);
   ASSERT_EQ(setup.config().size(), 3U);
   EXPECT_EQ(setup.config()[1].first, "second");
+  EXPECT_EQ(setup.identity(), (Identity{{"--first", ""}, {"--third", ""}}));
   for (const char* flags : {"--second bad", "--second untrainable", "--fourth 1", "--steps many"}) {
     EXPECT_THROW(static_cast<void>(parse_setup(techniques(), words_of(flags))), ConfigError)
         << flags;

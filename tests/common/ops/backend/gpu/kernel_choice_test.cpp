@@ -54,6 +54,21 @@ TEST_F(ChooseTest, ProductsAreTheVendorsWhereItIs) {
   }
 }
 
+TEST_F(ChooseTest, EachDeviceOfAProcessHasTheProductsThatItWasMadeFor) {
+  const auto product_of = [&](const Device& on, const Hardware& hardware) {
+    const Tensor matrix = Tensor::empty(on, {64, 64}, DType::kF32);
+    return choose_matmul(hardware, matrix, matrix, 64, Write::kOverwrite);
+  };
+  const Device vendors = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kVendor);
+  const Device ours = Device::create(DeviceKind::kEmulated, 1, MatmulLibrary::kOurs);
+  for (const Device& any : {cpu, Device::create(DeviceKind::kEmulated)}) {
+    EXPECT_EQ(product_of(vendors, ampere), MatmulWay::kVendor);
+    EXPECT_EQ(product_of(ours, ampere), MatmulWay::kLadderF32);
+    EXPECT_EQ(product_of(any, ampere), MatmulWay::kVendor) << "it is there";
+    EXPECT_EQ(product_of(any, bare_hopper), MatmulWay::kLadderF32);
+  }
+}
+
 TEST_F(ChooseTest, LaddersTakeWhatTheirTilesFit) {
   EXPECT_EQ(product(emulated, DType::kF32, DType::kF32, 64, 64, 1), MatmulWay::kLadderF32);
   EXPECT_EQ(product(emulated, DType::kF32, DType::kF32, 63, 64, 64), MatmulWay::kPlain);

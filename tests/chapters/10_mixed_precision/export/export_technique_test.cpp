@@ -1,6 +1,5 @@
 // Checkpoints written again with weights of two bytes, as transformers reads them.
 //
-// Covers: chapters/10_mixed_precision/export/half_weights.hpp
 // Covers: chapters/10_mixed_precision/export/export_technique.hpp
 
 #include <gmock/gmock.h>
