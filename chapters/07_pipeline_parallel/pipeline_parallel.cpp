@@ -18,6 +18,7 @@
 #include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
 #include "chapters/07_pipeline_parallel/execution/pipeline_links.hpp"
 #include "chapters/07_pipeline_parallel/execution/weight_stash.hpp"
+#include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/options/chosen_schedule.hpp"
 #include "chapters/07_pipeline_parallel/schedule/pipeline_schedule.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_file.hpp"
@@ -271,7 +272,7 @@ std::vector<train::UnsavedState> PipelineParallel::states_that_are_not_saved() c
       !options_.schedule_file.empty()
           ? train::updates_between(
                 schedule_from_file("--schedule-file", options_.schedule_file).ranks.front())
-          : !options_.searches && options_.schedule.kind == ScheduleKind::kPipedreamAsync;
+          : !options_.searches && options_.schedule.row().updates;
   return {{.flag = updates ? options_.flags() : "--schedule pipedream-async",
            .reason = "each stage makes an update per micro-batch, and only one per step would be "
                      "counted. Leave out --checkpoint and --resume, or choose another schedule.",

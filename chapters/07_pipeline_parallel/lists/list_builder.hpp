@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "common/train/step_schedule.hpp"
@@ -51,6 +52,17 @@ class ListBuilder {
   std::queue<train::Action> waiting_;
   train::StepSchedule list_;
   std::vector<std::size_t> pairs_;
+};
+
+/// @brief A rank's passes, and which of them overlap.
+struct RankList {
+  train::StepSchedule list;             ///< without messages and updates
+  std::vector<std::size_t> pairs = {};  ///< as PipelineSchedule::overlapped has it of a rank
+
+  /// @brief Nothing overlaps.
+  RankList(train::StepSchedule passes) : list(std::move(passes)) {}
+  /// @brief What was appended.
+  RankList(const ListBuilder& built) : list(built.list()), pairs(built.pairs()) {}
 };
 
 }  // namespace ultra::pipeline_parallel

@@ -11,14 +11,8 @@ void repeat(std::size_t times, const Phase& phase) {
   for (std::size_t i = 0; i < times; ++i) phase();
 }
 
-}  // namespace
-
-ListBuilder zero_bubble_list(ZeroBubble variant, std::size_t stage, std::size_t stages,
-                             std::size_t micro_batches) {
-  const bool is_h1 = variant == ZeroBubble::kH1;
-  const std::size_t behind = stages - stage - 1;
-  const std::size_t before_first_b = is_h1 ? behind + 1 : 2 * behind + 1;
-  const std::size_t most_kept = is_h1 ? stages : 2 * stages - 1;
+RankList zero_bubble_list(std::size_t before_first_b, std::size_t most_kept,
+                          std::size_t micro_batches) {
   ListBuilder list(1, micro_batches);
   while (list.forwards() < std::min(before_first_b, micro_batches)) list.forward();
   while (list.backwards() < micro_batches) {
@@ -32,10 +26,21 @@ ListBuilder zero_bubble_list(ZeroBubble variant, std::size_t stage, std::size_t 
   return list;
 }
 
-ListBuilder zb_v_list(std::size_t stage, std::size_t stages, std::size_t micro_batches) {
+}  // namespace
+
+RankList zero_bubble_h1_list(const InterleavedRank& rank, std::size_t micro_batches) {
+  return zero_bubble_list(rank.stages - rank.stage, rank.stages, micro_batches);
+}
+
+RankList zero_bubble_h2_list(const InterleavedRank& rank, std::size_t micro_batches) {
+  return zero_bubble_list(2 * (rank.stages - rank.stage) - 1, 2 * rank.stages - 1, micro_batches);
+}
+
+RankList zb_v_list(const InterleavedRank& rank, std::size_t micro_batches) {
+  const auto [stage, stages, chunks] = rank;
   const std::size_t full = std::max(micro_batches, 2 * stages - 1);
   const std::size_t behind = stages - stage;
-  ListBuilder list(2, micro_batches);
+  ListBuilder list(chunks, micro_batches);
   const auto backward = [&](std::size_t chunk) {
     list.backward_input(chunk);
     list.backward_weight();
@@ -67,10 +72,11 @@ ListBuilder zb_v_list(std::size_t stage, std::size_t stages, std::size_t micro_b
   return list;
 }
 
-ListBuilder dual_pipe_v_list(std::size_t stage, std::size_t stages, std::size_t micro_batches) {
+RankList dual_pipe_v_list(const InterleavedRank& rank, std::size_t micro_batches) {
+  const auto [stage, stages, chunks] = rank;
   const std::size_t full = std::max(micro_batches, 2 * stages);
   const std::size_t behind = stages - stage - 1;
-  ListBuilder list(2, micro_batches);
+  ListBuilder list(chunks, micro_batches);
   repeat(2 * behind, [&] { list.forward(0); });
   repeat(stage + 1, [&] {
     list.forward(0);

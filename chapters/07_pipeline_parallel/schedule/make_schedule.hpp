@@ -1,18 +1,6 @@
 #pragma once
 /// @file
-/// make_schedule(): the schedules of papers, by their names.
-///
-/// | schedule        | placement | backward | needs of M micro-batches on p ranks     |
-/// |-----------------|-----------|----------|-----------------------------------------|
-/// | naive           | loop      | BW       |                                         |
-/// | afab            | loop      | BW       |                                         |
-/// | 1f1b            | loop      | BW       |                                         |
-/// | interleaved:V   | loop, V   | BW       | a multiple of p                         |
-/// | zero-bubble-h1  | loop      | B, W     |                                         |
-/// | zero-bubble-h2  | loop      | B, W     |                                         |
-/// | zb-v            | v_shape   | B, W     |                                         |
-/// | dualpipe-v      | v_shape   | BW, B, W | 2 p for its full effect                 |
-/// | pipedream-async | loop      | BW, U    |                                         |
+/// make_schedule(): what all ranks of a pipeline do, from the rows of lists/schedules.cpp.
 
 #include <cstddef>
 

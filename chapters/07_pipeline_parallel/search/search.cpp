@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/search/branch_and_bound.hpp"
 #include "chapters/07_pipeline_parallel/search/greedy.hpp"
@@ -59,9 +60,8 @@ class Best {
 };
 
 bool is_comparable(const ScheduleChoice& choice, const SearchQuestion& question) {
-  if (choice.kind == ScheduleKind::kPipedreamAsync) return false;
-  if (choice.chunks() > question.most_chunks) return false;
-  return choice.kind != ScheduleKind::kInterleaved || question.micro_batches % question.stages == 0;
+  return !choice.row().updates && choice.chunks() <= question.most_chunks &&
+         choice.takes(question.micro_batches, question.stages);
 }
 
 /// The published schedules; returns the seconds of the best that fits.

@@ -75,7 +75,7 @@ void choose(const std::string& names, TableQuestion& question) {
     if (name == kSearch) {
       question.searches = true;
     } else if (name == kAll) {
-      const auto all = published_schedules();
+      const auto all = all_schedules();
       question.choices.insert(question.choices.end(), all.begin(), all.end());
     } else {
       question.choices.push_back(train::under_flag("--pp-table-schedules", "--schedule",

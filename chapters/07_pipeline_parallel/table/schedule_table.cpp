@@ -86,8 +86,7 @@ double TableRow::peak() const {
 std::vector<TableRow> table_rows(const TableQuestion& question) {
   std::vector<TableRow> rows;
   for (const ScheduleChoice& choice : question.choices) {
-    const bool is_possible =
-        choice.kind != ScheduleKind::kInterleaved || question.micro_batches % question.stages == 0;
+    const bool is_possible = choice.takes(question.micro_batches, question.stages);
     const bool is_measured =
         !question.measured || question.measured->parts.size() == question.stages * choice.chunks();
     // Of several schedules those that are possible; one alone says why it is not.

@@ -13,14 +13,14 @@
 
 namespace ultra::pipeline_parallel::test {
 
-/// @brief Calls visit with every published schedule on small pipelines, with fewer micro-batches
+/// @brief Calls visit with every schedule on small pipelines, with fewer micro-batches
 /// than stages, as many, a multiple, and numbers between.
 template <class Visit>
 void for_every_schedule(const Visit& visit) {
-  for (const ScheduleChoice& choice : published_schedules()) {
+  for (const ScheduleChoice& choice : all_schedules()) {
     for (const std::size_t p : {1U, 2U, 3U, 4U, 5U, 8U}) {
       for (const std::size_t m : std::set<std::size_t>{1, 2, p, p + 1, 2 * p, 3 * p - 1, 4 * p}) {
-        if (choice.kind == ScheduleKind::kInterleaved && m % p != 0) continue;
+        if (!choice.takes(m, p)) continue;
         SCOPED_TRACE(fmt::format("{}, {} stages, {} micro-batches", choice.str(), p, m));
         visit(choice, PipelineShape{.stages = p, .micro_batches = m});
       }

@@ -34,7 +34,7 @@ struct LongTraining {
 inline std::vector<LongTraining> long_trainings() {
   using namespace std::chrono_literals;
   std::vector<LongTraining> all = {{.schedule = "1f1b", .timeout = 1s, .lasts = 5s}};
-  for (const ScheduleChoice& choice : published_schedules()) {
+  for (const ScheduleChoice& choice : all_schedules()) {
     all.push_back({.schedule = choice.str(), .timeout = 500ms, .lasts = 850ms});
   }
   return all;

@@ -31,7 +31,7 @@ pipeline_parallel::ModelCosts costs_of(const Json& question) {
 
 Json menu() {
   Json names = Json::array();
-  for (const auto& choice : pipeline_parallel::published_schedules()) names.push_back(choice.str());
+  for (const auto& choice : pipeline_parallel::all_schedules()) names.push_back(choice.str());
   return {{"schedules", std::move(names)}};
 }
 

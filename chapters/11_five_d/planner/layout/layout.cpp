@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 
@@ -21,17 +22,8 @@ std::string unless_divides(const char* what, std::size_t value, const char* by, 
 }
 
 std::size_t least_micro_batches(const Layout& layout) {
-  switch (layout.schedule.kind) {
-    case ScheduleKind::kZeroBubbleH1:
-      return layout.pp;
-    case ScheduleKind::kZeroBubbleH2:
-    case ScheduleKind::kZbV:
-      return 2 * layout.pp - 1;
-    case ScheduleKind::kDualPipeV:
-      return 2 * layout.pp;
-    default:
-      return 1;
-  }
+  const auto fills = layout.schedule.row().fills;
+  return fills == nullptr ? 1 : fills(layout.pp);
 }
 
 std::string schedule_problem(const Workload& work, const Layout& layout) {
@@ -44,7 +36,7 @@ std::string schedule_problem(const Workload& work, const Layout& layout) {
     return fmt::format("{} chunks need as many blocks, but for the tables' two; the model has {}",
                        chunks, work.model.shape().num_layers);
   }
-  if (layout.schedule.kind == ScheduleKind::kInterleaved && m % layout.pp != 0) {
+  if (!layout.schedule.takes(m, layout.pp)) {
     return fmt::format("interleaving needs a multiple of pp {} micro-batches, not {}", layout.pp,
                        m);
   }

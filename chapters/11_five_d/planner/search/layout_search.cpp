@@ -31,7 +31,7 @@ std::vector<ScheduleChoice> schedules_for(const Workload& work, const SearchSpac
   std::vector<ScheduleChoice> all;
   const std::size_t layers = work.model.shape().num_layers;
   for (const ScheduleKind kind : space.schedules) {
-    if (kind != ScheduleKind::kInterleaved) {
+    if (!ScheduleChoice{.kind = kind}.takes_chunks()) {
       all.push_back({.kind = kind});
       continue;
     }

@@ -8,13 +8,12 @@
 #include <optional>
 #include <utility>
 
+#include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
 
 namespace ultra::planner {
 namespace {
-
-using pipeline_parallel::ScheduleKind;
 
 /// A pipeline in whole numbers: a cost is so many ten-thousandths of all of them.
 using Key = std::vector<std::size_t>;
@@ -39,9 +38,7 @@ class Kept {
 };
 
 bool counts_longest_span(const PipelineCosts& costs) {
-  const ScheduleKind kind = costs.schedule.kind;
-  return !costs.until_the_end &&
-         (kind == ScheduleKind::kZeroBubbleH2 || kind == ScheduleKind::kZbV);
+  return !costs.until_the_end && costs.schedule.row().counts_span;
 }
 
 /// What ranks do, whatever it costs.

@@ -47,6 +47,10 @@ TEST(MakeSchedule, DrawsTheFiguresOfThePapers) {
             "# interleaved:2\nplacement loop\n"
             "F0 F1 F0.1 F1.1 F2 BW0.1 F3 BW1.1 F2.1 BW0 F3.1 BW1 BW2.1 BW3.1 BW2 BW3\n"
             "F0 F1 F0.1 BW0.1 F1.1 BW1.1 F2 BW0 F3 BW1 F2.1 BW2.1 F3.1 BW3.1 BW2 BW3\n");
+  EXPECT_EQ(text_of(parse_schedule_choice("breadth-first").kind, 2, 2),
+            "# breadth-first:2\nplacement loop\n"
+            "F0 F1 F0.1 F1.1 BW0.1 BW1.1 BW0 BW1\n"
+            "F0 F1 F0.1 F1.1 BW0.1 BW1.1 BW0 BW1\n");
   EXPECT_EQ(text_of(ScheduleKind::kPipedreamAsync, 2, 2),
             "# pipedream-async\nplacement loop\n"
             "F0 F1 BW0 U0 BW1 U1\n"

@@ -70,7 +70,10 @@ TEST(Messages, AreEachPostedSentAndNeededOnce) {
         if (sends_it) ++sends;
       }
       EXPECT_EQ(passes, schedule.ranks[stage].size());
-      EXPECT_LE(peak_posted(lists[stage]), 4U);
+      // Of breadth-first, messages for the next chunk arrive while a rank is busy with this one.
+      const bool is_published = choice.kind <= ScheduleKind::kPipedreamAsync;
+      EXPECT_LE(peak_posted(lists[stage]),
+                is_published ? 4U : std::max<std::size_t>(4, shape.micro_batches));
     }
     EXPECT_EQ(sends, messages_of(choice, shape));
     EXPECT_EQ(find_deadlock(schedule, lists), std::nullopt);

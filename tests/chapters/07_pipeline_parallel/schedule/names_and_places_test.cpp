@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
 #include "chapters/07_pipeline_parallel/schedule/placement.hpp"
@@ -26,14 +28,31 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(ScheduleChoice, OfEveryNameIsReadBack) {
-  for (const ScheduleChoice& choice : published_schedules()) {
+  for (const ScheduleChoice& choice : all_schedules()) {
     EXPECT_EQ(parse_schedule_choice(choice.str()), choice) << choice.str();
     EXPECT_THAT(schedule_names(), HasSubstr(choice.str().substr(0, choice.str().find(':'))));
   }
   EXPECT_EQ(parse_schedule_choice("interleaved").chunks(), 2U);
   EXPECT_EQ(parse_schedule_choice("interleaved:5").chunks(), 5U);
+  EXPECT_EQ(parse_schedule_choice("breadth-first:3").chunks(), 3U);
   EXPECT_EQ(parse_schedule_choice("zb-v").chunks(), 2U);
   EXPECT_EQ(parse_schedule_choice("1f1b").chunks(), 1U);
+}
+
+// The numbers of ScheduleKind are rows of the table.
+TEST(ScheduleChoice, HasTheNameOfItsKind) {
+  using enum ScheduleKind;
+  const std::pair<ScheduleKind, std::string> names[] = {{kNaive, "naive"},
+                                                        {kAfab, "afab"},
+                                                        {kOneFOneB, "1f1b"},
+                                                        {kInterleaved, "interleaved:2"},
+                                                        {kZeroBubbleH1, "zero-bubble-h1"},
+                                                        {kZeroBubbleH2, "zero-bubble-h2"},
+                                                        {kZbV, "zb-v"},
+                                                        {kDualPipeV, "dualpipe-v"},
+                                                        {kPipedreamAsync, "pipedream-async"}};
+  EXPECT_EQ(published_schedules().size(), std::size(names));
+  for (const auto& [kind, name] : names) EXPECT_EQ(ScheduleChoice{.kind = kind}.str(), name);
 }
 
 TEST(ScheduleChoice, RefusesOtherNames) {
@@ -44,6 +63,7 @@ TEST(ScheduleChoice, RefusesOtherNames) {
   EXPECT_THAT(refusal("interleaved:0"), HasSubstr("'0' is no number of chunks"));
   EXPECT_THAT(refusal("interleaved:"), HasSubstr("interleaved:2"));
   EXPECT_THAT(refusal("interleaved:-1"), HasSubstr("'-1'"));
+  EXPECT_THAT(refusal("breadth-first:0"), HasSubstr("for example breadth-first:2"));
 }
 
 TEST(ActionNames, AreThoseThatActionsAreWrittenWith) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "common/base/numeric.hpp"
 #include "tests/support/short_run.hpp"
@@ -71,17 +72,14 @@ class Draw {
   }
 
   void draw_schedule() {
-    using pipeline_parallel::ScheduleKind;
     if (pp_ == 1 && !percent(15)) return;
     pipeline_parallel::ScheduleChoice choice;
     do {
-      const auto all = pipeline_parallel::published_schedules();
+      const auto all = pipeline_parallel::all_schedules();
       choice = all[random_.between(0, all.size() - 1)];
-    } while (choice.kind == ScheduleKind::kPipedreamAsync && percent(70));
-    if (choice.kind == ScheduleKind::kInterleaved) {
-      choice.interleaved_chunks = random_.between(1, 2);
-      passes_in_groups_ = true;
-    }
+    } while (choice.row().updates && percent(70));
+    if (choice.takes_chunks()) choice.interleaved_chunks = random_.between(1, 2);
+    passes_in_groups_ = choice.row().in_groups;
     chunks_ = choice.chunks();
     if (percent(25)) split_stages_ = true;
     layout("--schedule", percent(8) && chunks_ == 1 ? "search" : choice.str());

@@ -1,0 +1,49 @@
+#pragma once
+/// @file
+/// The schedules: a row says all that the program knows of one.
+///
+/// A new one is a list of passes in a file beside this one, and its row in schedules.cpp.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "chapters/07_pipeline_parallel/lists/interleaved_list.hpp"
+#include "chapters/07_pipeline_parallel/lists/list_builder.hpp"
+
+namespace ultra::pipeline_parallel {
+
+/// @brief The parts of a rank, and where they stand.
+enum class Chunks : std::uint8_t {
+  kOne,   ///< one: Placement::loop()
+  kLoop,  ///< as many as "name:V" says: Placement::loop()
+  kV,     ///< two: Placement::v_shape()
+};
+
+/// @brief A schedule, for any number of stages and micro-batches.
+struct Schedule {
+  std::string_view name;                                                     ///< "1f1b"
+  RankList (*list)(const InterleavedRank& rank, std::size_t micro_batches);  ///< of one rank
+  Chunks chunks = Chunks::kOne;                                              ///< of each rank
+  bool in_groups = false;  ///< micro-batches must be a multiple of the stages
+  bool updates = false;    ///< each stage updates its weights behind every backward pass
+  /// The most activations that a stage keeps, of a micro-batch in one chunk each. Null: unknown.
+  std::size_t (*peak)(const InterleavedRank& rank, std::size_t micro_batches) = nullptr;
+  /// Micro-batches from which on bubble_seconds() holds. Null: any number.
+  std::size_t (*fills)(std::size_t stages) = nullptr;
+  /// Whether the paper counts its bubble from a rank's first action to its last.
+  bool counts_span = false;
+};
+
+/// @brief All schedules: those of ScheduleKind in its order, then those known by name alone.
+[[nodiscard]] std::span<const Schedule> schedule_rows();
+
+/// @brief Breadth-first: a rank's chunks one after the other, each with all micro-batches.
+///
+/// What is done for a chunk, such as gathering its weights, is done once there and once back.
+/// Micro-batches pass backward in their order, as in afab_list().
+/// Source: Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", arXiv 2211.05953.
+[[nodiscard]] RankList breadth_first_list(const InterleavedRank& rank, std::size_t micro_batches);
+
+}  // namespace ultra::pipeline_parallel
