@@ -156,16 +156,10 @@ void PipelineParallel::add_flags(CLI::App& app, train::Setup&) {
   train::when_given(app, "--micro-batch", [this] { options_.gives_micro_batch = true; });
 }
 
-void PipelineParallel::validate(train::Setup& setup) {
-  options_.validate(setup.ranks_beside().first);
-}
+void PipelineParallel::validate(train::Setup&) { options_.validate(); }
 
 std::vector<train::Exclusion> PipelineParallel::exclusions(const train::Setup& setup) const {
-  std::vector<train::Exclusion> all = options_.exclusions(setup.ranks_beside().first);
-  const std::vector<train::Exclusion> of_schedule =
-      schedule_exclusions(options_.schedule_name(), schedule_.get(), setup);
-  all.insert(all.end(), of_schedule.begin(), of_schedule.end());
-  return all;
+  return schedule_exclusions(options_.schedule_name(), schedule_.get(), setup);
 }
 
 void PipelineParallel::settle(train::Setup& setup) {

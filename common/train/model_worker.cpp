@@ -46,7 +46,6 @@ StepParts ModelWorker::make_parts(const Ingredients& ingredients) const {
                   .states = make_states(ingredients),
                   .completes = ingredients.completes.get(),
                   .sum_partial = ingredients.sum_partial.get(),
-                  .own_outcome = ingredients.own_outcome.get(),
                   .links = nullptr,
                   .scaler = nullptr,
                   .observers = {}};

@@ -43,9 +43,7 @@ StepOutcome Step::run(const StepPlan& step) {
   context_.timeline.enter("optimizer");
   Updates updates;
   if (!updates_between(plan_.schedule)) updates = complete_gradients();
-  StepOutcome outcome = parts_.own_outcome
-                            ? parts_.own_outcome(own_share(own_loss, sums_.read().back()))
-                            : sum_over_ranks(own_loss, updates);
+  StepOutcome outcome = sum_over_ranks(own_loss, updates);
   expect_finite("loss", outcome.loss, step.step, context_.options);
   const double factor = parts_.scaler ? unscale(outcome) : 1.0;
   if (!outcome.skipped) {
@@ -80,7 +78,6 @@ double Step::unscale(StepOutcome& outcome) const {
 
 void Step::update_weights(const Updates& updates, const StepRule& rule, double factor) const {
   for (std::size_t group = 0; group < updates.size(); ++group) {
-    // States without an optimizer of their own, those of servers, take no scaled gradients.
     if (parts_.scaler) parts_.states[group]->optimizer().set_gradient_factor(factor);
     parts_.states[group]->update(updates[group], rule);
   }
@@ -174,7 +171,7 @@ StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) {
   }
   std::vector<double> sums = sums_.read();
   sums.back() = plan_.counts_loss() ? own_share(own_loss, sums.back()) : 0.0;
-  sum_over(plan_.ranks().labeled("loss and norm"), sums);
+  sum_over(plan_.in_step.labeled("loss and norm"), sums);
   return {.loss = sums.back(), .grad_norm = norm_of(std::span(sums).first(numbers_.size()))};
 }
 

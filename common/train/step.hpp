@@ -41,16 +41,12 @@ struct GradientPiece {
 using SumPartial =
     std::function<void(std::span<const GradientPiece> pieces, const RankGroups& groups)>;
 
-/// Says what a step gave, from this rank's share of the loss, in place of sums over the ranks.
-using OwnOutcome = std::function<StepOutcome(double own_loss)>;
-
 /// @brief What a step is made of, beside the plan.
 struct StepParts {
   std::vector<nn::Model*> chunks;                    ///< as Plan::chunks; outlive the step
   std::vector<std::unique_ptr<ModelStates>> states;  ///< by data group
   CompletionRule completes;                          ///< when a gradient is complete; may be empty
   SumPartial sum_partial;                            ///< may be empty: no gradient is partial
-  OwnOutcome own_outcome;                            ///< may be empty: sums over the ranks
   std::unique_ptr<StageLinks> links;                 ///< null: the chunk is the whole model
   std::unique_ptr<LossScaler> scaler;                ///< null: the loss is not scaled
   std::vector<std::unique_ptr<StepObserver>> observers;  ///< in their order
@@ -73,7 +69,7 @@ class Step {
   /// of steps changes, and observers are told.
   /// @throws NumericError on every rank alike when the loss is not finite, or the norm without a
   /// scaler; what LossScaler::step_ends() throws.
-  /// Collective over plan.ranks().
+  /// Collective over plan.in_step.
   /// Cost: that of the exchanges and of the states' update, and an all-reduce of one f64 per
   /// parameter of the whole model, and one.
   [[nodiscard]] StepOutcome run(const StepPlan& step);

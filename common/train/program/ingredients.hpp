@@ -53,7 +53,6 @@ struct Ingredients {
   Slot<MakeExchange> exchange;     ///< how whole gradients are added up; for replicated states
   Slot<MakeStates> states;         ///< what a rank keeps; replicated_states() unless claimed
   Slot<SumPartial> sum_partial;    ///< how partial gradients are added up
-  Slot<OwnOutcome> own_outcome;    ///< what a step gave; sums over the ranks unless claimed
   optim::AdamWUpdate adamw = ops::adamw_into;  ///< the update of one tensor; techniques wrap it
   Slot<MakeWeightStep> weight_step;            ///< how weights change by it; empty: by it alone
   Slot<MakeMoments> moments;                   ///< where moments live; empty: on the device

@@ -161,16 +161,21 @@ TEST_F(ModelWorkerTest, PassesThenCompletesThenUpdatesThenFreesTheGradients) {
 }
 
 TEST_F(ModelWorkerTest, DoesNotUpdateByALossOrANormThatIsNotFinite) {
-  StepOutcome bad{};
-  ingredients.own_outcome.claim("a test", [&](double) { return bad; });
+  bool overflows = true;
+  ingredients.sum_partial.claim("a test",
+                                [&](std::span<const GradientPiece> pieces, const RankGroups&) {
+                                  if (overflows) pieces.front().grad.fill(INFINITY);
+                                });
   with_worker([&](ModelWorker& worker, const RankFrame&) {
-    const auto refusal = [&](double loss, double norm) {
-      bad = {.loss = loss, .grad_norm = norm};
+    const auto refusal = [&] {
       return ultra::test::message_of<NumericError>(
           [&] { static_cast<void>(worker.step({.step = 9, .learning_rate = 0.1})); });
     };
-    EXPECT_THAT(refusal(std::nan(""), 1), HasSubstr("the loss is nan at step 9"));
-    EXPECT_THAT(refusal(1, INFINITY), HasSubstr("the gradient norm is inf at step 9"));
+    EXPECT_THAT(refusal(), HasSubstr("the gradient norm is inf at step 9"));
+    overflows = false;
+    for (nn::Model* chunk : worker.chunks()) chunk->drop_grads();
+    worker.chunks().front()->parameters().back()->value().fill(std::nan(""));
+    EXPECT_THAT(refusal(), HasSubstr("the loss is nan at step 9"));
     EXPECT_THAT(states[0]->rules, IsEmpty());
   });
 }
