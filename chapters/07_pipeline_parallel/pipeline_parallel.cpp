@@ -19,6 +19,7 @@
 #include "chapters/07_pipeline_parallel/execution/pipeline_links.hpp"
 #include "chapters/07_pipeline_parallel/execution/weight_stash.hpp"
 #include "chapters/07_pipeline_parallel/options/chosen_schedule.hpp"
+#include "chapters/07_pipeline_parallel/pipedream/stage_updates.hpp"
 #include "chapters/07_pipeline_parallel/schedule/pipeline_schedule.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_file.hpp"
 #include "chapters/07_pipeline_parallel/split_factory.hpp"
@@ -257,6 +258,7 @@ void PipelineParallel::join(train::Ingredients& ingredients, const train::Setup&
   ingredients.observers.emplace_back([](const train::ModelScope& scope) {
     return std::make_unique<WeightStash>(*scope.chunks.front(), scope.plan.counters);
   });
+  update_in_passes(ingredients, options_.flags());
 }
 // [/region]
 

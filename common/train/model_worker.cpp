@@ -25,7 +25,7 @@ std::vector<std::string> data_groups_of(const std::vector<nn::Model*>& chunks) {
 std::unique_ptr<ModelStates> make_replicated(const StatesScope& scope,
                                              const Ingredients& ingredients) {
   const MakeExchange& make_exchange = ingredients.exchange.get();
-  return replicated_states(scope, make_exchange ? make_exchange(scope) : nullptr);
+  return std::make_unique<ReplicatedStates>(scope, make_exchange ? make_exchange(scope) : nullptr);
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
                              .weight_step = ingredients.weight_step.get(),
                              .moments = ingredients.moments.get()}};
     if (group == nn::kOwnGroup) {
-      states.push_back(replicated_states(scope, nullptr));
+      states.push_back(std::make_unique<ReplicatedStates>(scope, nullptr));
       continue;
     }
     const MakeStates& make = ingredients.states.get();

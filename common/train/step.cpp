@@ -41,8 +41,7 @@ StepOutcome Step::run(const StepPlan& step) {
   const double own_loss = pass_micro_batches(step);
   context_.meter.gradients_done();
   context_.timeline.enter("optimizer");
-  Updates updates;
-  if (!updates_between(plan_.schedule)) updates = complete_gradients();
+  Updates updates = complete_gradients();
   StepOutcome outcome = sum_over_ranks(own_loss, updates);
   expect_finite("loss", outcome.loss, step.step, context_.options);
   const double factor = parts_.scaler ? unscale(outcome) : 1.0;
@@ -129,24 +128,12 @@ double Step::pass_micro_batches(const StepPlan& step) {
                                     .tokens = &plan_.tokens,
                                     .observers = parts_.observers,
                                     .loss_scale = loss_scale(),
-                                    .loss_sum = sums_.loss_on_device(),
-                                    .update = [&](const Action&) { update_between(step); }});
+                                    .loss_sum = sums_.loss_on_device()});
   ledger_.step_ends();
   for (const auto& states : parts_.states) {
     if (states->exchange() != nullptr) states->exchange()->finish();
   }
   return loss;
-}
-
-/// An update with what the passes have made since the last one.
-void Step::update_between(const StepPlan& step) {
-  Updates updates = complete_gradients();
-  for (std::size_t group = 0; group < updates.size(); ++group) {
-    add_owned_squares(*parts_.states[group], updates[group], numbers_, sums_);
-    parts_.states[group]->update(updates[group],
-                                 {.learning_rate = step.learning_rate, .norm = 0, .clip_norm = 0});
-    parts_.states[group]->drop_gradients();
-  }
 }
 
 /// What other ranks have a part of is added up: data groups have done so, now the others.
@@ -167,7 +154,7 @@ Step::Updates Step::complete_gradients() {
 /// Loss and norm travel together: what one rank finds not finite, all do.
 StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) {
   for (std::size_t group = 0; group < updates.size(); ++group) {
-    add_owned_squares(*parts_.states[group], updates[group], numbers_, sums_);
+    parts_.states[group]->add_squares(updates[group], numbers_, sums_);
   }
   std::vector<double> sums = sums_.read();
   sums.back() = plan_.counts_loss() ? own_share(own_loss, sums.back()) : 0.0;

@@ -63,8 +63,6 @@ class Step {
 
   /// @brief All passes, the exchange of gradients, their norm, and the update of the weights.
   ///
-  /// A schedule that updates between passes has no update behind them. Nobody waits for the norm
-  /// then: it does not clip, and what is told is that of the gradients of all updates together.
   /// With a loss scaler, a norm that is not finite skips the update: no weight, no moment and no count
   /// of steps changes, and observers are told.
   /// @throws NumericError on every rank alike when the loss is not finite, or the norm without a
@@ -92,7 +90,6 @@ class Step {
   using Updates = std::vector<std::vector<optim::TensorUpdate>>;  // by data group
 
   [[nodiscard]] double pass_micro_batches(const StepPlan& step);
-  void update_between(const StepPlan& step);
   [[nodiscard]] double pass_forward(const data::Sampler& share, std::size_t batch,
                                     const StepSchedule& forwards, const Tensor& loss_sum) const;
   [[nodiscard]] Updates complete_gradients();
@@ -110,7 +107,7 @@ class Step {
   data::Sampler share_;
   StepParts parts_;
   GradientLedger ledger_;
-  StepSums sums_;  // with the gradients that updates between passes have used up
+  StepSums sums_;
 };
 
 }  // namespace ultra::train

@@ -51,7 +51,7 @@ struct Ingredients {
   Slot<ScheduleRule> schedule;     ///< in which order they pass
   Slot<CompletionRule> completes;  ///< when a gradient is complete
   Slot<MakeExchange> exchange;     ///< how whole gradients are added up; for replicated states
-  Slot<MakeStates> states;         ///< what a rank keeps; replicated_states() unless claimed
+  Slot<MakeStates> states;         ///< what a rank keeps; ReplicatedStates unless claimed
   Slot<SumPartial> sum_partial;    ///< how partial gradients are added up
   optim::AdamWUpdate adamw = ops::adamw_into;  ///< the update of one tensor; techniques wrap it
   Slot<MakeWeightStep> weight_step;            ///< how weights change by it; empty: by it alone
