@@ -4,6 +4,8 @@
 #   NN_name_mine       library: the chapter's own code and the learner's files
 #   NN_name_main       executable bin/NN_name
 #   NN_name_main_mine  executable bin/NN_name_mine
+#   NN_room_main       executable bin/NN_room of a main.cpp in a folder of the chapter, NN_name/room;
+#                      NN_room_main_mine likewise
 
 # A chapter that trains has rows to compare (compare.json), and later ones stand on it. One without is a
 # laboratory: it has all ladders of kernels, and nobody stands on it.
@@ -43,6 +45,16 @@ function(ultra_chapter_executable target output_name program library)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${output_name} LINKER_LANGUAGE CXX)
 endfunction()
 
+# The executables bin/NAME and bin/NAME_mine of a main.cpp in a chapter.
+function(ultra_chapter_program name main)
+  ultra_chapter_objects(${name}_program ultra_warnings ${main})
+  ultra_precompile(${name}_program library)
+  ultra_chapter_executable(${name}_main ${name} ${name}_program ${chapter})
+  ultra_chapter_executable(${name}_main_mine ${name}_mine ${name}_program ${chapter}_mine)
+  set_target_properties(${name}_main_mine PROPERTIES EXCLUDE_FROM_ALL ON)
+  set_property(GLOBAL APPEND PROPERTY ULTRA_PROGRAMS_OF_${chapter} ${name}_main)
+endfunction()
+
 # The learner's variants stay out of `all`: a half-written file must not stop the build.
 function(ultra_chapter folder)
   get_filename_component(chapter ${folder} NAME)
@@ -56,7 +68,7 @@ function(ultra_chapter folder)
     list(APPEND foundation ultra_kernel_ladders)
   endif()
   ultra_glob_sources(own_sources ${folder})
-  list(REMOVE_ITEM own_sources ${folder}/main.cpp)
+  list(FILTER own_sources EXCLUDE REGEX "/main\\.cpp$")
 
   set(own "")
   if(own_sources)
@@ -75,12 +87,14 @@ function(ultra_chapter folder)
   ultra_chapter_library(${chapter}_mine ${own} ${exercises})
   set_target_properties(${chapter}_mine PROPERTIES EXCLUDE_FROM_ALL ON)
   if(EXISTS ${folder}/main.cpp)
-    ultra_chapter_objects(${chapter}_program ultra_warnings ${folder}/main.cpp)
-    ultra_precompile(${chapter}_program library)
-    ultra_chapter_executable(${chapter}_main ${chapter} ${chapter}_program ${chapter})
-    ultra_chapter_executable(${chapter}_main_mine ${chapter}_mine ${chapter}_program ${chapter}_mine)
-    set_target_properties(${chapter}_main_mine PROPERTIES EXCLUDE_FROM_ALL ON)
+    ultra_chapter_program(${chapter} ${folder}/main.cpp)
   endif()
+  string(SUBSTRING ${chapter} 0 2 number)
+  file(GLOB rooms CONFIGURE_DEPENDS RELATIVE ${folder} ${folder}/*/main.cpp)
+  foreach(room IN LISTS rooms)
+    get_filename_component(room ${room} DIRECTORY)
+    ultra_chapter_program(${number}_${room} ${folder}/${room}/main.cpp)
+  endforeach()
 
   if(ULTRA_TESTS)
     ultra_exercise_checks(${chapter} "${own}")

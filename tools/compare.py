@@ -7,7 +7,8 @@ Each chapters/NN_name/compare.json names a baseline and rows:
      "baseline": {"label": "plain", "flags": ""},
      "rows": [{"label": "recompute full", "flags": "--recompute full", "promise": "bitwise"}]}
 A promise is "bitwise" or the largest relative difference of the losses, such as "1e-10". Each row
-is one short run of the chapter's executable with --metrics. Exit code 1 when a promise is broken.
+is one short run with --metrics of the chapter's executable, or of another that it names as its "program".
+Exit code 1 when a promise is broken.
 """
 
 import dataclasses
@@ -118,17 +119,22 @@ def show_progress(text):
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def compare_chapter(chapter, comparison, program):
+def program_of(chapter, row):
+    return row.get("program", chapter)
+
+
+def compare_chapter(chapter, comparison, folder):
     """Prints the chapter's table; returns the labels of the rows that broke their promise."""
     baseline_row = comparison["baseline"]
     show_progress(f"{chapter}: {baseline_row['label']}")
-    baseline = run_program(program, flags_of(comparison, baseline_row))
+    baseline = run_program(folder / chapter, flags_of(comparison, baseline_row))
     table = [[baseline_row["label"], "-", "-", *measured_cells(baseline)]]
     broken = []
     for row in comparison["rows"]:
         show_progress(f"{chapter}: {row['label']}")
         try:
-            cells, kept = row_cells(row, run_program(program, flags_of(comparison, row)), baseline)
+            run = run_program(folder / program_of(chapter, row), flags_of(comparison, row))
+            cells, kept = row_cells(row, run, baseline)
         except RunFailed as error:
             cells, kept = [row["label"], "-", f"✗ {error}", *["-"] * 8], False
         table.append(cells)
@@ -152,7 +158,7 @@ def main():
         chapter = path.parent.name
         try:
             comparison = json.loads(path.read_text(encoding="utf-8"))
-            broken += compare_chapter(chapter, comparison, pathlib.Path(sys.argv[1]) / chapter)
+            broken += compare_chapter(chapter, comparison, pathlib.Path(sys.argv[1]))
         except RunFailed as error:
             sys.exit(f"{chapter}: the baseline did not run: {error}")
         except (json.JSONDecodeError, KeyError) as error:

@@ -36,7 +36,7 @@ def runs(folder):
         chapter = path.parent.name
         comparison = json.loads(path.read_text(encoding="utf-8"))
         for row in (comparison["baseline"], *comparison["rows"]):
-            yield chapter, " ".join(compare.flags_of(comparison, row))
+            yield compare.program_of(chapter, row), " ".join(compare.flags_of(comparison, row))
         for flags in MORE.get(chapter, ()):
             yield chapter, flags
 

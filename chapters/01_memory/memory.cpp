@@ -13,7 +13,6 @@
 #include "common/base/difference.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/units.hpp"
-#include "common/optim/adamw.hpp"
 #include "common/optim/rules.hpp"
 
 namespace ultra::memory {
@@ -44,7 +43,7 @@ void Memory::join(train::Ingredients& ingredients, const train::Setup& setup) co
   });
   ingredients.cut.offer(cut_share);
   ingredients.schedule.offer(accumulation_schedule);
-  if (setup.train.optimizer == "adamw") ingredients.rule = optim::adamw({}, written_adamw);
+  ingredients.rule = written_rule(setup.train.optimizer);
 }
 
 std::optional<std::string> Memory::memory_table(const train::Setup& setup,

@@ -4,6 +4,8 @@
 #include "chapters/01_memory/recompute.hpp"
 #include "chapters/01_memory/rms_norm_backward.hpp"
 #include "common/nn/layers/norm.hpp"
+#include "common/optim/adamw.hpp"
+#include "common/optim/rules.hpp"
 
 namespace ultra::memory {
 namespace {
@@ -60,6 +62,10 @@ void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_
     adamw_step<T>(value.span<T>(), grad.span<T>(), first_moment.span<T>(), second_moment.span<T>(),
                   constants);
   });
+}
+
+optim::Rule written_rule(std::string_view optimizer) {
+  return optimizer == "adamw" ? optim::adamw({}, written_adamw) : optim::make_rule(optimizer);
 }
 
 }  // namespace ultra::memory

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "chapters/01_memory/recompute_mode.hpp"
 #include "common/nn/layer_factory.hpp"
@@ -30,5 +31,8 @@ void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& r
 /// @brief ops::adamw_into by way of adamw_step; on a device with streams ops::adamw_into itself.
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                    const Tensor& second_moment, const ops::AdamWStep& constants);
+
+/// @brief The rule of --optimizer, with the written AdamW.
+[[nodiscard]] optim::Rule written_rule(std::string_view optimizer);
 
 }  // namespace ultra::memory

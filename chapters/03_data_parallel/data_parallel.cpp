@@ -20,7 +20,7 @@ void DataParallel::validate(train::Setup& setup) {
 void DataParallel::settle(train::Setup& setup) { options_.resolve_ranks(setup); }
 
 void DataParallel::validate_training(const train::Setup& setup) const {
-  DataParallelOptions::expect_work_for_all(setup.train.global_batch, setup.replicas());
+  expect_work_for_all(setup.train.global_batch, setup.replicas());
 }
 
 train::ExtraConfig DataParallel::config(const train::Setup& setup) const {

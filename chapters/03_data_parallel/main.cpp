@@ -1,10 +1,9 @@
-/// 03_data_parallel: trains replicas of a model that add up their gradients while they compute, or
-/// leave that to parameter servers; or predicts how far that scales.
+/// 03_data_parallel: trains replicas of a model that add up their gradients while they compute; or
+/// predicts how far that scales.
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "common/train/program/run_techniques.hpp"
 
@@ -14,6 +13,6 @@ int main(int argc, char** argv) {
       "03_data_parallel",
       "Trains replicas of a small Llama-style model, each on its share of the batch.",
       train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                     data_parallel::parameter_servers(), data_parallel::scaling_prediction()),
+                     data_parallel::scaling_prediction()),
       argc, argv);
 }

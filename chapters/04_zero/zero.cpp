@@ -45,12 +45,10 @@ class Offloading : public train::Technique {
 
 void Zero::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
 
-void Zero::validate(train::Setup& setup) {
-  options_.validate(data_parallel::options_of(setup), setup.ranks_beside().first);
-}
+void Zero::validate(train::Setup& setup) { options_.validate(data_parallel::options_of(setup)); }
 
 std::vector<train::Exclusion> Zero::exclusions(const train::Setup& setup) const {
-  return options_.exclusions(data_parallel::options_of(setup), setup.ranks_beside().first);
+  return options_.exclusions(data_parallel::options_of(setup));
 }
 
 void Zero::settle(train::Setup& setup) { options_.expect_nodes_of(setup.data_ranks()); }

@@ -26,13 +26,7 @@ void add_tensor_groups(train::RankGroups& groups, const Communicator& tp,
 
 void TensorParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
 
-void TensorParallel::validate(train::Setup& setup) {
-  options_.validate(setup.ranks_beside().first);
-}
-
-std::vector<train::Exclusion> TensorParallel::exclusions(const train::Setup& setup) const {
-  return options_.exclusions(setup.ranks_beside().first);
-}
+void TensorParallel::validate(train::Setup&) { options_.validate(); }
 
 void TensorParallel::validate_training(const train::Setup& setup) const {
   if (options_.splits()) options_.layout().validate(setup.train.model);

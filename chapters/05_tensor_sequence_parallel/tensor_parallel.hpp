@@ -34,7 +34,6 @@ class TensorParallel : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;

@@ -39,13 +39,7 @@ void ContextParallel::add_flags(CLI::App& app, train::Setup& setup) {
            "sequence one document");
 }
 
-void ContextParallel::validate(train::Setup& setup) {
-  options_.validate(setup.ranks_beside().first);
-}
-
-std::vector<train::Exclusion> ContextParallel::exclusions(const train::Setup& setup) const {
-  return options_.exclusions(setup.ranks_beside().first);
-}
+void ContextParallel::validate(train::Setup&) { options_.validate(); }
 
 void ContextParallel::validate_training(const train::Setup& setup) const {
   layout_of(setup, options_).validate();

@@ -20,6 +20,7 @@
 #include "chapters/07_pipeline_parallel/execution/weight_stash.hpp"
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/options/chosen_schedule.hpp"
+#include "chapters/07_pipeline_parallel/pipedream/stage_updates.hpp"
 #include "chapters/07_pipeline_parallel/schedule/pipeline_schedule.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_file.hpp"
 #include "chapters/07_pipeline_parallel/split_factory.hpp"
@@ -157,16 +158,10 @@ void PipelineParallel::add_flags(CLI::App& app, train::Setup&) {
   train::when_given(app, "--micro-batch", [this] { options_.gives_micro_batch = true; });
 }
 
-void PipelineParallel::validate(train::Setup& setup) {
-  options_.validate(setup.ranks_beside().first);
-}
+void PipelineParallel::validate(train::Setup&) { options_.validate(); }
 
 std::vector<train::Exclusion> PipelineParallel::exclusions(const train::Setup& setup) const {
-  std::vector<train::Exclusion> all = options_.exclusions(setup.ranks_beside().first);
-  const std::vector<train::Exclusion> of_schedule =
-      schedule_exclusions(options_.schedule_name(), schedule_.get(), setup);
-  all.insert(all.end(), of_schedule.begin(), of_schedule.end());
-  return all;
+  return schedule_exclusions(options_.schedule_name(), schedule_.get(), setup);
 }
 
 void PipelineParallel::settle(train::Setup& setup) {
@@ -264,6 +259,7 @@ void PipelineParallel::join(train::Ingredients& ingredients, const train::Setup&
   ingredients.observers.emplace_back([](const train::ModelScope& scope) {
     return std::make_unique<WeightStash>(*scope.chunks.front(), scope.plan.counters);
   });
+  update_in_passes(ingredients, options_.flags());
 }
 // [/region]
 

@@ -76,13 +76,13 @@ void ExpertParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(a
 void ExpertParallel::validate(train::Setup& setup) {
   const bool published = find_moe_model(memory::options_of(setup).estimate) != nullptr;
   if (published && !options_.has_experts()) return options_.validate_for_published();
-  options_.validate(setup.ranks_beside().first);
+  options_.validate();
   if (!setup.train.init.empty()) expect_mixture_of(setup.train.init, options_);
   if (options_.has_experts()) train::expect_kept(exclusions(setup));
 }
 
 std::vector<train::Exclusion> ExpertParallel::exclusions(const train::Setup& setup) const {
-  std::vector<train::Exclusion> all = options_.exclusions(setup.ranks_beside().first);
+  std::vector<train::Exclusion> all;
   // Answers of models whose feed-forward parts are dense.
   for (const char* flag : {"--simulate", "--scale", "--scale-tp", "--shapes", "--cp-table"}) {
     const std::optional<train::Question> question = setup.question();

@@ -28,7 +28,7 @@ namespace ultra::five_d {
 /// @brief The rows as a table for the terminal; a reason that several have is given once.
 [[nodiscard]] std::string format_combinations(const std::vector<train::Exclusion>& exclusions);
 
-/// @brief The rows as JSON: [{"first": "--tp", "second": "--sync parameter-server", "reason": "..."}].
+/// @brief The rows as JSON: [{"first": "--compress", "second": "--zero 1, 2 or 3", "reason": "..."}].
 [[nodiscard]] Json combinations_to_json(const std::vector<train::Exclusion>& exclusions);
 
 /// @brief The flags --combinations and --combinations-json as a technique.

@@ -157,11 +157,8 @@ Work Communicator::recv_async(const Tensor& data, int peer, int channel) const {
   return submit(message(OpKind::kRecv, data, peer, channel));
 }
 
-Work Communicator::send_async(const Tensor& data, int peer, const MessageName& name,
-                              const SendWrapper& wrapper) const {
-  auto operation = named(OpKind::kSend, data, peer, name);
-  if (wrapper) operation = wrapper(std::move(operation));
-  return submit(std::move(operation));
+Work Communicator::send_async(const Tensor& data, int peer, const MessageName& name) const {
+  return submit(named(OpKind::kSend, data, peer, name));
 }
 Work Communicator::recv_async(const Tensor& data, int peer, const MessageName& name) const {
   return submit(named(OpKind::kRecv, data, peer, name));

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,10 +32,9 @@ struct MessageName {
   bool operator==(const MessageName&) const = default;
 };
 
-/// @brief Makes of a send what is issued in its place: one that begins later, for instance. Empty: the
-/// send is issued as it is.
-using SendWrapper =
-    std::function<std::shared_ptr<comm::Operation>(std::shared_ptr<comm::Operation> send)>;
+namespace comm {
+struct Issuer;  // engine/issue.hpp
+}
 
 /// @brief A group of ranks; copies are handles on the same group.
 ///
@@ -125,8 +123,7 @@ class Communicator {
   /// @brief Receives from a member; shape and dtype must be the sender's.
   Work recv_async(const Tensor& data, int peer, int channel = 0) const;
   /// @brief Sends to a member, to the recv of the same name there, whatever else was issued before.
-  Work send_async(const Tensor& data, int peer, const MessageName& name,
-                  const SendWrapper& wrapper = {}) const;
+  Work send_async(const Tensor& data, int peer, const MessageName& name) const;
   /// @brief Receives what a member sends under the same name; shape and dtype must be the sender's.
   Work recv_async(const Tensor& data, int peer, const MessageName& name) const;
   /// @brief Sends to member rank + distance and receives from rank - distance, on the ring. Not in
@@ -196,6 +193,8 @@ class Communicator {
   void set_observer(CommObserver* observer) const;
 
  private:
+  friend struct comm::Issuer;
+
   [[nodiscard]] comm::calls::Member member() const;
   /// This handle, for an operation that is waited for at once: nobody else need move it along.
   [[nodiscard]] Communicator waited_for() const {

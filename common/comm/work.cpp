@@ -6,6 +6,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/engine/progress_engine.hpp"
+#include "common/comm/engine/wait_any.hpp"
 
 namespace ultra {
 namespace {

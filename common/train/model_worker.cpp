@@ -25,7 +25,7 @@ std::vector<std::string> data_groups_of(const std::vector<nn::Model*>& chunks) {
 std::unique_ptr<ModelStates> make_replicated(const StatesScope& scope,
                                              const Ingredients& ingredients) {
   const MakeExchange& make_exchange = ingredients.exchange.get();
-  return replicated_states(scope, make_exchange ? make_exchange(scope) : nullptr);
+  return std::make_unique<ReplicatedStates>(scope, make_exchange ? make_exchange(scope) : nullptr);
 }
 
 }  // namespace
@@ -46,7 +46,6 @@ StepParts ModelWorker::make_parts(const Ingredients& ingredients) const {
                   .states = make_states(ingredients),
                   .completes = ingredients.completes.get(),
                   .sum_partial = ingredients.sum_partial.get(),
-                  .own_outcome = ingredients.own_outcome.get(),
                   .links = nullptr,
                   .scaler = nullptr,
                   .observers = {}};
@@ -79,7 +78,7 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
                              .wrap = ingredients.weight_rule.get(),
                              .store = ingredients.store.get()}};
     if (group == nn::kOwnGroup) {
-      states.push_back(replicated_states(scope, nullptr));
+      states.push_back(std::make_unique<ReplicatedStates>(scope, nullptr));
       continue;
     }
     const MakeStates& make = ingredients.states.get();

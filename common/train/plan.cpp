@@ -30,6 +30,7 @@ Plan make_plan(const TrainOptions& options, const Communicator& ranks, const Mes
   TokenPlan tokens;
   if (options.doc_length > 0) tokens.documents.emplace(options.seed, options.doc_length);
   return {.mesh = std::move(mesh),
+          .in_step = ranks,
           .groups = std::move(groups),
           .share = share,
           .chunks = {nn::StageSpec::whole(options.model)},

@@ -24,6 +24,7 @@ namespace ultra::train {
 /// | where does it stand?                       | mesh                                       |
 /// | who holds the same weights?                | groups, by the names that parameters give   |
 /// | which layers has it?                       | chunks                                     |
+/// | with whom does it make a step?             | in_step: their losses and norms add up      |
 /// | which sequences, and in which pieces?      | share, micro_batches: as many on every rank |
 /// | which tokens of each sequence?             | tokens                                     |
 /// | what does it do in a step?                 | schedule                                   |
@@ -31,10 +32,11 @@ namespace ultra::train {
 /// Its loss and its gradients are shares of the global batch's, for every token loss is divided by
 /// the tokens of the global batch. So sums over ranks complete them, along whatever axis.
 struct Plan {
-  Mesh mesh;                              ///< the ranks that train, as a grid
-  RankGroups groups;                      ///< nn::kDataGroup, and those that techniques add
-  BatchShare share;                       ///< of each global batch
-  std::vector<nn::StageSpec> chunks;      ///< parts of the model, in the order of their layers
+  Mesh mesh;                          ///< the ranks that train, as a grid
+  Communicator in_step;               ///< those that make each step together; unless changed, all
+  RankGroups groups;                  ///< nn::kDataGroup, and those that techniques add
+  BatchShare share;                   ///< of each global batch
+  std::vector<nn::StageSpec> chunks;  ///< parts of the model, in the order of their layers
   std::vector<MicroBatch> micro_batches;  ///< of the share
   StepSchedule schedule;                  ///< of every step
   TokenPlan tokens = {};                  ///< of each sequence

@@ -3,7 +3,6 @@
 /// run_schedule: micro-batches pass the chunks of a model, forward and backward.
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,7 +40,6 @@ struct ScheduledPasses {
   double loss_scale = 1.0;  ///< factor on all gradients; the loss that is returned is without it
   Tensor loss_sum = {};     ///< [1] of f64: where a device with streams adds up its losses, with
                             ///< the scale; undefined: the host reads each
-  std::function<void(const Action&)> update = {};  ///< updates the weights of the action's chunk
 };
 
 /// @brief Runs the passes: leaves the gradients in the parameters.

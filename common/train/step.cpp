@@ -41,11 +41,8 @@ StepOutcome Step::run(const StepPlan& step) {
   const double own_loss = pass_micro_batches(step);
   context_.meter.gradients_done();
   context_.timeline.enter("optimizer");
-  Updates updates;
-  if (!updates_between(plan_.schedule)) updates = complete_gradients();
-  StepOutcome outcome = parts_.own_outcome
-                            ? parts_.own_outcome(own_share(own_loss, sums_.read().back()))
-                            : sum_over_ranks(own_loss, updates);
+  Updates updates = complete_gradients();
+  StepOutcome outcome = sum_over_ranks(own_loss, updates);
   expect_finite("loss", outcome.loss, step.step, context_.options);
   const double factor = parts_.scaler ? unscale(outcome) : 1.0;
   if (!outcome.skipped) {
@@ -80,7 +77,6 @@ double Step::unscale(StepOutcome& outcome) const {
 
 void Step::update_weights(const Updates& updates, const StepRule& rule, double factor) const {
   for (std::size_t group = 0; group < updates.size(); ++group) {
-    // States without an optimizer of their own, those of servers, take no scaled gradients.
     if (parts_.scaler) parts_.states[group]->optimizer().set_gradient_factor(factor);
     parts_.states[group]->update(updates[group], rule);
   }
@@ -132,24 +128,12 @@ double Step::pass_micro_batches(const StepPlan& step) {
                                     .tokens = &plan_.tokens,
                                     .observers = parts_.observers,
                                     .loss_scale = loss_scale(),
-                                    .loss_sum = sums_.loss_on_device(),
-                                    .update = [&](const Action&) { update_between(step); }});
+                                    .loss_sum = sums_.loss_on_device()});
   ledger_.step_ends();
   for (const auto& states : parts_.states) {
     if (states->exchange() != nullptr) states->exchange()->finish();
   }
   return loss;
-}
-
-/// An update with what the passes have made since the last one.
-void Step::update_between(const StepPlan& step) {
-  Updates updates = complete_gradients();
-  for (std::size_t group = 0; group < updates.size(); ++group) {
-    add_owned_squares(*parts_.states[group], updates[group], numbers_, sums_);
-    parts_.states[group]->update(updates[group],
-                                 {.learning_rate = step.learning_rate, .norm = 0, .clip_norm = 0});
-    parts_.states[group]->drop_gradients();
-  }
 }
 
 /// What other ranks have a part of is added up: data groups have done so, now the others.
@@ -170,11 +154,11 @@ Step::Updates Step::complete_gradients() {
 /// Loss and norm travel together: what one rank finds not finite, all do.
 StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) {
   for (std::size_t group = 0; group < updates.size(); ++group) {
-    add_owned_squares(*parts_.states[group], updates[group], numbers_, sums_);
+    parts_.states[group]->add_squares(updates[group], numbers_, sums_);
   }
   std::vector<double> sums = sums_.read();
   sums.back() = plan_.counts_loss() ? own_share(own_loss, sums.back()) : 0.0;
-  sum_over(plan_.ranks().labeled("loss and norm"), sums);
+  sum_over(plan_.in_step.labeled("loss and norm"), sums);
   return {.loss = sums.back(), .grad_norm = norm_of(std::span(sums).first(numbers_.size()))};
 }
 

@@ -41,16 +41,12 @@ struct GradientPiece {
 using SumPartial =
     std::function<void(std::span<const GradientPiece> pieces, const RankGroups& groups)>;
 
-/// Says what a step gave, from this rank's share of the loss, in place of sums over the ranks.
-using OwnOutcome = std::function<StepOutcome(double own_loss)>;
-
 /// @brief What a step is made of, beside the plan.
 struct StepParts {
   std::vector<nn::Model*> chunks;                    ///< as Plan::chunks; outlive the step
   std::vector<std::unique_ptr<ModelStates>> states;  ///< by data group
   CompletionRule completes;                          ///< when a gradient is complete; may be empty
   SumPartial sum_partial;                            ///< may be empty: no gradient is partial
-  OwnOutcome own_outcome;                            ///< may be empty: sums over the ranks
   std::unique_ptr<StageLinks> links;                 ///< null: the chunk is the whole model
   std::unique_ptr<LossScaler> scaler;                ///< null: the loss is not scaled
   std::vector<std::unique_ptr<StepObserver>> observers;  ///< in their order
@@ -67,13 +63,11 @@ class Step {
 
   /// @brief All passes, the exchange of gradients, their norm, and the update of the weights.
   ///
-  /// A schedule that updates between passes has no update behind them. Nobody waits for the norm
-  /// then: it does not clip, and what is told is that of the gradients of all updates together.
   /// With a loss scaler, a norm that is not finite skips the update: no weight, no moment and no count
   /// of steps changes, and observers are told.
   /// @throws NumericError on every rank alike when the loss is not finite, or the norm without a
   /// scaler; what LossScaler::step_ends() throws.
-  /// Collective over plan.ranks().
+  /// Collective over plan.in_step.
   /// Cost: that of the exchanges and of the states' update, and an all-reduce of one f64 per
   /// parameter of the whole model, and one.
   [[nodiscard]] StepOutcome run(const StepPlan& step);
@@ -96,7 +90,6 @@ class Step {
   using Updates = std::vector<std::vector<optim::TensorUpdate>>;  // by data group
 
   [[nodiscard]] double pass_micro_batches(const StepPlan& step);
-  void update_between(const StepPlan& step);
   [[nodiscard]] double pass_forward(const data::Sampler& share, std::size_t batch,
                                     const StepSchedule& forwards, const Tensor& loss_sum) const;
   [[nodiscard]] Updates complete_gradients();
@@ -114,7 +107,7 @@ class Step {
   data::Sampler share_;
   StepParts parts_;
   GradientLedger ledger_;
-  StepSums sums_;  // with the gradients that updates between passes have used up
+  StepSums sums_;
 };
 
 }  // namespace ultra::train

@@ -11,7 +11,6 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero.hpp"
@@ -29,9 +28,9 @@ namespace {
 /// Those of the last program, which has the flags of all before it.
 train::Techniques all_techniques() {
   return train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                        data_parallel::parameter_servers(), data_parallel::scaling_prediction(),
-                        zero::technique(), zero::checkpoints(), zero::offload(),
-                        tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction());
+                        data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
+                        zero::offload(), tensor_parallel::technique(),
+                        tensor_parallel::tp_scaling_prediction());
 }
 
 /// The flags that take a value.
@@ -50,25 +49,23 @@ std::vector<std::string> all_flags() {
 
 /// What is asked for; in each the flags that belong to it have a meaning. The answers are given, a
 /// training ends behind its checks.
-const std::vector<std::string> kQuestions = {
-    "",
-    "--zero 3 --dp 2",
-    "--zero 3 --dp 4 --zero++ hierarchical --node-size 2",
-    "--zero 1 --dp 2 --offload optimizer",
-    "--tp 2 --dp 2",
-    "--dp 2 --compress topk:0.1",
-    "--dp 2 --sync parameter-server --async --priority priority",
-    "--checkpoint /nowhere/run",
-    "--recompute full",
-    "--estimate custom",
-    "--estimate llama-7b --dp 4",
-    "--estimate custom --dp 4 --tp 2",
-    "--estimate custom --dp 1000000 --tp 2",
-    "--simulate h100 --simulate-sizes 1KB",
-    "--op all_reduce",
-    "--scale 1,2",
-    "--scale-tp 2",
-    "--shapes table"};
+const std::vector<std::string> kQuestions = {"",
+                                             "--zero 3 --dp 2",
+                                             "--zero 3 --dp 4 --zero++ hierarchical --node-size 2",
+                                             "--zero 1 --dp 2 --offload optimizer",
+                                             "--tp 2 --dp 2",
+                                             "--dp 2 --compress topk:0.1",
+                                             "--checkpoint /nowhere/run",
+                                             "--recompute full",
+                                             "--estimate custom",
+                                             "--estimate llama-7b --dp 4",
+                                             "--estimate custom --dp 4 --tp 2",
+                                             "--estimate custom --dp 1000000 --tp 2",
+                                             "--simulate h100 --simulate-sizes 1KB",
+                                             "--op all_reduce",
+                                             "--scale 1,2",
+                                             "--scale-tp 2",
+                                             "--shapes table"};
 
 class FlagValues : public ::testing::TestWithParam<std::string> {
  protected:

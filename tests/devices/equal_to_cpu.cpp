@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/11_five_d/five_d.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/devices/tiny_run.hpp"
 #include "tests/support/command_line.hpp"
@@ -26,9 +25,9 @@ constexpr double kHalf = 0.02;
 constexpr double kKeptMoment = 0.01;
 
 /// What rank 0 had in the end; servers know no model, so that there nobody puts the weights together.
-RankRun outcome_of(const std::string& flags, Likeness likeness) {
+RankRun outcome_of(const Layout& layout, const std::string& flags) {
   const auto make_setup = [&] {
-    return train::parse_setup(five_d::techniques(), test::words_of(flags));
+    return train::parse_setup(program_of(layout).techniques, test::words_of(flags));
   };
   const train::Setup setup = make_setup();
   RankRun outcome;
@@ -36,8 +35,8 @@ RankRun outcome_of(const std::string& flags, Likeness likeness) {
       setup.comm.world_size(),
       [&](Communicator& world) {
         RankRun run;
-        if (likeness == Likeness::kLossesInF64) {
-          run.result = train::train_with(make_setup(), world);
+        if (layout.likeness == Likeness::kLossesInF64) {
+          run.result = train::train_with(make_setup(), world, program_of(layout).make_worker);
         } else {
           run = test::run_of(make_setup(), world);
         }
@@ -82,9 +81,8 @@ void expect_equal_to_cpu(const Layout& layout, DeviceKind device) {
   const test::TemporaryFolder folder;
   const std::string text = folder.write("numbers.txt", text_of_numbers());
   const auto on = [&](DeviceKind kind, const std::string& more) {
-    return outcome_of(
-        fmt::format("{} --data {} --device {}", flags_of(layout, more), text, to_string(kind)),
-        layout.likeness);
+    return outcome_of(layout, fmt::format("{} --data {} --device {}", flags_of(layout, more), text,
+                                          to_string(kind)));
   };
   if (layout.likeness == Likeness::kRoughly) {
     const std::string steps = "--steps 3";

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "chapters/11_five_d/five_d.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/gpu/streams.hpp"
 #include "tests/devices/tiny_run.hpp"
@@ -73,7 +72,7 @@ std::uint64_t waits_of_a_step(const Layout& layout, DeviceKind device) {
   std::mutex mutex;
   std::map<int, std::vector<std::uint64_t>> waits;
   const auto make_setup = [&] {
-    train::Techniques techniques = five_d::techniques();
+    train::Techniques techniques = program_of(layout).techniques;
     techniques.push_back(test::putting(test::before_each_step([&](const train::StepPlan&,
                                                                   const train::ModelScope& scope) {
       const std::lock_guard lock(mutex);
@@ -84,7 +83,9 @@ std::uint64_t waits_of_a_step(const Layout& layout, DeviceKind device) {
   const train::Setup setup = make_setup();
   run_ranks(
       setup.comm.world_size(),
-      [&](Communicator& world) { static_cast<void>(train::train_with(make_setup(), world)); },
+      [&](Communicator& world) {
+        static_cast<void>(train::train_with(make_setup(), world, program_of(layout).make_worker));
+      },
       setup.rank_options());
   std::uint64_t most = 0;
   for (const auto& [rank, counts] : waits) most = std::max(most, counts.at(3) - counts.at(2));

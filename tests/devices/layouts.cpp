@@ -1,5 +1,10 @@
 #include "tests/devices/layouts.hpp"
 
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/02_collectives/collectives.hpp"
+#include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
+#include "chapters/11_five_d/five_d.hpp"
+
 namespace ultra::devices {
 namespace {
 
@@ -31,10 +36,9 @@ void add_data_parallel(std::vector<Layout>& all) {
   all.push_back({chapter, "OneBit", "--dp 2 --compress onebit --compress-warmup 1", kKeptMoment});
   all.push_back({chapter, "OneBitAfterFiveSteps", "--dp 2 --compress onebit --compress-warmup 5"});
   all.push_back({chapter, "PowerSgd", "--dp 2 --compress powersgd:2", kInF64});
-  const std::string servers = "--dp 2 --sync parameter-server";
-  all.push_back({chapter, "ParameterServer", servers, kLossesInF64});
+  all.push_back({chapter, "ParameterServer", "--dp 2", kLossesInF64});
   all.push_back({chapter, "ParameterServerInSlices",
-                 servers + " --servers 2 --priority priority --slice-kb 1 --clip 0", kLossesInF64});
+                 "--dp 2 --servers 2 --priority priority --slice-kb 1 --clip 0", kLossesInF64});
 }
 
 void add_zero(std::vector<Layout>& all) {
@@ -132,6 +136,13 @@ const std::vector<Layout>& layouts() {
     return made;
   }();
   return all;
+}
+
+LayoutProgram program_of(const Layout& layout) {
+  if (layout.likeness != Likeness::kLossesInF64) return {five_d::techniques(), {}};
+  return {train::list_of(memory::technique(), collectives::technique(),
+                         data_parallel::parameter_servers()),
+          data_parallel::worker_with_servers};
 }
 
 }  // namespace ultra::devices

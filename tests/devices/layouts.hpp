@@ -1,10 +1,12 @@
 #pragma once
 /// @file
-/// Every chapter's ways to train, as flags of the program that has them all: what a device must do as the
-/// CPU does.
+/// Every chapter's ways to train, as flags of the program that has them: what a device must do as the CPU
+/// does.
 
 #include <string>
 #include <vector>
+
+#include "common/train/program/run_techniques.hpp"
 
 namespace ultra::devices {
 
@@ -14,7 +16,7 @@ enum class Likeness {
   kInF64,        ///< f64 only: rounding decides what is sent or chosen, so that f32 may part ways
   kKeptMoment,  ///< as kInF64, and f32 losses of three steps to 1 %: weights are divided by the root of
                 ///< what the first gradient was, rounded; 1e-8 and 1.01e-8 are far apart then
-  kLossesInF64,  ///< as kInF64, without weights: they are on no rank that trains
+  kLossesInF64,  ///< as kInF64, without weights: they are on no rank that trains, but on servers
   kRoughly,      ///< types of two bytes or one: losses to 2 %
 };
 
@@ -22,9 +24,16 @@ enum class Likeness {
 struct Layout {
   std::string chapter;  ///< "04_zero"
   std::string name;     ///< of letters and digits
-  std::string flags;    ///< of 11_five_d, beside the tiny model's
+  std::string flags;    ///< of its program, beside the tiny model's
   Likeness likeness = Likeness::kEveryNumber;
 };
+
+/// @brief The program of a layout: 11_five_d, or 03_parameter_server.
+struct LayoutProgram {
+  train::Techniques techniques;
+  train::WorkerOfRank make_worker;
+};
+[[nodiscard]] LayoutProgram program_of(const Layout& layout);
 
 /// @brief The ways of chapters 01 to 08, 10 and 11, on one to four ranks.
 [[nodiscard]] const std::vector<Layout>& layouts();

@@ -38,6 +38,7 @@ class FrontDoor(unittest.TestCase):
 
     def test_unknown_chapter_preset_and_benchmark(self):
         self.workbook("run", "07", code=2, says="no chapter '07'; the chapters are: 01_toy")
+        self.workbook("run", "01/hall", code=2, says="chapter 01_toy/hall has no executable")
         self.workbook("test", "--preset", "fast", code=2, says="use release, dev or tsan")
         self.workbook("test", "--preset", code=2, says="--preset needs a name")
         self.workbook("bench", "speed", code=2, says="no benchmark's name contains 'speed'")
@@ -77,6 +78,18 @@ class FrontDoor(unittest.TestCase):
         folder.mkdir()
         self.toy.write("chapters/02_tables/main.cpp", "int main() { return 9; }\n")
         self.workbook("run", says=["loss 3, twice that 6", "01_toy: every technique"])
+
+    def test_a_folder_of_a_chapter_may_have_a_program_of_its_own(self):
+        folder = self.toy.root / "chapters/01_toy/hall"
+        self.addCleanup(shutil.rmtree, folder)
+        folder.mkdir()
+        self.toy.write("chapters/01_toy/hall/main.cpp", "int main() { return 9; }\n")
+        self.workbook("run", "01/hall", code=9)
+        self.workbook("run", "01", says="loss 3")
+        comparison = json.loads(self.toy.read("chapters/01_toy/compare.json"))
+        comparison["rows"][0]["program"] = "01_hall"
+        self.toy.write("chapters/01_toy/compare.json", json.dumps(comparison))
+        self.workbook("run", code=1, says="✗ exit code 9")
 
     def test_a_broken_promise_fails_the_run(self):
         comparison = self.toy.read("chapters/01_toy/compare.json").replace("1e-5", "bitwise")

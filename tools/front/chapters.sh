@@ -45,6 +45,25 @@ notebook_of() {
   fi
 }
 
+# program_of NN or NN/ROOM: the executable "04_zero", or "03_parameter_server" of a folder with a main.cpp.
+program_of() {
+  local chapter room=""
+  [[ $1 == */* ]] && room=${1#*/}
+  chapter=$(chapter_of "${1%%/*}") || exit
+  [[ -f chapters/$chapter/$room/main.cpp ]] || die "chapter $chapter${room:+/$room} has no executable"
+  echo "${room:+${chapter%%_*}_}${room:-$chapter}"
+}
+
+# All executables of a chapter.
+list_programs() {
+  local main
+  [[ -f chapters/$1/main.cpp ]] && echo "$1"
+  for main in chapters/"$1"/*/main.cpp; do
+    [[ -f $main ]] && program_of "$1/$(basename "$(dirname "$main")")"
+  done
+  return 0
+}
+
 # The chapters whose executables train: they have rows to compare (tools/compare.py).
 list_training_chapters() {
   local name

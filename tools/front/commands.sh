@@ -17,11 +17,13 @@ command_setup() {
 # run without a chapter. With flags: train with the newest that trains. Without: train with the first at
 # once, while the others are built; then compare all techniques, and confirm a plan for this machine.
 run_everything() {
-  local first newest targets=() name
+  local first newest targets=() chapter name
   first=$(list_training_chapters | head -n 1)
   newest=$(newest_training_chapter) || exit
-  while read -r name; do
-    targets+=("${name}_main")
+  while read -r chapter; do
+    while read -r name; do
+      targets+=("${name}_main")
+    done < <(list_programs "$chapter")
   done < <(list_training_chapters)
   asks_for_device "$@" && need_switches DEVICES
   if (($# == 0)); then
@@ -46,10 +48,10 @@ command_run() {
   if (($# == 0)) || [[ $1 == -* ]]; then
     run_everything "$@"
   fi
-  local chapter suffix="" mpi=no ranks="" flags=()
-  chapter=$(chapter_of "$1") || exit
+  local chapter name suffix="" mpi=no ranks="" flags=()
+  name=$(program_of "$1") || exit
+  chapter=$(chapter_of "${1%%/*}")
   shift
-  [[ -f chapters/$chapter/main.cpp ]] || die "chapter $chapter has no executable"
   while (($# > 0)); do
     case $1 in
       --mpi)
@@ -70,8 +72,8 @@ command_run() {
   [[ $mpi == yes ]] && need_packages mpi
   is_laboratory "$chapter" && need_switches LADDERS
   asks_for_device "${flags[@]}" && need_switches DEVICES
-  build_targets release "build-$chapter$suffix" "$advice" "${chapter}_main$suffix"
-  local program="$checkout/build/release/bin/$chapter$suffix"
+  build_targets release "build-$name$suffix" "$advice" "${name}_main$suffix"
+  local program="$checkout/build/release/bin/$name$suffix"
   cd "$called_from" || exit 1 # the flags may hold paths relative to it
   if [[ $mpi == yes ]]; then
     exec_with_mpi "$ranks" "$program" "${flags[@]}"

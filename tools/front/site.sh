@@ -51,7 +51,7 @@ site_targets() {
   local name
   while read -r name; do
     echo "$name"
-    [[ -f chapters/$name/main.cpp ]] && echo "${name}_main"
+    list_programs "$name" | sed 's/$/_main/'
   done < <(list_chapters)
 }
 

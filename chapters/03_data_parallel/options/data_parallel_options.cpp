@@ -26,15 +26,23 @@ collectives::BookOptions book_options(const std::string& all_reduce) {
   return {.names = {{OpKind::kAllReduce, all_reduce}}, .tuning = {}};
 }
 
-/// "--dp 3", "--dp 3 and --servers 1" or "--dp 3 and --tp 2".
-std::string asked_text(std::size_t dp, const std::string& replica, const std::string& beside) {
-  std::string text = fmt::format("--dp {}", dp);
-  if (!replica.empty()) text += " and " + replica;
-  if (!beside.empty()) text += " and " + beside;
-  return text;
-}
-
 }  // namespace
+
+void ask_for_ranks(train::CommOptions& comm, std::size_t needed, const std::string& asked) {
+  if (comm.launched && static_cast<std::size_t>(*comm.launched) != needed) {
+    throw ConfigError(
+        fmt::format("{}: {} ranks are needed, but mpirun started {} processes. Start mpirun -n {}.",
+                    asked, needed, *comm.launched, needed));
+  }
+  if (comm.ranks && *comm.ranks != needed) {
+    throw ConfigError(fmt::format("{}: {} ranks are needed, but --ranks is {}. Leave --ranks out.",
+                                  asked, needed, *comm.ranks));
+  }
+  if (!comm.launched) {
+    train::expect_thread_ranks(needed, fmt::format("{} needs {}", asked, needed));
+  }
+  comm.ranks = needed;
+}
 
 std::string_view to_string(Overlap overlap) {
   return std::ranges::find(kOverlaps, overlap, &train::Choice<Overlap>::second)->first;
@@ -65,9 +73,14 @@ void DataParallelOptions::add_to(CLI::App& app) {
             {0, train::kMostSteps});
   flags.add("--check-replicas", check_replicas,
             "compare the replicas' weights every so many steps [0: never]", {0, train::kMostSteps});
-  for (const char* flag : kAllReduceFlags) {
-    train::when_given(app, flag, [this, flag] { all_reduce_flag_ = flag; });
-  }
+  train::Flags(app, "").add_parsed(
+      "--sync",
+      [](const std::string&) {
+        throw ConfigError(
+            "these replicas add up their gradients themselves. Parameter servers are a program of "
+            "their own: ./workbook run 03/parameter_server --dp N --servers K.");
+      },
+      "");
 }
 
 void DataParallelOptions::validate(std::string_view optimizer) const {
@@ -90,33 +103,18 @@ void DataParallelOptions::validate(std::string_view optimizer) const {
 }
 
 void DataParallelOptions::resolve_ranks(train::Setup& setup) const {
-  train::CommOptions& comm = setup.comm;
   const auto [of_replica, replica_flags] = setup.ranks_per_replica();
-  const auto [beside, beside_flags] = setup.ranks_beside();
-  const std::optional<int> launched = comm.launched;
-  if (!dp) {
-    // One replica, unless there are ranks for more.
-    if (comm.ranks || launched || of_replica == 1) return;
-    train::expect_thread_ranks(of_replica, fmt::format("{} needs {}", replica_flags, of_replica));
-    comm.ranks = of_replica;
-    return;
+  if (dp) {
+    const std::string asked = fmt::format("--dp {}", *dp);
+    return ask_for_ranks(setup.comm, *dp * of_replica,
+                         replica_flags.empty() ? asked : asked + " and " + replica_flags);
   }
-  const std::size_t needed = *dp * of_replica + beside;
-  const std::string asked = asked_text(*dp, replica_flags, beside_flags);
-  if (launched && static_cast<std::size_t>(*launched) != needed) {
-    throw ConfigError(
-        fmt::format("{}: {} ranks are needed, but mpirun started {} processes. Start mpirun -n {}.",
-                    asked, needed, *launched, needed));
-  }
-  if (comm.ranks && *comm.ranks != needed) {
-    throw ConfigError(fmt::format("{}: {} ranks are needed, but --ranks is {}. Leave --ranks out.",
-                                  asked, needed, *comm.ranks));
-  }
-  if (!launched) train::expect_thread_ranks(needed, fmt::format("{} needs {}", asked, needed));
-  comm.ranks = needed;
+  // One replica, unless there are ranks for more.
+  if (setup.comm.ranks || setup.comm.launched || of_replica == 1) return;
+  ask_for_ranks(setup.comm, of_replica, replica_flags);
 }
 
-void DataParallelOptions::expect_work_for_all(std::size_t global_batch, int replicas) {
+void expect_work_for_all(std::size_t global_batch, int replicas) {
   if (checked_cast<std::size_t>(replicas) <= global_batch) return;
   throw ConfigError(fmt::format(
       "{} replicas cannot share a --global-batch of {}: each needs at least one sequence. Choose "

@@ -26,10 +26,6 @@ enum class Overlap {
 /// @brief "none", "per-parameter" or "bucketed".
 [[nodiscard]] std::string_view to_string(Overlap overlap);
 
-/// Flags of replicas that add up their gradients themselves.
-inline constexpr const char* kAllReduceFlags[] = {"--overlap", "--bucket-mb", "--all-reduce",
-                                                  "--compress", "--check-replicas"};
-
 /// @brief How many replicas, and how they add up their gradients.
 struct DataParallelOptions {
   std::optional<std::size_t> dp;         ///< --dp; absent: as many as there are ranks for
@@ -49,17 +45,9 @@ struct DataParallelOptions {
   /// @throws ConfigError that says what does not fit and what to do.
   void validate(std::string_view optimizer = optim::kDefaultRule) const;
 
-  /// @brief A flag that was given and has no meaning with a parameter server; empty if there is
-  /// none.
-  [[nodiscard]] const std::string& all_reduce_flag() const { return all_reduce_flag_; }
-
   /// @brief Gives the setup the number of ranks that --dp and the other techniques' axes ask for.
   /// @throws ConfigError when --ranks or mpirun says something else, with the equation.
   void resolve_ranks(train::Setup& setup) const;
-
-  /// @brief Checks that each replica gets something of a global batch.
-  /// @throws ConfigError with the numbers.
-  static void expect_work_for_all(std::size_t global_batch, int replicas);
 
   /// @brief Elements of a bucket.
   [[nodiscard]] std::size_t bucket_capacity(DType dtype) const;
@@ -80,9 +68,15 @@ struct DataParallelOptions {
 
   /// @brief These flags for the metrics file.
   [[nodiscard]] train::ExtraConfig config() const;
-
- private:
-  std::string all_reduce_flag_;
 };
+
+/// @brief Makes the run one of so many ranks.
+/// @param asked  the flags that ask for them: "--dp 3".
+/// @throws ConfigError when --ranks or mpirun says something else, with both numbers.
+void ask_for_ranks(train::CommOptions& comm, std::size_t needed, const std::string& asked);
+
+/// @brief Checks that each replica gets something of a global batch.
+/// @throws ConfigError with the numbers.
+void expect_work_for_all(std::size_t global_batch, int replicas);
 
 }  // namespace ultra::data_parallel

@@ -3,6 +3,7 @@
 #include "chapters/03_data_parallel/parameter_server/parameter_server.hpp"
 #include "chapters/03_data_parallel/parameter_server/stale_clock.hpp"
 #include "common/base/numeric.hpp"
+#include "common/comm/engine/wait_any.hpp"
 
 namespace ultra::data_parallel {
 namespace {

@@ -8,8 +8,6 @@
 #include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "common/ops/elementwise.hpp"
-#include "common/optim/clip.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -30,12 +28,11 @@ void wait_all(std::vector<Work>& works) {
 
 class PushPull::Impl {
  public:
-  Impl(nn::Model& model, const ServerWorld& servers, const ServedModel& served, double clip_norm)
+  Impl(nn::Model& model, const ServerWorld& servers, const ServedModel& served, Push when)
       : parameters_(model.parameters()),
         servers_(servers),
         served_(served),
-        clip_norm_(servers.settings.asynchronous ? clip_norm : 0.0),
-        early_(servers.settings.priority != Priority::kNone && clip_norm_ == 0.0),
+        early_(servers.settings.priority != Priority::kNone && when == Push::kByPriority),
         buckets_(one_by_one(served)),
         slices_of_(served.parameters.size()),
         stage_of_(stages_of(model)),
@@ -76,9 +73,9 @@ class PushPull::Impl {
   }
   // [/region]
 
-  void finish() {
-    ready_.expect_all_flushed();
-    if (servers_.settings.asynchronous) clip();
+  void finish() { ready_.expect_all_flushed(); }
+
+  void push() {
     if (!early_) {
       for (const Bucket& bucket : buckets_) push_and_pull(bucket.parameters.front());
     }
@@ -92,8 +89,6 @@ class PushPull::Impl {
     for (std::vector<Work>& pulls : due_pulls_) wait_all(pulls);
     wait_all(due_pushes_);
   }
-
-  [[nodiscard]] double gradient_norm() const { return gradient_norm_; }
 
  private:
   [[nodiscard]] std::size_t last_stage() const { return due_pulls_.size() - 1; }
@@ -132,29 +127,18 @@ class PushPull::Impl {
     for (const std::size_t s : slices_of_[p]) {
       const Slice& slice = served_.slices[s];
       const int server = servers_.rank_of_server(slice.server);
-      pushes_.push_back(named_[p].send_async(elements_of(slice, parameter.grad()), server,
-                                             push_name(served_, step_, s),
-                                             in_turn(queue_, checked_cast<int>(s))));
+      pushes_.push_back(send_in_turn(named_[p], elements_of(slice, parameter.grad()), server,
+                                     push_name(served_, step_, s),
+                                     {.queue = queue_, .priority = checked_cast<int>(s)}));
       pulls_[stage_of_[p]].push_back(named_[p].recv_async(elements_of(slice, parameter.value()),
                                                           server, pull_name(served_, step_, s)));
     }
   }
   // [/region]
 
-  /// Measures the gradient, and clips it when this replica shall.
-  void clip() {
-    std::vector<Tensor> gradients;
-    for (const nn::Parameter* parameter : parameters_) gradients.push_back(parameter->grad());
-    gradient_norm_ = optim::global_norm(gradients);
-    const double coefficient = optim::clip_coefficient(gradient_norm_, clip_norm_);
-    if (coefficient == 1.0) return;  // gradients may be on their way: they are read only
-    for (const Tensor& gradient : gradients) ops::scale_into(gradient, coefficient);
-  }
-
   std::vector<nn::Parameter*> parameters_;
   ServerWorld servers_;
   ServedModel served_;
-  double clip_norm_;
   bool early_;  // while the backward pass runs
   std::vector<Bucket> buckets_;
   std::vector<std::vector<std::size_t>> slices_of_;  // by parameter
@@ -162,7 +146,6 @@ class PushPull::Impl {
   std::vector<Communicator> named_;                  // by parameter
   std::shared_ptr<SendQueue> queue_;                 // null: each send begins at once
   std::size_t step_ = 0;                             // 1 for the first
-  double gradient_norm_ = 0;
   // Of this step, and of the one before, which the forward passes of this one wait for.
   std::vector<Work> pushes_;
   std::vector<Work> due_pushes_;
@@ -172,8 +155,8 @@ class PushPull::Impl {
 };
 
 PushPull::PushPull(nn::Model& model, const ServerWorld& servers, const ServedModel& served,
-                   double clip_norm)
-    : impl_(std::make_unique<Impl>(model, servers, served, clip_norm)),
+                   Push when)
+    : impl_(std::make_unique<Impl>(model, servers, served, when)),
       hook_(model.add_part_hook(
           {.forward = [impl = impl_.get()](const auto& call) { impl->pass_forward(call); }})) {}
 
@@ -182,7 +165,7 @@ PushPull::~PushPull() = default;
 void PushPull::step_begins() { impl_->step_begins(); }
 void PushPull::completed(std::size_t parameter) { impl_->completed(parameter); }
 void PushPull::finish() { impl_->finish(); }
+void PushPull::push() { impl_->push(); }
 void PushPull::drain() { impl_->drain(); }
-double PushPull::gradient_norm() const { return impl_->gradient_norm(); }
 
 }  // namespace ultra::data_parallel

@@ -11,6 +11,7 @@
 /// acceleration" (ByteScheduler), SOSP.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -21,9 +22,15 @@
 
 namespace ultra::data_parallel {
 
+/// @brief When a replica's gradients go.
+enum class Push : std::uint8_t {
+  kByPriority,  ///< as ServerSettings::priority says
+  kLate,        ///< not before push(): the replica may change them when it has all
+};
+
 /// @brief Pushes a model's gradients to the servers, and pulls its weights from them.
 ///
-/// Deviation from GradientExchange: finish() adds up nothing and waits for nobody. It pushes what
+/// Deviation from GradientExchange: finish() adds up nothing and waits for nobody. push() sends what
 /// is left and asks for the weights; forward passes of the next step wait for these, each block for
 /// its own, with Priority::kNone step_begins() for all.
 ///
@@ -37,25 +44,21 @@ namespace ultra::data_parallel {
 class PushPull : public train::GradientExchange {
  public:
   /// @brief Ready for the first step.
-  /// @param model      must outlive the use of this object; it may be gone first or last.
-  /// @param served     the same parameters, as the servers know them.
-  /// @param clip_norm  asynchronous replicas clip their own gradient to this norm before they push
-  /// it, so that it cannot be pushed before the backward pass is over; 0 means no clipping.
-  /// Synchronous ones leave that to the servers, which know the sum.
+  /// @param model   must outlive the use of this object; it may be gone first or last.
+  /// @param served  the same parameters, as the servers know them.
   PushPull(nn::Model& model, const ServerWorld& servers, const ServedModel& served,
-           double clip_norm);
+           Push when = Push::kByPriority);
   ~PushPull() override;
 
   void step_begins() override;
   void completed(std::size_t parameter) override;
   void finish() override;
 
+  /// @brief Pushes what has not gone yet; behind finish(), once per step.
+  void push();
+
   /// @brief Returns when the weights after the last step are here.
   void drain();
-
-  /// @brief The norm of this replica's gradient in the last step, before clipping; 0 unless
-  /// asynchronous.
-  [[nodiscard]] double gradient_norm() const;
 
  private:
   class Impl;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common/base/errors.hpp"
+#include "common/comm/engine/issue.hpp"
 #include "common/comm/engine/operation.hpp"
 
 namespace ultra::data_parallel {
@@ -122,13 +123,17 @@ std::string SendQueue::waits_for(const Send& send) const {
   return text;
 }
 
-SendWrapper in_turn(std::shared_ptr<SendQueue> queue, int priority) {
-  if (!queue) return {};
-  return [queue = std::move(queue), priority](std::shared_ptr<Operation> send) {
-    auto queued = std::make_shared<QueuedSend>(std::move(send), queue);
-    queue->enter(*queued, priority);
-    return queued;
-  };
+std::shared_ptr<Operation> in_turn(std::shared_ptr<Operation> send, const Turn& turn) {
+  if (!turn.queue) return send;
+  auto queued = std::make_shared<QueuedSend>(std::move(send), turn.queue);
+  turn.queue->enter(*queued, turn.priority);
+  return queued;
+}
+
+Work send_in_turn(const Communicator& group, const Tensor& data, int peer, const MessageName& name,
+                  const Turn& turn) {
+  return comm::Issuer::issue(group,
+                             in_turn(comm::Issuer::make_send(group, data, peer, name), turn));
 }
 
 }  // namespace ultra::data_parallel

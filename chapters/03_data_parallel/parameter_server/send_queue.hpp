@@ -72,10 +72,20 @@ class SendQueue {
   std::vector<const Send*> on_their_way_;
 };
 
-/// @brief Lets a send wait for its turn in a queue: for Communicator::send_async.
-/// @param queue     null: the send begins at once.
-/// @param priority  the lower, the more urgent; equal ones begin in the order of issue.
+/// @brief When a send begins.
+struct Turn {
+  std::shared_ptr<SendQueue> queue;  ///< null: at once
+  int priority = 0;  ///< the lower, the more urgent; equal ones begin in the order of issue
+};
+
+/// @brief What begins a send when its turn has come; the send itself without a queue.
 /// @throws ConfigError when it is called for a send of a rank other than the queue's.
-[[nodiscard]] SendWrapper in_turn(std::shared_ptr<SendQueue> queue, int priority);
+[[nodiscard]] std::shared_ptr<comm::Operation> in_turn(std::shared_ptr<comm::Operation> send,
+                                                       const Turn& turn);
+
+/// @brief Sends to a member of a group when the turn has come, to the recv of the same name there.
+/// @throws ConfigError when it is called for a send of a rank other than the queue's.
+[[nodiscard]] Work send_in_turn(const Communicator& group, const Tensor& data, int peer,
+                                const MessageName& name, const Turn& turn);
 
 }  // namespace ultra::data_parallel

@@ -51,8 +51,8 @@ Work ServedWeights::receive(std::size_t slice, int replica, std::size_t step,
 Work ServedWeights::send(std::size_t slice, int replica, std::size_t step,
                          const Tensor& values) const {
   const Kept& kept = slices_[slice];
-  return kept.messenger.send_async(values, replica, pull_name(model_, step, kept.number),
-                                   in_turn(queue_, checked_cast<int>(kept.number)));
+  return send_in_turn(kept.messenger, values, replica, pull_name(model_, step, kept.number),
+                      {.queue = queue_, .priority = checked_cast<int>(kept.number)});
 }
 
 void send_first_weights(const ServerWorld& servers, const ServedModel& model,

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "chapters/03_data_parallel/options/data_parallel_options.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
@@ -13,16 +14,11 @@
 namespace ultra::data_parallel {
 namespace {
 
-const std::vector<train::Choice<Synchronization>> kSyncs = {
-    {"all-reduce", Synchronization::kAllReduce},
-    {"parameter-server", Synchronization::kParameterServer}};
-
 const std::vector<train::Choice<Priority>> kPriorities = {
     {to_string(Priority::kNone), Priority::kNone},
     {to_string(Priority::kWaitFree), Priority::kWaitFree},
     {to_string(Priority::kPriority), Priority::kPriority}};
 
-constexpr std::size_t kDefaultServers = 1;
 constexpr std::size_t kDefaultStaleness = 2;
 
 /// Refuses a flag that was given without the one that gives it a meaning.
@@ -44,23 +40,18 @@ ConfigError bad_straggler(const std::string& text) {
 
 void ServerOptions::add_to(CLI::App& app) {
   const char* group = "Parameter server";
-  train::add_choice(app, "--sync", sync, kSyncs, group,
-                    "who brings gradients together: all-reduce (the replicas themselves) or "
-                    "parameter-server (ranks beside them)");
   const train::Flags flags(app, group);
-  flags.add("--servers", servers, "ranks that keep the weights, beside the replicas [1]",
+  flags.add("--dp", dp, "replicas of the model [1, or as many as there are ranks]",
+            {1, train::kMostRanks});
+  flags.add("--servers", servers, "ranks that keep the weights, beside the replicas",
             {1, train::kMostRanks});
   flags.add_switch("--async", asynchronous, "servers apply each replica's gradient as it comes");
   flags.add("--staleness", staleness, "steps that a replica may be ahead of the slowest [2]",
             {0, train::kMostSteps});
-  flags.add_parsed(
-      "--priority",
-      [this](const std::string& word) {
-        priority = train::parse_choice("--priority", word, kPriorities);
-      },
-      "in which order gradients and weights travel: none (all after the backward pass), "
-      "wait-free (as they are ready) or priority (in slices, what is needed first goes first) "
-      "[none]");
+  train::add_choice(app, "--priority", priority, kPriorities, group,
+                    "in which order gradients and weights travel: none (all after the backward "
+                    "pass), wait-free (as they are ready) or priority (in slices, what is needed "
+                    "first goes first)");
   flags.add("--slice-kb", slice_kb,
             fmt::format("10^3 bytes of a slice with --priority priority [{}]", kSliceKb),
             {1.0, 1e9});
@@ -74,15 +65,25 @@ void ServerOptions::add_to(CLI::App& app) {
 }
 
 void ServerOptions::validate() const {
-  const bool served = sync == Synchronization::kParameterServer;
-  const char* needs_servers = "--sync parameter-server";
-  expect_with(servers.has_value(), "--servers", served, needs_servers);
-  expect_with(asynchronous, "--async", served, needs_servers);
   expect_with(staleness.has_value(), "--staleness", asynchronous, "--async");
-  expect_with(priority.has_value(), "--priority", served, needs_servers);
   expect_with(slice_kb.has_value(), "--slice-kb", priority == Priority::kPriority,
               "--priority priority");
 }
+
+void ServerOptions::resolve_ranks(train::CommOptions& comm) const {
+  if (dp || (!comm.ranks && !comm.launched)) {
+    const std::size_t replicas = dp.value_or(1);
+    return ask_for_ranks(comm, replicas + servers,
+                         fmt::format("--dp {} and --servers {}", replicas, servers));
+  }
+  const auto ranks = checked_cast<std::size_t>(comm.world_size());
+  if (ranks > servers) return;
+  throw ConfigError(
+      fmt::format("--servers {} leave none of {} ranks for a replica. Ask for more ranks: --dp N.",
+                  servers, ranks));
+}
+
+int ServerOptions::replicas(int ranks) const { return ranks - checked_cast<int>(servers); }
 
 void ServerOptions::expect_straggler_among(int replicas) const {
   const std::optional<Straggler> slow = slow_replica();
@@ -92,16 +93,11 @@ void ServerOptions::expect_straggler_among(int replicas) const {
                   slow->replica, replicas, replicas - 1));
 }
 
-std::size_t ServerOptions::num_servers() const {
-  return sync == Synchronization::kParameterServer ? servers.value_or(kDefaultServers) : 0;
-}
-
 ServerSettings ServerOptions::settings(DType dtype) const {
-  const Priority order = priority.value_or(Priority::kNone);
   const double slice_bytes = slice_kb.value_or(kSliceKb) * 1e3;
-  return {.servers = checked_cast<int>(num_servers()),
-          .priority = order,
-          .slice_capacity = order == Priority::kPriority
+  return {.servers = checked_cast<int>(servers),
+          .priority = priority,
+          .slice_capacity = priority == Priority::kPriority
                                 ? static_cast<std::size_t>(slice_bytes) / size_of(dtype)
                                 : 0,
           .asynchronous = asynchronous,
@@ -124,18 +120,11 @@ std::optional<Straggler> ServerOptions::slow_replica() const {
 }
 
 train::ExtraConfig ServerOptions::config() const {
-  train::ExtraConfig config;
-  for (const auto& [word, meaning] : kSyncs) {
-    if (meaning == sync) config.emplace_back("sync", std::string(word));
-  }
-  if (sync == Synchronization::kParameterServer) {
-    const Priority order = priority.value_or(Priority::kNone);
-    config.emplace_back("servers", num_servers());
-    config.emplace_back("priority", std::string(to_string(order)));
-    if (order == Priority::kPriority) config.emplace_back("slice_kb", slice_kb.value_or(kSliceKb));
-    config.emplace_back("async", std::string(asynchronous ? "on" : "off"));
-    if (asynchronous) config.emplace_back("staleness", staleness.value_or(kDefaultStaleness));
-  }
+  train::ExtraConfig config = {{"servers", servers},
+                               {"priority", std::string(to_string(priority))}};
+  if (priority == Priority::kPriority) config.emplace_back("slice_kb", slice_kb.value_or(kSliceKb));
+  config.emplace_back("async", std::string(asynchronous ? "on" : "off"));
+  if (asynchronous) config.emplace_back("staleness", staleness.value_or(kDefaultStaleness));
   if (!straggler.empty()) config.emplace_back("straggler", straggler);
   return config;
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The command-line options of parameter servers and of slow replicas.
+/// The command-line options of parameter servers.
 
 #include <cstddef>
 #include <optional>
@@ -10,25 +10,20 @@
 #include "chapters/03_data_parallel/parameter_server/straggler.hpp"
 #include "common/tensor/dtype.hpp"
 #include "common/train/options/cli_fwd.hpp"
+#include "common/train/options/comm_options.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::data_parallel {
 
-/// @brief Who brings the replicas' gradients together.
-enum class Synchronization {
-  kAllReduce,        ///< the replicas themselves
-  kParameterServer,  ///< ranks beside them, which keep the weights
-};
-
-/// @brief Whether there are parameter servers, and how they work.
+/// @brief How many replicas and servers there are, and how they work together.
 struct ServerOptions {
-  Synchronization sync = Synchronization::kAllReduce;  ///< --sync
-  std::optional<std::size_t> servers;                  ///< --servers; absent: 1
-  bool asynchronous = false;                           ///< --async
-  std::optional<std::size_t> staleness;                ///< --staleness; absent: 2
-  std::optional<Priority> priority;                    ///< --priority; absent: none
-  std::optional<double> slice_kb;                      ///< --slice-kb; absent: kSliceKb
-  std::string straggler;  ///< --straggler R:MILLISECONDS; empty: nobody
+  std::optional<std::size_t> dp;         ///< --dp; absent: 1, or as many as there are ranks for
+  std::size_t servers = 1;               ///< --servers, ranks beside them
+  bool asynchronous = false;             ///< --async
+  std::optional<std::size_t> staleness;  ///< --staleness; absent: 2
+  Priority priority = Priority::kNone;   ///< --priority
+  std::optional<double> slice_kb;        ///< --slice-kb; absent: kSliceKb
+  std::string straggler;                 ///< --straggler R:MILLISECONDS; empty: nobody
 
   /// What --slice-kb is unless it is given: it cuts the large matrices of the default model in two.
   static constexpr double kSliceKb = 100;
@@ -40,12 +35,16 @@ struct ServerOptions {
   /// @throws ConfigError that says what does not fit and what to do.
   void validate() const;
 
+  /// @brief Makes the run one of replicas and servers.
+  /// @throws ConfigError when --ranks or mpirun says something else, or leaves no rank for a replica.
+  void resolve_ranks(train::CommOptions& comm) const;
+
+  /// @brief Replicas in a world of so many ranks.
+  [[nodiscard]] int replicas(int ranks) const;
+
   /// @brief Checks that the straggler is one of the replicas.
   /// @throws ConfigError with the numbers.
   void expect_straggler_among(int replicas) const;
-
-  /// @brief Ranks beside the replicas: 0 without --sync parameter-server.
-  [[nodiscard]] std::size_t num_servers() const;
 
   /// @brief What replicas and servers agree on; after validate().
   [[nodiscard]] ServerSettings settings(DType dtype) const;

@@ -1,18 +1,19 @@
 #include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "chapters/01_memory/written_parts.hpp"
-#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/03_data_parallel/batch_shares.hpp"
+#include "chapters/03_data_parallel/gradient_completion.hpp"
+#include "chapters/03_data_parallel/options/data_parallel_options.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_options.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 #include "chapters/03_data_parallel/parameter_server/straggler.hpp"
-#include "common/optim/adamw.hpp"
+#include "chapters/03_data_parallel/report/communication_table.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -24,39 +25,40 @@ class ParameterServers : public train::Technique {
   void validate(train::Setup& setup) override {
     options_.validate();
     train::expect_kept(exclusions(setup));
+    setup.unequal_shares = true;
   }
 
   std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
-    std::vector<train::Exclusion> all;
-    const auto exclude = [&](const char* flag, bool given, const char* reason) {
-      all.push_back({.first = flag,
-                     .second = "--sync parameter-server",
-                     .reason = reason,
-                     .broken = given && num_servers() > 0});
+    const auto excluded = [](const char* flag, bool given) {
+      return train::Exclusion{
+          .first = flag,
+          .second = "parameter servers",
+          .reason = "the weights are the servers', which hold no model. Leave it out.",
+          .broken = given};
     };
-    const char* of_servers =
-        "the weights are the servers', which hold no model. Leave one of the two out.";
-    exclude("--init", !setup.train.init.empty(), of_servers);
-    exclude("--val-data", !setup.train.val_data.empty(), of_servers);
-    for (const char* flag : kAllReduceFlags) {
-      exclude(flag, options_of(setup).all_reduce_flag() == flag,
-              "it belongs to replicas that add up their gradients themselves. Leave one of the two "
-              "out.");
-    }
-    return all;
+    return {excluded("--init", !setup.train.init.empty()),
+            excluded("--val-data", !setup.train.val_data.empty())};
   }
+
+  void settle(train::Setup& setup) override { options_.resolve_ranks(setup.comm); }
 
   void validate_training(const train::Setup& setup) const override {
-    options_.expect_straggler_among(setup.replicas());
+    expect_work_for_all(setup.train.global_batch, replicas(setup));
+    options_.expect_straggler_among(replicas(setup));
   }
 
-  train::ExtraConfig config(const train::Setup&) const override { return options_.config(); }
+  train::ExtraConfig config(const train::Setup& setup) const override {
+    return train::joined({{{"dp", checked_cast<std::size_t>(replicas(setup))}}, options_.config()});
+  }
 
-  std::pair<std::size_t, std::string> ranks_beside() const override {
-    return {num_servers(), fmt::format("--servers {}", num_servers())};
+  void name_algorithms(train::AlgorithmNames& names) const override {
+    names[OpKind::kAllReduce] = "pairwise";  // adds in the order of the ranks
   }
 
   void join(train::Ingredients& ingredients, const train::Setup&) const override {
+    ingredients.share.offer(share_of_batch);
+    ingredients.cut.offer(cut_share);
+    ingredients.completes.offer(completing_action);
     const auto slow = options_.slow_replica();
     if (!slow) return;
     ingredients.observers.emplace_back([slow = *slow](const train::ModelScope& scope) {
@@ -64,32 +66,20 @@ class ParameterServers : public train::Technique {
     });
   }
 
-  std::unique_ptr<train::Worker> make_worker(
-      const train::RunContext& context, const train::Setup& setup,
-      const train::MakeTrainer& make_trainer) const override {
-    if (num_servers() == 0) return nullptr;
-    const ServerWorld servers =
-        make_server_world(context.world, options_.settings(setup.train.dtype));
-    return parameter_server_worker(servers, context, make_trainer,
-                                   optim::adamw({}, memory::written_adamw));
-  }
-
-  std::vector<train::UnsavedState> states_that_are_not_saved() const override {
-    return {{.flag = "--sync parameter-server",
-             .reason = "the servers' weights and moments would not be saved. Leave out "
-                       "--checkpoint and --resume, or the servers.",
-             .kept = num_servers() > 0}};
-  }
-
   std::optional<std::string> memory_table(const train::Setup&,
                                           const train::TrainResult&) const override {
-    // Replicas and servers keep different things: one closed form is neither's.
-    if (num_servers() == 0) return {};
-    return "";
+    return "";  // replicas and servers keep different things: one closed form is neither's
+  }
+  std::string table(const train::Setup&, const train::TrainResult& result) const override {
+    return format_communication_table(result);
   }
 
+  const ServerOptions& options() const { return options_; }
+
  private:
-  [[nodiscard]] std::size_t num_servers() const { return options_.num_servers(); }
+  int replicas(const train::Setup& setup) const {
+    return options_.replicas(setup.comm.world_size());
+  }
 
   ServerOptions options_;
 };
@@ -98,6 +88,15 @@ class ParameterServers : public train::Technique {
 
 std::unique_ptr<train::Technique> parameter_servers() {
   return std::make_unique<ParameterServers>();
+}
+
+std::unique_ptr<train::Worker> worker_with_servers(const train::Setup& setup,
+                                                   const train::RunContext& context) {
+  const auto* servers = setup.find<ParameterServers>();
+  ensure(servers != nullptr, "a program without parameter servers");
+  return parameter_server_worker(
+      make_server_world(context.world, servers->options().settings(setup.train.dtype)), setup,
+      context, memory::written_rule(setup.train.optimizer));
 }
 
 }  // namespace ultra::data_parallel

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Parameter servers as a technique: ranks beside the replicas that keep the weights.
+/// Parameter servers as a program: ranks beside the replicas that keep the weights.
 ///
 /// | part of training          | becomes                                              | where                     |
 /// |---------------------------|------------------------------------------------------|---------------------------|
@@ -8,14 +8,18 @@
 /// | the exchange of gradients | pushes to the servers, pulls of the new weights      | push_pull                 |
 /// | the optimizer             | the servers'                                         | served_weights            |
 
-#include <cstddef>
 #include <memory>
 
 #include "common/train/program/technique.hpp"
 
 namespace ultra::data_parallel {
 
-/// @brief --sync parameter-server, and --straggler.
+/// @brief The flags of parameter servers, and what is a replica's of a training.
 [[nodiscard]] std::unique_ptr<train::Technique> parameter_servers();
+
+/// @brief Makes a rank's worker, a replica's or a server's, in a program with parameter_servers().
+/// Collective over the world.
+[[nodiscard]] std::unique_ptr<train::Worker> worker_with_servers(const train::Setup& setup,
+                                                                 const train::RunContext& context);
 
 }  // namespace ultra::data_parallel

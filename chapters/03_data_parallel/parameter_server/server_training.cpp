@@ -10,8 +10,10 @@
 
 #include "chapters/03_data_parallel/parameter_server/parameter_server.hpp"
 #include "chapters/03_data_parallel/parameter_server/push_pull.hpp"
-#include "common/base/errors.hpp"
+#include "common/ops/elementwise.hpp"
+#include "common/optim/clip.hpp"
 #include "common/train/gradients/model_states.hpp"
+#include "common/train/program/run_techniques.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -41,37 +43,56 @@ void put_together(const Communicator& world, const Device& host, const std::vect
 }
 // [/region]
 
+/// An asynchronous replica looks at all of its own gradient; a synchronous one leaves that to the
+/// servers, which know the sum.
+std::vector<train::OwnedPiece> pieces_of(const train::StatesScope& scope,
+                                         const ServerWorld& servers) {
+  std::vector<train::OwnedPiece> pieces;
+  if (!servers.settings.asynchronous) return pieces;
+  for (const nn::Parameter* parameter : scope.parameters) {
+    pieces.push_back(
+        {.parameter = parameter, .elements = {0, parameter->count()}, .is_owner = true});
+  }
+  return pieces;
+}
+
 /// What a replica keeps: weights and gradients, but nothing of an optimizer.
 class ServedStates : public train::ModelStates {
  public:
   ServedStates(const train::StatesScope& scope, const ServerWorld& servers)
-      : ModelStates(scope.data_group, {}), parameters_(scope.parameters) {
+      : ModelStates(scope.data_group, pieces_of(scope, servers)), parameters_(scope.parameters) {
+    const train::TrainOptions& options = scope.context.options;
+    update_by(nullptr, std::make_unique<train::MasterWeights>(pieces(), options.formats()));
     const ServedModel served = share_model(servers, described());
     if (servers.world.rank() == 0) {
       std::vector<Tensor> values;
       for (const nn::Parameter* parameter : parameters_) values.push_back(parameter->value());
       send_first_weights(servers, served, values);
     }
+    const bool clips = servers.settings.asynchronous && options.clip_norm > 0;
     sync_ = std::make_unique<PushPull>(*scope.chunks.front(), servers, served,
-                                       scope.context.options.clip_norm);
+                                       clips ? Push::kLate : Push::kByPriority);
   }
 
-  [[nodiscard]] PushPull& sync() { return *sync_; }
-
   train::GradientExchange* exchange() override { return sync_.get(); }
-  void update(std::span<const optim::TensorUpdate>, const train::StepRule&) override {}
+  Tensor weights(std::size_t piece) override { return parameters_[piece]->value(); }
+  Tensor gradient(std::size_t piece) override { return parameters_[piece]->grad(); }
+  // [region update]
+  /// The weights change at the servers. An asynchronous replica clips its own gradient before.
+  void update(std::span<const optim::TensorUpdate> own, const train::StepRule& rule) override {
+    const double coefficient = optim::clip_coefficient(rule.norm, rule.clip_norm);
+    if (coefficient != 1.0) {
+      for (const optim::TensorUpdate& update : own) ops::scale_into(update.grad, coefficient);
+    }
+    sync_->push();
+  }
+  // [/region]
   void drop_gradients() override {
     for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
   }
-  Tensor weights(std::size_t) override { throw at_the_servers(); }
-  Tensor gradient(std::size_t) override { throw at_the_servers(); }
   void conclude(train::RankMeter&) override { sync_->drain(); }
 
  private:
-  static InternalError at_the_servers() {
-    return InternalError("a replica's states are kept by the servers");
-  }
-
   [[nodiscard]] std::vector<ServedParameter> described() const {
     std::vector<ServedParameter> parameters;
     for (const nn::Parameter* parameter : parameters_) {
@@ -90,9 +111,13 @@ class ServedStates : public train::ModelStates {
 /// A trainer whose gradients go to the servers, and whose weights come from there.
 class Replica : public train::Worker {
  public:
-  Replica(const train::RunContext& context, const ServerWorld& servers,
-          const train::MakeTrainer& make_trainer)
-      : context_(context), servers_(servers), worker_(make_trainer(servers.group, changed())) {}
+  Replica(const train::Setup& setup, const train::RunContext& context, const ServerWorld& servers)
+      : context_(context),
+        servers_(servers),
+        worker_(train::make_trainer(setup, context, servers.group,
+                                    [&](train::Plan& plan, train::Ingredients& ingredients) {
+                                      change(plan, ingredients);
+                                    })) {}
 
   train::StepOutcome step(const train::StepPlan& plan) override {
     const train::StepOutcome own = worker_->step(plan);
@@ -111,28 +136,21 @@ class Replica : public train::Worker {
   }
 
  private:
-  [[nodiscard]] std::function<void(train::Plan&, train::Ingredients&)> changed() {
-    return [this](train::Plan& plan, train::Ingredients& ingredients) {
-      if (servers_.settings.asynchronous) {
-        for (train::MicroBatch& micro_batch : plan.micro_batches) {
-          micro_batch.normalizer /= servers_.replicas();
-        }
+  void change(train::Plan& plan, train::Ingredients& ingredients) const {
+    plan.in_step = plan.mesh.group({});  // alone
+    if (servers_.settings.asynchronous) {
+      for (train::MicroBatch& micro_batch : plan.micro_batches) {
+        micro_batch.normalizer /= servers_.replicas();
       }
-      ingredients.states.claim("--sync parameter-server", [this](const train::StatesScope& scope) {
-        auto states = std::make_unique<ServedStates>(scope, servers_);
-        states_ = states.get();
-        return states;
-      });
-      // The weights change at the servers; what is left is to look at the gradient.
-      ingredients.own_outcome.claim("--sync parameter-server", [this](double own_loss) {
-        return train::StepOutcome{.loss = own_loss, .grad_norm = states_->sync().gradient_norm()};
-      });
-    };
+    }
+    ingredients.states.claim("parameter servers",
+                             [servers = servers_](const train::StatesScope& scope) {
+                               return std::make_unique<ServedStates>(scope, servers);
+                             });
   }
 
   train::RunContext context_;
   ServerWorld servers_;
-  ServedStates* states_ = nullptr;  // the worker's
   std::unique_ptr<train::Worker> worker_;
   std::vector<StepPart> parts_;  // of each step
 };
@@ -175,11 +193,11 @@ class Server : public train::Worker {
 }  // namespace
 
 std::unique_ptr<train::Worker> parameter_server_worker(const ServerWorld& servers,
+                                                       const train::Setup& setup,
                                                        const train::RunContext& context,
-                                                       const train::MakeTrainer& make_trainer,
                                                        const optim::Rule& rule) {
   if (servers.is_server()) return std::make_unique<Server>(context, servers, rule);
-  return std::make_unique<Replica>(context, servers, make_trainer);
+  return std::make_unique<Replica>(setup, context, servers);
 }
 
 }  // namespace ultra::data_parallel

@@ -19,8 +19,8 @@ namespace ultra::data_parallel {
 
 /// @brief Makes this rank's worker: a replica's or a server's.
 ///
-/// A replica trains as any other, but that its states have no optimizer and that its exchange is
-/// PushPull. The ranks put their figures together after the last step (Worker::conclude); until
+/// A replica trains as any other, but that it makes its steps alone, that its states have no optimizer
+/// and that its exchange is PushPull. The ranks put their figures together after the last step (Worker::conclude); until
 /// then a step's loss is the replica's own, a step's gradient norm what the rank knows of it. Then
 /// both are the same on all ranks. With ServerSettings::asynchronous each replica's gradient is
 /// applied by itself, so it is made as large as a whole batch's: N times the replica's share, which
@@ -33,11 +33,11 @@ namespace ultra::data_parallel {
 /// the first step replica 0 sends S, at the end one all-reduce of two f64 per step.
 /// Memory: no optimizer on replicas; on servers see sync_server() and async_server().
 /// @param servers       of all ranks of the run: make_server_world(world, ...).
-/// @param make_trainer  makes a replica's worker.
+/// @param setup         of the replicas' trainers: make_trainer(setup, ...).
 /// @param rule          of the servers' optimizer.
 /// @see PushPull, ParameterServer
 [[nodiscard]] std::unique_ptr<train::Worker> parameter_server_worker(
-    const ServerWorld& servers, const train::RunContext& context,
-    const train::MakeTrainer& make_trainer, const optim::Rule& rule);
+    const ServerWorld& servers, const train::Setup& setup, const train::RunContext& context,
+    const optim::Rule& rule);
 
 }  // namespace ultra::data_parallel

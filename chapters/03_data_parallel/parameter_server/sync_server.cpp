@@ -4,6 +4,7 @@
 #include "chapters/03_data_parallel/parameter_server/parameter_server.hpp"
 #include "common/base/numeric.hpp"
 #include "common/comm/device/memory_ops.hpp"
+#include "common/comm/engine/wait_any.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
 #include "common/train/frame/divergence.hpp"

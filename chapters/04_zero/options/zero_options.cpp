@@ -56,14 +56,13 @@ void ZeroOptions::add_to(CLI::App& app) {
   train::when_given(app, "--bucket-mb", [this] { bucket_mb_given_ = true; });
 }
 
-void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parallel,
-                           std::size_t servers) const {
+void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parallel) const {
   const bool all = stage == ZeroStage::kParameters;
   expect_meaning(prefetch.has_value(), "--prefetch", all, "--zero 3");
   expect_meaning(reshard.has_value(), "--reshard-after-forward", all, "--zero 3");
   train::under_flag("--reduce-scatter", "", [&] { static_cast<void>(algorithms(data_parallel)); });
   plus_plus.validate(plus_plus_context());
-  train::expect_kept(exclusions(data_parallel, servers));
+  train::expect_kept(exclusions(data_parallel));
 }
 
 ZeroPlusPlusContext ZeroOptions::plus_plus_context() const {
@@ -73,7 +72,7 @@ ZeroPlusPlusContext ZeroOptions::plus_plus_context() const {
 }
 
 std::vector<train::Exclusion> ZeroOptions::exclusions(
-    const data_parallel::DataParallelOptions& data_parallel, std::size_t servers) const {
+    const data_parallel::DataParallelOptions& data_parallel) const {
   std::vector<train::Exclusion> all = plus_plus.exclusions(plus_plus_context());
   const auto exclude = [&](bool broken, const char* flag, const std::string& zero,
                            const char* reason) {
@@ -81,8 +80,6 @@ std::vector<train::Exclusion> ZeroOptions::exclusions(
   };
   const std::string any =
       shards() ? fmt::format("--zero {}", number_of(stage)) : "--zero 1, 2 or 3";
-  exclude(shards() && servers > 0, "--sync parameter-server", any,
-          "the servers hold the optimizer's states already, in shards of their own.");
   exclude(shards() && data_parallel.compress != "none", "--compress", any,
           "compressed gradients travel to all ranks, not to the owner of a shard.");
   const bool units = stage == ZeroStage::kParameters;

@@ -32,13 +32,12 @@ struct ZeroOptions {
 
   /// @brief Checks the values, and that no flag is given whose meaning another one takes away.
   /// @param data_parallel  chapter 03's flags, validated.
-  /// @param servers        ranks beside the replicas.
   /// @throws ConfigError that says what does not fit and what to do.
-  void validate(const data_parallel::DataParallelOptions& data_parallel, std::size_t servers) const;
+  void validate(const data_parallel::DataParallelOptions& data_parallel) const;
 
   /// @brief What these flags do not go together with.
   [[nodiscard]] std::vector<train::Exclusion> exclusions(
-      const data_parallel::DataParallelOptions& data_parallel, std::size_t servers) const;
+      const data_parallel::DataParallelOptions& data_parallel) const;
 
   /// @brief Checks that nodes of --hybrid-shard make up the replicas of a training, and share something;
   /// and that those of --node-size do.

@@ -50,7 +50,7 @@ void TensorParallelOptions::add_to(CLI::App& app) {
   train::when_given(app, "--tp-overlap", [this] { overlap_given_ = true; });
 }
 
-void TensorParallelOptions::validate(std::size_t servers) const {
+void TensorParallelOptions::validate() const {
   if (!splits()) {
     if (sequence_parallel == SequenceParallel::kOn) {
       throw ConfigError("--sp on has no meaning without --tp: one rank has all of each sequence.");
@@ -64,14 +64,6 @@ void TensorParallelOptions::validate(std::size_t servers) const {
     throw ConfigError(
         "--tp-overlap ring needs --sp on: its chunks are the ranks' parts of each sequence.");
   }
-  train::expect_kept(exclusions(servers));
-}
-
-std::vector<train::Exclusion> TensorParallelOptions::exclusions(std::size_t servers) const {
-  return {{.first = splits() ? fmt::format("--tp {}", tp) : "--tp",
-           .second = "--sync parameter-server",
-           .reason = "servers keep whole weights. Leave one of the two out.",
-           .broken = splits() && servers > 0}};
 }
 
 TensorParallelLayout TensorParallelOptions::layout() const {

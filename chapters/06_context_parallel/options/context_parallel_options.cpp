@@ -59,7 +59,7 @@ void ContextParallelOptions::add_to(CLI::App& app) {
   train::when_given(app, "--cp-method", [this] { method_given_ = true; });
 }
 
-void ContextParallelOptions::validate(std::size_t servers) const {
+void ContextParallelOptions::validate() const {
   const char* needless = layout_given_ ? "--cp-layout" : method_given_ ? "--cp-method" : nullptr;
   if (!splits() && (needless || ulysses)) {
     throw ConfigError(
@@ -82,14 +82,6 @@ void ContextParallelOptions::validate(std::size_t servers) const {
                       *ulysses, cp % *ulysses, cp));
     }
   }
-  train::expect_kept(exclusions(servers));
-}
-
-std::vector<train::Exclusion> ContextParallelOptions::exclusions(std::size_t servers) const {
-  return {{.first = splits() ? fmt::format("--cp {}", cp) : "--cp",
-           .second = "--sync parameter-server",
-           .reason = "servers take gradients of whole sequences. Leave one of the two out.",
-           .broken = splits() && servers > 0}};
 }
 
 MethodChoice ContextParallelOptions::choice() const {

@@ -9,7 +9,6 @@
 #include "chapters/06_context_parallel/context_layout.hpp"
 #include "chapters/06_context_parallel/methods/context_method.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/options/exclusion.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::context_parallel {
@@ -28,13 +27,8 @@ struct ContextParallelOptions {
   void add_to(CLI::App& app);
 
   /// @brief Checks the values against each other.
-  /// @param servers  parameter servers beside the replicas.
   /// @throws ConfigError that says what does not fit and what to do.
-  void validate(std::size_t servers) const;
-
-  /// @brief What these flags do not go together with.
-  /// @param servers  ranks beside the replicas.
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(std::size_t servers) const;
+  void validate() const;
 
   /// @brief Whether sequences are split at all.
   [[nodiscard]] bool splits() const { return cp > 1; }

@@ -60,7 +60,7 @@ std::string PipelineOptions::flags() const {
              : fmt::format("--pp {} --schedule-file {}", pp, in_quotes(schedule_file));
 }
 
-void PipelineOptions::validate(std::size_t servers) const {
+void PipelineOptions::validate() const {
   if (schedule_given_ && !schedule_file.empty()) {
     throw ConfigError(
         "--schedule and --schedule-file both say in which order micro-batches pass. Leave one of "
@@ -79,14 +79,6 @@ void PipelineOptions::validate(std::size_t servers) const {
                     "micro-batches pass it one by one.",
                     needless));
   }
-  train::expect_kept(exclusions(servers));
-}
-
-std::vector<train::Exclusion> PipelineOptions::exclusions(std::size_t servers) const {
-  return {{.first = has_schedule() ? fmt::format("--pp {}", pp) : "--pp",
-           .second = "--sync parameter-server",
-           .reason = "servers take gradients of whole models. Leave one of the two out.",
-           .broken = has_schedule() && servers > 0}};
 }
 
 std::size_t micro_batch_size(std::size_t share, std::size_t micro_batches) {

@@ -11,7 +11,6 @@
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "chapters/07_pipeline_parallel/stages/stage_split.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/options/exclusion.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/metrics.hpp"
 
@@ -44,13 +43,8 @@ struct PipelineOptions {
   [[nodiscard]] train::ExtraConfig config() const;
 
   /// @brief Checks the values against each other.
-  /// @param servers  parameter servers beside the replicas.
   /// @throws ConfigError that says what does not fit and what to do.
-  void validate(std::size_t servers) const;
-
-  /// @brief What these flags do not go together with.
-  /// @param servers  ranks beside the replicas.
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(std::size_t servers) const;
+  void validate() const;
 
   /// @brief Makes --micro-batch what --micro-batches asks for, when it is given.
   /// @param replicas  that share the global batch.

@@ -92,7 +92,7 @@ void ExpertParallelOptions::add_to(CLI::App& app) {
   }
 }
 
-void ExpertParallelOptions::validate(std::size_t servers) const {
+void ExpertParallelOptions::validate() const {
   const auto given = [this](std::string_view flag) {
     return std::ranges::find(given_, flag) != given_.end();
   };
@@ -119,14 +119,6 @@ void ExpertParallelOptions::validate(std::size_t servers) const {
     throw ConfigError(
         "--bias-rate has a meaning with --balance bias only. Add that, or leave it out.");
   }
-  train::expect_kept(exclusions(servers));
-}
-
-std::vector<train::Exclusion> ExpertParallelOptions::exclusions(std::size_t servers) const {
-  return {{.first = "--experts",
-           .second = "--sync parameter-server",
-           .reason = "servers take gradients of whole models. Leave one of the two out.",
-           .broken = has_experts() && servers > 0}};
 }
 
 void ExpertParallelOptions::validate_for_published() const {

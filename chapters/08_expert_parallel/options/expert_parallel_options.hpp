@@ -10,7 +10,6 @@
 
 #include "chapters/08_expert_parallel/moe_config.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/options/exclusion.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::expert_parallel {
@@ -25,13 +24,8 @@ struct ExpertParallelOptions {
   void add_to(CLI::App& app);
 
   /// @brief Checks the values against each other.
-  /// @param servers  parameter servers beside the replicas.
   /// @throws ConfigError that says what does not fit and what to do.
-  void validate(std::size_t servers) const;
-
-  /// @brief What these flags do not go together with.
-  /// @param servers  ranks beside the replicas.
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(std::size_t servers) const;
+  void validate() const;
 
   /// @brief Checks the values for an estimate of a model that has experts of its own: --ep alone
   /// says something about it.

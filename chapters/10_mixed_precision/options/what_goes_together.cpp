@@ -65,9 +65,6 @@ void exclude_from_types(Rows rows, const Asked& asked) {
       one_of_the_two("its messages are made of f32 gradients, and it sends fewer bytes than "
                      "bf16 does."),
       asked.has("compress", "none"));
-  rows.exclude("--sync parameter-server",
-               one_of_the_two("its servers keep weights and update them in one type."),
-               asked.has("sync", "all-reduce"));
   rows.exclude("--zero++", one_of_the_two("it quantises f32 weights and gradients."),
                asked.has("zero_plus_plus", "none"));
   rows.exclude("--offload optimizer+params",
@@ -111,10 +108,6 @@ void exclude_from_scaling(Rows rows, const Asked& asked) {
       one_of_the_two("what a step leaves over for the next ones has that step's scale, and "
                      "after an overflow it would be no number in any of them."),
       asked.has("compress", "none"));
-  rows.exclude("--sync parameter-server",
-               one_of_the_two("servers update without a norm of all gradients, which would say "
-                              "whether one overflowed."),
-               asked.value_of("sync") == "parameter-server");
   rows.exclude("--schedule pipedream-async",
                "its stages update before anybody knows whether a gradient overflowed. Use "
                "--loss-scale none, or another schedule.",

@@ -52,7 +52,7 @@ bool is_predicted(const train::Setup& setup) {
   const bool measured =
       pipeline_parallel::options_of(setup).split.rule == StageSplit::Rule::kMeasured;
   const bool updates = schedule && train::updates_between(schedule->ranks.front());
-  return setup.ranks_beside().first == 0 && zero.offload.what == zero::Offload::kNone &&
+  return zero.offload.what == zero::Offload::kNone &&
          zero::zero_of(setup).options().plus_plus.techniques.empty() && !updates &&
          !(schedule && measured);
 }

@@ -30,6 +30,14 @@ void StepSums::add_squares(std::size_t parameter, const Tensor& gradient) {
   }
 }
 
+void StepSums::add(std::size_t parameter, const StepSums& others, std::size_t other) {
+  if (on_device_.defined()) {
+    ops::add_into(on_device(parameter), others.on_device(other));
+  } else {
+    on_host_[parameter] += others.on_host_[other];
+  }
+}
+
 Tensor StepSums::loss_on_device() const {
   return on_device_.defined() ? on_device(on_host_.size() - 1) : Tensor();
 }

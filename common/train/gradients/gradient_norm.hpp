@@ -30,6 +30,9 @@ class StepSums {
   /// @brief Adds the squares of all elements to those of a parameter.
   void add_squares(std::size_t parameter, const Tensor& gradient);
 
+  /// @brief Adds a number of others, where those are.
+  void add(std::size_t parameter, const StepSums& others, std::size_t other);
+
   /// @brief [1] of f64, to which the device adds its losses; undefined on the CPU.
   [[nodiscard]] Tensor loss_on_device() const;
 

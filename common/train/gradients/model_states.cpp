@@ -6,6 +6,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/optim/clip.hpp"
+#include "common/train/gradients/gradient_norm.hpp"
 
 namespace ultra::train {
 namespace {
@@ -38,28 +39,6 @@ std::vector<OwnedPiece> whole_pieces(const StatesScope& scope) {
   return pieces;
 }
 
-class ReplicatedStates : public ModelStates {
- public:
-  ReplicatedStates(const StatesScope& scope, std::unique_ptr<GradientExchange> exchange)
-      : ModelStates(scope.data_group, whole_pieces(scope)),
-        parameters_(scope.parameters),
-        exchange_(std::move(exchange)) {
-    update_by(make_optimizer(scope.optimizer, pieces()),
-              std::make_unique<MasterWeights>(pieces(), scope.context.options.formats()));
-  }
-
-  GradientExchange* exchange() override { return exchange_.get(); }
-  Tensor weights(std::size_t piece) override { return parameters_[piece]->value(); }
-  Tensor gradient(std::size_t piece) override { return parameters_[piece]->grad(); }
-  void drop_gradients() override {
-    for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
-  }
-
- private:
-  std::vector<nn::Parameter*> parameters_;
-  std::unique_ptr<GradientExchange> exchange_;
-};
-
 }  // namespace
 
 ModelStates::ModelStates(std::string data_group, std::vector<OwnedPiece> pieces)
@@ -87,6 +66,11 @@ std::vector<optim::TensorUpdate> ModelStates::updates() {
                        .master = master.defined() ? master.view(value.shape()) : Tensor()});
   }
   return updates;
+}
+
+void ModelStates::add_squares(std::span<const optim::TensorUpdate> updates,
+                              const ParameterNumbers& numbers, StepSums& sums) {
+  add_owned_squares(*this, updates, numbers, sums);
 }
 
 void ModelStates::update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) {
@@ -126,9 +110,13 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerParts& parts,
       parts.wrap ? parts.wrap(parts.rule, pieces) : parts.rule, std::move(store));
 }
 
-std::unique_ptr<ModelStates> replicated_states(const StatesScope& scope,
-                                               std::unique_ptr<GradientExchange> exchange) {
-  return std::make_unique<ReplicatedStates>(scope, std::move(exchange));
+ReplicatedStates::ReplicatedStates(const StatesScope& scope,
+                                   std::unique_ptr<GradientExchange> exchange)
+    : ModelStates(scope.data_group, whole_pieces(scope)),
+      parameters_(scope.parameters),
+      exchange_(std::move(exchange)) {
+  update_by(make_optimizer(scope.optimizer, pieces()),
+            std::make_unique<MasterWeights>(pieces(), scope.context.options.formats()));
 }
 
 }  // namespace ultra::train

@@ -22,6 +22,9 @@
 
 namespace ultra::train {
 
+class ParameterNumbers;
+class StepSums;
+
 /// @brief The parameters of a data group, of all chunks, in forward order; each once.
 [[nodiscard]] std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
                                                         std::string_view data_group);
@@ -63,8 +66,14 @@ class ModelStates {
   /// @throws InternalError when others update them.
   [[nodiscard]] optim::Optimizer& optimizer();
 
-  /// @brief pieces() with their weights and gradients. Only after exchange() is finished.
-  [[nodiscard]] std::vector<optim::TensorUpdate> updates();
+  /// @brief pieces() with their weights and gradients; none where states have made their updates during
+  /// the passes. Only after exchange() is finished.
+  [[nodiscard]] virtual std::vector<optim::TensorUpdate> updates();
+  /// @brief Adds the squares of the step's gradients to those of their parameters: each element on one
+  /// rank only, its owner.
+  /// @param updates  updates(), complete.
+  virtual void add_squares(std::span<const optim::TensorUpdate> updates,
+                           const ParameterNumbers& numbers, StepSums& sums);
   /// @brief Copies the weights of a piece, wherever they are, between steps: the master weights,
   /// where there are any.
   /// @param out  [elements] on the CPU.
@@ -159,8 +168,21 @@ using MakeStates = std::function<std::unique_ptr<ModelStates>(const StatesScope&
 /// rank.
 ///
 /// Memory: weights, gradients and the rule's states, the latter from the first step on.
-/// @param exchange  null on one rank.
-[[nodiscard]] std::unique_ptr<ModelStates> replicated_states(
-    const StatesScope& scope, std::unique_ptr<GradientExchange> exchange);
+class ReplicatedStates : public ModelStates {
+ public:
+  /// @param exchange  null on one rank.
+  ReplicatedStates(const StatesScope& scope, std::unique_ptr<GradientExchange> exchange);
+
+  GradientExchange* exchange() override { return exchange_.get(); }
+  Tensor weights(std::size_t piece) override { return parameters_[piece]->value(); }
+  Tensor gradient(std::size_t piece) override { return parameters_[piece]->grad(); }
+  void drop_gradients() override {
+    for (nn::Parameter* parameter : parameters_) parameter->drop_grad();
+  }
+
+ private:
+  std::vector<nn::Parameter*> parameters_;
+  std::unique_ptr<GradientExchange> exchange_;
+};
 
 }  // namespace ultra::train

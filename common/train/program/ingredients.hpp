@@ -51,9 +51,8 @@ struct Ingredients {
   Slot<ScheduleRule> schedule;       ///< in which order they pass
   Slot<CompletionRule> completes;    ///< when a gradient is complete
   Slot<MakeExchange> exchange;       ///< how whole gradients are added up; for replicated states
-  Slot<MakeStates> states;           ///< what a rank keeps; replicated_states() unless claimed
+  Slot<MakeStates> states;           ///< what a rank keeps; ReplicatedStates unless claimed
   Slot<SumPartial> sum_partial;      ///< how partial gradients are added up
-  Slot<OwnOutcome> own_outcome;      ///< what a step gave; sums over the ranks unless claimed
   optim::Rule rule;                  ///< how the optimizer changes a tensor; --optimizer's at first
   Slot<WrapRule> weight_rule;        ///< a rule for a rank's pieces around it; empty: none
   Slot<MakeStore> store;             ///< where the optimizer's states live; empty: on the device

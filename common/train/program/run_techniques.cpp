@@ -18,46 +18,6 @@
 namespace ultra::train {
 namespace {
 
-/// A rank's trainer: the plan, the layers and the step, as the techniques change them one by one.
-std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& context,
-                                     const Communicator& trainers,
-                                     const std::function<void(Plan&, Ingredients&)>& change) {
-  Ingredients ingredients;
-  ingredients.rule = optim::make_rule(setup.train.optimizer);
-  for (const auto& technique : setup.techniques) technique->join(ingredients, setup);
-  const auto plan = std::make_shared<Plan>(make_plan(setup.train, trainers, setup.mesh_shape(),
-                                                     {.share = ingredients.share.get(),
-                                                      .cut = ingredients.cut.get(),
-                                                      .schedule = ingredients.schedule.get()}));
-  for (const auto& technique : setup.techniques) technique->change_plan(*plan, setup);
-  if (change) change(*plan, ingredients);
-  FactoryStack factories;
-  factories.push_back(std::make_unique<nn::DenseFactory>());
-  for (const auto& technique : setup.techniques) technique->wrap(factories, *plan, setup);
-  const std::string& init = setup.train.init;
-  if (!init.empty()) {
-    expect_initial_weights(init, setup.train.model, *factories.back(), trainers);
-  }
-  auto trainer = std::make_unique<ModelWorker>(context, plan, std::move(factories), ingredients);
-  const TrainerState state = trainer->state();
-  if (!init.empty()) load_initial_weights(init, state, trainers);
-  std::unique_ptr<Worker> worker = std::move(trainer);
-  for (const auto& technique : setup.techniques) {
-    worker = technique->wrap_worker(std::move(worker), state, setup);
-  }
-  return worker;
-}
-
-std::unique_ptr<Worker> make_worker(const Setup& setup, const RunContext& context) {
-  const MakeTrainer trainer = [&](const Communicator& trainers, const auto& change) {
-    return make_trainer(setup, context, trainers, change);
-  };
-  for (const auto& technique : setup.techniques) {
-    if (auto worker = technique->make_worker(context, setup, trainer)) return worker;
-  }
-  return trainer(context.world, {});
-}
-
 void print_on_one_process(const std::string& text) {
   if (launched_rank() == 0) fmt::print("{}", text);
 }
@@ -120,18 +80,18 @@ void validate_training(const Setup& setup) {
   for (const auto& technique : setup.techniques) technique->validate_training(setup);
 }
 
-void train_on_ranks(const Setup& setup, int ranks) {
+void train_on_ranks(const Setup& setup, int ranks, const WorkerOfRank& make_worker) {
   if (!setup.has_ranks()) expect_one_process();
   run_ranks(
       ranks,
       [&](Communicator& world) {
-        const TrainResult result = train_with(setup, world);
+        const TrainResult result = train_with(setup, world, make_worker);
         if (world.rank() == 0) fmt::print("{}", tables(setup, result));
       },
       setup.rank_options());
 }
 
-void run(Setup& setup) {
+void run(Setup& setup, const WorkerOfRank& make_worker) {
   validate(setup);
   const auto question = setup.question();
   if (!question) validate_training(setup);
@@ -144,7 +104,7 @@ void run(Setup& setup) {
   const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
   if (setup.train.print_ranks) return print_on_one_process(fmt::format("{}\n", ranks));
   if (question) return measure(setup);
-  train_on_ranks(setup, ranks);
+  train_on_ranks(setup, ranks, make_worker);
 }
 
 }  // namespace
@@ -161,12 +121,45 @@ Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags) 
   return setup;
 }
 
-TrainResult train_with(const Setup& setup, const Communicator& world) {
+std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& context,
+                                     const Communicator& trainers, const ChangeTrainer& change) {
+  Ingredients ingredients;
+  ingredients.rule = optim::make_rule(setup.train.optimizer);
+  for (const auto& technique : setup.techniques) technique->join(ingredients, setup);
+  const auto plan =
+      std::make_shared<Plan>(make_plan(setup.train, trainers, setup.mesh_shape(trainers.size()),
+                                       {.share = ingredients.share.get(),
+                                        .cut = ingredients.cut.get(),
+                                        .schedule = ingredients.schedule.get()}));
+  for (const auto& technique : setup.techniques) technique->change_plan(*plan, setup);
+  if (change) change(*plan, ingredients);
+  FactoryStack factories;
+  factories.push_back(std::make_unique<nn::DenseFactory>());
+  for (const auto& technique : setup.techniques) technique->wrap(factories, *plan, setup);
+  const std::string& init = setup.train.init;
+  if (!init.empty()) {
+    expect_initial_weights(init, setup.train.model, *factories.back(), trainers);
+  }
+  auto trainer = std::make_unique<ModelWorker>(context, plan, std::move(factories), ingredients);
+  const TrainerState state = trainer->state();
+  if (!init.empty()) load_initial_weights(init, state, trainers);
+  std::unique_ptr<Worker> worker = std::move(trainer);
+  for (const auto& technique : setup.techniques) {
+    worker = technique->wrap_worker(std::move(worker), state, setup);
+  }
+  return worker;
+}
+
+TrainResult train_with(const Setup& setup, const Communicator& world,
+                       const WorkerOfRank& make_worker) {
   expect_same_command_line(world, setup.command_line);
   return train(
       setup.train, *setup.text,
-      [&](const RunContext& context) { return make_worker(setup, context); }, setup.config(),
-      world);
+      [&](const RunContext& context) {
+        return make_worker ? make_worker(setup, context)
+                           : make_trainer(setup, context, context.world);
+      },
+      setup.config(), world);
 }
 
 std::string tables(const Setup& setup, const TrainResult& result) {
@@ -183,7 +176,7 @@ std::string tables(const Setup& setup, const TrainResult& result) {
 }
 
 int run_techniques(const std::string& name, const std::string& description, Techniques techniques,
-                   int argc, const char* const* argv) {
+                   int argc, const char* const* argv, const WorkerOfRank& make_worker) {
   Setup setup;
   setup.techniques = std::move(techniques);
   const CLI::App* parsed = nullptr;
@@ -197,7 +190,7 @@ int run_techniques(const std::string& name, const std::string& description, Tech
                       .body =
                           [&] {
                             setup.command_line = command_line_of(*parsed, setup.train.files());
-                            run(setup);
+                            run(setup, make_worker);
                           }},
                      argc, argv);
 }

@@ -9,6 +9,19 @@
 #include "common/optim/rules.hpp"
 
 namespace ultra::train {
+namespace {
+
+int replicas_among(const Setup& setup, int ranks) {
+  const auto [needed, flags] = setup.ranks_per_replica();
+  const auto all = checked_cast<std::size_t>(ranks);
+  if (all % needed == 0) return checked_cast<int>(all / needed);
+  throw ConfigError(fmt::format(
+      "{} ranks are no whole replicas of {} ranks each ({}): {} % {} = {}. Change the number of "
+      "ranks, or give --dp N and leave --ranks out.",
+      all, needed, flags, all, needed, all % needed));
+}
+
+}  // namespace
 
 std::optional<Question> Setup::question() const {
   std::optional<Question> asked;
@@ -45,35 +58,7 @@ std::pair<std::size_t, std::string> Setup::ranks_per_replica() const {
   return {ranks, flags};
 }
 
-std::pair<std::size_t, std::string> Setup::ranks_beside() const {
-  std::pair<std::size_t, std::string> all{0, ""};
-  for (const auto& technique : techniques) {
-    const auto [ranks, flag] = technique->ranks_beside();
-    if (ranks == 0) continue;
-    all.first += ranks;
-    all.second += (all.second.empty() ? "" : " and ") + flag;
-  }
-  return all;
-}
-
-int Setup::replicas() const {
-  const int ranks = comm.world_size();
-  const auto [beside, beside_flags] = ranks_beside();
-  const auto [needed, flags] = ranks_per_replica();
-  if (static_cast<std::size_t>(ranks) <= beside) {
-    throw ConfigError(
-        fmt::format("{} leave none of {} ranks for a replica. Ask for more ranks: --dp N.",
-                    beside_flags, ranks));
-  }
-  const std::size_t left = static_cast<std::size_t>(ranks) - beside;
-  if (left % needed != 0) {
-    throw ConfigError(fmt::format(
-        "{} ranks are no whole replicas of {} ranks each ({}): {} % {} = {}. Change the number of "
-        "ranks, or give --dp N and leave --ranks out.",
-        left, needed, flags, left, needed, left % needed));
-  }
-  return checked_cast<int>(left / needed);
-}
+int Setup::replicas() const { return replicas_among(*this, comm.world_size()); }
 
 int Setup::data_ranks() const {
   auto ranks = static_cast<std::size_t>(replicas());
@@ -95,8 +80,9 @@ std::size_t Setup::ranks_along(std::string_view name) const {
   return 1;
 }
 
-MeshShape Setup::mesh_shape() const {
-  std::vector<Axis> axes = {ultra::replicas(static_cast<std::size_t>(replicas()))};
+MeshShape Setup::mesh_shape(int ranks) const {
+  std::vector<Axis> axes = {
+      ultra::replicas(static_cast<std::size_t>(replicas_among(*this, ranks)))};
   std::vector<MeshView> views;
   for (const auto& technique : techniques) {
     if (auto axis = technique->axis()) axes.push_back(*std::move(axis));

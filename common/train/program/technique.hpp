@@ -90,12 +90,10 @@ struct Setup {
   [[nodiscard]] int data_ranks() const;
   /// @brief Ranks along an axis, as the techniques say; 1 where none does.
   [[nodiscard]] std::size_t ranks_along(std::string_view axis) const;
-  /// @brief The ranks of the mesh: replicas, and what the techniques' axes say.
-  [[nodiscard]] MeshShape mesh_shape() const;
+  /// @brief The mesh of so many ranks: replicas, and what the techniques' axes say.
+  [[nodiscard]] MeshShape mesh_shape(int ranks) const;
   /// @brief Ranks of one replica, and the flags that say so, joined by "and".
   [[nodiscard]] std::pair<std::size_t, std::string> ranks_per_replica() const;
-  /// @brief Ranks beside the replicas, and the flag that asks for them.
-  [[nodiscard]] std::pair<std::size_t, std::string> ranks_beside() const;
   /// @brief Whether ranks can be several: a technique brings the algorithms of their collectives.
   [[nodiscard]] bool has_ranks() const;
   /// @brief All flags for the metrics file.
@@ -112,10 +110,6 @@ struct UnsavedState {
   std::string reason;  ///< and what to do: a sentence
   bool kept = false;   ///< the flag is given
 };
-
-/// Makes the worker of a rank that trains with these others.
-using MakeTrainer = std::function<std::unique_ptr<Worker>(
-    const Communicator& trainers, const std::function<void(Plan&, Ingredients&)>& change)>;
 
 /// @brief One technique of training: all it has to say, with defaults.
 class Technique {
@@ -176,8 +170,6 @@ class Technique {
   [[nodiscard]] virtual std::optional<Axis> axis() const { return {}; }
   /// @brief Its own way to count the ranks of other axes; none by default.
   [[nodiscard]] virtual std::optional<MeshView> mesh_view() const { return {}; }
-  /// @brief Ranks that it needs beside those of the mesh, and its flag.
-  [[nodiscard]] virtual std::pair<std::size_t, std::string> ranks_beside() const { return {}; }
   /// @brief The algorithms that it wants.
   virtual void name_algorithms([[maybe_unused]] AlgorithmNames& names) const {}
   /// @brief Makes algorithms of names; null unless this technique brings them.
@@ -199,14 +191,6 @@ class Technique {
   /// @brief Puts what it provides into the step.
   virtual void join([[maybe_unused]] Ingredients& ingredients,
                     [[maybe_unused]] const Setup& setup) const {}
-  /// @brief Takes over the making of this rank's worker; null unless some ranks do not train.
-  /// @param make_trainer  makes the worker of a rank that does.
-  /// Collective over context.world when it is not null on one rank.
-  [[nodiscard]] virtual std::unique_ptr<Worker> make_worker(
-      [[maybe_unused]] const RunContext& context, [[maybe_unused]] const Setup& setup,
-      [[maybe_unused]] const MakeTrainer& make_trainer) const {
-    return nullptr;
-  }
   /// @brief Puts a worker around a rank's trainer, or returns that.
   /// @param trainer  what it trains with; ends with the worker.
   [[nodiscard]] virtual std::unique_ptr<Worker> wrap_worker(

@@ -1,4 +1,4 @@
-// The executable 03_data_parallel under mpirun: replicas and servers are processes.
+// The executables of chapter 03 under mpirun: replicas and servers are processes.
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,17 @@ TEST_F(DataParallelUnderMpirun, ProcessesComputeWhatThreadsCompute) {
   }
 }
 
-TEST_F(DataParallelUnderMpirun, WhatServersLeaveAreReplicas) {
-  expect_same_as_threads(4, "--sync parameter-server --servers 2 --priority priority", "2");
+class ParameterServerUnderMpirun : public ultra::test::UnderMpirun {
+ protected:
+  ParameterServerUnderMpirun() : UnderMpirun("03_parameter_server", "4") {}
+};
+
+TEST_F(ParameterServerUnderMpirun, WhatServersLeaveAreReplicas) {
+  expect_same_as_threads(4, "--servers 2 --priority priority", "2");
+}
+
+TEST_F(ParameterServerUnderMpirun, TheWrongNumberOfProcessesIsRefused) {
+  expect_refused(2, "--dp 2", "--dp 2 and --servers 1: 3 ranks are needed, but mpirun started 2");
 }
 
 TEST_F(DataParallelUnderMpirun, TheWrongNumberOfProcessesIsRefused) {

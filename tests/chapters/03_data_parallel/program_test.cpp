@@ -1,4 +1,4 @@
-// The executable 03_data_parallel, started as a user starts it.
+// The executables 03_data_parallel and 03_parameter_server, started as a user starts them.
 
 #include <gtest/gtest.h>
 
@@ -13,18 +13,28 @@ using nlohmann::json;
 using ultra::test::expect_parts;
 
 const std::string kFiveSteps = "--steps 5 --global-batch 6 --dtype f64";
-const std::string kServed = " --dp 2 --sync parameter-server";
 
 class DataParallelProgram : public ultra::test::ProgramTest {
  protected:
-  DataParallelProgram() : ProgramTest("03_data_parallel") {}
+  explicit DataParallelProgram(const std::string& program = "03_data_parallel")
+      : ProgramTest(program) {}
 
   void expect_losses_of_one_rank(const std::string& more, double tolerance) const {
     SCOPED_TRACE(more);
-    ultra::test::expect_near_losses(losses_of(kFiveSteps + more), losses_of(kFiveSteps), tolerance);
+    const std::string alone = folder.path("one_rank.jsonl");
+    ultra::test::expect_success(ultra::test::run_program(
+        "03_data_parallel", ultra::test::flags(kFiveSteps + " --metrics " + alone)));
+    ultra::test::expect_near_losses(losses_of(kFiveSteps + more),
+                                    ultra::test::events_of(alone).back().at("losses"), tolerance);
   }
 };
 using BadDataParallelRun = DataParallelProgram;
+
+class ParameterServerProgram : public DataParallelProgram {
+ protected:
+  ParameterServerProgram() : DataParallelProgram("03_parameter_server") {}
+};
+using BadParameterServerRun = ParameterServerProgram;
 
 TEST_F(DataParallelProgram, EveryWayToAverageHasTheLossesOfOneRank) {
   for (const char* flags :
@@ -33,17 +43,6 @@ TEST_F(DataParallelProgram, EveryWayToAverageHasTheLossesOfOneRank) {
         " --ranks 3 --collectives native"}) {
     expect_losses_of_one_rank(flags, 1e-10);
   }
-}
-
-TEST_F(DataParallelProgram, ParameterServersHaveTheLossesOfOneRank) {
-  for (const char* more :
-       {"", " --servers 2 --priority wait-free", " --priority priority --slice-kb 1"}) {
-    expect_losses_of_one_rank(kServed + more, 1e-10);
-  }
-}
-
-TEST_F(DataParallelProgram, AsynchronousTrainingComesClose) {
-  expect_losses_of_one_rank(kServed + " --async --staleness 1 --straggler 1:5", 0.05);
 }
 
 TEST_F(DataParallelProgram, CompressedGradientsComeClose) {
@@ -60,10 +59,6 @@ TEST_F(DataParallelProgram, TheSummaryHoldsItsFlags) {
   EXPECT_EQ(config.at("overlap"), "per-parameter");
   EXPECT_EQ(config.at("all_reduce"), "pairwise");
   EXPECT_EQ(config.at("compress"), "none");
-  const json served = summary_of("--dp 2 --sync parameter-server --servers 2").at("config");
-  EXPECT_EQ(served.at("dp"), 2);
-  EXPECT_EQ(served.at("ranks"), 4);
-  EXPECT_EQ(served.at("sync"), "parameter-server");
 }
 
 TEST_F(DataParallelProgram, ExplainsItsMemoryAndItsCommunication) {
@@ -71,7 +66,7 @@ TEST_F(DataParallelProgram, ExplainsItsMemoryAndItsCommunication) {
 }
 
 TEST_F(DataParallelProgram, PrintsTheRanksThatItsFlagsNeed) {
-  expect_ranks({{"", "1"}, {"--dp 3", "3"}, {"--dp 3 --sync parameter-server --servers 2", "5"}});
+  expect_ranks({{"", "1"}, {"--dp 3", "3"}});
 }
 
 TEST_F(DataParallelProgram, PredictsScalingInsteadOfTraining) {
@@ -89,9 +84,7 @@ TEST_F(BadDataParallelRun, RanksThatDoNotFit) {
   refused({{"--dp 0", {"--dp is 0", "from 1 to"}},
            {"--dp 2 --ranks 3", {"--dp 2", "2 ranks", "--ranks is 3"}},
            {"--dp 300", {"--dp 300 needs 300.", "at most 256", "mpirun"}},
-           {"--dp 5", {"5 replicas", "--global-batch of 4", "at most 4"}},
-           {"--sync parameter-server --ranks 1", {"--servers 1", "--dp N"}},
-           {"--dp 2 --straggler 2:5", {"--straggler", "no replica 2"}}});
+           {"--dp 5", {"5 replicas", "--global-batch of 4", "at most 4"}}});
 }
 
 TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
@@ -99,6 +92,7 @@ TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
            {"--bucket-mb 0", {"--bucket-mb is 0", "from 1e-06 to 1000000"}},
            {"--bucket-mb nan", {"--bucket-mb is nan"}},
            {"--all-reduce chain", {"'chain'", "pairwise"}},
+           {"--dp 2 --sync parameter-server", {"--sync", "./workbook run 03/parameter_server"}},
            {"--check-replicas -1", {"--check-replicas", "whole number"}},
            {"--no-error-feedback", {"--no-error-feedback", "--compress"}},
            {"--compress-warmup 3", {"--compress-warmup", "--compress"}},
@@ -106,18 +100,50 @@ TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
             {"keeps AdamW's second moments", "--optimizer sgd has none"}}});
 }
 
-TEST_F(BadDataParallelRun, FlagsWithoutTheOneThatTheyNeed) {
-  const std::string served = "--dp 2 --sync parameter-server ";
-  for (const std::string flag : {"--overlap none", "--bucket-mb 1", "--compress int8",
-                                 "--all-reduce ring", "--check-replicas 1"}) {
-    refused({{served + flag, {flag.substr(0, flag.find(' ')), "--sync parameter-server"}}});
+TEST_F(BadDataParallelRun, TrainingThatDivergesEndsAllRanks) {
+  failed("--steps 9 --lr 1e30 --clip 0 --dp 2", 2, {"at step", "lower --lr"});
+}
+
+// Parameter servers ------------------------------------------------------------------------------
+
+TEST_F(ParameterServerProgram, HasTheLossesOfOneRank) {
+  for (const char* more :
+       {"", " --servers 2 --priority wait-free", " --priority priority --slice-kb 1"}) {
+    expect_losses_of_one_rank(std::string(" --dp 2") + more, 1e-10);
   }
 }
 
-TEST_F(BadDataParallelRun, TrainingThatDivergesEndsAllRanks) {
-  const std::string diverges = "--steps 9 --lr 1e30 --clip 0 --dp 2";
-  failed(diverges, 2, {"at step", "lower --lr"});
-  failed(diverges + " --sync parameter-server", 2, {"at step", "lower --lr"});
+TEST_F(ParameterServerProgram, AsynchronousTrainingComesClose) {
+  expect_losses_of_one_rank(" --dp 2 --async --staleness 1 --straggler 1:5", 0.05);
+}
+
+TEST_F(ParameterServerProgram, TheSummaryHoldsItsFlags) {
+  const json config = summary_of("--dp 2 --servers 2").at("config");
+  EXPECT_EQ(config.at("dp"), 2);
+  EXPECT_EQ(config.at("servers"), 2);
+  EXPECT_EQ(config.at("ranks"), 4);
+}
+
+TEST_F(ParameterServerProgram, PrintsTheRanksThatItsFlagsNeed) {
+  expect_ranks({{"", "2"}, {"--dp 3", "4"}, {"--dp 3 --servers 2", "5"}, {"--ranks 4", "4"}});
+}
+
+TEST_F(BadParameterServerRun, RanksThatDoNotFit) {
+  refused({{"--dp 2 --ranks 2", {"--dp 2 and --servers 1: 3 ranks", "--ranks is 2"}},
+           {"--dp 5", {"5 replicas", "--global-batch of 4", "at most 4"}},
+           {"--ranks 1", {"--servers 1 leave none of 1 ranks", "--dp N"}},
+           {"--dp 2 --straggler 2:5", {"--straggler", "no replica 2"}}});
+}
+
+/// What replicas do that add up their gradients themselves is no flag of this program.
+TEST_F(BadParameterServerRun, FlagsOfAnAllReduce) {
+  for (const std::string flag : {"--overlap", "--bucket-mb", "--compress", "--all-reduce"}) {
+    refused({{"--dp 2 " + flag + " 1", {flag, "03_parameter_server --help"}}});
+  }
+}
+
+TEST_F(BadParameterServerRun, TrainingThatDivergesEndsAllRanks) {
+  failed("--steps 9 --lr 1e30 --clip 0 --dp 2", 2, {"at step", "lower --lr"});
 }
 
 }  // namespace

@@ -47,8 +47,7 @@ TEST_F(ZeroProgram, EveryStageHasTheLossesOfChapter03) {
   for (const char* flags :
        {"--zero 0", "--zero 1", "--zero 2", "--zero 3",
         "--zero 1 --overlap none --check-replicas 2", "--zero 2 --overlap per-parameter",
-        "--zero 2 --bucket-mb 0.001 --straggler 1:1",
-        "--zero 3 --prefetch 3 --recompute full --recompute-every 2",
+        "--zero 2 --bucket-mb 0.001", "--zero 3 --prefetch 3 --recompute full --recompute-every 2",
         "--zero 3 --overlap none --reshard-after-forward no"}) {
     EXPECT_EQ(losses_of(base + flags), expected) << "bitwise, " << flags;
   }
@@ -183,9 +182,8 @@ TEST_F(ZeroProgram, KeepsWhatEarlierChaptersCan) {
   expect_parts(answer_to("--op reduce_scatter --ranks 2 --max-bytes 4KB --iterations 1"),
                {"pairwise"});
   EXPECT_EQ(json::parse(answer_to("--scale 1,8 --scale-json")).at("points").size(), 2U);
-  static_cast<void>(output_of("--dp 2 --sync parameter-server"));
   static_cast<void>(output_of("--dp 2 --compress int8"));
-  expect_parts(answer_to("--help"), {"--zero", "--recompute", "--servers", "--link"});
+  expect_parts(answer_to("--help"), {"--zero", "--recompute", "--compress", "--link"});
 }
 
 // Refused ----------------------------------------------------------------------------------------
@@ -202,8 +200,6 @@ TEST_F(BadZeroRun, FlagsThatCannotWork) {
            {"--dp 2 --hybrid-shard 2", {"--hybrid-shard has no meaning without --zero 1, 2 or 3"}},
            {"--dp 5 --zero 2", {"5 replicas", "--global-batch of 4"}},
            {"--dp 2 --ranks 3 --zero 1", {"--dp 2", "--ranks is 3"}},
-           {"--zero 1 --dp 2 --sync parameter-server",
-            {"--sync parameter-server does not go together with --zero", "shards of their own"}},
            {"--zero 3 --check-replicas 1", {"does not go together with --zero 3"}}});
 }
 

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -24,16 +23,16 @@ class ZeroFlags : public ::testing::Test {
 
   void expect_valid(const std::string& line) {
     parse(line);
-    EXPECT_NO_THROW(zero.validate(data_parallel, 0)) << line;
+    EXPECT_NO_THROW(zero.validate(data_parallel)) << line;
   }
 
   /// Each row's command line is refused, in one line.
-  void expect_refused(const std::vector<ultra::test::Refusal>& rows, std::size_t servers = 0) {
+  void expect_refused(const std::vector<ultra::test::Refusal>& rows) {
     for (const ultra::test::Refusal& row : rows) {
       SCOPED_TRACE(row.line);
       const std::string message = ultra::test::message_of<ConfigError>([&] {
         parse(row.line);
-        zero.validate(data_parallel, servers);
+        zero.validate(data_parallel);
       });
       ultra::test::expect_parts(message, row.parts);
       EXPECT_EQ(message.find('\n'), std::string::npos) << "one line";

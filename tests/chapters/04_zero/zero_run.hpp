@@ -85,11 +85,6 @@ class CaseTechnique : public train::Technique {
     factories.push_back(
         std::make_unique<memory::RecomputeFactory>(*factories.back(), case_.recompute));
   }
-  std::unique_ptr<train::Worker> make_worker(const train::RunContext& context, const train::Setup&,
-                                             const train::MakeTrainer&) const override {
-    if (changes_.device) changes_.device(context.device);
-    return nullptr;
-  }
   std::unique_ptr<train::Worker> wrap_worker(std::unique_ptr<train::Worker> worker,
                                              const train::TrainerState& trainer,
                                              const train::Setup&) const override {
@@ -112,7 +107,11 @@ inline train::Setup zero_setup(const Communicator& dp, const ZeroCase& c, const 
 /// @brief Trains with ZeRO on the ranks of `dp`.
 inline train::TrainResult train_zero(const Communicator& dp, const ZeroCase& c,
                                      const Changes& changes = {}) {
-  return train::train_with(zero_setup(dp, c, changes), dp);
+  return train::train_with(zero_setup(dp, c, changes), dp,
+                           [&](const train::Setup& setup, const train::RunContext& context) {
+                             if (changes.device) changes.device(context.device);
+                             return train::make_trainer(setup, context, dp);
+                           });
 }
 
 /// @brief The flat arrays of a model, which of a run's stage they are; no weights are made.

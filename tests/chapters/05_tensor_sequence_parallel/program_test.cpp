@@ -128,8 +128,6 @@ TEST_F(BadSplitRun, RanksThatDoNotFit) {
 TEST_F(BadSplitRun, FlagsThatDoNotGoTogether) {
   refused({{"--sp on", {"--sp on has no meaning without --tp"}},
            {"--tp-overlap some", {"--tp-overlap is 'some'", "none, backward or ring"}},
-           {"--tp 2 --sync parameter-server --servers 1",
-            {"--tp 2 does not go together with --sync parameter-server"}},
            {"--shapes all", {"--shapes is 'all'", "none, table, compare or json"}}});
 }
 

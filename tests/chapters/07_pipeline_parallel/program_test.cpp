@@ -255,8 +255,6 @@ TEST_F(BadPipelineRun, FlagsThatDoNotGoTogether) {
             {"a tied token table", "the one rank has both ends of the model, in 3 parts",
              "a schedule of one part per rank"}},
            {"--stage-split 1,1", {"--stage-split has no meaning without --pp"}},
-           {"--pp 2 --sync parameter-server --servers 1",
-            {"--pp 2 does not go together with --sync parameter-server"}},
            {async, {"--clip 1", "pipedream-async", "--clip 0"}},
            {async + "--clip 0 --dp 2", {"--dp 2 does not go together", "pipedream-async"}},
            {async + "--clip 0 --tp 2", {"--tp 2 does not go together"}},

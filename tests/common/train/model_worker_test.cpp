@@ -24,29 +24,35 @@ using ::testing::IsEmpty;
 
 using Calls = std::vector<std::string>;
 
+/// An exchange that says what becomes of it.
+class LoggedExchange : public GradientExchange {
+ public:
+  explicit LoggedExchange(Calls& calls) : calls_(calls) {}
+  void step_begins() override { calls_.emplace_back("passes"); }
+  void finish() override { calls_.emplace_back("exchanged"); }
+
+ private:
+  Calls& calls_;
+};
+
 /// The states of one rank, which say what becomes of them.
-class LoggedStates : public ModelStates {
+class LoggedStates : public ReplicatedStates {
  public:
   LoggedStates(const StatesScope& scope, Calls& calls)
-      : LoggedStates(replicated_states(scope, nullptr), calls) {
-    update_by(make_optimizer(scope.optimizer, pieces()),
-              std::make_unique<MasterWeights>(pieces(), scope.context.options.formats()));
-  }
+      : ReplicatedStates(scope, std::make_unique<LoggedExchange>(calls)), calls_(calls) {}
 
-  GradientExchange* exchange() override { return &exchange_; }
-  Tensor weights(std::size_t piece) override { return inner_->weights(piece); }
-  Tensor gradient(std::size_t piece) override {
-    if (piece == 0) calls_.emplace_back("updates");
-    return inner_->gradient(piece);
+  std::vector<optim::TensorUpdate> updates() override {
+    calls_.emplace_back("updates");
+    return ReplicatedStates::updates();
   }
   void update(std::span<const optim::TensorUpdate> updates, const StepRule& rule) override {
     calls_.emplace_back("update");
     rules.push_back(rule);
-    ModelStates::update(updates, rule);
+    ReplicatedStates::update(updates, rule);
   }
   void drop_gradients() override {
     calls_.emplace_back("drop");
-    inner_->drop_gradients();
+    ReplicatedStates::drop_gradients();
   }
   void step_ended(RankMeter&) override { calls_.emplace_back("step ended"); }
   void conclude(RankMeter&) override { calls_.emplace_back("conclude"); }
@@ -54,25 +60,7 @@ class LoggedStates : public ModelStates {
   std::vector<StepRule> rules;
 
  private:
-  LoggedStates(std::unique_ptr<ModelStates> inner, Calls& calls)
-      : ModelStates(inner->data_group(), inner->pieces()),
-        inner_(std::move(inner)),
-        calls_(calls),
-        exchange_(calls) {}
-
-  class Exchange : public GradientExchange {
-   public:
-    explicit Exchange(Calls& calls) : calls_(calls) {}
-    void step_begins() override { calls_.emplace_back("passes"); }
-    void finish() override { calls_.emplace_back("exchanged"); }
-
-   private:
-    Calls& calls_;
-  };
-
-  std::unique_ptr<ModelStates> inner_;
   Calls& calls_;
-  Exchange exchange_;
 };
 
 /// Gives the parameters of some layers to another data group.
@@ -163,16 +151,21 @@ TEST_F(ModelWorkerTest, PassesThenCompletesThenUpdatesThenFreesTheGradients) {
 }
 
 TEST_F(ModelWorkerTest, DoesNotUpdateByALossOrANormThatIsNotFinite) {
-  StepOutcome bad{};
-  ingredients.own_outcome.claim("a test", [&](double) { return bad; });
+  bool overflows = true;
+  ingredients.sum_partial.claim("a test",
+                                [&](std::span<const GradientPiece> pieces, const RankGroups&) {
+                                  if (overflows) pieces.front().grad.fill(INFINITY);
+                                });
   with_worker([&](ModelWorker& worker, const RankFrame&) {
-    const auto refusal = [&](double loss, double norm) {
-      bad = {.loss = loss, .grad_norm = norm};
+    const auto refusal = [&] {
       return ultra::test::message_of<NumericError>(
           [&] { static_cast<void>(worker.step({.step = 9, .learning_rate = 0.1})); });
     };
-    EXPECT_THAT(refusal(std::nan(""), 1), HasSubstr("the loss is nan at step 9"));
-    EXPECT_THAT(refusal(1, INFINITY), HasSubstr("the gradient norm is inf at step 9"));
+    EXPECT_THAT(refusal(), HasSubstr("the gradient norm is inf at step 9"));
+    overflows = false;
+    for (nn::Model* chunk : worker.chunks()) chunk->drop_grads();
+    worker.chunks().front()->parameters().back()->value().fill(std::nan(""));
+    EXPECT_THAT(refusal(), HasSubstr("the loss is nan at step 9"));
     EXPECT_THAT(states[0]->rules, IsEmpty());
   });
 }

@@ -215,23 +215,23 @@ class Diary : public StepObserver {
   std::vector<std::string>& lines_;
 };
 
-TEST_F(RunSchedule, ObserversAreToldOfEachActionAndUpdatesHaveTheirTurn) {
+TEST_F(RunSchedule, ObserversAreToldOfEachActionAndMakeTheUpdates) {
   nn::Model model = make();
   std::vector<nn::Model*> chunks = {&model};
   std::vector<std::string> lines;
   std::vector<std::unique_ptr<StepObserver>> observers;
   observers.push_back(std::make_unique<Diary>(lines));
   const StepSchedule actions = schedule_of("F0 BW0 U0 F1 B1 W1 U1");
-  run_schedule({.chunks = chunks,
-                .schedule = actions,
-                .micro_batches = micro_batches,
-                .share = sampler,
-                .step = kStep,
-                .observers = observers,
-                .update = [&](const Action& action) { lines.push_back(action.str()); }});
-  EXPECT_EQ(lines,
-            (std::vector<std::string>{"+F0", "-F0", "+BW0", "-BW0", "+U0", "U0", "-U0", "+F1",
-                                      "-F1", "+B1", "-B1", "+W1", "-W1", "+U1", "U1", "-U1"}));
+  run_schedule({
+      .chunks = chunks,
+      .schedule = actions,
+      .micro_batches = micro_batches,
+      .share = sampler,
+      .step = kStep,
+      .observers = observers,
+  });
+  EXPECT_EQ(lines, (std::vector<std::string>{"+F0", "-F0", "+BW0", "-BW0", "+U0", "-U0", "+F1",
+                                             "-F1", "+B1", "-B1", "+W1", "-W1", "+U1", "-U1"}));
 }
 
 /// Links that fail when a gradient is asked for, and know their place.

@@ -62,12 +62,15 @@ class TrainingRun:
 
 
 class Executable:
-    """A chapter's executable, found to be as new as its sources once, for several runs."""
+    """A chapter's executable, or that of one of its folders ("03/parameter_server"), found to be as new as
+    its sources once, for several runs."""
 
-    def __init__(self, chapter: str):
+    def __init__(self, wanted: str):
         workspace = current_workspace()
         self.root, self.build_dir = workspace.root, workspace.build_dir
-        self.name = find_chapter(self.root, chapter).stem
+        chapter, _, room = wanted.partition("/")
+        own = find_chapter(self.root, chapter).stem
+        self.name = f"{own[:2]}_{room}" if room else own
         require_fresh_build(self.build_dir, f"{self.name}_main")
 
     def train(
@@ -107,7 +110,7 @@ class Executable:
 def workbook_run(
     chapter: str, flags: str | Sequence[str] = "", *, trace: bool = False, timeout: float = 300
 ) -> TrainingRun:
-    """Runs the executable of a chapter with these flags, as `./workbook run NN flags` does.
+    """Runs the executable of a chapter, or "NN/FOLDER", with these flags, as `./workbook run NN flags` does.
 
     workbook_run("01", "--steps 4 --recompute full").summary["ranks"][0]["peak_bytes"]
 

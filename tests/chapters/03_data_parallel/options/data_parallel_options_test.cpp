@@ -19,28 +19,24 @@ void expect_refused(const Call& call, const ::ultra::test::Words& parts) {
   ::ultra::test::expect_parts(::ultra::test::message_of<ConfigError>(call), parts);
 }
 
-/// Ranks that other techniques ask for.
+/// Ranks that another technique asks for.
 class OtherRanks : public train::Technique {
  public:
-  OtherRanks(std::size_t tp, std::size_t servers) : tp_(tp), servers_(servers) {}
+  explicit OtherRanks(std::size_t tp) : tp_(tp) {}
   std::optional<Axis> axis() const override {
     return Axis{.name = "tp", .size = tp_, .flag = "--tp " + std::to_string(tp_)};
-  }
-  std::pair<std::size_t, std::string> ranks_beside() const override {
-    return {servers_, "--servers " + std::to_string(servers_)};
   }
 
  private:
   std::size_t tp_;
-  std::size_t servers_;
 };
 
-/// A setup with so many --ranks, beside those that others ask for.
-train::Setup setup_with(std::optional<std::size_t> ranks, std::size_t tp, std::size_t servers) {
+/// A setup with so many --ranks, beside those that the other asks for.
+train::Setup setup_with(std::optional<std::size_t> ranks, std::size_t tp) {
   train::Setup setup;
   setup.comm.ranks = ranks;
   setup.comm.launched = {};
-  setup.techniques.push_back(std::make_unique<OtherRanks>(tp, servers));
+  setup.techniques.push_back(std::make_unique<OtherRanks>(tp));
   return setup;
 }
 
@@ -50,15 +46,6 @@ TEST(DataParallelOptions, DefaultsAreBucketsInAFixedOrderOfSummation) {
   EXPECT_EQ(options.overlap, Overlap::kBucketed);
   EXPECT_EQ(options.all_reduce, "pairwise");
   EXPECT_TRUE(options.error_feedback);
-  EXPECT_EQ(options.all_reduce_flag(), "");
-}
-
-TEST(DataParallelOptions, NotesTheFlagsThatOnlyAnAllReduceHas) {
-  EXPECT_EQ(parse("--overlap none").all_reduce_flag(), "--overlap");
-  EXPECT_EQ(parse("--bucket-mb 2").all_reduce_flag(), "--bucket-mb");
-  EXPECT_EQ(parse("--compress int8").all_reduce_flag(), "--compress");
-  EXPECT_EQ(parse("--check-replicas 1").all_reduce_flag(), "--check-replicas");
-  EXPECT_EQ(parse("--dp 2").all_reduce_flag(), "");
 }
 
 TEST(DataParallelOptions, DpAsksForItsRanks) {
@@ -66,16 +53,14 @@ TEST(DataParallelOptions, DpAsksForItsRanks) {
     std::string flags;
     std::optional<std::size_t> ranks;
     std::size_t tp;
-    std::size_t servers;
     std::optional<std::size_t> resolved;
     int replicas;
   };
   for (const Case& c :
-       {Case{"--dp 3", std::nullopt, 1, 2, 5, 3},
-        Case{"", 4, 1, 1, 4, 3},  // all ranks beside the servers are replicas
-        Case{"--dp 2", std::nullopt, 4, 0, 8, 2}, Case{"", std::nullopt, 4, 0, 4, 1}}) {
+       {Case{"--dp 3", std::nullopt, 1, 3, 3}, Case{"", 4, 1, 4, 4},  // all ranks are replicas
+        Case{"--dp 2", std::nullopt, 4, 8, 2}, Case{"", std::nullopt, 4, 4, 1}}) {
     SCOPED_TRACE(c.flags);
-    train::Setup setup = setup_with(c.ranks, c.tp, c.servers);
+    train::Setup setup = setup_with(c.ranks, c.tp);
     parse(c.flags).resolve_ranks(setup);
     EXPECT_EQ(setup.comm.ranks, c.resolved);
     EXPECT_EQ(setup.replicas(), c.replicas);
@@ -83,13 +68,7 @@ TEST(DataParallelOptions, DpAsksForItsRanks) {
 }
 
 TEST(DataParallelOptions, RanksThatSaySomethingElseAreRefused) {
-  train::Setup served = setup_with(4, 1, 1);
-  expect_refused([&] { parse("--dp 2").resolve_ranks(served); },
-                 {"--dp 2 and --servers 1: 3 ranks", "--ranks is 4"});
-  const train::Setup all_servers = setup_with(4, 1, 4);
-  expect_refused([&] { static_cast<void>(all_servers.replicas()); },
-                 {"--servers 4 leave none of 4 ranks"});
-  train::Setup split = setup_with(6, 4, 0);
+  train::Setup split = setup_with(6, 4);
   expect_refused([&] { static_cast<void>(split.replicas()); },
                  {"6 ranks are no whole replicas of 4", "6 % 4 = 2"});
   expect_refused([&] { parse("--dp 2").resolve_ranks(split); },
@@ -103,8 +82,8 @@ TEST(DataParallelOptions, ABucketHoldsAsManyElementsAsItsMegabytes) {
 }
 
 TEST(DataParallelOptions, EveryReplicaNeedsASequence) {
-  EXPECT_NO_THROW(DataParallelOptions::expect_work_for_all(3, 3));
-  EXPECT_THROW(DataParallelOptions::expect_work_for_all(2, 3), ConfigError);
+  EXPECT_NO_THROW(expect_work_for_all(3, 3));
+  EXPECT_THROW(expect_work_for_all(2, 3), ConfigError);
 }
 
 TEST(MicroBatchSizes, AddUpToTheLargestShare) {

@@ -1,3 +1,4 @@
+// Covers: common/comm/engine/issue.hpp
 // Queued sends between ranks: who overtakes whom, and what reaches whom.
 
 #include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
@@ -73,7 +74,7 @@ TEST_P(SendQueueRanks, UrgentSendsOvertakeAndStillMeetTheirReceives) {
           const auto queue = std::make_shared<SendQueue>(1);
           for (std::uint32_t i = 0; i < priorities.size(); ++i) {
             works.push_back(
-                world.send_async(filled(kLarge, i), 1, {0, i}, in_turn(queue, priorities[i])));
+                send_in_turn(world, filled(kLarge, i), 1, {0, i}, {queue, priorities[i]}));
             if (i == 0) world.progress();
           }
           world.send(go, 1, 1);
@@ -103,7 +104,7 @@ TEST_P(SendQueueRanks, WithoutAQueueASendBeginsAtOnce) {
       2,
       [](Communicator& world) {
         const Tensor data = filled(3, world.rank() + 1);
-        Work work = world.rank() == 0 ? world.send_async(data, 1, {4, 0}, in_turn(nullptr, 7))
+        Work work = world.rank() == 0 ? send_in_turn(world, data, 1, {4, 0}, {nullptr, 7})
                                       : world.recv_async(data, 0, {4, 0});
         work.wait();
         EXPECT_EQ(data.span<float>()[0], 1.0F);
@@ -132,7 +133,7 @@ void exchange(Communicator& world, int window, const std::vector<std::size_t>& c
     const Tensor data = filled(counts[i], world.rank() + 100.0 * static_cast<double>(i));
     for (const Communicator& group : {world, other}) {
       for (int peer = 0; peer < group.size(); ++peer) {
-        works.push_back(group.send_async(data, peer, {0, i}, in_turn(queue, priorities[i])));
+        works.push_back(send_in_turn(group, data, peer, {0, i}, {queue, priorities[i]}));
       }
     }
   }
@@ -176,8 +177,8 @@ TEST_P(SendQueueRanks, SendsInRandomOrderReachTheirReceives) {
           works.push_back(world.recv_async(received.back(), 1 - world.rank(), {0, n}));
         }
         for (const std::uint32_t n : shuffled) {
-          works.push_back(world.send_async(filled(9000, n), 1 - world.rank(), {0, n},
-                                           in_turn(queue, static_cast<int>(kMessages - n))));
+          works.push_back(send_in_turn(world, filled(9000, n), 1 - world.rank(), {0, n},
+                                       {queue, static_cast<int>(kMessages - n)}));
         }
         for (Work& work : works) work.wait();
         for (std::uint32_t n = 0; n < kMessages; ++n) {
@@ -200,8 +201,7 @@ TEST_P(SendQueueRanks, AFailedRankHoldsNobodyUp) {
         for (std::uint32_t i = 0; i < 20; ++i) {
           for (int peer = 0; peer < world.size(); ++peer) {
             if (peer == world.rank()) continue;
-            works.push_back(
-                world.send_async(data, peer, {0, i}, in_turn(queue, -static_cast<int>(i))));
+            works.push_back(send_in_turn(world, data, peer, {0, i}, {queue, -static_cast<int>(i)}));
           }
         }
         std::this_thread::sleep_for(pause);
@@ -231,10 +231,10 @@ TEST_P(SendQueueRanks, ATimeoutSaysWhatASendWaitsBehind) {
           return;
         }
         const auto queue = std::make_shared<SendQueue>(1);
-        Work first = world.send_async(filled(kLarge, 1), 1, {0, 0}, in_turn(queue, 1));
+        Work first = send_in_turn(world, filled(kLarge, 1), 1, {0, 0}, {queue, 1});
         world.progress();
-        Work last = world.send_async(filled(kLarge, 1), 1, {0, 1}, in_turn(queue, 5));
-        Work urgent = world.send_async(filled(kLarge, 1), 1, {0, 2}, in_turn(queue, 0));
+        Work last = send_in_turn(world, filled(kLarge, 1), 1, {0, 1}, {queue, 5});
+        Work urgent = send_in_turn(world, filled(kLarge, 1), 1, {0, 2}, {queue, 0});
         last.wait();
       },
       options);

@@ -43,7 +43,7 @@ class SendQueueTest : public ::testing::Test {
   /// Issues the next send with this priority; its number is the order of issue.
   void issue(int priority) {
     sends.push_back(std::make_shared<FakeSend>(static_cast<std::uint32_t>(sends.size()), begun));
-    queued.push_back(in_turn(queue, priority)(sends.back()));
+    queued.push_back(in_turn(sends.back(), {.queue = queue, .priority = priority}));
   }
   void issue(const std::vector<int>& priorities) {
     for (const int priority : priorities) issue(priority);

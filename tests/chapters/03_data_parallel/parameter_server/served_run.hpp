@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "chapters/01_memory/written_parts.hpp"
+#include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 #include "common/base/numeric.hpp"
 #include "common/optim/adamw.hpp"
@@ -50,34 +51,6 @@ struct ServedCase {
         settings.asynchronous ? fmt::format(", staleness {}", settings.staleness) : std::string(),
         ultra::test::text_of(options, micro_batch), recompute);
   }
-  /// The chapter's techniques, and more.
-  template <class... Made>
-  [[nodiscard]] train::Techniques list(Made... more) const {
-    return train::list_of(memory::technique(), collectives::technique(), technique(),
-                          ultra::test::cutting_into(micro_batch), std::move(more)...);
-  }
-};
-
-/// @brief Parameter servers as a technique, with the settings of a case.
-class Served : public train::Technique {
- public:
-  /// @param rule  of the servers' optimizer.
-  Served(const ServerSettings& settings, optim::Rule rule)
-      : settings_(settings), rule_(std::move(rule)) {}
-
-  std::pair<std::size_t, std::string> ranks_beside() const override {
-    return {static_cast<std::size_t>(settings_.servers), "servers"};
-  }
-  std::unique_ptr<train::Worker> make_worker(
-      const train::RunContext& context, const train::Setup&,
-      const train::MakeTrainer& make_trainer) const override {
-    return parameter_server_worker(make_server_world(context.world, settings_), context,
-                                   make_trainer, rule_);
-  }
-
- private:
-  ServerSettings settings_;
-  optim::Rule rule_;
 };
 
 /// @brief Calls a function when a replica begins a step: 1 for the first.
@@ -112,10 +85,16 @@ inline RankRun run_served(const Communicator& world, const ServedCase& c,
     });
   };
   RankRun run;
-  train::Techniques list =
-      c.list(std::make_unique<Served>(c.settings, rule), ultra::test::putting(keep));
   run.result = train::train_with(
-      ultra::test::setup_of(c.options, world.size(), std::move(list), c.recompute), world);
+      ultra::test::setup_of(
+          c.options, world.size(),
+          train::list_of(memory::technique(), collectives::technique(), parameter_servers(),
+                         ultra::test::cutting_into(c.micro_batch), ultra::test::putting(keep)),
+          fmt::format("--servers {} {}", c.settings.servers, c.recompute)),
+      world, [&](const train::Setup& setup, const train::RunContext& context) {
+        return parameter_server_worker(make_server_world(context.world, c.settings), setup, context,
+                                       rule);
+      });
   for (const Tensor& value : values) run.weights.push_back(value.to_vector());
   return run;
 }
@@ -123,7 +102,11 @@ inline RankRun run_served(const Communicator& world, const ServedCase& c,
 /// @brief The same replicas without servers: they add up by all-reduce, in the order of the ranks.
 inline RankRun run_all_reduce(const Communicator& replicas, const ServedCase& c) {
   return ultra::test::run_of(
-      ultra::test::setup_of(c.options, replicas.size(), c.list(), "--overlap none"), replicas);
+      ultra::test::setup_of(c.options, replicas.size(),
+                            train::list_of(memory::technique(), collectives::technique(),
+                                           technique(), ultra::test::cutting_into(c.micro_batch)),
+                            "--overlap none"),
+      replicas);
 }
 
 /// @brief Losses and gradient norms within a relative distance.

@@ -4,7 +4,6 @@
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
-#include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 #include "common/train/program/run_techniques.hpp"
 #include "tests/support/command_line.hpp"
@@ -15,20 +14,11 @@
 namespace ultra::data_parallel {
 namespace {
 
-const std::string kServer = "--sync parameter-server ";
-
 ServerOptions valid(const std::string& line) { return ultra::test::valid<ServerOptions>(line); }
 
-TEST(ServerOptions, WithoutFlagsThereIsNoServer) {
+TEST(ServerOptions, HaveDefaults) {
   const ServerOptions options = valid("");
-  EXPECT_EQ(options.num_servers(), 0U);
   EXPECT_FALSE(options.slow_replica());
-  EXPECT_EQ(options.config(), (train::ExtraConfig{{"sync", std::string("all-reduce")}}));
-}
-
-TEST(ServerOptions, OfAParameterServerHaveDefaults) {
-  const ServerOptions options = valid(kServer);
-  EXPECT_EQ(options.num_servers(), 1U);
   const ServerSettings settings = options.settings(DType::kF32);
   EXPECT_EQ(settings.servers, 1);
   EXPECT_EQ(settings.priority, Priority::kNone);
@@ -38,11 +28,9 @@ TEST(ServerOptions, OfAParameterServerHaveDefaults) {
 }
 
 TEST(ServerOptions, AreRead) {
-  const ServerOptions options =
-      valid(kServer +
-            "--servers 3 --async --staleness 0 --priority priority --slice-kb 2.5 "
-            "--straggler 1:12.5");
-  EXPECT_EQ(options.num_servers(), 3U);
+  const ServerOptions options = valid(
+      "--servers 3 --async --staleness 0 --priority priority --slice-kb 2.5 "
+      "--straggler 1:12.5");
   const ServerSettings settings = options.settings(DType::kF64);
   EXPECT_EQ(settings.servers, 3);
   EXPECT_EQ(settings.priority, Priority::kPriority);
@@ -51,8 +39,7 @@ TEST(ServerOptions, AreRead) {
   EXPECT_EQ(settings.staleness, 0U);
   EXPECT_EQ(options.slow_replica(),
             (Straggler{.replica = 1, .delay = std::chrono::duration<double>(0.0125)}));
-  EXPECT_EQ(options.config(), (train::ExtraConfig{{"sync", std::string("parameter-server")},
-                                                  {"servers", std::size_t{3}},
+  EXPECT_EQ(options.config(), (train::ExtraConfig{{"servers", std::size_t{3}},
                                                   {"priority", std::string("priority")},
                                                   {"slice_kb", 2.5},
                                                   {"async", std::string("on")},
@@ -61,9 +48,9 @@ TEST(ServerOptions, AreRead) {
 }
 
 TEST(ServerOptions, SliceSizesMeanPrioritiesOnly) {
-  EXPECT_EQ(valid(kServer + "--priority wait-free").settings(DType::kF32).slice_capacity, 0U)
+  EXPECT_EQ(valid("--priority wait-free").settings(DType::kF32).slice_capacity, 0U)
       << "parameters stay whole";
-  const ServerOptions priority = valid(kServer + "--priority priority");
+  const ServerOptions priority = valid("--priority priority");
   EXPECT_EQ(priority.settings(DType::kF32).slice_capacity,
             static_cast<std::size_t>(ServerOptions::kSliceKb * 1000 / 4));
 }
@@ -71,19 +58,15 @@ TEST(ServerOptions, SliceSizesMeanPrioritiesOnly) {
 TEST(ServerOptions, NeedTheFlagThatGivesThemAMeaning) {
   const std::string no_slices = "--slice-kb has no meaning without --priority priority";
   ultra::test::expect_refused<ServerOptions>(
-      {{"--servers 2", {"--servers has no meaning without --sync parameter-server"}},
-       {"--async", {"--async has no meaning without --sync"}},
-       {"--priority none", {"--priority has no meaning without"}},
-       {kServer + "--staleness 1", {"--staleness has no meaning without --async"}},
-       {kServer + "--slice-kb 8", {no_slices}},
-       {kServer + "--priority wait-free --slice-kb 8", {no_slices}}});
-  static_cast<void>(valid("--straggler 0:5"));  // all-reduce has stragglers, too
+      {{"--staleness 1", {"--staleness has no meaning without --async"}},
+       {"--slice-kb 8", {no_slices}},
+       {"--priority wait-free --slice-kb 8", {no_slices}}});
 }
 
 TEST(ServerOptions, RefuseValuesThatCannotWork) {
   for (const std::string size : {"0", "-3", "0.5", "nan", "inf"}) {
     ultra::test::expect_refused<ServerOptions>(
-        {{kServer + "--priority priority --slice-kb " + size, {"--slice-kb is"}}});
+        {{"--priority priority --slice-kb " + size, {"--slice-kb is"}}});
   }
   for (const std::string text :
        {"1", "a:5", "1:", ":5", "-1:5", "1:-5", "1:nan", "1:2:3", "1:5ms"}) {
@@ -91,8 +74,7 @@ TEST(ServerOptions, RefuseValuesThatCannotWork) {
         {{"--straggler " + text, {"--straggler is '" + text + "'", "1:50"}}});
   }
   ultra::test::expect_refused<ServerOptions>(
-      {{kServer + "--servers 0", {"--servers is 0. It must be a whole number from 1 to"}},
-       {"--sync ring", {"It must be all-reduce or parameter-server."}},
+      {{"--servers 0", {"--servers is 0. It must be a whole number from 1 to"}},
        {"--priority high", {"--priority is 'high'. It must be none, wait-free or priority."}}});
   EXPECT_THROW(static_cast<void>(valid("--servers -1")), ConfigError);
 }
@@ -110,10 +92,9 @@ class ServerTechnique : public ultra::test::RandomTest {
  protected:
   static std::string refusal(const std::string& flags) {
     return message_of<ConfigError>([&] {
-      static_cast<void>(
-          train::parse_setup(train::list_of(memory::technique(), collectives::technique(),
-                                            data_parallel::technique(), parameter_servers()),
-                             ultra::test::words_of("--dp 2 --sync parameter-server " + flags)));
+      static_cast<void>(train::parse_setup(
+          train::list_of(memory::technique(), collectives::technique(), parameter_servers()),
+          ultra::test::words_of("--dp 2 " + flags)));
     });
   }
 };
@@ -122,10 +103,10 @@ TEST_F(ServerTechnique, HasNoModelToLoadOrToValidate) {
   const ultra::test::TemporaryFolder folder;
   ultra::test::write_llama_folder(folder, "model", {.model = {.num_layers = 1}}, random);
   EXPECT_THAT(refusal("--init " + folder.path("model")),
-              AllOf(StartsWith("--init does not go together with --sync parameter-server"),
-                    HasSubstr("Leave one of the two out")));
+              AllOf(StartsWith("--init does not go together with parameter servers"),
+                    HasSubstr("Leave it out")));
   EXPECT_THAT(refusal("--val-data text"),
-              StartsWith("--val-data does not go together with --sync parameter-server"));
+              StartsWith("--val-data does not go together with parameter servers"));
 }
 
 }  // namespace

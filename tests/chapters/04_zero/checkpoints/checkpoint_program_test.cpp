@@ -388,8 +388,6 @@ TEST_F(BadCheckpointRun, AFolderWithOtherThings) {
 
 TEST_F(BadCheckpointRun, TrainingsWithMoreStateThanCheckpointsHold) {
   for (const Words& flags : {Words{"--checkpoint", saved("new")}, Words{"--resume", saved()}}) {
-    refused(kSixSteps, {"checkpoints do not go together with --sync parameter-server"},
-            joined(flags, {"--dp", "2", "--sync", "parameter-server"}));
     for (const char* how : {"int8", "topk:0.1"}) {
       refused(kSixSteps, {"checkpoints do not go together with --compress"},
               joined(flags, {"--dp", "2", "--compress", how}));

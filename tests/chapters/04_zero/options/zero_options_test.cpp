@@ -65,10 +65,9 @@ TEST_F(ZeroOptionsTest, FlagsThatNeedAStageAreRefusedWithoutIt) {
   expect_nodes_refused(4, {"--hybrid-shard has no meaning", "without --zero 1, 2 or 3"});
 }
 
-TEST_F(ZeroOptionsTest, ParameterServersAndCompressionDoNotGoTogetherWithShards) {
+TEST_F(ZeroOptionsTest, CompressionDoesNotGoTogetherWithShards) {
   for (const std::string stage : {"--zero 1", "--zero 2", "--zero 3"}) {
     const std::string with = " does not go together with " + stage;
-    expect_refused({{stage, {"--sync parameter-server" + with, "shards of their own"}}}, 1);
     expect_refused({{stage + " --compress int8", {"--compress" + with, "owner of a shard"}}});
     expect_valid(stage + " --compress none");
   }

@@ -15,21 +15,16 @@ TensorParallelOptions parse(const std::string& line) {
   return ultra::test::options_of<TensorParallelOptions>(line);
 }
 
-void expect_refused(std::size_t servers, const std::vector<ultra::test::Refusal>& rows) {
-  ultra::test::expect_refused<TensorParallelOptions>(
-      rows, [&](const TensorParallelOptions& options) { options.validate(servers); });
-}
-
 TEST(TensorParallelOptions, SplitNothingByDefault) {
   const TensorParallelOptions options = parse("");
-  EXPECT_NO_THROW(options.validate(2));
+  EXPECT_NO_THROW(options.validate());
   EXPECT_FALSE(options.splits());
   EXPECT_EQ(options.layout(), TensorParallelLayout());
 }
 
 TEST(TensorParallelOptions, ReadTheirFlags) {
   const TensorParallelOptions options = parse("--tp 4 --sp on --tp-overlap ring --shapes json");
-  EXPECT_NO_THROW(options.validate(0));
+  EXPECT_NO_THROW(options.validate());
   EXPECT_TRUE(options.splits());
   EXPECT_EQ(options.layout(),
             (TensorParallelLayout{.tp = 4, .sequence_parallel = SequenceParallel::kOn}));
@@ -52,12 +47,12 @@ TEST(TensorParallelOptions, GoIntoTheMetricsFile) {
 }
 
 TEST(TensorParallelOptions, RefusalsSayWhatDoesNotFit) {
-  expect_refused(0, {{"--tp 0", {"--tp is 0"}},
-                     {"--tp 4097", {"--tp is 4097", "to 4096"}},
-                     {"--sp on", {"--sp on has no meaning without --tp"}},
-                     {"--tp-overlap none", {"--tp-overlap has no meaning"}},
-                     {"--tp 2 --tp-overlap ring", {"--tp-overlap ring needs --sp on"}}});
-  expect_refused(1, {{"--tp 2", {"--tp 2", "--sync parameter-server"}}});
+  ultra::test::expect_refused<TensorParallelOptions>(
+      {{"--tp 0", {"--tp is 0"}},
+       {"--tp 4097", {"--tp is 4097", "to 4096"}},
+       {"--sp on", {"--sp on has no meaning without --tp"}},
+       {"--tp-overlap none", {"--tp-overlap has no meaning"}},
+       {"--tp 2 --tp-overlap ring", {"--tp-overlap ring needs --sp on"}}});
 }
 
 }  // namespace

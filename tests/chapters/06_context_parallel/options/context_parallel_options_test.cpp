@@ -17,21 +17,16 @@ ContextParallelOptions parse(const std::string& line) {
   return ultra::test::options_of<ContextParallelOptions>(line);
 }
 
-void expect_refused(std::size_t servers, const std::vector<ultra::test::Refusal>& rows) {
-  ultra::test::expect_refused<ContextParallelOptions>(
-      rows, [&](const ContextParallelOptions& options) { options.validate(servers); });
-}
-
 TEST(ContextParallelOptions, SplitNothingByDefault) {
   const ContextParallelOptions options = parse("");
-  EXPECT_NO_THROW(options.validate(2));
+  EXPECT_NO_THROW(options.validate());
   EXPECT_FALSE(options.splits());
 }
 
 TEST(ContextParallelOptions, ReadTheirFlags) {
   const ContextParallelOptions options =
       parse("--cp 8 --cp-layout contiguous --cp-method ulysses+ring --cp-ulysses 4");
-  EXPECT_NO_THROW(options.validate(0));
+  EXPECT_NO_THROW(options.validate());
   EXPECT_EQ(options.layout, SequenceLayout::kContiguous);
   EXPECT_EQ(options.choice(),
             (MethodChoice{.method = ContextMethod::kUlyssesRing, .cp = 8, .ulysses = 4}));
@@ -55,17 +50,16 @@ TEST(ContextParallelOptions, GoIntoTheMetricsFile) {
 }
 
 TEST(ContextParallelOptions, RefusalsSayWhatDoesNotFit) {
-  expect_refused(
-      0, {{"--cp 0", {"--cp is 0"}},
-          {"--cp 4097", {"from 1 to 4096"}},
-          {"--cp-layout zigzag", {"--cp-layout has no meaning without --cp"}},
-          {"--cp-method ring", {"--cp-method has no meaning without --cp"}},
-          {"--cp-ulysses 2", {"--cp-ulysses has no meaning without --cp"}},
-          {"--cp 4 --cp-ulysses 2", {"--cp-method ulysses+ring only", "it is ring"}},
-          {"--cp 4 --cp-method ulysses+ring", {"needs --cp-ulysses U"}},
-          {"--cp 4 --cp-method ulysses+ring --cp-ulysses 3", {"must divide --cp", "4 % 3 = 1"}},
-          {"--cp 4 --cp-method ulysses+ring --cp-ulysses 0", {"--cp-ulysses is 0"}}});
-  expect_refused(1, {{"--cp 2", {"--cp 2", "--sync parameter-server"}}});
+  ultra::test::expect_refused<ContextParallelOptions>(
+      {{"--cp 0", {"--cp is 0"}},
+       {"--cp 4097", {"from 1 to 4096"}},
+       {"--cp-layout zigzag", {"--cp-layout has no meaning without --cp"}},
+       {"--cp-method ring", {"--cp-method has no meaning without --cp"}},
+       {"--cp-ulysses 2", {"--cp-ulysses has no meaning without --cp"}},
+       {"--cp 4 --cp-ulysses 2", {"--cp-method ulysses+ring only", "it is ring"}},
+       {"--cp 4 --cp-method ulysses+ring", {"needs --cp-ulysses U"}},
+       {"--cp 4 --cp-method ulysses+ring --cp-ulysses 3", {"must divide --cp", "4 % 3 = 1"}},
+       {"--cp 4 --cp-method ulysses+ring --cp-ulysses 0", {"--cp-ulysses is 0"}}});
 }
 
 TEST(ContextParallelOptions, HeadsMustDivideAmongRanksThatExchangeThem) {

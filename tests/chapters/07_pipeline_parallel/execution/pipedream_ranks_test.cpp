@@ -2,6 +2,7 @@
 // are kept version by version, and each pass reads the versions that the lists of actions say.
 //
 // Covers: chapters/07_pipeline_parallel/execution/weight_stash.hpp
+// Covers: chapters/07_pipeline_parallel/pipedream/stage_updates.hpp
 
 #include <gtest/gtest.h>
 

@@ -18,14 +18,9 @@ PipelineOptions parse(const std::string& line) {
   return ultra::test::options_of<PipelineOptions>(line);
 }
 
-void expect_refused(std::size_t servers, const std::vector<ultra::test::Refusal>& rows) {
-  ultra::test::expect_refused<PipelineOptions>(
-      rows, [&](const PipelineOptions& options) { options.validate(servers); });
-}
-
 TEST(PipelineOptions, CutNothingByDefault) {
   const PipelineOptions options = parse("");
-  EXPECT_NO_THROW(options.validate(2));
+  EXPECT_NO_THROW(options.validate());
   EXPECT_FALSE(options.has_schedule());
   train::TrainOptions train;
   const std::size_t before = train.micro_batch;
@@ -36,7 +31,7 @@ TEST(PipelineOptions, CutNothingByDefault) {
 TEST(PipelineOptions, ReadTheirFlags) {
   const PipelineOptions options =
       parse("--pp 4 --schedule interleaved:3 --micro-batches 8 --stage-split measured");
-  EXPECT_NO_THROW(options.validate(0));
+  EXPECT_NO_THROW(options.validate());
   EXPECT_TRUE(options.has_schedule());
   EXPECT_EQ(options.schedule.chunks(), 3U);
   EXPECT_EQ(options.micro_batches, 8U);
@@ -61,16 +56,16 @@ TEST(PipelineOptions, GoIntoTheMetricsFile) {
 }
 
 TEST(PipelineOptions, RefusalsSayWhatDoesNotFit) {
-  expect_refused(0, {{"--pp 0", {"--pp is 0"}},
-                     {"--pp 5000", {"from 1 to 4096"}},
-                     {"--micro-batches 0", {"--micro-batches is 0"}},
-                     {"--schedule some", {"--schedule", "'some'", "1f1b"}},
-                     {"--stage-split even", {"--stage-split is 'even'", "3,2,3"}},
-                     {"--stage-split 2,2", {"--stage-split has no meaning without --pp"}},
-                     {"--pp 2 --search-activations 3", {"--search-activations has no meaning"}},
-                     {"--pp 2 --schedule afab --schedule-file x", {"Leave one of the two out"}},
-                     {"--executed-gantt x.json", {"--executed-gantt has no meaning"}}});
-  expect_refused(1, {{"--pp 2", {"--pp 2 does not go together with --sync parameter-server"}}});
+  ultra::test::expect_refused<PipelineOptions>(
+      {{"--pp 0", {"--pp is 0"}},
+       {"--pp 5000", {"from 1 to 4096"}},
+       {"--micro-batches 0", {"--micro-batches is 0"}},
+       {"--schedule some", {"--schedule", "'some'", "1f1b"}},
+       {"--stage-split even", {"--stage-split is 'even'", "3,2,3"}},
+       {"--stage-split 2,2", {"--stage-split has no meaning without --pp"}},
+       {"--pp 2 --search-activations 3", {"--search-activations has no meaning"}},
+       {"--pp 2 --schedule afab --schedule-file x", {"Leave one of the two out"}},
+       {"--executed-gantt x.json", {"--executed-gantt has no meaning"}}});
 }
 
 TEST(PipelineOptions, MicroBatchesAreCutAsManyAsAskedForOrTheNextNumbersAreNamed) {

@@ -25,8 +25,7 @@ std::size_t Configuration::count_of(std::string_view flag) const {
 std::size_t Configuration::ranks() const {
   std::size_t ranks = 1;
   for (const char* axis : {"--dp", "--pp", "--cp", "--tp"}) ranks *= count_of(axis);
-  const bool served = value_of("--sync") == "parameter-server";
-  return ranks + (served ? count_of("--servers") : 0);
+  return ranks;
 }
 
 ultra::test::Words Configuration::words() const {
@@ -62,8 +61,7 @@ Configuration Configuration::with(const std::string& flag, const std::string& va
 bool Configuration::is_exact() const {
   const std::string compress = value_of("--compress");
   const std::string quantised = value_of("--zero++");
-  const bool late = std::ranges::find(layout, "--async", &Flag::first) != layout.end();
-  return !late && value_of("--precision").empty() && (compress.empty() || compress == "topk:1") &&
+  return value_of("--precision").empty() && (compress.empty() || compress == "topk:1") &&
          quantised.find("int") == std::string::npos && value_of("--schedule") != "pipedream-async";
 }
 

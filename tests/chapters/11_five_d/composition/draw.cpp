@@ -61,10 +61,7 @@ class Draw {
       pp_ = random_.pick({1U, 1U, 2U, 2U, 3U, 4U});
       cp_ = random_.pick({1U, 1U, 2U, 2U, 3U, 4U});
       tp_ = random_.pick({1U, 1U, 2U, 2U, 3U, 4U});
-      servers_ = percent(4) ? random_.between(1, 2) : 0;
-      // Servers stand beside replicas of whole models.
-      if (servers_ > 0 && percent(80)) pp_ = cp_ = tp_ = 1;
-    } while (dp_ * pp_ * cp_ * tp_ + servers_ > most_ranks);
+    } while (dp_ * pp_ * cp_ * tp_ > most_ranks);
     for (const auto& [flag, ranks] :
          {std::pair{"--dp", dp_}, {"--pp", pp_}, {"--cp", cp_}, {"--tp", tp_}}) {
       if (ranks > 1) layout(flag, ranks);
@@ -193,15 +190,10 @@ class Draw {
     const std::string recompute = pick({"none", "none", "selective", "full"});
     if (recompute != "none") layout("--recompute", recompute);
     if (recompute == "full" && percent(50)) layout("--recompute-every", random_.between(1, 3));
-    if (servers_ == 0) return;
-    layout("--sync", "parameter-server");
-    layout("--servers", servers_);
-    if (percent(20)) layout("--async");
-    if (percent(50)) layout("--priority", pick({"none", "wait-free", "priority"}));
   }
 
   void draw_states() {
-    const std::size_t zero = servers_ > 0 && percent(90) ? 0 : random_.between(0, 3);
+    const std::size_t zero = random_.between(0, 3);
     const std::size_t data = dp_ * cp_;
     if (zero > 0) layout("--zero", zero);
     const bool quantised_layout = zero == 3 && percent(20);
@@ -224,19 +216,19 @@ class Draw {
     if (zero > 0 && percent(15)) {
       layout("--reduce-scatter", pick({"ring", "pairwise"}));
     }
-    if (zero < 3 && servers_ == 0 && percent(15)) layout("--check-replicas", 1);
+    if (zero < 3 && percent(15)) layout("--check-replicas", 1);
   }
 
   void draw_exchange() {
-    if (percent(40) && servers_ == 0) {
+    if (percent(40)) {
       layout("--overlap", pick({"none", "per-parameter", "bucketed"}));
     }
-    if (percent(40) && servers_ == 0) layout("--bucket-mb", pick({"0.0003", "0.002", "0.01"}));
+    if (percent(40)) layout("--bucket-mb", pick({"0.0003", "0.002", "0.01"}));
     if (percent(9))
       layout("--compress", pick({"topk:1", "topk:1", "int8", "onebit", "powersgd:2"}));
     if (percent(15)) {
       layout("--collectives", "native");
-    } else if (percent(15) && servers_ == 0) {
+    } else if (percent(15)) {
       layout("--all-reduce", pick({"pairwise", "segmented-ring", "recursive-doubling"}));
     }
     if (percent(50)) layout("--progress", "on-call");
@@ -251,7 +243,6 @@ class Draw {
   std::size_t pp_ = 1;
   std::size_t cp_ = 1;
   std::size_t tp_ = 1;
-  std::size_t servers_ = 0;
   std::size_t chunks_ = 1;
   std::size_t ulysses_ = 1;
   std::size_t ffn_ = 1;

@@ -17,7 +17,6 @@ struct Meaning {
 /// The longest prefix counts.
 const std::vector<Meaning>& meanings() {
   static const std::vector<Meaning> all = {
-      {"--sync", {"--sync parameter-server"}},
       {"--zero", {"--zero 1, 2 or 3"}},
       {"--zero 1", {"--zero 1, 2 or 3", "--zero 1 or 2"}},
       {"--zero 2", {"--zero 1, 2 or 3", "--zero 1 or 2"}},

@@ -44,8 +44,7 @@ class PredictedRuns : public ultra::test::RandomTest {
       one = one.with("--steps", "1");
       one.goes_on = GoesOn::kNowhere;
       const bool other = !one.value_of("--offload").empty() || !one.value_of("--zero++").empty() ||
-                         !one.value_of("--sync").empty() || !one.is_exact() ||
-                         one.value_of("--stage-split") == "measured" ||
+                         !one.is_exact() || one.value_of("--stage-split") == "measured" ||
                          one.value_of("--schedule") == "search";
       if (!other && refusal_of(one).empty()) return one;
     }

@@ -54,16 +54,6 @@ struct Trained {
   bool alike = true;
 };
 
-/// Servers have the weights of a training with them, and no model to read them from.
-RankRun run_on(const Configuration& configuration, const Communicator& world) {
-  if (configuration.value_of("--sync") != "parameter-server") {
-    return ultra::test::run_of(setup_of(configuration), world);
-  }
-  RankRun run;
-  run.result = train::train_with(setup_of(configuration), world);
-  return run;
-}
-
 Trained trained(const Configuration& configuration) {
   Trained trained;
   RankOptions options = setup_of(configuration).rank_options();
@@ -72,7 +62,7 @@ Trained trained(const Configuration& configuration) {
     run_ranks(
         checked_cast<int>(configuration.ranks()),
         [&](Communicator& world) {
-          RankRun run = run_on(configuration, world);
+          RankRun run = ultra::test::run_of(setup_of(configuration), world);
           const bool alike = alike_on_all(world, numbers_of(run.result));
           if (world.rank() != 0) return;
           trained.alike = alike;

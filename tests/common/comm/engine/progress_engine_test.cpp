@@ -5,6 +5,7 @@
 
 #include "common/comm/engine/progress_engine.hpp"
 
+#include "common/comm/engine/wait_any.hpp"
 #include "common/comm/work.hpp"
 #include "tests/common/comm/engine/fake_operation.hpp"
 

@@ -1,7 +1,8 @@
-// Covers: common/comm/work.hpp
+// Covers: common/comm/work.hpp, common/comm/engine/wait_any.hpp
 //
 // A rank that serves whoever comes first.
 
+#include "common/comm/engine/wait_any.hpp"
 #include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {

@@ -39,12 +39,12 @@ class RankFrame {
   /// @brief The states of a model that every rank has as a whole; nobody adds up its gradients.
   [[nodiscard]] std::unique_ptr<ModelStates> states_of(nn::Model& model,
                                                        optim::Rule rule = optim::adamw()) const {
-    return replicated_states({{context, *plan, {&model}},
-                              std::string(nn::kDataGroup),
-                              model.parameters(),
-                              plan->groups.at(nn::kDataGroup),
-                              {.rule = std::move(rule)}},
-                             nullptr);
+    return std::make_unique<ReplicatedStates>(StatesScope{{context, *plan, {&model}},
+                                                          std::string(nn::kDataGroup),
+                                                          model.parameters(),
+                                                          plan->groups.at(nn::kDataGroup),
+                                                          {.rule = std::move(rule)}},
+                                              nullptr);
   }
 
  private:

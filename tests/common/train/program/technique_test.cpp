@@ -32,29 +32,21 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// Ranks along an axis, or beside the mesh.
+/// Ranks along an axis.
 class Ranks : public Technique {
  public:
-  Ranks(std::optional<Axis> axis, std::pair<std::size_t, std::string> beside)
-      : axis_(std::move(axis)), beside_(std::move(beside)) {}
+  explicit Ranks(Axis axis) : axis_(std::move(axis)) {}
   std::optional<Axis> axis() const override { return axis_; }
-  std::pair<std::size_t, std::string> ranks_beside() const override { return beside_; }
 
  private:
-  std::optional<Axis> axis_;
-  std::pair<std::size_t, std::string> beside_;
+  Axis axis_;
 };
 
 std::unique_ptr<Technique> along(const std::string& name, std::size_t size, int nearness) {
   return std::make_unique<Ranks>(Axis{.name = name,
                                       .size = size,
                                       .nearness = nearness,
-                                      .flag = "--" + name + " " + std::to_string(size)},
-                                 std::pair<std::size_t, std::string>{});
-}
-
-std::unique_ptr<Technique> beside(std::size_t ranks, const std::string& flag) {
-  return std::make_unique<Ranks>(std::nullopt, std::pair{ranks, flag});
+                                      .flag = "--" + name + " " + std::to_string(size)});
 }
 
 Setup setup_of(std::size_t ranks, Techniques techniques) {
@@ -66,28 +58,24 @@ Setup setup_of(std::size_t ranks, Techniques techniques) {
 
 TEST(Setups, CountReplicasOfWhatTheAxesNeed) {
   EXPECT_EQ(setup_of(5, {}).replicas(), 5);
-  EXPECT_EQ(setup_of(5, {}).mesh_shape().str(), "dp 5");
+  EXPECT_EQ(setup_of(5, {}).mesh_shape(5).str(), "dp 5");
   const auto setup =
-      setup_of(14, list_of(along("tp", 3, 40), along("pp", 2, 20), along("cp", 1, 30),
-                           beside(1, "--servers 1"), beside(1, "--b 1")));
+      setup_of(12, list_of(along("tp", 3, 40), along("pp", 2, 20), along("cp", 1, 30)));
   EXPECT_EQ(setup.replicas(), 2);
-  EXPECT_EQ(setup.mesh_shape().str(), "dp 2 * pp 2 * cp 1 * tp 3");
+  EXPECT_EQ(setup.mesh_shape(12).str(), "dp 2 * pp 2 * cp 1 * tp 3");
+  EXPECT_EQ(setup.mesh_shape(6).str(), "dp 1 * pp 2 * cp 1 * tp 3") << "others do not train";
   EXPECT_EQ(setup.ranks_per_replica(),
             (std::pair<std::size_t, std::string>(6, "--tp 3 and --pp 2")))
       << "an axis of one rank needs none";
-  EXPECT_EQ(setup.ranks_beside(),
-            (std::pair<std::size_t, std::string>(2, "--servers 1 and --b 1")));
 }
 
 TEST(Setups, RefuseRanksThatAreNoWholeReplicas) {
-  const auto refusal = [](std::size_t ranks, std::size_t servers) {
-    const auto setup = setup_of(ranks, list_of(along("tp", 4, 40), beside(servers, "--servers 2")));
-    return message_of<ConfigError>([&] { static_cast<void>(setup.replicas()); });
-  };
-  EXPECT_THAT(refusal(6, 0),
+  const auto setup = setup_of(6, list_of(along("tp", 4, 40)));
+  const auto refusal = [](const auto& call) { return message_of<ConfigError>(call); };
+  EXPECT_THAT(refusal([&] { static_cast<void>(setup.replicas()); }),
               HasSubstr("6 ranks are no whole replicas of 4 ranks each (--tp 4): 6 % 4 = 2."));
-  EXPECT_THAT(refusal(9, 2), HasSubstr("7 ranks are no whole replicas of 4 ranks each"));
-  EXPECT_THAT(refusal(2, 2), HasSubstr("--servers 2 leave none of 2 ranks for a replica"));
+  EXPECT_THAT(refusal([&] { static_cast<void>(setup.mesh_shape(7)); }),
+              HasSubstr("7 ranks are no whole replicas of 4 ranks each"));
 }
 
 /// Says what it is asked, and offers what it is told to.
@@ -285,25 +273,18 @@ TEST_F(Program, AFlagsTextIsASetupToo) {
 
 TEST(Setups, RankOptionsHaveTheAlgorithmsThatTheTechniquesName) {
   AlgorithmNames asked;
-  const auto setup = setup_of(2, list_of(beside(0, ""), std::make_unique<Algorithms>(asked)));
+  const auto setup = setup_of(2, list_of(std::make_unique<Algorithms>(asked)));
   EXPECT_TRUE(setup.has_ranks());
   EXPECT_NE(setup.rank_options().algorithms, nullptr);
   EXPECT_EQ(asked, (AlgorithmNames{{OpKind::kAllReduce, "star"}}));
   EXPECT_EQ(setup_of(2, {}).rank_options().algorithms, nullptr);
 }
 
-TEST(MakeWorkers, OfATechniqueStandInForATrainer) {
+TEST(TrainWith, TakesTheWorkersThatItIsGiven) {
   class Idle : public Worker {
    public:
     StepOutcome step(const StepPlan&) override { return {.loss = 7, .grad_norm = 1}; }
     std::size_t parameter_count() const override { return 0; }
-  };
-  class Serving : public Technique {
-   public:
-    std::unique_ptr<Worker> make_worker(const RunContext&, const train::Setup&,
-                                        const MakeTrainer&) const override {
-      return std::make_unique<Idle>();
-    }
   };
   std::vector<std::string> calls;
   TrainResult result;
@@ -311,13 +292,32 @@ TEST(MakeWorkers, OfATechniqueStandInForATrainer) {
     run_ranks(1, [&](Communicator& world) {
       result = train_with(
           test::setup_of(test::short_run(), 1,
-                         list_of(test::plain_training(), std::make_unique<Talker>("x", calls),
-                                 std::make_unique<Serving>())),
-          world);
+                         list_of(test::plain_training(), std::make_unique<Talker>("x", calls))),
+          world, [](const train::Setup&, const RunContext&) { return std::make_unique<Idle>(); });
     });
   }));
   EXPECT_EQ(result.steps.back().loss, 7);
   EXPECT_THAT(calls, ::testing::Not(::testing::Contains("join x")));
+}
+
+/// A trainer whose ranks are some of the run's, and whose steps are its own.
+TEST(MakeTrainer, TrainsOnSomeOfTheRanks) {
+  std::vector<double> losses(3);
+  static_cast<void>(test::printed_by([&] {
+    run_ranks(3, [&](Communicator& world) {
+      TrainOptions options = test::short_run();
+      options.global_batch = 2;
+      const auto alone = [&](const train::Setup& setup, const RunContext& context) {
+        return make_trainer(setup, context, world.split(world.rank(), 0, "alone"));
+      };
+      const train::Setup setup = test::setup_of(options, 3, list_of(test::plain_training()));
+      losses[static_cast<std::size_t>(world.rank())] =
+          train_with(setup, world, alone).steps.back().loss;
+    });
+  }));
+  TrainOptions options = test::short_run();
+  options.global_batch = 2;
+  EXPECT_THAT(losses, ::testing::Each(test::train_quietly(options).steps.back().loss));
 }
 
 using Text = Slot<std::string>;

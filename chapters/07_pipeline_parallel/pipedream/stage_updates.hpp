@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// update_in_passes: a stage that makes an update behind each backward pass.
+///
+/// Source: Narayanan et al. 2019 (PipeDream), arXiv 1806.03377, section 3.2.
+
+#include <string>
+
+#include "common/train/program/ingredients.hpp"
+
+namespace ultra::pipeline_parallel {
+
+/// @brief Makes the updates of a rank, alone in its data group, those that its schedule calls U: with the
+/// gradients that the passes have made since the last one. None is left for the step's end.
+///
+/// Nobody waits for the norm: it does not clip, and what is told is that of the gradients of all
+/// updates together.
+/// @param flags  that ask for it, for messages.
+void update_in_passes(train::Ingredients& ingredients, const std::string& flags);
+
+}  // namespace ultra::pipeline_parallel
