@@ -19,21 +19,18 @@ int Communicator::world_rank(int member) const {
 
 comm::calls::Member Communicator::member() const { return {.rank = rank(), .size = size()}; }
 
-Work Communicator::start(comm::CollectiveCall call) const {
+PendingCall Communicator::collective(comm::CollectiveCall call) const {
   comm::GroupState& group = *state_->group;
   group.number(call.info);
   call.info.label = state_->label;
-  std::shared_ptr<comm::Operation> operation =
-      state_->algorithms ? comm::run_schedule(std::move(call), *state_->algorithms, group.transport,
-                                              group.control, group.own->checking)
-                         : group.transport->native(call, group.own->checking);
-  return submit(std::move(operation));
+  return pending(state_->algorithms
+                     ? comm::run_schedule(std::move(call), *state_->algorithms, group.transport,
+                                          group.control, group.own->checking)
+                     : group.transport->native(call, group.own->checking));
 }
 
-Work Communicator::submit(std::shared_ptr<comm::Operation> operation) const {
-  const std::shared_ptr<comm::ProgressEngine>& engine = state_->group->own->engine;
-  engine->submit(operation, background_);
-  return {engine, std::move(operation)};
+PendingCall Communicator::pending(std::shared_ptr<comm::Operation> operation) const {
+  return {state_->group, std::move(operation)};
 }
 
 Communicator Communicator::split(int color, int key, const std::string& name) const {
@@ -42,7 +39,7 @@ Communicator Communicator::split(int color, int key, const std::string& name) co
   group.number(info);
   info.label = state_->label;
   const auto operation = std::make_shared<comm::SplitOperation>(info, group.control, color, key);
-  waited_for().submit(operation).wait();
+  pending(operation).wait();
   auto joined = comm::GroupState::join(
       group.own, group.control->subgroup(operation->members(), group.splits++), name);
   return Communicator(std::make_shared<State>(State{std::move(joined), state_->algorithms, {}}));
@@ -60,52 +57,53 @@ Communicator Communicator::labeled(std::string label) const {
       std::make_shared<State>(State{state_->group, state_->algorithms, std::move(label)}));
 }
 
-Work Communicator::broadcast_async(const Tensor& data, int root) const {
-  return start(comm::calls::broadcast(data, root, member()));
+PendingCall Communicator::broadcast(const Tensor& data, int root) const {
+  return collective(comm::calls::broadcast(data, root, member()));
 }
 
-Work Communicator::reduce_async(const Tensor& data, int root, ReduceOp op) const {
-  return start(comm::calls::reduce(data, root, op, member()));
+PendingCall Communicator::reduce(const Tensor& data, int root, ReduceOp op) const {
+  return collective(comm::calls::reduce(data, root, op, member()));
 }
 
-Work Communicator::all_reduce_async(const Tensor& data, ReduceOp op) const {
-  return start(comm::calls::all_reduce(data, op));
+PendingCall Communicator::all_reduce(const Tensor& data, ReduceOp op) const {
+  return collective(comm::calls::all_reduce(data, op));
 }
 
-Work Communicator::gather_async(const Tensor& input, const Tensor& output, int root) const {
-  return start(comm::calls::gather(input, output, root, member()));
+PendingCall Communicator::gather(const Tensor& input, const Tensor& output, int root) const {
+  return collective(comm::calls::gather(input, output, root, member()));
 }
 
-Work Communicator::scatter_async(const Tensor& input, const Tensor& output, int root) const {
-  return start(comm::calls::scatter(input, output, root, member()));
+PendingCall Communicator::scatter(const Tensor& input, const Tensor& output, int root) const {
+  return collective(comm::calls::scatter(input, output, root, member()));
 }
 
-Work Communicator::all_gather_async(const Tensor& input, const Tensor& output) const {
-  return start(comm::calls::all_gather(input, output, member()));
+PendingCall Communicator::all_gather(const Tensor& input, const Tensor& output) const {
+  return collective(comm::calls::all_gather(input, output, member()));
 }
 
-Work Communicator::reduce_scatter_async(const Tensor& input, const Tensor& output,
-                                        ReduceOp op) const {
-  return start(comm::calls::reduce_scatter(input, output, op, member()));
+PendingCall Communicator::reduce_scatter(const Tensor& input, const Tensor& output,
+                                         ReduceOp op) const {
+  return collective(comm::calls::reduce_scatter(input, output, op, member()));
 }
 
-Work Communicator::all_to_all_async(const Tensor& input, const Tensor& output) const {
-  return start(comm::calls::all_to_all(input, output, member()));
+PendingCall Communicator::all_to_all(const Tensor& input, const Tensor& output) const {
+  return collective(comm::calls::all_to_all(input, output, member()));
 }
 
-Work Communicator::all_to_all_v_async(const Tensor& input, std::span<const std::size_t> send_rows,
-                                      const Tensor& output,
-                                      std::span<const std::size_t> receive_rows) const {
-  return start(comm::calls::all_to_all_v(input, send_rows, output, receive_rows, member()));
+PendingCall Communicator::all_to_all_v(const Tensor& input, std::span<const std::size_t> send_rows,
+                                       const Tensor& output,
+                                       std::span<const std::size_t> receive_rows) const {
+  return collective(comm::calls::all_to_all_v(input, send_rows, output, receive_rows, member()));
 }
 
-void Communicator::barrier() const {
-  waited_for().start(comm::calls::barrier(state_->group->barrier_element)).wait();
+PendingCall Communicator::barrier() const {
+  return collective(comm::calls::barrier(state_->group->barrier_element));
 }
 
 std::shared_ptr<comm::Operation> Communicator::tagged(OpKind kind, const Tensor& data, int peer,
                                                       const comm::Tag& tag) const {
   const comm::GroupState& group = *state_->group;
+  group.expect_all_issued();
   OperationInfo info = comm::calls::message(kind, data, peer, member());
   info.communicator = group.name;
   info.communicator_id = group.id;
@@ -147,25 +145,26 @@ std::shared_ptr<comm::Operation> Communicator::shift(const Tensor& send, const T
   return comm::make_shift(std::move(info), std::move(sending), std::move(receiving));
 }
 
-Work Communicator::send_async(const Tensor& data, int peer, int channel) const {
+PendingCall Communicator::send(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kSend, channel);
-  return submit(message(OpKind::kSend, data, peer, channel));
+  return pending(message(OpKind::kSend, data, peer, channel));
 }
 
-Work Communicator::recv_async(const Tensor& data, int peer, int channel) const {
+PendingCall Communicator::recv(const Tensor& data, int peer, int channel) const {
   comm::calls::expect_channel(OpKind::kRecv, channel);
-  return submit(message(OpKind::kRecv, data, peer, channel));
+  return pending(message(OpKind::kRecv, data, peer, channel));
 }
 
-Work Communicator::send_async(const Tensor& data, int peer, const MessageName& name) const {
-  return submit(named(OpKind::kSend, data, peer, name));
+PendingCall Communicator::send(const Tensor& data, int peer, const MessageName& name) const {
+  return pending(named(OpKind::kSend, data, peer, name));
 }
-Work Communicator::recv_async(const Tensor& data, int peer, const MessageName& name) const {
-  return submit(named(OpKind::kRecv, data, peer, name));
+PendingCall Communicator::recv(const Tensor& data, int peer, const MessageName& name) const {
+  return pending(named(OpKind::kRecv, data, peer, name));
 }
 
-Work Communicator::ring_shift_async(const Tensor& send, const Tensor& receive, int distance) const {
-  return submit(shift(send, receive, distance));
+PendingCall Communicator::ring_shift(const Tensor& send, const Tensor& receive,
+                                     int distance) const {
+  return pending(shift(send, receive, distance));
 }
 
 void Communicator::progress() const { state_->group->own->engine->poll(); }

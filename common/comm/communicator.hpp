@@ -38,9 +38,9 @@ struct Issuer;  // engine/issue.hpp
 
 /// @brief A group of ranks; copies are handles on the same group.
 ///
-/// **Collective:** every member calls the same operations in the same order. Each operation exists
-/// twice: `x_async` returns a Work at once and goes on while the rank computes, `x` is `x_async` that
-/// is waited for. Tensors must be contiguous. Operations work on elements, row-major, whatever
+/// **Collective:** every member calls the same operations in the same order. Each returns a PendingCall:
+/// `comm.all_reduce(x).wait()` waits for it, `Work work = comm.all_reduce(x)` goes on while the rank
+/// computes. Tensors must be contiguous. Operations work on elements, row-major, whatever
 /// the shape; f32, f64 and i32 (but an average needs a float). Sizes may be 0, and where a tensor is
 /// cut into one chunk per rank it need not divide: Chunks::even says who gets what. Input and output
 /// have no memory in common, but where an operation says how it works in place.
@@ -84,104 +84,54 @@ class Communicator {
   [[nodiscard]] Communicator labeled(std::string label) const;
 
   /// @brief Copies `data` of member `root` to all. Cost: n elements reach each other member.
-  Work broadcast_async(const Tensor& data, int root) const;
+  PendingCall broadcast(const Tensor& data, int root) const;
   /// @brief Member `root` gets the reduction of all `data`; the others' data stays as it was.
-  Work reduce_async(const Tensor& data, int root, ReduceOp op = ReduceOp::kSum) const;
+  PendingCall reduce(const Tensor& data, int root, ReduceOp op = ReduceOp::kSum) const;
   /// @brief All get the reduction of all `data`, in place, bitwise the same everywhere.
   /// Cost: 2 n (P-1)/P elements sent per rank for large n (Patarasuk & Yuan 2009).
-  Work all_reduce_async(const Tensor& data, ReduceOp op = ReduceOp::kSum) const;
+  PendingCall all_reduce(const Tensor& data, ReduceOp op = ReduceOp::kSum) const;
   /// @brief Member `root` gets all inputs, of the same size, one after the other. In place: the
   /// root's input may be its chunk of its output.
   /// @param output  [P * input.numel()] at the root; ignored elsewhere.
-  Work gather_async(const Tensor& input, const Tensor& output, int root) const;
+  PendingCall gather(const Tensor& input, const Tensor& output, int root) const;
   /// @brief Member i gets part i of P equal parts of member `root`'s input. In place: the root's
   /// output may be its chunk of its input.
   /// @param input  [P * output.numel()] at the root; ignored elsewhere.
-  Work scatter_async(const Tensor& input, const Tensor& output, int root) const;
+  PendingCall scatter(const Tensor& input, const Tensor& output, int root) const;
   /// @brief All get all inputs, one after the other. In place: `input` may be its chunk of `output`.
   /// @param input   chunk number rank() of Chunks::even(output, P).
   /// Cost: n (P-1)/P elements sent per rank.
-  Work all_gather_async(const Tensor& input, const Tensor& output) const;
+  PendingCall all_gather(const Tensor& input, const Tensor& output) const;
   /// @brief Each member gets its chunk of the reduction of all inputs. In place: `output` may be its
   /// chunk of `input`, whose other chunks then hold anything; else the input stays as it was.
   /// @param output  chunk number rank() of Chunks::even(input, P).
   /// Cost: n (P-1)/P elements sent per rank.
-  Work reduce_scatter_async(const Tensor& input, const Tensor& output,
-                            ReduceOp op = ReduceOp::kSum) const;
+  PendingCall reduce_scatter(const Tensor& input, const Tensor& output,
+                             ReduceOp op = ReduceOp::kSum) const;
   /// @brief Part j of the input becomes part rank() of member j's output; all parts are equal. Not
   /// in place.
   /// Cost: n (P-1)/P elements sent per rank, n = input.numel().
-  Work all_to_all_async(const Tensor& input, const Tensor& output) const;
-  /// @brief Like all_to_all_async, with rows (indices of dimension 0) per member.
+  PendingCall all_to_all(const Tensor& input, const Tensor& output) const;
+  /// @brief Like all_to_all, with rows (indices of dimension 0) per member.
   /// @param send_rows     [P] rows for each member; add up to the input's.
   /// @param receive_rows  [P] rows from each member; add up to the output's.
-  Work all_to_all_v_async(const Tensor& input, std::span<const std::size_t> send_rows,
-                          const Tensor& output, std::span<const std::size_t> receive_rows) const;
+  PendingCall all_to_all_v(const Tensor& input, std::span<const std::size_t> send_rows,
+                           const Tensor& output, std::span<const std::size_t> receive_rows) const;
   /// @brief Sends to a member. The k-th send to it on a channel meets its k-th recv from here.
   /// @param channel  keeps streams of messages apart; 0 to 30.
-  Work send_async(const Tensor& data, int peer, int channel = 0) const;
+  PendingCall send(const Tensor& data, int peer, int channel = 0) const;
   /// @brief Receives from a member; shape and dtype must be the sender's.
-  Work recv_async(const Tensor& data, int peer, int channel = 0) const;
+  PendingCall recv(const Tensor& data, int peer, int channel = 0) const;
   /// @brief Sends to a member, to the recv of the same name there, whatever else was issued before.
-  Work send_async(const Tensor& data, int peer, const MessageName& name) const;
+  PendingCall send(const Tensor& data, int peer, const MessageName& name) const;
   /// @brief Receives what a member sends under the same name; shape and dtype must be the sender's.
-  Work recv_async(const Tensor& data, int peer, const MessageName& name) const;
+  PendingCall recv(const Tensor& data, int peer, const MessageName& name) const;
   /// @brief Sends to member rank + distance and receives from rank - distance, on the ring. Not in
   /// place.
-  Work ring_shift_async(const Tensor& send, const Tensor& receive, int distance = 1) const;
+  PendingCall ring_shift(const Tensor& send, const Tensor& receive, int distance = 1) const;
 
-  /// @brief Returns when all members have called it.
-  void barrier() const;
-  /// @copybrief broadcast_async
-  void broadcast(const Tensor& data, int root) const {
-    waited_for().broadcast_async(data, root).wait();
-  }
-  /// @copybrief reduce_async
-  void reduce(const Tensor& data, int root, ReduceOp op = ReduceOp::kSum) const {
-    waited_for().reduce_async(data, root, op).wait();
-  }
-  /// @copybrief all_reduce_async
-  void all_reduce(const Tensor& data, ReduceOp op = ReduceOp::kSum) const {
-    waited_for().all_reduce_async(data, op).wait();
-  }
-  /// @copybrief gather_async
-  void gather(const Tensor& input, const Tensor& output, int root) const {
-    waited_for().gather_async(input, output, root).wait();
-  }
-  /// @copybrief scatter_async
-  void scatter(const Tensor& input, const Tensor& output, int root) const {
-    waited_for().scatter_async(input, output, root).wait();
-  }
-  /// @copybrief all_gather_async
-  void all_gather(const Tensor& input, const Tensor& output) const {
-    waited_for().all_gather_async(input, output).wait();
-  }
-  /// @copybrief reduce_scatter_async
-  void reduce_scatter(const Tensor& input, const Tensor& output,
-                      ReduceOp op = ReduceOp::kSum) const {
-    waited_for().reduce_scatter_async(input, output, op).wait();
-  }
-  /// @copybrief all_to_all_async
-  void all_to_all(const Tensor& input, const Tensor& output) const {
-    waited_for().all_to_all_async(input, output).wait();
-  }
-  /// @copybrief all_to_all_v_async
-  void all_to_all_v(const Tensor& input, std::span<const std::size_t> send_rows,
-                    const Tensor& output, std::span<const std::size_t> receive_rows) const {
-    waited_for().all_to_all_v_async(input, send_rows, output, receive_rows).wait();
-  }
-  /// @copybrief send_async
-  void send(const Tensor& data, int peer, int channel = 0) const {
-    waited_for().send_async(data, peer, channel).wait();
-  }
-  /// @copybrief recv_async
-  void recv(const Tensor& data, int peer, int channel = 0) const {
-    waited_for().recv_async(data, peer, channel).wait();
-  }
-  /// @copybrief ring_shift_async
-  void ring_shift(const Tensor& send, const Tensor& receive, int distance = 1) const {
-    waited_for().ring_shift_async(send, receive, distance).wait();
-  }
+  /// @brief Ends when all members have called it.
+  PendingCall barrier() const;
 
   /// @brief Moves this rank's operations along once: only Progress::kOnCall needs it, between
   /// pieces of computation.
@@ -196,14 +146,8 @@ class Communicator {
   friend struct comm::Issuer;
 
   [[nodiscard]] comm::calls::Member member() const;
-  /// This handle, for an operation that is waited for at once: nobody else need move it along.
-  [[nodiscard]] Communicator waited_for() const {
-    Communicator handle = *this;
-    handle.background_ = false;
-    return handle;
-  }
-  [[nodiscard]] Work start(comm::CollectiveCall call) const;
-  [[nodiscard]] Work submit(std::shared_ptr<comm::Operation> operation) const;
+  PendingCall collective(comm::CollectiveCall call) const;
+  PendingCall pending(std::shared_ptr<comm::Operation> operation) const;
   [[nodiscard]] std::shared_ptr<comm::Operation> message(OpKind kind, const Tensor& data, int peer,
                                                          int channel) const;
   [[nodiscard]] std::shared_ptr<comm::Operation> named(OpKind kind, const Tensor& data, int peer,
@@ -214,7 +158,6 @@ class Communicator {
                                                        int distance) const;
 
   std::shared_ptr<State> state_;
-  bool background_ = true;  // of what is issued: the rank goes on computing meanwhile
 };
 
 }  // namespace ultra

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/comm/engine/group_state.hpp"
 #include "common/comm/engine/progress_engine.hpp"
 #include "common/comm/engine/wait_any.hpp"
 
@@ -33,6 +35,25 @@ bool Work::done() {
   }
   return operation_ == nullptr;
 }
+
+PendingCall::PendingCall(std::shared_ptr<comm::GroupState> group,
+                         std::shared_ptr<comm::Operation> operation)
+    : group_(std::move(group)) {
+  group_->pending = std::move(operation);
+}
+
+Work PendingCall::issue(bool background) {
+  const std::shared_ptr<comm::GroupState> group = std::move(group_);
+  if (!group) throw ConfigError("a call is issued once, by wait() or as a Work; this one was");
+  std::shared_ptr<comm::Operation> operation = std::move(group->pending);
+  const std::shared_ptr<comm::ProgressEngine>& engine = group->own->engine;
+  engine->submit(operation, background);
+  return {engine, std::move(operation)};
+}
+
+void PendingCall::wait() && { issue(false).wait(); }
+
+PendingCall::operator Work() && { return issue(true); }
 
 std::size_t wait_any(std::span<Work> works) {
   comm::ProgressEngine* engine = nullptr;

@@ -1,12 +1,13 @@
 #pragma once
 /// @file
-/// Work: a handle on an operation under way.
+/// PendingCall: an operation that was called; Work: a handle on one under way.
 
 #include <cstddef>
 #include <memory>
 #include <span>
 
 namespace ultra::comm {
+struct GroupState;
 class Operation;
 class ProgressEngine;
 }  // namespace ultra::comm
@@ -42,6 +43,31 @@ class [[nodiscard]] Work {
 
   std::shared_ptr<comm::ProgressEngine> engine_;
   std::shared_ptr<comm::Operation> operation_;
+};
+
+/// @brief An operation that was called and has its number, but is not yet issued: the caller says how.
+///
+/// `comm.all_reduce(x).wait();` waits at once: nobody else need move the operation along meanwhile.
+/// `Work work = comm.all_reduce(x);` goes on in the background. Both take the call itself, not a
+/// variable: after `auto call = comm.all_reduce(x);` neither compiles. A call that was never issued
+/// leaves a gap in the numbers: the group's next operation throws ConfigError.
+class [[nodiscard]] PendingCall {
+ public:
+  /// @brief Made by communicators.
+  PendingCall(std::shared_ptr<comm::GroupState> group, std::shared_ptr<comm::Operation> operation);
+  PendingCall(const PendingCall&) = delete;
+  PendingCall& operator=(const PendingCall&) = delete;
+  ~PendingCall() = default;
+
+  /// @brief Issues the operation and returns when it has ended. @throws what Work::wait throws.
+  void wait() &&;
+  /// @brief Issues the operation; it goes on while the rank computes.
+  operator Work() &&;  // NOLINT(google-explicit-constructor): Work work = comm.all_reduce(x)
+
+ private:
+  [[nodiscard]] Work issue(bool background);
+
+  std::shared_ptr<comm::GroupState> group_;
 };
 
 }  // namespace ultra

@@ -1,5 +1,8 @@
 #include "common/comm/engine/group_state.hpp"
 
+#include <fmt/format.h>
+
+#include "common/base/errors.hpp"
 #include "common/comm/backend/nccl/nccl_collective.hpp"
 #include "common/comm/device/staged_transport.hpp"
 
@@ -19,7 +22,16 @@ std::shared_ptr<GroupState> GroupState::join(std::shared_ptr<RankState> own,
   return group;
 }
 
+void GroupState::expect_all_issued() const {
+  if (!pending) return;
+  throw ConfigError(fmt::format(
+      "'{}' takes no further operation: {} was called, but never issued, so the members' "
+      "numbers would differ. Say .wait() behind the call, or keep it: Work work = ...",
+      name, to_string(pending->info())));
+}
+
 void GroupState::number(OperationInfo& info) {
+  expect_all_issued();
   info.communicator = name;
   info.communicator_id = id;
   info.sequence = sequence++;

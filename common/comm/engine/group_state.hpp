@@ -37,6 +37,7 @@ struct GroupState {
   std::uint64_t id = 0;                  ///< its number among this rank's groups
   std::uint32_t sequence = 0;            ///< of the next collective
   std::uint32_t splits = 0;              ///< how often it was split
+  std::shared_ptr<Operation> pending;    ///< numbered, not yet issued; null: all are issued
   std::map<std::pair<int, int>, std::uint32_t> sent;      ///< messages by (peer, channel)
   std::map<std::pair<int, int>, std::uint32_t> received;  ///< messages by (peer, channel)
   /// What the messages of barriers may carry; made once, because barriers are frequent.
@@ -47,7 +48,9 @@ struct GroupState {
                                                         std::shared_ptr<Transport> control,
                                                         std::string name);
 
-  /// @brief Gives a collective its group and its number.
+  /// @brief Throws ConfigError when the call before was never issued: its number is a gap.
+  void expect_all_issued() const;
+  /// @brief Gives a collective its group and its number. @throws what expect_all_issued throws.
   void number(OperationInfo& info);
 };
 

@@ -11,7 +11,7 @@ namespace ultra::comm {
 
 /// @brief Operations that are made and issued one after the other.
 struct Issuer {
-  /// @brief What Communicator::send_async issues for a named message.
+  /// @brief What Communicator::send makes for a named message.
   [[nodiscard]] static std::shared_ptr<Operation> make_send(const Communicator& group,
                                                             const Tensor& data, int peer,
                                                             const MessageName& name) {
@@ -19,7 +19,7 @@ struct Issuer {
   }
   /// @brief Issues an operation for the calling rank, a member of the group.
   static Work issue(const Communicator& group, std::shared_ptr<Operation> operation) {
-    return group.submit(std::move(operation));
+    return group.pending(std::move(operation));
   }
 };
 
