@@ -60,12 +60,12 @@ double time_slowest(const Communicator& world, std::size_t runs,
   const Tensor times = Tensor::zeros(Device::cpu(), {runs}, DType::kF64);
   for (std::size_t i = 0; i < runs; ++i) {
     prepare();
-    world.barrier();
+    world.barrier().wait();
     const double begin = now();
     fn();
     times.data<double>()[i] = now() - begin;
   }
-  world.all_reduce(times, ReduceOp::kMax);
+  world.all_reduce(times, ReduceOp::kMax).wait();
   return median(times.to_vector());
 }
 

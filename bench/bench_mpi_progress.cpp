@@ -73,12 +73,12 @@ struct Times {
 
 /// The time of `fn` on the slowest rank.
 double slowest(const Communicator& world, const std::function<void()>& fn) {
-  world.barrier();
+  world.barrier().wait();
   const double begin = now();
   fn();
   const Tensor seconds = Tensor::zeros(Device::cpu(), {1}, DType::kF64);
   seconds.fill(now() - begin);
-  world.all_reduce(seconds, ReduceOp::kMax);
+  world.all_reduce(seconds, ReduceOp::kMax).wait();
   return seconds.to_vector().front();
 }
 
@@ -125,12 +125,11 @@ std::vector<Transfer> transfers() {
   constexpr std::size_t kMega = std::size_t{1} << 20U;
   const auto shift = [=](std::size_t bytes) {
     return [send = tensor(bytes), receive = tensor(bytes)](const Communicator& world) {
-      return world.ring_shift_async(send, receive);
+      return world.ring_shift(send, receive);
     };
   };
   const auto reduce = [=](std::size_t bytes) {
-    return
-        [data = tensor(bytes)](const Communicator& world) { return world.all_reduce_async(data); };
+    return [data = tensor(bytes)](const Communicator& world) { return world.all_reduce(data); };
   };
   return {{"shift 4 MB, 1 Gbit/s", shift(4 * kMega), gigabit, ring},
           {"ring all_reduce 4 MB, 1 Gbit/s", reduce(4 * kMega), gigabit, ring},

@@ -71,7 +71,7 @@ Round round_on(const Communicator& dp, const train::TrainOptions& options,
   std::vector<double> seconds;
   train::OffloadUse before;
   for (std::size_t step = 0; step < kSteps; ++step) {
-    dp.barrier();
+    dp.barrier().wait();
     const double start = now();
     benchmark::DoNotOptimize(rank.step());
     if (step > 0) seconds.push_back(now() - start);

@@ -75,7 +75,7 @@ train::Ingredients links_of(const Cut& cut) {
 /// What the average rank waits: the stages of a pipeline wait at different times.
 double mean_over(const Communicator& world, double share) {
   const Tensor sum = Tensor::from<double>(Device::cpu(), {1}, std::vector{share});
-  world.all_reduce(sum);
+  world.all_reduce(sum).wait();
   return sum.to_vector().front() / world.size();
 }
 

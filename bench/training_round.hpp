@@ -29,7 +29,7 @@ struct Round {
   double waited = 0;
   double total = 0;
   for (std::size_t step = 0; step < kStepsOfRound; ++step) {
-    world.barrier();
+    world.barrier().wait();
     const double before = world.stats().exposed_seconds;
     const double start = now();
     benchmark::DoNotOptimize(rank.step());

@@ -43,7 +43,7 @@ Range equal_share(std::size_t global_batch, const Communicator& ranks) {
 
 void sum_gradients(const std::vector<nn::Parameter*>& parameters, const Communicator& ranks) {
   for (const nn::Parameter* parameter : parameters) {
-    ranks.labeled(parameter->name()).all_reduce(parameter->grad());
+    ranks.labeled(parameter->name()).all_reduce(parameter->grad()).wait();
   }
 }
 

@@ -13,7 +13,7 @@ class AllReduceExchange : public BucketExchange {
  public:
   explicit AllReduceExchange(Communicator dp) : dp_(std::move(dp)) {}
 
-  void start(const Tensor& bucket) override { work_ = dp_.all_reduce_async(bucket); }
+  void start(const Tensor& bucket) override { work_ = dp_.all_reduce(bucket); }
 
   void finish() override {
     work_.wait();    // or the optimizer would read sums that are not complete

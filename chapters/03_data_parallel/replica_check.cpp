@@ -68,7 +68,7 @@ class ReplicaSums {
       const std::uint64_t sum = checksum(parameters_[p]->value().contiguous());
       std::memcpy(own.data<std::int32_t>() + 2 * p, &sum, sizeof(sum));
     }
-    dp.labeled("replica check").all_gather(own, all_);
+    dp.labeled("replica check").all_gather(own, all_).wait();
   }
 
   [[nodiscard]] std::optional<Drift> drift() const {

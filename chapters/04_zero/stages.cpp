@@ -49,7 +49,7 @@ Tensor ShardedModel::weights(std::size_t piece) {
 
 void ShardedModel::share_weights() {
   for (const Tensor& array : whole_) {
-    shards().labeled("weights").all_gather(own_shard(array, shards()), array);
+    shards().labeled("weights").all_gather(own_shard(array, shards()), array).wait();
   }
 }
 

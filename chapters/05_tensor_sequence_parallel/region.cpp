@@ -10,12 +10,10 @@ namespace ultra::tensor_parallel {
 Pending TensorRegion::enter(const Tensor& x) { return Pending(x); }
 
 Pending TensorRegion::enter_backward(const Tensor& d_x) {
-  return {d_x, tp_.labeled("input gradient").all_reduce_async(d_x)};
+  return {d_x, tp_.labeled("input gradient").all_reduce(d_x)};
 }
 
-Pending TensorRegion::leave(const Tensor& y) {
-  return {y, tp_.labeled("output").all_reduce_async(y)};
-}
+Pending TensorRegion::leave(const Tensor& y) { return {y, tp_.labeled("output").all_reduce(y)}; }
 
 Pending TensorRegion::leave_backward(const Tensor& d_y) { return Pending(d_y); }
 // [/region]

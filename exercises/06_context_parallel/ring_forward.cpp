@@ -9,7 +9,7 @@
 //              N - 1 messages per rank, to the next one; while a block is computed, another travels;
 //              never more than two pairs of keys and values in memory, besides its own
 // You will need: TravellingPair (chapters/06_context_parallel/travelling_pair.hpp), keys and values in one
-//              message; ring.ranks.ring_shift_async() (common/comm/communicator.hpp), which sends to the
+//              message; ring.ranks.ring_shift() (common/comm/communicator.hpp), which sends to the
 //              next rank and receives from the one before; wait() of the Work that it returns
 //
 // chapters/06_context_parallel/ring_forward.hpp declares the functions.

@@ -19,7 +19,7 @@ void ShardReducer::flush(std::size_t group) {
   const Tensor flat = std::exchange(open_, Tensor());
   const Tensor own = flat.slice(0, shard_range(groups_[group].layout, comm_.rank()));
   const Communicator labeled = comm_.labeled("reduce " + groups_[group].name);
-  under_way_.push_back({group, own, labeled.reduce_scatter_async(flat, own)});
+  under_way_.push_back({group, own, labeled.reduce_scatter(flat, own)});
   if (overlap_ == Overlap::kOff) finish();
 }
 // [/region]

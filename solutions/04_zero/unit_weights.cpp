@@ -8,7 +8,7 @@ namespace ultra::zero {
 void UnitWeights::start_gather() {
   ensure(!whole_.defined(), "a unit is gathered after it was released");
   whole_ = group_.flat(group_.layout.padded, MemoryCategory::kCommunication);
-  gather_ = shards_.all_gather_async(shard_, whole_);
+  gather_ = shards_.all_gather(shard_, whole_);
 }
 // [/region]
 

@@ -10,12 +10,12 @@ namespace ultra::zero {
 // [region exchange]
 void ReduceScatterExchange::start(const Tensor& bucket) {
   shard_ = own_shard(bucket, groups_.shards);
-  work_ = groups_.shards.reduce_scatter_async(bucket, shard_);
+  work_ = groups_.shards.reduce_scatter(bucket, shard_);
 }
 
 void ReduceScatterExchange::finish() {
   work_.wait();  // or the optimizer would read sums that are not complete
-  if (groups_.replicas) groups_.replicas->all_reduce(shard_);
+  if (groups_.replicas) groups_.replicas->all_reduce(shard_).wait();
   shard_ = Tensor();  // the handle keeps the bucket's memory alive
 }
 // [/region]
@@ -27,7 +27,7 @@ void step_own_shard(std::span<const optim::TensorUpdate> own, std::span<const Te
   optimizer.step(own, rule.learning_rate, optim::clip_coefficient(rule.norm, rule.clip_norm));
   std::vector<Work> gathers;
   for (const Tensor& flat : whole) {
-    gathers.push_back(shards.labeled("weights").all_gather_async(own_shard(flat, shards), flat));
+    gathers.push_back(shards.labeled("weights").all_gather(own_shard(flat, shards), flat));
   }
   for (Work& gather : gathers) gather.wait();
 }

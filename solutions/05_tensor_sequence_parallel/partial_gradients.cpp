@@ -38,7 +38,7 @@ void sum_partial_gradients(std::span<const train::GradientPiece> pieces,
     };
     auto to = place;
     for (const Tensor& gradient : gradients) to(gradient).copy_from(gradient);
-    ranks.labeled("gradients of copies").all_reduce(flat);
+    ranks.labeled("gradients of copies").all_reduce(flat).wait();
     auto from = place;
     for (const Tensor& gradient : gradients) gradient.copy_from(from(gradient));
   }

@@ -14,7 +14,7 @@ void gather_in_ring(const Tensor& own, const Communicator& tp, const UseChunk& u
     Work shift;
     if (step + 1 < ranks) {
       next = Tensor::empty(own.device(), own.shape(), own.dtype());
-      shift = tp.labeled("chunk").ring_shift_async(here, next);
+      shift = tp.labeled("chunk").ring_shift(here, next);
     }
     use((tp.rank() - step + ranks) % ranks, here);
     shift.wait();
@@ -30,7 +30,7 @@ Tensor reduce_scatter_in_ring(const Communicator& tp, const MakeChunk& make) {
   Tensor sum = make(tp.prev_rank());
   for (int step = 1; step < ranks; ++step) {
     const Tensor received = Tensor::empty(sum.device(), sum.shape(), sum.dtype());
-    Work shift = tp.labeled("partial sum").ring_shift_async(sum, received);
+    Work shift = tp.labeled("partial sum").ring_shift(sum, received);
     const Tensor part = make((tp.rank() - 1 - step + 2 * ranks) % ranks);
     shift.wait();
     ops::add_into(part, received);

@@ -9,7 +9,7 @@ Pending gather(const Tensor& x, const Communicator& tp) {
   const auto ranks = static_cast<std::size_t>(tp.size());
   const Tensor parts =
       Tensor::empty(x.device(), {ranks, x.size(0), x.size(1), x.size(2)}, x.dtype());
-  return {parts, tp.all_gather_async(x, parts), join_sequences};
+  return {parts, tp.all_gather(x, parts), join_sequences};
 }
 // [/region]
 
@@ -20,7 +20,7 @@ Pending scatter_sum(const Tensor& y, const Communicator& tp) {
   const Tensor parts = cut_sequences(y, ranks);
   const Tensor own =
       Tensor::empty(y.device(), {y.size(0), y.size(1) / ranks, y.size(2)}, y.dtype());
-  return {own, tp.reduce_scatter_async(parts, own)};
+  return {own, tp.reduce_scatter(parts, own)};
 }
 // [/region]
 

@@ -31,7 +31,7 @@ double cross_entropy(const Tensor& logits, const Tensor& targets, Range vocabula
       for (const T logit : row_of(token)) of_own[token] = std::max(of_own[token], logit);
     }
   }
-  tp.labeled("highest logit").all_reduce(highest, ReduceOp::kMax);
+  tp.labeled("highest logit").all_reduce(highest, ReduceOp::kMax).wait();
   const HostView<const T> highest_of(highest);
   // 2. The sum of all exponentials, and the target's logit, which one rank has.
   const Tensor both = Tensor::zeros(logits.device(), {2, tokens}, logits.dtype());
@@ -51,7 +51,7 @@ double cross_entropy(const Tensor& logits, const Tensor& targets, Range vocabula
       }
     }
   }
-  tp.labeled("sum of exponentials").all_reduce(both);
+  tp.labeled("sum of exponentials").all_reduce(both).wait();
   const HostView<const T> sums(both);
   const std::span<const T> sum = sums.span().first(tokens);
   const std::span<const T> target_logit = sums.span().last(tokens);

@@ -35,7 +35,7 @@ nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_ou
     Work shift;
     if (step + 1 < ranks) {
       next = TravellingPair::like(own);
-      shift = ring.ranks.labeled("keys and values").ring_shift_async(here.both(), next.both());
+      shift = ring.ranks.labeled("keys and values").ring_shift(here.both(), next.both());
     }
     TravellingPair d_here = TravellingPair::like(own);
     d_here.both().fill(0.0);
@@ -47,7 +47,7 @@ nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_ou
     // The last hop brings the sums home.
     d_arriving = TravellingPair::like(own);
     d_shift = ring.ranks.labeled("gradients of keys and values")
-                  .ring_shift_async(d_here.both(), d_arriving.both());
+                  .ring_shift(d_here.both(), d_arriving.both());
     shift.wait();  // or the next block would read keys that have not arrived
     here = next;
   }

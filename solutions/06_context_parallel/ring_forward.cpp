@@ -21,7 +21,7 @@ PartialAttention ring_forward(const BlockAttention& queries, const KeyValues& ow
     Work shift;
     if (step + 1 < ranks) {
       next = TravellingPair::like(own);
-      shift = ring.ranks.labeled("keys and values").ring_shift_async(here.both(), next.both());
+      shift = ring.ranks.labeled("keys and values").ring_shift(here.both(), next.both());
     }
     queries.attend(partial, here.at(ring.chunks[owner]));
     shift.wait();  // or the next block would read keys that have not arrived

@@ -34,7 +34,7 @@ DispatchCounts dispatch_counts(std::span<const std::size_t> rows_per_expert,
   Tensor learnt = told;
   if (ranks > 1) {
     learnt = Tensor::empty(Device::cpu(), shape, DType::kI32);
-    ep.labeled("dispatch counts").all_to_all(told, learnt);
+    ep.labeled("dispatch counts").all_to_all(told, learnt).wait();
   }
   const std::span<const std::int32_t> received = learnt.span<std::int32_t>();
   return counts_of(rows_per_expert, {received.begin(), received.end()}, ranks);

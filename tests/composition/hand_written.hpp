@@ -73,7 +73,7 @@ class WayLinks : public train::StageLinks {
     if (pipeline_.way[to].first == pp_.rank()) {
       here_[{message.channel, message.number}] = tensor;
     } else {
-      sends_.emplace_back(pp_.send_async(tensor, pipeline_.way[to].first, message), tensor);
+      sends_.emplace_back(pp_.send(tensor, pipeline_.way[to].first, message), tensor);
     }
   }
 
@@ -88,7 +88,7 @@ class WayLinks : public train::StageLinks {
         model.device(),
         {batch, model.config().max_seq_len / pipeline_.sequence_parts, model.config().hidden_size},
         scope_.context.options.dtype, MemoryCategory::kActivations);
-    pp_.recv_async(arrived, pipeline_.way[from].first, message).wait();
+    pp_.recv(arrived, pipeline_.way[from].first, message).wait();
     return arrived;
   }
 

@@ -107,14 +107,14 @@ void run(const Fault& fault) {
       4,
       [&](Communicator& world) {
         const Tensor data = Tensor::zeros(ultra::Device::cpu(), {100000}, ultra::DType::kF32);
-        world.all_reduce(data);
+        world.all_reduce(data).wait();
         if (world.rank() == fault.culprit) fail(fault.how);
-        world.all_reduce(data);
+        world.all_reduce(data).wait();
       },
       options);
   if (fault.is("leaves")) std::exit(0);
   ultra::run_ranks(
-      4, [](Communicator& world) { world.barrier(); }, options);
+      4, [](Communicator& world) { world.barrier().wait(); }, options);
 }
 
 }  // namespace

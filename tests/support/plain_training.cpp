@@ -25,7 +25,7 @@ class SumAfterAllPasses : public train::GradientExchange {
       : parameters_(scope.parameters), ranks_(scope.data) {}
 
   void finish() override {
-    for (const nn::Parameter* parameter : parameters_) ranks_.all_reduce(parameter->grad());
+    for (const nn::Parameter* parameter : parameters_) ranks_.all_reduce(parameter->grad()).wait();
   }
 
  private:
@@ -144,7 +144,7 @@ class Keeping : public train::Technique {
 /// Exact where the others have zeros.
 std::vector<double> summed(const std::vector<double>& values, const Communicator& world) {
   const Tensor sum = Tensor::from<double>(Device::cpu(), {values.size()}, values).clone();
-  world.all_reduce(sum);
+  world.all_reduce(sum).wait();
   return sum.to_vector();
 }
 

@@ -35,7 +35,7 @@ void run_quietly(const std::string& what, int ranks, const std::function<void(Co
 
 void expect_same_on_all(const Communicator& world, const std::vector<double>& values) {
   const Tensor first = Tensor::from<double>(Device::cpu(), {values.size()}, values).clone();
-  world.broadcast(first, 0);
+  world.broadcast(first, 0).wait();
   EXPECT_EQ(first.to_vector(), values) << "rank " << world.rank() << " against rank 0";
 }
 

@@ -30,7 +30,7 @@ Tensor one_number(double value) {
 
 double over_all_ranks(const Communicator& world, double value, ReduceOp op) {
   const Tensor number = one_number(value);
-  world.all_reduce(number, op);
+  world.all_reduce(number, op).wait();
   return number.data<double>()[0];
 }
 
@@ -59,14 +59,14 @@ double measure(CollectiveCase& collective, const Device& device, const Communica
     throw_if_interrupted();
     collective.refresh();
     synchronize(device);
-    world.barrier();
+    world.barrier().wait();
     const auto begin = Clock::now();
     collective.run(comm);
     synchronize(device);
     const std::chrono::duration<double> elapsed = Clock::now() - begin;
     if (i >= kWarmups) times[i - kWarmups] = elapsed.count();
   }
-  world.all_reduce(seconds, ReduceOp::kMax);
+  world.all_reduce(seconds, ReduceOp::kMax).wait();
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(iterations / 2);
   std::nth_element(times.begin(), middle, times.end());
   return *middle;

@@ -93,19 +93,19 @@ Plan in_place_plan(OpKind op, std::size_t count, int rank, int ranks) {
             .expected = {}};
   if (op == OpKind::kBroadcast) {
     plan.run = [](const Communicator& comm, const Tensor&, const Tensor& data) {
-      comm.broadcast(data, kRoot);
+      comm.broadcast(data, kRoot).wait();
     };
     plan.expected = [](std::size_t i) { return contribution(kRoot, i); };
   } else if (op == OpKind::kReduce) {
     plan.run = [](const Communicator& comm, const Tensor&, const Tensor& data) {
-      comm.reduce(data, kRoot);
+      comm.reduce(data, kRoot).wait();
     };
     plan.expected = [rank, ranks](std::size_t i) {
       return rank == kRoot ? sum_of_contributions(ranks, i) : contribution(rank, i);
     };
   } else {
     plan.run = [](const Communicator& comm, const Tensor&, const Tensor& data) {
-      comm.all_reduce(data);
+      comm.all_reduce(data).wait();
     };
     plan.expected = [ranks](std::size_t i) { return sum_of_contributions(ranks, i); };
   }
@@ -122,32 +122,32 @@ Plan parts_plan(OpKind op, std::size_t part, int rank, int ranks) {
     case OpKind::kGather:
       return {part, rank == kRoot ? whole : 0,
               [](const Communicator& comm, const Tensor& input, const Tensor& output) {
-                comm.gather(input, output, kRoot);
+                comm.gather(input, output, kRoot).wait();
               },
               part_element, whole_element};
     case OpKind::kScatter:
       return {whole, part,
               [](const Communicator& comm, const Tensor& input, const Tensor& output) {
-                comm.scatter(input, output, kRoot);
+                comm.scatter(input, output, kRoot).wait();
               },
               whole_element, part_element};
     case OpKind::kAllGather:
       return {part, whole,
               [](const Communicator& comm, const Tensor& input, const Tensor& output) {
-                comm.all_gather(input, output);
+                comm.all_gather(input, output).wait();
               },
               part_element, whole_element};
     case OpKind::kReduceScatter:
       return {whole, part,
               [](const Communicator& comm, const Tensor& input, const Tensor& output) {
-                comm.reduce_scatter(input, output);
+                comm.reduce_scatter(input, output).wait();
               },
               [rank](std::size_t i) { return contribution(rank, i); },
               [begin, ranks](std::size_t i) { return sum_of_contributions(ranks, begin + i); }};
     case OpKind::kAllToAll:
       return {whole, whole,
               [](const Communicator& comm, const Tensor& input, const Tensor& output) {
-                comm.all_to_all(input, output);
+                comm.all_to_all(input, output).wait();
               },
               [rank](std::size_t i) { return contribution(rank, i); },
               [begin, part](std::size_t i) {

@@ -32,7 +32,7 @@ class CompressedExchange final : public BucketExchange {
     } else {
       compressor_->compress(bucket, own);
     }
-    gather_ = dp_.all_gather_async(own, messages_);
+    gather_ = dp_.all_gather(own, messages_);
   }
   // [/region]
 

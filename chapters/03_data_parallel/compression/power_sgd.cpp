@@ -119,7 +119,7 @@ class PowerSgdExchange final : public BucketExchange {
     for (const Rest& rest : plan_.rest) {
       part(first_, rest.in_first).copy_from(part(bucket, rest.in_bucket));
     }
-    sum_ = dp_.all_reduce_async(first_);
+    sum_ = dp_.all_reduce(first_);
   }
   // [/region]
 
@@ -137,7 +137,7 @@ class PowerSgdExchange final : public BucketExchange {
       // Q^T = P^T M
       ops::matmul_into(q(matrix), p(matrix), Transpose::kNo, m(matrix), Transpose::kNo);
     }
-    if (!plan_.matrices.empty()) dp_.all_reduce(q_);
+    if (!plan_.matrices.empty()) dp_.all_reduce(q_).wait();
     for (const Matrix& matrix : plan_.matrices) write_product(matrix);
     bucket_ = Tensor();
     first_ = Tensor();

@@ -130,8 +130,8 @@ class PushPull::Impl {
       pushes_.push_back(send_in_turn(named_[p], elements_of(slice, parameter.grad()), server,
                                      push_name(served_, step_, s),
                                      {.queue = queue_, .priority = checked_cast<int>(s)}));
-      pulls_[stage_of_[p]].push_back(named_[p].recv_async(elements_of(slice, parameter.value()),
-                                                          server, pull_name(served_, step_, s)));
+      pulls_[stage_of_[p]].push_back(named_[p].recv(elements_of(slice, parameter.value()), server,
+                                                    pull_name(served_, step_, s)));
     }
   }
   // [/region]

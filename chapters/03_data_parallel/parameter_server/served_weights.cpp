@@ -24,7 +24,7 @@ ServedWeights::ServedWeights(const ServerWorld& servers, const ServedModel& mode
                        .decays = parameter.decays,
                        .optimizer = optim::Optimizer(rule)});
     works.push_back(
-        slices_.back().messenger.recv_async(slices_.back().value, 0, push_name(model, 0, number)));
+        slices_.back().messenger.recv(slices_.back().value, 0, push_name(model, 0, number)));
   }
   for (Work& work : works) work.wait();
 }
@@ -45,7 +45,7 @@ void ServedWeights::update(std::size_t slice, const Tensor& gradient, double lea
 Work ServedWeights::receive(std::size_t slice, int replica, std::size_t step,
                             const Tensor& gradient) const {
   const Kept& kept = slices_[slice];
-  return kept.messenger.recv_async(gradient, replica, push_name(model_, step, kept.number));
+  return kept.messenger.recv(gradient, replica, push_name(model_, step, kept.number));
 }
 
 Work ServedWeights::send(std::size_t slice, int replica, std::size_t step,
@@ -62,8 +62,8 @@ void send_first_weights(const ServerWorld& servers, const ServedModel& model,
   for (std::size_t s = 0; s < model.slices.size(); ++s) {
     const Slice& slice = model.slices[s];
     works.push_back(servers.world.labeled(model.parameters[slice.parameter].name)
-                        .send_async(elements_of(slice, values[slice.parameter]),
-                                    servers.rank_of_server(slice.server), push_name(model, 0, s)));
+                        .send(elements_of(slice, values[slice.parameter]),
+                              servers.rank_of_server(slice.server), push_name(model, 0, s)));
   }
   for (Work& work : works) work.wait();
 }

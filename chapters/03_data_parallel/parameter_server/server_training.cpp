@@ -35,7 +35,7 @@ void put_together(const Communicator& world, const Device& host, const std::vect
     numbers[2 * i] = parts[i].loss;
     numbers[2 * i + 1] = parts[i].squared_norm;
   }
-  world.labeled("losses and norms").all_reduce(sums);
+  world.labeled("losses and norms").all_reduce(sums).wait();
   for (std::size_t i = 0; i < steps.size(); ++i) {
     steps[i].loss = numbers[2 * i];
     steps[i].grad_norm = std::sqrt(numbers[2 * i + 1]);

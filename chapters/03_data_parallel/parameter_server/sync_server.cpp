@@ -97,7 +97,7 @@ class SyncServer : public ParameterServer {
   double sum_over_servers(double own) const {
     const Tensor sum = Tensor::zeros(Device::cpu(), {1}, DType::kF64);
     sum.fill(own);
-    weights_.server_group().labeled("squared gradient norm").all_reduce(sum);
+    weights_.server_group().labeled("squared gradient norm").all_reduce(sum).wait();
     return sum.to_vector().front();
   }
 

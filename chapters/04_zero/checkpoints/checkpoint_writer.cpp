@@ -32,7 +32,7 @@ std::string new_run_name() {
 bool on_all(bool holds, const Communicator& world) {
   const Tensor answer = Tensor::zeros(Device::cpu(), {1}, DType::kI32);
   answer.span<std::int32_t>()[0] = holds ? 1 : 0;
-  world.labeled("checkpoint").all_reduce(answer, ReduceOp::kMin);
+  world.labeled("checkpoint").all_reduce(answer, ReduceOp::kMin).wait();
   return answer.span<std::int32_t>()[0] == 1;
 }
 

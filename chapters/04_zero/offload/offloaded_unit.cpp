@@ -38,7 +38,7 @@ class OffloadedUnit final : public ShardedUnit {
     if (!shard_.defined()) start_fetch();
     states_.finish_read(fetch_, "read weights of " + group_.name);
     whole_ = group_.flat(group_.layout.padded, MemoryCategory::kCommunication);
-    gather_ = shards_.all_gather_async(shard_, whole_);
+    gather_ = shards_.all_gather(shard_, whole_);
   }
 
   void wait() override {

@@ -26,7 +26,7 @@ class SummedOverCopies final : public GroupReducer {
     reducer_->finish();
     std::vector<Work> works;
     for (std::size_t g = 0; g < copies_.size(); ++g) {
-      works.push_back(copies_[g].all_reduce_async(reducer_->shard(g)));
+      works.push_back(copies_[g].all_reduce(reducer_->shard(g)));
     }
     for (Work& work : works) work.wait();
   }

@@ -66,7 +66,7 @@ ShardReducer::UnderWay QuantizedReducer::begin_first_step(std::size_t group,
     }
   }
   const Communicator labeled = first_.labeled("reduce " + groups_[group].name);
-  return {group, exchange, labeled.all_to_all_async(sent(exchange), received(exchange))};
+  return {group, exchange, labeled.all_to_all(sent(exchange), received(exchange))};
 }
 // [/region]
 
@@ -95,7 +95,9 @@ Tensor QuantizedReducer::exchanged_between_nodes(std::size_t group, const Tensor
   for (std::size_t node = 0; node < nodes; ++node) {
     quantize(format_, piece_of(columns, node, shard), piece_of(sent(exchange), node, words));
   }
-  second_->labeled("reduce " + groups_[group].name).all_to_all(sent(exchange), received(exchange));
+  second_->labeled("reduce " + groups_[group].name)
+      .all_to_all(sent(exchange), received(exchange))
+      .wait();
   return sum_of(exchange, 1, shard);
 }
 // [/region]

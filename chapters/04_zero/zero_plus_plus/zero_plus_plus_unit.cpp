@@ -33,16 +33,16 @@ void ZeroPlusPlusUnit::start_gather() {
   ensure(!gathered_.defined() && !whole_.defined(), "a unit is gathered after it was released");
   gathered_ = memory_for_gather();
   if (use_ != UseKind::kForward && secondary_.defined()) {
-    gather_ = node_->all_gather_async(secondary_, gathered_);
+    gather_ = node_->all_gather(secondary_, gathered_);
     return;
   }
   if (!format_) {
-    gather_ = shards_.all_gather_async(shard_, gathered_);
+    gather_ = shards_.all_gather(shard_, gathered_);
     return;
   }
   const Tensor own = own_shard(gathered_, shards_);
   quantize(*format_, shard_, own);
-  gather_ = shards_.all_gather_async(own, gathered_);
+  gather_ = shards_.all_gather(own, gathered_);
 }
 // [/region]
 

@@ -7,9 +7,9 @@ double loss_on_device(const ops::LogitsOfPart& part, double normalizer, const Co
   const Tensor& logits = part.logits;
   logits.slice(-1, {part.vocabulary.size(), logits.size(-1)}).fill(0.0);
   const Tensor highest = ops::highest_logits(part);
-  tp.labeled("highest logit").all_reduce(highest, ReduceOp::kMax);
+  tp.labeled("highest logit").all_reduce(highest, ReduceOp::kMax).wait();
   const Tensor sums = ops::exponentials_of_logits(part, highest);
-  tp.labeled("sum of exponentials").all_reduce(sums);
+  tp.labeled("sum of exponentials").all_reduce(sums).wait();
   if (sum.defined()) {
     ops::cross_entropy_of_parts(sum, part, highest, sums, normalizer, ops::Write::kAccumulate);
     return 0;

@@ -52,7 +52,7 @@ KeyValues GatheredAttention::gather(const Tensor& key, const Tensor& value) cons
   const KeyValues own{.key = key, .value = value, .chunks = group_.own()};
   const TravellingPair pair = TravellingPair::copy_of(own);
   const Tensor pairs = pairs_of(group_, own);
-  group_.ranks.labeled("keys and values").all_gather(pair.both(), pairs);
+  group_.ranks.labeled("keys and values").all_gather(pair.both(), pairs).wait();
   return {
       .key = joined(pairs, 0, group_), .value = joined(pairs, 1, group_), .chunks = group_.all()};
 }
@@ -82,7 +82,7 @@ nn::QkvGradients GatheredAttention::backward(const Tensor& d_output, const Atten
     put(d_pairs, 1, d_all.d_value, group_);
   }
   const TravellingPair d_own = TravellingPair::like(own);
-  group_.ranks.labeled("gradients of keys and values").reduce_scatter(d_pairs, d_own.both());
+  group_.ranks.labeled("gradients of keys and values").reduce_scatter(d_pairs, d_own.both()).wait();
   return {d_query, d_own.first(), d_own.second()};
 }
 // [/region]

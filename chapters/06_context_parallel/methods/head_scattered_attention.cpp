@@ -28,7 +28,7 @@ class Exchange {
 
   void start(const SequenceGroup& group, const char* label) {
     receive_ = Tensor::empty(send_.device(), send_.shape(), send_.dtype(), kTravels);
-    work_ = group.ranks.labeled(label).all_to_all_async(send_, receive_);
+    work_ = group.ranks.labeled(label).all_to_all(send_, receive_);
   }
   /// One part per rank.
   [[nodiscard]] std::vector<Tensor> parts() {

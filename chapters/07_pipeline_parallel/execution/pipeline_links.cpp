@@ -83,7 +83,7 @@ void PipelineLinks::post(const Instruction& instruction) {
   const Tensor room = tensors_.room_for(message.micro_batch);
   const Communicator pp = pp_.labeled(message.str());
   posted_[key_of(name)] = {.tensor = room,
-                           .work = pp.recv_async(room, checked_cast<int>(instruction.peer), name)};
+                           .work = pp.recv(room, checked_cast<int>(instruction.peer), name)};
 }
 
 Tensor PipelineLinks::take(const Action& action) {
@@ -105,7 +105,7 @@ void PipelineLinks::give(const Action& action, const Tensor& tensor) {
     return;
   }
   const auto to = checked_cast<int>(schedule_.placement.at(message.part).stage);
-  sends_.push_back(pp_.labeled(message.str()).send_async(tensor, to, name));
+  sends_.push_back(pp_.labeled(message.str()).send(tensor, to, name));
 }
 // [/region]
 

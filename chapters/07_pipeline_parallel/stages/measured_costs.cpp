@@ -64,7 +64,7 @@ PieceCosts measure_pieces(const train::TrainOptions& options, const train::Plan&
         least_seconds(options, {.layers = none, .has_embedding = false, .has_head = true})};
   }
   const Tensor shared = Tensor::from<double>(Device::cpu(), {seconds.size()}, seconds);
-  plan.ranks().labeled("measured pieces").broadcast(shared, 0);
+  plan.ranks().labeled("measured pieces").broadcast(shared, 0).wait();
   const std::vector<double> all = shared.to_vector();
   return {.embedding = all[0], .block = all[1], .head = all[2]};
 }

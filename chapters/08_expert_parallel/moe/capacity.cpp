@@ -27,7 +27,7 @@ Tensor gathered(const Tensor& own, const Communicator& ranks, const char* label)
   if (ranks.size() == 1) return own;
   Tensor all = Tensor::empty(own.device(), {static_cast<std::size_t>(ranks.size()) * own.numel()},
                              own.dtype(), MemoryCategory::kCommunication);
-  ranks.labeled(label).all_gather(own, all);
+  ranks.labeled(label).all_gather(own, all).wait();
   return all;
 }
 

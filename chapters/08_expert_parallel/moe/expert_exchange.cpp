@@ -62,7 +62,7 @@ TravellingRows ExpertExchange::exchange(const Tensor& rows, std::span<const std:
   for (const std::size_t count : receive) arriving += count;
   const Tensor arrived =
       Tensor::empty(rows.device(), {arriving, rows.size(1)}, rows.dtype(), kTravels);
-  Work work = ep_.labeled(label).all_to_all_v_async(rows, send, arrived, receive);
+  Work work = ep_.labeled(label).all_to_all_v(rows, send, arrived, receive);
   return {rows, arrived, std::move(work)};
 }
 

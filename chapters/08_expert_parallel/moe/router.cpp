@@ -198,7 +198,7 @@ Decision Router::forward(const Tensor& x, std::size_t batch, nn::Saved& saved) {
 void Router::add_balancing_term(const Tensor& affinities, const Tensor& choices,
                                 const LocalTokens& tokens, nn::Saved& saved) const {
   if (config_.balance != Balance::kAux) return;
-  if (scope_.cp.size() > 1) scope_.cp.labeled("expert choices").all_reduce(choices);
+  if (scope_.cp.size() > 1) scope_.cp.labeled("expert choices").all_reduce(choices).wait();
   const Tensor of_sequences = as_float(choices, affinities.dtype());
   const Tensor probabilities = probabilities_of(affinities, config_.router).clone();
   clear_rows(probabilities, tokens, saved.pass());

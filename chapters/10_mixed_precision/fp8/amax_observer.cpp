@@ -42,7 +42,7 @@ class AmaxObserver : public train::StepObserver {
     std::vector<float> own;
     for_each_history(views, [&](std::span<float> history) { own.push_back(history.front()); });
     const Tensor amax = Tensor::from<float>(device_.host(), {own.size()}, own);
-    if (ranks_.size() > 1) ranks_.labeled("fp8 amax").all_reduce(amax, ReduceOp::kMax);
+    if (ranks_.size() > 1) ranks_.labeled("fp8 amax").all_reduce(amax, ReduceOp::kMax).wait();
     const HostView<const float> of_all(amax);
     const float* next = of_all.data();
     for_each_history(views, [&](std::span<float> history) {

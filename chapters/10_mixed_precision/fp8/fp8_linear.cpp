@@ -103,7 +103,7 @@ Tensor Fp8Tensors::scales_of(const Tensor& x, const GridPart& part, const Role& 
     }
   }
   if (role.holders != nullptr && role.holders->size() > 1) {
-    role.holders->labeled("fp8 amax").all_reduce(amax, ReduceOp::kMax);
+    role.holders->labeled("fp8 amax").all_reduce(amax, ReduceOp::kMax).wait();
   }
   scales_from_amax(amax, role.format, recipe.margin);
   return amax;

@@ -61,7 +61,7 @@ std::vector<int> machines_of(const Communicator& world) {
   const std::vector<double> own = {static_cast<double>(machine_number())};
   const Tensor all =
       Tensor::zeros(Device::cpu(), {static_cast<std::size_t>(world.size())}, DType::kF64);
-  world.all_gather(Tensor::from<double>(Device::cpu(), {1}, own).clone(), all);
+  world.all_gather(Tensor::from<double>(Device::cpu(), {1}, own).clone(), all).wait();
   std::vector<int> machines;
   for (const double number : all.to_vector()) machines.push_back(static_cast<int>(number));
   return machines;
@@ -71,7 +71,7 @@ std::vector<int> machines_of(const Communicator& world) {
 LinkSpeed as_on_rank_0(const Communicator& world, const LinkSpeed& link) {
   const std::vector<double> own = {link.latency, link.bandwidth};
   const Tensor told = Tensor::from<double>(Device::cpu(), {own.size()}, own).clone();
-  world.broadcast(told, 0);
+  world.broadcast(told, 0).wait();
   const std::vector<double> numbers = told.to_vector();
   return {.latency = numbers[0], .bandwidth = numbers[1]};
 }

@@ -201,7 +201,7 @@ double measure_stolen(const Communicator& world, const Communicator& group, DTyp
     std::vector<Work> travelling;
     for (const Tensor& bucket : buckets) {
       for (int i = 0; i < products; ++i) multiply();
-      if (sums) travelling.push_back(group.all_reduce_async(bucket));
+      if (sums) travelling.push_back(group.all_reduce(bucket));
     }
     for (Work& work : travelling) work.wait();
   };

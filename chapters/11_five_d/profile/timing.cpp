@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point begin) {
 std::vector<double> of_all_ranks(const Communicator& group, double own) {
   const auto ranks = static_cast<std::size_t>(group.size());
   const Tensor all = Tensor::zeros(Device::cpu(), {ranks}, DType::kF64);
-  group.all_gather(Tensor::from<double>(Device::cpu(), {1}, std::vector{own}).clone(), all);
+  group.all_gather(Tensor::from<double>(Device::cpu(), {1}, std::vector{own}).clone(), all).wait();
   return all.to_vector();
 }
 
@@ -51,7 +51,7 @@ Rounds measured_rounds(const Communicator& group, const Round& round) {
   double elapsed = 0;  // the same on all ranks, so that they stop together
   for (int i = 0; i < kRounds && elapsed < kEnoughSeconds; ++i) {
     throw_if_interrupted();
-    group.barrier();
+    group.barrier().wait();
     const auto begin = Clock::now();
     const int calls = round(begin);
     const double seconds = seconds_since(begin);
@@ -99,7 +99,7 @@ double deviation_of(const Communicator& world, const std::function<void()>& work
   std::vector<double> excess;
   for (int round = 0; round < kRoundsOfDeviation; ++round) {
     throw_if_interrupted();
-    world.barrier();
+    world.barrier().wait();
     const auto begin = Clock::now();
     work();
     const std::vector<double> seconds = of_all_ranks(world, seconds_since(begin));

@@ -16,17 +16,17 @@ class TextMessages {
 
   void send(const std::string& text, int peer) const {
     length_.fill(static_cast<double>(text.size()));
-    world_.send(length_, peer);
+    world_.send(length_, peer).wait();
     const Tensor words = words_for(text.size());
     std::memcpy(words.data<std::int32_t>(), text.data(), text.size());
-    world_.send(words, peer);
+    world_.send(words, peer).wait();
   }
 
   [[nodiscard]] std::string receive(int peer) const {
-    world_.recv(length_, peer);
+    world_.recv(length_, peer).wait();
     const auto length = static_cast<std::size_t>(length_.span<double>()[0]);
     const Tensor words = words_for(length);
-    world_.recv(words, peer);
+    world_.recv(words, peer).wait();
     std::string text(length, '\0');
     std::memcpy(text.data(), words.data<std::int32_t>(), length);
     return text;

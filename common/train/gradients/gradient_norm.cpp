@@ -55,7 +55,7 @@ void sum_over(const Communicator& ranks, std::span<double> numbers) {
   const Tensor sums =
       Tensor::zeros(Device::cpu(), {numbers.size()}, DType::kF64, MemoryCategory::kCommunication);
   std::ranges::copy(numbers, sums.span<double>().begin());
-  ranks.all_reduce(sums);
+  ranks.all_reduce(sums).wait();
   std::ranges::copy(sums.span<double>(), numbers.begin());
 }
 

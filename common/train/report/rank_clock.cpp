@@ -26,10 +26,10 @@ class NumberMessages {
 
   void send(double number, int peer) const {
     number_.fill(number);
-    world_.send(number_, peer);
+    world_.send(number_, peer).wait();
   }
   [[nodiscard]] double receive(int peer) const {
-    world_.recv(number_, peer);
+    world_.recv(number_, peer).wait();
     return number_.span<double>()[0];
   }
 

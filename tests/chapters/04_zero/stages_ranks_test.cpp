@@ -49,7 +49,7 @@ std::vector<std::vector<double>> gathered(const std::vector<double>& own, const 
   EXPECT_EQ(next, own.end()) << "pieces that no parameter has";
   for (std::vector<double>& weight : weights) {
     const Tensor sum = Tensor::from<double>(Device::cpu(), {weight.size()}, weight).clone();
-    shards.all_reduce(sum);  // exact: the others have zeros there
+    shards.all_reduce(sum).wait();  // exact: the others have zeros there
     weight = sum.to_vector();
   }
   return weights;
@@ -146,7 +146,7 @@ TEST_F(ShardedModelTest, EachRankHasItsPartOfTheSummedGradient) {
     const auto found = gathered(rank.own(&optim::TensorUpdate::grad), c, rank.groups.shards);
     for (std::size_t p = 0; p < found.size(); ++p) {
       const nn::Parameter& parameter = *rank.plain.parameters()[p];
-      dp.all_reduce(parameter.grad());
+      dp.all_reduce(parameter.grad()).wait();
       EXPECT_TRUE(found[p] == parameter.grad().to_vector()) << parameter.name();
     }
   });
@@ -225,7 +225,7 @@ TEST_F(ShardedModelTest, AStepOfAllShardsIsTheStepOfTheModel) {
                            {.learning_rate = 0.1, .norm = 1, .clip_norm = 0});
       std::vector<optim::TensorUpdate> updates;
       for (const nn::Parameter* parameter : rank.plain.parameters()) {
-        dp.all_reduce(parameter->grad());
+        dp.all_reduce(parameter->grad()).wait();
         updates.push_back({.value = parameter->value(),
                            .grad = parameter->grad(),
                            .decay = train::decays(*parameter)});

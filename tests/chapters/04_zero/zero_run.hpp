@@ -180,7 +180,7 @@ inline RankRun run_summing_each_pass(const Communicator& dp, const ZeroCase& c) 
       for (std::size_t p = 0; p < sums_.size(); ++p) {
         const Tensor sum = parameters_[p]->grad();
         parameters_[p]->drop_grad();
-        ranks_.all_reduce(sum);
+        ranks_.all_reduce(sum).wait();
         if (sums_[p].defined()) {
           ops::add_into(sums_[p], sum);
         } else {

@@ -81,7 +81,7 @@ TEST_F(FactoryTest, GradientsAreTheShardsOfOneDevicesGradients) {
         gradients.push_back(without_padding(*own, own->grad()).clone());
         for (const nn::Replication& replication : own->replications()) {
           if (replication.gradients == nn::CopyGradients::kEqual) continue;
-          groups.at(replication.group).all_reduce(gradients.back());
+          groups.at(replication.group).all_reduce(gradients.back()).wait();
         }
       }
       EXPECT_NEAR(loss, expected, 1e-12 * expected);

@@ -46,7 +46,7 @@ class HalfSums : public ultra::test::RandomTest {
     double worst = 0;
     const auto reduce = [&](Communicator& world) {
       const Tensor sum = numbers.at(static_cast<std::size_t>(world.rank())).clone();
-      world.all_reduce(sum);
+      world.all_reduce(sum).wait();
       if (world.rank() != 0) return;
       const std::vector<double> found = cast(sum, DType::kF32).to_vector();
       for (std::size_t i = 0; i < count; ++i) {
@@ -91,7 +91,7 @@ TEST_F(HalfSums, SumsThatNeedNoRoundingAreExact) {
           [&](Communicator& world) {
             const Tensor sum = Tensor::empty(Device::cpu(), {37}, DType::kBF16);
             sum.fill(world.rank() + 1.0);
-            world.all_reduce(sum);
+            world.all_reduce(sum).wait();
             const double expected = ranks * (ranks + 1) / 2.0;
             EXPECT_EQ(cast(sum, DType::kF32).to_vector(), std::vector<double>(37, expected))
                 << algorithm.name;

@@ -53,11 +53,11 @@ class RoundedOnce : public ultra::test::RandomTest {
 
  private:
   static void reduce(const Communicator& world, const Tensor& data, Way way) {
-    if (way == Way::kAllReduce) return world.all_reduce(data);
+    if (way == Way::kAllReduce) return world.all_reduce(data).wait();
     const comm::Chunks chunks = comm::Chunks::even({0, data.numel()}, world.size());
     const Tensor own = data.slice(0, chunks[world.rank()]);
-    world.reduce_scatter(data, own);
-    world.all_gather(own, data);
+    world.reduce_scatter(data, own).wait();
+    world.all_gather(own, data).wait();
   }
 
   static Values summed(const std::vector<Tensor>& numbers, const std::string& algorithm, Way way,

@@ -93,7 +93,7 @@ TEST_P(CommunicatorRanks, AllReduceCombinesInPlace) {
   sweep([&](Communicator& world, std::size_t count, DType dtype) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
       const Tensor data = contribution(world.rank(), count, dtype);
-      world.all_reduce(data, op);
+      world.all_reduce(data, op).wait();
       EXPECT_EQ(data.to_vector(), reduced(world.size(), {0, count}, op)) << to_string(op);
     }
   });
@@ -103,7 +103,7 @@ TEST_P(CommunicatorRanks, AnAverageIsTheSumDivided) {
   sweep([&](Communicator& world, std::size_t count, DType dtype) {
     if (dtype != DType::kF64) return;
     const Tensor data = contribution(world.rank(), count, dtype);
-    world.all_reduce(data, ReduceOp::kAverage);
+    world.all_reduce(data, ReduceOp::kAverage).wait();
     std::vector<double> expected = reduced(world.size(), {0, count}, ReduceOp::kSum);
     for (double& value : expected) value /= world.size();
     EXPECT_EQ(data.to_vector(), expected);
@@ -114,7 +114,7 @@ TEST_P(CommunicatorRanks, BroadcastCopiesTheRoot) {
   sweep([&, draw = random.between(0, 100)](Communicator& world, std::size_t count, DType dtype) {
     const int root = static_cast<int>(draw) % world.size();
     const Tensor data = contribution(world.rank(), count, dtype);
-    world.broadcast(data, root);
+    world.broadcast(data, root).wait();
     EXPECT_EQ(data.to_vector(), elements_of(root, {0, count}));
   });
 }
@@ -123,7 +123,7 @@ TEST_P(CommunicatorRanks, ReduceLeavesTheOthersAlone) {
   sweep([&, draw = random.between(0, 100)](Communicator& world, std::size_t count, DType dtype) {
     const int root = static_cast<int>(draw) % world.size();
     const Tensor data = contribution(world.rank(), count, dtype);
-    world.reduce(data, root);
+    world.reduce(data, root).wait();
     EXPECT_EQ(data.to_vector(), world.rank() == root
                                     ? reduced(world.size(), {0, count}, ReduceOp::kSum)
                                     : elements_of(world.rank(), {0, count}));
@@ -137,12 +137,12 @@ TEST_P(CommunicatorRanks, GatherAndScatterAreEachOthersOpposite) {
     const Tensor mine = contribution(world.rank(), count, dtype);
     const auto p = static_cast<std::size_t>(world.size());
     const Tensor all = is_root ? Tensor::zeros(mine.device(), {p, count}, dtype) : Tensor{};
-    world.gather(mine, all, root);
+    world.gather(mine, all, root).wait();
     if (is_root) {
       EXPECT_EQ(all.to_vector(), elements_of_all(world, {0, count}));
     }
     const Tensor back = Tensor::zeros(mine.device(), {count}, dtype);
-    world.scatter(all, back, root);
+    world.scatter(all, back, root).wait();
     EXPECT_EQ(back.to_vector(), mine.to_vector());
   });
 }
@@ -152,11 +152,11 @@ TEST_P(CommunicatorRanks, AllGatherFillsEveryChunk) {
     const Range own = comm::Chunks::even({0, count}, world.size())[world.rank()];
     const Tensor mine = tensor_of(elements_of(3, own), dtype);
     const Tensor all = Tensor::zeros(mine.device(), {count}, dtype);
-    world.all_gather(mine, all);
+    world.all_gather(mine, all).wait();
     EXPECT_EQ(all.to_vector(), elements_of(3, {0, count}));
     const Tensor in_place = Tensor::zeros(mine.device(), {count}, dtype);
     in_place.slice(0, own).copy_from(mine);
-    world.all_gather(in_place.slice(0, own), in_place);
+    world.all_gather(in_place.slice(0, own), in_place).wait();
     EXPECT_EQ(in_place.to_vector(), elements_of(3, {0, count}));
   });
 }
@@ -166,10 +166,10 @@ TEST_P(CommunicatorRanks, ReduceScatterGivesEachItsChunk) {
     const Range own = comm::Chunks::even({0, count}, world.size())[world.rank()];
     const Tensor input = contribution(world.rank(), count, dtype);
     const Tensor output = Tensor::zeros(input.device(), {own.size()}, dtype);
-    world.reduce_scatter(input, output);
+    world.reduce_scatter(input, output).wait();
     EXPECT_EQ(output.to_vector(), reduced(world.size(), own, ReduceOp::kSum));
     EXPECT_EQ(input.to_vector(), elements_of(world.rank(), {0, count})) << "the input must stay";
-    world.reduce_scatter(input, input.slice(0, own));
+    world.reduce_scatter(input, input.slice(0, own)).wait();
     EXPECT_EQ(input.slice(0, own).to_vector(), reduced(world.size(), own, ReduceOp::kSum));
   });
 }
@@ -180,7 +180,7 @@ TEST_P(CommunicatorRanks, AllToAllTransposesThePartsOfTheRanks) {
     const std::size_t part = count / p;
     const Tensor input = contribution(world.rank(), part * p, dtype);
     const Tensor output = Tensor::zeros(input.device(), {part * p}, dtype);
-    world.all_to_all(input, output);
+    world.all_to_all(input, output).wait();
     const auto own = static_cast<std::size_t>(world.rank()) * part;
     EXPECT_EQ(output.to_vector(), elements_of_all(world, {own, own + part}));
   });
@@ -209,7 +209,7 @@ TEST_P(CommunicatorRanks, AllToAllTakesUnequalRows) {
     }
     const Tensor input = tensor_of(sent, dtype).view({sent.size() / width, width});
     const Tensor output = Tensor::zeros(input.device(), {expected.size() / width, width}, dtype);
-    world.all_to_all_v(input, send_rows, output, receive_rows);
+    world.all_to_all_v(input, send_rows, output, receive_rows).wait();
     EXPECT_EQ(output.to_vector(), tensor_of(expected, dtype).to_vector());
   });
 }
@@ -220,17 +220,17 @@ TEST_P(CommunicatorRanks, MessagesArriveInOrderOnEachChannel) {
     const Tensor second = contribution(world.rank() + 50, 5, DType::kF32);
     const Tensor other = contribution(world.rank() + 90, 2, DType::kF32);
     std::vector<Work> sends;
-    sends.push_back(world.send_async(other, world.next_rank(), 4));
-    sends.push_back(world.send_async(first, world.next_rank()));
-    sends.push_back(world.send_async(second, world.next_rank()));
+    sends.push_back(world.send(other, world.next_rank(), 4));
+    sends.push_back(world.send(first, world.next_rank()));
+    sends.push_back(world.send(second, world.next_rank()));
     const int from = world.prev_rank();
     const Tensor got = Tensor::zeros(first.device(), {5}, DType::kF32);
-    world.recv(got, from);
+    world.recv(got, from).wait();
     EXPECT_EQ(got.to_vector(), elements_of(from, {0, 5}));
-    world.recv(got, from);
+    world.recv(got, from).wait();
     EXPECT_EQ(got.to_vector(), elements_of(from + 50, {0, 5}));
     const Tensor small = Tensor::zeros(first.device(), {2}, DType::kF32);
-    world.recv(small, from, 4);
+    world.recv(small, from, 4).wait();
     EXPECT_EQ(small.to_vector(), elements_of(from + 90, {0, 2}));
     for (Work& send : sends) send.wait();
   });
@@ -242,7 +242,7 @@ TEST_P(CommunicatorRanks, RingShiftMovesByAnyDistance) {
     for (const int distance : {1, -1, 2, world.size()}) {
       const Tensor mine = contribution(world.rank(), count, DType::kF64);
       const Tensor got = Tensor::zeros(mine.device(), {count}, DType::kF64);
-      world.ring_shift(mine, got, distance);
+      world.ring_shift(mine, got, distance).wait();
       const int from = ((world.rank() - distance) % world.size() + world.size()) % world.size();
       EXPECT_EQ(got.to_vector(), elements_of(from, {0, count})) << "distance " << distance;
     }
@@ -253,8 +253,8 @@ TEST_P(CommunicatorRanks, OperationsIssuedWithoutWaitingRunInOrder) {
   const std::size_t count = random.between(1, 5000);
   on_all_sizes([&](Communicator& world) {
     const Tensor data = contribution(world.rank(), count, DType::kF64);
-    Work first = world.all_reduce_async(data);
-    Work second = world.all_reduce_async(data);  // of the first one's result
+    Work first = world.all_reduce(data);
+    Work second = world.all_reduce(data);  // of the first one's result
     second.wait();
     EXPECT_TRUE(first.done());
     std::vector<double> expected = reduced(world.size(), {0, count}, ReduceOp::kSum);
@@ -272,8 +272,8 @@ TEST_P(CommunicatorRanks, SplitGroupsByColorInTheOrderOfTheKeys) {
     EXPECT_EQ(half.rank(), (5 - world.rank()) / 2);
     EXPECT_EQ(half.world_rank(0), 4 + color);
     const Tensor data = contribution(world.rank(), 10, DType::kF64);
-    Work whole = world.all_reduce_async(contribution(world.rank(), 10, DType::kF64));
-    half.all_reduce(data);
+    Work whole = world.all_reduce(contribution(world.rank(), 10, DType::kF64));
+    half.all_reduce(data).wait();
     whole.wait();
     std::vector<double> expected(10);
     for (std::size_t i = 0; i < 10; ++i) {
@@ -282,7 +282,7 @@ TEST_P(CommunicatorRanks, SplitGroupsByColorInTheOrderOfTheKeys) {
     EXPECT_EQ(data.to_vector(), expected);
     const Communicator alone = half.split(half.rank(), 0, "alone");
     EXPECT_EQ(alone.size(), 1);
-    alone.all_reduce(data);
+    alone.all_reduce(data).wait();
     EXPECT_EQ(data.to_vector(), expected);
   });
 }
@@ -295,8 +295,8 @@ TEST_P(CommunicatorRanks, TwoGroupsAtOnceDoNotMixMessages) {
     const Tensor a = contribution(world.rank(), count, DType::kF64);
     const Tensor b = contribution(world.rank(), count, DType::kF64);
     // Half of the ranks begin with the other group: no order between groups is demanded.
-    Work first = world.rank() < 2 ? rows.all_reduce_async(a) : columns.all_reduce_async(b);
-    Work second = world.rank() < 2 ? columns.all_reduce_async(b) : rows.all_reduce_async(a);
+    Work first = world.rank() < 2 ? rows.all_reduce(a) : columns.all_reduce(b);
+    Work second = world.rank() < 2 ? columns.all_reduce(b) : rows.all_reduce(a);
     first.wait();
     second.wait();
     const int row = world.rank() / 2 * 2;
@@ -315,7 +315,7 @@ TEST_P(CommunicatorRanks, BarrierReturnsWhenAllHaveCome) {
   ranks_with(options, 4, [&](Communicator& world) {
     for (int round = 1; round <= 20; ++round) {
       arrived.fetch_add(1);
-      world.barrier();
+      world.barrier().wait();
       EXPECT_GE(arrived.load(), launched_world_size() ? round : 4 * round);
     }
   });
@@ -326,11 +326,11 @@ TEST_P(CommunicatorRanks, AllRanksEndBitwiseEqual) {
   on_all_sizes([&](Communicator& world) {
     test::Random draws(seed + static_cast<std::uint64_t>(world.rank()));
     const Tensor data = draws.tensor(own_device(), {count}, DType::kF32);
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     const Tensor lowest = data.clone();
     const Tensor highest = data.clone();
-    world.all_reduce(lowest, ReduceOp::kMin);
-    world.all_reduce(highest, ReduceOp::kMax);
+    world.all_reduce(lowest, ReduceOp::kMin).wait();
+    world.all_reduce(highest, ReduceOp::kMax).wait();
     EXPECT_EQ(lowest.to_vector(), highest.to_vector());
   });
 }
@@ -353,14 +353,14 @@ TEST_P(CommunicatorRanks, AHandlesLabelIsOnWhatItIssues) {
     world.set_observer(&log);
     const Communicator bucket = world.labeled("bucket 2");
     const Tensor data = contribution(world.rank(), 5, DType::kF32);
-    bucket.all_reduce(data);
-    if (world.rank() == 0) bucket.send(data, 1);
-    if (world.rank() == 1) bucket.recv(data, 0);
-    bucket.ring_shift(data, data.clone());
-    bucket.with_algorithms(options.algorithms).barrier();
-    bucket.split(0, world.rank(), "pair").barrier();
-    bucket.labeled("bucket 3").barrier();
-    world.barrier();
+    bucket.all_reduce(data).wait();
+    if (world.rank() == 0) bucket.send(data, 1).wait();
+    if (world.rank() == 1) bucket.recv(data, 0).wait();
+    bucket.ring_shift(data, data.clone()).wait();
+    bucket.with_algorithms(options.algorithms).barrier().wait();
+    bucket.split(0, world.rank(), "pair").barrier().wait();
+    bucket.labeled("bucket 3").barrier().wait();
+    world.barrier().wait();
     world.set_observer(nullptr);
     EXPECT_EQ(log.lines,
               (std::vector<std::string>{

@@ -37,48 +37,49 @@ constexpr const char* kSome = "of 'world'";
 const std::vector<Waiting>& operations() {
   static const std::vector<Waiting> kOperations = {
       {"broadcast #0 of 'world' (24 f32 from rank 2)",
-       [](const auto& world, const Data& d) { return world.broadcast_async(d.whole, kFailing); },
-       [](const auto& world, const Data& d) { world.broadcast(d.whole, kFailing); }},
+       [](const auto& world, const Data& d) { return world.broadcast(d.whole, kFailing); },
+       [](const auto& world, const Data& d) { world.broadcast(d.whole, kFailing).wait(); }},
       {"all_reduce #0 of 'world' (sum of 24 f32)",
-       [](const auto& world, const Data& d) { return world.all_reduce_async(d.whole); },
-       [](const auto& world, const Data& d) { world.all_reduce(d.whole); }},
+       [](const auto& world, const Data& d) { return world.all_reduce(d.whole); },
+       [](const auto& world, const Data& d) { world.all_reduce(d.whole).wait(); }},
       {"all_reduce #0 of 'world' (max of 50000 f64)",
-       [](const auto& w, const Data& d) { return w.all_reduce_async(d.large, ReduceOp::kMax); },
-       [](const auto& world, const Data& d) { world.all_reduce(d.large, ReduceOp::kMax); }},
+       [](const auto& w, const Data& d) { return w.all_reduce(d.large, ReduceOp::kMax); },
+       [](const auto& world, const Data& d) { world.all_reduce(d.large, ReduceOp::kMax).wait(); }},
       {"scatter #0 of 'world' (24 f32 from rank 2)",
-       [](const auto& w, const Data& d) { return w.scatter_async(d.whole, d.part, kFailing); },
-       [](const auto& world, const Data& d) { world.scatter(d.whole, d.part, kFailing); }},
+       [](const auto& w, const Data& d) { return w.scatter(d.whole, d.part, kFailing); },
+       [](const auto& world, const Data& d) { world.scatter(d.whole, d.part, kFailing).wait(); }},
       {"all_gather #0 of 'world' (24 f32)",
-       [](const auto& world, const Data& d) { return world.all_gather_async(d.part, d.whole); },
-       [](const auto& world, const Data& d) { world.all_gather(d.part, d.whole); }},
+       [](const auto& world, const Data& d) { return world.all_gather(d.part, d.whole); },
+       [](const auto& world, const Data& d) { world.all_gather(d.part, d.whole).wait(); }},
       {"reduce_scatter #0 of 'world' (sum of 24 f32)",
-       [](const auto& world, const Data& d) { return world.reduce_scatter_async(d.whole, d.part); },
-       [](const auto& world, const Data& d) { world.reduce_scatter(d.whole, d.part); }},
+       [](const auto& world, const Data& d) { return world.reduce_scatter(d.whole, d.part); },
+       [](const auto& world, const Data& d) { world.reduce_scatter(d.whole, d.part).wait(); }},
       {"all_to_all #0 of 'world' (24 f32)",
-       [](const auto& world, const Data& d) { return world.all_to_all_async(d.whole, d.other); },
-       [](const auto& world, const Data& d) { world.all_to_all(d.whole, d.other); }},
+       [](const auto& world, const Data& d) { return world.all_to_all(d.whole, d.other); },
+       [](const auto& world, const Data& d) { world.all_to_all(d.whole, d.other).wait(); }},
       {"all_to_all #0 of 'world'",
        [](const auto& world, const Data& d) {
-         return world.all_to_all_v_async(d.whole, d.counts, d.other, d.counts);
+         return world.all_to_all_v(d.whole, d.counts, d.other, d.counts);
        },
-       [](const auto& w, const Data& d) { w.all_to_all_v(d.whole, d.counts, d.other, d.counts); }},
+       [](const auto& w, const Data& d) {
+         w.all_to_all_v(d.whole, d.counts, d.other, d.counts).wait();
+       }},
       {"recv #0 of 'world' (6 f32 from rank 2)",
-       [](const auto& world, const Data& d) { return world.recv_async(d.part, kFailing); },
-       [](const auto& world, const Data& d) { world.recv(d.part, kFailing); }},
+       [](const auto& world, const Data& d) { return world.recv(d.part, kFailing); },
+       [](const auto& world, const Data& d) { world.recv(d.part, kFailing).wait(); }},
       {"barrier #0 of 'world'", [](const auto&, const Data&) { return Work(); },
-       [](const auto& world, const Data&) { world.barrier(); }},
+       [](const auto& world, const Data&) { world.barrier().wait(); }},
       {"split #0 of 'world'", [](const auto&, const Data&) { return Work(); },
        [](const auto& world, const Data&) { static_cast<void>(world.split(0, 0)); }},
       // What only some ranks wait for may have ended on the others.
-      {kSome, [](const auto& world, const Data& d) { return world.reduce_async(d.whole, 0); },
-       [](const auto& world, const Data& d) { world.reduce(d.whole, 0); }},
-      {kSome, [](const auto& w, const Data& d) { return w.gather_async(d.part, d.whole, 0); },
-       [](const auto& world, const Data& d) { world.gather(d.part, d.whole, 0); }},
-      {kSome, [](const auto& world, const Data& d) { return world.send_async(d.large, kFailing); },
-       [](const auto& world, const Data& d) { world.send(d.large, kFailing); }},
-      {kSome,
-       [](const auto& world, const Data& d) { return world.ring_shift_async(d.whole, d.other); },
-       [](const auto& world, const Data& d) { world.ring_shift(d.whole, d.other); }},
+      {kSome, [](const auto& world, const Data& d) { return world.reduce(d.whole, 0); },
+       [](const auto& world, const Data& d) { world.reduce(d.whole, 0).wait(); }},
+      {kSome, [](const auto& w, const Data& d) { return w.gather(d.part, d.whole, 0); },
+       [](const auto& world, const Data& d) { world.gather(d.part, d.whole, 0).wait(); }},
+      {kSome, [](const auto& world, const Data& d) { return world.send(d.large, kFailing); },
+       [](const auto& world, const Data& d) { world.send(d.large, kFailing).wait(); }},
+      {kSome, [](const auto& world, const Data& d) { return world.ring_shift(d.whole, d.other); },
+       [](const auto& world, const Data& d) { world.ring_shift(d.whole, d.other).wait(); }},
   };
   return kOperations;
 }
@@ -125,7 +126,7 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryBlockingCall) {
             throw NumericError("the loss is NaN");
           }
           operation.call(world, data);
-          world.barrier();
+          world.barrier().wait();
         },
         options);
     for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, worded(operation.text));
@@ -143,13 +144,13 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryWait) {
         kSize,
         [&](Communicator& world) {
           const Data data;
-          world.barrier();
+          world.barrier().wait();
           Work work;
           if (world.rank() != kFailing) work = operation.start(world, data);
           std::this_thread::sleep_for(pause);
           if (world.rank() == kFailing) throw NumericError("the loss is NaN");
           work.wait();
-          world.barrier();
+          world.barrier().wait();
         },
         options);
     for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, "of 'world'");
@@ -162,7 +163,7 @@ TEST_P(FailureRanks, ARankThatForgetsItsWorkIsToldAtItsEnd) {
       [](Communicator& world) {
         const Data data;
         if (world.rank() == kFailing) throw NumericError("the loss is NaN");
-        static_cast<void>(world.all_reduce_async(data.large));
+        static_cast<void>(Work(world.all_reduce(data.large)));
       },
       options);
   for (const auto& [rank, fate] : fates.ranks) {
@@ -185,8 +186,8 @@ TEST_P(FailureRanks, AFailureReachesTheRanksOfOtherGroups) {
           std::this_thread::sleep_for(milliseconds(300));  // the others have left the split
           throw NumericError("the loss is NaN");
         }
-        if (world.rank() == 3) half.all_reduce(data.whole);
-        world.barrier();
+        if (world.rank() == 3) half.all_reduce(data.whole).wait();
+        world.barrier().wait();
       },
       options);
   for (const auto& [rank, fate] : fates.ranks) {
@@ -203,9 +204,9 @@ TEST_P(FailureRanks, WhoCatchesTheErrorIsToldAgain) {
       [](Communicator& world) {
         const Data data;
         if (world.rank() == kFailing) throw NumericError("the loss is NaN");
-        EXPECT_THROW(world.all_reduce(data.whole), RankFailed);
-        EXPECT_THROW(world.barrier(), RankFailed);
-        world.all_gather(data.part, data.whole);
+        EXPECT_THROW(world.all_reduce(data.whole).wait(), RankFailed);
+        EXPECT_THROW(world.barrier().wait(), RankFailed);
+        world.all_gather(data.part, data.whole).wait();
       },
       options);
   for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, "of 'world'");
@@ -217,9 +218,9 @@ TEST_P(FailureRanks, ATimeoutNamesTheOperationAndTheMissingRank) {
       kSize,
       [](Communicator& world) {
         const Data data;
-        world.barrier();
+        world.barrier().wait();
         if (world.rank() == kFailing) std::this_thread::sleep_for(milliseconds(1500));
-        world.labeled("bucket 2").all_reduce(data.whole);
+        world.labeled("bucket 2").all_reduce(data.whole).wait();
       },
       options);
   for (const auto& [rank, fate] : fates.ranks) {
@@ -245,11 +246,11 @@ TEST_P(FailureRanks, MessagesOfTwoSizesAreAMismatch) {
         const Tensor data =
             Tensor::zeros(own_device(), {world.rank() == 0 ? 3UL : 4UL}, DType::kF32);
         if (world.rank() == 0) {
-          world.send(data, 1);
+          world.send(data, 1).wait();
         } else {
-          world.recv(data, 0);
+          world.recv(data, 0).wait();
         }
-        world.barrier();
+        world.barrier().wait();
       },
       options);
   for (const auto& [rank, fate] : fates.ranks) {
@@ -275,37 +276,39 @@ struct Mismatch {
 };
 
 const Mismatch kMismatches[] = {
-    {"Kind", [](const auto& world, const Data& d) { world.all_reduce(d.whole); },
-     [](const auto& world, const Data& d) { world.broadcast(d.whole, 0); },
+    {"Kind", [](const auto& world, const Data& d) { world.all_reduce(d.whole).wait(); },
+     [](const auto& world, const Data& d) { world.broadcast(d.whole, 0).wait(); },
      "all_reduce (sum of 24 f32)", "broadcast (24 f32 from rank 0)"},
-    {"Count", [](const auto& world, const Data& d) { world.all_reduce(d.whole); },
-     [](const auto& world, const Data& d) { world.all_reduce(d.part); },
+    {"Count", [](const auto& world, const Data& d) { world.all_reduce(d.whole).wait(); },
+     [](const auto& world, const Data& d) { world.all_reduce(d.part).wait(); },
      "all_reduce (sum of 24 f32)", "all_reduce (sum of 6 f32)"},
-    {"DType", [](const auto& world, const Data& d) { world.all_reduce(d.whole); },
-     [](const auto& world, const Data& d) { world.all_reduce(d.whole.to(DType::kF64)); },
+    {"DType", [](const auto& world, const Data& d) { world.all_reduce(d.whole).wait(); },
+     [](const auto& world, const Data& d) { world.all_reduce(d.whole.to(DType::kF64)).wait(); },
      "all_reduce (sum of 24 f32)", "all_reduce (sum of 24 f64)"},
-    {"Reduction", [](const auto& world, const Data& d) { world.reduce_scatter(d.whole, d.part); },
-     [](const auto& w, const Data& d) { w.reduce_scatter(d.whole, d.part, ReduceOp::kMin); },
+    {"Reduction",
+     [](const auto& world, const Data& d) { world.reduce_scatter(d.whole, d.part).wait(); },
+     [](const auto& w, const Data& d) { w.reduce_scatter(d.whole, d.part, ReduceOp::kMin).wait(); },
      "reduce_scatter (sum of 24 f32)", "reduce_scatter (min of 24 f32)"},
-    {"Root", [](const auto& world, const Data& d) { world.reduce(d.whole, 1); },
-     [](const auto& world, const Data& d) { world.reduce(d.whole, 0); },
+    {"Root", [](const auto& world, const Data& d) { world.reduce(d.whole, 1).wait(); },
+     [](const auto& world, const Data& d) { world.reduce(d.whole, 0).wait(); },
      "reduce (sum of 24 f32 to rank 1)", "reduce (sum of 24 f32 to rank 0)"},
     {"Order",
      [](const auto& world, const Data& d) {
-       world.barrier();
-       world.all_gather(d.part, d.whole);
+       world.barrier().wait();
+       world.all_gather(d.part, d.whole).wait();
      },
      [](const auto& world, const Data& d) {
-       world.all_gather(d.part, d.whole);
-       world.barrier();
+       world.all_gather(d.part, d.whole).wait();
+       world.barrier().wait();
      },
      "barrier", "all_gather (24 f32)"},
-    {"Label", [](const auto& w, const Data& d) { w.labeled("bucket 1").all_reduce(d.whole); },
-     [](const auto& w, const Data& d) { w.labeled("bucket 2").all_reduce(d.whole); },
+    {"Label",
+     [](const auto& w, const Data& d) { w.labeled("bucket 1").all_reduce(d.whole).wait(); },
+     [](const auto& w, const Data& d) { w.labeled("bucket 2").all_reduce(d.whole).wait(); },
      "all_reduce (sum of 24 f32) [bucket 1]", "all_reduce (sum of 24 f32) [bucket 2]"},
     {"LabelOfALargeOne",
-     [](const auto& w, const Data& d) { w.labeled("bucket 1").all_reduce(d.large); },
-     [](const auto& world, const Data& d) { world.all_reduce(d.large); },
+     [](const auto& w, const Data& d) { w.labeled("bucket 1").all_reduce(d.large).wait(); },
+     [](const auto& world, const Data& d) { world.all_reduce(d.large).wait(); },
      "all_reduce (sum of 50000 f64) [bucket 1]", "all_reduce (sum of 50000 f64)"},
 };
 
@@ -321,7 +324,7 @@ TEST_P(MismatchRanks, NamesBothCallsAndWhoCallsWhat) {
         kSize,
         [&](Communicator& world) {
           const Data data;
-          world.barrier();
+          world.barrier().wait();
           (world.rank() == kFailing ? GetParam().odd : GetParam().common)(world, data);
         },
         options);
@@ -344,7 +347,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, MismatchRanks, ::testing::ValuesIn(kMismatches),
 TEST(LabeledRanks, AMismatchNamesTheOperationAndItsLabel) {
   const test::Fates fates = fates_of(2, [](Communicator& world) {
     const Data data;
-    world.labeled("bucket 2").all_reduce(world.rank() == 0 ? data.whole : data.part);
+    world.labeled("bucket 2").all_reduce(world.rank() == 0 ? data.whole : data.part).wait();
   });
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));

@@ -126,7 +126,7 @@ TEST_F(MeshRanks, GroupsReduceAlongTheirAxesOnly) {
     const Mesh mesh(world, MeshShape({replicas(2), tokens(2), matrices(2)}));
     const auto sum_of_ranks = [&](const Communicator& group) {
       const Tensor data = test::filled(Device::cpu(), {1}, DType::kF64, world.rank());
-      group.all_reduce(data);
+      group.all_reduce(data).wait();
       return data.to_vector()[0];
     };
     const int dp = mesh.along("dp").rank(), cp = mesh.along("cp").rank();

@@ -85,11 +85,11 @@ void overlap(Progress progress, Work&& work, Check&& check) {
     Measured measured;
     measured.rank = world.rank();
     const Tensor data = filled(kElements, 1.0 + world.rank(), DType::kF64);
-    world.barrier();
+    world.barrier().wait();
     const CommStats before = world.stats();
     world.set_observer(&measured.log);
     const auto start = Clock::now();
-    ultra::Work all_reduce = world.all_reduce_async(data);
+    ultra::Work all_reduce = world.all_reduce(data);
     measured.computing = work(world, measured.log);
     all_reduce.wait();
     world.set_observer(nullptr);

@@ -58,7 +58,7 @@ TEST_F(RunRanks, RefusesASlowedLinkWithoutAlgorithms) {
   options.algorithms = std::make_shared<const test::StarAlgorithms>();
   ranks_with(options, 2, [](Communicator& world) {
     EXPECT_THROW(static_cast<void>(world.with_algorithms(nullptr)), ConfigError);
-    world.barrier();
+    world.barrier().wait();
   });
 }
 
@@ -81,8 +81,8 @@ class HugeStacks {
 
 TEST_F(RunRanks, TooFewThreadsAreTheUsersConcern) {
   const HugeStacks stacks;
-  const auto text =
-      message_of<ConfigError>([] { run_ranks(8, [](Communicator& world) { world.barrier(); }); });
+  const auto text = message_of<ConfigError>(
+      [] { run_ranks(8, [](Communicator& world) { world.barrier().wait(); }); });
   EXPECT_THAT(text, AllOf(HasSubstr("threads, not the 8 of 8 ranks"), HasSubstr("ulimit")));
 }
 
@@ -91,7 +91,7 @@ TEST_F(RunRanks, ARankThatIsOutOfMemoryIsNamed) {
     return message_of<OutOfMemory>([&] {
       run_ranks(3, [&](Communicator& world) {
         if (world.rank() == 1) fail();
-        world.barrier();
+        world.barrier().wait();
       });
     });
   };
@@ -106,7 +106,7 @@ TEST_F(RunRanks, ARankThatWaitsHearsThatTheProgramIsToStop) {
                          [&](Communicator& world) {
                            if (world.rank() == 0) {
                              try {
-                               world.barrier();
+                               world.barrier().wait();
                              } catch (const Interrupted&) {
                                heard = true;
                                throw;
@@ -128,7 +128,7 @@ TEST_F(RunRanks, KeepsTheTypeAndTheContentOfTheFirstError) {
   try {
     run_ranks(4, [](Communicator& world) {
       if (world.rank() == 3) throw HouseError("own text", 42);
-      world.barrier();
+      world.barrier().wait();
     });
     FAIL() << "nothing was thrown";
   } catch (const HouseError& error) {
@@ -141,7 +141,7 @@ TEST_F(RunRanks, EvenWhatIsNoException) {
   const auto throw_a_number = [](Communicator& world) {
     if (world.rank() == 1) throw 42;
     try {
-      world.barrier();
+      world.barrier().wait();
     } catch (const RankFailed& error) {
       EXPECT_THAT(error.what(), HasSubstr("something that is not an exception"));
       throw;
@@ -160,7 +160,7 @@ TEST_F(RunRanks, KeepsWhatIsNestedInTheError) {
           std::throw_with_nested(ConfigError("the consequence"));
         }
       }
-      world.barrier();
+      world.barrier().wait();
     });
     FAIL() << "nothing was thrown";
   } catch (const ConfigError& error) {
@@ -174,7 +174,7 @@ TEST_F(RunRanks, TheFirstErrorWins) {
               run_ranks(3, [](Communicator& world) {
                 if (world.rank() == 1) throw ConfigError("first");
                 try {
-                  world.barrier();
+                  world.barrier().wait();
                 } catch (const RankFailed&) {
                   throw ConfigError("a later one");
                 }
@@ -188,10 +188,10 @@ TEST_F(RunRanks, WorksAgainAfterAFailure) {
     EXPECT_THROW(run_ranks(3,
                            [](Communicator& world) {
                              if (world.rank() == 0) throw ConfigError("x");
-                             world.barrier();
+                             world.barrier().wait();
                            }),
                  ConfigError);
-    run_ranks(3, [](Communicator& world) { world.barrier(); });
+    run_ranks(3, [](Communicator& world) { world.barrier().wait(); });
   }
 }
 
@@ -204,11 +204,11 @@ TEST_F(RunRanks, RanksMayStartRanksOfTheirOwn) {
   run_ranks(2, [&](Communicator& world) {
     run_ranks(3, [&](Communicator& own) {
       const Tensor one = test::filled(Device::cpu(), {1}, DType::kF32, 1);
-      own.all_reduce(one);
+      own.all_reduce(one).wait();
       EXPECT_EQ(one.to_vector(), std::vector<double>{3});
       inner.fetch_add(1);
     });
-    world.barrier();
+    world.barrier().wait();
   });
   EXPECT_EQ(inner, 6);
 }
@@ -218,9 +218,9 @@ TEST_F(RunRanks, TwoRunsAtOnceDoNotMeet) {
     for (int round = 0; round < 20; ++round) {
       run_ranks(size, [&](Communicator& world) {
         const Tensor data = test::filled(Device::cpu(), {2000}, DType::kF64, value);
-        world.all_reduce(data);
+        world.all_reduce(data).wait();
         const Communicator half = world.split(world.rank() % 2, 0, "half");
-        half.all_reduce(data, ReduceOp::kMax);
+        half.all_reduce(data, ReduceOp::kMax).wait();
         EXPECT_EQ(data.data<double>()[1999], value * size);
       });
     }
@@ -236,14 +236,14 @@ TEST_F(RunRanks, AFailureOfOneRunIsNotTheOthers) {
       EXPECT_THROW(run_ranks(2,
                              [](Communicator& world) {
                                if (world.rank() == 1) throw ConfigError("x");
-                               world.barrier();
+                               world.barrier().wait();
                              }),
                    ConfigError);
     }
   });
   for (int round = 0; round < 10; ++round) {
     run_ranks(2, [](Communicator& world) {
-      for (int i = 0; i < 50; ++i) world.barrier();
+      for (int i = 0; i < 50; ++i) world.barrier().wait();
     });
   }
   failing.join();
@@ -254,8 +254,8 @@ TEST_F(RunRanks, EachRankCountsItsOwnMemory) {
     const Device device = Device::cpu();
     const auto elements = 100 * static_cast<std::size_t>(world.rank() + 1);
     const Tensor data = Tensor::zeros(device, {elements}, DType::kF64);
-    world.all_reduce(Tensor::zeros(device, {4000}, DType::kF64));
-    world.barrier();
+    world.all_reduce(Tensor::zeros(device, {4000}, DType::kF64)).wait();
+    world.barrier().wait();
     EXPECT_EQ(device.memory().current()[MemoryCategory::kOther], data.storage_bytes());
   });
 }

@@ -50,7 +50,7 @@ class ThreadFailures : public DeviceRanks {
 TEST_P(ThreadFailures, SendsAroundARingThatAllWaitAreADeadlock) {
   for (const RankOptions& options : {native, star}) {
     const Fates fates = fates_with(
-        options, 3, [](Communicator& world) { world.send(floats(5), world.next_rank()); });
+        options, 3, [](Communicator& world) { world.send(floats(5), world.next_rank()).wait(); });
     expect_deadlock(
         fates,
         {"waits in send #0 of 'world' (5 f32 to rank 1): rank 1 has not taken the message.",
@@ -60,14 +60,15 @@ TEST_P(ThreadFailures, SendsAroundARingThatAllWaitAreADeadlock) {
 }
 
 TEST_P(ThreadFailures, ReceivesThatNobodySendsAreADeadlock) {
-  const Fates fates =
-      fates_with(native, 2, [](Communicator& world) { world.recv(floats(5), world.next_rank()); });
+  const Fates fates = fates_with(
+      native, 2, [](Communicator& world) { world.recv(floats(5), world.next_rank()).wait(); });
   expect_deadlock(fates, {"waits in recv #0 of 'world' (5 f32 from rank 1): rank 1 has not sent.",
                           "waits in recv #0 of 'world' (5 f32 from rank 0): rank 0 has not sent."});
 }
 
 TEST_P(ThreadFailures, AMessageToOneselfThatIsWaitedForIsADeadlock) {
-  const Fates fates = fates_with(native, 1, [](Communicator& world) { world.send(floats(5), 0); });
+  const Fates fates =
+      fates_with(native, 1, [](Communicator& world) { world.send(floats(5), 0).wait(); });
   expect_deadlock(fates, {"waits in send #0 of 'world' (5 f32 to rank 0)"});
 }
 
@@ -79,8 +80,8 @@ TEST_P(ThreadFailures, TwoGroupsInOppositeOrderAreADeadlock) {
       const Tensor data = floats(3000);
       // Around the square 0 - 1 - 3 - 2 each waits for the next one.
       const bool row_first = world.rank() == 0 || world.rank() == 3;
-      (row_first ? row : column).all_reduce(data);
-      (row_first ? column : row).all_reduce(data);
+      (row_first ? row : column).all_reduce(data).wait();
+      (row_first ? column : row).all_reduce(data).wait();
     });
     expect_deadlock(fates,
                     {"waits in all_reduce #0 of 'row'", "waits in all_reduce #0 of 'column'",
@@ -92,7 +93,7 @@ TEST_P(ThreadFailures, ARankThatHasReturnedIsNamed) {
   for (const RankOptions& options : {native, star, unchecked}) {
     const Fates fates = fates_with(options, 3, [](Communicator& world) {
       if (world.rank() == 1) return;
-      world.barrier();
+      world.barrier().wait();
     });
     expect_deadlock(fates, {"waits in barrier #0 of 'world'", "has returned from its function.",
                             "waits in barrier #0 of 'world'"});
@@ -105,7 +106,7 @@ TEST_P(ThreadFailures, ACollectiveAgainstASplitIsSeen) {
       if (world.rank() == 0) {
         static_cast<void>(world.split(0, 0));
       } else {
-        world.barrier();
+        world.barrier().wait();
       }
     });
     EXPECT_TRUE(is_a<CommError>(fates.thrown));
@@ -117,8 +118,8 @@ TEST_P(ThreadFailures, ARankThatComputesIsNoDeadlock) {
   for (const RankOptions& options : {native, star}) {
     ranks_with(options, 3, [](Communicator& world) {
       if (world.rank() == 0) std::this_thread::sleep_for(milliseconds(300));
-      world.barrier();
-      Work work = world.all_reduce_async(floats(3000));
+      world.barrier().wait();
+      Work work = world.all_reduce(floats(3000));
       if (world.rank() == 2) std::this_thread::sleep_for(milliseconds(200));
       work.wait();
     });
@@ -127,14 +128,14 @@ TEST_P(ThreadFailures, ARankThatComputesIsNoDeadlock) {
 
 TEST_P(ThreadFailures, ASlowMessageIsNoDeadlock) {
   star.link = LinkSpeed{.latency = 0.15, .bytes_per_second = 1e9};
-  ranks_with(star, 3, [](Communicator& world) { world.all_reduce(floats(10)); });
+  ranks_with(star, 3, [](Communicator& world) { world.all_reduce(floats(10)).wait(); });
 }
 
 TEST_P(ThreadFailures, WhoOnlyAsksIsToldToo) {
   for (const RankOptions& options : {native, star}) {
     const Fates fates = fates_with(options, 3, [](Communicator& world) {
       Work work;
-      if (world.rank() != 2) work = world.all_reduce_async(floats(3000));
+      if (world.rank() != 2) work = world.all_reduce(floats(3000));
       if (world.rank() == 2) throw ConfigError("bad flag");
       while (!work.done()) std::this_thread::yield();
     });
@@ -161,17 +162,17 @@ TEST_P(ThreadFailures, TheMemoryOfARankThatFailedIsLeftAlone) {
         const auto start = [&]() -> Work {
           switch (kind) {
             case 0:
-              return world.broadcast_async(data, failing);
+              return world.broadcast(data, failing);
             case 1:
-              return world.all_gather_async(part, data);
+              return world.all_gather(part, data);
             case 2:
-              return world.reduce_scatter_async(data, part);
+              return world.reduce_scatter(data, part);
             case 3:
-              return world.all_to_all_async(data, other);
+              return world.all_to_all(data, other);
             case 4:
-              return world.ring_shift_async(data, other);
+              return world.ring_shift(data, other);
             default:
-              return world.all_reduce_async(data);
+              return world.all_reduce(data);
           }
         };
         Work work = start();
@@ -180,7 +181,7 @@ TEST_P(ThreadFailures, TheMemoryOfARankThatFailedIsLeftAlone) {
           throw NumericError("the loss is NaN");
         }
         work.wait();
-        world.barrier();
+        world.barrier().wait();
       });
       EXPECT_TRUE(is_a<NumericError>(fates.thrown));
     }
@@ -223,19 +224,19 @@ Work start_line(const Communicator& group, std::size_t kind, std::size_t count) 
   const auto p = static_cast<std::size_t>(group.size());
   switch (kind) {
     case 0:
-      return group.all_reduce_async(floats(count));
+      return group.all_reduce(floats(count));
     case 1:
-      return group.broadcast_async(floats(count), group.size() - 1);
+      return group.broadcast(floats(count), group.size() - 1);
     case 2:
-      return group.all_gather_async(floats(count), floats(count * p));
+      return group.all_gather(floats(count), floats(count * p));
     case 3:
-      return group.reduce_scatter_async(floats(count * p), floats(count));
+      return group.reduce_scatter(floats(count * p), floats(count));
     case 4:
-      return group.all_to_all_async(floats(count * p), floats(count * p));
+      return group.all_to_all(floats(count * p), floats(count * p));
     case 5:
-      return group.ring_shift_async(floats(count), floats(count));
+      return group.ring_shift(floats(count), floats(count));
     default:
-      return group.gather_async(floats(count), floats(count * p), 0);
+      return group.gather(floats(count), floats(count * p), 0);
   }
 }
 
@@ -248,7 +249,7 @@ void run_program(const RandomProgram& program, Communicator& world) {
     const Communicator& group = line.in_half ? half : world;
     if (bad && program.fault == Fault::kThrowsBefore) throw NumericError("before");
     if (bad && program.fault == Fault::kReturns) return;
-    if (bad && program.fault == Fault::kOtherMessage) group.recv(floats(1), 0, 17);
+    if (bad && program.fault == Fault::kOtherMessage) group.recv(floats(1), 0, 17).wait();
     const bool other_kind = bad && program.fault == Fault::kOtherKind;
     const bool other_count = bad && program.fault == Fault::kOtherCount;
     Work work = start_line(group, other_kind ? (line.kind + 1) % 7 : line.kind,
@@ -260,7 +261,7 @@ void run_program(const RandomProgram& program, Communicator& world) {
       forgotten.push_back(std::move(work));
     }
   }
-  world.barrier();
+  world.barrier().wait();
 }
 
 TEST_P(ThreadFailures, NoFailureHangs) {

@@ -36,23 +36,23 @@ TEST_P(TrafficRanks, ThePlatformsCollectivesCountTheClosedForm) {
       EXPECT_EQ(world.stats()[kind].operations, expected.operations) << to_string(kind);
       EXPECT_EQ(world.stats()[kind].sent_bytes, expected.sent_bytes) << to_string(kind);
     };
-    world.broadcast(whole, root);
+    world.broadcast(whole, root).wait();
     expect(OpKind::kBroadcast, comm::calls::broadcast(whole, root, me));
-    world.reduce(whole, root);
+    world.reduce(whole, root).wait();
     expect(OpKind::kReduce, comm::calls::reduce(whole, root, ReduceOp::kSum, me));
-    world.all_reduce(whole);
+    world.all_reduce(whole).wait();
     expect(OpKind::kAllReduce, comm::calls::all_reduce(whole, ReduceOp::kSum));
-    world.gather(whole, parts, root);
+    world.gather(whole, parts, root).wait();
     expect(OpKind::kGather, comm::calls::gather(whole, parts, root, me));
-    world.scatter(parts, whole, root);
+    world.scatter(parts, whole, root).wait();
     expect(OpKind::kScatter, comm::calls::scatter(parts, whole, root, me));
-    world.all_gather(chunk, whole);
+    world.all_gather(chunk, whole).wait();
     expect(OpKind::kAllGather, comm::calls::all_gather(chunk, whole, me));
-    world.reduce_scatter(whole, chunk);
+    world.reduce_scatter(whole, chunk).wait();
     expect(OpKind::kReduceScatter, comm::calls::reduce_scatter(whole, chunk, ReduceOp::kSum, me));
-    world.all_to_all(parts, others);
+    world.all_to_all(parts, others).wait();
     expect(OpKind::kAllToAll, comm::calls::all_to_all(parts, others, me));
-    world.barrier();
+    world.barrier().wait();
     expect(OpKind::kBarrier, comm::calls::barrier(elements(1)));
   });
 }
@@ -64,10 +64,10 @@ TEST_P(TrafficRanks, SchedulesCountWhatTheirStepsSend) {
   ranks_with(options, size, [&](Communicator& world) {
     const comm::Group group = comm::Group::all(world.rank(), size);
     const Tensor whole = elements(n);
-    world.all_reduce(whole);
+    world.all_reduce(whole).wait();
     EXPECT_EQ(world.stats()[OpKind::kAllReduce].sent_bytes,
               4 * comm::sent_count(star->all_reduce(group, n, 4), world.rank()));
-    world.broadcast(whole, root);
+    world.broadcast(whole, root).wait();
     EXPECT_EQ(world.stats()[OpKind::kBroadcast].sent_bytes,
               4 * comm::sent_count(star->broadcast(group, n, root), world.rank()));
   });
@@ -77,12 +77,12 @@ TEST_P(TrafficRanks, MessagesCountAtTheSenderAndToOthersOnly) {
   ranks_with({}, size, [&](Communicator& world) {
     const Tensor out = elements(n);
     const Tensor in = elements(n);
-    world.ring_shift(out, in);
-    world.ring_shift(out, in, size);  // to itself
+    world.ring_shift(out, in).wait();
+    world.ring_shift(out, in, size).wait();  // to itself
     const std::size_t expected = size == 1 ? 0 : 4 * n;
     EXPECT_EQ(world.stats()[OpKind::kSend], (CommStats::PerKind{2, expected}));
-    Work sending = world.send_async(out, world.next_rank());
-    world.recv(in, world.prev_rank());
+    Work sending = world.send(out, world.next_rank());
+    world.recv(in, world.prev_rank()).wait();
     sending.wait();
     EXPECT_EQ(world.stats()[OpKind::kSend], (CommStats::PerKind{3, 2 * expected}));
     EXPECT_EQ(world.stats()[OpKind::kRecv], (CommStats::PerKind{1, 0}));
@@ -95,8 +95,8 @@ TEST_P(TrafficRanks, AllGroupsOfARankCountTogether) {
     const Communicator half = world.split(world.rank() / 2, world.rank(), "half");
     EXPECT_EQ(world.stats()[OpKind::kSplit], (CommStats::PerKind{1, 0})) << "an agreement only";
     const Tensor data = elements(10);
-    half.all_reduce(data);
-    world.all_reduce(data);
+    half.all_reduce(data).wait();
+    world.all_reduce(data).wait();
     EXPECT_EQ(half.stats()[OpKind::kAllReduce].operations, 2U);
     EXPECT_EQ(world.stats()[OpKind::kAllReduce], half.stats()[OpKind::kAllReduce]);
   });

@@ -136,9 +136,8 @@ TEST_F(BucketQueueTest, RanksWhoseGradientsComeInAnyOrderExchangeTheSameBuckets)
       for (const Bucket& bucket : buckets) {
         data.push_back(Tensor::zeros(Device::cpu(), {bucket.count}, DType::kF32));
       }
-      BucketQueue queue(buckets, [&](std::size_t bucket) {
-        works.push_back(dp.all_reduce_async(data.at(bucket)));
-      });
+      BucketQueue queue(
+          buckets, [&](std::size_t bucket) { works.push_back(dp.all_reduce(data.at(bucket))); });
       Random own(seed_of_orders + static_cast<std::uint64_t>(dp.rank()));
       for (const std::size_t p : shuffled(own, parameters_in(buckets))) queue.ready(p);
       queue.expect_all_flushed();

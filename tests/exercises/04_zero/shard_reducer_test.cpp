@@ -98,12 +98,12 @@ TEST_F(ShardReducerTest, AShardIsNotReadBeforeTheLastRankHasJoined) {
 TEST_F(ShardReducerTest, TheRankComputesWhileOneGroupIsUnderWay) {
   const auto rank_ahead = [](ReducerRank& rank, Communicator& shards) {
     const Tensor word = Tensor::zeros(Device::cpu(), {1}, DType::kF32);
-    if (shards.rank() > 0) shards.recv(word, 0);
+    if (shards.rank() > 0) shards.recv(word, 0).wait();
     rank.make(0, 0);
     rank.reducer.flush(0);
     rank.make(0, 1);
     if (shards.rank() == 0) {
-      for (int peer = 1; peer < shards.size(); ++peer) shards.send(word, peer);
+      for (int peer = 1; peer < shards.size(); ++peer) shards.send(word, peer).wait();
     }
     rank.reducer.flush(1);
     rank.make(0, 2);

@@ -130,7 +130,7 @@ TEST_F(UnitWeightsTest, WaitEndsWhenTheLastRankHasJoined) {
     rank.expect_values(0, initial,
                        "Hint: wait() waits for the all-gather: before, the other ranks' weights "
                        "have not arrived.");
-    shards.barrier();  // what nobody waited for ends before its memory is used again
+    shards.barrier().wait();  // what nobody waited for ends before its memory is used again
     rank.units[0].release();
   });
 }
@@ -140,11 +140,11 @@ TEST_F(UnitWeightsTest, TheRankComputesWhileAUnitIsUnderWay) {
   const auto ahead = [](Rank& rank, const Communicator& shards,
                         const std::vector<Values>& initial) {
     const Tensor word = Tensor::zeros(Device::cpu(), {1}, DType::kF32);
-    if (shards.rank() > 0) shards.recv(word, 0);
+    if (shards.rank() > 0) shards.recv(word, 0).wait();
     rank.units[0].start_gather();
     rank.units[1].start_gather();
     if (shards.rank() == 0) {
-      for (int peer = 1; peer < shards.size(); ++peer) shards.send(word, peer);
+      for (int peer = 1; peer < shards.size(); ++peer) shards.send(word, peer).wait();
     }
     for (const std::size_t unit : {0U, 1U}) {
       rank.units[unit].wait();

@@ -301,7 +301,7 @@ void train_on_ranks(const Split& c, const char* shapes, const char* same, const 
     Rank<Layer> rank(c, tp.rank(), make_region(tp, c.sequence_parallel));
     rank.forward_all();
     rank.backward_all();
-    tp.barrier();
+    tp.barrier().wait();
     found[as_size(tp.rank())] = check(rank);
   };
   ultra::test::on_ranks(c.ranks, c.str(), train, {}, shapes);

@@ -63,8 +63,8 @@ class Words {
  public:
   explicit Words(const Communicator& tp) : words_(tp.split(0, tp.rank(), "words")) {}
 
-  void say(int peer) const { words_.send(word_, peer); }
-  void await(int peer) const { words_.recv(word_, peer); }
+  void say(int peer) const { words_.send(word_, peer).wait(); }
+  void await(int peer) const { words_.recv(word_, peer).wait(); }
 
  private:
   Communicator words_;

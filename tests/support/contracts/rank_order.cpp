@@ -75,20 +75,21 @@ class OrderTrial {
       if (op == ReduceOp::kAverage && dtype_ == DType::kI32) continue;
       const std::vector<T> expected = expected_of(op);
       const Tensor whole = input(world);
-      world.all_reduce(whole, op);
+      world.all_reduce(whole, op).wait();
       fault += compare(world, op, "all_reduce", whole, expected);
 
       const Tensor cut = input(world);
-      for (int i = 0; i < pieces_.size(); ++i) world.all_reduce(cut.slice(0, pieces_[i]), op);
+      for (int i = 0; i < pieces_.size(); ++i)
+        world.all_reduce(cut.slice(0, pieces_[i]), op).wait();
       fault += compare(world, op, "all_reduce in pieces", cut, expected);
 
       const Range own = chunks_[world.rank()];
       const std::vector<T> mine(expected.data() + own.begin, expected.data() + own.end);
       const Tensor apart = Tensor::empty(device_, {own.size()}, dtype_);
-      world.reduce_scatter(input(world), apart, op);
+      world.reduce_scatter(input(world), apart, op).wait();
       fault += compare(world, op, "reduce_scatter", apart, mine);
       const Tensor all = input(world);
-      world.reduce_scatter(all, all.slice(0, own), op);
+      world.reduce_scatter(all, all.slice(0, own), op).wait();
       fault += compare(world, op, "reduce_scatter in place", all.slice(0, own), mine);
     }
     return fault;

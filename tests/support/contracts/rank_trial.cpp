@@ -78,43 +78,44 @@ class Part {
     switch (op) {
       case OpKind::kBroadcast: {
         const Tensor data = all_mine();
-        world_.broadcast(data, root_);
+        world_.broadcast(data, root_).wait();
         return compare(data, [&](std::size_t i) { return owned(root_, i); });
       }
       case OpKind::kReduce: {
         const Tensor data = all_mine();
-        world_.reduce(data, root_);
+        world_.reduce(data, root_).wait();
         return compare(data, [&](std::size_t i) { return is_root() ? sum(i) : mine(i); });
       }
       case OpKind::kAllReduce: {
         const Tensor data = all_mine();
-        world_.all_reduce(data);
+        world_.all_reduce(data).wait();
         return compare(data, [&](std::size_t i) { return sum(i); });
       }
       case OpKind::kGather: {
         const Tensor output = empty(all_parts());
-        world_.gather(all_mine(), output, root_);
+        world_.gather(all_mine(), output, root_).wait();
         return is_root() ? compare(output, [&](std::size_t i) { return in_parts(i); }) : "";
       }
       case OpKind::kScatter: {
         const Tensor output = empty(count_);
-        world_.scatter(tensor(all_parts(), [&](std::size_t i) { return mine(i); }), output, root_);
+        world_.scatter(tensor(all_parts(), [&](std::size_t i) { return mine(i); }), output, root_)
+            .wait();
         return compare(output, [&](std::size_t i) { return owned(root_, own_part() + i); });
       }
       case OpKind::kAllGather: {
         const Tensor output = empty(count_);
-        world_.all_gather(my_chunk(), output);
+        world_.all_gather(my_chunk(), output).wait();
         return compare(output, [&](std::size_t i) { return gathered(i); });
       }
       case OpKind::kReduceScatter: {
         const Tensor output = empty(own_.size());
-        world_.reduce_scatter(all_mine(), output);
+        world_.reduce_scatter(all_mine(), output).wait();
         return compare(output, [&](std::size_t i) { return sum(own_.begin + i); });
       }
       case OpKind::kAllToAll:
         return exchange();
       default:
-        world_.barrier();
+        world_.barrier().wait();
         return "";
     }
   }
@@ -122,7 +123,7 @@ class Part {
  private:
   std::string exchange() {
     const Tensor output = empty(all_parts());
-    world_.all_to_all(tensor(all_parts(), [&](std::size_t i) { return mine(i); }), output);
+    world_.all_to_all(tensor(all_parts(), [&](std::size_t i) { return mine(i); }), output).wait();
     return compare(output, [&](std::size_t i) { return in_parts(i, own_part()); });
   }
 

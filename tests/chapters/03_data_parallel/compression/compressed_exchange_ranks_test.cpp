@@ -202,7 +202,7 @@ TEST_F(CompressedExchange, TheAllReduceSendsWhatItsClosedFormSays) {
       static_cast<void>(exchanged(*exchange, gradient_of(own, count, DType::kF64, 1, 0, 0)));
       const auto sent = static_cast<double>(world.stats().sent_bytes() - before);
       const Tensor all = Tensor::from<double>(own, {1}, std::vector<double>{sent});
-      world.all_reduce(all);
+      world.all_reduce(all).wait();
       EXPECT_NEAR(all.to_vector()[0], ranks * all_reduce_sent_bytes(ranks, count, DType::kF64),
                   1e-6)
           << "over all ranks";

@@ -49,7 +49,7 @@ inline std::vector<double> exchanged(BucketExchange& exchange, const Tensor& gra
 /// @brief The sum of the ranks' gradients. Collective.
 inline Tensor sum_of(const Tensor& gradient, const Communicator& world) {
   const Tensor sum = gradient.clone();
-  world.all_reduce(sum);
+  world.all_reduce(sum).wait();
   return sum;
 }
 

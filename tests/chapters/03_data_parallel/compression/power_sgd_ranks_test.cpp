@@ -128,7 +128,7 @@ TEST_F(PowerSgdOnRanks, SentBytesAreTheClosedForm) {
         EXPECT_EQ(after[OpKind::kAllReduce].operations - before[OpKind::kAllReduce].operations, 2U);
         const Tensor sent = Tensor::empty(own, {1}, DType::kF64);
         sent.fill(static_cast<double>(after.sent_bytes() - before.sent_bytes()));
-        world.all_reduce(sent);
+        world.all_reduce(sent).wait();
         EXPECT_NEAR(sent.to_vector()[0], ranks * compression.sent_bytes(ranks, contents, dtype),
                     1e-6)
             << "over all ranks";

@@ -32,10 +32,10 @@ constexpr int kServer = 1;
 
 /// "Go on", from one rank to the other.
 void say(const Communicator& world) {
-  world.send(Tensor::zeros(Device::cpu(), {1}, DType::kI32), 1 - world.rank(), kWordChannel);
+  world.send(Tensor::zeros(Device::cpu(), {1}, DType::kI32), 1 - world.rank(), kWordChannel).wait();
 }
 void hear(const Communicator& world) {
-  world.recv(Tensor::zeros(Device::cpu(), {1}, DType::kI32), 1 - world.rank(), kWordChannel);
+  world.recv(Tensor::zeros(Device::cpu(), {1}, DType::kI32), 1 - world.rank(), kWordChannel).wait();
 }
 
 /// A server whose every move the test decides.
@@ -54,7 +54,7 @@ class PlayedServer {
     step_ = step;
     pushes_.clear();
     for (std::size_t s = 0; s < gradients.size(); ++s) {
-      pushes_.push_back(servers_.world.recv_async(gradients[s], 0, push_name(model_, step, s)));
+      pushes_.push_back(servers_.world.recv(gradients[s], 0, push_name(model_, step, s)));
     }
   }
   void take(std::size_t slice) { pushes_[slice].wait(); }
@@ -63,7 +63,7 @@ class PlayedServer {
   }
   void give(std::size_t slice, double value) {
     values_[slice].fill(value);
-    servers_.world.send_async(values_[slice], 0, pull_name(model_, step_, slice)).wait();
+    servers_.world.send(values_[slice], 0, pull_name(model_, step_, slice)).wait();
   }
   void give_all(double value) {
     for (std::size_t s = 0; s < values_.size(); ++s) give(s, value);

@@ -77,7 +77,7 @@ TEST_P(SendQueueRanks, UrgentSendsOvertakeAndStillMeetTheirReceives) {
                 send_in_turn(world, filled(kLarge, i), 1, {0, i}, {queue, priorities[i]}));
             if (i == 0) world.progress();
           }
-          world.send(go, 1, 1);
+          world.send(go, 1, 1).wait();
           for (Work& work : works) work.wait();
           world.set_observer(nullptr);
           EXPECT_THAT(log.ended, ElementsAre(0, 7, 2, 5, 4, 1, 3, 6));
@@ -85,16 +85,16 @@ TEST_P(SendQueueRanks, UrgentSendsOvertakeAndStillMeetTheirReceives) {
         } else {
           std::vector<Tensor> data;
           for (std::size_t i = 0; i < priorities.size(); ++i) data.push_back(filled(kLarge, -1));
-          world.recv(go, 0, 1);
+          world.recv(go, 0, 1).wait();
           for (std::uint32_t i = 0; i < data.size(); ++i) {
-            works.push_back(world.recv_async(data[i], 0, {0, i}));
+            works.push_back(world.recv(data[i], 0, {0, i}));
           }
           for (std::size_t i = 0; i < works.size(); ++i) {
             works[i].wait();
             EXPECT_EQ(data[i].span<float>().back(), static_cast<float>(i));
           }
         }
-        world.barrier();
+        world.barrier().wait();
       },
       options);
 }
@@ -105,7 +105,7 @@ TEST_P(SendQueueRanks, WithoutAQueueASendBeginsAtOnce) {
       [](Communicator& world) {
         const Tensor data = filled(3, world.rank() + 1);
         Work work = world.rank() == 0 ? send_in_turn(world, data, 1, {4, 0}, {nullptr, 7})
-                                      : world.recv_async(data, 0, {4, 0});
+                                      : world.recv(data, 0, {4, 0});
         work.wait();
         EXPECT_EQ(data.span<float>()[0], 1.0F);
       },
@@ -125,7 +125,7 @@ void exchange(Communicator& world, int window, const std::vector<std::size_t>& c
       for (int peer = 0; peer < group.size(); ++peer) {
         received.push_back(filled(counts[i], -1));
         expected.push_back(group.world_rank(peer) + 100.0 * static_cast<double>(i));
-        works.push_back(group.recv_async(received.back(), peer, {0, i}));
+        works.push_back(group.recv(received.back(), peer, {0, i}));
       }
     }
   }
@@ -174,7 +174,7 @@ TEST_P(SendQueueRanks, SendsInRandomOrderReachTheirReceives) {
         std::vector<Tensor> received;
         for (std::uint32_t n = 0; n < kMessages; ++n) {
           received.push_back(filled(9000, -1));
-          works.push_back(world.recv_async(received.back(), 1 - world.rank(), {0, n}));
+          works.push_back(world.recv(received.back(), 1 - world.rank(), {0, n}));
         }
         for (const std::uint32_t n : shuffled) {
           works.push_back(send_in_turn(world, filled(9000, n), 1 - world.rank(), {0, n},
@@ -197,7 +197,7 @@ TEST_P(SendQueueRanks, AFailedRankHoldsNobodyUp) {
         const auto queue = std::make_shared<SendQueue>();
         const Tensor data = filled(kLarge, 1);
         std::vector<Work> works;
-        world.barrier();
+        world.barrier().wait();
         for (std::uint32_t i = 0; i < 20; ++i) {
           for (int peer = 0; peer < world.size(); ++peer) {
             if (peer == world.rank()) continue;
@@ -225,7 +225,7 @@ TEST_P(SendQueueRanks, ATimeoutSaysWhatASendWaitsBehind) {
   const test::Fates fates = test::fates_of(
       2,
       [](Communicator& world) {
-        world.barrier();
+        world.barrier().wait();
         if (world.rank() == 1) {
           std::this_thread::sleep_for(milliseconds(1500));
           return;

@@ -170,11 +170,11 @@ TEST_F(AsyncServerTraining, AStragglerDoesNotStopOthersWithinTheBound) {
         const Tensor word = Tensor::zeros(Device::cpu(), {1}, DType::kI32);
         if (world.rank() == straggler && step == 1) {
           for (int other = 0; other < c.replicas; ++other) {
-            if (other != straggler) world.recv(word, other, kChannel);
+            if (other != straggler) world.recv(word, other, kChannel).wait();
           }
         }
         if (world.rank() != straggler && step == staleness + 1) {
-          world.send(word, straggler, kChannel);
+          world.send(word, straggler, kChannel).wait();
         }
       });
       static_cast<void>(run_served(world, c, meet));

@@ -135,7 +135,7 @@ class SharedFolder {
   SharedFolder& operator=(const SharedFolder&) = delete;
   /// Waits until nobody needs it.
   ~SharedFolder() {
-    run_ranks(processes(), [](Communicator& world) { world.barrier(); });
+    run_ranks(processes(), [](Communicator& world) { world.barrier().wait(); });
   }
 
   [[nodiscard]] std::string path(const std::string& name) const { return path_ + "/" + name; }

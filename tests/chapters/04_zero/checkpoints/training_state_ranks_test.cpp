@@ -72,7 +72,7 @@ class TrainingStateTest : public ZeroTest {
     }
     for (const std::vector<double>& count : counts) {
       const Tensor sum = Tensor::from<double>(Device::cpu(), {count.size()}, count).clone();
-      dp.all_reduce(sum);
+      dp.all_reduce(sum).wait();
       EXPECT_EQ(sum.to_vector(), std::vector<double>(count.size(), 1.0));
     }
   }

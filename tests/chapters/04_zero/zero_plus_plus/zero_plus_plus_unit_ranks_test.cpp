@@ -79,7 +79,7 @@ struct Rank {
       dequantize(*how.weights, message, numbers);
       own.copy_from(numbers);
     }
-    shards.all_reduce(whole);  // exact: the others have zeros there
+    shards.all_reduce(whole).wait();  // exact: the others have zeros there
     Values values = whole.to_vector();
     values.resize(group.layout.count);
     return values;

@@ -41,10 +41,10 @@ std::vector<double> numbers_of(const train::TrainResult& result) {
 /// Whether all ranks have the same numbers. Collective.
 bool alike_on_all(const Communicator& world, const std::vector<double>& numbers) {
   const Tensor first = Tensor::from<double>(Device::cpu(), {numbers.size()}, numbers).clone();
-  world.broadcast(first, 0);
+  world.broadcast(first, 0).wait();
   const std::vector<double> other = {first.to_vector() == numbers ? 0.0 : 1.0};
   const Tensor others = Tensor::from<double>(Device::cpu(), {1}, other).clone();
-  world.all_reduce(others);
+  world.all_reduce(others).wait();
   return others.to_vector().front() == 0.0;
 }
 

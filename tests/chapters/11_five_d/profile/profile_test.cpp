@@ -42,7 +42,7 @@ void sleep_for(double seconds) {
 void expect_same_on_all(const Communicator& world, double number) {
   const Tensor first =
       Tensor::from<double>(Device::cpu(), {1}, std::vector<double>{number}).clone();
-  world.broadcast(first, 0);
+  world.broadcast(first, 0).wait();
   EXPECT_EQ(first.to_vector().front(), number) << "rank " << world.rank();
 }
 
@@ -74,7 +74,7 @@ TEST(Timing, ExchangesAreMadeAsOftenOnEveryRank) {
         [&] {
           ++made;
           if (world.rank() == 1) sleep_for(0.002);
-          world.barrier();
+          world.barrier().wait();
         },
         4);
     EXPECT_EQ(made % 4, 0);
@@ -210,7 +210,8 @@ TEST(MeasuredParts, AllRanksAgreeOnWhatSumsSteal) {
     EXPECT_GE(stolen, 0);
     EXPECT_LE(stolen, 1);
     const Tensor all = Tensor::zeros(Device::cpu(), {4}, DType::kF64);
-    world.all_gather(Tensor::from<double>(Device::cpu(), {1}, std::vector{stolen}).clone(), all);
+    world.all_gather(Tensor::from<double>(Device::cpu(), {1}, std::vector{stolen}).clone(), all)
+        .wait();
     EXPECT_THAT(all.to_vector(), ::testing::Each(stolen));
   });
 }

@@ -56,7 +56,7 @@ TEST_P(ScheduleRunner, ScratchMemoryHoldsWhatArrivesUntilItIsCombined) {
   });
   ranks_with(options, 2, [&](Communicator& world) {
     const Tensor data = tensor_of(sequence(size, world.rank() * 10.0));
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     const std::vector<double> sums = data.to_vector();
     for (std::size_t i = 0; i < size; ++i) {
       EXPECT_EQ(sums[i], 2.0 * static_cast<double>(i) + 10);
@@ -72,7 +72,7 @@ TEST_P(ScheduleRunner, LocalReductionsIntoOneBlockAreRoundedOnce) {
   const auto expect = [](const Custom::Make& make, const std::vector<double>& sums) {
     ranks_with(with(make), 1, [&](Communicator& world) {
       const Tensor data = cast(tensor_of({256, 1, 1, 1}), DType::kBF16);
-      world.all_reduce(data);
+      world.all_reduce(data).wait();
       EXPECT_EQ(cast(data, DType::kF32).to_vector(), sums);
     });
   };
@@ -104,8 +104,8 @@ TEST_P(ScheduleRunner, SumsOfSeveralTermsHaveTheCpusBits) {
     ranks_with(with(add_all), 1, [&](Communicator& world) {
       const Tensor data = cast(tensor_of(values), dtype);
       const Tensor on_host = data.to(Device::cpu());
-      world.all_reduce(data);
-      world.all_reduce(on_host);
+      world.all_reduce(data).wait();
+      world.all_reduce(on_host).wait();
       EXPECT_EQ(data.to_vector(), on_host.to_vector()) << to_string(dtype);
     });
   }
@@ -128,7 +128,7 @@ TEST_P(ScheduleRunner, LanesRunSideBySide) {
   });
   ranks_with(options, 2, [&](Communicator& world) {
     const Tensor data = tensor_of(sequence(size, world.rank() * 1000.0));
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     EXPECT_EQ(data.to_vector(), sequence(size, (1 - world.rank()) * 1000.0)) << "swapped";
   });
 }
@@ -152,7 +152,7 @@ TEST_P(ScheduleRunner, ALaneThatWaitsDoesNotHoldUpAnother) {
   });
   ranks_with(options, 3, [](Communicator& world) {
     const Tensor data = tensor_of(sequence(2, world.rank() * 10.0));
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     const std::vector<double> expected[] = {{10, 21}, {20, 1}, {0, 11}};
     EXPECT_EQ(data.to_vector(), expected[world.rank()]);
   });
@@ -164,7 +164,7 @@ TEST_P(ScheduleRunner, NoStepsAreDoneAtOnce) {
   });
   ranks_with(options, 3, [](Communicator& world) {
     const Tensor data = tensor_of({1, 2});
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     EXPECT_EQ(data.to_vector(), (std::vector<double>{1, 2}));
   });
 }
@@ -179,7 +179,7 @@ TEST_P(ScheduleRunner, AStepOutsideTheMemoryIsAnErrorBeforeAnyMessage) {
     return schedule;
   });
   const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
-    world.all_reduce(tensor_of({1, 2}));
+    world.all_reduce(tensor_of({1, 2})).wait();
   });
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
@@ -201,7 +201,7 @@ TEST_P(ScheduleRunner, BlocksThatMeetWithTwoSizesAreAMismatch) {
     return Schedule{.lanes = {{step}}};
   });
   const test::Fates fates = fates_with(options, 2, [](Communicator& world) {
-    world.all_reduce(tensor_of({1, 2, 3}));
+    world.all_reduce(tensor_of({1, 2, 3})).wait();
   });
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
@@ -221,7 +221,7 @@ TEST_P(ScheduleRunner, ReduceScatterKeepsAnInputBesideItsOutput) {
       const Tensor buffer = tensor_of(sequence(count + part, world.rank()));
       const Tensor input = buffer.slice(0, {0, count});
       const Tensor output = buffer.slice(0, {count, count + part});
-      world.reduce_scatter(input, output);
+      world.reduce_scatter(input, output).wait();
       EXPECT_EQ(input.to_vector(), sequence(count, world.rank()));
       const double first = static_cast<double>(part) * world.rank();
       const std::vector<double> sums = output.to_vector();
@@ -242,13 +242,13 @@ TEST_P(ScheduleRunner, GatherAndScatterWorkInPlaceAtTheRoot) {
       const Tensor own =
           world.rank() == 1 ? whole.slice(0, {part, 2 * part}) : tensor_of(sequence(part, 0));
       own.copy_from(tensor_of(sequence(part, first(world.rank()))));
-      world.gather(own, whole, 1);
+      world.gather(own, whole, 1).wait();
       if (world.rank() == 1) {
         EXPECT_EQ(whole.to_vector(), sequence(3 * part, 0));
       } else {
         own.fill(0);
       }
-      world.scatter(whole, own, 1);
+      world.scatter(whole, own, 1).wait();
       EXPECT_EQ(own.to_vector(), sequence(part, first(world.rank())));
     });
   }

@@ -39,15 +39,15 @@ TEST_P(StreamOrderRanks, NoHostWaitsForADevice) {
     const Tensor other = filled(kCount, 0);
     const std::uint64_t before = data.device().streams().synchronizations();
     for (int step = 0; step < 3; ++step) {
-      Work gradients = world.all_reduce_async(data);
-      world.ring_shift(all, other);
+      Work gradients = world.all_reduce(data);
+      world.ring_shift(all, other).wait();
       gradients.wait();
-      world.reduce_scatter(data, part);
-      world.all_gather(part, all);
-      world.all_to_all(all, other);
-      world.broadcast(other, 1);
-      Work sending = world.send_async(part, world.next_rank());
-      world.recv(other.slice(0, {0, kCount / 4}), world.prev_rank());
+      world.reduce_scatter(data, part).wait();
+      world.all_gather(part, all).wait();
+      world.all_to_all(all, other).wait();
+      world.broadcast(other, 1).wait();
+      Work sending = world.send(part, world.next_rank());
+      world.recv(other.slice(0, {0, kCount / 4}), world.prev_rank()).wait();
       sending.wait();
     }
     EXPECT_EQ(data.device().streams().synchronizations(), before);
@@ -57,7 +57,7 @@ TEST_P(StreamOrderRanks, NoHostWaitsForADevice) {
 TEST_P(StreamOrderRanks, ATensorThatIsWrittenTooEarlyIsFound) {
   const std::string fault = fault_of(2, [&](Communicator& world) {
     const Tensor data = filled(kCount, 1);
-    Work work = world.all_reduce_async(data);
+    Work work = world.all_reduce(data);
     data.fill(7);  // the collective may not have read it yet
     work.wait();
   });
@@ -69,8 +69,8 @@ TEST_P(StreamOrderRanks, ATensorThatIsWrittenTooEarlyIsFound) {
 TEST_P(StreamOrderRanks, AResultThatIsReadTooEarlyIsFound) {
   const std::string fault = fault_of(2, [&](Communicator& world) {
     const Tensor data = filled(kCount, 1);
-    Work work = world.all_reduce_async(data);
-    world.barrier();
+    Work work = world.all_reduce(data);
+    world.barrier().wait();
     const Tensor copy = data.clone();
     work.wait();
   });
@@ -80,8 +80,8 @@ TEST_P(StreamOrderRanks, AResultThatIsReadTooEarlyIsFound) {
 TEST_P(StreamOrderRanks, AMessageThatIsReadTooEarlyIsFound) {
   const std::string fault = fault_of(2, [&](Communicator& world) {
     const Tensor data = filled(kCount, world.rank());
-    if (world.rank() == 0) return world.send(data, 1);
-    Work work = world.recv_async(data, 0);
+    if (world.rank() == 0) return world.send(data, 1).wait();
+    Work work = world.recv(data, 0);
     const Tensor copy = data.clone();
     work.wait();
   });
@@ -91,7 +91,7 @@ TEST_P(StreamOrderRanks, AMessageThatIsReadTooEarlyIsFound) {
 TEST_P(StreamOrderRanks, WaitingInTheStreamThatUsesTheResultIsRight) {
   ranks_with(options, 2, [&](Communicator& world) {
     const Tensor data = filled(kCount, 1);
-    Work work = world.all_reduce_async(data);
+    Work work = world.all_reduce(data);
     const Tensor untouched = filled(kCount, 5);  // beside it
     const gpu::StreamScope copies(gpu::StreamRole::kCopy);
     work.wait();
@@ -102,7 +102,7 @@ TEST_P(StreamOrderRanks, WaitingInTheStreamThatUsesTheResultIsRight) {
 TEST_P(StreamOrderRanks, DoneIsAWaitToo) {
   ranks_with(options, 2, [&](Communicator& world) {
     const Tensor data = filled(kCount, 1);
-    Work work = world.all_reduce_async(data);
+    Work work = world.all_reduce(data);
     while (!work.done()) std::this_thread::yield();
     EXPECT_THAT(data.to_vector(), Each(2.0));
   });
@@ -112,9 +112,9 @@ TEST_P(StreamOrderRanks, MemoryOfAForgottenWorkIsNotReusedTooEarly) {
   ranks_with(options, 2, [&](Communicator& world) {
     for (int round = 0; round < 20; ++round) {
       std::vector<Work> forgotten;
-      forgotten.push_back(world.all_reduce_async(filled(kCount, round)));
-      forgotten.push_back(world.send_async(filled(kCount, round), world.next_rank()));
-      world.recv(filled(kCount, 0), world.prev_rank());
+      forgotten.push_back(world.all_reduce(filled(kCount, round)));
+      forgotten.push_back(world.send(filled(kCount, round), world.next_rank()));
+      world.recv(filled(kCount, 0), world.prev_rank()).wait();
     }
   });
 }
@@ -123,11 +123,11 @@ TEST_P(StreamOrderRanks, WhatIsOnTheHostAndWhatIsNotDoNotMix) {
   ranks_with(options, 2, [&](Communicator& world) {
     const Tensor there = filled(6, 1);
     const Tensor host = test::filled(Device::cpu(), {6}, DType::kF32, 1);
-    EXPECT_THAT(message_of<ShapeError>([&] { world.all_to_all(there, host); }),
+    EXPECT_THAT(message_of<ShapeError>([&] { world.all_to_all(there, host).wait(); }),
                 HasSubstr("'input' is on emulated, 'output' on cpu; copy one with to()"));
-    EXPECT_THAT(message_of<ShapeError>([&] { world.ring_shift(there, host); }),
+    EXPECT_THAT(message_of<ShapeError>([&] { world.ring_shift(there, host).wait(); }),
                 HasSubstr("'send' is on emulated, 'receive' on cpu"));
-    world.all_reduce(host);  // a rank's numbers for the others, beside its model
+    world.all_reduce(host).wait();  // a rank's numbers for the others, beside its model
     EXPECT_THAT(host.to_vector(), Each(2.0));
   });
 }
@@ -139,7 +139,7 @@ TEST_P(StreamOrderRanks, RanksThatDisagreeOnTheMemoryAreTold) {
   if (!options.algorithms || options.checking == Checking::kOn) {
     const test::Fates fates = fates_with(options, 2, [&](Communicator& world) {
       const Device own = world.rank() == 0 ? own_device() : Device::cpu();
-      world.all_reduce(test::filled(own, {kCount}, DType::kF32, 1));
+      world.all_reduce(test::filled(own, {kCount}, DType::kF32, 1)).wait();
     });
     for (const auto& [rank, fate] : fates.ranks) {
       EXPECT_TRUE(is_a<CommMismatch>(fate.error)) << rank;
@@ -150,8 +150,8 @@ TEST_P(StreamOrderRanks, RanksThatDisagreeOnTheMemoryAreTold) {
   const test::Fates fates = fates_with(options, 2, [&](Communicator& world) {
     const Device own = world.rank() == 0 ? own_device() : Device::cpu();
     const Tensor data = test::filled(own, {3}, DType::kF32, 1);
-    if (world.rank() == 0) return world.send(data, 1);
-    world.recv(data, 0);
+    if (world.rank() == 0) return world.send(data, 1).wait();
+    world.recv(data, 0).wait();
   });
   EXPECT_THAT(fates.ranks.at(1).message,
               HasSubstr("sends from the memory of a device where this rank receives into that of "

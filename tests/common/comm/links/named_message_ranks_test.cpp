@@ -34,7 +34,7 @@ TEST_P(NamedMessageRanks, MeetInAnyOrder) {
                            kMessages +
                        n];
           data = filled(count, -1);
-          works.push_back(world.recv_async(data, peer, {channel, base + n}));
+          works.push_back(world.recv(data, peer, {channel, base + n}));
         }
       }
     }
@@ -42,7 +42,7 @@ TEST_P(NamedMessageRanks, MeetInAnyOrder) {
       for (int peer = 0; peer < 3; ++peer) {
         for (int channel = 0; channel < 2; ++channel) {
           const double value = rank * 1000 + channel * 100 + static_cast<double>(n);
-          works.push_back(world.send_async(filled(count, value), peer, {channel, base + n}));
+          works.push_back(world.send(filled(count, value), peer, {channel, base + n}));
         }
       }
     }
@@ -64,10 +64,10 @@ TEST_P(NamedMessageRanks, NeverMeetThoseThatAreMatchedByOrder) {
     const Tensor named = filled(3, -1);
     const Tensor ordered = filled(3, -1);
     std::vector<Work> works;
-    works.push_back(world.recv_async(named, other, {5, 0}));
-    works.push_back(world.recv_async(ordered, other, 5));
-    works.push_back(world.send_async(filled(3, 1), other, 5));
-    works.push_back(world.send_async(filled(3, 2), other, {5, 0}));
+    works.push_back(world.recv(named, other, {5, 0}));
+    works.push_back(world.recv(ordered, other, 5));
+    works.push_back(world.send(filled(3, 1), other, 5));
+    works.push_back(world.send(filled(3, 2), other, {5, 0}));
     for (Work& work : works) work.wait();
     EXPECT_EQ(named.to_vector().front(), 2.0);
     EXPECT_EQ(ordered.to_vector().front(), 1.0);
@@ -77,20 +77,20 @@ TEST_P(NamedMessageRanks, NeverMeetThoseThatAreMatchedByOrder) {
 TEST_P(NamedMessageRanks, AreNamedInErrors) {
   ranks_with(options, 1, [](Communicator& world) {
     const std::string message = message_of<ConfigError>([&] {
-      static_cast<void>(world.send_async(filled(1, 0), 0, {31, 7}));
+      static_cast<void>(Work(world.send(filled(1, 0), 0, {31, 7})));
     });
     EXPECT_THAT(message, HasSubstr("send: there is no channel 31"));
-    EXPECT_THROW(static_cast<void>(world.recv_async(filled(1, 0), 1, {0, 7})), ShapeError);
+    EXPECT_THROW(static_cast<void>(Work(world.recv(filled(1, 0), 1, {0, 7}))), ShapeError);
   });
   options.timeout = std::chrono::milliseconds(300);
   try {
     ranks_with(options, 2, [](Communicator& world) {
-      world.barrier();
+      world.barrier().wait();
       if (world.rank() == 1) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1500));
         return;
       }
-      world.labeled("weights").recv_async(filled(1, 0), 1, {3, 77}).wait();
+      world.labeled("weights").recv(filled(1, 0), 1, {3, 77}).wait();
     });
     ADD_FAILURE() << "nobody sent that message";
   } catch (const CommError& error) {

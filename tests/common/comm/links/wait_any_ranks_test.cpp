@@ -19,11 +19,11 @@ TEST_P(WaitAnyRanks, ReturnsTheFirstToEndAndEachOnce) {
   ranks_with(options, 1, [](Communicator& world) {
     std::vector<Work> works(4);  // the last is none
     for (int channel = 0; channel < 3; ++channel) {
-      works[static_cast<std::size_t>(channel)] = world.recv_async(five(0), 0, channel);
+      works[static_cast<std::size_t>(channel)] = world.recv(five(0), 0, channel);
     }
     for (const int channel : {2, 0, 1}) {
       Work same = works[static_cast<std::size_t>(channel)];
-      Work sent = world.send_async(five(1), 0, channel);
+      Work sent = world.send(five(1), 0, channel);
       same.wait();
       sent.wait();
     }
@@ -40,7 +40,7 @@ void serve(const Communicator& world, const std::vector<int>& rounds) {
   int all = 0;
   for (int worker = 1; worker < world.size(); ++worker) {
     data.push_back(five(-1));
-    works.push_back(world.recv_async(data.back(), worker));
+    works.push_back(world.recv(data.back(), worker));
     all += rounds[static_cast<std::size_t>(worker)];
   }
   for (; all > 0; --all) {
@@ -48,9 +48,9 @@ void serve(const Communicator& world, const std::vector<int>& rounds) {
     const std::size_t worker = index + 1;
     EXPECT_EQ(data[index].to_vector().front(),
               static_cast<double>(100 * worker) + static_cast<double>(left[worker]));
-    world.send(data[index], static_cast<int>(worker), 1);
+    world.send(data[index], static_cast<int>(worker), 1).wait();
     if (--left[worker] > 0) {
-      works[index] = world.recv_async(data[index], static_cast<int>(worker));
+      works[index] = world.recv(data[index], static_cast<int>(worker));
     }
   }
   EXPECT_THROW(static_cast<void>(wait_any(works)), ConfigError) << "all workers are done";
@@ -59,8 +59,8 @@ void serve(const Communicator& world, const std::vector<int>& rounds) {
 void work(const Communicator& world, int rounds) {
   for (; rounds > 0; --rounds) {
     const Tensor data = five(100 * world.rank() + rounds);
-    world.send(data, 0);
-    world.recv(data, 0, 1);
+    world.send(data, 0).wait();
+    world.recv(data, 0, 1).wait();
   }
 }
 
@@ -82,39 +82,39 @@ TEST_P(WaitAnyRanks, NobodyWaitsForAWorkerThatComesLater) {
     constexpr int kLate = 1;
     constexpr int kRounds = 10;
     if (world.rank() == kLate) {
-      world.recv(five(0), 0, 2);  // the others are done
+      world.recv(five(0), 0, 2).wait();  // the others are done
       return work(world, 1);
     }
     if (world.rank() != 0) return work(world, kRounds);
     std::vector<Work> works;
     for (int worker = 1; worker < kSize; ++worker) {
-      works.push_back(world.recv_async(five(0), worker));
+      works.push_back(world.recv(five(0), worker));
     }
     std::vector<int> rounds(works.size(), kRounds);
     for (int i = 0; i < (kSize - 2) * kRounds; ++i) {
       const std::size_t index = wait_any(works);
       const int worker = static_cast<int>(index) + 1;
       EXPECT_NE(worker, kLate);
-      world.send(five(0), worker, 1);
-      if (--rounds[index] > 0) works[index] = world.recv_async(five(0), worker);
+      world.send(five(0), worker, 1).wait();
+      if (--rounds[index] > 0) works[index] = world.recv(five(0), worker);
     }
-    world.send(five(0), kLate, 2);
+    world.send(five(0), kLate, 2).wait();
     EXPECT_EQ(wait_any(works), kLate - 1U);
-    world.send(five(0), kLate, 1);
+    world.send(five(0), kLate, 1).wait();
   });
 }
 
 TEST_P(WaitAnyRanks, ATimeoutNamesThoseThatHaveNotCome) {
   options.timeout = milliseconds(300);
   const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
-    world.barrier();
+    world.barrier().wait();
     if (world.rank() != 0) {
       std::this_thread::sleep_for(milliseconds(1500));
       return;
     }
     std::vector<Work> works(3);
-    works[1] = world.recv_async(five(0), 1);
-    works[2] = world.recv_async(five(0), 2);
+    works[1] = world.recv(five(0), 1);
+    works[2] = world.recv(five(0), 2);
     static_cast<void>(wait_any(works));
   });
   EXPECT_NE(fates.thrown, nullptr);
@@ -133,7 +133,7 @@ TEST_P(WaitAnyRanks, AFailedRankEndsIt) {
     if (world.rank() == 2) throw NumericError("the loss is NaN");
     std::vector<Work> works;
     for (int peer = 0; peer < 3; ++peer) {
-      if (peer != world.rank()) works.push_back(world.recv_async(five(0), peer));
+      if (peer != world.rank()) works.push_back(world.recv(five(0), peer));
     }
     static_cast<void>(wait_any(works));
   });
@@ -150,8 +150,8 @@ TEST_P(WaitAnyRanks, AFailedRankEndsIt) {
 TEST_P(WaitAnyRanks, ADeadlockEndsIt) {
   if (launched_world_size()) GTEST_SKIP() << "processes do not see that all others wait";
   const test::Fates fates = fates_with(options, 2, [](Communicator& world) {
-    std::vector<Work> works{world.recv_async(five(0), 1 - world.rank(), 0),
-                            world.recv_async(five(0), 1 - world.rank(), 1)};
+    std::vector<Work> works{world.recv(five(0), 1 - world.rank(), 0),
+                            world.recv(five(0), 1 - world.rank(), 1)};
     static_cast<void>(wait_any(works));
   });
   EXPECT_TRUE(is_a<Deadlock>(fates.thrown));

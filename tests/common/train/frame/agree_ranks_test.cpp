@@ -36,7 +36,7 @@ void expect_told(int failing, const std::string& message) {
                 });
               }),
               message);
-    world.barrier();  // the world is whole: nobody was lost
+    world.barrier().wait();  // the world is whole: nobody was lost
   });
 }
 
@@ -85,7 +85,7 @@ TEST(ExpectSame, TheLowestRankThatDiffersIsNamedOnAllRanks) {
     const std::string said = world.rank() < 2 ? "yes" : "no " + std::to_string(world.rank());
     EXPECT_EQ(test::message_of<ConfigError>([&] { expect_same(world, said, differ); }),
               "rank 2 says no 2, rank 0 says yes");
-    world.barrier();  // the world is whole: nobody was lost
+    world.barrier().wait();  // the world is whole: nobody was lost
   });
 }
 

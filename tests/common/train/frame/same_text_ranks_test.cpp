@@ -35,7 +35,7 @@ TEST(SameText, AnotherTextIsNamedWithBothSizesAndHashes) {
                 AllOf(HasSubstr("rank 2 reads '/copy/text' with 4 bytes"),
                       HasSubstr("rank 0 reads '/disk/text' with 3 bytes"),
                       HasSubstr("the hash 44bc2cf5ad770999"), HasSubstr("Copy the same text")));
-    world.barrier();
+    world.barrier().wait();
   });
 }
 

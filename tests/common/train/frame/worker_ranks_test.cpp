@@ -67,7 +67,7 @@ class FakeTrainer : public Worker {
  private:
   [[nodiscard]] double sum(double number) const {
     const Tensor tensor = message_of_one(number);
-    world_.all_reduce(tensor, ReduceOp::kSum);
+    world_.all_reduce(tensor, ReduceOp::kSum).wait();
     return tensor.to_vector()[0];
   }
 
@@ -82,7 +82,7 @@ class FakeServer : public FakeTrainer {
 
   StepOutcome step(const StepPlan& plan) override {
     for (int peer = 0; peer + 1 < world().size(); ++peer) {
-      world().send(message_of_one(static_cast<double>(100 * plan.step)), peer);
+      world().send(message_of_one(static_cast<double>(100 * plan.step)), peer).wait();
     }
     return {.loss = 0, .grad_norm = 0};
   }
@@ -95,7 +95,7 @@ class FakeClient : public FakeTrainer {
 
   StepOutcome step(const StepPlan&) override {
     const Tensor number = message_of_one(0);
-    world().recv(number, world().size() - 1);
+    world().recv(number, world().size() - 1).wait();
     return {.loss = number.to_vector()[0], .grad_norm = 0};
   }
 };
@@ -178,7 +178,7 @@ TEST_F(Workers, GetWhatTheRunConsistsOf) {
         EXPECT_EQ(context.world.rank(), world.rank());
         EXPECT_EQ(context.sampler.global_batch_size(), options.global_batch);
         EXPECT_EQ(context.device.memory().current().total(), 0U);
-        context.world.all_reduce(message_of_one(1));
+        context.world.all_reduce(message_of_one(1)).wait();
         return std::make_unique<FakeTrainer>(context, calls);
       };
       const TrainResult result = train(options, text, make_worker, {}, world);

@@ -43,7 +43,7 @@ void expect_refusal(const CommandLine& others, const CommandLine& last,
     const CommandLine& own = world.rank() == 2 ? last : others;
     EXPECT_THAT(ultra::test::message_of<ConfigError>([&] { expect_same_command_line(world, own); }),
                 message);
-    world.barrier();  // all were told, and go on
+    world.barrier().wait();  // all were told, and go on
   });
 }
 

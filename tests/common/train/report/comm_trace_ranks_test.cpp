@@ -37,12 +37,12 @@ TEST(CommTrace, RecordsOperationsAndWaits) {
     const Tensor data = Tensor::zeros(device, {100}, DType::kF64);
     trace::TraceRecorder recorder(world.rank());
     CommTrace comm_trace(world, &recorder);
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     const Communicator pair = world.split(0, world.rank(), "dp");
-    pair.broadcast(data, 0);
-    pair.labeled("bucket 2").all_reduce(data);
+    pair.broadcast(data, 0).wait();
+    pair.labeled("bucket 2").all_reduce(data).wait();
     comm_trace.stop();
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
 
     const std::map<std::string, std::vector<json>> tracks = tracks_of(recorder);
     std::map<std::string, json> operations;
@@ -103,7 +103,7 @@ TEST(CommTrace, OperationsSideBySideStandInTracksOfTheirOwn) {
 TEST(CommTrace, WithoutARecorderObservesNothing) {
   run_ranks(2, [](Communicator& world) {
     const CommTrace comm_trace(world, nullptr);
-    world.barrier();
+    world.barrier().wait();
   });
 }
 

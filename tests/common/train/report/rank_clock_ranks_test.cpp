@@ -53,7 +53,7 @@ TEST(CommonMoment, IsTheSameOnAllRanksOfAMachine) {
   for (const int size : {1, 2, 4}) {
     run_ranks(size, [&](Communicator& world) {
       const auto before = std::chrono::steady_clock::now();
-      world.barrier();  // rank 0 comes out of it after every rank has come to it
+      world.barrier().wait();  // rank 0 comes out of it after every rank has come to it
       const auto moment = common_moment(world);
       EXPECT_LE(moment, std::chrono::steady_clock::now());
       EXPECT_GE(moment, before);

@@ -23,14 +23,14 @@ TEST(RankMeter, WaitingForOthersIsNoCompute) {
   run_ranks(2, [&](Communicator& world) {
     const Device device = Device::cpu();
     const Tensor data = Tensor::zeros(device, {4}, DType::kF64);
-    world.barrier();
+    world.barrier().wait();
     RankMeter meter(world, device);
     const auto before = Clock::now();
     meter.step_began();
     const auto began = Clock::now();
     pass(milliseconds(20));
     if (world.rank() == 1) pass(milliseconds(300));  // rank 0 waits for it
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     const auto ends = Clock::now();
     meter.gradients_done();
     const auto after = Clock::now();
@@ -75,7 +75,7 @@ TEST(RankMeter, CountsNoTrafficOfTheSetUp) {
     const Device device = Device::cpu();
     const Tensor data = Tensor::zeros(device, {64}, DType::kF32);
     RankMeter meter(world, device);
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].operations, 1U);
     meter.run_began();
     EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].operations, 0U);
@@ -88,12 +88,12 @@ TEST(RankMeter, CountsNeitherTrafficNorTimeOfAPause) {
     const Tensor data = Tensor::zeros(device, {64}, DType::kF32);
     RankMeter meter(world, device);
     meter.step_began();
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     meter.step_ended();
     const RankSummary before = meter.summary();
     meter.pause();
     pass(std::chrono::milliseconds(30));
-    for (int i = 0; i < 3; ++i) world.all_reduce(data);
+    for (int i = 0; i < 3; ++i) world.all_reduce(data).wait();
     meter.resume();
     const RankSummary after = meter.summary();
     EXPECT_EQ(after.communication.kinds, before.communication.kinds);
@@ -106,11 +106,11 @@ TEST(RankMeter, CountsTrafficFromItsStartAndTheDevicesMemory) {
   run_ranks(2, [](Communicator& world) {
     const Device device = Device::cpu();
     const Tensor data = Tensor::zeros(device, {64}, DType::kF32, MemoryCategory::kGradients);
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     const RankMeter meter(world, device);
     EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].operations, 0U);
     EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].sent_bytes, 0U);
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     const RankSummary summary = meter.summary();
     EXPECT_EQ(summary.communication[OpKind::kAllReduce].operations, 1U);
     EXPECT_EQ(summary.communication[OpKind::kAllReduce].sent_bytes, 256U) << "2 (P-1)/P n";

@@ -35,7 +35,7 @@ RankOptions unchecked() {
 void expect_that_ranks_still_run() {
   run_ranks(4, [](Communicator& world) {
     const Tensor data = ones(100000);
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     EXPECT_EQ(data.to_vector().front(), 4.0);
   });
 }
@@ -58,10 +58,10 @@ TEST_F(ProcessRanks, TheGuiltyRankKeepsItsErrorAndTheOthersQuoteIt) {
     try {
       run_ranks(4, [&](Communicator& world) {
         const Tensor data = ones(round % 2 == 0 ? 1000 : 500000);
-        world.all_reduce(data);
+        world.all_reduce(data).wait();
         if (world.rank() == guilty) throw ConfigError(words);
-        world.all_reduce(data);
-        world.all_reduce(data);
+        world.all_reduce(data).wait();
+        world.all_reduce(data).wait();
       });
       ADD_FAILURE() << "no exception was thrown";
     } catch (const RankFailed& error) {
@@ -94,7 +94,7 @@ TEST_F(ProcessRanks, ATimeoutNamesTheMissingRankAndAllGoOn) {
     ranks_with(with_timeout(std::chrono::milliseconds(200)), 3, [](Communicator& world) {
       const Tensor data = ones(10);
       if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(1));
-      world.all_reduce(data);
+      world.all_reduce(data).wait();
     });
   } catch (const CommError& error) {
     message = error.what();
@@ -108,9 +108,9 @@ TEST_F(ProcessRanks, NativeCollectivesThatDifferAreAMismatch) {
                          [](Communicator& world) {
                            const Tensor data = ones(10);
                            if (world.rank() == 1) {
-                             world.broadcast(data, 0);
+                             world.broadcast(data, 0).wait();
                            } else {
-                             world.all_reduce(data);
+                             world.all_reduce(data).wait();
                            }
                          }),
                CommError);
@@ -121,10 +121,10 @@ TEST_F(ProcessRanks, ANativeCollectiveThatIsLeftBehindHarmsNobody) {
   for (int round = 0; round < 5; ++round) {
     EXPECT_THROW(ranks_with(unchecked(), 4,
                             [](Communicator& world) {
-                              Work work = world.all_reduce_async(ones(1000000));
+                              Work work = world.all_reduce(ones(1000000));
                               if (world.rank() == 1)
                                 throw std::runtime_error("with work under way");
-                              world.barrier();
+                              world.barrier().wait();
                             }),
                  std::exception);
     expect_that_ranks_still_run();

@@ -36,25 +36,30 @@ class NcclCollective : public ::testing::Test {
 };
 
 TEST_F(NcclCollective, IsOneFunctionWhereNcclHasIt) {
-  EXPECT_EQ(calls("ncclAllReduce", [](auto& world) { world.all_reduce(filled(kCount, 1)); }), 1);
-  EXPECT_EQ(calls("ncclBroadcast", [](auto& world) { world.broadcast(filled(kCount, 1), 2); }), 1);
-  EXPECT_EQ(calls("ncclReduce", [](auto& world) { world.reduce(filled(kCount, 1), 1); }), 1);
+  EXPECT_EQ(calls("ncclAllReduce", [](auto& world) { world.all_reduce(filled(kCount, 1)).wait(); }),
+            1);
+  EXPECT_EQ(
+      calls("ncclBroadcast", [](auto& world) { world.broadcast(filled(kCount, 1), 2).wait(); }), 1);
+  EXPECT_EQ(calls("ncclReduce", [](auto& world) { world.reduce(filled(kCount, 1), 1).wait(); }), 1);
   EXPECT_EQ(calls("ncclAllGather",
-                  [](auto& world) { world.all_gather(filled(200, 1), filled(kCount, 0)); }),
+                  [](auto& world) { world.all_gather(filled(200, 1), filled(kCount, 0)).wait(); }),
             1);
-  EXPECT_EQ(calls("ncclReduceScatter",
-                  [](auto& world) { world.reduce_scatter(filled(kCount, 1), filled(200, 0)); }),
-            1);
+  EXPECT_EQ(
+      calls("ncclReduceScatter",
+            [](auto& world) { world.reduce_scatter(filled(kCount, 1), filled(200, 0)).wait(); }),
+      1);
 }
 
 TEST_F(NcclCollective, IsAGroupOfFunctionsWhereNcclHasNone) {
   const auto uneven = [](auto& world) {
     const auto own = comm::Chunks::even({0, 10}, kSize)[world.rank()].size();
-    world.all_gather(filled(own, 1), filled(10, 0));
+    world.all_gather(filled(own, 1), filled(10, 0)).wait();
   };
   EXPECT_EQ(calls("ncclBroadcast", uneven), kSize);
   EXPECT_EQ(calls("ncclGroupEnd", uneven), 1);
-  const auto exchange = [](auto& world) { world.all_to_all(filled(kCount, 1), filled(kCount, 0)); };
+  const auto exchange = [](auto& world) {
+    world.all_to_all(filled(kCount, 1), filled(kCount, 0)).wait();
+  };
   EXPECT_EQ(calls("ncclSend", exchange), kSize);
   EXPECT_EQ(calls("ncclRecv", exchange), kSize);
   EXPECT_EQ(calls("ncclGroupEnd", exchange), 1);
@@ -63,10 +68,10 @@ TEST_F(NcclCollective, IsAGroupOfFunctionsWhereNcclHasNone) {
 TEST_F(NcclCollective, ConnectsAGroupOnceAndLetsGoOfIt) {
   EXPECT_EQ(calls("ncclCommInitRankConfig",
                   [](auto& world) {
-                    world.all_reduce(filled(kCount, 1));
-                    world.all_reduce(filled(kCount, 1));
+                    world.all_reduce(filled(kCount, 1)).wait();
+                    world.all_reduce(filled(kCount, 1)).wait();
                     const Communicator alone = world.split(world.rank(), 0);
-                    alone.all_reduce(filled(kCount, 1));
+                    alone.all_reduce(filled(kCount, 1)).wait();
                   }),
             1)
       << "a rank alone needs no NCCL";
@@ -78,16 +83,16 @@ TEST_F(NcclCollective, ConnectsAGroupOnceAndLetsGoOfIt) {
 TEST_F(NcclCollective, LeavesTheHostsTensorsAndMessagesAlone) {
   EXPECT_EQ(calls("ncclCommInitRankConfig",
                   [](auto& world) {
-                    world.all_reduce(test::filled(Device::cpu(), {kCount}, DType::kF32, 1));
-                    world.ring_shift(filled(kCount, 1), filled(kCount, 0));
-                    world.barrier();
+                    world.all_reduce(test::filled(Device::cpu(), {kCount}, DType::kF32, 1)).wait();
+                    world.ring_shift(filled(kCount, 1), filled(kCount, 0)).wait();
+                    world.barrier().wait();
                   }),
             0);
 }
 
 TEST_F(NcclCollective, CountsTheTrafficOfTheBestAlgorithms) {
   ranks_with(options, kSize, [](Communicator& world) {
-    world.all_reduce(filled(kCount, 1));
+    world.all_reduce(filled(kCount, 1)).wait();
     EXPECT_EQ(world.stats()[OpKind::kAllReduce],
               (CommStats::PerKind{1, 4 * 2 * kCount * (kSize - 1) / kSize}));
   });
@@ -95,8 +100,8 @@ TEST_F(NcclCollective, CountsTheTrafficOfTheBestAlgorithms) {
 
 TEST_F(NcclCollective, AFunctionThatFailsIsQuoted) {
   fake.set_fault(kFakeNcclCallFails);
-  const test::Fates fates =
-      fates_with(options, kSize, [](Communicator& world) { world.all_reduce(filled(kCount, 1)); });
+  const test::Fates fates = fates_with(
+      options, kSize, [](Communicator& world) { world.all_reduce(filled(kCount, 1)).wait(); });
   EXPECT_EQ(message_of<CommError>([&] { std::rethrow_exception(fates.thrown); }),
             "all_reduce #0 of 'world' (sum of 600 f32 on emulated): ncclAllReduce: internal error "
             "(said by the fake library)");
@@ -105,8 +110,8 @@ TEST_F(NcclCollective, AFunctionThatFailsIsQuoted) {
 
 TEST_F(NcclCollective, AGroupThatFailsLaterIsQuotedAndAborted) {
   fake.set_fault(kFakeNcclLaterFails);
-  const test::Fates fates =
-      fates_with(options, kSize, [](Communicator& world) { world.all_reduce(filled(kCount, 1)); });
+  const test::Fates fates = fates_with(
+      options, kSize, [](Communicator& world) { world.all_reduce(filled(kCount, 1)).wait(); });
   EXPECT_TRUE(is_a<CommError>(fates.thrown));
   EXPECT_THAT(message_of<CommError>([&] { std::rethrow_exception(fates.thrown); }),
               AllOf(HasSubstr("all_reduce #0"), HasSubstr("remote process exited")));
@@ -116,8 +121,8 @@ TEST_F(NcclCollective, AGroupThatFailsLaterIsQuotedAndAborted) {
 TEST_F(NcclCollective, ATimeOutNamesTheOperationAndAborts) {
   fake.set_fault(kFakeNcclHangs);
   options.timeout = milliseconds(300);
-  const test::Fates fates =
-      fates_with(options, kSize, [](Communicator& world) { world.all_reduce(filled(kCount, 1)); });
+  const test::Fates fates = fates_with(
+      options, kSize, [](Communicator& world) { world.all_reduce(filled(kCount, 1)).wait(); });
   EXPECT_TRUE(is_a<CommTimeout>(fates.thrown));
   EXPECT_THAT(message_of<CommTimeout>([&] { std::rethrow_exception(fates.thrown); }),
               AllOf(HasSubstr("all_reduce #0 of 'world' (sum of 600 f32 on emulated)"),
@@ -129,9 +134,9 @@ TEST_F(NcclCollective, ATimeOutNamesTheOperationAndAborts) {
 TEST_F(NcclCollective, ATimeOutNamesTheRanksThatHaveNotCome) {
   options.timeout = milliseconds(300);
   const test::Fates fates = fates_with(options, kSize, [](Communicator& world) {
-    world.all_reduce(filled(kCount, 1));
+    world.all_reduce(filled(kCount, 1)).wait();
     if (world.rank() == 1) std::this_thread::sleep_for(milliseconds(1500));
-    world.all_reduce(filled(kCount, 1));
+    world.all_reduce(filled(kCount, 1)).wait();
   });
   EXPECT_THAT(message_of<CommTimeout>([&] { std::rethrow_exception(fates.thrown); }),
               AllOf(HasSubstr("all_reduce #1 of 'world'"), HasSubstr("rank 1 has not arrived")));
@@ -140,9 +145,9 @@ TEST_F(NcclCollective, ATimeOutNamesTheRanksThatHaveNotCome) {
 
 TEST_F(NcclCollective, ARankThatFailsEndsTheOthers) {
   const test::Fates fates = fates_with(options, kSize, [](Communicator& world) {
-    world.all_reduce(filled(kCount, 1));
+    world.all_reduce(filled(kCount, 1)).wait();
     if (world.rank() == 1) throw ConfigError("a wrong flag");
-    world.all_reduce(filled(kCount, 1));
+    world.all_reduce(filled(kCount, 1)).wait();
   });
   EXPECT_TRUE(is_a<ConfigError>(fates.thrown));
   EXPECT_TRUE(is_a<RankFailed>(fates.ranks.at(0).error));
@@ -153,7 +158,7 @@ TEST_F(NcclCollective, WithoutNcclThreadsUseTheirOwnCollectives) {
   options.nccl_library = "libno_nccl.so";
   ranks_with(options, kSize, [](Communicator& world) {
     const Tensor data = filled(kCount, 1);
-    world.all_reduce(data);
+    world.all_reduce(data).wait();
     EXPECT_THAT(data.to_vector(), Each(3.0));
   });
 }
