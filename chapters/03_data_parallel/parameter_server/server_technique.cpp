@@ -11,7 +11,6 @@
 #include "chapters/03_data_parallel/parameter_server/server_options.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
 #include "chapters/03_data_parallel/parameter_server/straggler.hpp"
-#include "chapters/03_data_parallel/report/communication_table.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 
