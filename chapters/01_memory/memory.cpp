@@ -70,7 +70,7 @@ std::optional<std::size_t> predict(MemoryCategory category, const train::TrainOp
     return of_history * history + static_cast<std::size_t>(std::llround(
                                       bytes * static_cast<double>(parameter_count(shape))));
   };
-  const MicroBatch batch{.size = options.micro_batch, .seq_len = options.model.max_seq_len};
+  const BatchShape batch{.size = options.micro_batch, .seq_len = options.model.max_seq_len};
   switch (category) {
     case MemoryCategory::kParameters:
       return all(formats.states.parameters, sizeof(float));

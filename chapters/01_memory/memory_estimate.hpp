@@ -125,14 +125,14 @@ struct StateBytes {
 };
 
 /// @brief What one forward and backward pass works on.
-struct MicroBatch {
+struct BatchShape {
   std::size_t size = 1;     ///< b, sequences
   std::size_t seq_len = 0;  ///< s, tokens per sequence
 
   /// @brief b s.
   [[nodiscard]] std::size_t tokens() const { return size * seq_len; }
   /// @brief Equal when both members are.
-  bool operator==(const MicroBatch&) const = default;
+  bool operator==(const BatchShape&) const = default;
 };
 
 /// @brief Bytes of the activations that no block keeps.
@@ -175,7 +175,7 @@ struct OutsideBytes {
 /// Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer
 /// Models", arXiv 2205.05198, eq. 1 and table 2.
 [[nodiscard]] std::size_t block_activation_bytes(const TransformerShape& shape,
-                                                 const MicroBatch& batch, Precision precision,
+                                                 const BatchShape& batch, Precision precision,
                                                  Recompute mode);
 
 /// @brief Bytes that embedding and head keep.
@@ -186,14 +186,14 @@ struct OutsideBytes {
 ///         the gradient of the logits, which overwrites them.
 /// Source: Korthikanti et al. 2022, sec. 4.3; ours: common/nn/model.cpp.
 [[nodiscard]] OutsideBytes outside_activation_bytes(const TransformerShape& shape,
-                                                    const MicroBatch& batch, Precision precision);
+                                                    const BatchShape& batch, Precision precision);
 
 /// @brief Highest bytes of activations within one micro-batch's forward and backward pass.
 ///
 /// The highest of a few moments, which never meet.
 /// @param config  mode and K, the blocks of a group that is recomputed together.
 [[nodiscard]] std::size_t peak_activation_bytes(const TransformerShape& shape,
-                                                const MicroBatch& batch, Precision precision,
+                                                const BatchShape& batch, Precision precision,
                                                 const RecomputeConfig& config);
 
 }  // namespace ultra::memory

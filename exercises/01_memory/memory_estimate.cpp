@@ -43,7 +43,7 @@ StateBytes bytes_per_parameter([[maybe_unused]] Precision precision) {
 // take 1 byte per element whatever the precision, and the attention part stores num_heads matrices
 // of s x s per sequence. kLlama never does: it keeps one log-sum-exp per head and token.
 std::size_t block_activation_bytes([[maybe_unused]] const TransformerShape& shape,
-                                   [[maybe_unused]] const MicroBatch& batch,
+                                   [[maybe_unused]] const BatchShape& batch,
                                    [[maybe_unused]] Precision precision,
                                    [[maybe_unused]] Recompute mode) {
   throw NotWritten("01.1 memory_estimate: block_activation_bytes");
@@ -51,7 +51,7 @@ std::size_t block_activation_bytes([[maybe_unused]] const TransformerShape& shap
 
 // TODO 4 (about 5 lines): bytes that the embedding and the head keep.
 OutsideBytes outside_activation_bytes([[maybe_unused]] const TransformerShape& shape,
-                                      [[maybe_unused]] const MicroBatch& batch,
+                                      [[maybe_unused]] const BatchShape& batch,
                                       [[maybe_unused]] Precision precision) {
   throw NotWritten("01.1 memory_estimate: outside_activation_bytes");
 }
@@ -61,7 +61,7 @@ OutsideBytes outside_activation_bytes([[maybe_unused]] const TransformerShape& s
 // Which when a block (kSelective) or a group of K blocks (kFull) has just been recomputed? Which
 // are already gone by then?
 std::size_t peak_activation_bytes([[maybe_unused]] const TransformerShape& shape,
-                                  [[maybe_unused]] const MicroBatch& batch,
+                                  [[maybe_unused]] const BatchShape& batch,
                                   [[maybe_unused]] Precision precision,
                                   [[maybe_unused]] const RecomputeConfig& config) {
   throw NotWritten("01.1 memory_estimate: peak_activation_bytes");

@@ -45,7 +45,7 @@ StateBytes bytes_per_parameter(Precision precision) {
   return {.parameters = 2, .gradients = 2, .optimizer = master + adam};
 }
 
-std::size_t block_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
+std::size_t block_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
                                    Precision precision, Recompute mode) {
   const std::size_t e = activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
@@ -77,7 +77,7 @@ std::size_t block_activation_bytes(const TransformerShape& shape, const MicroBat
          linear_input_bytes(precision, tokens, f);
 }
 
-OutsideBytes outside_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
+OutsideBytes outside_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
                                       Precision precision) {
   const std::size_t e = activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
@@ -93,7 +93,7 @@ namespace {
 
 /// What a block has in its backward pass beside what it keeps without recomputation. A linear layer in
 /// fp8 unpacks its input beside the codes; the widest counts. What is computed again is no code yet.
-std::size_t unpacked_bytes(const TransformerShape& shape, const MicroBatch& batch,
+std::size_t unpacked_bytes(const TransformerShape& shape, const BatchShape& batch,
                            Precision precision, Recompute mode) {
   if (!keeps_codes(precision)) return 0;
   const std::size_t feature = activation_element_bytes(precision) * batch.tokens();
@@ -106,7 +106,7 @@ std::size_t unpacked_bytes(const TransformerShape& shape, const MicroBatch& batc
 
 }  // namespace
 
-std::size_t peak_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
+std::size_t peak_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
                                   Precision precision, const RecomputeConfig& config) {
   const std::size_t layers = shape.num_layers;
   const auto [embedding, head] = outside_activation_bytes(shape, batch, precision);

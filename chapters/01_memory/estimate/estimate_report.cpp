@@ -19,7 +19,7 @@ constexpr double kLargestBytes = 1e18;
 double real(std::size_t value) { return static_cast<double>(value); }
 
 /// More than the model's states and activations can be, without overflow.
-double bytes_upper_bound(const TransformerShape& shape, const MicroBatch& batch) {
+double bytes_upper_bound(const TransformerShape& shape, const BatchShape& batch) {
   const double width = real(shape.hidden_size) + real(shape.ffn_hidden_size);
   const double tokens = real(batch.size) * real(batch.seq_len);
   const double tables = 2.0 * real(shape.vocab_size) + real(shape.num_positions);

@@ -16,7 +16,7 @@ inline constexpr std::size_t kGpuBytes = 80'000'000'000;
 /// @brief A question to the estimate.
 struct EstimateRequest {
   TransformerShape shape;                       ///< the model
-  MicroBatch batch;                             ///< what one pass works on
+  BatchShape batch;                             ///< what one pass works on
   Precision precision = Precision::kBf16Mixed;  ///< formats of the numbers
   RecomputeConfig recompute = {};               ///< which activations are kept
 

@@ -7,8 +7,8 @@
 
 namespace ultra::tensor_parallel {
 
+using memory::BatchShape;
 using memory::BlockKind;
-using memory::MicroBatch;
 using memory::OutsideBytes;
 using memory::Precision;
 using memory::Recompute;

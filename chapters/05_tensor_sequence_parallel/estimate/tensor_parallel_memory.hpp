@@ -19,7 +19,7 @@ namespace ultra::tensor_parallel {
 
 /// @brief Checks that the layout can split the model and the sequences of a batch.
 /// @throws ConfigError with the equation that does not hold, its values and the flag to change.
-void validate(const memory::TransformerShape& shape, const memory::MicroBatch& batch,
+void validate(const memory::TransformerShape& shape, const memory::BatchShape& batch,
               const TensorParallelLayout& layout);
 
 /// @brief Number of weights per rank, with its copies of those that are not split.
@@ -53,7 +53,7 @@ void validate(const memory::TransformerShape& shape, const memory::MicroBatch& b
 /// Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer
 /// Models", arXiv 2205.05198, eq. 2 and 4 and table 2, for kGpt.
 [[nodiscard]] std::size_t block_activation_bytes(const memory::TransformerShape& shape,
-                                                 const memory::MicroBatch& batch,
+                                                 const memory::BatchShape& batch,
                                                  memory::Precision precision,
                                                  memory::Recompute mode,
                                                  const TensorParallelLayout& layout);
@@ -64,7 +64,7 @@ void validate(const memory::TransformerShape& shape, const memory::MicroBatch& b
 /// kLlama: embedding 4 tokens (every rank has all token ids); head e l (2 h + 1) + e tokens v.
 /// Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.3, where t divides V.
 [[nodiscard]] memory::OutsideBytes outside_activation_bytes(const memory::TransformerShape& shape,
-                                                            const memory::MicroBatch& batch,
+                                                            const memory::BatchShape& batch,
                                                             memory::Precision precision,
                                                             const TensorParallelLayout& layout);
 
@@ -73,7 +73,7 @@ void validate(const memory::TransformerShape& shape, const memory::MicroBatch& b
 /// again.
 /// @param mode  in which it keeps activations until then.
 [[nodiscard]] std::size_t unpacked_bytes(const memory::TransformerShape& shape,
-                                         const memory::MicroBatch& batch,
+                                         const memory::BatchShape& batch,
                                          memory::Precision precision, memory::Recompute mode,
                                          const TensorParallelLayout& layout);
 
@@ -94,7 +94,7 @@ void validate(const memory::TransformerShape& shape, const memory::MicroBatch& b
 /// matrix is not counted.
 /// @param config  mode and K.
 [[nodiscard]] std::size_t peak_activation_bytes(const memory::TransformerShape& shape,
-                                                const memory::MicroBatch& batch,
+                                                const memory::BatchShape& batch,
                                                 memory::Precision precision,
                                                 const memory::RecomputeConfig& config,
                                                 const TensorParallelLayout& layout);

@@ -5,7 +5,7 @@
 namespace ultra::tensor_parallel {
 namespace {
 
-using memory::MicroBatch;
+using memory::BatchShape;
 using memory::TransformerShape;
 
 constexpr std::size_t kLossBytes = 4;  // fp32

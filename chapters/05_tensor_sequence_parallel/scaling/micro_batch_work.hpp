@@ -66,7 +66,7 @@ struct MicroBatchWork {
 /// feed-forward part's first matrices, and of the head, each beside its own input gradient.
 /// @pre layout.validate() accepts the model.
 [[nodiscard]] MicroBatchWork micro_batch_work(const memory::TransformerShape& model,
-                                              const memory::MicroBatch& batch,
+                                              const memory::BatchShape& batch,
                                               std::size_t element_bytes,
                                               const TensorParallelLayout& layout);
 

@@ -164,7 +164,7 @@ Communication communication_on(const Topology& machine, const TpScalingRequest& 
 
 TpScalingPoint predict_point(const TpScalingRequest& request, std::size_t index) {
   const int tp = request.tp[index];
-  const memory::MicroBatch batch{.size = request.micro_batch_of(index), .seq_len = request.seq_len};
+  const memory::BatchShape batch{.size = request.micro_batch_of(index), .seq_len = request.seq_len};
   const MicroBatchWork work =
       micro_batch_work(request.model, batch, request.element_bytes,
                        {.tp = tp, .sequence_parallel = request.sequence_parallel});

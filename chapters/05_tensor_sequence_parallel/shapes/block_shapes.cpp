@@ -185,7 +185,7 @@ class Expectation {
 
   nn::ModelConfig model_;
   TensorParallelLayout layout_;
-  memory::MicroBatch batch_;
+  memory::BatchShape batch_;
 };
 
 BlockRegion region_of(const RecordedStep& step) {

@@ -66,7 +66,7 @@ struct BlockShapeRow {
 struct BlockShapesRequest {
   nn::ModelConfig model;        ///< dimensions of the whole model
   TensorParallelLayout layout;  ///< how it is split
-  memory::MicroBatch batch;     ///< what one pass works on
+  memory::BatchShape batch;     ///< what one pass works on
 
   /// @brief Checks that the layout can split the model and the batch's sequences.
   /// @throws ConfigError with the equation that does not hold, its values and the flag to change.

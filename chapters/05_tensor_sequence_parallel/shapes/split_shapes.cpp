@@ -194,7 +194,7 @@ namespace {
 constexpr double kMostBytes = 64e9;
 
 /// Weights and gradients of a block, of the embedding and of the head, and their activations.
-double bytes_of(const nn::ModelConfig& model, const memory::MicroBatch& batch) {
+double bytes_of(const nn::ModelConfig& model, const memory::BatchShape& batch) {
   const auto real = [](std::size_t value) { return static_cast<double>(value); };
   const double hidden = real(model.hidden_size);
   const double ffn = real(model.ffn_hidden_size);
@@ -256,7 +256,7 @@ std::vector<BlockShapeRow> run_split_block(const BlockShapesRequest& request) {
 }
 
 std::string describe_shapes(Shapes shapes, const nn::ModelConfig& model,
-                            const memory::MicroBatch& batch, const TensorParallelLayout& layout) {
+                            const memory::BatchShape& batch, const TensorParallelLayout& layout) {
   const BlockShapesRequest request{.model = model, .layout = layout, .batch = batch};
   if (shapes == Shapes::kCompare) return compare(request);
   const std::vector<BlockShapeRow> rows = run_split_block(request);

@@ -48,7 +48,7 @@ struct LayoutRows {
 /// @param shapes  not kNone.
 /// @throws ConfigError when the model cannot be split.
 [[nodiscard]] std::string describe_shapes(Shapes shapes, const nn::ModelConfig& model,
-                                          const memory::MicroBatch& batch,
+                                          const memory::BatchShape& batch,
                                           const TensorParallelLayout& layout);
 
 }  // namespace ultra::tensor_parallel

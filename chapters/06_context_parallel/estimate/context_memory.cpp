@@ -6,7 +6,7 @@ namespace ultra::context_parallel {
 namespace {
 
 /// The part of a micro-batch that is on a rank.
-memory::MicroBatch local_batch(std::size_t sequences, const RankShare& share) {
+memory::BatchShape local_batch(std::size_t sequences, const RankShare& share) {
   return {.size = sequences, .seq_len = share.layout.local_seq_len()};
 }
 
@@ -15,7 +15,7 @@ memory::MicroBatch local_batch(std::size_t sequences, const RankShare& share) {
 std::size_t block_activation_bytes(const memory::TransformerShape& shape, std::size_t sequences,
                                    memory::Precision precision, memory::Recompute mode,
                                    const RankShare& share) {
-  const memory::MicroBatch batch = local_batch(sequences, share);
+  const memory::BatchShape batch = local_batch(sequences, share);
   const std::size_t bytes =
       tensor_parallel::block_activation_bytes(shape, batch, precision, mode, share.tensor);
   if (share.choice.ulysses == 1 || mode == memory::Recompute::kFull) return bytes;

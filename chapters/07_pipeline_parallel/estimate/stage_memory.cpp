@@ -10,7 +10,7 @@
 namespace ultra::pipeline_parallel {
 namespace {
 
-using memory::MicroBatch;
+using memory::BatchShape;
 using memory::OutsideBytes;
 using memory::Recompute;
 using train::Action;

@@ -15,7 +15,7 @@ namespace ultra::expert_parallel {
 /// @brief A question about the memory of one rank.
 struct ExpertRequest {
   MoeModel model;                                               ///< with experts
-  memory::MicroBatch batch;                                     ///< of a replica
+  memory::BatchShape batch;                                     ///< of a replica
   memory::Precision precision = memory::Precision::kBf16Mixed;  ///< formats of the numbers
   memory::RecomputeConfig recompute = {};                       ///< which activations are kept
   MoeRankShare rank = {};                                       ///< into how many parts it is cut

@@ -122,7 +122,7 @@ TEST_F(ChapterTraining, MemoryIsThatOfTheClosedForms) {
     EXPECT_EQ(peak_of(result, MemoryCategory::kGradients), parameters * e);
     EXPECT_EQ(peak_of(result, MemoryCategory::kOptimizer), 2 * parameters * e);
 
-    const MicroBatch batch{.size = options.micro_batch, .seq_len = m.max_seq_len};
+    const BatchShape batch{.size = options.micro_batch, .seq_len = m.max_seq_len};
     EXPECT_EQ(peak_of(result, MemoryCategory::kActivations),
               peak_activation_bytes(shape_of(m), batch, precision_of(options.dtype), recompute));
     if (recompute.mode == Recompute::kNone) {

@@ -101,7 +101,7 @@ inline void expect_state_bytes(Precision precision, const StateBytes& expected) 
                     {.missing = 2 * number, .hint = kTwoMoments}});
 }
 
-inline std::size_t all_blocks(const TransformerShape& shape, const MicroBatch& batch,
+inline std::size_t all_blocks(const TransformerShape& shape, const BatchShape& batch,
                               Recompute mode) {
   return shape.num_layers * block_activation_bytes(shape, batch, Precision::kBf16Mixed, mode);
 }

@@ -30,7 +30,7 @@ inline constexpr DType kDTypes[] = {DType::kF32, DType::kF64};
 /// A small model of ours and what one pass works on.
 struct Case {
   nn::ModelConfig config;
-  MicroBatch batch;
+  BatchShape batch;
 
   [[nodiscard]] std::string str() const {
     return fmt::format(

@@ -97,7 +97,7 @@ TEST(BlockActivations, OfGpt3EqualKorthikanti) {
   // Korthikanti et al. 2022, arXiv 2205.05198, eq. 1 and table 2: 34 s b h + 5 a s^2 b, 34 s b h
   // and 2 s b h per layer; GPT-3, one sequence of 2048 tokens, in GB to two digits.
   const TransformerShape& gpt3 = find_preset("gpt3-175b");
-  const MicroBatch batch{.size = 1, .seq_len = 2048};
+  const BatchShape batch{.size = 1, .seq_len = 2048};
   EXPECT_NEAR(real(all_blocks(gpt3, batch, Recompute::kNone)) / 1e9, 275.41, 0.005);
   EXPECT_NEAR(real(all_blocks(gpt3, batch, Recompute::kSelective)) / 1e9, 82.14, 0.005);
   EXPECT_NEAR(real(all_blocks(gpt3, batch, Recompute::kFull)) / 1e9, 4.83, 0.005);
@@ -116,7 +116,7 @@ TEST(BlockActivations, OfGptGrowAsKorthikantiSays) {
         Row{128, 25600, 160, 64, 65}}) {
     const TransformerShape shape = gpt_shape(layers, hidden, heads);
     for (const std::size_t size : {1u, 4u}) {
-      const MicroBatch batch{.size = size, .seq_len = 2048};
+      const BatchShape batch{.size = size, .seq_len = 2048};
       const double none = real(all_blocks(shape, batch, Recompute::kNone));
       const double selective = real(all_blocks(shape, batch, Recompute::kSelective));
       EXPECT_NEAR(34 * (none / selective - 1), quadratic, 0.005) << shape.name;
@@ -129,7 +129,7 @@ TEST(BlockActivations, OfGptWithAnotherFeedForwardWidth) {
   // Korthikanti et al. 2022: MLP 19 s b h of 34 for f = 4 h, that is (3 + 4 f / h) s b h.
   TransformerShape shape = gpt_shape(2, 96, 6);
   shape.ffn_hidden_size = 100;
-  const MicroBatch batch{.size = 3, .seq_len = 7};
+  const BatchShape batch{.size = 3, .seq_len = 7};
   EXPECT_EQ(block_activation_bytes(shape, batch, Precision::kBf16Mixed, Recompute::kSelective),
             7u * 3 * (18 * 96 + 4 * 100));
   EXPECT_EQ(block_activation_bytes(shape, batch, Precision::kFp32, Recompute::kNone),
@@ -159,7 +159,7 @@ TEST(OutsideActivations, OfGptEqualKorthikanti) {
   // Korthikanti et al. 2022, sec. 4.3: s b h L (1 / L + 4 / L (1 + v / h)) for p = t = 1. For the
   // 22B model of table 3 that is 0.57% of eq. 1 and 2.3% of eq. 1 without its s^2 term.
   const TransformerShape shape = gpt_shape(48, 6144, 64);
-  const MicroBatch batch{.size = 4, .seq_len = 2048};
+  const BatchShape batch{.size = 4, .seq_len = 2048};
   const OutsideBytes outside = outside_activation_bytes(shape, batch, Precision::kBf16Mixed);
   const double bytes = real(outside.embedding + outside.head);
   EXPECT_NEAR(100 * bytes / real(all_blocks(shape, batch, Recompute::kNone)), 0.57, 0.005);

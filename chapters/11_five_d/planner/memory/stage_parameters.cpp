@@ -26,7 +26,7 @@ expert_parallel::MoeRankShare rank_share(const Layout& layout, std::size_t seq_l
 }
 
 /// Tokens of a sequence on a rank.
-memory::MicroBatch micro_batch(const Workload& work, const Layout& layout) {
+memory::BatchShape micro_batch(const Workload& work, const Layout& layout) {
   return {.size = layout.micro_batch, .seq_len = work.seq_len / layout.cp};
 }
 

@@ -13,8 +13,8 @@
 namespace ultra::tensor_parallel {
 namespace {
 
+using memory::BatchShape;
 using memory::BlockKind;
-using memory::MicroBatch;
 using memory::Precision;
 using memory::Recompute;
 using memory::TransformerShape;

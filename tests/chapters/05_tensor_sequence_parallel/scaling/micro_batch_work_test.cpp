@@ -13,7 +13,7 @@
 namespace ultra::tensor_parallel {
 namespace {
 
-using memory::MicroBatch;
+using memory::BatchShape;
 using memory::TransformerShape;
 
 TransformerShape small_model() {

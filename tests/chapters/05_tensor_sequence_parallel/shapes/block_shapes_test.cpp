@@ -270,7 +270,7 @@ TEST_F(BlockShapes, KeepTheBytesOfTheClosedForms) {
     config.num_layers = random.between(1, 3);
     config.vocab_size = random.between(t + 1, 40);
     config.max_seq_len = t * random.between(1, 4);
-    const memory::MicroBatch batch{.size = random.between(1, 3), .seq_len = config.max_seq_len};
+    const memory::BatchShape batch{.size = random.between(1, 3), .seq_len = config.max_seq_len};
     for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
       const TensorParallelLayout layout{.tp = tp, .sequence_parallel = sequence_parallel};
       const memory::TransformerShape shape = memory::shape_of(config);
