@@ -7,18 +7,18 @@
 namespace ultra::collectives {
 
 /// @brief Sends a block and receives nothing.
-[[nodiscard]] inline comm::Step send_step(int to, const comm::Block& sent) {
+[[nodiscard]] inline comm::Round send_step(int to, const comm::Block& sent) {
   return {.send_to = to, .send = sent, .receive = {}};
 }
 
 /// @brief Receives a block and sends nothing.
-[[nodiscard]] inline comm::Step receive_step(int from, const comm::Block& received,
-                                             comm::OnReceive on_receive = comm::OnReceive::kStore) {
+[[nodiscard]] inline comm::Round receive_step(
+    int from, const comm::Block& received, comm::OnReceive on_receive = comm::OnReceive::kStore) {
   return {.send = {}, .receive_from = from, .receive = received, .on_receive = on_receive};
 }
 
 /// @brief Sends one block and receives another, at the same time: the two must not overlap.
-[[nodiscard]] inline comm::Step exchange_step(
+[[nodiscard]] inline comm::Round exchange_step(
     int to, const comm::Block& sent, int from, const comm::Block& received,
     comm::OnReceive on_receive = comm::OnReceive::kStore) {
   return {.send_to = to,
@@ -30,9 +30,9 @@ namespace ultra::collectives {
 
 /// @brief Copies (or reduces) a block of this rank's into another: a message to itself.
 /// @param self  this rank: of the communicator, not its position in the group.
-[[nodiscard]] inline comm::Step local_step(int self, const comm::Block& source,
-                                           const comm::Block& target,
-                                           comm::OnReceive on_receive = comm::OnReceive::kStore) {
+[[nodiscard]] inline comm::Round local_step(int self, const comm::Block& source,
+                                            const comm::Block& target,
+                                            comm::OnReceive on_receive = comm::OnReceive::kStore) {
   return exchange_step(self, source, self, target, on_receive);
 }
 

@@ -7,20 +7,20 @@ using comm::Chunks;
 using comm::Group;
 using comm::Lane;
 using comm::OnReceive;
+using comm::Round;
 using comm::Schedule;
-using comm::Step;
 
 namespace {
 
-Step send(int peer, Range range) {
-  Step step;
+Round send(int peer, Range range) {
+  Round step;
   step.send_to = peer;
   step.send = {.range = range};
   return step;
 }
 
-Step receive(int peer, Range range, OnReceive how = OnReceive::kStore) {
-  Step step;
+Round receive(int peer, Range range, OnReceive how = OnReceive::kStore) {
+  Round step;
   step.receive_from = peer;
   step.receive = {.range = range};
   step.on_receive = how;

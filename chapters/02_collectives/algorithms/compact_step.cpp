@@ -7,7 +7,7 @@
 namespace ultra::collectives {
 namespace {
 
-void check(const comm::Step& step, const StepPlace& place) {
+void check(const comm::Round& step, const StepPlace& place) {
   const auto [rank, ranks, lane, index] = place;
   const auto fail = [&, rank = rank, lane = lane, index = index](const std::string& what) {
     throw ScheduleError(fmt::format("rank {}, lane {}, step {}: {}. The step {}.", rank, lane,
@@ -36,7 +36,7 @@ std::uint64_t peer_bits(int peer) {
 
 }  // namespace
 
-CompactStep compact(const comm::Step& step, const StepPlace& place) {
+CompactStep compact(const comm::Round& step, const StepPlace& place) {
   check(step, place);
   CompactStep result{};
   result.send_to = peer_bits(step.send_to) & CompactStep::kNoPeer;

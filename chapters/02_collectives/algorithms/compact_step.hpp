@@ -11,7 +11,7 @@ namespace ultra::collectives {
 
 /// @brief A step without its places in memory: who sends how much to whom.
 ///
-/// A ring all-reduce on 4096 ranks has 33.5 million steps, which are 2.7 GB as comm::Step.
+/// A ring all-reduce on 4096 ranks has 33.5 million steps, which are 2.7 GB as comm::Round.
 struct CompactStep {
   /// Stands for comm::kNobody.
   static constexpr std::uint64_t kNoPeer = (std::uint64_t{1} << 20) - 1;
@@ -47,6 +47,6 @@ struct StepPlace {
 /// @brief The step, compact.
 /// @throws ScheduleError for a peer out of range, or a message to the rank itself that it does not
 /// receive in the same step.
-[[nodiscard]] CompactStep compact(const comm::Step& step, const StepPlace& place);
+[[nodiscard]] CompactStep compact(const comm::Round& step, const StepPlace& place);
 
 }  // namespace ultra::collectives

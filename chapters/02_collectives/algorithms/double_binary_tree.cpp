@@ -42,7 +42,7 @@ class PairedSteps {
   }
 
   void receive(int from, Range range, comm::OnReceive on_receive) {
-    comm::Step step = receive_step(from, {range}, on_receive);
+    comm::Round step = receive_step(from, {range}, on_receive);
     if (waiting_) {
       step.send_to = waiting_->send_to;
       step.send = waiting_->send;
@@ -60,7 +60,7 @@ class PairedSteps {
 
  private:
   comm::Lane lane_;
-  std::optional<comm::Step> waiting_;
+  std::optional<comm::Round> waiting_;
 };
 
 comm::Lane reduce_and_broadcast(const comm::Group& group, const TreePlace& place,

@@ -65,7 +65,7 @@ class Attempt {
       std::size_t steps = 0;
       for (const comm::Lane& lane : schedule(rank).lanes) {
         steps += static_cast<std::size_t>(
-            std::count_if(lane.begin(), lane.end(), [rank](const comm::Step& step) {
+            std::count_if(lane.begin(), lane.end(), [rank](const comm::Round& step) {
               return step.send_to != rank || step.on_receive == comm::OnReceive::kReduce;
             }));
       }
@@ -199,12 +199,12 @@ std::string format_skipped(const SimulationReport& report) {
 Json messages_to_json(const SimulatedRun& run) {
   Json messages = Json::array();
   for (const MessageRecord& record : run.result.records) {
-    const auto step_of = [&](int rank, std::size_t index) -> const comm::Step& {
+    const auto step_of = [&](int rank, std::size_t index) -> const comm::Round& {
       const comm::Schedule& schedule = run.schedules[checked_cast<std::size_t>(rank)];
       return schedule.lanes[checked_cast<std::size_t>(record.lane)][index];
     };
-    const comm::Step& send = step_of(record.from, record.send_step);
-    const comm::Step& receive = step_of(record.to, record.receive_step);
+    const comm::Round& send = step_of(record.from, record.send_step);
+    const comm::Round& receive = step_of(record.to, record.receive_step);
     messages.push_back({{"from", record.from},
                         {"to", record.to},
                         {"lane", record.lane},

@@ -23,7 +23,7 @@ std::string describe(const Block& block) {
 
 }  // namespace
 
-std::string to_string(const Step& step) {
+std::string to_string(const Round& step) {
   std::string text;
   if (step.send_to != kNobody) {
     text = fmt::format("sends {} to rank {}", describe(step.send), step.send_to);
@@ -86,7 +86,7 @@ void append(Lane& lane, const Lane& more) { lane.insert(lane.end(), more.begin()
 std::size_t sent_count(const Schedule& schedule, int rank) {
   std::size_t count = 0;
   for (const Lane& lane : schedule.lanes) {
-    for (const Step& step : lane) {
+    for (const Round& step : lane) {
       if (step.send_to != kNobody && step.send_to != rank) count += step.send.range.size();
     }
   }

@@ -45,18 +45,18 @@ enum class OnReceive : std::uint8_t {
 /// The step has ended when the message sent was taken by its receiver and the message received has
 /// been stored or combined. Both happen at once, so the two blocks must not overlap. A step whose
 /// peers are both the rank itself is a local copy.
-struct Step {
+struct Round {
   int send_to = kNobody;                     ///< rank of the communicator, or kNobody
   Block send{};                              ///< what is sent
   int receive_from = kNobody;                ///< rank of the communicator, or kNobody
   Block receive{};                           ///< where the message goes
   OnReceive on_receive = OnReceive::kStore;  ///< how it gets there
   /// @brief Equal when all members are.
-  bool operator==(const Step&) const = default;
+  bool operator==(const Round&) const = default;
 };
 
 /// @brief Steps taken one after the other: each begins when the one before it has ended.
-using Lane = std::vector<Step>;
+using Lane = std::vector<Round>;
 
 /// @brief One rank's part of a collective.
 ///
@@ -69,7 +69,7 @@ struct Schedule {
 };
 
 /// @brief "step 3: sends [0, 25) to rank 1, receives [75, 100) from rank 3 and reduces".
-[[nodiscard]] std::string to_string(const Step& step);
+[[nodiscard]] std::string to_string(const Round& step);
 
 /// @brief The members of a group as ranks of a communicator, and which of them this rank is.
 struct Group {

@@ -41,7 +41,7 @@ bool have_elements_in_common(const Block& a, const Block& b) {
          a.range.begin < b.range.end && b.range.begin < a.range.end;
 }
 
-std::string fault_of(const Limits& limits, const Step& step) {
+std::string fault_of(const Limits& limits, const Round& step) {
   if (std::string fault = fault_of(limits, step.send_to, step.send); !fault.empty()) return fault;
   if (std::string fault = fault_of(limits, step.receive_from, step.receive); !fault.empty()) {
     return fault;
@@ -92,7 +92,7 @@ class LaneRunner {
 
   std::string waits_for(const Transport& transport) const {
     if (next_ == steps_.size()) return "";
-    const Step& step = steps_[next_];
+    const Round& step = steps_[next_];
     const std::vector<int> worlds = world_ranks(transport);
     return fmt::format("in lane {}, step {} of {} ({}), {}{}{}", lane_, next_ + 1, steps_.size(),
                        to_string(step),
@@ -102,7 +102,8 @@ class LaneRunner {
   }
 
  private:
-  void begin(const Step& step, Transport& transport, const Memory& memory, std::uint32_t sequence) {
+  void begin(const Round& step, Transport& transport, const Memory& memory,
+             std::uint32_t sequence) {
     begun_ = true;
     const auto bytes = [&](const Block& block) { return bytes_in(memory, block); };
     if (step.send_to == transport.rank()) {
@@ -347,7 +348,7 @@ void expect_runnable(const Schedule& schedule, int rank, int size, std::size_t i
   }
   for (std::size_t lane = 0; lane < schedule.lanes.size(); ++lane) {
     for (std::size_t i = 0; i < schedule.lanes[lane].size(); ++i) {
-      const Step& step = schedule.lanes[lane][i];
+      const Round& step = schedule.lanes[lane][i];
       const std::string fault = fault_of(limits, step);
       if (fault.empty()) continue;
       throw ConfigError(fmt::format("rank {} of {}, lane {}, step {} ({}): {}", rank, size, lane,

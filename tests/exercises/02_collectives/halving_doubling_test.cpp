@@ -20,7 +20,7 @@ test::MakeSchedule on(const Chunks& chunks, Algorithm algorithm) {
 /// Distance from position 0 to its partner in each step; 0 for a step without one.
 std::vector<int> distances(const CollectiveTrial& trial) {
   std::vector<int> all;
-  for (const comm::Step& step : trial.schedule(0).lanes.front()) {
+  for (const comm::Round& step : trial.schedule(0).lanes.front()) {
     all.push_back(step.send_to == comm::kNobody ? 0 : trial.position_of(step.send_to));
   }
   return all;
@@ -67,7 +67,7 @@ std::string doubling_hint(const CollectiveTrial& trial) {
            "then windows of two at distance 2.";
   }
   if (trial.fault() != test::Fault::kNone) return test::hint_for_stuck(trial);
-  for (const comm::Step& step : trial.schedule(0).lanes.front()) {
+  for (const comm::Round& step : trial.schedule(0).lanes.front()) {
     if (step.on_receive == comm::OnReceive::kReduce) {
       return "\nHint: these chunks are complete: what arrives overwrites the old contents.";
     }

@@ -17,7 +17,7 @@ std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
   if (const std::string shape = test::hint_for_ring(trial); !shape.empty()) return shape;
   if (trial.fault() != test::Fault::kNone || !trial.in_whole_world()) return "";
   const Lane& steps = trial.schedule(0).lanes.front();
-  for (const comm::Step& step : steps) {
+  for (const comm::Round& step : steps) {
     if (step.on_receive == comm::OnReceive::kReduce) {
       return "\nHint: these chunks are complete. What arrives overwrites the old contents; "
              "combining it with them is the reduce-scatter's work.";

@@ -26,7 +26,7 @@ bool complete_at(const CollectiveTrial& trial, const Chunks& chunks, int shift) 
 std::string hint(const CollectiveTrial& trial, const Chunks& chunks) {
   if (const std::string shape = test::hint_for_ring(trial); !shape.empty()) return shape;
   if (trial.fault() != test::Fault::kNone || !trial.in_whole_world()) return "";
-  for (const comm::Step& step : trial.schedule(0).lanes.front()) {
+  for (const comm::Round& step : trial.schedule(0).lanes.front()) {
     if (step.on_receive == comm::OnReceive::kStore) {
       return "\nHint: a chunk that arrives is combined with its own contribution, not put in its "
              "place: on_receive.";

@@ -134,7 +134,7 @@ void reduce_steps(const Communicator& tp, const std::function<void(int step)>& m
 class RingOverlap : public ultra::test::RandomTest {
  protected:
   /// The next rank is one use ahead: a rank ends its use s only when the next one is in its use
-  /// s + 1, for N - 1 uses from `first` on. Step -1 is before the ring, step N behind it.
+  /// s + 1, for N - 1 uses from `first` on. Round -1 is before the ring, step N behind it.
   void expect_ahead(Ring ring, int first, const char* hint) {
     for (const int ranks : {2, 3, 4}) {
       const int waiting = static_cast<int>(random.between(0, as_size(ranks - 1)));

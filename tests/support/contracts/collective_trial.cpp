@@ -83,7 +83,7 @@ std::size_t CollectiveTrial::sent_to(int position,
                                      const std::function<bool(int peer)>& counts) const {
   std::size_t elements = 0;
   for (const Lane& lane : schedule(position).lanes) {
-    for (const comm::Step& step : lane) {
+    for (const comm::Round& step : lane) {
       const int peer = step.send_to == comm::kNobody ? position : position_of(step.send_to);
       if (peer != position && counts(peer)) elements += step.send.range.size();
     }

@@ -17,8 +17,8 @@ using comm::Buffer;
 using comm::kNobody;
 using comm::Lane;
 using comm::OnReceive;
+using comm::Round;
 using comm::Schedule;
-using comm::Step;
 
 std::size_t index_of(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -44,12 +44,12 @@ bool overlap(const Block& a, const Block& b) {
   return a.buffer == b.buffer && a.range.begin < b.range.end && b.range.begin < a.range.end;
 }
 
-bool is_local(const Step& step, int rank) {
+bool is_local(const Round& step, int rank) {
   return step.send_to == rank && step.receive_from == rank;
 }
 
 /// What is wrong with a step by itself.
-std::pair<Fault, std::string> fault_of(const Step& step, int rank, int world_size,
+std::pair<Fault, std::string> fault_of(const Round& step, int rank, int world_size,
                                        const Sizes& sizes) {
   const auto bad_half = [&](int peer, const Block& block) -> std::string {
     if (peer == kNobody) return {};
@@ -115,7 +115,7 @@ std::string lane_conflict(const Schedule& schedule, int rank, const Sizes& sizes
     for (std::size_t l = 0; l < schedule.lanes.size(); ++l) {
       const int lane = static_cast<int>(l);
       for (std::size_t s = 0; s < schedule.lanes[l].size(); ++s) {
-        const Step& step = schedule.lanes[l][s];
+        const Round& step = schedule.lanes[l][s];
         if ((writes ? step.receive_from : step.send_to) == kNobody) continue;
         const Block& block = writes ? step.receive : step.send;
         if (!marks.only_lane(lane, block)) {
@@ -225,7 +225,7 @@ class Interpreter {
     return std::span(buffer).subspan(block.range.begin, block.range.size());
   }
 
-  void arrive(int rank, const Step& step, const std::vector<T>& values) {
+  void arrive(int rank, const Round& step, const std::vector<T>& values) {
     const std::span<T> target = elements(rank, step.receive);
     for (std::size_t i = 0; i < values.size(); ++i) {
       target[i] = step.on_receive == OnReceive::kReduce ? target[i] + values[i] : values[i];
@@ -261,7 +261,7 @@ class Interpreter {
       if (step == nullptr || step->send_to == kNobody || place(rank, lane).sent) return;
       const int to = step->send_to;
       if (!wants_from(to, lane, rank)) return;
-      const Step& theirs = *current(to, lane);
+      const Round& theirs = *current(to, lane);
       if (step->send.range.size() != theirs.receive.range.size()) {
         fail(Fault::kSize, fmt::format("{} sends {} elements, and {} expects {}",
                                        where_now(rank, lane), step->send.range.size(),
@@ -307,7 +307,7 @@ class Interpreter {
     std::string text = "deadlock: ";
     std::set<int> seen;
     while (seen.size() < kMostShown && seen.insert(rank).second) {
-      const Step& step = *current(rank, lane);
+      const Round& step = *current(rank, lane);
       const bool sends = step.send_to != kNobody && !place(rank, lane).sent;
       const int peer = sends ? step.send_to : step.receive_from;
       text += fmt::format("{} waits for rank {} to {}; ", where_now(rank, lane), peer,

@@ -43,7 +43,7 @@ class ForgetfulAlgorithms : public test::StarAlgorithms {
   comm::Schedule all_reduce(const comm::Group& group, std::size_t count,
                             std::size_t element_bytes) const override {
     comm::Schedule schedule = StarAlgorithms::all_reduce(group, count, element_bytes);
-    for (comm::Step& step : schedule.lanes.front()) step.on_receive = comm::OnReceive::kStore;
+    for (comm::Round& step : schedule.lanes.front()) step.on_receive = comm::OnReceive::kStore;
     return schedule;
   }
 };

@@ -16,8 +16,8 @@ namespace {
 using comm::kNobody;
 using comm::Lane;
 using comm::OnReceive;
+using comm::Round;
 using comm::Schedule;
-using comm::Step;
 
 /// alpha = 10, beta = 1 in a node; alpha = 100, beta = 2 between nodes; gamma = 0.5. In seconds.
 Topology machine(int nodes, int gpus, int nics) {
@@ -30,13 +30,13 @@ Topology machine(int nodes, int gpus, int nics) {
           .torus = {}};
 }
 
-Step send(int to, std::size_t count) { return {.send_to = to, .send = {{0, count}}}; }
+Round send(int to, std::size_t count) { return {.send_to = to, .send = {{0, count}}}; }
 
-Step receive(int from, std::size_t count, OnReceive on_receive = OnReceive::kStore) {
+Round receive(int from, std::size_t count, OnReceive on_receive = OnReceive::kStore) {
   return {.receive_from = from, .receive = {{0, count}}, .on_receive = on_receive};
 }
 
-Step exchange(int peer, std::size_t count, OnReceive on_receive = OnReceive::kStore) {
+Round exchange(int peer, std::size_t count, OnReceive on_receive = OnReceive::kStore) {
   return {.send_to = peer,
           .send = {{0, count}},
           .receive_from = peer,
@@ -176,16 +176,16 @@ TEST(LinkSimulator, TorusMessagesShareTheLinksOfTheirWay) {
 }
 
 TEST(LinkSimulator, CopiesWithinARankAreFreeButReducing) {
-  const Step copy{.send_to = 0,
-                  .send = {{0, 8}},
-                  .receive_from = 0,
-                  .receive = {{8, 16}},
-                  .on_receive = OnReceive::kStore};
-  Step reduce = copy;
+  const Round copy{.send_to = 0,
+                   .send = {{0, 8}},
+                   .receive_from = 0,
+                   .receive = {{8, 16}},
+                   .on_receive = OnReceive::kStore};
+  Round reduce = copy;
   reduce.on_receive = OnReceive::kReduce;
   for (const Record record : {Record::kTotals, Record::kMessages}) {
     const SimulationResult result =
-        run_lanes(machine(1, 1, 1), {{copy, reduce, Step{}, copy}}, record);
+        run_lanes(machine(1, 1, 1), {{copy, reduce, Round{}, copy}}, record);
     EXPECT_EQ(result.seconds, 4.0);
     EXPECT_EQ(result.messages, 0u);
   }
@@ -204,7 +204,7 @@ TEST(LinkSimulator, NothingToDoTakesNoTime) {
 }
 
 TEST(LinkSimulator, ListsMessagesOnRequest) {
-  const Step nothing{};
+  const Round nothing{};
   const SimulationResult result = run_lanes(
       machine(2, 1, 1), {{nothing, send(1, 3), send(1, 4)}, {receive(0, 3), receive(0, 4)}},
       Record::kMessages);

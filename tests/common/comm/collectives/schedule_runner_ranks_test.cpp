@@ -5,7 +5,7 @@
 namespace ultra::comm {
 namespace {
 
-Step exchange(int peer, Block out, Block in, OnReceive how = OnReceive::kStore) {
+Round exchange(int peer, Block out, Block in, OnReceive how = OnReceive::kStore) {
   return {.send_to = peer, .send = out, .receive_from = peer, .receive = in, .on_receive = how};
 }
 
@@ -142,10 +142,10 @@ TEST_P(ScheduleRunner, ALaneThatWaitsDoesNotHoldUpAnother) {
       const std::size_t at = static_cast<std::size_t>(lane);
       const Block element{{at, at + 1}};
       const Block scratch{{at, at + 1}, Buffer::kScratch};
-      const Step swap{.send_to = lane == 0 ? group.prev() : group.next(),
-                      .send = element,
-                      .receive_from = lane == 0 ? group.next() : group.prev(),
-                      .receive = scratch};
+      const Round swap{.send_to = lane == 0 ? group.prev() : group.next(),
+                       .send = element,
+                       .receive_from = lane == 0 ? group.next() : group.prev(),
+                       .receive = scratch};
       schedule.lanes.push_back({swap, exchange(group.rank, scratch, element)});
     }
     return schedule;
@@ -160,7 +160,7 @@ TEST_P(ScheduleRunner, ALaneThatWaitsDoesNotHoldUpAnother) {
 
 TEST_P(ScheduleRunner, NoStepsAreDoneAtOnce) {
   const RankOptions options = with([](const Group&, std::size_t) {
-    return Schedule{.lanes = {{}, {Step{}}}};
+    return Schedule{.lanes = {{}, {Round{}}}};
   });
   ranks_with(options, 3, [](Communicator& world) {
     const Tensor data = tensor_of({1, 2});
@@ -171,7 +171,7 @@ TEST_P(ScheduleRunner, NoStepsAreDoneAtOnce) {
 
 TEST_P(ScheduleRunner, AStepOutsideTheMemoryIsAnErrorBeforeAnyMessage) {
   const RankOptions options = with([](const Group& group, std::size_t count) {
-    Step step;
+    Round step;
     step.send_to = group.next();
     step.send = {{0, count + (group.rank == 1 ? 1 : 0)}};
     Schedule schedule{.lanes = {{step}}};
@@ -195,7 +195,7 @@ TEST_P(ScheduleRunner, AStepOutsideTheMemoryIsAnErrorBeforeAnyMessage) {
 
 TEST_P(ScheduleRunner, BlocksThatMeetWithTwoSizesAreAMismatch) {
   RankOptions options = with([](const Group& group, std::size_t count) {
-    Step step;
+    Round step;
     if (group.rank == 0) step = {.send_to = 1, .send = {{0, count - 1}}};
     if (group.rank == 1) step = {.send = {}, .receive_from = 0, .receive = {{0, count}}};
     return Schedule{.lanes = {{step}}};

@@ -10,23 +10,23 @@ constexpr std::size_t kInput = 20;
 constexpr std::size_t kData = 10;
 constexpr std::size_t kScratch = 5;
 
-Step send(int peer, Block block) {
-  Step step;
+Round send(int peer, Block block) {
+  Round step;
   step.send_to = peer;
   step.send = block;
   return step;
 }
 
-Step receive(int peer, Block block, OnReceive how = OnReceive::kStore) {
-  Step step;
+Round receive(int peer, Block block, OnReceive how = OnReceive::kStore) {
+  Round step;
   step.receive_from = peer;
   step.receive = block;
   step.on_receive = how;
   return step;
 }
 
-Step both(const Step& out, const Step& in) {
-  Step step = in;
+Round both(const Round& out, const Round& in) {
+  Round step = in;
   step.send_to = out.send_to;
   step.send = out.send;
   return step;
@@ -36,13 +36,13 @@ Schedule schedule_of(Lane lane) { return {.lanes = {std::move(lane)}, .scratch_c
 
 void check(const Schedule& schedule) { expect_runnable(schedule, kRank, kSize, kInput, kData); }
 
-std::string fault_of(const Step& step) {
+std::string fault_of(const Round& step) {
   return message_of<ConfigError>([&] { check(schedule_of({step})); });
 }
 
 TEST(ExpectRunnable, AcceptsWhatStaysInside) {
   EXPECT_NO_THROW(check(schedule_of({})));
-  EXPECT_NO_THROW(check(schedule_of({Step{}})));
+  EXPECT_NO_THROW(check(schedule_of({Round{}})));
   EXPECT_NO_THROW(check(schedule_of({
       send(0, {{0, kData}}),
       send(3, {{0, kInput}, Buffer::kInput}),
@@ -56,7 +56,7 @@ TEST(ExpectRunnable, AcceptsWhatStaysInside) {
 }
 
 TEST(ExpectRunnable, NamesTheStepAndWhatItDoes) {
-  const Schedule schedule{.lanes = {{}, {Step{}, send(7, {{0, 3}})}}};
+  const Schedule schedule{.lanes = {{}, {Round{}, send(7, {{0, 3}})}}};
   const auto text = message_of<ConfigError>([&] { check(schedule); });
   EXPECT_EQ(text,
             "rank 1 of 4, lane 1, step 2 (sends [0, 3) to rank 7): there is no rank 7 among 4");

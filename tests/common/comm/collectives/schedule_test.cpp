@@ -110,7 +110,7 @@ TEST(GroupTest, TheRingGoesUp) {
   }
 }
 
-Step exchange() {
+Round exchange() {
   return {.send_to = 1,
           .send = {{0, 25}},
           .receive_from = 3,
@@ -121,28 +121,28 @@ Step exchange() {
 TEST(StepTest, SaysWhatItDoes) {
   EXPECT_EQ(to_string(exchange()),
             "sends [0, 25) to rank 1, receives [75, 100) from rank 3 and reduces");
-  Step send;
+  Round send;
   send.send_to = 0;
   send.send = {{4, 4}, Buffer::kInput};
   EXPECT_EQ(to_string(send), "sends input [4, 4) to rank 0");
-  Step receive;
+  Round receive;
   receive.receive_from = 2;
   receive.receive = {{1, 3}, Buffer::kScratch};
   EXPECT_EQ(to_string(receive), "receives scratch [1, 3) from rank 2");
-  EXPECT_EQ(to_string(Step{}), "does nothing");
+  EXPECT_EQ(to_string(Round{}), "does nothing");
 }
 
 TEST(ScheduleTest, CountsWhatIsSentToOthers) {
-  Step to_itself = exchange();
+  Round to_itself = exchange();
   to_itself.send_to = 2;
-  const Schedule schedule{.lanes = {{exchange(), to_itself, Step{}}, {}, {exchange()}}};
+  const Schedule schedule{.lanes = {{exchange(), to_itself, Round{}}, {}, {exchange()}}};
   EXPECT_EQ(sent_count(schedule, 2), 50U);
   EXPECT_EQ(sent_count(schedule, 1), 25U) << "rank 1 would send 25 to rank 2, the rest to itself";
   EXPECT_EQ(sent_count(Schedule{}, 0), 0U);
 }
 
 TEST(ScheduleTest, AppendKeepsTheOrder) {
-  Step second;
+  Round second;
   second.send_to = 9;
   Lane lane{exchange()};
   append(lane, {second, exchange()});
