@@ -24,8 +24,8 @@ namespace ultra::zero {
 
 /// @brief What becomes of a unit between its forward and its backward pass.
 enum class Reshard {
-  kAfterForward,   ///< released, and gathered again, but for the head at the turn (FULL_SHARD,
-                   ///< ZeRO-3)
+  kAfterForward,  ///< released, and gathered again, but for the head at the forward-backward boundary (FULL_SHARD,
+                  ///< ZeRO-3)
   kAfterBackward,  ///< kept: memory for one gather less (SHARD_GRAD_OP)
 };
 
@@ -82,7 +82,7 @@ struct UnitActions {
 /// unit that is there, or under way, is not asked for again. The backward pass of a unit that was
 /// just computed again does not count as another use.
 ///
-/// A unit whose backward pass is the next use stays: at the turn from forward to backward the head
+/// A unit whose backward pass is the next use stays: at the forward-backward boundary the head
 /// is needed at once. So does a unit that is computed again, until its backward pass is over. With
 /// Reshard::kAfterBackward a unit stays until the backward passes of all micro-batches that have
 /// used it forward are over.

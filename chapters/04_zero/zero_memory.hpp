@@ -65,7 +65,7 @@ struct SentElements {
 /// Inside a copy parameters are all-gathered and gradients reduce-scattered; between copies, shards of
 /// gradients are all-reduced, once per step: a shard that is summed over the micro-batches can wait.
 /// Without sharding, both levels together send what an all-reduce on one level would.
-/// The head's parameters stay at the turn from forward to backward, which P alone does not tell: all
+/// The head's parameters stay at the forward-backward boundary, which P alone does not tell: all
 /// units are counted as gathered for each pass.
 /// @param parameters     P.
 /// @param micro_batches  m, at least 1.

@@ -217,7 +217,7 @@ std::size_t predict_sent_elements(const ShardedRun& run) {
   const auto sent = [](const FlatLayout& layout) { return layout.padded - layout.shard; };
   if (!gathered_twice) return elements;
   if (run.model.tied_embeddings) return elements + 2 * m * sent(layouts.back());
-  // The head stays at the turn from forward to backward.
+  // The head stays at the forward-backward boundary.
   return elements - m * sent(layouts.front());
 }
 

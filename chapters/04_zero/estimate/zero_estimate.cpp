@@ -171,7 +171,7 @@ std::string notes(const StagesRequest& request) {
       "kept: ZeRO-3 that keeps the parameters between forward and backward pass, all of them in "
       "memory then.\n"
       "Not counted: padding, gradients and parameters that are whole for a moment{}.\n"
-      "ZeRO-3 sends a little less: the head stays at the turn from forward to backward.\n",
+      "ZeRO-3 sends a little less: the head stays at the forward-backward boundary.\n",
       request.peak_activations ? "" : ", activations");
 }
 

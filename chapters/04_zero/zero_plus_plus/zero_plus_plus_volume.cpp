@@ -62,7 +62,8 @@ StepVolume sent_in_micro_batch(std::span<const FlatLayout> units, DType dtype,
   const bool tied = embeddings == memory::Embeddings::kTied && reshard == Reshard::kAfterForward;
   StepVolume volume;
   for (const FlatLayout& unit : units) {
-    const bool stays = &unit == units.data() && !tied;  // the head, at the turn
+    const bool stays =
+        &unit == units.data() && !tied;  // the head, at the forward-backward boundary
     const std::size_t passes = tied && &unit == &units.back() ? 2 : 1;
     const std::size_t weights = travelling_bytes(unit.shard, dtype, how.weights);
     const std::size_t gradients = travelling_bytes(unit.shard, dtype, how.gradients);

@@ -15,7 +15,7 @@
 /// | reduction, qgZ, one step | (N-1) g               | (N-n) g                                |
 /// | reduction, qgZ, nodes    | (n-1) K g + (K-1) g   | (K-1) g                                |
 ///
-/// At the turn from forward to backward the head is still there: it is gathered once.
+/// At the forward-backward boundary the head is still there: it is gathered once.
 ///
 /// The gathers are rings: one link leaves each node. The reductions are pairwise exchanges, which is
 /// `--reduce-scatter pairwise`: everybody sends to everybody. Padding and scales are in s, w and g.
@@ -72,7 +72,7 @@ struct RankOfMany {
 /// @param dtype  of weights and gradients.
 /// @param reshard  units that are kept for the backward pass are gathered once.
 /// @param embeddings  tied: the last unit is the token table, which the head reads too. It is
-/// gathered for both unless it is kept, and the head does not stay at the turn of the passes.
+/// gathered for both unless it is kept, and the head does not stay at the forward-backward boundary.
 /// @throws ConfigError with the equation when how.node_size does not divide the ranks.
 [[nodiscard]] StepVolume sent_in_micro_batch(
     std::span<const FlatLayout> units, DType dtype, const ZeroPlusPlus& how, const RankOfMany& rank,

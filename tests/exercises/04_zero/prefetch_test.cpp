@@ -52,7 +52,7 @@ struct Case {
       return "after a recomputation the unit's backward pass comes next, so it stays.";
     }
     if (use + 1 < uses.size() && uses[use + 1] == UnitUse{unit, UseKind::kBackward}) {
-      return "at the turn from forward to backward the last unit is the first one again: when the "
+      return "at the forward-backward boundary the last unit is the first one again: when the "
              "next use is the unit's backward pass, it stays.";
     }
     const auto so_far = std::span(uses).first(use + 1);

@@ -201,7 +201,7 @@ TEST_F(ZeroPlusPlusUnitTest, ASecondaryShardOutlivesTheBackwardPassOfAnotherMicr
   }
 }
 
-/// At the turn from forward to backward the head is still there: no backward pass gathers it.
+/// At the forward-backward boundary the head is still there: no backward pass gathers it.
 TEST_F(ZeroPlusPlusUnitTest, AForwardPassWithoutAGatherForItsBackwardPassLeavesNothingStale) {
   for_ranks([](Rank& rank, const Communicator& dp) {
     ZeroPlusPlusUnit& unit = *rank.units.front();
