@@ -96,7 +96,7 @@ Tensor MoeLayer::forward(const Tensor& x, nn::Saved& saved) {
   if (shared_) shared = shared_->forward(x, saved.child("shared"));  // while rows travel
   const Tensor outputs = experts_.forward(in_expert_order(dispatched.wait(), counts),
                                           counts.rows_per_local_expert(), saved);
-  const Tensor combined = exchange_.collect(in_rank_order(outputs, counts), counts).wait();
+  const Tensor combined = exchange_.combine(in_rank_order(outputs, counts), counts).wait();
   saved.put("expert_output", combined);
   Tensor y = tokens_of_rows(combined, decision.routing.weights, order).view(tokens.shape());
   if (region_) y = region_->leave(y).wait();
@@ -121,7 +121,7 @@ Tensor MoeLayer::backward(const Tensor& d_y, nn::Saved& saved) {
       affinity_gradients(d_rows, saved.take("expert_output"), order, decision);
   const Tensor d_inputs = experts_.backward(in_expert_order(dispatched.wait(), counts),
                                             counts.rows_per_local_expert(), saved);
-  TravellingRows collected = exchange_.collect(in_rank_order(d_inputs, counts), counts);
+  TravellingRows collected = exchange_.combine(in_rank_order(d_inputs, counts), counts);
   const Tensor tokens = enter(saved.take("input"));
   const Tensor d_tokens = router_.backward(d_affinities, decision.affinities, as_matrix(tokens),
                                            tokens.size(0), saved.child("router"));

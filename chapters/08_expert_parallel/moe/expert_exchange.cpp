@@ -70,7 +70,7 @@ TravellingRows ExpertExchange::dispatch(const Tensor& rows, const DispatchCounts
   return exchange(rows, counts.send_rows, counts.receive_rows, "dispatch");
 }
 
-TravellingRows ExpertExchange::collect(const Tensor& rows, const DispatchCounts& counts) const {
+TravellingRows ExpertExchange::combine(const Tensor& rows, const DispatchCounts& counts) const {
   return exchange(rows, counts.receive_rows, counts.send_rows, "combine");
 }
 

@@ -50,7 +50,7 @@ class [[nodiscard]] TravellingRows {
 
 /// @brief Exchanges of rows between the ranks that hold the experts.
 ///
-/// Cost: dispatch and collect each send (rows for other ranks' experts) * features elements, and
+/// Cost: dispatch and combine each send (rows for other ranks' experts) * features elements, and
 /// receive as many as the other ranks have for this one's.
 class ExpertExchange {
  public:
@@ -68,7 +68,7 @@ class ExpertExchange {
   /// @brief Sends rows back to where they came from. Collective.
   /// @param rows  [rows for this rank's experts, features], rank by rank.
   /// @return [rows, features] in expert order.
-  TravellingRows collect(const Tensor& rows, const DispatchCounts& counts) const;
+  TravellingRows combine(const Tensor& rows, const DispatchCounts& counts) const;
 
  private:
   TravellingRows exchange(const Tensor& rows, std::span<const std::size_t> send,

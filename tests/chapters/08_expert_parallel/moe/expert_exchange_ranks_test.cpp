@@ -58,7 +58,7 @@ TEST_F(ExpertExchangeTest, RowsFindTheirExpertsAndTheWayBack) {
           }
         }
         EXPECT_EQ(arrived.to_vector(), expected);
-        const Tensor back = exchange.collect(in_rank_order(arrived, counts), counts).wait();
+        const Tensor back = exchange.combine(in_rank_order(arrived, counts), counts).wait();
         EXPECT_EQ(back.to_vector(), own);
       });
     }
