@@ -91,7 +91,7 @@ Tensor MoeLayer::forward(const Tensor& x, nn::Saved& saved) {
   const DispatchCounts counts = dispatch_counts(order.rows_per_expert, exchange_.ranks());
   save_counts(counts, saved);
 
-  TravellingRows dispatched = exchange_.dispatch(rows_of_tokens(rows, Tensor(), order), counts);
+  InFlightRows dispatched = exchange_.dispatch(rows_of_tokens(rows, Tensor(), order), counts);
   Tensor shared;
   if (shared_) shared = shared_->forward(x, saved.child("shared"));  // while rows travel
   const Tensor outputs = experts_.forward(in_expert_order(dispatched.wait(), counts),
@@ -113,7 +113,7 @@ Tensor MoeLayer::backward(const Tensor& d_y, nn::Saved& saved) {
   const ExpertOrder order = expert_order(decision.destinations, num_experts_);
   const DispatchCounts counts = counts_again(order, saved);
 
-  TravellingRows dispatched =
+  InFlightRows dispatched =
       exchange_.dispatch(rows_of_tokens(d_rows, decision.routing.weights, order), counts);
   Tensor d_shared;
   if (shared_) d_shared = shared_->backward(d_y, saved.child("shared"));  // while rows travel
@@ -121,7 +121,7 @@ Tensor MoeLayer::backward(const Tensor& d_y, nn::Saved& saved) {
       affinity_gradients(d_rows, saved.take("expert_output"), order, decision);
   const Tensor d_inputs = experts_.backward(in_expert_order(dispatched.wait(), counts),
                                             counts.rows_per_local_expert(), saved);
-  TravellingRows collected = exchange_.combine(in_rank_order(d_inputs, counts), counts);
+  InFlightRows collected = exchange_.combine(in_rank_order(d_inputs, counts), counts);
   const Tensor tokens = enter(saved.take("input"));
   const Tensor d_tokens = router_.backward(d_affinities, decision.affinities, as_matrix(tokens),
                                            tokens.size(0), saved.child("router"));

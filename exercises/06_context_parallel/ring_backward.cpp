@@ -12,7 +12,7 @@
 // chapters/06_context_parallel/ring_backward.hpp declares the functions.
 #include "chapters/06_context_parallel/ring_backward.hpp"
 
-#include "chapters/06_context_parallel/travelling_pair.hpp"
+#include "chapters/06_context_parallel/kv_block.hpp"
 #include "common/base/errors.hpp"
 #include "common/ops/elementwise.hpp"
 

@@ -8,19 +8,19 @@
 // Targets:     attention over all ranks' keys, each rank's seen once, under its tokens;
 //              N - 1 messages per rank, to the next one; while a block is computed, another travels;
 //              never more than two pairs of keys and values in memory, besides its own
-// You will need: TravellingPair (chapters/06_context_parallel/travelling_pair.hpp), keys and values in one
+// You will need: KvBlock (chapters/06_context_parallel/kv_block.hpp), keys and values in one
 //              message; ring.ranks.ring_shift() (common/comm/communicator.hpp), which sends to the
 //              next rank and receives from the one before; wait() of the Work that it returns
 //
 // chapters/06_context_parallel/ring_forward.hpp declares the functions.
 #include "chapters/06_context_parallel/ring_forward.hpp"
 
-#include "chapters/06_context_parallel/travelling_pair.hpp"
+#include "chapters/06_context_parallel/kv_block.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::context_parallel {
 
-// TODO 1: begin with attention over nothing, and with a TravellingPair of this rank's keys and values.
+// TODO 1: begin with attention over nothing, and with a KvBlock of this rank's keys and values.
 // TODO 2: in each step begin to pass on what is here, and to receive the next; attend meanwhile. In the
 // last step nobody needs another one.
 PartialAttention ring_forward([[maybe_unused]] const BlockAttention& queries,

@@ -1,6 +1,6 @@
 #include "chapters/06_context_parallel/ring_backward.hpp"
 
-#include "chapters/06_context_parallel/travelling_pair.hpp"
+#include "chapters/06_context_parallel/kv_block.hpp"
 #include "common/ops/elementwise.hpp"
 
 namespace ultra::context_parallel {
@@ -24,20 +24,20 @@ nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_ou
     queries.add_gradients(d_output, whole, own, gradients);
     return gradients;
   }
-  TravellingPair here = TravellingPair::copy_of(own);
-  TravellingPair d_arriving = TravellingPair::like(own);
+  KvBlock here = KvBlock::copy_of(own);
+  KvBlock d_arriving = KvBlock::like(own);
   Work d_shift;
   // Invariant: in step s, `here` has the keys and values of rank (rank - s), and `d_arriving` becomes
   // the sum of what the s ranks before this one have added to their gradients.
   for (int step = 0; step < ranks; ++step) {
     const auto owner = static_cast<std::size_t>((ring.ranks.rank() - step + ranks) % ranks);
-    TravellingPair next = here;
+    KvBlock next = here;
     Work shift;
     if (step + 1 < ranks) {
-      next = TravellingPair::like(own);
+      next = KvBlock::like(own);
       shift = ring.ranks.labeled("keys and values").ring_shift(here.both(), next.both());
     }
-    TravellingPair d_here = TravellingPair::like(own);
+    KvBlock d_here = KvBlock::like(own);
     d_here.both().fill(0.0);
     queries.add_gradients(
         d_output, whole, here.at(ring.chunks[owner]),
@@ -45,7 +45,7 @@ nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_ou
     d_shift.wait();  // or the sum so far would be read before it has arrived
     if (step > 0) ops::add_into(d_here.both(), d_arriving.both());
     // The last hop brings the sums home.
-    d_arriving = TravellingPair::like(own);
+    d_arriving = KvBlock::like(own);
     d_shift = ring.ranks.labeled("gradients of keys and values")
                   .ring_shift(d_here.both(), d_arriving.both());
     shift.wait();  // or the next block would read keys that have not arrived

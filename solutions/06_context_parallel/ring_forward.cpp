@@ -1,6 +1,6 @@
 #include "chapters/06_context_parallel/ring_forward.hpp"
 
-#include "chapters/06_context_parallel/travelling_pair.hpp"
+#include "chapters/06_context_parallel/kv_block.hpp"
 
 namespace ultra::context_parallel {
 
@@ -13,14 +13,14 @@ PartialAttention ring_forward(const BlockAttention& queries, const KeyValues& ow
     queries.attend(partial, own);
     return partial;
   }
-  TravellingPair here = TravellingPair::copy_of(own);
+  KvBlock here = KvBlock::copy_of(own);
   // Invariant: in step s, `here` has the keys and values of rank (rank - s).
   for (int step = 0; step < ranks; ++step) {
     const auto owner = static_cast<std::size_t>((ring.ranks.rank() - step + ranks) % ranks);
-    TravellingPair next = here;
+    KvBlock next = here;
     Work shift;
     if (step + 1 < ranks) {
-      next = TravellingPair::like(own);
+      next = KvBlock::like(own);
       shift = ring.ranks.labeled("keys and values").ring_shift(here.both(), next.both());
     }
     queries.attend(partial, here.at(ring.chunks[owner]));

@@ -1,8 +1,8 @@
 #include <vector>
 
+#include "chapters/06_context_parallel/kv_block.hpp"
 #include "chapters/06_context_parallel/methods/sequence_attention.hpp"
 #include "chapters/06_context_parallel/sequence_chunks.hpp"
-#include "chapters/06_context_parallel/travelling_pair.hpp"
 
 namespace ultra::context_parallel {
 namespace {
@@ -50,7 +50,7 @@ Tensor no_gradient(const Tensor& x) {
 // [region gathered]
 KeyValues GatheredAttention::gather(const Tensor& key, const Tensor& value) const {
   const KeyValues own{.key = key, .value = value, .chunks = group_.own()};
-  const TravellingPair pair = TravellingPair::copy_of(own);
+  const KvBlock pair = KvBlock::copy_of(own);
   const Tensor pairs = pairs_of(group_, own);
   group_.ranks.labeled("keys and values").all_gather(pair.both(), pairs).wait();
   return {
@@ -81,7 +81,7 @@ nn::QkvGradients GatheredAttention::backward(const Tensor& d_output, const Atten
     put(d_pairs, 0, d_all.d_key, group_);
     put(d_pairs, 1, d_all.d_value, group_);
   }
-  const TravellingPair d_own = TravellingPair::like(own);
+  const KvBlock d_own = KvBlock::like(own);
   group_.ranks.labeled("gradients of keys and values").reduce_scatter(d_pairs, d_own.both()).wait();
   return {d_query, d_own.first(), d_own.second()};
 }

@@ -54,9 +54,9 @@ Tensor in_rank_order(const Tensor& rows, const DispatchCounts& counts) {
   return moved(rows, segments.rows, segments.by_experts, segments.by_ranks);
 }
 
-TravellingRows ExpertExchange::exchange(const Tensor& rows, std::span<const std::size_t> send,
-                                        std::span<const std::size_t> receive,
-                                        const char* label) const {
+InFlightRows ExpertExchange::exchange(const Tensor& rows, std::span<const std::size_t> send,
+                                      std::span<const std::size_t> receive,
+                                      const char* label) const {
   if (ep_.size() == 1) return {{}, rows, Work()};
   std::size_t arriving = 0;
   for (const std::size_t count : receive) arriving += count;
@@ -66,11 +66,11 @@ TravellingRows ExpertExchange::exchange(const Tensor& rows, std::span<const std:
   return {rows, arrived, std::move(work)};
 }
 
-TravellingRows ExpertExchange::dispatch(const Tensor& rows, const DispatchCounts& counts) const {
+InFlightRows ExpertExchange::dispatch(const Tensor& rows, const DispatchCounts& counts) const {
   return exchange(rows, counts.send_rows, counts.receive_rows, "dispatch");
 }
 
-TravellingRows ExpertExchange::combine(const Tensor& rows, const DispatchCounts& counts) const {
+InFlightRows ExpertExchange::combine(const Tensor& rows, const DispatchCounts& counts) const {
   return exchange(rows, counts.receive_rows, counts.send_rows, "combine");
 }
 

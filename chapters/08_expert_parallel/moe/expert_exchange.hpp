@@ -26,11 +26,11 @@ struct RowSegments {
 };
 
 /// @brief Rows that are on their way.
-class [[nodiscard]] TravellingRows {
+class [[nodiscard]] InFlightRows {
  public:
   /// @param sent     kept alive until they have arrived.
   /// @param arrived  what is received.
-  TravellingRows(Tensor sent, Tensor arrived, Work work)
+  InFlightRows(Tensor sent, Tensor arrived, Work work)
       : sent_(std::move(sent)), arrived_(std::move(arrived)), work_(std::move(work)) {}
 
   /// @brief The rows, in the order in which they arrive. Called once.
@@ -63,16 +63,16 @@ class ExpertExchange {
   /// @brief Sends rows to their experts. Collective.
   /// @param rows  [rows, features] in expert order.
   /// @return [rows for this rank's experts, features], rank by rank: see in_expert_order().
-  TravellingRows dispatch(const Tensor& rows, const DispatchCounts& counts) const;
+  InFlightRows dispatch(const Tensor& rows, const DispatchCounts& counts) const;
 
   /// @brief Sends rows back to where they came from. Collective.
   /// @param rows  [rows for this rank's experts, features], rank by rank.
   /// @return [rows, features] in expert order.
-  TravellingRows combine(const Tensor& rows, const DispatchCounts& counts) const;
+  InFlightRows combine(const Tensor& rows, const DispatchCounts& counts) const;
 
  private:
-  TravellingRows exchange(const Tensor& rows, std::span<const std::size_t> send,
-                          std::span<const std::size_t> receive, const char* label) const;
+  InFlightRows exchange(const Tensor& rows, std::span<const std::size_t> send,
+                        std::span<const std::size_t> receive, const char* label) const;
 
   Communicator ep_;
 };

@@ -8,18 +8,17 @@
 namespace ultra::context_parallel {
 
 /// @brief [2, ...]: keys, then values.
-class TravellingPair {
+class KvBlock {
  public:
   /// @brief Memory for a pair like this one; it holds anything.
-  [[nodiscard]] static TravellingPair like(const KeyValues& pair) {
+  [[nodiscard]] static KvBlock like(const KeyValues& pair) {
     const Shape& shape = pair.key.shape();
-    return TravellingPair(Tensor::empty(pair.key.device(),
-                                        {2, shape[0], shape[1], shape[2], shape[3]},
-                                        pair.key.dtype(), MemoryCategory::kCommunication));
+    return KvBlock(Tensor::empty(pair.key.device(), {2, shape[0], shape[1], shape[2], shape[3]},
+                                 pair.key.dtype(), MemoryCategory::kCommunication));
   }
   /// @brief A copy of keys and values.
-  [[nodiscard]] static TravellingPair copy_of(const KeyValues& pair) {
-    TravellingPair copy = like(pair);
+  [[nodiscard]] static KvBlock copy_of(const KeyValues& pair) {
+    KvBlock copy = like(pair);
     copy.first().copy_from(pair.key);
     copy.second().copy_from(pair.value);
     return copy;
@@ -37,7 +36,7 @@ class TravellingPair {
   }
 
  private:
-  explicit TravellingPair(Tensor both) : both_(std::move(both)) {}
+  explicit KvBlock(Tensor both) : both_(std::move(both)) {}
   [[nodiscard]] Tensor part(std::size_t which) const {
     const Shape& shape = both_.shape();
     return both_.slice(0, {which, which + 1}).view({shape[1], shape[2], shape[3], shape[4]});
