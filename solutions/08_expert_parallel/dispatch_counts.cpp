@@ -28,15 +28,15 @@ DispatchCounts dispatch_counts(std::span<const std::size_t> rows_per_expert,
   const auto ranks = checked_cast<std::size_t>(ep.size());
   ensure(rows_per_expert.size() % ranks == 0, "as many experts on every rank");
   const Shape shape{ranks, rows_per_expert.size() / ranks};
-  const Tensor told = Tensor::empty(Device::cpu(), shape, DType::kI32);
-  std::ranges::transform(rows_per_expert, told.data<std::int32_t>(),
+  const Tensor send_counts = Tensor::empty(Device::cpu(), shape, DType::kI32);
+  std::ranges::transform(rows_per_expert, send_counts.data<std::int32_t>(),
                          [](std::size_t rows) { return checked_cast<std::int32_t>(rows); });
-  Tensor learnt = told;
+  Tensor recv_counts = send_counts;
   if (ranks > 1) {
-    learnt = Tensor::empty(Device::cpu(), shape, DType::kI32);
-    ep.labeled("dispatch counts").all_to_all(told, learnt).wait();
+    recv_counts = Tensor::empty(Device::cpu(), shape, DType::kI32);
+    ep.labeled("dispatch counts").all_to_all(send_counts, recv_counts).wait();
   }
-  const std::span<const std::int32_t> received = learnt.span<std::int32_t>();
+  const std::span<const std::int32_t> received = recv_counts.span<std::int32_t>();
   return counts_of(rows_per_expert, {received.begin(), received.end()}, ranks);
 }
 
