@@ -52,6 +52,6 @@ struct MoeConfig {
 
 /// What a token's choice names instead of an expert when it goes nowhere: it was dropped, or the
 /// token counts for nothing.
-inline constexpr std::int32_t kNowhere = -1;
+inline constexpr std::int32_t kDropped = -1;
 
 }  // namespace ultra::expert_parallel

@@ -32,7 +32,7 @@ struct ExpertOrder {
 };
 
 /// @brief Sorts choices by expert; those of an expert stay in the order of the tokens.
-/// @param destinations  [tokens, top_k] of i32: an expert, or kNowhere for what has no row.
+/// @param destinations  [tokens, top_k] of i32: an expert, or kDropped for what has no row.
 /// @param num_experts   that there are; some may have no row.
 [[nodiscard]] ExpertOrder expert_order(const Tensor& destinations, std::size_t num_experts);
 

@@ -5,7 +5,7 @@
 // Difficulty:  medium
 // Check:       ./workbook check 08.2
 // Hints:       ./workbook hint 08.2
-// Targets:     the rows of each expert together, in the order of the tokens; no row for kNowhere;
+// Targets:     the rows of each expert together, in the order of the tokens; no row for kDropped;
 //              weighted rows, and weighted sums of them; zeros for a token without a row
 //
 // chapters/08_expert_parallel/token_permutation.hpp declares the functions.

@@ -30,7 +30,7 @@ ExpertOrder expert_order(const Tensor& destinations, std::size_t num_experts) {
                     .rows_per_expert = std::vector<std::size_t>(num_experts, 0)};
   const HostView<const std::int32_t> experts(destinations);
   for (const std::int32_t expert : experts) {
-    if (expert != kNowhere) ++order.rows_per_expert[static_cast<std::size_t>(expert)];
+    if (expert != kDropped) ++order.rows_per_expert[static_cast<std::size_t>(expert)];
   }
   // Counting sort: where the next row of each expert goes.
   std::vector<std::size_t> next(num_experts, 0);
@@ -41,7 +41,7 @@ ExpertOrder expert_order(const Tensor& destinations, std::size_t num_experts) {
   }
   order.choices.resize(rows);
   for (std::size_t choice = 0; choice < experts.size(); ++choice) {
-    if (experts[choice] == kNowhere) continue;
+    if (experts[choice] == kDropped) continue;
     order.choices[next[static_cast<std::size_t>(experts[choice])]++] = choice;
   }
   return order;

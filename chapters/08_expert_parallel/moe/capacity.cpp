@@ -95,8 +95,8 @@ void keep_places(std::span<std::int32_t> destinations, std::size_t top_k,
   for (std::size_t choice = 0; choice < top_k; ++choice) {
     for (const std::size_t token : order) {
       std::int32_t& expert = destinations[token * top_k + choice];
-      if (expert == kNowhere) continue;
-      if (taken[static_cast<std::size_t>(expert)]++ >= capacity) expert = kNowhere;
+      if (expert == kDropped) continue;
+      if (taken[static_cast<std::size_t>(expert)]++ >= capacity) expert = kDropped;
     }
   }
 }

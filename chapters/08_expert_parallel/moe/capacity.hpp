@@ -21,9 +21,9 @@ namespace ultra::expert_parallel {
 /// @brief Places of an expert for the tokens of a group: ceil(factor * top_k * tokens / experts).
 [[nodiscard]] std::size_t capacity_of(double factor, std::size_t tokens, const MoeConfig& config);
 
-/// @brief Writes kNowhere over the choices of a group that come after their expert's places are
+/// @brief Writes kDropped over the choices of a group that come after their expert's places are
 /// taken.
-/// @param destinations  [tokens, top_k] experts, or kNowhere for choices that need no place.
+/// @param destinations  [tokens, top_k] experts, or kDropped for choices that need no place.
 /// @param order         the tokens of the group, the first first.
 /// @param capacity      places of each expert.
 void keep_places(std::span<std::int32_t> destinations, std::size_t top_k,

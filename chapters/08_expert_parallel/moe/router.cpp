@@ -62,14 +62,14 @@ std::vector<std::size_t> padding_of(const LocalTokens& tokens, const nn::Pass& p
   return padding;
 }
 
-/// Writes kNowhere over the choices of padding.
+/// Writes kDropped over the choices of padding.
 void ask_for_nothing(const Tensor& experts, const LocalTokens& tokens, const nn::Pass& pass) {
   const std::vector<std::size_t> padding = padding_of(tokens, pass);
   if (padding.empty()) return;
   const std::size_t top_k = experts.size(1);
   const HostView<std::int32_t> choices(experts, HostAccess::kReadWrite);
   for (const std::size_t token : padding) {
-    std::ranges::fill(choices.span().subspan(token * top_k, top_k), kNowhere);
+    std::ranges::fill(choices.span().subspan(token * top_k, top_k), kDropped);
   }
 }
 
@@ -150,7 +150,7 @@ Tensor Router::choices_of(const Tensor& experts, std::size_t batch) const {
   const HostView<const std::int32_t> chosen(experts);
   const HostView<std::int32_t> counts(choices, HostAccess::kReadWrite);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    if (chosen[i] == kNowhere) continue;
+    if (chosen[i] == kDropped) continue;
     ++counts[i / per_sequence * config_.num_experts + static_cast<std::size_t>(chosen[i])];
   }
   return choices;
@@ -165,7 +165,7 @@ void Router::count(const Tensor& choices, const Tensor& destinations, const nn::
     all += static_cast<std::size_t>(counts[i]);
   }
   const HostView<const std::int32_t> left(destinations);
-  const auto nowhere = static_cast<std::size_t>(std::ranges::count(left, kNowhere));
+  const auto nowhere = static_cast<std::size_t>(std::ranges::count(left, kDropped));
   scope_.counters->add(dropped_name_, static_cast<double>(all - (left.size() - nowhere)));
 }
 

@@ -34,7 +34,7 @@ struct Decision {
   Tensor affinities;  ///< [tokens, experts]
   Routing routing;    ///< all choices, with their weights
   Tensor
-      destinations;  ///< [tokens, top_k] of i32: where they go; kNowhere for padding, and for what
+      destinations;  ///< [tokens, top_k] of i32: where they go; kDropped for padding, and for what
                      ///< was dropped
 };
 

@@ -60,7 +60,7 @@ class CombineWeights : public ultra::test::RandomTest {
     c.destinations = c.routing.experts.clone();
     if (drops) {
       for (std::int32_t& expert : c.destinations.span<std::int32_t>()) {
-        if (random.between(0, 2) == 0) expert = kNowhere;
+        if (random.between(0, 2) == 0) expert = kDropped;
       }
     }
     c.order = expert_order(c.destinations, c.experts);

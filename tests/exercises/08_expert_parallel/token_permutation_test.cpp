@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kOrder =
     "Hint: all rows of expert 0 come first, then those of expert 1; the rows of an expert in the "
     "order of the tokens.";
-constexpr const char* kNothing = "Hint: a destination of kNowhere has no row.";
+constexpr const char* kNothing = "Hint: a destination of kDropped has no row.";
 constexpr const char* kToken = "Hint: the token of a choice is its number divided by top_k.";
 constexpr const char* kWeight = "Hint: a row's weight stands at the number of its choice.";
 constexpr const char* kBack =
@@ -42,7 +42,7 @@ class TokenPermutation : public ultra::test::RandomTest {
       const std::size_t first = random.between(0, c.experts - 1);
       for (std::size_t k = 0; k < c.top_k; ++k) {
         c.destinations.data<std::int32_t>()[t * c.top_k + k] =
-            random.between(0, 3) == 0 ? kNowhere
+            random.between(0, 3) == 0 ? kDropped
                                       : static_cast<std::int32_t>((first + k) % c.experts);
       }
     }
@@ -118,7 +118,7 @@ TEST_F(TokenPermutation, EachIsTheOthersBackwardPass) {
 
 TEST_F(TokenPermutation, NothingAtAll) {
   const Tensor nowhere = Tensor::empty(device, {3, 2}, DType::kI32);
-  nowhere.fill(kNowhere);
+  nowhere.fill(kDropped);
   const ExpertOrder order = expert_order(nowhere, 4);
   EXPECT_EQ(order.rows(), 0U) << kNothing;
   EXPECT_EQ(order.rows_per_expert, std::vector<std::size_t>(4, 0));

@@ -21,7 +21,7 @@ class ExpertRows : public ultra::test::RandomTest {
     routing = top_k_routing(affinities, {}, top_k);
     const Tensor destinations = routing.experts.clone();
     for (std::int32_t& expert : destinations.span<std::int32_t>()) {
-      if (random.between(0, 3) == 0) expert = kNowhere;
+      if (random.between(0, 3) == 0) expert = kDropped;
     }
     order = expert_order(destinations, experts);
     x = random.tensor(cpu, {tokens, features}, DType::kF64);

@@ -74,7 +74,7 @@ TEST_F(Affinities, GradientsAreThoseOfFiniteDifferences) {
   EXPECT_TRUE(gradients_match(random, z_loss, {{"logits", logits, d_logits}}));
 }
 
-constexpr std::int32_t kNo = kNowhere;
+constexpr std::int32_t kNo = kDropped;
 
 class Capacity : public ultra::test::RandomTest {};
 
