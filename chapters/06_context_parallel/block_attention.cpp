@@ -90,7 +90,7 @@ struct BlockAttention::Block {
 BlockAttention::BlockAttention(Tensor query, TokenChunks chunks, AttentionScope scope)
     : query_(std::move(query)), chunks_(std::move(chunks)), scope_(std::move(scope)) {}
 
-PartialAttention BlockAttention::nothing_seen() const {
+PartialAttention BlockAttention::empty_partial() const {
   const DType sums = accumulation_dtype(query_.dtype());
   PartialAttention partial{
       .output = Tensor::zeros(query_.device(), query_.shape(), sums),

@@ -57,7 +57,7 @@ class BlockAttention {
   BlockAttention(Tensor query, TokenChunks chunks, AttentionScope scope);
 
   /// @brief Attention over no keys: output 0, log-sum-exp -infinity.
-  [[nodiscard]] PartialAttention nothing_seen() const;
+  [[nodiscard]] PartialAttention empty_partial() const;
 
   /// @brief Merges attention over these keys into `partial`, in the blocks that the mask needs.
   /// @param keys  that `partial` has not seen yet.

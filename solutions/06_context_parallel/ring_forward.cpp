@@ -8,7 +8,7 @@ namespace ultra::context_parallel {
 PartialAttention ring_forward(const BlockAttention& queries, const KeyValues& own,
                               const SequenceGroup& ring) {
   const int ranks = ring.ranks.size();
-  PartialAttention partial = queries.nothing_seen();
+  PartialAttention partial = queries.empty_partial();
   if (ranks == 1) {
     queries.attend(partial, own);
     return partial;

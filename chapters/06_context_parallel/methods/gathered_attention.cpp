@@ -60,7 +60,7 @@ KeyValues GatheredAttention::gather(const Tensor& key, const Tensor& value) cons
 Tensor GatheredAttention::forward(const AttentionInputs& in, const AttentionScope& scope,
                                   nn::Saved& saved) {
   const BlockAttention queries(in.query, group_.own(), scope);
-  const PartialAttention sums = queries.nothing_seen();
+  const PartialAttention sums = queries.empty_partial();
   queries.attend(sums, gather(in.key, in.value));
   const PartialAttention partial = rounded(sums, in.query.dtype());
   save_attention(in, partial, saved);

@@ -63,7 +63,7 @@ std::vector<std::size_t> padding_of(const LocalTokens& tokens, const nn::Pass& p
 }
 
 /// Writes kDropped over the choices of padding.
-void ask_for_nothing(const Tensor& experts, const LocalTokens& tokens, const nn::Pass& pass) {
+void mask_padding(const Tensor& experts, const LocalTokens& tokens, const nn::Pass& pass) {
   const std::vector<std::size_t> padding = padding_of(tokens, pass);
   if (padding.empty()) return;
   const std::size_t top_k = experts.size(1);
@@ -179,7 +179,7 @@ Decision Router::forward(const Tensor& x, std::size_t batch, nn::Saved& saved) {
   const Routing routing =
       top_k_routing(affinities, biases_ ? on_host(biases_->value()) : Tensor(), config_.top_k);
   const Tensor destinations = routing.experts.clone();
-  ask_for_nothing(destinations, tokens, pass);
+  mask_padding(destinations, tokens, pass);
   const Tensor choices = choices_of(destinations, batch);
   drop_beyond_capacity(destinations, tokens, config_, scope_.cp);
   count(choices, destinations, pass);

@@ -35,7 +35,7 @@ class RingBackward : public ultra::test::RandomTest {
   /// Attention of a rank's queries over all keys, as ring_forward() gives it.
   static PartialAttention whole_of(const AttentionOfAll& all, int rank) {
     const BlockAttention queries = all.queries(rank);
-    PartialAttention partial = queries.nothing_seen();
+    PartialAttention partial = queries.empty_partial();
     for (int owner = 0; owner < static_cast<int>(all.chunks.size()); ++owner) {
       queries.attend(partial, all.own(owner));
     }

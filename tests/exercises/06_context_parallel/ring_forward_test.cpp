@@ -106,7 +106,7 @@ TEST_F(RingForward, AttendsWhileTheNextKeysTravel) {
         static_cast<void>(
             ring_forward(queries, all.own(cp.rank()), {.ranks = cp, .chunks = all.chunks}));
         const double step = test::work_seconds(
-            [&] { queries.attend(queries.nothing_seen(), all.own(cp.next_rank())); });
+            [&] { queries.attend(queries.empty_partial(), all.own(cp.next_rank())); });
         EXPECT_EQ(test::bare_transfers(trace, step), 0) << "of 2 transfers\n" << kOverlap;
       },
       ultra::test::on_call(test::slowed(all, 0.002)));

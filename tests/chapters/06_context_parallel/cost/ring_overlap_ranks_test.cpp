@@ -67,7 +67,7 @@ TEST_F(RingOnASlowedLink, TheConditionIsTheRatioOfATransferToTheWorkOfAStep) {
   const BlockAttention queries(
       all.part(all.query, 1), all.chunks[1],
       {.seq_len = all.places.sequence_len, .places = &all.places, .counters = &counters});
-  const double seconds = test::work_seconds([&] { queries.attend(queries.nothing_seen(), keys); });
+  const double seconds = test::work_seconds([&] { queries.attend(queries.empty_partial(), keys); });
   const double flops = counters.sums().at(std::string(kAttentionFlops)) / seconds;
   const double bytes_per_second = 2.0 * static_cast<double>(keys.key.nbytes()) / kTransfer;
   const double ratio = transfer_over_compute(128, 2, 8, flops, bytes_per_second);
@@ -102,7 +102,7 @@ TEST_F(RingOnASlowedLink, WaitsForWhatTheConditionLeavesUnhidden) {
   all.balance();
   const double step = test::work_seconds([&] {
     const BlockAttention queries = all.queries(0);
-    queries.attend(queries.nothing_seen(), all.own(1));
+    queries.attend(queries.empty_partial(), all.own(1));
   });
   for (const double ratio : {0.25, 1.0, 4.0}) {  // of a transfer to a forward step
     const double transfer = ratio * step;
