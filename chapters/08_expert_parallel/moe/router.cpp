@@ -87,7 +87,7 @@ Tensor on_host(const Tensor& x) {
 }
 
 /// Back to where the tokens are.
-Tensor beside(const Tensor& tokens, const Tensor& x) {
+Tensor to_device_of(const Tensor& x, const Tensor& tokens) {
   return has_streams(tokens.device().kind()) ? x.to(tokens.device()) : x;
 }
 
@@ -244,7 +244,7 @@ Tensor Router::backward(const Tensor& d_affinities, const Tensor& affinities, co
     }
   }
   clear_rows(d_wide, tokens, saved.pass());
-  const Tensor d_logits = beside(x, cast(d_wide, x.dtype()));
+  const Tensor d_logits = to_device_of(cast(d_wide, x.dtype()), x);
   Tensor d_x = ops::matmul(d_logits, Transpose::kNo, weight_.value(), Transpose::kNo);
   nn::add_matmul_grad(weight_, d_logits, x);
   return d_x;
