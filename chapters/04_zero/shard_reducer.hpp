@@ -103,7 +103,7 @@ class ShardReducer : public GroupReducer {
 
  protected:
   /// @brief Waits for the group that is under way for longest, and adds its sum to the shard.
-  virtual void take_in_oldest();
+  virtual void drain_oldest();
 
   /// @brief A group on its way.
   struct UnderWay {

@@ -30,7 +30,7 @@ void ShardReducer::flush([[maybe_unused]] std::size_t group) {
 
 // TODO 3: wait for the first group of under_way_ and remove it. Its sum becomes the shard
 // (MemoryCategory::kGradients), or is added to the shard that an earlier pass left.
-void ShardReducer::take_in_oldest() { throw NotWritten("04.3 shard_reducer: take_in_oldest"); }
+void ShardReducer::drain_oldest() { throw NotWritten("04.3 shard_reducer: drain_oldest"); }
 
 // TODO 4: take in all that is under way.
 void ShardReducer::finish() { throw NotWritten("04.3 shard_reducer: finish"); }

@@ -6,7 +6,7 @@ namespace ultra::zero {
 
 // [region open]
 Tensor ShardReducer::open(std::size_t group) {
-  while (under_way_.size() > 1) take_in_oldest();
+  while (under_way_.size() > 1) drain_oldest();
   const FlatLayout& layout = groups_[group].layout;
   open_ = Tensor::empty(device_, {layout.padded}, dtype_, MemoryCategory::kCommunication);
   open_.slice(0, {layout.count, layout.padded}).fill(0.0);
@@ -24,8 +24,8 @@ void ShardReducer::flush(std::size_t group) {
 }
 // [/region]
 
-// [region take_in_oldest]
-void ShardReducer::take_in_oldest() {
+// [region drain_oldest]
+void ShardReducer::drain_oldest() {
   UnderWay oldest = std::move(under_way_.front());
   under_way_.pop_front();
   oldest.work.wait();  // or the shard would get sums that are not complete
@@ -40,7 +40,7 @@ void ShardReducer::take_in_oldest() {
 
 // [region finish]
 void ShardReducer::finish() {
-  while (!under_way_.empty()) take_in_oldest();
+  while (!under_way_.empty()) drain_oldest();
 }
 // [/region]
 

@@ -51,7 +51,7 @@ void BufferReplay::run_step() {
     prefetch_.free(use.unit);
     fetch_.free(use.unit);
   }
-  while (!under_way_.empty()) take_in_oldest();
+  while (!under_way_.empty()) drain_oldest();
 }
 
 bool BufferReplay::completes_gradients(std::size_t use) const {
@@ -62,12 +62,12 @@ bool BufferReplay::completes_gradients(std::size_t use) const {
 }
 
 void BufferReplay::make_gradients(std::size_t group) {
-  while (under_way_.size() > 1) take_in_oldest();
+  while (under_way_.size() > 1) drain_oldest();
   const GroupBuffers& bytes = groups_[group];
   // While gradients are quantised, they stand beside their messages.
   note(bytes.reduced > 0 ? bytes.whole + bytes.reduced : bytes.whole);
   under_way_.push_back(group);
-  if (overlap_ == Overlap::kOff) take_in_oldest();
+  if (overlap_ == Overlap::kOff) drain_oldest();
 }
 
 void BufferReplay::fetch(std::size_t unit) {
@@ -100,7 +100,7 @@ void BufferReplay::release(std::size_t unit) {
   weights_ -= groups_[group_of(unit)].whole;
 }
 
-void BufferReplay::take_in_oldest() {
+void BufferReplay::drain_oldest() {
   const GroupBuffers& bytes = groups_[under_way_.front()];
   note(bytes.sums);
   under_way_.erase(under_way_.begin());

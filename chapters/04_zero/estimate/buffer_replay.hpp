@@ -52,7 +52,7 @@ class BufferReplay {
   void start_gather(std::size_t unit);
   void wait(std::size_t unit);
   void release(std::size_t unit);
-  void take_in_oldest();
+  void drain_oldest();
   void note(std::size_t more = 0);
   [[nodiscard]] std::size_t group_of(std::size_t unit) const { return groups_.size() - 1 - unit; }
 

@@ -102,9 +102,9 @@ Tensor QuantizedReducer::exchanged_between_nodes(std::size_t group, const Tensor
 }
 // [/region]
 
-// [region take_in_oldest]
+// [region drain_oldest]
 /// Makes the sum of the pieces, which is then taken in as any other.
-void QuantizedReducer::take_in_oldest() {
+void QuantizedReducer::drain_oldest() {
   UnderWay& oldest = under_way_.front();
   oldest.work.wait();  // or pieces that have not arrived would be added up
   const std::size_t columns = ranks_ / size_as_count(first_);
@@ -112,7 +112,7 @@ void QuantizedReducer::take_in_oldest() {
   oldest.own = Tensor();
   if (second_) sum = exchanged_between_nodes(oldest.group, sum);
   oldest.own = sum;
-  ShardReducer::take_in_oldest();
+  ShardReducer::drain_oldest();
 }
 // [/region]
 

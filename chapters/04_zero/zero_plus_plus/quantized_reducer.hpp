@@ -47,7 +47,7 @@ class QuantizedReducer : public ShardReducer {
   void flush(std::size_t group) override;
 
  private:
-  void take_in_oldest() override;
+  void drain_oldest() override;
   [[nodiscard]] UnderWay begin_first_step(std::size_t group, const Tensor& flat) const;
   [[nodiscard]] Tensor exchanged_between_nodes(std::size_t group, const Tensor& columns) const;
   [[nodiscard]] Tensor exchange_memory(std::size_t words) const;
