@@ -184,8 +184,8 @@ void ExpertParallel::change_plan(train::Plan& plan, const train::Setup&) const {
   if (!options_.has_experts()) return;
   if (options_.ep > 1) plan.groups.add(kExpertGroup, plan.mesh.along(kReplicaAxis));
   if (options_.moe.balance != Balance::kBias) return;
-  plan.groups.add(std::string(nn::kOwnGroup),
-                  plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kOwnGroup)));
+  plan.groups.add(std::string(nn::kLocalGroup),
+                  plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kLocalGroup)));
 }
 
 void ExpertParallel::wrap(train::FactoryStack& factories, const train::Plan& plan,

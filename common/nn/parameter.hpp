@@ -73,7 +73,7 @@ struct Replication {
 inline constexpr std::string_view kDataGroup = "data";
 
 /// The data group of what every rank keeps as a whole and no gradient changes: this rank alone.
-inline constexpr std::string_view kOwnGroup = "this rank";
+inline constexpr std::string_view kLocalGroup = "local";
 
 /// @brief Whether a parameter has memory for its values from the start.
 enum class Values {

@@ -77,7 +77,7 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
                             {.rule = ingredients.rule,
                              .wrap = ingredients.weight_rule.get(),
                              .store = ingredients.store.get()}};
-    if (group == nn::kOwnGroup) {
+    if (group == nn::kLocalGroup) {
       states.push_back(std::make_unique<ReplicatedStates>(scope, nullptr));
       continue;
     }

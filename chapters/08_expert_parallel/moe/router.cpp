@@ -40,7 +40,7 @@ std::unique_ptr<nn::Parameter> make_biases(const nn::BuildContext& context, std:
                         .initializer = {.constant = 0.0}},
       context.device, accumulation_dtype(context.precision.parameters), context.seed, values);
   biases->allow_idle();
-  biases->set_data_group(std::string(nn::kOwnGroup));
+  biases->set_data_group(std::string(nn::kLocalGroup));
   for (const nn::Replication& copies : scope.bias_copies) biases->replicate(copies);
   return biases;
 }

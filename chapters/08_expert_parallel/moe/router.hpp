@@ -42,7 +42,7 @@ struct Decision {
 ///
 /// The weight is called gate.weight, the biases e_score_correction_bias, as Hugging Face calls
 /// them. Biases have no gradient; they are the same on every rank, which keeps all of them
-/// (nn::kOwnGroup). Padding, and tokens without weight, go nowhere and count for nothing.
+/// (nn::kLocalGroup). Padding, and tokens without weight, go nowhere and count for nothing.
 /// Saves the decision: "affinities", "experts", "weights" and "destinations"; "choices" with a
 /// balancing term, "logits" with a z-loss.
 class Router : public nn::Module {

@@ -48,9 +48,9 @@ std::unique_ptr<nn::Layer> Fp8Factory::feed_forward(const nn::BuildContext& cont
 }
 
 void add_fp8_groups(train::Plan& plan, const Fp8Recipe& recipe) {
-  if (recipe.scaling != Scaling::kDelayed || has_group(plan.groups, nn::kOwnGroup)) return;
-  plan.groups.add(std::string(nn::kOwnGroup),
-                  plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kOwnGroup)));
+  if (recipe.scaling != Scaling::kDelayed || has_group(plan.groups, nn::kLocalGroup)) return;
+  plan.groups.add(std::string(nn::kLocalGroup),
+                  plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kLocalGroup)));
 }
 
 Fp8Scope fp8_scope(const Fp8Recipe& recipe, const train::Plan& plan) {

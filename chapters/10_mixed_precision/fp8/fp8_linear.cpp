@@ -40,7 +40,7 @@ std::unique_ptr<nn::Parameter> make_history(const nn::BuildContext& context,
                         .initializer = {.constant = 0.0}},
       context.device, DType::kF32, context.seed, values);
   history->allow_idle();
-  history->set_data_group(std::string(nn::kOwnGroup));
+  history->set_data_group(std::string(nn::kLocalGroup));
   for (const nn::Replication& copies : scope.history_copies) history->replicate(copies);
   return history;
 }

@@ -99,7 +99,7 @@ std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
 }
 
 bool decays(const nn::Parameter& parameter) {
-  return parameter.global_shape().rank() > 1 && parameter.data_group() != nn::kOwnGroup;
+  return parameter.global_shape().rank() > 1 && parameter.data_group() != nn::kLocalGroup;
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerParts& parts,
