@@ -20,7 +20,7 @@ namespace ultra::memory {
 /// @param micro_batch_size  sequences per pass; divides the share.
 /// @return the micro-batches in order, each with what its token losses are divided by.
 /// @throws ConfigError when micro_batch_size does not divide the share.
-[[nodiscard]] std::vector<train::MicroBatch> cut_share(const train::BatchShare& share,
+[[nodiscard]] std::vector<train::MicroBatch> cut_share(const train::LocalBatch& share,
                                                        std::size_t micro_batch_size);
 
 /// @brief The order in which micro-batches pass the model, forward and backward.

@@ -29,7 +29,7 @@ namespace ultra::data_parallel {
 /// communicate, so nobody may stop earlier.
 /// @param micro_batch  sequences per pass; at least 1.
 /// @throws ConfigError when micro_batch is 0.
-[[nodiscard]] std::vector<train::MicroBatch> cut_share(const train::BatchShare& share,
+[[nodiscard]] std::vector<train::MicroBatch> cut_share(const train::LocalBatch& share,
                                                        std::size_t micro_batch);
 
 }  // namespace ultra::data_parallel

@@ -13,7 +13,7 @@
 namespace ultra::train {
 
 /// @brief What a rank has to do of each global batch.
-struct BatchShare {
+struct LocalBatch {
   Range sequences;       ///< of the global batch: this rank's
   std::size_t largest;   ///< sequences of the largest share of a rank
   std::size_t seq_len;   ///< tokens of a sequence
@@ -29,12 +29,12 @@ struct MicroBatch {
 
 /// Which sequences of a global batch are this rank's: shares of ranks differ by at most one.
 /// @throws ConfigError, on every rank alike, when they cannot be dealt out.
-using ShareRule = std::function<Range(std::size_t global_batch, const Communicator& replicas)>;
+using SplitRule = std::function<Range(std::size_t global_batch, const Communicator& replicas)>;
 
 /// Cuts a share into micro-batches of a size: as many on every rank, for layers may communicate.
 /// @throws ConfigError when the size does not fit.
 using CutRule =
-    std::function<std::vector<MicroBatch>(const BatchShare& share, std::size_t micro_batch)>;
+    std::function<std::vector<MicroBatch>(const LocalBatch& share, std::size_t micro_batch)>;
 
 /// The order in which so many micro-batches pass.
 using ScheduleRule = std::function<StepSchedule(std::size_t micro_batches)>;

@@ -13,7 +13,7 @@ Plan make_plan(const TrainOptions& options, const Communicator& ranks, const Mes
                const PlanRules& rules) {
   Mesh mesh(ranks, shape);
   const Communicator& replicas = mesh.along(kReplicaAxis);
-  const BatchShare share{
+  const LocalBatch share{
       .sequences = rules.share(options.global_batch, replicas),
       .largest = ceil_div(options.global_batch, checked_cast<std::size_t>(replicas.size())),
       .seq_len = options.model.max_seq_len,

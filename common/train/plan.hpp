@@ -35,7 +35,7 @@ struct Plan {
   Mesh mesh;                          ///< the ranks that train, as a grid
   Communicator in_step;               ///< those that make each step together; unless changed, all
   RankGroups groups;                  ///< nn::kDataGroup, and those that techniques add
-  BatchShare share;                   ///< of each global batch
+  LocalBatch share;                   ///< of each global batch
   std::vector<nn::StageSpec> chunks;  ///< parts of the model, in the order of their layers
   std::vector<MicroBatch> micro_batches;  ///< of the share
   StepSchedule schedule;                  ///< of every step
@@ -52,7 +52,7 @@ struct Plan {
 
 /// @brief What a plan follows from, beside the options.
 struct PlanRules {
-  ShareRule share;        ///< deals the global batch out
+  SplitRule share;        ///< deals the global batch out
   CutRule cut;            ///< cuts a share into micro-batches
   ScheduleRule schedule;  ///< orders their passes
 };

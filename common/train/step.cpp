@@ -157,7 +157,7 @@ StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) {
     parts_.states[group]->add_squares(updates[group], numbers_, sums_);
   }
   std::vector<double> sums = sums_.read();
-  sums.back() = plan_.counts_loss() ? own_share(own_loss, sums.back()) : 0.0;
+  sums.back() = plan_.counts_loss() ? local_loss(own_loss, sums.back()) : 0.0;
   sum_over(plan_.in_step.labeled("loss and norm"), sums);
   return {.loss = sums.back(), .grad_norm = norm_of(std::span(sums).first(numbers_.size()))};
 }

@@ -94,7 +94,7 @@ class Step {
                                     const StepSchedule& forwards, const Tensor& loss_sum) const;
   [[nodiscard]] Updates complete_gradients();
   [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates);
-  [[nodiscard]] double own_share(double loss_of_host, double loss_of_device) const {
+  [[nodiscard]] double local_loss(double loss_of_host, double loss_of_device) const {
     return loss_of_host + loss_of_device / loss_scale();
   }
   [[nodiscard]] double loss_scale() const { return parts_.scaler ? parts_.scaler->scale() : 1.0; }

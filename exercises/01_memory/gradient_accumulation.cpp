@@ -21,7 +21,7 @@ namespace ultra::memory {
 // TODO 2: cut the share's sequences, counted from 0, into micro-batches. By what must each one
 //         divide the sum of its token losses, so that the sum of the gradients is the gradient of
 //         the mean over all tokens?
-std::vector<train::MicroBatch> cut_share([[maybe_unused]] const train::BatchShare& share,
+std::vector<train::MicroBatch> cut_share([[maybe_unused]] const train::LocalBatch& share,
                                          [[maybe_unused]] std::size_t micro_batch_size) {
   throw NotWritten("01.4 gradient_accumulation: cut_share");
 }

@@ -30,7 +30,7 @@ Range share_of_batch([[maybe_unused]] std::size_t global_batch,
 // one may be shorter. How many passes does the largest share need? Every replica makes as many: what
 // can one do that has no sequences left? By what is the sum of token losses divided, so that the
 // gradients of all replicas add up to the gradient of the mean over all tokens?
-std::vector<train::MicroBatch> cut_share([[maybe_unused]] const train::BatchShare& share,
+std::vector<train::MicroBatch> cut_share([[maybe_unused]] const train::LocalBatch& share,
                                          [[maybe_unused]] std::size_t micro_batch) {
   throw NotWritten("03.1 batch_shares: cut_share");
 }

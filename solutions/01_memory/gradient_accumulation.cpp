@@ -9,7 +9,7 @@ namespace ultra::memory {
 using train::ActionKind;
 
 // [region accumulate]
-std::vector<train::MicroBatch> cut_share(const train::BatchShare& share,
+std::vector<train::MicroBatch> cut_share(const train::LocalBatch& share,
                                          std::size_t micro_batch_size) {
   const std::size_t sequences = share.sequences.size();
   if (micro_batch_size == 0 || sequences % micro_batch_size != 0) {

@@ -27,7 +27,7 @@ Range share_of_batch(std::size_t global_batch, const Communicator& dp) {
 // [/region]
 
 // [region cut_share]
-std::vector<train::MicroBatch> cut_share(const train::BatchShare& share, std::size_t micro_batch) {
+std::vector<train::MicroBatch> cut_share(const train::LocalBatch& share, std::size_t micro_batch) {
   if (micro_batch == 0) throw ConfigError("a micro-batch needs a sequence at least");
   const std::size_t own = share.sequences.size();
   std::vector<train::MicroBatch> micro_batches;

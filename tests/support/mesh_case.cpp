@@ -79,7 +79,7 @@ std::unique_ptr<train::Technique> flags_of_every_trainer() {
 std::unique_ptr<train::Technique> cutting_into(std::size_t micro_batch) {
   return putting([micro_batch](train::Ingredients& ingredients) {
     ingredients.cut.offer(
-        [rule = ingredients.cut.get(), micro_batch](const train::BatchShare& share, std::size_t) {
+        [rule = ingredients.cut.get(), micro_batch](const train::LocalBatch& share, std::size_t) {
           return rule(share, micro_batch);
         });
   });

@@ -182,7 +182,7 @@ train::StepSchedule one_after_the_other(std::size_t micro_batches) {
   return schedule;
 }
 
-std::vector<train::MicroBatch> cut_evenly(const train::BatchShare& share, std::size_t micro_batch) {
+std::vector<train::MicroBatch> cut_evenly(const train::LocalBatch& share, std::size_t micro_batch) {
   std::vector<train::MicroBatch> cut;
   for (std::size_t i = 0; i < share.sequences.size(); i += micro_batch) {
     cut.push_back({.sequences = {i, std::min(i + micro_batch, share.sequences.size())},

@@ -17,7 +17,7 @@ namespace ultra::test {
 [[nodiscard]] train::StepSchedule one_after_the_other(std::size_t micro_batches);
 
 /// @brief Micro-batches of a size; the last takes what is left.
-[[nodiscard]] std::vector<train::MicroBatch> cut_evenly(const train::BatchShare& share,
+[[nodiscard]] std::vector<train::MicroBatch> cut_evenly(const train::LocalBatch& share,
                                                         std::size_t micro_batch);
 
 /// @brief Equal shares of the batch, one micro-batch after the other; when all have passed, each

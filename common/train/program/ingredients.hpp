@@ -46,7 +46,7 @@ class Slot {
 
 /// @brief What techniques put into the training of a rank.
 struct Ingredients {
-  Slot<ShareRule> share;             ///< how the global batch is dealt out
+  Slot<SplitRule> share;             ///< how the global batch is dealt out
   Slot<CutRule> cut;                 ///< how a share becomes micro-batches
   Slot<ScheduleRule> schedule;       ///< in which order they pass
   Slot<CompletionRule> completes;    ///< when a gradient is complete

@@ -27,7 +27,7 @@ PlanRules unequal_rules() {
                 return replicas.rank() == 0 ? Range{0, middle} : Range{middle, global_batch};
               },
           .cut =
-              [](const BatchShare& share, std::size_t micro_batch) {
+              [](const LocalBatch& share, std::size_t micro_batch) {
                 return std::vector<MicroBatch>(
                     (share.largest + micro_batch - 1) / micro_batch,
                     {.sequences = {0, 1}, .normalizer = share.global_tokens});

@@ -19,7 +19,7 @@ class GradientAccumulation : public test::RandomTest {
     test::randomize_weights(random, *model);
   }
 
-  [[nodiscard]] train::BatchShare share_of(Range sequences) const {
+  [[nodiscard]] train::LocalBatch share_of(Range sequences) const {
     return {.sequences = sequences,
             .largest = sequences.size(),
             .seq_len = config.max_seq_len,

@@ -60,7 +60,7 @@ class BatchShares : public ultra::test::RandomTest {
       for (const std::size_t largest : {own, own + 1, 2 * own + 3}) {
         for (std::size_t micro_batch = 1; micro_batch <= 9 && !HasFailure(); ++micro_batch) {
           const std::size_t begin = random.between(0, 5);
-          const train::BatchShare share{.sequences = {begin, begin + own},
+          const train::LocalBatch share{.sequences = {begin, begin + own},
                                         .largest = largest,
                                         .seq_len = 3,
                                         .global_tokens = count_of(random.between(20, 200))};
@@ -116,7 +116,7 @@ TEST_F(BatchShares, ABatchThatIsTooSmallIsRejectedWithItsNumbers) {
 }
 
 TEST_F(BatchShares, EveryReplicaMakesAsManyPasses) {
-  for_cuts([](const train::BatchShare& share, std::size_t micro_batch,
+  for_cuts([](const train::LocalBatch& share, std::size_t micro_batch,
               const std::vector<MicroBatch>& cut) {
     EXPECT_EQ(cut.size(), ceil_div(share.largest, micro_batch))
         << "Hint: every replica makes as many passes as the largest share needs, the last of which "
@@ -126,7 +126,7 @@ TEST_F(BatchShares, EveryReplicaMakesAsManyPasses) {
 
 TEST_F(BatchShares, MicroBatchesThatCountCoverTheShareOnce) {
   for_cuts(
-      [](const train::BatchShare& share, std::size_t micro_batch,
+      [](const train::LocalBatch& share, std::size_t micro_batch,
          const std::vector<MicroBatch>& cut) {
         std::size_t end = 0;
         for (const MicroBatch& m : cut) {
@@ -151,7 +151,7 @@ TEST_F(BatchShares, MicroBatchesThatCountCoverTheShareOnce) {
 }
 
 TEST_F(BatchShares, WhatPassesOnceMoreIsOfTheShareToo) {
-  for_cuts([](const train::BatchShare& share, std::size_t, const std::vector<MicroBatch>& cut) {
+  for_cuts([](const train::LocalBatch& share, std::size_t, const std::vector<MicroBatch>& cut) {
     for (const MicroBatch& m : cut) {
       EXPECT_TRUE(m.sequences.begin < m.sequences.end && m.sequences.end <= share.sequences.size())
           << "Hint: behind the end of the share stand another replica's sequences, or none. Let "
@@ -161,7 +161,7 @@ TEST_F(BatchShares, WhatPassesOnceMoreIsOfTheShareToo) {
 }
 
 TEST_F(BatchShares, TokenLossesAreDividedByTheTokensOfTheGlobalBatch) {
-  for_cuts([](const train::BatchShare& share, std::size_t, const std::vector<MicroBatch>& cut) {
+  for_cuts([](const train::LocalBatch& share, std::size_t, const std::vector<MicroBatch>& cut) {
     for (const MicroBatch& m : cut) {
       const std::string hint =
           m.normalizer < share.global_tokens
@@ -174,7 +174,7 @@ TEST_F(BatchShares, TokenLossesAreDividedByTheTokensOfTheGlobalBatch) {
 }
 
 TEST_F(BatchShares, EmptyMicroBatchesAreRejected) {
-  const train::BatchShare share{
+  const train::LocalBatch share{
       .sequences = {0, 3}, .largest = 3, .seq_len = 2, .global_tokens = 6};
   EXPECT_THROW(static_cast<void>(cut_share(share, 0)), ConfigError)
       << "Hint: a micro-batch of 0 sequences never gets to the end of the share.";

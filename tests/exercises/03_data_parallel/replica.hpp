@@ -58,7 +58,7 @@ struct Replica {
 };
 
 /// @brief A rank's share of each batch.
-inline train::BatchShare share_of(const data::Sampler& global, const Communicator& dp) {
+inline train::LocalBatch share_of(const data::Sampler& global, const Communicator& dp) {
   const std::size_t batch = global.global_batch_size();
   return {.sequences = share_of_batch(batch, dp),
           .largest = ceil_div(batch, checked_cast<std::size_t>(dp.size())),
@@ -71,7 +71,7 @@ inline train::BatchShare share_of(const data::Sampler& global, const Communicato
 /// @return the replica's share of the loss.
 inline double make_passes(nn::Model& model, const data::Sampler& global, const Communicator& dp,
                           std::size_t micro_batch, train::GradientLedger* ledger = nullptr) {
-  const train::BatchShare share = share_of(global, dp);
+  const train::LocalBatch share = share_of(global, dp);
   const std::vector<train::MicroBatch> micro_batches = cut_share(share, micro_batch);
   const train::StepSchedule schedule = memory::accumulation_schedule(micro_batches.size());
   const data::Sampler own = global.share(share.sequences);

@@ -48,7 +48,7 @@ train::PlanRules whole_batch() {
                 return Range{0, global_batch};
               },
           .cut =
-              [](const train::BatchShare& share, std::size_t) {
+              [](const train::LocalBatch& share, std::size_t) {
                 return std::vector<train::MicroBatch>{
                     {.sequences = share.sequences, .normalizer = share.global_tokens}};
               },
