@@ -17,8 +17,8 @@ namespace {
 using ops::as_matrix;
 
 /// All experts, where only their names are asked for.
-ExpertShare share_for(const nn::BuildContext& context, const MoeScope& scope) {
-  ExpertShare share = scope.share;
+LocalExperts share_for(const nn::BuildContext& context, const MoeScope& scope) {
+  LocalExperts share = scope.share;
   if (context.values == nn::Values::kNever) share.experts = {0, scope.config.num_experts};
   return share;
 }

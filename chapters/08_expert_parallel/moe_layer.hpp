@@ -33,7 +33,7 @@ struct MoeScope {
   Communicator ep;                                  ///< the ranks that hold the experts
   std::shared_ptr<tensor_parallel::Region> region;  ///< of the ranks that share each expert; null:
                                                     ///< this rank has its experts for itself
-  ExpertShare share;                                ///< what this rank holds
+  LocalExperts share;                               ///< what this rank holds
   RouterScope router;                               ///< what its routers know
 };
 

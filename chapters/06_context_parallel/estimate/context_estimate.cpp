@@ -15,7 +15,7 @@ namespace ultra::context_parallel {
 namespace {
 
 /// The same share of the model, of sequences on so many ranks. Its methods keep as much as a ring.
-RankShare with_ranks(RankShare share, int cp) {
+LocalModel with_ranks(LocalModel share, int cp) {
   const bool all = share.choice.ulysses == share.choice.cp;
   share.layout.cp = cp;
   share.choice.cp = cp;
@@ -33,7 +33,7 @@ zero::Sharding sharding_of(const ContextRequest& request, int cp) {
 
 ContextEstimate estimate(const ContextRequest& request, int cp) {
   const auto& [shape, batch, precision, recompute] = request.model;
-  const RankShare share = with_ranks(request.share, cp);
+  const LocalModel share = with_ranks(request.share, cp);
   return {
       .cp = cp,
       .local_seq_len = share.layout.local_seq_len(),
@@ -118,7 +118,7 @@ std::vector<ContextEstimate> estimate_up_to(const ContextRequest& request) {
 }
 
 std::string answer(const memory::MemoryOptions& options, const train::TrainOptions& train,
-                   const RankShare& share, const zero::Sharding& sharding) {
+                   const LocalModel& share, const zero::Sharding& sharding) {
   if (zero::nominal_size(options.estimate)) {
     throw ConfigError(fmt::format(
         "--estimate {}: a size does not say how wide the activations are that --cp splits. Give a "

@@ -17,7 +17,7 @@ namespace ultra::context_parallel {
 /// @brief A question about the memory of one rank.
 struct ContextRequest {
   memory::EstimateRequest model;  ///< the model, its micro-batch, formats, recomputation
-  RankShare share;                ///< into how many parts it is cut
+  LocalModel share;               ///< into how many parts it is cut
   zero::Sharding sharding;        ///< of its states over dp times cp ranks
 
   /// @brief Checks that there is such a model, and that it can be split.
@@ -51,7 +51,7 @@ struct ContextEstimate {
 /// @param sharding  --zero and --hybrid-shard, over dp times cp ranks.
 /// @throws ConfigError for an unknown model, and for one that cannot be or cannot be split.
 [[nodiscard]] std::string answer(const memory::MemoryOptions& options,
-                                 const train::TrainOptions& train, const RankShare& share,
+                                 const train::TrainOptions& train, const LocalModel& share,
                                  const zero::Sharding& sharding);
 
 }  // namespace ultra::context_parallel

@@ -6,7 +6,7 @@ namespace ultra::context_parallel {
 namespace {
 
 /// The part of a micro-batch that is on a rank.
-memory::BatchShape local_batch(std::size_t sequences, const RankShare& share) {
+memory::BatchShape local_batch(std::size_t sequences, const LocalModel& share) {
   return {.size = sequences, .seq_len = share.layout.local_seq_len()};
 }
 
@@ -14,7 +14,7 @@ memory::BatchShape local_batch(std::size_t sequences, const RankShare& share) {
 
 std::size_t block_activation_bytes(const memory::TransformerShape& shape, std::size_t sequences,
                                    memory::Precision precision, memory::Recompute mode,
-                                   const RankShare& share) {
+                                   const LocalModel& share) {
   const memory::BatchShape batch = local_batch(sequences, share);
   const std::size_t bytes =
       tensor_parallel::block_activation_bytes(shape, batch, precision, mode, share.tensor);
@@ -25,14 +25,14 @@ std::size_t block_activation_bytes(const memory::TransformerShape& shape, std::s
 
 std::size_t unpacked_bytes(const memory::TransformerShape& shape, std::size_t sequences,
                            memory::Precision precision, memory::Recompute mode,
-                           const RankShare& share) {
+                           const LocalModel& share) {
   return tensor_parallel::unpacked_bytes(shape, local_batch(sequences, share), precision, mode,
                                          share.tensor);
 }
 
 std::size_t peak_activation_bytes(const memory::TransformerShape& shape, std::size_t sequences,
                                   memory::Precision precision,
-                                  const memory::RecomputeConfig& config, const RankShare& share) {
+                                  const memory::RecomputeConfig& config, const LocalModel& share) {
   return tensor_parallel::peak_of_blocks(
       shape.num_layers, config,
       block_activation_bytes(shape, sequences, precision, config.mode, share),

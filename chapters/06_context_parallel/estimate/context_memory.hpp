@@ -17,7 +17,7 @@
 namespace ultra::context_parallel {
 
 /// @brief Into how many parts, by tokens and by matrices, a model's work is cut.
-struct RankShare {
+struct LocalModel {
   ContextLayout layout;                          ///< of the sequences
   MethodChoice choice;                           ///< what travels, and is kept
   tensor_parallel::TensorParallelLayout tensor;  ///< of the matrices
@@ -27,12 +27,12 @@ struct RankShare {
 /// @param sequences  of the micro-batch.
 [[nodiscard]] std::size_t block_activation_bytes(const memory::TransformerShape& shape,
                                                  std::size_t sequences, memory::Precision precision,
-                                                 memory::Recompute mode, const RankShare& share);
+                                                 memory::Recompute mode, const LocalModel& share);
 
 /// @brief tensor_parallel::unpacked_bytes() of this rank.
 [[nodiscard]] std::size_t unpacked_bytes(const memory::TransformerShape& shape,
                                          std::size_t sequences, memory::Precision precision,
-                                         memory::Recompute mode, const RankShare& share);
+                                         memory::Recompute mode, const LocalModel& share);
 
 /// @brief Highest bytes of activations per rank within one micro-batch's forward and backward pass.
 ///
@@ -40,6 +40,6 @@ struct RankShare {
 [[nodiscard]] std::size_t peak_activation_bytes(const memory::TransformerShape& shape,
                                                 std::size_t sequences, memory::Precision precision,
                                                 const memory::RecomputeConfig& config,
-                                                const RankShare& share);
+                                                const LocalModel& share);
 
 }  // namespace ultra::context_parallel

@@ -23,7 +23,7 @@ tensor_parallel::TensorParallelLayout tensor_layout(const train::Setup& setup) {
   return tensor ? tensor->options().layout() : tensor_parallel::TensorParallelLayout{};
 }
 
-tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const RankShare& share,
+tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const LocalModel& share,
                                             std::size_t sequences) {
   const auto shape = memory::shape_of(setup.train.model);
   const memory::StoredFormats formats = memory::formats_of(setup);
@@ -58,7 +58,7 @@ std::string balance_line(const train::TrainResult& result) {
 
 }  // namespace
 
-RankShare share_of(const train::Setup& setup, const ContextParallelOptions& options) {
+LocalModel share_of(const train::Setup& setup, const ContextParallelOptions& options) {
   return {.layout = layout_of(setup, options),
           .choice = options.choice(),
           .tensor = tensor_layout(setup)};

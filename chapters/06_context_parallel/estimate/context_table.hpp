@@ -15,7 +15,7 @@
 namespace ultra::context_parallel {
 
 /// @brief How a rank of a training shares its work.
-[[nodiscard]] RankShare share_of(const train::Setup& setup, const ContextParallelOptions& options);
+[[nodiscard]] LocalModel share_of(const train::Setup& setup, const ContextParallelOptions& options);
 
 /// @brief The step of the first replica, whose share of the batch is a largest one.
 /// @param micro_batches  its sequences; outlives the result.

@@ -47,7 +47,7 @@ struct StageEstimate {
 struct EstimateFlags {
   const memory::MemoryOptions& memory;  ///< --estimate, --precision, --recompute, --json
   const train::TrainOptions& train;     ///< --seq, --micro-batch, --global-batch
-  context_parallel::RankShare share;    ///< --cp, --tp
+  context_parallel::LocalModel share;   ///< --cp, --tp
   zero::Sharding sharding;              ///< --zero, over dp times cp ranks
   std::size_t replicas = 1;             ///< --dp
 };

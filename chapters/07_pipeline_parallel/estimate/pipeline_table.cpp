@@ -115,10 +115,10 @@ std::string cell(std::size_t measured, const std::optional<std::size_t>& predict
 
 }  // namespace
 
-context_parallel::RankShare rank_share(const train::Setup& setup) {
+context_parallel::LocalModel rank_share(const train::Setup& setup) {
   const auto* context = setup.find<context_parallel::ContextParallel>();
   const context_parallel::ContextParallelOptions none;
-  context_parallel::RankShare share =
+  context_parallel::LocalModel share =
       context_parallel::share_of(setup, context ? context->options() : none);
   if (share.layout.cp == 1) {  // whole sequences are not padded
     share.layout.sequence = context_parallel::SequenceLayout::kContiguous;

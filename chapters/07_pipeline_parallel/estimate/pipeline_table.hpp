@@ -13,7 +13,7 @@
 namespace ultra::pipeline_parallel {
 
 /// @brief How the ranks of a program's stages share sequences and matrices.
-[[nodiscard]] context_parallel::RankShare rank_share(const train::Setup& setup);
+[[nodiscard]] context_parallel::LocalModel rank_share(const train::Setup& setup);
 
 /// @brief The model of a training in parts.
 /// @param layers  of each part.

@@ -44,11 +44,11 @@ struct BlockActivations {
 
 /// @brief A model in parts, and how the rest is shared.
 struct StagedModel {
-  memory::TransformerShape shape;     ///< of the whole model
-  std::vector<nn::StageSpec> parts;   ///< of it, in order
-  memory::Precision precision;        ///< formats of the numbers
-  memory::RecomputeConfig recompute;  ///< of blocks
-  context_parallel::RankShare share;  ///< of sequences and matrices
+  memory::TransformerShape shape;      ///< of the whole model
+  std::vector<nn::StageSpec> parts;    ///< of it, in order
+  memory::Precision precision;         ///< formats of the numbers
+  memory::RecomputeConfig recompute;   ///< of blocks
+  context_parallel::LocalModel share;  ///< of sequences and matrices
   /// Of blocks other than chapter 06's: what they hold, for so many sequences.
   std::function<BlockActivations(std::size_t sequences)> blocks = {};
 };

@@ -16,7 +16,7 @@ namespace {
 constexpr double kMostBytes = 1e18;
 
 ExpertEstimate estimate(const ExpertRequest& request, std::size_t ep) {
-  MoeRankShare rank = request.rank;
+  LocalMoe rank = request.rank;
   rank.ep = ep;
   const MoeModel& model = request.model;
   const RankParameters parameters = rank_parameters(model, rank);

@@ -18,7 +18,7 @@ struct ExpertRequest {
   memory::BatchShape batch;                                     ///< of a replica
   memory::Precision precision = memory::Precision::kBf16Mixed;  ///< formats of the numbers
   memory::RecomputeConfig recompute = {};                       ///< which activations are kept
-  MoeRankShare rank = {};                                       ///< into how many parts it is cut
+  LocalMoe rank = {};                                           ///< into how many parts it is cut
   zero::Sharding sharding = {};  ///< of its states over dp times cp ranks
 
   /// @brief Checks that experts, matrices and sequences can be split.

@@ -30,7 +30,7 @@
 namespace ultra::expert_parallel {
 namespace {
 
-context_parallel::RankShare share_of(const train::Setup& setup) {
+context_parallel::LocalModel share_of(const train::Setup& setup) {
   const auto* context = setup.find<context_parallel::ContextParallel>();
   ensure(context != nullptr, "a program without chapter 06");
   return context_parallel::share_of(setup, context->options());
@@ -44,7 +44,7 @@ std::vector<std::size_t> micro_batches_of(const train::Setup& setup) {
 std::size_t rounded(double bytes) { return static_cast<std::size_t>(std::llround(bytes)); }
 
 tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const MoeModel& model,
-                                            const MoeRankShare& rank) {
+                                            const LocalMoe& rank) {
   const memory::StoredFormats formats = memory::formats_of(setup);
   const std::size_t sequences = micro_batches_of(setup).front();
   zero::RankBytes states = zero::in_formats(
@@ -66,7 +66,7 @@ tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const Moe
 }
 
 /// What a rank of the first replica sends in a step if tokens are spread evenly.
-double even_bytes(const train::Setup& setup, const MoeModel& model, const MoeRankShare& rank) {
+double even_bytes(const train::Setup& setup, const MoeModel& model, const LocalMoe& rank) {
   const std::vector<std::size_t> micro_batches = micro_batches_of(setup);
   const std::size_t share = std::reduce(micro_batches.begin(), micro_batches.end());
   const bool again = memory::options_of(setup).recompute.mode == memory::Recompute::kFull;
@@ -148,7 +148,7 @@ void expect_known_model(const std::string& name) {
   }
 }
 
-MoeRankShare rank_share_of(const train::Setup& setup, const ExpertParallelOptions& options) {
+LocalMoe rank_share_of(const train::Setup& setup, const ExpertParallelOptions& options) {
   return {.share = share_of(setup), .ep = options.ep};
 }
 
@@ -169,7 +169,7 @@ ExpertRequest request_of(const train::Setup& setup, const ExpertParallelOptions&
 std::string format_expert_table(const train::Setup& setup, const ExpertParallelOptions& options,
                                 const train::TrainResult& result) {
   const MoeModel model = model_of(memory::shape_of(setup.train.model), options);
-  const MoeRankShare rank = rank_share_of(setup, options);
+  const LocalMoe rank = rank_share_of(setup, options);
   const bool staged = setup.ranks_along(pipeline_parallel::kAxis) > 1;
   std::string table = fmt::format(
       "\nWhere the memory of rank 0 went ({} experts on ep {}; micro-batch {} x {} tokens, {})\n\n",

@@ -17,8 +17,8 @@ namespace ultra::expert_parallel {
 void expect_known_model(const std::string& name);
 
 /// @brief How a rank of a training shares its work.
-[[nodiscard]] MoeRankShare rank_share_of(const train::Setup& setup,
-                                         const ExpertParallelOptions& options);
+[[nodiscard]] LocalMoe rank_share_of(const train::Setup& setup,
+                                     const ExpertParallelOptions& options);
 
 /// @brief The question that --estimate asks with these flags.
 /// @throws ConfigError for an unknown model, and a published one to which flags give other experts.

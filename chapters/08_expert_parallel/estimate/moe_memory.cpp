@@ -15,7 +15,7 @@ memory::TransformerShape without_ffn(memory::TransformerShape shape) {
 }
 
 /// Places of all experts of a rank, for the tokens of all ranks of ep.
-std::size_t places_of_rank(const MoeConfig& moe, const MoeRankShare& rank, std::size_t sequences) {
+std::size_t places_of_rank(const MoeConfig& moe, const LocalMoe& rank, std::size_t sequences) {
   const std::size_t held = moe.num_experts / rank.ep;
   const double factor = *moe.capacity_factor;
   if (moe.capacity_group == CapacityGroup::kMicroBatch) {
@@ -29,12 +29,12 @@ std::size_t places_of_rank(const MoeConfig& moe, const MoeRankShare& rank, std::
 
 }  // namespace
 
-ExpertRows even_rows(const MoeConfig& moe, const MoeRankShare& rank, std::size_t sequences) {
+ExpertRows even_rows(const MoeConfig& moe, const LocalMoe& rank, std::size_t sequences) {
   const std::size_t rows = moe.top_k * rank.tokens(sequences);
   return {.sent = rows, .received = rows};
 }
 
-ExpertRows most_rows(const MoeConfig& moe, const MoeRankShare& rank, std::size_t sequences) {
+ExpertRows most_rows(const MoeConfig& moe, const LocalMoe& rank, std::size_t sequences) {
   const std::size_t tokens = rank.tokens(sequences);
   const std::size_t chosen = std::min(moe.top_k, moe.num_experts / rank.ep);
   ExpertRows rows{.sent = moe.top_k * tokens, .received = rank.ep * tokens * chosen};
@@ -44,7 +44,7 @@ ExpertRows most_rows(const MoeConfig& moe, const MoeRankShare& rank, std::size_t
   return rows;
 }
 
-RankParameters rank_parameters(const MoeModel& model, const MoeRankShare& rank) {
+RankParameters rank_parameters(const MoeModel& model, const LocalMoe& rank) {
   const MoeConfig& moe = model.moe;
   const std::size_t h = model.shape.hidden_size;
   const std::size_t tp = rank.share.tensor.ranks();
@@ -81,8 +81,7 @@ namespace {
 
 /// The layer's input stays for the router, where a dense block has codes.
 std::size_t codes_for_experts(const MoeModel& model, memory::Precision precision,
-                              memory::Recompute mode, const MoeRankShare& rank,
-                              std::size_t tokens) {
+                              memory::Recompute mode, const LocalMoe& rank, std::size_t tokens) {
   if (!memory::keeps_codes(precision)) return 0;
   const auto& tensor = rank.share.tensor;
   const std::size_t local = tokens / (tensor.splits_sequences() ? tensor.ranks() : 1);
@@ -119,7 +118,7 @@ std::size_t row_bytes(const MoeModel& model, memory::Precision precision, memory
 /// Of the experts that every token uses: gate, up and product; where they keep codes, their input too.
 /// Of what selective recomputation drops, the scales stay.
 std::size_t shared_bytes(const MoeModel& model, memory::Precision precision, memory::Recompute mode,
-                         const MoeRankShare& rank, std::size_t tokens) {
+                         const LocalMoe& rank, std::size_t tokens) {
   const std::size_t f = model.moe.shared_experts * model.moe.expert_ffn;
   if (f == 0) return 0;
   const auto& tensor = rank.share.tensor;
@@ -139,7 +138,7 @@ std::size_t shared_bytes(const MoeModel& model, memory::Precision precision, mem
 
 std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
                             memory::Precision precision, memory::Recompute mode,
-                            const MoeRankShare& rank, const ExpertRows& rows) {
+                            const LocalMoe& rank, const ExpertRows& rows) {
   const std::size_t rest = context_parallel::block_activation_bytes(
       without_ffn(model.shape), sequences, precision, mode, rank.share);
   if (mode == memory::Recompute::kFull) return rest;
@@ -156,7 +155,7 @@ std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
 }
 
 std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
-                              memory::Precision precision, const MoeRankShare& rank,
+                              memory::Precision precision, const LocalMoe& rank,
                               const ExpertRows& rows) {
   const MoeConfig& moe = model.moe;
   const std::size_t h = model.shape.hidden_size;
@@ -169,7 +168,7 @@ std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
 }
 
 std::size_t moe_deferred_bytes(const MoeModel& model, std::size_t sequences,
-                               memory::Precision precision, const MoeRankShare& rank,
+                               memory::Precision precision, const LocalMoe& rank,
                                const ExpertRows& rows) {
   const MoeConfig& moe = model.moe;
   const auto& tensor = rank.share.tensor;
@@ -188,7 +187,7 @@ std::size_t moe_deferred_bytes(const MoeModel& model, std::size_t sequences,
 
 std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,
                            memory::Precision precision, const memory::RecomputeConfig& config,
-                           const MoeRankShare& rank, const ExpertRows& rows) {
+                           const LocalMoe& rank, const ExpertRows& rows) {
   const auto of_block = [&](memory::Recompute mode) {
     return moe_block_bytes(model, sequences, precision, mode, rank, rows);
   };

@@ -15,9 +15,9 @@
 namespace ultra::expert_parallel {
 
 /// @brief Into how many parts a model's work is cut.
-struct MoeRankShare {
-  context_parallel::RankShare share;  ///< of sequences and matrices
-  std::size_t ep = 1;                 ///< ranks that hold the experts together
+struct LocalMoe {
+  context_parallel::LocalModel share;  ///< of sequences and matrices
+  std::size_t ep = 1;                  ///< ranks that hold the experts together
 
   /// @brief n: tokens of so many sequences.
   [[nodiscard]] std::size_t tokens(std::size_t sequences) const {
@@ -35,12 +35,12 @@ struct ExpertRows {
 };
 
 /// @brief Rows where every expert gets as many: k n sent and received.
-[[nodiscard]] ExpertRows even_rows(const MoeConfig& moe, const MoeRankShare& rank,
+[[nodiscard]] ExpertRows even_rows(const MoeConfig& moe, const LocalMoe& rank,
                                    std::size_t sequences);
 
 /// @brief The most rows that a rank can get: all N n tokens, each for min(k, E / N) of its experts;
 /// with a capacity no more than its experts have places.
-[[nodiscard]] ExpertRows most_rows(const MoeConfig& moe, const MoeRankShare& rank,
+[[nodiscard]] ExpertRows most_rows(const MoeConfig& moe, const LocalMoe& rank,
                                    std::size_t sequences);
 
 /// @brief Parameters that a rank holds.
@@ -53,7 +53,7 @@ struct RankParameters {
 };
 
 /// @brief Those of a model, before any are sharded. Biases of the selection are counted.
-[[nodiscard]] RankParameters rank_parameters(const MoeModel& model, const MoeRankShare& rank);
+[[nodiscard]] RankParameters rank_parameters(const MoeModel& model, const LocalMoe& rank);
 
 /// @brief Bytes of states per rank: experts are sharded over the ranks that hold the same ones.
 /// @param sharding  over the ranks of dp times cp.
@@ -72,7 +72,7 @@ struct RankParameters {
 /// @pre Blocks are ours: attention with grouped queries.
 [[nodiscard]] std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
                                           memory::Precision precision, memory::Recompute mode,
-                                          const MoeRankShare& rank, const ExpertRows& rows);
+                                          const LocalMoe& rank, const ExpertRows& rows);
 
 /// @brief Bytes that a block with experts leaves between B and W, where a pipeline splits its
 /// backward pass: the inputs of its matrices, of what was an activation before.
@@ -80,7 +80,7 @@ struct RankParameters {
 /// e n (2 h + h / t + S f / t) + e received (h + f / t). With sequence parallelism without the terms
 /// of h: what is gathered is no activation.
 [[nodiscard]] std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
-                                            memory::Precision precision, const MoeRankShare& rank,
+                                            memory::Precision precision, const LocalMoe& rank,
                                             const ExpertRows& rows);
 
 /// @brief Bytes that wait for W beside those: the gradients of the matrices' outputs and of the
@@ -90,7 +90,7 @@ struct RankParameters {
 /// e n (h + 2 S f / t). With sequence parallelism e n h for the queries, the router and the shared
 /// experts each.
 [[nodiscard]] std::size_t moe_deferred_bytes(const MoeModel& model, std::size_t sequences,
-                                             memory::Precision precision, const MoeRankShare& rank,
+                                             memory::Precision precision, const LocalMoe& rank,
                                              const ExpertRows& rows);
 
 /// @brief Highest bytes of activations within one micro-batch's forward and backward pass, with the
@@ -98,6 +98,6 @@ struct RankParameters {
 [[nodiscard]] std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,
                                          memory::Precision precision,
                                          const memory::RecomputeConfig& config,
-                                         const MoeRankShare& rank, const ExpertRows& rows);
+                                         const LocalMoe& rank, const ExpertRows& rows);
 
 }  // namespace ultra::expert_parallel

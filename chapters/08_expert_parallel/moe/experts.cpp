@@ -13,7 +13,7 @@ namespace ultra::expert_parallel {
 namespace {
 
 std::unique_ptr<nn::Parameter> make_weight(const nn::BuildContext& context, nn::ParameterSpec spec,
-                                           const ExpertShare& share) {
+                                           const LocalExperts& share) {
   auto weight = std::make_unique<nn::Parameter>(std::move(spec), context.device, context.precision,
                                                 context.seed, context.values);
   weight->set_data_group(share.data_group);
@@ -27,7 +27,7 @@ std::string moe_prefix(std::size_t layer) {
 }
 
 Experts::Experts(const nn::BuildContext& context, std::size_t layer, const MoeConfig& config,
-                 const ExpertShare& share) {
+                 const LocalExperts& share) {
   const std::size_t hidden = context.config.hidden_size;
   const std::size_t ffn = config.expert_ffn;
   const std::size_t part = ffn / share.tp;

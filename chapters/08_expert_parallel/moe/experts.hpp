@@ -19,7 +19,7 @@ namespace ultra::expert_parallel {
 inline constexpr const char* kExpertGroup = "experts";
 
 /// @brief Which part of the experts a rank holds, and of each of them.
-struct ExpertShare {
+struct LocalExperts {
   Range experts;            ///< of all experts
   std::size_t tp = 1;       ///< ranks that share each expert's matrices
   std::size_t tp_rank = 0;  ///< which of them this is
@@ -35,7 +35,7 @@ class Experts : public nn::Module {
  public:
   /// @param layer  index of the block, for the names of the weights.
   Experts(const nn::BuildContext& context, std::size_t layer, const MoeConfig& config,
-          const ExpertShare& share);
+          const LocalExperts& share);
 
   /// @brief The outputs of the rows; with tp, this rank's part of the sum.
   /// @param x     [rows, hidden], expert by expert.

@@ -20,8 +20,8 @@ pipeline_parallel::BlockActivations mixed_block(const train::Setup& setup, std::
   const expert_parallel::ExpertParallelOptions& options = expert_parallel::options_of(setup);
   const expert_parallel::MoeModel model{.shape = memory::shape_of(setup.train.model),
                                         .moe = options.config(setup.train.model.ffn_hidden_size)};
-  const expert_parallel::MoeRankShare rank{.share = pipeline_parallel::rank_share(setup),
-                                           .ep = options.ep};
+  const expert_parallel::LocalMoe rank{.share = pipeline_parallel::rank_share(setup),
+                                       .ep = options.ep};
   const expert_parallel::ExpertRows rows = expert_parallel::even_rows(model.moe, rank, sequences);
   const memory::Precision precision = memory::formats_of(setup).activations;
   const auto bytes_of = [&](memory::Recompute mode) {

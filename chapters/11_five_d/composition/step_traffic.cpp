@@ -198,7 +198,7 @@ class Traffic {
   [[nodiscard]] std::size_t shared_expert_bytes(
       const std::vector<std::size_t>& micro_batches) const {
     if (!moe_ || moe_->shared_experts == 0) return 0;
-    const context_parallel::RankShare share = pipeline_parallel::rank_share(setup_);
+    const context_parallel::LocalModel share = pipeline_parallel::rank_share(setup_);
     const std::size_t once = (tp_ - 1) * sequences_of(micro_batches) *
                              share.layout.local_seq_len() * setup_.train.model.hidden_size;
     const std::size_t inputs_again = share.tensor.splits_sequences() ? 1 : 0;
@@ -241,7 +241,7 @@ class Traffic {
     for (std::size_t part = 1; part < placement.parts(); ++part) {
       if (placement.at(part).stage != placement.at(part - 1).stage) ++borders;
     }
-    const context_parallel::RankShare share = pipeline_parallel::rank_share(setup_);
+    const context_parallel::LocalModel share = pipeline_parallel::rank_share(setup_);
     const std::size_t tokens = share.tensor.local_seq_len(share.layout.local_seq_len());
     return 2 * borders * cp_ * tp_ * sequences_of(micro_batches) * tokens *
            setup_.train.model.hidden_size * width_;

@@ -102,7 +102,7 @@ TEST_F(ExpertTraffic, RanksKeepWhatTheClosedFormSaysWhereTokensAreSpreadEvenly) 
       ASSERT_NE(technique, nullptr);
       const MoeModel model{.shape = memory::shape_of(c.options.model),
                            .moe = technique->options().config(c.options.model.ffn_hidden_size)};
-      const MoeRankShare rank = rank_share_of(setup, technique->options());
+      const LocalMoe rank = rank_share_of(setup, technique->options());
       const auto precision = memory::precision_of(c.options.dtype);
       const std::size_t largest = std::min(c.micro_batch, c.options.global_batch / axes.dp);
       const std::size_t activations =
@@ -145,7 +145,7 @@ TEST_F(ExpertTraffic, MemoryUnderImbalanceIsBounded) {
     const auto* technique = setup.find<ExpertParallel>();
     const MoeModel model{.shape = memory::shape_of(run.options.model),
                          .moe = technique->options().config(run.options.model.ffn_hidden_size)};
-    const MoeRankShare rank = rank_share_of(setup, technique->options());
+    const LocalMoe rank = rank_share_of(setup, technique->options());
     return moe_peak_bytes(model, 2, memory::Precision::kFp32, {}, rank,
                           most_rows(model.moe, rank, 2));
   };

@@ -18,7 +18,7 @@ tensor_parallel::TensorParallelLayout tensor_layout(const Layout& layout) {
                                    : tensor_parallel::SequenceParallel::kOff};
 }
 
-expert_parallel::MoeRankShare rank_share(const Layout& layout, std::size_t seq_len) {
+expert_parallel::LocalMoe rank_share(const Layout& layout, std::size_t seq_len) {
   return {.share = {.layout = {.seq_len = seq_len / layout.cp},
                     .choice = {},
                     .tensor = tensor_layout(layout)},
@@ -88,7 +88,7 @@ double kept_bytes(const Workload& work, const Layout& layout, const Software& so
                   memory::Recompute mode, bool experts) {
   const memory::TransformerShape& s = work.model.shape();
   if (experts) {
-    const expert_parallel::MoeRankShare rank = rank_share(layout, work.seq_len);
+    const expert_parallel::LocalMoe rank = rank_share(layout, work.seq_len);
     const double in_fp8 = software.fp8_products ? 0.5 : 1;
     return in_fp8 *
            real(expert_parallel::moe_block_bytes(

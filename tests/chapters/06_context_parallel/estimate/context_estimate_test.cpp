@@ -63,7 +63,7 @@ TEST(ContextEstimate, AnswersAsATableAndAsJson) {
   train::TrainOptions train;
   train.model.max_seq_len = 8192;
   train.micro_batch = 1;
-  const RankShare share = llama(4, 8192).share;
+  const LocalModel share = llama(4, 8192).share;
   const std::string table = answer(options, train, share, {.shards = 4});
   EXPECT_THAT(table, HasSubstr("Context parallelism: "));
   EXPECT_THAT(table, HasSubstr("2048"));
