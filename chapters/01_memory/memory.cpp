@@ -32,11 +32,12 @@ std::optional<std::string> Memory::estimate(const train::Setup& setup) const {
   return options_.answer(setup.train);
 }
 
-void Memory::wrap(train::FactoryStack& factories, const train::Plan&, const train::Setup&) const {
+void Memory::wrap_layers(train::FactoryStack& factories, const train::Plan&,
+                         const train::Setup&) const {
   wrap_written_parts(factories, options_.recompute);
 }
 
-void Memory::join(train::Ingredients& ingredients, const train::Setup& setup) const {
+void Memory::configure_step(train::Ingredients& ingredients, const train::Setup& setup) const {
   ingredients.share.offer([](std::size_t global_batch, const Communicator& replicas) {
     ensure(replicas.size() == 1, "replicas deal the batch out");
     return Range{0, global_batch};

@@ -32,9 +32,9 @@ class Memory : public train::Technique {
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
-  void wrap(train::FactoryStack& factories, const train::Plan& plan,
-            const train::Setup& setup) const override;
-  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup& setup) const override;
+  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> memory_table(
       const train::Setup& setup, const train::TrainResult& result) const override;
 

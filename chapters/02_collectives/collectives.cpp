@@ -79,7 +79,7 @@ std::shared_ptr<const comm::CollectiveAlgorithms> Collectives::algorithms(
   return std::make_shared<const BookAlgorithms>(BookOptions{.names = names, .tuning = {}});
 }
 
-void Collectives::join(train::Ingredients& ingredients, const train::Setup&) const {
+void Collectives::configure_step(train::Ingredients& ingredients, const train::Setup&) const {
   ingredients.share.offer(equal_share);
   ingredients.exchange.offer([](const train::StatesScope& scope) {
     return sum_after_backward(scope.parameters, scope.data);

@@ -17,7 +17,7 @@ void DataParallel::validate(train::Setup& setup) {
   setup.unequal_shares = true;
 }
 
-void DataParallel::settle(train::Setup& setup) { options_.resolve_ranks(setup); }
+void DataParallel::check_ranks(train::Setup& setup) { options_.resolve_ranks(setup); }
 
 void DataParallel::validate_training(const train::Setup& setup) const {
   expect_work_for_all(setup.train.global_batch, setup.replicas());
@@ -31,7 +31,7 @@ void DataParallel::name_algorithms(train::AlgorithmNames& names) const {
   names[OpKind::kAllReduce] = options_.all_reduce;
 }
 
-void DataParallel::join(train::Ingredients& ingredients, const train::Setup&) const {
+void DataParallel::configure_step(train::Ingredients& ingredients, const train::Setup&) const {
   ingredients.share.offer(share_of_batch);
   ingredients.cut.offer(cut_share);
   ingredients.completes.offer(completing_action);

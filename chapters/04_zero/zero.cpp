@@ -51,7 +51,7 @@ std::vector<train::Exclusion> Zero::exclusions(const train::Setup& setup) const 
   return options_.exclusions(data_parallel::options_of(setup));
 }
 
-void Zero::settle(train::Setup& setup) { options_.expect_nodes_of(setup.data_ranks()); }
+void Zero::check_ranks(train::Setup& setup) { options_.expect_nodes_of(setup.data_ranks()); }
 
 train::ExtraConfig Zero::config(const train::Setup& setup) const {
   return options_.config(data_parallel::options_of(setup));
@@ -95,7 +95,7 @@ ShardedRun Zero::sharded_run(const train::Setup& setup) const {
 }
 
 // [region join]
-void Zero::join(train::Ingredients& ingredients, const train::Setup& setup) const {
+void Zero::configure_step(train::Ingredients& ingredients, const train::Setup& setup) const {
   if (!options_.shards()) return;
   ingredients.values = nn::Values::kDeferred;
   ingredients.states.claim("--zero", sharded_states(settings(setup), options_.node_size));

@@ -30,11 +30,11 @@ class Zero : public train::Technique {
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
-  void settle(train::Setup& setup) override;
+  void check_ranks(train::Setup& setup) override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   void name_algorithms(train::AlgorithmNames& names) const override;
-  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> memory_table(
       const train::Setup& setup, const train::TrainResult& result) const override;
 

@@ -65,20 +65,20 @@ Axis axis_of(std::size_t ranks) {
 std::optional<Axis> TensorParallel::axis() const { return axis_of(options_.tp); }
 
 // [region technique]
-void TensorParallel::change_plan(train::Plan& plan, const train::Setup& setup) const {
+void TensorParallel::configure_plan(train::Plan& plan, const train::Setup& setup) const {
   if (options_.splits()) {
     add_tensor_groups(plan.groups, plan.mesh.along(kAxis), setup.train.model.num_kv_heads);
   }
 }
 
-void TensorParallel::wrap(train::FactoryStack& factories, const train::Plan& plan,
-                          const train::Setup&) const {
+void TensorParallel::wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                                 const train::Setup&) const {
   if (!options_.splits()) return;
   factories.push_back(std::make_unique<TensorParallelFactory>(
       *factories.back(), plan.mesh.along(kAxis), options_.sequence_parallel, options_.overlap));
 }
 
-void TensorParallel::join(train::Ingredients& ingredients, const train::Setup&) const {
+void TensorParallel::configure_step(train::Ingredients& ingredients, const train::Setup&) const {
   ingredients.sum_partial.offer(sum_partial_gradients);
 }
 // [/region]

@@ -40,10 +40,10 @@ class TensorParallel : public train::Technique {
   [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<Axis> axis() const override;
-  void change_plan(train::Plan& plan, const train::Setup& setup) const override;
-  void wrap(train::FactoryStack& factories, const train::Plan& plan,
-            const train::Setup& setup) const override;
-  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup& setup) const override;
+  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> memory_table(
       const train::Setup& setup, const train::TrainResult& result) const override;
 

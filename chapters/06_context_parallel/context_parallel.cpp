@@ -73,13 +73,13 @@ Axis axis_of(std::size_t ranks) {
 std::optional<Axis> ContextParallel::axis() const { return axis_of(options_.cp); }
 
 // [region technique]
-void ContextParallel::change_plan(train::Plan& plan, const train::Setup& setup) const {
+void ContextParallel::configure_plan(train::Plan& plan, const train::Setup& setup) const {
   if (!options_.splits()) return;
   deal_out(plan, layout_of(setup, options_), plan.mesh.along(kAxis).rank());
 }
 
-void ContextParallel::wrap(train::FactoryStack& factories, const train::Plan& plan,
-                           const train::Setup& setup) const {
+void ContextParallel::wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                                  const train::Setup& setup) const {
   if (!options_.splits()) return;
   factories.push_back(std::make_unique<ContextParallelFactory>(
       *factories.back(),

@@ -164,7 +164,7 @@ std::vector<train::Exclusion> PipelineParallel::exclusions(const train::Setup& s
   return schedule_exclusions(options_.schedule_name(), schedule_.get(), setup);
 }
 
-void PipelineParallel::settle(train::Setup& setup) {
+void PipelineParallel::check_ranks(train::Setup& setup) {
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   options_.cut_batch(setup.train, replicas);
   if (!options_.has_schedule()) return;
@@ -220,7 +220,7 @@ Axis axis_of(std::size_t ranks) {
 std::optional<Axis> PipelineParallel::axis() const { return axis_of(options_.pp); }
 
 // [region technique]
-void PipelineParallel::change_plan(train::Plan& plan, const train::Setup& setup) const {
+void PipelineParallel::configure_plan(train::Plan& plan, const train::Setup& setup) const {
   if (!options_.has_schedule()) return;
   ensure(plan.micro_batches.size() == schedule_->micro_batches, "the schedule's micro-batches");
   const Placement& placement = schedule_->placement;
@@ -235,14 +235,15 @@ void PipelineParallel::change_plan(train::Plan& plan, const train::Setup& setup)
   if (setup.train.model.tied_embeddings && options_.pp > 1) add_tied_group(plan, placement);
 }
 
-void PipelineParallel::wrap(train::FactoryStack& factories, const train::Plan&,
-                            const train::Setup& setup) const {
+void PipelineParallel::wrap_layers(train::FactoryStack& factories, const train::Plan&,
+                                   const train::Setup& setup) const {
   if (!schedule_ || !splits_backward(*schedule_) || setup.ranks_along(tensor_parallel::kAxis) > 1)
     return;
   factories.push_back(std::make_unique<SplitLinearFactory>(*factories.back()));
 }
 
-void PipelineParallel::join(train::Ingredients& ingredients, const train::Setup& setup) const {
+void PipelineParallel::configure_step(train::Ingredients& ingredients,
+                                      const train::Setup& setup) const {
   if (!options_.has_schedule()) return;
   const auto log = std::make_shared<ActionLog>();
   const std::shared_ptr<const PipelineSchedule> schedule = schedule_;

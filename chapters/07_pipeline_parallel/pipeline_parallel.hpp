@@ -38,16 +38,16 @@ class PipelineParallel : public train::Technique {
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
-  void settle(train::Setup& setup) override;
+  void check_ranks(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::FileFlag> files() const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<Axis> axis() const override;
-  void change_plan(train::Plan& plan, const train::Setup& setup) const override;
-  void wrap(train::FactoryStack& factories, const train::Plan& plan,
-            const train::Setup& setup) const override;
-  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup& setup) const override;
+  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::UnsavedState> states_that_are_not_saved() const override;
   [[nodiscard]] std::optional<std::string> memory_table(
       const train::Setup& setup, const train::TrainResult& result) const override;
@@ -59,7 +59,7 @@ class PipelineParallel : public train::Technique {
 
  private:
   PipelineOptions options_;
-  std::shared_ptr<const PipelineSchedule> schedule_;  // from settle() on, when there is one
+  std::shared_ptr<const PipelineSchedule> schedule_;  // from check_ranks() on, when there is one
 };
 
 /// @brief The technique of this chapter.

@@ -94,7 +94,7 @@ std::vector<train::Exclusion> ExpertParallel::exclusions(const train::Setup& set
   return all;
 }
 
-void ExpertParallel::settle(train::Setup& setup) {
+void ExpertParallel::check_ranks(train::Setup& setup) {
   if (!options_.has_experts()) return;
   const auto ranks = static_cast<std::size_t>(setup.data_ranks());
   if (ranks % options_.ep != 0) {
@@ -180,7 +180,7 @@ MoeScope scope_of(const MoeConfig& config, const train::Plan& plan, const train:
 }
 
 // [region technique]
-void ExpertParallel::change_plan(train::Plan& plan, const train::Setup&) const {
+void ExpertParallel::configure_plan(train::Plan& plan, const train::Setup&) const {
   if (!options_.has_experts()) return;
   if (options_.ep > 1) plan.groups.add(kExpertGroup, plan.mesh.along(kReplicaAxis));
   if (options_.moe.balance != Balance::kBias) return;
@@ -188,15 +188,15 @@ void ExpertParallel::change_plan(train::Plan& plan, const train::Setup&) const {
                   plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kLocalGroup)));
 }
 
-void ExpertParallel::wrap(train::FactoryStack& factories, const train::Plan& plan,
-                          const train::Setup& setup) const {
+void ExpertParallel::wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                                 const train::Setup& setup) const {
   if (!options_.has_experts()) return;
   const MoeConfig config = options_.config(setup.train.model.ffn_hidden_size);
   factories.push_back(
       std::make_unique<ExpertParallelFactory>(*factories.back(), scope_of(config, plan, setup)));
 }
 
-void ExpertParallel::join(train::Ingredients& ingredients, const train::Setup&) const {
+void ExpertParallel::configure_step(train::Ingredients& ingredients, const train::Setup&) const {
   if (!options_.has_experts()) return;
   ingredients.observers.emplace_back(
       [moe = options_.moe](const train::ModelScope& scope) { return observe_experts(scope, moe); });

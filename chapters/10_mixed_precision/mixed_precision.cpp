@@ -75,7 +75,7 @@ void MixedPrecision::validate(train::Setup& setup) {
   }
 }
 
-void MixedPrecision::settle(train::Setup& setup) { train::expect_kept(exclusions(setup)); }
+void MixedPrecision::check_ranks(train::Setup& setup) { train::expect_kept(exclusions(setup)); }
 
 train::ExtraConfig MixedPrecision::config(const train::Setup&) const { return options_.config(); }
 
@@ -99,12 +99,12 @@ std::optional<std::string> MixedPrecision::answer(const train::Setup& setup) con
 }
 
 // [region technique]
-void MixedPrecision::change_plan(train::Plan& plan, const train::Setup&) const {
+void MixedPrecision::configure_plan(train::Plan& plan, const train::Setup&) const {
   if (options_.recipe == Recipe::kFp8) add_fp8_groups(plan, options_.fp8());
 }
 
-void MixedPrecision::wrap(train::FactoryStack& factories, const train::Plan& plan,
-                          const train::Setup&) const {
+void MixedPrecision::wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                                 const train::Setup&) const {
   if (options_.rounded_sums.any()) {
     factories.push_back(
         std::make_unique<RoundedSumsFactory>(*factories.back(), options_.rounded_sums));
@@ -114,7 +114,8 @@ void MixedPrecision::wrap(train::FactoryStack& factories, const train::Plan& pla
       std::make_unique<Fp8Factory>(*factories.back(), fp8_scope(options_.fp8(), plan)));
 }
 
-void MixedPrecision::join(train::Ingredients& ingredients, const train::Setup& setup) const {
+void MixedPrecision::configure_step(train::Ingredients& ingredients,
+                                    const train::Setup& setup) const {
   if (options_.is_mixed() || options_.counts_updates) {
     auto figures = options_.counts_updates ? std::make_shared<UpdateFigures>() : nullptr;
     ingredients.weight_rule.claim(

@@ -28,7 +28,7 @@ class MixedPrecision : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
-  void settle(train::Setup& setup) override;
+  void check_ranks(train::Setup& setup) override;
   /// @brief See options/what_goes_together.cpp.
   [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
@@ -37,10 +37,10 @@ class MixedPrecision : public train::Technique {
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
   /// @brief See estimate/recipe_estimate.cpp.
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
-  void change_plan(train::Plan& plan, const train::Setup& setup) const override;
-  void wrap(train::FactoryStack& factories, const train::Plan& plan,
-            const train::Setup& setup) const override;
-  void join(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup& setup) const override;
+  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
 
   /// @brief The flags.
   [[nodiscard]] const PrecisionOptions& options() const { return options_; }

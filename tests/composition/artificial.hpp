@@ -33,14 +33,14 @@ class SecondAxis : public train::Technique {
                 .flag = "a second axis"};
   }
 
-  void change_plan(train::Plan& plan, const train::Setup&) const override {
+  void configure_plan(train::Plan& plan, const train::Setup&) const override {
     plan.groups.add("second axis", plan.mesh.along("second"));
     plan.groups.add("replicas", plan.mesh.along(kReplicaAxis));
     for (train::MicroBatch& micro_batch : plan.micro_batches) micro_batch.normalizer *= ranks_;
   }
 
-  void wrap(train::FactoryStack& factories, const train::Plan& plan,
-            const train::Setup&) const override {
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup&) const override {
     factories.push_back(std::make_unique<Shared>(
         *factories.back(), nn::Replication{.group = "second axis",
                                            .size = ranks_,
@@ -95,15 +95,15 @@ class TwoExperts : public train::Technique {
   /// @param halves  of the ranks that hold one expert each; 1: every rank holds both.
   explicit TwoExperts(int halves) : halves_(halves) {}
 
-  void change_plan(train::Plan& plan, const train::Setup&) const override {
+  void configure_plan(train::Plan& plan, const train::Setup&) const override {
     plan.groups.add("experts", halves_ == 1 ? plan.mesh.along(kReplicaAxis)
                                             : plan.mesh.along(kReplicaAxis)
                                                   .split(static_cast<int>(half_of(plan)),
                                                          plan.mesh.along(kReplicaAxis).rank()));
   }
 
-  void wrap(train::FactoryStack& factories, const train::Plan& plan,
-            const train::Setup& setup) const override {
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup& setup) const override {
     const Range held = halves_ == 1 ? Range{0, 2} : Range{half_of(plan), half_of(plan) + 1};
     factories.push_back(
         std::make_unique<Factory>(*factories.back(), held, plan, setup.train.global_batch));

@@ -115,7 +115,7 @@ class HandWrittenPipeline : public train::Technique {
                 .flag = "stages by hand"};
   }
 
-  void change_plan(train::Plan& plan, const train::Setup& setup) const override {
+  void configure_plan(train::Plan& plan, const train::Setup& setup) const override {
     const auto stage = static_cast<std::size_t>(plan.mesh.along(kStages).rank());
     plan.chunks = pipeline_.chunks[stage];
     if (!pipeline_.schedules.empty()) plan.schedule = pipeline_.schedules[stage];
@@ -127,7 +127,7 @@ class HandWrittenPipeline : public train::Technique {
     }
   }
 
-  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.links.claim("stages by hand", [this](const train::ModelScope& scope) {
       return std::make_unique<WayLinks>(scope.plan.mesh.along(kStages), pipeline_, scope);
     });

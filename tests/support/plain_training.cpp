@@ -35,7 +35,7 @@ class SumAfterAllPasses : public train::GradientExchange {
 
 class PlainTraining : public train::Technique {
  public:
-  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.share.offer(equal_share);
     ingredients.cut.offer(cut_evenly);
     ingredients.schedule.offer(one_after_the_other);
@@ -47,7 +47,7 @@ class PlainTraining : public train::Technique {
 class Putting : public train::Technique {
  public:
   explicit Putting(Put put) : put_(std::move(put)) {}
-  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
     if (put_) put_(ingredients);
   }
 
@@ -217,7 +217,7 @@ train::Setup setup_of(const train::TrainOptions& options, int ranks, train::Tech
       },
       words_of(flags));
   for (const auto& technique : setup.techniques) technique->validate(setup);
-  for (const auto& technique : setup.techniques) technique->settle(setup);
+  for (const auto& technique : setup.techniques) technique->check_ranks(setup);
   return setup;
 }
 

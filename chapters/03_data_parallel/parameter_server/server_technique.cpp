@@ -39,7 +39,7 @@ class ParameterServers : public train::Technique {
             excluded("--val-data", !setup.train.val_data.empty())};
   }
 
-  void settle(train::Setup& setup) override { options_.resolve_ranks(setup.comm); }
+  void check_ranks(train::Setup& setup) override { options_.resolve_ranks(setup.comm); }
 
   void validate_training(const train::Setup& setup) const override {
     expect_work_for_all(setup.train.global_batch, replicas(setup));
@@ -54,7 +54,7 @@ class ParameterServers : public train::Technique {
     names[OpKind::kAllReduce] = "pairwise";  // adds in the order of the ranks
   }
 
-  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.share.offer(share_of_batch);
     ingredients.cut.offer(cut_share);
     ingredients.completes.offer(completing_action);

@@ -50,9 +50,9 @@ void add_flags(CLI::App& app, Setup& setup) {
 /// Closed forms count two states of each weight.
 void expect_default_rule(const std::string& optimizer, const std::string& question) {
   if (optimizer == optim::kDefaultRule) return;
-  throw ConfigError(
-      fmt::format("{} answers for a training with {}, and --optimizer is {}. Leave out --optimizer.",
-                  question, optim::kDefaultRule, optimizer));
+  throw ConfigError(fmt::format(
+      "{} answers for a training with {}, and --optimizer is {}. Leave out --optimizer.", question,
+      optim::kDefaultRule, optimizer));
 }
 
 void validate(Setup& setup) {
@@ -71,7 +71,7 @@ void validate(Setup& setup) {
   expect_different_files(files);
   // What needs no ranks may be asked for more of them than can run here.
   if (question && question->what != Instead::kMeasurement) return;
-  for (const auto& technique : setup.techniques) technique->settle(setup);
+  for (const auto& technique : setup.techniques) technique->check_ranks(setup);
   if (setup.has_ranks()) setup.comm.validate();
 }
 
@@ -125,17 +125,17 @@ std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& conte
                                      const Communicator& trainers, const ChangeTrainer& change) {
   Ingredients ingredients;
   ingredients.rule = optim::make_rule(setup.train.optimizer);
-  for (const auto& technique : setup.techniques) technique->join(ingredients, setup);
+  for (const auto& technique : setup.techniques) technique->configure_step(ingredients, setup);
   const auto plan =
       std::make_shared<Plan>(make_plan(setup.train, trainers, setup.mesh_shape(trainers.size()),
                                        {.share = ingredients.share.get(),
                                         .cut = ingredients.cut.get(),
                                         .schedule = ingredients.schedule.get()}));
-  for (const auto& technique : setup.techniques) technique->change_plan(*plan, setup);
+  for (const auto& technique : setup.techniques) technique->configure_plan(*plan, setup);
   if (change) change(*plan, ingredients);
   FactoryStack factories;
   factories.push_back(std::make_unique<nn::DenseFactory>());
-  for (const auto& technique : setup.techniques) technique->wrap(factories, *plan, setup);
+  for (const auto& technique : setup.techniques) technique->wrap_layers(factories, *plan, setup);
   const std::string& init = setup.train.init;
   if (!init.empty()) {
     expect_initial_weights(init, setup.train.model, *factories.back(), trainers);

@@ -129,7 +129,7 @@ class Technique {
   /// @brief Settles what follows from the flags of all techniques, which are valid: the number of
   /// ranks. Not called for an answer that needs none.
   /// @throws ConfigError that says what does not fit and what to do.
-  virtual void settle([[maybe_unused]] Setup& setup) {}
+  virtual void check_ranks([[maybe_unused]] Setup& setup) {}
   /// @brief Checks what only training needs.
   /// @throws ConfigError that says what does not fit and what to do.
   virtual void validate_training([[maybe_unused]] const Setup& setup) const {}
@@ -179,18 +179,19 @@ class Technique {
   }
   /// @brief Changes the plan: adds groups, cuts the model into chunks. Collective over
   /// plan.ranks().
-  virtual void change_plan([[maybe_unused]] Plan& plan, [[maybe_unused]] const Setup& setup) const {
-  }
+  virtual void configure_plan([[maybe_unused]] Plan& plan,
+                              [[maybe_unused]] const Setup& setup) const {}
 
   // What a rank does ------------------------------------------------------------------------------
 
   /// @brief Wraps the factory of layers, factories.back(), if it changes layers.
   /// @param plan  outlives the factories and what they make.
-  virtual void wrap([[maybe_unused]] FactoryStack& factories, [[maybe_unused]] const Plan& plan,
-                    [[maybe_unused]] const Setup& setup) const {}
+  virtual void wrap_layers([[maybe_unused]] FactoryStack& factories,
+                           [[maybe_unused]] const Plan& plan,
+                           [[maybe_unused]] const Setup& setup) const {}
   /// @brief Puts what it provides into the step.
-  virtual void join([[maybe_unused]] Ingredients& ingredients,
-                    [[maybe_unused]] const Setup& setup) const {}
+  virtual void configure_step([[maybe_unused]] Ingredients& ingredients,
+                              [[maybe_unused]] const Setup& setup) const {}
   /// @brief Puts a worker around a rank's trainer, or returns that.
   /// @param trainer  what it trains with; ends with the worker.
   [[nodiscard]] virtual std::unique_ptr<Worker> wrap_worker(

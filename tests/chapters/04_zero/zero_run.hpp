@@ -72,7 +72,7 @@ class CaseTechnique : public train::Technique {
  public:
   CaseTechnique(ZeroCase c, Changes changes) : case_(std::move(c)), changes_(std::move(changes)) {}
 
-  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.schedule.offer(memory::accumulation_schedule);
     ingredients.rule = changes_.rule;
     if (changes_.observer) ingredients.observers.push_back(changes_.observer);
@@ -80,8 +80,8 @@ class CaseTechnique : public train::Technique {
     ingredients.values = nn::Values::kDeferred;
     ingredients.states.claim("a test", sharded_states(case_.all_settings(), case_.node_size));
   }
-  void wrap(train::FactoryStack& factories, const train::Plan&,
-            const train::Setup&) const override {
+  void wrap_layers(train::FactoryStack& factories, const train::Plan&,
+                   const train::Setup&) const override {
     factories.push_back(
         std::make_unique<memory::RecomputeFactory>(*factories.back(), case_.recompute));
   }

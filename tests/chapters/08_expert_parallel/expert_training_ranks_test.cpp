@@ -159,8 +159,8 @@ TEST_F(ExpertTraining, CapacityOfMicroBatchesDependsOnTheLayout) {
 /// Experts whose gradients are added up over dp and cp like all others: with other experts' ones.
 class ExpertsOfTheWrongGroup : public ExpertParallel {
  public:
-  void wrap(train::FactoryStack& factories, const train::Plan& plan,
-            const train::Setup& setup) const override {
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup& setup) const override {
     const std::size_t ffn = setup.train.model.ffn_hidden_size;
     MoeScope scope = scope_of(options().config(ffn), plan, setup);
     scope.share.data_group = std::string(nn::kDataGroup);

@@ -230,10 +230,10 @@ TEST_F(PrecisionTraining, AllRanksSkipTogetherAndTheLearningRateWaits) {
 class DecidesAlone : public train::Technique {
  public:
   explicit DecidesAlone(int rank) : rank_(rank) {}
-  void change_plan(train::Plan& plan, const train::Setup&) const override {
+  void configure_plan(train::Plan& plan, const train::Setup&) const override {
     plan.in_step = plan.mesh.group({});
   }
-  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.sum_partial.claim(
         "a test", [rank = rank_, step = 0](std::span<const train::GradientPiece> pieces,
                                            const train::RankGroups&) mutable {

@@ -26,8 +26,8 @@ class FailingLayer : public train::Technique {
   FailingLayer(std::size_t layer, std::size_t micro_batch, bool backward)
       : layer_(layer), micro_batch_(micro_batch), backward_(backward) {}
 
-  void wrap(train::FactoryStack& factories, const train::Plan&,
-            const train::Setup&) const override {
+  void wrap_layers(train::FactoryStack& factories, const train::Plan&,
+                   const train::Setup&) const override {
     factories.push_back(std::make_unique<Factory>(*factories.back(), *this));
   }
 

@@ -80,8 +80,8 @@ class SleepingLayers : public train::Technique {
  public:
   static constexpr std::chrono::milliseconds kForward{8};
 
-  void wrap(train::FactoryStack& factories, const train::Plan&,
-            const train::Setup&) const override {
+  void wrap_layers(train::FactoryStack& factories, const train::Plan&,
+                   const train::Setup&) const override {
     factories.push_back(std::make_unique<Factory>(*factories.back()));
   }
 

@@ -24,14 +24,14 @@ class InFp8 : public train::Technique {
  public:
   explicit InFp8(const Fp8Recipe& recipe) : recipe_(recipe) {}
 
-  void change_plan(train::Plan& plan, const train::Setup&) const override {
+  void configure_plan(train::Plan& plan, const train::Setup&) const override {
     add_fp8_groups(plan, recipe_);
   }
-  void wrap(train::FactoryStack& factories, const train::Plan& plan,
-            const train::Setup&) const override {
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup&) const override {
     factories.push_back(std::make_unique<Fp8Factory>(*factories.back(), fp8_scope(recipe_, plan)));
   }
-  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.observers.emplace_back(
         [recipe = recipe_](const train::ModelScope& scope) { return observe_fp8(scope, recipe); });
   }

@@ -112,7 +112,7 @@ TEST_F(Fp8Training, RecomputationChangesNothing) {
 /// A tensor of each layer overflows in the second step, on one rank.
 class OverflowsOnce : public train::Technique {
  public:
-  void join(train::Ingredients& ingredients, const train::Setup&) const override {
+  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
     ingredients.observers.insert(ingredients.observers.begin(), [](const train::ModelScope& scope) {
       return std::make_unique<Planter>(scope.chunks, scope.context.world.rank() == 1);
     });

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/train/gradients/model_states.hpp"
 #include "common/optim/adamw.hpp"
+#include "common/train/gradients/model_states.hpp"
 #include "common/train/plan.hpp"
 #include "tests/support/plain_training.hpp"
 #include "tests/support/short_run.hpp"
@@ -30,7 +30,7 @@ class RankFrame {
                 .timeline = timeline_,
                 .meter = meter} {
     Ingredients plain;
-    ultra::test::plain_training()->join(plain, Setup());
+    ultra::test::plain_training()->configure_step(plain, Setup());
     plan = std::make_shared<Plan>(make_plan(
         options, world, MeshShape({replicas(static_cast<std::size_t>(world.size()))}),
         {.share = plain.share.get(), .cut = plain.cut.get(), .schedule = plain.schedule.get()}));

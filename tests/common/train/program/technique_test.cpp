@@ -93,7 +93,7 @@ class Talker : public Technique {
     called("validate");
     if (value_ == "bad") throw ConfigError("--" + name_ + " is bad");
   }
-  void settle(Setup&) override { called("settle"); }
+  void check_ranks(Setup&) override { called("check_ranks"); }
   void validate_training(const Setup&) const override {
     called("validate_training");
     if (value_ == "untrainable") throw ConfigError("--" + name_ + " cannot train");
@@ -124,9 +124,11 @@ class Talker : public Technique {
     return "answer of the " + name_ + "\n";
   }
   void measure(const Setup&) const override { fmt::print("measured by the {}\n", name_); }
-  void change_plan(Plan&, const Setup&) const override { called("change_plan"); }
-  void wrap(FactoryStack&, const Plan&, const Setup&) const override { called("wrap"); }
-  void join(Ingredients&, const Setup&) const override { called("join"); }
+  void configure_plan(Plan&, const Setup&) const override { called("configure_plan"); }
+  void wrap_layers(FactoryStack&, const Plan&, const Setup&) const override {
+    called("wrap_layers");
+  }
+  void configure_step(Ingredients&, const Setup&) const override { called("configure_step"); }
   std::unique_ptr<Worker> wrap_worker(std::unique_ptr<Worker> worker, const TrainerState&,
                                       const Setup&) const override {
     called("wrap_worker");
@@ -195,8 +197,8 @@ class Program : public ::testing::Test {
 TEST_F(Program, AsksTheTechniquesInTheirOrder) {
   const std::string out = printed("--steps 1");
   std::vector<std::string> expected;
-  for (const char* what : {"add_flags", "validate", "settle", "validate_training", "join",
-                           "change_plan", "wrap", "wrap_worker"}) {
+  for (const char* what : {"add_flags", "validate", "check_ranks", "validate_training",
+                           "configure_step", "configure_plan", "wrap_layers", "wrap_worker"}) {
     for (const char* name : {"first", "second", "third"}) {
       expected.push_back(std::string(what) + " " + name);
     }
