@@ -59,7 +59,7 @@ Round round_of(const Split& split, const nn::ModelConfig& config, const data::Da
   const train::TrainOptions train = bench::benchmark_options(config, kSequences, 1);
   return bench::round_on(split.choice.cp, options, [&](const Communicator& world) {
     bench::TrainingRank rank(
-        world, train, text, train::Ingredients(),
+        world, train, text, train::StepConfig(),
         MeshShape({context_parallel::axis_of(static_cast<std::size_t>(split.choice.cp))}),
         layers_of(split, config.max_seq_len));
     return bench::time_steps(world, rank);

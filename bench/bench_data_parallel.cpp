@@ -33,13 +33,13 @@ Round train_round(int replicas, const nn::ModelConfig& config, const data::Datas
   const train::TrainOptions train_options =
       bench::benchmark_options(config, kSequencesPerReplica, replicas);
   return bench::round_on(replicas, options, [&](const Communicator& dp) {
-    train::Ingredients ingredients;
-    ingredients.exchange.offer([&](const train::StatesScope& scope) {
+    train::StepConfig step_config;
+    step_config.exchange.offer([&](const train::StatesScope& scope) {
       return data_parallel::sum_in_buckets(scope.parameters, bucket_elements,
                                            data_parallel::Flush::kWhenReady,
                                            data_parallel::all_reduce_exchange(scope.data));
     });
-    bench::TrainingRank rank(dp, train_options, text, ingredients);
+    bench::TrainingRank rank(dp, train_options, text, step_config);
     return bench::time_steps(dp, rank);
   });
 }

@@ -63,10 +63,10 @@ Round round_on(const Communicator& dp, const train::TrainOptions& options,
                const data::Dataset& text, const zero::OffloadSettings& offload) {
   zero::ZeroSettings settings{.stage = zero::ZeroStage::kParameters};
   settings.offload = offload;
-  train::Ingredients ingredients;
-  ingredients.values = nn::Values::kDeferred;
-  ingredients.states.claim("--zero", zero::sharded_states(settings, {}));
-  bench::TrainingRank rank(dp, options, text, ingredients);
+  train::StepConfig step_config;
+  step_config.values = nn::Values::kDeferred;
+  step_config.states.claim("--zero", zero::sharded_states(settings, {}));
+  bench::TrainingRank rank(dp, options, text, step_config);
   const auto states = dynamic_cast<zero::ShardedModel&>(*rank.state().states.front()).offloaded();
   std::vector<double> seconds;
   train::OffloadUse before;

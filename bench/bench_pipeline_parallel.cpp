@@ -59,17 +59,17 @@ bench::ChangeLayers layers_of(const Cut& cut, const nn::ModelConfig& model) {
   };
 }
 
-train::Ingredients links_of(const Cut& cut) {
-  train::Ingredients ingredients;
-  if (cut.pp == 1) return ingredients;
-  ingredients.links.claim("the benchmark", [cut](const train::ModelScope& scope) {
+train::StepConfig links_of(const Cut& cut) {
+  train::StepConfig step_config;
+  if (cut.pp == 1) return step_config;
+  step_config.links.claim("the benchmark", [cut](const train::ModelScope& scope) {
     return std::make_unique<pipeline_parallel::PipelineLinks>(
         scope.plan.mesh.along(pipeline_parallel::kAxis), cut.schedule(),
         pipeline_parallel::border_tensors(scope.plan, scope.context.device, scope.context.options,
                                           1),
         std::make_shared<pipeline_parallel::ActionLog>());
   });
-  return ingredients;
+  return step_config;
 }
 
 /// What the average rank waits: the stages of a pipeline wait at different times.

@@ -55,10 +55,10 @@ Round round_of(const Split& split, const nn::ModelConfig& config, const data::Da
   if (!split.link.empty()) options.link = LinkSpeed::parse(split.link);
   const train::TrainOptions train = bench::benchmark_options(config, kSequences, 1);
   return bench::round_on(split.tp, options, [&](const Communicator& world) {
-    train::Ingredients ingredients;
-    ingredients.sum_partial.offer(tensor_parallel::sum_partial_gradients);
+    train::StepConfig step_config;
+    step_config.sum_partial.offer(tensor_parallel::sum_partial_gradients);
     bench::TrainingRank rank(
-        world, train, text, ingredients,
+        world, train, text, step_config,
         MeshShape({tensor_parallel::axis_of(static_cast<std::size_t>(split.tp))}),
         layers_of(split, config.num_kv_heads));
     return bench::time_steps(world, rank);

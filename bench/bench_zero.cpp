@@ -32,20 +32,20 @@ RankOptions in_rank_order() {
   return options;
 }
 
-train::Ingredients ingredients_of(zero::ZeroStage stage) {
-  train::Ingredients ingredients;
+train::StepConfig ingredients_of(zero::ZeroStage stage) {
+  train::StepConfig step_config;
   if (stage == zero::ZeroStage::kNone) {
-    ingredients.exchange.offer([](const train::StatesScope& scope) {
+    step_config.exchange.offer([](const train::StatesScope& scope) {
       return data_parallel::sum_in_buckets(scope.parameters, kBucketElements,
                                            data_parallel::Flush::kWhenReady,
                                            data_parallel::all_reduce_exchange(scope.data));
     });
-    return ingredients;
+    return step_config;
   }
-  ingredients.values = nn::Values::kDeferred;
-  ingredients.states.claim(
+  step_config.values = nn::Values::kDeferred;
+  step_config.states.claim(
       "--zero", zero::sharded_states({.stage = stage, .bucket_capacity = kBucketElements}, {}));
-  return ingredients;
+  return step_config;
 }
 
 Round round_of(int ranks, const nn::ModelConfig& config, const data::Dataset& text,

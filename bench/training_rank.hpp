@@ -32,23 +32,23 @@ using ChangeLayers = std::function<void(train::Plan& plan, train::FactoryStack& 
 class TrainingRank {
  public:
   /// @param ranks        those that train; each has all layers.
-  /// @param ingredients  what differs from plain replicas. Options and text outlive this object.
+  /// @param step_config  what differs from plain replicas. Options and text outlive this object.
   TrainingRank(const Communicator& ranks, const train::TrainOptions& options,
-               const data::Dataset& text, train::Ingredients ingredients)
-      : TrainingRank(ranks, options, text, std::move(ingredients),
+               const data::Dataset& text, train::StepConfig step_config)
+      : TrainingRank(ranks, options, text, std::move(step_config),
                      MeshShape({replicas(static_cast<std::size_t>(ranks.size()))}), {}) {}
 
   /// @param ranks   those that train, as a mesh of that shape.
   /// @param change  may be empty.
   TrainingRank(const Communicator& ranks, const train::TrainOptions& options,
-               const data::Dataset& text, train::Ingredients ingredients, const MeshShape& shape,
+               const data::Dataset& text, train::StepConfig step_config, const MeshShape& shape,
                const ChangeLayers& change)
       : ranks_(ranks),
         sampler_(text, options.model.max_seq_len, options.global_batch, options.seed),
         timeline_(device_, nullptr, 0),
         meter_(ranks_, device_),
         context_{options, ranks_, sampler_, device_, timeline_, meter_},
-        worker_(made(context_, std::move(ingredients), shape, change)) {}
+        worker_(made(context_, std::move(step_config), shape, change)) {}
 
   /// @brief Makes the next step.
   train::StepOutcome step() { return worker_.step({.step = ++steps_, .learning_rate = 1e-4}); }
@@ -57,9 +57,9 @@ class TrainingRank {
   [[nodiscard]] train::TrainerState state() const { return worker_.state(); }
 
  private:
-  static train::ModelWorker made(const train::RunContext& context, train::Ingredients ingredients,
+  static train::ModelWorker made(const train::RunContext& context, train::StepConfig step_config,
                                  const MeshShape& shape, const ChangeLayers& change) {
-    ingredients.completes.offer(data_parallel::completing_action);
+    step_config.completes.offer(data_parallel::completing_action);
     const auto plan = std::make_shared<train::Plan>(
         train::make_plan(context.options, context.world, shape,
                          {.share = data_parallel::share_of_batch,
@@ -68,7 +68,7 @@ class TrainingRank {
     train::FactoryStack factories;
     factories.push_back(std::make_unique<nn::DenseFactory>());
     if (change) change(*plan, factories);
-    return {context, plan, std::move(factories), ingredients};
+    return {context, plan, std::move(factories), step_config};
   }
 
   Communicator ranks_;

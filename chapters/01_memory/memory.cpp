@@ -37,14 +37,14 @@ void Memory::wrap_layers(train::FactoryStack& factories, const train::Plan&,
   wrap_written_parts(factories, options_.recompute);
 }
 
-void Memory::configure_step(train::Ingredients& ingredients, const train::Setup& setup) const {
-  ingredients.share.offer([](std::size_t global_batch, const Communicator& replicas) {
+void Memory::configure_step(train::StepConfig& step_config, const train::Setup& setup) const {
+  step_config.share.offer([](std::size_t global_batch, const Communicator& replicas) {
     ensure(replicas.size() == 1, "replicas deal the batch out");
     return Range{0, global_batch};
   });
-  ingredients.cut.offer(cut_share);
-  ingredients.schedule.offer(accumulation_schedule);
-  ingredients.rule = written_rule(setup.train.optimizer);
+  step_config.cut.offer(cut_share);
+  step_config.schedule.offer(accumulation_schedule);
+  step_config.rule = written_rule(setup.train.optimizer);
 }
 
 std::optional<std::string> Memory::memory_table(const train::Setup& setup,

@@ -34,7 +34,7 @@ class Memory : public train::Technique {
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
                    const train::Setup& setup) const override;
-  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> memory_table(
       const train::Setup& setup, const train::TrainResult& result) const override;
 

@@ -79,9 +79,9 @@ std::shared_ptr<const comm::CollectiveAlgorithms> Collectives::algorithms(
   return std::make_shared<const BookAlgorithms>(BookOptions{.names = names, .tuning = {}});
 }
 
-void Collectives::configure_step(train::Ingredients& ingredients, const train::Setup&) const {
-  ingredients.share.offer(equal_share);
-  ingredients.exchange.offer([](const train::StatesScope& scope) {
+void Collectives::configure_step(train::StepConfig& step_config, const train::Setup&) const {
+  step_config.share.offer(equal_share);
+  step_config.exchange.offer([](const train::StatesScope& scope) {
     return sum_after_backward(scope.parameters, scope.data);
   });
 }

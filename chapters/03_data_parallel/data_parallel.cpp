@@ -31,15 +31,15 @@ void DataParallel::name_algorithms(train::AlgorithmNames& names) const {
   names[OpKind::kAllReduce] = options_.all_reduce;
 }
 
-void DataParallel::configure_step(train::Ingredients& ingredients, const train::Setup&) const {
-  ingredients.share.offer(share_of_batch);
-  ingredients.cut.offer(cut_share);
-  ingredients.completes.offer(completing_action);
-  ingredients.exchange.offer(
+void DataParallel::configure_step(train::StepConfig& step_config, const train::Setup&) const {
+  step_config.share.offer(share_of_batch);
+  step_config.cut.offer(cut_share);
+  step_config.completes.offer(completing_action);
+  step_config.exchange.offer(
       [this](const train::StatesScope& scope) { return options_.make_exchange(scope); });
-  ingredients.rule = options_.rule(ingredients.rule);
+  step_config.rule = options_.rule(step_config.rule);
   if (options_.check_replicas == 0) return;
-  ingredients.observers.emplace_back(
+  step_config.observers.emplace_back(
       [every = options_.check_replicas](const train::ModelScope& scope) {
         return check_replicas(scope, every);
       });

@@ -29,7 +29,7 @@ class DataParallel : public train::Technique {
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   void name_algorithms(train::AlgorithmNames& names) const override;
-  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::UnsavedState> states_that_are_not_saved() const override;
   [[nodiscard]] std::string table(const train::Setup& setup,
                                   const train::TrainResult& result) const override;

@@ -95,10 +95,10 @@ ShardedRun Zero::sharded_run(const train::Setup& setup) const {
 }
 
 // [region join]
-void Zero::configure_step(train::Ingredients& ingredients, const train::Setup& setup) const {
+void Zero::configure_step(train::StepConfig& step_config, const train::Setup& setup) const {
   if (!options_.shards()) return;
-  ingredients.values = nn::Values::kDeferred;
-  ingredients.states.claim("--zero", sharded_states(settings(setup), options_.node_size));
+  step_config.values = nn::Values::kDeferred;
+  step_config.states.claim("--zero", sharded_states(settings(setup), options_.node_size));
 }
 
 train::MakeStates sharded_states(const ZeroSettings& settings,

@@ -78,8 +78,8 @@ void TensorParallel::wrap_layers(train::FactoryStack& factories, const train::Pl
       *factories.back(), plan.mesh.along(kAxis), options_.sequence_parallel, options_.overlap));
 }
 
-void TensorParallel::configure_step(train::Ingredients& ingredients, const train::Setup&) const {
-  ingredients.sum_partial.offer(sum_partial_gradients);
+void TensorParallel::configure_step(train::StepConfig& step_config, const train::Setup&) const {
+  step_config.sum_partial.offer(sum_partial_gradients);
 }
 // [/region]
 

@@ -242,25 +242,25 @@ void PipelineParallel::wrap_layers(train::FactoryStack& factories, const train::
   factories.push_back(std::make_unique<SplitLinearFactory>(*factories.back()));
 }
 
-void PipelineParallel::configure_step(train::Ingredients& ingredients,
+void PipelineParallel::configure_step(train::StepConfig& step_config,
                                       const train::Setup& setup) const {
   if (!options_.has_schedule()) return;
   const auto log = std::make_shared<ActionLog>();
   const std::shared_ptr<const PipelineSchedule> schedule = schedule_;
-  ingredients.links.claim(options_.flags(), [=, shared_by = parts_of_tokens(setup)](
+  step_config.links.claim(options_.flags(), [=, shared_by = parts_of_tokens(setup)](
                                                 const train::ModelScope& scope) {
     return std::make_unique<PipelineLinks>(
         scope.plan.mesh.along(kAxis), *schedule,
         border_tensors(scope.plan, scope.context.device, scope.context.options, shared_by), log);
   });
-  ingredients.observers.emplace_back([=, gantt = options_.gantt](const train::ModelScope& scope) {
+  step_config.observers.emplace_back([=, gantt = options_.gantt](const train::ModelScope& scope) {
     return record_passes(scope, *schedule, log, gantt);
   });
   if (!train::updates_between(schedule_->ranks.front())) return;
-  ingredients.observers.emplace_back([](const train::ModelScope& scope) {
+  step_config.observers.emplace_back([](const train::ModelScope& scope) {
     return std::make_unique<WeightStash>(*scope.chunks.front(), scope.plan.counters);
   });
-  update_in_passes(ingredients, options_.flags());
+  update_in_passes(step_config, options_.flags());
 }
 // [/region]
 

@@ -47,7 +47,7 @@ class PipelineParallel : public train::Technique {
   void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
                    const train::Setup& setup) const override;
-  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::UnsavedState> states_that_are_not_saved() const override;
   [[nodiscard]] std::optional<std::string> memory_table(
       const train::Setup& setup, const train::TrainResult& result) const override;

@@ -196,9 +196,9 @@ void ExpertParallel::wrap_layers(train::FactoryStack& factories, const train::Pl
       std::make_unique<ExpertParallelFactory>(*factories.back(), scope_of(config, plan, setup)));
 }
 
-void ExpertParallel::configure_step(train::Ingredients& ingredients, const train::Setup&) const {
+void ExpertParallel::configure_step(train::StepConfig& step_config, const train::Setup&) const {
   if (!options_.has_experts()) return;
-  ingredients.observers.emplace_back(
+  step_config.observers.emplace_back(
       [moe = options_.moe](const train::ModelScope& scope) { return observe_experts(scope, moe); });
 }
 // [/region]

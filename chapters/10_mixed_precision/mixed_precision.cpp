@@ -114,27 +114,27 @@ void MixedPrecision::wrap_layers(train::FactoryStack& factories, const train::Pl
       std::make_unique<Fp8Factory>(*factories.back(), fp8_scope(options_.fp8(), plan)));
 }
 
-void MixedPrecision::configure_step(train::Ingredients& ingredients,
+void MixedPrecision::configure_step(train::StepConfig& step_config,
                                     const train::Setup& setup) const {
   if (options_.is_mixed() || options_.counts_updates) {
     auto figures = options_.counts_updates ? std::make_shared<UpdateFigures>() : nullptr;
-    ingredients.weight_rule.claim(
+    step_config.weight_rule.claim(
         "--precision",
         weight_rule({.rounding = options_.rounding, .seed = setup.train.seed, .figures = figures}));
-    if (figures) ingredients.observers.push_back(note_figures(figures));
+    if (figures) step_config.observers.push_back(note_figures(figures));
   }
   if (options_.moments == MomentFormat::kBf16) {
-    ingredients.store.claim("--optimizer-state", bf16_moments);
+    step_config.store.claim("--optimizer-state", bf16_moments);
   }
   if (options_.moments == MomentFormat::kInt8) {
-    ingredients.store.claim("--optimizer-state", [] { return int8_moments(); });
+    step_config.store.claim("--optimizer-state", [] { return int8_moments(); });
   }
   if (options_.scaling() != LossScaling::kNone) {
-    ingredients.loss_scaler.claim("--loss-scale", loss_scaler_of(options_));
+    step_config.loss_scaler.claim("--loss-scale", loss_scaler_of(options_));
   }
   if (options_.recipe == Recipe::kFp8) {
     // Before those who compare replicas: in a step, each rank has seen its own maxima only.
-    ingredients.observers.insert(ingredients.observers.begin(),
+    step_config.observers.insert(step_config.observers.begin(),
                                  [recipe = options_.fp8()](const train::ModelScope& scope) {
                                    return observe_fp8(scope, recipe);
                                  });

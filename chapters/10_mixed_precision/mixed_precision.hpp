@@ -40,7 +40,7 @@ class MixedPrecision : public train::Technique {
   void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
                    const train::Setup& setup) const override;
-  void configure_step(train::Ingredients& ingredients, const train::Setup& setup) const override;
+  void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
 
   /// @brief The flags.
   [[nodiscard]] const PrecisionOptions& options() const { return options_; }

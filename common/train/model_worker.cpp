@@ -23,35 +23,35 @@ std::vector<std::string> data_groups_of(const std::vector<nn::Model*>& chunks) {
 }
 
 std::unique_ptr<ModelStates> make_replicated(const StatesScope& scope,
-                                             const Ingredients& ingredients) {
-  const MakeExchange& make_exchange = ingredients.exchange.get();
+                                             const StepConfig& step_config) {
+  const MakeExchange& make_exchange = step_config.exchange.get();
   return std::make_unique<ReplicatedStates>(scope, make_exchange ? make_exchange(scope) : nullptr);
 }
 
 }  // namespace
 
 ModelWorker::ModelWorker(const RunContext& context, std::shared_ptr<const Plan> plan,
-                         FactoryStack factories, const Ingredients& ingredients)
+                         FactoryStack factories, const StepConfig& step_config)
     : context_(context),
       plan_(std::move(plan)),
       factories_(std::move(factories)),
       whole_(nn::named_shapes(context.options.model, *factories_.back())) {
-  make_chunks(ingredients.values);
-  step_ = std::make_unique<Step>(context_, *plan_, whole_, make_parts(ingredients));
+  make_chunks(step_config.values);
+  step_ = std::make_unique<Step>(context_, *plan_, whole_, make_parts(step_config));
 }
 
-StepParts ModelWorker::make_parts(const Ingredients& ingredients) const {
+StepParts ModelWorker::make_parts(const StepConfig& step_config) const {
   const ModelScope scope{.context = context_, .plan = *plan_, .chunks = chunks_};
   StepParts parts{.chunks = chunks_,
-                  .states = make_states(ingredients),
-                  .completes = ingredients.completes.get(),
-                  .sum_partial = ingredients.sum_partial.get(),
+                  .states = make_states(step_config),
+                  .completes = step_config.completes.get(),
+                  .sum_partial = step_config.sum_partial.get(),
                   .links = nullptr,
                   .scaler = nullptr,
                   .observers = {}};
-  if (const MakeLinks& make_links = ingredients.links.get()) parts.links = make_links(scope);
-  if (const MakeLossScaler& make = ingredients.loss_scaler.get()) parts.scaler = make();
-  for (const MakeObserver& make : ingredients.observers) parts.observers.push_back(make(scope));
+  if (const MakeLinks& make_links = step_config.links.get()) parts.links = make_links(scope);
+  if (const MakeLossScaler& make = step_config.loss_scaler.get()) parts.scaler = make();
+  for (const MakeObserver& make : step_config.observers) parts.observers.push_back(make(scope));
   return parts;
 }
 
@@ -67,22 +67,22 @@ void ModelWorker::make_chunks(nn::Values values) {
 }
 
 std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
-    const Ingredients& ingredients) const {
+    const StepConfig& step_config) const {
   std::vector<std::unique_ptr<ModelStates>> states;
   for (const std::string& group : data_groups_of(chunks_)) {
     const StatesScope scope{{context_, *plan_, chunks_},
                             group,
                             parameters_of(chunks_, group),
                             plan_->groups.at(group),
-                            {.rule = ingredients.rule,
-                             .wrap = ingredients.weight_rule.get(),
-                             .store = ingredients.store.get()}};
+                            {.rule = step_config.rule,
+                             .wrap = step_config.weight_rule.get(),
+                             .store = step_config.store.get()}};
     if (group == nn::kLocalGroup) {
       states.push_back(std::make_unique<ReplicatedStates>(scope, nullptr));
       continue;
     }
-    const MakeStates& make = ingredients.states.get();
-    states.push_back(make ? make(scope) : make_replicated(scope, ingredients));
+    const MakeStates& make = step_config.states.get();
+    states.push_back(make ? make(scope) : make_replicated(scope, step_config));
   }
   return states;
 }

@@ -11,7 +11,7 @@
 #include "common/nn/model.hpp"
 #include "common/train/frame/worker.hpp"
 #include "common/train/plan.hpp"
-#include "common/train/program/ingredients.hpp"
+#include "common/train/program/step_config.hpp"
 #include "common/train/step.hpp"
 
 namespace ultra::train {
@@ -34,7 +34,7 @@ class ModelWorker : public Worker {
   /// @param factories  of layers; the last one makes the model.
   /// Collective over plan.ranks().
   ModelWorker(const RunContext& context, std::shared_ptr<const Plan> plan, FactoryStack factories,
-              const Ingredients& ingredients);
+              const StepConfig& step_config);
 
   StepOutcome step(const StepPlan& plan) override { return step_->run(plan); }
   [[nodiscard]] double validate(const data::Sampler& sampler, std::size_t batches) override {
@@ -56,9 +56,9 @@ class ModelWorker : public Worker {
  private:
   void make_chunks(nn::Values values);
   void name_phases(nn::Model& model);
-  [[nodiscard]] StepParts make_parts(const Ingredients& ingredients) const;
+  [[nodiscard]] StepParts make_parts(const StepConfig& step_config) const;
   [[nodiscard]] std::vector<std::unique_ptr<ModelStates>> make_states(
-      const Ingredients& ingredients) const;
+      const StepConfig& step_config) const;
 
   RunContext context_;
   std::shared_ptr<const Plan> plan_;

@@ -127,8 +127,8 @@ class HandWrittenPipeline : public train::Technique {
     }
   }
 
-  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
-    ingredients.links.claim("stages by hand", [this](const train::ModelScope& scope) {
+  void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
+    step_config.links.claim("stages by hand", [this](const train::ModelScope& scope) {
       return std::make_unique<WayLinks>(scope.plan.mesh.along(kStages), pipeline_, scope);
     });
   }

@@ -77,9 +77,9 @@ std::unique_ptr<train::Technique> flags_of_every_trainer() {
 }
 
 std::unique_ptr<train::Technique> cutting_into(std::size_t micro_batch) {
-  return putting([micro_batch](train::Ingredients& ingredients) {
-    ingredients.cut.offer(
-        [rule = ingredients.cut.get(), micro_batch](const train::LocalBatch& share, std::size_t) {
+  return putting([micro_batch](train::StepConfig& step_config) {
+    step_config.cut.offer(
+        [rule = step_config.cut.get(), micro_batch](const train::LocalBatch& share, std::size_t) {
           return rule(share, micro_batch);
         });
   });

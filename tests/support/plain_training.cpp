@@ -35,11 +35,11 @@ class SumAfterAllPasses : public train::GradientExchange {
 
 class PlainTraining : public train::Technique {
  public:
-  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
-    ingredients.share.offer(equal_share);
-    ingredients.cut.offer(cut_evenly);
-    ingredients.schedule.offer(one_after_the_other);
-    ingredients.exchange.offer(
+  void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
+    step_config.share.offer(equal_share);
+    step_config.cut.offer(cut_evenly);
+    step_config.schedule.offer(one_after_the_other);
+    step_config.exchange.offer(
         [](const train::StatesScope& scope) { return std::make_unique<SumAfterAllPasses>(scope); });
   }
 };
@@ -47,8 +47,8 @@ class PlainTraining : public train::Technique {
 class Putting : public train::Technique {
  public:
   explicit Putting(Put put) : put_(std::move(put)) {}
-  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
-    if (put_) put_(ingredients);
+  void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
+    if (put_) put_(step_config);
   }
 
  private:
@@ -194,8 +194,8 @@ std::vector<train::MicroBatch> cut_evenly(const train::LocalBatch& share, std::s
 std::unique_ptr<train::Technique> plain_training() { return std::make_unique<PlainTraining>(); }
 
 Put before_each_step(std::function<void(const train::StepPlan&, const train::ModelScope&)> fn) {
-  return [fn = std::move(fn)](train::Ingredients& ingredients) {
-    ingredients.observers.emplace_back(
+  return [fn = std::move(fn)](train::StepConfig& step_config) {
+    step_config.observers.emplace_back(
         [fn](const train::ModelScope& scope) { return std::make_unique<Watcher>(scope, fn); });
   };
 }

@@ -25,7 +25,7 @@ namespace ultra::test {
 [[nodiscard]] std::unique_ptr<train::Technique> plain_training();
 
 /// What a test puts into a step, behind everything else.
-using Put = std::function<void(train::Ingredients&)>;
+using Put = std::function<void(train::StepConfig&)>;
 
 /// @brief Calls `fn` where each step of a rank begins.
 [[nodiscard]] Put before_each_step(

@@ -54,13 +54,13 @@ class ParameterServers : public train::Technique {
     names[OpKind::kAllReduce] = "pairwise";  // adds in the order of the ranks
   }
 
-  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
-    ingredients.share.offer(share_of_batch);
-    ingredients.cut.offer(cut_share);
-    ingredients.completes.offer(completing_action);
+  void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
+    step_config.share.offer(share_of_batch);
+    step_config.cut.offer(cut_share);
+    step_config.completes.offer(completing_action);
     const auto slow = options_.slow_replica();
     if (!slow) return;
-    ingredients.observers.emplace_back([slow = *slow](const train::ModelScope& scope) {
+    step_config.observers.emplace_back([slow = *slow](const train::ModelScope& scope) {
       return make_straggler(slow, scope.plan.mesh.along(kReplicaAxis));
     });
   }

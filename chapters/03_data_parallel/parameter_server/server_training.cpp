@@ -115,8 +115,8 @@ class Replica : public train::Worker {
       : context_(context),
         servers_(servers),
         worker_(train::make_trainer(setup, context, servers.group,
-                                    [&](train::Plan& plan, train::Ingredients& ingredients) {
-                                      change(plan, ingredients);
+                                    [&](train::Plan& plan, train::StepConfig& step_config) {
+                                      change(plan, step_config);
                                     })) {}
 
   train::StepOutcome step(const train::StepPlan& plan) override {
@@ -136,14 +136,14 @@ class Replica : public train::Worker {
   }
 
  private:
-  void change(train::Plan& plan, train::Ingredients& ingredients) const {
+  void change(train::Plan& plan, train::StepConfig& step_config) const {
     plan.in_step = plan.mesh.group({});  // alone
     if (servers_.settings.asynchronous) {
       for (train::MicroBatch& micro_batch : plan.micro_batches) {
         micro_batch.normalizer /= servers_.replicas();
       }
     }
-    ingredients.states.claim("parameter servers",
+    step_config.states.claim("parameter servers",
                              [servers = servers_](const train::StatesScope& scope) {
                                return std::make_unique<ServedStates>(scope, servers);
                              });

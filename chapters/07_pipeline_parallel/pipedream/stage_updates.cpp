@@ -56,15 +56,15 @@ class UpdatesInPasses : public train::StepObserver {
 
 }  // namespace
 
-void update_in_passes(train::Ingredients& ingredients, const std::string& flags) {
+void update_in_passes(train::StepConfig& step_config, const std::string& flags) {
   const auto states = std::make_shared<std::vector<StageUpdates*>>();
-  ingredients.states.claim(
-      flags, [states, exchange = ingredients.exchange.get()](const train::StatesScope& scope) {
+  step_config.states.claim(
+      flags, [states, exchange = step_config.exchange.get()](const train::StatesScope& scope) {
         auto made = std::make_unique<StageUpdates>(scope, exchange ? exchange(scope) : nullptr);
         states->push_back(made.get());
         return made;
       });
-  ingredients.observers.emplace_back(
+  step_config.observers.emplace_back(
       [states](const train::ModelScope&) { return std::make_unique<UpdatesInPasses>(*states); });
 }
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "common/train/program/ingredients.hpp"
+#include "common/train/program/step_config.hpp"
 
 namespace ultra::pipeline_parallel {
 
@@ -16,6 +16,6 @@ namespace ultra::pipeline_parallel {
 /// Nobody waits for the norm: it does not clip, and what is told is that of the gradients of all
 /// updates together.
 /// @param flags  that ask for it, for messages.
-void update_in_passes(train::Ingredients& ingredients, const std::string& flags);
+void update_in_passes(train::StepConfig& step_config, const std::string& flags);
 
 }  // namespace ultra::pipeline_parallel

@@ -1,4 +1,4 @@
-#include "common/train/program/ingredients.hpp"
+#include "common/train/program/step_config.hpp"
 
 #include <fmt/format.h>
 

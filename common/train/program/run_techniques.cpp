@@ -123,16 +123,16 @@ Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags) 
 
 std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& context,
                                      const Communicator& trainers, const ChangeTrainer& change) {
-  Ingredients ingredients;
-  ingredients.rule = optim::make_rule(setup.train.optimizer);
-  for (const auto& technique : setup.techniques) technique->configure_step(ingredients, setup);
+  StepConfig step_config;
+  step_config.rule = optim::make_rule(setup.train.optimizer);
+  for (const auto& technique : setup.techniques) technique->configure_step(step_config, setup);
   const auto plan =
       std::make_shared<Plan>(make_plan(setup.train, trainers, setup.mesh_shape(trainers.size()),
-                                       {.share = ingredients.share.get(),
-                                        .cut = ingredients.cut.get(),
-                                        .schedule = ingredients.schedule.get()}));
+                                       {.share = step_config.share.get(),
+                                        .cut = step_config.cut.get(),
+                                        .schedule = step_config.schedule.get()}));
   for (const auto& technique : setup.techniques) technique->configure_plan(*plan, setup);
-  if (change) change(*plan, ingredients);
+  if (change) change(*plan, step_config);
   FactoryStack factories;
   factories.push_back(std::make_unique<nn::DenseFactory>());
   for (const auto& technique : setup.techniques) technique->wrap_layers(factories, *plan, setup);
@@ -140,7 +140,7 @@ std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& conte
   if (!init.empty()) {
     expect_initial_weights(init, setup.train.model, *factories.back(), trainers);
   }
-  auto trainer = std::make_unique<ModelWorker>(context, plan, std::move(factories), ingredients);
+  auto trainer = std::make_unique<ModelWorker>(context, plan, std::move(factories), step_config);
   const TrainerState state = trainer->state();
   if (!init.empty()) load_initial_weights(init, state, trainers);
   std::unique_ptr<Worker> worker = std::move(trainer);

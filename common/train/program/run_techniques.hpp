@@ -28,7 +28,7 @@ template <class... Made>
 [[nodiscard]] Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags);
 
 /// Changes a rank's trainer before it is made.
-using ChangeTrainer = std::function<void(Plan& plan, Ingredients& ingredients)>;
+using ChangeTrainer = std::function<void(Plan& plan, StepConfig& step_config)>;
 
 /// @brief A rank's trainer: the plan, the layers and the step, as the techniques change them one by
 /// one, and then `change`.

@@ -29,7 +29,7 @@
 #include "common/train/options/options.hpp"
 #include "common/train/plan.hpp"
 #include "common/train/program/command_line.hpp"
-#include "common/train/program/ingredients.hpp"
+#include "common/train/program/step_config.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::train {
@@ -190,7 +190,7 @@ class Technique {
                            [[maybe_unused]] const Plan& plan,
                            [[maybe_unused]] const Setup& setup) const {}
   /// @brief Puts what it provides into the step.
-  virtual void configure_step([[maybe_unused]] Ingredients& ingredients,
+  virtual void configure_step([[maybe_unused]] StepConfig& step_config,
                               [[maybe_unused]] const Setup& setup) const {}
   /// @brief Puts a worker around a rank's trainer, or returns that.
   /// @param trainer  what it trains with; ends with the worker.

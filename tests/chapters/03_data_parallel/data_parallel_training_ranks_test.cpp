@@ -30,8 +30,8 @@ using ultra::test::RankRun;
 /// The chapter's training, but for the way in which gradients are added up.
 train::Setup setup_of(const MeshCase& c, const SyncWay& way) {
   train::Setup setup = c.setup();
-  setup.techniques.push_back(ultra::test::putting([way](train::Ingredients& ingredients) {
-    ingredients.exchange.claim(
+  setup.techniques.push_back(ultra::test::putting([way](train::StepConfig& step_config) {
+    step_config.exchange.claim(
         "a test", [way](const train::StatesScope& scope) { return way.make(scope.parameters); });
   }));
   return setup;

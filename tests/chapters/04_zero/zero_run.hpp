@@ -72,13 +72,13 @@ class CaseTechnique : public train::Technique {
  public:
   CaseTechnique(ZeroCase c, Changes changes) : case_(std::move(c)), changes_(std::move(changes)) {}
 
-  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
-    ingredients.schedule.offer(memory::accumulation_schedule);
-    ingredients.rule = changes_.rule;
-    if (changes_.observer) ingredients.observers.push_back(changes_.observer);
-    if (changes_.exchange) return ingredients.exchange.claim("a test", changes_.exchange);
-    ingredients.values = nn::Values::kDeferred;
-    ingredients.states.claim("a test", sharded_states(case_.all_settings(), case_.node_size));
+  void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
+    step_config.schedule.offer(memory::accumulation_schedule);
+    step_config.rule = changes_.rule;
+    if (changes_.observer) step_config.observers.push_back(changes_.observer);
+    if (changes_.exchange) return step_config.exchange.claim("a test", changes_.exchange);
+    step_config.values = nn::Values::kDeferred;
+    step_config.states.claim("a test", sharded_states(case_.all_settings(), case_.node_size));
   }
   void wrap_layers(train::FactoryStack& factories, const train::Plan&,
                    const train::Setup&) const override {

@@ -233,8 +233,8 @@ class DecidesAlone : public train::Technique {
   void configure_plan(train::Plan& plan, const train::Setup&) const override {
     plan.in_step = plan.mesh.group({});
   }
-  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
-    ingredients.sum_partial.claim(
+  void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
+    step_config.sum_partial.claim(
         "a test", [rank = rank_, step = 0](std::span<const train::GradientPiece> pieces,
                                            const train::RankGroups&) mutable {
           // Rank 0 owns the pieces of the replicas.

@@ -78,8 +78,8 @@ class OtherGroup : public nn::FactoryWrapper {
 class ModelWorkerTest : public ::testing::Test {
  protected:
   ModelWorkerTest() {
-    ingredients.rule = optim::adamw();
-    ingredients.states.claim("a test", [this](const StatesScope& scope) {
+    step_config.rule = optim::adamw();
+    step_config.states.claim("a test", [this](const StatesScope& scope) {
       groups.push_back(scope.data_group);
       auto made = std::make_unique<LoggedStates>(scope, calls);
       states.push_back(made.get());
@@ -94,14 +94,14 @@ class ModelWorkerTest : public ::testing::Test {
     run_ranks(1, [&](Communicator& world) {
       const RankFrame frame(options, world);
       if (change) change(*frame.plan);
-      ModelWorker worker(frame.context, frame.plan, std::move(factories), ingredients);
+      ModelWorker worker(frame.context, frame.plan, std::move(factories), step_config);
       fn(worker, frame);
     });
   }
 
   TrainOptions options = ultra::test::short_run();
   FactoryStack factories;
-  Ingredients ingredients;
+  StepConfig step_config;
   Calls calls;
   std::vector<std::string> groups;
   std::vector<LoggedStates*> states;
@@ -120,9 +120,9 @@ TEST_F(ModelWorkerTest, PassesThenCompletesThenUpdatesThenFreesTheGradients) {
     }
     Calls& calls_;
   };
-  ingredients.observers.emplace_back(
+  step_config.observers.emplace_back(
       [&](const ModelScope&) { return std::make_unique<Observer>(calls); });
-  ingredients.sum_partial.claim(
+  step_config.sum_partial.claim(
       "a test", [&](std::span<const GradientPiece> pieces, const RankGroups& rank_groups) {
         calls.emplace_back("partial sums");
         EXPECT_EQ(pieces.size(), 2 * 9 + 3U);
@@ -152,7 +152,7 @@ TEST_F(ModelWorkerTest, PassesThenCompletesThenUpdatesThenFreesTheGradients) {
 
 TEST_F(ModelWorkerTest, DoesNotUpdateByALossOrANormThatIsNotFinite) {
   bool overflows = true;
-  ingredients.sum_partial.claim("a test",
+  step_config.sum_partial.claim("a test",
                                 [&](std::span<const GradientPiece> pieces, const RankGroups&) {
                                   if (overflows) pieces.front().grad.fill(INFINITY);
                                 });
@@ -191,9 +191,9 @@ TEST_F(ModelWorkerTest, TellsObserversOfSkippedStepsAndOfValidations) {
    private:
     Calls& calls_;
   };
-  ingredients.observers.emplace_back(
+  step_config.observers.emplace_back(
       [&](const ModelScope&) { return std::make_unique<Observer>(calls); });
-  ingredients.loss_scaler.claim("a test", [] { return std::make_unique<AlwaysOverflows>(); });
+  step_config.loss_scaler.claim("a test", [] { return std::make_unique<AlwaysOverflows>(); });
   with_worker([&](ModelWorker& worker, const RankFrame& frame) {
     EXPECT_TRUE(worker.step({.step = 1, .learning_rate = 0.125}).skipped);
     EXPECT_THAT(

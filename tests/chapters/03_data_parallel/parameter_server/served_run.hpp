@@ -75,9 +75,9 @@ inline RankRun run_served(const Communicator& world, const ServedCase& c,
                           const train::MakeObserver& observer = {},
                           const optim::Rule& rule = optim::adamw({}, memory::written_adamw)) {
   std::vector<Tensor> values;
-  const auto keep = [&](train::Ingredients& ingredients) {
-    if (observer) ingredients.observers.push_back(observer);
-    ingredients.observers.emplace_back([&values](const train::ModelScope& scope) {
+  const auto keep = [&](train::StepConfig& step_config) {
+    if (observer) step_config.observers.push_back(observer);
+    step_config.observers.emplace_back([&values](const train::ModelScope& scope) {
       for (const nn::Parameter* parameter : scope.chunks.front()->parameters()) {
         values.push_back(parameter->value());
       }

@@ -142,8 +142,8 @@ class OverlappedPipeline : public PipelineTest {
           c.ranks(),
           [&](Communicator& world) {
             Followed& own = ranks[static_cast<std::size_t>(world.rank())];
-            const auto put = [&](train::Ingredients& ingredients) {
-              ingredients.observers.emplace_back(
+            const auto put = [&](train::StepConfig& step_config) {
+              step_config.observers.emplace_back(
                   [&](const train::ModelScope&) { return std::make_unique<PassesOn>(own); });
             };
             world.set_observer(&own);

@@ -31,8 +31,8 @@ class InFp8 : public train::Technique {
                    const train::Setup&) const override {
     factories.push_back(std::make_unique<Fp8Factory>(*factories.back(), fp8_scope(recipe_, plan)));
   }
-  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
-    ingredients.observers.emplace_back(
+  void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
+    step_config.observers.emplace_back(
         [recipe = recipe_](const train::ModelScope& scope) { return observe_fp8(scope, recipe); });
   }
 

@@ -112,8 +112,8 @@ TEST_F(Fp8Training, RecomputationChangesNothing) {
 /// A tensor of each layer overflows in the second step, on one rank.
 class OverflowsOnce : public train::Technique {
  public:
-  void configure_step(train::Ingredients& ingredients, const train::Setup&) const override {
-    ingredients.observers.insert(ingredients.observers.begin(), [](const train::ModelScope& scope) {
+  void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
+    step_config.observers.insert(step_config.observers.begin(), [](const train::ModelScope& scope) {
       return std::make_unique<Planter>(scope.chunks, scope.context.world.rank() == 1);
     });
   }

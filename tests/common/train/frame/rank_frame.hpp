@@ -29,7 +29,7 @@ class RankFrame {
                 .device = device,
                 .timeline = timeline_,
                 .meter = meter} {
-    Ingredients plain;
+    StepConfig plain;
     ultra::test::plain_training()->configure_step(plain, Setup());
     plan = std::make_shared<Plan>(make_plan(
         options, world, MeshShape({replicas(static_cast<std::size_t>(world.size()))}),

@@ -127,8 +127,8 @@ struct TensorUpdate {
 
 std::vector<TensorUpdate> updates_of(const TrainOptions& options, TrainResult& result) {
   std::vector<TensorUpdate> updates;
-  result = test::train_quietly(options, [&](Ingredients& ingredients) {
-    ingredients.rule =
+  result = test::train_quietly(options, [&](StepConfig& step_config) {
+    step_config.rule =
         optim::adamw({}, [&](const Tensor& value, const Tensor& grad, const Tensor& first,
                              const Tensor& second, const ops::AdamWStep& constants) {
           updates.push_back({value.shape(), constants});

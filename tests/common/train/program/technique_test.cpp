@@ -1,4 +1,4 @@
-// Covers: common/train/program/ingredients.hpp
+// Covers: common/train/program/step_config.hpp
 // Covers: common/train/program/run_techniques.hpp
 #include "common/train/program/technique.hpp"
 
@@ -128,7 +128,7 @@ class Talker : public Technique {
   void wrap_layers(FactoryStack&, const Plan&, const Setup&) const override {
     called("wrap_layers");
   }
-  void configure_step(Ingredients&, const Setup&) const override { called("configure_step"); }
+  void configure_step(StepConfig&, const Setup&) const override { called("configure_step"); }
   std::unique_ptr<Worker> wrap_worker(std::unique_ptr<Worker> worker, const TrainerState&,
                                       const Setup&) const override {
     called("wrap_worker");

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Ingredients: what techniques put into the training of a rank.
+/// StepConfig: what techniques put into the training of a rank.
 
 #include <memory>
 #include <string>
@@ -45,7 +45,7 @@ class Slot {
 };
 
 /// @brief What techniques put into the training of a rank.
-struct Ingredients {
+struct StepConfig {
   Slot<SplitRule> share;             ///< how the global batch is dealt out
   Slot<CutRule> cut;                 ///< how a share becomes micro-batches
   Slot<ScheduleRule> schedule;       ///< in which order they pass
