@@ -7,7 +7,7 @@
 #include "chapters/04_zero/offload/storage_trace.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "common/train/frame/agree.hpp"
+#include "common/train/run/agree.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
-#include "common/train/frame/worker.hpp"
 #include "common/train/plan.hpp"
 #include "common/train/program/step_config.hpp"
+#include "common/train/run/worker.hpp"
 #include "common/train/step.hpp"
 
 namespace ultra::train {

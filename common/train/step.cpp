@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "common/train/frame/divergence.hpp"
+#include "common/train/run/divergence.hpp"
 
 namespace ultra::train {
 namespace {

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "common/nn/model.hpp"
-#include "common/train/frame/worker.hpp"
 #include "common/train/gradients/gradient_ledger.hpp"
 #include "common/train/gradients/gradient_norm.hpp"
 #include "common/train/gradients/model_states.hpp"
 #include "common/train/loss_scaler.hpp"
 #include "common/train/plan.hpp"
+#include "common/train/run/worker.hpp"
 #include "common/train/scheduled_passes.hpp"
 #include "common/train/stage_links.hpp"
 #include "common/train/step_observer.hpp"

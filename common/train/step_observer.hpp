@@ -2,7 +2,7 @@
 /// @file
 /// StepObserver: follows a rank's steps.
 
-#include "common/train/frame/worker.hpp"
+#include "common/train/run/worker.hpp"
 #include "common/train/step_schedule.hpp"
 
 namespace ultra::train {

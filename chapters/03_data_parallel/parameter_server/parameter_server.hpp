@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "chapters/03_data_parallel/parameter_server/served_weights.hpp"
-#include "common/train/frame/worker.hpp"
 #include "common/train/options/options.hpp"
+#include "common/train/run/worker.hpp"
 
 namespace ultra::data_parallel {
 

@@ -4,7 +4,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
-#include "common/train/frame/text_messages.hpp"
+#include "common/train/run/text_messages.hpp"
 
 namespace ultra::data_parallel {
 

@@ -7,7 +7,7 @@
 #include "common/comm/engine/wait_any.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
-#include "common/train/frame/divergence.hpp"
+#include "common/train/run/divergence.hpp"
 
 namespace ultra::data_parallel {
 namespace {

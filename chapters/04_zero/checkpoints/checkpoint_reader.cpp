@@ -16,7 +16,7 @@
 #include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/safetensors/safetensors.hpp"
-#include "common/train/frame/agree.hpp"
+#include "common/train/run/agree.hpp"
 
 namespace ultra::zero {
 namespace {

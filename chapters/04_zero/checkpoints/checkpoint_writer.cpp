@@ -13,8 +13,8 @@
 #include "common/base/interrupt.hpp"
 #include "common/checkpoint/checksum.hpp"
 #include "common/checkpoint/files/cancellable_files.hpp"
-#include "common/train/frame/agree.hpp"
-#include "common/train/frame/text_messages.hpp"
+#include "common/train/run/agree.hpp"
+#include "common/train/run/text_messages.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -16,8 +16,8 @@
 #include "common/base/errors.hpp"
 #include "common/base/same_file.hpp"
 #include "common/checkpoint/files/folder_lock.hpp"
-#include "common/train/frame/agree.hpp"
-#include "common/train/frame/text_messages.hpp"
+#include "common/train/run/agree.hpp"
+#include "common/train/run/text_messages.hpp"
 
 namespace ultra::zero {
 namespace {

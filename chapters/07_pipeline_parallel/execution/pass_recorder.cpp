@@ -10,9 +10,9 @@
 #include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
 #include "common/base/atomic_file.hpp"
 #include "common/base/json.hpp"
-#include "common/train/frame/agree.hpp"
-#include "common/train/frame/text_messages.hpp"
 #include "common/train/report/rank_clock.hpp"
+#include "common/train/run/agree.hpp"
+#include "common/train/run/text_messages.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

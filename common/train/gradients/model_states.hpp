@@ -14,10 +14,10 @@
 #include "common/comm/communicator.hpp"
 #include "common/nn/model.hpp"
 #include "common/optim/optimizer.hpp"
-#include "common/train/frame/worker.hpp"
 #include "common/train/gradients/gradient_exchange.hpp"
 #include "common/train/gradients/owned_piece.hpp"
 #include "common/train/plan.hpp"
+#include "common/train/run/worker.hpp"
 #include "common/train/weights/master_weights.hpp"
 
 namespace ultra::train {

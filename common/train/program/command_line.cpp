@@ -8,8 +8,8 @@
 
 #include "common/base/json.hpp"
 #include "common/base/text.hpp"
-#include "common/train/frame/agree.hpp"
 #include "common/train/options/flags.hpp"
+#include "common/train/run/agree.hpp"
 
 namespace ultra::train {
 namespace {

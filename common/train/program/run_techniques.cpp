@@ -8,11 +8,11 @@
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/optim/rules.hpp"
-#include "common/train/frame/trainer.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/file_flags.hpp"
 #include "common/train/options/flags.hpp"
 #include "common/train/program/program.hpp"
+#include "common/train/run/trainer.hpp"
 #include "common/train/weights/initial_weights.hpp"
 
 namespace ultra::train {

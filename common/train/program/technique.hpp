@@ -20,7 +20,6 @@
 #include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/data/shared_dataset.hpp"
-#include "common/train/frame/worker.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/comm_options.hpp"
@@ -31,6 +30,7 @@
 #include "common/train/program/command_line.hpp"
 #include "common/train/program/step_config.hpp"
 #include "common/train/report/metrics.hpp"
+#include "common/train/run/worker.hpp"
 
 namespace ultra::train {
 

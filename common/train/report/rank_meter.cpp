@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/json.hpp"
-#include "common/train/frame/text_messages.hpp"
+#include "common/train/run/text_messages.hpp"
 
 namespace ultra::train {
 

@@ -15,7 +15,7 @@
 #include "common/base/text.hpp"
 #include "common/checkpoint/llama_folder.hpp"
 #include "common/tensor/host_view.hpp"
-#include "common/train/frame/agree.hpp"
+#include "common/train/run/agree.hpp"
 #include "common/train/weights/piece_runs.hpp"
 
 namespace ultra::train {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "common/comm/run_ranks.hpp"
-#include "tests/common/train/frame/rank_frame.hpp"
+#include "tests/common/train/run/rank_frame.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
 #include "tests/support/rank_fates.hpp"
 #include "tests/support/toolbox.hpp"

@@ -11,7 +11,7 @@
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/optim/adamw.hpp"
-#include "tests/common/train/frame/rank_frame.hpp"
+#include "tests/common/train/run/rank_frame.hpp"
 #include "tests/support/compare.hpp"
 
 namespace ultra::train {

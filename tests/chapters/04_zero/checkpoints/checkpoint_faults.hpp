@@ -16,7 +16,7 @@
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "common/base/errors.hpp"
 #include "common/checkpoint/files/file_layer.hpp"
-#include "common/train/frame/text_messages.hpp"
+#include "common/train/run/text_messages.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/temporary_folder.hpp"
 

@@ -9,7 +9,7 @@
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/optim/clip.hpp"
-#include "tests/common/train/frame/rank_frame.hpp"
+#include "tests/common/train/run/rank_frame.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
 

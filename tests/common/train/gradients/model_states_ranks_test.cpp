@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/optim/adamw.hpp"
-#include "tests/common/train/frame/rank_frame.hpp"
+#include "tests/common/train/run/rank_frame.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/model.hpp"
 #include "tests/support/rank_runs.hpp"

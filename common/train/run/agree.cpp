@@ -1,4 +1,4 @@
-#include "common/train/frame/agree.hpp"
+#include "common/train/run/agree.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
-#include "common/train/frame/text_messages.hpp"
+#include "common/train/run/text_messages.hpp"
 
 namespace ultra::train {
 namespace {

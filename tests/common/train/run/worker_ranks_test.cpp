@@ -1,4 +1,4 @@
-#include "common/train/frame/worker.hpp"
+#include "common/train/run/worker.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/train/frame/trainer.hpp"
+#include "common/train/run/trainer.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/rank_fates.hpp"

@@ -1,4 +1,4 @@
-#include "common/train/frame/trainer.hpp"
+#include "common/train/run/trainer.hpp"
 
 #include <fmt/format.h>
 
@@ -20,13 +20,13 @@
 #include "common/optim/schedule.hpp"
 #include "common/trace/step_timeline.hpp"
 #include "common/trace/trace_recorder.hpp"
-#include "common/train/frame/agree.hpp"
-#include "common/train/frame/text_messages.hpp"
 #include "common/train/report/comm_trace.hpp"
 #include "common/train/report/progress.hpp"
 #include "common/train/report/rank_clock.hpp"
 #include "common/train/report/rank_meter.hpp"
 #include "common/train/report/run_files.hpp"
+#include "common/train/run/agree.hpp"
+#include "common/train/run/text_messages.hpp"
 
 namespace ultra::train {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/data/shared_dataset.hpp"
-#include "common/train/frame/worker.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/metrics.hpp"
+#include "common/train/run/worker.hpp"
 
 namespace ultra::train {
 

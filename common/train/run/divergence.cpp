@@ -1,4 +1,4 @@
-#include "common/train/frame/divergence.hpp"
+#include "common/train/run/divergence.hpp"
 
 #include <fmt/format.h>
 

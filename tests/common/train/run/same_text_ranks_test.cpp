@@ -1,4 +1,4 @@
-#include "common/train/frame/agree.hpp"
+#include "common/train/run/agree.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "common/train/frame/text_messages.hpp"
+#include "common/train/run/text_messages.hpp"
 
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Covers: common/train/frame/trainer.hpp
+// Covers: common/train/run/trainer.hpp
 //
 // What a training run leaves behind and takes: files, memory of each category, the trace.
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "common/train/frame/trainer.hpp"
+#include "common/train/run/trainer.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/plain_training.hpp"
 #include "tests/support/program.hpp"

@@ -1,4 +1,4 @@
-#include "common/train/frame/trainer.hpp"
+#include "common/train/run/trainer.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

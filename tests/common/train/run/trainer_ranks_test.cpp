@@ -1,8 +1,8 @@
-// Covers: common/train/frame/trainer.hpp
+// Covers: common/train/run/trainer.hpp
 //
 // Training on several ranks: one result, one set of files, one error.
 
-#include "common/train/frame/trainer.hpp"
+#include "common/train/run/trainer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
-#include "common/train/frame/text_messages.hpp"
+#include "common/train/run/text_messages.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/rank_fates.hpp"
