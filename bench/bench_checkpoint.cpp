@@ -18,7 +18,7 @@
 #include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/train/program/program.hpp"
+#include "common/train/cli/program.hpp"
 
 namespace {
 

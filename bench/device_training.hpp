@@ -21,8 +21,8 @@
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/train/cli/program.hpp"
 #include "common/train/options/flags.hpp"
-#include "common/train/program/program.hpp"
 
 namespace ultra::bench {
 

@@ -1,7 +1,7 @@
 /// 01_memory: trains on one rank and accounts for every byte; or estimates a model's memory.
 
 #include "chapters/01_memory/memory.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

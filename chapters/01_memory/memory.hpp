@@ -17,8 +17,8 @@
 #include "chapters/01_memory/estimate/stored_formats.hpp"
 #include "chapters/01_memory/memory_options.hpp"
 #include "chapters/01_memory/recompute_mode.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/options.hpp"
-#include "common/train/program/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 /// @brief Chapter 01: what training keeps in memory.

@@ -9,7 +9,7 @@
 #include "chapters/01_memory/recompute_mode.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/ops/adamw.hpp"
-#include "common/train/program/step_config.hpp"
+#include "common/train/cli/step_config.hpp"
 
 namespace ultra::memory {
 

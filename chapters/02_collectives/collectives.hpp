@@ -16,7 +16,7 @@
 
 #include "chapters/02_collectives/bench/bench_options.hpp"
 #include "chapters/02_collectives/simulator/simulate_options.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::collectives {
 

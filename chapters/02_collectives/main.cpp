@@ -3,7 +3,7 @@
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "chapters/03_data_parallel/options/data_parallel_options.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::data_parallel {

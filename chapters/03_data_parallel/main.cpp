@@ -5,7 +5,7 @@
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

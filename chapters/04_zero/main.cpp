@@ -7,7 +7,7 @@
 #include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

@@ -20,7 +20,7 @@
 #include "chapters/04_zero/offload/offload_options.hpp"
 #include "chapters/04_zero/options/zero_options.hpp"
 #include "chapters/04_zero/stages.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::zero {
 

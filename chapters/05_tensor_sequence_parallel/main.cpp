@@ -9,7 +9,7 @@
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/options/tensor_parallel_options.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::tensor_parallel {
 

@@ -20,7 +20,7 @@
 #include <string_view>
 
 #include "chapters/06_context_parallel/options/context_parallel_options.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::context_parallel {
 

@@ -11,7 +11,7 @@
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/cost/cp_table_options.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

@@ -13,7 +13,7 @@
 #include "chapters/06_context_parallel/cost/cp_table_options.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

@@ -27,8 +27,8 @@
 #include "chapters/07_pipeline_parallel/stages/measured_costs.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/flags.hpp"
-#include "common/train/program/technique.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

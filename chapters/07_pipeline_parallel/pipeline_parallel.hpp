@@ -21,7 +21,7 @@
 #include <string_view>
 
 #include "chapters/07_pipeline_parallel/options/pipeline_options.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 /// @brief Chapter 07: layers in stages, and the order in which micro-batches pass them.
 namespace ultra::pipeline_parallel {

@@ -25,7 +25,7 @@
 #include "chapters/08_expert_parallel/moe_layer.hpp"
 #include "chapters/08_expert_parallel/options/expert_parallel_options.hpp"
 #include "common/nn/layer_factory.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::expert_parallel {
 

@@ -15,7 +15,7 @@
 #include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
 #include "chapters/08_expert_parallel/cost/ep_table_options.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

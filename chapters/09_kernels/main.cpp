@@ -12,8 +12,8 @@
 #include "chapters/09_kernels/report/rung_json.hpp"
 #include "common/base/atomic_file.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/train/cli/program.hpp"
 #include "common/train/options/file_flags.hpp"
-#include "common/train/program/program.hpp"
 #include "kernels/device/device_info.hpp"
 
 namespace ultra::ladders {

@@ -17,7 +17,7 @@
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/10_mixed_precision/export/export_technique.hpp"
 #include "chapters/10_mixed_precision/mixed_precision.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

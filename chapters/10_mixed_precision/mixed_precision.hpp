@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "chapters/10_mixed_precision/options/precision_options.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 /// @brief Chapter 10: numbers of two bytes and of one.
 namespace ultra::mixed_precision {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/json.hpp"
-#include "common/train/program/run_techniques.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/run_techniques.hpp"
+#include "common/train/cli/technique.hpp"
 
 /// @brief Chapter 11: all techniques together.
 namespace ultra::five_d {

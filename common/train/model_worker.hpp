@@ -9,8 +9,8 @@
 
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
+#include "common/train/cli/step_config.hpp"
 #include "common/train/plan.hpp"
-#include "common/train/program/step_config.hpp"
 #include "common/train/run/worker.hpp"
 #include "common/train/step.hpp"
 

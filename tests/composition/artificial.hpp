@@ -13,7 +13,7 @@
 
 #include "common/nn/layer_factory.hpp"
 #include "common/ops/elementwise.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::composition {
 

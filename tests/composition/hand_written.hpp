@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/comm/work.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 #include "tests/support/schedules.hpp"
 
 namespace ultra::composition {

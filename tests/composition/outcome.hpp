@@ -14,7 +14,7 @@
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/rank_runs.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 namespace ultra::devices {
 

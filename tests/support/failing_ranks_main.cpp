@@ -34,7 +34,7 @@
 #include "common/base/errors.hpp"
 #include "common/comm/backend/launch.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/train/program/program.hpp"
+#include "common/train/cli/program.hpp"
 
 namespace {
 

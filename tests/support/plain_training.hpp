@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 namespace ultra::test {
 

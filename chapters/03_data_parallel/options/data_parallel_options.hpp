@@ -10,8 +10,8 @@
 
 #include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/optim/update_rule.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/program/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::data_parallel {

@@ -4,7 +4,7 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
   using namespace ultra;

@@ -10,7 +10,7 @@
 
 #include <memory>
 
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::data_parallel {
 

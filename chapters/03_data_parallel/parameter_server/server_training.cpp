@@ -12,8 +12,8 @@
 #include "chapters/03_data_parallel/parameter_server/push_pull.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
+#include "common/train/cli/run_techniques.hpp"
 #include "common/train/gradients/model_states.hpp"
-#include "common/train/program/run_techniques.hpp"
 
 namespace ultra::data_parallel {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "chapters/03_data_parallel/parameter_server/server_settings.hpp"
 #include "common/optim/update_rule.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/run/worker.hpp"
 
 namespace ultra::data_parallel {

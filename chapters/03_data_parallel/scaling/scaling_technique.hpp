@@ -10,8 +10,8 @@
 
 #include "chapters/03_data_parallel/scaling/scaling_model.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/program/technique.hpp"
 
 namespace ultra::data_parallel {
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "common/checkpoint/files/file_layer.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/program/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::zero {

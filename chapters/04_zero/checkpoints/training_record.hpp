@@ -10,7 +10,7 @@
 
 #include "common/nn/model_config.hpp"
 #include "common/tensor/dtype.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::zero {

@@ -12,7 +12,7 @@
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_volume.hpp"
 #include "chapters/05_tensor_sequence_parallel/options/tensor_parallel_options.hpp"
 #include "common/tensor/memory_tracker.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::tensor_parallel {

@@ -8,8 +8,8 @@
 
 #include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_model.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/program/technique.hpp"
 
 namespace ultra::tensor_parallel {
 

@@ -9,8 +9,8 @@
 
 #include "chapters/06_context_parallel/cost/method_cost.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/program/technique.hpp"
 
 namespace ultra::context_parallel {
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "common/train/program/step_config.hpp"
+#include "common/train/cli/step_config.hpp"
 
 namespace ultra::pipeline_parallel {
 

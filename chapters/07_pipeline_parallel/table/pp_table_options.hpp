@@ -9,9 +9,9 @@
 
 #include "chapters/07_pipeline_parallel/table/schedule_table.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/file_flags.hpp"
-#include "common/train/program/technique.hpp"
 
 namespace ultra::pipeline_parallel {
 

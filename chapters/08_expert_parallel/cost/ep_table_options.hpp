@@ -10,8 +10,8 @@
 
 #include "chapters/08_expert_parallel/cost/dispatch_cost.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/program/technique.hpp"
 
 namespace ultra::expert_parallel {
 

@@ -7,7 +7,7 @@
 
 #include "chapters/08_expert_parallel/estimate/expert_estimate.hpp"
 #include "chapters/08_expert_parallel/options/expert_parallel_options.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::expert_parallel {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::mixed_precision {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::five_d {

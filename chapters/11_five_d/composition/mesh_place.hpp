@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::five_d {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "common/nn/model.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::five_d {
 

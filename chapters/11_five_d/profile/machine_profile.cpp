@@ -6,8 +6,8 @@
 
 #include "common/base/json.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/train/cli/command_line.hpp"
 #include "common/train/options/flags.hpp"
-#include "common/train/program/command_line.hpp"
 
 namespace ultra::profile {
 namespace {

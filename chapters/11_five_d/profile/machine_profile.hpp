@@ -10,7 +10,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/tensor/dtype.hpp"
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 /// @brief Chapter 11: this machine in numbers, for a planner.
 namespace ultra::profile {

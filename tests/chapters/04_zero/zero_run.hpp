@@ -18,7 +18,7 @@
 #include "chapters/04_zero/zero.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/adamw.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/04_zero/zero_case.hpp"
 

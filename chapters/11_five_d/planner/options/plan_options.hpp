@@ -8,8 +8,8 @@
 
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/program/technique.hpp"
 
 namespace ultra::planner {
 

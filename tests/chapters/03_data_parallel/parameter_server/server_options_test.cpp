@@ -5,7 +5,7 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/llama_folder.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 #include "tests/support/command_line.hpp"
 
 namespace ultra::five_d::test {

@@ -1,4 +1,4 @@
-#include "common/train/program/step_config.hpp"
+#include "common/train/cli/step_config.hpp"
 
 #include <fmt/format.h>
 

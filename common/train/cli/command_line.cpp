@@ -1,4 +1,4 @@
-#include "common/train/program/command_line.hpp"
+#include "common/train/cli/command_line.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "common/train/program/run_techniques.hpp"
+#include "common/train/cli/run_techniques.hpp"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/optim/rules.hpp"
+#include "common/train/cli/program.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/file_flags.hpp"
 #include "common/train/options/flags.hpp"
-#include "common/train/program/program.hpp"
 #include "common/train/run/trainer.hpp"
 #include "common/train/weights/initial_weights.hpp"
 

@@ -1,6 +1,6 @@
-// Covers: common/train/program/step_config.hpp
-// Covers: common/train/program/run_techniques.hpp
-#include "common/train/program/technique.hpp"
+// Covers: common/train/cli/step_config.hpp
+// Covers: common/train/cli/run_techniques.hpp
+#include "common/train/cli/technique.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/train/cli/program.hpp"
+#include "common/train/cli/run_techniques.hpp"
 #include "common/train/options/flags.hpp"
-#include "common/train/program/program.hpp"
-#include "common/train/program/run_techniques.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/plain_training.hpp"
 #include "tests/support/short_run.hpp"

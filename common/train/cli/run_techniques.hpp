@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 namespace ultra::train {
 

@@ -20,6 +20,8 @@
 #include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/data/shared_dataset.hpp"
+#include "common/train/cli/command_line.hpp"
+#include "common/train/cli/step_config.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/comm_options.hpp"
@@ -27,8 +29,6 @@
 #include "common/train/options/file_flags.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/plan.hpp"
-#include "common/train/program/command_line.hpp"
-#include "common/train/program/step_config.hpp"
 #include "common/train/report/metrics.hpp"
 #include "common/train/run/worker.hpp"
 

@@ -1,4 +1,4 @@
-#include "common/train/program/program.hpp"
+#include "common/train/cli/program.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "common/train/program/technique.hpp"
+#include "common/train/cli/technique.hpp"
 
 #include <fmt/format.h>
 
