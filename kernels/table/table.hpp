@@ -8,6 +8,16 @@
 #include <string>
 
 #include "kernels/device/vendor_product.hpp"
+#include "kernels/generic/attention.hpp"
+#include "kernels/generic/combine.hpp"
+#include "kernels/generic/copy.hpp"
+#include "kernels/generic/elementwise.hpp"
+#include "kernels/generic/fp8_grid.hpp"
+#include "kernels/generic/matmul.hpp"
+#include "kernels/generic/partial_softmax.hpp"
+#include "kernels/generic/rows.hpp"
+#include "kernels/generic/sums.hpp"
+#include "kernels/generic/weighted_rows.hpp"
 #include "kernels/ladders/attention/attention/attention.hpp"
 #include "kernels/ladders/attention/attention_backward/attention_backward.hpp"
 #include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
@@ -18,16 +28,6 @@
 #include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
 #include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
-#include "kernels/plain/attention.hpp"
-#include "kernels/plain/combine.hpp"
-#include "kernels/plain/copy.hpp"
-#include "kernels/plain/elementwise.hpp"
-#include "kernels/plain/fp8_grid.hpp"
-#include "kernels/plain/matmul.hpp"
-#include "kernels/plain/partial_softmax.hpp"
-#include "kernels/plain/rows.hpp"
-#include "kernels/plain/sums.hpp"
-#include "kernels/plain/weighted_rows.hpp"
 #include "kernels/simt/side.hpp"
 
 namespace ultra::kernels {

@@ -13,7 +13,7 @@
 #include "common/comm/engine/tensor_bytes.hpp"
 #include "common/tensor/backend/kernels_of.hpp"
 #include "common/tensor/backend/plain_operands.hpp"
-#include "kernels/plain/combine.hpp"
+#include "kernels/generic/combine.hpp"
 
 namespace ultra::comm {
 namespace {

@@ -3,7 +3,7 @@
 /// Tensors as the plain kernels take them.
 
 #include "common/tensor/tensor.hpp"
-#include "kernels/plain/numbers.hpp"
+#include "kernels/generic/numbers.hpp"
 
 namespace ultra::backend {
 
