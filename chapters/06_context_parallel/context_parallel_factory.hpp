@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "chapters/06_context_parallel/methods/context_method.hpp"
-#include "chapters/06_context_parallel/methods/sequence_attention.hpp"
+#include "chapters/06_context_parallel/attention_methods/context_method.hpp"
+#include "chapters/06_context_parallel/attention_methods/sequence_attention.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/train/rank_counters.hpp"
 

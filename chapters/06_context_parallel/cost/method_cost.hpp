@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "chapters/02_collectives/simulator/topology.hpp"
-#include "chapters/06_context_parallel/methods/context_method.hpp"
+#include "chapters/06_context_parallel/attention_methods/context_method.hpp"
 
 namespace ultra::context_parallel {
 

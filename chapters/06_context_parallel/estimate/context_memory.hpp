@@ -11,8 +11,8 @@
 
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
+#include "chapters/06_context_parallel/attention_methods/context_method.hpp"
 #include "chapters/06_context_parallel/context_layout.hpp"
-#include "chapters/06_context_parallel/methods/context_method.hpp"
 
 namespace ultra::context_parallel {
 

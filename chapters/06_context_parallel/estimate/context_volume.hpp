@@ -16,8 +16,8 @@
 #include <cstddef>
 #include <span>
 
+#include "chapters/06_context_parallel/attention_methods/context_method.hpp"
 #include "chapters/06_context_parallel/context_layout.hpp"
-#include "chapters/06_context_parallel/methods/context_method.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/tensor/dtype.hpp"
 

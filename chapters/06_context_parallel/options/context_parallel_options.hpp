@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "chapters/06_context_parallel/attention_methods/context_method.hpp"
 #include "chapters/06_context_parallel/context_layout.hpp"
-#include "chapters/06_context_parallel/methods/context_method.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/report/metrics.hpp"
 

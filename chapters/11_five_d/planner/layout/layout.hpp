@@ -12,7 +12,7 @@
 
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
-#include "chapters/06_context_parallel/methods/context_method.hpp"
+#include "chapters/06_context_parallel/attention_methods/context_method.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "chapters/11_five_d/planner/model/model_shape.hpp"
 

@@ -1,4 +1,4 @@
-#include "chapters/06_context_parallel/methods/context_method.hpp"
+#include "chapters/06_context_parallel/attention_methods/context_method.hpp"
 
 #include <utility>
 #include <vector>

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "chapters/06_context_parallel/attention_methods/sequence_attention.hpp"
 #include "chapters/06_context_parallel/context_layout.hpp"
-#include "chapters/06_context_parallel/methods/sequence_attention.hpp"
 #include "chapters/06_context_parallel/sequence_group.hpp"
 
 namespace ultra::context_parallel {

@@ -1,7 +1,7 @@
 #include <vector>
 
+#include "chapters/06_context_parallel/attention_methods/sequence_attention.hpp"
 #include "chapters/06_context_parallel/kv_block.hpp"
-#include "chapters/06_context_parallel/methods/sequence_attention.hpp"
 #include "chapters/06_context_parallel/sequence_chunks.hpp"
 
 namespace ultra::context_parallel {

@@ -1,4 +1,4 @@
-#include "chapters/06_context_parallel/methods/sequence_attention.hpp"
+#include "chapters/06_context_parallel/attention_methods/sequence_attention.hpp"
 #include "chapters/06_context_parallel/ring_backward.hpp"
 #include "chapters/06_context_parallel/ring_forward.hpp"
 

@@ -1,7 +1,7 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/06_context_parallel/methods/sequence_attention.hpp"
+#include "chapters/06_context_parallel/attention_methods/sequence_attention.hpp"
 #include "chapters/06_context_parallel/sequence_chunks.hpp"
 #include "common/base/errors.hpp"
 
