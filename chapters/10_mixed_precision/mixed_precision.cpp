@@ -9,9 +9,9 @@
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
-#include "chapters/10_mixed_precision/recipe/scaling.hpp"
-#include "chapters/10_mixed_precision/recipe/sum_drift.hpp"
-#include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
+#include "chapters/10_mixed_precision/training/scaling.hpp"
+#include "chapters/10_mixed_precision/training/sum_drift.hpp"
+#include "chapters/10_mixed_precision/training/weight_steps.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::mixed_precision {

@@ -45,7 +45,7 @@ struct StepConstants {
 /// @brief How an optimizer changes a tensor. A rule has no state of its own, so that any store can
 /// keep what it needs; rules stand around rules, as master weights do.
 ///
-/// Bodies: the files of rules.cpp's table; chapters/10_mixed_precision/recipe/weight_steps.cpp is one
+/// Bodies: the files of rules.cpp's table; chapters/10_mixed_precision/training/weight_steps.cpp is one
 /// around another.
 class UpdateRule {
  public:

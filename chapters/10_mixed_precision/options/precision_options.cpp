@@ -8,7 +8,7 @@
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
-#include "chapters/10_mixed_precision/recipe/scaling.hpp"
+#include "chapters/10_mixed_precision/training/scaling.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/train/options/choice_option.hpp"

@@ -6,7 +6,7 @@
 // 2^-11 in f16. Losses and norms are means over many such numbers.
 //
 // Covers: chapters/10_mixed_precision/mixed_precision.hpp
-// Covers: chapters/10_mixed_precision/recipe/scaling.hpp
+// Covers: chapters/10_mixed_precision/training/scaling.hpp
 // Covers: common/train/loss_scaler.hpp
 
 #include <gmock/gmock.h>

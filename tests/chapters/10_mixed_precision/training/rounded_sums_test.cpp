@@ -1,6 +1,6 @@
 // Layers whose sums are rounded after every addition: equal to the f32 ones where nothing needs
 // rounding, and off by what counting in two bytes says where it does.
-#include "chapters/10_mixed_precision/recipe/rounded_sums.hpp"
+#include "chapters/10_mixed_precision/training/rounded_sums.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
+#include "chapters/10_mixed_precision/training/weight_steps.hpp"
 
 #include <fmt/format.h>
 

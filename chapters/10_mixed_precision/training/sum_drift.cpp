@@ -1,4 +1,4 @@
-#include "chapters/10_mixed_precision/recipe/sum_drift.hpp"
+#include "chapters/10_mixed_precision/training/sum_drift.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-// Covers: chapters/10_mixed_precision/recipe/weight_steps.hpp
-#include "chapters/10_mixed_precision/recipe/weight_steps.hpp"
+// Covers: chapters/10_mixed_precision/training/weight_steps.hpp
+#include "chapters/10_mixed_precision/training/weight_steps.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "chapters/10_mixed_precision/recipe/scaling.hpp"
+#include "chapters/10_mixed_precision/training/scaling.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

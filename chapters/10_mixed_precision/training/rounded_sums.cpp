@@ -1,4 +1,4 @@
-#include "chapters/10_mixed_precision/recipe/rounded_sums.hpp"
+#include "chapters/10_mixed_precision/training/rounded_sums.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/10_mixed_precision/recipe/half_arithmetic.hpp"
-#include "chapters/10_mixed_precision/recipe/rounded_attention.hpp"
+#include "chapters/10_mixed_precision/training/half_arithmetic.hpp"
+#include "chapters/10_mixed_precision/training/rounded_attention.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/ops/cross_entropy.hpp"

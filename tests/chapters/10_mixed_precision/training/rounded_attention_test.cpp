@@ -1,6 +1,6 @@
 // Attention whose softmax is rounded after every operation: where counting stops in closed form, every
 // number against f64 with the roundings written out, which without them is attention.
-#include "chapters/10_mixed_precision/recipe/rounded_attention.hpp"
+#include "chapters/10_mixed_precision/training/rounded_attention.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/10_mixed_precision/recipe/rounded_sums.hpp"
+#include "chapters/10_mixed_precision/training/rounded_sums.hpp"
 #include "common/base/errors.hpp"
 #include "common/nn/layers/attention_layer.hpp"
 #include "common/ops/attention.hpp"

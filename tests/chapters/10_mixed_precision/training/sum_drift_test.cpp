@@ -1,8 +1,8 @@
 // Gradients added up in two bytes over many micro-batches drift away from their sum.
 //
-// Covers: chapters/10_mixed_precision/recipe/sum_drift.hpp
+// Covers: chapters/10_mixed_precision/training/sum_drift.hpp
 
-#include "chapters/10_mixed_precision/recipe/sum_drift.hpp"
+#include "chapters/10_mixed_precision/training/sum_drift.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

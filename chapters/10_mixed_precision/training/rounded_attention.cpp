@@ -1,4 +1,4 @@
-#include "chapters/10_mixed_precision/recipe/rounded_attention.hpp"
+#include "chapters/10_mixed_precision/training/rounded_attention.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/10_mixed_precision/recipe/half_arithmetic.hpp"
+#include "chapters/10_mixed_precision/training/half_arithmetic.hpp"
 #include "common/base/interrupt.hpp"
 
 namespace ultra::mixed_precision {
