@@ -19,12 +19,12 @@ class Offloading : public train::Technique {
 
   void validate(train::Setup& setup) override {
     options_.validate(zero_of(setup).options().stage);
-    train::expect_kept(exclusions(setup));
+    train::reject_conflicts(conflicts(setup));
   }
 
-  std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
+  std::vector<train::Conflict> conflicts(const train::Setup& setup) const override {
     const ZeroOptions& zero = zero_of(setup).options();
-    return options_.exclusions(zero.stage, zero.plus_plus.techniques);
+    return options_.conflicts(zero.stage, zero.plus_plus.techniques);
   }
 
   train::ExtraConfig config(const train::Setup&) const override { return options_.config(); }
@@ -47,8 +47,8 @@ void Zero::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
 
 void Zero::validate(train::Setup& setup) { options_.validate(data_parallel::options_of(setup)); }
 
-std::vector<train::Exclusion> Zero::exclusions(const train::Setup& setup) const {
-  return options_.exclusions(data_parallel::options_of(setup));
+std::vector<train::Conflict> Zero::conflicts(const train::Setup& setup) const {
+  return options_.conflicts(data_parallel::options_of(setup));
 }
 
 void Zero::check_ranks(train::Setup& setup) { options_.expect_nodes_of(setup.data_ranks()); }

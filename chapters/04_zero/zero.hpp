@@ -29,7 +29,7 @@ class Zero : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
   void check_ranks(train::Setup& setup) override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;

@@ -34,23 +34,23 @@ namespace ultra::pipeline_parallel {
 namespace {
 
 /// Collects what one kind of schedule excludes.
-class Exclusions {
+class Conflicts {
  public:
   /// @param applies  whether the schedule is of that kind.
   /// @param general  one of them, where it is not.
-  Exclusions(bool applies, const std::string& name, const char* general)
+  Conflicts(bool applies, const std::string& name, const char* general)
       : applies_(applies), schedule_("--schedule " + (applies ? name : std::string(general))) {}
 
   void add(bool given, const std::string& flag, const std::string& reason) {
     all_.push_back(
         {.first = flag, .second = schedule_, .reason = reason, .broken = applies_ && given});
   }
-  std::vector<train::Exclusion> take() { return std::move(all_); }
+  std::vector<train::Conflict> take() { return std::move(all_); }
 
  private:
   bool applies_;
   std::string schedule_;
-  std::vector<train::Exclusion> all_;
+  std::vector<train::Conflict> all_;
 };
 
 std::string with_number(const char* flag, bool given, std::size_t number) {
@@ -75,8 +75,7 @@ std::string both_ends_on(const PipelineSchedule* schedule) {
 }
 
 /// Updates of a stage between its passes: nobody else takes part in them.
-void exclude_company(Exclusions& lone, const PipelineSchedule* schedule,
-                     const train::Setup& setup) {
+void exclude_company(Conflicts& lone, const PipelineSchedule* schedule, const train::Setup& setup) {
   const char* alone =
       "each stage updates its weights on its own, many times in a step. Leave one of the two out.";
   const auto replicas = static_cast<std::size_t>(schedule ? setup.replicas() : 1);
@@ -104,16 +103,16 @@ void exclude_company(Exclusions& lone, const PipelineSchedule* schedule,
 /// that update between passes.
 /// @param name      of the schedule, as the flags have it.
 /// @param schedule  settled; null: no flag asks for one, and nothing is broken.
-std::vector<train::Exclusion> schedule_exclusions(const std::string& name,
-                                                  const PipelineSchedule* schedule,
-                                                  const train::Setup& setup) {
-  Exclusions joined(schedule && joins_ends(schedule->placement), name, "zb-v or dualpipe-v");
+std::vector<train::Conflict> schedule_exclusions(const std::string& name,
+                                                 const PipelineSchedule* schedule,
+                                                 const train::Setup& setup) {
+  Conflicts joined(schedule && joins_ends(schedule->placement), name, "zb-v or dualpipe-v");
   joined.add(setup.train.model.tied_embeddings, "a tied token table", both_ends_on(schedule));
-  Exclusions lone(schedule && train::updates_between(schedule->ranks.front()), name,
-                  "pipedream-async");
+  Conflicts lone(schedule && train::updates_between(schedule->ranks.front()), name,
+                 "pipedream-async");
   exclude_company(lone, schedule, setup);
-  std::vector<train::Exclusion> all = joined.take();
-  for (train::Exclusion& exclusion : lone.take()) all.push_back(std::move(exclusion));
+  std::vector<train::Conflict> all = joined.take();
+  for (train::Conflict& exclusion : lone.take()) all.push_back(std::move(exclusion));
   return all;
 }
 
@@ -160,7 +159,7 @@ void PipelineParallel::add_flags(CLI::App& app, train::Setup&) {
 
 void PipelineParallel::validate(train::Setup&) { options_.validate(); }
 
-std::vector<train::Exclusion> PipelineParallel::exclusions(const train::Setup& setup) const {
+std::vector<train::Conflict> PipelineParallel::conflicts(const train::Setup& setup) const {
   return schedule_exclusions(options_.schedule_name(), schedule_.get(), setup);
 }
 
@@ -176,7 +175,7 @@ void PipelineParallel::check_ranks(train::Setup& setup) {
 void PipelineParallel::validate_training(const train::Setup& setup) const {
   if (!options_.has_schedule()) return;
   expect_split(options_.split, setup.train.model.num_layers, schedule_->placement);
-  train::expect_kept(exclusions(setup));
+  train::reject_conflicts(conflicts(setup));
 }
 
 std::vector<train::FileFlag> PipelineParallel::files() const {

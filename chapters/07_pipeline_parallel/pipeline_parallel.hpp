@@ -37,7 +37,7 @@ class PipelineParallel : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
   void check_ranks(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::FileFlag> files() const override;

@@ -78,11 +78,11 @@ void ExpertParallel::validate(train::Setup& setup) {
   if (published && !options_.has_experts()) return options_.validate_for_published();
   options_.validate();
   if (!setup.train.init.empty()) expect_mixture_of(setup.train.init, options_);
-  if (options_.has_experts()) train::expect_kept(exclusions(setup));
+  if (options_.has_experts()) train::reject_conflicts(conflicts(setup));
 }
 
-std::vector<train::Exclusion> ExpertParallel::exclusions(const train::Setup& setup) const {
-  std::vector<train::Exclusion> all;
+std::vector<train::Conflict> ExpertParallel::conflicts(const train::Setup& setup) const {
+  std::vector<train::Conflict> all;
   // Answers of models whose feed-forward parts are dense.
   for (const char* flag : {"--simulate", "--scale", "--scale-tp", "--shapes", "--cp-table"}) {
     const std::optional<train::Question> question = setup.question();

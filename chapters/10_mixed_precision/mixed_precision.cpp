@@ -75,7 +75,7 @@ void MixedPrecision::validate(train::Setup& setup) {
   }
 }
 
-void MixedPrecision::check_ranks(train::Setup& setup) { train::expect_kept(exclusions(setup)); }
+void MixedPrecision::check_ranks(train::Setup& setup) { train::reject_conflicts(conflicts(setup)); }
 
 train::ExtraConfig MixedPrecision::config(const train::Setup&) const { return options_.config(); }
 

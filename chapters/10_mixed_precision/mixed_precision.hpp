@@ -29,8 +29,8 @@ class MixedPrecision : public train::Technique {
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   void check_ranks(train::Setup& setup) override;
-  /// @brief See options/what_goes_together.cpp.
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override;
+  /// @brief See options/conflicts.cpp.
+  [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] train::Identity identity(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::Question> questions() const override;

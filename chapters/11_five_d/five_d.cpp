@@ -48,7 +48,7 @@ class Combinations : public train::Technique {
   }
   std::optional<std::string> answer(const train::Setup& setup) const override {
     if (!asked_) return {};
-    const std::vector<train::Exclusion> all = exclusions_of(setup);
+    const std::vector<train::Conflict> all = exclusions_of(setup);
     return json_ ? combinations_to_json(all).dump(2) + "\n" : format_combinations(all);
   }
 
@@ -59,20 +59,20 @@ class Combinations : public train::Technique {
 
 }  // namespace
 
-std::vector<train::Exclusion> exclusions_of(const train::Setup& setup) {
-  std::vector<train::Exclusion> all;
+std::vector<train::Conflict> exclusions_of(const train::Setup& setup) {
+  std::vector<train::Conflict> all;
   for (const auto& technique : setup.techniques) {
-    for (train::Exclusion& exclusion : technique->exclusions(setup)) {
+    for (train::Conflict& exclusion : technique->conflicts(setup)) {
       all.push_back(std::move(exclusion));
     }
   }
   return all;
 }
 
-std::string format_combinations(const std::vector<train::Exclusion>& exclusions) {
+std::string format_combinations(const std::vector<train::Conflict>& conflicts) {
   std::size_t first = 0;
   std::size_t second = 0;
-  for (const train::Exclusion& exclusion : exclusions) {
+  for (const train::Conflict& exclusion : conflicts) {
     first = std::max(first, exclusion.first.size());
     second = std::max(second, exclusion.second.size());
   }
@@ -81,7 +81,7 @@ std::string format_combinations(const std::vector<train::Exclusion>& exclusions)
       "that "
       "do not fit, are refused with their numbers.\n\n";
   std::string_view last;
-  for (const train::Exclusion& exclusion : exclusions) {
+  for (const train::Conflict& exclusion : conflicts) {
     const bool again = exclusion.reason == last;
     text += fmt::format("  {:<{}}   {:<{}}   {}\n", exclusion.first, first, exclusion.second,
                         second, again ? "the same" : exclusion.reason);
@@ -90,9 +90,9 @@ std::string format_combinations(const std::vector<train::Exclusion>& exclusions)
   return text;
 }
 
-Json combinations_to_json(const std::vector<train::Exclusion>& exclusions) {
+Json combinations_to_json(const std::vector<train::Conflict>& conflicts) {
   Json rows = Json::array();
-  for (const train::Exclusion& one : exclusions) {
+  for (const train::Conflict& one : conflicts) {
     rows.push_back({{"first", one.first}, {"second", one.second}, {"reason", one.reason}});
   }
   return rows;

@@ -23,13 +23,13 @@ namespace ultra::five_d {
 
 /// @brief What the techniques of a program say they do not go together with: the same rows that
 /// refuse a training.
-[[nodiscard]] std::vector<train::Exclusion> exclusions_of(const train::Setup& setup);
+[[nodiscard]] std::vector<train::Conflict> exclusions_of(const train::Setup& setup);
 
 /// @brief The rows as a table for the terminal; a reason that several have is given once.
-[[nodiscard]] std::string format_combinations(const std::vector<train::Exclusion>& exclusions);
+[[nodiscard]] std::string format_combinations(const std::vector<train::Conflict>& conflicts);
 
 /// @brief The rows as JSON: [{"first": "--compress", "second": "--zero 1, 2 or 3", "reason": "..."}].
-[[nodiscard]] Json combinations_to_json(const std::vector<train::Exclusion>& exclusions);
+[[nodiscard]] Json combinations_to_json(const std::vector<train::Conflict>& conflicts);
 
 /// @brief The flags --combinations and --combinations-json as a technique.
 [[nodiscard]] std::unique_ptr<train::Technique> combinations();

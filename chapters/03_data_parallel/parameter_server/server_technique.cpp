@@ -23,13 +23,13 @@ class ParameterServers : public train::Technique {
 
   void validate(train::Setup& setup) override {
     options_.validate();
-    train::expect_kept(exclusions(setup));
+    train::reject_conflicts(conflicts(setup));
     setup.unequal_shares = true;
   }
 
-  std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
+  std::vector<train::Conflict> conflicts(const train::Setup& setup) const override {
     const auto excluded = [](const char* flag, bool given) {
-      return train::Exclusion{
+      return train::Conflict{
           .first = flag,
           .second = "parameter servers",
           .reason = "the weights are the servers', which hold no model. Leave it out.",

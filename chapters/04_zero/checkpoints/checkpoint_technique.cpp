@@ -61,8 +61,8 @@ class Checkpoints : public train::Technique {
     }
   }
 
-  std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
-    std::vector<train::Exclusion> all;
+  std::vector<train::Conflict> conflicts(const train::Setup& setup) const override {
+    std::vector<train::Conflict> all;
     for (const auto& technique : setup.techniques) {
       for (const train::UnsavedState& state : technique->states_that_are_not_saved()) {
         all.push_back({.first = "--checkpoint",

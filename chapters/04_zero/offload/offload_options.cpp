@@ -46,15 +46,15 @@ void OffloadOptions::validate(ZeroStage stage) const {
   if (stage == ZeroStage::kNone) {
     throw ConfigError("--offload has no meaning without --zero 1, 2 or 3.");
   }
-  train::expect_kept(exclusions(stage, ""));
+  train::reject_conflicts(conflicts(stage, ""));
   if (to && *to != kMemory && (!to->starts_with(kFile) || to->size() == kFile.size())) {
     throw ConfigError(
         fmt::format("--offload-to is {}. It must be memory or file:DIR.", in_quotes(*to)));
   }
 }
 
-std::vector<train::Exclusion> OffloadOptions::exclusions(ZeroStage stage,
-                                                         const std::string& plus_plus) const {
+std::vector<train::Conflict> OffloadOptions::conflicts(ZeroStage stage,
+                                                       const std::string& plus_plus) const {
   const bool parameters = what == Offload::kOptimizerAndParameters;
   const bool whole = stage == ZeroStage::kOptimizer || stage == ZeroStage::kGradients;
   const std::string some = whole ? fmt::format("--zero {}", number_of(stage)) : "--zero 1 or 2";

@@ -30,8 +30,8 @@ struct OffloadOptions {
 
   /// @brief What these flags do not go together with.
   /// @param plus_plus  the techniques of --zero++; empty: none.
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(ZeroStage stage,
-                                                         const std::string& plus_plus) const;
+  [[nodiscard]] std::vector<train::Conflict> conflicts(ZeroStage stage,
+                                                       const std::string& plus_plus) const;
 
   /// @brief These flags as settings.
   [[nodiscard]] OffloadSettings settings() const;

@@ -62,7 +62,7 @@ void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parall
   expect_meaning(reshard.has_value(), "--reshard-after-forward", all, "--zero 3");
   train::under_flag("--reduce-scatter", "", [&] { static_cast<void>(algorithms(data_parallel)); });
   plus_plus.validate(plus_plus_context());
-  train::expect_kept(exclusions(data_parallel));
+  train::reject_conflicts(conflicts(data_parallel));
 }
 
 ZeroPlusPlusContext ZeroOptions::plus_plus_context() const {
@@ -71,9 +71,9 @@ ZeroPlusPlusContext ZeroOptions::plus_plus_context() const {
           .hybrid_shard = node_size};
 }
 
-std::vector<train::Exclusion> ZeroOptions::exclusions(
+std::vector<train::Conflict> ZeroOptions::conflicts(
     const data_parallel::DataParallelOptions& data_parallel) const {
-  std::vector<train::Exclusion> all = plus_plus.exclusions(plus_plus_context());
+  std::vector<train::Conflict> all = plus_plus.conflicts(plus_plus_context());
   const auto exclude = [&](bool broken, const char* flag, const std::string& zero,
                            const char* reason) {
     all.push_back({.first = flag, .second = zero, .reason = reason, .broken = broken});

@@ -36,7 +36,7 @@ struct ZeroOptions {
   void validate(const data_parallel::DataParallelOptions& data_parallel) const;
 
   /// @brief What these flags do not go together with.
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(
+  [[nodiscard]] std::vector<train::Conflict> conflicts(
       const data_parallel::DataParallelOptions& data_parallel) const;
 
   /// @brief Checks that nodes of --hybrid-shard make up the replicas of a training, and share something;

@@ -101,7 +101,7 @@ void ZeroPlusPlusOptions::validate(const ZeroPlusPlusContext& zero) const {
         fmt::format("--zero++ {} needs parameters in shards, and --zero is {}. Add --zero 3.",
                     techniques, number_of(zero.stage)));
   }
-  train::expect_kept(exclusions(zero));
+  train::reject_conflicts(conflicts(zero));
   if (in_node && !settings.node_size) {
     throw ConfigError(fmt::format(
         "--zero++ {} needs nodes, and --node-size is not given. Add --node-size N, the ranks of "
@@ -110,9 +110,8 @@ void ZeroPlusPlusOptions::validate(const ZeroPlusPlusContext& zero) const {
   }
 }
 
-std::vector<train::Exclusion> ZeroPlusPlusOptions::exclusions(
-    const ZeroPlusPlusContext& zero) const {
-  std::vector<train::Exclusion> all;
+std::vector<train::Conflict> ZeroPlusPlusOptions::conflicts(const ZeroPlusPlusContext& zero) const {
+  std::vector<train::Conflict> all;
   const auto exclude = [&](bool broken, const std::string& flag, const char* general,
                            const std::string& reason) {
     all.push_back({.first = flag,

@@ -37,7 +37,7 @@ struct ZeroPlusPlusOptions {
   void validate(const ZeroPlusPlusContext& zero) const;
 
   /// @brief What these flags do not go together with.
-  [[nodiscard]] std::vector<train::Exclusion> exclusions(const ZeroPlusPlusContext& zero) const;
+  [[nodiscard]] std::vector<train::Conflict> conflicts(const ZeroPlusPlusContext& zero) const;
 
   /// @brief Checks that nodes of --node-size make up the replicas of a training.
   /// @throws ConfigError with the equation.

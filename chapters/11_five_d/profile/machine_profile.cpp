@@ -39,8 +39,8 @@ class Profiling : public train::Technique {
     if (!asked_) return {};
     return {{"--profile-machine", train::Instead::kMeasurement}};
   }
-  void validate(train::Setup& setup) override { train::expect_kept(exclusions(setup)); }
-  std::vector<train::Exclusion> exclusions(const train::Setup& setup) const override {
+  void validate(train::Setup& setup) override { train::reject_conflicts(conflicts(setup)); }
+  std::vector<train::Conflict> conflicts(const train::Setup& setup) const override {
     const bool on_device = has_streams(setup.train.device);
     return {{.first = fmt::format("--device {}",
                                   to_string(on_device ? setup.train.device : DeviceKind::kCuda)),

@@ -134,9 +134,8 @@ class Technique {
   /// @throws ConfigError that says what does not fit and what to do.
   virtual void validate_training([[maybe_unused]] const Setup& setup) const {}
   /// @brief What its flags do not go together with: for a table of all such pairs. It checks them
-  /// itself, in validate() or validate_training(), by expect_kept().
-  [[nodiscard]] virtual std::vector<Exclusion> exclusions(
-      [[maybe_unused]] const Setup& setup) const {
+  /// itself, in validate() or validate_training(), by reject_conflicts().
+  [[nodiscard]] virtual std::vector<Conflict> conflicts([[maybe_unused]] const Setup& setup) const {
     return {};
   }
   /// @brief The files and folders that its flags name.

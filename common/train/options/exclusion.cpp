@@ -8,9 +8,9 @@
 
 namespace ultra::train {
 
-void expect_kept(std::span<const Exclusion> exclusions) {
-  const auto broken = std::ranges::find_if(exclusions, &Exclusion::broken);
-  if (broken == exclusions.end()) return;
+void reject_conflicts(std::span<const Conflict> conflicts) {
+  const auto broken = std::ranges::find_if(conflicts, &Conflict::broken);
+  if (broken == conflicts.end()) return;
   throw ConfigError(fmt::format("{} does not go together with {}: {}", broken->first,
                                 broken->second, broken->reason));
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Exclusion: two flags of which one takes the other's meaning away.
+/// Conflict: two flags of which one takes the other's meaning away.
 
 #include <span>
 #include <string>
@@ -9,7 +9,7 @@
 namespace ultra::train {
 
 /// @brief Two flags that do not go together, and why: what refuses them, and a row of a table.
-struct Exclusion {
+struct Conflict {
   std::string first;    ///< as given: "--dp 2"; where it is not, in general: "--dp"
   std::string second;   ///< likewise
   std::string reason;   ///< and what to do, where that does not go without saying; a sentence
@@ -18,6 +18,6 @@ struct Exclusion {
 
 /// @brief Checks that no two flags are given that do not go together.
 /// @throws ConfigError of the first exclusion that is broken: both flags, and the reason.
-void expect_kept(std::span<const Exclusion> exclusions);
+void reject_conflicts(std::span<const Conflict> conflicts);
 
 }  // namespace ultra::train

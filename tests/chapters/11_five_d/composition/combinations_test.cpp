@@ -111,25 +111,25 @@ std::vector<std::string> names_of_both(const Sample& a, const Sample& b,
 }
 
 /// The row of the table that is of two of these names.
-const train::Exclusion* row_of(const std::vector<train::Exclusion>& table,
-                               const std::vector<std::string>& names) {
+const train::Conflict* row_of(const std::vector<train::Conflict>& table,
+                              const std::vector<std::string>& names) {
   const auto has = [&](const std::string& name) {
     return std::ranges::find(names, name) != names.end();
   };
   const auto found = std::ranges::find_if(
-      table, [&](const train::Exclusion& row) { return has(row.first) && has(row.second); });
+      table, [&](const train::Conflict& row) { return has(row.first) && has(row.second); });
   return found == table.end() ? nullptr : &*found;
 }
 
 TEST(Combinations, ForEachPairOfFlagsTheTableSaysWhatTheProgramDoes) {
-  const std::vector<train::Exclusion> table = test::table_of_combinations();
+  const std::vector<train::Conflict> table = test::table_of_combinations();
   int refused = 0;
   for (std::size_t i = 0; i < samples().size(); ++i) {
     for (std::size_t j = i; j < samples().size(); ++j) {
       const std::optional<Configuration> both = joined(samples()[i], samples()[j]);
       if (!both) continue;
       const std::string refusal = test::refusal_of(*both);
-      const train::Exclusion* row = row_of(table, names_of_both(samples()[i], samples()[j], *both));
+      const train::Conflict* row = row_of(table, names_of_both(samples()[i], samples()[j], *both));
       if (refusal.find(" go together") != std::string::npos) {
         ++refused;
         EXPECT_NE(row, nullptr) << both->line() << "\n" << refusal;
@@ -147,7 +147,7 @@ TEST(Combinations, EveryRowOfTheTableRefusesSomething) {
   const std::vector<std::string> others = {
       "--init",   "--simulate", "--scale",       "--scale-tp",
       "--shapes", "--cp-table", "--device cuda", "several parts on a rank"};
-  for (const train::Exclusion& row : test::table_of_combinations()) {
+  for (const train::Conflict& row : test::table_of_combinations()) {
     const auto is_other = [&](const std::string& name) {
       return std::ranges::find(others, name) != others.end();
     };

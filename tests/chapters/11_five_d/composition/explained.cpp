@@ -67,13 +67,13 @@ std::set<std::string> names_in_table(const std::vector<Feature>& some) {
 
 }  // namespace
 
-std::vector<train::Exclusion> table_of_combinations() {
+std::vector<train::Conflict> table_of_combinations() {
   return exclusions_of(setup_of(Configuration{}));
 }
 
-bool excluded(const std::vector<train::Exclusion>& table, const std::vector<Feature>& some) {
+bool excluded(const std::vector<train::Conflict>& table, const std::vector<Feature>& some) {
   const std::set<std::string> names = names_in_table(some);
-  return std::ranges::any_of(table, [&](const train::Exclusion& row) {
+  return std::ranges::any_of(table, [&](const train::Conflict& row) {
     return names.contains(row.first) && names.contains(row.second);
   });
 }

@@ -10,10 +10,10 @@
 namespace ultra::five_d::test {
 
 /// @brief The rows of the program's table, of flags in general.
-[[nodiscard]] std::vector<train::Exclusion> table_of_combinations();
+[[nodiscard]] std::vector<train::Conflict> table_of_combinations();
 
 /// @brief Whether a row of the table is of two of these features, or of what they need.
-[[nodiscard]] bool excluded(const std::vector<train::Exclusion>& table,
+[[nodiscard]] bool excluded(const std::vector<train::Conflict>& table,
                             const std::vector<Feature>& some);
 
 }  // namespace ultra::five_d::test

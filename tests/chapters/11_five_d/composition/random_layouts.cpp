@@ -92,7 +92,7 @@ class Drawing {
   ultra::test::Random& random_;
   std::size_t most_ranks_;
   Outcomes& outcomes_;
-  std::vector<train::Exclusion> table_ = table_of_combinations();
+  std::vector<train::Conflict> table_ = table_of_combinations();
 };
 
 void report(const Configuration& configuration, const std::string& difference) {

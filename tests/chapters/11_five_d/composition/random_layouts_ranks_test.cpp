@@ -24,7 +24,7 @@ TEST_F(RandomLayouts, EachEqualsOneRank) {
   const Outcomes outcomes = train_random_layouts(random, processes ? 6 : 300, most_ranks);
   if (processes || HasFailure()) return;
   EXPECT_EQ(outcomes.trained, 300U);
-  const std::vector<train::Exclusion> table = table_of_combinations();
+  const std::vector<train::Conflict> table = table_of_combinations();
   for (const std::vector<Feature>& some : outcomes.coverage.missing()) {
     EXPECT_TRUE(excluded(table, some)) << names_of(some) << " have not trained together";
   }

@@ -237,19 +237,19 @@ TEST(ChoiceOption, AnotherWordIsRefusedWithAllThatThereAre) {
       "--light is ''. It must be on or off.");
 }
 
-TEST(Exclusions, TheFirstThatIsBrokenIsNamedWithItsReason) {
-  const std::vector<Exclusion> rows = {
+TEST(Conflicts, TheFirstThatIsBrokenIsNamedWithItsReason) {
+  const std::vector<Conflict> rows = {
       {.first = "--a", .second = "--b", .reason = "kept."},
       {.first = "--c 2", .second = "--d", .reason = "two at once.", .broken = true},
       {.first = "--e", .second = "--f", .reason = "later.", .broken = true}};
-  EXPECT_EQ(test::message_of<ConfigError>([&] { expect_kept(rows); }),
+  EXPECT_EQ(test::message_of<ConfigError>([&] { reject_conflicts(rows); }),
             "--c 2 does not go together with --d: two at once.");
 }
 
-TEST(Exclusions, WhatIsNotBrokenPasses) {
-  EXPECT_NO_THROW(expect_kept({}));
-  const std::vector<Exclusion> kept = {{.first = "--a", .second = "--b", .reason = "kept."}};
-  EXPECT_NO_THROW(expect_kept(kept));
+TEST(Conflicts, WhatIsNotBrokenPasses) {
+  EXPECT_NO_THROW(reject_conflicts({}));
+  const std::vector<Conflict> kept = {{.first = "--a", .second = "--b", .reason = "kept."}};
+  EXPECT_NO_THROW(reject_conflicts(kept));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ class Asked {
 /// Rows of one flag of this chapter.
 class Rows {
  public:
-  Rows(std::vector<train::Exclusion>& all, std::string own, bool given)
+  Rows(std::vector<train::Conflict>& all, std::string own, bool given)
       : all_(all), own_(std::move(own)), given_(given) {}
 
   void exclude(const char* flag, const std::string& reason, bool asked) {
@@ -54,7 +54,7 @@ class Rows {
   }
 
  private:
-  std::vector<train::Exclusion>& all_;
+  std::vector<train::Conflict>& all_;
   std::string own_;
   bool given_;
 };
@@ -93,7 +93,7 @@ void exclude_from_rounded_softmax(Rows rows, const train::Setup& setup) {
                setup.ranks_along(context_parallel::kAxis) > 1);
 }
 
-train::Exclusion sums_on_a_device(const train::Setup& setup, bool rounds_sums) {
+train::Conflict sums_on_a_device(const train::Setup& setup, bool rounds_sums) {
   const bool on_device = has_streams(setup.train.device);
   return {.first = fmt::format("--device {}",
                                to_string(on_device ? setup.train.device : DeviceKind::kCuda)),
@@ -116,9 +116,9 @@ void exclude_from_scaling(Rows rows, const Asked& asked) {
 
 }  // namespace
 
-std::vector<train::Exclusion> MixedPrecision::exclusions(const train::Setup& setup) const {
+std::vector<train::Conflict> MixedPrecision::conflicts(const train::Setup& setup) const {
   const Asked asked(setup);
-  std::vector<train::Exclusion> all;
+  std::vector<train::Conflict> all;
   const bool mixed = options_.is_mixed();
   exclude_from_types(
       {all,
