@@ -2,7 +2,7 @@
 /// @file
 /// The AdamW update.
 ///
-/// Exercise 01.3 (`./workbook check 01.3`).
+/// Exercise 01.3 (`./workbook check 01.3`). Body: solutions/01_memory/adamw_step.cpp.
 
 #include <span>
 

@@ -2,7 +2,7 @@
 /// @file
 /// Gradient accumulation: a global batch in pieces that fit.
 ///
-/// Exercise 01.4 (`./workbook check 01.4`).
+/// Exercise 01.4 (`./workbook check 01.4`). Body: solutions/01_memory/gradient_accumulation.cpp.
 
 #include <cstddef>
 #include <vector>

@@ -2,7 +2,7 @@
 /// @file
 /// Activation recomputation: layers that keep less and compute it again in the backward pass.
 ///
-/// Exercise 01.5 (`./workbook check 01.5`).
+/// Exercise 01.5 (`./workbook check 01.5`). Body: solutions/01_memory/recompute.cpp.
 
 #include <memory>
 #include <vector>

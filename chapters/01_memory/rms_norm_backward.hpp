@@ -2,7 +2,7 @@
 /// @file
 /// The backward pass of RMSNorm, one row at a time.
 ///
-/// Exercise 01.2 (`./workbook check 01.2`).
+/// Exercise 01.2 (`./workbook check 01.2`). Body: solutions/01_memory/rms_norm_backward.cpp.
 
 #include <span>
 

@@ -2,7 +2,7 @@
 /// @file
 /// Broadcast down a binomial tree.
 ///
-/// Exercise 02.5 (`./workbook check 02.5`).
+/// Exercise 02.5 (`./workbook check 02.5`). Body: solutions/02_collectives/binomial_broadcast.cpp.
 
 #include "common/comm/collectives/schedule.hpp"
 

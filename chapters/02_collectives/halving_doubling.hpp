@@ -2,7 +2,7 @@
 /// @file
 /// Reduce-scatter, all-gather and all-reduce on a hypercube: log2 P steps instead of P - 1.
 ///
-/// Exercise 02.4 (`./workbook check 02.4`).
+/// Exercise 02.4 (`./workbook check 02.4`). Body: solutions/02_collectives/halving_doubling.cpp.
 
 #include "common/comm/collectives/schedule.hpp"
 

@@ -2,7 +2,7 @@
 /// @file
 /// All-gather on a ring.
 ///
-/// Exercise 02.2 (`./workbook check 02.2`).
+/// Exercise 02.2 (`./workbook check 02.2`). Body: solutions/02_collectives/ring_all_gather.cpp.
 
 #include "common/comm/collectives/schedule.hpp"
 

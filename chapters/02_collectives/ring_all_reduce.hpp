@@ -2,7 +2,7 @@
 /// @file
 /// All-reduce on a ring.
 ///
-/// Exercise 02.3 (`./workbook check 02.3`).
+/// Exercise 02.3 (`./workbook check 02.3`). Body: solutions/02_collectives/ring_all_reduce.cpp.
 
 #include "common/comm/collectives/schedule.hpp"
 

@@ -3,6 +3,7 @@
 /// All-reduce for ranks that share nodes: as little as possible crosses the network between nodes.
 ///
 /// Exercise 02.6 (`./workbook check 02.6`).
+/// Body: solutions/02_collectives/two_level_all_reduce.cpp.
 
 #include "common/comm/collectives/schedule.hpp"
 

@@ -2,7 +2,7 @@
 /// @file
 /// Shares of the batch: each replica takes some sequences of the global batch, in micro-batches.
 ///
-/// Exercise 03.1 (`./workbook check 03.1`).
+/// Exercise 03.1 (`./workbook check 03.1`). Body: solutions/03_data_parallel/batch_shares.cpp.
 /// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, section 3.2.1. Deviation: there
 /// each replica takes the mean over its own tokens, and gradients are averaged; that is the mean
 /// over the batch only if all shares are equal. Here gradients are added up, and are right for any

@@ -6,7 +6,7 @@
 /// leave before the backward pass is over. Buckets of some megabytes, filled in the order in which the
 /// backward pass makes gradients, are the way between.
 ///
-/// Exercise 03.2 (`./workbook check 03.2`).
+/// Exercise 03.2 (`./workbook check 03.2`). Body: solutions/03_data_parallel/bucket_assignment.cpp.
 /// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, sections 3.2.2 and 3.2.3.
 
 #include <cstddef>

@@ -26,6 +26,8 @@ struct BucketContents {
 /// @brief Adds up one bucket, step after step; may keep what it needs from step to step.
 ///
 /// Collective: all replicas start their buckets in the same order and finish them in that order.
+/// Bodies: bucket_exchange.cpp, chapters/04_zero/zero_step.hpp (exercise 04.2),
+/// compression/compressed_exchange.cpp.
 class BucketExchange {
  public:
   BucketExchange() = default;

@@ -2,7 +2,7 @@
 /// @file
 /// BucketQueue: which bucket may go, as gradients become ready.
 ///
-/// Exercise 03.3 (`./workbook check 03.3`).
+/// Exercise 03.3 (`./workbook check 03.3`). Body: solutions/03_data_parallel/bucket_queue.cpp.
 /// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, section 3.2.3 and algorithm 1.
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 /// Gradient completion: gradients of several micro-batches add up on the replica, and travel once.
 ///
 /// Exercise 03.4 (`./workbook check 03.4`).
+/// Body: solutions/03_data_parallel/gradient_completion.cpp.
 /// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, section 3.2.4 (no_sync).
 
 #include <cstddef>

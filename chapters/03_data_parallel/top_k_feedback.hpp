@@ -2,7 +2,7 @@
 /// @file
 /// Top-k with error feedback: send the few entries that matter, and nothing is lost.
 ///
-/// Exercise 03.5 (`./workbook check 03.5`).
+/// Exercise 03.5 (`./workbook check 03.5`). Body: solutions/03_data_parallel/top_k_feedback.cpp.
 /// Source: Stich, Cordonnier and Jaggi 2018, "Sparsified SGD with memory", arXiv 1809.07599, algorithm
 /// 1; Karimireddy et al. 2019, "Error feedback fixes signSGD", arXiv 1901.09847, algorithm 2.
 

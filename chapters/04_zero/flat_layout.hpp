@@ -6,7 +6,7 @@
 /// nobody shards tensors: they are laid out flat, the array is padded to a multiple of the ranks, and
 /// every rank owns an equal part of it, whatever tensors that part begins and ends in.
 ///
-/// Exercise 04.1 (`./workbook check 04.1`).
+/// Exercise 04.1 (`./workbook check 04.1`). Body: solutions/04_zero/flat_layout.cpp.
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, section 5; the flat parameters are those
 /// of Zhao et al. 2023, "PyTorch FSDP", arXiv 2304.11277, section 3.2.1.
 

@@ -6,7 +6,7 @@
 /// are gathered while this one computes: the same order, earlier. The order is known: the step's
 /// schedule says it.
 ///
-/// Exercise 04.5 (`./workbook check 04.5`).
+/// Exercise 04.5 (`./workbook check 04.5`). Body: solutions/04_zero/prefetch.cpp.
 /// Source: Zhao et al. 2023, "PyTorch FSDP", arXiv 2304.11277, sections 3.3.2 and 3.3.3.
 
 #include <cstddef>

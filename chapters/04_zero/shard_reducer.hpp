@@ -10,7 +10,7 @@
 /// The price: a gradient of which only shards are kept cannot wait for the next micro-batch. Every
 /// micro-batch communicates.
 ///
-/// Exercise 04.3 (`./workbook check 04.3`).
+/// Exercise 04.3 (`./workbook check 04.3`). Body: solutions/04_zero/shard_reducer.cpp.
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, sections 5.2 and 7.2.1.
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 /// UnitWeights: ZeRO-3's weights. A rank holds its shard of a unit; the whole unit is gathered before
 /// it computes, and let go of after.
 ///
-/// Exercise 04.4 (`./workbook check 04.4`).
+/// Exercise 04.4 (`./workbook check 04.4`). Body: solutions/04_zero/unit_weights.cpp.
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, section 5.3; the unit is that of Zhao et
 /// al. 2023, "PyTorch FSDP", arXiv 2304.11277, section 3.2.1.
 

@@ -7,7 +7,7 @@
 /// two: the gradients are reduce-scattered, each rank updates its shard of the weights, and the
 /// *weights* are all-gathered. Nothing more is sent than without it.
 ///
-/// Exercise 04.2 (`./workbook check 04.2`).
+/// Exercise 04.2 (`./workbook check 04.2`). Body: solutions/04_zero/zero_step.cpp.
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, sections 5.1 and 7.2.1.
 
 #include <span>

@@ -8,6 +8,7 @@
 ///
 /// Forward: Region::enter; backward: Region::enter_backward (Megatron-LM's *f*).
 /// Exercise 05.1 (`./workbook check 05.1`).
+/// Body: solutions/05_tensor_sequence_parallel/column_parallel.cpp.
 /// Source: Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3, figure 3.
 
 #include <memory>

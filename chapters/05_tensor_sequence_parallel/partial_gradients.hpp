@@ -10,6 +10,7 @@
 /// exchanged.
 ///
 /// Exercise 05.5 (`./workbook check 05.5`).
+/// Body: solutions/05_tensor_sequence_parallel/partial_gradients.cpp.
 /// Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2; Megatron-LM's
 /// finalize_model_grads.
 

@@ -58,6 +58,8 @@ class [[nodiscard]] Pending {
 /// sequence: all of them, or its part of them.
 ///
 /// Collective: the ranks of a region call the same functions in the same order.
+/// Bodies: TensorRegion beside it; SequenceRegion in
+/// solutions/05_tensor_sequence_parallel/sequence_region.cpp.
 class Region {
  public:
   Region() = default;

@@ -9,6 +9,7 @@
 /// Chunk c are the tokens of rank c. In both rings a rank sends to Communicator::next_rank().
 ///
 /// Exercise 05.6 (`./workbook check 05.6`).
+/// Body: solutions/05_tensor_sequence_parallel/ring_matmul.cpp.
 /// Source: Wang et al. 2023, "Overlap communication with dependent computation via decomposition in
 /// large deep learning models", ASPLOS 2023, section 3.
 

@@ -8,6 +8,7 @@
 ///
 /// Forward: Region::leave; backward: Region::leave_backward (Megatron-LM's *g*).
 /// Exercise 05.2 (`./workbook check 05.2`).
+/// Body: solutions/05_tensor_sequence_parallel/row_parallel.cpp.
 /// Source: Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3, figure 3.
 
 #include <memory>

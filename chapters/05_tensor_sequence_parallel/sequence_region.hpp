@@ -9,6 +9,7 @@
 /// in parts are gathered once more.
 ///
 /// Exercise 05.4 (`./workbook check 05.4`).
+/// Body: solutions/05_tensor_sequence_parallel/sequence_region.cpp.
 /// Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2.
 
 #include <utility>

@@ -7,6 +7,7 @@
 /// the highest logit, the sum of all exponentials, and the logit of the target.
 ///
 /// Exercise 05.3 (`./workbook check 05.3`).
+/// Body: solutions/05_tensor_sequence_parallel/vocabulary_parallel.cpp.
 /// Source: Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3.
 
 #include <memory>

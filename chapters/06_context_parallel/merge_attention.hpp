@@ -7,6 +7,7 @@
 /// order, and as many of them as one likes.
 ///
 /// Exercise 06.1 (`./workbook check 06.1`).
+/// Body: solutions/06_context_parallel/merge_attention.cpp.
 /// Source: Liu et al. 2023, "Ring Attention with Blockwise Transformers", arXiv 2310.01889, section 3.1;
 /// Milakov & Gimelshein 2018, arXiv 1805.02867 (the running maximum).
 

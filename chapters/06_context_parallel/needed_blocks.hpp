@@ -5,7 +5,7 @@
 /// A block is a chunk of queries against a chunk of keys. The mask hides all of it (then it costs
 /// nothing), a part of it (the diagonal: about half), or nothing.
 ///
-/// Exercise 06.5 (`./workbook check 06.5`).
+/// Exercise 06.5 (`./workbook check 06.5`). Body: solutions/06_context_parallel/needed_blocks.cpp.
 
 #include <algorithm>
 #include <cstddef>

@@ -5,7 +5,7 @@
 /// No rank has kept what it received in the forward pass. So keys and values pass by again, and with
 /// each of them goes the sum of the gradients that the ranks before have added.
 ///
-/// Exercise 06.4 (`./workbook check 06.4`).
+/// Exercise 06.4 (`./workbook check 06.4`). Body: solutions/06_context_parallel/ring_backward.cpp.
 /// Source: Liu, Zaharia & Abbeel 2023, "Ring Attention", arXiv 2310.01889, algorithm 1 and appendix A.
 
 #include "chapters/06_context_parallel/block_attention.hpp"

@@ -5,7 +5,7 @@
 /// Each of N ranks has a part of every sequence. In N steps the keys and values of all ranks pass by;
 /// a rank attends its queries to those that are here while the next ones arrive, and merges.
 ///
-/// Exercise 06.3 (`./workbook check 06.3`).
+/// Exercise 06.3 (`./workbook check 06.3`). Body: solutions/06_context_parallel/ring_forward.cpp.
 /// Source: Liu, Zaharia & Abbeel 2023, "Ring Attention with Blockwise Transformers for Near-Infinite
 /// Context", arXiv 2310.01889, algorithm 1.
 

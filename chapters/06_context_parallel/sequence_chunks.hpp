@@ -7,6 +7,7 @@
 /// chunk and the late one that makes up for it.
 ///
 /// Exercise 06.2 (`./workbook check 06.2`).
+/// Body: solutions/06_context_parallel/sequence_chunks.cpp.
 /// Source: Llama 3, 2024, arXiv 2407.21783, section 3.3.2; Brandon et al. 2023, "Striped Attention",
 /// arXiv 2311.09431, for the imbalance.
 

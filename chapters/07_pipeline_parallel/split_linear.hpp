@@ -2,7 +2,7 @@
 /// @file
 /// The backward pass of a linear map in two parts, of which the second can wait.
 ///
-/// Exercise 07.4 (`./workbook check 07.4`).
+/// Exercise 07.4 (`./workbook check 07.4`). Body: solutions/07_pipeline_parallel/split_linear.cpp.
 /// Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 2.
 
 #include <span>

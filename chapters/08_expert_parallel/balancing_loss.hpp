@@ -6,7 +6,7 @@
 /// it has one. The term takes both, sequence by sequence: a sequence is the same on every layout,
 /// the tokens that a rank happens to have together are not.
 ///
-/// Exercise 08.4 (`./workbook check 08.4`).
+/// Exercise 08.4 (`./workbook check 08.4`). Body: solutions/08_expert_parallel/balancing_loss.cpp.
 /// Source: Fedus et al. 2021, "Switch transformers", arXiv 2101.03961, section 2.2, equations 4 to
 /// 6; DeepSeek-V3, arXiv 2412.19437, section 2.1.2, equations 17 to 20, for top-k and sequences.
 

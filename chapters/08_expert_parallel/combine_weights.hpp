@@ -6,7 +6,7 @@
 /// token takes; through these weights, and the sum that they are divided by, the loss reaches the
 /// affinities of the chosen experts, and no others.
 ///
-/// Exercise 08.5 (`./workbook check 08.5`).
+/// Exercise 08.5 (`./workbook check 08.5`). Body: solutions/08_expert_parallel/combine_weights.cpp.
 /// Source: Shazeer et al. 2017, arXiv 1701.06538, section 2.1 ("trained by simple
 /// back-propagation"); for normalised weights DeepSeek-V3, arXiv 2412.19437, equation 13.
 

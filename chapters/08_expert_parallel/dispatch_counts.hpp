@@ -5,7 +5,7 @@
 /// Without a capacity nobody knows beforehand how many tokens an expert gets. So before rows
 /// travel, their numbers do: the first, small all-to-all of every dispatch.
 ///
-/// Exercise 08.3 (`./workbook check 08.3`).
+/// Exercise 08.3 (`./workbook check 08.3`). Body: solutions/08_expert_parallel/dispatch_counts.cpp.
 /// Source: He et al. 2021, "FastMoE", arXiv 2103.13262, for the exchange (its expert_exchange); Gale
 /// et al. 2023, "MegaBlocks", arXiv 2211.15841, for counts that vary.
 

@@ -7,6 +7,7 @@
 /// the weighted sum of its rows. The two are each other's backward pass.
 ///
 /// Exercise 08.2 (`./workbook check 08.2`).
+/// Body: solutions/08_expert_parallel/token_permutation.cpp.
 /// Source: Gale et al. 2023, "MegaBlocks", arXiv 2211.15841, section 5.3.
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 /// @file
 /// Top-k routing: which experts each token uses, and how much of each.
 ///
-/// Exercise 08.1 (`./workbook check 08.1`).
+/// Exercise 08.1 (`./workbook check 08.1`). Body: solutions/08_expert_parallel/top_k_routing.cpp.
 /// Source: Shazeer et al. 2017, arXiv 1701.06538, section 2.1; Mixtral, arXiv 2401.04088, section
 /// 2.1; DeepSeek-V3, arXiv 2412.19437, section 2.1.2, equations 13 to 16.
 

@@ -7,7 +7,7 @@
 /// the neighbour whose last bit is 0. Numbers too large for any neighbour become infinite, and NaN
 /// stays NaN.
 ///
-/// Exercise 10.1 (`./workbook check 10.1`).
+/// Exercise 10.1 (`./workbook check 10.1`). Body: solutions/10_mixed_precision/bf16_rounding.cpp.
 /// Source: Kalamkar et al. 2019, "A study of BFLOAT16 for deep learning training", arXiv 1905.12322,
 /// sec. 3; IEEE 754-2019, sec. 4.3.1.
 

@@ -8,6 +8,7 @@
 /// loss stays that of 128 products, however long the inner dimension is.
 ///
 /// Exercise 10.5 (`./workbook check 10.5`).
+/// Body: solutions/10_mixed_precision/blockwise_product.cpp.
 /// Source: DeepSeek-V3, arXiv 2412.19437, sec. 3.3.2 and figure 7; DeepGEMM.
 
 #include <cstddef>

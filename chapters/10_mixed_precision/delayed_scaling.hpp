@@ -10,7 +10,7 @@
 /// A history is 1 + H numbers: place 0 gathers the largest magnitude of the step under way, places 1
 /// to H hold those of the last H steps, the latest first; 0 where there was none.
 ///
-/// Exercise 10.7 (`./workbook check 10.7`).
+/// Exercise 10.7 (`./workbook check 10.7`). Body: solutions/10_mixed_precision/delayed_scaling.cpp.
 /// Source: Micikevicius et al. 2022, arXiv 2209.05433, sec. 5; Nvidia Transformer Engine's
 /// DelayedScaling recipe (amax_compute_algo "max", margin).
 

@@ -7,7 +7,7 @@
 /// becomes the largest number, with its sign. Rounding is to nearest, ties to even, also among the
 /// subnormal numbers, which are 2^-9 apart.
 ///
-/// Exercise 10.2 (`./workbook check 10.2`).
+/// Exercise 10.2 (`./workbook check 10.2`). Body: solutions/10_mixed_precision/e4m3_saturation.cpp.
 /// Source: Micikevicius et al. 2022, "FP8 formats for deep learning", arXiv 2209.05433, sec. 3;
 /// OCP 8-bit Floating Point Specification (OFP8) v1.0, sec. 5.2, conversion with saturation.
 

@@ -7,7 +7,7 @@
 /// largest of them allows. How far that is changes while a model trains. So the scale grows now and
 /// then; once it was too much, some gradient is infinite or NaN, and the step must not count.
 ///
-/// Exercise 10.3 (`./workbook check 10.3`).
+/// Exercise 10.3 (`./workbook check 10.3`). Body: solutions/10_mixed_precision/loss_scaler.cpp.
 /// Source: Micikevicius et al. 2018, "Mixed precision training", arXiv 1710.03740, sec. 3.2;
 /// PyTorch's torch.amp.GradScaler, whose constants these are.
 

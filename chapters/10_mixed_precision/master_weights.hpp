@@ -7,7 +7,7 @@
 /// away, and a smaller change leaves the weight where it was, in every step anew. With master
 /// weights the optimizer keeps each weight in f32, where small changes add up.
 ///
-/// Exercise 10.4 (`./workbook check 10.4`).
+/// Exercise 10.4 (`./workbook check 10.4`). Body: solutions/10_mixed_precision/master_weights.cpp.
 /// Source: Micikevicius et al. 2018, "Mixed precision training", arXiv 1710.03740, sec. 3.1.
 
 #include <functional>

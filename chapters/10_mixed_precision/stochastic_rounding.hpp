@@ -7,6 +7,7 @@
 /// small updates arrive on average. A number that bf16 has stays what it is, whatever the chance says.
 ///
 /// Exercise 10.6 (`./workbook check 10.6`).
+/// Body: solutions/10_mixed_precision/stochastic_rounding.cpp.
 /// Source: Gupta et al. 2015, "Deep learning with limited numerical precision", arXiv 1502.02551,
 /// sec. 3.1; for weights of bf16, Zamirai et al. 2020, arXiv 2010.06192, sec. 3.
 

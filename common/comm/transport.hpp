@@ -78,6 +78,8 @@ class Request {
 ///
 /// Messages with the same peers and tag arrive in the order in which they were sent. A send may
 /// wait until its receiver has asked for it: programs must not count on buffers.
+/// Bodies: common/comm/backend/threads/thread_transport.cpp,
+/// common/comm/backend/mpi/mpi_transport.cpp.
 class Transport {
  public:
   virtual ~Transport() = default;

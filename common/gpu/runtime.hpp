@@ -25,6 +25,7 @@ struct DeviceProperties {
 };
 
 /// @brief One device's memory and streams. All members may be called from several threads.
+/// Bodies: common/gpu/emulated/emulated_runtime.cpp, common/gpu/cuda/cuda_runtime.cu.
 class Runtime {
  public:
   Runtime() = default;

@@ -42,6 +42,8 @@ struct LinearSpec {
 /// A technique wraps a factory and overrides what it changes; wrappers compose. Compound parts
 /// (block, attention, feed-forward) ask `context.factory`, the outermost wrapper, for their own
 /// parts, so that each wrapper sees every request.
+/// Bodies: DenseFactory beside it; chapters/05_tensor_sequence_parallel/tensor_parallel_factory.cpp
+/// is one around another.
 class LayerFactory {
  public:
   virtual ~LayerFactory() = default;

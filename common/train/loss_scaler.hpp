@@ -20,6 +20,7 @@ struct ScaledGradients {
 
 /// @brief What the loss is multiplied by in each step, and what becomes of a step whose gradients
 /// overflow. The same on every rank, since all see the same norm.
+/// Bodies: chapters/10_mixed_precision/training/scaling.cpp.
 class LossScaler {
  public:
   LossScaler() = default;

@@ -13,6 +13,7 @@ namespace ultra::train {
 /// @brief What stands between the chunks of a model that is cut into stages; a pipeline brings it.
 ///
 /// Called in the order of the schedule, with the action that needs or gives the tensor.
+/// Bodies: chapters/07_pipeline_parallel/execution/pipeline_links.cpp.
 class StageLinks {
  public:
   StageLinks() = default;

@@ -6,7 +6,7 @@
 /// A name may be there before the bytes are. So the order is forced: first the bytes of every file, then
 /// the names in the folder, then the folder's own name, by which others find it.
 ///
-/// Exercise 04.7 (`./workbook check 04.7`).
+/// Exercise 04.7 (`./workbook check 04.7`). Body: solutions/04_zero/durable_files.cpp.
 /// Source: Pillai et al. 2014, "All File Systems Are Not Created Equal: On the Complexity of Crafting
 /// Crash-Consistent Applications", OSDI, section 2; POSIX fsync and rename.
 

@@ -6,7 +6,7 @@
 /// piece begins in the middle of one stored piece and ends in another. A checkpoint that says for each
 /// piece which elements of the whole tensor it holds can be read by any layout.
 ///
-/// Exercise 04.8 (`./workbook check 04.8`).
+/// Exercise 04.8 (`./workbook check 04.8`). Body: solutions/04_zero/reshard.cpp.
 
 #include <cstddef>
 #include <span>

@@ -7,7 +7,7 @@
 /// the time. So three blocks are in the device's memory: while block i is updated, block i + 1 is read
 /// and block i - 1 is written.
 ///
-/// Exercise 04.9 (`./workbook check 04.9`).
+/// Exercise 04.9 (`./workbook check 04.9`). Body: solutions/04_zero/offloaded_step.cpp.
 /// Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857, sections 5.2.2 and 6.2: states
 /// are streamed to where the step is made. (Ren et al. 2021, "ZeRO-Offload", arXiv 2101.06840, moves
 /// the step instead: the host's processor updates the states where they are.)

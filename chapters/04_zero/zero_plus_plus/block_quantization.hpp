@@ -10,7 +10,7 @@
 /// The numbers of a block of largest magnitude a, with integers from -q to q, q = 127 or 7:
 /// scale = a / q, and the error of each is at most scale / 2.
 ///
-/// Exercise 04.10 (`./workbook check 04.10`).
+/// Exercise 04.10 (`./workbook check 04.10`). Body: solutions/04_zero/block_quantization.cpp.
 /// Source: Wang et al. 2023, "ZeRO++", arXiv 2306.10209, section 3.1; symmetric, without a zero point.
 
 #include <cstddef>

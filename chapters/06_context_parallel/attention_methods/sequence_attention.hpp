@@ -30,6 +30,7 @@ struct AttentionInputs {
 };
 
 /// @brief A way to attend to the keys of other ranks.
+/// Bodies: ring_attention.cpp, gathered_attention.cpp, head_scattered_attention.cpp beside it.
 class SequenceAttention {
  public:
   SequenceAttention() = default;

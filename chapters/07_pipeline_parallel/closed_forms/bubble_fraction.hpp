@@ -5,6 +5,7 @@
 /// All parts of the model take as long, and links are free. p stages, m micro-batches.
 ///
 /// Exercise 07.5 (`./workbook check 07.5`).
+/// Body: solutions/07_pipeline_parallel/bubble_fraction.cpp.
 
 #include <cstddef>
 

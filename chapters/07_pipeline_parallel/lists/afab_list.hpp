@@ -2,7 +2,7 @@
 /// @file
 /// AFAB: all forward, all backward. What every rank does is the same list.
 ///
-/// Exercise 07.1 (`./workbook check 07.1`).
+/// Exercise 07.1 (`./workbook check 07.1`). Body: solutions/07_pipeline_parallel/afab_list.cpp.
 
 #include <cstddef>
 

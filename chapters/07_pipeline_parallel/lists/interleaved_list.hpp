@@ -3,6 +3,7 @@
 /// Interleaved 1F1B: a rank has several chunks of the model, each a smaller stage.
 ///
 /// Exercise 07.3 (`./workbook check 07.3`).
+/// Body: solutions/07_pipeline_parallel/interleaved_list.cpp.
 
 #include <cstddef>
 

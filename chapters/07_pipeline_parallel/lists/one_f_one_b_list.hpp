@@ -4,6 +4,7 @@
 /// ones forward, but no more than it needs to be busy until then.
 ///
 /// Exercise 07.2 (`./workbook check 07.2`).
+/// Body: solutions/07_pipeline_parallel/one_f_one_b_list.cpp.
 
 #include <cstddef>
 

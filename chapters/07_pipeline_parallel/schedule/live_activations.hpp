@@ -3,6 +3,7 @@
 /// How many activations a rank keeps: what its memory is, whatever its schedule's bubble.
 ///
 /// Exercise 07.6 (`./workbook check 07.6`).
+/// Body: solutions/07_pipeline_parallel/live_activations.cpp.
 
 #include <cstddef>
 #include <span>

@@ -2,7 +2,7 @@
 /// @file
 /// The choice among layouts, by prediction.
 ///
-/// Exercise 11.4 (`./workbook check 11.4`).
+/// Exercise 11.4 (`./workbook check 11.4`). Body: solutions/11_five_d/choose_layout.cpp.
 
 #include <cstddef>
 #include <span>

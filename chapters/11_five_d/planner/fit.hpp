@@ -2,7 +2,7 @@
 /// @file
 /// Whether a layout fits into the GPUs, and what would make it fit.
 ///
-/// Exercise 11.3 (`./workbook check 11.3`).
+/// Exercise 11.3 (`./workbook check 11.3`). Body: solutions/11_five_d/fit.cpp.
 
 #include <array>
 #include <optional>

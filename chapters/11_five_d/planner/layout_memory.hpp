@@ -2,7 +2,7 @@
 /// @file
 /// The memory of a layout: what each rank of a stage needs at the worst moment of a step.
 ///
-/// Exercise 11.1 (`./workbook check 11.1`).
+/// Exercise 11.1 (`./workbook check 11.1`). Body: solutions/11_five_d/layout_memory.cpp.
 
 #include "chapters/11_five_d/planner/cluster/cluster.hpp"
 #include "chapters/11_five_d/planner/memory/stage_parameters.hpp"

@@ -2,7 +2,7 @@
 /// @file
 /// Which links the groups of an axis cross, by where consecutive ranks run.
 ///
-/// Exercise 11.5 (`./workbook check 11.5`).
+/// Exercise 11.5 (`./workbook check 11.5`). Body: solutions/11_five_d/rank_placement.cpp.
 
 #include <cstddef>
 

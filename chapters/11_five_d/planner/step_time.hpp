@@ -2,7 +2,7 @@
 /// @file
 /// The time of a step, put together from what stages, messages, exchanges and the optimizer take.
 ///
-/// Exercise 11.2 (`./workbook check 11.2`).
+/// Exercise 11.2 (`./workbook check 11.2`). Body: solutions/11_five_d/step_time.cpp.
 
 #include <cstddef>
 #include <vector>

@@ -14,6 +14,7 @@ namespace ultra::comm {
 /// result there, as each member says. All ranks of a group ask with the same arguments (but for the
 /// group's own position), so that their schedules fit together. Requires: a schedule for every
 /// group size >= 1, every count (0 too) and every root.
+/// Bodies: chapters/02_collectives/choice/book_algorithms.cpp.
 class CollectiveAlgorithms {
  public:
   virtual ~CollectiveAlgorithms() = default;

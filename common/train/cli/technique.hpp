@@ -112,6 +112,7 @@ struct UnsavedState {
 };
 
 /// @brief One technique of training: all it has to say, with defaults.
+/// Bodies: one file in each chapter, such as chapters/03_data_parallel/data_parallel.cpp.
 class Technique {
  public:
   Technique() = default;

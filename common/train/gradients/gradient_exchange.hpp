@@ -15,6 +15,8 @@ namespace ultra::train {
 /// In each step: step_begins(); during the passes contributed() and completed(); finish().
 /// Parameters are numbered as they were given to the exchange. Collective: the ranks of the group
 /// start their operations in one order, that of the schedule and of the parameters.
+/// Bodies: chapters/02_collectives/replicated_training.cpp,
+/// chapters/03_data_parallel/bucketed_gradients.cpp, chapters/04_zero/shards/gradient_shards.cpp.
 class GradientExchange {
  public:
   GradientExchange() = default;

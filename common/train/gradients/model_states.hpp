@@ -45,6 +45,8 @@ struct StepRule {
 ///
 /// A step: passes that exchange() follows; then updates(), whose gradients are complete but for
 /// partial ones; update(); drop_gradients(). How states are shared out says who derives from this.
+/// Bodies: ReplicatedStates in model_states.cpp; chapters/04_zero/zero1.cpp, zero2.cpp and
+/// zero3.cpp.
 class ModelStates {
  public:
   /// @param data_group  whose parameters these are: nn::Parameter::data_group().

@@ -34,6 +34,8 @@ struct StepOutcome {
 /// @brief One rank's part in a run: holds its share of the model and makes its share of each step.
 ///
 /// The ranks of a run may have workers of different kinds, for example trainers and servers.
+/// Bodies: common/train/model_worker.cpp; chapters/04_zero/checkpoints/checkpointed_worker.cpp is
+/// one around another.
 class Worker {
  public:
   Worker() = default;
