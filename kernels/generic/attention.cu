@@ -5,7 +5,7 @@
 
 #include "kernels/generic/attention.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -92,4 +92,4 @@ void attention<kSide>(const Attention& of, const Queue& queue) {
   }
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

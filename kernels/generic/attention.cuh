@@ -8,7 +8,7 @@
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/positions.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 /// @brief Rows [begin, end) of a sequence.
@@ -116,4 +116,4 @@ void launch_heads(void (*kernel)(Parameters...), const char* name, int seq, int 
 }
 
 }  // namespace
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -7,7 +7,7 @@
 #include "kernels/generic/numbers.hpp"
 #include "kernels/generic/positions.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief Sizes of an attention, and which keys a query sees.
 struct AttentionShape {
@@ -89,4 +89,4 @@ struct AttentionBackward {
 template <simt::Side side>
 void attention_backward(const AttentionBackward& operands, const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -4,7 +4,7 @@
 
 #include "kernels/generic/attention.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -159,4 +159,4 @@ void attention_backward<kSide>(const AttentionBackward& of, const Queue& queue) 
   }
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -7,7 +7,7 @@
 
 #include "kernels/generic/numbers.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -149,4 +149,4 @@ void divide<kSide>(const Target& data, std::size_t count, int divisor, const Que
   }
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

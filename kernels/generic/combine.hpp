@@ -6,7 +6,7 @@
 
 #include "kernels/generic/numbers.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief How two elements become one.
 enum class Combination : unsigned char { kSum, kMax, kMin, kAverage };
@@ -33,4 +33,4 @@ void combine_all(Combination op, Number number, std::span<void* const> into,
 template <simt::Side side>
 void divide(const Target& data, std::size_t count, int divisor, const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

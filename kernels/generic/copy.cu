@@ -6,7 +6,7 @@
 
 #include "kernels/generic/numbers.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -125,4 +125,4 @@ void copy<kSide>(const Target& to, const Layout& to_layout, const Source& from,
   }
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -4,7 +4,7 @@
 
 #include "kernels/generic/numbers.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief Sets every element of a view; of i32 elements the nearest integer towards 0.
 template <simt::Side side>
@@ -17,4 +17,4 @@ template <simt::Side side>
 void copy(const Target& to, const Layout& to_layout, const Source& from, const Layout& from_layout,
           const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -5,7 +5,7 @@
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/rows.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -75,4 +75,4 @@ void cross_entropy<kSide>(const CrossEntropy& of, const Queue& queue) {
   sum_of<kSide>(of.loss, of.scratch, of.rows, per_token, of.write, queue);
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

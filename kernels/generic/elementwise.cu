@@ -7,7 +7,7 @@
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -139,4 +139,4 @@ void adamw<kSide>(const AdamW& of, std::size_t count, const Queue& queue) {
   }
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

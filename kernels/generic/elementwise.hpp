@@ -5,7 +5,7 @@
 
 #include "kernels/generic/numbers.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief out = left + right; out may be either.
 template <simt::Side side>
@@ -69,4 +69,4 @@ struct AdamW {
 template <simt::Side side>
 void adamw(const AdamW& operands, std::size_t count, const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

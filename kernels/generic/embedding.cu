@@ -4,7 +4,7 @@
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/rows.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -97,4 +97,4 @@ void embedding_backward<kSide>(const Embedding& of, const Target& d_part, const 
               "embedding_backward", count, queue, of, d_part, d_output, scratch, is_first, count);
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

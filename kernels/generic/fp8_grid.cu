@@ -6,7 +6,7 @@
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -305,4 +305,4 @@ void unpack_fp8<kSide>(const TiledPart& part, const Target& out, const std::int3
               part.rows * part.columns, queue, part, out, codes, words, scales, format);
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

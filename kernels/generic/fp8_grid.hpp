@@ -7,7 +7,7 @@
 
 #include "kernels/generic/numbers.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief A part of a matrix, and the tiles of the whole. Elements of f32, f64 or bf16.
 struct TiledPart {
@@ -77,4 +77,4 @@ void unpack_fp8(const TiledPart& part, const Target& out, const std::int32_t* co
                 std::size_t words, const float* scales, const Fp8Format& format,
                 const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -4,7 +4,7 @@
 
 #include "kernels/simt/simt.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 /// @brief Threads of a block that works row by row, a warp for each.
@@ -56,4 +56,4 @@ void launch_rows(void (*kernel)(Parameters...), const char* name, std::size_t ro
 }
 
 }  // namespace
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -4,7 +4,7 @@
 
 #include "kernels/generic/numbers.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -67,4 +67,4 @@ void matmul<kSide>(const Matmul& of, const Queue& queue) {
   }
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -5,7 +5,7 @@
 #include "kernels/generic/numbers.hpp"
 #include "kernels/generic/sums.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief A matrix in memory: element (i, j) is at i row_stride + j column_stride.
 struct Steps {
@@ -43,4 +43,4 @@ struct Matmul {
 template <simt::Side side>
 void matmul(const Matmul& operands, const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

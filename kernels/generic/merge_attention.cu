@@ -4,7 +4,7 @@
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/partial_softmax.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -48,4 +48,4 @@ void merge_attention<kSide>(const PartialAttentions& of, const Queue& queue) {
   launch_rows(kernel, "merge_attention", of.batch * of.heads * of.seq, queue, of);
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

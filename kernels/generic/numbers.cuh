@@ -6,7 +6,7 @@
 #include "kernels/simt/simt.cuh"
 #include "kernels/simt/small_floats.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 /// @brief Threads of a block that works element by element.
@@ -99,4 +99,4 @@ void launch_each(void (*kernel)(Parameters...), const char* name, std::size_t co
 }
 
 }  // namespace
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -13,7 +13,7 @@
 #include "kernels/simt/side.hpp"
 
 /// @brief Simple kernels for every shape and element type.
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief Element types. Those of two bytes are read as f32, computed with in f32 and rounded once.
 enum class Number : unsigned char { kF32, kF64, kI32, kBf16, kF16 };
@@ -68,4 +68,4 @@ struct Layout {
   }
 };
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -5,7 +5,7 @@
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/partial_softmax.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -118,4 +118,4 @@ void partial_cross_entropy<kSide>(const PartOfLogits& part, const PartialCrossEn
   sum_of<kSide>(of.loss, of.scratch, part.rows, per_token, of.write, queue);
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -8,7 +8,7 @@
 #include "kernels/generic/numbers.hpp"
 #include "kernels/generic/sums.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief Logits of a part of the vocabulary. What has a number for each row is f64 with f64 logits, else
 /// f32.
@@ -85,4 +85,4 @@ struct PartialAttentions {
 template <simt::Side side>
 void merge_attention(const PartialAttentions& of, const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

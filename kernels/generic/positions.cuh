@@ -5,7 +5,7 @@
 #include "kernels/generic/positions.hpp"
 #include "kernels/simt/simt.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 /// @brief The position of a row.
@@ -43,4 +43,4 @@ __device__ __forceinline__ int rows_below(const Positions& positions, int count,
 }
 
 }  // namespace
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief Runs that are passed along with a launch; what has more is a list in the device's memory.
 inline constexpr int kMostRuns = 4;
@@ -39,4 +39,4 @@ constexpr Positions runs_of(std::span<const std::int32_t> positions) {
   return result;
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -5,7 +5,7 @@
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/rows.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -110,4 +110,4 @@ void rms_norm_backward<kSide>(const RmsNormBackward& of, const Queue& queue) {
   }
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

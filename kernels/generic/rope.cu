@@ -4,7 +4,7 @@
 #include "kernels/generic/positions.cuh"
 #include "kernels/generic/rows.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -38,4 +38,4 @@ void rope<kSide>(const Rope& of, const Queue& queue) {
               queue, of, count);
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

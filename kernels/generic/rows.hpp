@@ -9,7 +9,7 @@
 #include "kernels/generic/positions.hpp"
 #include "kernels/generic/sums.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief Operands of a root-mean-square normalisation.
 struct RmsNorm {
@@ -147,4 +147,4 @@ struct CrossEntropy {
 template <simt::Side side>
 void cross_entropy(const CrossEntropy& operands, const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -5,7 +5,7 @@
 
 #include "kernels/generic/numbers.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -56,4 +56,4 @@ void sum_of_squares<kSide>(double* sum, const Source& x, std::size_t count, doub
   sum_of<kSide>(sum, partials, threads, 1.0, write, queue);
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -4,7 +4,7 @@
 
 #include "kernels/generic/numbers.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief Whether a result replaces what its place held or is added to it.
 enum class Write : unsigned char { kOverwrite, kAdd };
@@ -29,4 +29,4 @@ template <simt::Side side>
 void sum_of(double* sum, const double* terms, std::size_t count, double factor, Write write,
             const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

@@ -5,7 +5,7 @@
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
@@ -84,4 +84,4 @@ void sum_rows<kSide>(const RowSums& of, const Target& out, const Source& x, cons
               of.sums * of.features, queue, of, out, x);
 }
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

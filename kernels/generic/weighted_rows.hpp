@@ -7,7 +7,7 @@
 
 #include "kernels/generic/numbers.hpp"
 
-namespace ultra::kernels::plain {
+namespace ultra::kernels::generic {
 
 /// @brief Sizes of a copy of rows, and which row goes where.
 struct RowList {
@@ -48,4 +48,4 @@ struct RowSums {
 template <simt::Side side>
 void sum_rows(const RowSums& of, const Target& out, const Source& x, const simt::Queue& queue);
 
-}  // namespace ultra::kernels::plain
+}  // namespace ultra::kernels::generic

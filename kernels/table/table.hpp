@@ -39,57 +39,58 @@ struct Table {
 
   /// @name Elements, through any strides
   /// @{
-  decltype(plain::fill<kAny>)* fill;                        ///< plain::fill
-  decltype(plain::copy<kAny>)* copy;                        ///< plain::copy
-  decltype(plain::add<kAny>)* add;                          ///< plain::add
-  decltype(plain::scale<kAny>)* scale;                      ///< plain::scale
-  decltype(plain::swiglu<kAny>)* swiglu;                    ///< plain::swiglu
-  decltype(plain::swiglu_backward<kAny>)* swiglu_backward;  ///< plain::swiglu_backward
-  decltype(plain::adamw<kAny>)* adamw;                      ///< plain::adamw
-  decltype(plain::sum_of_squares<kAny>)* sum_of_squares;    ///< plain::sum_of_squares
+  decltype(generic::fill<kAny>)* fill;                        ///< generic::fill
+  decltype(generic::copy<kAny>)* copy;                        ///< generic::copy
+  decltype(generic::add<kAny>)* add;                          ///< generic::add
+  decltype(generic::scale<kAny>)* scale;                      ///< generic::scale
+  decltype(generic::swiglu<kAny>)* swiglu;                    ///< generic::swiglu
+  decltype(generic::swiglu_backward<kAny>)* swiglu_backward;  ///< generic::swiglu_backward
+  decltype(generic::adamw<kAny>)* adamw;                      ///< generic::adamw
+  decltype(generic::sum_of_squares<kAny>)* sum_of_squares;    ///< generic::sum_of_squares
   /// @}
 
   /// @name Products and attention of every shape
   /// @{
-  decltype(plain::matmul<kAny>)* matmul;                          ///< plain::matmul
-  decltype(plain::attention<kAny>)* attention;                    ///< plain::attention
-  decltype(plain::attention_backward<kAny>)* attention_backward;  ///< plain::attention_backward
-  decltype(plain::merge_attention<kAny>)* merge_attention;        ///< plain::merge_attention
+  decltype(generic::matmul<kAny>)* matmul;                          ///< generic::matmul
+  decltype(generic::attention<kAny>)* attention;                    ///< generic::attention
+  decltype(generic::attention_backward<kAny>)* attention_backward;  ///< generic::attention_backward
+  decltype(generic::merge_attention<kAny>)* merge_attention;        ///< generic::merge_attention
   /// @}
 
   /// @name Rows
   /// @{
-  decltype(plain::rms_norm<kAny>)* rms_norm;                      ///< plain::rms_norm
-  decltype(plain::rms_norm_backward<kAny>)* rms_norm_backward;    ///< plain::rms_norm_backward
-  decltype(plain::rope<kAny>)* rope;                              ///< plain::rope
-  decltype(plain::embedding<kAny>)* embedding;                    ///< plain::embedding
-  decltype(plain::embedding_backward<kAny>)* embedding_backward;  ///< plain::embedding_backward
-  decltype(plain::cross_entropy<kAny>)* cross_entropy;            ///< plain::cross_entropy
-  decltype(plain::highest_of_rows<kAny>)* highest_of_rows;        ///< plain::highest_of_rows
-  decltype(plain::exponentials_of_rows<kAny>)*
-      exponentials_of_rows;  ///< plain::exponentials_of_rows
-  decltype(plain::partial_cross_entropy<kAny>)*
-      partial_cross_entropy;                    ///< plain::partial_cross_entropy
-  decltype(plain::take_rows<kAny>)* take_rows;  ///< plain::take_rows
-  decltype(plain::sum_rows<kAny>)* sum_rows;    ///< plain::sum_rows
-  decltype(plain::dot_rows<kAny>)* dot_rows;    ///< plain::dot_rows
+  decltype(generic::rms_norm<kAny>)* rms_norm;                      ///< generic::rms_norm
+  decltype(generic::rms_norm_backward<kAny>)* rms_norm_backward;    ///< generic::rms_norm_backward
+  decltype(generic::rope<kAny>)* rope;                              ///< generic::rope
+  decltype(generic::embedding<kAny>)* embedding;                    ///< generic::embedding
+  decltype(generic::embedding_backward<kAny>)* embedding_backward;  ///< generic::embedding_backward
+  decltype(generic::cross_entropy<kAny>)* cross_entropy;            ///< generic::cross_entropy
+  decltype(generic::highest_of_rows<kAny>)* highest_of_rows;        ///< generic::highest_of_rows
+  decltype(generic::exponentials_of_rows<kAny>)*
+      exponentials_of_rows;  ///< generic::exponentials_of_rows
+  decltype(generic::partial_cross_entropy<kAny>)*
+      partial_cross_entropy;                      ///< generic::partial_cross_entropy
+  decltype(generic::take_rows<kAny>)* take_rows;  ///< generic::take_rows
+  decltype(generic::sum_rows<kAny>)* sum_rows;    ///< generic::sum_rows
+  decltype(generic::dot_rows<kAny>)* dot_rows;    ///< generic::dot_rows
   /// @}
 
   /// @name Memory of several ranks
   /// @{
-  decltype(plain::combine<kAny>)* combine;          ///< plain::combine
-  decltype(plain::combine_all<kAny>)* combine_all;  ///< plain::combine_all
-  decltype(plain::divide<kAny>)* divide;            ///< plain::divide
+  decltype(generic::combine<kAny>)* combine;          ///< generic::combine
+  decltype(generic::combine_all<kAny>)* combine_all;  ///< generic::combine_all
+  decltype(generic::divide<kAny>)* divide;            ///< generic::divide
   /// @}
 
   /// @name Grids of fp8
   /// @{
-  decltype(plain::amax_of_tiles<kAny>)* amax_of_tiles;              ///< plain::amax_of_tiles
-  decltype(plain::power_of_two_scales<kAny>)* power_of_two_scales;  ///< plain::power_of_two_scales
-  decltype(plain::scale_from_history<kAny>)* scale_from_history;    ///< plain::scale_from_history
-  decltype(plain::round_to_grid<kAny>)* round_to_grid;              ///< plain::round_to_grid
-  decltype(plain::pack_fp8<kAny>)* pack_fp8;                        ///< plain::pack_fp8
-  decltype(plain::unpack_fp8<kAny>)* unpack_fp8;                    ///< plain::unpack_fp8
+  decltype(generic::amax_of_tiles<kAny>)* amax_of_tiles;  ///< generic::amax_of_tiles
+  decltype(generic::power_of_two_scales<kAny>)*
+      power_of_two_scales;  ///< generic::power_of_two_scales
+  decltype(generic::scale_from_history<kAny>)* scale_from_history;  ///< generic::scale_from_history
+  decltype(generic::round_to_grid<kAny>)* round_to_grid;            ///< generic::round_to_grid
+  decltype(generic::pack_fp8<kAny>)* pack_fp8;                      ///< generic::pack_fp8
+  decltype(generic::unpack_fp8<kAny>)* unpack_fp8;                  ///< generic::unpack_fp8
   /// @}
 
   /// @name Rungs of the ladders, for the shapes that they fit

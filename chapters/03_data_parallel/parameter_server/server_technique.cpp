@@ -6,6 +6,7 @@
 
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/batch_shares.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/03_data_parallel/gradient_completion.hpp"
 #include "chapters/03_data_parallel/options/data_parallel_options.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_options.hpp"

@@ -22,11 +22,11 @@ std::size_t local_kv_size(const TransformerShape& shape, const TensorParallelLay
 }
 
 /// l: tokens that this rank has between the matrices.
-std::size_t local_tokens(const MicroBatch& batch, const TensorParallelLayout& layout) {
+std::size_t local_tokens(const BatchShape& batch, const TensorParallelLayout& layout) {
   return batch.size * layout.local_seq_len(batch.seq_len);
 }
 
-std::size_t gpt_block_bytes(const TransformerShape& shape, const MicroBatch& batch, std::size_t e,
+std::size_t gpt_block_bytes(const TransformerShape& shape, const BatchShape& batch, std::size_t e,
                             Recompute mode, const TensorParallelLayout& layout) {
   const std::size_t h = shape.hidden_size;
   // Inputs of 2 norms and of 2 matrices, 2 dropout masks.
@@ -38,7 +38,7 @@ std::size_t gpt_block_bytes(const TransformerShape& shape, const MicroBatch& bat
   return between + (inside + (mode == Recompute::kNone ? scores : 0)) / layout.ranks();
 }
 
-std::size_t llama_block_bytes(const TransformerShape& shape, const MicroBatch& batch,
+std::size_t llama_block_bytes(const TransformerShape& shape, const BatchShape& batch,
                               Precision precision, Recompute mode,
                               const TensorParallelLayout& layout) {
   const std::size_t e = memory::activation_element_bytes(precision);
@@ -67,7 +67,7 @@ std::size_t llama_block_bytes(const TransformerShape& shape, const MicroBatch& b
 
 }  // namespace
 
-void validate(const TransformerShape& shape, const MicroBatch& batch,
+void validate(const TransformerShape& shape, const BatchShape& batch,
               const TensorParallelLayout& layout) {
   layout.validate({.vocab_size = shape.vocab_size,
                    .hidden_size = shape.hidden_size,
@@ -97,7 +97,7 @@ std::size_t parameter_count(const TransformerShape& shape, const TensorParallelL
   return embeddings + shape.num_layers * (weights + 2 * h) + h;
 }
 
-std::size_t block_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
+std::size_t block_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
                                    Precision precision, Recompute mode,
                                    const TensorParallelLayout& layout) {
   const std::size_t e = memory::activation_element_bytes(precision);
@@ -106,7 +106,7 @@ std::size_t block_activation_bytes(const TransformerShape& shape, const MicroBat
                                        : llama_block_bytes(shape, batch, precision, mode, layout);
 }
 
-std::size_t unpacked_bytes(const TransformerShape& shape, const MicroBatch& batch,
+std::size_t unpacked_bytes(const TransformerShape& shape, const BatchShape& batch,
                            Precision precision, Recompute mode,
                            const TensorParallelLayout& layout) {
   if (!memory::keeps_codes(precision)) return 0;
@@ -121,7 +121,7 @@ std::size_t unpacked_bytes(const TransformerShape& shape, const MicroBatch& batc
   return norms + 2 * widest - (of_block(Recompute::kNone) - of_block(mode));
 }
 
-OutsideBytes outside_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
+OutsideBytes outside_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
                                       Precision precision, const TensorParallelLayout& layout) {
   const std::size_t e = memory::activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
@@ -150,7 +150,7 @@ std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& co
   return outside.embedding + peak;
 }
 
-std::size_t peak_activation_bytes(const TransformerShape& shape, const MicroBatch& batch,
+std::size_t peak_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
                                   Precision precision, const memory::RecomputeConfig& config,
                                   const TensorParallelLayout& layout) {
   return peak_of_blocks(shape.num_layers, config,

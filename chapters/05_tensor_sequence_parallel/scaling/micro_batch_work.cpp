@@ -40,7 +40,7 @@ LocalWeights local_weights(const TransformerShape& model, const TensorParallelLa
           .head = h * real(layout.local_vocab_size(model.vocab_size))};
 }
 
-double product_flop(const TransformerShape& model, const MicroBatch& batch,
+double product_flop(const TransformerShape& model, const BatchShape& batch,
                     const LocalWeights& weights, const TensorParallelLayout& layout) {
   const double layers = real(model.num_layers);
   const double tokens = real(batch.tokens());
@@ -50,7 +50,7 @@ double product_flop(const TransformerShape& model, const MicroBatch& batch,
   return 3.0 * (matrices + attention);
 }
 
-double elementwise_bytes(const TransformerShape& model, const MicroBatch& batch,
+double elementwise_bytes(const TransformerShape& model, const BatchShape& batch,
                          std::size_t element_bytes, const TensorParallelLayout& layout) {
   const double arrays =
       real(model.num_layers) * 2.0 * (kNormArrays + kResidualArrays) + kNormArrays;
@@ -126,7 +126,7 @@ void add_gathers_and_scatters(std::size_t layers, const Concurrent& flop, std::s
 
 }  // namespace
 
-MicroBatchWork micro_batch_work(const TransformerShape& model, const MicroBatch& batch,
+MicroBatchWork micro_batch_work(const TransformerShape& model, const BatchShape& batch,
                                 std::size_t element_bytes, const TensorParallelLayout& layout) {
   const LocalWeights weights = local_weights(model, layout);
   MicroBatchWork work{.product_flop = product_flop(model, batch, weights, layout),

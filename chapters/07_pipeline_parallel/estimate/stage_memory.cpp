@@ -23,7 +23,7 @@ memory::TransformerShape with_layers(memory::TransformerShape shape, std::size_t
 
 /// Embedding and head of a part; what it has not is 0.
 OutsideBytes outside_of(const StagedModel& model, const nn::StageSpec& part,
-                        const MicroBatch& batch) {
+                        const BatchShape& batch) {
   OutsideBytes bytes = tensor_parallel::outside_activation_bytes(
       model.shape, batch, model.precision, model.share.tensor);
   if (!part.has_embedding) bytes.embedding = 0;
@@ -31,7 +31,7 @@ OutsideBytes outside_of(const StagedModel& model, const nn::StageSpec& part,
   return bytes;
 }
 
-MicroBatch micro_batch(const StagedModel& model, std::size_t sequences) {
+BatchShape micro_batch(const StagedModel& model, std::size_t sequences) {
   return {.size = sequences, .seq_len = model.share.layout.local_seq_len()};
 }
 
@@ -53,7 +53,7 @@ struct WaitingOutside {
 };
 
 WaitingOutside waiting_outside(const StagedModel& model, const nn::StageSpec& part,
-                               const MicroBatch& batch) {
+                               const BatchShape& batch) {
   const std::size_t e = memory::activation_element_bytes(model.precision);
   const std::size_t h = model.shape.hidden_size;
   const std::size_t tokens = batch.tokens();
@@ -212,7 +212,7 @@ BlockActivations block_activations(const StagedModel& model, std::size_t sequenc
 
 PartActivations part_activations(const StagedModel& model, const nn::StageSpec& part,
                                  std::size_t sequences) {
-  const MicroBatch batch = micro_batch(model, sequences);
+  const BatchShape batch = micro_batch(model, sequences);
   const OutsideBytes outside = outside_of(model, part, batch);
   const WaitingOutside waiting = waiting_outside(model, part, batch);
   const std::size_t layers = part.layers.size();

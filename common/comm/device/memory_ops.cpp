@@ -11,14 +11,14 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
+#include "common/tensor/backend/generic_operands.hpp"
 #include "common/tensor/backend/kernels_of.hpp"
-#include "common/tensor/backend/plain_operands.hpp"
 #include "kernels/generic/combine.hpp"
 
 namespace ultra::comm {
 namespace {
 
-namespace plain = kernels::plain;
+namespace generic = kernels::generic;
 using backend::number_of;
 
 class HostMemory final : public MemoryOps {
@@ -39,18 +39,18 @@ class HostMemory final : public MemoryOps {
   }
 };
 
-plain::Combination combination_of(ReduceOp op) {
+generic::Combination combination_of(ReduceOp op) {
   switch (op) {
     case ReduceOp::kMax:
-      return plain::Combination::kMax;
+      return generic::Combination::kMax;
     case ReduceOp::kMin:
-      return plain::Combination::kMin;
+      return generic::Combination::kMin;
     case ReduceOp::kAverage:
-      return plain::Combination::kAverage;
+      return generic::Combination::kAverage;
     case ReduceOp::kSum:
       break;
   }
-  return plain::Combination::kSum;
+  return generic::Combination::kSum;
 }
 
 /// Combines by the device's kernels.
@@ -63,11 +63,11 @@ class KernelMemory final : public DeviceMemory {
     if (count == 0) return;
     const std::size_t bytes = count * size_of(how.dtype);
     const gpu::Launch launch = launched({{into, bytes}, {from, bytes}}, {{into, bytes}});
-    const plain::Number number = number_of(how.dtype);
+    const generic::Number number = number_of(how.dtype);
     kernels_.combine(combination_of(how.op), {number, into}, {number, from}, count, launch.queue());
   }
 
-  std::size_t most_combined() const override { return plain::kMostRanks; }
+  std::size_t most_combined() const override { return generic::kMostRanks; }
 
   void combine_all(const Combine& how, std::span<void* const> into,
                    std::span<const void* const> from, std::size_t count) const override {
@@ -99,11 +99,11 @@ class KernelMemory final : public DeviceMemory {
   }
 
   static void expect_few_enough(std::size_t ranks) {
-    if (ranks <= plain::kMostRanks) return;
+    if (ranks <= generic::kMostRanks) return;
     throw ConfigError(fmt::format(
         "{} ranks that share a device reduce at once; the kernel takes up to {}. Use algorithms "
         "over send and receive (--collectives ours), or fewer ranks.",
-        ranks, plain::kMostRanks));
+        ranks, generic::kMostRanks));
   }
 
   const kernels::Table& kernels_;

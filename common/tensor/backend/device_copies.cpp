@@ -1,8 +1,8 @@
 #include "common/tensor/backend/device_copies.hpp"
 
 #include "common/gpu/streams.hpp"
+#include "common/tensor/backend/generic_operands.hpp"
 #include "common/tensor/backend/kernels_of.hpp"
-#include "common/tensor/backend/plain_operands.hpp"
 #include "common/tensor/regions.hpp"
 #include "kernels/generic/copy.hpp"
 

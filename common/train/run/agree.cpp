@@ -68,7 +68,7 @@ std::string description_of(const data::Dataset& dataset) {
                      dataset.hash(), in_quotes(dataset.source()));
 }
 
-std::string difference(int rank, std::string_view said, std::string_view by_rank_0) {
+std::string difference_of_texts(int rank, std::string_view said, std::string_view by_rank_0) {
   const std::vector<std::string_view> own = split(said, '\n');
   const std::vector<std::string_view> first = split(by_rank_0, '\n');
   if (own[0] == first[0]) return {};
@@ -80,7 +80,7 @@ std::string difference(int rank, std::string_view said, std::string_view by_rank
 }  // namespace
 
 void expect_same_text(const Communicator& world, const data::Dataset& dataset) {
-  expect_same(world, description_of(dataset), difference);
+  expect_same(world, description_of(dataset), difference_of_texts);
 }
 
 }  // namespace ultra::train

@@ -17,7 +17,7 @@ constexpr const char* kGradient =
     "stands at the number of its choice; an affinity is in its own weight, and in the sum that "
     "divides all of them.";
 constexpr const char* kOne = "Hint: a single choice's weight is the affinity itself.";
-constexpr const char* kDropped =
+constexpr const char* kDroppedHint =
     "Hint: a choice without a row has a weight whose gradient is zero, but its affinity is in the "
     "sum.";
 constexpr const char* kZero = "Hint: experts that were not chosen have no part in the output.";
@@ -110,7 +110,7 @@ TEST_F(CombineWeights, ASingleChoice) {
 
 TEST_F(CombineWeights, ChoicesThatWereDropped) {
   for (int round = 0; round < 8; ++round) {
-    expect_finite_differences(draw(random.between(1, 4), true), kDropped);
+    expect_finite_differences(draw(random.between(1, 4), true), kDroppedHint);
   }
 }
 

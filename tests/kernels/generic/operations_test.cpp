@@ -20,7 +20,7 @@
 #include "kernels/generic/sums.hpp"
 #include "tests/kernels/generic/support.hpp"
 
-namespace ultra::kernels::plain::test {
+namespace ultra::kernels::generic::test {
 namespace {
 
 class PlainOperations : public PlainTest {};
@@ -249,4 +249,4 @@ TEST_F(PlainOperations, AttentionOverDocumentsHasTheSumOfItsGradients) {
 }
 
 }  // namespace
-}  // namespace ultra::kernels::plain::test
+}  // namespace ultra::kernels::generic::test

@@ -7,7 +7,7 @@
 #include "kernels/generic/rows.hpp"
 #include "tests/kernels/generic/support.hpp"
 
-namespace ultra::kernels::plain::test {
+namespace ultra::kernels::generic::test {
 namespace {
 
 class PartialSoftmax : public PlainTest {};
@@ -176,4 +176,4 @@ TEST_F(PartialSoftmax, WhoHasSeenNothingYetStaysSo) {
 }
 
 }  // namespace
-}  // namespace ultra::kernels::plain::test
+}  // namespace ultra::kernels::generic::test

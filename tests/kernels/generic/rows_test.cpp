@@ -17,7 +17,7 @@
 #include "kernels/generic/weighted_rows.hpp"
 #include "tests/kernels/generic/support.hpp"
 
-namespace ultra::kernels::plain::test {
+namespace ultra::kernels::generic::test {
 namespace {
 
 class PlainCombine : public PlainTest {
@@ -291,4 +291,4 @@ TEST_F(Fp8Grid, CodesBringBackTheNumbers) {
 }
 
 }  // namespace
-}  // namespace ultra::kernels::plain::test
+}  // namespace ultra::kernels::generic::test

@@ -15,7 +15,7 @@
 #include "kernels/simt/report.hpp"
 #include "kernels/simt/small_floats.cuh"
 
-namespace ultra::kernels::plain::test {
+namespace ultra::kernels::generic::test {
 
 // The side with every check.
 inline constexpr simt::Side kChecked = simt::Side::kInstrumented;
@@ -97,4 +97,4 @@ class PlainTest : public ::testing::Test {
   ::testing::ScopedTrace trace_;
 };
 
-}  // namespace ultra::kernels::plain::test
+}  // namespace ultra::kernels::generic::test

@@ -168,7 +168,7 @@ class Interpreter {
   const Schedule& schedule(int rank) const { return schedules_[index_of(rank)]; }
   Place& place(int rank, std::size_t lane) { return places_[index_of(rank)][lane]; }
 
-  const Step* current(int rank, std::size_t lane) {
+  const Round* current(int rank, std::size_t lane) {
     const Schedule& own = schedule(rank);
     if (lane >= own.lanes.size() || place(rank, lane).step == own.lanes[lane].size())
       return nullptr;
@@ -239,7 +239,7 @@ class Interpreter {
 
   void take_copies() {
     for_lanes([&](int rank, std::size_t lane) {
-      for (const Step* step = current(rank, lane); step != nullptr; step = current(rank, lane)) {
+      for (const Round* step = current(rank, lane); step != nullptr; step = current(rank, lane)) {
         const bool idle = step->send_to == kNobody && step->receive_from == kNobody;
         if (!idle && !is_local(*step, rank)) return;
         if (!idle) arrive(rank, *step, values_of(rank, step->send));
@@ -249,7 +249,7 @@ class Interpreter {
   }
 
   bool wants_from(int rank, std::size_t lane, int from) {
-    const Step* step = current(rank, lane);
+    const Round* step = current(rank, lane);
     return step != nullptr && step->receive_from == from && !place(rank, lane).received;
   }
 
@@ -257,7 +257,7 @@ class Interpreter {
   bool round() {
     std::vector<Message> messages;
     for_lanes([&](int rank, std::size_t lane) {
-      const Step* step = current(rank, lane);
+      const Round* step = current(rank, lane);
       if (step == nullptr || step->send_to == kNobody || place(rank, lane).sent) return;
       const int to = step->send_to;
       if (!wants_from(to, lane, rank)) return;
@@ -288,7 +288,7 @@ class Interpreter {
   }
 
   void end_step(int rank, std::size_t lane) {
-    const Step* step = current(rank, lane);
+    const Round* step = current(rank, lane);
     Place& own = place(rank, lane);
     if (step == nullptr || (step->send_to != kNobody && !own.sent) ||
         (step->receive_from != kNobody && !own.received)) {

@@ -27,7 +27,7 @@ struct Progress {
   bool sent = false;
   bool received = false;
 
-  [[nodiscard]] const comm::Step* current() const {
+  [[nodiscard]] const comm::Round* current() const {
     return step < lane->size() ? &(*lane)[step] : nullptr;
   }
   [[nodiscard]] bool wants_to_send() const {
@@ -120,7 +120,7 @@ class Player {
       for (Progress& progress : lanes_[rank]) {
         while (progress.current() != nullptr &&
                progress.current()->send_to == static_cast<int>(rank)) {
-          const comm::Step& step = *progress.current();
+          const comm::Round& step = *progress.current();
           put(rank, step.receive, taken(rank, step.send),
               step.on_receive == comm::OnReceive::kReduce);
           ++progress.step;
@@ -141,7 +141,7 @@ class Player {
             receiver.current()->receive_from != static_cast<int>(from)) {
           continue;
         }
-        const comm::Step& taking = *receiver.current();
+        const comm::Round& taking = *receiver.current();
         messages.push_back({.from = static_cast<int>(from),
                             .to = to,
                             .lane = lane,

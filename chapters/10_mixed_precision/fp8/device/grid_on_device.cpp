@@ -9,7 +9,7 @@
 namespace ultra::mixed_precision::on_device {
 namespace {
 
-namespace plain = kernels::plain;
+namespace generic = kernels::generic;
 using ops::gpu::elements;
 using ops::gpu::launch;
 using ops::gpu::source;
@@ -20,7 +20,7 @@ std::size_t extent_of(std::size_t tile, std::size_t all) {
   return std::max<std::size_t>(tile == 0 ? all : tile, 1);
 }
 
-plain::TiledPart tiles_of(const GridPart& part) {
+generic::TiledPart tiles_of(const GridPart& part) {
   const TileGrid& whole = part.whole;
   return {.rows = part.rows.size(),
           .columns = part.columns.size(),
@@ -33,14 +33,14 @@ plain::TiledPart tiles_of(const GridPart& part) {
 }
 
 template <Fp8 format>
-plain::Fp8Format figures() {
+generic::Fp8Format figures() {
   using Figures = Fp8Figures<format>;
   return {.fraction_bits = Figures::kFractionBits,
           .bias = Figures::kBias,
           .largest = static_cast<float>(Figures::kLargest)};
 }
 
-plain::Fp8Format figures_of(Fp8 format) {
+generic::Fp8Format figures_of(Fp8 format) {
   return format == Fp8::kE4m3 ? figures<Fp8::kE4m3>() : figures<Fp8::kE5m2>();
 }
 
@@ -49,7 +49,7 @@ std::int32_t* words_of(const Tensor& codes) { return elements<std::int32_t>(code
 }  // namespace
 
 Tensor amax_of(const Tensor& x, const GridPart& part) {
-  const plain::TiledPart tiles = tiles_of(part);
+  const generic::TiledPart tiles = tiles_of(part);
   Tensor amax = Tensor::empty(x.device(), {tiles.tiles}, DType::kF32);
   const Tensor of_rows = Tensor::empty(
       x.device(), {std::max<std::size_t>(tiles.rows * tiles.tiles_of_row, 1)}, DType::kF32);

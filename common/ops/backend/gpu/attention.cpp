@@ -18,7 +18,7 @@ class SeenKeys {
   SeenKeys(const Tensor& query, const Tensor& key, const AttentionOptions& options);
 
   /// @brief What kernels take.
-  [[nodiscard]] const plain::AttentionShape& shape() const { return shape_; }
+  [[nodiscard]] const generic::AttentionShape& shape() const { return shape_; }
   /// @brief The first key of each query; undefined without documents.
   [[nodiscard]] const Tensor& first_seen() const { return first_seen_; }
   /// @brief The queries' positions, where they are a list.
@@ -30,7 +30,7 @@ class SeenKeys {
   DevicePositions query_positions_;
   DevicePositions key_positions_;
   Tensor first_seen_;
-  plain::AttentionShape shape_;
+  generic::AttentionShape shape_;
 };
 
 SeenKeys::SeenKeys(const Tensor& query, const Tensor& key, const AttentionOptions& options)

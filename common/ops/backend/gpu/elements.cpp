@@ -24,7 +24,8 @@ double KernelBackend::sum_of_squares(const Tensor& x) const {
 }
 
 void KernelBackend::sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write) const {
-  const Tensor partials = Tensor::empty(x.device(), {plain::partial_sums(x.numel())}, DType::kF64);
+  const Tensor partials =
+      Tensor::empty(x.device(), {generic::partial_sums(x.numel())}, DType::kF64);
   const auto launched = launch("sum_of_squares", {x}, {sum, partials});
   launched.kernels().sum_of_squares(static_cast<double*>(sum.address()), source(x), x.numel(),
                                     static_cast<double*>(partials.address()), write_of(write),

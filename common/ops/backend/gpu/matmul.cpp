@@ -7,7 +7,7 @@
 #include "common/ops/backend/gpu/kernel_backend.hpp"
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
-#include "common/tensor/backend/plain_operands.hpp"
+#include "common/tensor/backend/generic_operands.hpp"
 
 namespace ultra::ops::gpu {
 namespace {
@@ -36,8 +36,8 @@ std::size_t row_stride(const Tensor& matrix) {
 void multiply_plainly(const Product& of) {
   const auto steps = [](const Tensor& matrix, Transpose transpose) {
     const std::size_t stride = matrix.strides()[0];
-    return transpose == Transpose::kNo ? plain::Steps{.row = stride, .column = 1}
-                                       : plain::Steps{.row = 1, .column = stride};
+    return transpose == Transpose::kNo ? generic::Steps{.row = stride, .column = 1}
+                                       : generic::Steps{.row = 1, .column = stride};
   };
   const auto launched = launch("matmul", {of.a, of.b}, {of.out});
   launched.kernels().matmul({.rows = of.out.size(0),

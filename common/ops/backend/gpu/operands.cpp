@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "common/base/errors.hpp"
+#include "common/tensor/backend/generic_operands.hpp"
 #include "common/tensor/backend/kernels_of.hpp"
-#include "common/tensor/backend/plain_operands.hpp"
 
 namespace ultra::ops::gpu {
 namespace {
@@ -32,12 +32,12 @@ std::vector<ultra::gpu::Region> regions(std::initializer_list<Tensor> tensors) {
 
 }  // namespace
 
-plain::Source source(const Tensor& tensor) {
+generic::Source source(const Tensor& tensor) {
   expect_floating(tensor);
   return {.number = backend::number_of(tensor.dtype()), .data = first_of(tensor)};
 }
 
-plain::Target target(const Tensor& tensor) {
+generic::Target target(const Tensor& tensor) {
   expect_floating(tensor);
   return {.number = backend::number_of(tensor.dtype()), .data = first_of(tensor)};
 }
@@ -66,7 +66,7 @@ Tensor upload(const Device& device, std::span<const std::int32_t> numbers) {
 }
 
 DevicePositions::DevicePositions(const Device& device, std::span<const std::int32_t> positions)
-    : positions_(plain::runs_of(positions)) {
+    : positions_(generic::runs_of(positions)) {
   if (positions_.runs > 0 || positions.empty()) return;
   list_ = upload(device, positions);
   positions_.list = static_cast<const std::int32_t*>(list_.address());

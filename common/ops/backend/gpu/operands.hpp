@@ -18,15 +18,15 @@
 /// @brief The operations on devices with streams, by kernels.
 namespace ultra::ops::gpu {
 
-namespace plain = kernels::plain;
+namespace generic = kernels::generic;
 
 /// @brief The elements of a contiguous tensor of floating-point numbers, to be read.
 /// @throws ShapeError when it is not contiguous, or of i32.
-[[nodiscard]] plain::Source source(const Tensor& tensor);
+[[nodiscard]] generic::Source source(const Tensor& tensor);
 
 /// @brief The elements of a contiguous tensor of floating-point numbers, to be written.
 /// @throws ShapeError when it is not contiguous, or of i32.
-[[nodiscard]] plain::Target target(const Tensor& tensor);
+[[nodiscard]] generic::Target target(const Tensor& tensor);
 
 /// @brief The elements of a contiguous i32 tensor, to be read.
 /// @throws ShapeError when it is not contiguous, or of another type.
@@ -39,8 +39,8 @@ template <class T>
 }
 
 /// @brief Whether a result replaces or is added to, as kernels name it.
-[[nodiscard]] constexpr plain::Write write_of(Write write) {
-  return write == Write::kOverwrite ? plain::Write::kOverwrite : plain::Write::kAdd;
+[[nodiscard]] constexpr generic::Write write_of(Write write) {
+  return write == Write::kOverwrite ? generic::Write::kOverwrite : generic::Write::kAdd;
 }
 
 /// @brief An operation that is launched: the device's kernels, and the queue that they go into.
@@ -75,12 +75,12 @@ class DevicePositions {
   DevicePositions(const Device& device, std::span<const std::int32_t> positions);
 
   /// @brief What kernels take.
-  [[nodiscard]] const plain::Positions& get() const { return positions_; }
+  [[nodiscard]] const generic::Positions& get() const { return positions_; }
   /// @brief The list that they read, if there is one.
   [[nodiscard]] const Tensor& list() const { return list_; }
 
  private:
-  plain::Positions positions_;
+  generic::Positions positions_;
   Tensor list_;
 };
 

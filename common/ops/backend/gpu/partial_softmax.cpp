@@ -9,7 +9,7 @@ using gpu::launch;
 using gpu::source;
 using gpu::target;
 
-kernels::plain::PartOfLogits rows_of(const LogitsOfPart& part) {
+kernels::generic::PartOfLogits rows_of(const LogitsOfPart& part) {
   return {.rows = part.targets.numel(),
           .columns = part.logits.size(-1),
           .vocab = part.vocabulary.size(),
@@ -45,12 +45,12 @@ void cross_entropy_of_parts(const Tensor& loss, const LogitsOfPart& part, const 
   const auto launched =
       launch("cross_entropy_of_parts", {logits, part.targets, highest, sums, loss},
              {logits, loss, scratch});
-  const kernels::plain::PartialCrossEntropy of{.highest = source(highest),
-                                               .sums = source(sums),
-                                               .normalizer = normalizer,
-                                               .loss = gpu::elements<double>(loss),
-                                               .write = gpu::write_of(write),
-                                               .scratch = gpu::elements<double>(scratch)};
+  const kernels::generic::PartialCrossEntropy of{.highest = source(highest),
+                                                 .sums = source(sums),
+                                                 .normalizer = normalizer,
+                                                 .loss = gpu::elements<double>(loss),
+                                                 .write = gpu::write_of(write),
+                                                 .scratch = gpu::elements<double>(scratch)};
   launched.kernels().partial_cross_entropy(rows_of(part), of, launched.queue());
 }
 
@@ -59,14 +59,14 @@ void merge_attention_on_device(const AttentionResult& into, const AttentionResul
   const auto launched =
       launch("merge_attention", {into.output, into.log_sum_exp, part.output, part.log_sum_exp},
              {into.output, into.log_sum_exp});
-  const kernels::plain::PartialAttentions of{.batch = shape[0],
-                                             .seq = shape[1],
-                                             .heads = shape[2],
-                                             .head_dim = shape[3],
-                                             .output = target(into.output),
-                                             .log_sum_exp = target(into.log_sum_exp),
-                                             .part_output = source(part.output),
-                                             .part_log_sum_exp = source(part.log_sum_exp)};
+  const kernels::generic::PartialAttentions of{.batch = shape[0],
+                                               .seq = shape[1],
+                                               .heads = shape[2],
+                                               .head_dim = shape[3],
+                                               .output = target(into.output),
+                                               .log_sum_exp = target(into.log_sum_exp),
+                                               .part_output = source(part.output),
+                                               .part_log_sum_exp = source(part.log_sum_exp)};
   launched.kernels().merge_attention(of, launched.queue());
 }
 

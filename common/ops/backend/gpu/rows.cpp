@@ -22,7 +22,7 @@ struct RmsNormGradients {
 /// The plain kernels' gradients of rms_norm.
 void norm_backward_plainly(const RmsNormGradients& of) {
   const std::size_t rows = of.reciprocal_rms.numel();
-  const Tensor scratch = Tensor::empty(of.x.device(), {plain::weight_parts(rows), of.x.size(-1)},
+  const Tensor scratch = Tensor::empty(of.x.device(), {generic::weight_parts(rows), of.x.size(-1)},
                                        of.reciprocal_rms.dtype());
   const auto launched = launch("rms_norm_backward", {of.d_y, of.x, of.weight, of.reciprocal_rms},
                                {of.d_x, of.d_weight, scratch});
@@ -62,7 +62,7 @@ void norm_backward_by_ladder(const RmsNormGradients& of, const Tensor& d_weight)
 }
 
 /// The sizes of a look-up in a part of a table.
-plain::Embedding look_up_of(const Tensor& part, const Tensor& tokens, std::size_t first_token) {
+generic::Embedding look_up_of(const Tensor& part, const Tensor& tokens, std::size_t first_token) {
   return {.tokens = tokens.numel(),
           .hidden = part.size(1),
           .rows = part.size(0),

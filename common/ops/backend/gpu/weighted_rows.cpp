@@ -5,7 +5,7 @@
 namespace ultra::ops {
 namespace {
 
-namespace plain = kernels::plain;
+namespace generic = kernels::generic;
 using gpu::launch;
 using gpu::source;
 using gpu::target;
@@ -14,9 +14,9 @@ Tensor on_device_of(const Tensor& x, const Tensor& weights) {
   return weights.defined() ? weights.to(x.device()) : Tensor();
 }
 
-plain::Source weights_of(const Tensor& weights) {
+generic::Source weights_of(const Tensor& weights) {
   if (weights.defined()) return source(weights);
-  return {.number = plain::Number::kF32, .data = nullptr};
+  return {.number = generic::Number::kF32, .data = nullptr};
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ class NodeTraffic : public CommObserver {
     std::size_t all = 0;
     std::size_t leaving = 0;
     for (const comm::Lane& lane : schedule.lanes) {
-      for (const comm::Step& step : lane) {
+      for (const comm::Round& step : lane) {
         if (step.send_to == comm::kNobody || step.send_to == rank_) continue;
         const std::size_t bytes = step.send.range.size() * size_of(info.dtype);
         all += bytes;

@@ -43,7 +43,7 @@ TransformerShape small_llama() {
 /// A model, a batch and a number of ranks into which both can be split.
 struct Case {
   TransformerShape shape;
-  MicroBatch batch;
+  BatchShape batch;
   int tp;
 };
 
@@ -156,7 +156,7 @@ TEST_F(TensorParallelMemory, OfParametersAddsUpToTheModelAndItsCopies) {
 
 TEST_F(TensorParallelMemory, FallsWithMoreRanksAndWithSequenceParallelism) {
   const TransformerShape& shape = memory::find_preset("llama-8b");
-  const MicroBatch batch{.size = 1, .seq_len = 4096};
+  const BatchShape batch{.size = 1, .seq_len = 4096};
   for (const Recompute mode : kModes) {
     const auto peak = [&](const TensorParallelLayout& layout) {
       return peak_activation_bytes(shape, batch, Precision::kBf16Mixed, {.mode = mode}, layout);
@@ -188,7 +188,7 @@ TEST(TensorParallelParameters, CountCopiesOfHeadsAndPadding) {
 // b 1, s 8, f32, per token and layer. Between: norms' inputs 16, 1/rms 2, outputs 16. Inside, on 4
 // ranks: query 2, output 2, log-sum-exp 1, gate, up and product 9, key and value of one head 4.
 TEST(TensorParallelActivations, CountOurBlocksTensors) {
-  const MicroBatch batch{.size = 1, .seq_len = 8};
+  const BatchShape batch{.size = 1, .seq_len = 8};
   const auto bytes = [&](Recompute mode, const TensorParallelLayout& layout) {
     return block_activation_bytes(small_llama(), batch, Precision::kFp32, mode, layout);
   };
@@ -203,7 +203,7 @@ TEST(TensorParallelActivations, CountOurBlocksTensors) {
 
 // Final norm's input 8, 1/rms 1 and the head's input 8 of l tokens; 3 logits of each of 8 tokens.
 TEST(TensorParallelActivations, CountWhatEmbeddingAndHeadKeep) {
-  const MicroBatch batch{.size = 1, .seq_len = 8};
+  const BatchShape batch{.size = 1, .seq_len = 8};
   const auto outside = [&](const TensorParallelLayout& layout) {
     return outside_activation_bytes(small_llama(), batch, Precision::kFp64, layout);
   };
@@ -216,7 +216,7 @@ TEST(TensorParallelActivations, CountWhatEmbeddingAndHeadKeep) {
 TEST(TensorParallelActivations, OfGptsHeadAreWhatKorthikantiSays) {
   TransformerShape shape = memory::find_preset("gpt3-175b");
   shape.vocab_size = 51200;
-  const MicroBatch batch{.size = 1, .seq_len = 2048};
+  const BatchShape batch{.size = 1, .seq_len = 2048};
   const std::size_t sb = batch.tokens();
   const auto found = outside_activation_bytes(shape, batch, Precision::kBf16Mixed, on(8));
   EXPECT_EQ(found.embedding, sb * 12288 / 8);
@@ -226,7 +226,7 @@ TEST(TensorParallelActivations, OfGptsHeadAreWhatKorthikantiSays) {
 // 3 layers in groups of 2: at the loss 2 inputs and the head; in the first group's backward 2 blocks;
 // in the second's 1 input and 1 block.
 TEST(TensorParallelActivations, PeakWithinABlockOrAtTheLoss) {
-  const MicroBatch batch{.size = 1, .seq_len = 8};
+  const BatchShape batch{.size = 1, .seq_len = 8};
   const memory::RecomputeConfig groups{.mode = Recompute::kFull, .recompute_every = 2};
   const auto peak = [&](const TransformerShape& shape, const TensorParallelLayout& layout) {
     return peak_activation_bytes(shape, batch, Precision::kFp32, groups, layout);
@@ -240,7 +240,7 @@ TEST(TensorParallelActivations, PeakWithinABlockOrAtTheLoss) {
 
 TEST(TensorParallelActivations, OfLargeModelsDoNotOverflow) {
   const TransformerShape& shape = memory::find_preset("llama-405b");
-  const MicroBatch batch{.size = 16, .seq_len = 131072};
+  const BatchShape batch{.size = 16, .seq_len = 131072};
   EXPECT_EQ(8 * block_activation_bytes(shape, batch, Precision::kFp64, Recompute::kNone, on(8)),
             memory::block_activation_bytes(shape, batch, Precision::kFp64, Recompute::kNone));
 }

@@ -26,7 +26,7 @@ TransformerShape small_model() {
           .vocab_size = 9};
 }
 
-constexpr MicroBatch kBatch{.size = 2, .seq_len = 4};
+constexpr BatchShape kBatch{.size = 2, .seq_len = 4};
 
 TensorParallelLayout layout(int tp, SequenceParallel sequence_parallel) {
   return {.tp = tp, .sequence_parallel = sequence_parallel};
@@ -118,7 +118,7 @@ TEST(MicroBatchWork, OneRankExchangesNothing) {
 /// token tables are not; and 6 s h per token and block for the causal mask's half of attention.
 TEST(MicroBatchWork, OfOneRankIsSixFlopPerWeightAndToken) {
   for (const TransformerShape& model : memory::model_presets()) {
-    const MicroBatch batch{.size = 3, .seq_len = 1024};
+    const BatchShape batch{.size = 3, .seq_len = 1024};
     const std::size_t h = model.hidden_size;
     const std::size_t layers = model.num_layers;
     const std::size_t tables = model.embeddings == memory::Embeddings::kTied ? 0 : 1;
@@ -147,7 +147,7 @@ TEST_F(MicroBatchWorkOfRandomModels, IsSharedByTheRanks) {
     model.hidden_size = model.num_heads * 2 * random.between(1, 4);
     model.ffn_hidden_size = ranks * random.between(1, 9);
     model.vocab_size = ranks * random.between(1, 9);
-    const MicroBatch batch{.size = random.between(1, 4), .seq_len = ranks * random.between(1, 4)};
+    const BatchShape batch{.size = random.between(1, 4), .seq_len = ranks * random.between(1, 4)};
     const auto one = micro_batch_work(model, batch, 2, layout(1, SequenceParallel::kOn));
     const auto part = micro_batch_work(model, batch, 2, layout(tp, SequenceParallel::kOn));
     EXPECT_EQ(part.product_flop * tp, one.product_flop);

@@ -8,15 +8,15 @@
 namespace ultra::backend {
 
 /// @brief The kernels' name of an element type.
-[[nodiscard]] kernels::plain::Number number_of(DType dtype);
+[[nodiscard]] kernels::generic::Number number_of(DType dtype);
 
 /// @brief A tensor's elements, to be read.
-[[nodiscard]] kernels::plain::Source source_of(const Tensor& tensor);
+[[nodiscard]] kernels::generic::Source source_of(const Tensor& tensor);
 
 /// @brief A tensor's elements, to be written.
-[[nodiscard]] kernels::plain::Target target_of(const Tensor& tensor);
+[[nodiscard]] kernels::generic::Target target_of(const Tensor& tensor);
 
 /// @brief Where a view's elements are.
-[[nodiscard]] kernels::plain::Layout layout_of(const Tensor& tensor);
+[[nodiscard]] kernels::generic::Layout layout_of(const Tensor& tensor);
 
 }  // namespace ultra::backend

@@ -1,8 +1,8 @@
-#include "common/tensor/backend/plain_operands.hpp"
+#include "common/tensor/backend/generic_operands.hpp"
 
 namespace ultra::backend {
 
-using kernels::plain::Number;
+using kernels::generic::Number;
 
 Number number_of(DType dtype) {
   switch (dtype) {
@@ -20,17 +20,17 @@ Number number_of(DType dtype) {
   return Number::kF16;
 }
 
-kernels::plain::Source source_of(const Tensor& tensor) {
+kernels::generic::Source source_of(const Tensor& tensor) {
   return {number_of(tensor.dtype()), tensor.address()};
 }
 
-kernels::plain::Target target_of(const Tensor& tensor) {
+kernels::generic::Target target_of(const Tensor& tensor) {
   return {number_of(tensor.dtype()), tensor.address()};
 }
 
-kernels::plain::Layout layout_of(const Tensor& tensor) {
-  static_assert(kernels::plain::kMostDimensions >= static_cast<int>(Shape::kMaxRank));
-  kernels::plain::Layout layout;
+kernels::generic::Layout layout_of(const Tensor& tensor) {
+  static_assert(kernels::generic::kMostDimensions >= static_cast<int>(Shape::kMaxRank));
+  kernels::generic::Layout layout;
   layout.rank = static_cast<int>(tensor.shape().rank());
   for (int d = 0; d < layout.rank; ++d) {
     layout.extents[d] = tensor.shape()[d];
