@@ -18,6 +18,7 @@ void add_memory(std::vector<Layout>& all) {
   all.push_back({chapter, "TiedEmbeddings", "--tied-embeddings"});
   all.push_back({chapter, "RecomputeFull", "--recompute full"});
   all.push_back({chapter, "RecomputeSelective", "--recompute selective"});
+  all.push_back({chapter, "Sgd", "--optimizer sgd"});
 }
 
 void add_collectives(std::vector<Layout>& all) {
