@@ -44,7 +44,6 @@ struct TransformerShape {
   /// @brief kv, width of the key (and of the value) projection.
   [[nodiscard]] std::size_t kv_hidden_size() const { return num_kv_heads * head_dim(); }
 
-  /// @brief Equal when all members are.
   bool operator==(const TransformerShape&) const = default;
 };
 
@@ -120,7 +119,6 @@ struct StateBytes {
 
   /// @brief All states together.
   [[nodiscard]] std::size_t total() const { return parameters + gradients + optimizer; }
-  /// @brief Equal when all members are.
   bool operator==(const StateBytes&) const = default;
 };
 
@@ -131,7 +129,6 @@ struct BatchShape {
 
   /// @brief b s.
   [[nodiscard]] std::size_t tokens() const { return size * seq_len; }
-  /// @brief Equal when both members are.
   bool operator==(const BatchShape&) const = default;
 };
 
@@ -141,7 +138,6 @@ struct OutsideBytes {
   std::size_t head = 0;       ///< kept by final norm, output projection and loss, and dropped
                               ///< before the backward pass of the first block starts
 
-  /// @brief Equal when both members are.
   bool operator==(const OutsideBytes&) const = default;
 };
 

@@ -64,7 +64,6 @@ struct RecomputeConfig {
     }
   }
 
-  /// @brief Equal when both members are.
   bool operator==(const RecomputeConfig&) const = default;
 };
 

@@ -18,7 +18,6 @@ struct RingCost {
   double sent_bytes = 0.0;      ///< that a rank sends, averaged over the ranks: exact for any count
   double seconds = 0.0;         ///< until the last rank has ended
 
-  /// @brief Equal when all members are.
   bool operator==(const RingCost&) const = default;
 };
 

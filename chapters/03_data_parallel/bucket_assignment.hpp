@@ -19,7 +19,6 @@ namespace ultra::data_parallel {
 struct Bucket {
   std::vector<std::size_t> parameters;  ///< their numbers in forward order, in the bucket's order
   std::size_t count = 0;                ///< elements of all of them
-  /// @brief Equal when both members are.
   bool operator==(const Bucket&) const = default;
 };
 

@@ -30,7 +30,6 @@ struct OverlapPrediction {
   double exposed_seconds = 0;        ///< what this backward pass cannot hide of equal buckets
   double hidden_seconds = 0;         ///< the rest
 
-  /// @brief Equal when all members are.
   bool operator==(const OverlapPrediction&) const = default;
 };
 

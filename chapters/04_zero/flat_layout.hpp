@@ -26,7 +26,6 @@ struct FlatLayout {
   std::size_t count = 0;      ///< elements of all tensors
   std::size_t padded = 0;  ///< elements of the array: count, and less than one per rank to fill up
   std::size_t shard = 0;   ///< elements of each rank's shard: padded / ranks
-  /// @brief Equal when all members are.
   bool operator==(const FlatLayout&) const = default;
 };
 
@@ -35,7 +34,6 @@ struct Piece {
   std::size_t tensor = 0;  ///< its number
   Range elements;          ///< of the tensor, row-major
   Range place;             ///< where they stand in the shard
-  /// @brief Equal when all members are.
   bool operator==(const Piece&) const = default;
 };
 

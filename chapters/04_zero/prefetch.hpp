@@ -40,7 +40,6 @@ enum class UseKind : std::uint8_t {
 struct UnitUse {
   std::size_t unit = 0;              ///< whose weights
   UseKind kind = UseKind::kForward;  ///< for what
-  /// @brief Equal when both members are.
   bool operator==(const UnitUse&) const = default;
 };
 

@@ -25,7 +25,6 @@ struct Sharding {
   int shards = 1;    ///< S, ranks that share one copy: a node, if hybrid; else all
   int replicas = 1;  ///< R, copies: nodes, if hybrid; else 1
 
-  /// @brief Equal when all members are.
   bool operator==(const Sharding&) const = default;
 };
 
@@ -37,7 +36,6 @@ struct RankBytes {
 
   /// @brief All states together.
   [[nodiscard]] double total() const { return parameters + gradients + optimizer; }
-  /// @brief Equal when all members are.
   bool operator==(const RankBytes&) const = default;
 };
 
@@ -48,7 +46,6 @@ struct SentElements {
 
   /// @brief All together.
   [[nodiscard]] double total() const { return inside + between; }
-  /// @brief Equal when both members are.
   bool operator==(const SentElements&) const = default;
 };
 

@@ -68,7 +68,6 @@ struct TensorParallelLayout {
     return local_rows(vocab_size, 0).size();
   }
 
-  /// @brief Equal when both members are.
   bool operator==(const TensorParallelLayout&) const = default;
 };
 

@@ -50,7 +50,6 @@ struct ContextLayout {
   /// @throws ConfigError with the equation that does not hold, its values and the flag to change.
   void validate() const;
 
-  /// @brief Equal when all members are.
   bool operator==(const ContextLayout&) const = default;
 };
 

@@ -23,7 +23,6 @@ struct AttentionBlock {
   std::size_t key_chunk = 0;    ///< index among the chunks of keys
   bool is_masked = false;       ///< whether some real query does not see some key
 
-  /// @brief Equal when all members are.
   bool operator==(const AttentionBlock&) const = default;
 };
 

@@ -28,7 +28,6 @@ struct DispatchCounts {
   [[nodiscard]] std::size_t local_experts() const { return received.size() / send_rows.size(); }
   /// @brief [local experts] rows that each of them gets, from all ranks.
   [[nodiscard]] std::vector<std::size_t> rows_per_local_expert() const;
-  /// @brief Equal when all members are.
   bool operator==(const DispatchCounts&) const = default;
 };
 

@@ -29,8 +29,10 @@
 
 namespace ultra::expert_parallel {
 
-/// @brief The axis of ranks that hold the other experts, and that of ranks that hold the same.
-inline constexpr std::string_view kAxis = "ep", kReplicaAxis = "edp";
+/// The axis of ranks that hold the other experts.
+inline constexpr std::string_view kAxis = "ep";
+/// The axis of ranks that hold the same experts.
+inline constexpr std::string_view kReplicaAxis = "edp";
 
 /// @brief The ranks of dp x cp, counted by experts: those that hold the others are neighbours.
 [[nodiscard]] MeshView view_of(std::size_t ranks);

@@ -46,7 +46,6 @@ struct MoeConfig {
   double z_coefficient = 0;                                 ///< of the router's z-loss
   double bias_rate = 1e-3;                                  ///< by which biases move in a step
 
-  /// @brief Equal when all members are.
   bool operator==(const MoeConfig&) const = default;
 };
 

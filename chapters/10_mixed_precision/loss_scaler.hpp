@@ -29,7 +29,6 @@ struct LossScale {
   std::size_t good_steps = 0;  ///< steps without overflow since the scale last changed
   std::size_t skipped = 0;     ///< steps with overflow since the training began
 
-  /// @brief Equal when all members are.
   bool operator==(const LossScale&) const = default;
 };
 
@@ -39,7 +38,6 @@ struct UnscaledGradients {
   double norm = 0;        ///< of the gradients of the loss itself: what clipping goes by
   double factor = 1;      ///< on each of them, before clipping
 
-  /// @brief Equal when all members are.
   bool operator==(const UnscaledGradients&) const = default;
 };
 

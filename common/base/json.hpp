@@ -219,7 +219,6 @@ class Json {
 struct JsonMember {
   std::string key;  ///< its name
   Json value;       ///< what it is
-  /// @brief Equal when both members are.
   friend bool operator==(const JsonMember&, const JsonMember&) = default;
 };
 

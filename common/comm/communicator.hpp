@@ -28,13 +28,12 @@ struct MessageName {
   std::uint32_t number = 0;  ///< those of messages under way between two ranks on a channel are
                              ///< less than 2^kBits apart, and differ
   static constexpr unsigned kBits = 24;  ///< of a number that every backend keeps
-  /// @brief Equal when both members are.
   bool operator==(const MessageName&) const = default;
 };
 
 namespace comm {
 struct Issuer;  // engine/issue.hpp
-}
+}  // namespace comm
 
 /// @brief A group of ranks; copies are handles on the same group.
 ///

@@ -15,7 +15,6 @@ struct CommStats {
   struct PerKind {
     std::size_t operations = 0;  ///< ended
     std::size_t sent_bytes = 0;  ///< to other ranks; what a rank copies to itself is not sent
-    /// @brief Equal when both are.
     bool operator==(const PerKind&) const = default;
   };
 

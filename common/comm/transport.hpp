@@ -31,7 +31,6 @@ struct Tag {
 
   /// Lanes and channels per operation.
   static constexpr std::uint16_t kLanes = 32;
-  /// @brief Equal when all members are.
   bool operator==(const Tag&) const = default;
 };
 

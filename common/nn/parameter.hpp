@@ -64,7 +64,6 @@ struct Replication {
   int index = 0;      ///< which of them this one is
   CopyGradients gradients = CopyGradients::kEqual;  ///< what each computes
 
-  /// @brief Equal when all members are.
   bool operator==(const Replication&) const = default;
 };
 

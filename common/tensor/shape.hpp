@@ -63,7 +63,6 @@ struct Range {
 
   /// @brief Number of indices.
   [[nodiscard]] std::size_t size() const { return end - begin; }
-  /// @brief Equal when both ends are equal.
   bool operator==(const Range&) const = default;
 };
 

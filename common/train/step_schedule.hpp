@@ -35,7 +35,6 @@ struct Action {
   [[nodiscard]] bool makes_gradients() const {
     return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
   }
-  /// @brief Equal when all members are.
   bool operator==(const Action&) const = default;
 };
 

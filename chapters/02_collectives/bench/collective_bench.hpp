@@ -39,7 +39,6 @@ struct BenchRow {
   std::size_t wrong_elements = 0;  ///< on all ranks together
   std::string skipped;             ///< why it was not run; empty when it was
 
-  /// @brief Equal when all members are.
   bool operator==(const BenchRow&) const = default;
 };
 

@@ -22,7 +22,6 @@ struct Tuning {
   int segments = 0;  ///< per chunk of a segmented ring, per tree of a double tree; 0: by size
   std::size_t segment_bytes = 64 * 1024;  ///< size of a segment when `segments` is 0
   std::size_t small_bytes = 16 * 1024;    ///< messages up to here take the way with fewer rounds
-  /// @brief Equal when all members are.
   bool operator==(const Tuning&) const = default;
 };
 

@@ -35,7 +35,6 @@ struct CollectiveCost {
   [[nodiscard]] CollectiveCost of_share(double share) const {
     return {latency, seconds_per_byte * share};
   }
-  /// @brief Equal when both numbers are.
   bool operator==(const CollectiveCost&) const = default;
 };
 

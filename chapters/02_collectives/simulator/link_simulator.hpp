@@ -59,7 +59,6 @@ struct MessageRecord {
   double sent = 0.0;                 ///< seconds: when its ports were free again
   double arrival = 0.0;              ///< seconds: when the receiver had it
 
-  /// @brief Equal when all members are.
   bool operator==(const MessageRecord&) const = default;
 };
 
@@ -68,7 +67,6 @@ struct NicTraffic {
   std::size_t sent_bytes = 0;      ///< out of the node
   std::size_t received_bytes = 0;  ///< into the node
 
-  /// @brief Equal when both numbers are.
   bool operator==(const NicTraffic&) const = default;
 };
 

@@ -49,7 +49,6 @@ struct SkippedRun {
   std::size_t bytes = 0;  ///< the size
   std::string reason;     ///< one sentence
 
-  /// @brief Equal when all members are.
   bool operator==(const SkippedRun&) const = default;
 };
 

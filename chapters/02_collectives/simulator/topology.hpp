@@ -40,7 +40,6 @@ struct Link {
 
   /// @brief beta, seconds per byte.
   [[nodiscard]] double beta() const { return 1.0 / bandwidth; }
-  /// @brief Equal when both numbers are.
   bool operator==(const Link&) const = default;
 };
 
@@ -111,7 +110,6 @@ struct Topology {
   /// @brief "64 nodes x 8 GPUs = 512 ranks; 370 GB/s, 3.4 us in a node; ...".
   [[nodiscard]] std::string describe() const;
 
-  /// @brief Equal when all members are.
   bool operator==(const Topology&) const = default;
 };
 

@@ -27,7 +27,6 @@ struct Compression {
   double fraction = 0;                            ///< of kTopK, in (0, 1]; else 0
   std::size_t rank = 0;                           ///< of kPowerSgd, at least 1; else 0
 
-  /// @brief Equal when all members are.
   bool operator==(const Compression&) const = default;
 
   /// @brief "none", "topk:0.01", "int8", "onebit" or "powersgd:2": parse_compression() reads it back.

@@ -35,7 +35,6 @@ struct PowerSgdOptions {
 struct PowerSgdCounts {
   std::size_t first = 0;   ///< all P, and the gradients without factors
   std::size_t second = 0;  ///< all Q
-  /// @brief Equal when both are.
   bool operator==(const PowerSgdCounts&) const = default;
 };
 

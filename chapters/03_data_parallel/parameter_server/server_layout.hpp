@@ -16,7 +16,6 @@ struct Slice {
   std::size_t parameter = 0;  ///< its number in forward order
   Range elements{};           ///< of the flattened parameter
   int server = 0;             ///< 0 for the first server
-  /// @brief Equal when all members are.
   bool operator==(const Slice&) const = default;
 };
 

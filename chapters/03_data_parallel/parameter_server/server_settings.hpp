@@ -62,7 +62,6 @@ struct ServedParameter {
   std::string name;       ///< for messages and timelines
   std::size_t count = 0;  ///< elements
   bool decays = false;    ///< whether weight decay applies
-  /// @brief Equal when all members are.
   bool operator==(const ServedParameter&) const = default;
 };
 

@@ -14,7 +14,6 @@ namespace ultra::data_parallel {
 struct Straggler {
   int replica = 0;                        ///< its rank among the replicas
   std::chrono::duration<double> delay{};  ///< what each of its steps takes longer
-  /// @brief Equal when both members are.
   bool operator==(const Straggler&) const = default;
 };
 

@@ -91,7 +91,6 @@ struct ScalingPoint {
   double tokens_to_hide = 0;              ///< of a replica's last micro-batch, for a ratio of 1
   double bus_bandwidth = 0;               ///< of all buckets together, bytes per second; 0 for dp 1
 
-  /// @brief Equal when all members are.
   bool operator==(const ScalingPoint&) const = default;
 };
 
@@ -100,7 +99,6 @@ struct SkippedPoint {
   int dp = 1;          ///< replicas
   std::string reason;  ///< one sentence
 
-  /// @brief Equal when both members are.
   bool operator==(const SkippedPoint&) const = default;
 };
 

@@ -22,7 +22,6 @@ struct PieceCopy {
   std::size_t from = 0;   ///< first element, counted from the begin of the stored piece
   std::size_t to = 0;     ///< where it belongs, counted from the begin of what is wanted
   std::size_t count = 0;  ///< elements; at least 1
-  /// @brief Equal when all members are.
   bool operator==(const PieceCopy&) const = default;
 };
 

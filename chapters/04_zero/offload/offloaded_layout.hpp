@@ -17,7 +17,6 @@ namespace ultra::zero {
 struct OffloadedBlock {
   Range tensors;   ///< their numbers
   Range elements;  ///< of all tensors, one after the other
-  /// @brief Equal when all members are.
   bool operator==(const OffloadedBlock&) const = default;
 };
 

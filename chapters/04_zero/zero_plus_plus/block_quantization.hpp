@@ -29,7 +29,6 @@ enum class QuantizedBits : int {
 struct BlockFormat {
   QuantizedBits bits = QuantizedBits::kEight;  ///< of each number
   std::size_t block = 256;                     ///< numbers that share a scale; at least 1
-  /// @brief Equal when both members are.
   bool operator==(const BlockFormat&) const = default;
 };
 

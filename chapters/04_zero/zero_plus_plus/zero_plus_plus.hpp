@@ -39,7 +39,6 @@ struct ZeroPlusPlus {
   [[nodiscard]] bool changes_weights() const {
     return weights.has_value() || secondary == SecondaryShards::kInNode;
   }
-  /// @brief Equal when all members are.
   bool operator==(const ZeroPlusPlus&) const = default;
 };
 

@@ -42,7 +42,6 @@ struct SentBytes {
     between += more.between;
     return *this;
   }
-  /// @brief Equal when both members are.
   bool operator==(const SentBytes&) const = default;
 };
 
@@ -87,7 +86,6 @@ struct NodeVolume {
 
   /// @brief All together.
   [[nodiscard]] double total() const { return forward + backward + reduce; }
-  /// @brief Equal when all members are.
   bool operator==(const NodeVolume&) const = default;
 };
 

@@ -32,7 +32,6 @@ struct ActivationExchanges {
   std::size_t all_gathers = 0;      ///< likewise
   std::size_t reduce_scatters = 0;  ///< likewise
 
-  /// @brief Equal when all members are.
   bool operator==(const ActivationExchanges&) const = default;
 };
 
@@ -63,7 +62,6 @@ struct TensorTraffic {
   [[nodiscard]] std::size_t total() const {
     return all_reduce + all_gather + reduce_scatter + send;
   }
-  /// @brief Equal when all members are.
   bool operator==(const TensorTraffic&) const = default;
 };
 

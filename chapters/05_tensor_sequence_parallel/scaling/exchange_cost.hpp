@@ -53,7 +53,6 @@ struct Exchange {
   std::size_t count = 0;           ///< elements of the whole array, as in cost_model.hpp
   std::size_t element_bytes = 2;   ///< of one element
 
-  /// @brief Equal when all members are.
   bool operator==(const Exchange&) const = default;
 };
 
@@ -63,7 +62,6 @@ struct ExchangeCost {
   double intra_bytes = 0;  ///< that a rank sends inside its node, on average
   double inter_bytes = 0;  ///< that a rank sends to other nodes, on average
 
-  /// @brief Equal when all members are.
   bool operator==(const ExchangeCost&) const = default;
 };
 

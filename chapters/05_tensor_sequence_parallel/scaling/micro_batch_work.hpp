@@ -41,7 +41,6 @@ struct RepeatedExchange {
   /// meanwhile. 0: there is none.
   double concurrent_flop = 0;
 
-  /// @brief Equal when all members are.
   bool operator==(const RepeatedExchange&) const = default;
 };
 

@@ -40,7 +40,6 @@ struct PlaybookFigure {
   std::size_t micro_batch = 1;            ///< the most sequences that fit into memory
   double tokens_per_second_per_rank = 0;  ///< measured
 
-  /// @brief Equal when all members are.
   bool operator==(const PlaybookFigure&) const = default;
 };
 
@@ -122,7 +121,6 @@ struct TpScalingPoint {
   std::optional<double> ratio_to_previous{};  ///< tokens per second and rank; none for the first
   std::optional<PlaybookFigure> published{};  ///< of the same question
 
-  /// @brief Equal when all members are.
   bool operator==(const TpScalingPoint&) const = default;
 };
 

@@ -47,7 +47,6 @@ struct PlacedTensor {
   std::optional<int> split{};  ///< dimension that is split; absent when whole
   std::string words;           ///< the same for readers: "split by heads: h/t"
 
-  /// @brief Equal when all members are.
   bool operator==(const PlacedTensor&) const = default;
 };
 

@@ -34,7 +34,6 @@ struct RecordedTensor {
   std::string name;  ///< "input", "query", ...; "d_" in front of a gradient
   Shape shape;       ///< on this rank
 
-  /// @brief Equal when both members are.
   bool operator==(const RecordedTensor&) const = default;
 };
 
@@ -44,7 +43,6 @@ struct RecordedWeight {
   Shape shard;       ///< on this rank
   Shape whole;       ///< of the whole weight
 
-  /// @brief Equal when all members are.
   bool operator==(const RecordedWeight&) const = default;
 };
 
@@ -58,7 +56,6 @@ struct RecordedStep {
   std::vector<RecordedTensor> outputs{};  ///< what it has made
   std::vector<RecordedWeight> weights{};  ///< backward: those that have a gradient by then
 
-  /// @brief Equal when all members are.
   bool operator==(const RecordedStep&) const = default;
 };
 

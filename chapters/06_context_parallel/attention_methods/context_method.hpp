@@ -27,7 +27,6 @@ struct MethodChoice {
 
   /// @brief Ranks of the ring, or of the gathering: cp / ulysses.
   [[nodiscard]] int ring() const { return cp / ulysses; }
-  /// @brief Equal when all members are.
   bool operator==(const MethodChoice&) const = default;
 };
 

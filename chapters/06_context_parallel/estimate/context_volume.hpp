@@ -47,7 +47,6 @@ struct SentByKind {
   SentByKind& operator+=(const SentByKind& other);
   /// @brief Of so many passes.
   [[nodiscard]] SentByKind times(std::size_t count) const;
-  /// @brief Equal when all members are.
   bool operator==(const SentByKind&) const = default;
 };
 

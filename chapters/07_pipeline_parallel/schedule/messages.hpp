@@ -37,7 +37,6 @@ struct Message {
   }
   /// @brief "the activation of micro-batch 3".
   [[nodiscard]] std::string str() const;
-  /// @brief Equal when all members are.
   bool operator==(const Message&) const = default;
 };
 

@@ -12,7 +12,6 @@ struct Place {
   std::size_t stage = 0;  ///< the rank along pp
   std::size_t chunk = 0;  ///< of that rank
 
-  /// @brief Equal when both are.
   bool operator==(const Place&) const = default;
 };
 

@@ -43,7 +43,6 @@ struct ScheduleChoice {
   [[nodiscard]] bool takes_chunks() const;
   /// @brief Whether there is a list for so many micro-batches.
   [[nodiscard]] bool takes(std::size_t micro_batches, std::size_t stages) const;
-  /// @brief Equal when both are.
   bool operator==(const ScheduleChoice&) const = default;
 };
 

@@ -42,7 +42,6 @@ struct DispatchCost {
   std::size_t between_nodes = 0;           ///< bytes that a rank sends to other nodes
   std::size_t inside_node = 0;             ///< bytes that it sends inside its own
 
-  /// @brief Equal when all are.
   bool operator==(const DispatchCost&) const = default;
 };
 

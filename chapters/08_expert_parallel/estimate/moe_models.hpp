@@ -34,7 +34,6 @@ struct MoeParameters {
   std::size_t active = 0;  ///< those that compute for a token, with the tables
   std::size_t routed = 0;  ///< of `total`: in experts that tokens choose
 
-  /// @brief Equal when all are.
   bool operator==(const MoeParameters&) const = default;
 };
 

@@ -21,7 +21,6 @@ namespace ultra::mixed_precision {
 struct TileShape {
   std::size_t rows = 0;     ///< 0: all
   std::size_t columns = 0;  ///< 0: all
-  /// @brief Equal when both extents are.
   bool operator==(const TileShape&) const = default;
 };
 

@@ -14,7 +14,6 @@ struct StateBytes {
   std::size_t gradients = 0;   ///< those kept until the update; from --zero 2 on the shards
   std::size_t optimizer = 0;   ///< two moments of each weight that the rank updates
 
-  /// @brief Equal when all members are.
   bool operator==(const StateBytes&) const = default;
 };
 

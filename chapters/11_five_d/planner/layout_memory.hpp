@@ -25,7 +25,6 @@ struct StageMemory {
   }
   /// @brief What must fit into the GPU.
   [[nodiscard]] double total() const { return tensors() + overhead; }
-  /// @brief Equal when all members are.
   bool operator==(const StageMemory&) const = default;
 };
 

@@ -25,7 +25,6 @@ struct GroupPlacement {
   std::size_t per_node = 1;  ///< the most of them on one node
   std::size_t nodes = 1;     ///< the most nodes that a group of the axis touches
 
-  /// @brief Equal when all are.
   bool operator==(const GroupPlacement&) const = default;
 };
 

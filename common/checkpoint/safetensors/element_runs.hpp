@@ -15,7 +15,6 @@ struct ElementRun {
   std::size_t global = 0;  ///< the first one's row-major index in the whole tensor
   std::size_t local = 0;   ///< its place in the elements that were asked for
   std::size_t count = 0;   ///< how many; at least 1
-  /// @brief Equal when all members are.
   bool operator==(const ElementRun&) const = default;
 };
 

@@ -25,7 +25,6 @@ namespace ultra::comm {
 struct Combine {
   DType dtype;  ///< of both operands
   ReduceOp op;  ///< an average is summed here and divided once at the end, by divide()
-  /// @brief Equal when both members are.
   bool operator==(const Combine&) const = default;
 };
 

@@ -51,7 +51,6 @@ struct Round {
   int receive_from = kNobody;                ///< rank of the communicator, or kNobody
   Block receive{};                           ///< where the message goes
   OnReceive on_receive = OnReceive::kStore;  ///< how it gets there
-  /// @brief Equal when all members are.
   bool operator==(const Round&) const = default;
 };
 

@@ -21,7 +21,6 @@ struct Efficiency {
   double memory = 0.85;   ///< of the memory's bandwidth, by an elementwise operation
   double network = 0.6;   ///< of the NICs' bandwidth, by an exchange between nodes
 
-  /// @brief Equal when all are.
   bool operator==(const Efficiency&) const = default;
 };
 
@@ -32,7 +31,6 @@ struct MeasuredProduct {
   double n = 0;      ///< columns
   double flops = 0;  ///< FLOP per second
 
-  /// @brief Equal when all are.
   bool operator==(const MeasuredProduct&) const = default;
 };
 

@@ -47,7 +47,6 @@ struct Layout {
   [[nodiscard]] std::size_t gpus() const { return dp * pp * cp * tp; }
   /// @brief "dp 8 x pp 4 x tp 8, ZeRO-1, 1f1b, micro-batch 1, recompute selective, sp".
   [[nodiscard]] std::string str() const;
-  /// @brief Equal when all members are.
   bool operator==(const Layout&) const = default;
 };
 

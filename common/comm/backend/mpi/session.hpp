@@ -29,7 +29,6 @@ struct Address {
   MPI_Comm comm;  ///< the group
   int peer;       ///< rank in the group
   int tag;        ///< MPI's
-  /// @brief Equal when all members are.
   bool operator==(const Address&) const = default;
 };
 

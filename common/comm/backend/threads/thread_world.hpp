@@ -42,7 +42,6 @@ struct Envelope {
   int source;             ///< the sender's rank in the world
   std::uint64_t context;  ///< of the group
   Tag tag;                ///< of the message
-  /// @brief Equal when all members are.
   bool operator==(const Envelope&) const = default;
 };
 

@@ -312,9 +312,9 @@ TEST_F(CheckpointProgram, ATextWhoseNameIsNoUtf8) {
 // Refused -----------------------------------------------------------------------------------------
 
 TEST_F(BadCheckpointRun, TheCheckpointOfAnotherTraining) {
-  const Changes others = {{"--layers", "2"},   {"--hidden", "16"}, {"--heads", "2"},
-                          {"--kv-heads", "4"}, {"--ffn", "32"},    {"--seq", "8"},
-                          {"--dtype", "f32"},  {"--seed", "2"},    {"--global-batch", "10"},
+  const Changes others = {{"--layers", "2"},     {"--hidden", "16"}, {"--heads", "2"},
+                          {"--kv-heads", "4"},   {"--ffn", "32"},    {"--seq", "8"},
+                          {"--dtype", "f32"},    {"--seed", "2"},    {"--global-batch", "10"},
                           {"--optimizer", "sgd"}};
   for (const auto& [flag, value] : others) {
     refused_intact(with(kSixSteps, flag, value),
