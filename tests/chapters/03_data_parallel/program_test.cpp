@@ -19,12 +19,13 @@ class DataParallelProgram : public ultra::test::ProgramTest {
   explicit DataParallelProgram(const std::string& program = "03_data_parallel")
       : ProgramTest(program) {}
 
-  void expect_losses_of_one_rank(const std::string& more, double tolerance) const {
+  void expect_losses_of_one_rank(const std::string& more, double tolerance,
+                                 const std::string& training = kFiveSteps) const {
     SCOPED_TRACE(more);
     const std::string alone = folder.path("one_rank.jsonl");
     ultra::test::expect_success(ultra::test::run_program(
-        "03_data_parallel", ultra::test::flags(kFiveSteps + " --metrics " + alone)));
-    ultra::test::expect_near_losses(losses_of(kFiveSteps + more),
+        "03_data_parallel", ultra::test::flags(training + " --metrics " + alone)));
+    ultra::test::expect_near_losses(losses_of(training + more),
                                     ultra::test::events_of(alone).back().at("losses"), tolerance);
   }
 };
@@ -111,6 +112,10 @@ TEST_F(ParameterServerProgram, HasTheLossesOfOneRank) {
        {"", " --servers 2 --priority wait-free", " --priority priority --slice-kb 1"}) {
     expect_losses_of_one_rank(std::string(" --dp 2") + more, 1e-10);
   }
+}
+
+TEST_F(ParameterServerProgram, ServersUpdateByTheRuleOfOptimizer) {
+  expect_losses_of_one_rank(" --dp 2 --servers 2", 1e-10, kFiveSteps + " --optimizer sgd");
 }
 
 TEST_F(ParameterServerProgram, AsynchronousTrainingComesClose) {
