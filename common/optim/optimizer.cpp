@@ -9,7 +9,9 @@
 namespace ultra::optim {
 
 Optimizer::Optimizer(Rule rule, std::unique_ptr<StateStore> store)
-    : rule_(std::move(rule)), store_(std::move(store)) {}
+    : rule_(std::move(rule)), store_(std::move(store)) {
+  ensure(rule_ != nullptr, "an optimizer has a rule");
+}
 
 void Optimizer::resume(int steps, std::span<const Tensor> values) {
   ensure(steps_ == 0 && shapes_.empty(), "an optimizer that goes on has made no step of its own");

@@ -10,7 +10,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/nn/layer_factory.hpp"
-#include "common/optim/update_rule.hpp"
+#include "common/optim/rules.hpp"
 #include "common/train/plan.hpp"
 #include "common/train/step.hpp"
 
@@ -46,14 +46,15 @@ class Slot {
 
 /// @brief What techniques put into the training of a rank.
 struct StepConfig {
-  Slot<SplitRule> share;             ///< how the global batch is dealt out
-  Slot<CutRule> cut;                 ///< how a share becomes micro-batches
-  Slot<ScheduleRule> schedule;       ///< in which order they pass
-  Slot<CompletionRule> completes;    ///< when a gradient is complete
-  Slot<MakeExchange> exchange;       ///< how whole gradients are added up; for replicated states
-  Slot<MakeStates> states;           ///< what a rank keeps; ReplicatedStates unless claimed
-  Slot<SumPartial> sum_partial;      ///< how partial gradients are added up
-  optim::Rule rule;                  ///< how the optimizer changes a tensor; --optimizer's at first
+  Slot<SplitRule> share;           ///< how the global batch is dealt out
+  Slot<CutRule> cut;               ///< how a share becomes micro-batches
+  Slot<ScheduleRule> schedule;     ///< in which order they pass
+  Slot<CompletionRule> completes;  ///< when a gradient is complete
+  Slot<MakeExchange> exchange;     ///< how whole gradients are added up; for replicated states
+  Slot<MakeStates> states;         ///< what a rank keeps; ReplicatedStates unless claimed
+  Slot<SumPartial> sum_partial;    ///< how partial gradients are added up
+  /// How the optimizer changes a tensor: at first the rule without --optimizer.
+  optim::Rule rule = optim::make_rule(optim::kDefaultRule);
   Slot<WrapRule> weight_rule;        ///< a rule for a rank's pieces around it; empty: none
   Slot<MakeStore> store;             ///< where the optimizer's states live; empty: on the device
   Slot<MakeLossScaler> loss_scaler;  ///< a factor on the loss; empty: none
