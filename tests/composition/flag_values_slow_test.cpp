@@ -42,7 +42,8 @@ std::vector<std::string> all_flags() {
   for (const auto& technique : setup.techniques) technique->add_flags(app, setup);
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_items_expected_max() > 0) flags.push_back(option->get_name());
+    // get_name() of a flag that --help does not show is empty.
+    if (option->get_items_expected_max() > 0) flags.push_back("--" + option->get_lnames().front());
   }
   return flags;
 }
