@@ -32,7 +32,7 @@ RankOptions in_rank_order() {
   return options;
 }
 
-train::StepConfig ingredients_of(zero::ZeroStage stage) {
+train::StepConfig step_config_of(zero::ZeroStage stage) {
   train::StepConfig step_config;
   if (stage == zero::ZeroStage::kNone) {
     step_config.exchange.offer([](const train::StatesScope& scope) {
@@ -52,7 +52,7 @@ Round round_of(int ranks, const nn::ModelConfig& config, const data::Dataset& te
                zero::ZeroStage stage) {
   const train::TrainOptions options = bench::benchmark_options(config, kSequencesPerRank, ranks);
   return bench::round_on(ranks, in_rank_order(), [&](const Communicator& dp) {
-    bench::TrainingRank rank(dp, options, text, ingredients_of(stage));
+    bench::TrainingRank rank(dp, options, text, step_config_of(stage));
     return bench::time_steps(dp, rank);
   });
 }

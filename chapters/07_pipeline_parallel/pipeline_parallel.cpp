@@ -103,16 +103,16 @@ void exclude_company(Conflicts& lone, const PipelineSchedule* schedule, const tr
 /// that update between passes.
 /// @param name      of the schedule, as the flags have it.
 /// @param schedule  settled; null: no flag asks for one, and nothing is broken.
-std::vector<train::Conflict> schedule_exclusions(const std::string& name,
-                                                 const PipelineSchedule* schedule,
-                                                 const train::Setup& setup) {
+std::vector<train::Conflict> schedule_conflicts(const std::string& name,
+                                                const PipelineSchedule* schedule,
+                                                const train::Setup& setup) {
   Conflicts joined(schedule && joins_ends(schedule->placement), name, "zb-v or dualpipe-v");
   joined.add(setup.train.model.tied_embeddings, "a tied token table", both_ends_on(schedule));
   Conflicts lone(schedule && train::updates_between(schedule->ranks.front()), name,
                  "pipedream-async");
   exclude_company(lone, schedule, setup);
   std::vector<train::Conflict> all = joined.take();
-  for (train::Conflict& exclusion : lone.take()) all.push_back(std::move(exclusion));
+  for (train::Conflict& conflict : lone.take()) all.push_back(std::move(conflict));
   return all;
 }
 
@@ -160,7 +160,7 @@ void PipelineParallel::add_flags(CLI::App& app, train::Setup&) {
 void PipelineParallel::validate(train::Setup&) { options_.validate(); }
 
 std::vector<train::Conflict> PipelineParallel::conflicts(const train::Setup& setup) const {
-  return schedule_exclusions(options_.schedule_name(), schedule_.get(), setup);
+  return schedule_conflicts(options_.schedule_name(), schedule_.get(), setup);
 }
 
 void PipelineParallel::check_ranks(train::Setup& setup) {

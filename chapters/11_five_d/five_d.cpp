@@ -48,7 +48,7 @@ class Combinations : public train::Technique {
   }
   std::optional<std::string> answer(const train::Setup& setup) const override {
     if (!asked_) return {};
-    const std::vector<train::Conflict> all = exclusions_of(setup);
+    const std::vector<train::Conflict> all = conflicts_of(setup);
     return json_ ? combinations_to_json(all).dump(2) + "\n" : format_combinations(all);
   }
 
@@ -59,11 +59,11 @@ class Combinations : public train::Technique {
 
 }  // namespace
 
-std::vector<train::Conflict> exclusions_of(const train::Setup& setup) {
+std::vector<train::Conflict> conflicts_of(const train::Setup& setup) {
   std::vector<train::Conflict> all;
   for (const auto& technique : setup.techniques) {
-    for (train::Conflict& exclusion : technique->conflicts(setup)) {
-      all.push_back(std::move(exclusion));
+    for (train::Conflict& conflict : technique->conflicts(setup)) {
+      all.push_back(std::move(conflict));
     }
   }
   return all;
@@ -72,20 +72,20 @@ std::vector<train::Conflict> exclusions_of(const train::Setup& setup) {
 std::string format_combinations(const std::vector<train::Conflict>& conflicts) {
   std::size_t first = 0;
   std::size_t second = 0;
-  for (const train::Conflict& exclusion : conflicts) {
-    first = std::max(first, exclusion.first.size());
-    second = std::max(second, exclusion.second.size());
+  for (const train::Conflict& conflict : conflicts) {
+    first = std::max(first, conflict.first.size());
+    second = std::max(second, conflict.second.size());
   }
   std::string text =
       "These do not go together; every other pair does. Flags that need another one, and sizes "
       "that "
       "do not fit, are refused with their numbers.\n\n";
   std::string_view last;
-  for (const train::Conflict& exclusion : conflicts) {
-    const bool again = exclusion.reason == last;
-    text += fmt::format("  {:<{}}   {:<{}}   {}\n", exclusion.first, first, exclusion.second,
-                        second, again ? "the same" : exclusion.reason);
-    last = exclusion.reason;
+  for (const train::Conflict& conflict : conflicts) {
+    const bool again = conflict.reason == last;
+    text += fmt::format("  {:<{}}   {:<{}}   {}\n", conflict.first, first, conflict.second, second,
+                        again ? "the same" : conflict.reason);
+    last = conflict.reason;
   }
   return text;
 }

@@ -23,7 +23,7 @@ namespace ultra::five_d {
 
 /// @brief What the techniques of a program say they do not go together with: the same rows that
 /// refuse a training.
-[[nodiscard]] std::vector<train::Conflict> exclusions_of(const train::Setup& setup);
+[[nodiscard]] std::vector<train::Conflict> conflicts_of(const train::Setup& setup);
 
 /// @brief The rows as a table for the terminal; a reason that several have is given once.
 [[nodiscard]] std::string format_combinations(const std::vector<train::Conflict>& conflicts);

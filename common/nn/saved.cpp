@@ -24,9 +24,6 @@ InternalError missing(std::string_view name) {
 
 }  // namespace
 
-Saved::Saved(Mode mode, const Pass& pass)
-    : mode_(mode), pass_(pass), remakeables_(std::make_shared<std::vector<Remakeable>>()) {}
-
 Saved Saved::recomputing() const {
   Pass again = pass_;
   again.recomputes = true;
@@ -75,19 +72,27 @@ Saved& Saved::child(std::string_view name, Mode mode) {
   if (const auto at = find(children_, name); at != children_.end()) return *at->second;
   if (mode_ == Mode::kDiscard) mode = Mode::kDiscard;
   Saved& made = *children_.emplace_back(name, std::make_unique<Saved>(mode, pass_)).second;
-  if (mode == mode_) made.remakeables_ = remakeables_;
+  if (mode == Mode::kRemake && mode_ == Mode::kRemake) {
+    static_cast<void>(remakeables());
+    made.remakeables_ = remakeables_;
+  }
   return made;
+}
+
+std::vector<Remakeable>& Saved::remakeables() {
+  if (!remakeables_) remakeables_ = std::make_shared<std::vector<Remakeable>>();
+  return *remakeables_;
 }
 
 void Saved::remakeable(const Tensor& y, std::function<Tensor()> make) {
   if (mode_ != Mode::kRemake) return;
-  std::erase_if(*remakeables_, [&](const Remakeable& r) { return r.tensor.shares_storage(y); });
-  remakeables_->push_back({.tensor = y, .make = std::move(make)});
+  std::erase_if(remakeables(), [&](const Remakeable& r) { return r.tensor.shares_storage(y); });
+  remakeables().push_back({.tensor = y, .make = std::move(make)});
 }
 
 bool Saved::can_remake(const Tensor& y) const {
   const auto is_y = [&](const Remakeable& r) { return r.tensor.shares_storage(y); };
-  return mode_ == Mode::kRemake && std::ranges::any_of(*remakeables_, is_y);
+  return remakeables_ && std::ranges::any_of(*remakeables_, is_y);
 }
 
 void Saved::clear() {

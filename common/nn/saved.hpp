@@ -64,7 +64,7 @@ class Saved {
 
   /// @brief An empty tree.
   /// @param pass  whose activations these are; subtrees share it.
-  explicit Saved(Mode mode = Mode::kKeep, const Pass& pass = {});
+  explicit Saved(Mode mode = Mode::kKeep, const Pass& pass = {}) : mode_(mode), pass_(pass) {}
 
   /// @brief The pass that these activations belong to.
   [[nodiscard]] const Pass& pass() const { return pass_; }
@@ -105,7 +105,7 @@ class Saved {
   [[nodiscard]] bool can_remake(const Tensor& y) const;
 
   /// @brief Those of the whole tree of Mode::kRemake, in the order in which they were made.
-  [[nodiscard]] std::vector<Remakeable>& remakeables() { return *remakeables_; }
+  [[nodiscard]] std::vector<Remakeable>& remakeables();
 
   /// @brief Forgets all tensors and subtrees.
   void clear();
@@ -125,7 +125,8 @@ class Saved {
 
   Mode mode_;
   Pass pass_;
-  std::shared_ptr<std::vector<Remakeable>> remakeables_;  // of subtrees in the same mode too
+  std::shared_ptr<std::vector<Remakeable>>
+      remakeables_;  // one list for subtrees too; null: none yet
   std::vector<std::pair<std::string, Tensor>> tensors_;
   std::vector<std::pair<std::string, std::unique_ptr<Saved>>> children_;
 };

@@ -9,7 +9,7 @@ namespace ultra::optim {
 namespace {
 
 constexpr std::array<StateSpec, 2> kAdamWStates = {
-    {{.name = kFirstMoment}, {.name = kSecondMoment, .signs = Signs::kNonNegative}}};
+    {{.name = "exp_avg"}, {.name = "exp_avg_sq", .signs = Signs::kNonNegative}}};
 
 class AdamW final : public UpdateRule {
  public:

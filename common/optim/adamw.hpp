@@ -22,11 +22,8 @@ using AdamWUpdate =
     std::function<void(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                        const Tensor& second_moment, const ops::AdamWStep& constants)>;
 
-/// Its states, in their order: decaying means of the gradients and of their squares.
-inline constexpr std::string_view kFirstMoment = "exp_avg";
-inline constexpr std::string_view kSecondMoment = "exp_avg_sq";  ///< @copybrief kFirstMoment
-
-/// @brief AdamW: two states, 8 bytes per weight in f32.
+/// @brief AdamW: two states, "exp_avg" and "exp_avg_sq", the decaying means of the gradients and of their
+/// squares; 8 bytes per weight in f32.
 /// Source: Loshchilov & Hutter 2019, arXiv 1711.05101, alg. 2.
 [[nodiscard]] Rule adamw(const AdamWConfig& config = {}, AdamWUpdate update = ops::adamw_into);
 

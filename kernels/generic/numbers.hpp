@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The plain kernels: every operation of training for every shape, stride and element type, in the
+/// The generic kernels: every operation of training for every shape, stride and element type, in the
 /// simplest way that is right. The ladders are for speed; these are for what no rung fits, and for
 /// 64-bit numbers. Two runs give the same bits: sums have a fixed order, and nothing is added atomically.
 ///

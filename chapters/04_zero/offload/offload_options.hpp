@@ -10,7 +10,7 @@
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/tensor/device.hpp"
 #include "common/train/options/cli_fwd.hpp"
-#include "common/train/options/exclusion.hpp"
+#include "common/train/options/conflict.hpp"
 #include "common/train/report/metrics.hpp"
 
 namespace ultra::zero {

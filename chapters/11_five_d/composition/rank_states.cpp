@@ -23,17 +23,16 @@ int shard_of(const train::Setup& setup, const MeshPlace& place, DataGroup group)
   return checked_cast<int>(data_rank / ep % sharing_of(setup, group).shards);
 }
 
-/// Elements of one data group.
+/// Elements of one data group; of the optimizer those that it updates.
 StateBytes group_elements(const train::Setup& setup, const std::vector<FlatArray>& arrays,
                           int shard) {
   const zero::ZeroStage stage = zero::zero_of(setup).options().stage;
-  const std::size_t states = optim::states_per_weight(setup.train.optimizer);
   StateBytes elements;
   for (const auto& [layout, chunk, part] : arrays) {
     elements.parameters += zero::shards_parameters(stage) ? layout.shard : layout.padded;
     elements.gradients += zero::shards_gradients(stage) ? layout.shard : layout.padded;
     for (const zero::Piece& piece : zero::pieces_of(layout, shard)) {
-      elements.optimizer += states * piece.place.size();
+      elements.optimizer += piece.place.size();
     }
   }
   return elements;
@@ -56,12 +55,13 @@ StateBytes state_bytes(const train::Setup& setup, std::size_t rank) {
     if (tensor.group != DataGroup::kOwn) continue;  // nobody shares these
     elements.parameters += tensor.count;
     elements.gradients += tensor.count;
-    elements.optimizer += optim::states_per_weight(setup.train.optimizer) * tensor.count;
+    elements.optimizer += tensor.count;
   }
   const std::size_t width = size_of(setup.train.dtype);
-  return {.parameters = elements.parameters * width,
-          .gradients = elements.gradients * width,
-          .optimizer = elements.optimizer * width};
+  return {
+      .parameters = elements.parameters * width,
+      .gradients = elements.gradients * width,
+      .optimizer = optim::states_per_weight(setup.train.optimizer) * elements.optimizer * width};
 }
 
 }  // namespace ultra::five_d

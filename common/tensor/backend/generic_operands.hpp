@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Tensors as the plain kernels take them.
+/// Tensors as the generic kernels take them.
 
 #include "common/tensor/tensor.hpp"
 #include "kernels/generic/numbers.hpp"

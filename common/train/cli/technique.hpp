@@ -25,7 +25,7 @@
 #include "common/train/model_worker.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/comm_options.hpp"
-#include "common/train/options/exclusion.hpp"
+#include "common/train/options/conflict.hpp"
 #include "common/train/options/file_flags.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/plan.hpp"

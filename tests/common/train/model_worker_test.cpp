@@ -10,7 +10,6 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "common/optim/adamw.hpp"
 #include "tests/common/train/run/rank_frame.hpp"
 #include "tests/support/compare.hpp"
 
@@ -78,7 +77,6 @@ class OtherGroup : public nn::FactoryWrapper {
 class ModelWorkerTest : public ::testing::Test {
  protected:
   ModelWorkerTest() {
-    step_config.rule = optim::adamw();
     step_config.states.claim("a test", [this](const StatesScope& scope) {
       groups.push_back(scope.data_group);
       auto made = std::make_unique<LoggedStates>(scope, calls);

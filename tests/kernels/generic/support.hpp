@@ -1,5 +1,5 @@
 #pragma once
-// What the plain kernels' tests share: buffers of the checked emulator, which reports every access
+// What the generic kernels' tests share: buffers of the checked emulator, which reports every access
 // outside of a buffer, every read of what nobody has written, and every race.
 
 #include <gtest/gtest.h>

@@ -67,7 +67,7 @@ struct BackwardInputs {
   const Tensor& log_sum_exp;  ///< [batch, heads, query_seq]
 };
 
-/// The plain kernel's attention.
+/// The generic kernel's attention.
 void attend_plainly(const AttentionResult& result, const AttentionInputs& in) {
   const SeenKeys seen(in.query, in.key, in.options);
   const auto launched =
@@ -83,7 +83,7 @@ void attend_plainly(const AttentionResult& result, const AttentionInputs& in) {
                                launched.queue());
 }
 
-/// The plain kernels' gradients.
+/// The generic kernels' gradients.
 void differentiate_plainly(const AttentionGradients& gradients, const AttentionInputs& in,
                            const BackwardInputs& from) {
   const SeenKeys seen(in.query, in.key, in.options);

@@ -17,7 +17,7 @@
 /// | swiglu_backward    | f32, likewise                                         | its rung 3          |
 /// | all else           | every shape, stride, position and element type        | kernels/generic       |
 ///
-/// Small problems stay with the plain kernels, which start sooner. So does AdamW: a rank that updates a
+/// Small problems stay with the generic kernels, which start sooner. So does AdamW: a rank that updates a
 /// part of a tensor, wherever that begins, gets the same bits as one that updates all of it.
 
 #include <cstddef>

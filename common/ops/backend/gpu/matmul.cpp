@@ -32,7 +32,7 @@ std::size_t row_stride(const Tensor& matrix) {
   return std::max({matrix.strides()[0], matrix.size(1), std::size_t{1}});
 }
 
-/// The plain kernel's product.
+/// The generic kernel's product.
 void multiply_plainly(const Product& of) {
   const auto steps = [](const Tensor& matrix, Transpose transpose) {
     const std::size_t stride = matrix.strides()[0];

@@ -19,7 +19,7 @@ struct RmsNormGradients {
   const Tensor& reciprocal_rms;  ///< [..]
 };
 
-/// The plain kernels' gradients of rms_norm.
+/// The generic kernels' gradients of rms_norm.
 void norm_backward_plainly(const RmsNormGradients& of) {
   const std::size_t rows = of.reciprocal_rms.numel();
   const Tensor scratch = Tensor::empty(of.x.device(), {generic::weight_parts(rows), of.x.size(-1)},

@@ -68,7 +68,7 @@ std::set<std::string> names_in_table(const std::vector<Feature>& some) {
 }  // namespace
 
 std::vector<train::Conflict> table_of_combinations() {
-  return exclusions_of(setup_of(Configuration{}));
+  return conflicts_of(setup_of(Configuration{}));
 }
 
 bool excluded(const std::vector<train::Conflict>& table, const std::vector<Feature>& some) {

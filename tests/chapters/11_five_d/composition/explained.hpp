@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "common/train/options/exclusion.hpp"
+#include "common/train/options/conflict.hpp"
 #include "tests/chapters/11_five_d/composition/coverage.hpp"
 
 namespace ultra::five_d::test {

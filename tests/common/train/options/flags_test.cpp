@@ -1,5 +1,5 @@
 // Covers: common/train/options/cli_fwd.hpp
-// Covers: common/train/options/choice_option.hpp, common/train/options/exclusion.hpp
+// Covers: common/train/options/choice_option.hpp, common/train/options/conflict.hpp
 #include "common/train/options/flags.hpp"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/train/options/choice_option.hpp"
-#include "common/train/options/exclusion.hpp"
+#include "common/train/options/conflict.hpp"
 #include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/parse_options.hpp"

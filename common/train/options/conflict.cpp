@@ -1,4 +1,4 @@
-#include "common/train/options/exclusion.hpp"
+#include "common/train/options/conflict.hpp"
 
 #include <fmt/format.h>
 

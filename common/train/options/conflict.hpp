@@ -17,7 +17,7 @@ struct Conflict {
 };
 
 /// @brief Checks that no two flags are given that do not go together.
-/// @throws ConfigError of the first exclusion that is broken: both flags, and the reason.
+/// @throws ConfigError of the first conflict that is broken: both flags, and the reason.
 void reject_conflicts(std::span<const Conflict> conflicts);
 
 }  // namespace ultra::train
