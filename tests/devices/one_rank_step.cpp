@@ -15,7 +15,7 @@ namespace ultra::devices {
 namespace {
 
 OneRankStep second_step_in(const train::Setup& setup, const Communicator& world,
-                           const Device& device, const std::function<void()>& second) {
+                           const Device& device, const std::function<void(bool)>& second) {
   const train::TrainOptions& options = setup.train;
   const data::Sampler sampler(setup.text->open(options.data_file()), options.model.max_seq_len,
                               options.global_batch, options.seed);
@@ -39,8 +39,9 @@ OneRankStep second_step_in(const train::Setup& setup, const Communicator& world,
   make_step(1);
   device.reset_memory_peaks();
   const std::uint64_t waits_before = waits();
-  second();
+  second(true);
   make_step(2);
+  second(false);
   return {.memory = device.memory(),
           .host_waits = waits() - waits_before,
           .parameters = worker->parameter_count(),
@@ -50,34 +51,33 @@ OneRankStep second_step_in(const train::Setup& setup, const Communicator& world,
 }  // namespace
 
 OneRankStep second_step(const std::string& flags, const Device& device,
-                        const std::function<void()>& second) {
+                        const std::function<void(bool)>& second) {
   const test::TemporaryFolder folder;
   const train::Setup setup = train::parse_setup(
       five_d::techniques(),
       test::words_of(
           fmt::format("{} --data {}", flags, folder.write("numbers.txt", text_of_numbers()))));
+  RankOptions ranks = setup.rank_options();
+  ranks.progress = Progress::kOnCall;  // one thread writes a tape
   OneRankStep step;
   run_ranks(
-      1, [&](Communicator& world) { step = second_step_in(setup, world, device, second); },
-      setup.rank_options());
+      1, [&](Communicator& world) { step = second_step_in(setup, world, device, second); }, ranks);
   return step;
 }
 
 OneRankStep emulated_step(const std::string& flags, std::vector<std::string>& operations) {
   const Device device = Device::create(DeviceKind::kEmulated);
-  OneRankStep step = second_step(flags, device, [&] {
-    device.streams().set_listener([&](const gpu::StreamSlice& slice) {
-      operations.push_back(fmt::format("{}: {}", to_string(slice.role), slice.operation));
-    });
+  const auto note = [&](const gpu::StreamSlice& slice) {
+    operations.push_back(fmt::format("{}: {}", to_string(slice.role), slice.operation));
+  };
+  return second_step(flags, device, [&](bool begins) {
+    device.streams().set_listener(begins ? std::function<void(const gpu::StreamSlice&)>(note)
+                                         : nullptr);
   });
-  device.streams().set_listener({});
-  return step;
 }
 
 OneRankStep recorded_step(const std::string& flags, gpu::Tape& tape) {
-  OneRankStep step = second_step(flags, Device::meta(tape, 0, true), [&] { tape.run(true); });
-  tape.run(false);
-  return step;
+  return second_step(flags, Device::meta(tape, 0, true), [&](bool begins) { tape.run(begins); });
 }
 
 std::vector<std::string> operations_of(const gpu::Tape& tape) {

@@ -23,9 +23,10 @@ struct OneRankStep {
 
 /// @brief Makes two steps.
 /// @param flags   of 11_five_d, for one rank, with a text.
-/// @param second  called before the second step.
+/// @param second  called with true where the second step begins, and with false where it ends.
 [[nodiscard]] OneRankStep second_step(
-    const std::string& flags, const Device& device, const std::function<void()>& second = [] {});
+    const std::string& flags, const Device& device,
+    const std::function<void(bool begins)>& second = [](bool) {});
 
 /// @brief The second step on the emulated device.
 /// @param operations  gets what its streams were given: "compute: rope".

@@ -28,7 +28,8 @@ struct Drawn {
 /// @param least  of hidden size and sequence: from 64 on, tiles of the ladders are worth their while.
 Drawn draw(test::Random& random, std::size_t least) {
   const std::size_t heads = random.pick({std::size_t{1}, std::size_t{2}, std::size_t{4}});
-  const std::size_t hidden = heads * 4 * random.between(least / (4 * heads) + 1, least / 16 + 4);
+  const std::size_t fours = least / (4 * heads);  // of a head
+  const std::size_t hidden = heads * 4 * random.between(fours + 1, fours + 3);
   Drawn drawn;
   drawn.seq = random.between(least + 1, least + 15);
   const std::size_t micro_batch = random.between(1, 2);
@@ -120,7 +121,12 @@ TEST_P(RecordedStep, TwoRecordsAreEqual) {
   Tape second;
   static_cast<void>(recorded_step(flags, first));
   static_cast<void>(recorded_step(flags, second));
-  EXPECT_EQ(lines_of(first), lines_of(second));
+  const std::vector<std::string> lines = lines_of(first);
+  const std::vector<std::string> others = lines_of(second);
+  const auto [line, other] = std::ranges::mismatch(lines, others);
+  EXPECT_TRUE(line == lines.end() && other == others.end())
+      << (line == lines.end() ? "nothing" : *line) << "\n"
+      << (other == others.end() ? "nothing" : *other);
   EXPECT_EQ(first.names, second.names);
   EXPECT_EQ(first.events(), second.events());
 }

@@ -153,6 +153,13 @@ TEST_F(EmulatedStreamsTest, AnEventMendsIt) {
   streams->upload(kCommunication, block, numbers.data(), 4);
 }
 
+TEST_F(EmulatedStreamsTest, SoDoesWhatBookkeepingOfMemoryKnows) {
+  const std::vector<int> numbers = {1};
+  streams->upload(kCompute, block, numbers.data(), 4);
+  streams->follows(kCommunication, streams->record(kCompute));
+  streams->upload(kCommunication, block, numbers.data(), 4);
+}
+
 TEST_F(EmulatedStreamsTest, AskingForBookkeepingIsNoOrder) {
   const std::vector<int> numbers = {1};
   streams->upload(kCompute, block, numbers.data(), 4);
