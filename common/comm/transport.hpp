@@ -96,12 +96,15 @@ class Transport {
   [[nodiscard]] virtual std::unique_ptr<Request> irecv(const Landing& landing, int peer,
                                                        Tag tag) = 0;
 
-  /// @brief A transport for some members of this group. Collective over those members only, after
-  /// all of them have agreed on it.
+  /// @brief A transport for some members of this group. Collective over those members only.
   /// @param members   their ranks here, in the new group's order; holds this rank.
   /// @param sequence  how many subgroups were made from this transport before; the same everywhere.
   [[nodiscard]] virtual std::unique_ptr<Transport> subgroup(std::span<const int> members,
                                                             std::uint32_t sequence) = 0;
+
+  /// @brief Whether subgroup() waits for its members inside the platform, where nothing else of this
+  /// rank moves on: then all members of this group meet before they call it.
+  [[nodiscard]] virtual bool subgroup_blocks() const { return false; }
 
   /// @brief The collective as the platform does it best: over shared memory, or MPI's own.
   ///

@@ -330,7 +330,6 @@ Schedule make_schedule(const CollectiveCall& call, const CollectiveAlgorithms& a
       return algorithms.barrier(group);
     case OpKind::kSend:
     case OpKind::kRecv:
-    case OpKind::kSplit:
       break;
   }
   throw InternalError("only collectives have schedules");
