@@ -79,6 +79,10 @@ class Streams {
   /// wants to see a wait() before anybody relies on it.
   [[nodiscard]] virtual bool has_passed(const Event& event) = 0;
 
+  /// @brief As wait(), for an event that has_passed() has found, or that bookkeeping of memory alone
+  /// asks for: it costs the stream nothing, and nobody who asks what a step waits for wants to know.
+  virtual void follows(StreamRole role, const Event& event) { wait(role, event); }
+
   /// @brief The host waits for the event: counted in synchronizations().
   /// @throws Error when work of the device has failed.
   virtual void synchronize(const Event& event) = 0;

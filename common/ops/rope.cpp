@@ -19,6 +19,7 @@ RopeTable::RopeTable(const Device& device, DType dtype, std::size_t head_dim,
   const std::size_t half = head_dim / 2;
   cosines_ = Tensor::empty(device, {num_positions, half}, dtype);
   sines_ = Tensor::empty(device, {num_positions, half}, dtype);
+  if (!has_numbers(device.kind())) return;
   dispatch_float(dtype, [&]<class T>() {
     const HostView<T> cosines(cosines_, HostAccess::kWrite);
     const HostView<T> sines(sines_, HostAccess::kWrite);

@@ -10,6 +10,8 @@
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
+#include "common/gpu/meta/meta_runtime.hpp"
+#include "common/gpu/meta/tape.hpp"
 #include "common/gpu/runtime.hpp"
 #include "common/tensor/caching_allocator.hpp"
 #include "common/tensor/stream_pool.hpp"
@@ -22,6 +24,8 @@ std::string_view to_string(DeviceKind kind) {
       return "cpu";
     case DeviceKind::kCuda:
       return "cuda";
+    case DeviceKind::kMeta:
+      return "meta";
     case DeviceKind::kEmulated:
       break;
   }
@@ -56,6 +60,7 @@ struct Device::State {
   std::optional<std::size_t> limit;
   std::unique_ptr<StreamDevice> on_streams;
   std::optional<Device> host;
+  gpu::Tape* tape = nullptr;  // of a device that writes down what it is given
 
   State() = default;
   explicit State(MemorySource source) : allocator(std::move(source)) {}
@@ -70,6 +75,9 @@ struct Device::State {
     } else {
       allocator.release(block, bytes);
     }
+  }
+  void tape_memory() {
+    if (tape != nullptr) tape->add(tracker.current().bytes);
   }
   [[nodiscard]] std::string memory_of_the_system() const;
 };
@@ -115,7 +123,7 @@ OutOfMemory no_more_in_the_system(const std::string& whose, std::size_t bytes,
 
 /// Who refuses memory, and for a GPU how much of it others hold.
 std::string Device::State::memory_of_the_system() const {
-  if (!on_streams || kind == DeviceKind::kEmulated) return "the system";
+  if (kind != DeviceKind::kCuda) return "the system";
   const gpu::DeviceProperties& gpu = on_streams->runtime->properties();
   const std::size_t free = on_streams->runtime->free_bytes();
   const std::size_t held = on_streams->pool.reserved_bytes();
@@ -138,6 +146,8 @@ Device Device::create(DeviceKind kind, int rank, MatmulLibrary library) {
         return cpu();
       case DeviceKind::kCuda:
         return on_runtime(kind, gpu::make_cuda_runtime(rank), rank);
+      case DeviceKind::kMeta:
+        throw InternalError("a meta device is made with its tape: Device::meta");
       case DeviceKind::kEmulated:
         break;
     }
@@ -145,6 +155,13 @@ Device Device::create(DeviceKind kind, int rank, MatmulLibrary library) {
   };
   const Device device = make();
   device.state_->library = library;
+  return device;
+}
+
+Device Device::meta(gpu::Tape& tape, int rank, bool checks_order) {
+  const Device device =
+      on_runtime(DeviceKind::kMeta, gpu::make_meta_runtime(tape, checks_order), rank);
+  device.state_->tape = &tape;
   return device;
 }
 
@@ -193,6 +210,7 @@ void* Device::allocate(std::size_t bytes, MemoryCategory category) const {
                                 usage);
   }
   state_->tracker.add(category, bytes);
+  state_->tape_memory();
   return block;
 }
 
@@ -200,6 +218,7 @@ void Device::release(void* block, std::size_t bytes, MemoryCategory category) co
   const std::lock_guard lock(state_->mutex);
   state_->give_back(block, bytes);
   state_->tracker.remove(category, bytes);
+  state_->tape_memory();
 }
 
 void Device::used_on(void* block, gpu::StreamRole role) const {
@@ -211,6 +230,7 @@ void Device::used_on(void* block, gpu::StreamRole role) const {
 void Device::recategorize(std::size_t bytes, MemoryCategory from, MemoryCategory to) const {
   const std::lock_guard lock(state_->mutex);
   state_->tracker.move(from, to, bytes);
+  state_->tape_memory();
 }
 
 void Device::set_memory_limit(std::optional<std::size_t> bytes) const {

@@ -15,13 +15,15 @@ namespace ultra::gpu {
 enum class StreamRole;
 class Streams;
 class Runtime;
+class Tape;
 }  // namespace ultra::gpu
 
 namespace ultra {
 
 /// @brief Kind of memory and of the code that works on it: kEmulated is kCuda's code with kernels,
-/// memory and streams that the host plays.
-enum class DeviceKind { kCpu, kCuda, kEmulated };
+/// memory and streams that the host plays. kMeta is that code, too, with memory that nobody has and
+/// streams that only write down what they are given: no user has it.
+enum class DeviceKind { kCpu, kCuda, kEmulated, kMeta };
 
 /// @brief Whose matrix products a GPU computes. The emulated device has ours alone, the CPU its BLAS.
 enum class MatmulLibrary {
@@ -30,11 +32,15 @@ enum class MatmulLibrary {
   kOurs     ///< the ladders of kernels/
 };
 
-/// @brief "cpu", "cuda" or "emulated".
+/// @brief "cpu", "cuda", "emulated" or "meta".
 [[nodiscard]] std::string_view to_string(DeviceKind kind);
 
 /// @brief True for a device whose work the host puts into streams and whose memory it cannot read.
 [[nodiscard]] constexpr bool has_streams(DeviceKind kind) { return kind != DeviceKind::kCpu; }
+
+/// @brief False for a device that computes nothing: what only fills tensors with numbers may be left
+/// out there.
+[[nodiscard]] constexpr bool has_numbers(DeviceKind kind) { return kind != DeviceKind::kMeta; }
 
 /// @brief Parses "cpu", "cuda" or "emulated".
 /// @throws ConfigError for any other text.
@@ -59,13 +65,21 @@ class Device {
   [[nodiscard]] static Device create(DeviceKind kind, int rank = 0,
                                      MatmulLibrary library = MatmulLibrary::kAny);
 
-  /// @brief CPU, CUDA or emulated.
+  /// @brief A device that computes nothing and writes down what it is given: what it is told to do, and
+  /// each change of the memory in use, while the tape runs.
+  /// @param tape  outlives the device and all of its tensors.
+  /// @param rank  whose device it is, for messages.
+  /// @param checks_order  whether accesses without an order throw gpu::OrderError, as they do on the
+  ///                      emulated device.
+  [[nodiscard]] static Device meta(gpu::Tape& tape, int rank = 0, bool checks_order = false);
+
+  /// @brief CPU, CUDA, emulated or meta.
   [[nodiscard]] DeviceKind kind() const;
 
   /// @brief Whose matrix products it was made for.
   [[nodiscard]] MatmulLibrary matmul_library() const;
 
-  /// @brief "cpu", "emulated", or the GPU's name.
+  /// @brief "cpu", "emulated", "meta", or the GPU's name.
   [[nodiscard]] const std::string& name() const;
 
   /// @brief Its streams.

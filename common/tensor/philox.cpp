@@ -110,6 +110,7 @@ void fill_normal_elements(const Tensor& out, std::size_t first, const Shape& glo
     throw ShapeError(fmt::format("elements [{}, {}) are not in a shard of {} elements", first,
                                  first + out.numel(), count));
   }
+  if (!has_numbers(out.device().kind())) return;
   const Shape global_strides = contiguous_strides(global_shape);
   dispatch_stored(out.dtype(), [&]<class T>() {
     using Compute = std::conditional_t<HalfScalar<T>, float, T>;

@@ -77,7 +77,7 @@ void StreamPool::take_back_what_has_passed() {
 }
 
 void StreamPool::take_back(const Waiting& waiting) {
-  for (const gpu::Event& use : waiting.uses) streams_.wait(waiting.home, use);
+  for (const gpu::Event& use : waiting.uses) streams_.follows(waiting.home, use);
   pool_of(waiting.home).release(waiting.block, waiting.bytes);
 }
 

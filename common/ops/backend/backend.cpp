@@ -5,6 +5,7 @@
 namespace ultra::ops {
 
 const Backend& backend_of(const Device& device) {
+  if (!has_numbers(device.kind())) return meta_backend();
   return has_streams(device.kind()) ? kernel_backend() : cpu_backend();
 }
 

@@ -82,4 +82,7 @@ class Backend {
 /// products where it has one.
 [[nodiscard]] const Backend& kernel_backend();
 
+/// @brief The backend of the meta device: it says what the operations are, and computes none of them.
+[[nodiscard]] const Backend& meta_backend();
+
 }  // namespace ultra::ops

@@ -11,7 +11,7 @@ namespace ultra::ops::gpu {
 ///
 /// The kernels are those of kernel_choice.hpp. An operation gives the same bits each time that it is done
 /// with the same operands.
-class KernelBackend final : public Backend {
+class KernelBackend : public Backend {
  public:
   void matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
               Transpose transpose_b, Write write) const override;
