@@ -124,6 +124,7 @@ std::shared_ptr<comm::Operation> Communicator::tagged(OpKind kind, const Tensor&
   info.communicator_id = group.id;
   info.label = state_->label;
   info.sequence = tag.sequence;
+  if (auto noted = group.control->note(info, data, tag)) return noted;
   return comm::make_message(std::move(info), data, group.transport, tag);
 }
 

@@ -14,7 +14,8 @@
 
 namespace ultra {
 enum class Checking : std::uint8_t;
-}
+struct OperationInfo;
+}  // namespace ultra
 
 namespace ultra::comm {
 
@@ -113,6 +114,20 @@ class Transport {
   /// @throws ConfigError when this transport has none (a slowed link).
   [[nodiscard]] virtual std::shared_ptr<Operation> native(const CollectiveCall& call,
                                                           Checking checking) = 0;
+
+  /// @brief A collective in a world of which only this rank exists, as an operation that has ended; null
+  /// in any other, where messages carry its schedule out.
+  /// @param sent_bytes  by this rank, to others.
+  [[nodiscard]] virtual std::shared_ptr<Operation> note(const CollectiveCall& /*call*/,
+                                                        std::size_t /*sent_bytes*/) {
+    return nullptr;
+  }
+  /// @brief The same of a message to or from member `info.root`; null where it travels.
+  [[nodiscard]] virtual std::shared_ptr<Operation> note(const OperationInfo& /*info*/,
+                                                        const Tensor& /*data*/,
+                                                        const Tag& /*tag*/) {
+    return nullptr;
+  }
 };
 
 }  // namespace ultra::comm

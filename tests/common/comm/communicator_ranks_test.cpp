@@ -350,15 +350,16 @@ class Log : public CommObserver {
 TEST_P(CommunicatorRanks, AHandlesLabelIsOnWhatItIssues) {
   ranks_with(options, 2, [&](Communicator& world) {
     Log log;
-    world.set_observer(&log);
     const Communicator bucket = world.labeled("bucket 2");
+    const Communicator pair = bucket.split([](int) { return 0; }, "pair");
+    world.set_observer(&log);
     const Tensor data = contribution(world.rank(), 5, DType::kF32);
     bucket.all_reduce(data).wait();
     if (world.rank() == 0) bucket.send(data, 1).wait();
     if (world.rank() == 1) bucket.recv(data, 0).wait();
     bucket.ring_shift(data, data.clone()).wait();
     bucket.with_algorithms(options.algorithms).barrier().wait();
-    bucket.split([](int) { return 0; }, "pair").barrier().wait();
+    pair.barrier().wait();
     bucket.labeled("bucket 3").barrier().wait();
     world.barrier().wait();
     world.set_observer(nullptr);
