@@ -190,6 +190,7 @@ KNOWS_NO_ADDITION = {  # words, and the files of common/ that may have them
     "optimizer": (r"(?i)\b(sgd|muon)\b", {"common/optim/sgd.hpp", "common/optim/sgd.cpp", "common/optim/rules.cpp"}),
     "model": (r"(?i)qwen|deepseek", set()),
 }
+MOST_KNOW_META = 25  # files that ask whether a device has numbers: elsewhere it is a device like others
 EXCERPT = re.compile(r"^<!-- in (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -200,6 +201,15 @@ def additions_in_the_core(sources):
             found = re.search(words, read(path)) if path.parts[0] == "common" and str(path) not in own else None
             if found:
                 yield path, f"the core knows no {what} by name, and this names {found.group()}"
+
+
+def meta_faults(sources):
+    """What runs on no device stays in few places."""
+    knowing = [path for path in sources if path.parts[0] in ("common", "chapters", "solutions")
+               and re.search(r"\bhas_numbers\(|\bDeviceKind::kMeta\b", read(path))]
+    for path in sorted(knowing)[MOST_KNOW_META:]:
+        yield path, (f"knows a device without numbers, as {len(knowing)} files do; "
+                     f"{MOST_KNOW_META} may")
 
 
 def excerpt_faults():
@@ -223,6 +233,7 @@ def all_faults():
     yield from include_faults(sources, skipped)
     yield from missing_tests(sources)
     yield from additions_in_the_core(sources)
+    yield from meta_faults(sources)
     yield from excerpt_faults()
     yield from size_faults(files, skipped)
     yield from missing_notebooks()

@@ -63,6 +63,16 @@ class Layout(unittest.TestCase):
             self.expect_fault(path, what)
             (self.toy.root / path).unlink()
 
+    def test_few_files_know_a_device_without_numbers(self):
+        def write(count):
+            for i in range(count):
+                self.write(f"chapters/01_toy/knows/x{i:02}.cpp", "if (!has_numbers(kind)) return;\n")
+
+        write(25)
+        self.assertNotIn("without numbers", self.faults())
+        write(26)
+        self.expect_fault("chapters/01_toy/knows/x25.cpp", "knows a device without numbers")
+
     def test_excerpts_of_recipes_are_in_their_files(self):
         self.write("common/base/x.cpp", "int one = 1;\n  int two = 2;\n")
         self.write("docs/extending.md", "<!-- in common/base/x.cpp -->\n```cpp\nint two = 2;\nint six = 6;\n```\n"

@@ -1,0 +1,113 @@
+#include "tests/devices/one_rank_step.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "chapters/11_five_d/five_d.hpp"
+#include "common/comm/run_ranks.hpp"
+#include "common/gpu/streams.hpp"
+#include "common/train/cli/run_techniques.hpp"
+#include "tests/devices/tiny_run.hpp"
+#include "tests/support/command_line.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace ultra::devices {
+namespace {
+
+OneRankStep second_step_in(const train::Setup& setup, const Communicator& world,
+                           const Device& device, const std::function<void()>& second) {
+  const train::TrainOptions& options = setup.train;
+  const data::Sampler sampler(setup.text->open(options.data_file()), options.model.max_seq_len,
+                              options.global_batch, options.seed);
+  trace::StepTimeline timeline(device, nullptr, 0);
+  train::RankMeter meter(world, device);
+  const train::RunContext context{.options = options,
+                                  .world = world,
+                                  .sampler = sampler,
+                                  .device = device,
+                                  .timeline = timeline,
+                                  .meter = meter};
+  const auto worker = train::make_trainer(setup, context, world);
+  const auto waits = [&] {
+    return has_streams(device.kind()) ? device.streams().synchronizations() : 0;
+  };
+  const auto make_step = [&](std::size_t step) {
+    timeline.begin_step(step);
+    static_cast<void>(worker->step({.step = step, .learning_rate = 1e-3}));
+    timeline.end_step();
+  };
+  make_step(1);
+  device.reset_memory_peaks();
+  const std::uint64_t waits_before = waits();
+  second();
+  make_step(2);
+  return {.memory = device.memory(),
+          .host_waits = waits() - waits_before,
+          .parameters = worker->parameter_count(),
+          .model = options.model};
+}
+
+}  // namespace
+
+OneRankStep second_step(const std::string& flags, const Device& device,
+                        const std::function<void()>& second) {
+  const test::TemporaryFolder folder;
+  const train::Setup setup = train::parse_setup(
+      five_d::techniques(),
+      test::words_of(
+          fmt::format("{} --data {}", flags, folder.write("numbers.txt", text_of_numbers()))));
+  OneRankStep step;
+  run_ranks(
+      1, [&](Communicator& world) { step = second_step_in(setup, world, device, second); },
+      setup.rank_options());
+  return step;
+}
+
+OneRankStep emulated_step(const std::string& flags, std::vector<std::string>& operations) {
+  const Device device = Device::create(DeviceKind::kEmulated);
+  OneRankStep step = second_step(flags, device, [&] {
+    device.streams().set_listener([&](const gpu::StreamSlice& slice) {
+      operations.push_back(fmt::format("{}: {}", to_string(slice.role), slice.operation));
+    });
+  });
+  device.streams().set_listener({});
+  return step;
+}
+
+OneRankStep recorded_step(const std::string& flags, gpu::Tape& tape) {
+  OneRankStep step = second_step(flags, Device::meta(tape, 0, true), [&] { tape.run(true); });
+  tape.run(false);
+  return step;
+}
+
+std::vector<std::string> operations_of(const gpu::Tape& tape) {
+  std::vector<std::string> operations;
+  for (const gpu::Entry& entry : tape.entries) {
+    if (entry.kind != gpu::EntryKind::kWork) continue;
+    operations.push_back(
+        fmt::format("{}: {}", to_string(entry.role), tape.names[tape.works[entry.index].name]));
+  }
+  return operations;
+}
+
+std::vector<std::string> lines_of(const gpu::Tape& tape) {
+  std::vector<std::string> lines;
+  for (const gpu::Entry& entry : tape.entries) {
+    std::string line = fmt::format("{} on {}: {}", static_cast<int>(entry.kind),
+                                   to_string(entry.role), entry.index);
+    if (entry.kind == gpu::EntryKind::kWork) {
+      const gpu::TapedWork& of = tape.works[entry.index];
+      line += fmt::format(" {} {} in {}: {} x {} x {} x {} of {}, {} FLOP, {} read, {} written",
+                          static_cast<int>(of.kind), tape.names[of.name], tape.names[of.phase],
+                          of.count, of.m, of.k, of.n, of.element_bytes, of.flop, of.read_bytes,
+                          of.written_bytes);
+    }
+    if (entry.kind == gpu::EntryKind::kMemory) {
+      line += fmt::format(" {}", fmt::join(tape.memory[entry.index], " "));
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace ultra::devices

@@ -1,0 +1,207 @@
+// A step that stands on a tape, of a device that computes nothing: against the same step on the emulated
+// device and on the CPU, and against closed forms.
+// Covers: common/gpu/meta/tape.hpp.
+#include <algorithm>
+#include <set>
+
+#include "tests/devices/layouts.hpp"
+#include "tests/devices/one_rank_step.hpp"
+#include "tests/devices/tiny_run.hpp"
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::devices {
+namespace {
+
+using gpu::EntryKind;
+using gpu::Tape;
+using gpu::TapedWork;
+using gpu::WorkKind;
+using enum MemoryCategory;
+
+/// Sizes of a model, and the flags of a training with them.
+struct Drawn {
+  std::string flags;
+  std::size_t seq = 0;
+  std::size_t tokens = 0;  // of a global batch
+};
+
+/// @param least  of hidden size and sequence: from 64 on, tiles of the ladders are worth their while.
+Drawn draw(test::Random& random, std::size_t least) {
+  const std::size_t heads = random.pick({std::size_t{1}, std::size_t{2}, std::size_t{4}});
+  const std::size_t hidden = heads * 4 * random.between(least / (4 * heads) + 1, least / 16 + 4);
+  Drawn drawn;
+  drawn.seq = random.between(least + 1, least + 15);
+  const std::size_t micro_batch = random.between(1, 2);
+  const std::size_t batch = micro_batch * random.between(1, 3);
+  drawn.tokens = batch * drawn.seq;
+  drawn.flags = fmt::format(
+      "--layers {} --hidden {} --heads {} --kv-heads {} --ffn {} --seq {} --micro-batch {} "
+      "--global-batch {} --warmup 1",
+      random.between(1, 3), hidden, heads, random.pick({std::size_t{1}, heads}),
+      random.between(least + 5, least + 50), drawn.seq, micro_batch, batch);
+  return drawn;
+}
+
+/// What a step on one rank can be beside the plainest. Nothing overflows where there are no numbers, so that
+/// the scale of losses is one with which nothing does elsewhere.
+const std::vector<std::string>& ways() {
+  static const std::vector<std::string> kWays = {
+      "",
+      "--recompute full",
+      "--recompute selective",
+      "--tied-embeddings",
+      "--optimizer sgd",
+      "--dtype f64",
+      "--doc-length 5",
+      "--precision bf16",
+      "--precision bf16 --recompute full",
+      "--precision fp16 --loss-scale-start 64",
+      "--precision fp16 --grad-dtype f16 --loss-scale-start 64"};
+  return kWays;
+}
+
+/// Whether memory of the categories that a prediction speaks of is equal.
+void expect_same_memory(const OneRankStep& found, const OneRankStep& other) {
+  for (const MemoryCategory category :
+       {kParameters, kGradients, kOptimizer, kActivations, kCommunication}) {
+    EXPECT_EQ(found.memory.peak(category).bytes, other.memory.peak(category).bytes)
+        << to_string(category);
+    EXPECT_EQ(found.memory.current()[category], other.memory.current()[category])
+        << to_string(category) << " at the end";
+  }
+}
+
+std::size_t host_waits_on(const Tape& tape) {
+  return static_cast<std::size_t>(
+      std::ranges::count(tape.entries, EntryKind::kHostWait, &gpu::Entry::kind));
+}
+
+class RecordedStep : public test::RandomTest, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(RecordedStep, IsTheEmulatedDevicesStep) {
+  const std::string flags = fmt::format("{} {}", draw(random, 8).flags, GetParam());
+  SCOPED_TRACE(flags);
+  std::vector<std::string> announced;
+  Tape tape;
+  const OneRankStep emulated = emulated_step(flags, announced);
+  const OneRankStep recorded = recorded_step(flags, tape);
+  EXPECT_EQ(operations_of(tape), announced);
+  EXPECT_EQ(recorded.host_waits, emulated.host_waits);
+  EXPECT_EQ(host_waits_on(tape), emulated.host_waits);
+  expect_same_memory(recorded, emulated);
+  expect_same_memory(recorded, second_step(flags, Device::cpu()));
+  // Scratch of kernels, which the record has not, is the category other's.
+  EXPECT_LE(recorded.memory.peak(kOther).bytes, emulated.memory.peak(kOther).bytes);
+}
+
+/// Where tiles of the ladders compute, their operands are copied, and sums are added in a second kernel.
+TEST_P(RecordedStep, IsTheEmulatedDevicesStepButForTheLaddersCopies) {
+  const std::string flags = fmt::format("{} {}", draw(random, 64).flags, GetParam());
+  SCOPED_TRACE(flags);
+  const auto without_copies = [](std::vector<std::string> operations) {
+    const std::set<std::string> copies = {"compute: copy", "compute: strided copy",
+                                          "compute: matmul_add", "compute: rms_norm_backward_add"};
+    std::erase_if(operations, [&](const std::string& name) { return copies.contains(name); });
+    return operations;
+  };
+  std::vector<std::string> announced;
+  Tape tape;
+  const OneRankStep emulated = emulated_step(flags, announced);
+  const OneRankStep recorded = recorded_step(flags, tape);
+  EXPECT_EQ(without_copies(operations_of(tape)), without_copies(announced));
+  EXPECT_EQ(host_waits_on(tape), emulated.host_waits);
+  expect_same_memory(recorded, emulated);
+}
+
+TEST_P(RecordedStep, TwoRecordsAreEqual) {
+  const std::string flags = fmt::format("{} {}", draw(random, 8).flags, GetParam());
+  SCOPED_TRACE(flags);
+  Tape first;
+  Tape second;
+  static_cast<void>(recorded_step(flags, first));
+  static_cast<void>(recorded_step(flags, second));
+  EXPECT_EQ(lines_of(first), lines_of(second));
+  EXPECT_EQ(first.names, second.names);
+  EXPECT_EQ(first.events(), second.events());
+}
+
+/// The peaks of the tape's own memory are the tracker's.
+TEST_P(RecordedStep, HasTheMemoryOfEachMoment) {
+  const std::string flags = fmt::format("{} {}", draw(random, 8).flags, GetParam());
+  SCOPED_TRACE(flags);
+  Tape tape;
+  const OneRankStep recorded = recorded_step(flags, tape);
+  ASSERT_FALSE(tape.memory.empty());
+  EXPECT_EQ(tape.memory.back(), recorded.memory.current().bytes);
+  for (const MemoryCategory category : {kActivations, kOther}) {
+    std::size_t peak = 0;
+    for (const gpu::TapedMemory& bytes : tape.memory) {
+      peak = std::max(peak, bytes[static_cast<std::size_t>(category)]);
+    }
+    EXPECT_EQ(peak, recorded.memory.peak(category).bytes) << to_string(category);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, RecordedStep, ::testing::ValuesIn(ways()), [](const auto& way) {
+  std::string name = "Way" + way.param;
+  std::erase_if(name, [](char c) { return std::isalnum(c) == 0; });
+  return name;
+});
+
+double flop_of(const Tape& tape, WorkKind kind) {
+  double sum = 0;
+  for (const TapedWork& work : tape.works) sum += work.kind == kind ? work.flop : 0;
+  return sum;
+}
+
+class RecordedFlop : public test::RandomTest {};
+
+/// 6 for each weight that multiplies and each token; 12 for each pair of a query and a key that it sees
+/// and each element of a head; both forward again where blocks are recomputed.
+TEST_F(RecordedFlop, IsThatOfTheClosedForm) {
+  for (const std::string recompute : {"", "--recompute full"}) {
+    for (const char* dtype : {"", "--precision bf16"}) {
+      const Drawn drawn = draw(random, 8);
+      const std::string flags = fmt::format("{} {} {}", drawn.flags, recompute, dtype);
+      SCOPED_TRACE(flags);
+      Tape tape;
+      const OneRankStep step = recorded_step(flags, tape);
+      const nn::ModelConfig& model = step.model;
+      const std::size_t norms = (2 * model.num_layers + 1) * model.hidden_size;
+      const std::size_t table = model.vocab_size * model.hidden_size;
+      const std::size_t in_blocks = step.parameters - norms - 2 * table;
+      const double tokens = count_of(drawn.tokens);
+      const double again = recompute.empty() ? 0 : 1;
+      EXPECT_EQ(flop_of(tape, WorkKind::kProduct),
+                tokens * (6 * count_of(in_blocks + table) + 2 * again * count_of(in_blocks)));
+      const double pairs = tokens * count_of(drawn.seq + 1) / 2;
+      EXPECT_EQ(flop_of(tape, WorkKind::kAttention),
+                (12 + 4 * again) * count_of(model.num_layers * model.hidden_size) * pairs);
+    }
+  }
+}
+
+/// The tiny trainings that every device is tried with.
+TEST(RecordedLayout, IsTheEmulatedDevicesStep) {
+  std::size_t tried = 0;
+  for (const Layout& layout : layouts()) {
+    // Experts are chosen by numbers, which there are none of.
+    if (layout.chapter != "01_memory" && layout.chapter != "10_mixed_precision") continue;
+    if (layout.flags.find("--dp") != std::string::npos) continue;
+    if (layout.flags.find("--tp") != std::string::npos) continue;
+    SCOPED_TRACE(layout.name);
+    const std::string flags = flags_of(layout, "--steps 4");
+    std::vector<std::string> announced;
+    Tape tape;
+    const OneRankStep emulated = emulated_step(flags, announced);
+    const OneRankStep recorded = recorded_step(flags, tape);
+    EXPECT_EQ(operations_of(tape), announced);
+    EXPECT_EQ(host_waits_on(tape), emulated.host_waits);
+    expect_same_memory(recorded, emulated);
+    ++tried;
+  }
+  EXPECT_GE(tried, 8U);
+}
+
+}  // namespace
+}  // namespace ultra::devices
