@@ -12,8 +12,8 @@
 #include "common/comm/collectives/schedule.hpp"
 #include "common/gpu/meta/tape.hpp"
 #include "common/gpu/order_checker.hpp"
-#include "tests/support/drawn_program.hpp"
 #include "tests/common/comm/comm_test.hpp"
+#include "tests/support/drawn_program.hpp"
 
 namespace ultra {
 namespace {
