@@ -21,7 +21,9 @@ void add_tensor_groups(train::RankGroups& groups, const Communicator& tp,
   const auto copies = checked_cast<int>(layout.kv_copies(num_kv_heads));
   if (copies == 1) return;
   groups.add(std::string(kHeadGroup),
-             copies == tp.size() ? tp : tp.split(tp.rank() / copies, tp.rank(), "kv copies"));
+             copies == tp.size()
+                 ? tp
+                 : tp.split([copies](int rank) { return rank / copies; }, "kv copies"));
 }
 
 void TensorParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }

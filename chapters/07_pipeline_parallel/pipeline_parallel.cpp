@@ -124,12 +124,11 @@ std::size_t parts_of_tokens(const train::Setup& setup) {
 
 /// Stages that hold the token table: the two ends, when it is the output matrix too.
 void add_tied_group(train::Plan& plan, const Placement& placement) {
-  const auto stage = static_cast<std::size_t>(plan.mesh.along(kAxis).rank());
-  const bool is_end =
-      stage == placement.at(0).stage || stage == placement.at(placement.parts() - 1).stage;
-  plan.groups.add(
-      std::string(nn::kTiedGroup),
-      plan.mesh.along(kAxis).split(is_end ? 0 : 1, plan.mesh.along(kAxis).rank(), "both ends"));
+  const auto is_end = [&](int rank) {
+    const auto stage = static_cast<std::size_t>(rank);
+    return stage == placement.at(0).stage || stage == placement.at(placement.parts() - 1).stage;
+  };
+  plan.groups.add(std::string(nn::kTiedGroup), plan.mesh.along(kAxis).split(is_end, "both ends"));
 }
 
 /// Whether a stage makes gradients of weights later than those of its input.

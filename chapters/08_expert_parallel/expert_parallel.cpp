@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <string_view>
 
 #include "chapters/01_memory/memory.hpp"
@@ -185,7 +186,7 @@ void ExpertParallel::configure_plan(train::Plan& plan, const train::Setup&) cons
   if (options_.ep > 1) plan.groups.add(kExpertGroup, plan.mesh.along(kReplicaAxis));
   if (options_.moe.balance != Balance::kBias) return;
   plan.groups.add(std::string(nn::kLocalGroup),
-                  plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kLocalGroup)));
+                  plan.ranks().split(std::identity(), std::string(nn::kLocalGroup)));
 }
 
 void ExpertParallel::wrap_layers(train::FactoryStack& factories, const train::Plan& plan,

@@ -1,6 +1,10 @@
 #include "common/comm/communicator.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <utility>
+#include <vector>
 
 #include "common/comm/collectives/collective_call.hpp"
 #include "common/comm/collectives/schedule_runner.hpp"
@@ -33,15 +37,26 @@ PendingCall Communicator::pending(std::shared_ptr<comm::Operation> operation) co
   return {state_->group, std::move(operation)};
 }
 
-Communicator Communicator::split(int color, int key, const std::string& name) const {
+Communicator Communicator::split(const std::function<int(int member)>& color,
+                                 const std::string& name) const {
   comm::GroupState& group = *state_->group;
-  OperationInfo info{.kind = OpKind::kSplit};
-  group.number(info);
-  info.label = state_->label;
-  const auto operation = std::make_shared<comm::SplitOperation>(info, group.control, color, key);
-  pending(operation).wait();
-  auto joined = comm::GroupState::join(
-      group.own, group.control->subgroup(operation->members(), group.splits++), name);
+  std::vector<int> colors;
+  for (int member = 0; member < size(); ++member) colors.push_back(color(member));
+  std::vector<int> members;
+  for (int member = 0; member < size(); ++member) {
+    if (colors[static_cast<std::size_t>(member)] == colors[static_cast<std::size_t>(rank())]) {
+      members.push_back(member);
+    }
+  }
+  comm::CollectiveCall meeting = comm::calls::barrier(group.barrier_element);
+  // It has a number, by which the next operation finds a member that has not split the group.
+  group.number(meeting.info);
+  if (group.control->subgroup_blocks()) {
+    meeting.info.label = fmt::format("split {}", fmt::join(colors, " "));
+    pending(group.control->native(meeting, group.own->checking)).wait();
+  }
+  auto joined =
+      comm::GroupState::join(group.own, group.control->subgroup(members, group.splits++), name);
   return Communicator(std::make_shared<State>(State{std::move(joined), state_->algorithms, {}}));
 }
 
@@ -109,6 +124,7 @@ std::shared_ptr<comm::Operation> Communicator::tagged(OpKind kind, const Tensor&
   info.communicator_id = group.id;
   info.label = state_->label;
   info.sequence = tag.sequence;
+  if (auto noted = group.control->note(info, data, tag)) return noted;
   return comm::make_message(std::move(info), data, group.transport, tag);
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,9 +68,11 @@ class Communicator {
   /// @brief The member that a ring receives from: (rank - 1) mod size.
   [[nodiscard]] int prev_rank() const { return (rank() + size() - 1) % size(); }
 
-  /// @brief Groups the members by `color`; inside a group they stand in the order of `key`, then rank.
-  /// Collective. @param name  of the new group, for messages and timelines.
-  [[nodiscard]] Communicator split(int color, int key, const std::string& name = "split") const;
+  /// @brief Groups the members by a number that each member can compute for all; inside a group they
+  /// stand in the order of their ranks. Collective, though no message travels: every member says the
+  /// same numbers. @param name  of the new group, for messages and timelines.
+  [[nodiscard]] Communicator split(const std::function<int(int member)>& color,
+                                   const std::string& name = "split") const;
 
   /// @brief The members of the group that use these algorithms from now on; nullptr for the
   /// platform's own collectives. Every member must choose the same. Groups split off before keep

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
 
 namespace ultra {
 namespace {
@@ -155,9 +156,27 @@ Mesh::Mesh(const Communicator& world, MeshShape shape) : world_(world), shape_(s
                     "number of ranks.",
                     shape_.str(), shape_.world_size(), world.size()));
   }
+  std::map<std::string_view, std::vector<int>> positions;  // by axis, of all ranks
+  const auto positions_along = [&](std::string_view axis) -> const std::vector<int>& {
+    std::vector<int>& along = positions[axis];
+    for (int rank = checked_cast<int>(along.size()); rank < world.size(); ++rank) {
+      along.push_back(shape_.position(rank, axis));
+    }
+    return along;
+  };
   const auto join = [&](const Names& axes, const Names& others) {
+    std::vector<int> colors(static_cast<std::size_t>(world.size()));
+    for (const std::string_view axis : others) {
+      const std::vector<int>& along = positions_along(axis);
+      const int size = shape_.size(axis);
+      for (std::size_t i = 0; i < colors.size(); ++i) {
+        colors[i] = colors[i] * size + along[i];
+      }
+    }
     const std::string name = fmt::format("{}", fmt::join(axes, "*"));
-    groups_.emplace(name, world.split(color_of(shape_, world.rank(), others), world.rank(), name));
+    groups_.emplace(
+        name,
+        world.split([&](int rank) { return colors.at(static_cast<std::size_t>(rank)); }, name));
   };
   // Every product at once: a group made later would have to be made by all ranks at that time.
   std::vector<Names> products = {{}};

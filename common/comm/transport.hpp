@@ -14,7 +14,8 @@
 
 namespace ultra {
 enum class Checking : std::uint8_t;
-}
+struct OperationInfo;
+}  // namespace ultra
 
 namespace ultra::comm {
 
@@ -96,12 +97,15 @@ class Transport {
   [[nodiscard]] virtual std::unique_ptr<Request> irecv(const Landing& landing, int peer,
                                                        Tag tag) = 0;
 
-  /// @brief A transport for some members of this group. Collective over those members only, after
-  /// all of them have agreed on it.
+  /// @brief A transport for some members of this group. Collective over those members only.
   /// @param members   their ranks here, in the new group's order; holds this rank.
   /// @param sequence  how many subgroups were made from this transport before; the same everywhere.
   [[nodiscard]] virtual std::unique_ptr<Transport> subgroup(std::span<const int> members,
                                                             std::uint32_t sequence) = 0;
+
+  /// @brief Whether subgroup() waits for its members inside the platform, where nothing else of this
+  /// rank moves on: then all members of this group meet before they call it.
+  [[nodiscard]] virtual bool subgroup_blocks() const { return false; }
 
   /// @brief The collective as the platform does it best: over shared memory, or MPI's own.
   ///
@@ -110,6 +114,20 @@ class Transport {
   /// @throws ConfigError when this transport has none (a slowed link).
   [[nodiscard]] virtual std::shared_ptr<Operation> native(const CollectiveCall& call,
                                                           Checking checking) = 0;
+
+  /// @brief A collective in a world of which only this rank exists, as an operation that has ended; null
+  /// in any other, where messages carry its schedule out.
+  /// @param sent_bytes  by this rank, to others.
+  [[nodiscard]] virtual std::shared_ptr<Operation> note(const CollectiveCall& /*call*/,
+                                                        std::size_t /*sent_bytes*/) {
+    return nullptr;
+  }
+  /// @brief The same of a message to or from member `info.root`; null where it travels.
+  [[nodiscard]] virtual std::shared_ptr<Operation> note(const OperationInfo& /*info*/,
+                                                        const Tensor& /*data*/,
+                                                        const Tag& /*tag*/) {
+    return nullptr;
+  }
 };
 
 }  // namespace ultra::comm

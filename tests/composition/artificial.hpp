@@ -96,10 +96,9 @@ class TwoExperts : public train::Technique {
   explicit TwoExperts(int halves) : halves_(halves) {}
 
   void configure_plan(train::Plan& plan, const train::Setup&) const override {
-    plan.groups.add("experts", halves_ == 1 ? plan.mesh.along(kReplicaAxis)
-                                            : plan.mesh.along(kReplicaAxis)
-                                                  .split(static_cast<int>(half_of(plan)),
-                                                         plan.mesh.along(kReplicaAxis).rank()));
+    const Communicator& replicas = plan.mesh.along(kReplicaAxis);
+    const auto half = [&](int rank) { return 2 * rank >= replicas.size(); };
+    plan.groups.add("experts", halves_ == 1 ? replicas : replicas.split(half));
   }
 
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,

@@ -119,11 +119,10 @@ class HandWrittenPipeline : public train::Technique {
     const auto stage = static_cast<std::size_t>(plan.mesh.along(kStages).rank());
     plan.chunks = pipeline_.chunks[stage];
     if (!pipeline_.schedules.empty()) plan.schedule = pipeline_.schedules[stage];
-    const bool is_end = stage == 0 || stage + 1 == pipeline_.chunks.size();
+    const auto is_end = [&](int rank) { return rank == 0 || rank + 1 == pipeline_.stages; };
     if (setup.train.model.tied_embeddings && pipeline_.stages > 1) {
       plan.groups.add(std::string(nn::kTiedGroup),
-                      plan.mesh.along(kStages).split(is_end ? 0 : 1,
-                                                     plan.mesh.along(kStages).rank(), "both ends"));
+                      plan.mesh.along(kStages).split(is_end, "both ends"));
     }
   }
 

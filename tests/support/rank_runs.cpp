@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <functional>
 
 #include "tests/support/compare.hpp"
 
@@ -18,7 +19,7 @@ train::TrainResult train_replicated(const train::TrainOptions& options, const Co
       setup_of(options, world.size(), train::list_of(plain_training(), putting(put))), world);
 }
 
-Communicator alone(const Communicator& world) { return world.split(world.rank(), 0, "alone"); }
+Communicator alone(const Communicator& world) { return world.split(std::identity(), "alone"); }
 
 std::string quietly(const std::function<void()>& fn) {
   std::string printed = printed_by(fn);

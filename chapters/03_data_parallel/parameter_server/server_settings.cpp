@@ -57,9 +57,9 @@ ServerWorld make_server_world(const Communicator& world, const ServerSettings& s
                     "rank that is a replica",
                     settings.servers, world.size()));
   }
-  const bool server = world.rank() >= world.size() - settings.servers;
+  const auto is_server = [&](int rank) { return rank >= world.size() - settings.servers; };
   return {.world = world,
-          .group = world.split(server ? 1 : 0, world.rank(), server ? "servers" : "dp"),
+          .group = world.split(is_server, is_server(world.rank()) ? "servers" : "dp"),
           .settings = settings};
 }
 

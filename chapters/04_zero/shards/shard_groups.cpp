@@ -21,8 +21,8 @@ ShardGroups make_shard_groups(const Communicator& dp, std::optional<std::size_t>
   if (!node_size || *node_size == ranks) return {.dp = dp, .shards = dp, .replicas = {}};
   const int size = checked_cast<int>(*node_size);
   return {.dp = dp,
-          .shards = dp.split(dp.rank() / size, dp.rank(), "shards"),
-          .replicas = dp.split(dp.rank() % size, dp.rank(), "copies")};
+          .shards = dp.split([size](int rank) { return rank / size; }, "shards"),
+          .replicas = dp.split([size](int rank) { return rank % size; }, "copies")};
 }
 
 void expect_nodes(std::size_t ranks, std::size_t node_size) {
@@ -36,8 +36,8 @@ void expect_nodes(std::size_t ranks, std::size_t node_size) {
 NodeGroups make_node_groups(const Communicator& ranks, std::size_t node_size) {
   expect_nodes(checked_cast<std::size_t>(ranks.size()), node_size);
   const int size = checked_cast<int>(node_size);
-  return {.node = ranks.split(ranks.rank() / size, ranks.rank(), "node"),
-          .across = ranks.split(ranks.rank() % size, ranks.rank(), "across nodes")};
+  return {.node = ranks.split([size](int rank) { return rank / size; }, "node"),
+          .across = ranks.split([size](int rank) { return rank % size; }, "across nodes")};
 }
 
 Tensor part_of(const Tensor& array, int index, int parts) {

@@ -14,14 +14,12 @@ std::vector<TokenChunks> chunks_of_ranks(const ContextLayout& layout, int first,
   return chunks;
 }
 
-Communicator part(const Communicator& cp, int ranks, int color, const char* name) {
-  return ranks == cp.size() ? cp : cp.split(color, cp.rank(), name);
-}
-
 /// Neighbours, each with its own tokens.
 SequenceGroup make_heads(const Communicator& cp, const ContextLayout& layout, int ulysses) {
   const int group = cp.rank() / ulysses;
-  return {.ranks = part(cp, ulysses, group, "heads"),
+  return {.ranks = ulysses == cp.size()
+                       ? cp
+                       : cp.split([ulysses](int rank) { return rank / ulysses; }, "heads"),
           .chunks = chunks_of_ranks(layout, group * ulysses, ulysses)};
 }
 
@@ -31,8 +29,9 @@ SequenceGroup make_ring(const Communicator& cp, const ContextLayout& layout, int
   for (int first = 0; first < cp.size(); first += ulysses) {
     chunks.push_back(joined_chunks(chunks_of_ranks(layout, first, ulysses)));
   }
-  return {.ranks = part(cp, cp.size() / ulysses, cp.rank() % ulysses, "ring"),
-          .chunks = std::move(chunks)};
+  return {
+      .ranks = ulysses == 1 ? cp : cp.split([ulysses](int rank) { return rank % ulysses; }, "ring"),
+      .chunks = std::move(chunks)};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,7 +51,7 @@ std::unique_ptr<nn::Layer> Fp8Factory::feed_forward(const nn::BuildContext& cont
 void add_fp8_groups(train::Plan& plan, const Fp8Recipe& recipe) {
   if (recipe.scaling != Scaling::kDelayed || has_group(plan.groups, nn::kLocalGroup)) return;
   plan.groups.add(std::string(nn::kLocalGroup),
-                  plan.ranks().split(plan.ranks().rank(), 0, std::string(nn::kLocalGroup)));
+                  plan.ranks().split(std::identity(), std::string(nn::kLocalGroup)));
 }
 
 Fp8Scope fp8_scope(const Fp8Recipe& recipe, const train::Plan& plan) {

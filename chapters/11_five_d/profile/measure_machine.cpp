@@ -84,14 +84,18 @@ double machine_bytes() {
 
 void measure_links(const Communicator& world, const BlockExtents& block, MachineProfile& profile) {
   const std::vector<int> machines = machines_of(world);
-  const int own = machines[static_cast<std::size_t>(world.rank())];
+  const auto machine_of = [&](int rank) { return machines[static_cast<std::size_t>(rank)]; };
   profile.ranks_per_node = checked_cast<int>(std::ranges::count(machines, machines.front()));
-  const Communicator node = world.split(own, world.rank(), "machine");
+  const Communicator node = world.split(machine_of, "machine");
   const LinkSpeed memory{.latency = profile.call_seconds, .bandwidth = profile.memory_bandwidth};
   profile.intra = as_on_rank_0(
       world, profile.ranks_per_node > 1 ? measure_exchange(world, node, block) : memory);
   // Ranks with the same number on their machines: a ring that crosses at every step.
-  const Communicator across = world.split(node.rank(), world.rank(), "across machines");
+  const auto number_there = [&](int rank) {
+    return checked_cast<int>(
+        std::count(machines.begin(), machines.begin() + rank, machine_of(rank)));
+  };
+  const Communicator across = world.split(number_there, "across machines");
   const bool crosses = profile.ranks_per_node < world.size();
   profile.inter =
       as_on_rank_0(world, crosses ? measure_exchange(world, across, block) : profile.intra);

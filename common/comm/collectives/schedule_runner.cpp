@@ -330,7 +330,6 @@ Schedule make_schedule(const CollectiveCall& call, const CollectiveAlgorithms& a
       return algorithms.barrier(group);
     case OpKind::kSend:
     case OpKind::kRecv:
-    case OpKind::kSplit:
       break;
   }
   throw InternalError("only collectives have schedules");
@@ -362,6 +361,8 @@ std::shared_ptr<Operation> run_schedule(CollectiveCall call, const CollectiveAlg
                                         std::shared_ptr<Transport> control, Checking checking) {
   const Group group = Group::all(transport->rank(), transport->size());
   Schedule schedule = make_schedule(call, algorithms, group);
+  const std::size_t sent_bytes = sent_count(schedule, group.rank) * size_of(call.info.dtype);
+  if (auto noted = control->note(call, sent_bytes)) return noted;
   std::optional<RollCall> roll;
   if (checking == Checking::kOn && group.size() > 1) {
     roll.emplace(std::move(control), call.info, Answer::of(call.info));

@@ -27,7 +27,8 @@ void expect_runnable(const Schedule& schedule, int rank, int size, std::size_t i
 /// The schedule works on the output where that holds the whole data, else on a copy. Memory: up to
 /// one copy of the whole data, where a rank must not lose its input or has no room for the rest
 /// (reduce, gather, scatter, reduce_scatter), and the schedule's scratch.
-/// @param control  carries the roll call, with Checking::kOn.
+/// @param control  notes the operation where messages do not travel; else carries the roll call, with
+///                 Checking::kOn.
 [[nodiscard]] std::shared_ptr<Operation> run_schedule(CollectiveCall call,
                                                       const CollectiveAlgorithms& algorithms,
                                                       std::shared_ptr<Transport> transport,

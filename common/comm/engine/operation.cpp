@@ -28,7 +28,6 @@ std::string describe_data(const OperationInfo& info) {
     case OpKind::kAllToAll:
       return fmt::format(" ({})", elements);
     case OpKind::kBarrier:
-    case OpKind::kSplit:
       break;
   }
   return "";
@@ -43,7 +42,7 @@ std::string describe_label(const OperationInfo& info) {
 std::string_view to_string(OpKind kind) {
   constexpr std::string_view kNames[kOpKinds] = {
       "broadcast",      "reduce",     "all_reduce", "gather", "scatter", "all_gather",
-      "reduce_scatter", "all_to_all", "barrier",    "send",   "recv",    "split"};
+      "reduce_scatter", "all_to_all", "barrier",    "send",   "recv"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

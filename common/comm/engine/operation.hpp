@@ -32,11 +32,10 @@ enum class OpKind : std::uint8_t {
   kBarrier,
   kSend,
   kRecv,
-  kSplit,
 };
 
 /// Number of kinds.
-inline constexpr std::size_t kOpKinds = 12;
+inline constexpr std::size_t kOpKinds = 11;
 
 /// @brief The kinds that move a user's data, in the order in which figures list them.
 inline constexpr OpKind kDataOpKinds[] = {

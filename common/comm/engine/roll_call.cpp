@@ -65,13 +65,14 @@ Answer Answer::of(const OperationInfo& info) {
           .op = info.op,
           .dtype = static_cast<std::uint8_t>(info.dtype),
           .device = static_cast<std::uint8_t>(info.device),
+          .sequence = info.sequence,
           .label = shortened(info.label)};
 }
 
 bool Answer::same_call(const Answer& other) const {
   return kind == other.kind && count == other.count && dtype == other.dtype &&
          device == other.device && op == other.op && root == other.root &&
-         label_hash == other.label_hash;
+         label_hash == other.label_hash && sequence == other.sequence;
 }
 
 void expect_same_call(const std::vector<Answer>& answers, const OperationInfo& info) {
@@ -85,17 +86,21 @@ void expect_same_call(const std::vector<Answer>& answers, const OperationInfo& i
     found->second.push_back(static_cast<int>(member));
   }
   std::ranges::stable_sort(calls, {}, [](const auto& call) { return call.second.size(); });
+  const bool out_of_step = std::ranges::any_of(
+      answers, [&](const Answer& a) { return a.sequence != answers.front().sequence; });
   std::string who;
   for (const auto& [answer, members] : calls) {
-    who += fmt::format("{}{} call{} {}", who.empty() ? "" : ", ", rank_list(members),
-                       members.size() == 1 ? "s" : "", text(answer));
+    who += fmt::format("{}{} call{} {}{}", who.empty() ? "" : ", ", rank_list(members),
+                       members.size() == 1 ? "s" : "", text(answer),
+                       out_of_step ? fmt::format(" as number {}", answer.sequence) : "");
   }
   const bool labeled =
       std::ranges::any_of(answers, [](const Answer& a) { return a.label[0] != 0; });
   throw CommMismatch(
       fmt::format("the members of '{}' call different operations as their number {}: {}. All must "
-                  "call the same operations in the same order{}.",
-                  info.communicator, info.sequence, who, labeled ? ", under the same labels" : ""));
+                  "call the same operations in the same order{}{}.",
+                  info.communicator, info.sequence, who, out_of_step ? ", splits too" : "",
+                  labeled ? ", under the same labels" : ""));
 }
 
 RollCall::RollCall(std::shared_ptr<Transport> transport, const OperationInfo& info, Answer own)

@@ -16,7 +16,7 @@ namespace ultra::comm {
 /// @brief What a member says when the roll is called; plain bytes on the wire.
 struct Answer {
   /// Bytes of a label that travel.
-  static constexpr std::size_t kLabelBytes = 28;
+  static constexpr std::size_t kLabelBytes = 32;
 
   std::uint64_t count = 0;       ///< elements of the operation
   std::int32_t root = 0;         ///< its root
@@ -25,14 +25,13 @@ struct Answer {
   ReduceOp op{};                 ///< how elements are reduced
   std::uint8_t dtype = 0;        ///< a DType: the type of the elements
   std::uint8_t device = 0;       ///< a DeviceKind: where the elements are
-  std::int32_t color = 0;        ///< for split
-  std::int32_t key = 0;          ///< for split
+  std::uint32_t sequence = 0;    ///< its number among the group's operations
   /// The label for messages, with zeros behind it; of a long one, the beginning and "...".
   std::array<char, kLabelBytes> label{};
 
   /// @brief What `info` says of an operation.
   [[nodiscard]] static Answer of(const OperationInfo& info);
-  /// @brief Whether both members call the same: everything but color and key.
+  /// @brief Whether both members call the same.
   [[nodiscard]] bool same_call(const Answer& other) const;
 };
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
+#include "common/comm/engine/roll_call.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
 
 namespace ultra::comm {
@@ -98,13 +98,6 @@ class Shift : public Operation {
   bool received_ = false;
 };
 
-Answer answer_with(const OperationInfo& info, int color, int key) {
-  Answer answer = Answer::of(info);
-  answer.color = color;
-  answer.key = key;
-  return answer;
-}
-
 }  // namespace
 
 std::shared_ptr<Operation> make_message(OperationInfo info, Tensor data,
@@ -115,23 +108,6 @@ std::shared_ptr<Operation> make_message(OperationInfo info, Tensor data,
 std::shared_ptr<Operation> make_shift(OperationInfo info, std::shared_ptr<Operation> send,
                                       std::shared_ptr<Operation> receive) {
   return std::make_shared<Shift>(std::move(info), std::move(send), std::move(receive));
-}
-
-SplitOperation::SplitOperation(OperationInfo info, std::shared_ptr<Transport> control, int color,
-                               int key)
-    : Operation(info, Order::kInTurn),
-      color_(color),
-      roll_(std::move(control), info, answer_with(info, color, key)) {}
-
-std::vector<int> SplitOperation::members() const {
-  const std::vector<Answer>& answers = roll_.answers();
-  std::vector<int> members;
-  for (std::size_t member = 0; member < answers.size(); ++member) {
-    if (answers[member].color == color_) members.push_back(static_cast<int>(member));
-  }
-  std::ranges::stable_sort(
-      members, {}, [&](int member) { return answers[static_cast<std::size_t>(member)].key; });
-  return members;
 }
 
 }  // namespace ultra::comm

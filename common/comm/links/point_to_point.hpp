@@ -1,13 +1,10 @@
 #pragma once
 /// @file
-/// Operations that are messages, and the agreement behind Communicator::split.
+/// Operations that are messages.
 
-#include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "common/comm/engine/operation.hpp"
-#include "common/comm/engine/roll_call.hpp"
 #include "common/comm/transport.hpp"
 
 namespace ultra::comm {
@@ -22,21 +19,5 @@ namespace ultra::comm {
 [[nodiscard]] std::shared_ptr<Operation> make_shift(OperationInfo info,
                                                     std::shared_ptr<Operation> send,
                                                     std::shared_ptr<Operation> receive);
-
-/// @brief The members' colors and keys, on their way.
-class SplitOperation : public Operation {
- public:
-  /// @brief An agreement that has not begun.
-  SplitOperation(OperationInfo info, std::shared_ptr<Transport> control, int color, int key);
-  bool advance() override { return roll_.complete(); }
-  std::string waits_for() const override { return roll_.waits_for(); }
-  std::size_t sent_bytes() const override { return 0; }
-  /// @brief The members that share this rank's color, in the order of key, then rank.
-  [[nodiscard]] std::vector<int> members() const;
-
- private:
-  int color_;
-  RollCall roll_;
-};
 
 }  // namespace ultra::comm

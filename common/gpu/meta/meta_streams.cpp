@@ -107,6 +107,15 @@ void MetaStreams::host_uses(std::string_view operation, std::span<const Region> 
   if (checker_ != nullptr) checker_->use_by_host(operation, reads, writes);
 }
 
+Event MetaStreams::exchanges(std::string_view operation, std::span<const Region> reads,
+                             std::span<const Region> writes, const Event& ready, EventId end) {
+  if (checker_ == nullptr) return event_of(end);
+  follows(StreamRole::kCommunication, ready);
+  const OrderChecker::StreamId stream = stream_of(StreamRole::kCommunication);
+  checker_->use(stream, operation, reads, writes);
+  return event_of(end, checker_->record(stream));
+}
+
 void MetaStreams::mark_phase(std::string_view phase) {
   phase_ = phase;
   tape_.set_phase(phase);

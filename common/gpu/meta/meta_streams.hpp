@@ -61,6 +61,11 @@ class MetaStreams : public Streams {
     return tape_.runs() ? &tape_.works[latest(role).work] : nullptr;
   }
 
+  /// @brief Tells the order checker alone what communication touches, on the communication stream, after
+  /// `ready`. @return the event `end`, with what the checker knows then.
+  [[nodiscard]] Event exchanges(std::string_view operation, std::span<const Region> reads,
+                                std::span<const Region> writes, const Event& ready, EventId end);
+
   /// @brief Where it is written down.
   [[nodiscard]] Tape& tape() const { return tape_; }
 

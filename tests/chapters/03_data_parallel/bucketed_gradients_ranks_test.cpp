@@ -284,7 +284,7 @@ TEST_F(BucketsOnRanks, GradientsHaveNoSecondCopy) {
 TEST_F(BucketsOnRanks, GroupsOfReplicasAddUpEachTheirOwn) {
   const nn::ModelConfig config = test::random_config(random);
   run_ranks(4, [&](Communicator& world) {
-    const Communicator dp = world.split(world.rank() % 2, world.rank(), "dp");
+    const Communicator dp = world.split([](int rank) { return rank % 2; }, "dp");
     Replica replica(config, DType::kF64, seed);
     const std::vector<nn::Parameter*>& parameters = replica.model.parameters();
     const auto exchange = test::in_buckets(dp, 1000).make(parameters);

@@ -143,7 +143,7 @@ TEST_F(ReplicaCheck, CountsTheOtherParametersThatDiffer) {
 
 TEST_F(ReplicaCheck, RanksAreCountedInTheWorld) {
   const ultra::test::Fates fates = ultra::test::fates_of(4, [&](Communicator& world) {
-    const Communicator dp = world.split(world.rank() % 2, world.rank(), "dp");
+    const Communicator dp = world.split([](int rank) { return rank % 2; }, "dp");
     Replica replica(config, DType::kF32, seed);
     if (world.rank() == 3) nudge(replica.model, 0, 0);
     expect_equal_replicas(replica.model.parameters(), dp, 1);

@@ -263,14 +263,14 @@ TEST_P(CommunicatorRanks, OperationsIssuedWithoutWaitingRunInOrder) {
   });
 }
 
-TEST_P(CommunicatorRanks, SplitGroupsByColorInTheOrderOfTheKeys) {
+TEST_P(CommunicatorRanks, SplitGroupsByARuleInTheOrderOfTheRanks) {
   ranks_with(options, 6, [&](Communicator& world) {
     const int color = world.rank() % 2;
-    const Communicator half = world.split(color, -world.rank(), "half");
+    const Communicator half = world.split([](int rank) { return 7 - rank % 2; }, "half");
     EXPECT_EQ(half.size(), 3);
     EXPECT_EQ(half.name(), "half");
-    EXPECT_EQ(half.rank(), (5 - world.rank()) / 2);
-    EXPECT_EQ(half.world_rank(0), 4 + color);
+    EXPECT_EQ(half.rank(), world.rank() / 2);
+    EXPECT_EQ(half.world_rank(2), 4 + color);
     const Tensor data = contribution(world.rank(), 10, DType::kF64);
     Work whole = world.all_reduce(contribution(world.rank(), 10, DType::kF64));
     half.all_reduce(data).wait();
@@ -280,7 +280,7 @@ TEST_P(CommunicatorRanks, SplitGroupsByColorInTheOrderOfTheKeys) {
       for (int rank = color; rank < 6; rank += 2) expected[i] += element(rank, i);
     }
     EXPECT_EQ(data.to_vector(), expected);
-    const Communicator alone = half.split(half.rank(), 0, "alone");
+    const Communicator alone = half.split(std::identity(), "alone");
     EXPECT_EQ(alone.size(), 1);
     alone.all_reduce(data).wait();
     EXPECT_EQ(data.to_vector(), expected);
@@ -290,8 +290,8 @@ TEST_P(CommunicatorRanks, SplitGroupsByColorInTheOrderOfTheKeys) {
 TEST_P(CommunicatorRanks, TwoGroupsAtOnceDoNotMixMessages) {
   const std::size_t count = random.between(1, 4000);
   ranks_with(options, 4, [&](Communicator& world) {
-    const Communicator rows = world.split(world.rank() / 2, world.rank(), "rows");
-    const Communicator columns = world.split(world.rank() % 2, world.rank(), "columns");
+    const Communicator rows = world.split([](int rank) { return rank / 2; }, "rows");
+    const Communicator columns = world.split([](int rank) { return rank % 2; }, "columns");
     const Tensor a = contribution(world.rank(), count, DType::kF64);
     const Tensor b = contribution(world.rank(), count, DType::kF64);
     // Half of the ranks begin with the other group: no order between groups is demanded.
@@ -350,24 +350,24 @@ class Log : public CommObserver {
 TEST_P(CommunicatorRanks, AHandlesLabelIsOnWhatItIssues) {
   ranks_with(options, 2, [&](Communicator& world) {
     Log log;
-    world.set_observer(&log);
     const Communicator bucket = world.labeled("bucket 2");
+    const Communicator pair = bucket.split([](int) { return 0; }, "pair");
+    world.set_observer(&log);
     const Tensor data = contribution(world.rank(), 5, DType::kF32);
     bucket.all_reduce(data).wait();
     if (world.rank() == 0) bucket.send(data, 1).wait();
     if (world.rank() == 1) bucket.recv(data, 0).wait();
     bucket.ring_shift(data, data.clone()).wait();
     bucket.with_algorithms(options.algorithms).barrier().wait();
-    bucket.split(0, world.rank(), "pair").barrier().wait();
+    pair.barrier().wait();
     bucket.labeled("bucket 3").barrier().wait();
     world.barrier().wait();
     world.set_observer(nullptr);
-    EXPECT_EQ(log.lines,
-              (std::vector<std::string>{
-                  "all_reduce world: bucket 2",
-                  world.rank() == 0 ? "send world: bucket 2" : "recv world: bucket 2",
-                  "send world: bucket 2", "barrier world: bucket 2", "split world: bucket 2",
-                  "barrier pair: ", "barrier world: bucket 3", "barrier world: "}));
+    EXPECT_EQ(log.lines, (std::vector<std::string>{
+                             "all_reduce world: bucket 2",
+                             world.rank() == 0 ? "send world: bucket 2" : "recv world: bucket 2",
+                             "send world: bucket 2", "barrier world: bucket 2",
+                             "barrier pair: ", "barrier world: bucket 3", "barrier world: "}));
   });
 }
 

@@ -69,8 +69,8 @@ const std::vector<Waiting>& operations() {
        [](const auto& world, const Data& d) { world.recv(d.part, kFailing).wait(); }},
       {"barrier #0 of 'world'", [](const auto&, const Data&) { return Work(); },
        [](const auto& world, const Data&) { world.barrier().wait(); }},
-      {"split #0 of 'world'", [](const auto&, const Data&) { return Work(); },
-       [](const auto& world, const Data&) { static_cast<void>(world.split(0, 0)); }},
+      {kSome, [](const auto&, const Data&) { return Work(); },
+       [](const auto& w, const Data&) { static_cast<void>(w.split(std::identity())); }},
       // What only some ranks wait for may have ended on the others.
       {kSome, [](const auto& world, const Data& d) { return world.reduce(d.whole, 0); },
        [](const auto& world, const Data& d) { world.reduce(d.whole, 0).wait(); }},
@@ -181,7 +181,7 @@ TEST_P(FailureRanks, AFailureReachesTheRanksOfOtherGroups) {
       kSize,
       [](Communicator& world) {
         const Data data;
-        const Communicator half = world.split(world.rank() / 2, world.rank(), "half");
+        const Communicator half = world.split([](int rank) { return rank / 2; }, "half");
         if (world.rank() == kFailing) {
           std::this_thread::sleep_for(milliseconds(300));  // the others have left the split
           throw NumericError("the loss is NaN");

@@ -3,6 +3,7 @@
 // A call is issued by wait() or as a Work: what compiles, what is refused, who moves it along.
 
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -33,7 +34,7 @@ class PendingCalls : public ::testing::Test {
 
 TEST_F(PendingCalls, OneThatWasNeverIssuedIsNamedByEveryNextOperation) {
   run_ranks(2, [](Communicator& world) {
-    const Communicator before = world.split(0, world.rank());
+    const Communicator before = world.split([](int) { return 0; });
     const Tensor data = filled(4, 1), other = filled(4, 2);
     static_cast<void>(world.labeled("norms").all_reduce(data));
 
@@ -50,7 +51,7 @@ TEST_F(PendingCalls, OneThatWasNeverIssuedIsNamedByEveryNextOperation) {
     expect_refused([&] { Work work = world.send(data, world.next_rank()); });
     expect_refused([&] { Work work = world.recv(data, world.prev_rank(), {.number = 3}); });
     expect_refused([&] { world.ring_shift(data, other).wait(); });
-    expect_refused([&] { static_cast<void>(world.split(0, 0)); });
+    expect_refused([&] { static_cast<void>(world.split(std::identity())); });
 
     before.all_reduce(data).wait();  // another group has numbers of its own
     EXPECT_EQ(data.to_vector(), std::vector<double>(4, 2.0));
@@ -91,7 +92,7 @@ TEST_F(PendingCalls, OnlyTheBackgroundNeedsAProgressThread) {
     world.all_reduce(data).wait();
     world.ring_shift(data, other).wait();
     world.barrier().wait();
-    static_cast<void>(world.split(0, 0));
+    static_cast<void>(world.split(std::identity()));
     EXPECT_EQ(threads_of_this_process(), before);
     Work work = world.all_reduce(data);
     work.wait();

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "common/base/interrupt.hpp"
+#include "common/comm/mesh.hpp"
 #include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
@@ -213,13 +214,23 @@ TEST_F(RunRanks, RanksMayStartRanksOfTheirOwn) {
   EXPECT_EQ(inner, 6);
 }
 
+TEST_F(RunRanks, AMeshSendsNoMessage) {
+  run_ranks(8, [](Communicator& world) {
+    if (world.rank() != 5) return;  // nobody else is there to answer
+    const Mesh mesh(world, MeshShape({replicas(4), {.name = "tp", .size = 2, .nearness = 20}}));
+    EXPECT_EQ(mesh.along("tp").world_rank(0), 4);
+    EXPECT_EQ(mesh.along(kReplicaAxis).world_rank(0), 1);
+    for (const CommStats::PerKind& kind : world.stats().kinds) EXPECT_EQ(kind.operations, 0U);
+  });
+}
+
 TEST_F(RunRanks, TwoRunsAtOnceDoNotMeet) {
   const auto run = [](int size, double value) {
     for (int round = 0; round < 20; ++round) {
       run_ranks(size, [&](Communicator& world) {
         const Tensor data = test::filled(Device::cpu(), {2000}, DType::kF64, value);
         world.all_reduce(data).wait();
-        const Communicator half = world.split(world.rank() % 2, 0, "half");
+        const Communicator half = world.split([](int rank) { return rank % 2; }, "half");
         half.all_reduce(data, ReduceOp::kMax).wait();
         EXPECT_EQ(data.data<double>()[1999], value * size);
       });

@@ -75,8 +75,8 @@ TEST_P(ThreadFailures, AMessageToOneselfThatIsWaitedForIsADeadlock) {
 TEST_P(ThreadFailures, TwoGroupsInOppositeOrderAreADeadlock) {
   for (const RankOptions& options : {native, star, unchecked}) {
     const Fates fates = fates_with(options, 4, [](Communicator& world) {
-      const Communicator row = world.split(world.rank() / 2, world.rank(), "row");
-      const Communicator column = world.split(world.rank() % 2, world.rank(), "column");
+      const Communicator row = world.split([](int rank) { return rank / 2; }, "row");
+      const Communicator column = world.split([](int rank) { return rank % 2; }, "column");
       const Tensor data = floats(3000);
       // Around the square 0 - 1 - 3 - 2 each waits for the next one.
       const bool row_first = world.rank() == 0 || world.rank() == 3;
@@ -103,11 +103,9 @@ TEST_P(ThreadFailures, ARankThatHasReturnedIsNamed) {
 TEST_P(ThreadFailures, ACollectiveAgainstASplitIsSeen) {
   for (const RankOptions& options : {native, star}) {
     const Fates fates = fates_with(options, 2, [](Communicator& world) {
-      if (world.rank() == 0) {
-        static_cast<void>(world.split(0, 0));
-      } else {
-        world.barrier().wait();
-      }
+      if (world.rank() == 0) static_cast<void>(world.split(std::identity()));
+      if (world.rank() == 1) world.barrier().wait();
+      world.barrier().wait();
     });
     EXPECT_TRUE(is_a<CommError>(fates.thrown));
     for (const auto& [rank, fate] : fates.ranks) EXPECT_LT(fate.seconds, kPromptly) << rank;
@@ -241,7 +239,7 @@ Work start_line(const Communicator& group, std::size_t kind, std::size_t count) 
 }
 
 void run_program(const RandomProgram& program, Communicator& world) {
-  const Communicator half = world.split(world.rank() % 2, world.rank(), "half");
+  const Communicator half = world.split([](int rank) { return rank % 2; }, "half");
   std::vector<Work> forgotten;
   for (std::size_t i = 0; i < program.lines.size(); ++i) {
     const auto& line = program.lines[i];

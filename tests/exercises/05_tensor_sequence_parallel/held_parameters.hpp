@@ -183,7 +183,8 @@ struct Holder {
     const int rank = world.rank();
     const Device cpu = Device::cpu();
     for (const Group& group : c.groups) {
-      groups.add(group.name, world.split(group.first_of(rank), rank, group.name));
+      const auto first_of = [&](int member) { return group.first_of(member); };
+      groups.add(group.name, world.split(first_of, group.name));
     }
     for (std::size_t p = 0; p < c.held.size(); ++p) {
       const std::size_t count = c.count(rank, p);

@@ -61,7 +61,7 @@ inline Tensor tensor_of(const Device& device, const Shape& shape, const Values& 
 /// @brief Words between two ranks: one that comes to a point says so, another waits for it.
 class Words {
  public:
-  explicit Words(const Communicator& tp) : words_(tp.split(0, tp.rank(), "words")) {}
+  explicit Words(const Communicator& tp) : words_(tp.split([](int) { return 0; }, "words")) {}
 
   void say(int peer) const { words_.send(word_, peer).wait(); }
   void await(int peer) const { words_.recv(word_, peer).wait(); }

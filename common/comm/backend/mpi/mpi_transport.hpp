@@ -51,6 +51,7 @@ class MpiTransport final : public Transport {
   [[nodiscard]] std::unique_ptr<Request> irecv(const Landing& landing, int peer, Tag tag) override;
   [[nodiscard]] std::unique_ptr<Transport> subgroup(std::span<const int> members,
                                                     std::uint32_t sequence) override;
+  [[nodiscard]] bool subgroup_blocks() const override { return true; }
   [[nodiscard]] std::shared_ptr<Operation> native(const CollectiveCall& call,
                                                   Checking checking) override;
 

@@ -68,9 +68,9 @@ TEST_F(AsyncServerTraining, AllReplicasEndWithTheSameWeights) {
     on_ranks(c, [&](Communicator& world) {
       const RankRun run = run_served(world, c);
       test::expect_same_on_all(world, test::losses_and_norms(run.result));
-      const bool replica = world.rank() < c.replicas;
-      const Communicator group = world.split(replica ? 1 : 0, world.rank(), "dp");
-      if (!replica) return;
+      const auto is_replica = [&](int rank) { return rank < c.replicas; };
+      const Communicator group = world.split(is_replica, "dp");
+      if (!is_replica(world.rank())) return;
       for (const std::vector<double>& weight : run.weights) {
         test::expect_same_on_all(group, weight);
       }

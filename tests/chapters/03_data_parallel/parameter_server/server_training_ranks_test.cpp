@@ -33,9 +33,9 @@ class ServerTraining : public test::ServedTest {
         const RankRun one = run_alone(world, c.options);
         test::expect_near_figures(run, one, relative);
         test::expect_same_on_all(world, test::losses_and_norms(run.result));
-        const bool replica = world.rank() < c.replicas;
-        const Communicator group = world.split(replica ? 1 : 0, world.rank(), "dp");
-        if (!replica) return;
+        const auto is_replica = [&](int rank) { return rank < c.replicas; };
+        const Communicator group = world.split(is_replica, "dp");
+        if (!is_replica(world.rank())) return;
         test::expect_near_weights(run, one, relative);
         for (const std::vector<double>& weight : run.weights) {
           test::expect_same_on_all(group, weight);
@@ -71,9 +71,9 @@ TEST_F(ServerTraining, WithoutClippingItIsTheSameRunBitForBit) {
     c.settings.priority = priority;
     on_ranks(c, [&](Communicator& world) {
       const RankRun run = run_served(world, c);
-      const bool replica = world.rank() < c.replicas;
-      const Communicator group = world.split(replica ? 1 : 0, world.rank(), "dp");
-      if (!replica) return;
+      const auto is_replica = [&](int rank) { return rank < c.replicas; };
+      const Communicator group = world.split(is_replica, "dp");
+      if (!is_replica(world.rank())) return;
       EXPECT_EQ(run.weights, test::run_all_reduce(group, c).weights);
     });
   }

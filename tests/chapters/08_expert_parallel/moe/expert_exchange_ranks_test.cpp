@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -134,7 +135,7 @@ TEST_F(ExpertExchangeTest, SharedExpertsComputeWhileRowsTravel) {
   options.link = LinkSpeed{.latency = 0.02, .bytes_per_second = 1e9};
   const auto on_rank = [&](Communicator& ep) {
     const auto rank = static_cast<std::size_t>(ep.rank());
-    const Communicator alone = ep.split(ep.rank(), 0, "alone");
+    const Communicator alone = ep.split(std::identity(), "alone");
     WatchingFactory factory;
     const nn::BuildContext context{model, Device::cpu(), DType::kF32, 1, nullptr, factory};
     MoeLayer layer(context, 0,

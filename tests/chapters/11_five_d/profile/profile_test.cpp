@@ -205,7 +205,7 @@ TEST(MeasuredParts, ALinkIsNoFasterThanItIs) {
 
 TEST(MeasuredParts, AllRanksAgreeOnWhatSumsSteal) {
   run_ranks(4, [](Communicator& world) {
-    const Communicator pair = world.split(world.rank() % 2, world.rank(), "pair");
+    const Communicator pair = world.split([](int rank) { return rank % 2; }, "pair");
     const double stolen = measure_stolen(world, pair, DType::kF32);
     EXPECT_GE(stolen, 0);
     EXPECT_LE(stolen, 1);

@@ -34,7 +34,6 @@ TEST(Operation, IsNamedByKindNumberGroupAndData) {
   EXPECT_EQ(text_of(OpKind::kBarrier), "barrier #3 of 'dp'");
   EXPECT_EQ(text_of(OpKind::kSend), "send #3 of 'dp' (4096 f32 to rank 2)");
   EXPECT_EQ(text_of(OpKind::kRecv), "recv #3 of 'dp' (4096 f32 from rank 2)");
-  EXPECT_EQ(text_of(OpKind::kSplit), "split #3 of 'dp'");
 }
 
 TEST(Operation, ItsLabelStandsBehindIt) {

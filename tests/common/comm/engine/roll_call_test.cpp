@@ -22,13 +22,13 @@ TEST(RollCall, IsContentWhenAllCallTheSame) {
   EXPECT_NO_THROW(expect_same_call(std::vector<Answer>(1, Answer::of(info)), info));
 }
 
-TEST(RollCall, ColorsAndKeysMayDiffer) {
-  OperationInfo info;
-  info.kind = OpKind::kSplit;
-  std::vector<Answer> answers(3, Answer::of(info));
-  answers[1].color = 5;
-  answers[2].key = -2;
-  EXPECT_NO_THROW(expect_same_call(answers, info));
+TEST(RollCall, FindsAMemberThatIsOutOfStep) {
+  OperationInfo later = sum_of(12);
+  later.sequence = 8;
+  EXPECT_EQ(complaint(later),
+            "the members of 'dp' call different operations as their number 7: rank 2 calls "
+            "all_reduce (sum of 12 f32) as number 8, ranks 0, 1, 3 call all_reduce (sum of 12 f32) "
+            "as number 7. All must call the same operations in the same order, splits too.");
 }
 
 TEST(RollCall, NamesTheMinorityAndBothCalls) {
@@ -99,10 +99,10 @@ TEST(RollCall, ALabelIsAPartOfTheCall) {
 }
 
 TEST(RollCall, OfALongLabelItQuotesTheBeginning) {
-  const std::string fits = "gradients of layer 0 to 11..";
+  const std::string fits = "gradients of the layers 0 to 11.";
   ASSERT_EQ(fits.size(), Answer::kLabelBytes);
-  EXPECT_THAT(complaint(fits, fits + "x"), HasSubstr("[gradients of layer 0 to 11..], rank 1"));
-  EXPECT_THAT(complaint(fits, fits + "x"), HasSubstr("[gradients of layer 0 to 1...]. All"));
+  EXPECT_THAT(complaint(fits, fits + "x"), HasSubstr("[gradients of the layers 0 to 11.], rank 1"));
+  EXPECT_THAT(complaint(fits, fits + "x"), HasSubstr("[gradients of the layers 0 to ...]. All"));
   EXPECT_EQ(complaint(fits + "x", fits + "x"), "");
   EXPECT_NE(complaint(fits + "x", fits + "y"), "") << "all of it is compared";
 }

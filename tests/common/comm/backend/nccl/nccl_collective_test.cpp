@@ -70,7 +70,7 @@ TEST_F(NcclCollective, ConnectsAGroupOnceAndLetsGoOfIt) {
                   [](auto& world) {
                     world.all_reduce(filled(kCount, 1)).wait();
                     world.all_reduce(filled(kCount, 1)).wait();
-                    const Communicator alone = world.split(world.rank(), 0);
+                    const Communicator alone = world.split(std::identity());
                     alone.all_reduce(filled(kCount, 1)).wait();
                   }),
             1)
