@@ -53,17 +53,20 @@ enum class ExchangeKind : std::uint8_t {
 /// Number of kinds of exchanges.
 inline constexpr std::size_t kExchangeKinds = 9;
 
+/// @brief "all-reduce", for example.
+[[nodiscard]] std::string_view to_string(ExchangeKind kind);
+
 /// @brief A collective that this rank takes part in.
 struct TapedExchange {
   ExchangeKind kind = ExchangeKind::kBarrier;  ///< what it does
-  std::uint32_t group = 0;     ///< index into Tape::groups
-  std::uint32_t sequence = 0;  ///< its number among the group's collectives
-  std::uint32_t label = 0;     ///< Communicator::labeled's, index into Tape::names
-  std::size_t bytes = 0;       ///< of the whole operation: its elements' size
-  std::size_t sent_bytes = 0;  ///< by this rank
-  EventId ready = 0;           ///< may begin after it
-  EventId end = 0;             ///< comes when it has ended
-  bool of_host = false;        ///< of the host's memory: the host waits for it where it stands
+  std::uint32_t group = 0;                     ///< index into Tape::groups
+  std::uint32_t sequence = 0;                  ///< its number among the group's collectives
+  std::uint32_t label = 0;                     ///< Communicator::labeled's, index into Tape::names
+  std::size_t bytes = 0;                       ///< of the whole operation: its elements' size
+  std::size_t sent_bytes = 0;                  ///< by this rank
+  EventId ready = 0;                           ///< may begin after it
+  EventId end = 0;                             ///< comes when it has ended
+  bool of_host = false;  ///< of the host's memory: the host waits for it where it stands
 };
 
 /// @brief A message that this rank sends or receives.

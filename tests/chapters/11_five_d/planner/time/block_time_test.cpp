@@ -12,7 +12,7 @@ using memory::Recompute;
 
 Question question() {
   return {.work = {.model = *find_model("megatron-22b"), .seq_len = 2048, .global_batch = 4},
-          .cluster = *find_cluster("dgx-a100"),
+          .cluster = *replay::find_cluster("dgx-a100"),
           .software = find_software("megatron-2022")};
 }
 
