@@ -17,6 +17,7 @@ import catalog  # noqa: E402  (a folder of plain modules, not a package)
 MODULE_USES = {
     "base": (),
     "gpu": ("base",),
+    "replay": ("base", "gpu"),
     "tensor": ("base", "gpu"),
     "storage": ("base",),
     "comm": ("tensor",),

@@ -23,8 +23,9 @@ std::size_t stride_of([[maybe_unused]] const Layout& layout, [[maybe_unused]] Pl
 }
 
 // TODO 2: the nodes that the groups of an axis are on.
-GroupPlacement placement_of([[maybe_unused]] const Layout& layout, [[maybe_unused]] PlanAxis axis,
-                            [[maybe_unused]] std::size_t gpus_per_node) {
+replay::GroupPlacement placement_of([[maybe_unused]] const Layout& layout,
+                                    [[maybe_unused]] PlanAxis axis,
+                                    [[maybe_unused]] std::size_t gpus_per_node) {
   throw NotWritten("11.5 rank_placement");
 }
 

@@ -70,7 +70,7 @@ Pattern pattern_of(const Layout& layout, PlanAxis axis, std::size_t gpus_per_nod
 
 /// Makes `worst` as bad as a group that begins at `first` on its node.
 void note_group(const std::vector<std::size_t>& members, std::size_t first,
-                std::size_t gpus_per_node, GroupPlacement& worst) {
+                std::size_t gpus_per_node, replay::GroupPlacement& worst) {
   std::size_t nodes = 0;
   std::size_t here = 0;
   std::size_t last = 0;
@@ -105,9 +105,10 @@ std::size_t stride_of(const Layout& layout, PlanAxis axis) {
   throw InternalError("an axis has no stride");
 }
 
-GroupPlacement placement_of(const Layout& layout, PlanAxis axis, std::size_t gpus_per_node) {
+replay::GroupPlacement placement_of(const Layout& layout, PlanAxis axis,
+                                    std::size_t gpus_per_node) {
   const Pattern pattern = pattern_of(layout, axis, gpus_per_node);
-  GroupPlacement worst{.ranks = pattern.members.front().size(), .per_node = 0, .nodes = 0};
+  replay::GroupPlacement worst{.ranks = pattern.members.front().size(), .per_node = 0, .nodes = 0};
   // What counts is where on its node a group begins: after as many steps as a node has GPUs, the
   // places repeat.
   const std::size_t near = std::min(pattern.near.count, gpus_per_node);

@@ -26,6 +26,7 @@ MODULES = {
     "optim": "The optimizer",
     "data": "Text as tokens",
     "trace": "Timelines",
+    "replay": "What a step takes elsewhere",
     "storage": "Files and memory",
     "checkpoint": "Models on disk",
     "train": "The training step",

@@ -118,7 +118,10 @@ MODULES = {
                 "time",
             )
         ),
-        "chapters/11_five_d/planner/cluster/cluster.cpp",
+        "common/replay/cluster/cluster.cpp",
+        "common/replay/prices.cpp",
+        "common/replay/product_time.cpp",
+        "chapters/02_collectives/cost/exchange_price.cpp",
         "chapters/11_five_d/planner/model/model_shape.cpp",
         *(
             f"solutions/11_five_d/{name}.cpp"

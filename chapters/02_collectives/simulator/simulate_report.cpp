@@ -247,7 +247,7 @@ Json run_to_json(const SimulationReport& report, const SimulatedRun& run) {
   return json;
 }
 
-Json link_to_json(const Link& link) {
+Json link_to_json(const replay::Link& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
 

@@ -52,7 +52,7 @@ void check_count(int value, const char* key) {
   if (value < 1) throw ConfigError(fmt::format("{} is {}. It must be at least 1.", key, value));
 }
 
-void check_link(const Link& link, const char* name) {
+void check_link(const replay::Link& link, const char* name) {
   if (!(link.bandwidth > 0.0) || !std::isfinite(link.bandwidth)) {
     throw ConfigError(fmt::format("the {} link has {:g} GB/s. It must have more than 0.", name,
                                   link.bandwidth / kGb));
@@ -133,7 +133,7 @@ Route Topology::route(int from, int to) const {
 }
 
 LinkCost Topology::cost(LinkKind kind) const {
-  const Link& link = kind == LinkKind::kInter ? inter : intra;
+  const replay::Link& link = kind == LinkKind::kInter ? inter : intra;
   return {.alpha = link.latency, .beta = link.beta(), .gamma = gamma};
 }
 
@@ -163,7 +163,7 @@ void Topology::validate() const {
 }
 
 std::string Topology::describe() const {
-  const auto link = [](const Link& l) {
+  const auto link = [](const replay::Link& l) {
     return fmt::format("{:g} GB/s, {:g} us", l.bandwidth / kGb, l.latency / kMicrosecond);
   };
   if (is_torus()) {

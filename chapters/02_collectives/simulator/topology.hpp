@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "chapters/02_collectives/simulator/link_cost.hpp"
+#include "common/replay/cluster/link.hpp"
 
 namespace ultra::collectives {
 
@@ -32,16 +33,6 @@ inline constexpr std::size_t kLinkKinds = 3;
 
 /// @brief "intra", "inter" or "torus".
 [[nodiscard]] std::string_view to_string(LinkKind kind);
-
-/// @brief A link in one direction; the other direction has as much (full duplex).
-struct Link {
-  double latency = 0.0;    ///< alpha, seconds
-  double bandwidth = 0.0;  ///< bytes per second
-
-  /// @brief beta, seconds per byte.
-  [[nodiscard]] double beta() const { return 1.0 / bandwidth; }
-  bool operator==(const Link&) const = default;
-};
 
 /// @brief How consecutive ranks are placed on nodes.
 enum class RankOrder : std::uint8_t {
@@ -66,8 +57,8 @@ struct Route {
 struct Topology {
   int nodes = 1;                          ///< nodes; 1 for a torus
   int gpus_per_node = 8;                  ///< ranks per node
-  Link intra;                             ///< GPU to GPU in a node, or torus neighbours
-  Link inter;                             ///< one NIC
+  replay::Link intra;                     ///< GPU to GPU in a node, or torus neighbours
+  replay::Link inter;                     ///< one NIC
   int nics_per_node = 8;                  ///< at most one per GPU; fewer are shared
   double gamma = 0.0;                     ///< seconds per byte reduced
   RankOrder order = RankOrder::kNatural;  ///< where ranks run

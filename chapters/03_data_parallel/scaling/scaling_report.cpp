@@ -92,7 +92,7 @@ Json request_to_json(const ScalingReport& report) {
           {"bucket_bytes", request.bucket_bytes}};
 }
 
-Json link_to_json(const collectives::Link& link) {
+Json link_to_json(const replay::Link& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
 

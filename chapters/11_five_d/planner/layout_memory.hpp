@@ -4,9 +4,9 @@
 ///
 /// Exercise 11.1 (`./workbook check 11.1`). Body: solutions/11_five_d/layout_memory.cpp.
 
-#include "chapters/11_five_d/planner/cluster/cluster.hpp"
 #include "chapters/11_five_d/planner/memory/stage_parameters.hpp"
 #include "chapters/11_five_d/planner/time/block_time.hpp"
+#include "common/replay/cluster/cluster.hpp"
 
 namespace ultra::planner {
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "chapters/11_five_d/planner/layout/layout.hpp"
+#include "common/replay/cluster/placement.hpp"
 
 namespace ultra::planner {
 
@@ -17,15 +18,6 @@ enum class PlanAxis : std::uint8_t {
   kPipeline,  ///< pp: follows each other
   kData,      ///< dp times cp: adds up gradients
   kExpert,    ///< ep: exchanges tokens
-};
-
-/// @brief Ranks of one group, and the nodes they are on.
-struct GroupPlacement {
-  std::size_t ranks = 1;     ///< of the group
-  std::size_t per_node = 1;  ///< the most of them on one node
-  std::size_t nodes = 1;     ///< the most nodes that a group of the axis touches
-
-  bool operator==(const GroupPlacement&) const = default;
 };
 
 /// @brief Ranks from one member of an axis's group to the next.
@@ -41,7 +33,7 @@ struct GroupPlacement {
 /// Cost: a plan asks for several axes of each of thousands of layouts. Going through all ranks each
 /// time is right, and makes a plan for 16,384 GPUs very slow.
 /// Source: Narayanan et al. 2021, arXiv 2104.04473, section 3.2 (tp stays inside the node).
-[[nodiscard]] GroupPlacement placement_of(const Layout& layout, PlanAxis axis,
-                                          std::size_t gpus_per_node);
+[[nodiscard]] replay::GroupPlacement placement_of(const Layout& layout, PlanAxis axis,
+                                                  std::size_t gpus_per_node);
 
 }  // namespace ultra::planner

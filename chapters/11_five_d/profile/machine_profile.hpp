@@ -50,7 +50,7 @@ struct MachineProfile {
   double memory_bytes = 0;             ///< of the machine, over the ranks on it
   double call_seconds = 0;             ///< of the smallest operation
   bool ranks_copy = false;             ///< messages in a machine are the ranks' own work
-  double network_steals = 0;           ///< planner::Cluster's
+  double network_steals = 0;           ///< replay::Cluster's
   int ranks_per_node = 1;              ///< on the machine of rank 0
   LinkSpeed intra;                     ///< between two ranks of a machine
   LinkSpeed inter;                     ///< between machines; as intra where there is one

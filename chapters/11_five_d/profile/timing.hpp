@@ -26,7 +26,7 @@ namespace ultra::profile {
 [[nodiscard]] double typical_seconds(const Communicator& world, const std::function<void()>& work);
 
 /// @brief By how much the slowest rank's time of a piece of work lies above the mean of all ranks, as
-/// the standard deviation of a planner::Cluster: mean excess over sqrt(2 ln ranks). Collective.
+/// the standard deviation of a replay::Cluster: mean excess over sqrt(2 ln ranks). Collective.
 /// @param work  of some tens of milliseconds.
 [[nodiscard]] double deviation_of(const Communicator& world, const std::function<void()>& work);
 

@@ -4,6 +4,13 @@
 
 namespace ultra::gpu {
 
+std::string_view to_string(ExchangeKind kind) {
+  constexpr std::array<std::string_view, kExchangeKinds> kNames = {
+      "broadcast",  "reduce",         "all-reduce", "gather", "scatter",
+      "all-gather", "reduce-scatter", "all-to-all", "barrier"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
 std::uint32_t Tape::name(std::string_view text) {
   if (const auto found = indices_.find(text); found != indices_.end()) return found->second;
   const auto index = static_cast<std::uint32_t>(names.size());

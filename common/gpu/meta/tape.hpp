@@ -53,6 +53,9 @@ enum class ExchangeKind : std::uint8_t {
 /// Number of kinds of exchanges.
 inline constexpr std::size_t kExchangeKinds = 9;
 
+/// @brief "all-reduce", for example.
+[[nodiscard]] std::string_view to_string(ExchangeKind kind);
+
 /// @brief A collective that this rank takes part in.
 struct TapedExchange {
   ExchangeKind kind = ExchangeKind::kBarrier;  ///< what it does

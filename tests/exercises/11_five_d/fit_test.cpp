@@ -23,7 +23,7 @@ class FitTest : public ultra::test::RandomTest {
  protected:
   static Question question(const char* model, std::size_t batch) {
     return {.work = {.model = *find_model(model), .seq_len = 4096, .global_batch = batch},
-            .cluster = *find_cluster("dgx-h100"),
+            .cluster = *replay::find_cluster("dgx-h100"),
             .software = find_software("modern")};
   }
 };

@@ -29,7 +29,7 @@ class LayoutMemoryTest : public ultra::test::RandomTest {
  protected:
   static Question question(const char* model, std::size_t seq, std::size_t batch) {
     return {.work = {.model = *find_model(model), .seq_len = seq, .global_batch = batch},
-            .cluster = *find_cluster("dgx-h100"),
+            .cluster = *replay::find_cluster("dgx-h100"),
             .software = find_software("modern")};
   }
   static StageMemory of(const Question& q, const Layout& layout, std::size_t stage) {

@@ -67,12 +67,12 @@ std::array<std::size_t, 5> group_of(const Layout& layout, PlanAxis axis, std::si
 }
 
 /// Every rank put into its group and onto its node.
-GroupPlacement by_counting(const Layout& layout, PlanAxis axis, std::size_t gpus_per_node) {
+replay::GroupPlacement by_counting(const Layout& layout, PlanAxis axis, std::size_t gpus_per_node) {
   std::map<std::array<std::size_t, 5>, std::map<std::size_t, std::size_t>> groups;
   for (std::size_t rank = 0; rank < layout.gpus(); ++rank) {
     ++groups[group_of(layout, axis, rank)][rank / gpus_per_node];
   }
-  GroupPlacement worst{.ranks = 0, .per_node = 0, .nodes = 0};
+  replay::GroupPlacement worst{.ranks = 0, .per_node = 0, .nodes = 0};
   for (const auto& [group, nodes] : groups) {
     std::size_t ranks = 0;
     for (const auto& [node, count] : nodes) {
@@ -103,17 +103,17 @@ TEST_F(RankPlacementTest, StepsOfAnExampleByHand) {
 TEST_F(RankPlacementTest, TensorGroupsStayInsideNodes) {
   const Layout layout{.dp = 4, .pp = 2, .tp = 8};
   EXPECT_EQ(placement_of(layout, PlanAxis::kTensor, 8),
-            (GroupPlacement{.ranks = 8, .per_node = 8, .nodes = 1}))
+            (replay::GroupPlacement{.ranks = 8, .per_node = 8, .nodes = 1}))
       << kNodes;
   EXPECT_EQ(placement_of(layout, PlanAxis::kData, 8),
-            (GroupPlacement{.ranks = 4, .per_node = 1, .nodes = 4}))
+            (replay::GroupPlacement{.ranks = 4, .per_node = 1, .nodes = 4}))
       << kNodes;
 }
 
 TEST_F(RankPlacementTest, NodesThatDoNotDivide) {
   const Layout layout{.dp = 4, .tp = 5};
   EXPECT_EQ(placement_of(layout, PlanAxis::kTensor, 3),
-            (GroupPlacement{.ranks = 5, .per_node = 3, .nodes = 3}))
+            (replay::GroupPlacement{.ranks = 5, .per_node = 3, .nodes = 3}))
       << kWorst;
 }
 
@@ -122,8 +122,8 @@ TEST_F(RankPlacementTest, EveryAxisAsCountedRankByRank) {
     const Layout layout = draw();
     const std::size_t node = random.between(1, 9);
     for (const PlanAxis axis : kAxes) {
-      const GroupPlacement found = placement_of(layout, axis, node);
-      const GroupPlacement counted = by_counting(layout, axis, node);
+      const replay::GroupPlacement found = placement_of(layout, axis, node);
+      const replay::GroupPlacement counted = by_counting(layout, axis, node);
       const std::string what =
           fmt::format("{}, ep {}, nodes of {}, {}, axis {}", layout.str(), layout.ep, node,
                       layout.outermost == Outermost::kData ? "dp outermost" : "pp outermost",

@@ -1,12 +1,12 @@
 // The planner: chapter 11's `--plan --plan-json`.
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/11_five_d/planner/cluster/cluster.hpp"
 #include "chapters/11_five_d/planner/model/model_shape.hpp"
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/base/text.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/replay/cluster/cluster.hpp"
 #include "tools/site/figures/figure.hpp"
 
 namespace ultra::site {
@@ -55,9 +55,9 @@ ModelShape model_of(const Json& question) {
   throw ConfigError(fmt::format("No model is called {}: choose one of the list.", in_quotes(name)));
 }
 
-Cluster cluster_of(const Json& question) {
+replay::Cluster cluster_of(const Json& question) {
   const auto name = value_of<std::string>(question, "cluster", "dgx-h100");
-  if (const Cluster* cluster = find_cluster(name)) return *cluster;
+  if (const replay::Cluster* cluster = replay::find_cluster(name)) return *cluster;
   throw ConfigError(
       fmt::format("No cluster is called {}: choose one of the list.", in_quotes(name)));
 }
@@ -81,7 +81,7 @@ Json menu() {
   for (const ModelShape& model : named_models()) models.push_back(model.shape().name);
   models.push_back("custom");
   Json clusters = Json::array();
-  for (const Cluster& cluster : named_clusters()) clusters.push_back(cluster.name);
+  for (const replay::Cluster& cluster : replay::named_clusters()) clusters.push_back(cluster.name);
   Json programs = Json::array();
   for (const Software& software : named_software()) programs.push_back(software.name);
   return {{"models", std::move(models)},

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/11_five_d/planner/files/json_fields.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json_fields.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::planner {

@@ -6,7 +6,6 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
-#include "chapters/11_five_d/planner/cluster/cluster_file.hpp"
 #include "chapters/11_five_d/planner/model/model_file.hpp"
 #include "chapters/11_five_d/planner/published/published_choices.hpp"
 #include "chapters/11_five_d/planner/published/published_table.hpp"
@@ -15,6 +14,7 @@
 #include "chapters/11_five_d/planner/techniques/technique_table.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
+#include "common/replay/cluster/cluster_file.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -144,7 +144,7 @@ const char* PlanOptions::asked() const {
 
 Question PlanOptions::question(const nn::ModelConfig& custom) const {
   Question question{.work = {.model = model_for_plan(model, custom), .seq_len = seq_len},
-                    .cluster = cluster_for_plan(cluster),
+                    .cluster = replay::cluster_by_name(cluster, "--plan-cluster"),
                     .software = find_software(software)};
   if (batch_tokens % seq_len != 0) {
     throw ConfigError(

@@ -21,7 +21,7 @@ struct PlanOptions {
   bool techniques = false;           ///< --plan-techniques: each alone
   bool json = false;                 ///< --plan-json
   std::string model = "llama-8b";    ///< --plan-model, see model_for_plan()
-  std::string cluster = "dgx-h100";  ///< --plan-cluster, see cluster_for_plan()
+  std::string cluster = "dgx-h100";  ///< --plan-cluster, see replay::cluster_by_name()
   std::string software = "modern";   ///< --plan-software, see find_software()
   std::string precision = "bf16-mixed-fp32grads";  ///< --plan-precision
   std::size_t gpus = 64;                           ///< --plan-gpus

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "chapters/11_five_d/planner/files/json_fields.hpp"
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json_fields.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::planner {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "build_config.hpp"
-#include "chapters/11_five_d/planner/files/json_fields.hpp"
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json_fields.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::planner {
@@ -32,9 +32,9 @@ const ModelShape& model_of(const JsonFields& fields) {
   throw FileError(fmt::format("{}: no model is called {}.", fields.where(), in_quotes(name)));
 }
 
-const Cluster& cluster_of(const JsonFields& fields) {
+const replay::Cluster& cluster_of(const JsonFields& fields) {
   const std::string name = fields.text("cluster");
-  if (const Cluster* cluster = find_cluster(name)) return *cluster;
+  if (const replay::Cluster* cluster = replay::find_cluster(name)) return *cluster;
   throw FileError(fmt::format("{}: no cluster is called {}.", fields.where(), in_quotes(name)));
 }
 

@@ -96,8 +96,8 @@ std::string constants() {
       "| cluster | products | memory | network | flash attention | between kernels | in a node |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const char* name : {"dgx-a100", "h100-efa", "dgx-h100", "h800"}) {
-    const Cluster& cluster = *find_cluster(name);
-    const GpuType& gpu = cluster.gpu;
+    const replay::Cluster& cluster = *replay::find_cluster(name);
+    const replay::GpuType& gpu = cluster.gpu;
     text +=
         fmt::format("| {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {:.0f} us | {:.0f} GB/s |\n", name,
                     gpu.efficiency.products, gpu.efficiency.memory, gpu.efficiency.network,

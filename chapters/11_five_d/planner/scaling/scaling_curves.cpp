@@ -42,7 +42,7 @@ Json cell_to_json(std::pair<std::size_t, std::size_t> place, const Cell& cell) {
 }  // namespace
 
 Goodput goodput(const Question& question, std::size_t gpus) {
-  const Cluster& cluster = question.cluster;
+  const replay::Cluster& cluster = question.cluster;
   constexpr double kHour = 3600;
   constexpr double kSavedBytes = 4 + 8;  // master weights and two moments
   const double nodes = std::ceil(real(gpus) / cluster.gpus_per_node);

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "chapters/11_five_d/planner/time/exchange_time.hpp"
+#include "chapters/02_collectives/cost/exchange_price.hpp"
+#include "chapters/11_five_d/planner/rank_placement.hpp"
 #include "chapters/11_five_d/planner/time/exposed_exchanges.hpp"
-#include "chapters/11_five_d/planner/time/product_time.hpp"
+#include "common/replay/product_time.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -74,27 +75,27 @@ class BlockModel {
   }
 
  private:
-  GroupPlacement group(PlanAxis axis) const {
+  replay::GroupPlacement group(PlanAxis axis) const {
     return placement_of(l_, axis, static_cast<std::size_t>(q_.cluster.gpus_per_node));
   }
 
   /// An all-gather or a reduce-scatter of a micro-batch's tokens; an all-reduce is both.
   double tensor_exchange() const {
-    return gather_seconds(q_.cluster, group(PlanAxis::kTensor), e_ * tokens_ * h_);
+    return collectives::gather_seconds(q_.cluster, group(PlanAxis::kTensor), e_ * tokens_ * h_);
   }
 
   double memory_seconds(double bytes) const {
-    const GpuType& gpu = q_.cluster.gpu;
+    const replay::GpuType& gpu = q_.cluster.gpu;
     return bytes / (gpu.memory_bandwidth * gpu.efficiency.memory);
   }
 
   bool computes_in_fp8() const { return q_.software.fp8_products && q_.cluster.gpu.fp8_flops > 0; }
 
   double product(double m, double k, double n, bool may_be_fp8 = true) const {
-    const GpuType& gpu = q_.cluster.gpu;
+    const replay::GpuType& gpu = q_.cluster.gpu;
     const bool fp8 = may_be_fp8 && computes_in_fp8();
-    const double seconds = product_seconds(gpu, {.m = m, .k = k, .n = n}, fp8 ? 1 : e_,
-                                           fp8 ? gpu.fp8_flops : gpu.peak_flops);
+    const double seconds = replay::product_seconds(gpu, {.m = m, .k = k, .n = n}, fp8 ? 1 : e_,
+                                                   fp8 ? gpu.fp8_flops : gpu.peak_flops);
     return seconds / free_multiprocessors() + gpu.kernel_seconds;
   }
 
@@ -160,7 +161,7 @@ class BlockModel {
 
   /// Behind a causal mask; as products where all scores are computed.
   double attention_products(double times) const {
-    const GpuType& gpu = q_.cluster.gpu;
+    const replay::GpuType& gpu = q_.cluster.gpu;
     if (q_.software.attention == AttentionKernel::kFlash) {
       return times * attention_flop() / 2 /
                  (gpu.peak_flops * gpu.flash_attention * free_multiprocessors()) +
@@ -252,10 +253,11 @@ class BlockModel {
   }
 
   void add_tensor_exchange(BlockSeconds& block) const {
-    const GroupPlacement tp = group(PlanAxis::kTensor);
+    const replay::GroupPlacement tp = group(PlanAxis::kTensor);
     const double bytes = e_ * tokens_ * h_;
-    const double half =
-        l_.sequence_parallel ? 2 * tensor_exchange() : all_reduce_seconds(q_.cluster, tp, bytes);
+    const double half = l_.sequence_parallel
+                            ? 2 * tensor_exchange()
+                            : collectives::all_reduce_seconds(q_.cluster, tp, bytes);
     double forward = 2 * half;
     double backward = 2 * half;
     const double again = l_.sequence_parallel ? 2 * tensor_exchange() : 0.0;

@@ -2,8 +2,8 @@
 /// @file
 /// What one block, and the tables around the blocks, take of a GPU for a micro-batch.
 
-#include "chapters/11_five_d/planner/cluster/cluster.hpp"
 #include "chapters/11_five_d/planner/layout/layout.hpp"
+#include "common/replay/cluster/cluster.hpp"
 
 namespace ultra::planner {
 
@@ -43,9 +43,9 @@ struct BlockSeconds {
 
 /// @brief A training of a model on a cluster by a layout and a program: what all predictions ask.
 struct Question {
-  Workload work;      ///< what is trained
-  Cluster cluster;    ///< on what
-  Software software;  ///< by which program
+  Workload work;            ///< what is trained
+  replay::Cluster cluster;  ///< on what
+  Software software;        ///< by which program
 };
 
 /// @brief One block.

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "chapters/02_collectives/cost/exchange_price.hpp"
 #include "chapters/06_context_parallel/cost/ring_overlap.hpp"
 #include "chapters/08_expert_parallel/cost/dispatch_cost.hpp"
 #include "chapters/11_five_d/planner/memory/stage_parameters.hpp"
-#include "chapters/11_five_d/planner/time/exchange_time.hpp"
+#include "chapters/11_five_d/planner/rank_placement.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -26,17 +27,17 @@ double key_features(const Question& question, const Layout& layout) {
   return real(std::max(shape.kv_hidden_size(), layout.tp * shape.head_dim()));
 }
 
-GroupPlacement group_of(const Question& question, const Layout& layout, PlanAxis axis) {
+replay::GroupPlacement group_of(const Question& question, const Layout& layout, PlanAxis axis) {
   return placement_of(layout, axis, static_cast<std::size_t>(question.cluster.gpus_per_node));
 }
 
 /// Backward, the last hop of the gradients is hidden by nothing.
-WaitSeconds ring_waits(const Question& question, const Layout& layout, const GroupPlacement& cp,
-                       const WaitSeconds& attention) {
+WaitSeconds ring_waits(const Question& question, const Layout& layout,
+                       const replay::GroupPlacement& cp, const WaitSeconds& attention) {
   const double bytes = bytes_of(question, layout, 2 * key_features(question, layout));
   const double transfer = question.cluster.intra.latency * (cp.nodes == 1 ? 1 : 0) +
                           question.cluster.inter.latency * (cp.nodes == 1 ? 0 : 1) +
-                          bytes / ring_bandwidth(question.cluster, cp);
+                          bytes / collectives::ring_bandwidth(question.cluster, cp);
   const double steps = real(layout.cp);
   const auto exposed = [&](double forward, double backward) {
     return context_parallel::predict_ring(
@@ -51,7 +52,7 @@ WaitSeconds ring_waits(const Question& question, const Layout& layout, const Gro
 
 /// Copies of a token's row that leave for a node: one for each expert that it chose, or, where the
 /// node deals it out, one for each node that has some of them.
-double copies_of_token(const Question& question, const GroupPlacement& ep) {
+double copies_of_token(const Question& question, const replay::GroupPlacement& ep) {
   const ModelShape& model = question.work.model;
   const std::size_t chosen = model.layers.moe.top_k;
   if (!question.software.sends_once_per_node) return real(chosen);
@@ -66,7 +67,7 @@ double copies_of_token(const Question& question, const GroupPlacement& ep) {
 WaitSeconds context_waits(const Question& question, const Layout& layout,
                           const WaitSeconds& attention) {
   if (layout.cp == 1) return {};
-  const GroupPlacement cp = group_of(question, layout, PlanAxis::kContext);
+  const replay::GroupPlacement cp = group_of(question, layout, PlanAxis::kContext);
   const double keys = key_features(question, layout);
   switch (layout.context_method) {
     case ContextMethod::kRing:
@@ -74,12 +75,12 @@ WaitSeconds context_waits(const Question& question, const Layout& layout,
     case ContextMethod::kUlysses: {
       const double queries = question.work.model.attention_width();
       const double bytes = bytes_of(question, layout, 2 * queries + 2 * keys);
-      const double exchange = all_to_all_seconds(question.cluster, cp, bytes, bytes);
+      const double exchange = collectives::all_to_all_seconds(question.cluster, cp, bytes, bytes);
       return {.forward = exchange, .backward = exchange};
     }
     default: {
       const double whole = real(layout.cp) * bytes_of(question, layout, 2 * keys);
-      const double gather = gather_seconds(question.cluster, cp, whole);
+      const double gather = collectives::gather_seconds(question.cluster, cp, whole);
       const double sum_of_gradients = gather;  // a ring's reduce-scatter is as long
       return {.forward = gather, .backward = gather + sum_of_gradients};
     }
@@ -89,14 +90,14 @@ WaitSeconds context_waits(const Question& question, const Layout& layout,
 WaitSeconds expert_waits(const Question& question, const Layout& layout,
                          const WaitSeconds& passes) {
   if (layout.ep == 1) return {};
-  const GroupPlacement ep = group_of(question, layout, PlanAxis::kExpert);
+  const replay::GroupPlacement ep = group_of(question, layout, PlanAxis::kExpert);
   const double element = real(memory::activation_element_bytes(layout.precision));
   const double row = bytes_of(question, layout, real(question.work.model.shape().hidden_size));
   const auto exchange = [&](double of_element) {
     const double copy = of_element / element * row;
-    return all_to_all_seconds(question.cluster, ep,
-                              copy * real(question.work.model.layers.moe.top_k),
-                              copy * copies_of_token(question, ep));
+    return collectives::all_to_all_seconds(question.cluster, ep,
+                                           copy * real(question.work.model.layers.moe.top_k),
+                                           copy * copies_of_token(question, ep));
   };
   const double one_way = exchange(question.software.fp8_products ? 1 : element) + exchange(element);
   const bool hidden =

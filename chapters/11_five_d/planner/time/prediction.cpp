@@ -4,9 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "chapters/02_collectives/cost/exchange_price.hpp"
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
-#include "chapters/11_five_d/planner/time/exchange_time.hpp"
+#include "chapters/11_five_d/planner/rank_placement.hpp"
 #include "chapters/11_five_d/planner/time/pipeline_time.hpp"
+#include "common/replay/prices.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -48,13 +50,13 @@ std::vector<StageWork> stage_works(const Question& question, const Layout& layou
   return works;
 }
 
-GroupPlacement data_group(const Question& question, const Layout& layout) {
+replay::GroupPlacement data_group(const Question& question, const Layout& layout) {
   return placement_of(layout, PlanAxis::kData,
                       static_cast<std::size_t>(question.cluster.gpus_per_node));
 }
 
 /// The ranks that hold the same experts: of the group, every ep-th.
-GroupPlacement expert_data_group(GroupPlacement group, std::size_t ep) {
+replay::GroupPlacement expert_data_group(replay::GroupPlacement group, std::size_t ep) {
   group.per_node = std::max<std::size_t>(1, group.per_node / ep);
   group.ranks /= ep;
   group.nodes = std::min(group.nodes, group.ranks);
@@ -64,15 +66,15 @@ GroupPlacement expert_data_group(GroupPlacement group, std::size_t ep) {
 
 /// The latencies of an exchange that is made in so many pieces for each block, beside the one that a
 /// single exchange has.
-double latencies(const Question& question, const Layout& layout, const GroupPlacement& group,
-                 double pieces) {
+double latencies(const Question& question, const Layout& layout,
+                 const replay::GroupPlacement& group, double pieces) {
   const double all = pieces * real(question.work.model.shape().num_layers) / real(layout.pp);
-  return (all - 1) * gather_seconds(question.cluster, group, 0);
+  return (all - 1) * collectives::gather_seconds(question.cluster, group, 0);
 }
 
 /// ZeRO-1's, one for each weight or in buckets, which are few.
 double tensor_latencies(const Question& question, const Layout& layout,
-                        const GroupPlacement& group) {
+                        const replay::GroupPlacement& group) {
   constexpr double kTensorsPerBlock = 6;  // query, key and value; output; gate and up; down; norms
   return question.software.exchanges_each_tensor
              ? latencies(question, layout, group, kTensorsPerBlock)
@@ -80,16 +82,18 @@ double tensor_latencies(const Question& question, const Layout& layout,
 }
 
 void add_exchange(DataSeconds& data, const Question& question, const Layout& layout,
-                  const GroupPlacement& group, double parameters) {
+                  const replay::GroupPlacement& group, double parameters) {
   if (group.ranks == 1 || parameters == 0) return;
   const double element = real(memory::bytes_per_parameter(layout.precision).parameters);
   const bool mixed = layout.precision == memory::Precision::kBf16MixedFp32Grads;
   const double of_gradient = mixed ? question.software.exchanged_gradient_bytes : element;
-  const double scatter = gather_seconds(question.cluster, group, of_gradient * parameters);
-  const double gather = gather_seconds(question.cluster, group, element * parameters);
+  const double scatter =
+      collectives::gather_seconds(question.cluster, group, of_gradient * parameters);
+  const double gather = collectives::gather_seconds(question.cluster, group, element * parameters);
   switch (layout.zero) {
     case zero::ZeroStage::kNone:
-      data.gradients += all_reduce_seconds(question.cluster, group, of_gradient * parameters);
+      data.gradients +=
+          collectives::all_reduce_seconds(question.cluster, group, of_gradient * parameters);
       return;
     case zero::ZeroStage::kOptimizer:
       data.gradients += scatter + tensor_latencies(question, layout, group);
@@ -116,10 +120,11 @@ double stage_message(const Question& question, const Layout& layout) {
   const double tokens = real(layout.micro_batch * question.work.seq_len) / real(layout.cp);
   const double bytes = real(memory::activation_element_bytes(layout.precision)) * tokens *
                        real(question.work.model.shape().hidden_size) / real(layout.tp);
-  return message_seconds(question.cluster,
-                         placement_of(layout, PlanAxis::kPipeline,
-                                      static_cast<std::size_t>(question.cluster.gpus_per_node)),
-                         bytes);
+  return replay::message_seconds(
+      question.cluster,
+      placement_of(layout, PlanAxis::kPipeline,
+                   static_cast<std::size_t>(question.cluster.gpus_per_node)),
+      bytes);
 }
 
 /// Blocks of each chunk of a stage: as even as can be; the first stage's first chunk, which has the
@@ -229,7 +234,7 @@ StageParameters largest_parameters(const Question& question, const Layout& layou
 
 DataSeconds data_exchange(const Question& question, const Layout& layout,
                           const StageParameters& held) {
-  const GroupPlacement group = data_group(question, layout);
+  const replay::GroupPlacement group = data_group(question, layout);
   Question asked = question;
   if (question.software.data_nics > 0) asked.cluster.nics_per_node = question.software.data_nics;
   DataSeconds data;
@@ -247,15 +252,11 @@ double optimizer_seconds(const Question& question, const Layout& layout,
   // Master weight, two moments read and written, gradient read, weight written; the norm reads the
   // gradient, clipping reads and writes it.
   constexpr double kBytes = 24 + 4 + 2 + 12;
-  const GpuType& gpu = question.cluster.gpu;
+  const replay::GpuType& gpu = question.cluster.gpu;
   if (!layout.offload) return own * kBytes / (gpu.memory_bandwidth * gpu.efficiency.memory);
   constexpr double kTravels = 4 + 2;
   constexpr double kHostBytes = 24 + 4 + 2;
   return own * (kTravels + kHostBytes) / question.cluster.host_bandwidth;
-}
-
-double straggler_slowdown(const Cluster& cluster, std::size_t gpus) {
-  return 1 + cluster.straggler * std::sqrt(2 * std::log(real(gpus)));
 }
 
 Prediction predict(const Question& question, const Layout& layout, PipelineTime time) {
@@ -270,7 +271,7 @@ Prediction predict(const Question& question, const Layout& layout, PipelineTime 
                   .data = data_exchange(question, layout, held),
                   .hides_data = hides_data(question, layout),
                   .optimizer = optimizer_seconds(question, layout, held),
-                  .slowdown = straggler_slowdown(question.cluster, layout.gpus())};
+                  .slowdown = replay::straggler_slowdown(question.cluster, layout.gpus())};
   for (const StageWork& work : works) parts.stages.push_back(work.seconds);
   const double waited_for = take_what_never_hides(parts, question, layout);
   StepSeconds step = with_exchanges(step_seconds(parts), parts, question, layout);

@@ -51,9 +51,4 @@ enum class PipelineTime : std::uint8_t {
 [[nodiscard]] double optimizer_seconds(const Question& question, const Layout& layout,
                                        const StageParameters& held);
 
-/// @brief By how much a step of n ranks, which all wait for the slowest, is longer than that of one,
-/// whose time varies by the cluster's `straggler`: 1 + straggler sqrt(2 ln n), the expected maximum
-/// of n normal variables.
-[[nodiscard]] double straggler_slowdown(const Cluster& cluster, std::size_t gpus);
-
 }  // namespace ultra::planner

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
-#include "chapters/11_five_d/planner/cluster/cluster_file.hpp"
 #include "chapters/11_five_d/profile/machine_profile.hpp"
 #include "chapters/11_five_d/profile/measure_parts.hpp"
 #include "chapters/11_five_d/profile/timing.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/replay/cluster/cluster_file.hpp"
 #include "common/tensor/tensor.hpp"
 #include "tests/support/program.hpp"
 
@@ -126,8 +126,8 @@ TEST(MachineProfile, IsAClusterFileForThePlanner) {
       .intra = {.latency = 2e-6, .bandwidth = 4e9},
       .inter = {.latency = 3e-5, .bandwidth = 1e8}};
   const ultra::test::TemporaryFolder folder;
-  const planner::Cluster cluster =
-      planner::read_cluster_file(folder.write("machine.json", cluster_file(profile)));
+  const replay::Cluster cluster =
+      replay::read_cluster_file(folder.write("machine.json", cluster_file(profile)));
   EXPECT_EQ(cluster.gpu.peak_flops, 7e9);
   EXPECT_EQ(cluster.gpu.memory_bandwidth, 2e10);
   EXPECT_EQ(cluster.gpu.memory_bytes, 3e9);

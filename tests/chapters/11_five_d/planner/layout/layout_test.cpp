@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "common/base/errors.hpp"
-#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/expect_message.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::planner {
@@ -116,8 +116,8 @@ TEST_F(Layouts, AreWrittenAsPeopleSayThem) {
 }
 
 TEST_F(Layouts, UnknownSoftwareIsNamed) {
-  expect_message<ConfigError>([] { (void)find_software("megatron-1999"); },
-                              {"megatron-1999", "megatron-2022", "nanotron"});
+  test::expect_message<ConfigError>([] { (void)find_software("megatron-1999"); },
+                                    {"megatron-1999", "megatron-2022", "nanotron"});
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ TEST_F(StageParametersTest, MoreOfAnythingNeedsNoMoreMemory) {
   for (int round = 0; round < 40; ++round) {
     const Question question{
         .work = {.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 256},
-        .cluster = *find_cluster("dgx-h100"),
+        .cluster = *replay::find_cluster("dgx-h100"),
         .software = find_software("modern")};
     Layout layout{.dp = random.pick({2U, 4U, 8U}),
                   .pp = random.pick({1U, 2U, 4U}),

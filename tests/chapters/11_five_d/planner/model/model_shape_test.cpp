@@ -11,7 +11,7 @@
 #include "chapters/11_five_d/planner/model/model_file.hpp"
 #include "chapters/11_five_d/planner/model/model_shape.hpp"
 #include "common/base/errors.hpp"
-#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/expect_message.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::planner {
@@ -88,7 +88,7 @@ class ModelFile : public ::testing::Test {
   }
   template <class Thrown>
   void refuses(const std::string& text, const std::vector<std::string>& words) {
-    expect_message<Thrown>([&] { (void)read(text); }, words);
+    test::expect_message<Thrown>([&] { (void)read(text); }, words);
   }
 
   ultra::test::TemporaryFolder folder_;
@@ -156,10 +156,10 @@ TEST(ModelForPlan, NamesFilesAndOurOwn) {
   EXPECT_EQ(parameters_of(model_for_plan("llama-8b", {})), 8030261248.0);
   const ModelShape custom = model_for_plan("custom", {});
   EXPECT_EQ(custom.shape().num_layers, nn::ModelConfig{}.num_layers);
-  expect_message<ConfigError>([] { (void)model_for_plan("llama-9b", {}); },
-                              {"llama-9b", "llama-8b", "config.json"});
-  expect_message<FileError>([] { (void)model_for_plan("/no/such.json", {}); },
-                            {"/no/such.json", "cannot be read"});
+  test::expect_message<ConfigError>([] { (void)model_for_plan("llama-9b", {}); },
+                                    {"llama-9b", "llama-8b", "config.json"});
+  test::expect_message<FileError>([] { (void)model_for_plan("/no/such.json", {}); },
+                                  {"/no/such.json", "cannot be read"});
 }
 
 }  // namespace

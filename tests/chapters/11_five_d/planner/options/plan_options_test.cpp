@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/errors.hpp"
-#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/expect_message.hpp"
 #include "tests/support/parse_options.hpp"
 
 namespace ultra::planner {
@@ -25,7 +25,7 @@ std::string answer(const std::vector<std::string>& flags) {
 }
 
 void refuses(const std::vector<std::string>& flags, const std::vector<std::string>& words) {
-  expect_message<ConfigError>([&] { (void)answer(flags); }, words);
+  test::expect_message<ConfigError>([&] { (void)answer(flags); }, words);
 }
 
 TEST(PlanOptions, APlanForPeople) {
@@ -105,7 +105,7 @@ TEST(PlanOptions, BadValues) {
   refuses({"--plan", "--plan-gpus", "0"}, {"--plan-gpus"});
   refuses({"--plan", "--plan-count", "0"}, {"--plan-count"});
   refuses({"--plan", "--plan-count", "10001"}, {"--plan-count"});
-  expect_message<FileError>(
+  test::expect_message<FileError>(
       [] {
         (void)answer({"--plan", "--plan-cluster", "none.json"});
       },

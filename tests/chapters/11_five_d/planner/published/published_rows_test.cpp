@@ -15,7 +15,7 @@
 #include "chapters/11_five_d/planner/published/published_table.hpp"
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 #include "common/base/errors.hpp"
-#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/expect_message.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace ultra::planner {
@@ -188,15 +188,15 @@ TEST(PublishedFile, ChoicesAreOfRowsThatThereAre) {
   const ultra::test::TemporaryFolder folder;
   const std::string path =
       folder.write("rows.json", R"({"choices": [{"what": "a", "rows": "here there"}]})");
-  expect_message<FileError>([&] { (void)measured_choices(path, {}); },
-                            {"\"choices\" number 1", "no row is called 'here'"});
+  test::expect_message<FileError>([&] { (void)measured_choices(path, {}); },
+                                  {"\"choices\" number 1", "no row is called 'here'"});
 }
 
 TEST(PublishedFile, WhatIsWrongIsNamed) {
   const ultra::test::TemporaryFolder folder;
   const auto refuses = [&](const std::string& row, const std::vector<std::string>& words) {
     const std::string path = folder.write("rows.json", "{\"rows\": [" + row + "]}");
-    expect_message<FileError>([&] { (void)read_published_rows(path); }, words);
+    test::expect_message<FileError>([&] { (void)read_published_rows(path); }, words);
   };
   const std::string start =
       R"({"id": "a", "source": "b", "group": "c", "seq": 2048, "batch": 8, "software": "modern",)";

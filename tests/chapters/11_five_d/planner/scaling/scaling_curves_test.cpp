@@ -14,7 +14,7 @@ class ScalingCurves : public ultra::test::RandomTest {
  protected:
   static Question question() {
     return {.work = {.model = *find_model("llama-8b"), .seq_len = 4096, .global_batch = 64},
-            .cluster = *find_cluster("dgx-h100"),
+            .cluster = *replay::find_cluster("dgx-h100"),
             .software = find_software("modern")};
   }
 };

@@ -20,7 +20,7 @@ using zero::ZeroStage;
 
 Question question(const char* model, std::size_t seq, std::size_t batch) {
   return {.work = {.model = *find_model(model), .seq_len = seq, .global_batch = batch},
-          .cluster = *find_cluster("dgx-h100"),
+          .cluster = *replay::find_cluster("dgx-h100"),
           .software = find_software("modern")};
 }
 
@@ -152,7 +152,7 @@ TEST_F(RandomSearch, TheSimulatorTakesLessThanAFifthOffTheClosedForm) {
         std::tuple{"llama-70b", "dgx-a100", "megatron-2022"},
         std::tuple{"mixtral-8x7b", "dgx-h100", "deepseek"}}) {
     Question q = question(model, 4096, 128);
-    q.cluster = *find_cluster(cluster);
+    q.cluster = *replay::find_cluster(cluster);
     q.software = find_software(software);
     // Slower networks make messages longer than passes.
     q.cluster.inter.bandwidth /= random.pick({1.0, 8.0, 64.0});

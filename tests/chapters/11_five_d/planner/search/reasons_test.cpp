@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 Question question(const char* model, const char* cluster = "dgx-h100") {
   return {.work = {.model = *find_model(model), .seq_len = 4096, .global_batch = 1024},
-          .cluster = *find_cluster(cluster),
+          .cluster = *replay::find_cluster(cluster),
           .software = find_software("modern")};
 }
 

@@ -18,7 +18,7 @@ constexpr double kActivation = 2.0 * 4096 * 4096;  // b s h, bf16
 
 Question question(const char* model) {
   return {.work = {.model = *find_model(model), .seq_len = 4096, .global_batch = 64},
-          .cluster = *find_cluster("dgx-h100"),
+          .cluster = *replay::find_cluster("dgx-h100"),
           .software = find_software("modern")};
 }
 

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/replay/prices.hpp"
+
 namespace ultra::planner {
 namespace {
 
@@ -12,7 +14,7 @@ using memory::Recompute;
 
 Question question() {
   return {.work = {.model = *find_model("megatron-22b"), .seq_len = 2048, .global_batch = 4},
-          .cluster = *find_cluster("dgx-a100"),
+          .cluster = *replay::find_cluster("dgx-a100"),
           .software = find_software("megatron-2022")};
 }
 
@@ -51,6 +53,26 @@ TEST(BlockTime, MatricesAreSplit) {
   const double eight = block_seconds(q, {.tp = 8, .micro_batch = 4}, false).forward.products;
   EXPECT_GT(eight, one / 8);         // smaller products are less efficient
   EXPECT_LT(eight, 1.25 * one / 8);  // but not by much
+}
+
+/// The works that the program's own Llama block puts on its tape, one kernel each.
+TEST(BlockTime, OfAProgramThatFusesNothingIsThePriceOfItsWorks) {
+  Question q = question();
+  q.work.model = *find_model("llama-8b");
+  q.software = find_software("workbook");
+  const BlockSeconds block = block_seconds(q, {}, false);
+  using gpu::TapedWork;
+  const auto products = [&](std::size_t count, std::size_t k, std::size_t n) {
+    const TapedWork work{
+        .kind = gpu::WorkKind::kProduct, .m = 2048, .k = k, .n = n, .element_bytes = 2};
+    return static_cast<double>(count) * replay::work_seconds(q.cluster, work);
+  };
+  EXPECT_DOUBLE_EQ(block.forward.products, products(2, 4096, 4096) + products(2, 4096, 1024) +
+                                               products(2, 4096, 14336) + products(1, 14336, 4096));
+  // Half of all pairs, as a causal mask leaves them.
+  const TapedWork attention{
+      .kind = gpu::WorkKind::kAttention, .element_bytes = 2, .flop = 2.0 * 2048 * 2048 * 4096};
+  EXPECT_DOUBLE_EQ(block.forward.attention, replay::work_seconds(q.cluster, attention));
 }
 
 TEST(BlockTime, OnlyAxesOfSeveralRanksExchange) {

@@ -16,7 +16,7 @@ using context_parallel::ContextMethod;
 /// Llama 8B: 32 heads and 8 key/value heads of 128. No latency, and half of each NIC.
 Question question(const char* model = "llama-8b") {
   Question q{.work = {.model = *find_model(model), .seq_len = 32768, .global_batch = 64},
-             .cluster = *find_cluster("dgx-h100"),
+             .cluster = *replay::find_cluster("dgx-h100"),
              .software = find_software("modern")};
   q.cluster.intra = {.latency = 0, .bandwidth = 100e9};
   q.cluster.inter = {.latency = 0, .bandwidth = 50e9};

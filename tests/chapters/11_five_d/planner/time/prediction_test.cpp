@@ -19,10 +19,10 @@ class Predictions : public ultra::test::RandomTest {
  protected:
   static Question question(std::size_t batch = 256) {
     return {.work = {.model = *find_model("llama-8b"), .seq_len = 4096, .global_batch = batch},
-            .cluster = *find_cluster("dgx-h100"),
+            .cluster = *replay::find_cluster("dgx-h100"),
             .software = find_software("modern")};
   }
-  static Cluster without_latency(Cluster cluster) {
+  static replay::Cluster without_latency(replay::Cluster cluster) {
     cluster.intra.latency = 0;
     cluster.inter.latency = 0;
     return cluster;
@@ -166,22 +166,6 @@ TEST_F(Predictions, OffloadCostsTime) {
   const double on_gpu = predict(question(), layout).step.optimizer;
   layout.offload = true;
   EXPECT_GT(predict(question(), layout).step.optimizer, on_gpu);
-}
-
-TEST_F(Predictions, TheSlowestOfMany) {
-  const Cluster cluster = question().cluster;
-  EXPECT_EQ(straggler_slowdown(cluster, 1), 1);
-  // The expected maximum of n normal variables, by drawing them.
-  constexpr int kRanks = 1000;
-  double sum = 0;
-  constexpr int kRounds = 300;
-  for (int round = 0; round < kRounds; ++round) {
-    double most = -10;
-    for (int rank = 0; rank < kRanks; ++rank) most = std::max(most, random.normal());
-    sum += most;
-  }
-  const double predicted = (straggler_slowdown(cluster, kRanks) - 1) / cluster.straggler;
-  EXPECT_NEAR(sum / kRounds / predicted, 1, 0.2);
 }
 
 TEST_F(Predictions, TpAcrossNodesIsSlower) {

@@ -1,7 +1,7 @@
 // Clusters from files, and what is wrong with some.
 //
-// Covers: chapters/11_five_d/planner/cluster/cluster_file.hpp, cluster.hpp
-#include "chapters/11_five_d/planner/cluster/cluster_file.hpp"
+// Covers: common/replay/cluster/cluster_file.hpp, common/replay/cluster/cluster.hpp
+#include "common/replay/cluster/cluster_file.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/errors.hpp"
-#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/expect_message.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace ultra::planner {
+namespace ultra::replay {
 namespace {
 
 using nlohmann::json;
@@ -41,7 +41,7 @@ class ClusterFile : public ::testing::Test {
     json content = right();
     content[json::json_pointer(where)] = value;
     SCOPED_TRACE(where);
-    expect_message<Thrown>([&] { (void)read(content); }, words);
+    test::expect_message<Thrown>([&] { (void)read(content); }, words);
   }
 
   ultra::test::TemporaryFolder folder_;
@@ -69,12 +69,12 @@ TEST_F(ClusterFile, MissingKeysAreNamed) {
   for (const char* key : {"gpu", "gpus_per_node", "intra", "inter"}) {
     json content = right();
     content.erase(key);
-    expect_message<FileError>([&] { (void)read(content); }, {"lacks \"" + std::string(key)});
+    test::expect_message<FileError>([&] { (void)read(content); }, {"lacks \"" + std::string(key)});
   }
   json content = right();
   content["gpu"].erase("peak_flops");
-  expect_message<FileError>([&] { (void)read(content); },
-                            {"\"gpu\" lacks \"peak_flops\"", "It has: ", "memory_bandwidth"});
+  test::expect_message<FileError>([&] { (void)read(content); },
+                                  {"\"gpu\" lacks \"peak_flops\"", "It has: ", "memory_bandwidth"});
 }
 
 TEST_F(ClusterFile, WrongTypesAndNumbers) {
@@ -125,7 +125,7 @@ TEST_F(ClusterFile, NamesFitIntoALine) {
 TEST_F(ClusterFile, APipeIsRefusedWithoutWaiting) {
   const std::string pipe = folder_.path("pipe.json");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  expect_message<FileError>([&] { (void)cluster_for_plan(pipe); }, {"it is a pipe"});
+  test::expect_message<FileError>([&] { (void)cluster_by_name(pipe, "--on"); }, {"it is a pipe"});
 }
 
 TEST_F(ClusterFile, UnknownKeysAreRefused) {
@@ -138,9 +138,9 @@ TEST(NamedClusters, AreValidAndFound) {
     EXPECT_NO_THROW(cluster.validate(cluster.name)) << cluster.name;
     EXPECT_EQ(find_cluster(cluster.name), &cluster);
   }
-  expect_message<ConfigError>([] { (void)cluster_for_plan("dgx-z"); },
-                              {"dgx-z", "dgx-h100", ".json"});
+  test::expect_message<ConfigError>([] { (void)cluster_by_name("dgx-z", "--on"); },
+                                    {"dgx-z", "dgx-h100", ".json"});
 }
 
 }  // namespace
-}  // namespace ultra::planner
+}  // namespace ultra::replay

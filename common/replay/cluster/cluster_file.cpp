@@ -1,15 +1,15 @@
-#include "chapters/11_five_d/planner/cluster/cluster_file.hpp"
+#include "common/replay/cluster/cluster_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <vector>
 
-#include "chapters/11_five_d/planner/files/json_fields.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/json_fields.hpp"
 #include "common/base/text.hpp"
 
-namespace ultra::planner {
+namespace ultra::replay {
 namespace {
 
 /// A name as reports print it: in a line.
@@ -32,7 +32,7 @@ int count_or(const JsonFields& fields, std::string_view key, int otherwise) {
   return fields.has(key) ? count_of(fields, key) : otherwise;
 }
 
-collectives::Link link_of(const JsonFields& file, std::string_view key) {
+Link link_of(const JsonFields& file, std::string_view key) {
   const JsonFields fields = file.object(key);
   fields.expect_only({"latency", "bandwidth"});
   return {.latency = fields.number("latency"), .bandwidth = fields.number("bandwidth")};
@@ -97,14 +97,14 @@ Cluster read_cluster_file(const std::string& path) {
   return cluster;
 }
 
-Cluster cluster_for_plan(const std::string& name) {
+Cluster cluster_by_name(const std::string& name, std::string_view flag) {
   if (name.ends_with(".json")) return read_cluster_file(name);
   if (const Cluster* cluster = find_cluster(name)) return *cluster;
   std::vector<std::string_view> names;
   for (const Cluster& cluster : named_clusters()) names.push_back(cluster.name);
-  throw ConfigError(fmt::format(
-      "--plan-cluster: no cluster is called {}. Choose {}, or a file that ends in .json.",
-      in_quotes(name), fmt::join(names, ", ")));
+  throw ConfigError(
+      fmt::format("{}: no cluster is called {}. Choose {}, or a file that ends in .json.", flag,
+                  in_quotes(name), fmt::join(names, ", ")));
 }
 
-}  // namespace ultra::planner
+}  // namespace ultra::replay

@@ -1,11 +1,11 @@
-#include "chapters/11_five_d/planner/time/product_time.hpp"
+#include "common/replay/product_time.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
-namespace ultra::planner {
+namespace ultra::replay {
 namespace {
 
 /// A size of tile, and how fast it computes beside the largest.
@@ -60,4 +60,4 @@ double product_seconds(const GpuType& gpu, const ProductShape& shape, double ele
   return std::max(best, bytes / (gpu.memory_bandwidth * gpu.efficiency.memory));
 }
 
-}  // namespace ultra::planner
+}  // namespace ultra::replay

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Errors of the planner and what they say.
+/// Errors and what they say.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-namespace ultra::planner {
+namespace ultra::test {
 
 /// @brief Expects an error of a class whose message holds all the texts.
 template <class Thrown>
@@ -21,4 +21,4 @@ void expect_message(const std::function<void()>& run, const std::vector<std::str
   }
 }
 
-}  // namespace ultra::planner
+}  // namespace ultra::test

@@ -1,12 +1,13 @@
 #pragma once
 /// @file
-/// A cluster by the name or the file that --plan-cluster gives.
+/// A cluster by its name, or from a file.
 
 #include <string>
+#include <string_view>
 
-#include "chapters/11_five_d/planner/cluster/cluster.hpp"
+#include "common/replay/cluster/cluster.hpp"
 
-namespace ultra::planner {
+namespace ultra::replay {
 
 /// @brief Reads a cluster from a JSON file, in bytes, seconds and FLOP/s.
 ///
@@ -20,8 +21,9 @@ namespace ultra::planner {
 /// that make no cluster.
 [[nodiscard]] Cluster read_cluster_file(const std::string& path);
 
-/// @brief A named cluster, or a file that ends in .json.
+/// @brief A named cluster, or that of a file that ends in .json.
+/// @param flag  that gave the name, for messages.
 /// @throws ConfigError for an unknown name, with all of them; and as read_cluster_file().
-[[nodiscard]] Cluster cluster_for_plan(const std::string& name);
+[[nodiscard]] Cluster cluster_by_name(const std::string& name, std::string_view flag);
 
-}  // namespace ultra::planner
+}  // namespace ultra::replay

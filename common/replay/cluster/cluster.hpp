@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "chapters/02_collectives/simulator/topology.hpp"
+#include "common/replay/cluster/link.hpp"
 
-namespace ultra::planner {
+namespace ultra::replay {
 
 /// @brief No node has more GPUs, and no GPU more multiprocessors.
 inline constexpr int kMostOfANode = 1 << 20;
@@ -55,8 +55,8 @@ struct Cluster {
   GpuType gpu;                ///< all the same
   int gpus_per_node = 8;      ///< of each
   int nics_per_node = 8;      ///< of each
-  collectives::Link intra;    ///< in a node: bandwidth of a GPU in an exchange, as measured
-  collectives::Link inter;    ///< of one NIC: what it is sold as
+  Link intra;                 ///< in a node: bandwidth of a GPU in an exchange, as measured
+  Link inter;                 ///< of one NIC: what it is sold as
   bool ranks_copy = false;    ///< exchanges in a node are work of the ranks: nothing hides them
   double network_steals = 0;  ///< of an exchange between nodes, what computation beside it loses
   double straggler = 0.002;   ///< standard deviation of a rank's time in a step, as a part of it
@@ -69,6 +69,8 @@ struct Cluster {
   [[nodiscard]] double node_bandwidth() const {
     return nics_per_node * inter.bandwidth * gpu.efficiency.network;
   }
+  /// @brief The part of those that falls to one GPU, when all of the node exchange.
+  [[nodiscard]] double rank_network() const { return node_bandwidth() / gpus_per_node; }
   /// @brief Checks that there is such a cluster.
   /// @param where  it is described, for messages: "cluster.json".
   /// @throws ConfigError naming that, the key and its place, its value and what would work.
@@ -86,4 +88,4 @@ struct Cluster {
 /// @brief The cluster of that name; null when there is none.
 [[nodiscard]] const Cluster* find_cluster(std::string_view name);
 
-}  // namespace ultra::planner
+}  // namespace ultra::replay

@@ -1,4 +1,4 @@
-#include "chapters/11_five_d/planner/files/json_fields.hpp"
+#include "common/base/json_fields.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,7 @@
 #include "common/base/text.hpp"
 #include "common/base/text_file.hpp"
 
-namespace ultra::planner {
+namespace ultra {
 namespace {
 
 constexpr std::size_t kMostBytes = 1U << 24U;
@@ -137,4 +137,4 @@ void JsonFields::expect_only(const std::vector<std::string_view>& keys) const {
   }
 }
 
-}  // namespace ultra::planner
+}  // namespace ultra

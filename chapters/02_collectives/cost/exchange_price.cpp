@@ -1,12 +1,16 @@
-#include "chapters/11_five_d/planner/time/exchange_time.hpp"
+#include "chapters/02_collectives/cost/exchange_price.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "chapters/02_collectives/ring_cost.hpp"
+#include "common/base/errors.hpp"
 
-namespace ultra::planner {
+namespace ultra::collectives {
 namespace {
+
+using replay::Cluster;
+using replay::GroupPlacement;
 
 double real(std::size_t value) { return static_cast<double>(value); }
 
@@ -17,28 +21,29 @@ double mean_latency(const Cluster& cluster, const GroupPlacement& group) {
   return crossing * cluster.inter.latency + (1 - crossing) * cluster.intra.latency;
 }
 
-collectives::LinkCost ring_link(const Cluster& cluster, const GroupPlacement& group) {
+LinkCost ring_link(const Cluster& cluster, const GroupPlacement& group) {
   return {.alpha = mean_latency(cluster, group), .beta = 1 / ring_bandwidth(cluster, group)};
-}
-
-/// The part of a node's NICs that falls to one rank, in bytes per second.
-double rank_network(const Cluster& cluster) {
-  return cluster.node_bandwidth() / cluster.gpus_per_node;
 }
 
 }  // namespace
 
 double ring_bandwidth(const Cluster& cluster, const GroupPlacement& group) {
   if (group.nodes == 1) return cluster.intra.bandwidth;
-  return std::min(cluster.intra.bandwidth, rank_network(cluster) * real(group.per_node));
+  return std::min(cluster.intra.bandwidth, cluster.rank_network() * real(group.per_node));
 }
 
 double gather_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
   if (group.ranks == 1) return 0;
-  return collectives::ring_all_gather_cost(static_cast<int>(group.ranks),
-                                           static_cast<std::size_t>(bytes), 1,
-                                           ring_link(cluster, group))
+  return ring_all_gather_cost(static_cast<int>(group.ranks), static_cast<std::size_t>(bytes), 1,
+                              ring_link(cluster, group))
       .seconds;
+}
+
+double tree_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
+  if (group.ranks == 1) return 0;
+  const double levels = std::ceil(std::log2(real(group.nodes)));
+  return levels * cluster.inter.latency + real(group.per_node - 1) * cluster.intra.latency +
+         bytes / ring_bandwidth(cluster, group);
 }
 
 double all_reduce_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
@@ -58,14 +63,29 @@ double all_to_all_seconds(const Cluster& cluster, const GroupPlacement& group, d
   const double near = real(std::min(group.per_node, group.ranks) - 1);
   const double inside = bytes * near / real(group.ranks) / cluster.intra.bandwidth;
   if (group.nodes == 1) return near * cluster.intra.latency + inside;
-  const double crossing = between * elsewhere / real(group.ranks) / rank_network(cluster);
+  const double crossing = between * elsewhere / real(group.ranks) / cluster.rank_network();
   return real(group.nodes - 1) * cluster.inter.latency + std::max(crossing, inside);
 }
 
-double message_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
-  if (group.ranks == 1) return 0;
-  if (group.nodes == 1) return cluster.intra.latency + bytes / cluster.intra.bandwidth;
-  return cluster.inter.latency + bytes / rank_network(cluster);
+double exchange_seconds(const Cluster& cluster, const GroupPlacement& group, gpu::ExchangeKind kind,
+                        double bytes) {
+  switch (kind) {
+    case gpu::ExchangeKind::kBroadcast:
+    case gpu::ExchangeKind::kReduce:
+      return tree_seconds(cluster, group, bytes);
+    case gpu::ExchangeKind::kAllReduce:
+      return all_reduce_seconds(cluster, group, bytes);
+    case gpu::ExchangeKind::kGather:
+    case gpu::ExchangeKind::kScatter:
+    case gpu::ExchangeKind::kAllGather:
+    case gpu::ExchangeKind::kReduceScatter:
+      return gather_seconds(cluster, group, bytes);
+    case gpu::ExchangeKind::kAllToAll:
+      return all_to_all_seconds(cluster, group, bytes, bytes);
+    case gpu::ExchangeKind::kBarrier:
+      return all_reduce_seconds(cluster, group, 0);
+  }
+  throw InternalError("a kind of exchange has no price");
 }
 
-}  // namespace ultra::planner
+}  // namespace ultra::collectives

@@ -10,7 +10,7 @@
 
 #include "common/base/json.hpp"
 
-namespace ultra::planner {
+namespace ultra {
 
 /// @brief One object of a file; remembers where it stands.
 class JsonFields {
@@ -62,4 +62,4 @@ class JsonFields {
   std::string where_;
 };
 
-}  // namespace ultra::planner
+}  // namespace ultra

@@ -1,17 +1,15 @@
 // Objects of JSON files.
-//
-// Covers: chapters/11_five_d/planner/files/json_fields.hpp
-#include "chapters/11_five_d/planner/files/json_fields.hpp"
+#include "common/base/json_fields.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "common/base/errors.hpp"
-#include "tests/chapters/11_five_d/planner/expect_message.hpp"
+#include "tests/support/expect_message.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace ultra::planner {
+namespace ultra {
 namespace {
 
 JsonFields fields() {
@@ -31,7 +29,7 @@ TEST(JsonFields, WhatIsThere) {
 
 TEST(JsonFields, WhatIsNot) {
   const auto refuses = [](const auto& read, const std::vector<std::string>& words) {
-    expect_message<FileError>([&] { read(fields()); }, words);
+    test::expect_message<FileError>([&] { read(fields()); }, words);
   };
   refuses([](const JsonFields& f) { (void)f.number("none"); }, {"it lacks \"none\"", "count"});
   refuses([](const JsonFields& f) { (void)f.number("text"); }, {"\"text\" is", "a number"});
@@ -47,14 +45,15 @@ TEST(JsonFields, NullIsNothing) {
   const JsonFields fields({{"n_inner", nullptr}}, "it");
   EXPECT_FALSE(fields.has("n_inner"));
   EXPECT_EQ(fields.count_or("n_inner", 4), 4U);
-  expect_message<FileError>([&] { (void)fields.count("n_inner"); }, {"\"n_inner\" is 'null'"});
+  test::expect_message<FileError>([&] { (void)fields.count("n_inner"); },
+                                  {"\"n_inner\" is 'null'"});
 }
 
 TEST(JsonFields, FilesOfAnyKind) {
   const ultra::test::TemporaryFolder folder;
   const auto refuses = [&](const std::string& text, const std::vector<std::string>& words) {
     const std::string path = folder.write("file.json", text);
-    expect_message<FileError>([&] { (void)JsonFields::of_file(path).object("gpu"); }, words);
+    test::expect_message<FileError>([&] { (void)JsonFields::of_file(path).object("gpu"); }, words);
   };
   refuses("", {"holds no JSON"});
   refuses("[1]", {"a list of 1", "must be an object"});
@@ -64,11 +63,11 @@ TEST(JsonFields, FilesOfAnyKind) {
   refuses(R"({"gpu": )" + std::string(deep, '[') + std::string(deep, ']') + "}",
           {"more than 100 deep"});
   refuses(std::string(deep << 5U, ' '), {"is larger than"});
-  expect_message<FileError>([&] { (void)JsonFields::of_file(folder.path("none.json")); },
-                            {"cannot be read"});
-  expect_message<FileError>([&] { (void)JsonFields::of_file(folder.path("")); },
-                            {"cannot be read: it is a folder. Give the path of a JSON file"});
+  test::expect_message<FileError>([&] { (void)JsonFields::of_file(folder.path("none.json")); },
+                                  {"cannot be read"});
+  test::expect_message<FileError>([&] { (void)JsonFields::of_file(folder.path("")); },
+                                  {"cannot be read: it is a folder. Give the path of a JSON file"});
 }
 
 }  // namespace
-}  // namespace ultra::planner
+}  // namespace ultra

@@ -2,9 +2,9 @@
 /// @file
 /// What a matrix product takes on a GPU, by its shape.
 
-#include "chapters/11_five_d/planner/cluster/cluster.hpp"
+#include "common/replay/cluster/cluster.hpp"
 
-namespace ultra::planner {
+namespace ultra::replay {
 
 /// @brief A product [m, k] x [k, n].
 struct ProductShape {
@@ -29,4 +29,4 @@ struct ProductShape {
 [[nodiscard]] double product_seconds(const GpuType& gpu, const ProductShape& shape,
                                      double element_bytes, double flops);
 
-}  // namespace ultra::planner
+}  // namespace ultra::replay

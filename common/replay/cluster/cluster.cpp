@@ -1,4 +1,4 @@
-#include "chapters/11_five_d/planner/cluster/cluster.hpp"
+#include "common/replay/cluster/cluster.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "common/base/errors.hpp"
 
-namespace ultra::planner {
+namespace ultra::replay {
 namespace {
 
 constexpr double kGB = 1e9;
@@ -140,7 +140,7 @@ void expect_gpu(const GpuType& gpu, const Checker& check) {
   }
 }
 
-void expect_link(const collectives::Link& link, const Checker& check) {
+void expect_link(const Link& link, const Checker& check) {
   check.expect("latency", link.latency, kSeconds);
   check.expect("bandwidth", link.bandwidth, kBandwidth);
 }
@@ -173,4 +173,4 @@ const Cluster* find_cluster(std::string_view name) {
   return found == named_clusters().end() ? nullptr : &*found;
 }
 
-}  // namespace ultra::planner
+}  // namespace ultra::replay
