@@ -79,7 +79,7 @@ void attend(const Attention& of, const Queue& queue) {
 }  // namespace
 
 template <>
-void attention<kSide>(const Attention& of, const Queue& queue) {
+void attention<kExecutor>(const Attention& of, const Queue& queue) {
   switch (of.query.number) {
     case Number::kF64:
       return attend<double, double>(of, queue);

@@ -55,7 +55,7 @@ struct Attention {
 
 /// @brief softmax(scale Q K^T + mask) V. Source: Dao et al. 2022, arXiv 2205.14135, alg. 1.
 /// @throws SimtError (Fault::kLaunch) for a head of more elements than a block's shared memory holds.
-template <simt::Side side>
+template <simt::Executor executor>
 void attention(const Attention& operands, const simt::Queue& queue);
 
 /// @brief Operands of attention's gradients; contiguous.
@@ -86,7 +86,7 @@ struct AttentionBackward {
 
 /// @brief Gradients of attention. Source: Dao et al. 2022, arXiv 2205.14135, alg. 4.
 /// @throws SimtError (Fault::kLaunch) for a head of more elements than a block's shared memory holds.
-template <simt::Side side>
+template <simt::Executor executor>
 void attention_backward(const AttentionBackward& operands, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::generic

@@ -146,7 +146,7 @@ void differentiate(const AttentionBackward& of, const Queue& queue) {
 }  // namespace
 
 template <>
-void attention_backward<kSide>(const AttentionBackward& of, const Queue& queue) {
+void attention_backward<kExecutor>(const AttentionBackward& of, const Queue& queue) {
   switch (of.query.number) {
     case Number::kF64:
       return differentiate<double, double>(of, queue);

@@ -109,8 +109,8 @@ void choose_size(Combination op, Number number, std::span<void* const> into,
 }  // namespace
 
 template <>
-void combine<kSide>(Combination op, const Target& into, const Source& from, std::size_t count,
-                    const Queue& queue) {
+void combine<kExecutor>(Combination op, const Target& into, const Source& from, std::size_t count,
+                        const Queue& queue) {
   if (into.number == Number::kI32) {
     launch_each(combine_kernel<int>, "combine", count, queue, op, into, from, count);
   } else if (sums_in_f64(into.number)) {
@@ -121,8 +121,9 @@ void combine<kSide>(Combination op, const Target& into, const Source& from, std:
 }
 
 template <>
-void combine_all<kSide>(Combination op, Number number, std::span<void* const> into,
-                        std::span<const void* const> from, std::size_t count, const Queue& queue) {
+void combine_all<kExecutor>(Combination op, Number number, std::span<void* const> into,
+                            std::span<const void* const> from, std::size_t count,
+                            const Queue& queue) {
   if (from.empty() || from.size() > kMostRanks || into.size() > kMostRanks) {
     throw std::invalid_argument("combine_all of " + std::to_string(from.size()) + " sources into " +
                                 std::to_string(into.size()) + " targets, expected 1 to " +
@@ -139,7 +140,7 @@ void combine_all<kSide>(Combination op, Number number, std::span<void* const> in
 }
 
 template <>
-void divide<kSide>(const Target& data, std::size_t count, int divisor, const Queue& queue) {
+void divide<kExecutor>(const Target& data, std::size_t count, int divisor, const Queue& queue) {
   if (data.number == Number::kI32) {
     launch_each(divide_kernel<int>, "divide", count, queue, data, count, divisor);
   } else if (sums_in_f64(data.number)) {

@@ -16,7 +16,7 @@ inline constexpr std::size_t kMostRanks = 64;
 
 /// @brief into[i] = into[i] op from[i]; an average is summed here and divided at the end, by divide().
 /// Elements of two bytes are combined in f32 and rounded once. Both have one type.
-template <simt::Side side>
+template <simt::Executor executor>
 void combine(Combination op, const Target& into, const Source& from, std::size_t count,
              const simt::Queue& queue);
 
@@ -25,12 +25,12 @@ void combine(Combination op, const Target& into, const Source& from, std::size_t
 /// by the number of sources. Targets may be sources; they do not overlap otherwise.
 /// @param number  the type of all of them.
 /// @throws std::invalid_argument for no source, and above kMostRanks sources or targets.
-template <simt::Side side>
+template <simt::Executor executor>
 void combine_all(Combination op, Number number, std::span<void* const> into,
                  std::span<const void* const> from, std::size_t count, const simt::Queue& queue);
 
 /// @brief data[i] = data[i] / divisor; integers are divided as C++ does.
-template <simt::Side side>
+template <simt::Executor executor>
 void divide(const Target& data, std::size_t count, int divisor, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::generic

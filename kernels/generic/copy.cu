@@ -93,7 +93,7 @@ void copy_bits(const Target& to, const Layout& to_layout, const Source& from,
 }  // namespace
 
 template <>
-void fill<kSide>(const Target& to, const Layout& layout, double value, const Queue& queue) {
+void fill<kExecutor>(const Target& to, const Layout& layout, double value, const Queue& queue) {
   Layout simple = layout;
   Layout same = layout;
   simplify(simple, same);
@@ -107,8 +107,8 @@ void fill<kSide>(const Target& to, const Layout& layout, double value, const Que
 }
 
 template <>
-void copy<kSide>(const Target& to, const Layout& to_layout, const Source& from,
-                 const Layout& from_layout, const Queue& queue) {
+void copy<kExecutor>(const Target& to, const Layout& to_layout, const Source& from,
+                     const Layout& from_layout, const Queue& queue) {
   Layout target = to_layout;
   Layout source = from_layout;
   simplify(target, source);

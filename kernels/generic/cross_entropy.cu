@@ -64,7 +64,7 @@ __global__ void cross_entropy_kernel(CrossEntropy of, T per_token) {
 }  // namespace
 
 template <>
-void cross_entropy<kSide>(const CrossEntropy& of, const Queue& queue) {
+void cross_entropy<kExecutor>(const CrossEntropy& of, const Queue& queue) {
   const double per_token = 1.0 / of.normalizer;
   if (sums_in_f64(of.logits.number)) {
     launch_rows(cross_entropy_kernel<double>, "cross_entropy", of.rows, queue, of, per_token);
@@ -72,7 +72,7 @@ void cross_entropy<kSide>(const CrossEntropy& of, const Queue& queue) {
     launch_rows(cross_entropy_kernel<float>, "cross_entropy", of.rows, queue, of,
                 static_cast<float>(per_token));
   }
-  sum_of<kSide>(of.loss, of.scratch, of.rows, per_token, of.write, queue);
+  sum_of<kExecutor>(of.loss, of.scratch, of.rows, per_token, of.write, queue);
 }
 
 }  // namespace ultra::kernels::generic

@@ -99,14 +99,14 @@ AdamWConstants<T> constants_of(const AdamW& of) {
 }  // namespace
 
 template <>
-void add<kSide>(const Target& out, const Source& left, const Source& right, std::size_t count,
-                const Queue& queue) {
+void add<kExecutor>(const Target& out, const Source& left, const Source& right, std::size_t count,
+                    const Queue& queue) {
   launch_each(sums_in_f64(out.number) ? add_kernel<double> : add_kernel<float>, "add", count, queue,
               out, left, right, count);
 }
 
 template <>
-void scale<kSide>(const Target& x, double factor, std::size_t count, const Queue& queue) {
+void scale<kExecutor>(const Target& x, double factor, std::size_t count, const Queue& queue) {
   if (sums_in_f64(x.number)) {
     launch_each(scale_kernel<double>, "scale", count, queue, x, factor, count);
   } else {
@@ -115,21 +115,22 @@ void scale<kSide>(const Target& x, double factor, std::size_t count, const Queue
 }
 
 template <>
-void swiglu<kSide>(const Target& product, const Source& gate, const Source& up, std::size_t count,
-                   const Queue& queue) {
+void swiglu<kExecutor>(const Target& product, const Source& gate, const Source& up,
+                       std::size_t count, const Queue& queue) {
   launch_each(sums_in_f64(gate.number) ? swiglu_kernel<double> : swiglu_kernel<float>, "swiglu",
               count, queue, product, gate, up, count);
 }
 
 template <>
-void swiglu_backward<kSide>(const SwigluBackward& operands, std::size_t count, const Queue& queue) {
+void swiglu_backward<kExecutor>(const SwigluBackward& operands, std::size_t count,
+                                const Queue& queue) {
   launch_each(sums_in_f64(operands.gate.number) ? swiglu_backward_kernel<double>
                                                 : swiglu_backward_kernel<float>,
               "swiglu_backward", count, queue, operands, count);
 }
 
 template <>
-void adamw<kSide>(const AdamW& of, std::size_t count, const Queue& queue) {
+void adamw<kExecutor>(const AdamW& of, std::size_t count, const Queue& queue) {
   if (sums_in_f64(of.value.number)) {
     launch_each(adamw_kernel<double>, "adamw", count, queue, of.value, of.grad, of.first_moment,
                 of.second_moment, constants_of<double>(of), count);

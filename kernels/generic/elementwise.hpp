@@ -8,16 +8,16 @@
 namespace ultra::kernels::generic {
 
 /// @brief out = left + right; out may be either.
-template <simt::Side side>
+template <simt::Executor executor>
 void add(const Target& out, const Source& left, const Source& right, std::size_t count,
          const simt::Queue& queue);
 
 /// @brief x *= factor.
-template <simt::Side side>
+template <simt::Executor executor>
 void scale(const Target& x, double factor, std::size_t count, const simt::Queue& queue);
 
 /// @brief product = silu(gate) up, with silu(x) = x / (1 + exp(-x)).
-template <simt::Side side>
+template <simt::Executor executor>
 void swiglu(const Target& product, const Source& gate, const Source& up, std::size_t count,
             const simt::Queue& queue);
 
@@ -36,7 +36,7 @@ struct SwigluBackward {
 };
 
 /// @brief Both gradients of swiglu.
-template <simt::Side side>
+template <simt::Executor executor>
 void swiglu_backward(const SwigluBackward& operands, std::size_t count, const simt::Queue& queue);
 
 /// @brief Operands of an AdamW update, [count] each, and its constants.
@@ -66,7 +66,7 @@ struct AdamW {
 };
 
 /// @brief One AdamW update. Source: Loshchilov & Hutter 2019, arXiv 1711.05101, alg. 2.
-template <simt::Side side>
+template <simt::Executor executor>
 void adamw(const AdamW& operands, std::size_t count, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::generic

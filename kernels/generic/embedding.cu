@@ -81,15 +81,16 @@ __global__ void add_rows_kernel(Embedding of, Target d_part, Source d_output,
 }  // namespace
 
 template <>
-void embedding<kSide>(const Embedding& of, const Target& out, const Source& part,
-                      const Queue& queue) {
+void embedding<kExecutor>(const Embedding& of, const Target& out, const Source& part,
+                          const Queue& queue) {
   const std::size_t count = of.tokens * of.hidden;
   launch_each(embedding_kernel, "embedding", count, queue, of, out, part, count);
 }
 
 template <>
-void embedding_backward<kSide>(const Embedding& of, const Target& d_part, const Source& d_output,
-                               std::int32_t* scratch, const Queue& queue) {
+void embedding_backward<kExecutor>(const Embedding& of, const Target& d_part,
+                                   const Source& d_output, std::int32_t* scratch,
+                                   const Queue& queue) {
   const std::size_t count = of.tokens * of.hidden;
   std::int32_t* const is_first = scratch + of.tokens;
   launch_each(occurrences_kernel, "embedding_occurrences", of.tokens, queue, of, scratch, is_first);

@@ -260,8 +260,8 @@ __global__ void unpack_kernel(TiledPart part, Target out, const std::int32_t* co
 }  // namespace
 
 template <>
-void amax_of_tiles<kSide>(const TiledPart& part, float* amax, const Source& x, float* of_rows,
-                          const Queue& queue) {
+void amax_of_tiles<kExecutor>(const TiledPart& part, float* amax, const Source& x, float* of_rows,
+                              const Queue& queue) {
   launch_rows(sums_in_f64(x.number) ? amax_of_runs_kernel<double> : amax_of_runs_kernel<float>,
               "amax_of_runs", part.rows * part.tiles_of_row, queue, part, of_rows, x);
   launch_rows(amax_of_tiles_kernel, "amax_of_tiles", part.tiles, queue, part, amax,
@@ -269,38 +269,39 @@ void amax_of_tiles<kSide>(const TiledPart& part, float* amax, const Source& x, f
 }
 
 template <>
-void power_of_two_scales<kSide>(float* amax, std::size_t count, const Fp8Format& format, int margin,
-                                const Queue& queue) {
+void power_of_two_scales<kExecutor>(float* amax, std::size_t count, const Fp8Format& format,
+                                    int margin, const Queue& queue) {
   launch_each(scales_kernel, "power_of_two_scales", count, queue, amax, count, format, margin);
 }
 
 template <>
-void scale_from_history<kSide>(float* scale, float* history, std::size_t length,
-                               const Fp8Format& format, int margin, bool notes,
-                               const Queue& queue) {
+void scale_from_history<kExecutor>(float* scale, float* history, std::size_t length,
+                                   const Fp8Format& format, int margin, bool notes,
+                                   const Queue& queue) {
   launch(history_kernel,
          {.name = "scale_from_history", .grid = {.x = 1}, .block = {.x = 32}, .queue = queue},
          scale, history, length, format, margin, notes);
 }
 
 template <>
-void round_to_grid<kSide>(const TiledPart& part, const Target& out, const Source& x,
-                          const float* scales, const Fp8Format& format, const Queue& queue) {
+void round_to_grid<kExecutor>(const TiledPart& part, const Target& out, const Source& x,
+                              const float* scales, const Fp8Format& format, const Queue& queue) {
   launch_each(sums_in_f64(x.number) ? round_kernel<double> : round_kernel<float>, "round_to_grid",
               part.rows * part.columns, queue, part, out, x, scales, format);
 }
 
 template <>
-void pack_fp8<kSide>(const TiledPart& part, std::int32_t* codes, std::size_t words, const Source& x,
-                     const float* scales, const Fp8Format& format, const Queue& queue) {
+void pack_fp8<kExecutor>(const TiledPart& part, std::int32_t* codes, std::size_t words,
+                         const Source& x, const float* scales, const Fp8Format& format,
+                         const Queue& queue) {
   launch_each(sums_in_f64(x.number) ? pack_kernel<double> : pack_kernel<float>, "pack_fp8",
               part.rows * words, queue, part, codes, words, x, scales, format);
 }
 
 template <>
-void unpack_fp8<kSide>(const TiledPart& part, const Target& out, const std::int32_t* codes,
-                       std::size_t words, const float* scales, const Fp8Format& format,
-                       const Queue& queue) {
+void unpack_fp8<kExecutor>(const TiledPart& part, const Target& out, const std::int32_t* codes,
+                           std::size_t words, const float* scales, const Fp8Format& format,
+                           const Queue& queue) {
   launch_each(sums_in_f64(out.number) ? unpack_kernel<double> : unpack_kernel<float>, "unpack_fp8",
               part.rows * part.columns, queue, part, out, codes, words, scales, format);
 }

@@ -40,7 +40,7 @@ struct Matmul {
 };
 
 /// @brief The product; sums are rounded once.
-template <simt::Side side>
+template <simt::Executor executor>
 void matmul(const Matmul& operands, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::generic

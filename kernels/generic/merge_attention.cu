@@ -42,7 +42,7 @@ __global__ void merge_attention_kernel(PartialAttentions of) {
 }  // namespace
 
 template <>
-void merge_attention<kSide>(const PartialAttentions& of, const Queue& queue) {
+void merge_attention<kExecutor>(const PartialAttentions& of, const Queue& queue) {
   const auto kernel = sums_in_f64(of.output.number) ? merge_attention_kernel<double>
                                                     : merge_attention_kernel<float>;
   launch_rows(kernel, "merge_attention", of.batch * of.heads * of.seq, queue, of);

@@ -90,23 +90,24 @@ __global__ void gradient_kernel(PartOfLogits part, PartialCrossEntropy of, T per
 }  // namespace
 
 template <>
-void highest_of_rows<kSide>(const PartOfLogits& part, const Target& highest, const Queue& queue) {
+void highest_of_rows<kExecutor>(const PartOfLogits& part, const Target& highest,
+                                const Queue& queue) {
   const auto kernel =
       sums_in_f64(part.logits.number) ? highest_kernel<double> : highest_kernel<float>;
   launch_rows(kernel, "highest_of_rows", part.rows, queue, part, highest);
 }
 
 template <>
-void exponentials_of_rows<kSide>(const PartOfLogits& part, const Source& highest,
-                                 const Target& sums, const Queue& queue) {
+void exponentials_of_rows<kExecutor>(const PartOfLogits& part, const Source& highest,
+                                     const Target& sums, const Queue& queue) {
   const auto kernel =
       sums_in_f64(part.logits.number) ? exponentials_kernel<double> : exponentials_kernel<float>;
   launch_rows(kernel, "exponentials_of_rows", part.rows, queue, part, highest, sums);
 }
 
 template <>
-void partial_cross_entropy<kSide>(const PartOfLogits& part, const PartialCrossEntropy& of,
-                                  const Queue& queue) {
+void partial_cross_entropy<kExecutor>(const PartOfLogits& part, const PartialCrossEntropy& of,
+                                      const Queue& queue) {
   const double per_token = 1.0 / of.normalizer;
   if (sums_in_f64(part.logits.number)) {
     launch_rows(gradient_kernel<double>, "partial_cross_entropy", part.rows, queue, part, of,
@@ -115,7 +116,7 @@ void partial_cross_entropy<kSide>(const PartOfLogits& part, const PartialCrossEn
     launch_rows(gradient_kernel<float>, "partial_cross_entropy", part.rows, queue, part, of,
                 static_cast<float>(per_token));
   }
-  sum_of<kSide>(of.loss, of.scratch, part.rows, per_token, of.write, queue);
+  sum_of<kExecutor>(of.loss, of.scratch, part.rows, per_token, of.write, queue);
 }
 
 }  // namespace ultra::kernels::generic

@@ -96,13 +96,13 @@ void differentiate(const RmsNormBackward& of, const Queue& queue) {
 }  // namespace
 
 template <>
-void rms_norm<kSide>(const RmsNorm& of, const Queue& queue) {
+void rms_norm<kExecutor>(const RmsNorm& of, const Queue& queue) {
   launch_rows(sums_in_f64(of.x.number) ? rms_norm_kernel<double> : rms_norm_kernel<float>,
               "rms_norm", of.rows, queue, of);
 }
 
 template <>
-void rms_norm_backward<kSide>(const RmsNormBackward& of, const Queue& queue) {
+void rms_norm_backward<kExecutor>(const RmsNormBackward& of, const Queue& queue) {
   if (sums_in_f64(of.x.number)) {
     differentiate<double>(of, queue);
   } else {

@@ -32,7 +32,7 @@ __global__ void rope_kernel(Rope of, std::size_t count) {
 }  // namespace
 
 template <>
-void rope<kSide>(const Rope& of, const Queue& queue) {
+void rope<kExecutor>(const Rope& of, const Queue& queue) {
   const std::size_t count = of.batch * of.seq * of.heads * of.half;
   launch_each(sums_in_f64(of.x.number) ? rope_kernel<double> : rope_kernel<float>, "rope", count,
               queue, of, count);

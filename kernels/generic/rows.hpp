@@ -30,7 +30,7 @@ struct RmsNorm {
 };
 
 /// @brief y and the reciprocal root mean squares.
-template <simt::Side side>
+template <simt::Executor executor>
 void rms_norm(const RmsNorm& operands, const simt::Queue& queue);
 
 /// @brief Parts into which rows are divided for the weight's gradient: rows of the scratch.
@@ -66,7 +66,7 @@ struct RmsNormBackward {
 };
 
 /// @brief Both gradients of rms_norm.
-template <simt::Side side>
+template <simt::Executor executor>
 void rms_norm_backward(const RmsNormBackward& operands, const simt::Queue& queue);
 
 /// @brief Operands of a rotation by position.
@@ -92,7 +92,7 @@ struct Rope {
 };
 
 /// @brief Rotates each head by its row's position.
-template <simt::Side side>
+template <simt::Executor executor>
 void rope(const Rope& operands, const simt::Queue& queue);
 
 /// @brief Operands of a look-up in a part of a table, and of its gradient.
@@ -111,14 +111,14 @@ struct Embedding {
 
 /// @brief out [tokens, hidden] = the row of each token, or zeros where another part has it. Of one
 /// type.
-template <simt::Side side>
+template <simt::Executor executor>
 void embedding(const Embedding& operands, const Target& out, const Source& part,
                const simt::Queue& queue);
 
 /// @brief d_part [rows, hidden] += each row of d_output [tokens, hidden] at its token, in the order
 /// of the tokens; a row is rounded once.
 /// @param scratch  [2 tokens].
-template <simt::Side side>
+template <simt::Executor executor>
 void embedding_backward(const Embedding& operands, const Target& d_part, const Source& d_output,
                         std::int32_t* scratch, const simt::Queue& queue);
 
@@ -144,7 +144,7 @@ struct CrossEntropy {
 
 /// @brief The loss and (softmax - one_hot) / normalizer. A target outside of the vocabulary makes the
 /// loss NaN.
-template <simt::Side side>
+template <simt::Executor executor>
 void cross_entropy(const CrossEntropy& operands, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::generic

@@ -41,19 +41,19 @@ __global__ void sum_kernel(double* sum, const double* terms, std::size_t count, 
 }  // namespace
 
 template <>
-void sum_of<kSide>(double* sum, const double* terms, std::size_t count, double factor, Write write,
-                   const Queue& queue) {
+void sum_of<kExecutor>(double* sum, const double* terms, std::size_t count, double factor,
+                       Write write, const Queue& queue) {
   launch(sum_kernel, {.name = "sum", .grid = {}, .block = {.x = 32}, .queue = queue}, sum, terms,
          count, factor, write);
 }
 
 template <>
-void sum_of_squares<kSide>(double* sum, const Source& x, std::size_t count, double* partials,
-                           Write write, const Queue& queue) {
+void sum_of_squares<kExecutor>(double* sum, const Source& x, std::size_t count, double* partials,
+                               Write write, const Queue& queue) {
   const std::size_t threads = partial_sums(count);
   launch_each(sums_in_f64(x.number) ? squares_kernel<double> : squares_kernel<float>, "squares",
               threads, queue, partials, threads, x, count);
-  sum_of<kSide>(sum, partials, threads, 1.0, write, queue);
+  sum_of<kExecutor>(sum, partials, threads, 1.0, write, queue);
 }
 
 }  // namespace ultra::kernels::generic

@@ -20,12 +20,12 @@ constexpr std::size_t partial_sums(std::size_t count) {
 /// @brief sum = or += the squares of `count` elements.
 /// @param sum       one number.
 /// @param partials  [partial_sums(count)] of scratch.
-template <simt::Side side>
+template <simt::Executor executor>
 void sum_of_squares(double* sum, const Source& x, std::size_t count, double* partials, Write write,
                     const simt::Queue& queue);
 
 /// @brief sum = or += the sum of `count` terms, times `factor`.
-template <simt::Side side>
+template <simt::Executor executor>
 void sum_of(double* sum, const double* terms, std::size_t count, double factor, Write write,
             const simt::Queue& queue);
 

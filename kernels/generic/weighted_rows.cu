@@ -66,20 +66,22 @@ __global__ void sum_rows_kernel(RowSums of, Target out, Source x) {
 }  // namespace
 
 template <>
-void take_rows<kSide>(const RowList& list, const Target& out, const Source& x, const Queue& queue) {
+void take_rows<kExecutor>(const RowList& list, const Target& out, const Source& x,
+                          const Queue& queue) {
   launch_each(sums_in_f64(x.number) ? take_rows_kernel<double> : take_rows_kernel<float>,
               "take_rows", list.rows * list.features, queue, list, out, x);
 }
 
 template <>
-void dot_rows<kSide>(const RowList& list, const Target& out, const Source& a, const Source& b,
-                     const Queue& queue) {
+void dot_rows<kExecutor>(const RowList& list, const Target& out, const Source& a, const Source& b,
+                         const Queue& queue) {
   launch_rows(sums_in_f64(a.number) ? dot_rows_kernel<double> : dot_rows_kernel<float>, "dot_rows",
               list.rows, queue, list, out, a, b);
 }
 
 template <>
-void sum_rows<kSide>(const RowSums& of, const Target& out, const Source& x, const Queue& queue) {
+void sum_rows<kExecutor>(const RowSums& of, const Target& out, const Source& x,
+                         const Queue& queue) {
   launch_each(sums_in_f64(x.number) ? sum_rows_kernel<double> : sum_rows_kernel<float>, "sum_rows",
               of.sums * of.features, queue, of, out, x);
 }

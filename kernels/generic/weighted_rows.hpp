@@ -22,11 +22,11 @@ struct RowList {
 };
 
 /// @brief out [rows, features] = weight x, of the row of x that each belongs to.
-template <simt::Side side>
+template <simt::Executor executor>
 void take_rows(const RowList& list, const Target& out, const Source& x, const simt::Queue& queue);
 
 /// @brief out [rows] = the scalar product of each row of a with the row of b that it belongs to.
-template <simt::Side side>
+template <simt::Executor executor>
 void dot_rows(const RowList& list, const Target& out, const Source& a, const Source& b,
               const simt::Queue& queue);
 
@@ -45,7 +45,7 @@ struct RowSums {
 };
 
 /// @brief out [sums, features] = the weighted sums of rows of x.
-template <simt::Side side>
+template <simt::Executor executor>
 void sum_rows(const RowSums& of, const Target& out, const Source& x, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::generic

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Table: the kernels that training takes, as functions of the host, one table for each side that a device
-/// runs. A device brings its own: nothing that trains is compiled for a side, or linked with a kernel.
+/// Table: the kernels that training takes, as functions of the host, one table for each executor that a
+/// device has. A device brings its own: nothing that trains is compiled for one, or linked with a kernel.
 ///
 /// A row has its kernel's name; what it computes stands where that is declared.
 
@@ -28,14 +28,14 @@
 #include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
 #include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 namespace ultra::kernels {
 
-/// @brief The functions of one side, each by the name of what it launches.
+/// @brief The functions of one executor, each by the name of what it launches.
 struct Table {
-  /// @brief The side on which the signatures are read off: all have the same.
-  static constexpr simt::Side kAny = simt::Side::kBare;
+  /// @brief The executor on which the signatures are read off: all have the same.
+  static constexpr simt::Executor kAny = simt::Executor::kFast;
 
   /// @name Elements, through any strides
   /// @{
@@ -122,8 +122,8 @@ struct Table {
   /// @}
 };
 
-/// @brief A side's kernels; defined for kBare and, in a build with CUDA, for kGpu.
-template <simt::Side side>
+/// @brief An executor's kernels; defined for kFast and, in a build with CUDA, for kGpu.
+template <simt::Executor executor>
 [[nodiscard]] const Table& table();
 
 }  // namespace ultra::kernels

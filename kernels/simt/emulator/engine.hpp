@@ -44,7 +44,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// @brief run() of the emulator; the blocks of a cluster, neighbours along x, run together.
-  void run(const Config& config, const Task& task, Side side, unsigned cluster = 1);
+  void run(const Config& config, const Task& task, Executor executor, unsigned cluster = 1);
 
   /// @brief The hook of the same name.
   void observe(const Access& access);
@@ -177,7 +177,7 @@ class Engine {
 
   const Config* config_ = nullptr;
   Task task_{};
-  bool is_instrumented_ = false;
+  bool is_checked_ = false;
   bool is_running_ = false;
   bool is_cancelling_ = false;
   std::exception_ptr error_;

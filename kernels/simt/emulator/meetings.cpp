@@ -81,7 +81,7 @@ void Engine::meet(const Meeting& meeting) {
   meeting.resolve(deposits, lanes);
   own.meeting &= ~lanes;
   own.ready |= lanes;
-  if (is_instrumented_ && (lanes | own.exited) == own.existing) {
+  if (is_checked_ && (lanes | own.exited) == own.existing) {
     counters_.flush(running_ / 32);
   }
 }

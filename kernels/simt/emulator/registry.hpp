@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Which global memory exists: every Buffer of the instrumented side is listed here.
+/// Which global memory exists: every Buffer of the checked emulator is listed here.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-/// @brief The side of the kernels that runs on any CPU: threads as fibers, and what observes them.
+/// @brief What runs kernels on any CPU: threads as fibers, and what observes them.
 namespace ultra::simt::emulator {
 
 /// @brief What is known of one buffer.

@@ -149,7 +149,7 @@ void launch_tensor_cores(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void tensor_cores<kSide>(const Problem& problem, const Queue& queue) {
+void tensor_cores<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= 64) {
     launch_tensor_cores<64>(problem, queue);
   } else {

@@ -69,7 +69,7 @@ void launch_swizzled(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void swizzled<kSide>(const Problem& problem, const Queue& queue) {
+void swizzled<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= 64) {
     launch_swizzled<64>(problem, queue);
   } else {

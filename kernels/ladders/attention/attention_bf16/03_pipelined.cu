@@ -37,7 +37,7 @@ void launch_pipelined(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void pipelined<kSide>(const Problem& problem, const Queue& queue) {
+void pipelined<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= 64) {
     launch_pipelined<64>(problem, queue);
   } else {

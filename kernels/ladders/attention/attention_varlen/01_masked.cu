@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) masked_kernel(const Varlen 
 }  // namespace
 
 template <>
-void masked<kSide>(const Varlen& problem, const Queue& queue) {
+void masked<kExecutor>(const Varlen& problem, const Queue& queue) {
   if (problem.pack.shape.head_dim <= 64) {
     launch(masked_kernel<64>, launch_of_pack<64>(problem, queue, "masked"), problem);
   } else {

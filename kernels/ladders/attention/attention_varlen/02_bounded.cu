@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) bounded_kernel(const Varlen
 }  // namespace
 
 template <>
-void bounded<kSide>(const Varlen& problem, const Queue& queue) {
+void bounded<kExecutor>(const Varlen& problem, const Queue& queue) {
   if (problem.pack.shape.head_dim <= 64) {
     launch(bounded_kernel<64>, launch_of_pack<64>(problem, queue, "bounded"), problem);
   } else {

@@ -72,7 +72,7 @@ void launch_tiles(const Varlen& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void tiles_of_documents<kSide>(const Varlen& problem, const Queue& queue) {
+void tiles_of_documents<kExecutor>(const Varlen& problem, const Queue& queue) {
   if (problem.pack.shape.head_dim <= 64) {
     launch_tiles<64>(problem, queue);
   } else {

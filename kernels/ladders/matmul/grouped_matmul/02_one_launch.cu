@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, 2) one_launch_kernel(const Problem p
 }  // namespace
 
 template <>
-void one_launch<kSide>(const Problem& problem, const Queue& queue) {
+void one_launch<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(one_launch_kernel,
          {.name = "one_launch",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = most_row_tiles(problem)},

@@ -149,7 +149,7 @@ void Units::arrive(void* barrier, std::uint32_t announced, Place place) {
 void Units::arrive_at(void* barrier, unsigned rank, Place place) {
   use();
   expect_running(rank, "arrives at a barrier", place);
-  if (engine_.is_instrumented_ && rank != block()) {
+  if (engine_.is_checked_ && rank != block()) {
     visits_.push_back(
         {.block = rank, .event = order_.now(warp()), .thread = engine_.running_, .place = place});
   }

@@ -61,7 +61,7 @@ void Units::check_box(const BoxMove& box, Operation operation) {
                      "alignas(1024) for boxes with a swizzle of 128 bytes",
                      offset, kBoxAlignment));
   }
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     for (std::uint32_t row = 0; row < box.map->box_rows(); ++row) {
       const BoxRow part = row_of_box(*box.map, box.position, row);
       if (part.bytes != 0) {
@@ -119,7 +119,7 @@ void Units::begin_flight(const BoxMove& box, std::size_t block) {
                      "publish_barriers() by the thread that made it",
                      name_of(barrier)));
   }
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     touch(block, offset, box.map->box_bytes(),
           {.event = {.slot = barrier.slot, .count = barrier.phase + 1},
            .actor = Actor::kCopyEngine,
@@ -163,7 +163,7 @@ void Units::land(const BoxInFlight& box) {
                     std::memcpy(memory + address, bytes.data() + byte, kUnitBytes);
                   });
   }
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     engine_.shared_[box.block]->dynamic_array().shadow.note_written(box.offset, box.map.box_bytes(),
                                                                     engine_.blocks_[box.block].now);
   }
@@ -189,7 +189,7 @@ void Units::store_box(const BoxMove& box) {
     queue.slot = order_.new_slot();
   }
   const std::uintptr_t offset = offset_of(box.shared);
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     touch(block(), offset, box.map->box_bytes(),
           {.event = {.slot = queue.slot, .count = queue.groups + 1},
            .actor = Actor::kCopyEngine,

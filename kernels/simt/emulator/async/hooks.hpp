@@ -11,7 +11,7 @@
 #include "kernels/simt/emulator/hooks.hpp"
 #include "kernels/simt/emulator/launch.hpp"
 #include "kernels/simt/emulator/vector_types.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 namespace ultra::simt::emulator {
 
@@ -21,7 +21,7 @@ inline constexpr unsigned kMultiprocessors = 4;
 
 /// @brief As run(), with the blocks of a cluster, `cluster` neighbours along x, running together.
 /// @throws SimtError, and what the kernel throws.
-void run_in_clusters(const Config& config, const Task& task, Side side, unsigned cluster);
+void run_in_clusters(const Config& config, const Task& task, Executor executor, unsigned cluster);
 
 /// @brief An address in the running block's dynamic shared memory, as instructions take it: its offset.
 [[nodiscard]] std::uint32_t shared_address(const void* shared);

@@ -62,7 +62,7 @@ void Units::multiply_async(std::span<const Product* const, 32> lanes, Place plac
   WarpProducts& own = products_[warp()];
   Accumulator& sums = accumulator_of(own, lanes, place);
   const auto quarter = static_cast<std::uint32_t>(warp() % kWarps) * kRows;
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     if (product.left == nullptr) {
       read_matrix(product.a, product.a_major, quarter, kRows, place);
     }

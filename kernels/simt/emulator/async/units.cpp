@@ -66,7 +66,7 @@ void Units::use() {
   for (Block& block : blocks_) {
     block.named = {};
     block.free_registers = 0;
-    if (engine_.is_instrumented_) {
+    if (engine_.is_checked_) {
       block.log.start(engine_.config_->shared_bytes);
     }
   }
@@ -142,7 +142,7 @@ void Units::observe(const Access& access, std::size_t offset) {
          .place = access.place});
 }
 
-// Of the running thread's block or of another one in its cluster; on the instrumented side.
+// Of the running thread's block or of another one in its cluster; in the checked emulator.
 void Units::touch(std::size_t block, std::size_t offset, std::size_t size,
                   const LoggedAccess& access) {
   AccessLog& log = blocks_[block].log;

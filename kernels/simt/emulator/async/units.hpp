@@ -5,7 +5,7 @@
 /// model: what arrives, arrives as late as it may, and what is used before is found.
 ///
 /// A box lands when no thread can go on without it; products are added when their warp waits for them.
-/// On the instrumented side every access of shared memory, by threads and by engines, is ordered by
+/// In the checked emulator every access of shared memory, by threads and by engines, is ordered by
 /// what its warp has learnt at barriers (clock.hpp): too early is an error whatever the order of turns.
 ///
 /// Blind spots: the lanes of a warp count as one, and accesses of less than 4 bytes are not ordered among

@@ -201,7 +201,7 @@ void launch_staying(const Problem& problem, const simt::Queue& queue) {
 }  // namespace
 
 template <>
-void persistent<simt::kSide>(const Problem& problem, const simt::Queue& queue) {
+void persistent<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
   expect_hopper("rungs 1 to 3 run on any GPU since the A100");
   if (problem.shape.head_dim <= 64) {
     launch_staying<64>(problem, queue);
