@@ -43,7 +43,7 @@ train::Setup setup_with(std::optional<std::size_t> ranks, std::size_t tp) {
 TEST(DataParallelOptions, DefaultsAreBucketsInAFixedOrderOfSummation) {
   const DataParallelOptions options = parse("");
   EXPECT_NO_THROW(options.validate());
-  EXPECT_EQ(options.overlap, Overlap::kBucketed);
+  EXPECT_EQ(options.overlap, GradientOverlap::kBucketed);
   EXPECT_EQ(options.all_reduce, "pairwise");
   EXPECT_TRUE(options.error_feedback);
 }
