@@ -154,7 +154,7 @@ void multiply_matrices(float (&d)[4], const unsigned (&a)[4], const unsigned (&b
 
 /// @brief Loads matrices; lanes whose address does not count pass null.
 template <Executor executor, std::size_t matrices, bool transposed>
-void load_matrices(unsigned (&registers)[matrices], const void* row, Place place) {
+void load_matrices(unsigned (&registers)[matrices], const void* row, SourceLine place) {
   MatrixLoad deposit{};
   if (static_cast<std::size_t>(lane_index()) < matrices * 8) {
     if constexpr (executor == Executor::kChecked) {

@@ -160,7 +160,7 @@ void resolve_tile_product(std::span<void* const, 32> deposits, LaneMask mask);
 /// access can have.
 template <typename T>
 void observe_tile(Operation operation, const T* tile, std::size_t stride, const T* values,
-                  Place place) {
+                  SourceLine place) {
   constexpr std::size_t kBytes = sizeof(T) * kElementsPerLane;
   constexpr std::size_t kPiece = kBytes < 16 ? kBytes : 16;
   const auto* bytes =

@@ -14,7 +14,7 @@ namespace ultra::simt::emulator {
 /// @param value  what will be written; null for a load.
 template <Executor executor, typename T>
 inline void observe_access(Operation operation, MemorySpace space, const T* address, const T* value,
-                           Place place) {
+                           SourceLine place) {
   if constexpr (executor == Executor::kChecked) {
     observe({.operation = operation,
              .space = space,

@@ -22,7 +22,7 @@ struct CopyInFlight {
   /// @brief The number of its group, from 0.
   std::uint32_t group;
   /// @brief The line that issued it.
-  Place place;
+  SourceLine place;
 
   /// @brief Whether it writes any of these bytes.
   [[nodiscard]] bool meets(std::uintptr_t address, std::size_t bytes) const {

@@ -12,7 +12,7 @@ namespace ultra::simt::emulator {
 
 /// @brief Replaces the value at `address` by `update` of it, and returns what was there.
 template <Executor executor, typename T, typename Update>
-T update_atomically(T* address, Place place, Update update) {
+T update_atomically(T* address, SourceLine place, Update update) {
   if constexpr (executor == Executor::kChecked) {
     observe({.operation = Operation::kAtomic,
              .space = MemorySpace::kAny,

@@ -311,7 +311,7 @@ void Engine::suspend(Turn turn) {
 }
 
 // The running thread waits until the units wake it.
-void Engine::rest(Place place) {
+void Engine::rest(SourceLine place) {
   threads_[running_].place = place;
   warp().resting |= lane_bit();
   warp().ready &= ~lane_bit();

@@ -27,13 +27,13 @@ void resolve_barrier(std::span<void* const, 32>, LaneMask mask) { order_lanes(ma
 
 }  // namespace
 
-LaneMask vote(LaneMask mask, bool predicate, const char* name, Place place) {
+LaneMask vote(LaneMask mask, bool predicate, const char* name, SourceLine place) {
   Vote deposit{.given = predicate, .taken = 0};
   meet({.mask = mask, .resolve = &resolve_vote, .deposit = &deposit, .name = name, .place = place});
   return deposit.taken;
 }
 
-void synchronise_warp(LaneMask mask, Place place) {
+void synchronise_warp(LaneMask mask, SourceLine place) {
   meet({.mask = mask,
         .resolve = &resolve_barrier,
         .deposit = nullptr,

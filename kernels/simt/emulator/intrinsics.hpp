@@ -41,7 +41,7 @@ void resolve_shuffle(std::span<void* const, 32> deposits, LaneMask mask) {
 
 /// @brief One lane's shuffle.
 template <typename T>
-T shuffle(LaneMask mask, T value, int source, const char* name, Place place) {
+T shuffle(LaneMask mask, T value, int source, const char* name, SourceLine place) {
   Shuffled<T> deposit{.given = value, .source = source, .taken = value};
   meet({.mask = mask,
         .resolve = &resolve_shuffle<T>,
@@ -52,10 +52,10 @@ T shuffle(LaneMask mask, T value, int source, const char* name, Place place) {
 }
 
 /// @brief The lanes of the mask whose predicate holds.
-LaneMask vote(LaneMask mask, bool predicate, const char* name, Place place);
+LaneMask vote(LaneMask mask, bool predicate, const char* name, SourceLine place);
 
 /// @brief __syncwarp().
-void synchronise_warp(LaneMask mask, Place place);
+void synchronise_warp(LaneMask mask, SourceLine place);
 
 }  // namespace ultra::simt::emulator
 

@@ -15,13 +15,12 @@ namespace {
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads, kBlocks) masked_kernel(const Varlen problem) {
   __shared__ KeyRange ranges[kQueries];
-  const Place place = place_of_block(problem.pack.shape);
-  const MaskOfDocuments<kHeadDim> hide(problem, ranges, place.first_query);
+  const BlockSite site = site_of_block(problem.pack.shape);
+  const MaskOfDocuments<kHeadDim> hide(problem, ranges, site.first_query);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
-  attend_in_background<kHeadDim, 1>(output, softmax, problem.pack, place, {0, place.most_keys},
-                                    hide);
-  store_rows<kHeadDim>(problem.pack, place_of_block(problem.pack.shape), output, softmax);
+  attend_in_background<kHeadDim, 1>(output, softmax, problem.pack, site, {0, site.most_keys}, hide);
+  store_rows<kHeadDim>(problem.pack, site_of_block(problem.pack.shape), output, softmax);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void for_each_unit(const TensorMap& map, std::size_t box, std::uint32_t row_offs
 
 }  // namespace
 
-void Units::expect_running(std::size_t block, const char* what, Place place) const {
+void Units::expect_running(std::size_t block, const char* what, SourceLine place) const {
   if (block >= engine_.blocks_.size()) {
     fail(Fault::kLaunch, place,
          fmt::format("{} of block {} of its cluster, which has {}; expected one that is there. "
@@ -217,7 +217,7 @@ void Units::commit_boxes() {
   ++stores_[engine_.running_].groups;
 }
 
-void Units::wait_for_boxes(std::uint32_t pending, Place) {
+void Units::wait_for_boxes(std::uint32_t pending, SourceLine) {
   use();
   StoreQueue& queue = stores_[engine_.running_];
   const auto is_read = [&](const StoredBox& box) { return box.group + pending < queue.groups; };
