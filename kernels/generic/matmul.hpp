@@ -2,8 +2,8 @@
 /// @file
 /// Matrix products of any shape, transposed or not.
 
+#include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/numbers.hpp"
-#include "kernels/generic/sums.hpp"
 
 namespace ultra::kernels::generic {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/numbers.hpp"
-#include "kernels/generic/sums.hpp"
 
 namespace ultra::kernels::generic {
 

@@ -5,7 +5,7 @@
 #include "common/ops/backend/gpu/kernel_backend.hpp"
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
-#include "kernels/generic/attention.hpp"
+#include "kernels/generic/attention/attention.hpp"
 
 namespace ultra::ops::gpu {
 namespace {

@@ -3,10 +3,10 @@
 /// What a query sees, and rows of a head in shared memory: a thread for each query or key, whose rows
 /// nobody else reads.
 
-#include "kernels/generic/attention.hpp"
+#include "kernels/generic/attention/attention.hpp"
+#include "kernels/generic/attention/positions.cuh"
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"
-#include "kernels/generic/positions.cuh"
 
 namespace ultra::kernels::generic {
 namespace {

@@ -1,6 +1,6 @@
 // A thread for each element: it finds its place in both views by dividing its number by the extents.
 
-#include "kernels/generic/copy.hpp"
+#include "kernels/generic/elements/copy.hpp"
 
 #include <cstdint>
 

@@ -1,8 +1,8 @@
 // A thread for each pair of elements.
 
+#include "kernels/generic/attention/positions.cuh"
 #include "kernels/generic/numbers.cuh"
-#include "kernels/generic/positions.cuh"
-#include "kernels/generic/rows.hpp"
+#include "kernels/generic/rows/rows.hpp"
 
 namespace ultra::kernels::generic {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"
-#include "kernels/generic/rows.hpp"
+#include "kernels/generic/rows/rows.hpp"
 
 namespace ultra::kernels::generic {
 namespace {

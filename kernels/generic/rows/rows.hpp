@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
+#include "kernels/generic/attention/positions.hpp"
+#include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/numbers.hpp"
-#include "kernels/generic/positions.hpp"
-#include "kernels/generic/sums.hpp"
 
 namespace ultra::kernels::generic {
 

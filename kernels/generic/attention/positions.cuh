@@ -2,7 +2,7 @@
 /// @file
 /// Positions as kernels read them.
 
-#include "kernels/generic/positions.hpp"
+#include "kernels/generic/attention/positions.hpp"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::generic {

@@ -1,6 +1,6 @@
 // A thread for each element; f32 or f64 inside.
 
-#include "kernels/generic/elementwise.hpp"
+#include "kernels/generic/elements/elementwise.hpp"
 
 #include <cmath>
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/generic/attention/positions.hpp"
 #include "kernels/generic/numbers.hpp"
-#include "kernels/generic/positions.hpp"
 
 namespace ultra::kernels::generic {
 

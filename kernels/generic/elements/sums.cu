@@ -1,7 +1,7 @@
 // Threads add what is theirs, as many elements apart as there are threads; then one warp adds what
 // they have got.
 
-#include "kernels/generic/sums.hpp"
+#include "kernels/generic/elements/sums.hpp"
 
 #include "kernels/generic/numbers.cuh"
 

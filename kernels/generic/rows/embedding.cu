@@ -2,7 +2,7 @@
 // bring, in their order: each knows where the next one is.
 
 #include "kernels/generic/numbers.cuh"
-#include "kernels/generic/rows.hpp"
+#include "kernels/generic/rows/rows.hpp"
 
 namespace ultra::kernels::generic {
 namespace {

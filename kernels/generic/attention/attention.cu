@@ -1,9 +1,9 @@
 // A thread for each query, that looks at one key after the other. Neighbouring threads look at the
 // same key: its elements are read once for a warp.
 
-#include "kernels/generic/attention.hpp"
+#include "kernels/generic/attention/attention.hpp"
 
-#include "kernels/generic/attention.cuh"
+#include "kernels/generic/attention/attention.cuh"
 
 namespace ultra::kernels::generic {
 namespace {

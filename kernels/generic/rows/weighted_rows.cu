@@ -1,6 +1,6 @@
 // A thread for each element of the result; for scalar products a warp for each row.
 
-#include "kernels/generic/weighted_rows.hpp"
+#include "kernels/generic/rows/weighted_rows.hpp"
 
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"

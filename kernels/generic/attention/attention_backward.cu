@@ -2,7 +2,7 @@
 // query's gradient over its keys, and a thread for each key adds the key's and the value's over the
 // queries that see it: no sum has two writers.
 
-#include "kernels/generic/attention.cuh"
+#include "kernels/generic/attention/attention.cuh"
 
 namespace ultra::kernels::generic {
 namespace {

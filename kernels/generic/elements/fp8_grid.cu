@@ -1,7 +1,7 @@
 // A thread for each element, or for each word of codes. Largest magnitudes: a warp for each run of a row
 // that lies in one tile, then a warp for each tile over its rows.
 
-#include "kernels/generic/fp8_grid.hpp"
+#include "kernels/generic/elements/fp8_grid.hpp"
 
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"

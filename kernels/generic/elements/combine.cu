@@ -1,6 +1,6 @@
 // A thread for each element.
 
-#include "kernels/generic/combine.hpp"
+#include "kernels/generic/elements/combine.hpp"
 
 #include <stdexcept>
 #include <string>
