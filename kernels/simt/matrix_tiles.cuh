@@ -113,9 +113,9 @@ __device__ __forceinline__ float2 unpack_bf16(unsigned packed) {
 #include <cstring>
 #include <span>
 
-#include "kernels/simt/emulator/access.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/language/access.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 namespace ultra::simt::emulator {

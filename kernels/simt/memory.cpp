@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "kernels/simt/emulator/registry.hpp"
+#include "kernels/simt/emulator/memory/registry.hpp"
 #include "kernels/simt/gpu/device_memory.hpp"
 
 namespace ultra::simt {

@@ -31,12 +31,12 @@
 #include "kernels/simt/gpu/access.cuh"
 #include "kernels/simt/gpu/launch.cuh"
 #else
-#include "kernels/simt/emulator/access.hpp"
-#include "kernels/simt/emulator/atomics.hpp"
-#include "kernels/simt/emulator/intrinsics.hpp"
+#include "kernels/simt/emulator/language/access.hpp"
+#include "kernels/simt/emulator/language/atomics.hpp"
+#include "kernels/simt/emulator/language/intrinsics.hpp"
+#include "kernels/simt/emulator/language/qualifiers.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 #include "kernels/simt/emulator/launch.hpp"
-#include "kernels/simt/emulator/qualifiers.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
 #endif
 
 #include "kernels/simt/warp_reduce.cuh"

@@ -24,7 +24,7 @@ using fp8_e5m2 = __nv_fp8_e5m2;
 
 #else
 
-#include "kernels/simt/emulator/small_float.hpp"
+#include "kernels/simt/emulator/language/small_float.hpp"
 
 namespace ultra::simt {
 

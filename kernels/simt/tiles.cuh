@@ -110,8 +110,8 @@ __device__ __forceinline__ void multiply_tiles(TileFragment<TileUse::kSum, float
 #include <array>
 #include <cstddef>
 
-#include "kernels/simt/emulator/access.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/emulator/language/access.hpp"
 
 namespace ultra::simt {
 

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "kernels/simt/emulator/engine.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 
 namespace ultra::simt::emulator {
 namespace {

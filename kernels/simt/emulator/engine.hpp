@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "kernels/simt/emulator/async/units.hpp"
-#include "kernels/simt/emulator/async_copies.hpp"
 #include "kernels/simt/emulator/counters.hpp"
-#include "kernels/simt/emulator/fiber.hpp"
+#include "kernels/simt/emulator/fibers/fiber.hpp"
+#include "kernels/simt/emulator/fibers/overflow.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 #include "kernels/simt/emulator/launch.hpp"
-#include "kernels/simt/emulator/overflow.hpp"
-#include "kernels/simt/emulator/registry.hpp"
-#include "kernels/simt/emulator/shared_memory.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/memory/async_copies.hpp"
+#include "kernels/simt/emulator/memory/registry.hpp"
+#include "kernels/simt/emulator/memory/shared_memory.hpp"
 #include "kernels/simt/error.hpp"
 
 namespace ultra::simt::emulator {

@@ -9,8 +9,8 @@
 #include "kernels/simt/emulator/async/matrix_descriptor.hpp"
 #include "kernels/simt/emulator/async/tensor_map.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 #include "kernels/simt/emulator/launch.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
 #include "kernels/simt/executor.hpp"
 
 namespace ultra::simt::emulator {

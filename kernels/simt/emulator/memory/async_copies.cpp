@@ -4,7 +4,7 @@
 // but the bytes count as unwritten until the copy lands. The landing is a write once more: others read
 // the bytes behind a barrier that follows it.
 
-#include "kernels/simt/emulator/async_copies.hpp"
+#include "kernels/simt/emulator/memory/async_copies.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // Shared memory: one arena for the dynamic part, and the thread-local variables as they are touched.
 
-#include "kernels/simt/emulator/shared_memory.hpp"
+#include "kernels/simt/emulator/memory/shared_memory.hpp"
 
 #include <cstring>
 #include <memory>

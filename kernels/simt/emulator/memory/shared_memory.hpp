@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/simt/emulator/shadow.hpp"
-#include "kernels/simt/emulator/static_variables.hpp"
+#include "kernels/simt/emulator/memory/shadow.hpp"
+#include "kernels/simt/emulator/memory/static_variables.hpp"
 
 namespace ultra::simt::emulator {
 

@@ -1,7 +1,7 @@
 // The switch, and what the sanitizers must hear of it: AddressSanitizer which stack is in use,
 // ThreadSanitizer which flow of control.
 
-#include "kernels/simt/emulator/fiber.hpp"
+#include "kernels/simt/emulator/fibers/fiber.hpp"
 
 #include <sys/mman.h>
 

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "kernels/simt/emulator/hooks.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 
 namespace ultra::simt::emulator {
 

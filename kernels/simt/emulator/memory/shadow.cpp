@@ -1,7 +1,7 @@
 // The shadow of shared memory. Cells of earlier intervals count as empty, so that a barrier costs
 // nothing here.
 
-#include "kernels/simt/emulator/shadow.hpp"
+#include "kernels/simt/emulator/memory/shadow.hpp"
 
 #include <algorithm>
 

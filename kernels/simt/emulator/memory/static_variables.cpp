@@ -1,7 +1,7 @@
 // Reads the symbols of type STT_TLS of every loaded executable and library that has thread-local
 // variables: a symbol's value is its offset in the object's thread-local block.
 
-#include "kernels/simt/emulator/static_variables.hpp"
+#include "kernels/simt/emulator/memory/static_variables.hpp"
 
 #include <cxxabi.h>
 #include <elf.h>

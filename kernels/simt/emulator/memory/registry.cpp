@@ -1,6 +1,6 @@
 // The list of buffers: the only state that launches on several threads share.
 
-#include "kernels/simt/emulator/registry.hpp"
+#include "kernels/simt/emulator/memory/registry.hpp"
 
 #include <map>
 #include <mutex>

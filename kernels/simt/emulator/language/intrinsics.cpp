@@ -1,6 +1,6 @@
 // Votes and the warp's barrier: meetings of lanes with nothing to type.
 
-#include "kernels/simt/emulator/intrinsics.hpp"
+#include "kernels/simt/emulator/language/intrinsics.hpp"
 
 namespace ultra::simt::emulator {
 namespace {

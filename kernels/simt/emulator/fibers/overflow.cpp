@@ -1,6 +1,6 @@
 // The handler of SIGSEGV. It needs a stack of its own, because the fiber's is full.
 
-#include "kernels/simt/emulator/overflow.hpp"
+#include "kernels/simt/emulator/fibers/overflow.hpp"
 
 #include <signal.h>
 
