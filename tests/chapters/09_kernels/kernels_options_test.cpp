@@ -9,8 +9,8 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/odd_values.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/programs/odd_values.hpp"
+#include "tests/support/programs/parse_options.hpp"
 
 namespace ultra::ladders {
 namespace {

@@ -3,7 +3,7 @@
 #include "chapters/03_data_parallel/options/data_parallel_options.hpp"
 
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/01_memory/estimate/estimate_report.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/programs/parse_options.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

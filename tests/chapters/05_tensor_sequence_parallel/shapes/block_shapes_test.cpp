@@ -15,7 +15,7 @@
 #include "common/comm/run_ranks.hpp"
 #include "common/nn/model.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

@@ -22,7 +22,7 @@
 #include "chapters/11_five_d/profile/timing.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/tensor/tensor.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::profile {
 namespace {

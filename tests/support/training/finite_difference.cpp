@@ -1,4 +1,4 @@
-#include "tests/support/finite_difference.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 #include <fmt/format.h>
 

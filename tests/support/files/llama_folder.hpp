@@ -8,8 +8,8 @@
 
 #include "common/checkpoint/safetensors/stored_type.hpp"
 #include "common/nn/model_config.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/random.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 namespace ultra::test {
 

@@ -1,4 +1,4 @@
-#include "tests/support/star_algorithms.hpp"
+#include "tests/support/ranks/star_algorithms.hpp"
 
 namespace ultra::test {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/train/step_schedule.hpp"
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::test {
 

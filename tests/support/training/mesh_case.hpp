@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "tests/support/random.hpp"
-#include "tests/support/rank_runs.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/rank_runs.hpp"
+#include "tests/support/training/short_run.hpp"
 #include "tests/support/watchdog.hpp"
 
 namespace ultra::test {

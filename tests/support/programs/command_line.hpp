@@ -11,7 +11,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/programs/parse_options.hpp"
 
 namespace ultra::test {
 

@@ -1,4 +1,4 @@
-#include "tests/support/plain_training.hpp"
+#include "tests/support/training/plain_training.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -7,8 +7,8 @@
 #include "common/base/numeric.hpp"
 #include "common/checkpoint/safetensors/element_runs.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/support/mesh_case.hpp"
+#include "tests/support/training/mesh_case.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "common/base/numeric.hpp"
 #include "common/data/dataset.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::test {
 namespace {

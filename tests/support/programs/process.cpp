@@ -1,4 +1,4 @@
-#include "tests/support/process.hpp"
+#include "tests/support/programs/process.hpp"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "build_config.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/patience.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 namespace ultra::test {
 namespace {

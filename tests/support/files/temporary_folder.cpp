@@ -1,4 +1,4 @@
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "tests/support/own_disk.hpp"
+#include "tests/support/files/own_disk.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

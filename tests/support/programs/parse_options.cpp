@@ -1,4 +1,4 @@
-#include "tests/support/parse_options.hpp"
+#include "tests/support/programs/parse_options.hpp"
 
 #include "common/train/options/flags.hpp"
 

@@ -1,4 +1,4 @@
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::test {
 

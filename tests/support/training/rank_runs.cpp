@@ -1,4 +1,4 @@
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

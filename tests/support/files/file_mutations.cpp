@@ -1,4 +1,4 @@
-#include "tests/support/file_mutations.hpp"
+#include "tests/support/files/file_mutations.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tests/support/llama_folder.hpp"
+#include "tests/support/files/llama_folder.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tests/support/rank_fates.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 
 #include <chrono>
 #include <mutex>

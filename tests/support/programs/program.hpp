@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/command_line.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/short_run.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/programs/process.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::test {
 
