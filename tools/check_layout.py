@@ -81,7 +81,7 @@ def exercise_faults(files):
 
 
 def mistake_faults(files):
-    """A mistake must name the exercise whose solution it changes: alone, or in a file of many."""
+    """A mistake must name the exercise whose solution it changes: alone in that one's folder, or in a file of many."""
     files_of = {exercise.id: exercise.solution_path for exercise in catalog.all_exercises()}
     for path in files:
         if path.parts[:2] not in (("tests", "mistakes"), ("tests", "mutations")) or ".patch" not in path.suffix:
@@ -93,6 +93,8 @@ def mistake_faults(files):
             if patch and (not changed or expected != changed.group(1)):
                 yield path, ("its `Exercise:` and the solution in its `--- ` line "
                              f"do not belong together: '{patch.splitlines()[0]}'")
+            elif patch and path.suffix == ".patch" and path.parent.name != pathlib.PurePath(expected).stem:
+                yield path, f"must stand in {path.parents[1]}/{pathlib.PurePath(expected).stem}/"
 
 
 # --- Module boundaries ---------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class Layout(unittest.TestCase):
         self.expect_fault("chapters/01_toy", "has no notebook 01_toy.md")
 
     def test_mistake_of_another_exercise(self):
-        patch = "tests/mistakes/01_toy/add_forgets_b.patch"
+        patch = "tests/mistakes/01_toy/add/add_forgets_b.patch"
         self.toy.write(patch, self.toy.read(patch).replace("Exercise: 01.1", "Exercise: 01.2"))
         self.expect_fault(patch, "do not belong together: 'Exercise: 01.2'")
 
