@@ -2,7 +2,7 @@
 /// @file
 /// What a compiled C++ cell is made of: where its output goes, how it fails, its main function.
 ///
-/// The runner (ultra_notebook/process.py) names a folder in ULTRA_NOTEBOOK_OUTPUT. The cell leaves
+/// The runner (ultra_notebook/cells/process.py) names a folder in ULTRA_NOTEBOOK_OUTPUT. The cell leaves
 /// there what each rank printed (`rank-2.txt`), the rows it emitted (`rows-2.jsonl`) and, in the
 /// order in which they happened, its failures (`failures.txt`). Everything is written at once, not
 /// at exit: what a rank printed before a crash or a hang is what one wants to see.

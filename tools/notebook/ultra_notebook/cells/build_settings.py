@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .failures import NotebookError
+from ..failures import NotebookError
 
 CELL_TARGET = "notebook.{chapter}"
 OWN_FLAGS = ("-O", "-g", "-Werror", "-fuse-ld=", "-MD")

@@ -13,10 +13,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from .failures import NotebookError
+from ..failures import NotebookError
 from .picture_data import data_of, difference
 from .picture_svg import svg_of
-from .workspace import current_workspace
+from ..workspace import current_workspace
 
 METADATA = "ultra_picture"
 IMAGE = re.compile(r"^!\[([^\]]*)\]\(figures/([\w-]+)\.svg\)[ \t]*$", re.MULTILINE)

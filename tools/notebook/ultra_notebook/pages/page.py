@@ -26,12 +26,12 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-from .cell_lines import split_magic
+from ..cell_lines import split_magic
 from .glossary import PAGE as GLOSSARY_PAGE
 from .glossary import Glossary, TermLinker, glossary_file
 from .math_font import math_font_css
-from .picture import IMAGE, key_pictures, settings_of
-from .workspace import TOOLS, find_notebooks, is_notebook, notebook_name
+from ..pictures.picture import IMAGE, key_pictures, settings_of
+from ..workspace import TOOLS, find_notebooks, is_notebook, notebook_name
 
 LIGHT_STYLE, DARK_STYLE = "xcode", "github-dark"
 LANGUAGES = {"c++": "C++", "python": "Python", "bash": "Shell"}

@@ -11,8 +11,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .failures import CellFailed
-from .patience import patient
+from ..failures import CellFailed
+from ..patience import patient
 
 MAX_OUTPUT = 100_000
 """Characters of output that are shown, per rank."""

@@ -25,7 +25,7 @@ from .fingerprint import (
     read_depfile,
     write_atomically,
 )
-from .workspace import TOOLS, Workspace
+from ..workspace import TOOLS, Workspace
 
 MAX_BINARIES = 400
 """The cache keeps the binaries used last."""

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from .build_settings import CELL_TARGET, ask_ninja, build_commands, linked_product
-from .failures import NotebookError
+from ..failures import NotebookError
 
 ADVICE = "run ./workbook setup, then this again"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from IPython.core.error import UsageError
 
 from .build_settings import CELL_TARGET, load_build_settings
-from .cell_lines import CellLocator
+from ..cell_lines import CellLocator
 from .cell_source import CellText, definitions_source, header_source, program_source
 from .compiler import CompileError, compiler_of
-from .failures import CellFailed, plain
+from ..failures import CellFailed, plain
 from .freshness import require_fresh_build
 from .process import CellRun, run_cell
-from .workspace import Workspace
+from ..workspace import Workspace
 
 WRAPPER = re.compile(r"^.*In function.*::cell\(.*\n", re.MULTILINE)
 
