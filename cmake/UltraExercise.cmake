@@ -1,6 +1,6 @@
 # Exercises: one test source, linked with the solution and with the learner's file.
 #
-# For exercises/NN_name/FILE.cpp, or FILE.cu, which is compiled for every side of the kernels:
+# For exercises/NN_name/FILE.cpp, or FILE.cu, which is compiled for every executor of kernels:
 #   NN_name.FILE.solution, NN_name.FILE.exercise              object libraries (never archives: two
 #       providers linked by mistake are then a "multiple definition" error, not a silent choice)
 #   check.NN_name.FILE.solution, check.NN_name.FILE.exercise  executables tests/check.*

@@ -1,5 +1,6 @@
-# Mistakes: tests/mistakes/NN_name/NAME.patch is a classic wrong answer, as a patch on a solution. The
-# exercise's check must catch it: exit code 1 and the hint that the patch names (tools/mistakes.py).
+# Mistakes: tests/mistakes/NN_name/FILE/NAME.patch is a classic wrong answer, as a patch on the solution
+# FILE. The exercise's check must catch it: exit code 1 and the hint that the patch names
+# (tools/mistakes.py). Names are unique in a chapter.
 #
 # All mistakes of an exercise share one check, which loads the code that it tests:
 #   NN_name.FILE.providers   object library: the solution's mistaken copies
@@ -90,7 +91,7 @@ function(ultra_mistakes_of_exercise chapter solution own)
 endfunction()
 
 function(ultra_mistakes chapter own)
-  file(GLOB patches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mistakes/${chapter}/*.patch)
+  file(GLOB patches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mistakes/${chapter}/*/*.patch)
   ultra_exercise_files(solutions ${chapter})
   foreach(patch IN LISTS patches)
     # The target of a mistake follows from the patch's text: configure again when it changes.

@@ -1,10 +1,10 @@
 # Kernels that run on a GPU and, from the same source, in the emulator (kernels/simt/simt.cuh).
 
-# What the host's compiler makes of a kernel file for one side (kInstrumented, kBare, kGpu): a source of
-# two lines that includes it, so that one file can have two languages.
-function(ultra_simt_wrapper out kernel side)
+# What the host's compiler makes of a kernel file for one executor (kChecked, kFast, kGpu): a source
+# of two lines that includes it, so that one file can have two languages.
+function(ultra_simt_wrapper out kernel executor)
   file(RELATIVE_PATH relative ${CMAKE_SOURCE_DIR} ${kernel})
-  set(wrapper ${CMAKE_BINARY_DIR}/generated/simt/${relative}.${side}.cpp)
+  set(wrapper ${CMAKE_BINARY_DIR}/generated/simt/${relative}.${executor}.cpp)
   file(CONFIGURE OUTPUT ${wrapper} CONTENT
     "// Made by cmake/UltraSimt.cmake.\n#include \"${kernel}\"\n")
   # ccache may turn absolute paths into relative ones.
@@ -13,21 +13,21 @@ function(ultra_simt_wrapper out kernel side)
   # built-in indices are unsigned where a kernel's are int.
   set_source_files_properties(${wrapper} PROPERTIES
     COMPILE_OPTIONS "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=;-fmacro-prefix-map=${from_build}=;-Wno-unknown-pragmas;-Wno-sign-conversion"
-    COMPILE_DEFINITIONS ULTRA_SIMT_SIDE=${side}
+    COMPILE_DEFINITIONS ULTRA_SIMT_EXECUTOR=${executor}
     OBJECT_DEPENDS ${kernel}
     SKIP_PRECOMPILE_HEADERS ON)
   set(${out} ${wrapper} PARENT_SCOPE)
 endfunction()
 
-# What compiles kernel files for each of the sides. The caller's folder must be the one that makes the
-# target.
-function(ultra_side_sources out sides)
+# What compiles kernel files for each of the executors. The caller's folder must be the one that makes
+# the target.
+function(ultra_executor_sources out executors)
   set(sources "")
   foreach(file IN LISTS ARGN)
     get_filename_component(kernel ${file} ABSOLUTE)
-    foreach(side IN LISTS sides)
-      if(NOT side STREQUAL "kGpu")
-        ultra_simt_wrapper(wrapper ${kernel} ${side})
+    foreach(executor IN LISTS executors)
+      if(NOT executor STREQUAL "kGpu")
+        ultra_simt_wrapper(wrapper ${kernel} ${executor})
         list(APPEND sources ${wrapper})
       elseif(ULTRA_HAS_CUDA)
         list(APPEND sources ${kernel})
@@ -37,14 +37,14 @@ function(ultra_side_sources out sides)
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# The sources of kernel files for every side. `gpu_compiler` says who compiles the GPU's side where
-# there is CUDA: NVCC; or HOST, which leaves a side that links but does not run on a GPU: enough for
-# what no GPU will run, and quicker.
+# The sources of kernel files for every executor. `gpu_compiler` says who compiles them for the GPU where
+# there is CUDA: NVCC; or HOST, which leaves what links but does not run on a GPU: enough for what no
+# GPU will run, and quicker.
 function(ultra_simt_sources out gpu_compiler)
-  ultra_side_sources(sources "kInstrumented;kBare" ${ARGN})
+  ultra_executor_sources(sources "kChecked;kFast" ${ARGN})
   set(gpu "")
   if(ULTRA_HAS_CUDA AND gpu_compiler STREQUAL "NVCC")
-    ultra_side_sources(gpu kGpu ${ARGN})
+    ultra_executor_sources(gpu kGpu ${ARGN})
   elseif(ULTRA_HAS_CUDA)
     foreach(file IN LISTS ARGN)
       get_filename_component(kernel ${file} ABSOLUTE)
@@ -75,13 +75,13 @@ function(ultra_keep_ptxas_reports target)
   endif()
 endfunction()
 
-# ultra_kernel_library(target SIDES kInstrumented FILES files.cu... [ALSO kBare kGpu OF files.cu...])
-#   A static library of kernels for some sides, and of others for other sides. kGpu is nvcc's, and nobody's
-#   without CUDA.
+# ultra_kernel_library(target EXECUTORS kChecked FILES files.cu... [ALSO kFast kGpu OF files.cu...])
+#   A static library of kernels for some executors, and of others for other ones. kGpu is nvcc's, and
+#   nobody's without CUDA.
 function(ultra_kernel_library target)
-  cmake_parse_arguments(ARG "" "" "SIDES;FILES;ALSO;OF" ${ARGN})
-  ultra_side_sources(sources "${ARG_SIDES}" ${ARG_FILES})
-  ultra_side_sources(more "${ARG_ALSO}" ${ARG_OF})
+  cmake_parse_arguments(ARG "" "" "EXECUTORS;FILES;ALSO;OF" ${ARGN})
+  ultra_executor_sources(sources "${ARG_EXECUTORS}" ${ARG_FILES})
+  ultra_executor_sources(more "${ARG_ALSO}" ${ARG_OF})
   add_library(${target} STATIC ${sources} ${more})
   target_link_libraries(${target} PUBLIC ultra_kernels ultra_options PRIVATE ultra_warnings)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
@@ -89,7 +89,7 @@ function(ultra_kernel_library target)
 endfunction()
 
 # ultra_simt_kernels(target files.cu...)
-#   A static library of the kernels for every side.
+#   A static library of the kernels for every executor.
 function(ultra_simt_kernels target)
-  ultra_kernel_library(${target} SIDES kInstrumented kBare kGpu FILES ${ARGN})
+  ultra_kernel_library(${target} EXECUTORS kChecked kFast kGpu FILES ${ARGN})
 endfunction()

@@ -4,6 +4,7 @@ Prints one line per fault, `path: what is wrong`, and exits with 1 if there is a
 changed exercise is the learner's own: it is checked in CI only.
 """
 
+import collections
 import pathlib
 import re
 import sys
@@ -30,6 +31,7 @@ MODULE_USES = {
     "train": ("nn", "comm", "optim", "data", "trace", "checkpoint"),
 }
 HEADER_LINES, TEST_LINES, SOURCE_LINES = 350, 500, 600
+FOLDER_FILES = 25
 SIZED_SUFFIXES = {".cpp", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
@@ -82,7 +84,7 @@ def exercise_faults(files):
 
 
 def mistake_faults(files):
-    """A mistake must name the exercise whose solution it changes: alone, or in a file of many."""
+    """A mistake must name the exercise whose solution it changes: alone in that one's folder, or in a file of many."""
     files_of = {exercise.id: exercise.solution_path for exercise in catalog.all_exercises()}
     for path in files:
         if path.parts[:2] not in (("tests", "mistakes"), ("tests", "mutations")) or ".patch" not in path.suffix:
@@ -94,6 +96,8 @@ def mistake_faults(files):
             if patch and (not changed or expected != changed.group(1)):
                 yield path, ("its `Exercise:` and the solution in its `--- ` line "
                              f"do not belong together: '{patch.splitlines()[0]}'")
+            elif patch and path.suffix == ".patch" and path.parent.name != pathlib.PurePath(expected).stem:
+                yield path, f"must stand in tests/mistakes/{path.parts[2]}/{pathlib.PurePath(expected).stem}/"
 
 
 # --- Module boundaries ---------------------------------------------------------------------------
@@ -178,6 +182,14 @@ def size_faults(files, skipped):
             yield path, f"has {count} lines; {limit} is the stop size of its kind"
 
 
+def crowded_folders(files):
+    """Folders that take long to read, but those of what nobody reads as a whole: data, documents, figures."""
+    counts = collections.Counter(path.parent for path in files if path.parts[0] not in ("data", "docs"))
+    for folder, count in counts.items():
+        if count > FOLDER_FILES and folder.name != "figures":
+            yield folder, f"has {count} files; with more than {FOLDER_FILES} it needs folders by what they are about"
+
+
 def missing_notebooks():
     for chapter in catalog.chapters():
         if not (ROOT / "chapters" / chapter / f"{chapter}.md").is_file():
@@ -237,6 +249,7 @@ def all_faults():
     yield from meta_faults(sources)
     yield from excerpt_faults()
     yield from size_faults(files, skipped)
+    yield from crowded_folders(files)
     yield from missing_notebooks()
 
 

@@ -1,4 +1,4 @@
-"""Classic wrong answers: applies tests/mistakes/NN_name/NAME.patch and proves that it is caught.
+"""Classic wrong answers: applies tests/mistakes/NN_name/FILE/NAME.patch and proves that it is caught.
 
     mistakes.py apply SOLUTION FOLDER PATCH...   the solution with each mistake: FOLDER/NAME/ and its name
     mistakes.py expect PATCH EXECUTABLE FOLDER   the check must fail, with the hint, when it loads
@@ -82,7 +82,7 @@ def one_line(text):
 
 def expect(patch, executable, folder):
     fields = header(patch)
-    done = run_check(executable, folder, "/".join(pathlib.Path(patch).parts[-4:]))
+    done = run_check(executable, folder, "/".join(pathlib.Path(patch).parts[-5:]))
     print(done.stdout)
     if done.returncode == SKIPPED:
         sys.exit(SKIPPED)

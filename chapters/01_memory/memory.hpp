@@ -41,7 +41,7 @@ class Memory : public train::Technique {
   /// @brief Its flags.
   [[nodiscard]] const MemoryOptions& options() const { return options_; }
   /// @brief The precision of an estimate, by a technique whose --precision says more.
-  void set_estimate_precision(Precision precision) { options_.precision = precision; }
+  void set_estimate_precision(NumberFormats precision) { options_.precision = precision; }
   /// @brief The formats of a training, by a technique that stores not all in --dtype.
   void set_formats(const StoredFormats& formats) { formats_ = formats; }
   /// @brief Those of a training in `dtype`, unless a technique has set others.

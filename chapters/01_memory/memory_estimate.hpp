@@ -48,7 +48,7 @@ struct TransformerShape {
 };
 
 /// @brief In which formats a step keeps its numbers.
-enum class Precision {
+enum class NumberFormats {
   kFp64,                ///< everything in 8 bytes: `--dtype f64`, for comparing computations
   kFp32,                ///< everything in 4 bytes: `--dtype f32`
   kBf16Mixed,           ///< bf16 weights, gradients, activations; fp32 master weights, Adam states
@@ -59,17 +59,17 @@ enum class Precision {
 };
 
 /// @brief e, bytes of one element of an activation.
-[[nodiscard]] constexpr std::size_t activation_element_bytes(Precision precision) {
+[[nodiscard]] constexpr std::size_t activation_element_bytes(NumberFormats precision) {
   switch (precision) {
-    case Precision::kFp64:
+    case NumberFormats::kFp64:
       return 8;
-    case Precision::kFp32:
+    case NumberFormats::kFp32:
       return 4;
-    case Precision::kBf16Mixed:
-    case Precision::kBf16MixedFp32Grads:
-    case Precision::kTwoBytes:
-    case Precision::kFp8Tensors:
-    case Precision::kFp8Tiles:
+    case NumberFormats::kBf16Mixed:
+    case NumberFormats::kBf16MixedFp32Grads:
+    case NumberFormats::kTwoBytes:
+    case NumberFormats::kFp8Tensors:
+    case NumberFormats::kFp8Tiles:
       break;
   }
   return 2;
@@ -78,11 +78,11 @@ enum class Precision {
 /// @brief Bytes of a number that sums up a row: 1/rms, a log-sum-exp, an expert's affinity.
 ///
 /// e, but in a training whose types say otherwise.
-[[nodiscard]] constexpr std::size_t row_sum_bytes(Precision precision) {
+[[nodiscard]] constexpr std::size_t row_sum_bytes(NumberFormats precision) {
   switch (precision) {
-    case Precision::kTwoBytes:
-    case Precision::kFp8Tensors:
-    case Precision::kFp8Tiles:
+    case NumberFormats::kTwoBytes:
+    case NumberFormats::kFp8Tensors:
+    case NumberFormats::kFp8Tiles:
       return 4;
     default:
       return activation_element_bytes(precision);
@@ -90,21 +90,21 @@ enum class Precision {
 }
 
 /// @brief Whether linear layers of blocks keep codes of fp8, and not the tensor that they were given.
-[[nodiscard]] constexpr bool keeps_codes(Precision precision) {
-  return precision == Precision::kFp8Tensors || precision == Precision::kFp8Tiles;
+[[nodiscard]] constexpr bool keeps_codes(NumberFormats precision) {
+  return precision == NumberFormats::kFp8Tensors || precision == NumberFormats::kFp8Tiles;
 }
 
 /// @brief Bytes of the scales of such an input of [tokens, features].
-[[nodiscard]] constexpr std::size_t scale_bytes(Precision precision, std::size_t tokens,
+[[nodiscard]] constexpr std::size_t scale_bytes(NumberFormats precision, std::size_t tokens,
                                                 std::size_t features) {
   if (!keeps_codes(precision) || tokens * features == 0) return 0;
-  return 4 * (precision == Precision::kFp8Tiles ? tokens * ((features + 127) / 128) : 1);
+  return 4 * (precision == NumberFormats::kFp8Tiles ? tokens * ((features + 127) / 128) : 1);
 }
 
 /// @brief Bytes that a linear layer of a block keeps of its input of [tokens, features].
 ///
 /// e for each element; of fp8 one, rows of whole words of four bytes, and scales of four bytes.
-[[nodiscard]] constexpr std::size_t linear_input_bytes(Precision precision, std::size_t tokens,
+[[nodiscard]] constexpr std::size_t linear_input_bytes(NumberFormats precision, std::size_t tokens,
                                                        std::size_t features) {
   if (tokens * features == 0) return 0;
   if (!keeps_codes(precision)) return activation_element_bytes(precision) * tokens * features;
@@ -155,7 +155,7 @@ struct OutsideBytes {
 /// gradients twice as well.
 /// Source: Rajbhandari et al. 2020 (ZeRO), arXiv 1910.02054, sec. 3.1; the Ultra-Scale Playbook.
 /// Megatron-LM needs 18 instead of 20: its gradients are in the fp32 buffer only.
-[[nodiscard]] StateBytes bytes_per_parameter(Precision precision);
+[[nodiscard]] StateBytes bytes_per_parameter(NumberFormats precision);
 
 /// @brief Bytes that one block keeps between its forward and its backward pass, under `mode`.
 ///
@@ -171,7 +171,7 @@ struct OutsideBytes {
 /// Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer
 /// Models", arXiv 2205.05198, eq. 1 and table 2.
 [[nodiscard]] std::size_t block_activation_bytes(const TransformerShape& shape,
-                                                 const BatchShape& batch, Precision precision,
+                                                 const BatchShape& batch, NumberFormats precision,
                                                  Recompute mode);
 
 /// @brief Bytes that embedding and head keep.
@@ -182,14 +182,15 @@ struct OutsideBytes {
 ///         the gradient of the logits, which overwrites them.
 /// Source: Korthikanti et al. 2022, sec. 4.3; ours: common/nn/model.cpp.
 [[nodiscard]] OutsideBytes outside_activation_bytes(const TransformerShape& shape,
-                                                    const BatchShape& batch, Precision precision);
+                                                    const BatchShape& batch,
+                                                    NumberFormats precision);
 
 /// @brief Highest bytes of activations within one micro-batch's forward and backward pass.
 ///
 /// The highest of a few moments, which never meet.
 /// @param config  mode and K, the blocks of a group that is recomputed together.
 [[nodiscard]] std::size_t peak_activation_bytes(const TransformerShape& shape,
-                                                const BatchShape& batch, Precision precision,
+                                                const BatchShape& batch, NumberFormats precision,
                                                 const RecomputeConfig& config);
 
 }  // namespace ultra::memory

@@ -14,10 +14,10 @@ namespace ultra::memory {
 
 /// @brief --recompute, --recompute-every, and --estimate with its own flags.
 struct MemoryOptions {
-  RecomputeConfig recompute;                    ///< --recompute, --recompute-every
-  std::string estimate;                         ///< a model's name; empty means: train
-  Precision precision = Precision::kBf16Mixed;  ///< --precision of the estimate
-  bool json = false;                            ///< --json: the estimate as JSON
+  RecomputeConfig recompute;                            ///< --recompute, --recompute-every
+  std::string estimate;                                 ///< a model's name; empty means: train
+  NumberFormats precision = NumberFormats::kBf16Mixed;  ///< --precision of the estimate
+  bool json = false;                                    ///< --json: the estimate as JSON
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);

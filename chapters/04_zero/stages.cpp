@@ -31,7 +31,7 @@ ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup
       groups_(std::move(groups)) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (const Piece& piece : pieces_of(groups_[g].layout, ranks_.shards.rank())) {
-      places_.push_back({.group = g, .elements = piece.place});
+      sites_.push_back({.group = g, .elements = piece.place});
     }
   }
   const nn::Parameter& like = *groups_.front().parameters.front();
@@ -43,7 +43,7 @@ ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup
 }
 
 Tensor ShardedModel::weights(std::size_t piece) {
-  const auto& [group, elements] = place(piece);
+  const auto& [group, elements] = site(piece);
   return own_shard(whole_.at(group), shards()).slice(0, elements);
 }
 

@@ -75,8 +75,8 @@ class ShardedModel : public train::ModelStates {
   ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup> groups, ShardGroups ranks,
                const OffloadSettings& offload);
 
-  /// @brief A piece's place: in the shard of a group.
-  struct Place {
+  /// @brief Where a piece stands: in the shard of a group.
+  struct PieceSite {
     std::size_t group;  ///< its number
     Range elements;     ///< of the rank's shard
   };
@@ -87,14 +87,14 @@ class ShardedModel : public train::ModelStates {
   /// @brief The groups, with the numbers that units and gradients have too.
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
   /// @brief Where a piece stands.
-  [[nodiscard]] const Place& place(std::size_t piece) const { return places_.at(piece); }
+  [[nodiscard]] const PieceSite& site(std::size_t piece) const { return sites_.at(piece); }
   /// @brief Who has the other shards.
   [[nodiscard]] const Communicator& shards() const { return ranks_.shards; }
 
  private:
   ShardGroups ranks_;
   std::vector<ParameterGroup> groups_;
-  std::vector<Place> places_;  // by piece
+  std::vector<PieceSite> sites_;  // by piece
   std::shared_ptr<OffloadedStates> offloaded_;
   std::vector<Tensor> whole_;  // by group
 };

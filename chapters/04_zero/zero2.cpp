@@ -25,7 +25,7 @@ class Zero2 final : public ShardedModel {
 
   // 2. After the passes each shard is the sum of all of them.
   Tensor gradient(std::size_t piece) override {
-    return gradients_.shard(place(piece).group).slice(0, place(piece).elements);
+    return gradients_.shard(site(piece).group).slice(0, site(piece).elements);
   }
 
   // 3. As in ZeRO-1: the own shard's step, then an all-gather of the weights.

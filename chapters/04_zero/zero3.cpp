@@ -65,10 +65,10 @@ class Zero3 final : public ShardedModel {
   void drop_gradients() override { gradients_.drop(); }
   // [/region]
   Tensor weights(std::size_t piece) override {
-    return units_[place(piece).group]->piece(piece, place(piece).elements);
+    return units_[site(piece).group]->piece(piece, site(piece).elements);
   }
   Tensor gradient(std::size_t piece) override {
-    return gradients_.shard(place(piece).group).slice(0, place(piece).elements);
+    return gradients_.shard(site(piece).group).slice(0, site(piece).elements);
   }
 
   void passes_begin(const train::StepSchedule& schedule) override {

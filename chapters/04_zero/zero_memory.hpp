@@ -55,7 +55,7 @@ struct SentElements {
 /// @param precision   gives the bytes of each state per parameter: memory::bytes_per_parameter().
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, section 5 and table 1.
 [[nodiscard]] RankBytes bytes_per_rank(const Sharding& sharding, std::size_t parameters,
-                                       memory::Precision precision);
+                                       memory::NumberFormats precision);
 
 /// @brief Elements that a rank sends in a step, with rings: parameters and gradients, no norms.
 ///
@@ -77,7 +77,7 @@ struct SentElements {
 /// @brief P of the largest model whose states fit into a rank; a real number, not rounded.
 /// @param device_bytes  of each rank.
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, table 2.
-[[nodiscard]] double largest_model(const Sharding& sharding, memory::Precision precision,
+[[nodiscard]] double largest_model(const Sharding& sharding, memory::NumberFormats precision,
                                    double device_bytes);
 
 }  // namespace ultra::zero

@@ -46,7 +46,7 @@ void KernelsOptions::validate() const {
   }
 }
 
-simt::Side KernelsOptions::side(bool has_gpu) const {
+simt::Executor KernelsOptions::executor(bool has_gpu) const {
   if (gpu && !has_gpu) {
     throw ConfigError(
         build::kHasCuda
@@ -56,7 +56,7 @@ simt::Side KernelsOptions::side(bool has_gpu) const {
               "the build folder; or leave --gpu out: the emulator runs the same kernels");
   }
   const bool on_gpu = gpu || (has_gpu && !emulate && !counters);
-  return on_gpu ? simt::Side::kGpu : simt::Side::kInstrumented;
+  return on_gpu ? simt::Executor::kGpu : simt::Executor::kChecked;
 }
 
 KernelsRequest KernelsOptions::request(std::span<const std::unique_ptr<Ladder>> ladders,
@@ -65,10 +65,10 @@ KernelsRequest KernelsOptions::request(std::span<const std::unique_ptr<Ladder>> 
   KernelsRequest request{.selection = select(kernel, ladders), .run = {}};
   const Ladder& ladder = *request.selection.ladder;
   request.run.seed = seed;
-  request.run.side = side(has_gpu);
+  request.run.executor = executor(has_gpu);
   request.run.sizes =
-      size.empty() ? ladder.default_sizes(request.run.side) : parse_sizes(size, ladder.info());
-  if (request.run.side == simt::Side::kGpu) {
+      size.empty() ? ladder.default_sizes(request.run.executor) : parse_sizes(size, ladder.info());
+  if (request.run.executor == simt::Executor::kGpu) {
     request.run.repetitions = static_cast<int>(repetitions);
   } else {
     expect_emulable(request.selection, request.run.sizes);

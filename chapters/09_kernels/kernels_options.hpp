@@ -38,14 +38,14 @@ struct KernelsOptions {
   void add_to(CLI::App& app);
 
   /// @brief What to run.
-  /// @param has_gpu  whether this machine has a GPU: then it is the default side, but for
+  /// @param has_gpu  whether this machine has a GPU: then it is the default executor, but for
   /// --counters.
   /// @throws ConfigError for flags that contradict each other, and for what cannot be run.
   [[nodiscard]] KernelsRequest request(std::span<const std::unique_ptr<Ladder>> ladders,
                                        bool has_gpu) const;
 
  private:
-  [[nodiscard]] simt::Side side(bool has_gpu) const;
+  [[nodiscard]] simt::Executor executor(bool has_gpu) const;
   void validate() const;
 };
 

@@ -26,10 +26,10 @@ const RungInfo& Ladder::rung(int number) const {
   return all[static_cast<std::size_t>(number - 1)];
 }
 
-Sizes Ladder::default_sizes(simt::Side side) const {
+Sizes Ladder::default_sizes(simt::Executor executor) const {
   Sizes sizes;
   for (const Dimension& dimension : info().dimensions) {
-    sizes.push_back(side == simt::Side::kGpu ? dimension.gpu : dimension.emulated);
+    sizes.push_back(executor == simt::Executor::kGpu ? dimension.gpu : dimension.emulated);
   }
   return sizes;
 }

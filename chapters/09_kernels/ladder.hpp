@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "chapters/09_kernels/report/verdict.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/report.hpp"
-#include "kernels/simt/side.hpp"
 
 /// @brief Chapter 09: kernels from naive to the limit, on a GPU and in the emulator.
 namespace ultra::ladders {
@@ -96,7 +96,7 @@ struct RunRequest {
   /// @brief Seed of its random inputs.
   std::uint64_t seed = 1;
   /// @brief Where.
-  simt::Side side = simt::Side::kInstrumented;
+  simt::Executor executor = simt::Executor::kChecked;
   /// @brief On a GPU: how many times the rung is timed, at most, after its first launch, which is
   /// checked, and after others that warm the GPU up.
   int repetitions = 0;
@@ -109,7 +109,7 @@ struct RunRequest {
 struct Outcome {
   /// @brief Whether the outputs are right.
   Verdict verdict;
-  /// @brief What was counted: launches and, on the instrumented side, sites.
+  /// @brief What was counted: launches and, in the checked emulator, sites.
   simt::Report report;
   /// @brief Seconds of each timed repetition; empty in the emulator.
   std::vector<double> seconds;
@@ -132,11 +132,11 @@ class Ladder {
   /// @brief The rung of that number.
   /// @throws ConfigError when there is none; the message lists those there are.
   [[nodiscard]] const RungInfo& rung(int number) const;
-  /// @brief The default problem of a side.
-  [[nodiscard]] Sizes default_sizes(simt::Side side) const;
-  /// @brief Why a rung cannot do these sizes on this side; empty when it can.
+  /// @brief The default problem of an executor.
+  [[nodiscard]] Sizes default_sizes(simt::Executor executor) const;
+  /// @brief Why a rung cannot do these sizes on this executor; empty when it can.
   [[nodiscard]] virtual std::string refusal(int rung, const Sizes& sizes,
-                                            simt::Side side) const = 0;
+                                            simt::Executor executor) const = 0;
   /// @brief The least that a problem costs; the seed decides in ladders whose seeds mean something.
   [[nodiscard]] virtual Cost cost(const Sizes& sizes, std::uint64_t seed) const = 0;
   /// @brief That of the problem of seed 1.

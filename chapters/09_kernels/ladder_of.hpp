@@ -66,29 +66,29 @@ class LadderOf final : public Ladder {
     }
   }
 
-  std::string refusal(int rung_number, const Sizes& sizes, simt::Side side) const override {
+  std::string refusal(int rung_number, const Sizes& sizes, simt::Executor executor) const override {
     check_sizes(sizes);
     const Rung<Problem>& entry = entry_of(rung_number);
-    if (entry.launchers.on(side) == nullptr) {
+    if (entry.launchers.on(executor) == nullptr) {
       return "this build has no CUDA";
     }
     return entry.refusal == nullptr ? std::string() : entry.refusal(sizes);
   }
 
   Outcome run(int rung_number, const RunRequest& request) const override {
-    const std::string why_not = refusal(rung_number, request.sizes, request.side);
+    const std::string why_not = refusal(rung_number, request.sizes, request.executor);
     if (!why_not.empty()) {
       throw ConfigError(fmt::format("{} {} cannot run: {}", info_.name,
                                     entry_of(rung_number).info.name, why_not));
     }
-    const Launcher<Problem> launcher = entry_of(rung_number).launchers.on(request.side);
+    const Launcher<Problem> launcher = entry_of(rung_number).launchers.on(request.executor);
     Work work(request.sizes, request.seed);
-    ProblemBuffers buffers(request.side);
+    ProblemBuffers buffers(request.executor);
     const Problem problem = work.problem(buffers);
     Outcome outcome;
     launcher(problem, {.report = &outcome.report});
     outcome.verdict = work.judge(problem, buffers);
-    if (request.side == simt::Side::kGpu && request.repetitions > 0) {
+    if (request.executor == simt::Executor::kGpu && request.repetitions > 0) {
       time_on_gpu(
           request, [&] { launcher(problem, {}); }, outcome);
     }

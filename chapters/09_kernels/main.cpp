@@ -69,7 +69,7 @@ class Runs {
     return is_lost ? not_run_after(runs_.back(), ladder_, rung)
                    : run_rung(ladder_, rung, request_.run);
   }
-  [[nodiscard]] bool on_gpu() const { return request_.run.side == simt::Side::kGpu; }
+  [[nodiscard]] bool on_gpu() const { return request_.run.executor == simt::Executor::kGpu; }
   [[nodiscard]] std::string head() const {
     return on_gpu() ? gpu_head(ladder_.info().limit, devices_.front().name,
                                request_.run.repetitions, ceiling_.get(), why_no_ceiling_)

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The memory that one problem's pointers lead to, on any side.
+/// The memory that one problem's pointers lead to, on any executor.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/memory.hpp"
-#include "kernels/simt/side.hpp"
 
 namespace ultra::ladders {
 
@@ -20,10 +20,10 @@ namespace ultra::ladders {
 class ProblemBuffers {
  public:
   /// @brief None yet.
-  explicit ProblemBuffers(simt::Side side) : side_(side) {}
+  explicit ProblemBuffers(simt::Executor executor) : executor_(executor) {}
 
   /// @brief Where they are.
-  [[nodiscard]] simt::Side side() const { return side_; }
+  [[nodiscard]] simt::Executor executor() const { return executor_; }
 
   /// @brief A buffer that holds a copy of the host's values.
   template <typename T>
@@ -43,7 +43,7 @@ class ProblemBuffers {
   template <typename T = float>
   T* scratch(const char* name, std::size_t size) {
     buffers_.push_back(
-        {.memory = simt::Memory(side_, name, size * sizeof(T), sizeof(T)), .size = size});
+        {.memory = simt::Memory(executor_, name, size * sizeof(T), sizeof(T)), .size = size});
     return static_cast<T*>(buffers_.back().memory.address());
   }
 
@@ -67,7 +67,7 @@ class ProblemBuffers {
     std::size_t size;  // in elements
   };
 
-  simt::Side side_;
+  simt::Executor executor_;
   std::vector<Buffer> buffers_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A rung with its kernel: the launchers of one computation for every side.
+/// A rung with its kernel: the launchers of one computation for every executor.
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "build_config.hpp"
 #include "chapters/09_kernels/ladder.hpp"
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 namespace ultra::ladders {
 
@@ -19,24 +19,24 @@ namespace ultra::ladders {
 template <typename Problem>
 using Launcher = void (*)(const Problem& problem, const simt::Queue& queue);
 
-/// @brief A rung's launcher for each side; null where it does not run.
+/// @brief A rung's launcher for each executor; null where it does not run.
 template <typename Problem>
 struct Launchers {
-  /// @brief In the emulator, with every access counted.
-  Launcher<Problem> instrumented = nullptr;
+  /// @brief In the emulator, with every access checked and counted.
+  Launcher<Problem> checked = nullptr;
   /// @brief In the emulator, at its best speed.
-  Launcher<Problem> bare = nullptr;
+  Launcher<Problem> fast = nullptr;
   /// @brief On a GPU.
   Launcher<Problem> gpu = nullptr;
 
-  /// @brief The launcher of a side; null where the rung does not run.
-  [[nodiscard]] Launcher<Problem> on(simt::Side side) const {
-    switch (side) {
-      case simt::Side::kInstrumented:
-        return instrumented;
-      case simt::Side::kBare:
-        return bare;
-      case simt::Side::kGpu:
+  /// @brief The launcher of an executor; null where the rung does not run.
+  [[nodiscard]] Launcher<Problem> on(simt::Executor executor) const {
+    switch (executor) {
+      case simt::Executor::kChecked:
+        return checked;
+      case simt::Executor::kFast:
+        return fast;
+      case simt::Executor::kGpu:
         break;
     }
     return gpu;
@@ -75,22 +75,22 @@ struct Rung {
   Refusal refusal = nullptr;
 };
 
-/// @brief The launchers of a rung that runs on every side. `launch` is a lambda without captures:
-/// `everywhere<Problem>([]<simt::Side side>(const auto&... a) { naive<side>(a...); })`.
+/// @brief The launchers of a rung that runs on every executor. `launch` has no captures:
+/// `everywhere<Problem>([]<simt::Executor executor>(const auto&... a) { naive<executor>(a...); })`.
 template <typename Problem, typename Launch>
 Launchers<Problem> everywhere(Launch) {
   Launchers<Problem> launchers{
-      .instrumented =
+      .checked =
           [](const Problem& problem, const simt::Queue& queue) {
-            Launch{}.template operator()<simt::Side::kInstrumented>(problem, queue);
+            Launch{}.template operator()<simt::Executor::kChecked>(problem, queue);
           },
-      .bare =
+      .fast =
           [](const Problem& problem, const simt::Queue& queue) {
-            Launch{}.template operator()<simt::Side::kBare>(problem, queue);
+            Launch{}.template operator()<simt::Executor::kFast>(problem, queue);
           }};
   if constexpr (build::kHasCuda) {
     launchers.gpu = [](const Problem& problem, const simt::Queue& queue) {
-      Launch{}.template operator()<simt::Side::kGpu>(problem, queue);
+      Launch{}.template operator()<simt::Executor::kGpu>(problem, queue);
     };
   }
   return launchers;
@@ -103,7 +103,7 @@ class RungTable {
   /// @param ladder  its folder in kernels/ladders/.
   explicit RungTable(std::string ladder) : ladder_(std::move(ladder)) {}
 
-  /// @brief A rung that runs on every side; its file is LADDER/NUMBER_NAME.cu.
+  /// @brief A rung that runs on every executor; its file is LADDER/NUMBER_NAME.cu.
   template <typename Launch>
   RungTable& add(const char* name, const char* idea, Launch launch) {
     return add(name, idea, nullptr, launch);

@@ -37,8 +37,8 @@ std::string gpu_refusal(const RungInfo& rung) {
 }
 
 std::string why_not_run(const Ladder& ladder, const RungInfo& rung, const RunRequest& request) {
-  const std::string refusal = ladder.refusal(rung.number, request.sizes, request.side);
-  return refusal.empty() && request.side == simt::Side::kGpu ? gpu_refusal(rung) : refusal;
+  const std::string refusal = ladder.refusal(rung.number, request.sizes, request.executor);
+  return refusal.empty() && request.executor == simt::Executor::kGpu ? gpu_refusal(rung) : refusal;
 }
 
 std::string title(const LadderInfo& ladder, const RungInfo& rung) {
@@ -89,7 +89,7 @@ RungRun run_rung(const Ladder& ladder, int rung, const RunRequest& request) {
   } catch (const simt::SimtError& error) {
     run.status = Status::kFaulty;
     run.message = error.what();
-    run.has_ended_gpu = request.side == simt::Side::kGpu;
+    run.has_ended_gpu = request.executor == simt::Executor::kGpu;
   } catch (const NotWritten& error) {
     run.status = Status::kNotWritten;
     run.message = error.what();

@@ -28,7 +28,7 @@ void name_estimate(memory::Memory& memory, const PrecisionOptions& options) {
     }
     memory.set_estimate_precision(*options.estimate_only);
   } else if (options.recipe_given && !options.is_mixed()) {
-    memory.set_estimate_precision(memory::Precision::kFp32);
+    memory.set_estimate_precision(memory::NumberFormats::kFp32);
   }
 }
 
@@ -43,12 +43,12 @@ memory::StoredFormats stored_formats(const train::TrainOptions& train,
                                           .state = moments / 2,
                                           .masters = masters},
                                .activations = options.is_mixed()
-                                                  ? memory::Precision::kTwoBytes
+                                                  ? memory::NumberFormats::kTwoBytes
                                                   : memory::precision_of(train.dtype)};
   if (options.recipe != Recipe::kFp8) return stored;
   const Fp8Recipe fp8 = options.fp8();
-  stored.activations = fp8.scaling == Scaling::kBlockwise ? memory::Precision::kFp8Tiles
-                                                          : memory::Precision::kFp8Tensors;
+  stored.activations = fp8.scaling == Scaling::kBlockwise ? memory::NumberFormats::kFp8Tiles
+                                                          : memory::NumberFormats::kFp8Tensors;
   if (fp8.scaling == Scaling::kDelayed) stored.history = 1 + fp8.history;
   return stored;
 }

@@ -47,6 +47,13 @@ class Projections : public Module {
   [[nodiscard]] virtual Tensor backward(std::span<const Tensor> d_y, Saved& saved) = 0;
 };
 
+/// @brief What attends to what.
+struct Qkv {
+  Tensor query;  ///< [batch, seq, heads, head_dim], rotated
+  Tensor key;    ///< [batch, seq, kv_heads, head_dim], rotated
+  Tensor value;  ///< [batch, seq, kv_heads, head_dim]
+};
+
 /// @brief Gradients of an attention core's inputs.
 struct QkvGradients {
   Tensor d_query;  ///< [batch, seq, heads, head_dim]

@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/notebook"))
-from ultra_notebook.picture_data import data_of  # noqa: E402  (after the path)
-from ultra_notebook.picture_svg import ON_COLOUR, svg_of  # noqa: E402
+from ultra_notebook.pictures.picture_data import data_of  # noqa: E402  (after the path)
+from ultra_notebook.pictures.picture_svg import ON_COLOUR, svg_of  # noqa: E402
 from ultra_notebook.plotting import COLORS  # noqa: E402
 
 COMPUTE, LINK = COLORS["compute"], COLORS["communication"]

@@ -15,7 +15,7 @@ import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/notebook"))
-from ultra_notebook.picture_svg import svg_of  # noqa: E402  (after the path)
+from ultra_notebook.pictures.picture_svg import svg_of  # noqa: E402  (after the path)
 from ultra_notebook.plotting import COLORS  # noqa: E402
 
 VISIBLE_POINTS = 0.5  # in 1/72 inch: less is not seen

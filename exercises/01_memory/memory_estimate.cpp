@@ -34,7 +34,7 @@ std::size_t parameter_count([[maybe_unused]] const TransformerShape& shape) {
 // TODO 2 (about 8 lines): bytes per parameter of weights, gradients and optimizer states.
 // AdamW keeps two numbers per parameter. Mixed precision keeps its states, and a master copy of
 // the weights, in fp32.
-StateBytes bytes_per_parameter([[maybe_unused]] Precision precision) {
+StateBytes bytes_per_parameter([[maybe_unused]] NumberFormats precision) {
   throw NotWritten("01.1 memory_estimate: bytes_per_parameter");
 }
 
@@ -44,7 +44,7 @@ StateBytes bytes_per_parameter([[maybe_unused]] Precision precision) {
 // of s x s per sequence. kLlama never does: it keeps one log-sum-exp per head and token.
 std::size_t block_activation_bytes([[maybe_unused]] const TransformerShape& shape,
                                    [[maybe_unused]] const BatchShape& batch,
-                                   [[maybe_unused]] Precision precision,
+                                   [[maybe_unused]] NumberFormats precision,
                                    [[maybe_unused]] Recompute mode) {
   throw NotWritten("01.1 memory_estimate: block_activation_bytes");
 }
@@ -52,7 +52,7 @@ std::size_t block_activation_bytes([[maybe_unused]] const TransformerShape& shap
 // TODO 4 (about 5 lines): bytes that the embedding and the head keep.
 OutsideBytes outside_activation_bytes([[maybe_unused]] const TransformerShape& shape,
                                       [[maybe_unused]] const BatchShape& batch,
-                                      [[maybe_unused]] Precision precision) {
+                                      [[maybe_unused]] NumberFormats precision) {
   throw NotWritten("01.1 memory_estimate: outside_activation_bytes");
 }
 
@@ -62,7 +62,7 @@ OutsideBytes outside_activation_bytes([[maybe_unused]] const TransformerShape& s
 // are already gone by then?
 std::size_t peak_activation_bytes([[maybe_unused]] const TransformerShape& shape,
                                   [[maybe_unused]] const BatchShape& batch,
-                                  [[maybe_unused]] Precision precision,
+                                  [[maybe_unused]] NumberFormats precision,
                                   [[maybe_unused]] const RecomputeConfig& config) {
   throw NotWritten("01.1 memory_estimate: peak_activation_bytes");
 }

@@ -25,7 +25,7 @@ namespace ultra::zero {
 // double: the ranks need not divide the bytes.
 RankBytes bytes_per_rank([[maybe_unused]] const Sharding& sharding,
                          [[maybe_unused]] std::size_t parameters,
-                         [[maybe_unused]] memory::Precision precision) {
+                         [[maybe_unused]] memory::NumberFormats precision) {
   throw NotWritten("04.6 zero_memory: bytes_per_rank");
 }
 
@@ -41,7 +41,7 @@ SentElements sent_per_rank([[maybe_unused]] const Sharding& sharding,
 
 // TODO 3 (1 line): how many parameters fit, from what one takes.
 double largest_model([[maybe_unused]] const Sharding& sharding,
-                     [[maybe_unused]] memory::Precision precision,
+                     [[maybe_unused]] memory::NumberFormats precision,
                      [[maybe_unused]] double device_bytes) {
   throw NotWritten("04.6 zero_memory: largest_model");
 }

@@ -29,8 +29,8 @@ using namespace simt;
 
 // TODO 2: launch() it on enough blocks for every element: ceil_div() counts them.
 template <>
-void coalesced<kSide>([[maybe_unused]] const Problem& problem,
-                      [[maybe_unused]] const Queue& queue) {
+void coalesced<kExecutor>([[maybe_unused]] const Problem& problem,
+                          [[maybe_unused]] const Queue& queue) {
   throw NotWritten("09.1 coalesced_matmul");
 }
 

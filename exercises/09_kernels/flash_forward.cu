@@ -44,8 +44,8 @@ using namespace simt;
 // TODO 6: launch() it: ceil_div(seq_len, kTile) blocks for each head, 3 * kTile * kStride<kHeadDim>
 // floats of shared memory, which the kernel finds by dynamic_shared<float>() (kernels/simt/simt.cuh).
 template <>
-void flash_forward<kSide>([[maybe_unused]] const Problem& problem,
-                          [[maybe_unused]] const Queue& queue) {
+void flash_forward<kExecutor>([[maybe_unused]] const Problem& problem,
+                              [[maybe_unused]] const Queue& queue) {
   throw NotWritten("09.8 flash_forward");
 }
 

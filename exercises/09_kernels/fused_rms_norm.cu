@@ -39,7 +39,8 @@ using namespace simt;
 // TODO 3: launch() it with one block per row, of enough whole warps for the row: with width 4 where
 // has_aligned_rows(hidden) says so, else with width 1.
 template <>
-void fused<kSide>([[maybe_unused]] const Problem& problem, [[maybe_unused]] const Queue& queue) {
+void fused<kExecutor>([[maybe_unused]] const Problem& problem,
+                      [[maybe_unused]] const Queue& queue) {
   throw NotWritten("09.6 fused_rms_norm");
 }
 

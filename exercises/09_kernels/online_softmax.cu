@@ -35,7 +35,8 @@ using namespace simt;
 
 // TODO 4: launch() it on enough blocks for every row.
 template <>
-void online<kSide>([[maybe_unused]] const Problem& problem, [[maybe_unused]] const Queue& queue) {
+void online<kExecutor>([[maybe_unused]] const Problem& problem,
+                       [[maybe_unused]] const Queue& queue) {
   throw NotWritten("09.7 online_softmax");
 }
 

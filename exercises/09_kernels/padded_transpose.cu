@@ -34,7 +34,8 @@ using namespace simt;
 
 // TODO 3: launch() it on enough blocks for every tile: ceil_div() counts them.
 template <>
-void padded<kSide>([[maybe_unused]] const Problem& problem, [[maybe_unused]] const Queue& queue) {
+void padded<kExecutor>([[maybe_unused]] const Problem& problem,
+                       [[maybe_unused]] const Queue& queue) {
   throw NotWritten("09.4 padded_transpose");
 }
 

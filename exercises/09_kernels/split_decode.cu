@@ -32,7 +32,8 @@ namespace {
 
 // TODO 4: launch_parts(), and then launch() your kernel on enough blocks for every row.
 template <>
-void split<kSide>([[maybe_unused]] const Problem& problem, [[maybe_unused]] const Queue& queue) {
+void split<kExecutor>([[maybe_unused]] const Problem& problem,
+                      [[maybe_unused]] const Queue& queue) {
   throw NotWritten("09.9 split_decode");
 }
 

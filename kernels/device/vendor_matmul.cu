@@ -15,7 +15,6 @@
 namespace ultra::kernels {
 namespace {
 
-using Precision = VendorMatmul::Precision;
 using kernels::check;
 using simt::gpu::check;
 
@@ -73,7 +72,7 @@ const Library& library() {
   return loaded;
 }
 
-std::size_t size_of(Precision precision) { return precision == Precision::kFp32 ? 4 : 2; }
+std::size_t size_of(VendorAccuracy accuracy) { return accuracy == VendorAccuracy::kFp32 ? 4 : 2; }
 
 }  // namespace
 
@@ -81,7 +80,7 @@ struct VendorMatmul::State {
   int rows;
   int columns;
   int depth;
-  Precision precision;
+  VendorAccuracy accuracy;
   cublasHandle_t handle = nullptr;
   void* a = nullptr;
   void* b = nullptr;
@@ -90,8 +89,8 @@ struct VendorMatmul::State {
 
   void allocate(void*& matrix, int height, int width, std::uint64_t seed) const {
     const std::size_t count = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
-    check(cudaMalloc(&matrix, count * size_of(precision)), "cudaMalloc of cuBLAS's matrices");
-    if (precision == Precision::kFp32) {
+    check(cudaMalloc(&matrix, count * size_of(accuracy)), "cudaMalloc of cuBLAS's matrices");
+    if (accuracy == VendorAccuracy::kFp32) {
       fill<float>(matrix, count, seed);
     } else {
       fill<__nv_bfloat16>(matrix, count, seed);
@@ -103,7 +102,7 @@ struct VendorMatmul::State {
   void launch() const {
     const float one = 1.0F;
     const float zero = 0.0F;
-    const bool is_fp32 = precision == Precision::kFp32;
+    const bool is_fp32 = accuracy == VendorAccuracy::kFp32;
     const cudaDataType_t type = is_fp32 ? CUDA_R_32F : CUDA_R_16BF;
     check(library().gemm(handle, is_fp32 ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N, columns, rows,
                          depth, &one,                                                     //
@@ -145,9 +144,9 @@ struct VendorMatmul::State {
 
 std::string VendorMatmul::why_missing() { return library().why_missing(); }
 
-VendorMatmul::VendorMatmul(int rows, int columns, int depth, Precision precision)
+VendorMatmul::VendorMatmul(int rows, int columns, int depth, VendorAccuracy accuracy)
     : state_(std::make_unique<State>(
-          State{.rows = rows, .columns = columns, .depth = depth, .precision = precision})) {
+          State{.rows = rows, .columns = columns, .depth = depth, .accuracy = accuracy})) {
   if (!why_missing().empty()) {
     throw simt::SimtError(simt::Fault::kCuda, why_missing());
   }
@@ -155,7 +154,7 @@ VendorMatmul::VendorMatmul(int rows, int columns, int depth, Precision precision
   state_->allocate(state_->a, rows, depth, 0);
   state_->allocate(state_->b, depth, columns, std::uint64_t{1} << 40);
   state_->allocate(state_->c, rows, columns, std::uint64_t{1} << 41);
-  if (precision == Precision::kFp32) {
+  if (accuracy == VendorAccuracy::kFp32) {
     state_->choose_way();
   }
 }

@@ -9,20 +9,20 @@
 
 namespace ultra::kernels {
 
+/// @brief What is multiplied; sums are fp32 in either case.
+enum class VendorAccuracy {
+  /// @brief fp32 on CUDA cores: CUBLAS_COMPUTE_32F_PEDANTIC or CUBLAS_COMPUTE_32F, whichever is
+  /// quicker here. The former promises more, and may choose a slower kernel; neither takes TF32
+  /// unless it is allowed to.
+  kFp32,
+  /// @brief bf16 on tensor cores, c in bf16.
+  kBf16,
+};
+
 /// @brief c = a b in fp32, c = a transpose(b) in bf16, as the ladders have them, by cuBLAS on
 /// random data of its own; all matrices are row-major.
 class VendorMatmul {
  public:
-  /// @brief What is multiplied; sums are fp32 in either case.
-  enum class Precision {
-    /// @brief fp32 on CUDA cores: CUBLAS_COMPUTE_32F_PEDANTIC or CUBLAS_COMPUTE_32F, whichever is
-    /// quicker here. The former promises more, and may choose a slower kernel; neither takes TF32
-    /// unless it is allowed to.
-    kFp32,
-    /// @brief bf16 on tensor cores, c in bf16.
-    kBf16,
-  };
-
   /// @brief Why there is no cuBLAS here, and what to do; empty when there is one.
   [[nodiscard]] static std::string why_missing();
 
@@ -30,7 +30,7 @@ class VendorMatmul {
   /// is [depth, columns] in fp32 and [columns, depth] in bf16, and finds out which way is the
   /// quickest.
   /// @throws simt::SimtError (Fault::kCuda) without a GPU, without that memory or without cuBLAS.
-  VendorMatmul(int rows, int columns, int depth, Precision precision);
+  VendorMatmul(int rows, int columns, int depth, VendorAccuracy accuracy);
   /// @brief Frees the memory.
   ~VendorMatmul();
   /// @brief The memory has one owner.

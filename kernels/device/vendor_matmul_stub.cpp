@@ -12,7 +12,7 @@ std::string VendorMatmul::why_missing() {
          "CUDA toolkit with cuBLAS, then rm -rf the build folder";
 }
 
-VendorMatmul::VendorMatmul(int, int, int, Precision) {
+VendorMatmul::VendorMatmul(int, int, int, VendorAccuracy) {
   throw simt::SimtError(simt::Fault::kCuda, why_missing());
 }
 

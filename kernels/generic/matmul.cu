@@ -51,7 +51,7 @@ void multiply(const Matmul& of, const Queue& queue) {
 }  // namespace
 
 template <>
-void matmul<kSide>(const Matmul& of, const Queue& queue) {
+void matmul<kExecutor>(const Matmul& of, const Queue& queue) {
   if (of.rows == 0 || of.columns == 0) {
     return;
   }

@@ -2,8 +2,8 @@
 /// @file
 /// Matrix products of any shape, transposed or not.
 
+#include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/numbers.hpp"
-#include "kernels/generic/sums.hpp"
 
 namespace ultra::kernels::generic {
 
@@ -40,7 +40,7 @@ struct Matmul {
 };
 
 /// @brief The product; sums are rounded once.
-template <simt::Side side>
+template <simt::Executor executor>
 void matmul(const Matmul& operands, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::generic

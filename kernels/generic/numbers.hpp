@@ -10,7 +10,7 @@
 #include <cstddef>
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Simple kernels for every shape and element type.
 namespace ultra::kernels::generic {

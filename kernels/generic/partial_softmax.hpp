@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/numbers.hpp"
-#include "kernels/generic/sums.hpp"
 
 namespace ultra::kernels::generic {
 
@@ -28,14 +28,14 @@ struct PartOfLogits {
 };
 
 /// @brief highest [rows] = each row's largest logit, or minus infinity of none.
-template <simt::Side side>
+template <simt::Executor executor>
 void highest_of_rows(const PartOfLogits& part, const Target& highest, const simt::Queue& queue);
 
 /// @brief Replaces each logit by e^(logit - highest).
 /// @param highest  [rows], of the whole vocabulary.
 /// @param sums     [2, rows], written: the sums of these, and the target's logit where this part has it,
 ///                 else 0.
-template <simt::Side side>
+template <simt::Executor executor>
 void exponentials_of_rows(const PartOfLogits& part, const Source& highest, const Target& sums,
                           const simt::Queue& queue);
 
@@ -56,7 +56,7 @@ struct PartialCrossEntropy {
 };
 
 /// @brief The loss, and the gradient in place of the exponentials.
-template <simt::Side side>
+template <simt::Executor executor>
 void partial_cross_entropy(const PartOfLogits& part, const PartialCrossEntropy& of,
                            const simt::Queue& queue);
 
@@ -82,7 +82,7 @@ struct PartialAttentions {
 
 /// @brief Makes of both the attention over all keys; a query may have seen none, on either side.
 /// Source: Liu et al. 2023, arXiv 2310.01889, section 3.1.
-template <simt::Side side>
+template <simt::Executor executor>
 void merge_attention(const PartialAttentions& of, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::generic

@@ -1,4 +1,4 @@
-// The host's side of Hopper's rungs. The driver's function is looked up at run time: nothing links to
+// What the host does for Hopper's rungs. The driver's function is looked up at run time: nothing links to
 // libcuda, so the executable starts on machines without a driver.
 
 #include "kernels/hopper/prepare.cuh"

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What the launchers of Hopper's rungs do on the host, on every side: refuse what they cannot do,
+/// What the launchers of Hopper's rungs do on the host, on every executor: refuse what they cannot do,
 /// describe matrices to TMA, count multiprocessors, launch clusters.
 
 #if defined(__CUDACC__)
@@ -95,7 +95,7 @@ inline TensorMap describe_matrices(const simt::bf16* matrices, int layers, int r
 
 /// @brief Launches a kernel whose blocks form clusters of `blocks`.
 /// @throws simt::SimtError as simt::launch().
-template <unsigned blocks, simt::Side side = simt::kSide, typename... Parameters,
+template <unsigned blocks, simt::Executor executor = simt::kExecutor, typename... Parameters,
           typename... Arguments>
 void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
                      Arguments&&... arguments) {
@@ -108,7 +108,7 @@ void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
   simt::emulator::run_in_clusters(
       config,
       {.call = call_kernel, .kernel = reinterpret_cast<std::uintptr_t>(kernel), .arguments = &call},
-      side, blocks);
+      executor, blocks);
 }
 
 /// @brief Multiprocessors of the emulated GPU.

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// stmatrix, which only Hopper has: store_matrices(), on every side. Source: PTX ISA, "stmatrix".
+/// stmatrix, which only Hopper has: store_matrices(), on every executor. Source: PTX ISA, "stmatrix".
 
 #if defined(__CUDACC__)
 

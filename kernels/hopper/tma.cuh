@@ -94,7 +94,7 @@ __device__ __forceinline__ void wait_until_boxes_are_read() {
 #else
 
 #include "kernels/hopper/barrier.cuh"
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 
 namespace ultra::kernels::hopper {
 

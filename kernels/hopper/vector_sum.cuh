@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Four neighbouring sums in global memory at once, which only Hopper has: add_vector(), on every side.
-/// Source: PTX ISA, "red" with .v4.f32.
+/// Four neighbouring sums in global memory at once, which only Hopper has: add_vector(), on every
+/// executor. Source: PTX ISA, "red" with .v4.f32.
 
 #if defined(__CUDACC__)
 

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
 /// Copies from global to shared memory that go past the registers and take place while the thread goes
-/// on, on every side: copy_async(), commit_copies(), wait_copies(). They are cp.async, which any GPU
-/// since the A100 has.
+/// on, on every executor: copy_async(), commit_copies(), wait_copies(). They are cp.async, which any
+/// GPU since the A100 has.
 ///
 /// The rule: copies are gathered into groups; a thread waits for its own groups, the oldest first. What
 /// a copy has written is there for the thread that issued it after its wait, for the others after a
@@ -74,19 +74,19 @@ __device__ __forceinline__ void wait_copies() {
 #include <cstring>
 
 #include "kernels/simt/emulator/hooks.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 namespace ultra::simt {
 
 /// @brief Begins to copy 4, 8 or 16 bytes from global to shared memory; both addresses are multiples of
 /// `bytes`. Copies the first `source_bytes` (0 to `bytes`), and fills the rest with zeros. With 0,
 /// nothing is read and `global` may be any aligned address. Counts as a load and a store of its line.
-template <int bytes, Side side = kSide>
+template <int bytes, Executor executor = kExecutor>
 void copy_async(void* shared, const void* global, int source_bytes = bytes,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async copies 4, 8 or 16 bytes");
   const auto source_size = static_cast<std::size_t>(source_bytes);
-  if constexpr (side == Side::kInstrumented) {
+  if constexpr (executor == Executor::kChecked) {
     emulator::begin_copy({.shared = shared,
                           .global = global,
                           .size = bytes,
@@ -99,17 +99,17 @@ void copy_async(void* shared, const void* global, int source_bytes = bytes,
 }
 
 /// @brief Makes a group, maybe an empty one, of this thread's copies since the last group.
-template <Side side = kSide>
+template <Executor executor = kExecutor>
 void commit_copies() {
-  if constexpr (side == Side::kInstrumented) {
+  if constexpr (executor == Executor::kChecked) {
     emulator::commit_copies();
   }
 }
 
 /// @brief Waits for all groups of this thread but the `pending` latest.
-template <int pending, Side side = kSide>
+template <int pending, Executor executor = kExecutor>
 void wait_copies() {
-  if constexpr (side == Side::kInstrumented) {
+  if constexpr (executor == Executor::kChecked) {
     emulator::land_copies(pending);
   }
 }

@@ -10,20 +10,20 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/memory.hpp"
-#include "kernels/simt/side.hpp"
 
 namespace ultra::simt {
 
 /// @brief `size()` elements of T in global memory, under a name that messages use.
 /// Requires: T is trivially copyable.
-template <typename T, Side side = kSide>
+template <typename T, Executor executor = kExecutor>
 requires std::is_trivially_copyable_v<T>
 class Buffer {
  public:
   /// @brief Elements that nobody has written: the emulator reports a read of one.
   Buffer(std::string name, std::size_t size)
-      : size_(size), memory_(side, std::move(name), size * sizeof(T), sizeof(T)) {}
+      : size_(size), memory_(executor, std::move(name), size * sizeof(T), sizeof(T)) {}
 
   /// @brief A copy of the host's values.
   Buffer(std::string name, std::span<const T> values) : Buffer(std::move(name), values.size()) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Functions of one instruction of the GPU's special function units, on every side.
+/// Functions of one instruction of the GPU's special function units, on every executor.
 
 #if defined(__CUDACC__)
 

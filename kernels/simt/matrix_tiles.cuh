@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// Tensor cores with their registers in sight, on every side: load_matrix_x4() and its kin (ldmatrix),
-/// multiply_accumulate() (mma.sync), pack_bf16() and unpack_bf16(). tiles.cuh has the same tensor cores
-/// with tiles whose layout nobody knows.
+/// Tensor cores with their registers in sight, on every executor: load_matrix_x4() and its kin
+/// (ldmatrix), multiply_accumulate() (mma.sync), pack_bf16() and unpack_bf16(). tiles.cuh has the same
+/// tensor cores with tiles whose layout nobody knows.
 ///
 /// multiply_accumulate() is d [16, 8] = a [16, 16] b [16, 8] + c [16, 8]. With g = lane / 4 and
 /// t = lane % 4, the elements of a lane are, the lower half of a register first:
@@ -113,9 +113,9 @@ __device__ __forceinline__ float2 unpack_bf16(unsigned packed) {
 #include <cstring>
 #include <span>
 
-#include "kernels/simt/emulator/access.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/language/access.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 namespace ultra::simt::emulator {
@@ -153,11 +153,11 @@ void multiply_matrices(float (&d)[4], const unsigned (&a)[4], const unsigned (&b
                        const float (&c)[4], const Meeting& meeting);
 
 /// @brief Loads matrices; lanes whose address does not count pass null.
-template <Side side, std::size_t matrices, bool transposed>
-void load_matrices(unsigned (&registers)[matrices], const void* row, Place place) {
+template <Executor executor, std::size_t matrices, bool transposed>
+void load_matrices(unsigned (&registers)[matrices], const void* row, SourceLine place) {
   MatrixLoad deposit{};
   if (static_cast<std::size_t>(lane_index()) < matrices * 8) {
-    if constexpr (side == Side::kInstrumented) {
+    if constexpr (executor == Executor::kChecked) {
       observe({.operation = Operation::kLoad,
                .space = MemorySpace::kShared,
                .address = row,
@@ -185,31 +185,31 @@ namespace ultra::simt {
 
 /// @brief Loads four 8 x 8 matrices of 16-bit elements from shared memory: lane l brings the address of
 /// row l % 8 of matrix l / 8, 16 bytes at a multiple of 16. All lanes of the warp call it.
-template <Side side = kSide>
+template <Executor executor = kExecutor>
 void load_matrix_x4(unsigned (&registers)[4], const void* row, const char* file = __builtin_FILE(),
                     int line = __builtin_LINE()) {
-  emulator::load_matrices<side, 4, false>(registers, row, {.file = file, .line = line});
+  emulator::load_matrices<executor, 4, false>(registers, row, {.file = file, .line = line});
 }
 
 /// @brief The same, each matrix transposed on its way: register i has elements g of rows 2t and 2t + 1.
-template <Side side = kSide>
+template <Executor executor = kExecutor>
 void load_matrix_x4_transposed(unsigned (&registers)[4], const void* row,
                                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  emulator::load_matrices<side, 4, true>(registers, row, {.file = file, .line = line});
+  emulator::load_matrices<executor, 4, true>(registers, row, {.file = file, .line = line});
 }
 
 /// @brief Two matrices; only the addresses of lanes 0 to 15 count.
-template <Side side = kSide>
+template <Executor executor = kExecutor>
 void load_matrix_x2(unsigned (&registers)[2], const void* row, const char* file = __builtin_FILE(),
                     int line = __builtin_LINE()) {
-  emulator::load_matrices<side, 2, false>(registers, row, {.file = file, .line = line});
+  emulator::load_matrices<executor, 2, false>(registers, row, {.file = file, .line = line});
 }
 
 /// @brief Two matrices, each transposed on its way; only the addresses of lanes 0 to 15 count.
-template <Side side = kSide>
+template <Executor executor = kExecutor>
 void load_matrix_x2_transposed(unsigned (&registers)[2], const void* row,
                                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  emulator::load_matrices<side, 2, true>(registers, row, {.file = file, .line = line});
+  emulator::load_matrices<executor, 2, true>(registers, row, {.file = file, .line = line});
 }
 
 /// @brief d = a b + c with bf16 a [16, 16] and b [16, 8], and c and d [16, 8] in float. d may be c. All

@@ -1,5 +1,5 @@
-// Allocations of each side. The emulator's have a gap before and behind them on the instrumented
-// side, so that an index just outside a buffer is not inside another one.
+// Allocations of each executor. The checked emulator's have a gap before and behind them, so that an
+// index just outside a buffer is not inside another one.
 
 #include "kernels/simt/memory.hpp"
 
@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "kernels/simt/emulator/registry.hpp"
+#include "kernels/simt/emulator/memory/registry.hpp"
 #include "kernels/simt/gpu/device_memory.hpp"
 
 namespace ultra::simt {
@@ -18,31 +18,31 @@ constexpr std::size_t kGap = 4096;
 constexpr auto kAlignment = std::align_val_t{kBufferAlignment};
 constexpr int kPoison = 0xff;
 
-std::size_t gap_of(Side side) { return side == Side::kInstrumented ? kGap : 0; }
+std::size_t gap_of(Executor executor) { return executor == Executor::kChecked ? kGap : 0; }
 
-void* allocate(Side side, std::size_t bytes) {
-  if (side == Side::kGpu) {
+void* allocate(Executor executor, std::size_t bytes) {
+  if (executor == Executor::kGpu) {
     return gpu::allocate(bytes);
   }
-  const std::size_t gap = gap_of(side);
+  const std::size_t gap = gap_of(executor);
   auto* first = static_cast<std::byte*>(::operator new(bytes + 2 * gap, kAlignment));
   std::memset(first + gap, kPoison, bytes);
   return first + gap;
 }
 
-void release(Side side, void* address) {
-  if (side == Side::kGpu) {
+void release(Executor executor, void* address) {
+  if (executor == Executor::kGpu) {
     gpu::release(address);
   } else if (address != nullptr) {
-    ::operator delete(static_cast<std::byte*>(address) - gap_of(side), kAlignment);
+    ::operator delete(static_cast<std::byte*>(address) - gap_of(executor), kAlignment);
   }
 }
 
 }  // namespace
 
-Memory::Memory(Side side, std::string name, std::size_t bytes, std::size_t element_size)
-    : side_(side), bytes_(bytes), address_(allocate(side, bytes)) {
-  if (side == Side::kInstrumented) {
+Memory::Memory(Executor executor, std::string name, std::size_t bytes, std::size_t element_size)
+    : executor_(executor), bytes_(bytes), address_(allocate(executor, bytes)) {
+  if (executor == Executor::kChecked) {
     record_ =
         std::make_shared<emulator::BufferRecord>(std::move(name), address_, bytes, element_size);
     emulator::add_buffer(record_);
@@ -53,17 +53,17 @@ Memory::~Memory() {
   if (record_) {
     emulator::remove_buffer(*record_);
   }
-  release(side_, address_);
+  release(executor_, address_);
 }
 
 Memory::Memory(Memory&& other) noexcept
-    : side_(other.side_),
+    : executor_(other.executor_),
       bytes_(std::exchange(other.bytes_, 0)),
       address_(std::exchange(other.address_, nullptr)),
       record_(std::move(other.record_)) {}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(side_, other.side_);
+  std::swap(executor_, other.executor_);
   std::swap(bytes_, other.bytes_);
   std::swap(address_, other.address_);
   std::swap(record_, other.record_);
@@ -74,7 +74,7 @@ void Memory::write(const void* source) {
   if (bytes_ == 0) {
     return;
   }
-  if (side_ == Side::kGpu) {
+  if (executor_ == Executor::kGpu) {
     gpu::copy_to_device(address_, source, bytes_);
     return;
   }
@@ -88,7 +88,7 @@ void Memory::read(void* destination) const {
   if (bytes_ == 0) {
     return;
   }
-  if (side_ == Side::kGpu) {
+  if (executor_ == Executor::kGpu) {
     gpu::copy_to_host(destination, address_, bytes_);
   } else {
     std::memcpy(destination, address_, bytes_);

@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// What a Buffer holds: one allocation on one side, without its element type.
+/// What a Buffer holds: one allocation of one executor, without its element type.
 
 #include <cstddef>
 #include <memory>
 #include <string>
 
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 namespace ultra::simt::emulator {
 struct BufferRecord;
@@ -18,13 +18,13 @@ namespace ultra::simt {
 /// begins at a sector.
 inline constexpr std::size_t kBufferAlignment = 256;
 
-/// @brief A named allocation. On the instrumented side the emulator knows its extent, and which of
-/// its bytes have been written.
+/// @brief A named allocation. The checked emulator knows its extent, and which of its bytes have been
+/// written.
 class Memory {
  public:
-  /// @brief Allocates; the content is poison on the emulator's sides: NaN in every floating format.
+  /// @brief Allocates; the content is poison in the emulator: NaN in every floating format.
   /// @throws SimtError (Fault::kCuda) when the GPU has no such memory or there is no GPU.
-  Memory(Side side, std::string name, std::size_t bytes, std::size_t element_size);
+  Memory(Executor executor, std::string name, std::size_t bytes, std::size_t element_size);
   /// @brief Frees.
   ~Memory();
   /// @brief Takes over another's allocation.
@@ -36,7 +36,7 @@ class Memory {
   /// @brief An allocation has one owner.
   Memory& operator=(const Memory&) = delete;
 
-  /// @brief The first byte: device memory on the GPU's side.
+  /// @brief The first byte: device memory on a GPU.
   [[nodiscard]] void* address() const { return address_; }
   /// @brief Copies all of it from the host.
   void write(const void* source);
@@ -44,7 +44,7 @@ class Memory {
   void read(void* destination) const;
 
  private:
-  Side side_;
+  Executor executor_;
   std::size_t bytes_;
   void* address_ = nullptr;
   std::shared_ptr<emulator::BufferRecord> record_;

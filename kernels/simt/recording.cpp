@@ -4,12 +4,12 @@
 
 namespace ultra::simt {
 
-Recording::Recording(Side side) : side_(side) {}
+Recording::Recording(Executor executor) : executor_(executor) {}
 
 Recording::~Recording() = default;
 
 void Recording::replay(const Queue& queue, const Launches& launches) {
-  if (side_ == Side::kGpu) {
+  if (executor_ == Executor::kGpu) {
     if (graph_ == nullptr) {
       graph_ = std::make_unique<gpu::Graph>(launches);
     }

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief What only a GPU has.
 namespace ultra::simt::gpu {
@@ -23,7 +23,7 @@ class Recording {
   using Launches = std::function<void(const Queue&)>;
 
   /// @brief Nothing recorded yet.
-  explicit Recording(Side side);
+  explicit Recording(Executor executor);
   /// @brief Drops the recording.
   ~Recording();
   /// @brief Kernels' launchers know its address.
@@ -37,7 +37,7 @@ class Recording {
   void replay(const Queue& queue, const Launches& launches);
 
  private:
-  Side side_;
+  Executor executor_;
   Launches recorded_;                  // in the emulator
   std::unique_ptr<gpu::Graph> graph_;  // on a GPU
 };

@@ -81,7 +81,7 @@ struct Launched {
   bool operator==(const Launched&) const = default;
 };
 
-/// @brief What was counted during the launches of a Queue; empty on a GPU and on the bare side.
+/// @brief What was counted during the launches of a Queue; empty on a GPU and in the fast emulator.
 struct Report {
   /// @brief The launches, in their order.
   std::vector<Launched> launches;

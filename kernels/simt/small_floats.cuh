@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The element types below 32 bits, on every side: half, bf16, fp8_e4m3 and fp8_e5m2, with CUDA's
+/// The element types below 32 bits, on every executor: half, bf16, fp8_e4m3 and fp8_e5m2, with CUDA's
 /// conversions.
 
 #if defined(__CUDACC__)
@@ -24,7 +24,7 @@ using fp8_e5m2 = __nv_fp8_e5m2;
 
 #else
 
-#include "kernels/simt/emulator/small_float.hpp"
+#include "kernels/simt/emulator/language/small_float.hpp"
 
 namespace ultra::simt {
 

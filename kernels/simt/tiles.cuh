@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Tensor-core tiles of 16 x 16 x 16, on every side: TileFragment, load_tile(), multiply_tiles(),
+/// Tensor-core tiles of 16 x 16 x 16, on every executor: TileFragment, load_tile(), multiply_tiles(),
 /// store_tile().
 
 namespace ultra::simt {
@@ -110,8 +110,8 @@ __device__ __forceinline__ void multiply_tiles(TileFragment<TileUse::kSum, float
 #include <array>
 #include <cstddef>
 
-#include "kernels/simt/emulator/access.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/emulator/language/access.hpp"
 
 namespace ultra::simt {
 
@@ -160,7 +160,7 @@ void resolve_tile_product(std::span<void* const, 32> deposits, LaneMask mask);
 /// access can have.
 template <typename T>
 void observe_tile(Operation operation, const T* tile, std::size_t stride, const T* values,
-                  Place place) {
+                  SourceLine place) {
   constexpr std::size_t kBytes = sizeof(T) * kElementsPerLane;
   constexpr std::size_t kPiece = kBytes < 16 ? kBytes : 16;
   const auto* bytes =
@@ -190,10 +190,10 @@ void fill_tile(TileFragment<use, T, layout>& fragment, const T& value) {
 /// @brief Loads a tile from global or shared memory; its rows (columns, if column-major) begin
 /// `stride` elements apart. All lanes of the warp call it. The address and the stride must be multiples
 /// of 16 bytes.
-template <TileUse use, typename T, TileLayout layout, Side side = kSide>
+template <TileUse use, typename T, TileLayout layout, Executor executor = kExecutor>
 void load_tile(TileFragment<use, T, layout>& fragment, const T* tile, unsigned stride,
                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  if constexpr (side == Side::kInstrumented) {
+  if constexpr (executor == Executor::kChecked) {
     emulator::observe_tile<T>(emulator::Operation::kLoad, tile, stride, nullptr,
                               {.file = file, .line = line});
   }
@@ -204,10 +204,10 @@ void load_tile(TileFragment<use, T, layout>& fragment, const T* tile, unsigned s
 }
 
 /// @brief Stores a tile of sums, row-major, to global or shared memory. All lanes of the warp call it.
-template <typename T, TileLayout layout, Side side = kSide>
+template <typename T, TileLayout layout, Executor executor = kExecutor>
 void store_tile(T* tile, const TileFragment<TileUse::kSum, T, layout>& fragment, unsigned stride,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  if constexpr (side == Side::kInstrumented) {
+  if constexpr (executor == Executor::kChecked) {
     emulator::observe_tile<T>(emulator::Operation::kStore, tile, stride, fragment.x.data(),
                               {.file = file, .line = line});
   }

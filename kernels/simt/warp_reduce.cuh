@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// Reductions over a whole warp by shuffles: five rounds, then every lane has the result. The same
-/// source on every side; simt.cuh includes it.
+/// source on every executor; simt.cuh includes it.
 
 namespace ultra::simt {
 

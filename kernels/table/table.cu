@@ -1,11 +1,11 @@
-// The kernels that training takes, of the side that this source is compiled for.
+// The kernels that training takes, of the executor that this source is compiled for.
 
 #include "kernels/table/table.hpp"
 
 namespace ultra::kernels {
 namespace {
 
-constexpr simt::Side kThis = simt::kSide;
+constexpr simt::Executor kThis = simt::kExecutor;
 
 Table make_table() {
   Table table{
@@ -53,7 +53,7 @@ Table make_table() {
       .swiglu_bf16 = swiglu_bf16::vectorised<kThis>,
       .swiglu_backward_f32 = swiglu_backward::vectorised<kThis>,
   };
-  if constexpr (kThis == simt::Side::kGpu) {
+  if constexpr (kThis == simt::Executor::kGpu) {
     table.matmul_hopper = matmul_bf16::cluster_multicast<kThis>;
     table.attention_hopper = attention_bf16::ping_pong<kThis>;
     table.vendor = vendor_product;

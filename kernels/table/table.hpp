@@ -1,23 +1,23 @@
 #pragma once
 /// @file
-/// Table: the kernels that training takes, as functions of the host, one table for each side that a device
-/// runs. A device brings its own: nothing that trains is compiled for a side, or linked with a kernel.
+/// Table: the kernels that training takes, as functions of the host, one table for each executor that a
+/// device has. A device brings its own: nothing that trains is compiled for one, or linked with a kernel.
 ///
 /// A row has its kernel's name; what it computes stands where that is declared.
 
 #include <string>
 
 #include "kernels/device/vendor_product.hpp"
-#include "kernels/generic/attention.hpp"
-#include "kernels/generic/combine.hpp"
-#include "kernels/generic/copy.hpp"
-#include "kernels/generic/elementwise.hpp"
-#include "kernels/generic/fp8_grid.hpp"
+#include "kernels/generic/attention/attention.hpp"
+#include "kernels/generic/elements/combine.hpp"
+#include "kernels/generic/elements/copy.hpp"
+#include "kernels/generic/elements/elementwise.hpp"
+#include "kernels/generic/elements/fp8_grid.hpp"
+#include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/matmul.hpp"
 #include "kernels/generic/partial_softmax.hpp"
-#include "kernels/generic/rows.hpp"
-#include "kernels/generic/sums.hpp"
-#include "kernels/generic/weighted_rows.hpp"
+#include "kernels/generic/rows/rows.hpp"
+#include "kernels/generic/rows/weighted_rows.hpp"
 #include "kernels/ladders/attention/attention/attention.hpp"
 #include "kernels/ladders/attention/attention_backward/attention_backward.hpp"
 #include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
@@ -28,14 +28,14 @@
 #include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
 #include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 namespace ultra::kernels {
 
-/// @brief The functions of one side, each by the name of what it launches.
+/// @brief The functions of one executor, each by the name of what it launches.
 struct Table {
-  /// @brief The side on which the signatures are read off: all have the same.
-  static constexpr simt::Side kAny = simt::Side::kBare;
+  /// @brief The executor on which the signatures are read off: all have the same.
+  static constexpr simt::Executor kAny = simt::Executor::kFast;
 
   /// @name Elements, through any strides
   /// @{
@@ -122,8 +122,8 @@ struct Table {
   /// @}
 };
 
-/// @brief A side's kernels; defined for kBare and, in a build with CUDA, for kGpu.
-template <simt::Side side>
+/// @brief An executor's kernels; defined for kFast and, in a build with CUDA, for kGpu.
+template <simt::Executor executor>
 [[nodiscard]] const Table& table();
 
 }  // namespace ultra::kernels

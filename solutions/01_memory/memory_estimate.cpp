@@ -26,27 +26,27 @@ std::size_t parameter_count(const TransformerShape& shape) {
   return embeddings + shape.num_layers * (attention + feed_forward + 2 * h) + h;
 }
 
-StateBytes bytes_per_parameter(Precision precision) {
+StateBytes bytes_per_parameter(NumberFormats precision) {
   const std::size_t adam = 2 * sizeof(float);  // momentum and variance
   const std::size_t master = sizeof(float);    // the weights in full precision
   switch (precision) {
-    case Precision::kFp64:
+    case NumberFormats::kFp64:
       return {.parameters = 8, .gradients = 8, .optimizer = 16};
-    case Precision::kFp32:
+    case NumberFormats::kFp32:
       return {.parameters = 4, .gradients = 4, .optimizer = adam};
-    case Precision::kBf16Mixed:
-    case Precision::kFp8Tensors:
-    case Precision::kFp8Tiles:
-    case Precision::kTwoBytes:
+    case NumberFormats::kBf16Mixed:
+    case NumberFormats::kFp8Tensors:
+    case NumberFormats::kFp8Tiles:
+    case NumberFormats::kTwoBytes:
       break;
-    case Precision::kBf16MixedFp32Grads:
+    case NumberFormats::kBf16MixedFp32Grads:
       return {.parameters = 2, .gradients = 2 + 4, .optimizer = master + adam};
   }
   return {.parameters = 2, .gradients = 2, .optimizer = master + adam};
 }
 
 std::size_t block_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
-                                   Precision precision, Recompute mode) {
+                                   NumberFormats precision, Recompute mode) {
   const std::size_t e = activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
   const std::size_t f = shape.ffn_hidden_size;
@@ -78,7 +78,7 @@ std::size_t block_activation_bytes(const TransformerShape& shape, const BatchSha
 }
 
 OutsideBytes outside_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
-                                      Precision precision) {
+                                      NumberFormats precision) {
   const std::size_t e = activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
   const std::size_t v = shape.vocab_size;
@@ -94,7 +94,7 @@ namespace {
 /// What a block has in its backward pass beside what it keeps without recomputation. A linear layer in
 /// fp8 unpacks its input beside the codes; the widest counts. What is computed again is no code yet.
 std::size_t unpacked_bytes(const TransformerShape& shape, const BatchShape& batch,
-                           Precision precision, Recompute mode) {
+                           NumberFormats precision, Recompute mode) {
   if (!keeps_codes(precision)) return 0;
   const std::size_t feature = activation_element_bytes(precision) * batch.tokens();
   const std::size_t widest = feature * shape.ffn_hidden_size;
@@ -107,7 +107,7 @@ std::size_t unpacked_bytes(const TransformerShape& shape, const BatchShape& batc
 }  // namespace
 
 std::size_t peak_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
-                                  Precision precision, const RecomputeConfig& config) {
+                                  NumberFormats precision, const RecomputeConfig& config) {
   const std::size_t layers = shape.num_layers;
   const auto [embedding, head] = outside_activation_bytes(shape, batch, precision);
   const std::size_t whole = block_activation_bytes(shape, batch, precision, Recompute::kNone);

@@ -15,7 +15,7 @@ double real(std::size_t value) { return static_cast<double>(value); }
 
 // [region bytes]
 RankBytes bytes_per_rank(const Sharding& sharding, std::size_t parameters,
-                         memory::Precision precision) {
+                         memory::NumberFormats precision) {
   const memory::StateBytes per = memory::bytes_per_parameter(precision);
   const auto share = [&](std::size_t bytes, bool sharded) {
     return real(bytes * parameters) / (sharded ? sharding.shards : 1);
@@ -42,7 +42,8 @@ SentElements sent_per_rank(const Sharding& sharding, std::size_t parameters,
 // [/region]
 
 // [region largest]
-double largest_model(const Sharding& sharding, memory::Precision precision, double device_bytes) {
+double largest_model(const Sharding& sharding, memory::NumberFormats precision,
+                     double device_bytes) {
   return device_bytes / bytes_per_rank(sharding, 1, precision).total();
 }
 // [/region]

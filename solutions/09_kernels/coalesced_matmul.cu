@@ -34,7 +34,7 @@ __global__ void coalesced_kernel(const float* __restrict__ a, const float* __res
 }  // namespace
 
 template <>
-void coalesced<kSide>(const Problem& problem, const Queue& queue) {
+void coalesced<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(coalesced_kernel,
          {.name = "coalesced",
           .grid = {.x = ceil_div(problem.columns, kBlock), .y = ceil_div(problem.rows, kBlock)},

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <>
-void coarsened<kSide>(const Problem& problem, const Queue& queue) {
+void coarsened<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(coarsened_kernel,
          {.name = "coarsened",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},

@@ -115,7 +115,7 @@ void launch_flash_forward(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void flash_forward<kSide>(const Problem& problem, const Queue& queue) {
+void flash_forward<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= 64) {
     launch_flash_forward<64>(problem, queue);
   } else {

@@ -97,7 +97,7 @@ void launch_width(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void fused<kSide>(const Problem& problem, const Queue& queue) {
+void fused<kExecutor>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.hidden)) {
     launch_width<4>(problem, queue);
   } else {

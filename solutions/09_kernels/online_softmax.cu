@@ -54,7 +54,7 @@ __global__ void online_kernel(const float* __restrict__ in, float* __restrict__ 
 }  // namespace
 
 template <>
-void online<kSide>(const Problem& problem, const Queue& queue) {
+void online<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(online_kernel,
          {.name = "online",
           .grid = {.x = ceil_div(problem.rows, kRows)},

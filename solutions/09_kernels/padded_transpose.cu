@@ -48,7 +48,7 @@ __global__ void padded_kernel(const float* __restrict__ in, float* __restrict__ 
 }  // namespace
 
 template <>
-void padded<kSide>(const Problem& problem, const Queue& queue) {
+void padded<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(padded_kernel,
          {.name = "padded",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},

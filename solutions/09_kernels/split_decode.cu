@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kMostHeadDim) combine_kernel(const Problem pro
 }  // namespace
 
 template <>
-void split<kSide>(const Problem& problem, const Queue& queue) {
+void split<kExecutor>(const Problem& problem, const Queue& queue) {
   launch_parts(problem, queue);
   launch(combine_kernel,
          {.name = "combine",

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kTile* kTile)
 }  // namespace
 
 template <>
-void tiled<kSide>(const Problem& problem, const Queue& queue) {
+void tiled<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(tiled_kernel,
          {.name = "tiled",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},

@@ -54,7 +54,7 @@ __global__ void warp_shuffles_kernel(const float* __restrict__ values, double* t
 }  // namespace
 
 template <>
-void warp_shuffles<kSide>(const Problem& problem, const Queue& queue) {
+void warp_shuffles<kExecutor>(const Problem& problem, const Queue& queue) {
   clear_total(problem, queue);
   launch(warp_shuffles_kernel,
          {.name = "warp_shuffles",

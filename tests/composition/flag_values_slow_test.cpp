@@ -18,9 +18,9 @@
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/train/cli/program.hpp"
 #include "common/train/cli/run_techniques.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/odd_values.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/programs/odd_values.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::composition {
 namespace {

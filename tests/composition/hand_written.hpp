@@ -17,7 +17,7 @@
 
 #include "common/comm/work.hpp"
 #include "common/train/cli/technique.hpp"
-#include "tests/support/schedules.hpp"
+#include "tests/support/training/schedules.hpp"
 
 namespace ultra::composition {
 

@@ -11,7 +11,7 @@
 #include "common/train/weights/piece_runs.hpp"
 #include "tests/composition/hand_written.hpp"
 #include "tests/composition/outcome.hpp"
-#include "tests/support/llama_folder.hpp"
+#include "tests/support/files/llama_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::composition {

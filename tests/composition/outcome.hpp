@@ -15,8 +15,8 @@
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/train/cli/run_techniques.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::composition {
 

@@ -12,9 +12,9 @@
 #include "common/comm/run_ranks.hpp"
 #include "common/gpu/streams.hpp"
 #include "tests/devices/tiny_run.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/training/plain_training.hpp"
 
 namespace ultra::devices {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/checkpoint/safetensors/safetensors.hpp"
-#include "tests/support/memory_input.hpp"
+#include "tests/support/files/memory_input.hpp"
 
 namespace ultra::test {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "common/nn/model.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra {
 namespace {

@@ -122,14 +122,27 @@ class Layout(unittest.TestCase):
         self.write("tests/common/base/long_test.cpp", "\n" * 501)
         self.expect_fault("tests/common/base/long_test.cpp", "501 lines; 500")
 
+    def test_folder_of_many_files(self):
+        for number in range(25):
+            self.write(f"tests/many/{number}.txt", "")
+            self.write(f"docs/many/{number}.txt", "")
+        self.assertEqual(self.faults(), "The layout is in order\n")
+        self.write("docs/many/25.txt", "")
+        self.write("tests/many/25.txt", "")
+        self.expect_fault("tests/many", "has 26 files; with more than 25")
+
     def test_chapter_without_its_notebook(self):
         (self.toy.root / "chapters/01_toy/01_toy.md").unlink()
         self.expect_fault("chapters/01_toy", "has no notebook 01_toy.md")
 
     def test_mistake_of_another_exercise(self):
-        patch = "tests/mistakes/01_toy/add_forgets_b.patch"
+        patch = "tests/mistakes/01_toy/add/add_forgets_b.patch"
         self.toy.write(patch, self.toy.read(patch).replace("Exercise: 01.1", "Exercise: 01.2"))
         self.expect_fault(patch, "do not belong together: 'Exercise: 01.2'")
+
+    def test_mistake_outside_its_exercises_folder(self):
+        self.write("tests/mistakes/01_toy/lost.patch", self.toy.read("tests/mistakes/01_toy/add/add_forgets_b.patch"))
+        self.expect_fault("tests/mistakes/01_toy/lost.patch", "must stand in tests/mistakes/01_toy/add/")
 
     def test_each_mistake_of_a_file_of_many(self):
         many = "".join(f"Name: {name}\nExercise: 01.{name}\n\n--- solutions/01_toy/add.cpp\n" for name in "12")

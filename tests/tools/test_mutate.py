@@ -68,7 +68,7 @@ class Lists(unittest.TestCase):
         written = [f"{path.relative_to(SOURCE)}: {name}" for path in mutate.MUTATIONS.glob("*.patches")
                    for name in re.findall(r"(?m)^Name: (.+)$", path.read_text(encoding="utf-8"))]
         self.assertEqual(sorted(names), sorted(written))
-        mistakes = [path.stem for path in (SOURCE / "tests/mistakes").glob("*/*.patch")]
+        mistakes = [path.stem for path in (SOURCE / "tests/mistakes").glob("*/*/*.patch")]
         count = collections.Counter([name.split(": ")[1] for name in names] + mistakes)
         self.assertEqual([name for name, times in count.items() if times > 1], [])
 
@@ -101,7 +101,7 @@ class Trials(unittest.TestCase):
     def setUpClass(cls):
         cls.toy = ToyWorkbook()
         cls.toy.root.joinpath("tests/mutations").mkdir()
-        patch = cls.toy.read("tests/mistakes/01_toy/add_forgets_b.patch")
+        patch = cls.toy.read("tests/mistakes/01_toy/add/add_forgets_b.patch")
         cls.toy.write(cls.PATCHES, f"Name: first_only\n{patch}")
         cls.toy.write(cls.EQUIVALENT, "")
         cls.toy.commit()

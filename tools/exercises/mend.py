@@ -41,7 +41,8 @@ class Case:
 
     @property
     def patch(self):
-        return catalog.ROOT / "tests/mistakes" / self.chapter / f"{self.mistake}.patch"
+        folder, name = catalog.ROOT / "tests/mistakes" / self.chapter, f"{self.mistake}.patch"
+        return next(folder.glob(f"*/{name}"), folder / name)
 
     @property
     def exercise(self):

@@ -5,7 +5,7 @@
 #
 # For each chapters/NN_name/NN_name.md it makes
 #   notebook.NN_name     a target that is never built: from the commands that would build it,
-#                        ultra_notebook/build_settings.py reads how to compile and link a cell
+#                        ultra_notebook/cells/build_settings.py reads how to compile and link a cell
 #   notebook.NN_name     a test (label notebook) that executes the chapter
 # and for each chapters/NN_name/room/room.md, whose cells link the same, a test notebook.NN_name.room;
 # and tools.notebook, the test of these tools (label tools).

@@ -25,15 +25,15 @@ from ultra_notebook.executed_code import (  # noqa: E402
     run_on_this_machine,
 )
 from ultra_notebook.failures import plain  # noqa: E402
-from ultra_notebook.fingerprint import write_atomically  # noqa: E402
-from ultra_notebook.glossary import read_glossary  # noqa: E402
-from ultra_notebook.page import (  # noqa: E402
+from ultra_notebook.cells.fingerprint import write_atomically  # noqa: E402
+from ultra_notebook.pages.glossary import read_glossary  # noqa: E402
+from ultra_notebook.pages.page import (  # noqa: E402
     PageError,
     chapter_page,
     glossary_page,
     neighbours_of,
 )
-from ultra_notebook.picture import key_pictures, picture_faults, write_pictures  # noqa: E402
+from ultra_notebook.pictures.picture import key_pictures, picture_faults, write_pictures  # noqa: E402
 from ultra_notebook.results import PASSED, CellResult, junit_report  # noqa: E402
 from ultra_notebook.workspace import (  # noqa: E402
     Workspace,

@@ -16,9 +16,9 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 from small_svg import smaller_svg
 from sources import SourcePages
 from ultra_notebook.executed_code import RUN_METADATA
-from ultra_notebook.glossary import Glossary
-from ultra_notebook.page import ChapterRenderer, Heading, InlineParser, PageWriter
-from ultra_notebook.picture import key_pictures
+from ultra_notebook.pages.glossary import Glossary
+from ultra_notebook.pages.page import ChapterRenderer, Heading, InlineParser, PageWriter
+from ultra_notebook.pictures.picture import key_pictures
 from ultra_notebook.workspace import is_notebook, notebook_name
 
 SIZE = re.compile(

@@ -18,9 +18,9 @@ from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 from search_index import SearchIndex
 from timeline import timeline_script
-from ultra_notebook.glossary import Glossary, read_glossary
-from ultra_notebook.math_font import math_font_css
-from ultra_notebook.page import DARK_STYLE, LIGHT_STYLE
+from ultra_notebook.pages.glossary import Glossary, read_glossary
+from ultra_notebook.pages.math_font import math_font_css
+from ultra_notebook.pages.page import DARK_STYLE, LIGHT_STYLE
 from wasm import DoesNotCompile, NoCompiler, as_script, build_modules
 
 BOOK = "The Ultra-Scale Workbook"

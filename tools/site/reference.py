@@ -9,7 +9,7 @@ from articles import plain, reference_of
 from book import Page
 from declarations import Declaration, NoReference, read_declarations
 from source_files import CPP_SUFFIXES, repository_files
-from ultra_notebook.page import Heading
+from ultra_notebook.pages.page import Heading
 
 INCLUDE = re.compile(r'#include "([^"]+)"')
 REF = re.compile(r'<a data-ref="([^"]+)">(.*?)</a>', re.DOTALL)

@@ -15,10 +15,10 @@ inline constexpr std::size_t kGpuBytes = 80'000'000'000;
 
 /// @brief A question to the estimate.
 struct EstimateRequest {
-  TransformerShape shape;                       ///< the model
-  BatchShape batch;                             ///< what one pass works on
-  Precision precision = Precision::kBf16Mixed;  ///< formats of the numbers
-  RecomputeConfig recompute = {};               ///< which activations are kept
+  TransformerShape shape;                               ///< the model
+  BatchShape batch;                                     ///< what one pass works on
+  NumberFormats precision = NumberFormats::kBf16Mixed;  ///< formats of the numbers
+  RecomputeConfig recompute = {};                       ///< which activations are kept
 
   /// @brief Checks that there is such a model and that it can take the batch.
   /// @throws ConfigError naming the flag, its value and what would work.

@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::string_view kCustom = "custom";
 
-constexpr std::array<Precision, 4> kPrecisions = {Precision::kFp32, Precision::kBf16Mixed,
-                                                  Precision::kBf16MixedFp32Grads, Precision::kFp64};
+constexpr std::array<NumberFormats, 4> kPrecisions = {
+    NumberFormats::kFp32, NumberFormats::kBf16Mixed, NumberFormats::kBf16MixedFp32Grads,
+    NumberFormats::kFp64};
 
 std::string lower(std::string_view text) {
   std::string result;
@@ -114,38 +115,38 @@ TransformerShape shape_for_estimate(std::string_view name, const nn::ModelConfig
   return lower(name) == kCustom ? shape_of(config) : find_preset(name);
 }
 
-Precision precision_of(DType dtype) {
+NumberFormats precision_of(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-      return Precision::kFp32;
+      return NumberFormats::kFp32;
     case DType::kF64:
-      return Precision::kFp64;
+      return NumberFormats::kFp64;
     default:
       throw ConfigError(
           fmt::format("no training runs in {}. Use --dtype f32 or f64.", ultra::to_string(dtype)));
   }
 }
 
-std::string_view to_string(Precision precision) {
+std::string_view to_string(NumberFormats precision) {
   switch (precision) {
-    case Precision::kFp64:
+    case NumberFormats::kFp64:
       return "fp64";
-    case Precision::kFp32:
+    case NumberFormats::kFp32:
       return "fp32";
-    case Precision::kBf16Mixed:
+    case NumberFormats::kBf16Mixed:
       return "bf16-mixed";
-    case Precision::kBf16MixedFp32Grads:
+    case NumberFormats::kBf16MixedFp32Grads:
       return "bf16-mixed-fp32grads";
-    case Precision::kTwoBytes:
-    case Precision::kFp8Tensors:
-    case Precision::kFp8Tiles:
+    case NumberFormats::kTwoBytes:
+    case NumberFormats::kFp8Tensors:
+    case NumberFormats::kFp8Tiles:
       return "two-bytes";
   }
   return "?";
 }
 
-Precision parse_precision(std::string_view text) {
-  for (const Precision precision : kPrecisions) {
+NumberFormats parse_precision(std::string_view text) {
+  for (const NumberFormats precision : kPrecisions) {
     if (text == to_string(precision)) return precision;
   }
   throw ConfigError(

@@ -36,13 +36,13 @@ namespace ultra::memory {
 
 /// @brief The precision in which our own training runs.
 /// @throws ConfigError for a type that no training runs in.
-[[nodiscard]] Precision precision_of(DType dtype);
+[[nodiscard]] NumberFormats precision_of(DType dtype);
 
 /// @brief "fp64", "fp32", "bf16-mixed" or "bf16-mixed-fp32grads".
-[[nodiscard]] std::string_view to_string(Precision precision);
+[[nodiscard]] std::string_view to_string(NumberFormats precision);
 
 /// @brief Parses the value of `--precision`.
 /// @throws ConfigError for any text that to_string does not return.
-[[nodiscard]] Precision parse_precision(std::string_view text);
+[[nodiscard]] NumberFormats parse_precision(std::string_view text);
 
 }  // namespace ultra::memory

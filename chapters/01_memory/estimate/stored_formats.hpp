@@ -26,9 +26,9 @@ struct StateWidths {
 
 /// @brief What a training stores.
 struct StoredFormats {
-  StateWidths states;       ///< of weights, gradients and the optimizer
-  Precision activations;    ///< between forward and backward passes
-  std::size_t history = 0;  ///< f32 numbers that fp8 keeps of each tensor's largest magnitudes
+  StateWidths states;         ///< of weights, gradients and the optimizer
+  NumberFormats activations;  ///< between forward and backward passes
+  std::size_t history = 0;    ///< f32 numbers that fp8 keeps of each tensor's largest magnitudes
 
   /// @brief Further weights of a block, in f32 and on every rank that has the block: the histories of
   /// its linear maps. A layer with m maps has a row for its input, m for their weights, m for their
@@ -47,7 +47,7 @@ struct StoredFormats {
 /// @brief Those of a training whose numbers are all of one type.
 /// @throws ConfigError for a type that no training runs in.
 [[nodiscard]] inline StoredFormats all_in(DType dtype) {
-  const Precision precision = precision_of(dtype);
+  const NumberFormats precision = precision_of(dtype);
   const StateBytes bytes = bytes_per_parameter(precision);
   return {.states = {.parameters = static_cast<double>(bytes.parameters),
                      .gradients = static_cast<double>(bytes.gradients),

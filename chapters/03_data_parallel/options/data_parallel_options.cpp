@@ -18,9 +18,10 @@
 namespace ultra::data_parallel {
 namespace {
 
-const std::vector<train::Choice<Overlap>> kOverlaps = {{"none", Overlap::kNone},
-                                                       {"per-parameter", Overlap::kPerParameter},
-                                                       {"bucketed", Overlap::kBucketed}};
+const std::vector<train::Choice<GradientOverlap>> kGradientOverlaps = {
+    {"none", GradientOverlap::kNone},
+    {"per-parameter", GradientOverlap::kPerParameter},
+    {"bucketed", GradientOverlap::kBucketed}};
 
 collectives::BookOptions book_options(const std::string& all_reduce) {
   return {.names = {{OpKind::kAllReduce, all_reduce}}, .tuning = {}};
@@ -44,8 +45,9 @@ void ask_for_ranks(train::CommOptions& comm, std::size_t needed, const std::stri
   comm.ranks = needed;
 }
 
-std::string_view to_string(Overlap overlap) {
-  return std::ranges::find(kOverlaps, overlap, &train::Choice<Overlap>::second)->first;
+std::string_view to_string(GradientOverlap overlap) {
+  return std::ranges::find(kGradientOverlaps, overlap, &train::Choice<GradientOverlap>::second)
+      ->first;
 }
 
 void DataParallelOptions::add_to(CLI::App& app) {
@@ -53,7 +55,7 @@ void DataParallelOptions::add_to(CLI::App& app) {
   const train::Flags flags(app, group);
   flags.add("--dp", dp, "replicas of the model [as many as there are ranks]",
             {1, train::kMostRanks});
-  train::add_choice(app, "--overlap", overlap, kOverlaps, group,
+  train::add_choice(app, "--overlap", overlap, kGradientOverlaps, group,
                     "when gradients travel: none (after the backward pass), per-parameter or "
                     "bucketed (while it runs)");
   flags.add("--bucket-mb", bucket_mb, "10^6 bytes of gradients in a bucket", {1e-6, 1e6});
@@ -133,12 +135,13 @@ std::shared_ptr<const comm::CollectiveAlgorithms> DataParallelOptions::algorithm
 std::unique_ptr<train::GradientExchange> DataParallelOptions::make_exchange(
     const train::StatesScope& scope) const {
   const Compression compression = parse_compression(compress);
-  if (overlap == Overlap::kNone && compression.kind == CompressionKind::kNone) {
+  if (overlap == GradientOverlap::kNone && compression.kind == CompressionKind::kNone) {
     return collectives::sum_after_backward(scope.parameters, scope.data);
   }
   const DType dtype = scope.context.options.formats().gradients;
-  const std::size_t capacity = overlap == Overlap::kPerParameter ? 0 : bucket_capacity(dtype);
-  const Flush flush = overlap == Overlap::kNone ? Flush::kAfterBackward : Flush::kWhenReady;
+  const std::size_t capacity =
+      overlap == GradientOverlap::kPerParameter ? 0 : bucket_capacity(dtype);
+  const Flush flush = overlap == GradientOverlap::kNone ? Flush::kAfterBackward : Flush::kWhenReady;
   MakeBucketExchange exchange = data_parallel::make_exchange(
       compression, scope.data, error_feedback ? ErrorFeedback::kOn : ErrorFeedback::kOff);
   if (compress_warmup > 0) {

@@ -17,25 +17,25 @@
 namespace ultra::data_parallel {
 
 /// @brief When gradients are added up.
-enum class Overlap {
+enum class GradientOverlap {
   kNone,          ///< after the backward pass
   kPerParameter,  ///< each as soon as it is ready
   kBucketed,      ///< each bucket as soon as it is full
 };
 
 /// @brief "none", "per-parameter" or "bucketed".
-[[nodiscard]] std::string_view to_string(Overlap overlap);
+[[nodiscard]] std::string_view to_string(GradientOverlap overlap);
 
 /// @brief How many replicas, and how they add up their gradients.
 struct DataParallelOptions {
-  std::optional<std::size_t> dp;         ///< --dp; absent: as many as there are ranks for
-  Overlap overlap = Overlap::kBucketed;  ///< --overlap
-  double bucket_mb = 0.25;               ///< --bucket-mb: 10^6 bytes of gradients per bucket
-  std::string all_reduce = "pairwise";   ///< --all-reduce: the algorithm that adds up gradients
-  std::string compress = "none";         ///< --compress: none, topk:F, int8, onebit or powersgd:R
-  bool error_feedback = true;            ///< false with --no-error-feedback
-  std::size_t compress_warmup = 0;       ///< --compress-warmup: uncompressed steps before
-  std::size_t check_replicas = 0;        ///< --check-replicas: every so many steps; 0 means never
+  std::optional<std::size_t> dp;  ///< --dp; absent: as many as there are ranks for
+  GradientOverlap overlap = GradientOverlap::kBucketed;  ///< --overlap
+  double bucket_mb = 0.25;              ///< --bucket-mb: 10^6 bytes of gradients per bucket
+  std::string all_reduce = "pairwise";  ///< --all-reduce: the algorithm that adds up gradients
+  std::string compress = "none";        ///< --compress: none, topk:F, int8, onebit or powersgd:R
+  bool error_feedback = true;           ///< false with --no-error-feedback
+  std::size_t compress_warmup = 0;      ///< --compress-warmup: uncompressed steps before
+  std::size_t check_replicas = 0;       ///< --check-replicas: every so many steps; 0 means never
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);

@@ -88,7 +88,7 @@ void SendQueue::enter(Send& send, int priority) {
   if (owner_ != caller) {
     throw ConfigError("a send queue is used by two ranks; make one for each, inside run_ranks");
   }
-  waiting_.emplace(Place{priority, entered_++}, &send);
+  waiting_.emplace(Turn{priority, entered_++}, &send);
 }
 
 void SendQueue::begin_due() {

@@ -61,14 +61,14 @@ class SendQueue {
 
  private:
   // The smallest first: by priority, then in the order of issue.
-  using Place = std::pair<int, std::uint64_t>;
+  using Turn = std::pair<int, std::uint64_t>;
 
   const int window_;
   // Guards what follows. Held while sends begin, so that none of them disappears meanwhile.
   mutable std::mutex mutex_;
   std::thread::id owner_;
   std::uint64_t entered_ = 0;
-  std::map<Place, Send*> waiting_;
+  std::map<Turn, Send*> waiting_;
   std::vector<const Send*> on_their_way_;
 };
 

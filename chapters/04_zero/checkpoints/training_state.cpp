@@ -26,14 +26,14 @@ TrainingState::TrainingState(const train::TrainerState& trainer) : trainer_(trai
   for (const auto& states : trainer.states) {
     for (std::size_t i = 0; i < states->pieces().size(); ++i) {
       pieces_.push_back(states->pieces()[i]);
-      places_.push_back({states.get(), i});
+      owners_.push_back({states.get(), i});
     }
   }
 }
 
 bool TrainingState::saves(std::size_t piece) const {
-  const Place& place = places_.at(piece);
-  return place.states->saves(place.piece);
+  const PieceOwner& owner = owners_.at(piece);
+  return owner.states->saves(owner.piece);
 }
 
 std::span<const optim::StateSpec> TrainingState::specs() const {
@@ -59,15 +59,15 @@ void TrainingState::load_numbers(const std::map<std::string, std::vector<double>
 }
 
 PieceValues TrainingState::copy(std::size_t piece) const {
-  const Place& place = places_.at(piece);
-  const Tensor like = place.states->weights(place.piece);
+  const PieceOwner& owner = owners_.at(piece);
+  const Tensor like = owner.states->weights(owner.piece);
   const Shape& shape = like.shape();
   PieceValues copied =
       make_values(host_, shape.numel(), accumulation_dtype(like.dtype()), specs().size());
-  place.states->read_weights(place.piece, copied.weights);
-  optim::StateStore& store = place.states->optimizer().store();
+  owner.states->read_weights(owner.piece, copied.weights);
+  optim::StateStore& store = owner.states->optimizer().store();
   // No states: every step so far has been skipped.
-  if (store.size() > 0) store.read(place.piece, in_shape(copied.states, shape));
+  if (store.size() > 0) store.read(owner.piece, in_shape(copied.states, shape));
   return copied;
 }
 
@@ -82,7 +82,7 @@ void TrainingState::load(
     states->optimizer().resume(optimizer_steps, weights);
   }
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    const auto [states, piece] = places_[i];
+    const auto [states, piece] = owners_[i];
     const Tensor like = states->weights(piece);
     const PieceValues loaded =
         make_values(host_, like.numel(), accumulation_dtype(like.dtype()), specs().size());

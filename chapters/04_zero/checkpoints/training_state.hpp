@@ -60,14 +60,14 @@ class TrainingState {
 
  private:
   /// Whose piece it is, and its number there.
-  struct Place {
+  struct PieceOwner {
     train::ModelStates* states;
     std::size_t piece;
   };
 
   train::TrainerState trainer_;
   std::vector<train::OwnedPiece> pieces_;  // of all data groups
-  std::vector<Place> places_;
+  std::vector<PieceOwner> owners_;
   Device host_ = Device::cpu();  // its pool keeps the memory of one copy for the next
 };
 

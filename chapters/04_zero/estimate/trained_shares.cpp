@@ -3,7 +3,7 @@
 namespace ultra::zero {
 
 RankBytes in_formats(const memory::StoredFormats& formats, const RankBytes& of_fp32) {
-  const memory::StateBytes fp32 = memory::bytes_per_parameter(memory::Precision::kFp32);
+  const memory::StateBytes fp32 = memory::bytes_per_parameter(memory::NumberFormats::kFp32);
   const auto in = [](double bytes, double width, std::size_t fp32_width) {
     return bytes / static_cast<double>(fp32_width) * width;
   };
@@ -21,7 +21,7 @@ RankBytes history_bytes(const memory::StoredFormats& formats, std::size_t number
 RankBytes trained_bytes_per_rank(const memory::StoredFormats& formats, const Sharding& sharding,
                                  std::size_t parameters, std::size_t layers) {
   const RankBytes shares =
-      in_formats(formats, bytes_per_rank(sharding, parameters, memory::Precision::kFp32));
+      in_formats(formats, bytes_per_rank(sharding, parameters, memory::NumberFormats::kFp32));
   const RankBytes histories = history_bytes(formats, layers * formats.block_history());
   return {.parameters = shares.parameters + histories.parameters,
           .gradients = shares.gradients + histories.gradients,

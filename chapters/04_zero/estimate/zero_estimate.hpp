@@ -16,12 +16,12 @@ namespace ultra::zero {
 
 /// @brief A question about all stages of one model.
 struct StagesRequest {
-  std::string model;                                            ///< its name, for the table
-  std::size_t parameters = 0;                                   ///< P, at least 1
-  memory::Precision precision = memory::Precision::kBf16Mixed;  ///< formats of the numbers
-  int ranks = 1;                                                ///< N
-  std::optional<std::size_t> node_size = {};                    ///< S of hybrid sharding; absent: N
-  std::size_t micro_batches = 1;                                ///< m, per rank and step
+  std::string model;                                                    ///< its name, for the table
+  std::size_t parameters = 0;                                           ///< P, at least 1
+  memory::NumberFormats precision = memory::NumberFormats::kBf16Mixed;  ///< formats of the numbers
+  int ranks = 1;                                                        ///< N
+  std::optional<std::size_t> node_size = {};         ///< S of hybrid sharding; absent: N
+  std::size_t micro_batches = 1;                     ///< m, per rank and step
   std::optional<std::size_t> peak_activations = {};  ///< bytes per rank; absent: not known
 
   /// @brief Checks that there are ranks, and nodes of that size.

@@ -85,13 +85,13 @@ std::vector<train::Conflict> ZeroOptions::conflicts(
   const bool units = stage == ZeroStage::kParameters;
   exclude(units && data_parallel.check_replicas > 0, "--check-replicas", "--zero 3",
           "there are no replicas of the weights to compare.");
-  exclude(units && data_parallel.overlap == data_parallel::Overlap::kPerParameter,
+  exclude(units && data_parallel.overlap == data_parallel::GradientOverlap::kPerParameter,
           "--overlap per-parameter", "--zero 3", "whole blocks travel.");
   exclude(units && bucket_mb_given_, "--bucket-mb", "--zero 3",
           "whole blocks travel, whatever their size.");
-  exclude(
-      units && data_parallel.overlap == data_parallel::Overlap::kNone && prefetch.value_or(0) > 0,
-      "--prefetch", "--zero 3 --overlap none", "--overlap none waits for each gather at once.");
+  exclude(units && data_parallel.overlap == data_parallel::GradientOverlap::kNone &&
+              prefetch.value_or(0) > 0,
+          "--prefetch", "--zero 3 --overlap none", "--overlap none waits for each gather at once.");
   return all;
 }
 
@@ -108,7 +108,7 @@ Sharding ZeroOptions::sharding(int replicas) const {
 
 ZeroSettings ZeroOptions::settings(const data_parallel::DataParallelOptions& data_parallel,
                                    DType dtype) const {
-  using When = data_parallel::Overlap;
+  using When = data_parallel::GradientOverlap;
   const bool overlaps = data_parallel.overlap != When::kNone;
   const bool by_parameter = data_parallel.overlap == When::kPerParameter;
   return {.stage = stage,

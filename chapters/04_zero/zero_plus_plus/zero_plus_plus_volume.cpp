@@ -9,14 +9,14 @@ namespace ultra::zero {
 namespace {
 
 /// N, n, K and the rank's place, as counts.
-struct Place {
+struct RankSite {
   std::size_t ranks;
   std::size_t node;  // ranks of a node
   std::size_t nodes;
   bool last_of_node;
 };
 
-Place place_of(const RankOfMany& rank, const std::optional<std::size_t>& node_size) {
+RankSite site_of(const RankOfMany& rank, const std::optional<std::size_t>& node_size) {
   const auto ranks = checked_cast<std::size_t>(rank.ranks);
   const std::size_t node = node_size.value_or(ranks);
   expect_nodes(ranks, node);
@@ -31,21 +31,21 @@ std::size_t travelling_bytes(std::size_t shard, DType dtype,
   return format ? quantized_bytes(*format, shard, dtype) : shard * size_of(dtype);
 }
 
-SentBytes ring(const Place& at, std::size_t bytes) {
+SentBytes ring(const RankSite& at, std::size_t bytes) {
   const std::size_t total = (at.ranks - 1) * bytes;
   return {.total = total, .between = at.nodes > 1 && at.last_of_node ? total : 0};
 }
 
-SentBytes to_everybody(const Place& at, std::size_t bytes) {
+SentBytes to_everybody(const RankSite& at, std::size_t bytes) {
   return {.total = (at.ranks - 1) * bytes, .between = (at.ranks - at.node) * bytes};
 }
 
-SentBytes in_two_steps(const Place& at, std::size_t bytes) {
+SentBytes in_two_steps(const RankSite& at, std::size_t bytes) {
   const std::size_t between = (at.nodes - 1) * bytes;
   return {.total = (at.node - 1) * at.nodes * bytes + between, .between = between};
 }
 
-SentBytes second_gather(const Place& at, std::size_t bytes, const ZeroPlusPlus& how,
+SentBytes second_gather(const RankSite& at, std::size_t bytes, const ZeroPlusPlus& how,
                         Reshard reshard) {
   if (reshard == Reshard::kAfterBackward) return {};
   if (how.secondary == SecondaryShards::kNone) return ring(at, bytes);
@@ -57,7 +57,7 @@ SentBytes second_gather(const Place& at, std::size_t bytes, const ZeroPlusPlus& 
 StepVolume sent_in_micro_batch(std::span<const FlatLayout> units, DType dtype,
                                const ZeroPlusPlus& how, const RankOfMany& rank, Reshard reshard,
                                memory::Embeddings embeddings) {
-  const Place at = place_of(rank, how.node_size);
+  const RankSite at = site_of(rank, how.node_size);
   const bool two_steps = how.gradients && at.node > 1 && at.nodes > 1;
   const bool tied = embeddings == memory::Embeddings::kTied && reshard == Reshard::kAfterForward;
   StepVolume volume;

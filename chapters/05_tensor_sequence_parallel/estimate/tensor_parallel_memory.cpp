@@ -9,8 +9,8 @@ namespace ultra::tensor_parallel {
 
 using memory::BatchShape;
 using memory::BlockKind;
+using memory::NumberFormats;
 using memory::OutsideBytes;
-using memory::Precision;
 using memory::Recompute;
 using memory::TransformerShape;
 
@@ -39,7 +39,7 @@ std::size_t gpt_block_bytes(const TransformerShape& shape, const BatchShape& bat
 }
 
 std::size_t llama_block_bytes(const TransformerShape& shape, const BatchShape& batch,
-                              Precision precision, Recompute mode,
+                              NumberFormats precision, Recompute mode,
                               const TensorParallelLayout& layout) {
   const std::size_t e = memory::activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
@@ -98,7 +98,7 @@ std::size_t parameter_count(const TransformerShape& shape, const TensorParallelL
 }
 
 std::size_t block_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
-                                   Precision precision, Recompute mode,
+                                   NumberFormats precision, Recompute mode,
                                    const TensorParallelLayout& layout) {
   const std::size_t e = memory::activation_element_bytes(precision);
   if (mode == Recompute::kFull) return e * local_tokens(batch, layout) * shape.hidden_size;
@@ -107,7 +107,7 @@ std::size_t block_activation_bytes(const TransformerShape& shape, const BatchSha
 }
 
 std::size_t unpacked_bytes(const TransformerShape& shape, const BatchShape& batch,
-                           Precision precision, Recompute mode,
+                           NumberFormats precision, Recompute mode,
                            const TensorParallelLayout& layout) {
   if (!memory::keeps_codes(precision)) return 0;
   const auto of_block = [&](Recompute kept) {
@@ -122,7 +122,7 @@ std::size_t unpacked_bytes(const TransformerShape& shape, const BatchShape& batc
 }
 
 OutsideBytes outside_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
-                                      Precision precision, const TensorParallelLayout& layout) {
+                                      NumberFormats precision, const TensorParallelLayout& layout) {
   const std::size_t e = memory::activation_element_bytes(precision);
   const std::size_t h = shape.hidden_size;
   const std::size_t v = layout.local_vocab_size(shape.vocab_size);
@@ -151,7 +151,7 @@ std::size_t peak_of_blocks(std::size_t layers, const memory::RecomputeConfig& co
 }
 
 std::size_t peak_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
-                                  Precision precision, const memory::RecomputeConfig& config,
+                                  NumberFormats precision, const memory::RecomputeConfig& config,
                                   const TensorParallelLayout& layout) {
   return peak_of_blocks(shape.num_layers, config,
                         block_activation_bytes(shape, batch, precision, config.mode, layout),

@@ -54,7 +54,7 @@ void validate(const memory::TransformerShape& shape, const memory::BatchShape& b
 /// Models", arXiv 2205.05198, eq. 2 and 4 and table 2, for kGpt.
 [[nodiscard]] std::size_t block_activation_bytes(const memory::TransformerShape& shape,
                                                  const memory::BatchShape& batch,
-                                                 memory::Precision precision,
+                                                 memory::NumberFormats precision,
                                                  memory::Recompute mode,
                                                  const TensorParallelLayout& layout);
 
@@ -65,7 +65,7 @@ void validate(const memory::TransformerShape& shape, const memory::BatchShape& b
 /// Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.3, where t divides V.
 [[nodiscard]] memory::OutsideBytes outside_activation_bytes(const memory::TransformerShape& shape,
                                                             const memory::BatchShape& batch,
-                                                            memory::Precision precision,
+                                                            memory::NumberFormats precision,
                                                             const TensorParallelLayout& layout);
 
 /// @brief Bytes that a block in its backward pass has beside those that it keeps without
@@ -74,7 +74,7 @@ void validate(const memory::TransformerShape& shape, const memory::BatchShape& b
 /// @param mode  in which it keeps activations until then.
 [[nodiscard]] std::size_t unpacked_bytes(const memory::TransformerShape& shape,
                                          const memory::BatchShape& batch,
-                                         memory::Precision precision, memory::Recompute mode,
+                                         memory::NumberFormats precision, memory::Recompute mode,
                                          const TensorParallelLayout& layout);
 
 /// @brief The highest of the moments that memory::peak_activation_bytes names, of blocks that keep so
@@ -95,7 +95,7 @@ void validate(const memory::TransformerShape& shape, const memory::BatchShape& b
 /// @param config  mode and K.
 [[nodiscard]] std::size_t peak_activation_bytes(const memory::TransformerShape& shape,
                                                 const memory::BatchShape& batch,
-                                                memory::Precision precision,
+                                                memory::NumberFormats precision,
                                                 const memory::RecomputeConfig& config,
                                                 const TensorParallelLayout& layout);
 

@@ -57,7 +57,7 @@ KeyValues GatheredAttention::gather(const Tensor& key, const Tensor& value) cons
       .key = joined(pairs, 0, group_), .value = joined(pairs, 1, group_), .chunks = group_.all()};
 }
 
-Tensor GatheredAttention::forward(const AttentionInputs& in, const AttentionScope& scope,
+Tensor GatheredAttention::forward(const nn::Qkv& in, const AttentionScope& scope,
                                   nn::Saved& saved) {
   const BlockAttention queries(in.query, group_.own(), scope);
   const PartialAttention sums = queries.empty_partial();

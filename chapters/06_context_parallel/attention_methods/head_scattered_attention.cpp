@@ -91,14 +91,13 @@ Tensor all_heads(Exchange exchange) {
 }  // namespace
 
 // [region scattered]
-Tensor HeadScatteredAttention::forward(const AttentionInputs& in, const AttentionScope& scope,
+Tensor HeadScatteredAttention::forward(const nn::Qkv& in, const AttentionScope& scope,
                                        nn::Saved& saved) {
   Exchange query = send_heads(in.query, heads_, "query");
   Exchange key = send_heads(in.key, heads_, "key");
   Exchange value = send_heads(in.value, heads_, "value");
-  const AttentionInputs own_heads{all_tokens(std::move(query), heads_),
-                                  all_tokens(std::move(key), heads_),
-                                  all_tokens(std::move(value), heads_)};
+  const nn::Qkv own_heads{all_tokens(std::move(query), heads_), all_tokens(std::move(key), heads_),
+                          all_tokens(std::move(value), heads_)};
   const Tensor output = inner_->forward(own_heads, scope, saved);
   return all_heads(send_tokens(output, heads_, "output"));
 }

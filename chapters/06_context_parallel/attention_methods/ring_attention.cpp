@@ -8,7 +8,7 @@ PartialAttention rounded(const PartialAttention& whole, DType dtype) {
   return {.output = cast(whole.output, dtype), .log_sum_exp = whole.log_sum_exp};
 }
 
-void save_attention(const AttentionInputs& in, const PartialAttention& partial, nn::Saved& saved) {
+void save_attention(const nn::Qkv& in, const PartialAttention& partial, nn::Saved& saved) {
   saved.put("query", in.query);
   saved.put("key", in.key);
   saved.put("value", in.value);
@@ -21,8 +21,7 @@ KeptAttention take_attention(nn::Saved& saved) {
           .partial = {saved.take("output"), saved.take("log_sum_exp")}};
 }
 
-Tensor RingAttention::forward(const AttentionInputs& in, const AttentionScope& scope,
-                              nn::Saved& saved) {
+Tensor RingAttention::forward(const nn::Qkv& in, const AttentionScope& scope, nn::Saved& saved) {
   const BlockAttention queries(in.query, ring_.own(), scope);
   const PartialAttention partial = rounded(
       ring_forward(queries, {.key = in.key, .value = in.value, .chunks = ring_.own()}, ring_),

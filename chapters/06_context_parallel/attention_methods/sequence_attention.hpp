@@ -22,13 +22,6 @@
 
 namespace ultra::context_parallel {
 
-/// @brief Query, key and value of a rank's tokens, rotated; [batch, seq, heads, head_dim] each.
-struct AttentionInputs {
-  Tensor query;  ///< of all query heads
-  Tensor key;    ///< of all key/value heads
-  Tensor value;  ///< of all key/value heads
-};
-
 /// @brief A way to attend to the keys of other ranks.
 /// Bodies: ring_attention.cpp, gathered_attention.cpp, head_scattered_attention.cpp beside it.
 class SequenceAttention {
@@ -40,7 +33,7 @@ class SequenceAttention {
 
   /// @brief The output of this rank's queries; `saved` receives what backward needs.
   /// Collective over the ranks that share the sequences.
-  [[nodiscard]] virtual Tensor forward(const AttentionInputs& in, const AttentionScope& scope,
+  [[nodiscard]] virtual Tensor forward(const nn::Qkv& in, const AttentionScope& scope,
                                        nn::Saved& saved) = 0;
 
   /// @brief Gradients of this rank's rotated query, key and value; consumes `saved`. Sums that are
@@ -55,11 +48,11 @@ class SequenceAttention {
 [[nodiscard]] PartialAttention rounded(const PartialAttention& whole, DType dtype);
 
 /// @brief Keeps query, key, value, output and log-sum-exp: what attention of own queries needs.
-void save_attention(const AttentionInputs& in, const PartialAttention& partial, nn::Saved& saved);
+void save_attention(const nn::Qkv& in, const PartialAttention& partial, nn::Saved& saved);
 
 /// @brief What save_attention() kept.
 struct KeptAttention {
-  AttentionInputs in;        ///< of this rank
+  nn::Qkv in;                ///< of this rank
   PartialAttention partial;  ///< over all keys
 };
 
@@ -71,7 +64,7 @@ class RingAttention : public SequenceAttention {
  public:
   /// @brief On these ranks; one rank alone sends nothing.
   explicit RingAttention(SequenceGroup ring) : ring_(std::move(ring)) {}
-  [[nodiscard]] Tensor forward(const AttentionInputs& in, const AttentionScope& scope,
+  [[nodiscard]] Tensor forward(const nn::Qkv& in, const AttentionScope& scope,
                                nn::Saved& saved) override;
   [[nodiscard]] nn::QkvGradients backward(const Tensor& d_output, const AttentionScope& scope,
                                           nn::Saved& saved) override;
@@ -90,7 +83,7 @@ class GatheredAttention : public SequenceAttention {
  public:
   /// @brief Gathers on these ranks.
   explicit GatheredAttention(SequenceGroup group) : group_(std::move(group)) {}
-  [[nodiscard]] Tensor forward(const AttentionInputs& in, const AttentionScope& scope,
+  [[nodiscard]] Tensor forward(const nn::Qkv& in, const AttentionScope& scope,
                                nn::Saved& saved) override;
   [[nodiscard]] nn::QkvGradients backward(const Tensor& d_output, const AttentionScope& scope,
                                           nn::Saved& saved) override;
@@ -114,7 +107,7 @@ class HeadScatteredAttention : public SequenceAttention {
   /// @param inner  attends with all tokens of these, and sees those of others if there are any.
   HeadScatteredAttention(SequenceGroup heads, std::unique_ptr<SequenceAttention> inner)
       : heads_(std::move(heads)), inner_(std::move(inner)) {}
-  [[nodiscard]] Tensor forward(const AttentionInputs& in, const AttentionScope& scope,
+  [[nodiscard]] Tensor forward(const nn::Qkv& in, const AttentionScope& scope,
                                nn::Saved& saved) override;
   [[nodiscard]] nn::QkvGradients backward(const Tensor& d_output, const AttentionScope& scope,
                                           nn::Saved& saved) override;

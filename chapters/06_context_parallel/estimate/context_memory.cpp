@@ -13,7 +13,7 @@ memory::BatchShape local_batch(std::size_t sequences, const LocalModel& share) {
 }  // namespace
 
 std::size_t block_activation_bytes(const memory::TransformerShape& shape, std::size_t sequences,
-                                   memory::Precision precision, memory::Recompute mode,
+                                   memory::NumberFormats precision, memory::Recompute mode,
                                    const LocalModel& share) {
   const memory::BatchShape batch = local_batch(sequences, share);
   const std::size_t bytes =
@@ -24,14 +24,14 @@ std::size_t block_activation_bytes(const memory::TransformerShape& shape, std::s
 }
 
 std::size_t unpacked_bytes(const memory::TransformerShape& shape, std::size_t sequences,
-                           memory::Precision precision, memory::Recompute mode,
+                           memory::NumberFormats precision, memory::Recompute mode,
                            const LocalModel& share) {
   return tensor_parallel::unpacked_bytes(shape, local_batch(sequences, share), precision, mode,
                                          share.tensor);
 }
 
 std::size_t peak_activation_bytes(const memory::TransformerShape& shape, std::size_t sequences,
-                                  memory::Precision precision,
+                                  memory::NumberFormats precision,
                                   const memory::RecomputeConfig& config, const LocalModel& share) {
   return tensor_parallel::peak_of_blocks(
       shape.num_layers, config,

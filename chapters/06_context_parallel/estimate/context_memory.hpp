@@ -26,19 +26,21 @@ struct LocalModel {
 /// @brief Bytes that one block keeps per rank between its forward and its backward pass.
 /// @param sequences  of the micro-batch.
 [[nodiscard]] std::size_t block_activation_bytes(const memory::TransformerShape& shape,
-                                                 std::size_t sequences, memory::Precision precision,
+                                                 std::size_t sequences,
+                                                 memory::NumberFormats precision,
                                                  memory::Recompute mode, const LocalModel& share);
 
 /// @brief tensor_parallel::unpacked_bytes() of this rank.
 [[nodiscard]] std::size_t unpacked_bytes(const memory::TransformerShape& shape,
-                                         std::size_t sequences, memory::Precision precision,
+                                         std::size_t sequences, memory::NumberFormats precision,
                                          memory::Recompute mode, const LocalModel& share);
 
 /// @brief Highest bytes of activations per rank within one micro-batch's forward and backward pass.
 ///
 /// What travels, or is put together for a moment, is not counted.
 [[nodiscard]] std::size_t peak_activation_bytes(const memory::TransformerShape& shape,
-                                                std::size_t sequences, memory::Precision precision,
+                                                std::size_t sequences,
+                                                memory::NumberFormats precision,
                                                 const memory::RecomputeConfig& config,
                                                 const LocalModel& share);
 

@@ -46,7 +46,7 @@ struct BlockActivations {
 struct StagedModel {
   memory::TransformerShape shape;      ///< of the whole model
   std::vector<nn::StageSpec> parts;    ///< of it, in order
-  memory::Precision precision;         ///< formats of the numbers
+  memory::NumberFormats precision;     ///< formats of the numbers
   memory::RecomputeConfig recompute;   ///< of blocks
   context_parallel::LocalModel share;  ///< of sequences and matrices
   /// Of blocks other than chapter 06's: what they hold, for so many sequences.

@@ -8,11 +8,11 @@
 namespace ultra::pipeline_parallel {
 
 /// @brief A chunk of a stage's rank.
-struct Place {
+struct ChunkSite {
   std::size_t stage = 0;  ///< the rank along pp
   std::size_t chunk = 0;  ///< of that rank
 
-  bool operator==(const Place&) const = default;
+  bool operator==(const ChunkSite&) const = default;
 };
 
 /// @brief The way of a micro-batch through the ranks: part 0 has the embedding, the last the head.
@@ -34,16 +34,16 @@ class Placement {
   /// @brief Parts of the model: stages() * chunks().
   [[nodiscard]] std::size_t parts() const { return way_.size(); }
   /// @brief Where a part is.
-  [[nodiscard]] Place at(std::size_t part) const { return way_[part]; }
-  /// @brief Which part a place has.
-  /// @throws InternalError when there is no such place.
-  [[nodiscard]] std::size_t part_at(Place place) const;
+  [[nodiscard]] ChunkSite at(std::size_t part) const { return way_[part]; }
+  /// @brief Which part a chunk has.
+  /// @throws InternalError when there is no such chunk.
+  [[nodiscard]] std::size_t part_at(ChunkSite site) const;
 
  private:
-  Placement(std::size_t stages, std::vector<Place> way);
+  Placement(std::size_t stages, std::vector<ChunkSite> way);
 
   std::size_t stages_;
-  std::vector<Place> way_;          // by part
+  std::vector<ChunkSite> way_;      // by part
   std::vector<std::size_t> parts_;  // by stage * chunks() + chunk
 };
 

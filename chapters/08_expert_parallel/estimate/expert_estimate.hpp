@@ -14,12 +14,12 @@ namespace ultra::expert_parallel {
 
 /// @brief A question about the memory of one rank.
 struct ExpertRequest {
-  MoeModel model;                                               ///< with experts
-  memory::BatchShape batch;                                     ///< of a replica
-  memory::Precision precision = memory::Precision::kBf16Mixed;  ///< formats of the numbers
-  memory::RecomputeConfig recompute = {};                       ///< which activations are kept
-  LocalMoe rank = {};                                           ///< into how many parts it is cut
-  zero::Sharding sharding = {};  ///< of its states over dp times cp ranks
+  MoeModel model;                                                       ///< with experts
+  memory::BatchShape batch;                                             ///< of a replica
+  memory::NumberFormats precision = memory::NumberFormats::kBf16Mixed;  ///< formats of the numbers
+  memory::RecomputeConfig recompute = {};  ///< which activations are kept
+  LocalMoe rank = {};                      ///< into how many parts it is cut
+  zero::Sharding sharding = {};            ///< of its states over dp times cp ranks
 
   /// @brief Checks that experts, matrices and sequences can be split.
   /// @throws ConfigError naming the flag, its value and what would work.

@@ -50,7 +50,7 @@ tensor_parallel::PredictedBytes predictions(const train::Setup& setup, const Moe
   zero::RankBytes states = zero::in_formats(
       formats, state_bytes(rank_parameters(model, rank),
                            zero::zero_of(setup).options().sharding(setup.data_ranks()), rank.ep,
-                           memory::Precision::kFp32));
+                           memory::NumberFormats::kFp32));
   // Of the linear maps of blocks; experts that every token uses are among them, the others not.
   const bool shared = model.moe.shared_experts > 0;
   const zero::RankBytes histories = zero::history_bytes(

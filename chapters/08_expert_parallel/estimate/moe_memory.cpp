@@ -65,7 +65,7 @@ RankParameters rank_parameters(const MoeModel& model, const LocalMoe& rank) {
 }
 
 zero::RankBytes state_bytes(const RankParameters& parameters, const zero::Sharding& sharding,
-                            std::size_t ep, memory::Precision precision) {
+                            std::size_t ep, memory::NumberFormats precision) {
   zero::Sharding of_experts = sharding;
   const int ranks = sharding.shards * sharding.replicas / static_cast<int>(ep);
   of_experts.shards = std::min(sharding.shards, ranks);
@@ -80,7 +80,7 @@ zero::RankBytes state_bytes(const RankParameters& parameters, const zero::Shardi
 namespace {
 
 /// The layer's input stays for the router, where a dense block has codes.
-std::size_t codes_for_experts(const MoeModel& model, memory::Precision precision,
+std::size_t codes_for_experts(const MoeModel& model, memory::NumberFormats precision,
                               memory::Recompute mode, const LocalMoe& rank, std::size_t tokens) {
   if (!memory::keeps_codes(precision)) return 0;
   const auto& tensor = rank.share.tensor;
@@ -92,7 +92,7 @@ std::size_t codes_for_experts(const MoeModel& model, memory::Precision precision
 }
 
 /// Bytes of a linear layer's input. A rank that has a part of the features has the scales of all.
-std::size_t input_bytes(memory::Precision precision, std::size_t rows, std::size_t features,
+std::size_t input_bytes(memory::NumberFormats precision, std::size_t rows, std::size_t features,
                         std::size_t parts) {
   return memory::linear_input_bytes(precision, rows, features / parts) -
          memory::scale_bytes(precision, rows, features / parts) +
@@ -100,11 +100,12 @@ std::size_t input_bytes(memory::Precision precision, std::size_t rows, std::size
 }
 
 /// Of rows: inputs, gate, up and product of those that came; outputs of those that went.
-std::size_t row_bytes(const MoeModel& model, memory::Precision precision, memory::Recompute mode,
-                      std::size_t tp, const ExpertRows& rows) {
+std::size_t row_bytes(const MoeModel& model, memory::NumberFormats precision,
+                      memory::Recompute mode, std::size_t tp, const ExpertRows& rows) {
   // Experts are in fp8 with scales of tiles only.
-  const memory::Precision inputs =
-      precision == memory::Precision::kFp8Tensors ? memory::Precision::kTwoBytes : precision;
+  const memory::NumberFormats inputs = precision == memory::NumberFormats::kFp8Tensors
+                                           ? memory::NumberFormats::kTwoBytes
+                                           : precision;
   const std::size_t e = memory::activation_element_bytes(precision);
   const std::size_t h = model.shape.hidden_size;
   const std::size_t f = model.moe.expert_ffn;
@@ -117,8 +118,8 @@ std::size_t row_bytes(const MoeModel& model, memory::Precision precision, memory
 
 /// Of the experts that every token uses: gate, up and product; where they keep codes, their input too.
 /// Of what selective recomputation drops, the scales stay.
-std::size_t shared_bytes(const MoeModel& model, memory::Precision precision, memory::Recompute mode,
-                         const LocalMoe& rank, std::size_t tokens) {
+std::size_t shared_bytes(const MoeModel& model, memory::NumberFormats precision,
+                         memory::Recompute mode, const LocalMoe& rank, std::size_t tokens) {
   const std::size_t f = model.moe.shared_experts * model.moe.expert_ffn;
   if (f == 0) return 0;
   const auto& tensor = rank.share.tensor;
@@ -137,7 +138,7 @@ std::size_t shared_bytes(const MoeModel& model, memory::Precision precision, mem
 }  // namespace
 
 std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
-                            memory::Precision precision, memory::Recompute mode,
+                            memory::NumberFormats precision, memory::Recompute mode,
                             const LocalMoe& rank, const ExpertRows& rows) {
   const std::size_t rest = context_parallel::block_activation_bytes(
       without_ffn(model.shape), sequences, precision, mode, rank.share);
@@ -155,7 +156,7 @@ std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
 }
 
 std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
-                              memory::Precision precision, const LocalMoe& rank,
+                              memory::NumberFormats precision, const LocalMoe& rank,
                               const ExpertRows& rows) {
   const MoeConfig& moe = model.moe;
   const std::size_t h = model.shape.hidden_size;
@@ -168,7 +169,7 @@ std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
 }
 
 std::size_t moe_deferred_bytes(const MoeModel& model, std::size_t sequences,
-                               memory::Precision precision, const LocalMoe& rank,
+                               memory::NumberFormats precision, const LocalMoe& rank,
                                const ExpertRows& rows) {
   const MoeConfig& moe = model.moe;
   const auto& tensor = rank.share.tensor;
@@ -186,7 +187,7 @@ std::size_t moe_deferred_bytes(const MoeModel& model, std::size_t sequences,
 }
 
 std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,
-                           memory::Precision precision, const memory::RecomputeConfig& config,
+                           memory::NumberFormats precision, const memory::RecomputeConfig& config,
                            const LocalMoe& rank, const ExpertRows& rows) {
   const auto of_block = [&](memory::Recompute mode) {
     return moe_block_bytes(model, sequences, precision, mode, rank, rows);

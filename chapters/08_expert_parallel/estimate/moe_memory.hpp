@@ -57,7 +57,7 @@ struct RankParameters {
 /// @param sharding  over the ranks of dp times cp.
 [[nodiscard]] zero::RankBytes state_bytes(const RankParameters& parameters,
                                           const zero::Sharding& sharding, std::size_t ep,
-                                          memory::Precision precision);
+                                          memory::NumberFormats precision);
 
 /// @brief Bytes that a block with experts keeps between its passes.
 ///
@@ -69,7 +69,7 @@ struct RankParameters {
 /// Selective recomputation drops norms' outputs and products.
 /// @pre Blocks are ours: attention with grouped queries.
 [[nodiscard]] std::size_t moe_block_bytes(const MoeModel& model, std::size_t sequences,
-                                          memory::Precision precision, memory::Recompute mode,
+                                          memory::NumberFormats precision, memory::Recompute mode,
                                           const LocalMoe& rank, const ExpertRows& rows);
 
 /// @brief Bytes that a block with experts leaves between B and W, where a pipeline splits its
@@ -78,7 +78,7 @@ struct RankParameters {
 /// e n (2 h + h / t + S f / t) + e received (h + f / t). With sequence parallelism without the terms
 /// of h: what is gathered is no activation.
 [[nodiscard]] std::size_t moe_waiting_bytes(const MoeModel& model, std::size_t sequences,
-                                            memory::Precision precision, const LocalMoe& rank,
+                                            memory::NumberFormats precision, const LocalMoe& rank,
                                             const ExpertRows& rows);
 
 /// @brief Bytes that wait for W beside those: the gradients of the matrices' outputs and of the
@@ -88,14 +88,14 @@ struct RankParameters {
 /// e n (h + 2 S f / t). With sequence parallelism e n h for the queries, the router and the shared
 /// experts each.
 [[nodiscard]] std::size_t moe_deferred_bytes(const MoeModel& model, std::size_t sequences,
-                                             memory::Precision precision, const LocalMoe& rank,
+                                             memory::NumberFormats precision, const LocalMoe& rank,
                                              const ExpertRows& rows);
 
 /// @brief Highest bytes of activations within one micro-batch's forward and backward pass, with the
 /// same rows in every block. Too low in fp8 where the peak lies within a block of wide shared experts:
 /// inputs that stand unpacked beside their codes are not counted.
 [[nodiscard]] std::size_t moe_peak_bytes(const MoeModel& model, std::size_t sequences,
-                                         memory::Precision precision,
+                                         memory::NumberFormats precision,
                                          const memory::RecomputeConfig& config,
                                          const LocalMoe& rank, const ExpertRows& rows);
 

@@ -31,9 +31,9 @@ class AttentionBackwardBf16 {
         .o = buffers.scratch<bf16>("o", inputs_.q.size()),
         .lse = buffers.scratch("lse", inputs_.shape.rows())};
     // What the backward pass gets from the forward pass.
-    everywhere<kernels::attention_bf16::Problem>([]<simt::Side side>(const auto&... a) {
-      kernels::attention_bf16::pipelined<side>(a...);
-    }).on(buffers.side())(forward, {});
+    everywhere<kernels::attention_bf16::Problem>([]<simt::Executor executor>(const auto&... a) {
+      kernels::attention_bf16::pipelined<executor>(a...);
+    }).on(buffers.executor())(forward, {});
     return {backward_problem<rungs_of::Problem>(forward, inputs_, to_bf16(d_o_), buffers),
             buffers.scratch("d_q_sums", rungs_of::d_q_sums_of(inputs_.shape)),
             buffers.scratch<unsigned>("turns", rungs_of::turns_of(inputs_.shape))};
@@ -47,15 +47,16 @@ class AttentionBackwardBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("attention/attention_backward_bf16")
         .add("tensor_cores",
              "a kernel for keys, one for queries; nothing is exchanged between lanes",
              refuse_attention_bf16,
-             []<Side side>(const auto&... a) { rungs_of::tensor_cores<side>(a...); })
-        .add_hopper("one_kernel", "five products with wgmma; d_q is summed in a fixed order",
-                    refuse_attention_bf16,
-                    []<Side side>(const auto&... a) { rungs_of::one_kernel<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::tensor_cores<executor>(a...); })
+        .add_hopper(
+            "one_kernel", "five products with wgmma; d_q is summed in a fixed order",
+            refuse_attention_bf16,
+            []<Executor executor>(const auto&... a) { rungs_of::one_kernel<executor>(a...); })
         .rungs();
   }
 

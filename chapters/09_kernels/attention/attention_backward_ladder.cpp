@@ -27,9 +27,9 @@ class AttentionBackward {
                                               .o = buffers.scratch("o", inputs_.q.size()),
                                               .lse = buffers.scratch("lse", inputs_.shape.rows())};
     // What the backward pass gets from the forward pass.
-    everywhere<kernels::attention::Problem>([]<simt::Side side>(const auto&... a) {
-      kernels::attention::flash_causal<side>(a...);
-    }).on(buffers.side())(forward, {});
+    everywhere<kernels::attention::Problem>([]<simt::Executor executor>(const auto&... a) {
+      kernels::attention::flash_causal<executor>(a...);
+    }).on(buffers.executor())(forward, {});
     return backward_problem<Problem>(forward, inputs_, d_o_, buffers);
   }
 
@@ -41,14 +41,14 @@ class AttentionBackward {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("attention/attention_backward")
         .add("atomics", "a block per tile of keys, which adds its part of dq atomically",
              refuse_attention_tiles,
-             []<Side side>(const auto&... a) { rungs_of::atomics<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::atomics<executor>(a...); })
         .add("split", "dq has a kernel of its own, a block per tile of queries",
              refuse_attention_tiles,
-             []<Side side>(const auto&... a) { rungs_of::split<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::split<executor>(a...); })
         .rungs();
   }
 

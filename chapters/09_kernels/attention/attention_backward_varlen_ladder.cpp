@@ -34,9 +34,9 @@ class AttentionBackwardVarlen {
                                       .begins = buffers.input("begins", packed_.begins),
                                       .document_of = nullptr};
     // What the backward pass gets from the forward pass.
-    everywhere<forward_of::Problem>([]<simt::Side side>(const auto&... a) {
-      forward_of::tiles_of_documents<side>(a...);
-    }).on(buffers.side())(forward, {});
+    everywhere<forward_of::Problem>([]<simt::Executor executor>(const auto&... a) {
+      forward_of::tiles_of_documents<executor>(a...);
+    }).on(buffers.executor())(forward, {});
     return {.pack = backward_problem<kernels::attention_backward_bf16::Problem>(
                 forward.pack, pack, to_bf16(d_o_), buffers),
             .documents = forward.documents,
@@ -51,11 +51,13 @@ class AttentionBackwardVarlen {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("attention/attention_backward_varlen")
         .add("tiles_of_documents", "tiles of keys and of queries begin where documents do",
              refuse_pack_bf16,
-             []<Side side>(const auto&... a) { rungs_of::tiles_of_documents<side>(a...); })
+             []<Executor executor>(const auto&... a) {
+               rungs_of::tiles_of_documents<executor>(a...);
+             })
         .rungs();
   }
 

@@ -35,25 +35,28 @@ class AttentionBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("attention/attention_bf16")
         .add("tensor_cores", "flash attention with mma.sync, weights stay in registers",
              refuse_attention_bf16,
-             []<Side side>(const auto&... a) { rungs_of::tensor_cores<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::tensor_cores<executor>(a...); })
         .add("swizzled", "swizzled rows without bank conflicts, ldmatrix", refuse_attention_bf16,
-             []<Side side>(const auto&... a) { rungs_of::swizzled<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::swizzled<executor>(a...); })
         .add("pipelined", "the next keys and values are copied while these are multiplied",
              refuse_attention_bf16,
-             []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); })
-        .add_hopper("warpgroups", "wgmma on tiles that TMA brings, beside the softmax",
-                    refuse_attention_bf16,
-                    []<Side side>(const auto&... a) { rungs_of::warpgroups<side>(a...); })
-        .add_hopper("ping_pong", "warpgroups take turns: one multiplies, one takes powers",
-                    refuse_attention_bf16,
-                    []<Side side>(const auto&... a) { rungs_of::ping_pong<side>(a...); })
-        .add_hopper("persistent", "blocks stay; o leaves by TMA while the next tile arrives",
-                    refuse_attention_bf16,
-                    []<Side side>(const auto&... a) { rungs_of::persistent<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::pipelined<executor>(a...); })
+        .add_hopper(
+            "warpgroups", "wgmma on tiles that TMA brings, beside the softmax",
+            refuse_attention_bf16,
+            []<Executor executor>(const auto&... a) { rungs_of::warpgroups<executor>(a...); })
+        .add_hopper(
+            "ping_pong", "warpgroups take turns: one multiplies, one takes powers",
+            refuse_attention_bf16,
+            []<Executor executor>(const auto&... a) { rungs_of::ping_pong<executor>(a...); })
+        .add_hopper(
+            "persistent", "blocks stay; o leaves by TMA while the next tile arrives",
+            refuse_attention_bf16,
+            []<Executor executor>(const auto&... a) { rungs_of::persistent<executor>(a...); })
         .rungs();
   }
 

@@ -109,17 +109,17 @@ class AttentionDecode {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("attention/attention_decode")
         .add("block_per_head", "a block for each head of queries; scores in shared memory",
              refuse_long_for_a_head,
-             []<Side side>(const auto&... a) { rungs_of::block_per_head<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::block_per_head<executor>(a...); })
         .add("grouped", "a block for all heads that share keys and values", refuse_long_for_a_group,
-             []<Side side>(const auto&... a) { rungs_of::grouped<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::grouped<executor>(a...); })
         .add_exercise("09.9", "split_decode.cu", "split",
                       "a block for each part of a sequence; a kernel puts the parts together",
                       refuse_heads,
-                      []<Side side>(const auto&... a) { rungs_of::split<side>(a...); })
+                      []<Executor executor>(const auto&... a) { rungs_of::split<executor>(a...); })
         .rungs();
   }
 

@@ -55,25 +55,27 @@ class Attention {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("attention/attention")
         .add("naive", "scores, softmax and output, a kernel each; the matrix in memory",
-             refuse_matrix, []<Side side>(const auto&... a) { rungs_of::naive<side>(a...); })
+             refuse_matrix,
+             []<Executor executor>(const auto&... a) { rungs_of::naive<executor>(a...); })
         .add("fused", "the softmax's sums are taken with the scores, masked keys skipped",
-             refuse_matrix, []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+             refuse_matrix,
+             []<Executor executor>(const auto&... a) { rungs_of::fused<executor>(a...); })
         .add("online", "one warp per row, online softmax: no matrix in memory",
              refuse_long_attention_rows,
-             []<Side side>(const auto&... a) { rungs_of::online<side>(a...); })
-        .add_exercise("09.8", "flash_forward.cu", "flash_forward",
-                      "a block shares tiles of keys and values among 64 rows",
-                      refuse_attention_tiles,
-                      []<Side side>(const auto&... a) { rungs_of::flash_forward<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::online<executor>(a...); })
+        .add_exercise(
+            "09.8", "flash_forward.cu", "flash_forward",
+            "a block shares tiles of keys and values among 64 rows", refuse_attention_tiles,
+            []<Executor executor>(const auto&... a) { rungs_of::flash_forward<executor>(a...); })
         .add("flash_causal", "no tile above the diagonal, powers of 2, long rows first",
              refuse_attention_tiles,
-             []<Side side>(const auto&... a) { rungs_of::flash_causal<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::flash_causal<executor>(a...); })
         .add("flash_grouped", "tiles of 128 rows, from the heads that share keys and values",
              refuse_attention_tiles,
-             []<Side side>(const auto&... a) { rungs_of::flash_grouped<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::flash_grouped<executor>(a...); })
         .rungs();
   }
 

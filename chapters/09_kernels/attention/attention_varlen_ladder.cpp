@@ -37,14 +37,16 @@ class AttentionVarlen {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("attention/attention_varlen")
         .add("masked", "the pack as one sequence; a mask hides other documents", refuse_pack_bf16,
-             []<Side side>(const auto&... a) { rungs_of::masked<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::masked<executor>(a...); })
         .add("bounded", "a block walks the keys that its queries see, no others", refuse_pack_bf16,
-             []<Side side>(const auto&... a) { rungs_of::bounded<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::bounded<executor>(a...); })
         .add("tiles_of_documents", "tiles of queries begin where documents do", refuse_pack_bf16,
-             []<Side side>(const auto&... a) { rungs_of::tiles_of_documents<side>(a...); })
+             []<Executor executor>(const auto&... a) {
+               rungs_of::tiles_of_documents<executor>(a...);
+             })
         .rungs();
   }
 

@@ -50,14 +50,19 @@ class PackedSequences {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("tokens/packed_sequences")
         .add("thread_per_sequence", "a thread per sequence: a warp runs as long as its longest",
-             []<Side side>(const auto&... a) { rungs_of::thread_per_sequence<side>(a...); })
-        .add("sorted_by_length", "sequences of equal lengths side by side: the lanes end together",
-             []<Side side>(const auto&... a) { rungs_of::sorted_by_length<side>(a...); })
+             []<Executor executor>(const auto&... a) {
+               rungs_of::thread_per_sequence<executor>(a...);
+             })
+        .add(
+            "sorted_by_length", "sequences of equal lengths side by side: the lanes end together",
+            []<Executor executor>(const auto&... a) { rungs_of::sorted_by_length<executor>(a...); })
         .add("warp_per_sequence", "a warp per sequence: equal loops, and neighbours are read",
-             []<Side side>(const auto&... a) { rungs_of::warp_per_sequence<side>(a...); })
+             []<Executor executor>(const auto&... a) {
+               rungs_of::warp_per_sequence<executor>(a...);
+             })
         .rungs();
   }
 

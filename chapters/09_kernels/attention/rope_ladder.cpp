@@ -64,16 +64,16 @@ class Rope {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("elements/rope")
         .add("computed_angles", "one thread per pair, which computes its sine and cosine",
-             []<Side side>(const auto&... a) { rungs_of::computed_angles<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::computed_angles<executor>(a...); })
         .add("table", "sines and cosines from a table",
-             []<Side side>(const auto&... a) { rungs_of::table<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::table<executor>(a...); })
         .add("vectorised", "accesses of 16 bytes: four pairs a thread",
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .add("fused", "queries and keys in one launch, angles kept for several heads",
-             []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::fused<executor>(a...); })
         .rungs();
   }
 

@@ -72,21 +72,22 @@ class Softmax {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("rows/softmax")
         .add("thread_per_row", "one thread per row, three passes",
-             []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::thread_per_row<executor>(a...); })
         .add("warp_per_row", "a warp per row: the lanes read neighbours and reduce by shuffles",
-             []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::warp_per_row<executor>(a...); })
         .add_exercise("09.7", "online_softmax.cu", "online",
                       "largest element and sum in one pass: two reads instead of three",
-                      []<Side side>(const auto&... a) { rungs_of::online<side>(a...); })
+                      []<Executor executor>(const auto&... a) { rungs_of::online<executor>(a...); })
         .add("registers", "the row stays in the registers of its warp: one read, 16 bytes per lane",
-             refusal_of_warp, []<Side side>(const auto&... a) { rungs_of::registers<side>(a...); })
+             refusal_of_warp,
+             []<Executor executor>(const auto&... a) { rungs_of::registers<executor>(a...); })
         .add("block_per_row", "a block per row: registers for long rows", refusal_of_block,
-             []<Side side>(const auto&... a) { rungs_of::block_per_row<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::block_per_row<executor>(a...); })
         .add("long_rows", "a block per row of any length: online in vectors, then a second read",
-             []<Side side>(const auto&... a) { rungs_of::long_rows<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::long_rows<executor>(a...); })
         .rungs();
   }
 

@@ -53,13 +53,13 @@ class GroupedMatmul {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("matmul/grouped_matmul")
         .add("launch_each", "a launch for each expert, whose rows the host must know",
              refuse_ragged_depth,
-             []<Side side>(const auto&... a) { rungs_of::launch_each<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::launch_each<executor>(a...); })
         .add("one_launch", "one launch: a block looks up whose tile it has", refuse_ragged_depth,
-             []<Side side>(const auto&... a) { rungs_of::one_launch<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::one_launch<executor>(a...); })
         .rungs();
   }
 

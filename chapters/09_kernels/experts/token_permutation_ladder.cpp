@@ -59,14 +59,14 @@ class TokenPermutation {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("tokens/token_permutation")
         .add("atomics", "slots draw their places by atomic additions", refuse_experts,
-             []<Side side>(const auto&... a) { rungs_of::atomics<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::atomics<executor>(a...); })
         .add("stable", "places by counting: the same in every run", refuse_experts,
-             []<Side side>(const auto&... a) { rungs_of::stable<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::stable<executor>(a...); })
         .add("read_once", "a token is read once, 16 bytes a lane", refuse_experts,
-             []<Side side>(const auto&... a) { rungs_of::read_once<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::read_once<executor>(a...); })
         .rungs();
   }
 

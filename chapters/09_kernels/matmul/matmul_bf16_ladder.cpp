@@ -63,40 +63,49 @@ class MatmulBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("matmul/matmul_bf16")
         .add("cuda_cores", "no tensor cores: 8 x 8 elements per thread, in fp32",
-             []<Side side>(const auto&... a) { rungs_of::cuda_cores<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::cuda_cores<executor>(a...); })
         .add("wmma", "tensor cores through tiles of 16 x 16",
-             []<Side side>(const auto&... a) { rungs_of::wmma<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::wmma<executor>(a...); })
         .add("mma_padded", "mma.sync, registers loaded from padded rows",
-             []<Side side>(const auto&... a) { rungs_of::mma_padded<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::mma_padded<executor>(a...); })
         .add("ldmatrix_swizzled", "four matrices per load, from swizzled rows",
-             []<Side side>(const auto&... a) { rungs_of::ldmatrix_swizzled<side>(a...); })
+             []<Executor executor>(const auto&... a) {
+               rungs_of::ldmatrix_swizzled<executor>(a...);
+             })
         .add("multistage", "copies in the background, three stages deep", refuse_ragged_depth,
-             []<Side side>(const auto&... a) { rungs_of::multistage<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::multistage<executor>(a...); })
         .add("wide_warp_tile", "64 x 64 elements per warp, operands loaded ahead",
              refuse_ragged_depth,
-             []<Side side>(const auto&... a) { rungs_of::wide_warp_tile<side>(a...); })
-        .add_hopper("wgmma_tma", "one warpgroup multiplies 64 x 64 tiles that TMA brings",
-                    refuse_for_hopper,
-                    []<Side side>(const auto&... a) { rungs_of::wgmma_tma<side>(a...); })
-        .add_hopper("wgmma_128", "tiles of 128 x 128: half the traffic", refuse_for_hopper,
-                    []<Side side>(const auto&... a) { rungs_of::wgmma_128<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::wide_warp_tile<executor>(a...); })
+        .add_hopper(
+            "wgmma_tma", "one warpgroup multiplies 64 x 64 tiles that TMA brings",
+            refuse_for_hopper,
+            []<Executor executor>(const auto&... a) { rungs_of::wgmma_tma<executor>(a...); })
+        .add_hopper(
+            "wgmma_128", "tiles of 128 x 128: half the traffic", refuse_for_hopper,
+            []<Executor executor>(const auto&... a) { rungs_of::wgmma_128<executor>(a...); })
         .add_hopper("producer_consumer",
                     "one warpgroup fetches ahead into a ring, the other multiplies",
                     refuse_for_hopper,
-                    []<Side side>(const auto&... a) { rungs_of::producer_consumer<side>(a...); })
-        .add_hopper("two_consumers",
-                    "128 x 256 on two warpgroups, registers moved to where they are used",
-                    refuse_for_hopper,
-                    []<Side side>(const auto&... a) { rungs_of::two_consumers<side>(a...); })
-        .add_hopper("persistent", "blocks that stay, tiles in the order that the cache likes",
-                    refuse_for_hopper,
-                    []<Side side>(const auto&... a) { rungs_of::persistent<side>(a...); })
+                    []<Executor executor>(const auto&... a) {
+                      rungs_of::producer_consumer<executor>(a...);
+                    })
+        .add_hopper(
+            "two_consumers", "128 x 256 on two warpgroups, registers moved to where they are used",
+            refuse_for_hopper,
+            []<Executor executor>(const auto&... a) { rungs_of::two_consumers<executor>(a...); })
+        .add_hopper(
+            "persistent", "blocks that stay, tiles in the order that the cache likes",
+            refuse_for_hopper,
+            []<Executor executor>(const auto&... a) { rungs_of::persistent<executor>(a...); })
         .add_hopper("cluster_multicast", "two blocks fetch b once for both; c leaves through TMA",
                     refuse_for_hopper,
-                    []<Side side>(const auto&... a) { rungs_of::cluster_multicast<side>(a...); })
+                    []<Executor executor>(const auto&... a) {
+                      rungs_of::cluster_multicast<executor>(a...);
+                    })
         .rungs();
   }
 

@@ -48,30 +48,34 @@ class MatmulFp32 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("matmul/matmul_fp32")
         .add("naive", "one thread per element, the lanes of a warp in one column", refusal,
-             []<Side side>(const auto&... a) { rungs_of::naive<side>(a...); })
-        .add_exercise("09.1", "coalesced_matmul.cu", "coalesced",
-                      "the lanes of a warp in one row: neighbours load neighbours", refusal,
-                      []<Side side>(const auto&... a) { rungs_of::coalesced<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::naive<executor>(a...); })
+        .add_exercise(
+            "09.1", "coalesced_matmul.cu", "coalesced",
+            "the lanes of a warp in one row: neighbours load neighbours", refusal,
+            []<Executor executor>(const auto&... a) { rungs_of::coalesced<executor>(a...); })
         .add_exercise("09.2", "tiled_matmul.cu", "tiled",
                       "tiles of a and b in shared memory: 2 loads from global memory per 32",
-                      refusal, []<Side side>(const auto&... a) { rungs_of::tiled<side>(a...); })
-        .add_exercise("09.3", "coarsened_matmul.cu", "coarsened",
-                      "eight rows of c a thread: an element of b stays in a register", refusal,
-                      []<Side side>(const auto&... a) { rungs_of::coarsened<side>(a...); })
+                      refusal,
+                      []<Executor executor>(const auto&... a) { rungs_of::tiled<executor>(a...); })
+        .add_exercise(
+            "09.3", "coarsened_matmul.cu", "coarsened",
+            "eight rows of c a thread: an element of b stays in a register", refusal,
+            []<Executor executor>(const auto&... a) { rungs_of::coarsened<executor>(a...); })
         .add("register_tile", "8 x 8 of c a thread: 16 loads for 64 multiply-adds", refusal,
-             []<Side side>(const auto&... a) { rungs_of::register_tile<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::register_tile<executor>(a...); })
         .add("vectorised", "four floats per access, the tile of a transposed for it", refusal,
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .add("warp_tile", "64 x 64 of c a warp, 16 x 8 a thread: fewer different floats per load",
-             refusal, []<Side side>(const auto&... a) { rungs_of::warp_tile<side>(a...); })
+             refusal,
+             []<Executor executor>(const auto&... a) { rungs_of::warp_tile<executor>(a...); })
         .add("pipelined", "cp.async: four tiles on their way or in use", refusal,
-             []<Side side>(const auto&... a) { rungs_of::pipelined<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::pipelined<executor>(a...); })
         .add("large_tile",
              "128 x 256 of c a block, the next registers loaded during multiplication", refusal,
-             []<Side side>(const auto&... a) { rungs_of::large_tile<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::large_tile<executor>(a...); })
         .rungs();
   }
 

@@ -84,12 +84,12 @@ class MatmulFp8 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("matmul/matmul_fp8")
         .add("converted", "fp8 in memory, bf16 in the tensor cores", refuse_ragged_groups,
-             []<Side side>(const auto&... a) { rungs_of::converted<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::converted<executor>(a...); })
         .add("tensor_cores", "tensor cores multiply fp8; sums of 128 are promoted", refuse_fp8,
-             []<Side side>(const auto&... a) { rungs_of::tensor_cores<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::tensor_cores<executor>(a...); })
         .rungs();
   }
 
@@ -108,7 +108,8 @@ class MatmulFp8 {
   /// operations for each group.
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
     const std::vector<simt::bf16> found = buffers.download(problem.c);
-    const double of_tensor_cores = buffers.side() == simt::Side::kGpu ? 4.0 * 33.0 * 0x1p-13 : 0.0;
+    const double of_tensor_cores =
+        buffers.executor() == simt::Executor::kGpu ? 4.0 * 33.0 * 0x1p-13 : 0.0;
     Verdict verdict;
     for (const std::size_t index : sample(found.size(), kMostProducts / depth_ + 2, seed_)) {
       const std::size_t row = index / columns_;

@@ -50,14 +50,15 @@ class SplitK {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("matmul/split_k")
         .add("whole_depth", "a block for each tile", refuse_ragged_depth,
-             []<Side side>(const auto&... a) { rungs_of::whole_depth<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::whole_depth<executor>(a...); })
         .add("split", "equal parts of each tile's depth, added up by a second kernel",
-             refuse_ragged_depth, []<Side side>(const auto&... a) { rungs_of::split<side>(a...); })
+             refuse_ragged_depth,
+             []<Executor executor>(const auto&... a) { rungs_of::split<executor>(a...); })
         .add("stream", "all steps of all tiles dealt out evenly (stream-K)", refuse_ragged_depth,
-             []<Side side>(const auto&... a) { rungs_of::stream<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::stream<executor>(a...); })
         .rungs();
   }
 

@@ -32,18 +32,18 @@ class Transpose {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("basics/transpose")
         .add("naive", "one thread per element: rows are read, columns are written",
-             []<Side side>(const auto&... a) { rungs_of::naive<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::naive<executor>(a...); })
         .add("tiled", "tiles turn in shared memory: rows are read and written",
-             []<Side side>(const auto&... a) { rungs_of::tiled<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::tiled<executor>(a...); })
         .add_exercise(
             "09.4", "padded_transpose.cu", "padded",
             "rows of the tile one element longer: no two elements of a column in one bank",
-            []<Side side>(const auto&... a) { rungs_of::padded<side>(a...); })
+            []<Executor executor>(const auto&... a) { rungs_of::padded<executor>(a...); })
         .add("vectorised", "16 bytes per lane and access, in a tile with permuted chunks",
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .rungs();
   }
 

@@ -40,12 +40,12 @@ class AdamWBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("elements/adamw_bf16")
         .add("two_kernels", "the update in fp32, then a kernel that rounds",
-             []<Side side>(const auto&... a) { rungs_of::two_kernels<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::two_kernels<executor>(a...); })
         .add("fused", "one kernel, four parameters per thread",
-             []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::fused<executor>(a...); })
         .rungs();
   }
 

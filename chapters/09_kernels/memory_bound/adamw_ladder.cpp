@@ -55,16 +55,16 @@ class AdamW {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("elements/adamw")
         .add("unfused", "one kernel per operation of the formula",
-             []<Side side>(const auto&... a) { rungs_of::unfused<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::unfused<executor>(a...); })
         .add("fused", "one kernel: every array is read once and written once",
-             []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::fused<executor>(a...); })
         .add("vectorised", "16 bytes per lane and access",
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .add("multi_tensor", "one launch for many tensors",
-             []<Side side>(const auto&... a) { rungs_of::multi_tensor<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::multi_tensor<executor>(a...); })
         .rungs();
   }
 

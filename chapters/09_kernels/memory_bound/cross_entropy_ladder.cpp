@@ -52,16 +52,16 @@ class CrossEntropy {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("rows/cross_entropy")
         .add("materialized", "probabilities, losses and gradients in three kernels",
-             []<Side side>(const auto&... a) { rungs_of::materialized<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::materialized<executor>(a...); })
         .add("log_sum_exp", "log-sum-exp by a warp per row, then gradients: no probabilities",
-             []<Side side>(const auto&... a) { rungs_of::log_sum_exp<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::log_sum_exp<executor>(a...); })
         .add("online", "one kernel: maximum and sum in one pass, 16 bytes an access",
-             []<Side side>(const auto&... a) { rungs_of::online<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::online<executor>(a...); })
         .add("in_shared", "the row in shared memory: logits are read once", refuse_long_rows,
-             []<Side side>(const auto&... a) { rungs_of::in_shared<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::in_shared<executor>(a...); })
         .rungs();
   }
 

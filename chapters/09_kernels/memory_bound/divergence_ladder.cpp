@@ -54,16 +54,16 @@ class Divergence {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("basics/divergence")
         .add("branched", "a thread per element, with a branch between even and odd ones",
-             []<Side side>(const auto&... a) { rungs_of::branched<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::branched<executor>(a...); })
         .add("sorted", "warps of even and warps of odd elements: the lanes agree, but lie apart",
-             []<Side side>(const auto&... a) { rungs_of::sorted<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::sorted<executor>(a...); })
         .add("arithmetic", "one expression for both, with a sign",
-             []<Side side>(const auto&... a) { rungs_of::arithmetic<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::arithmetic<executor>(a...); })
         .add("paired", "a thread per two pairs: nothing left to decide, everything read once",
-             []<Side side>(const auto&... a) { rungs_of::paired<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::paired<executor>(a...); })
         .rungs();
   }
 

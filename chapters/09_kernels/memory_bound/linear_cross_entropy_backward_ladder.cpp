@@ -68,12 +68,13 @@ class LinearCrossEntropyBackward {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("rows/linear_cross_entropy_backward")
         .add("materialized", "the gradients of all logits in memory, then two products",
-             refuse_ragged, []<Side side>(const auto&... a) { rungs_of::materialized<side>(a...); })
+             refuse_ragged,
+             []<Executor executor>(const auto&... a) { rungs_of::materialized<executor>(a...); })
         .add("chunked", "those of a chunk of tokens at a time, in the same memory", refuse_ragged,
-             []<Side side>(const auto&... a) { rungs_of::chunked<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::chunked<executor>(a...); })
         .rungs();
   }
 

@@ -79,13 +79,14 @@ class LinearCrossEntropy {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("rows/linear_cross_entropy")
         .add("materialized", "a product that writes the logits, then a kernel that reads them",
              refuse_many_logits,
-             []<Side side>(const auto&... a) { rungs_of::materialized<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::materialized<executor>(a...); })
         .add("fused", "tiles of logits are reduced in registers: none goes to memory",
-             refuse_ragged_hidden, []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+             refuse_ragged_hidden,
+             []<Executor executor>(const auto&... a) { rungs_of::fused<executor>(a...); })
         .rungs();
   }
 

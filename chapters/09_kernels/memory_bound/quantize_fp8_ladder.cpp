@@ -55,15 +55,15 @@ class QuantizeFp8 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("elements/quantize_fp8")
         .add("two_kernels", "scales first, a thread per group; then elements", refuse_ragged_groups,
-             []<Side side>(const auto&... a) { rungs_of::two_kernels<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::two_kernels<executor>(a...); })
         .add("warp_per_group", "a warp per group, in one kernel: x is read once",
              refuse_ragged_groups,
-             []<Side side>(const auto&... a) { rungs_of::warp_per_group<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::warp_per_group<executor>(a...); })
         .add("vectorised", "16 lanes per group, 16 bytes a lane", refuse_ragged_groups,
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .rungs();
   }
 

@@ -35,21 +35,22 @@ class Reduction {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("basics/reduction")
         .add("atomics", "every thread adds its square to one number",
-             []<Side side>(const auto&... a) { rungs_of::atomics<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::atomics<executor>(a...); })
         .add("scattered_tree",
              "a tree in shared memory, one atomic per block; working threads lie apart",
-             []<Side side>(const auto&... a) { rungs_of::scattered_tree<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::scattered_tree<executor>(a...); })
         .add("dense_tree", "the tree's working threads are neighbours: whole warps work or rest",
-             []<Side side>(const auto&... a) { rungs_of::dense_tree<side>(a...); })
-        .add_exercise("09.5", "warp_reduction.cu", "warp_shuffles",
-                      "warps add up by shuffles: one barrier instead of eight",
-                      []<Side side>(const auto&... a) { rungs_of::warp_shuffles<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::dense_tree<executor>(a...); })
+        .add_exercise(
+            "09.5", "warp_reduction.cu", "warp_shuffles",
+            "warps add up by shuffles: one barrier instead of eight",
+            []<Executor executor>(const auto&... a) { rungs_of::warp_shuffles<executor>(a...); })
         .add("two_launches",
              "16 bytes per load, few blocks with long loops, a second launch; no atomics",
-             []<Side side>(const auto&... a) { rungs_of::two_launches<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::two_launches<executor>(a...); })
         .rungs();
   }
 

@@ -55,15 +55,15 @@ class RmsNormBackward {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("rows/rms_norm_backward")
         .add("thread_per_row", "one thread per row, atomics for d_weight",
-             []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::thread_per_row<executor>(a...); })
         .add("warp_per_row", "one warp per row: neighbouring lanes, also of the atomics",
-             []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::warp_per_row<executor>(a...); })
         .add("two_stages", "rows held in registers, partial sums of d_weight, no atomics",
              refuse_long_rows,
-             []<Side side>(const auto&... a) { rungs_of::two_stages<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::two_stages<executor>(a...); })
         .rungs();
   }
 

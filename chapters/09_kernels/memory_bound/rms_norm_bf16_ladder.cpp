@@ -48,12 +48,12 @@ class RmsNormBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("rows/rms_norm_bf16")
         .add("warp_per_row", "a warp per row, an element per lane; h is read back",
-             []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::warp_per_row<executor>(a...); })
         .add("in_registers", "a block holds its row; accesses of 16 bytes", refuse_long_rows,
-             []<Side side>(const auto&... a) { rungs_of::in_registers<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::in_registers<executor>(a...); })
         .rungs();
   }
 

@@ -54,20 +54,20 @@ class RmsNorm {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("rows/rms_norm")
         .add("thread_per_row", "an addition kernel, then one thread per row",
-             []<Side side>(const auto&... a) { rungs_of::thread_per_row<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::thread_per_row<executor>(a...); })
         .add("warp_per_row", "one warp per row: neighbouring lanes, sums by shuffles",
-             []<Side side>(const auto&... a) { rungs_of::warp_per_row<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::warp_per_row<executor>(a...); })
         .add("vectorised", "accesses of 16 bytes: a quarter of the requests",
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .add("in_registers", "a block holds its row in registers: h is read once", refuse_long_rows,
-             []<Side side>(const auto&... a) { rungs_of::in_registers<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::in_registers<executor>(a...); })
         .add_exercise("09.6", "fused_rms_norm.cu", "fused",
                       "the addition in the same kernel: h is written and never read",
                       refuse_long_rows,
-                      []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+                      []<Executor executor>(const auto&... a) { rungs_of::fused<executor>(a...); })
         .rungs();
   }
 

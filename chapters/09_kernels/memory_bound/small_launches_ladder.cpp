@@ -44,7 +44,7 @@ class SmallLaunches {
   }
 
   Problem problem(ProblemBuffers& buffers) {
-    recording_ = std::make_unique<simt::Recording>(buffers.side());
+    recording_ = std::make_unique<simt::Recording>(buffers.executor());
     return {.layers = static_cast<int>(layers_),
             .hidden = static_cast<int>(hidden_),
             .weights = buffers.input("weights", weights_),
@@ -62,17 +62,19 @@ class SmallLaunches {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("basics/small_launches")
         .add("separate", "a launch for each product", refuse_vectors,
-             []<Side side>(const auto&... a) { rungs_of::separate<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::separate<executor>(a...); })
         .add("recorded", "the launches are recorded once, and queued as one graph", refuse_vectors,
-             []<Side side>(const auto&... a) { rungs_of::recorded<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::recorded<executor>(a...); })
         .add("programmatic", "a kernel begins beside the one before and loads its weights",
              refuse_early_kernels,
-             []<Side side>(const auto&... a) { rungs_of::programmatic<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::programmatic<executor>(a...); })
         .add("recorded_programmatic", "a graph of kernels that begin early", refuse_early_kernels,
-             []<Side side>(const auto&... a) { rungs_of::recorded_programmatic<side>(a...); })
+             []<Executor executor>(const auto&... a) {
+               rungs_of::recorded_programmatic<executor>(a...);
+             })
         .rungs();
   }
 

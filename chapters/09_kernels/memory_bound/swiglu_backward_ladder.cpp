@@ -42,14 +42,14 @@ class SwigluBackward {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("elements/swiglu_backward")
         .add("two_kernels", "a kernel for each gradient",
-             []<Side side>(const auto&... a) { rungs_of::two_kernels<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::two_kernels<executor>(a...); })
         .add("fused", "one kernel for both: shared inputs are read once",
-             []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::fused<executor>(a...); })
         .add("vectorised", "accesses of 16 bytes",
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .rungs();
   }
 

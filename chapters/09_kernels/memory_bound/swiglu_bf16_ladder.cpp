@@ -41,12 +41,12 @@ class SwigluBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("elements/swiglu_bf16")
         .add("element_each", "an element per thread: half of each request is unused",
-             []<Side side>(const auto&... a) { rungs_of::element_each<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::element_each<executor>(a...); })
         .add("vectorised", "accesses of 16 bytes, which are eight elements",
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .rungs();
   }
 

@@ -40,14 +40,14 @@ class Swiglu {
   }
 
   static std::vector<Rung<Problem>> rungs() {
-    using simt::Side;
+    using simt::Executor;
     return RungTable<Problem>("elements/swiglu")
         .add("two_kernels", "a kernel for silu, another one for the product",
-             []<Side side>(const auto&... a) { rungs_of::two_kernels<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::two_kernels<executor>(a...); })
         .add("fused", "one kernel: silu(gate) stays in a register",
-             []<Side side>(const auto&... a) { rungs_of::fused<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::fused<executor>(a...); })
         .add("vectorised", "accesses of 16 bytes",
-             []<Side side>(const auto&... a) { rungs_of::vectorised<side>(a...); })
+             []<Executor executor>(const auto&... a) { rungs_of::vectorised<executor>(a...); })
         .rungs();
   }
 

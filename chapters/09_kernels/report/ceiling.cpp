@@ -44,8 +44,8 @@ class ProductCeiling final : public Ceiling {
       : limit_(limit),
         sizes_(sizes),
         product_(sizes[0], sizes[1], sizes[2],
-                 limit == Limit::kFp32 ? VendorMatmul::Precision::kFp32
-                                       : VendorMatmul::Precision::kBf16) {}
+                 limit == Limit::kFp32 ? kernels::VendorAccuracy::kFp32
+                                       : kernels::VendorAccuracy::kBf16) {}
 
   std::string name() const override {
     return limit_ == Limit::kFp32

@@ -63,8 +63,8 @@ std::string format_list(std::span<const std::unique_ptr<Ladder>> ladders) {
   for (const std::unique_ptr<Ladder>& ladder : ladders) {
     const LadderInfo& info = ladder->info();
     text += fmt::format("{}: {}\n  sizes: {} (on a GPU: {}); limited by {}\n", info.name,
-                        info.title, to_text(info, ladder->default_sizes(simt::Side::kInstrumented)),
-                        to_text(info, ladder->default_sizes(simt::Side::kGpu)),
+                        info.title, to_text(info, ladder->default_sizes(simt::Executor::kChecked)),
+                        to_text(info, ladder->default_sizes(simt::Executor::kGpu)),
                         limit_in_words(info.limit));
     for (const RungInfo& rung : ladder->rungs()) {
       text += format_rung(rung);

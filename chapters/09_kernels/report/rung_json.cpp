@@ -91,7 +91,7 @@ Json to_json(const Ladder& ladder, const RunRequest& request, const RungRun& run
              const Ceiling* ceiling) {
   const LadderInfo& info = ladder.info();
   const Cost cost = ladder.cost(request.sizes, request.seed);
-  const bool on_gpu = request.side == simt::Side::kGpu;
+  const bool on_gpu = request.executor == simt::Executor::kGpu;
   Json json = {{"ladder", info.name},
                {"rung", run.rung.number},
                {"name", run.rung.name},

@@ -44,9 +44,10 @@ std::string word_of(const std::vector<train::Choice<T>>& choices, T value) {
 }
 
 /// Words that chapter 01 has for estimates, and no training.
-std::optional<memory::Precision> estimate_precision(const std::string& text) {
-  for (const auto precision : {memory::Precision::kBf16Mixed,
-                               memory::Precision::kBf16MixedFp32Grads, memory::Precision::kFp64}) {
+std::optional<memory::NumberFormats> estimate_precision(const std::string& text) {
+  for (const auto precision :
+       {memory::NumberFormats::kBf16Mixed, memory::NumberFormats::kBf16MixedFp32Grads,
+        memory::NumberFormats::kFp64}) {
     if (text == memory::to_string(precision)) return precision;
   }
   return {};

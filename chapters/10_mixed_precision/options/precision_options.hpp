@@ -34,22 +34,23 @@ enum class MomentFormat { kF32, kBf16, kInt8 };
 
 /// @brief Types, recipes, and what is counted.
 struct PrecisionOptions {
-  Recipe recipe = Recipe::kFp32;                   ///< --precision
-  bool recipe_given = false;                       ///< whether the command line has it
-  std::optional<memory::Precision> estimate_only;  ///< --precision of an estimate, by chapter 01
-  std::optional<bool> master_weights;              ///< --master-weights; absent: by the recipe
-  std::optional<DType> grad_dtype;                 ///< --grad-dtype; absent: by the recipe
-  std::optional<LossScaling> loss_scaling;         ///< --loss-scale; absent: by the recipe
-  double constant_scale = 0;                       ///< --loss-scale N
-  std::optional<double> scale_start;               ///< --loss-scale-start; absent: the rule's
-  std::optional<std::size_t> scale_window;         ///< --loss-scale-window; absent: the rule's
-  std::optional<Scaling> fp8_scaling;              ///< --fp8-recipe; absent: delayed
-  Rounding rounding = Rounding::kNearest;          ///< --rounding
-  MomentFormat moments = MomentFormat::kF32;       ///< --optimizer-state
-  RoundedSums rounded_sums;                        ///< --round-sums
-  bool counts_updates = false;                     ///< --count-updates
-  bool formats = false;                            ///< --formats: only print the table
-  bool sum_drift = false;                          ///< --sum-drift: only print that table
+  Recipe recipe = Recipe::kFp32;  ///< --precision
+  bool recipe_given = false;      ///< whether the command line has it
+  std::optional<memory::NumberFormats>
+      estimate_only;                          ///< --precision of an estimate, by chapter 01
+  std::optional<bool> master_weights;         ///< --master-weights; absent: by the recipe
+  std::optional<DType> grad_dtype;            ///< --grad-dtype; absent: by the recipe
+  std::optional<LossScaling> loss_scaling;    ///< --loss-scale; absent: by the recipe
+  double constant_scale = 0;                  ///< --loss-scale N
+  std::optional<double> scale_start;          ///< --loss-scale-start; absent: the rule's
+  std::optional<std::size_t> scale_window;    ///< --loss-scale-window; absent: the rule's
+  std::optional<Scaling> fp8_scaling;         ///< --fp8-recipe; absent: delayed
+  Rounding rounding = Rounding::kNearest;     ///< --rounding
+  MomentFormat moments = MomentFormat::kF32;  ///< --optimizer-state
+  RoundedSums rounded_sums;                   ///< --round-sums
+  bool counts_updates = false;                ///< --count-updates
+  bool formats = false;                       ///< --formats: only print the table
+  bool sum_drift = false;                     ///< --sum-drift: only print that table
 
   /// @brief Adds the flags to a command line, --precision in place of chapter 01's.
   void add_to(CLI::App& app);

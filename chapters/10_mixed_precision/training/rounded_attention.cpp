@@ -83,7 +83,7 @@ struct Query {
 
 /// Calls fn(query) for each.
 template <class Fn>
-void for_each_query(const AttentionInputs& inputs, const Fn& fn) {
+void for_each_query(const AttentionOperands& inputs, const Fn& fn) {
   const Tensor& query = inputs.query;
   const std::size_t seq = query.size(1);
   const std::size_t group = query.size(2) / inputs.key.size(2);
@@ -107,7 +107,7 @@ void for_each_query(const AttentionInputs& inputs, const Fn& fn) {
 template <HalfScalar T>
 class Attention {
  public:
-  explicit Attention(const AttentionInputs& inputs)
+  explicit Attention(const AttentionOperands& inputs)
       : query_(copy_of(inputs.query)),
         key_(copy_of(inputs.key)),
         value_(copy_of(inputs.value)),
@@ -212,7 +212,7 @@ void rounded_softmax_backward(std::span<const float> weights, std::span<float> d
   with_half(dtype, [&]<class T>() { softmax_backward<T>(weights, d_weights); });
 }
 
-void rounded_attention_into(const Tensor& output, const AttentionInputs& inputs) {
+void rounded_attention_into(const Tensor& output, const AttentionOperands& inputs) {
   const Vectors sums = zeros_like(output);
   with_half(inputs.query.dtype(), [&]<class T>() {
     const Attention<T> attention(inputs);
@@ -221,7 +221,8 @@ void rounded_attention_into(const Tensor& output, const AttentionInputs& inputs)
   cast_into(output, sums.tensor());
 }
 
-nn::QkvGradients rounded_attention_backward(const Tensor& d_output, const AttentionInputs& inputs) {
+nn::QkvGradients rounded_attention_backward(const Tensor& d_output,
+                                            const AttentionOperands& inputs) {
   const Vectors d_out = copy_of(d_output);
   const Vectors d_query = zeros_like(inputs.query);
   const Vectors d_key = zeros_like(inputs.key);

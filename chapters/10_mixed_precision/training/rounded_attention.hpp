@@ -33,7 +33,7 @@ void rounded_softmax_backward(std::span<const float> weights, std::span<float> d
                               DType dtype);
 
 /// @brief What attends to what.
-struct AttentionInputs {
+struct AttentionOperands {
   Tensor query;  ///< [batch, seq, heads, head_dim] of bf16 or f16, rotated
   Tensor key;    ///< [batch, seq, kv_heads, head_dim], rotated
   Tensor value;  ///< [batch, seq, kv_heads, head_dim]
@@ -44,12 +44,12 @@ struct AttentionInputs {
 /// @brief Causal attention with scale 1 / sqrt(head_dim) by rounded_softmax.
 /// @param output  [batch, seq, heads, head_dim] of the query's type, overwritten.
 /// Memory: f32 copies of the inputs and of the output for the time of the call.
-void rounded_attention_into(const Tensor& output, const AttentionInputs& inputs);
+void rounded_attention_into(const Tensor& output, const AttentionOperands& inputs);
 
 /// @brief Its gradients, by the weights that the forward pass had: they are computed again.
 /// @param d_output  [batch, seq, heads, head_dim].
 [[nodiscard]] nn::QkvGradients rounded_attention_backward(const Tensor& d_output,
-                                                          const AttentionInputs& inputs);
+                                                          const AttentionOperands& inputs);
 
 /// @brief A core that rotates and saves as another does, and attends by rounded_softmax.
 /// @param core  attention of whole sequences on the CPU.

@@ -63,7 +63,7 @@ bool has_predicted_traffic(const train::Setup& setup) {
 }
 
 Predicted predictions(const train::Setup& setup, std::size_t rank) {
-  const StateBytes states = state_bytes(setup, rank);
+  const memory::StateBytes states = state_bytes(setup, rank);
   return {states.parameters, states.gradients, states.optimizer, activation_bytes(setup, rank)};
 }
 

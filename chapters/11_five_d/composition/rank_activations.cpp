@@ -23,7 +23,7 @@ pipeline_parallel::BlockActivations mixed_block(const train::Setup& setup, std::
   const expert_parallel::LocalMoe rank{.share = pipeline_parallel::rank_share(setup),
                                        .ep = options.ep};
   const expert_parallel::ExpertRows rows = expert_parallel::even_rows(model.moe, rank, sequences);
-  const memory::Precision precision = memory::formats_of(setup).activations;
+  const memory::NumberFormats precision = memory::formats_of(setup).activations;
   const auto bytes_of = [&](memory::Recompute mode) {
     return expert_parallel::moe_block_bytes(model, sequences, precision, mode, rank, rows);
   };

@@ -24,10 +24,10 @@ int shard_of(const train::Setup& setup, const MeshPlace& place, DataGroup group)
 }
 
 /// Elements of one data group; of the optimizer those that it updates.
-StateBytes group_elements(const train::Setup& setup, const std::vector<FlatArray>& arrays,
-                          int shard) {
+memory::StateBytes group_elements(const train::Setup& setup, const std::vector<FlatArray>& arrays,
+                                  int shard) {
   const zero::ZeroStage stage = zero::zero_of(setup).options().stage;
-  StateBytes elements;
+  memory::StateBytes elements;
   for (const auto& [layout, chunk, part] : arrays) {
     elements.parameters += zero::shards_parameters(stage) ? layout.shard : layout.padded;
     elements.gradients += zero::shards_gradients(stage) ? layout.shard : layout.padded;
@@ -40,12 +40,12 @@ StateBytes group_elements(const train::Setup& setup, const std::vector<FlatArray
 
 }  // namespace
 
-StateBytes state_bytes(const train::Setup& setup, std::size_t rank) {
+memory::StateBytes state_bytes(const train::Setup& setup, std::size_t rank) {
   const MeshPlace place = place_of(setup, rank);
   const std::vector<RankTensor> tensors = rank_tensors(setup, place.stage);
-  StateBytes elements;
+  memory::StateBytes elements;
   for (const DataGroup group : {DataGroup::kAll, DataGroup::kExperts}) {
-    const StateBytes more =
+    const memory::StateBytes more =
         group_elements(setup, flat_arrays(setup, tensors, group), shard_of(setup, place, group));
     elements.parameters += more.parameters;
     elements.gradients += more.gradients;

@@ -16,7 +16,7 @@ namespace ultra::checkpoint {
 namespace {
 
 /// What the parser has read so far, and so what may come next.
-enum class Place {
+enum class ParserState {
   kStart,         // before the header's object
   kHeader,        // in it: a key or its end
   kMetadata,      // after the key of the metadata
@@ -48,80 +48,80 @@ class HeaderReader final : public JsonEvents {
   void number(double, const std::string& text) override { refuse_value(clipped(text)); }
 
   void whole(std::uint64_t value) override {
-    if (place_ == Place::kExtent) {
+    if (state_ == ParserState::kExtent) {
       tensor().shape.push_back(value);
-    } else if (place_ == Place::kOffset && offsets_read_ < offsets_.size()) {
+    } else if (state_ == ParserState::kOffset && offsets_read_ < offsets_.size()) {
       offsets_[offsets_read_++] = value;
     } else {
-      refuse_value(place_ == Place::kOffset ? "a third number" : fmt::to_string(value));
+      refuse_value(state_ == ParserState::kOffset ? "a third number" : fmt::to_string(value));
     }
   }
 
   void string(std::string& value) override {
-    if (place_ == Place::kMetadataText) {
+    if (state_ == ParserState::kMetadataText) {
       *metadata_text_ = value;
-      place_ = Place::kMetadataKey;
-    } else if (place_ == Place::kType) {
+      state_ = ParserState::kMetadataKey;
+    } else if (state_ == ParserState::kType) {
       read_type(value);
-      place_ = Place::kTensorKey;
+      state_ = ParserState::kTensorKey;
     } else {
       refuse_value(fmt::format("the text {}", shown_text(value)));
     }
   }
 
   void begin_object() override {
-    if (place_ == Place::kStart) {
-      place_ = Place::kHeader;
-    } else if (place_ == Place::kMetadata) {
-      place_ = Place::kMetadataKey;
-    } else if (place_ == Place::kTensor) {
-      place_ = Place::kTensorKey;
+    if (state_ == ParserState::kStart) {
+      state_ = ParserState::kHeader;
+    } else if (state_ == ParserState::kMetadata) {
+      state_ = ParserState::kMetadataKey;
+    } else if (state_ == ParserState::kTensor) {
+      state_ = ParserState::kTensorKey;
     } else {
       refuse_value("an object");
     }
   }
 
   void key(std::string& name) override {
-    if (place_ == Place::kHeader) {
+    if (state_ == ParserState::kHeader) {
       enter_entry(name);
-    } else if (place_ == Place::kMetadataKey) {
+    } else if (state_ == ParserState::kMetadataKey) {
       const auto [entry, is_new] = content_.metadata.try_emplace(name);
       if (!is_new) refuse(fmt::format("{} has two entries {}", kMetadataKey, shown_text(name)));
       metadata_text_ = &entry->second;
-      place_ = Place::kMetadataText;
+      state_ = ParserState::kMetadataText;
     } else {
       enter_property(name);
     }
   }
 
   void end_object() override {
-    if (place_ == Place::kTensorKey) {
+    if (state_ == ParserState::kTensorKey) {
       if (!has_type_) refuse_missing(kTypeKey);
       if (!has_shape_) refuse_missing(kShapeKey);
       if (!has_offsets_) refuse_missing(kOffsetsKey);
     }
-    place_ = Place::kHeader;
+    state_ = ParserState::kHeader;
   }
 
   void begin_array() override {
-    if (place_ == Place::kShape) {
-      place_ = Place::kExtent;
-    } else if (place_ == Place::kOffsets) {
-      place_ = Place::kOffset;
+    if (state_ == ParserState::kShape) {
+      state_ = ParserState::kExtent;
+    } else if (state_ == ParserState::kOffsets) {
+      state_ = ParserState::kOffset;
     } else {
       refuse_value("a list");
     }
   }
 
   void end_array() override {
-    if (place_ == Place::kOffset) {
+    if (state_ == ParserState::kOffset) {
       if (offsets_read_ != offsets_.size()) {
-        refuse(
-            fmt::format("{} holds {} of two numbers", described(Place::kOffsets), offsets_read_));
+        refuse(fmt::format("{} holds {} of two numbers", described(ParserState::kOffsets),
+                           offsets_read_));
       }
       tensor().bytes = Range{offsets_[0], offsets_[1]};
     }
-    place_ = Place::kTensorKey;
+    state_ = ParserState::kTensorKey;
   }
 
   void too_large(const std::string& text) override { refuse_value(clipped(text)); }
@@ -135,21 +135,21 @@ class HeaderReader final : public JsonEvents {
   void enter_entry(std::string& name) {
     if (name == kMetadataKey) {
       if (std::exchange(has_metadata_, true)) refuse(fmt::format("it has two {}", kMetadataKey));
-      place_ = Place::kMetadata;
+      state_ = ParserState::kMetadata;
       return;
     }
     content_.tensors.emplace_back().name = std::move(name);
     has_type_ = has_shape_ = has_offsets_ = false;
-    place_ = Place::kTensor;
+    state_ = ParserState::kTensor;
   }
 
   void enter_property(const std::string& name) {
     if (name == kTypeKey) {
-      enter(Place::kType, kTypeKey, has_type_);
+      enter(ParserState::kType, kTypeKey, has_type_);
     } else if (name == kShapeKey) {
-      enter(Place::kShape, kShapeKey, has_shape_);
+      enter(ParserState::kShape, kShapeKey, has_shape_);
     } else if (name == kOffsetsKey) {
-      enter(Place::kOffsets, kOffsetsKey, has_offsets_);
+      enter(ParserState::kOffsets, kOffsetsKey, has_offsets_);
       offsets_read_ = 0;
     } else {
       refuse(fmt::format("tensor {} has an entry {}, expected {}, {} and {} only",
@@ -158,11 +158,11 @@ class HeaderReader final : public JsonEvents {
     }
   }
 
-  void enter(Place place, std::string_view name, bool& seen) {
+  void enter(ParserState state, std::string_view name, bool& seen) {
     if (std::exchange(seen, true)) {
       refuse(fmt::format("tensor {} has two entries {}", shown_text(tensor().name), name));
     }
-    place_ = place;
+    state_ = state;
   }
 
   void read_type(const std::string& name) {
@@ -184,26 +184,26 @@ class HeaderReader final : public JsonEvents {
 
   /// Something stands where it does not belong.
   [[noreturn]] void refuse_value(std::string_view found) {
-    refuse(fmt::format("{} is {}, expected {}", described(place_), found, expected()));
+    refuse(fmt::format("{} is {}, expected {}", described(state_), found, expected()));
   }
 
-  [[nodiscard]] std::string described(Place place) {
-    switch (place) {
-      case Place::kMetadata:
+  [[nodiscard]] std::string described(ParserState state) {
+    switch (state) {
+      case ParserState::kMetadata:
         return std::string(kMetadataKey);
-      case Place::kMetadataText:
+      case ParserState::kMetadataText:
         return fmt::format("a value of {}", kMetadataKey);
-      case Place::kTensor:
+      case ParserState::kTensor:
         return fmt::format("tensor {}", shown_text(tensor().name));
-      case Place::kType:
+      case ParserState::kType:
         return fmt::format("the dtype of tensor {}", shown_text(tensor().name));
-      case Place::kShape:
+      case ParserState::kShape:
         return fmt::format("the shape of tensor {}", shown_text(tensor().name));
-      case Place::kExtent:
+      case ParserState::kExtent:
         return fmt::format("an extent in the shape of tensor {}", shown_text(tensor().name));
-      case Place::kOffsets:
+      case ParserState::kOffsets:
         return fmt::format("the data_offsets of tensor {}", shown_text(tensor().name));
-      case Place::kOffset:
+      case ParserState::kOffset:
         return fmt::format("one of the data_offsets of tensor {}", shown_text(tensor().name));
       default:
         return "its header";
@@ -211,22 +211,22 @@ class HeaderReader final : public JsonEvents {
   }
 
   [[nodiscard]] std::string_view expected() const {
-    switch (place_) {
-      case Place::kMetadata:
+    switch (state_) {
+      case ParserState::kMetadata:
         return "an object of texts";
-      case Place::kMetadataText:
+      case ParserState::kMetadataText:
         return "a text";
-      case Place::kTensor:
+      case ParserState::kTensor:
         return "an object of dtype, shape and data_offsets";
-      case Place::kType:
+      case ParserState::kType:
         return "a text such as \"F32\"";
-      case Place::kShape:
+      case ParserState::kShape:
         return "a list of integers that are not negative";
-      case Place::kExtent:
+      case ParserState::kExtent:
         return "an integer in [0, 2^64)";
-      case Place::kOffsets:
+      case ParserState::kOffsets:
         return "a list of two integers";
-      case Place::kOffset:
+      case ParserState::kOffset:
         return "two integers in [0, 2^64)";
       default:
         return "an object";
@@ -240,7 +240,7 @@ class HeaderReader final : public JsonEvents {
 
   std::string_view text_;
   const std::string& path_;
-  Place place_ = Place::kStart;
+  ParserState state_ = ParserState::kStart;
   HeaderContent content_;
   std::string* metadata_text_ = nullptr;  // where the next text of the metadata goes
   std::array<std::size_t, 2> offsets_{};  // of the tensor under way

@@ -13,7 +13,7 @@
 #include "common/comm/engine/tensor_bytes.hpp"
 #include "common/tensor/backend/generic_operands.hpp"
 #include "common/tensor/backend/kernels_of.hpp"
-#include "kernels/generic/combine.hpp"
+#include "kernels/generic/elements/combine.hpp"
 
 namespace ultra::comm {
 namespace {

@@ -133,7 +133,7 @@ class CudaRuntime : public Runtime {
   }
 
   const DeviceProperties& properties() const override { return properties_; }
-  const kernels::Table& kernels() const override { return kernels::table<simt::Side::kGpu>(); }
+  const kernels::Table& kernels() const override { return kernels::table<simt::Executor::kGpu>(); }
 
   void* allocate(std::size_t bytes) override {
     make_current();

@@ -169,7 +169,7 @@ OrderChecker& checker_of_this_process() {
 class EmulatedRuntime : public Runtime {
  public:
   const DeviceProperties& properties() const override { return properties_; }
-  const kernels::Table& kernels() const override { return kernels::table<simt::Side::kBare>(); }
+  const kernels::Table& kernels() const override { return kernels::table<simt::Executor::kFast>(); }
 
   void* allocate(std::size_t bytes) override { return ::operator new(bytes, kDeviceAlignment); }
 

@@ -4,7 +4,7 @@
 #include "common/tensor/backend/generic_operands.hpp"
 #include "common/tensor/backend/kernels_of.hpp"
 #include "common/tensor/regions.hpp"
-#include "kernels/generic/copy.hpp"
+#include "kernels/generic/elements/copy.hpp"
 
 namespace ultra::backend {
 namespace {

@@ -33,7 +33,7 @@ void Counters::start(std::size_t warps) {
   recent_.fill(kNone);
 }
 
-std::uint32_t Counters::site_of(Place place, AccessKind kind, std::size_t size) {
+std::uint32_t Counters::site_of(SourceLine place, AccessKind kind, std::size_t size) {
   const auto line = static_cast<std::size_t>(place.line);
   const std::size_t file = reinterpret_cast<std::uintptr_t>(place.file) >> 3;
   const std::size_t hash =

@@ -20,7 +20,7 @@ class Counters {
   void start(std::size_t warps);
 
   /// @brief The number of a line, kind and access size: small and dense, the same for every lane.
-  [[nodiscard]] std::uint32_t site_of(Place place, AccessKind kind, std::size_t size);
+  [[nodiscard]] std::uint32_t site_of(SourceLine place, AccessKind kind, std::size_t size);
 
   /// @brief Takes one lane's access. For a branch, `address` is 1 if it is taken.
   void record(std::size_t warp, std::size_t lane, std::uint32_t site, std::uint64_t address);
@@ -35,14 +35,14 @@ class Counters {
   void drop();
 
   /// @brief The place of a site.
-  [[nodiscard]] Place place_of(std::uint32_t site) const { return keys_[site].place; }
+  [[nodiscard]] SourceLine place_of(std::uint32_t site) const { return keys_[site].place; }
 
   /// @brief All sites; lines that several translation units share are one.
   [[nodiscard]] std::vector<Site> sites() const;
 
  private:
   struct Key {
-    Place place;
+    SourceLine place;
     AccessKind kind;
     std::size_t size;
   };

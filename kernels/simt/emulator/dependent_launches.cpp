@@ -22,7 +22,7 @@ void Engine::start_order(const Config& config) {
 }
 
 void Engine::end_order(const Config& config) {
-  if (config.start == Start::kBesideTheKernelBefore && is_instrumented_ && !has_anyone_waited_ &&
+  if (config.start == Start::kBesideTheKernelBefore && is_checked_ && !has_anyone_waited_ &&
       !error_) {
     error_ = std::make_exception_ptr(SimtError(
         Fault::kOrder,

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "kernels/simt/emulator/engine.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 
 namespace ultra::simt::emulator {
 namespace {
@@ -15,7 +15,9 @@ std::string to_text(const uint3& index) {
   return fmt::format("({}, {}, {})", index.x, index.y, index.z);
 }
 
-std::string to_text(const Place& place) { return fmt::format("{}:{}", place.file, place.line); }
+std::string to_text(const SourceLine& place) {
+  return fmt::format("{}:{}", place.file, place.line);
+}
 
 const char* verb_of(Operation operation) {
   switch (operation) {
@@ -63,11 +65,12 @@ std::string Engine::where_is(std::size_t thread) const {
   return name + " is elsewhere";
 }
 
-void Engine::fail(Fault fault, Place place, const std::string& what) const {
+void Engine::fail(Fault fault, SourceLine place, const std::string& what) const {
   fail_in(running_, fault, place, what);
 }
 
-void Engine::fail_in(std::size_t thread, Fault fault, Place place, const std::string& what) const {
+void Engine::fail_in(std::size_t thread, Fault fault, SourceLine place,
+                     const std::string& what) const {
   if (fault != Fault::kRace) {
     fail_if_unwritten();  // which may be why this happens
   }

@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 
 namespace ultra::simt::emulator {
 namespace {
@@ -40,7 +40,7 @@ Engine::~Engine() {
   }
 }
 
-void Engine::run(const Config& config, const Task& task, Side side, unsigned cluster) {
+void Engine::run(const Config& config, const Task& task, Executor executor, unsigned cluster) {
   check_config(config);
   if (is_running_) {
     throw SimtError(Fault::kLaunch, "launch of " + std::string(config.name) +
@@ -48,7 +48,7 @@ void Engine::run(const Config& config, const Task& task, Side side, unsigned clu
                                         "Hint: return from the kernel, then launch");
   }
   task_ = task;
-  is_instrumented_ = side == Side::kInstrumented;
+  is_checked_ = executor == Executor::kChecked;
   start_launch(config, cluster);
   start_order(config);
 
@@ -237,7 +237,7 @@ void Engine::end_thread() {
 void Engine::flush_if_nobody_runs(std::size_t index) {
   const Warp& resting = warps_[index];
   const LaneMask at_rest = resting.exited | resting.at_barrier | resting.resting;
-  if (is_instrumented_ && at_rest == resting.existing) {
+  if (is_checked_ && at_rest == resting.existing) {
     counters_.flush(index);
   }
 }
@@ -311,7 +311,7 @@ void Engine::suspend(Turn turn) {
 }
 
 // The running thread waits until the units wake it.
-void Engine::rest(Place place) {
+void Engine::rest(SourceLine place) {
   threads_[running_].place = place;
   warp().resting |= lane_bit();
   warp().ready &= ~lane_bit();
@@ -328,7 +328,7 @@ void Engine::wake(std::size_t thread) {
   idle_turns_ = 0;
 }
 
-void run_in_clusters(const Config& config, const Task& task, Side side, unsigned cluster) {
+void run_in_clusters(const Config& config, const Task& task, Executor executor, unsigned cluster) {
   constexpr unsigned kMostBlocks = 8;
   if (cluster == 0 || cluster > kMostBlocks || config.grid.x % cluster != 0) {
     throw SimtError(Fault::kLaunch,
@@ -343,11 +343,11 @@ void run_in_clusters(const Config& config, const Task& task, Side side, unsigned
                                         std::to_string(config.block.count()) +
                                         " threads in clusters, expected whole warps");
   }
-  Engine::of_this_thread().run(config, task, side, cluster);
+  Engine::of_this_thread().run(config, task, executor, cluster);
 }
 
-void run(const Config& config, const Task& task, Side side) {
-  Engine::of_this_thread().run(config, task, side);
+void run(const Config& config, const Task& task, Executor executor) {
+  Engine::of_this_thread().run(config, task, executor);
 }
 
 }  // namespace ultra::simt::emulator

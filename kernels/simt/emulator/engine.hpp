@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "kernels/simt/emulator/async/units.hpp"
-#include "kernels/simt/emulator/async_copies.hpp"
 #include "kernels/simt/emulator/counters.hpp"
-#include "kernels/simt/emulator/fiber.hpp"
+#include "kernels/simt/emulator/fibers/fiber.hpp"
+#include "kernels/simt/emulator/fibers/overflow.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 #include "kernels/simt/emulator/launch.hpp"
-#include "kernels/simt/emulator/overflow.hpp"
-#include "kernels/simt/emulator/registry.hpp"
-#include "kernels/simt/emulator/shared_memory.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
+#include "kernels/simt/emulator/memory/async_copies.hpp"
+#include "kernels/simt/emulator/memory/registry.hpp"
+#include "kernels/simt/emulator/memory/shared_memory.hpp"
 #include "kernels/simt/error.hpp"
 
 namespace ultra::simt::emulator {
@@ -44,14 +44,14 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// @brief run() of the emulator; the blocks of a cluster, neighbours along x, run together.
-  void run(const Config& config, const Task& task, Side side, unsigned cluster = 1);
+  void run(const Config& config, const Task& task, Executor executor, unsigned cluster = 1);
 
   /// @brief The hook of the same name.
   void observe(const Access& access);
   /// @brief The hook of the same name.
-  void after_atomic(const void* address, bool changed, Place place);
+  void after_atomic(const void* address, bool changed, SourceLine place);
   /// @brief The hook of the same name.
-  void observe_branch(bool taken, Place place);
+  void observe_branch(bool taken, SourceLine place);
   /// @brief The hook of the same name.
   void begin_copy(const AsyncCopy& copy);
   /// @brief The hook of the same name.
@@ -59,7 +59,7 @@ class Engine {
   /// @brief The hook of the same name.
   void land_copies(std::uint32_t pending);
   /// @brief The hook of the same name.
-  void wait_at_barrier(Place place);
+  void wait_at_barrier(SourceLine place);
   /// @brief The hook of the same name.
   void note_wait_for_kernel_before();
   /// @brief The hook of the same name.
@@ -78,7 +78,7 @@ class Engine {
   [[nodiscard]] unsigned rank_in_cluster() const { return static_cast<unsigned>(rank_); }
   /// @brief Stops with what is wrong with the running thread.
   /// @throws SimtError
-  [[noreturn]] void fail(Fault fault, Place place, const std::string& what) const;
+  [[noreturn]] void fail(Fault fault, SourceLine place, const std::string& what) const;
 
  private:
   friend class Units;  // which lets threads wait, and says who is at fault
@@ -86,7 +86,7 @@ class Engine {
   struct Thread {
     Fiber* fiber = nullptr;  // null before its start and after its end
     Meeting meeting{};       // what it waits for, if it meets other lanes
-    Place place{};           // where it waits
+    SourceLine place{};      // where it waits
     std::uint32_t warp_epoch = 1;
     // The access that it repeats, if it waits for another thread's change.
     const void* repeated_address = nullptr;
@@ -119,7 +119,7 @@ class Engine {
   void run_cluster();
   void start_cluster();
   [[nodiscard]] bool land_until_somebody_runs();
-  void rest(Place place);
+  void rest(SourceLine place);
   void wake(std::size_t thread);
   void cancel();
   void on_stack_overflow();
@@ -143,7 +143,7 @@ class Engine {
   void observe_ordered(const Access& access, SharedArray& array, std::size_t offset);
   [[nodiscard]] BufferRecord* find_buffer(std::uintptr_t address, std::size_t size);
   void count(const Access& access, bool is_shared);
-  void watch_repetition(const void* address, Place place);
+  void watch_repetition(const void* address, SourceLine place);
   [[nodiscard]] ShadowMark mark_of(std::uint32_t site) const;
 
   // Launches that begin beside the kernel before (dependent_launches.cpp).
@@ -157,7 +157,7 @@ class Engine {
   [[nodiscard]] const CopyInFlight* find_copy(std::uintptr_t address, std::size_t size) const;
 
   // Messages (diagnosis.cpp). Each throws.
-  [[noreturn]] void fail_in(std::size_t thread, Fault fault, Place place,
+  [[noreturn]] void fail_in(std::size_t thread, Fault fault, SourceLine place,
                             const std::string& what) const;
   [[noreturn]] void fail_outside(const Access& access, std::uintptr_t address);
   void note_unwritten(const Access& access, const SharedArray& array, std::size_t offset);
@@ -177,7 +177,7 @@ class Engine {
 
   const Config* config_ = nullptr;
   Task task_{};
-  bool is_instrumented_ = false;
+  bool is_checked_ = false;
   bool is_running_ = false;
   bool is_cancelling_ = false;
   std::exception_ptr error_;

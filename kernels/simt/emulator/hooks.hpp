@@ -9,7 +9,7 @@
 namespace ultra::simt::emulator {
 
 /// @brief A line of a kernel.
-struct Place {
+struct SourceLine {
   /// @brief Source file.
   const char* file;
   /// @brief Line in it.
@@ -51,7 +51,7 @@ struct Access {
   /// @brief What will be written; null for a load, and for a store whose value comes later.
   const void* value;
   /// @brief The line.
-  Place place;
+  SourceLine place;
 };
 
 /// @brief Checks and counts an access of the running lane.
@@ -61,10 +61,10 @@ void observe(const Access& access);
 /// @brief Says that the running lane has made an atomic access, and whether the value is another one
 /// now: a lane that changes nothing again and again waits, and lets the others run.
 /// @throws SimtError when nobody else can run.
-void after_atomic(const void* address, bool changed, Place place);
+void after_atomic(const void* address, bool changed, SourceLine place);
 
 /// @brief Counts a branch of the running lane.
-void observe_branch(bool taken, Place place);
+void observe_branch(bool taken, SourceLine place);
 
 /// @brief A copy from global to shared memory that goes on behind its thread's back.
 struct AsyncCopy {
@@ -77,7 +77,7 @@ struct AsyncCopy {
   /// @brief Bytes that are read; the rest become zeros.
   std::size_t source_size;
   /// @brief The line.
-  Place place;
+  SourceLine place;
 };
 
 /// @brief Checks, counts and begins a copy of the running lane.
@@ -93,7 +93,7 @@ void land_copies(std::uint32_t pending);
 
 /// @brief Waits until every thread of the block is here.
 /// @throws SimtError when another thread waits at another barrier.
-void wait_at_barrier(Place place);
+void wait_at_barrier(SourceLine place);
 
 /// @brief Says that the running thread goes on when the kernel before has ended.
 void note_wait_for_kernel_before();
@@ -119,7 +119,7 @@ struct Meeting {
   /// @brief The operation's name, for messages.
   const char* name;
   /// @brief The line.
-  Place place;
+  SourceLine place;
 };
 
 /// @brief Waits until all lanes of the mask are here; the last one resolves the operation for all.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 namespace ultra::simt::emulator {
 
@@ -22,9 +22,9 @@ struct Task {
 };
 
 /// @brief Runs every thread of every block, one block after the other, on the calling thread, and adds
-/// what was counted, nothing on the bare side, to the report of the launch's queue.
+/// what was counted, nothing in the fast emulator, to the report of the launch's queue.
 /// @throws SimtError, and what the kernel throws.
-void run(const Config& config, const Task& task, Side side);
+void run(const Config& config, const Task& task, Executor executor);
 
 }  // namespace ultra::simt::emulator
 
@@ -32,7 +32,7 @@ namespace ultra::simt {
 
 /// @brief Runs a kernel for every thread of the grid; `arguments` become its parameters.
 /// @throws SimtError when the launch, or what a thread does, is wrong.
-template <Side side = kSide, typename... Parameters, typename... Arguments>
+template <Executor executor = kExecutor, typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const Config& config, Arguments&&... arguments) {
   using Call = std::pair<void (*)(Parameters...), std::tuple<Parameters...>>;
   const Call call(kernel, std::tuple<Parameters...>(std::forward<Arguments>(arguments)...));
@@ -43,7 +43,7 @@ void launch(void (*kernel)(Parameters...), const Config& config, Arguments&&... 
   emulator::run(
       config,
       {.call = call_kernel, .kernel = reinterpret_cast<std::uintptr_t>(kernel), .arguments = &call},
-      side);
+      executor);
 }
 
 }  // namespace ultra::simt

@@ -9,14 +9,14 @@
 namespace ultra::simt::emulator {
 namespace {
 
-bool same_place(const Place& left, const Place& right) {
+bool same_place(const SourceLine& left, const SourceLine& right) {
   return left.line == right.line &&
          (left.file == right.file || std::strcmp(left.file, right.file) == 0);
 }
 
 }  // namespace
 
-void Engine::wait_at_barrier(Place place) {
+void Engine::wait_at_barrier(SourceLine place) {
   Warp& own = warp();
   Thread& thread = threads_[running_];
   Block& block = this->block();
@@ -81,7 +81,7 @@ void Engine::meet(const Meeting& meeting) {
   meeting.resolve(deposits, lanes);
   own.meeting &= ~lanes;
   own.ready |= lanes;
-  if (is_instrumented_ && (lanes | own.exited) == own.existing) {
+  if (is_checked_ && (lanes | own.exited) == own.existing) {
     counters_.flush(running_ / 32);
   }
 }
@@ -101,15 +101,15 @@ void Engine::order_lanes(LaneMask mask) {
 
 void observe(const Access& access) { Engine::of_this_thread().observe(access); }
 
-void after_atomic(const void* address, bool changed, Place place) {
+void after_atomic(const void* address, bool changed, SourceLine place) {
   Engine::of_this_thread().after_atomic(address, changed, place);
 }
 
-void observe_branch(bool taken, Place place) {
+void observe_branch(bool taken, SourceLine place) {
   Engine::of_this_thread().observe_branch(taken, place);
 }
 
-void wait_at_barrier(Place place) { Engine::of_this_thread().wait_at_barrier(place); }
+void wait_at_barrier(SourceLine place) { Engine::of_this_thread().wait_at_barrier(place); }
 
 void meet(const Meeting& meeting) { Engine::of_this_thread().meet(meeting); }
 

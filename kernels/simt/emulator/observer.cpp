@@ -186,7 +186,7 @@ void Engine::count(const Access& access, bool is_shared) {
                    reinterpret_cast<std::uintptr_t>(access.address));
 }
 
-void Engine::observe_branch(bool taken, Place place) {
+void Engine::observe_branch(bool taken, SourceLine place) {
   counters_.record(running_ / 32, lane(), counters_.site_of(place, AccessKind::kBranch, 0),
                    taken ? 1 : 0);
 }
@@ -204,7 +204,7 @@ BufferRecord* Engine::find_buffer(std::uintptr_t address, std::size_t size) {
   return recent_buffer_ = (behind - 1)->get();
 }
 
-void Engine::after_atomic(const void* address, bool changed, Place place) {
+void Engine::after_atomic(const void* address, bool changed, SourceLine place) {
   if (changed) {
     threads_[running_].repeated_address = nullptr;
     idle_turns_ = 0;
@@ -214,7 +214,7 @@ void Engine::after_atomic(const void* address, bool changed, Place place) {
 }
 
 // Threads take turns only where they wait: one that reads until another writes would read for ever.
-void Engine::watch_repetition(const void* address, Place place) {
+void Engine::watch_repetition(const void* address, SourceLine place) {
   Thread& thread = threads_[running_];
   if (thread.repeated_address != address || thread.repeated_line != place.line) {
     thread.repeated_address = address;

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// The accessors of memory on a GPU: plain loads and stores, nothing else (a test compares the PTX).
-/// kernels/simt/emulator/access.hpp has the same for the emulator.
+/// kernels/simt/emulator/language/access.hpp has the same for the emulator.
 
 #include <cuda_runtime.h>
 

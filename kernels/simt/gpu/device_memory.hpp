@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-/// @brief The side of the kernels that runs on a GPU: plain CUDA.
+/// @brief What runs kernels on a GPU: plain CUDA.
 namespace ultra::simt::gpu {
 
 /// @brief Allocates device memory.

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "kernels/simt/config.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/gpu/check.cuh"
-#include "kernels/simt/side.hpp"
 
 namespace ultra::simt {
 
@@ -36,7 +36,7 @@ void launch_beside(void (*kernel)(Parameters...), const Config& config, Argument
 /// counted: Nsight Compute does that.
 /// @throws SimtError when the launch is wrong or the CUDA run time refuses it; what a thread does
 /// wrong shows at the next download.
-template <Side side = kSide, typename... Parameters, typename... Arguments>
+template <Executor executor = kExecutor, typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const Config& config, Arguments&&... arguments) {
   constexpr std::size_t kAlwaysGranted = std::size_t{48} * 1024;
   check_config(config);

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {

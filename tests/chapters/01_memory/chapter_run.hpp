@@ -6,8 +6,8 @@
 
 #include "chapters/01_memory/memory.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::memory::test {
 

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {
@@ -62,7 +62,7 @@ TEST(MemoryOptions, AnEstimateTakesTheTrainersFlags) {
   const EstimateRequest request = flags.memory.request(flags.train);
   EXPECT_EQ(request.shape.name, "llama-8b");
   EXPECT_EQ(request.batch, (BatchShape{.size = 2, .seq_len = 4096}));
-  EXPECT_EQ(request.precision, Precision::kBf16MixedFp32Grads);
+  EXPECT_EQ(request.precision, NumberFormats::kBf16MixedFp32Grads);
   EXPECT_EQ(request.recompute.mode, Recompute::kSelective);
   EXPECT_TRUE(flags.memory.json);
   const MemoryEstimate estimate = estimate_memory(request);

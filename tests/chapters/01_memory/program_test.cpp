@@ -1,6 +1,6 @@
 // The executable 01_memory, started as a user starts it: what works.
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {

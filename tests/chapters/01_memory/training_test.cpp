@@ -12,9 +12,9 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "tests/chapters/01_memory/chapter_run.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/model.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::memory {
 namespace {

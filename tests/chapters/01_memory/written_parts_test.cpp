@@ -1,8 +1,8 @@
 #include "chapters/01_memory/written_parts.hpp"
 
 #include "common/nn/model.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::memory {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {

@@ -7,7 +7,7 @@
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::collectives::test {
 

@@ -16,7 +16,7 @@
 #include "common/base/numeric.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/mesh_case.hpp"
+#include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::collectives {
 namespace {

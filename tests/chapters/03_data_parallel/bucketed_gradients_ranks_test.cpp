@@ -21,8 +21,8 @@
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
-#include "tests/support/rank_fates.hpp"
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/training/rank_runs.hpp"
 #include "tests/support/watchdog.hpp"
 
 namespace ultra::data_parallel {

@@ -14,7 +14,7 @@
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/mesh_case.hpp"
+#include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::data_parallel {
 namespace {

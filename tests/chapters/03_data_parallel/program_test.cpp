@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::data_parallel {
 namespace {

@@ -1,6 +1,6 @@
 // Processes of one run of 03_data_parallel that were started differently, or read different texts.
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {

@@ -7,7 +7,7 @@
 #include "common/comm/run_ranks.hpp"
 #include "tests/common/train/run/rank_frame.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
-#include "tests/support/rank_fates.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {

@@ -14,8 +14,8 @@
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "tests/support/on_ranks.hpp"
-#include "tests/support/plain_training.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/training/plain_training.hpp"
 
 namespace ultra::data_parallel::test {
 

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

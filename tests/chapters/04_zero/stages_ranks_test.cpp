@@ -16,7 +16,7 @@
 #include "common/train/gradients/gradient_ledger.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -16,8 +16,8 @@
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/base/numeric.hpp"
-#include "tests/support/mesh_case.hpp"
-#include "tests/support/on_ranks.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::zero::test {
 

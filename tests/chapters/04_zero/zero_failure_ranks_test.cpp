@@ -16,7 +16,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
-#include "tests/support/rank_fates.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "chapters/04_zero/options/zero_options.hpp"
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::zero::test {
 

@@ -171,7 +171,7 @@ TEST_F(ZeroMemory, StatesAreOneNthOfThoseThatAreSharded) {
       c.options.steps = 1;
       for_each_rank(c, [&](const RankSummary& rank, std::size_t parameters) {
         const RankBytes bytes =
-            bytes_per_rank(sharding_of(c), parameters, memory::Precision::kFp32);
+            bytes_per_rank(sharding_of(c), parameters, memory::NumberFormats::kFp32);
         EXPECT_NEAR(real(peak(rank, MemoryCategory::kParameters)), bytes.parameters,
                     0.01 * bytes.parameters);
         EXPECT_NEAR(real(peak(rank, MemoryCategory::kGradients)), bytes.gradients,

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

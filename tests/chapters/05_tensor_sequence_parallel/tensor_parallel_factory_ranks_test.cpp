@@ -12,7 +12,7 @@
 #include "common/nn/model.hpp"
 #include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/llama_folder.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/files/llama_folder.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::context_parallel {
 namespace {

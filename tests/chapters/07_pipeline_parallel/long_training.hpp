@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::pipeline_parallel::test {
 

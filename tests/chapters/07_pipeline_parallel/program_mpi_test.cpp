@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tests/chapters/07_pipeline_parallel/long_training.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

@@ -146,7 +146,7 @@ TEST_F(ExpertTraffic, MemoryUnderImbalanceIsBounded) {
     const MoeModel model{.shape = memory::shape_of(run.options.model),
                          .moe = technique->options().config(run.options.model.ffn_hidden_size)};
     const LocalMoe rank = rank_share_of(setup, technique->options());
-    return moe_peak_bytes(model, 2, memory::Precision::kFp32, {}, rank,
+    return moe_peak_bytes(model, 2, memory::NumberFormats::kFp32, {}, rank,
                           most_rows(model.moe, rank, 2));
   };
   const std::vector<std::size_t> dropless = peaks("");

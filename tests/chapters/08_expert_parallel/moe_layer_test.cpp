@@ -21,8 +21,8 @@
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/08_expert_parallel/plain_moe.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

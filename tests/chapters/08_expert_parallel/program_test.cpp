@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/checkpoint/checksum.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

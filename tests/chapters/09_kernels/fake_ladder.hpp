@@ -18,7 +18,7 @@ class FakeLadder final : public Ladder {
   Cost cost(const Sizes& sizes, std::uint64_t) const override {
     return {.operations = 1e9, .least_bytes = 8.0 * sizes[0]};
   }
-  std::string refusal(int rung, const Sizes&, simt::Side) const override {
+  std::string refusal(int rung, const Sizes&, simt::Executor) const override {
     return rung == 5 ? "it has no shape" : "";
   }
 
@@ -31,7 +31,7 @@ class FakeLadder final : public Ladder {
       throw NotWritten("09.99 fake");
     }
     outcome.verdict.compare("y", 7, rung == 1 ? 1.0 : 2.0, 1.0, 0.25);
-    if (request.side == simt::Side::kGpu) {
+    if (request.executor == simt::Executor::kGpu) {
       outcome.seconds = {0.004, 0.001, 0.002};
       outcome.beside_seconds = {0.001, 0.001, 0.001};
     } else {

@@ -9,8 +9,8 @@
 #include "chapters/09_kernels/ladders.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/odd_values.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/programs/odd_values.hpp"
+#include "tests/support/programs/parse_options.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -35,8 +35,8 @@ class KernelsOptionsTest : public ::testing::Test {
 TEST_F(KernelsOptionsTest, NoFlagsAreTheFirstLadderInTheEmulator) {
   const KernelsRequest found = request({});
   EXPECT_EQ(found.selection.ladder->info().name, "matmul_fp32");
-  EXPECT_EQ(found.run.side, simt::Side::kInstrumented);
-  EXPECT_EQ(found.run.sizes, found.selection.ladder->default_sizes(simt::Side::kInstrumented));
+  EXPECT_EQ(found.run.executor, simt::Executor::kChecked);
+  EXPECT_EQ(found.run.sizes, found.selection.ladder->default_sizes(simt::Executor::kChecked));
   EXPECT_EQ(found.run.repetitions, 0) << "nothing is timed in the emulator";
 }
 
@@ -46,18 +46,18 @@ TEST_F(KernelsOptionsTest, ReachTheRequest) {
   EXPECT_THAT(found.selection.rungs, ElementsAre(2));
   EXPECT_THAT(found.run.sizes, ElementsAre(32, 16, 8));
   EXPECT_EQ(found.run.seed, 7U);
-  EXPECT_EQ(found.run.side, simt::Side::kInstrumented);
+  EXPECT_EQ(found.run.executor, simt::Executor::kChecked);
 }
 
 TEST_F(KernelsOptionsTest, AGpuIsTheDefaultWhereThereIsOne) {
   for (const std::vector<std::string>& flags :
        {std::vector<std::string>{}, std::vector<std::string>{"--gpu"}}) {
     const KernelsRequest found = request(flags, true);
-    EXPECT_EQ(found.run.side, simt::Side::kGpu);
+    EXPECT_EQ(found.run.executor, simt::Executor::kGpu);
     EXPECT_EQ(found.run.repetitions, 20);
-    EXPECT_EQ(found.run.sizes, found.selection.ladder->default_sizes(simt::Side::kGpu));
+    EXPECT_EQ(found.run.sizes, found.selection.ladder->default_sizes(simt::Executor::kGpu));
   }
-  EXPECT_EQ(request({"--counters"}, true).run.side, simt::Side::kInstrumented);
+  EXPECT_EQ(request({"--counters"}, true).run.executor, simt::Executor::kChecked);
   EXPECT_EQ(request({"--gpu", "--repetitions", "0"}, true).run.repetitions, 0);
 }
 
@@ -79,7 +79,7 @@ TEST_F(KernelsOptionsTest, CountersOnAGpuAreNsightComputes) {
                              HasSubstr("--size 64"), HasSubstr("--repetitions 0")));
 }
 
-// On the side of the GPU, where nothing is emulated, and in the emulator.
+// On a GPU, where nothing is emulated, and in the emulator.
 TEST_F(KernelsOptionsTest, AnyValueIsTakenOrRefusedByName) {
   for (const std::string flag : {"--kernel", "--size", "--seed", "--repetitions", "--metrics"}) {
     for (const std::string& value : test::odd_values()) {

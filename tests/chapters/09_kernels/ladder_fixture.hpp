@@ -34,11 +34,11 @@ class LadderTest : public ::testing::Test {
     return test::expect_right(*ladder_, find_rung(*ladder_, rung), request);
   }
   void expect_right_bare(const std::string& rung, const ladders::Sizes& sizes) const {
-    expect_right(rung, {.sizes = sizes, .side = simt::Side::kBare});
+    expect_right(rung, {.sizes = sizes, .executor = simt::Executor::kFast});
   }
   [[nodiscard]] std::string refusal_of(const std::string& rung, const ladders::Sizes& sizes,
-                                       simt::Side side = simt::Side::kBare) const {
-    return ladder_->refusal(find_rung(*ladder_, rung), sizes, side);
+                                       simt::Executor executor = simt::Executor::kFast) const {
+    return ladder_->refusal(find_rung(*ladder_, rung), sizes, executor);
   }
   // The rungs for any GPU: those for Hopper have tiles and engines of their own.
   [[nodiscard]] std::vector<std::string> emulated_rungs() const {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/device/device_info.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/process.hpp"
 
 namespace ultra::ladders {
 namespace {

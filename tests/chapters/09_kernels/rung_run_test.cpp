@@ -29,7 +29,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr simt::Side kEmulated = simt::Side::kInstrumented;
+constexpr simt::Executor kEmulated = simt::Executor::kChecked;
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream stream(line);
@@ -38,11 +38,11 @@ std::vector<std::string> words_of(const std::string& line) {
 
 class RungRunTest : public ::testing::Test {
  protected:
-  [[nodiscard]] RungRun run(int rung, simt::Side side = kEmulated) const {
-    return run_rung(ladder_, rung, request(side));
+  [[nodiscard]] RungRun run(int rung, simt::Executor executor = kEmulated) const {
+    return run_rung(ladder_, rung, request(executor));
   }
-  [[nodiscard]] static RunRequest request(simt::Side side) {
-    return {.sizes = {16}, .seed = 3, .side = side};
+  [[nodiscard]] static RunRequest request(simt::Executor executor) {
+    return {.sizes = {16}, .seed = 3, .executor = executor};
   }
   [[nodiscard]] std::vector<RungRun> runs(const std::vector<int>& rungs) const {
     std::vector<RungRun> all;
@@ -51,8 +51,8 @@ class RungRunTest : public ::testing::Test {
     }
     return all;
   }
-  [[nodiscard]] json json_of(int rung, simt::Side side = kEmulated) const {
-    return json::parse(to_json(ladder_, request(side), run(rung, side), nullptr).dump());
+  [[nodiscard]] json json_of(int rung, simt::Executor executor = kEmulated) const {
+    return json::parse(to_json(ladder_, request(executor), run(rung, executor), nullptr).dump());
   }
 
   FakeLadder ladder_;
@@ -85,7 +85,7 @@ TEST_F(RungRunTest, TheWorstRungDecides) {
 
 TEST_F(RungRunTest, AfterAFaultOnAGpuNothingElseIsRun) {
   EXPECT_FALSE(run(3).has_ended_gpu) << "the emulator goes on";
-  const RungRun faulty = run(3, simt::Side::kGpu);
+  const RungRun faulty = run(3, simt::Executor::kGpu);
   EXPECT_TRUE(faulty.has_ended_gpu);
   const RungRun next = not_run_after(faulty, ladder_, 4);
   EXPECT_EQ(next.status, Status::kNotRun);
@@ -105,7 +105,7 @@ TEST_F(RungRunTest, ARowOfCounters) {
 
 TEST_F(RungRunTest, ARowOfTimes) {
   // Median 2 ms for 128 bytes; the ceiling moves 640 in 1 ms.
-  const RungRun found = run(1, simt::Side::kGpu);
+  const RungRun found = run(1, simt::Executor::kGpu);
   EXPECT_DOUBLE_EQ(found.median_seconds(), 0.002);
   EXPECT_DOUBLE_EQ(of_ceiling(found, 128, 640), 0.1);
   EXPECT_THAT(
@@ -173,7 +173,7 @@ TEST_F(RungRunTest, JsonOfWhatIsNotRight) {
 }
 
 TEST_F(RungRunTest, JsonOfAGpuHasTimesAndNoCounters) {
-  const json found = json_of(1, simt::Side::kGpu);
+  const json found = json_of(1, simt::Executor::kGpu);
   EXPECT_EQ(found.at("side"), "gpu");
   EXPECT_EQ(found.at("seconds").size(), 3U);
   EXPECT_EQ(found.at("median_seconds"), 0.002);

@@ -45,10 +45,10 @@ class RungsOnGpu : public test::RandomTest, public ::testing::WithParamInterface
   }
 
   void expect_right(const Sizes& sizes, const std::vector<std::uint64_t>& seeds) const {
-    if (ladder_->refusal(GetParam().rung, sizes, simt::Side::kGpu).empty()) {
+    if (ladder_->refusal(GetParam().rung, sizes, simt::Executor::kGpu).empty()) {
       for (const std::uint64_t one : seeds) {
         test::expect_right(*ladder_, GetParam().rung,
-                           {.sizes = sizes, .seed = one, .side = simt::Side::kGpu});
+                           {.sizes = sizes, .seed = one, .executor = simt::Executor::kGpu});
       }
     }
   }
@@ -69,7 +69,7 @@ std::string name_of_case(const ::testing::TestParamInfo<RungOnGpu>& rung) {
 INSTANTIATE_TEST_SUITE_P(All, RungsOnGpu, ::testing::ValuesIn(rungs_of("")), name_of_case);
 
 TEST_P(RungsOnGpu, AreRightForAnyShape) {
-  Sizes sizes = ladder_->default_sizes(simt::Side::kInstrumented);
+  Sizes sizes = ladder_->default_sizes(simt::Executor::kChecked);
   for (int draw = 0; draw < 6; ++draw) {
     expect_right(sizes, {seed});
     sizes = test::random_sizes(*ladder_, random);

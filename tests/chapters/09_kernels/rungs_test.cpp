@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(All, RungTest, ::testing::ValuesIn(all_rungs()), [](con
 });
 
 TEST(ProblemBuffers, GiveBackWhatPointersLeadTo) {
-  ProblemBuffers buffers(simt::Side::kInstrumented);
+  ProblemBuffers buffers(simt::Executor::kChecked);
   const std::vector<float> values{1.0F, 2.0F};
   const float* const in = buffers.input("in", values);
   const float* const out = buffers.output("out", 3);

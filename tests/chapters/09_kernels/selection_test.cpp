@@ -85,7 +85,7 @@ TEST_F(SelectionTest, WhatWouldTakeHoursIsRefused) {
 TEST_F(SelectionTest, EveryLadderCanBeEmulatedAtItsOwnSizes) {
   for (const auto& ladder : ladders_) {
     const Selection all = select(ladder->info().name, ladders_);
-    EXPECT_NO_THROW(expect_emulable(all, ladder->default_sizes(simt::Side::kInstrumented)));
+    EXPECT_NO_THROW(expect_emulable(all, ladder->default_sizes(simt::Executor::kChecked)));
   }
 }
 

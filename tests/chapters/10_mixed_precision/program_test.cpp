@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/checkpoint/safetensors/safetensors.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::mixed_precision {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::five_d {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/base/same_file.hpp"
 #include "common/base/text_file.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 
 namespace ultra {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/checkpoint/llama_config.hpp"
-#include "tests/support/llama_folder.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/llama_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {

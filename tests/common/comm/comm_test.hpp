@@ -9,8 +9,8 @@
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/common/comm/backend/nccl/fake_library.hpp"
-#include "tests/support/rank_fates.hpp"
-#include "tests/support/star_algorithms.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/ranks/star_algorithms.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/watchdog.hpp"
 

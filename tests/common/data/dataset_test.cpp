@@ -23,9 +23,9 @@
 #include "common/data/shared_dataset.hpp"
 #include "common/data/text_hash.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/sanitizer.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 namespace ultra::data {
 namespace {

@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "common/data/dataset.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/sanitizer.hpp"
-#include "tests/support/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data {

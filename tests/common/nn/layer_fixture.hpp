@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/nn/layer_factory.hpp"
-#include "tests/support/finite_difference.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/finite_difference.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 

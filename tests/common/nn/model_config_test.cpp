@@ -19,7 +19,7 @@
 #include "common/ops/elementwise.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/base/errors.hpp"
 #include "common/nn/model.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {

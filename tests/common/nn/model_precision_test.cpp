@@ -2,8 +2,8 @@
 //
 // What a model keeps and computes when its weights and activations take two bytes.
 #include "common/nn/model.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {

@@ -12,8 +12,8 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/finite_difference.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/finite_difference.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {

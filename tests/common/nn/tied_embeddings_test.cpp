@@ -10,8 +10,8 @@
 #include "common/nn/model.hpp"
 #include "common/ops/elementwise.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/finite_difference.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/finite_difference.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {

@@ -1,8 +1,8 @@
 #include "common/ops/attention.hpp"
 
 #include "tests/common/ops/attention_reference.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::ops {
 namespace {

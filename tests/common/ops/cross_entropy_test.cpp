@@ -5,8 +5,8 @@
 #include "common/gpu/streams.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/ops/partial_softmax.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::ops {
 namespace {

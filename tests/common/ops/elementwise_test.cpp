@@ -4,8 +4,8 @@
 #include "common/ops/elementwise.hpp"
 
 #include "common/ops/swiglu.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::ops {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::ops {
 namespace {

@@ -1,7 +1,7 @@
 #include "common/ops/rms_norm.hpp"
 
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::ops {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::storage {

@@ -16,7 +16,7 @@
 #include "build_config.hpp"
 #include "common/storage/backend/uring/uring_file.hpp"
 #include "common/storage/pool_file.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::storage {

@@ -1,7 +1,6 @@
 // Tensors on a device with streams: the same as on the CPU, and nothing that the host could read.
 // Covers: common/tensor/backend/device_copies.hpp
 // Covers: common/tensor/backend/generic_operands.hpp
-// Covers: common/gpu/side.hpp
 // Covers: common/tensor/synchronize.hpp
 
 #include "common/gpu/order_checker.hpp"

@@ -256,9 +256,9 @@ TEST(Synchronize, IsOneWaitOfTheHostAndNothingOnTheCpu) {
 namespace ultra::backend {
 namespace {
 
-TEST(KernelsOf, TheEmulatedDeviceRunsTheBareSide) {
+TEST(KernelsOf, TheEmulatedDeviceRunsTheFastExecutor) {
   EXPECT_EQ(&kernels_of(Device::create(DeviceKind::kEmulated)),
-            &kernels::table<simt::Side::kBare>());
+            &kernels::table<simt::Executor::kFast>());
 }
 
 TEST(KernelsOf, TheHostRunsNone) {

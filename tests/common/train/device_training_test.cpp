@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "common/gpu/streams.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/short_run.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {

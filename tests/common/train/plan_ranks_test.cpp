@@ -10,8 +10,8 @@
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {

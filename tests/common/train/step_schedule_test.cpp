@@ -7,7 +7,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/schedules.hpp"
+#include "tests/support/training/schedules.hpp"
 
 namespace ultra::train {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/schedules.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/model.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/schedules.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {

@@ -82,15 +82,15 @@ inline TransformerShape gpt_shape(std::size_t layers, std::size_t hidden, std::s
   return shape;
 }
 
-inline void expect_state_bytes(Precision precision, const StateBytes& expected) {
+inline void expect_state_bytes(NumberFormats precision, const StateBytes& expected) {
   const StateBytes found = bytes_per_parameter(precision);
   EXPECT_EQ(found.parameters, expected.parameters) << to_string(precision) << ": weights";
   EXPECT_EQ(found.gradients, expected.gradients)
       << to_string(precision)
       << ": gradients. fp32 accumulation is a second buffer of 4 bytes beside the bf16 gradients.";
   // 8 instead of 12 is one moment too few, or no master weights: fp32, which has none, tells.
-  const bool one_moment = bytes_per_parameter(Precision::kFp32).optimizer == 4;
-  const std::size_t number = precision == Precision::kFp64 ? 8 : 4;
+  const bool one_moment = bytes_per_parameter(NumberFormats::kFp32).optimizer == 4;
+  const std::size_t number = precision == NumberFormats::kFp64 ? 8 : 4;
   EXPECT_EQ(found.optimizer, expected.optimizer)
       << to_string(precision) << ": optimizer states. "
       << diagnosis(found.optimizer, expected.optimizer,
@@ -103,7 +103,7 @@ inline void expect_state_bytes(Precision precision, const StateBytes& expected) 
 
 inline std::size_t all_blocks(const TransformerShape& shape, const BatchShape& batch,
                               Recompute mode) {
-  return shape.num_layers * block_activation_bytes(shape, batch, Precision::kBf16Mixed, mode);
+  return shape.num_layers * block_activation_bytes(shape, batch, NumberFormats::kBf16Mixed, mode);
 }
 
 inline void expect_block_bytes(const Case& c, DType dtype, Recompute mode, std::size_t expected) {

@@ -1,9 +1,9 @@
 #include "chapters/01_memory/gradient_accumulation.hpp"
 
 #include "common/train/step.hpp"
-#include "tests/support/model.hpp"
-#include "tests/support/short_run.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/model.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra {
 namespace {

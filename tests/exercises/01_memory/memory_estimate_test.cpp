@@ -58,10 +58,10 @@ TEST(ParameterCount, EqualsTheModelThatTheWorkbookTrains) {
 TEST(BytesPerParameter, AreThoseOfZeroAndThePlaybook) {
   // Rajbhandari et al. 2020 (ZeRO), arXiv 1910.02054, sec. 3.1: 2 + 2 + 12 bytes. The Ultra-Scale
   // Playbook, "Memory for weights/grads/optimizer states": 4 + 4 + 8 and 2 + 2 + 12 (+ 4).
-  expect_state_bytes(Precision::kFp32, {.parameters = 4, .gradients = 4, .optimizer = 8});
-  expect_state_bytes(Precision::kFp64, {.parameters = 8, .gradients = 8, .optimizer = 16});
-  expect_state_bytes(Precision::kBf16Mixed, {.parameters = 2, .gradients = 2, .optimizer = 12});
-  expect_state_bytes(Precision::kBf16MixedFp32Grads,
+  expect_state_bytes(NumberFormats::kFp32, {.parameters = 4, .gradients = 4, .optimizer = 8});
+  expect_state_bytes(NumberFormats::kFp64, {.parameters = 8, .gradients = 8, .optimizer = 16});
+  expect_state_bytes(NumberFormats::kBf16Mixed, {.parameters = 2, .gradients = 2, .optimizer = 12});
+  expect_state_bytes(NumberFormats::kBf16MixedFp32Grads,
                      {.parameters = 2, .gradients = 6, .optimizer = 12});
 }
 
@@ -73,8 +73,8 @@ TEST(BytesPerParameter, GiveThePlaybooksTable) {
   };
   for (const auto& [billions, gb, gb_fp32_grads] :
        {Row{1, 16, 20}, Row{7, 112, 140}, Row{70, 1120, 1400}, Row{405, 6480, 8100}}) {
-    EXPECT_EQ(billions * bytes_per_parameter(Precision::kBf16Mixed).total(), gb);
-    EXPECT_EQ(billions * bytes_per_parameter(Precision::kBf16MixedFp32Grads).total(),
+    EXPECT_EQ(billions * bytes_per_parameter(NumberFormats::kBf16Mixed).total(), gb);
+    EXPECT_EQ(billions * bytes_per_parameter(NumberFormats::kBf16MixedFp32Grads).total(),
               gb_fp32_grads);
   }
 }
@@ -130,9 +130,9 @@ TEST(BlockActivations, OfGptWithAnotherFeedForwardWidth) {
   TransformerShape shape = gpt_shape(2, 96, 6);
   shape.ffn_hidden_size = 100;
   const BatchShape batch{.size = 3, .seq_len = 7};
-  EXPECT_EQ(block_activation_bytes(shape, batch, Precision::kBf16Mixed, Recompute::kSelective),
+  EXPECT_EQ(block_activation_bytes(shape, batch, NumberFormats::kBf16Mixed, Recompute::kSelective),
             7u * 3 * (18 * 96 + 4 * 100));
-  EXPECT_EQ(block_activation_bytes(shape, batch, Precision::kFp32, Recompute::kNone),
+  EXPECT_EQ(block_activation_bytes(shape, batch, NumberFormats::kFp32, Recompute::kNone),
             7u * 3 * (34 * 96 + 8 * 100) + (4 + 1 + 4) * 6 * 7 * 7 * 3u)
       << "in fp32 everything doubles but the dropout masks, which keep 1 byte per element";
 }
@@ -160,7 +160,7 @@ TEST(OutsideActivations, OfGptEqualKorthikanti) {
   // 22B model of table 3 that is 0.57% of eq. 1 and 2.3% of eq. 1 without its s^2 term.
   const TransformerShape shape = gpt_shape(48, 6144, 64);
   const BatchShape batch{.size = 4, .seq_len = 2048};
-  const OutsideBytes outside = outside_activation_bytes(shape, batch, Precision::kBf16Mixed);
+  const OutsideBytes outside = outside_activation_bytes(shape, batch, NumberFormats::kBf16Mixed);
   const double bytes = real(outside.embedding + outside.head);
   EXPECT_NEAR(100 * bytes / real(all_blocks(shape, batch, Recompute::kNone)), 0.57, 0.005);
   EXPECT_NEAR(100 * bytes / real(all_blocks(shape, batch, Recompute::kSelective)), 2.3, 0.05);
@@ -205,7 +205,7 @@ TEST(PeakActivations, ScaleWithTheMicroBatch) {
     for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       const auto peak = [&](std::size_t size) {
         return peak_activation_bytes(shape_of(c.config), {size, c.batch.seq_len},
-                                     Precision::kBf16Mixed, {.mode = mode});
+                                     NumberFormats::kBf16Mixed, {.mode = mode});
       };
       EXPECT_EQ(peak(4), 4 * peak(1)) << to_string(mode);
     }

@@ -4,8 +4,8 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra {
 namespace {

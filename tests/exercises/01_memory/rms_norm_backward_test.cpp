@@ -1,8 +1,8 @@
 #include "chapters/01_memory/rms_norm_backward.hpp"
 
 #include "common/ops/rms_norm.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra {
 namespace {

@@ -9,8 +9,8 @@
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
-#include "tests/support/schedules.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/schedules.hpp"
 
 namespace ultra::data_parallel {
 namespace {

@@ -20,8 +20,8 @@
 #include "common/nn/model.hpp"
 #include "common/train/step.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::data_parallel::test {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "tests/exercises/04_zero/disk_checkpoint.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

@@ -6,8 +6,8 @@
 
 #include <set>
 
-#include "tests/support/schedules.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/schedules.hpp"
 
 namespace ultra::zero {
 namespace {

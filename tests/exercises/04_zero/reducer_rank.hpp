@@ -13,7 +13,7 @@
 
 #include "chapters/04_zero/shard_reducer.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/on_ranks.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::zero::test {
 

@@ -12,7 +12,7 @@
 #include "chapters/04_zero/zero_step.hpp"
 #include "tests/exercises/04_zero/one_rank.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/on_ranks.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::zero::test {
 

@@ -13,7 +13,7 @@
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/on_ranks.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::zero::test {
 

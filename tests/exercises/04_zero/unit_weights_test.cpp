@@ -3,8 +3,8 @@
 #include "chapters/04_zero/unit_weights.hpp"
 
 #include "tests/exercises/04_zero/unit_rank.hpp"
-#include "tests/support/model.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -17,7 +17,7 @@
 
 namespace ultra::zero::test {
 
-using memory::Precision;
+using memory::NumberFormats;
 using memory::StateBytes;
 using ultra::test::Suspect;
 using enum ZeroStage;
@@ -74,7 +74,7 @@ inline double dealt(const Sharding& sharding, std::size_t parameters,
 
 /// Holds each state against shards that are dealt out; returns what was found.
 inline RankBytes expect_bytes(const Sharding& sharding, std::size_t parameters,
-                              Precision precision) {
+                              NumberFormats precision) {
   const RankBytes found = bytes_per_rank(sharding, parameters, precision);
   const double s = sharding.shards;
   for (const State& state : kStates) {

@@ -12,8 +12,9 @@ namespace {
 
 using namespace test;
 
-constexpr Precision kPrecisions[] = {Precision::kBf16Mixed, Precision::kBf16MixedFp32Grads,
-                                     Precision::kFp32, Precision::kFp64};
+constexpr NumberFormats kPrecisions[] = {NumberFormats::kBf16Mixed,
+                                         NumberFormats::kBf16MixedFp32Grads, NumberFormats::kFp32,
+                                         NumberFormats::kFp64};
 
 class ZeroMemory : public ultra::test::RandomTest {
  protected:
@@ -29,7 +30,7 @@ class ZeroMemory : public ultra::test::RandomTest {
 TEST_F(ZeroMemory, BytesByHandAndOfThePapersFirstFigure) {
   // 10 parameters on 4 ranks: 2.5 each.
   const auto ten = [](ZeroStage stage) {
-    return expect_bytes({.stage = stage, .shards = 4}, 10, Precision::kBf16Mixed);
+    return expect_bytes({.stage = stage, .shards = 4}, 10, NumberFormats::kBf16Mixed);
   };
   EXPECT_EQ(ten(kNone), (RankBytes{20, 20, 120}));
   EXPECT_EQ(ten(kOptimizer), (RankBytes{20, 20, 30}));
@@ -38,7 +39,7 @@ TEST_F(ZeroMemory, BytesByHandAndOfThePapersFirstFigure) {
   // Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, figure 1: 7.5B parameters on 64 ranks.
   const auto gb = [](ZeroStage stage) {
     const Sharding sharding{.stage = stage, .shards = 64};
-    return expect_bytes(sharding, 7'500'000'000, Precision::kBf16Mixed).total() / 1e9;
+    return expect_bytes(sharding, 7'500'000'000, NumberFormats::kBf16Mixed).total() / 1e9;
   };
   EXPECT_NEAR(gb(kNone), 120, 0.05);
   EXPECT_NEAR(gb(kOptimizer), 31.4, 0.05);
@@ -48,7 +49,7 @@ TEST_F(ZeroMemory, BytesByHandAndOfThePapersFirstFigure) {
 
 TEST_F(ZeroMemory, BytesAreThoseOfShardsThatAreDealtOut) {
   for (const ZeroStage stage : kZeroStages) {
-    for (const Precision precision : kPrecisions) {
+    for (const NumberFormats precision : kPrecisions) {
       expect_bytes({.stage = stage}, 1001, precision);
       expect_bytes({.stage = stage, .shards = 8, .replicas = 4}, 1'000'000, precision);
     }
@@ -60,7 +61,7 @@ TEST_F(ZeroMemory, BytesAreThoseOfShardsThatAreDealtOut) {
 }
 
 /// Both sides of the definition: a model of that size takes the device's bytes.
-void expect_fills(const Sharding& sharding, Precision precision, double device_bytes) {
+void expect_fills(const Sharding& sharding, NumberFormats precision, double device_bytes) {
   constexpr std::size_t kMany = 1'000'000;  // so that the shares are close to exact
   const StateBytes per = memory::bytes_per_parameter(precision);
   double bytes = 0;
@@ -84,14 +85,14 @@ void expect_fills(const Sharding& sharding, Precision precision, double device_b
 
 TEST_F(ZeroMemory, TheLargestModelTakesAllBytesOfTheDevice) {
   for (const ZeroStage stage : kZeroStages) {
-    for (const Precision precision : kPrecisions) {
+    for (const NumberFormats precision : kPrecisions) {
       expect_fills({.stage = stage, .shards = 5, .replicas = 2}, precision, 80e9);
     }
   }
   // The same paper, table 2, first row: 32 GB per rank, 64 ranks; printed digits, cut off.
   const auto billions = [](ZeroStage stage) {
     const double parameters =
-        largest_model({.stage = stage, .shards = 64}, Precision::kBf16Mixed, 32e9);
+        largest_model({.stage = stage, .shards = 64}, NumberFormats::kBf16Mixed, 32e9);
     return std::floor(parameters / 1e8 * (1 + 1e-12)) / 10;  // 128 may be a rounding below
   };
   EXPECT_DOUBLE_EQ(billions(kNone), 2);

@@ -17,8 +17,8 @@
 #include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/fake_region.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
-#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::tensor_parallel::test {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "tests/exercises/05_tensor_sequence_parallel/vocabulary_case.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

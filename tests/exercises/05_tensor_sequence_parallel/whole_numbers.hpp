@@ -10,8 +10,8 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/tensor/tensor.hpp"
-#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::tensor_parallel::test {
 

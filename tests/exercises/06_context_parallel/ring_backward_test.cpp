@@ -5,7 +5,7 @@
 
 #include "tests/exercises/06_context_parallel/attention_on_ranks.hpp"
 #include "tests/exercises/06_context_parallel/transfer_trace.hpp"
-#include "tests/support/on_ranks.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::context_parallel {
 namespace {

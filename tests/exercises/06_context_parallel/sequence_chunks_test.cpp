@@ -12,9 +12,9 @@
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/plain_training.hpp"
 #include "tests/support/random.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::context_parallel {
 namespace {

@@ -17,7 +17,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/exercises/06_context_parallel/attention_on_ranks.hpp"
-#include "tests/support/on_ranks.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::context_parallel::test {
 

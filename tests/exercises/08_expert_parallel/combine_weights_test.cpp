@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tests/support/compare.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

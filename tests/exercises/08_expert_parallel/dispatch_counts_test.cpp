@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

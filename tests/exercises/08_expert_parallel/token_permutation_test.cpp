@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "tests/support/compare.hpp"
-#include "tests/support/finite_difference.hpp"
-#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

@@ -9,7 +9,7 @@
 namespace ultra::planner {
 namespace {
 
-using memory::Precision;
+using memory::NumberFormats;
 using memory::Recompute;
 using zero::ZeroStage;
 
@@ -39,7 +39,7 @@ class LayoutMemoryTest : public ultra::test::RandomTest {
 
 TEST_F(LayoutMemoryTest, OneGpuHoldsAllStates) {
   const Question q = question("llama-8b", 4096, 1);
-  const Layout layout{.zero = ZeroStage::kNone, .precision = Precision::kBf16Mixed};
+  const Layout layout{.zero = ZeroStage::kNone, .precision = NumberFormats::kBf16Mixed};
   const double n = 8030261248.0;
   const StageMemory memory = of(q, layout, 0);
   EXPECT_DOUBLE_EQ(memory.parameters, 2 * n) << kStates;
@@ -50,7 +50,7 @@ TEST_F(LayoutMemoryTest, OneGpuHoldsAllStates) {
 TEST_F(LayoutMemoryTest, GradientsInThePrecisionsThatAreKept) {
   Question q = question("llama-8b", 4096, 8);
   const double n = 8030261248.0;
-  Layout layout{.dp = 8, .zero = ZeroStage::kNone, .precision = Precision::kBf16MixedFp32Grads};
+  Layout layout{.dp = 8, .zero = ZeroStage::kNone, .precision = NumberFormats::kBf16MixedFp32Grads};
   EXPECT_DOUBLE_EQ(of(q, layout, 0).gradients, 4 * n) << kGradients;
   layout.zero = ZeroStage::kGradients;
   EXPECT_NEAR(of(q, layout, 0).gradients, 4 * n / 8, 8) << kGradients;
@@ -64,7 +64,7 @@ TEST_F(LayoutMemoryTest, ZeroSharesThePaperBytes) {
   // billion in the same proportion.
   const Question q = question("llama-8b", 4096, 64);
   const double n = 8030261248.0;
-  Layout layout{.dp = 64, .precision = Precision::kBf16Mixed};
+  Layout layout{.dp = 64, .precision = NumberFormats::kBf16Mixed};
   const auto states = [&](ZeroStage stage) {
     layout.zero = stage;
     const StageMemory memory = of(q, layout, 0);

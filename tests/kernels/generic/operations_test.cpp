@@ -2,22 +2,22 @@
 // and the results are those of simple loops. How they compare with the CPU's over many shapes and types
 // is tests/common/ops' business.
 // Covers: kernels/generic/functions.cuh
-// Covers: kernels/generic/positions.cuh
-// Covers: kernels/generic/positions.hpp
-// Covers: kernels/generic/attention.cuh
-// Covers: kernels/generic/attention.hpp
-// Covers: kernels/generic/elementwise.hpp
+// Covers: kernels/generic/attention/positions.cuh
+// Covers: kernels/generic/attention/positions.hpp
+// Covers: kernels/generic/attention/attention.cuh
+// Covers: kernels/generic/attention/attention.hpp
+// Covers: kernels/generic/elements/elementwise.hpp
 // Covers: kernels/generic/matmul.hpp
-// Covers: kernels/generic/rows.hpp
-// Covers: kernels/generic/sums.hpp
+// Covers: kernels/generic/rows/rows.hpp
+// Covers: kernels/generic/elements/sums.hpp
 #include <cmath>
 #include <numeric>
 
-#include "kernels/generic/attention.hpp"
-#include "kernels/generic/elementwise.hpp"
+#include "kernels/generic/attention/attention.hpp"
+#include "kernels/generic/elements/elementwise.hpp"
+#include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/matmul.hpp"
-#include "kernels/generic/rows.hpp"
-#include "kernels/generic/sums.hpp"
+#include "kernels/generic/rows/rows.hpp"
 #include "tests/kernels/generic/support.hpp"
 
 namespace ultra::kernels::generic::test {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "kernels/generic/partial_softmax.hpp"
-#include "kernels/generic/rows.hpp"
+#include "kernels/generic/rows/rows.hpp"
 #include "tests/kernels/generic/support.hpp"
 
 namespace ultra::kernels::generic::test {

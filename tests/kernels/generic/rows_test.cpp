@@ -1,20 +1,20 @@
 // Plain kernels on rows and elements.
-// Covers: kernels/generic/combine.hpp
-// Covers: kernels/generic/copy.hpp
+// Covers: kernels/generic/elements/combine.hpp
+// Covers: kernels/generic/elements/copy.hpp
 // Covers: kernels/generic/numbers.cuh
 // Covers: kernels/generic/numbers.hpp
-// Covers: kernels/generic/weighted_rows.hpp
-// Covers: kernels/generic/fp8_grid.hpp
+// Covers: kernels/generic/rows/weighted_rows.hpp
+// Covers: kernels/generic/elements/fp8_grid.hpp
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <tuple>
 
-#include "kernels/generic/combine.hpp"
-#include "kernels/generic/copy.hpp"
-#include "kernels/generic/fp8_grid.hpp"
-#include "kernels/generic/weighted_rows.hpp"
+#include "kernels/generic/elements/combine.hpp"
+#include "kernels/generic/elements/copy.hpp"
+#include "kernels/generic/elements/fp8_grid.hpp"
+#include "kernels/generic/rows/weighted_rows.hpp"
 #include "tests/kernels/generic/support.hpp"
 
 namespace ultra::kernels::generic::test {

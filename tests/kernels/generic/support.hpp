@@ -17,8 +17,8 @@
 
 namespace ultra::kernels::generic::test {
 
-// The side with every check.
-inline constexpr simt::Side kChecked = simt::Side::kInstrumented;
+// The emulator with every check.
+inline constexpr simt::Executor kChecked = simt::Executor::kChecked;
 
 template <typename T>
 using Checked = simt::Buffer<T, kChecked>;

@@ -150,8 +150,8 @@ TEST_F(DependentLaunch, MayNotReadWhatAnEarlierKernelOfTheChainWrites) {
 }
 
 TEST(Recording, ReplaysWhatWasRecorded) {
-  for (const Side side : {Side::kInstrumented, Side::kBare}) {
-    Recording recording(side);
+  for (const Executor executor : {Executor::kChecked, Executor::kFast}) {
+    Recording recording(executor);
     int first = 0;
     int second = 0;
     recording.replay({}, [&](const Queue&) { ++first; });

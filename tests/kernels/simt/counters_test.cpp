@@ -127,7 +127,7 @@ Report transposed(TransposePadding padding) {
   const Buffer<float> in("in", whole_numbers<float>(64 * 64));
   Buffer<float> out("out", in.size());
   Report report;
-  transpose<Side::kInstrumented>(padding, in.data(), out.data(), 64, 64, {.report = &report});
+  transpose<Executor::kChecked>(padding, in.data(), out.data(), 64, 64, {.report = &report});
   return report;
 }
 
@@ -147,7 +147,7 @@ Report multiplied(MatmulKernel kernel, int n) {
   const Buffer<float> a("a", whole_numbers<float>(n * n));
   Buffer<float> c("c", a.size());
   Report report;
-  matmul<Side::kInstrumented>(kernel, a.data(), a.data(), c.data(), n, {.report = &report});
+  matmul<Executor::kChecked>(kernel, a.data(), a.data(), c.data(), n, {.report = &report});
   return report;
 }
 

@@ -21,52 +21,52 @@ class KernelsOnGpu : public ::testing::Test {
   }
 };
 
-// A template, so that a build without CUDA does not ask for the kernels' GPU side.
-template <Side side>
+// A template, so that a build without CUDA does not ask for the kernels for a GPU.
+template <Executor executor>
 std::vector<float> transposed(int rows, int columns) {
-  if constexpr (side != Side::kGpu || build::kHasCuda) {
-    const Buffer<float, side> in("in", whole_numbers<float>(rows * columns));
-    Buffer<float, side> out("out", in.size());
-    transpose<side>(TransposePadding::kOneColumn, in.data(), out.data(), rows, columns);
+  if constexpr (executor != Executor::kGpu || build::kHasCuda) {
+    const Buffer<float, executor> in("in", whole_numbers<float>(rows * columns));
+    Buffer<float, executor> out("out", in.size());
+    transpose<executor>(TransposePadding::kOneColumn, in.data(), out.data(), rows, columns);
     return out.download();
   }
   return {};
 }
 
-template <Side side>
+template <Executor executor>
 std::vector<float> sums_of_rows(int rows, int columns) {
-  if constexpr (side != Side::kGpu || build::kHasCuda) {
-    const Buffer<float, side> in("in", whole_numbers<float>(rows * columns));
-    Buffer<float, side> sums("sums", static_cast<std::size_t>(rows));
-    Buffer<int, side> done("done", std::vector<int>{0});
-    row_sums<side>(in.data(), sums.data(), done.data(), rows, columns);
+  if constexpr (executor != Executor::kGpu || build::kHasCuda) {
+    const Buffer<float, executor> in("in", whole_numbers<float>(rows * columns));
+    Buffer<float, executor> sums("sums", static_cast<std::size_t>(rows));
+    Buffer<int, executor> done("done", std::vector<int>{0});
+    row_sums<executor>(in.data(), sums.data(), done.data(), rows, columns);
     EXPECT_EQ(done.download(), std::vector<int>{rows});
     return sums.download();
   }
   return {};
 }
 
-template <Side side>
+template <Executor executor>
 std::vector<float> product(MatmulKernel kernel, int n) {
-  if constexpr (side != Side::kGpu || build::kHasCuda) {
-    const Buffer<float, side> a("a", whole_numbers<float>(n * n));
-    Buffer<float, side> c("c", a.size());
-    matmul<side>(kernel, a.data(), a.data(), c.data(), n);
+  if constexpr (executor != Executor::kGpu || build::kHasCuda) {
+    const Buffer<float, executor> a("a", whole_numbers<float>(n * n));
+    Buffer<float, executor> c("c", a.size());
+    matmul<executor>(kernel, a.data(), a.data(), c.data(), n);
     return c.download();
   }
   return {};
 }
 
-template <Side side>
+template <Executor executor>
 std::vector<float> tensor_product(int depth, bool transposed) {
-  if constexpr (side != Side::kGpu || build::kHasCuda) {
+  if constexpr (executor != Executor::kGpu || build::kHasCuda) {
     std::vector<bf16> values;
     for (const float value : whole_numbers<float>(16 * depth)) {
       values.emplace_back(value);
     }
-    const Buffer<bf16, side> a("a", values);
-    Buffer<float, side> d("d", std::size_t{128});
-    matrix_product<side>(
+    const Buffer<bf16, executor> a("a", values);
+    Buffer<float, executor> d("d", std::size_t{128});
+    matrix_product<executor>(
         {.a = a.data(), .b = a.data(), .d = d.data(), .depth = depth, .transposed = transposed});
     return d.download();
   }
@@ -75,24 +75,24 @@ std::vector<float> tensor_product(int depth, bool transposed) {
 
 TEST_F(KernelsOnGpu, MatrixProduct) {
   for (const bool transposed : {false, true}) {
-    EXPECT_EQ(tensor_product<Side::kGpu>(62, transposed),
-              tensor_product<Side::kBare>(62, transposed));
+    EXPECT_EQ(tensor_product<Executor::kGpu>(62, transposed),
+              tensor_product<Executor::kFast>(62, transposed));
   }
 }
 
 TEST_F(KernelsOnGpu, Matmul) {
   for (const MatmulKernel kernel :
        {MatmulKernel::kNaive, MatmulKernel::kCoalesced, MatmulKernel::kTiled}) {
-    EXPECT_EQ(product<Side::kGpu>(kernel, 96), product<Side::kBare>(kernel, 96));
+    EXPECT_EQ(product<Executor::kGpu>(kernel, 96), product<Executor::kFast>(kernel, 96));
   }
 }
 
 TEST_F(KernelsOnGpu, Transpose) {
-  EXPECT_EQ(transposed<Side::kGpu>(33, 70), transposed<Side::kBare>(33, 70));
+  EXPECT_EQ(transposed<Executor::kGpu>(33, 70), transposed<Executor::kFast>(33, 70));
 }
 
 TEST_F(KernelsOnGpu, RowSums) {
-  EXPECT_EQ(sums_of_rows<Side::kGpu>(5, 300), sums_of_rows<Side::kBare>(5, 300));
+  EXPECT_EQ(sums_of_rows<Executor::kGpu>(5, 300), sums_of_rows<Executor::kFast>(5, 300));
 }
 
 }  // namespace

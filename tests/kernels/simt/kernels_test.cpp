@@ -1,4 +1,4 @@
-// Kernels compute the same on both sides of the emulator, and what a plain loop computes.
+// Kernels compute the same in the checked and in the fast emulator, and what a plain loop computes.
 
 #include <gtest/gtest.h>
 
@@ -10,18 +10,18 @@
 namespace ultra::simt::test {
 namespace {
 
-template <typename SideConstant>
+template <typename ExecutorConstant>
 class KernelsOn : public ::testing::Test {
  protected:
-  static constexpr Side kSideOfTest = SideConstant::value;
+  static constexpr Executor kExecutorOfTest = ExecutorConstant::value;
 };
 
-using Sides = ::testing::Types<std::integral_constant<Side, Side::kInstrumented>,
-                               std::integral_constant<Side, Side::kBare>>;
-TYPED_TEST_SUITE(KernelsOn, Sides);
+using Executors = ::testing::Types<std::integral_constant<Executor, Executor::kChecked>,
+                                   std::integral_constant<Executor, Executor::kFast>>;
+TYPED_TEST_SUITE(KernelsOn, Executors);
 
 TYPED_TEST(KernelsOn, Matmul) {
-  constexpr Side kTested = TestFixture::kSideOfTest;
+  constexpr Executor kTested = TestFixture::kExecutorOfTest;
   for (const MatmulKernel kernel :
        {MatmulKernel::kNaive, MatmulKernel::kCoalesced, MatmulKernel::kTiled}) {
     expect_matmul<kTested>(64, [kernel](const float* a, const float* b, float* c, int n) {
@@ -31,7 +31,7 @@ TYPED_TEST(KernelsOn, Matmul) {
 }
 
 TYPED_TEST(KernelsOn, TransposeOfAnyShape) {
-  constexpr Side kTested = TestFixture::kSideOfTest;
+  constexpr Executor kTested = TestFixture::kExecutorOfTest;
   for (const auto& [rows, columns] : {std::pair{1, 1}, {32, 32}, {33, 31}, {5, 100}, {64, 96}}) {
     const std::vector<float> values = whole_numbers<float>(rows * columns);
     const Buffer<float, kTested> in("in", values);
@@ -47,7 +47,7 @@ TYPED_TEST(KernelsOn, TransposeOfAnyShape) {
 }
 
 TYPED_TEST(KernelsOn, RowSums) {
-  constexpr Side kTested = TestFixture::kSideOfTest;
+  constexpr Executor kTested = TestFixture::kExecutorOfTest;
   for (const int columns : {1, 31, 32, 33, 128, 300}) {
     const int rows = 3;
     const std::vector<float> values = whole_numbers<float>(rows * columns);
@@ -68,7 +68,7 @@ TYPED_TEST(KernelsOn, RowSums) {
 }
 
 // Products and sums of small whole numbers are exact in float, so the order does not matter.
-template <Side side, typename T>
+template <Executor executor, typename T>
 void expect_tile_product(int depth) {
   std::vector<T> a;
   std::vector<T> b;
@@ -76,10 +76,10 @@ void expect_tile_product(int depth) {
     a.emplace_back(value);
     b.emplace_back(3.0F - value);
   }
-  const Buffer<T, side> left("left", a);
-  const Buffer<T, side> right("right", b);
-  Buffer<float, side> d("d", std::size_t{256});
-  tile_product<side, T>(left.data(), right.data(), d.data(), depth);
+  const Buffer<T, executor> left("left", a);
+  const Buffer<T, executor> right("right", b);
+  Buffer<float, executor> d("d", std::size_t{256});
+  tile_product<executor, T>(left.data(), right.data(), d.data(), depth);
   const std::vector<float> result = d.download();
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 16; ++column) {
@@ -94,13 +94,13 @@ void expect_tile_product(int depth) {
 }
 
 TYPED_TEST(KernelsOn, TileProduct) {
-  expect_tile_product<TestFixture::kSideOfTest, bf16>(16);
-  expect_tile_product<TestFixture::kSideOfTest, bf16>(48);
-  expect_tile_product<TestFixture::kSideOfTest, half>(32);
+  expect_tile_product<TestFixture::kExecutorOfTest, bf16>(16);
+  expect_tile_product<TestFixture::kExecutorOfTest, bf16>(48);
+  expect_tile_product<TestFixture::kExecutorOfTest, half>(32);
 }
 
 TYPED_TEST(KernelsOn, ReportNamesTheLaunch) {
-  constexpr Side kTested = TestFixture::kSideOfTest;
+  constexpr Executor kTested = TestFixture::kExecutorOfTest;
   const Buffer<float, kTested> in("in", whole_numbers<float>(32 * 64));
   Buffer<float, kTested> out("out", std::size_t{32 * 64});
   Report report;
@@ -108,11 +108,11 @@ TYPED_TEST(KernelsOn, ReportNamesTheLaunch) {
   transpose<kTested>(TransposePadding::kNone, in.data(), out.data(), 32, 64, queue);
   const Launched launched{.kernel = "transpose", .grid = {.x = 2}, .block = {.x = 32, .y = 8}};
   EXPECT_EQ(report.launches, std::vector{launched});
-  EXPECT_EQ(report.sites.empty(), kTested == Side::kBare);
+  EXPECT_EQ(report.sites.empty(), kTested == Executor::kFast);
 }
 
 TYPED_TEST(KernelsOn, ReportAddsLaunches) {
-  constexpr Side kTested = TestFixture::kSideOfTest;
+  constexpr Executor kTested = TestFixture::kExecutorOfTest;
   const Buffer<float, kTested> in("in", whole_numbers<float>(32 * 32));
   Buffer<float, kTested> out("out", in.size());
   Report once;

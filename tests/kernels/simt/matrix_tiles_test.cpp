@@ -154,7 +154,7 @@ TEST(MatrixTiles, PackingRounds) {
 }
 
 // d = a b for small whole numbers, which are exact.
-template <Side side>
+template <Executor executor>
 void expect_matrix_product(int depth, bool transposed) {
   std::vector<bf16> a;
   std::vector<bf16> b;
@@ -164,14 +164,14 @@ void expect_matrix_product(int depth, bool transposed) {
   for (const float value : whole_numbers<float>(8 * depth)) {
     b.emplace_back(3.0F - value);
   }
-  const Buffer<bf16, side> left("left", a);
-  const Buffer<bf16, side> right("right", b);
-  Buffer<float, side> d("d", std::size_t{128});
-  matrix_product<side>({.a = left.data(),
-                        .b = right.data(),
-                        .d = d.data(),
-                        .depth = depth,
-                        .transposed = transposed});
+  const Buffer<bf16, executor> left("left", a);
+  const Buffer<bf16, executor> right("right", b);
+  Buffer<float, executor> d("d", std::size_t{128});
+  matrix_product<executor>({.a = left.data(),
+                            .b = right.data(),
+                            .d = d.data(),
+                            .depth = depth,
+                            .transposed = transposed});
   const std::vector<float> result = d.download();
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 8; ++column) {
@@ -188,8 +188,8 @@ void expect_matrix_product(int depth, bool transposed) {
 TEST(MatrixTiles, AProductIsALoops) {
   for (const bool transposed : {false, true}) {
     for (const int depth : {2, 16, 18, 48, 62}) {
-      expect_matrix_product<Side::kInstrumented>(depth, transposed);
-      expect_matrix_product<Side::kBare>(depth, transposed);
+      expect_matrix_product<Executor::kChecked>(depth, transposed);
+      expect_matrix_product<Executor::kFast>(depth, transposed);
     }
   }
 }

@@ -32,13 +32,13 @@ const T& at(const std::vector<T>& values, int index) {
 }
 
 // Runs `multiply(a, b, c, n)` and compares every element with a loop's.
-template <Side side, typename Multiply>
+template <Executor executor, typename Multiply>
 void expect_matmul(int n, const Multiply& multiply) {
   const std::vector<float> left = whole_numbers<float>(n * n);
   const std::vector<float> right(left.rbegin(), left.rend());
-  const Buffer<float, side> a("a", left);
-  const Buffer<float, side> b("b", right);
-  Buffer<float, side> c("c", left.size());
+  const Buffer<float, executor> a("a", left);
+  const Buffer<float, executor> b("b", right);
+  Buffer<float, executor> c("c", left.size());
   multiply(a.data(), b.data(), c.data(), n);
   const std::vector<float> result = c.download();
   for (int row = 0; row < n; ++row) {

@@ -1,5 +1,5 @@
 #pragma once
-// What tests of kernels expect of a rung: right outputs on both sides of the emulator, no fault, and
+// What tests of kernels expect of a rung: right outputs, checked and fast, no fault, and
 // what they read from its counters.
 
 #include <fmt/ranges.h>
@@ -37,12 +37,12 @@ inline ladders::Sizes random_sizes(const ladders::Ladder& ladder, Random& random
   return sizes;
 }
 
-// What a rung gives on one side; `hint` is for a learner whose kernel is wrong.
+// What a rung gives on one executor; `hint` is for a learner whose kernel is wrong.
 inline ladders::Outcome expect_right(const ladders::Ladder& ladder, int rung,
                                      const ladders::RunRequest& request,
                                      const char* hint = "check the indices and the ragged edges") {
   SCOPED_TRACE(fmt::format("{} {}, sizes {}, {}", ladder.info().name, ladder.rung(rung).name,
-                           fmt::join(request.sizes, "x"), simt::name_of(request.side)));
+                           fmt::join(request.sizes, "x"), simt::name_of(request.executor)));
   ladders::Outcome outcome;
   try {
     outcome = ladder.run(rung, request);
@@ -56,18 +56,18 @@ inline ladders::Outcome expect_right(const ladders::Ladder& ladder, int rung,
   return outcome;
 }
 
-// Expects a rung to be right on both sides of the emulator: at the default sizes, and at `draws` random
-// ones that it does not refuse. Ends with the first failure: the bare side checks nothing, and a kernel
-// that leaves its buffers there would take the program, and the message, with it.
+// Expects a rung to be right in the checked and in the fast emulator: at the default sizes, and at
+// `draws` random ones that it does not refuse. Ends with the first failure: the fast one checks nothing,
+// and a kernel that leaves its buffers there would take the program, and the message, with it.
 inline void expect_right_everywhere(const ladders::Ladder& ladder, int rung, Random& random,
                                     int draws) {
-  ladders::Sizes sizes = ladder.default_sizes(simt::Side::kInstrumented);
-  ASSERT_EQ(ladder.refusal(rung, sizes, simt::Side::kBare), "");
+  ladders::Sizes sizes = ladder.default_sizes(simt::Executor::kChecked);
+  ASSERT_EQ(ladder.refusal(rung, sizes, simt::Executor::kFast), "");
   for (int draw = 0; draw <= draws; ++draw) {
-    if (ladder.refusal(rung, sizes, simt::Side::kBare).empty()) {
-      for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
+    if (ladder.refusal(rung, sizes, simt::Executor::kFast).empty()) {
+      for (const simt::Executor executor : {simt::Executor::kChecked, simt::Executor::kFast}) {
         expect_right(ladder, rung,
-                     {.sizes = sizes, .seed = random.between(1, 1U << 30), .side = side});
+                     {.sizes = sizes, .seed = random.between(1, 1U << 30), .executor = executor});
         if (::testing::Test::HasFailure()) {
           return;
         }

@@ -136,7 +136,7 @@ class Interpreter {
       : schedules_(schedules), buffers_(std::move(buffers)) {
     for (const Schedule& schedule : schedules_) {
       scratch_.emplace_back(schedule.scratch_count, std::numeric_limits<T>::quiet_NaN());
-      places_.emplace_back(schedule.lanes.size());
+      progress_.emplace_back(schedule.lanes.size());
     }
     result_.sent.resize(schedules_.size());
   }
@@ -152,7 +152,7 @@ class Interpreter {
 
  private:
   /// How far a lane has come.
-  struct Place {
+  struct LaneProgress {
     std::size_t step = 0;
     bool sent = false;
     bool received = false;
@@ -166,17 +166,17 @@ class Interpreter {
 
   int world_size() const { return static_cast<int>(schedules_.size()); }
   const Schedule& schedule(int rank) const { return schedules_[index_of(rank)]; }
-  Place& place(int rank, std::size_t lane) { return places_[index_of(rank)][lane]; }
+  LaneProgress& progress(int rank, std::size_t lane) { return progress_[index_of(rank)][lane]; }
 
   const Round* current(int rank, std::size_t lane) {
     const Schedule& own = schedule(rank);
-    if (lane >= own.lanes.size() || place(rank, lane).step == own.lanes[lane].size())
+    if (lane >= own.lanes.size() || progress(rank, lane).step == own.lanes[lane].size())
       return nullptr;
-    return &own.lanes[lane][place(rank, lane).step];
+    return &own.lanes[lane][progress(rank, lane).step];
   }
 
   std::string where_now(int rank, std::size_t lane) {
-    return where(rank, schedule(rank), lane, place(rank, lane).step);
+    return where(rank, schedule(rank), lane, progress(rank, lane).step);
   }
 
   void fail(Fault fault, std::string message) {
@@ -243,14 +243,14 @@ class Interpreter {
         const bool idle = step->send_to == kNobody && step->receive_from == kNobody;
         if (!idle && !is_local(*step, rank)) return;
         if (!idle) arrive(rank, *step, values_of(rank, step->send));
-        ++place(rank, lane).step;
+        ++progress(rank, lane).step;
       }
     });
   }
 
   bool wants_from(int rank, std::size_t lane, int from) {
     const Round* step = current(rank, lane);
-    return step != nullptr && step->receive_from == from && !place(rank, lane).received;
+    return step != nullptr && step->receive_from == from && !progress(rank, lane).received;
   }
 
   /// One message per half of a step at most; false when nothing could move.
@@ -258,7 +258,7 @@ class Interpreter {
     std::vector<Message> messages;
     for_lanes([&](int rank, std::size_t lane) {
       const Round* step = current(rank, lane);
-      if (step == nullptr || step->send_to == kNobody || place(rank, lane).sent) return;
+      if (step == nullptr || step->send_to == kNobody || progress(rank, lane).sent) return;
       const int to = step->send_to;
       if (!wants_from(to, lane, rank)) return;
       const Round& theirs = *current(to, lane);
@@ -279,8 +279,8 @@ class Interpreter {
       result_.sent[index_of(message.from)] += message.values.size();
     }
     for (const Message& message : messages) {
-      place(message.from, message.lane).sent = true;
-      place(message.to, message.lane).received = true;
+      progress(message.from, message.lane).sent = true;
+      progress(message.to, message.lane).received = true;
     }
     for_lanes([&](int rank, std::size_t lane) { end_step(rank, lane); });
     ++result_.rounds;
@@ -289,7 +289,7 @@ class Interpreter {
 
   void end_step(int rank, std::size_t lane) {
     const Round* step = current(rank, lane);
-    Place& own = place(rank, lane);
+    LaneProgress& own = progress(rank, lane);
     if (step == nullptr || (step->send_to != kNobody && !own.sent) ||
         (step->receive_from != kNobody && !own.received)) {
       return;
@@ -308,7 +308,7 @@ class Interpreter {
     std::set<int> seen;
     while (seen.size() < kMostShown && seen.insert(rank).second) {
       const Round& step = *current(rank, lane);
-      const bool sends = step.send_to != kNobody && !place(rank, lane).sent;
+      const bool sends = step.send_to != kNobody && !progress(rank, lane).sent;
       const int peer = sends ? step.send_to : step.receive_from;
       text += fmt::format("{} waits for rank {} to {}; ", where_now(rank, lane), peer,
                           sends ? "receive" : "send");
@@ -325,7 +325,7 @@ class Interpreter {
   std::span<const Schedule> schedules_;
   std::vector<RankBuffers<T>> buffers_;
   std::vector<std::vector<T>> scratch_;
-  std::vector<std::vector<Place>> places_;
+  std::vector<std::vector<LaneProgress>> progress_;
   Interpretation<T> result_;
 };
 

@@ -4,9 +4,9 @@ import unittest
 
 from toy_project import toy_project
 
-from ultra_notebook.cell_source import CellText, program_source
-from ultra_notebook.compiler import compiler_of
-from ultra_notebook.freshness import OldBuild, require_fresh_build
+from ultra_notebook.cells.cell_source import CellText, program_source
+from ultra_notebook.cells.compiler import compiler_of
+from ultra_notebook.cells.freshness import OldBuild, require_fresh_build
 from ultra_notebook.workspace import open_workspace
 
 HEADER, LIBRARY = "common/toy/toy.hpp", "common/toy/toy.cpp"

@@ -12,7 +12,7 @@ from toy_project import line_of, toy_project
 from IPython.core.error import UsageError
 
 from ultra_notebook.failures import CellFailed, plain
-from ultra_notebook.magic import CppMagic
+from ultra_notebook.cells.magic import CppMagic
 from ultra_notebook.workspace import open_workspace
 
 

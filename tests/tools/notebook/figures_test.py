@@ -7,8 +7,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import toy_project  # noqa: F401  (puts the tools on the path)
 
-from ultra_notebook.picture import stored_data
-from ultra_notebook.picture_data import data_of, difference
+from ultra_notebook.pictures.picture import stored_data
+from ultra_notebook.pictures.picture_data import data_of, difference
 
 ROOT = Path(__file__).resolve().parents[3]
 

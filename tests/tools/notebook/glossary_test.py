@@ -7,8 +7,8 @@ from pathlib import Path
 import toy_project  # noqa: F401  (puts the tools on the path)
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from ultra_notebook.glossary import parse_glossary, read_glossary
-from ultra_notebook.page import chapter_page, glossary_page
+from ultra_notebook.pages.glossary import parse_glossary, read_glossary
+from ultra_notebook.pages.page import chapter_page, glossary_page
 from ultra_notebook.workspace import find_notebooks
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,7 +7,7 @@ from pathlib import Path
 import toy_project  # noqa: F401  (puts the tools on the path)
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from ultra_notebook.page import PageError, chapter_page, neighbours_of
+from ultra_notebook.pages.page import PageError, chapter_page, neighbours_of
 from ultra_notebook.workspace import find_notebooks, notebook_name
 
 ROOT = Path("/checkout")

@@ -9,9 +9,9 @@ import matplotlib
 from toy_project import toy_project
 
 from ultra_notebook.failures import NotebookError
-from ultra_notebook.picture import KeyPicture, picture, picture_faults, stored_data, write_pictures
-from ultra_notebook.picture_data import data_of, difference
-from ultra_notebook.picture_svg import on_dark_paper, svg_of, with_both_papers
+from ultra_notebook.pictures.picture import KeyPicture, picture, picture_faults, stored_data, write_pictures
+from ultra_notebook.pictures.picture_data import data_of, difference
+from ultra_notebook.pictures.picture_svg import on_dark_paper, svg_of, with_both_papers
 from ultra_notebook.workspace import open_workspace
 
 matplotlib.use("svg")

@@ -4,8 +4,8 @@ as an IPython extension."""
 
 from .device import device_run
 from .exercises import problems
-from .magic import CppMagic
-from .picture import picture
+from .cells.magic import CppMagic
+from .pictures.picture import picture
 from .plotting import COLORS
 from .predict import predict
 from .quote import region

@@ -8,7 +8,7 @@ with "stages" and "actions", each of which has "stage", "action" ("F0", "BW3.1")
 
 from typing import Any
 
-from .picture_svg import ON_COLOUR
+from .pictures.picture_svg import ON_COLOUR
 from .plotting import COLORS
 
 KINDS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .failures import TrainingFailed
-from .freshness import require_fresh_build
+from .cells.freshness import require_fresh_build
 from .patience import patient
 from .workspace import current_workspace, find_chapter
 

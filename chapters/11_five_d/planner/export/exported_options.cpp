@@ -42,8 +42,8 @@ class OptionLines {
 };
 
 bool in_bf16(const Layout& layout) {
-  return layout.precision == memory::Precision::kBf16Mixed ||
-         layout.precision == memory::Precision::kBf16MixedFp32Grads;
+  return layout.precision == memory::NumberFormats::kBf16Mixed ||
+         layout.precision == memory::NumberFormats::kBf16MixedFp32Grads;
 }
 
 void add_megatron_model(OptionLines& lines, const Workload& work) {
@@ -314,23 +314,23 @@ std::string nanotron_config(const Workload& work, const Layout& layout) {
       work.seq_len, layout.micro_batch, micro_batches_of(work, layout));
   text += fmt::format("optimizer:\n  zero_stage: {}\n  accumulate_grad_in_fp32: {}\n",
                       layout.zero == ZeroStage::kNone ? 0 : 1,
-                      layout.precision == memory::Precision::kBf16MixedFp32Grads);
+                      layout.precision == memory::NumberFormats::kBf16MixedFp32Grads);
   return text + nanotron_remarks(layout);
 }
 
 std::string deepspeed_config(const Workload& work, const Layout& layout) {
-  Json config = {
-      {"train_batch_size", work.global_batch},
-      {"train_micro_batch_size_per_gpu", layout.micro_batch},
-      {"gradient_accumulation_steps", micro_batches_of(work, layout)},
-      {"zero_optimization", deepspeed_zero(layout)},
-      {"bf16", {{"enabled", in_bf16(layout)}}},
-      {"data_types",
-       {{"grad_accum_dtype", layout.precision == memory::Precision::kBf16Mixed ? "bf16" : "fp32"}}},
-      {"activation_checkpointing",
-       {{"partition_activations", layout.recompute == Recompute::kFull && layout.tp > 1},
-        {"cpu_checkpointing", layout.offload_activations}}},
-      {"gradient_clipping", 1.0}};
+  Json config = {{"train_batch_size", work.global_batch},
+                 {"train_micro_batch_size_per_gpu", layout.micro_batch},
+                 {"gradient_accumulation_steps", micro_batches_of(work, layout)},
+                 {"zero_optimization", deepspeed_zero(layout)},
+                 {"bf16", {{"enabled", in_bf16(layout)}}},
+                 {"data_types",
+                  {{"grad_accum_dtype",
+                    layout.precision == memory::NumberFormats::kBf16Mixed ? "bf16" : "fp32"}}},
+                 {"activation_checkpointing",
+                  {{"partition_activations", layout.recompute == Recompute::kFull && layout.tp > 1},
+                   {"cpu_checkpointing", layout.offload_activations}}},
+                 {"gradient_clipping", 1.0}};
   add_deepspeed_mesh(config, layout);
   const std::vector<std::string> remarks = deepspeed_remarks(layout);
   if (!remarks.empty()) config["remarks"] = remarks;

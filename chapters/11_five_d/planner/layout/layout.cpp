@@ -132,9 +132,9 @@ std::string Layout::str() const {
   return text;
 }
 
-double Software::kept_gradient_bytes(memory::Precision precision) const {
+double Software::kept_gradient_bytes(memory::NumberFormats precision) const {
   const double bytes = static_cast<double>(memory::bytes_per_parameter(precision).gradients);
-  const bool both = precision == memory::Precision::kBf16MixedFp32Grads;
+  const bool both = precision == memory::NumberFormats::kBf16MixedFp32Grads;
   return both && !low_precision_gradients ? bytes - 2 : bytes;
 }
 

@@ -39,9 +39,10 @@ struct Layout {
   bool offload = false;              ///< the optimizer's states are in the host's memory
   bool offload_activations = false;  ///< what blocks keep is, too, until the backward pass
   context_parallel::ContextMethod context_method =
-      context_parallel::ContextMethod::kAllGather;                       ///< of cp
-  memory::Precision precision = memory::Precision::kBf16MixedFp32Grads;  ///< of states and passes
-  Outermost outermost = Outermost::kData;                                ///< of the ranks' order
+      context_parallel::ContextMethod::kAllGather;  ///< of cp
+  memory::NumberFormats precision =
+      memory::NumberFormats::kBf16MixedFp32Grads;  ///< of states and passes
+  Outermost outermost = Outermost::kData;          ///< of the ranks' order
 
   /// @brief dp pp cp tp.
   [[nodiscard]] std::size_t gpus() const { return dp * pp * cp * tp; }
@@ -88,7 +89,7 @@ struct Software {
   int exchanging_multiprocessors = 0;  ///< that do nothing but exchange, all the time
 
   /// @brief Bytes of gradients that are kept per parameter, apart from ZeRO.
-  [[nodiscard]] double kept_gradient_bytes(memory::Precision precision) const;
+  [[nodiscard]] double kept_gradient_bytes(memory::NumberFormats precision) const;
 };
 
 /// @brief The implementations that published figures come from, and "modern", which hides what can

@@ -25,8 +25,8 @@ struct SearchSpace {
       memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull};  ///< all
   zero::ZeroStage most_zero = zero::ZeroStage::kParameters;  ///< the highest stage
   bool offloads = true;  ///< to the host's memory what does not fit otherwise
-  memory::Precision precision = memory::Precision::kBf16MixedFp32Grads;  ///< of all layouts
-  Outermost outermost = Outermost::kData;                                ///< of all layouts
+  memory::NumberFormats precision = memory::NumberFormats::kBf16MixedFp32Grads;  ///< of all layouts
+  Outermost outermost = Outermost::kData;                                        ///< of all layouts
 };
 
 /// @brief What came of it.

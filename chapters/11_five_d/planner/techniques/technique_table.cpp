@@ -51,7 +51,7 @@ double data_bytes(const Step& step) {
                                                                  : 1;
   const double weights = gathers * ring_share(ranks) * held;
   const double weight_bytes = real(memory::bytes_per_parameter(layout.precision).parameters);
-  const bool mixed = layout.precision == memory::Precision::kBf16MixedFp32Grads;
+  const bool mixed = layout.precision == memory::NumberFormats::kBf16MixedFp32Grads;
   const double gradient_bytes =
       mixed ? step.question.software.exchanged_gradient_bytes : weight_bytes;
   return weights * weight_bytes + (sent.total() - weights) * gradient_bytes;
@@ -165,7 +165,7 @@ double sent_bytes(const Question& question, const Layout& layout) {
 }
 
 std::vector<TechniqueRow> technique_rows(const Question& question, std::size_t ranks,
-                                         memory::Precision precision) {
+                                         memory::NumberFormats precision) {
   std::vector<TechniqueRow> rows;
   for (Technique& one : techniques_of(question, ranks)) {
     one.layout.precision = precision;

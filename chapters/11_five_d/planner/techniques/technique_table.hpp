@@ -34,7 +34,7 @@ struct TechniqueRow {
 /// @brief The table's rows: dp, ZeRO's stages, recomputation, tp without and with sequence
 /// parallelism, cp, three schedules of pp and, for a mixture, ep.
 [[nodiscard]] std::vector<TechniqueRow> technique_rows(const Question& question, std::size_t ranks,
-                                                       memory::Precision precision);
+                                                       memory::NumberFormats precision);
 
 /// @brief The table as text.
 [[nodiscard]] std::string format_techniques(const Question& question, std::size_t ranks,

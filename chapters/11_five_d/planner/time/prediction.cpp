@@ -85,7 +85,7 @@ void add_exchange(DataSeconds& data, const Question& question, const Layout& lay
                   const replay::GroupPlacement& group, double parameters) {
   if (group.ranks == 1 || parameters == 0) return;
   const double element = real(memory::bytes_per_parameter(layout.precision).parameters);
-  const bool mixed = layout.precision == memory::Precision::kBf16MixedFp32Grads;
+  const bool mixed = layout.precision == memory::NumberFormats::kBf16MixedFp32Grads;
   const double of_gradient = mixed ? question.software.exchanged_gradient_bytes : element;
   const double scatter =
       collectives::gather_seconds(question.cluster, group, of_gradient * parameters);

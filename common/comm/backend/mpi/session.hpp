@@ -39,20 +39,20 @@ class WaitingLine {
   void enter(const void* receive, const Address& from) { line_.push_back({receive, from}); }
   /// @brief Leaves the line; does nothing for one who has left.
   void leave(const void* receive) {
-    std::erase_if(line_, [&](const Place& place) { return place.receive == receive; });
+    std::erase_if(line_, [&](const WaitingReceive& waiting) { return waiting.receive == receive; });
   }
   /// @brief Whether the next message from there is for `receive`.
   [[nodiscard]] bool is_first(const void* receive, const Address& from) const {
-    const auto first = std::ranges::find(line_, from, &Place::from);
+    const auto first = std::ranges::find(line_, from, &WaitingReceive::from);
     return first != line_.end() && first->receive == receive;
   }
 
  private:
-  struct Place {
+  struct WaitingReceive {
     const void* receive;
     Address from;
   };
-  std::vector<Place> line_;
+  std::vector<WaitingReceive> line_;
 };
 
 /// @brief Throws CommError with MPI's own text unless `code` is success.

@@ -5,7 +5,7 @@
 #include "common/ops/backend/gpu/kernel_backend.hpp"
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
-#include "kernels/generic/attention.hpp"
+#include "kernels/generic/attention/attention.hpp"
 
 namespace ultra::ops::gpu {
 namespace {
@@ -53,7 +53,7 @@ SeenKeys::SeenKeys(const Tensor& query, const Tensor& key, const AttentionOption
 }
 
 /// The inputs of an attention; see ops::attention.
-struct AttentionInputs {
+struct AttentionOperands {
   const Tensor& query;              ///< [batch, query_seq, heads, head_dim]
   const Tensor& key;                ///< [batch, key_seq, kv_heads, head_dim]
   const Tensor& value;              ///< [batch, key_seq, kv_heads, head_dim]
@@ -68,7 +68,7 @@ struct BackwardInputs {
 };
 
 /// The generic kernel's attention.
-void attend_plainly(const AttentionResult& result, const AttentionInputs& in) {
+void attend_plainly(const AttentionResult& result, const AttentionOperands& in) {
   const SeenKeys seen(in.query, in.key, in.options);
   const auto launched =
       launch("attention",
@@ -84,7 +84,7 @@ void attend_plainly(const AttentionResult& result, const AttentionInputs& in) {
 }
 
 /// The generic kernels' gradients.
-void differentiate_plainly(const AttentionGradients& gradients, const AttentionInputs& in,
+void differentiate_plainly(const AttentionGradients& gradients, const AttentionOperands& in,
                            const BackwardInputs& from) {
   const SeenKeys seen(in.query, in.key, in.options);
   const Tensor& sums = from.log_sum_exp;
@@ -116,7 +116,7 @@ Tensor room_heads_first(const Tensor& x) {
 }
 
 /// The sizes as the ladders take them.
-kernels::attention::Shape ladder_shape(const AttentionInputs& in) {
+kernels::attention::Shape ladder_shape(const AttentionOperands& in) {
   return {.batch = checked_cast<int>(in.query.size(0)),
           .kv_heads = checked_cast<int>(in.key.size(2)),
           .group = checked_cast<int>(in.query.size(2) / in.key.size(2)),
@@ -127,7 +127,8 @@ kernels::attention::Shape ladder_shape(const AttentionInputs& in) {
 }
 
 /// The ladders' attention.
-void attend_by_ladder(const AttentionResult& result, const AttentionInputs& in, AttentionWay way) {
+void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in,
+                      AttentionWay way) {
   const Tensor q = heads_first(in.query);
   const Tensor k = heads_first(in.key);
   const Tensor v = heads_first(in.value);
@@ -162,7 +163,7 @@ void attend_by_ladder(const AttentionResult& result, const AttentionInputs& in, 
 }
 
 /// The ladders' gradients.
-void differentiate_by_ladder(const AttentionGradients& gradients, const AttentionInputs& in,
+void differentiate_by_ladder(const AttentionGradients& gradients, const AttentionOperands& in,
                              const BackwardInputs& from, AttentionWay way) {
   const Tensor q = heads_first(in.query);
   const Tensor k = heads_first(in.key);
@@ -211,7 +212,7 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
 
 void KernelBackend::attention(const AttentionResult& result, const Tensor& query, const Tensor& key,
                               const Tensor& value, const AttentionOptions& options) const {
-  const AttentionInputs in{query, key, value, options};
+  const AttentionOperands in{query, key, value, options};
   const AttentionWay way =
       choose_attention(hardware_of(query.device()), query, key, result.output.dtype(), options);
   if (way == AttentionWay::kPlain) return attend_plainly(result, in);
@@ -222,7 +223,7 @@ void KernelBackend::attention_backward(const AttentionGradients& gradients, cons
                                        const Tensor& query, const Tensor& key, const Tensor& value,
                                        const Tensor& output, const Tensor& log_sum_exp,
                                        const AttentionOptions& options) const {
-  const AttentionInputs in{query, key, value, options};
+  const AttentionOperands in{query, key, value, options};
   const BackwardInputs from{d_output, output, log_sum_exp};
   const AttentionWay way =
       choose_attention(hardware_of(query.device()), query, key, gradients.d_query.dtype(), options);

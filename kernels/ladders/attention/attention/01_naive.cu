@@ -89,7 +89,7 @@ __global__ void output_kernel(const float* __restrict__ weights, const float* __
 }  // namespace
 
 template <>
-void naive<kSide>(const Problem& problem, const Queue& queue) {
+void naive<kExecutor>(const Problem& problem, const Queue& queue) {
   const Shape& shape = problem.shape;
   const unsigned heads = static_cast<unsigned>(shape.heads());
   const unsigned tiles = ceil_div(shape.seq_len, kBlock);

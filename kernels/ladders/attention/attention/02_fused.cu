@@ -82,7 +82,7 @@ __global__ void output_kernel(const float* __restrict__ scores, const float* __r
 }  // namespace
 
 template <>
-void fused<kSide>(const Problem& problem, const Queue& queue) {
+void fused<kExecutor>(const Problem& problem, const Queue& queue) {
   const Shape& shape = problem.shape;
   const unsigned heads = static_cast<unsigned>(shape.heads());
   launch(scores_kernel,

@@ -97,7 +97,7 @@ void launch_online(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void online<kSide>(const Problem& problem, const Queue& queue) {
+void online<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= kWarpThreads) {
     launch_online<1>(problem, queue);
   } else if (problem.shape.head_dim <= 2 * kWarpThreads) {

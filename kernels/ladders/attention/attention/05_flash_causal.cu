@@ -94,7 +94,7 @@ void launch_flash_causal(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void flash_causal<kSide>(const Problem& problem, const Queue& queue) {
+void flash_causal<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= 64) {
     launch_flash_causal<64>(problem, queue);
   } else {

@@ -129,7 +129,7 @@ void launch_flash_grouped(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void flash_grouped<kSide>(const Problem& problem, const Queue& queue) {
+void flash_grouped<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= 64) {
     launch_flash_grouped<64>(problem, queue);
   } else {

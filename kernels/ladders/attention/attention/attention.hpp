@@ -10,7 +10,7 @@
 #include <cstddef>
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Attention's forward pass in fp32 on CUDA cores.
 namespace ultra::kernels::attention {
@@ -64,33 +64,33 @@ struct Problem {
 inline constexpr int kMostHeadDim = 128;
 
 /// @brief Rung 1: scores, softmax and output, a kernel each; the S x S matrix goes through memory.
-template <simt::Side side>
+template <simt::Executor executor>
 void naive(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: the softmax's sums are taken with the scores, and what is masked is neither computed
 /// nor stored.
-template <simt::Side side>
+template <simt::Executor executor>
 void fused(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: one warp per row, online softmax, no matrix in memory. head_dim <= kMostHeadDim.
 /// Source: Milakov and Gimelshein 2018, arXiv 1805.02867.
-template <simt::Side side>
+template <simt::Executor executor>
 void online(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: a block shares tiles of keys and values among 64 rows. head_dim is a multiple of 4, at
 /// most kMostHeadDim. Exercise 09.8.
 /// Source: Dao et al. 2022, arXiv 2205.14135, algorithm 1; Dao 2023, arXiv 2307.08691, section 3.1.
-template <simt::Side side>
+template <simt::Executor executor>
 void flash_forward(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 5: no tile above the diagonal, powers of 2 instead of e, long rows first. head_dim as for
 /// rung 4.
-template <simt::Side side>
+template <simt::Executor executor>
 void flash_causal(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 6: tiles of 128 rows, made of the heads that share keys and values. head_dim as for
 /// rung 4.
-template <simt::Side side>
+template <simt::Executor executor>
 void flash_grouped(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention

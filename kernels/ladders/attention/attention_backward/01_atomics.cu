@@ -71,7 +71,7 @@ void launch_atomics(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void atomics<kSide>(const Problem& problem, const Queue& queue) {
+void atomics<kExecutor>(const Problem& problem, const Queue& queue) {
   const std::size_t elements = problem.shape.rows() * problem.shape.head_dim;
   launch(zero_kernel,
          {.name = "zero",

@@ -99,7 +99,7 @@ void launch_split(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void split<kSide>(const Problem& problem, const Queue& queue) {
+void split<kExecutor>(const Problem& problem, const Queue& queue) {
   launch_delta(problem, queue);
   if (problem.shape.head_dim <= 64) {
     launch_split<64>(problem, queue);

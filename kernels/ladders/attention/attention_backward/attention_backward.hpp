@@ -14,7 +14,7 @@
 
 #include "kernels/ladders/attention/attention/attention.hpp"
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Attention's backward pass in fp32 on CUDA cores.
 namespace ultra::kernels::attention_backward {
@@ -47,12 +47,12 @@ struct Problem {
 };
 
 /// @brief Rung 1: a block per tile of keys, which adds its part of dq atomically.
-template <simt::Side side>
+template <simt::Executor executor>
 void atomics(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: dq has a kernel of its own, a block per tile of queries; no atomics, the same result
 /// every time.
-template <simt::Side side>
+template <simt::Executor executor>
 void split(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_backward

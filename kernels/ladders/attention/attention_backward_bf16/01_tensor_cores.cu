@@ -50,7 +50,7 @@ void launch_both(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void tensor_cores<kSide>(const Problem& problem, const Queue& queue) {
+void tensor_cores<kExecutor>(const Problem& problem, const Queue& queue) {
   const std::size_t rows = problem.shape.rows();
   launch(delta_kernel,
          {.name = "delta",

@@ -10,7 +10,7 @@
 
 #include "kernels/ladders/attention/attention/attention.hpp"
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief Attention's backward pass in bf16 on tensor cores.
@@ -72,13 +72,13 @@ inline constexpr int kOneKernelQueries = 64;
 }
 
 /// @brief Rung 1: a kernel for keys, one for queries; weights and gradients of scores stay in registers.
-template <simt::Side side>
+template <simt::Executor executor>
 void tensor_cores(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: one kernel with wgmma that makes all five products once; d_q is summed over blocks in a
 /// fixed order. For Hopper alone (hopper/). Source: Shah et al. 2024,
 /// FlashAttention-3, arXiv 2407.08608.
-template <simt::Side side>
+template <simt::Executor executor>
 void one_kernel(const OrderedProblem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_backward_bf16

@@ -62,7 +62,7 @@ void launch_both(const Varlen& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void tiles_of_documents<kSide>(const Varlen& problem, const Queue& queue) {
+void tiles_of_documents<kExecutor>(const Varlen& problem, const Queue& queue) {
   const std::size_t rows = problem.pack.shape.rows();
   launch(delta_kernel,
          {.name = "delta",

@@ -5,7 +5,7 @@
 
 #include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Attention's backward pass over packed documents, in bf16 on tensor cores.
 namespace ultra::kernels::attention_backward_varlen {
@@ -21,7 +21,7 @@ struct Problem {
 };
 
 /// @brief Rung 1: tiles of keys and of queries begin where documents do.
-template <simt::Side side>
+template <simt::Executor executor>
 void tiles_of_documents(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_backward_varlen

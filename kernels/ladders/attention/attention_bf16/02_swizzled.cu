@@ -37,27 +37,27 @@ template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads, kBlocks) swizzled_kernel(const Problem problem) {
   const Shape& shape = problem.shape;
   const int columns = shape.head_dim;
-  const Place place = place_of_block(shape);
+  const BlockSite site = site_of_block(shape);
   bf16* const q_tile = dynamic_shared<bf16>();
   bf16* const k_tile = &q_tile[kQueries * kHeadDim];
   bf16* const v_tile = &k_tile[kKeys<kHeadDim> * kHeadDim];
 
-  load_tile<kQueries, kHeadDim>(q_tile, &problem.q[(place.first_row + place.first_query) * columns],
-                                shape.seq_len - place.first_query, columns);
+  load_tile<kQueries, kHeadDim>(q_tile, &problem.q[(site.first_row + site.first_query) * columns],
+                                shape.seq_len - site.first_query, columns);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
-  for (int key = 0; key < place.most_keys; key += kKeys<kHeadDim>) {
+  for (int key = 0; key < site.most_keys; key += kKeys<kHeadDim>) {
     // Without it, keys and values overwrite some that other warps still multiply.
     __syncthreads();
-    const std::size_t first = (place.first_key_row + key) * columns;
+    const std::size_t first = (site.first_key_row + key) * columns;
     load_tile<kKeys<kHeadDim>, kHeadDim>(k_tile, &problem.k[first], shape.seq_len - key, columns);
     load_tile<kKeys<kHeadDim>, kHeadDim>(v_tile, &problem.v[first], shape.seq_len - key, columns);
     // Without it, a warp multiplies what another has not loaded yet.
     __syncthreads();
     attend<kHeadDim>(output, softmax, q_tile, k_tile, v_tile, shape,
-                     place.first_query + first_warp_row<kRowTiles>(), key);
+                     site.first_query + first_warp_row<kRowTiles>(), key);
   }
-  store_rows<kHeadDim>(problem, place, output, softmax);
+  store_rows<kHeadDim>(problem, site, output, softmax);
 }
 
 template <int kHeadDim>
@@ -69,7 +69,7 @@ void launch_swizzled(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void swizzled<kSide>(const Problem& problem, const Queue& queue) {
+void swizzled<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= 64) {
     launch_swizzled<64>(problem, queue);
   } else {

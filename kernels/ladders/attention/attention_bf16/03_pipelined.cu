@@ -20,12 +20,12 @@ using namespace simt;
 // kHeadDim: the tiles' columns; those from head_dim on hold zeros.
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads, kBlocks) pipelined_kernel(const Problem problem) {
-  const Place place = place_of_block(problem.shape);
+  const BlockSite site = site_of_block(problem.shape);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
-  attend_in_background<kHeadDim>(output, softmax, problem, place, {0, place.most_keys},
+  attend_in_background<kHeadDim>(output, softmax, problem, site, {0, site.most_keys},
                                  MaskOfShape<kHeadDim>{problem.shape});
-  store_rows<kHeadDim>(problem, place, output, softmax);
+  store_rows<kHeadDim>(problem, site, output, softmax);
 }
 
 template <int kHeadDim>
@@ -37,7 +37,7 @@ void launch_pipelined(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void pipelined<kSide>(const Problem& problem, const Queue& queue) {
+void pipelined<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.shape.head_dim <= 64) {
     launch_pipelined<64>(problem, queue);
   } else {

@@ -12,7 +12,7 @@
 
 #include "kernels/ladders/attention/attention/attention.hpp"
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief Attention's forward pass in bf16 on tensor cores.
@@ -36,30 +36,30 @@ struct Problem {
 };
 
 /// @brief Rung 1: flash attention with mma.sync; weights stay in registers.
-template <simt::Side side>
+template <simt::Executor executor>
 void tensor_cores(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: rows of tiles are swizzled, and ldmatrix loads four matrices at once.
-template <simt::Side side>
+template <simt::Executor executor>
 void swizzled(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the next keys and values are copied while the current ones are multiplied.
-template <simt::Side side>
+template <simt::Executor executor>
 void pipelined(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: warpgroups multiply what TMA brings, with wgmma; for Hopper alone (hopper/).
 /// Source: Shah et al. 2024, FlashAttention-3, arXiv 2407.08608.
-template <simt::Side side>
+template <simt::Executor executor>
 void warpgroups(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 5: the same where one warpgroup's softmax has its turn while another one multiplies;
 /// for Hopper alone (hopper/). Source: the same, section 3.1.
-template <simt::Side side>
+template <simt::Executor executor>
 void ping_pong(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 6: blocks that stay go from tile to tile, and o leaves through TMA while the next
 /// tile arrives; for Hopper alone (hopper/).
-template <simt::Side side>
+template <simt::Executor executor>
 void persistent(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_bf16

@@ -41,7 +41,7 @@ struct MaskOfShape {
 template <int kHeadDim, int kAtOnce = kKeys<kHeadDim>, typename Mask>
 __device__ __forceinline__ void attend_in_background(Output<kHeadDim>& output,
                                                      OnlineSoftmax& softmax, const Problem& problem,
-                                                     const Place& place, const KeyRange& keys,
+                                                     const BlockSite& site, const KeyRange& keys,
                                                      const Mask& hide) {
   const Shape& shape = problem.shape;
   const int columns = shape.head_dim;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void attend_in_background(Output<kHeadDim>& output,
   bf16* const stages = &q_tile[kQueries * kHeadDim];  // keys, then values, of each stage
   const auto copy_keys_and_values = [&](int stage, int key) {
     bf16* const k_tile = &stages[stage * 2 * kKeys<kHeadDim> * kHeadDim];
-    const std::size_t first = (place.first_key_row + key) * columns;
+    const std::size_t first = (site.first_key_row + key) * columns;
     copy_tile<kKeys<kHeadDim>, kHeadDim, kThreads, kAtOnce>(k_tile, &problem.k[first],
                                                             shape.seq_len - key, columns);
     copy_tile<kKeys<kHeadDim>, kHeadDim, kThreads, kAtOnce>(
@@ -57,9 +57,9 @@ __device__ __forceinline__ void attend_in_background(Output<kHeadDim>& output,
     simt::commit_copies();
   };
 
-  copy_tile<kQueries, kHeadDim, kThreads>(
-      q_tile, &problem.q[(place.first_row + place.first_query) * columns],
-      shape.seq_len - place.first_query, columns);
+  copy_tile<kQueries, kHeadDim, kThreads>(q_tile,
+                                          &problem.q[(site.first_row + site.first_query) * columns],
+                                          shape.seq_len - site.first_query, columns);
   copy_keys_and_values(0, keys.first);
   int stage = 0;
   for (int key = keys.first; key < keys.end; key += kKeys<kHeadDim>) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void attend_in_background(Output<kHeadDim>& output,
     const bf16* const k_tile = &stages[stage * 2 * kKeys<kHeadDim> * kHeadDim];
     Scores<kRowTiles, kKeys<kHeadDim>> scores = {};
     multiply_queries<kHeadDim>(scores, q_tile, k_tile);
-    hide(scores, place.first_query + first_warp_row<kRowTiles>(), key);
+    hide(scores, site.first_query + first_warp_row<kRowTiles>(), key);
     softmax.add(scores, output, shape.scale * kLog2E);
     Weights<kRowTiles, kKeys<kHeadDim>> weights;
     pack_weights(weights, scores);

@@ -56,8 +56,8 @@ __device__ __forceinline__ int keys_of_query(const Shape& shape, int query) {
   return shape.causal && query < shape.seq_len ? query + 1 : shape.seq_len;
 }
 
-// Where a block works.
-struct Place {
+// Which queries a block works on.
+struct BlockSite {
   int first_query;
   std::size_t first_row;      // of the head, among all rows of q
   std::size_t first_key_row;  // of the head, among all rows of k
@@ -66,7 +66,7 @@ struct Place {
 
 // Tile number `tile` of a head's queries.
 template <int kBlockQueries>
-__device__ __forceinline__ Place place_of_tile(const Shape& shape, int head, int tile) {
+__device__ __forceinline__ BlockSite site_of_tile(const Shape& shape, int head, int tile) {
   const int first_query = tile * kBlockQueries;
   return {first_query, std::size_t(head) * shape.seq_len,
           std::size_t(head / shape.group) * shape.seq_len,
@@ -75,8 +75,8 @@ __device__ __forceinline__ Place place_of_tile(const Shape& shape, int head, int
 
 // Long rows first.
 template <int kBlockQueries = kQueries>
-__device__ __forceinline__ Place place_of_block(const Shape& shape) {
-  return place_of_tile<kBlockQueries>(shape, blockIdx.y, gridDim.x - 1 - blockIdx.x);
+__device__ __forceinline__ BlockSite site_of_block(const Shape& shape) {
+  return site_of_tile<kBlockQueries>(shape, blockIdx.y, gridDim.x - 1 - blockIdx.x);
 }
 
 // Sets the scores of keys that a query does not see to -inf. `query` is the warp's first one.
@@ -250,7 +250,7 @@ __device__ __forceinline__ void pack_weights(unsigned (&weights)[kTilesOfRows][k
 
 // Divides by the sums and stores o in bf16, two elements at once, and lse.
 template <int kHeadDim, int kTilesOfRows>
-__device__ __forceinline__ void store_rows(const Problem& problem, const Place& place,
+__device__ __forceinline__ void store_rows(const Problem& problem, const BlockSite& site,
                                            const float (&output)[kTilesOfRows][kHeadDim / 8][4],
                                            const OnlineSoftmaxOf<kTilesOfRows>& softmax) {
   const Shape& shape = problem.shape;
@@ -261,8 +261,8 @@ __device__ __forceinline__ void store_rows(const Problem& problem, const Place& 
       const float sum = softmax.sum_of_row(m, half);
       const float factor = 1.0F / sum;
       const int query =
-          place.first_query + first_warp_row<kTilesOfRows>() + m * 16 + lane_group() + half * 8;
-      const std::size_t row = place.first_row + query;
+          site.first_query + first_warp_row<kTilesOfRows>() + m * 16 + lane_group() + half * 8;
+      const std::size_t row = site.first_row + query;
       if (query < shape.seq_len) {
         if (lane_in_group() == 0) {
           simt::stg(&problem.lse[row], softmax.lse_of_row(m, half, sum));

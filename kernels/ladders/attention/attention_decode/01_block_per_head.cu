@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) block_per_head_kernel(const Problem 
 }  // namespace
 
 template <>
-void block_per_head<kSide>(const Problem& problem, const Queue& queue) {
+void block_per_head<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(block_per_head_kernel,
          {.name = "block_per_head",
           .grid = {.x = static_cast<unsigned>(problem.batch),

@@ -40,7 +40,7 @@ void launch_grouped(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void grouped<kSide>(const Problem& problem, const Queue& queue) {
+void grouped<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.group == 1) {
     launch_grouped<1>(problem, queue);
   } else if (problem.group <= 4) {

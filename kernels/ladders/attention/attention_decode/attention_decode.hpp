@@ -8,7 +8,7 @@
 /// PagedAttention", arXiv 2309.06180; Dao et al. 2023, "Flash-Decoding for long-context inference".
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief Attention of one query for each sequence.
@@ -62,16 +62,16 @@ constexpr int pages_of(int tokens) { return (tokens + kPage - 1) / kPage; }
 constexpr int parts_of(int tokens) { return (tokens + kPart - 1) / kPart; }
 
 /// @brief Rung 1: a block for each head of queries.
-template <simt::Side side>
+template <simt::Executor executor>
 void block_per_head(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: a block for all heads of queries that share keys and values.
-template <simt::Side side>
+template <simt::Executor executor>
 void grouped(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: a block for each part of a sequence, and a kernel that puts the parts together.
 /// Exercise 09.9.
-template <simt::Side side>
+template <simt::Executor executor>
 void split(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_decode

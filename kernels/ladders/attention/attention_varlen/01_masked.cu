@@ -15,19 +15,18 @@ namespace {
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads, kBlocks) masked_kernel(const Varlen problem) {
   __shared__ KeyRange ranges[kQueries];
-  const Place place = place_of_block(problem.pack.shape);
-  const MaskOfDocuments<kHeadDim> hide(problem, ranges, place.first_query);
+  const BlockSite site = site_of_block(problem.pack.shape);
+  const MaskOfDocuments<kHeadDim> hide(problem, ranges, site.first_query);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
-  attend_in_background<kHeadDim, 1>(output, softmax, problem.pack, place, {0, place.most_keys},
-                                    hide);
-  store_rows<kHeadDim>(problem.pack, place_of_block(problem.pack.shape), output, softmax);
+  attend_in_background<kHeadDim, 1>(output, softmax, problem.pack, site, {0, site.most_keys}, hide);
+  store_rows<kHeadDim>(problem.pack, site_of_block(problem.pack.shape), output, softmax);
 }
 
 }  // namespace
 
 template <>
-void masked<kSide>(const Varlen& problem, const Queue& queue) {
+void masked<kExecutor>(const Varlen& problem, const Queue& queue) {
   if (problem.pack.shape.head_dim <= 64) {
     launch(masked_kernel<64>, launch_of_pack<64>(problem, queue, "masked"), problem);
   } else {

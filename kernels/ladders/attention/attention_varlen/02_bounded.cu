@@ -14,24 +14,24 @@ namespace {
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads, kBlocks) bounded_kernel(const Varlen problem) {
   __shared__ KeyRange ranges[kQueries];
-  const Place place = place_of_block(problem.pack.shape);
-  const int behind = place.first_query + kQueries;
+  const BlockSite site = site_of_block(problem.pack.shape);
+  const int behind = site.first_query + kQueries;
   const int tokens = problem.pack.shape.seq_len;
   const int last_query = (behind < tokens ? behind : tokens) - 1;
-  const KeyRange seen = {keys_of(problem, place.first_query).first,
+  const KeyRange seen = {keys_of(problem, site.first_query).first,
                          keys_of(problem, last_query).end};
-  const MaskOfDocuments<kHeadDim> hide(problem, ranges, place.first_query);
+  const MaskOfDocuments<kHeadDim> hide(problem, ranges, site.first_query);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
-  attend_in_background<kHeadDim, 1>(output, softmax, problem.pack, place, seen, hide);
-  store_rows<kHeadDim>(problem.pack, place_of_block(problem.pack.shape), output, softmax);
+  attend_in_background<kHeadDim, 1>(output, softmax, problem.pack, site, seen, hide);
+  store_rows<kHeadDim>(problem.pack, site_of_block(problem.pack.shape), output, softmax);
 }
 // [/region]
 
 }  // namespace
 
 template <>
-void bounded<kSide>(const Varlen& problem, const Queue& queue) {
+void bounded<kExecutor>(const Varlen& problem, const Queue& queue) {
   if (problem.pack.shape.head_dim <= 64) {
     launch(bounded_kernel<64>, launch_of_pack<64>(problem, queue, "bounded"), problem);
   } else {

@@ -28,7 +28,7 @@ __device__ __forceinline__ attention_bf16::Problem document_of(const Varlen& pro
   return document;
 }
 
-__device__ __forceinline__ Place place_of(const Varlen& problem, const DocumentTile& own) {
+__device__ __forceinline__ BlockSite site_of(const Varlen& problem, const DocumentTile& own) {
   const Shape& shape = problem.pack.shape;
   const int first_query = own.tile * kTile;
   const int last_query = first_query + kTile - 1;
@@ -51,13 +51,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks) tiles_kernel(const Varlen p
     return;
   }
   const attention_bf16::Problem document = document_of(problem, own);
-  const Place place = place_of(problem, own);
+  const BlockSite site = site_of(problem, own);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
-  attend_in_background<kHeadDim, 2>(output, softmax, document, place, {0, place.most_keys},
+  attend_in_background<kHeadDim, 2>(output, softmax, document, site, {0, site.most_keys},
                                     MaskOfShape<kHeadDim>{document.shape});
   const DocumentTile again = lds(&found);  // registers were full meanwhile
-  store_rows<kHeadDim>(document_of(problem, again), place_of(problem, again), output, softmax);
+  store_rows<kHeadDim>(document_of(problem, again), site_of(problem, again), output, softmax);
 }
 // [/region]
 
@@ -72,7 +72,7 @@ void launch_tiles(const Varlen& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void tiles_of_documents<kSide>(const Varlen& problem, const Queue& queue) {
+void tiles_of_documents<kExecutor>(const Varlen& problem, const Queue& queue) {
   if (problem.pack.shape.head_dim <= 64) {
     launch_tiles<64>(problem, queue);
   } else {

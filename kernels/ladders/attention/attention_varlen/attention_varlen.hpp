@@ -9,7 +9,7 @@
 
 #include "kernels/ladders/attention/attention_bf16/attention_bf16.hpp"
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Attention's forward pass over packed documents, in bf16 on tensor cores.
 namespace ultra::kernels::attention_varlen {
@@ -37,15 +37,15 @@ constexpr unsigned most_tiles(int tokens, int documents) {
 }
 
 /// @brief Rung 1: the pack as one sequence, with a mask.
-template <simt::Side side>
+template <simt::Executor executor>
 void masked(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: the same tiles of queries, without the tiles of keys in which they see nothing.
-template <simt::Side side>
+template <simt::Executor executor>
 void bounded(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: tiles of queries begin where documents do.
-template <simt::Side side>
+template <simt::Executor executor>
 void tiles_of_documents(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_varlen

@@ -41,7 +41,7 @@ __global__ void branched_kernel(const float* __restrict__ in, const float* __res
 }  // namespace
 
 template <>
-void branched<kSide>(const Problem& problem, const Queue& queue) {
+void branched<kExecutor>(const Problem& problem, const Queue& queue) {
   const int elements = 2 * problem.tokens * problem.pairs;
   launch(branched_kernel,
          {.name = "branched",

@@ -41,7 +41,7 @@ __global__ void sorted_kernel(const float* __restrict__ in, const float* __restr
 }  // namespace
 
 template <>
-void sorted<kSide>(const Problem& problem, const Queue& queue) {
+void sorted<kExecutor>(const Problem& problem, const Queue& queue) {
   const int pairs = problem.tokens * problem.pairs;
   launch(sorted_kernel,
          {.name = "sorted",

@@ -34,7 +34,7 @@ __global__ void arithmetic_kernel(const float* __restrict__ in, const float* __r
 }  // namespace
 
 template <>
-void arithmetic<kSide>(const Problem& problem, const Queue& queue) {
+void arithmetic<kExecutor>(const Problem& problem, const Queue& queue) {
   const int elements = 2 * problem.tokens * problem.pairs;
   launch(arithmetic_kernel,
          {.name = "arithmetic",

@@ -44,7 +44,7 @@ __global__ void paired_kernel(const float* __restrict__ in, const float* __restr
 }  // namespace
 
 template <>
-void paired<kSide>(const Problem& problem, const Queue& queue) {
+void paired<kExecutor>(const Problem& problem, const Queue& queue) {
   const int pairs = problem.tokens * problem.pairs;
   launch(paired_kernel,
          {.name = "paired",

@@ -11,7 +11,7 @@
 /// Source: Su et al. 2021, "RoFormer", arXiv 2104.09864, eq. 34.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Rotary position embedding, as an example of divergence.
 namespace ultra::kernels::divergence {
@@ -33,19 +33,19 @@ struct Problem {
 };
 
 /// @brief Rung 1: a thread per element, with a branch between even and odd ones.
-template <simt::Side side>
+template <simt::Executor executor>
 void branched(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: the same branch with the elements sorted, so that the lanes of a warp agree.
-template <simt::Side side>
+template <simt::Executor executor>
 void sorted(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: one expression for both sides, with a sign that depends on the element.
-template <simt::Side side>
+template <simt::Executor executor>
 void arithmetic(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: a thread does both elements of a pair: there is no difference left.
-template <simt::Side side>
+template <simt::Executor executor>
 void paired(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::divergence

@@ -28,7 +28,7 @@ __global__ void atomics_kernel(const float* __restrict__ values, double* total, 
 }  // namespace
 
 template <>
-void atomics<kSide>(const Problem& problem, const Queue& queue) {
+void atomics<kExecutor>(const Problem& problem, const Queue& queue) {
   clear_total(problem, queue);
   launch(atomics_kernel,
          {.name = "atomics",

@@ -41,7 +41,7 @@ __global__ void scattered_tree_kernel(const float* __restrict__ values, double* 
 }  // namespace
 
 template <>
-void scattered_tree<kSide>(const Problem& problem, const Queue& queue) {
+void scattered_tree<kExecutor>(const Problem& problem, const Queue& queue) {
   clear_total(problem, queue);
   launch(scattered_tree_kernel,
          {.name = "scattered_tree",

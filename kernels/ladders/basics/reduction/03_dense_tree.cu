@@ -40,7 +40,7 @@ __global__ void dense_tree_kernel(const float* __restrict__ values, double* tota
 }  // namespace
 
 template <>
-void dense_tree<kSide>(const Problem& problem, const Queue& queue) {
+void dense_tree<kExecutor>(const Problem& problem, const Queue& queue) {
   clear_total(problem, queue);
   launch(dense_tree_kernel,
          {.name = "dense_tree",

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kMostPartials)
 }  // namespace
 
 template <>
-void two_launches<kSide>(const Problem& problem, const Queue& queue) {
+void two_launches<kExecutor>(const Problem& problem, const Queue& queue) {
   const unsigned useful = ceil_div(problem.n, std::size_t{kThreads} * kVector);
   const unsigned blocks = useful < kMostPartials ? useful : kMostPartials;
   launch(block_sums_kernel,

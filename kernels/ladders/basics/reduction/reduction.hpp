@@ -10,7 +10,7 @@
 /// neural networks", arXiv 1211.5063, alg. 1.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief The norm of a vector.
 namespace ultra::kernels::reduction {
@@ -33,26 +33,26 @@ struct Problem {
 };
 
 /// @brief Rung 1: every thread adds its square to one number, atomically.
-template <simt::Side side>
+template <simt::Executor executor>
 void atomics(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: a block adds up in shared memory first, by a tree whose working threads lie
 /// apart.
-template <simt::Side side>
+template <simt::Executor executor>
 void scattered_tree(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the same tree with working threads side by side.
-template <simt::Side side>
+template <simt::Executor executor>
 void dense_tree(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: a warp adds up by shuffles; shared memory takes one number per warp. Exercise
 /// 09.5.
-template <simt::Side side>
+template <simt::Executor executor>
 void warp_shuffles(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 5: threads add 16 bytes at a time, then blocks in a fixed order: equal bits in every
 /// run.
-template <simt::Side side>
+template <simt::Executor executor>
 void two_launches(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::reduction

@@ -11,7 +11,7 @@
 namespace ultra::kernels::small_launches {
 
 template <>
-void separate<kSide>(const Problem& problem, const Queue& queue) {
+void separate<kExecutor>(const Problem& problem, const Queue& queue) {
   launch_layers<Start::kBehindTheKernelBefore>(problem, queue, "layer");
 }
 

@@ -12,7 +12,7 @@
 namespace ultra::kernels::small_launches {
 
 template <>
-void recorded<kSide>(const Problem& problem, const Queue& queue) {
+void recorded<kExecutor>(const Problem& problem, const Queue& queue) {
   problem.recording->replay(queue, [problem](const Queue& recorded_queue) {
     launch_layers<Start::kBehindTheKernelBefore>(problem, recorded_queue, "layer");
   });

@@ -12,7 +12,7 @@
 namespace ultra::kernels::small_launches {
 
 template <>
-void programmatic<kSide>(const Problem& problem, const Queue& queue) {
+void programmatic<kExecutor>(const Problem& problem, const Queue& queue) {
   launch_layers<Start::kBesideTheKernelBefore>(problem, queue, "early layer");
 }
 

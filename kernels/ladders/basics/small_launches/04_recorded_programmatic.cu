@@ -11,7 +11,7 @@
 namespace ultra::kernels::small_launches {
 
 template <>
-void recorded_programmatic<kSide>(const Problem& problem, const Queue& queue) {
+void recorded_programmatic<kExecutor>(const Problem& problem, const Queue& queue) {
   problem.recording->replay(queue, [problem](const Queue& recorded_queue) {
     launch_layers<Start::kBesideTheKernelBefore>(problem, recorded_queue, "early layer");
   });

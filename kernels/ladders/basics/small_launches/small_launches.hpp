@@ -9,8 +9,8 @@
 /// Synchronization".
 
 #include "kernels/simt/config.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/recording.hpp"
-#include "kernels/simt/side.hpp"
 
 /// @brief A chain of small kernels.
 namespace ultra::kernels::small_launches {
@@ -35,19 +35,19 @@ struct Problem {
 inline constexpr int kMostHidden = 1024;
 
 /// @brief Rung 1: a launch for each product.
-template <simt::Side side>
+template <simt::Executor executor>
 void separate(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: the launches are recorded once, and queued as one graph.
-template <simt::Side side>
+template <simt::Executor executor>
 void recorded(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: each kernel begins beside the one before it, and loads its weights meanwhile.
-template <simt::Side side>
+template <simt::Executor executor>
 void programmatic(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: both.
-template <simt::Side side>
+template <simt::Executor executor>
 void recorded_programmatic(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::small_launches

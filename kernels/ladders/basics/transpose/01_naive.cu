@@ -31,7 +31,7 @@ __global__ void naive_kernel(const float* __restrict__ in, float* __restrict__ o
 }  // namespace
 
 template <>
-void naive<kSide>(const Problem& problem, const Queue& queue) {
+void naive<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(naive_kernel,
          {.name = "naive",
           .grid = {.x = ceil_div(problem.columns, kBlockColumns),

@@ -50,7 +50,7 @@ __global__ void tiled_kernel(const float* __restrict__ in, float* __restrict__ o
 }  // namespace
 
 template <>
-void tiled<kSide>(const Problem& problem, const Queue& queue) {
+void tiled<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(tiled_kernel,
          {.name = "tiled",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads* kThreads)
 }  // namespace
 
 template <>
-void vectorised<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(vectorised_kernel,
          {.name = "vectorised",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},

@@ -6,7 +6,7 @@
 /// Legend of all rungs: `row` and `column` count elements of in.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Transpositions of matrices.
 namespace ultra::kernels::transpose {
@@ -24,20 +24,20 @@ struct Problem {
 };
 
 /// @brief Rung 1: one thread per element; loads are neighbours, stores are not.
-template <simt::Side side>
+template <simt::Executor executor>
 void naive(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: tiles turn in shared memory, whose columns lie in one bank.
-template <simt::Side side>
+template <simt::Executor executor>
 void tiled(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: a tile laid out so that columns cross all banks, too. Exercise 09.4.
-template <simt::Side side>
+template <simt::Executor executor>
 void padded(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: 16 bytes per lane and access, in a tile whose chunks are permuted instead of
 /// padded.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::transpose

@@ -77,7 +77,7 @@ __global__ void subtract_kernel(float* value, const float* step, int n) {
 }  // namespace
 
 template <>
-void unfused<kSide>(const Problem& problem, const Queue& queue) {
+void unfused<kExecutor>(const Problem& problem, const Queue& queue) {
   const Constants& c = problem.constants;
   for (int index = 0; index < problem.count; ++index) {
     const Tensor& tensor = problem.tensors[index];

@@ -26,7 +26,7 @@ __global__ void fused_kernel(Tensor tensor, Constants constants) {
 }  // namespace
 
 template <>
-void fused<kSide>(const Problem& problem, const Queue& queue) {
+void fused<kExecutor>(const Problem& problem, const Queue& queue) {
   for (int index = 0; index < problem.count; ++index) {
     const Tensor& tensor = problem.tensors[index];
     launch(fused_kernel,

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) vectorised_kernel(Tensor tensor, Con
 }  // namespace
 
 template <>
-void vectorised<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kExecutor>(const Problem& problem, const Queue& queue) {
   for (int index = 0; index < problem.count; ++index) {
     const Tensor& tensor = problem.tensors[index];
     launch(vectorised_kernel,

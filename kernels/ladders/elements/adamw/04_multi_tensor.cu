@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <>
-void multi_tensor<kSide>(const Problem& problem, const Queue& queue) {
+void multi_tensor<kExecutor>(const Problem& problem, const Queue& queue) {
   for (int done = 0; done < problem.count; done += kMostTensors) {
     const int left = problem.count - done;
     TensorList list{};

@@ -8,7 +8,7 @@
 /// alg. 2.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief AdamW updates of a model's tensors.
 namespace ultra::kernels::adamw {
@@ -63,19 +63,19 @@ struct Problem {
 };
 
 /// @brief Rung 1: one small kernel per operation, as a tensor library does it.
-template <simt::Side side>
+template <simt::Executor executor>
 void unfused(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: one kernel per tensor, every array read once and written once.
-template <simt::Side side>
+template <simt::Executor executor>
 void fused(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: 16 bytes per lane and access.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: one launch for many tensors.
-template <simt::Side side>
+template <simt::Executor executor>
 void multi_tensor(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::adamw

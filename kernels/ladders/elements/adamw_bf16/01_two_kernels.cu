@@ -43,7 +43,7 @@ __global__ void round_kernel(const float* __restrict__ master, bf16* __restrict_
 }  // namespace
 
 template <>
-void two_kernels<kSide>(const Problem& problem, const Queue& queue) {
+void two_kernels<kExecutor>(const Problem& problem, const Queue& queue) {
   const Extents grid{.x = ceil_div(problem.n, kThreads)};
   launch(update_kernel, {.name = "update", .grid = grid, .block = {.x = kThreads}, .queue = queue},
          problem.gradient, problem.master, problem.first_moment, problem.second_moment, problem.n,

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) fused_kernel(const Problem problem) 
 }  // namespace
 
 template <>
-void fused<kSide>(const Problem& problem, const Queue& queue) {
+void fused<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(fused_kernel,
          {.name = "fused",
           .grid = {.x = ceil_div(problem.n / kWidth + problem.n % kWidth, kThreads)},

@@ -8,7 +8,7 @@
 
 #include "kernels/ladders/elements/adamw/adamw.hpp"
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief AdamW updates in mixed precision.
@@ -34,11 +34,11 @@ struct Problem {
 };
 
 /// @brief Rung 1: a kernel for the update, another one that rounds the master copy.
-template <simt::Side side>
+template <simt::Executor executor>
 void two_kernels(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: one kernel, four parameters per thread.
-template <simt::Side side>
+template <simt::Executor executor>
 void fused(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::adamw_bf16

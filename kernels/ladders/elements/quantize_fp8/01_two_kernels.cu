@@ -41,7 +41,7 @@ __global__ void elements_kernel(const bf16* __restrict__ x, const float* __restr
 }  // namespace
 
 template <>
-void two_kernels<kSide>(const Problem& problem, const Queue& queue) {
+void two_kernels<kExecutor>(const Problem& problem, const Queue& queue) {
   const int count = problem.rows * problem.columns;
   const int groups = count / kGroup;
   launch(scales_kernel,

@@ -10,7 +10,7 @@
 namespace ultra::kernels::quantize_fp8 {
 
 template <>
-void warp_per_group<simt::kSide>(const Problem& problem, const simt::Queue& queue) {
+void warp_per_group<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
   launch_lanes_per_group<32>("warp_per_group", problem, queue);
 }
 

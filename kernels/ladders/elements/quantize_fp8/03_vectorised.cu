@@ -9,7 +9,7 @@
 namespace ultra::kernels::quantize_fp8 {
 
 template <>
-void vectorised<simt::kSide>(const Problem& problem, const simt::Queue& queue) {
+void vectorised<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
   launch_lanes_per_group<16>("vectorised", problem, queue);
 }
 

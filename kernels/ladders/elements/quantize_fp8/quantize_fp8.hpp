@@ -6,7 +6,7 @@
 /// technical report", arXiv 2412.19437, section 3.3.2 (tiles of 1 x 128 for activations).
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief bf16 to fp8 with a scale for each 128 elements.
@@ -34,15 +34,15 @@ struct Problem {
 };
 
 /// @brief Rung 1: a kernel for the scales, a thread per group; another one for the elements.
-template <simt::Side side>
+template <simt::Executor executor>
 void two_kernels(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: a warp per group, in one kernel.
-template <simt::Side side>
+template <simt::Executor executor>
 void warp_per_group(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: 16 lanes per group, 16 bytes a lane.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::quantize_fp8

@@ -51,7 +51,7 @@ void turn(const Problem& problem, float* x, int heads, const Queue& queue) {
 }  // namespace
 
 template <>
-void table<kSide>(const Problem& problem, const Queue& queue) {
+void table<kExecutor>(const Problem& problem, const Queue& queue) {
   turn(problem, problem.queries, problem.query_heads, queue);
   turn(problem, problem.keys, problem.key_heads, queue);
 }

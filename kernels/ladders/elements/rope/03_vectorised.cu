@@ -68,7 +68,7 @@ void turn_both(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void vectorised<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kExecutor>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.pairs)) {
     turn_both<4>(problem, queue);
   } else {

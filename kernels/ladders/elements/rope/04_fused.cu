@@ -90,7 +90,7 @@ void turn(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void fused<kSide>(const Problem& problem, const Queue& queue) {
+void fused<kExecutor>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.pairs)) {
     turn<4>(problem, queue);
   } else {

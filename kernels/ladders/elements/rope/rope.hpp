@@ -8,7 +8,7 @@
 /// 2021, "RoFormer", arXiv 2104.09864, section 3.2.2.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Rotary position embedding.
 namespace ultra::kernels::rope {
@@ -43,20 +43,20 @@ struct Problem {
 };
 
 /// @brief Rung 1: one thread per pair, which computes its own sine and cosine.
-template <simt::Side side>
+template <simt::Executor executor>
 void computed_angles(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: sines and cosines from a table.
-template <simt::Side side>
+template <simt::Executor executor>
 void table(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the same with accesses of 16 bytes.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: one launch for queries and keys, which reads the table once per token instead of
 /// once per head.
-template <simt::Side side>
+template <simt::Executor executor>
 void fused(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::rope

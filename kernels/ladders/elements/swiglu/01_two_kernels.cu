@@ -39,7 +39,7 @@ __global__ void multiply_kernel(const float* __restrict__ activated, const float
 }  // namespace
 
 template <>
-void two_kernels<kSide>(const Problem& problem, const Queue& queue) {
+void two_kernels<kExecutor>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
   const Extents grid{.x = ceil_div(count, kThreads)};
   launch(silu_kernel, {.name = "silu", .grid = grid, .block = {.x = kThreads}, .queue = queue},

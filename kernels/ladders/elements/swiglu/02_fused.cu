@@ -30,7 +30,7 @@ __global__ void fused_kernel(const float* __restrict__ gate, const float* __rest
 }  // namespace
 
 template <>
-void fused<kSide>(const Problem& problem, const Queue& queue) {
+void fused<kExecutor>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
   launch(fused_kernel,
          {.name = "fused",

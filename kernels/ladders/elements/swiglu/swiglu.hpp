@@ -4,7 +4,7 @@
 /// exp(-x)). Source: Shazeer 2020, "GLU variants improve transformer", arXiv 2002.05202, eq. 6.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief SwiGLU's activation.
 namespace ultra::kernels::swiglu {
@@ -26,15 +26,15 @@ struct Problem {
 };
 
 /// @brief Rung 1: a kernel for silu, another one for the product.
-template <simt::Side side>
+template <simt::Executor executor>
 void two_kernels(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: one kernel.
-template <simt::Side side>
+template <simt::Executor executor>
 void fused(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the same with accesses of 16 bytes.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::swiglu

@@ -40,7 +40,7 @@ __global__ void d_gate_kernel(const float* __restrict__ d_product, const float* 
 }  // namespace
 
 template <>
-void two_kernels<kSide>(const Problem& problem, const Queue& queue) {
+void two_kernels<kExecutor>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
   const Extents grid{.x = ceil_div(count, kThreads)};
   launch(d_up_kernel, {.name = "d_up", .grid = grid, .block = {.x = kThreads}, .queue = queue},

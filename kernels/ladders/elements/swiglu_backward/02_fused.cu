@@ -32,7 +32,7 @@ __global__ void fused_kernel(const float* __restrict__ d_product, const float* _
 }  // namespace
 
 template <>
-void fused<kSide>(const Problem& problem, const Queue& queue) {
+void fused<kExecutor>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
   launch(fused_kernel,
          {.name = "fused",

@@ -51,7 +51,7 @@ __global__ void vectorised_kernel(const float* __restrict__ d_product,
 }  // namespace
 
 template <>
-void vectorised<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kExecutor>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
   launch(vectorised_kernel,
          {.name = "vectorised",

@@ -8,7 +8,7 @@
 /// element, in the traffic and in the memory of the activations.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Gradients of SwiGLU's activation.
 namespace ultra::kernels::swiglu_backward {
@@ -32,15 +32,15 @@ struct Problem {
 };
 
 /// @brief Rung 1: a kernel for each gradient.
-template <simt::Side side>
+template <simt::Executor executor>
 void two_kernels(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: one kernel for both.
-template <simt::Side side>
+template <simt::Executor executor>
 void fused(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the same with accesses of 16 bytes.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::swiglu_backward

@@ -29,7 +29,7 @@ __global__ void element_each_kernel(const bf16* __restrict__ gate, const bf16* _
 }  // namespace
 
 template <>
-void element_each<kSide>(const Problem& problem, const Queue& queue) {
+void element_each<kExecutor>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
   launch(element_each_kernel,
          {.name = "element_each",

@@ -44,7 +44,7 @@ __global__ void vectorised_kernel(const bf16* __restrict__ gate, const bf16* __r
 }  // namespace
 
 template <>
-void vectorised<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kExecutor>(const Problem& problem, const Queue& queue) {
   const int count = problem.tokens * problem.ffn;
   launch(vectorised_kernel,
          {.name = "vectorised",

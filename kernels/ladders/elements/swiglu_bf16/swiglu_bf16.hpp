@@ -5,7 +5,7 @@
 /// lanes take an element each asks for 64 bytes a warp.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief SwiGLU's activation in bf16.
@@ -26,11 +26,11 @@ struct Problem {
 };
 
 /// @brief Rung 1: an element per thread.
-template <simt::Side side>
+template <simt::Executor executor>
 void element_each(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: eight elements per thread, 16 bytes.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::swiglu_bf16

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }  // namespace
 
 template <>
-void launch_each<kSide>(const Problem& problem, const Queue& queue) {
+void launch_each<kExecutor>(const Problem& problem, const Queue& queue) {
   for (int expert = 0; expert < problem.experts; ++expert) {
     const int begin = problem.host_begins[expert];
     const int end = problem.host_begins[expert + 1];

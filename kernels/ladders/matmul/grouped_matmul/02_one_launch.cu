@@ -15,10 +15,10 @@ namespace {
 
 // [region one_launch]
 __global__ void __launch_bounds__(kThreads, 2) one_launch_kernel(const Problem problem) {
-  const Place place = find_row_tile(problem, blockIdx.y);
-  if (branch(place.expert < problem.experts)) {
-    compute_tile(dynamic_shared<uint4>(), product_of(problem, place.expert, place.begin, place.end),
-                 place.row_tile * kTile, blockIdx.x * kTile, problem.columns, problem.depth);
+  const ExpertTile tile = find_row_tile(problem, blockIdx.y);
+  if (branch(tile.expert < problem.experts)) {
+    compute_tile(dynamic_shared<uint4>(), product_of(problem, tile.expert, tile.begin, tile.end),
+                 tile.row_tile * kTile, blockIdx.x * kTile, problem.columns, problem.depth);
   }
 }
 // [/region]
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, 2) one_launch_kernel(const Problem p
 }  // namespace
 
 template <>
-void one_launch<kSide>(const Problem& problem, const Queue& queue) {
+void one_launch<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(one_launch_kernel,
          {.name = "one_launch",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = most_row_tiles(problem)},

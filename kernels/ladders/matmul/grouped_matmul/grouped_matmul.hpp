@@ -6,7 +6,7 @@
 /// section 3.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief Products of many matrices of different heights in bf16.
@@ -39,11 +39,11 @@ struct Problem {
 inline constexpr int kTile = 128;
 
 /// @brief Rung 1: a launch for each expert, whose height the host must know.
-template <simt::Side side>
+template <simt::Executor executor>
 void launch_each(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: one launch; a block looks up which tile of which expert is its own.
-template <simt::Side side>
+template <simt::Executor executor>
 void one_launch(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::grouped_matmul

@@ -47,7 +47,7 @@ __device__ __forceinline__ void compute_tile(uint4* stages, const Product& produ
 }
 
 /// @brief A tile of one of the experts.
-struct Place {
+struct ExpertTile {
   /// @brief The expert.
   int expert;
   /// @brief Its first row of all.
@@ -61,7 +61,7 @@ struct Place {
 /// @brief Row of tiles number `wanted` of all experts' rows of tiles, in the order of the experts;
 /// its expert is `experts` where there are fewer. Every thread walks the same few numbers, which
 /// are one word for the whole warp each.
-__device__ __forceinline__ Place find_row_tile(const Problem& problem, int wanted) {
+__device__ __forceinline__ ExpertTile find_row_tile(const Problem& problem, int wanted) {
   int before = 0;
   int begin = ldg(&problem.begins[0]);
   for (int expert = 0; expert < problem.experts; ++expert) {

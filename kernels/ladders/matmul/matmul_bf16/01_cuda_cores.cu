@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }  // namespace
 
 template <>
-void cuda_cores<kSide>(const Problem& problem, const Queue& queue) {
+void cuda_cores<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(cuda_cores_kernel,
          {.name = "cuda_cores",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

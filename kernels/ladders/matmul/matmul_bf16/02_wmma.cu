@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }  // namespace
 
 template <>
-void wmma<kSide>(const Problem& problem, const Queue& queue) {
+void wmma<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(wmma_kernel,
          {.name = "wmma",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }  // namespace
 
 template <>
-void mma_padded<kSide>(const Problem& problem, const Queue& queue) {
+void mma_padded<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(mma_padded_kernel,
          {.name = "mma_padded",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

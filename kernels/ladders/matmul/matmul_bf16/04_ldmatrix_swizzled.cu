@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }  // namespace
 
 template <>
-void ldmatrix_swizzled<kSide>(const Problem& problem, const Queue& queue) {
+void ldmatrix_swizzled<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(ldmatrix_swizzled_kernel,
          {.name = "ldmatrix_swizzled",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }  // namespace
 
 template <>
-void multistage<kSide>(const Problem& problem, const Queue& queue) {
+void multistage<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(multistage_kernel,
          {.name = "multistage",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 template <>
-void wide_warp_tile<kSide>(const Problem& problem, const Queue& queue) {
+void wide_warp_tile<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(wide_warp_tile_kernel,
          {.name = "wide_warp_tile",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

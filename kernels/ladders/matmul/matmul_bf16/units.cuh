@@ -51,8 +51,8 @@ __device__ __forceinline__ uint4 load_unit(const bf16* __restrict__ matrix, int 
 
 /// @brief Copies rows [row, row + tile_rows) and elements [k, k + 64) of a matrix [rows, depth] through
 /// registers into shared memory, unit u of row r of the tile to place(r, u). The whole block takes part.
-template <int tile_rows, int threads, typename Place>
-__device__ __forceinline__ void copy_tile(const Place& place, const bf16* __restrict__ matrix,
+template <int tile_rows, int threads, typename Where>
+__device__ __forceinline__ void copy_tile(const Where& place, const bf16* __restrict__ matrix,
                                           int row, int rows, int k, int depth) {
   const int unit = threadIdx.x % kRowUnits;
 #pragma unroll

@@ -36,7 +36,7 @@ __global__ void naive_kernel(const float* __restrict__ a, const float* __restric
 }  // namespace
 
 template <>
-void naive<kSide>(const Problem& problem, const Queue& queue) {
+void naive<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(naive_kernel,
          {.name = "naive",
           .grid = {.x = ceil_div(problem.rows, kBlock), .y = ceil_div(problem.columns, kBlock)},

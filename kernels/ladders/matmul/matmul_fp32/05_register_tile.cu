@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <>
-void register_tile<kSide>(const Problem& problem, const Queue& queue) {
+void register_tile<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(register_tile_kernel,
          {.name = "register_tile",
           .grid = {.x = ceil_div(problem.columns, kTile), .y = ceil_div(problem.rows, kTile)},

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <>
-void vectorised<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(row_start(problem.depth, problem.columns) == RowStart::kAligned
              ? vectorised_kernel<RowStart::kAligned>
              : vectorised_kernel<RowStart::kAnywhere>,

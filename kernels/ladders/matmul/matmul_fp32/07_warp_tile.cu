@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <>
-void warp_tile<kSide>(const Problem& problem, const Queue& queue) {
+void warp_tile<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(row_start(problem.depth, problem.columns) == RowStart::kAligned
              ? warp_tile_kernel<RowStart::kAligned>
              : warp_tile_kernel<RowStart::kAnywhere>,

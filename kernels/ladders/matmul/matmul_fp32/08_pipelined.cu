@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <>
-void pipelined<kSide>(const Problem& problem, const Queue& queue) {
+void pipelined<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(row_start(problem.columns) == RowStart::kAligned ? pipelined_kernel<RowStart::kAligned>
                                                           : pipelined_kernel<RowStart::kAnywhere>,
          {.name = "pipelined",

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 template <>
-void large_tile<kSide>(const Problem& problem, const Queue& queue) {
+void large_tile<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(row_start(problem.columns) == RowStart::kAligned ? large_tile_kernel<RowStart::kAligned>
                                                           : large_tile_kernel<RowStart::kAnywhere>,
          {.name = "large_tile",

@@ -7,7 +7,7 @@
 /// computes BM x BN elements of c in steps of BK along the depth, a thread TM x TN of them.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Matrix products in fp32 on CUDA cores.
 namespace ultra::kernels::matmul_fp32 {
@@ -30,39 +30,39 @@ struct Problem {
 };
 
 /// @brief Rung 1: one thread per element, neighbouring lanes in one column.
-template <simt::Side side>
+template <simt::Executor executor>
 void naive(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: neighbouring lanes in one row, so that their loads are neighbours, too. Exercise 09.1.
-template <simt::Side side>
+template <simt::Executor executor>
 void coalesced(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: tiles of a and b in shared memory, each element loaded once per block. Exercise 09.2.
-template <simt::Side side>
+template <simt::Executor executor>
 void tiled(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: eight rows of c a thread, an element of b in a register. Exercise 09.3.
-template <simt::Side side>
+template <simt::Executor executor>
 void coarsened(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 5: a square of c a thread, both sides in registers.
-template <simt::Side side>
+template <simt::Executor executor>
 void register_tile(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 6: four floats per access, the tile of a transposed for it.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 7: a square of c a warp, and 16 x 8 of it a thread.
-template <simt::Side side>
+template <simt::Executor executor>
 void warp_tile(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 8: tiles travel by cp.async while earlier ones are multiplied.
-template <simt::Side side>
+template <simt::Executor executor>
 void pipelined(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 9: a larger tile, and the next registers loaded while these are multiplied.
-template <simt::Side side>
+template <simt::Executor executor>
 void large_tile(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::matmul_fp32

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// Four neighbours of a row as one float4, and what to do where they are not four or not aligned. Each
-/// rung that includes this has its own copy, compiled for its side: hence the unnamed namespace.
+/// rung that includes this has its own copy, compiled for its executor: hence the unnamed namespace.
 
 #include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/simt/simt.cuh"

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, 1) converted_kernel(const Problem pr
 }  // namespace
 
 template <>
-void converted<kSide>(const Problem& problem, const Queue& queue) {
+void converted<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(converted_kernel, launch_of(problem, queue, "converted"), problem);
 }
 

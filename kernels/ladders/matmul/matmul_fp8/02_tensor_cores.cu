@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_cores_kernel(const Problem
 }  // namespace
 
 template <>
-void tensor_cores<kSide>(const Problem& problem, const Queue& queue) {
+void tensor_cores<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(tensor_cores_kernel, launch_of(problem, queue, "tensor_cores"), problem);
 }
 

@@ -6,7 +6,7 @@
 /// Source: DeepSeek-AI 2024, "DeepSeek-V3 technical report", arXiv 2412.19437, section 3.3.2.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief Matrix products in fp8 with block scales.
@@ -37,11 +37,11 @@ struct Problem {
 };
 
 /// @brief Rung 1: elements become bf16 in registers, which is exact, and are multiplied as such.
-template <simt::Side side>
+template <simt::Executor executor>
 void converted(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: tensor cores multiply fp8, for GPUs since compute capability 8.9.
-template <simt::Side side>
+template <simt::Executor executor>
 void tensor_cores(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::matmul_fp8

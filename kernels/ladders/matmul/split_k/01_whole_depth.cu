@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads, 2) whole_depth_kernel(const Problem 
 }  // namespace
 
 template <>
-void whole_depth<simt::kSide>(const Problem& problem, const simt::Queue& queue) {
+void whole_depth<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
   launch(whole_depth_kernel,
          multiplying("whole_depth", count_tiles(problem.rows, problem.columns), queue), problem);
 }

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) sum_parts_kernel(const Problem probl
 }  // namespace
 
 template <>
-void split<simt::kSide>(const Problem& problem, const simt::Queue& queue) {
+void split<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
   const int tiles = count_tiles(problem.rows, problem.columns);
   const int steps = static_cast<int>(ceil_div(problem.depth, kStep));
   const int parts = count_parts(tiles, steps, problem.blocks);

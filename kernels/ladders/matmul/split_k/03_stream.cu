@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <>
-void stream<simt::kSide>(const Problem& problem, const simt::Queue& queue) {
+void stream<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
   const int tiles = count_tiles(problem.rows, problem.columns);
   const long long steps = static_cast<long long>(tiles) * ceil_div(problem.depth, kStep);
   const int blocks = steps < problem.blocks ? static_cast<int>(steps) : problem.blocks;

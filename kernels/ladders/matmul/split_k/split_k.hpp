@@ -6,7 +6,7 @@
 /// decomposition for dense matrix-matrix multiplication on the GPU", arXiv 2301.03598.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief Products whose depth is shared by blocks.
@@ -60,15 +60,15 @@ constexpr std::size_t scratch_size(int rows, int columns, int depth, int blocks)
 }
 
 /// @brief Rung 1: a block for each tile.
-template <simt::Side side>
+template <simt::Executor executor>
 void whole_depth(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: several blocks for each tile, which share its depth; then a kernel that adds up.
-template <simt::Side side>
+template <simt::Executor executor>
 void split(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: all steps of all tiles dealt out evenly (stream-K).
-template <simt::Side side>
+template <simt::Executor executor>
 void stream(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::split_k

@@ -73,7 +73,7 @@ __global__ void gradient_kernel(const float* __restrict__ probabilities,
 }  // namespace
 
 template <>
-void materialized<kSide>(const Problem& problem, const Queue& queue) {
+void materialized<kExecutor>(const Problem& problem, const Queue& queue) {
   const Extents rows{.x = ceil_div(problem.tokens, kThreads)};
   const Extents elements{.x = problem.tokens * ceil_div(problem.vocab, kThreads)};
   launch(softmax_kernel,

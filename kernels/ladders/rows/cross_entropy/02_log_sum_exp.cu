@@ -68,7 +68,7 @@ __global__ void gradient_kernel(const float* __restrict__ log_sums, const int* _
 }  // namespace
 
 template <>
-void log_sum_exp<kSide>(const Problem& problem, const Queue& queue) {
+void log_sum_exp<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(log_sum_exp_kernel,
          {.name = "log_sum_exp",
           .grid = {.x = ceil_div(problem.tokens, kRowsPerBlock)},

@@ -93,7 +93,7 @@ void launch_width(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void online<kSide>(const Problem& problem, const Queue& queue) {
+void online<kExecutor>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.vocab)) {
     launch_width<4>(problem, queue);
   } else {

@@ -89,7 +89,7 @@ void launch_width(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void in_shared<kSide>(const Problem& problem, const Queue& queue) {
+void in_shared<kExecutor>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.vocab)) {
     launch_width<4>(problem, queue);
   } else {

@@ -16,7 +16,7 @@
 /// out of the batch.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Cross-entropy and its gradient.
 namespace ultra::kernels::cross_entropy {
@@ -46,19 +46,19 @@ inline constexpr int kLongestSharedRow =
     static_cast<int>((simt::kMostSharedBytes - 1024) / sizeof(float));
 
 /// @brief Rung 1: a kernel each for the probabilities, the losses and the gradients.
-template <simt::Side side>
+template <simt::Executor executor>
 void materialized(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: log-sum-exp by a warp per row, then the gradients from it: no probabilities.
-template <simt::Side side>
+template <simt::Executor executor>
 void log_sum_exp(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: one kernel, a block per row, maximum and sum in one pass, accesses of 16 bytes.
-template <simt::Side side>
+template <simt::Executor executor>
 void online(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: the row held in shared memory: the logits are read once.
-template <simt::Side side>
+template <simt::Executor executor>
 void in_shared(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::cross_entropy

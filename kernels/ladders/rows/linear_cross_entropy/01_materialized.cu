@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kLossThreads) loss_kernel(const Problem proble
 }  // namespace
 
 template <>
-void materialized<kSide>(const Problem& problem, const Queue& queue) {
+void materialized<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(logits_kernel,
          {.name = "logits",
           .grid = {.x = ceil_div(problem.tokens, kTile), .y = ceil_div(problem.vocab, kTile)},

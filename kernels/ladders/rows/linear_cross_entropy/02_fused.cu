@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const Problem prob
 }  // namespace
 
 template <>
-void fused<kSide>(const Problem& problem, const Queue& queue) {
+void fused<kExecutor>(const Problem& problem, const Queue& queue) {
   const unsigned tiles = ceil_div(problem.vocab, kTile);
   launch(tiles_kernel,
          {.name = "tiles",

@@ -6,7 +6,7 @@
 /// losses in large-vocabulary language models", arXiv 2411.09009, section 4.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief The loss of a linear layer's outputs.
@@ -50,11 +50,11 @@ constexpr std::size_t partials_size(int tokens, int vocab) {
 }
 
 /// @brief Rung 1: a product that writes the logits, then a kernel that reads them.
-template <simt::Side side>
+template <simt::Executor executor>
 void materialized(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: the product's tiles are reduced where they are, in registers.
-template <simt::Side side>
+template <simt::Executor executor>
 void fused(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::linear_cross_entropy

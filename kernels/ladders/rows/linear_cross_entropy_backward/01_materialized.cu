@@ -10,7 +10,7 @@
 namespace ultra::kernels::linear_cross_entropy_backward {
 
 template <>
-void materialized<kSide>(const Problem& problem, const Queue& queue) {
+void materialized<kExecutor>(const Problem& problem, const Queue& queue) {
   launch_chunk(problem, {0, problem.tokens}, queue);
 }
 

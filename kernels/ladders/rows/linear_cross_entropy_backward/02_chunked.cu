@@ -12,7 +12,7 @@ namespace ultra::kernels::linear_cross_entropy_backward {
 
 // [region chunks]
 template <>
-void chunked<kSide>(const Problem& problem, const Queue& queue) {
+void chunked<kExecutor>(const Problem& problem, const Queue& queue) {
   const int chunk = chunk_of(problem.tokens, problem.vocab, problem.hidden);
   for (int first = 0; first < problem.tokens; first += chunk) {
     const int end = first + chunk < problem.tokens ? first + chunk : problem.tokens;

@@ -6,7 +6,7 @@
 /// 2410.10989, section 3.2 (chunks); Wijmans et al. 2024, arXiv 2411.09009, section 4.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief The gradients of a linear layer's cross entropy.
@@ -50,11 +50,11 @@ constexpr int chunk_of(int tokens, int vocab, int hidden) {
 }
 
 /// @brief Rung 1: the gradients of all logits in memory.
-template <simt::Side side>
+template <simt::Executor executor>
 void materialized(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: those of a chunk of tokens at a time.
-template <simt::Side side>
+template <simt::Executor executor>
 void chunked(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::linear_cross_entropy_backward

@@ -44,7 +44,7 @@ __global__ void warp_per_row_kernel(const float* __restrict__ h, const float* __
 }  // namespace
 
 template <>
-void warp_per_row<kSide>(const Problem& problem, const Queue& queue) {
+void warp_per_row<kExecutor>(const Problem& problem, const Queue& queue) {
   add<1>(problem, queue);
   launch(warp_per_row_kernel,
          {.name = "warp_per_row",

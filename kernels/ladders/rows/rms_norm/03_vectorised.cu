@@ -67,7 +67,7 @@ void launch_width(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void vectorised<kSide>(const Problem& problem, const Queue& queue) {
+void vectorised<kExecutor>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.hidden)) {
     launch_width<4>(problem, queue);
   } else {

@@ -75,7 +75,7 @@ void launch_width(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void in_registers<kSide>(const Problem& problem, const Queue& queue) {
+void in_registers<kExecutor>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.hidden)) {
     launch_width<4>(problem, queue);
   } else {

@@ -8,7 +8,7 @@
 /// layer normalization", eq. 4; of the fusion: Liger-Kernel's fused_add_rms_norm.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Residual addition and RMSNorm.
 namespace ultra::kernels::rms_norm {
@@ -41,23 +41,23 @@ inline constexpr int kFloatsPerThread = 16;
 inline constexpr int kLongestRow = kFloatsPerThread * static_cast<int>(simt::kMostThreads);
 
 /// @brief Rung 1: an addition kernel; then one thread per row.
-template <simt::Side side>
+template <simt::Executor executor>
 void thread_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: one warp per row, whose lanes read neighbours and sum by shuffles.
-template <simt::Side side>
+template <simt::Executor executor>
 void warp_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: the same with accesses of 16 bytes.
-template <simt::Side side>
+template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: a block per row, which holds the row in registers: h is read once.
-template <simt::Side side>
+template <simt::Executor executor>
 void in_registers(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 5: the addition in the same kernel: h is not read at all. Exercise 09.6.
-template <simt::Side side>
+template <simt::Executor executor>
 void fused(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::rms_norm

@@ -48,7 +48,7 @@ __global__ void thread_per_row_kernel(const float* __restrict__ d_y, const float
 }  // namespace
 
 template <>
-void thread_per_row<kSide>(const Problem& problem, const Queue& queue) {
+void thread_per_row<kExecutor>(const Problem& problem, const Queue& queue) {
   zero_d_weight(problem, queue);
   launch(thread_per_row_kernel,
          {.name = "thread_per_row",

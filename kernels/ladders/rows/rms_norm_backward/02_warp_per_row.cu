@@ -49,7 +49,7 @@ __global__ void warp_per_row_kernel(const float* __restrict__ d_y, const float* 
 }  // namespace
 
 template <>
-void warp_per_row<kSide>(const Problem& problem, const Queue& queue) {
+void warp_per_row<kExecutor>(const Problem& problem, const Queue& queue) {
   zero_d_weight(problem, queue);
   launch(warp_per_row_kernel,
          {.name = "warp_per_row",

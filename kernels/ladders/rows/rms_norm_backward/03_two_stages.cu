@@ -115,7 +115,7 @@ void launch_rows(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void two_stages<kSide>(const Problem& problem, const Queue& queue) {
+void two_stages<kExecutor>(const Problem& problem, const Queue& queue) {
   if (has_aligned_rows(problem.hidden)) {
     launch_rows<4>(problem, queue);
   } else {

@@ -7,7 +7,7 @@
 /// rows: the two directions are what makes it hard.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Gradients of RMSNorm.
 namespace ultra::kernels::rms_norm_backward {
@@ -46,16 +46,16 @@ inline constexpr int kLongestRow = kFloatsPerThread * static_cast<int>(simt::kMo
 constexpr int partials_of(int rows) { return rows < 264 ? rows : 264; }
 
 /// @brief Rung 1: one thread per row, which adds to d_weight by atomics.
-template <simt::Side side>
+template <simt::Executor executor>
 void thread_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: one warp per row; its atomics go to neighbours.
-template <simt::Side side>
+template <simt::Executor executor>
 void warp_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: a block goes over many rows, reads each once, and keeps its part of d_weight in
 /// registers; a second kernel adds the parts. No atomics: the same bits in every run.
-template <simt::Side side>
+template <simt::Executor executor>
 void two_stages(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::rms_norm_backward

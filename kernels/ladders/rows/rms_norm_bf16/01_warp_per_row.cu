@@ -47,7 +47,7 @@ __global__ void warp_per_row_kernel(const bf16* __restrict__ x, const bf16* __re
 }  // namespace
 
 template <>
-void warp_per_row<kSide>(const Problem& problem, const Queue& queue) {
+void warp_per_row<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(warp_per_row_kernel,
          {.name = "warp_per_row",
           .grid = {.x = ceil_div(problem.rows, kThreads / 32)},

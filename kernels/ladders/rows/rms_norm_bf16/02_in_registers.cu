@@ -92,7 +92,7 @@ void launch_width(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void in_registers<kSide>(const Problem& problem, const Queue& queue) {
+void in_registers<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.hidden % 8 == 0) {
     launch_width<8>(problem, queue);
   } else {

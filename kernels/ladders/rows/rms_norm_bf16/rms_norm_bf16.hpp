@@ -6,7 +6,7 @@
 /// Sennrich 2019, "Root mean square layer normalization", eq. 4.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief Residual addition and RMSNorm in bf16.
@@ -40,11 +40,11 @@ inline constexpr int kElementsPerThread = 16;
 inline constexpr int kLongestRow = kElementsPerThread * static_cast<int>(simt::kMostThreads);
 
 /// @brief Rung 1: a warp per row, an element per lane and access; h is read back.
-template <simt::Side side>
+template <simt::Executor executor>
 void warp_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: a block holds its row in registers; accesses of 16 bytes.
-template <simt::Side side>
+template <simt::Executor executor>
 void in_registers(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::rms_norm_bf16

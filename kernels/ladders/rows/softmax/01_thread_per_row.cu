@@ -44,7 +44,7 @@ __global__ void thread_per_row_kernel(const float* __restrict__ in, float* __res
 }  // namespace
 
 template <>
-void thread_per_row<kSide>(const Problem& problem, const Queue& queue) {
+void thread_per_row<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(thread_per_row_kernel,
          {.name = "thread_per_row",
           .grid = {.x = ceil_div(problem.rows, kThreads)},

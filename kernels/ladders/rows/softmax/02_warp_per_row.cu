@@ -46,7 +46,7 @@ __global__ void warp_per_row_kernel(const float* __restrict__ in, float* __restr
 }  // namespace
 
 template <>
-void warp_per_row<kSide>(const Problem& problem, const Queue& queue) {
+void warp_per_row<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(warp_per_row_kernel,
          {.name = "warp_per_row",
           .grid = {.x = ceil_div(problem.rows, kRows)},

@@ -48,7 +48,7 @@ void launch_registers(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void registers<kSide>(const Problem& problem, const Queue& queue) {
+void registers<kExecutor>(const Problem& problem, const Queue& queue) {
   const unsigned vectors = ceil_div(problem.columns, std::size_t{32} * kVector);
   if (vectors <= 1) {
     launch_registers<1>(problem, queue);

@@ -66,7 +66,7 @@ void launch_block_per_row(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void block_per_row<kSide>(const Problem& problem, const Queue& queue) {
+void block_per_row<kExecutor>(const Problem& problem, const Queue& queue) {
   if (problem.columns <= kMostWarps * 32 * kVector * kFewVectors) {
     launch_block_per_row<kFewVectors>(problem, queue);
   } else {

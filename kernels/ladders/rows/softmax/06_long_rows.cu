@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2)
 }  // namespace
 
 template <>
-void long_rows<kSide>(const Problem& problem, const Queue& queue) {
+void long_rows<kExecutor>(const Problem& problem, const Queue& queue) {
   const unsigned useful = ceil_div(problem.columns, std::size_t{32} * kVectors * kVector);
   launch(problem.columns % kVector == 0 ? long_rows_kernel<true> : long_rows_kernel<false>,
          {.name = "long_rows",

@@ -5,7 +5,7 @@
 /// but that.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Softmax over rows.
 namespace ultra::kernels::softmax {
@@ -29,32 +29,32 @@ inline constexpr int kMostColumnsOfWarp = 2048;
 inline constexpr int kMostColumnsOfBlock = 32768;
 
 /// @brief Rung 1: one thread per row.
-template <simt::Side side>
+template <simt::Executor executor>
 void thread_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: a warp per row, in three passes: largest element, sum, quotients.
-template <simt::Side side>
+template <simt::Executor executor>
 void warp_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: largest element and sum in one pass, the sum rescaled whenever the largest grows.
 /// Exercise 09.7.
 /// Source: Milakov & Gimelshein 2018, "Online normalizer calculation for softmax", arXiv
 /// 1805.02867, alg. 3.
-template <simt::Side side>
+template <simt::Executor executor>
 void online(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 4: the warp's registers hold the row: one read.
 /// Requires: at most kMostColumnsOfWarp columns.
-template <simt::Side side>
+template <simt::Executor executor>
 void registers(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 5: the registers of a whole block hold a long row.
 /// Requires: at most kMostColumnsOfBlock columns.
-template <simt::Side side>
+template <simt::Executor executor>
 void block_per_row(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 6: a block per row of any length: online, and a second read.
-template <simt::Side side>
+template <simt::Executor executor>
 void long_rows(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::softmax

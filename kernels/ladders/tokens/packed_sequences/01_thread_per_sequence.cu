@@ -34,7 +34,7 @@ __global__ void thread_per_sequence_kernel(const int* __restrict__ begins,
 }  // namespace
 
 template <>
-void thread_per_sequence<kSide>(const Problem& problem, const Queue& queue) {
+void thread_per_sequence<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(thread_per_sequence_kernel,
          {.name = "thread_per_sequence",
           .grid = {.x = ceil_div(problem.sequences, kThreads)},

@@ -38,7 +38,7 @@ __global__ void sorted_by_length_kernel(const int* __restrict__ begins,
 }  // namespace
 
 template <>
-void sorted_by_length<kSide>(const Problem& problem, const Queue& queue) {
+void sorted_by_length<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(sorted_by_length_kernel,
          {.name = "sorted_by_length",
           .grid = {.x = ceil_div(problem.sequences, kThreads)},

@@ -39,7 +39,7 @@ __global__ void warp_per_sequence_kernel(const int* __restrict__ begins,
 }  // namespace
 
 template <>
-void warp_per_sequence<kSide>(const Problem& problem, const Queue& queue) {
+void warp_per_sequence<kExecutor>(const Problem& problem, const Queue& queue) {
   launch(warp_per_sequence_kernel,
          {.name = "warp_per_sequence",
           .grid = {.x = ceil_div(problem.sequences, kWarps)},

@@ -5,7 +5,7 @@
 /// differ in length diverge, too: a warp's loop runs until its last lane is done.
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 /// @brief Means over sequences of different lengths.
 namespace ultra::kernels::packed_sequences {
@@ -26,15 +26,15 @@ struct Problem {
 };
 
 /// @brief Rung 1: a thread per sequence.
-template <simt::Side side>
+template <simt::Executor executor>
 void thread_per_sequence(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: a thread per sequence, with sequences of equal lengths side by side.
-template <simt::Side side>
+template <simt::Executor executor>
 void sorted_by_length(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: a warp per sequence.
-template <simt::Side side>
+template <simt::Executor executor>
 void warp_per_sequence(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::packed_sequences

@@ -54,7 +54,7 @@ __global__ void draw_kernel(const int* __restrict__ experts_of, int* next, int* 
 }  // namespace
 
 template <>
-void atomics<kSide>(const Problem& problem, const Queue& queue) {
+void atomics<kExecutor>(const Problem& problem, const Queue& queue) {
   const int slots = problem.tokens * problem.top_k;
   const Extents grid{.x = ceil_div(slots, kThreads)};
   launch(clear_kernel, {.name = "clear", .block = {.x = kMostExperts}, .queue = queue},

@@ -12,7 +12,7 @@
 namespace ultra::kernels::token_permutation {
 
 template <>
-void stable<kSide>(const Problem& problem, const Queue& queue) {
+void stable<kExecutor>(const Problem& problem, const Queue& queue) {
   place_stably(problem, queue);
   copy_slots(problem, queue);
 }

@@ -44,7 +44,7 @@ void copy(const Problem& problem, const Queue& queue) {
 }  // namespace
 
 template <>
-void read_once<kSide>(const Problem& problem, const Queue& queue) {
+void read_once<kExecutor>(const Problem& problem, const Queue& queue) {
   place_stably(problem, queue);
   if (problem.hidden % 8 == 0) {
     copy<8>(problem, queue);

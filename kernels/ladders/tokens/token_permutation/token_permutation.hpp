@@ -6,7 +6,7 @@
 /// 2022, "MegaBlocks", arXiv 2211.15841, section 5.3 (the permutation as a sort).
 
 #include "kernels/simt/config.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 #include "kernels/simt/small_floats.cuh"
 
 /// @brief Tokens in the order of their experts.
@@ -49,15 +49,15 @@ constexpr std::size_t scratch_size(int slots, int experts) {
 }
 
 /// @brief Rung 1: slots draw their places by atomic additions; a thread copies an element.
-template <simt::Side side>
+template <simt::Executor executor>
 void atomics(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 2: places by counting, in the order of the tokens.
-template <simt::Side side>
+template <simt::Executor executor>
 void stable(const Problem& problem, const simt::Queue& queue);
 
 /// @brief Rung 3: each token is read once, in accesses of 16 bytes, and stored top_k times.
-template <simt::Side side>
+template <simt::Executor executor>
 void read_once(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::token_permutation

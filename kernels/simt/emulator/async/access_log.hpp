@@ -35,7 +35,7 @@ struct LoggedAccess {
   /// @brief The thread, among those that run together.
   std::size_t thread = 0;
   /// @brief Its line.
-  Place place{};
+  SourceLine place{};
 };
 
 /// @brief Two accesses that nothing orders.

@@ -56,7 +56,7 @@ std::string Units::name_of(const PhaseBarrier& barrier) const {
   return fmt::format("barrier at byte {} of dynamic shared memory", barrier.offset);
 }
 
-void Units::init_barrier(void* barrier, std::uint32_t arrivals, Place place) {
+void Units::init_barrier(void* barrier, std::uint32_t arrivals, SourceLine place) {
   use();
   const std::uintptr_t offset = offset_of(barrier);
   if (offset % kBarrierBytes != 0 || offset + kBarrierBytes > engine_.config_->shared_bytes) {
@@ -99,7 +99,7 @@ void Units::show_to_engines() {
   order_.show(warp());
 }
 
-PhaseBarrier& Units::find_barrier(const void* barrier, std::size_t block, Place place) {
+PhaseBarrier& Units::find_barrier(const void* barrier, std::size_t block, SourceLine place) {
   use();
   const std::uintptr_t offset = offset_of(barrier);
   const std::byte* const own = memory_of(block) + offset;
@@ -134,7 +134,7 @@ PhaseBarrier& Units::find_barrier(const void* barrier, std::size_t block, Place 
   return state;
 }
 
-void Units::arrive(void* barrier, std::uint32_t announced, Place place) {
+void Units::arrive(void* barrier, std::uint32_t announced, SourceLine place) {
   PhaseBarrier& state = find_barrier(barrier, block(), place);
   state.announced += announced;
   if (state.announced - state.come > kMostBytes) {
@@ -146,17 +146,17 @@ void Units::arrive(void* barrier, std::uint32_t announced, Place place) {
   count_arrival(state, place);
 }
 
-void Units::arrive_at(void* barrier, unsigned rank, Place place) {
+void Units::arrive_at(void* barrier, unsigned rank, SourceLine place) {
   use();
   expect_running(rank, "arrives at a barrier", place);
-  if (engine_.is_instrumented_ && rank != block()) {
+  if (engine_.is_checked_ && rank != block()) {
     visits_.push_back(
         {.block = rank, .event = order_.now(warp()), .thread = engine_.running_, .place = place});
   }
   count_arrival(find_barrier(barrier, rank, place), place);
 }
 
-void Units::count_arrival(PhaseBarrier& barrier, Place place) {
+void Units::count_arrival(PhaseBarrier& barrier, SourceLine place) {
   if (barrier.missing == 0) {
     fail(Fault::kBarrier, place,
          fmt::format("arrives at the {} once more, whose phase {} has {}; expected {} arrivals a "
@@ -168,7 +168,7 @@ void Units::count_arrival(PhaseBarrier& barrier, Place place) {
   complete_if_complete(barrier, place);
 }
 
-void Units::complete_if_complete(PhaseBarrier& barrier, Place place) {
+void Units::complete_if_complete(PhaseBarrier& barrier, SourceLine place) {
   if (barrier.missing == 0 && barrier.come > barrier.announced) {
     fail(Fault::kBarrier, place,
          fmt::format("the {} has {} in its phase {}: more bytes than were announced; expected as "
@@ -193,7 +193,7 @@ void Units::complete_if_complete(PhaseBarrier& barrier, Place place) {
   wake_those_who_can();
 }
 
-void Units::wait_for_phase(void* barrier, std::uint32_t parity, Place place) {
+void Units::wait_for_phase(void* barrier, std::uint32_t parity, SourceLine place) {
   PhaseBarrier& state = find_barrier(barrier, block(), place);
   if (parity > 1) {
     fail(Fault::kBarrier, place,
@@ -204,7 +204,7 @@ void Units::wait_for_phase(void* barrier, std::uint32_t parity, Place place) {
   order_.learn(warp(), state.completed);
 }
 
-void Units::synchronise_cluster(Place place) {
+void Units::synchronise_cluster(SourceLine place) {
   use();
   cluster_.expected = engine_.thread_count_;
   ++cluster_.come;
@@ -217,7 +217,7 @@ void Units::synchronise_cluster(Place place) {
 }
 
 std::pair<GatheringBarrier*, std::uint32_t> Units::come(unsigned name, std::uint32_t threads,
-                                                        Place place) {
+                                                        SourceLine place) {
   use();
   if (name >= blocks_[block()].named.size() || threads == 0 || threads % 32 != 0) {
     fail(Fault::kBarrier, place,
@@ -244,7 +244,7 @@ std::pair<GatheringBarrier*, std::uint32_t> Units::come(unsigned name, std::uint
   return {&barrier, before};
 }
 
-void Units::wait_until_open(GatheringBarrier& barrier, std::uint32_t before, Place place) {
+void Units::wait_until_open(GatheringBarrier& barrier, std::uint32_t before, SourceLine place) {
   rest({.gathering = &barrier, .openings = before, .place = place});
   order_.learn(warp(), barrier.opened);
 }

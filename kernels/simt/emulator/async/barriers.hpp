@@ -60,7 +60,7 @@ struct GatheringBarrier {
   /// @brief How often it has opened.
   std::uint32_t openings = 0;
   /// @brief The first line of this round, for messages.
-  Place place{};
+  SourceLine place{};
   /// @brief What those who come know.
   Clock arriving{};
   /// @brief What those who wait learn.

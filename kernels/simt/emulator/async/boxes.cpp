@@ -30,7 +30,7 @@ void for_each_unit(const TensorMap& map, std::size_t box, std::uint32_t row_offs
 
 }  // namespace
 
-void Units::expect_running(std::size_t block, const char* what, Place place) const {
+void Units::expect_running(std::size_t block, const char* what, SourceLine place) const {
   if (block >= engine_.blocks_.size()) {
     fail(Fault::kLaunch, place,
          fmt::format("{} of block {} of its cluster, which has {}; expected one that is there. "
@@ -61,7 +61,7 @@ void Units::check_box(const BoxMove& box, Operation operation) {
                      "alignas(1024) for boxes with a swizzle of 128 bytes",
                      offset, kBoxAlignment));
   }
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     for (std::uint32_t row = 0; row < box.map->box_rows(); ++row) {
       const BoxRow part = row_of_box(*box.map, box.position, row);
       if (part.bytes != 0) {
@@ -119,7 +119,7 @@ void Units::begin_flight(const BoxMove& box, std::size_t block) {
                      "publish_barriers() by the thread that made it",
                      name_of(barrier)));
   }
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     touch(block, offset, box.map->box_bytes(),
           {.event = {.slot = barrier.slot, .count = barrier.phase + 1},
            .actor = Actor::kCopyEngine,
@@ -163,7 +163,7 @@ void Units::land(const BoxInFlight& box) {
                     std::memcpy(memory + address, bytes.data() + byte, kUnitBytes);
                   });
   }
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     engine_.shared_[box.block]->dynamic_array().shadow.note_written(box.offset, box.map.box_bytes(),
                                                                     engine_.blocks_[box.block].now);
   }
@@ -189,7 +189,7 @@ void Units::store_box(const BoxMove& box) {
     queue.slot = order_.new_slot();
   }
   const std::uintptr_t offset = offset_of(box.shared);
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     touch(block(), offset, box.map->box_bytes(),
           {.event = {.slot = queue.slot, .count = queue.groups + 1},
            .actor = Actor::kCopyEngine,
@@ -217,7 +217,7 @@ void Units::commit_boxes() {
   ++stores_[engine_.running_].groups;
 }
 
-void Units::wait_for_boxes(std::uint32_t pending, Place) {
+void Units::wait_for_boxes(std::uint32_t pending, SourceLine) {
   use();
   StoreQueue& queue = stores_[engine_.running_];
   const auto is_read = [&](const StoredBox& box) { return box.group + pending < queue.groups; };

@@ -28,7 +28,7 @@ struct BoxInFlight {
   /// @brief The thread that asked for it.
   std::size_t thread;
   /// @brief The line.
-  Place place;
+  SourceLine place;
 };
 
 /// @brief A box on its way to global memory.
@@ -44,7 +44,7 @@ struct StoredBox {
   /// @brief The number of its group, from 0.
   std::uint32_t group;
   /// @brief The line.
-  Place place;
+  SourceLine place;
 };
 
 /// @brief The boxes that one thread stores.

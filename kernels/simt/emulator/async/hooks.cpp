@@ -17,7 +17,7 @@ Units& units() { return Engine::of_this_thread().units(); }
 struct WarpPart {
   std::uint32_t first;  // the operation's operands
   std::uint32_t second;
-  Place place;
+  SourceLine place;
   GatheringBarrier* barrier;
   std::uint32_t openings;
 };
@@ -46,23 +46,23 @@ std::uint32_t shared_address(const void* shared) {
 
 unsigned rank_in_cluster() { return Engine::of_this_thread().rank_in_cluster(); }
 
-void init_barrier(void* barrier, std::uint32_t arrivals, Place place) {
+void init_barrier(void* barrier, std::uint32_t arrivals, SourceLine place) {
   units().init_barrier(barrier, arrivals, place);
 }
-void publish_barriers(Place) { units().publish_barriers(); }
-void show_to_engines(Place) { units().show_to_engines(); }
-void arrive(void* barrier, std::uint32_t announced, Place place) {
+void publish_barriers(SourceLine) { units().publish_barriers(); }
+void show_to_engines(SourceLine) { units().show_to_engines(); }
+void arrive(void* barrier, std::uint32_t announced, SourceLine place) {
   units().arrive(barrier, announced, place);
 }
-void arrive_at(void* barrier, unsigned rank, Place place) {
+void arrive_at(void* barrier, unsigned rank, SourceLine place) {
   units().arrive_at(barrier, rank, place);
 }
-void wait_for_phase(void* barrier, std::uint32_t parity, Place place) {
+void wait_for_phase(void* barrier, std::uint32_t parity, SourceLine place) {
   units().wait_for_phase(barrier, parity, place);
 }
-void synchronise_cluster(Place place) { units().synchronise_cluster(place); }
+void synchronise_cluster(SourceLine place) { units().synchronise_cluster(place); }
 
-void gather(unsigned name, std::uint32_t threads, AtBarrier what, Place place) {
+void gather(unsigned name, std::uint32_t threads, AtBarrier what, SourceLine place) {
   WarpPart part{
       .first = name, .second = threads, .place = place, .barrier = nullptr, .openings = 0};
   const auto resolve = [](std::span<void* const, 32> deposits, LaneMask mask) {
@@ -79,7 +79,7 @@ void gather(unsigned name, std::uint32_t threads, AtBarrier what, Place place) {
   }
 }
 
-void set_registers(Registers way, std::uint32_t count, Place place) {
+void set_registers(Registers way, std::uint32_t count, SourceLine place) {
   WarpPart part{.first = count,
                 .second = way == Registers::kGive ? 1U : 0U,
                 .place = place,
@@ -100,9 +100,11 @@ void set_registers(Registers way, std::uint32_t count, Place place) {
 void fetch_box(const BoxMove& box) { units().fetch_box(box); }
 void store_box(const BoxMove& box) { units().store_box(box); }
 void commit_boxes() { units().commit_boxes(); }
-void wait_for_boxes(std::uint32_t pending, Place place) { units().wait_for_boxes(pending, place); }
+void wait_for_boxes(std::uint32_t pending, SourceLine place) {
+  units().wait_for_boxes(pending, place);
+}
 
-void begin_products(Place place) {
+void begin_products(SourceLine place) {
   WarpPart part{.first = 0, .second = 0, .place = place, .barrier = nullptr, .openings = 0};
   meet_as_warp(
       part,
@@ -113,7 +115,7 @@ void begin_products(Place place) {
       "wgmma.fence");
 }
 
-void commit_products(Place place) {
+void commit_products(SourceLine place) {
   WarpPart part{.first = 0, .second = 0, .place = place, .barrier = nullptr, .openings = 0};
   meet_as_warp(
       part,
@@ -124,7 +126,7 @@ void commit_products(Place place) {
       "wgmma.commit_group");
 }
 
-void wait_for_products(std::uint32_t pending, Place place) {
+void wait_for_products(std::uint32_t pending, SourceLine place) {
   WarpPart part{.first = pending, .second = 0, .place = place, .barrier = nullptr, .openings = 0};
   meet_as_warp(
       part,
@@ -135,10 +137,10 @@ void wait_for_products(std::uint32_t pending, Place place) {
       "wgmma.wait_group");
 }
 
-void multiply_async(const Product& product, Place place) {
+void multiply_async(const Product& product, SourceLine place) {
   struct Part {
     const Product* product;
-    Place place;
+    SourceLine place;
   };
   Part part{.product = &product, .place = place};
   meet({.mask = kWholeWarp,
@@ -158,7 +160,7 @@ void multiply_async(const Product& product, Place place) {
         .place = place});
 }
 
-uint4 exchange_matrices(const unsigned (&registers)[4], Place place) {
+uint4 exchange_matrices(const unsigned (&registers)[4], SourceLine place) {
   struct Part {
     std::array<unsigned, 4> registers;
     std::array<unsigned, 4> row;
@@ -184,7 +186,7 @@ uint4 exchange_matrices(const unsigned (&registers)[4], Place place) {
   return {.x = part.row[0], .y = part.row[1], .z = part.row[2], .w = part.row[3]};
 }
 
-void stop_kernel(Place place) {
+void stop_kernel(SourceLine place) {
   Engine::of_this_thread().fail(Fault::kCuda, place, "the kernel stops itself (trap)");
 }
 

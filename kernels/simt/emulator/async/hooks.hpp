@@ -9,9 +9,9 @@
 #include "kernels/simt/emulator/async/matrix_descriptor.hpp"
 #include "kernels/simt/emulator/async/tensor_map.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
+#include "kernels/simt/emulator/language/vector_types.hpp"
 #include "kernels/simt/emulator/launch.hpp"
-#include "kernels/simt/emulator/vector_types.hpp"
-#include "kernels/simt/side.hpp"
+#include "kernels/simt/executor.hpp"
 
 namespace ultra::simt::emulator {
 
@@ -21,7 +21,7 @@ inline constexpr unsigned kMultiprocessors = 4;
 
 /// @brief As run(), with the blocks of a cluster, `cluster` neighbours along x, running together.
 /// @throws SimtError, and what the kernel throws.
-void run_in_clusters(const Config& config, const Task& task, Side side, unsigned cluster);
+void run_in_clusters(const Config& config, const Task& task, Executor executor, unsigned cluster);
 
 /// @brief An address in the running block's dynamic shared memory, as instructions take it: its offset.
 [[nodiscard]] std::uint32_t shared_address(const void* shared);
@@ -30,25 +30,25 @@ void run_in_clusters(const Config& config, const Task& task, Side side, unsigned
 [[nodiscard]] unsigned rank_in_cluster();
 
 /// @brief mbarrier.init.
-void init_barrier(void* barrier, std::uint32_t arrivals, Place place);
+void init_barrier(void* barrier, std::uint32_t arrivals, SourceLine place);
 
 /// @brief fence.mbarrier_init and fence.proxy.async: of the barriers that the running thread has made.
-void publish_barriers(Place place);
+void publish_barriers(SourceLine place);
 
 /// @brief fence.proxy.async: shows TMA and the tensor cores what threads have written.
-void show_to_engines(Place place);
+void show_to_engines(SourceLine place);
 
 /// @brief mbarrier.arrive, after mbarrier.expect_tx where `announced` is not 0.
-void arrive(void* barrier, std::uint32_t announced, Place place);
+void arrive(void* barrier, std::uint32_t announced, SourceLine place);
 
 /// @brief mbarrier.arrive at the same place of block `rank` of the cluster.
-void arrive_at(void* barrier, unsigned rank, Place place);
+void arrive_at(void* barrier, unsigned rank, SourceLine place);
 
 /// @brief mbarrier.try_wait.parity, until it says yes.
-void wait_for_phase(void* barrier, std::uint32_t parity, Place place);
+void wait_for_phase(void* barrier, std::uint32_t parity, SourceLine place);
 
 /// @brief barrier.cluster.arrive and .wait.
-void synchronise_cluster(Place place);
+void synchronise_cluster(SourceLine place);
 
 /// @brief Whether a thread that comes to a named barrier waits there.
 enum class AtBarrier : std::uint8_t {
@@ -59,7 +59,7 @@ enum class AtBarrier : std::uint8_t {
 };
 
 /// @brief bar.sync or bar.arrive of barrier `name`, which opens for `threads` threads.
-void gather(unsigned name, std::uint32_t threads, AtBarrier what, Place place);
+void gather(unsigned name, std::uint32_t threads, AtBarrier what, SourceLine place);
 
 /// @brief Which way registers go.
 enum class Registers : std::uint8_t {
@@ -70,7 +70,7 @@ enum class Registers : std::uint8_t {
 };
 
 /// @brief setmaxnreg: each thread of the warp has `count` from here on.
-void set_registers(Registers way, std::uint32_t count, Place place);
+void set_registers(Registers way, std::uint32_t count, SourceLine place);
 
 /// @brief A box that TMA moves.
 struct BoxMove {
@@ -85,7 +85,7 @@ struct BoxMove {
   /// @brief The blocks of the cluster that get it, one bit each; 0 for the running one.
   std::uint32_t blocks;
   /// @brief The line.
-  Place place;
+  SourceLine place;
 };
 
 /// @brief cp.async.bulk.tensor from global to shared memory.
@@ -98,7 +98,7 @@ void store_box(const BoxMove& box);
 void commit_boxes();
 
 /// @brief cp.async.bulk.wait_group.read: all groups of the running thread but the `pending` latest.
-void wait_for_boxes(std::uint32_t pending, Place place);
+void wait_for_boxes(std::uint32_t pending, SourceLine place);
 
 /// @brief One lane's part in wgmma.mma_async m64nNk16 of bf16 with sums in float.
 struct Product {
@@ -121,24 +121,24 @@ struct Product {
 };
 
 /// @brief wgmma.fence.
-void begin_products(Place place);
+void begin_products(SourceLine place);
 
 /// @brief wgmma.mma_async.
-void multiply_async(const Product& product, Place place);
+void multiply_async(const Product& product, SourceLine place);
 
 /// @brief wgmma.commit_group.
-void commit_products(Place place);
+void commit_products(SourceLine place);
 
 /// @brief wgmma.wait_group: all groups of the warp but the `pending` latest.
-void wait_for_products(std::uint32_t pending, Place place);
+void wait_for_products(std::uint32_t pending, SourceLine place);
 
 /// @brief The instruction trap.
 /// @throws SimtError
-[[noreturn]] void stop_kernel(Place place);
+[[noreturn]] void stop_kernel(SourceLine place);
 
 /// @brief stmatrix: hands the elements of four 8 x 8 matrices of 16-bit elements to the lanes that store their
 /// rows: register i of lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of matrix i, and
 /// lane l gets row l % 8 of matrix l / 8. All lanes of the warp call it.
-[[nodiscard]] uint4 exchange_matrices(const unsigned (&registers)[4], Place place);
+[[nodiscard]] uint4 exchange_matrices(const unsigned (&registers)[4], SourceLine place);
 
 }  // namespace ultra::simt::emulator

@@ -51,7 +51,7 @@ void Units::begin_products() {
   ++products_[warp()].fences;
 }
 
-void Units::multiply_async(std::span<const Product* const, 32> lanes, Place place) {
+void Units::multiply_async(std::span<const Product* const, 32> lanes, SourceLine place) {
   use();
   const Product& product = *lanes[0];
   if (std::ranges::any_of(lanes, [&](const Product* own) { return !is_same(*own, product); })) {
@@ -62,7 +62,7 @@ void Units::multiply_async(std::span<const Product* const, 32> lanes, Place plac
   WarpProducts& own = products_[warp()];
   Accumulator& sums = accumulator_of(own, lanes, place);
   const auto quarter = static_cast<std::uint32_t>(warp() % kWarps) * kRows;
-  if (engine_.is_instrumented_) {
+  if (engine_.is_checked_) {
     if (product.left == nullptr) {
       read_matrix(product.a, product.a_major, quarter, kRows, place);
     }
@@ -82,7 +82,7 @@ void Units::multiply_async(std::span<const Product* const, 32> lanes, Place plac
   own.in_flight.push_back(flight);
 }
 
-void Units::expect_same_in_warpgroup(const Product& product, Place place) {
+void Units::expect_same_in_warpgroup(const Product& product, SourceLine place) {
   if (warp() / kWarps * kWarps + kWarps > engine_.warps_.size() || warps_of_block() % kWarps != 0) {
     fail(Fault::kLaunch, place,
          fmt::format("a block of {} threads multiplies with wgmma, expected whole warpgroups of "
@@ -103,7 +103,7 @@ void Units::expect_same_in_warpgroup(const Product& product, Place place) {
 
 // Takes the lanes' registers over, unless an earlier product has them.
 Accumulator& Units::accumulator_of(WarpProducts& own, std::span<const Product* const, 32> lanes,
-                                   Place place) {
+                                   SourceLine place) {
   const bool has_fence = own.fences > own.fences_at_wait;
   const bool is_known = own.sums.contains(lanes[0]->sums);
   Accumulator& sums = own.sums[lanes[0]->sums];
@@ -136,7 +136,7 @@ Accumulator& Units::accumulator_of(WarpProducts& own, std::span<const Product* c
 
 // Checks that what a product reads is there, and orders the read with writes.
 void Units::read_matrix(std::uint64_t descriptor, Major major, std::uint32_t first,
-                        std::uint32_t rows, Place place) {
+                        std::uint32_t rows, SourceLine place) {
   const MatrixDescriptor matrix = decode_descriptor(descriptor);
   if (matrix.base_offset != 0) {
     fail(Fault::kLaunch, place,
@@ -214,7 +214,7 @@ void Units::commit_products() {
   ++products_[warp()].groups;
 }
 
-void Units::wait_for_products(std::uint32_t pending, Place place) {
+void Units::wait_for_products(std::uint32_t pending, SourceLine place) {
   use();
   WarpProducts& own = products_[warp()];
   own.fences_at_wait = own.fences;
@@ -256,7 +256,7 @@ void Units::add(const ProductInFlight& flight) {
   }
 }
 
-void Units::expect_untouched(const ProductInFlight& flight, Place place) const {
+void Units::expect_untouched(const ProductInFlight& flight, SourceLine place) const {
   for (std::size_t lane = 0; flight.product.left != nullptr && lane < kLanes; ++lane) {
     if (!std::equal(flight.left[lane].begin(), flight.left[lane].end(),
                     flight.left_registers[lane])) {
@@ -268,7 +268,7 @@ void Units::expect_untouched(const ProductInFlight& flight, Place place) const {
   }
 }
 
-void Units::give_back(Accumulator& sums, Place place) const {
+void Units::give_back(Accumulator& sums, SourceLine place) const {
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     float* const registers = sums.registers[lane];
     const bool is_untouched = std::all_of(registers, registers + sums.count, [](float value) {

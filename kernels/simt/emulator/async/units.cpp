@@ -66,7 +66,7 @@ void Units::use() {
   for (Block& block : blocks_) {
     block.named = {};
     block.free_registers = 0;
-    if (engine_.is_instrumented_) {
+    if (engine_.is_checked_) {
       block.log.start(engine_.config_->shared_bytes);
     }
   }
@@ -121,7 +121,7 @@ std::uintptr_t Units::offset_of(const void* shared) const {
          reinterpret_cast<std::uintptr_t>(memory_of(block()));
 }
 
-void Units::fail(Fault fault, Place place, const std::string& what) const {
+void Units::fail(Fault fault, SourceLine place, const std::string& what) const {
   engine_.fail(fault, place, what);
 }
 
@@ -142,7 +142,7 @@ void Units::observe(const Access& access, std::size_t offset) {
          .place = access.place});
 }
 
-// Of the running thread's block or of another one in its cluster; on the instrumented side.
+// Of the running thread's block or of another one in its cluster; in the checked emulator.
 void Units::touch(std::size_t block, std::size_t offset, std::size_t size,
                   const LoggedAccess& access) {
   AccessLog& log = blocks_[block].log;
@@ -190,7 +190,7 @@ void Units::synchronise_block() {
   }
 }
 
-void Units::give_registers(std::uint32_t count, Place place) {
+void Units::give_registers(std::uint32_t count, SourceLine place) {
   use();
   std::uint32_t& own = registers_[warp()];
   if (count > own) {
@@ -205,7 +205,7 @@ void Units::give_registers(std::uint32_t count, Place place) {
   wake_those_who_can();
 }
 
-void Units::take_registers(std::uint32_t count, Place place) {
+void Units::take_registers(std::uint32_t count, SourceLine place) {
   use();
   if (count < registers_[warp()]) {
     fail(Fault::kLaunch, place,

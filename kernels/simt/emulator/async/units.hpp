@@ -5,7 +5,7 @@
 /// model: what arrives, arrives as late as it may, and what is used before is found.
 ///
 /// A box lands when no thread can go on without it; products are added when their warp waits for them.
-/// On the instrumented side every access of shared memory, by threads and by engines, is ordered by
+/// In the checked emulator every access of shared memory, by threads and by engines, is ordered by
 /// what its warp has learnt at barriers (clock.hpp): too early is an error whatever the order of turns.
 ///
 /// Blind spots: the lanes of a warp count as one, and accesses of less than 4 bytes are not ordered among
@@ -63,7 +63,7 @@ struct ProductInFlight {
   /// @brief The number of its group, from 0.
   std::uint32_t group;
   /// @brief The line.
-  Place place;
+  SourceLine place;
 };
 
 /// @brief What a warp multiplies.
@@ -117,29 +117,29 @@ class Units {
   [[nodiscard]] std::string box_on_its_way(std::size_t offset, std::size_t size) const;
 
   /// @brief The hook of the same name.
-  void init_barrier(void* barrier, std::uint32_t arrivals, Place place);
+  void init_barrier(void* barrier, std::uint32_t arrivals, SourceLine place);
   /// @brief The hook of the same name.
   void publish_barriers();
   /// @brief The hook of the same name.
   void show_to_engines();
   /// @brief The hook of the same name.
-  void arrive(void* barrier, std::uint32_t announced, Place place);
+  void arrive(void* barrier, std::uint32_t announced, SourceLine place);
   /// @brief The hook of the same name.
-  void arrive_at(void* barrier, unsigned rank, Place place);
+  void arrive_at(void* barrier, unsigned rank, SourceLine place);
   /// @brief The hook of the same name.
-  void wait_for_phase(void* barrier, std::uint32_t parity, Place place);
+  void wait_for_phase(void* barrier, std::uint32_t parity, SourceLine place);
   /// @brief The hook of the same name.
-  void synchronise_cluster(Place place);
+  void synchronise_cluster(SourceLine place);
   /// @brief A warp's part in gather(); its lanes have met.
   /// @return the barrier, and how often it had opened before.
   std::pair<GatheringBarrier*, std::uint32_t> come(unsigned name, std::uint32_t threads,
-                                                   Place place);
+                                                   SourceLine place);
   /// @brief Waits until a barrier has opened more than `before` times.
-  void wait_until_open(GatheringBarrier& barrier, std::uint32_t before, Place place);
+  void wait_until_open(GatheringBarrier& barrier, std::uint32_t before, SourceLine place);
   /// @brief A warp's part in set_registers(); its lanes have met.
-  void give_registers(std::uint32_t count, Place place);
+  void give_registers(std::uint32_t count, SourceLine place);
   /// @brief A lane's part: waits until the block has registers for the warp, and takes them once.
-  void take_registers(std::uint32_t count, Place place);
+  void take_registers(std::uint32_t count, SourceLine place);
   /// @brief The hook of the same name.
   void fetch_box(const BoxMove& box);
   /// @brief The hook of the same name.
@@ -147,15 +147,15 @@ class Units {
   /// @brief The hook of the same name.
   void commit_boxes();
   /// @brief The hook of the same name.
-  void wait_for_boxes(std::uint32_t pending, Place place);
+  void wait_for_boxes(std::uint32_t pending, SourceLine place);
   /// @brief A warp's part in the hook of the same name; its lanes have met.
   void begin_products();
   /// @brief The same.
-  void multiply_async(std::span<const Product* const, 32> lanes, Place place);
+  void multiply_async(std::span<const Product* const, 32> lanes, SourceLine place);
   /// @brief The same.
   void commit_products();
   /// @brief The same.
-  void wait_for_products(std::uint32_t pending, Place place);
+  void wait_for_products(std::uint32_t pending, SourceLine place);
 
  private:
   // What a thread rests for.
@@ -165,7 +165,7 @@ class Units {
     GatheringBarrier* gathering = nullptr;
     std::uint32_t openings = 0;
     std::uint32_t registers = 0;  // that its warp shall have
-    Place place{};
+    SourceLine place{};
 
     [[nodiscard]] bool is_one() const {
       return phase != nullptr || gathering != nullptr || registers != 0;
@@ -176,7 +176,7 @@ class Units {
     std::size_t block;  // the other one
     Event event;
     std::size_t thread;
-    Place place;
+    SourceLine place;
   };
   // What one block has.
   struct Block {
@@ -195,15 +195,15 @@ class Units {
   [[nodiscard]] std::size_t warps_of_block() const;
   [[nodiscard]] std::byte* memory_of(std::size_t block) const;
   [[nodiscard]] std::uintptr_t offset_of(const void* shared) const;
-  [[noreturn]] void fail(Fault fault, Place place, const std::string& what) const;
+  [[noreturn]] void fail(Fault fault, SourceLine place, const std::string& what) const;
   void touch(std::size_t block, std::size_t offset, std::size_t size, const LoggedAccess& access);
   [[noreturn]] void fail_disorder(const LoggedAccess& access, const Disorder& disorder) const;
   [[nodiscard]] std::string text_of(std::size_t thread) const;
 
   // barrier_operations.cpp
-  PhaseBarrier& find_barrier(const void* barrier, std::size_t block, Place place);
-  void count_arrival(PhaseBarrier& barrier, Place place);
-  void complete_if_complete(PhaseBarrier& barrier, Place place);
+  PhaseBarrier& find_barrier(const void* barrier, std::size_t block, SourceLine place);
+  void count_arrival(PhaseBarrier& barrier, SourceLine place);
+  void complete_if_complete(PhaseBarrier& barrier, SourceLine place);
   [[nodiscard]] std::string name_of(const PhaseBarrier& barrier) const;
 
   // boxes.cpp
@@ -211,21 +211,22 @@ class Units {
   void check_box(const BoxMove& box, Operation operation);
   void count_box(const BoxMove& box, Operation operation);
   void expect_no_late_visits() const;
-  void expect_running(std::size_t block, const char* what, Place place) const;
+  void expect_running(std::size_t block, const char* what, SourceLine place) const;
   void land(const BoxInFlight& box);
   void write_out(const StoredBox& box);
 
   // products.cpp
   [[nodiscard]] Accumulator& accumulator_of(WarpProducts& own,
-                                            std::span<const Product* const, 32> lanes, Place place);
-  void expect_same_in_warpgroup(const Product& product, Place place);
+                                            std::span<const Product* const, 32> lanes,
+                                            SourceLine place);
+  void expect_same_in_warpgroup(const Product& product, SourceLine place);
   void read_matrix(std::uint64_t descriptor, Major major, std::uint32_t first, std::uint32_t rows,
-                   Place place);
+                   SourceLine place);
   void add(const ProductInFlight& product);
   [[nodiscard]] std::vector<float> gather_matrix(std::uint64_t descriptor, Major major,
                                                  std::uint32_t first, std::uint32_t rows) const;
-  void expect_untouched(const ProductInFlight& product, Place place) const;
-  void give_back(Accumulator& sums, Place place) const;
+  void expect_untouched(const ProductInFlight& product, SourceLine place) const;
+  void give_back(Accumulator& sums, SourceLine place) const;
 
   Engine& engine_;
   bool are_used_ = false;

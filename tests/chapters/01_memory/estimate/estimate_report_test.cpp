@@ -33,9 +33,9 @@ TEST(EstimateMemory, Llama2StatesTake16BytesPerParameter) {
   const MemoryEstimate estimate = estimate_memory(request);
   EXPECT_EQ(estimate.parameter_count, 6'738'415'616u);
   EXPECT_NEAR(gb(estimate.states.total()), 107.81, 0.005);
-  request.precision = Precision::kFp32;
+  request.precision = NumberFormats::kFp32;
   EXPECT_EQ(estimate_memory(request).states.total(), estimate.states.total()) << "4 + 4 + 8";
-  request.precision = Precision::kBf16MixedFp32Grads;
+  request.precision = NumberFormats::kBf16MixedFp32Grads;
   EXPECT_EQ(estimate_memory(request).states.total(), 20u * 6'738'415'616u) << "2 + 6 + 12";
 }
 

@@ -1,6 +1,6 @@
 #include "chapters/01_memory/memory.hpp"
 
-#include "tests/support/table_row.hpp"
+#include "tests/support/programs/table_row.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::memory {

@@ -72,8 +72,9 @@ TEST(ShapeForEstimate, CustomDimensionsMustMakeAModel) {
 }
 
 TEST(PrecisionNames, SurviveTheRoundTrip) {
-  for (const Precision precision : {Precision::kFp64, Precision::kFp32, Precision::kBf16Mixed,
-                                    Precision::kBf16MixedFp32Grads}) {
+  for (const NumberFormats precision :
+       {NumberFormats::kFp64, NumberFormats::kFp32, NumberFormats::kBf16Mixed,
+        NumberFormats::kBf16MixedFp32Grads}) {
     EXPECT_EQ(parse_precision(to_string(precision)), precision);
   }
   EXPECT_THAT(test::message_of<ConfigError>([] { (void)parse_precision("fp8"); }),
@@ -81,8 +82,8 @@ TEST(PrecisionNames, SurviveTheRoundTrip) {
 }
 
 TEST(PrecisionOf, IsThatOfTheTrainersTypes) {
-  EXPECT_EQ(precision_of(DType::kF32), Precision::kFp32);
-  EXPECT_EQ(precision_of(DType::kF64), Precision::kFp64);
+  EXPECT_EQ(precision_of(DType::kF32), NumberFormats::kFp32);
+  EXPECT_EQ(precision_of(DType::kF64), NumberFormats::kFp64);
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     EXPECT_EQ(activation_element_bytes(precision_of(dtype)), size_of(dtype));
   }

@@ -5,7 +5,7 @@
 
 #include "chapters/02_collectives/bench/collective_case.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/star_algorithms.hpp"
+#include "tests/support/ranks/star_algorithms.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {

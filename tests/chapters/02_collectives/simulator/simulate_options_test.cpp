@@ -1,6 +1,6 @@
 #include "chapters/02_collectives/simulator/simulate_options.hpp"
 
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::collectives {

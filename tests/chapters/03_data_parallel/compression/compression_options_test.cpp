@@ -2,7 +2,7 @@
 
 #include <initializer_list>
 
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {

@@ -13,7 +13,7 @@
 #include "chapters/03_data_parallel/bucket_exchange.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/tensor/philox.hpp"
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::data_parallel::test {
 

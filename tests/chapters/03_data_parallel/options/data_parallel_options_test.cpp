@@ -3,7 +3,7 @@
 #include "chapters/03_data_parallel/options/data_parallel_options.hpp"
 
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
@@ -43,7 +43,7 @@ train::Setup setup_with(std::optional<std::size_t> ranks, std::size_t tp) {
 TEST(DataParallelOptions, DefaultsAreBucketsInAFixedOrderOfSummation) {
   const DataParallelOptions options = parse("");
   EXPECT_NO_THROW(options.validate());
-  EXPECT_EQ(options.overlap, Overlap::kBucketed);
+  EXPECT_EQ(options.overlap, GradientOverlap::kBucketed);
   EXPECT_EQ(options.all_reduce, "pairwise");
   EXPECT_TRUE(options.error_feedback);
 }

@@ -20,7 +20,7 @@
 #include "common/optim/adamw.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
-#include "tests/support/mesh_case.hpp"
+#include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::data_parallel::test {
 

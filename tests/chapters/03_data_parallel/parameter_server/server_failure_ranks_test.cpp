@@ -12,7 +12,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/chapters/03_data_parallel/parameter_server/served_run.hpp"
-#include "tests/support/rank_fates.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 
 namespace ultra::data_parallel {
 namespace {

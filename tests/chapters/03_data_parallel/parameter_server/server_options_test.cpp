@@ -6,9 +6,9 @@
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 #include "common/train/cli/run_techniques.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/llama_folder.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/llama_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {

@@ -5,7 +5,7 @@
 
 #include "common/checkpoint/checksum.hpp"
 #include "tests/chapters/04_zero/checkpoints/damaged_checkpoint.hpp"
-#include "tests/support/own_disk.hpp"
+#include "tests/support/files/own_disk.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

@@ -18,7 +18,7 @@
 #include "common/checkpoint/files/file_layer.hpp"
 #include "common/train/run/text_messages.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 
 namespace ultra::zero::test {
 

@@ -6,7 +6,7 @@
 
 #include "common/checkpoint/llama_config.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

@@ -9,7 +9,7 @@
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "common/checkpoint/llama_config.hpp"
 #include "tests/fuzz/checkpoint_json_fuzz.hpp"
-#include "tests/support/file_mutations.hpp"
+#include "tests/support/files/file_mutations.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {

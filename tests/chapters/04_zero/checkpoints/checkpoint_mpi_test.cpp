@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <map>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::zero {
 namespace {

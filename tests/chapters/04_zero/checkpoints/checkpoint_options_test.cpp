@@ -5,7 +5,7 @@
 #include <string>
 #include <variant>
 
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::zero::test {

@@ -7,7 +7,7 @@
 
 #include "build_config.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_program.hpp"
-#include "tests/support/llama_folder.hpp"
+#include "tests/support/files/llama_folder.hpp"
 
 namespace ultra::zero {
 namespace {

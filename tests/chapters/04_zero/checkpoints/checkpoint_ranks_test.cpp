@@ -11,7 +11,7 @@
 #include "common/checkpoint/json_file.hpp"
 #include "common/checkpoint/safetensors/safetensors.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
-#include "tests/support/rank_fates.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::zero::test {
 

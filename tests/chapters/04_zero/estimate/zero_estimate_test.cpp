@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/01_memory/estimate/estimate_report.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/programs/parse_options.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
@@ -170,11 +170,11 @@ TEST(FormatStages, TellsNodesFromTheWholeMachine) {
 
 TEST(FormatStages, FollowsThePrecision) {
   StagesRequest request = nominal("1B", 4);
-  request.precision = memory::Precision::kBf16MixedFp32Grads;
+  request.precision = memory::NumberFormats::kBf16MixedFp32Grads;
   EXPECT_THAT(squeezed(format_stages(request)),
               AllOf(HasSubstr("bf16-mixed-fp32grads"),
                     HasSubstr(" ZeRO-2 2.00 1.50 3.00 6.50 2 P + (6 P + 12 P) / N ")));
-  request.precision = memory::Precision::kFp32;
+  request.precision = memory::NumberFormats::kFp32;
   EXPECT_THAT(squeezed(format_stages(request)),
               HasSubstr(" ZeRO-1 4.00 4.00 2.00 10.00 4 P + 4 P + 8 P / N "));
 }

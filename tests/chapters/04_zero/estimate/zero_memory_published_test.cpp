@@ -9,7 +9,7 @@
 namespace ultra::zero {
 namespace {
 
-constexpr memory::Precision kMixed = memory::Precision::kBf16Mixed;
+constexpr memory::NumberFormats kMixed = memory::NumberFormats::kBf16Mixed;
 
 double gb_per_rank(ZeroStage stage, std::size_t parameters, int ranks) {
   return bytes_per_rank({.stage = stage, .shards = ranks}, parameters, kMixed).total() / 1e9;

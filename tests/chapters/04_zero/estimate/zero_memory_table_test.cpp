@@ -1,7 +1,7 @@
 #include "chapters/04_zero/estimate/zero_memory_table.hpp"
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
-#include "tests/support/table_row.hpp"
+#include "tests/support/programs/table_row.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

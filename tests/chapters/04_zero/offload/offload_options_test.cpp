@@ -1,6 +1,6 @@
 #include "chapters/04_zero/offload/offload_options.hpp"
 
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {

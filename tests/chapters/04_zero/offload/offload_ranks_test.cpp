@@ -16,8 +16,8 @@
 #include "common/storage/storage.hpp"
 #include "tests/chapters/04_zero/checkpoints/late_file.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
-#include "tests/support/rank_fates.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -1,7 +1,7 @@
 #include "chapters/04_zero/shards/parameter_group.hpp"
 
-#include "tests/support/model.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::zero {
 namespace {

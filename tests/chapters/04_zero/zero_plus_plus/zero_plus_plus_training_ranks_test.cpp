@@ -15,7 +15,7 @@
 #include "common/base/errors.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/rank_fates.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 
 namespace ultra::zero {
 namespace {

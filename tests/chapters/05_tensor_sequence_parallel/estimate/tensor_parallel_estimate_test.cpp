@@ -12,8 +12,8 @@
 #include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
-#include "tests/support/table_row.hpp"
+#include "tests/support/programs/parse_options.hpp"
+#include "tests/support/programs/table_row.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

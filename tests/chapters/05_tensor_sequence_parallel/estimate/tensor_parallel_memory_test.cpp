@@ -15,15 +15,16 @@ namespace {
 
 using memory::BatchShape;
 using memory::BlockKind;
-using memory::Precision;
+using memory::NumberFormats;
 using memory::Recompute;
 using memory::TransformerShape;
 using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr Recompute kModes[] = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
-constexpr Precision kPrecisions[] = {Precision::kFp64, Precision::kFp32, Precision::kBf16Mixed,
-                                     Precision::kBf16MixedFp32Grads, Precision::kTwoBytes};
+constexpr NumberFormats kPrecisions[] = {
+    NumberFormats::kFp64, NumberFormats::kFp32, NumberFormats::kBf16Mixed,
+    NumberFormats::kBf16MixedFp32Grads, NumberFormats::kTwoBytes};
 
 TensorParallelLayout off(int tp) { return {.tp = tp, .sequence_parallel = SequenceParallel::kOff}; }
 TensorParallelLayout on(int tp) { return {.tp = tp, .sequence_parallel = SequenceParallel::kOn}; }
@@ -79,7 +80,7 @@ TEST_F(TensorParallelMemory, OfGptBlocksIsWhatKorthikantiSays) {
     const std::size_t sb = c.batch.tokens();
     const std::size_t as = c.shape.num_heads * c.batch.seq_len;
     const auto bytes = [&](Recompute mode, const TensorParallelLayout& layout) {
-      return block_activation_bytes(c.shape, c.batch, Precision::kBf16Mixed, mode, layout);
+      return block_activation_bytes(c.shape, c.batch, NumberFormats::kBf16Mixed, mode, layout);
     };
     // Multiplied by t: the published forms divide.
     EXPECT_EQ(t * bytes(Recompute::kNone, off(c.tp)), sb * (h * (10 * t + 24) + 5 * as)) << "eq. 2";
@@ -97,7 +98,7 @@ TEST_F(TensorParallelMemory, OfOurBlocksIsDividedByTheRanksWithSequenceParalleli
     const Case c = random_case(BlockKind::kLlama);
     const auto t = static_cast<std::size_t>(c.tp);
     const auto& s = c.shape;
-    for (const Precision precision : kPrecisions) {
+    for (const NumberFormats precision : kPrecisions) {
       const std::size_t e = memory::activation_element_bytes(precision);
       for (const Recompute mode : kModes) {
         const std::size_t bytes = block_activation_bytes(s, c.batch, precision, mode, on(c.tp));
@@ -118,7 +119,7 @@ TEST_F(TensorParallelMemory, OnOneRankIsChapter01s) {
       const auto [shape, batch, tp] = random_case(kind);
       for (const TensorParallelLayout& layout : {off(1), on(1)}) {
         EXPECT_EQ(parameter_count(shape, layout), memory::parameter_count(shape));
-        for (const Precision precision : kPrecisions) {
+        for (const NumberFormats precision : kPrecisions) {
           EXPECT_EQ(outside_activation_bytes(shape, batch, precision, layout),
                     memory::outside_activation_bytes(shape, batch, precision));
           for (const Recompute mode : kModes) {
@@ -159,7 +160,7 @@ TEST_F(TensorParallelMemory, FallsWithMoreRanksAndWithSequenceParallelism) {
   const BatchShape batch{.size = 1, .seq_len = 4096};
   for (const Recompute mode : kModes) {
     const auto peak = [&](const TensorParallelLayout& layout) {
-      return peak_activation_bytes(shape, batch, Precision::kBf16Mixed, {.mode = mode}, layout);
+      return peak_activation_bytes(shape, batch, NumberFormats::kBf16Mixed, {.mode = mode}, layout);
     };
     for (const int tp : {2, 4, 8}) {
       EXPECT_LT(peak(off(tp)), peak(off(tp / 2)));
@@ -168,9 +169,9 @@ TEST_F(TensorParallelMemory, FallsWithMoreRanksAndWithSequenceParallelism) {
       EXPECT_LT(parameter_count(shape, off(tp)), parameter_count(shape, off(tp / 2)));
     }
     // Without sequence parallelism what lies between the matrices stays whole.
-    EXPECT_GT(
-        peak(off(32)),
-        memory::peak_activation_bytes(shape, batch, Precision::kBf16Mixed, {.mode = mode}) / 32);
+    EXPECT_GT(peak(off(32)), memory::peak_activation_bytes(shape, batch, NumberFormats::kBf16Mixed,
+                                                           {.mode = mode}) /
+                                 32);
   }
 }
 
@@ -190,7 +191,7 @@ TEST(TensorParallelParameters, CountCopiesOfHeadsAndPadding) {
 TEST(TensorParallelActivations, CountOurBlocksTensors) {
   const BatchShape batch{.size = 1, .seq_len = 8};
   const auto bytes = [&](Recompute mode, const TensorParallelLayout& layout) {
-    return block_activation_bytes(small_llama(), batch, Precision::kFp32, mode, layout);
+    return block_activation_bytes(small_llama(), batch, NumberFormats::kFp32, mode, layout);
   };
   EXPECT_EQ(bytes(Recompute::kNone, off(4)), 4U * 8 * (34 + 18));
   EXPECT_EQ(bytes(Recompute::kNone, on(4)), 4U * (2 * 34 + 8 * 18))
@@ -205,7 +206,7 @@ TEST(TensorParallelActivations, CountOurBlocksTensors) {
 TEST(TensorParallelActivations, CountWhatEmbeddingAndHeadKeep) {
   const BatchShape batch{.size = 1, .seq_len = 8};
   const auto outside = [&](const TensorParallelLayout& layout) {
-    return outside_activation_bytes(small_llama(), batch, Precision::kFp64, layout);
+    return outside_activation_bytes(small_llama(), batch, NumberFormats::kFp64, layout);
   };
   EXPECT_EQ(outside(off(4)), (memory::OutsideBytes{.embedding = 32, .head = 8U * 8 * (17 + 3)}));
   EXPECT_EQ(outside(on(4)), (memory::OutsideBytes{.embedding = 32, .head = 8U * (2 * 17 + 8 * 3)}));
@@ -218,7 +219,7 @@ TEST(TensorParallelActivations, OfGptsHeadAreWhatKorthikantiSays) {
   shape.vocab_size = 51200;
   const BatchShape batch{.size = 1, .seq_len = 2048};
   const std::size_t sb = batch.tokens();
-  const auto found = outside_activation_bytes(shape, batch, Precision::kBf16Mixed, on(8));
+  const auto found = outside_activation_bytes(shape, batch, NumberFormats::kBf16Mixed, on(8));
   EXPECT_EQ(found.embedding, sb * 12288 / 8);
   EXPECT_EQ(found.head, sb * (4 * 12288 + 4 * 51200) / 8);
 }
@@ -229,7 +230,7 @@ TEST(TensorParallelActivations, PeakWithinABlockOrAtTheLoss) {
   const BatchShape batch{.size = 1, .seq_len = 8};
   const memory::RecomputeConfig groups{.mode = Recompute::kFull, .recompute_every = 2};
   const auto peak = [&](const TransformerShape& shape, const TensorParallelLayout& layout) {
-    return peak_activation_bytes(shape, batch, Precision::kFp32, groups, layout);
+    return peak_activation_bytes(shape, batch, NumberFormats::kFp32, groups, layout);
   };
   TransformerShape shape = small_llama();
   EXPECT_EQ(peak(shape, on(4)), 32U + 2 * 4 * (2 * 34 + 8 * 18)) << "embedding, 2 blocks";
@@ -241,8 +242,8 @@ TEST(TensorParallelActivations, PeakWithinABlockOrAtTheLoss) {
 TEST(TensorParallelActivations, OfLargeModelsDoNotOverflow) {
   const TransformerShape& shape = memory::find_preset("llama-405b");
   const BatchShape batch{.size = 16, .seq_len = 131072};
-  EXPECT_EQ(8 * block_activation_bytes(shape, batch, Precision::kFp64, Recompute::kNone, on(8)),
-            memory::block_activation_bytes(shape, batch, Precision::kFp64, Recompute::kNone));
+  EXPECT_EQ(8 * block_activation_bytes(shape, batch, NumberFormats::kFp64, Recompute::kNone, on(8)),
+            memory::block_activation_bytes(shape, batch, NumberFormats::kFp64, Recompute::kNone));
 }
 
 TEST(TensorParallelShapes, ThatCannotBeSplitAreRefused) {

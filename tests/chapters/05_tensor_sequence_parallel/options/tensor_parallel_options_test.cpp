@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "common/base/errors.hpp"
-#include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/03_data_parallel/scaling/scaling_report.hpp"
-#include "tests/support/table_row.hpp"
+#include "tests/support/programs/table_row.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

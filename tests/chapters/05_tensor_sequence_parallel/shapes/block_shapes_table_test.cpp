@@ -19,8 +19,8 @@
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/table_row.hpp"
+#include "tests/support/programs/table_row.hpp"
+#include "tests/support/training/plain_training.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

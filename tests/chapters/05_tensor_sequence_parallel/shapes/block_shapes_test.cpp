@@ -15,7 +15,7 @@
 #include "common/comm/run_ranks.hpp"
 #include "common/nn/model.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -274,7 +274,7 @@ TEST_F(BlockShapes, KeepTheBytesOfTheClosedForms) {
     for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
       const TensorParallelLayout layout{.tp = tp, .sequence_parallel = sequence_parallel};
       const memory::TransformerShape shape = memory::shape_of(config);
-      const auto precision = memory::Precision::kFp32;
+      const auto precision = memory::NumberFormats::kFp32;
       const auto [embedding, head] = outside_activation_bytes(shape, batch, precision, layout);
       const std::size_t blocks =
           config.num_layers *

@@ -8,7 +8,7 @@
 
 #include "chapters/01_memory/recompute.hpp"
 #include "common/nn/model.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

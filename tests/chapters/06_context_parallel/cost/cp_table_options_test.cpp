@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::context_parallel {
 namespace {

@@ -20,7 +20,7 @@ StagedModel llama_8b(const char* schedule) {
                                         8);
   StagedModel model{.shape = memory::find_preset("llama-8b"),
                     .parts = parts_of_model(layers),
-                    .precision = memory::Precision::kBf16Mixed,
+                    .precision = memory::NumberFormats::kBf16Mixed,
                     .recompute = {},
                     .share = {}};
   model.share.layout.seq_len = kTokens;

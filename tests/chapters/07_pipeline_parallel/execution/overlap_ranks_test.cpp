@@ -20,8 +20,8 @@
 #include "chapters/07_pipeline_parallel/stages/measured_costs.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/process.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

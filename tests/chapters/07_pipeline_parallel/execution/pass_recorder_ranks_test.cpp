@@ -18,9 +18,9 @@
 #include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
 #include "chapters/07_pipeline_parallel/schedule/messages.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/programs/process.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

@@ -85,16 +85,16 @@ TEST(Placement, LoopsOnceRoundTheRanksForEachChunk) {
   const Placement loop = Placement::loop(3, 2);
   EXPECT_EQ(loop.parts(), 6U);
   EXPECT_EQ(loop.chunks(), 2U);
-  EXPECT_EQ(loop.at(2), (Place{.stage = 2, .chunk = 0}));
-  EXPECT_EQ(loop.at(3), (Place{.stage = 0, .chunk = 1}));
+  EXPECT_EQ(loop.at(2), (ChunkSite{.stage = 2, .chunk = 0}));
+  EXPECT_EQ(loop.at(3), (ChunkSite{.stage = 0, .chunk = 1}));
 }
 
 TEST(Placement, OfAVHasBothEndsOnTheFirstRank) {
   const Placement v = Placement::v_shape(3);
-  EXPECT_EQ(v.at(0), (Place{.stage = 0, .chunk = 0}));
-  EXPECT_EQ(v.at(2), (Place{.stage = 2, .chunk = 0}));
-  EXPECT_EQ(v.at(3), (Place{.stage = 2, .chunk = 1}));
-  EXPECT_EQ(v.at(5), (Place{.stage = 0, .chunk = 1}));
+  EXPECT_EQ(v.at(0), (ChunkSite{.stage = 0, .chunk = 0}));
+  EXPECT_EQ(v.at(2), (ChunkSite{.stage = 2, .chunk = 0}));
+  EXPECT_EQ(v.at(3), (ChunkSite{.stage = 2, .chunk = 1}));
+  EXPECT_EQ(v.at(5), (ChunkSite{.stage = 0, .chunk = 1}));
 }
 
 TEST(Placement, FindsThePartOfEveryPlace) {

@@ -11,8 +11,8 @@
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
 #include "common/base/errors.hpp"
-#include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/random.hpp"
 
 namespace ultra::pipeline_parallel {

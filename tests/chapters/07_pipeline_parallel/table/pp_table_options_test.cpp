@@ -11,8 +11,8 @@
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_text.hpp"
 #include "common/base/errors.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

@@ -18,8 +18,8 @@
 
 #include "chapters/08_expert_parallel/moe_layer.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/on_ranks.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/ranks/on_ranks.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

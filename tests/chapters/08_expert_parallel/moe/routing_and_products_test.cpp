@@ -17,8 +17,8 @@
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/finite_difference.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

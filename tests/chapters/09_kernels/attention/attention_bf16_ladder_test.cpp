@@ -89,8 +89,8 @@ TEST_F(AttentionBf16Ladder, WarpgroupsTakeAnyLengthAndGrouping) {
     for (const Sizes& sizes : {Sizes{2, 1, 2, 1, 8}, Sizes{1, 2, 1, 260, 128},
                                Sizes{1, 1, 3, 193, 64}, Sizes{1, 1, 1, 450, 40}}) {
       for (const std::uint64_t seed : {kFull, kCausal}) {
-        for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
-          expect_right(rung, {.sizes = sizes, .seed = seed, .side = side});
+        for (const simt::Executor executor : {simt::Executor::kChecked, simt::Executor::kFast}) {
+          expect_right(rung, {.sizes = sizes, .seed = seed, .executor = executor});
         }
       }
     }

@@ -29,7 +29,7 @@ std::vector<bf16> gradients_of_queries(bool is_causal) {
                                         .causal = is_causal,
                                         .scale = 0.125F};
   const std::size_t count = shape.rows() * 128;
-  ProblemBuffers buffers(simt::Side::kGpu);
+  ProblemBuffers buffers(simt::Executor::kGpu);
   const auto draw = [&](const char* name) {
     return buffers.input(name, to_bf16(normal_values(count, 1, name)));
   };
@@ -47,9 +47,9 @@ std::vector<bf16> gradients_of_queries(bool is_causal) {
        .d_v = buffers.output<bf16>("d_v", count)},
       buffers.scratch("d_q_sums", rungs_of::d_q_sums_of(shape)),
       buffers.scratch<unsigned>("turns", rungs_of::turns_of(shape))};
-  everywhere<rungs_of::OrderedProblem>([]<simt::Side side>(const auto&... a) {
-    rungs_of::one_kernel<side>(a...);
-  }).on(simt::Side::kGpu)(problem, {});
+  everywhere<rungs_of::OrderedProblem>([]<simt::Executor executor>(const auto&... a) {
+    rungs_of::one_kernel<executor>(a...);
+  }).on(simt::Executor::kGpu)(problem, {});
   return buffers.download(problem.d_q);
 }
 

@@ -116,7 +116,7 @@ TEST_F(RopeLadder, TurnsForwardAndBack) {
   for (const RungInfo& rung : ladder().rungs()) {
     for (const std::uint64_t seed : {1U, 2U}) {
       test::expect_right(ladder(), rung.number,
-                         {.sizes = {7, 3, 1, 20}, .seed = seed, .side = simt::Side::kBare});
+                         {.sizes = {7, 3, 1, 20}, .seed = seed, .executor = simt::Executor::kFast});
     }
   }
 }
@@ -124,7 +124,7 @@ TEST_F(RopeLadder, TurnsForwardAndBack) {
 TEST_F(RopeLadder, FarPositionsAreAsExactAsNearOnes) {
   for (const RungInfo& rung : ladder().rungs()) {
     test::expect_right(ladder(), rung.number,
-                       {.sizes = {6000, 1, 1, 4}, .side = simt::Side::kBare});
+                       {.sizes = {6000, 1, 1, 4}, .executor = simt::Executor::kFast});
   }
 }
 

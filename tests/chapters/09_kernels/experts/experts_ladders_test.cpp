@@ -68,17 +68,17 @@ TEST_F(TokenPermutationLadder, StablePlacesKeepTheOrderOfTheTokens) {
   std::vector<int> scratch(kernels::token_permutation::scratch_size(2 * kTokens, kExperts));
   const std::vector<simt::bf16> x(kTokens, simt::bf16(1.0F));
   std::vector<simt::bf16> permuted(experts.size());
-  kernels::token_permutation::stable<simt::Side::kBare>({.tokens = kTokens,
-                                                         .hidden = 1,
-                                                         .experts = kExperts,
-                                                         .top_k = 2,
-                                                         .experts_of = experts.data(),
-                                                         .x = x.data(),
-                                                         .begins = begins.data(),
-                                                         .place = place.data(),
-                                                         .permuted = permuted.data(),
-                                                         .scratch = scratch.data()},
-                                                        {});
+  kernels::token_permutation::stable<simt::Executor::kFast>({.tokens = kTokens,
+                                                             .hidden = 1,
+                                                             .experts = kExperts,
+                                                             .top_k = 2,
+                                                             .experts_of = experts.data(),
+                                                             .x = x.data(),
+                                                             .begins = begins.data(),
+                                                             .place = place.data(),
+                                                             .permuted = permuted.data(),
+                                                             .scratch = scratch.data()},
+                                                            {});
   std::vector<int> next = begins_of(experts, kExperts);
   for (std::size_t slot = 0; slot < experts.size(); ++slot) {
     EXPECT_EQ(place[slot], next[static_cast<std::size_t>(experts[slot])]++) << slot;

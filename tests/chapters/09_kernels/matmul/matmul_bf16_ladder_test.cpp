@@ -117,8 +117,8 @@ TEST_F(MatmulBf16Ladder, WideWarpTilesReadLessPerProduct) {
 TEST_F(MatmulBf16Ladder, RaggedEdgesOfSeveralBlocks) {
   for (const char* const rung : {"multistage", "wide_warp_tile"}) {
     for (const Sizes& sizes : {Sizes{130, 264, 200}, Sizes{1, 1, 8}, Sizes{257, 3, 72}}) {
-      for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
-        expect_right(rung, {.sizes = sizes, .seed = 7, .side = side});
+      for (const simt::Executor executor : {simt::Executor::kChecked, simt::Executor::kFast}) {
+        expect_right(rung, {.sizes = sizes, .seed = 7, .executor = executor});
       }
     }
   }
@@ -137,8 +137,8 @@ TEST_F(MatmulBf16Ladder, HopperGoesThroughSeveralTilesWithRaggedEdges) {
   for (const RungInfo& rung : ladder().rungs()) {
     if (rung.needs == Needs::kHopper) {
       for (const Sizes& sizes : {Sizes{1, 8, 8}, Sizes{130, 264, 200}, Sizes{513, 520, 72}}) {
-        for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
-          expect_right(rung.name, {.sizes = sizes, .seed = 7, .side = side});
+        for (const simt::Executor executor : {simt::Executor::kChecked, simt::Executor::kFast}) {
+          expect_right(rung.name, {.sizes = sizes, .seed = 7, .executor = executor});
         }
       }
     }

@@ -197,8 +197,8 @@ TEST_F(MatmulFp32Ladder, LargeTilesHaveRaggedEdges) {
   for (const char* name : {"register_tile", "vectorised", "warp_tile", "pipelined", "large_tile"}) {
     for (const Sizes& sizes : {Sizes{130, 259, 17}, Sizes{132, 260, 20}, Sizes{1, 4, 4},
                                Sizes{3, 1, 57}, Sizes{4, 8, 92}, Sizes{129, 2, 1}}) {
-      for (const simt::Side side : {simt::Side::kInstrumented, simt::Side::kBare}) {
-        expect_right(name, {.sizes = sizes, .side = side});
+      for (const simt::Executor executor : {simt::Executor::kChecked, simt::Executor::kFast}) {
+        expect_right(name, {.sizes = sizes, .executor = executor});
       }
     }
   }
@@ -206,8 +206,8 @@ TEST_F(MatmulFp32Ladder, LargeTilesHaveRaggedEdges) {
 
 TEST_F(MatmulFp32Ladder, RefusesMatricesThatAnIntCannotCount) {
   for (const RungInfo& rung : ladder().rungs()) {
-    EXPECT_EQ(ladder().refusal(rung.number, {46340, 46340, 1}, simt::Side::kBare), "");
-    EXPECT_THAT(ladder().refusal(rung.number, {46341, 46341, 1}, simt::Side::kBare),
+    EXPECT_EQ(ladder().refusal(rung.number, {46340, 46340, 1}, simt::Executor::kFast), "");
+    EXPECT_THAT(ladder().refusal(rung.number, {46341, 46341, 1}, simt::Executor::kFast),
                 ::testing::HasSubstr("a matrix has 2147488281 elements"));
   }
 }

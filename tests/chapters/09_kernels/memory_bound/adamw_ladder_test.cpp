@@ -82,7 +82,7 @@ class AdamWOfOps : public test::RandomTest {
 };
 
 TEST_F(AdamWOfOps, IsTheUpdateOfTheKernels) {
-  using Floats = simt::Buffer<float, simt::Side::kBare>;
+  using Floats = simt::Buffer<float, simt::Executor::kFast>;
   const std::vector<float> values = draw(-1.0F);
   const std::vector<float> gradients = draw(1.0F);
   const std::vector<float> first = draw(1.0F);
@@ -105,7 +105,7 @@ TEST_F(AdamWOfOps, IsTheUpdateOfTheKernels) {
                                        .n = static_cast<int>(values.size())};
   const kernels::adamw::Problem problem{
       .count = 1, .tensors = &updated, .constants = kernel_constants(step), .scratch = nullptr};
-  kernels::adamw::fused<simt::Side::kBare>(problem, {});
+  kernels::adamw::fused<simt::Executor::kFast>(problem, {});
   expect_near(value_buffer.download(), value);
   expect_near(first_buffer.download(), first_moment);
   expect_near(second_buffer.download(), second_moment);

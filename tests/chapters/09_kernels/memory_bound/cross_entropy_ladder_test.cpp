@@ -109,9 +109,9 @@ class OneToken {
   std::vector<float> before_;
 };
 
-constexpr auto kSide = simt::Side::kInstrumented;
-constexpr auto kLaunchers = {&rungs_of::materialized<kSide>, &rungs_of::log_sum_exp<kSide>,
-                             &rungs_of::online<kSide>, &rungs_of::in_shared<kSide>};
+constexpr auto kExecutor = simt::Executor::kChecked;
+constexpr auto kLaunchers = {&rungs_of::materialized<kExecutor>, &rungs_of::log_sum_exp<kExecutor>,
+                             &rungs_of::online<kExecutor>, &rungs_of::in_shared<kExecutor>};
 
 TEST(CrossEntropyKernels, MaskedLogitsHaveNoProbability) {
   // As many as a thread's first accesses and whole warps see nothing but -infinity.

@@ -60,17 +60,17 @@ TEST(SmallLaunches, ARecordingKeepsItsArguments) {
   const simt::Buffer<float> first("first", ones);
   const simt::Buffer<float> second("second", twos);
   simt::Buffer<float> out("states", std::size_t{4});
-  simt::Recording recording(simt::Side::kInstrumented);
+  simt::Recording recording(simt::Executor::kChecked);
   kernels::small_launches::Problem problem{.layers = 1,
                                            .hidden = 4,
                                            .weights = w.data(),
                                            .x = first.data(),
                                            .states = out.data(),
                                            .recording = &recording};
-  kernels::small_launches::recorded<simt::Side::kInstrumented>(problem, {});
+  kernels::small_launches::recorded<simt::Executor::kChecked>(problem, {});
   EXPECT_THAT(out.download(), testing::Each(2.0F));
   problem.x = second.data();
-  kernels::small_launches::recorded<simt::Side::kInstrumented>(problem, {});
+  kernels::small_launches::recorded<simt::Executor::kChecked>(problem, {});
   EXPECT_THAT(out.download(), testing::Each(2.0F));
 }
 

@@ -32,7 +32,7 @@ TEST(CeilingOnGpu, EveryLimitHasOne) {
     }
     EXPECT_EQ(ceiling->work(), limited_work(limit, cost));
     const RunRequest request{
-        .sizes = sizes, .side = simt::Side::kGpu, .repetitions = 3, .beside = [&] {
+        .sizes = sizes, .executor = simt::Executor::kGpu, .repetitions = 3, .beside = [&] {
           ceiling->launch();
         }};
     Outcome outcome;

@@ -14,7 +14,7 @@
 #include "common/checkpoint/llama_folder.hpp"
 #include "common/checkpoint/safetensors/safetensors.hpp"
 #include "common/tensor/half_types.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::mixed_precision {
 namespace {

@@ -106,7 +106,7 @@ struct Reference {
   Elements d_key;
   Elements d_value;
 
-  Reference(const Rounding& r, const AttentionInputs& in, const Tensor& d_out)
+  Reference(const Rounding& r, const AttentionOperands& in, const Tensor& d_out)
       : output(in.query.shape()),
         d_query(in.query.shape()),
         d_key(in.key.shape()),
@@ -171,7 +171,7 @@ class RoundedAttentionTest : public ultra::test::RandomTest {
   }
 
   /// Inputs of a random small shape, with documents or without; `first_seen_` belongs to them.
-  AttentionInputs draw(DType dtype) {
+  AttentionOperands draw(DType dtype) {
     const std::size_t batch = random.between(1, 2);
     const std::size_t seq = random.between(1, 8);
     const std::size_t kv_heads = random.between(1, 2);
@@ -267,7 +267,7 @@ TEST_F(RoundedAttentionTest, EveryOperationOfTheSoftmaxIsRounded) {
 
 TEST_F(RoundedAttentionTest, AttentionIsThatOfF64WithTheRoundingsWrittenOut) {
   for (const Rounding& r : {kBf16, kF16, kBf16, kF16, kBf16, kF16}) {
-    const AttentionInputs inputs = draw(r.dtype);
+    const AttentionOperands inputs = draw(r.dtype);
     const Tensor d_output = few_digits(inputs.query.shape(), r.dtype);
     const Reference expected(r, inputs, d_output);
     SCOPED_TRACE(inputs.query.shape().str() + " of " + inputs.key.shape().str());
@@ -289,7 +289,7 @@ TEST_F(RoundedAttentionTest, EveryWeightAndEveryGradientOfAScoreIsThatOfF64) {
     std::vector<float> unit(seq * 8, 0.0F);
     for (std::size_t t = 0; t < seq; ++t) unit[t * 8 + t] = 1.0F;
     const Tensor keys = cast(Tensor::from<float>(Device::cpu(), {1, seq, 1, 8}, unit), r.dtype);
-    const AttentionInputs inputs{few_digits({1, seq, 2, 8}, r.dtype), keys, keys};
+    const AttentionOperands inputs{few_digits({1, seq, 2, 8}, r.dtype), keys, keys};
     const Tensor d_output = few_digits(inputs.query.shape(), r.dtype);
     const Reference expected(r, inputs, d_output);
     const Tensor output = Tensor::empty(Device::cpu(), inputs.query.shape(), r.dtype);
@@ -304,7 +304,7 @@ TEST_F(RoundedAttentionTest, EveryWeightAndEveryGradientOfAScoreIsThatOfF64) {
 TEST_F(RoundedAttentionTest, WithoutRoundingsTheReferenceIsAttention) {
   constexpr Rounding kNone{DType::kF64, 53, -1074};
   for (int repeat = 0; repeat < 4; ++repeat) {
-    const AttentionInputs inputs = draw(DType::kF64);
+    const AttentionOperands inputs = draw(DType::kF64);
     const Tensor d_output = few_digits(inputs.query.shape(), DType::kF64);
     const Reference found(kNone, inputs, d_output);
     const ops::AttentionOptions options{
@@ -380,7 +380,7 @@ TEST_F(RoundedAttentionLayer, ItRotatesAndSavesAsTheWrappedOne) {
   EXPECT_EQ(saved.bytes(), plain_saved.bytes());
   EXPECT_NE(output.to_vector(), plain_output.to_vector());
 
-  const AttentionInputs rotated{saved.get("query"), saved.get("key"), saved.get("value")};
+  const AttentionOperands rotated{saved.get("query"), saved.get("key"), saved.get("value")};
   const Tensor expected = output.clone();
   rounded_attention_into(expected, rotated);
   EXPECT_EQ(output.to_vector(), expected.to_vector());

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/chapters/11_five_d/composition/explained.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::five_d {
 namespace {

@@ -5,7 +5,7 @@
 #include "chapters/11_five_d/five_d.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
-#include "tests/support/mesh_case.hpp"
+#include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::five_d::test {
 

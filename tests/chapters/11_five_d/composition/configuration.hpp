@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/train/cli/technique.hpp"
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::five_d::test {
 

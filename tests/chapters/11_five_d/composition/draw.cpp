@@ -10,7 +10,7 @@
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "common/base/numeric.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::five_d::test {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/base/numeric.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/11_five_d/composition/draw.hpp"
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::five_d::test {
 

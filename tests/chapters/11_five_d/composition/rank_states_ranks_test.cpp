@@ -68,7 +68,7 @@ TEST_F(RankMemory, IsWhatTheClosedFormsSayOnEveryRank) {
     for (const train::RankSummary& rank : ranks) {
       SCOPED_TRACE(rank.rank);
       const auto number = static_cast<std::size_t>(rank.rank);
-      const StateBytes predicted = state_bytes(setup, number);
+      const memory::StateBytes predicted = state_bytes(setup, number);
       const auto peak = [&](MemoryCategory category) { return rank.memory.peak(category).bytes; };
       EXPECT_EQ(peak(MemoryCategory::kParameters), predicted.parameters);
       EXPECT_EQ(peak(MemoryCategory::kOptimizer), predicted.optimizer);

@@ -12,9 +12,9 @@
 #include "common/base/numeric.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/rank_runs.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::five_d::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::planner {
 namespace {

@@ -22,7 +22,7 @@
 #include "common/comm/run_ranks.hpp"
 #include "common/replay/cluster/cluster_file.hpp"
 #include "common/tensor/tensor.hpp"
-#include "tests/support/program.hpp"
+#include "tests/support/programs/program.hpp"
 
 namespace ultra::profile {
 namespace {

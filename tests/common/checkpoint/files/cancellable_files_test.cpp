@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/interrupt.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {

@@ -9,8 +9,8 @@
 
 #include <csignal>
 
-#include "tests/support/own_disk.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/own_disk.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {

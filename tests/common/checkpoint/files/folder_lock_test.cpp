@@ -13,7 +13,7 @@
 #include <fstream>
 
 #include "common/checkpoint/files/descriptor.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {

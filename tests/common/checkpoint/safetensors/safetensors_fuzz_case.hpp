@@ -9,8 +9,8 @@
 #include "tests/common/checkpoint/file_text.hpp"
 #include "tests/common/checkpoint/safetensors/allocation_meter.hpp"
 #include "tests/fuzz/safetensors_fuzz.hpp"
-#include "tests/support/file_mutations.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/file_mutations.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {

@@ -5,8 +5,8 @@
 
 #include "common/comm/engine/tensor_bytes.hpp"
 #include "tests/common/checkpoint/file_text.hpp"
-#include "tests/support/memory_input.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/memory_input.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {

@@ -14,7 +14,7 @@
 #include "common/checkpoint/checksum.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
 #include "common/checkpoint/safetensors/element_runs.hpp"
-#include "tests/support/llama_folder.hpp"
+#include "tests/support/files/llama_folder.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/toolbox.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/expect_message.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 
 namespace ultra::replay {
 namespace {

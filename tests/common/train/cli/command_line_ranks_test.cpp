@@ -8,9 +8,9 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {

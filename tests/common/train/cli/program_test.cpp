@@ -13,7 +13,7 @@
 #include "common/base/interrupt.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/train/options/flags.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {

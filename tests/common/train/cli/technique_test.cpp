@@ -17,11 +17,11 @@
 #include "common/train/cli/program.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "common/train/options/flags.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/short_run.hpp"
-#include "tests/support/star_algorithms.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/ranks/star_algorithms.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {

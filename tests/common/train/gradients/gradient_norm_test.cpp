@@ -11,7 +11,7 @@
 #include "common/optim/clip.hpp"
 #include "tests/common/train/run/rank_frame.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
+#include "tests/support/training/model.hpp"
 
 namespace ultra::train {
 namespace {

@@ -10,8 +10,8 @@
 #include "common/optim/adamw.hpp"
 #include "tests/common/train/run/rank_frame.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/model.hpp"
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/training/model.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "tests/support/command_line.hpp"
-#include "tests/support/star_algorithms.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/ranks/star_algorithms.hpp"
 
 namespace ultra::train {
 namespace {

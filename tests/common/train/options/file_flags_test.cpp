@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::train {
 namespace {

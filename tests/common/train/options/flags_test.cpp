@@ -12,9 +12,9 @@
 #include "common/base/errors.hpp"
 #include "common/train/options/choice_option.hpp"
 #include "common/train/options/conflict.hpp"
-#include "tests/support/command_line.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/programs/parse_options.hpp"
 
 namespace ultra::train {
 namespace {

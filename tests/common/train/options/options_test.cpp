@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/command_line.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::train {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 
 namespace ultra::train {
 namespace {

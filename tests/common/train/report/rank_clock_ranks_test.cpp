@@ -8,7 +8,7 @@
 
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/random.hpp"
-#include "tests/support/rank_runs.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/rank_fates.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 
 namespace ultra::train {
 namespace {

@@ -9,8 +9,8 @@
 #include "common/optim/adamw.hpp"
 #include "common/train/gradients/model_states.hpp"
 #include "common/train/plan.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/short_run.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::train::test {
 

@@ -8,8 +8,8 @@
 #include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/rank_runs.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {

@@ -14,10 +14,10 @@
 #include "common/base/errors.hpp"
 #include "common/train/run/trainer.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/plain_training.hpp"
-#include "tests/support/program.hpp"
-#include "tests/support/short_run.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/program.hpp"
+#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {

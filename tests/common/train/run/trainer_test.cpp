@@ -17,9 +17,9 @@
 #include "common/train/cli/program.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/rank_runs.hpp"
-#include "tests/support/short_run.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/training/rank_runs.hpp"
+#include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {

@@ -11,10 +11,10 @@
 #include "common/base/errors.hpp"
 #include "common/train/run/trainer.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/program.hpp"
-#include "tests/support/rank_fates.hpp"
-#include "tests/support/rank_runs.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/program.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "common/checkpoint/llama_config.hpp"
 #include "common/train/weights/piece_runs.hpp"
-#include "tests/support/command_line.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::train {

@@ -87,8 +87,8 @@ Config config_of(const char* name, int n, const Queue& queue) {
 }  // namespace
 
 template <>
-void matmul<kSide>(MatmulKernel kernel, const float* a, const float* b, float* c, int n,
-                   const Queue& queue) {
+void matmul<kExecutor>(MatmulKernel kernel, const float* a, const float* b, float* c, int n,
+                       const Queue& queue) {
   switch (kernel) {
     case MatmulKernel::kNaive:
       return launch(naive_kernel, config_of("naive", n, queue), a, b, c, n);
@@ -101,8 +101,8 @@ void matmul<kSide>(MatmulKernel kernel, const float* a, const float* b, float* c
 }
 
 template <>
-void matmul_without_accessors<kSide>(const float* a, const float* b, float* c, int n,
-                                     const Queue& queue) {
+void matmul_without_accessors<kExecutor>(const float* a, const float* b, float* c, int n,
+                                         const Queue& queue) {
   launch(plain_tiled_kernel, config_of("plain", n, queue), a, b, c, n);
 }
 

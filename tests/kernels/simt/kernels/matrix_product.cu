@@ -80,7 +80,7 @@ __global__ void matrix_product_kernel(const bf16* a, const bf16* b, float* d, in
 }  // namespace
 
 template <>
-void matrix_product<kSide>(const MatrixProduct& product, const Queue& queue) {
+void matrix_product<kExecutor>(const MatrixProduct& product, const Queue& queue) {
   launch(matrix_product_kernel, {.name = "matrix_product", .block = {.x = 32}, .queue = queue},
          product.a, product.b, product.d, product.depth, product.transposed);
 }

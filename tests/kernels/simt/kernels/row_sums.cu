@@ -38,8 +38,8 @@ __global__ void row_sums_kernel(const float* in, float* sums, int* done, int col
 }  // namespace
 
 template <>
-void row_sums<kSide>(const float* in, float* sums, int* done, int rows, int columns,
-                     const Queue& queue) {
+void row_sums<kExecutor>(const float* in, float* sums, int* done, int rows, int columns,
+                         const Queue& queue) {
   launch(row_sums_kernel,
          {.name = "row_sums",
           .grid = {.x = static_cast<unsigned>(rows)},

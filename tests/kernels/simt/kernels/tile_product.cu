@@ -32,14 +32,14 @@ void launch_tile_product(const T* a, const T* b, float* d, int depth, const Queu
 }  // namespace
 
 template <>
-void tile_product<kSide, bf16>(const bf16* a, const bf16* b, float* d, int depth,
-                               const Queue& queue) {
+void tile_product<kExecutor, bf16>(const bf16* a, const bf16* b, float* d, int depth,
+                                   const Queue& queue) {
   launch_tile_product(a, b, d, depth, queue);
 }
 
 template <>
-void tile_product<kSide, half>(const half* a, const half* b, float* d, int depth,
-                               const Queue& queue) {
+void tile_product<kExecutor, half>(const half* a, const half* b, float* d, int depth,
+                                   const Queue& queue) {
   launch_tile_product(a, b, d, depth, queue);
 }
 

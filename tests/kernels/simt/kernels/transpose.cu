@@ -32,8 +32,8 @@ __global__ void transpose_kernel(const float* in, float* out, int rows, int colu
 }  // namespace
 
 template <>
-void transpose<kSide>(TransposePadding padding, const float* in, float* out, int rows, int columns,
-                      const Queue& queue) {
+void transpose<kExecutor>(TransposePadding padding, const float* in, float* out, int rows,
+                          int columns, const Queue& queue) {
   const Config config{.name = "transpose",
                       .grid = {.x = ceil_div(static_cast<std::size_t>(columns), kTile),
                                .y = ceil_div(static_cast<std::size_t>(rows), kTile)},

@@ -2,7 +2,7 @@
 /// @file
 /// What a compiled C++ cell is made of: where its output goes, how it fails, its main function.
 ///
-/// The runner (ultra_notebook/process.py) names a folder in ULTRA_NOTEBOOK_OUTPUT. The cell leaves
+/// The runner (ultra_notebook/cells/process.py) names a folder in ULTRA_NOTEBOOK_OUTPUT. The cell leaves
 /// there what each rank printed (`rank-2.txt`), the rows it emitted (`rows-2.jsonl`) and, in the
 /// order in which they happened, its failures (`failures.txt`). Everything is written at once, not
 /// at exit: what a rank printed before a crash or a hang is what one wants to see.
@@ -31,7 +31,7 @@
 namespace ultra::notebook {
 
 /// @brief Which rank the calling thread is; rank -1: none (a helper thread, the main thread).
-struct Place {
+struct ThreadRank {
   int rank = -1;
   int world_size = 1;
 
@@ -42,9 +42,9 @@ struct Place {
   }
 };
 
-/// GoogleTest's listener and std::cout's buffer are called without a context, so the place of a
+/// GoogleTest's listener and std::cout's buffer are called without a context, so the rank of a
 /// thread has to be found from the thread itself.
-inline thread_local Place this_place;
+inline thread_local ThreadRank this_rank;
 
 /// @brief Writes all of `text`, at once and unbuffered.
 inline void write_all(int descriptor, std::string_view text) {
@@ -91,7 +91,7 @@ class RankBuffer : public std::streambuf {
  protected:
   std::streamsize xsputn(const char* text, std::streamsize count) override {
     const std::string_view chunk(text, static_cast<std::size_t>(count));
-    const int rank = this_place.rank;
+    const int rank = this_rank.rank;
     if (rank < 0) {
       write_all(STDOUT_FILENO, chunk);
     } else {
@@ -131,7 +131,7 @@ class RedirectedStreams {
 
 /// @brief Records a failure: `01_memory.md:88: rank 2 of 4: what happened`.
 inline void record_failure(const std::string& where, const std::string& what) {
-  OutputFile("failures.txt", 2).write(where + ": " + this_place.prefix() + what + "\n\x1e");
+  OutputFile("failures.txt", 2).write(where + ": " + this_rank.prefix() + what + "\n\x1e");
 }
 
 /// @brief Turns failed expectations into failures of the cell.
@@ -145,14 +145,14 @@ class FailureListener : public testing::EmptyTestEventListener {
 
 inline void emit(std::initializer_list<Field> fields) {
   std::string row;
-  const Place place = this_place;
-  bool has_rank = place.world_size < 2;
+  const ThreadRank own = this_rank;
+  bool has_rank = own.world_size < 2;
   for (const auto& [name, value] : fields) {
     has_rank = has_rank || name == "rank";
     row += (row.empty() ? "" : ", ") + Value::quoted(name) + ": " + value.json();
   }
-  if (!has_rank) row = "\"rank\": " + std::to_string(place.rank) + (row.empty() ? "" : ", ") + row;
-  OutputFile("rows-" + std::to_string(place.rank) + ".jsonl", 1).write("{" + row + "}\n");
+  if (!has_rank) row = "\"rank\": " + std::to_string(own.rank) + (row.empty() ? "" : ", ") + row;
+  OutputFile("rows-" + std::to_string(own.rank) + ".jsonl", 1).write("{" + row + "}\n");
 }
 
 /// @brief "ultra::ShapeError: 3 != 4", for any exception.
@@ -168,16 +168,16 @@ inline std::string describe(const std::exception& error) {
 /// @param buffer where the rank prints.
 template <class World, class Body>
 void run_as_rank(World& world, const std::string& where, std::streambuf* buffer, Body& body) {
-  this_place = {world.rank(), world.size()};
+  this_rank = {world.rank(), world.size()};
   std::ostream out(buffer);
   try {
     body(world, world.rank(), out);
   } catch (const std::exception& error) {
     record_failure(where, describe(error));
-    this_place = {};
+    this_rank = {};
     throw;
   }
-  this_place = {};
+  this_rank = {};
 }
 
 /// @brief The main function of a cell.

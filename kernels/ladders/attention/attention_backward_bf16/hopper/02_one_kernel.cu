@@ -322,7 +322,7 @@ void launch_one(const OrderedProblem& problem, const simt::Queue& queue) {
 }  // namespace
 
 template <>
-void one_kernel<simt::kSide>(const OrderedProblem& problem, const simt::Queue& queue) {
+void one_kernel<simt::kExecutor>(const OrderedProblem& problem, const simt::Queue& queue) {
   expect_hopper("rung 1 runs on any GPU since the A100");
   const std::size_t rows = problem.shape.rows();
   simt::launch(delta_kernel,

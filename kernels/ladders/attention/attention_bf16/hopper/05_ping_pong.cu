@@ -30,7 +30,7 @@ __global__ void __launch_bounds__((kConsumers<kHeadDim> + 1) * kWarpgroup, 1)
 }  // namespace
 
 template <>
-void ping_pong<simt::kSide>(const Problem& problem, const simt::Queue& queue) {
+void ping_pong<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
   expect_hopper("rungs 1 to 3 run on any GPU since the A100");
   if (problem.shape.head_dim <= 64) {
     launch_attention<64>("ping_pong", ping_pong_kernel<64>, problem, queue);

@@ -42,7 +42,7 @@ struct StayingShared : Shared<kHeadDim> {
 // A tile of queries of a head.
 struct Work {
   int head;
-  Place place;
+  BlockSite site;
 };
 
 // All tiles of queries: heads_at_once heads are gone through together, longest tiles first.
@@ -64,7 +64,7 @@ struct Tiles {
       const int number = first + (first / blocks % 2 == 0 ? own : blocks - 1 - own);
       if (number < heads * of_head) {
         const auto [head, from_last] = matmul_bf16::tile_at(number, heads, of_head, heads_at_once);
-        visit(Work{head, place_of_tile<kRowsOfTile>(shape, head, of_head - 1 - from_last)});
+        visit(Work{head, site_of_tile<kRowsOfTile>(shape, head, of_head - 1 - from_last)});
       }
     }
   }
@@ -85,22 +85,22 @@ struct StoreThroughTma {
   __device__ __forceinline__ void store(Output& output, const OnlineSoftmaxOf<1>& softmax) const {
     constexpr int kBoxes = kHeadDim / kBoxColumns;
     constexpr int kFirstName = 1 + kConsumers<kHeadDim>;  // behind those of turns
-    const Place& place = work.place;
+    const BlockSite& site = work.site;
     float factors[1][2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = softmax.sum_of_row(0, half);
       factors[0][half] = 1.0F / sum;
-      const int query = place.first_query + first_warp_row<1>() + lane_group() + half * 8;
+      const int query = site.first_query + first_warp_row<1>() + lane_group() + half * 8;
       if (query < problem.shape.seq_len && lane_in_group() == 0) {
-        simt::stg(&problem.lse[place.first_row + query], softmax.lse_of_row(0, half, sum));
+        simt::stg(&problem.lse[site.first_row + query], softmax.lse_of_row(0, half, sum));
       }
     }
     OnlineSoftmaxOf<1>::shrink_rows(output, factors);
     store_through_boxes<kBoxes>(shared.o[warpgroup], flat(output)[0], kFirstName + warpgroup, [&] {
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {
-        store_box(o_map, work.head, place.first_query + warpgroup * kRows, box * kBoxColumns,
+        store_box(o_map, work.head, site.first_query + warpgroup * kRows, box * kBoxColumns,
                   shared.o[warpgroup][box]);
       }
     });
@@ -115,7 +115,7 @@ __device__ __forceinline__ void fetch_queries(StayingShared<kHeadDim>& shared,
   tiles.for_own([&](const Work& work) {
     wait_for(shared.q_is_empty, parity);
     parity ^= 1U;
-    fetch_tile(shared.q, q_map, work.head, work.place.first_query, shared.q_is_full);
+    fetch_tile(shared.q, q_map, work.head, work.site.first_query, shared.q_is_full);
   });
 }
 
@@ -125,7 +125,7 @@ __device__ __forceinline__ void fetch_for_all(RingType& ring, const TensorMap& m
                                               const Tiles<kHeadDim>& tiles) {
   RingPosition<kStages<kHeadDim>> position;  // goes on from tile to tile
   tiles.for_own([&](const Work& work) {
-    fetch_tiles(ring, position, map, work.head / tiles.shape.group, work.place.most_keys);
+    fetch_tiles(ring, position, map, work.head / tiles.shape.group, work.site.most_keys);
   });
 }
 
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__((kConsumers<kHeadDim> + 1) * kWarpgroup, 1)
     Progress<kHeadDim> progress;
     turns.begin();
     tiles.for_own([&](const Work& work) {
-      attend<kHeadDim>(problem, work.place, shared, progress, warpgroup, turns,
+      attend<kHeadDim>(problem, work.site, shared, progress, warpgroup, turns,
                        StoreThroughTma<kHeadDim>{problem, o_map, work, shared, warpgroup});
     });
     turns.end();
@@ -201,7 +201,7 @@ void launch_staying(const Problem& problem, const simt::Queue& queue) {
 }  // namespace
 
 template <>
-void persistent<simt::kSide>(const Problem& problem, const simt::Queue& queue) {
+void persistent<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
   expect_hopper("rungs 1 to 3 run on any GPU since the A100");
   if (problem.shape.head_dim <= 64) {
     launch_staying<64>(problem, queue);

@@ -154,7 +154,7 @@ struct Progress {
 // products of a tile between turns.wait() and turns.pass(). It calls end.release_queries() when it
 // has read its queries for the last time, and end.store() with what it has computed.
 template <int kHeadDim, typename Turns, typename End>
-__device__ __forceinline__ void attend(const Problem& problem, const Place& place,
+__device__ __forceinline__ void attend(const Problem& problem, const BlockSite& site,
                                        Shared<kHeadDim>& shared, Progress<kHeadDim>& progress,
                                        int warpgroup, const Turns& turns, const End& end) {
   const Shape& shape = problem.shape;
@@ -170,8 +170,8 @@ __device__ __forceinline__ void attend(const Problem& problem, const Place& plac
   OnlineSoftmaxOf<1> softmax;
   float shrink[1][2];
   const auto mask_tile = [&](int key) {
-    if (key + kTileKeys > keys_of_query(shape, place.first_query)) {
-      mask(scores, shape, place.first_query + first_warp_row<1>(), key);
+    if (key + kTileKeys > keys_of_query(shape, site.first_query)) {
+      mask(scores, shape, site.first_query + first_warp_row<1>(), key);
     }
   };
 
@@ -187,7 +187,7 @@ __device__ __forceinline__ void attend(const Problem& problem, const Place& plac
   softmax.weigh(scores, factor, shrink);  // output is zeros: nothing to shrink
   pack_weights(weights, scores);
   hold_in_place(flat(output));
-  for (int key = kTileKeys; key < place.most_keys; key += kTileKeys) {
+  for (int key = kTileKeys; key < site.most_keys; key += kTileKeys) {
     wait_for(k.are_full[k_at.stage], k_at.parity);
     turns.wait();
     begin_scores(scores, shared.q, first_row, k.tiles[k_at.stage]);
@@ -225,13 +225,13 @@ __device__ __forceinline__ void attend(const Problem& problem, const Place& plac
 template <int kHeadDim>
 struct StoreFromRegisters {
   const Problem& problem;
-  const Place& place;
+  const BlockSite& site;
 
   __device__ __forceinline__ void release_queries() const {}
   template <typename Output>
   __device__ __forceinline__ void store(const Output& output,
                                         const OnlineSoftmaxOf<1>& softmax) const {
-    store_rows<kHeadDim>(problem, place, output, softmax);
+    store_rows<kHeadDim>(problem, site, output, softmax);
   }
 };
 
@@ -248,7 +248,7 @@ template <int kHeadDim, typename TurnsOf>
 __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& problem,
                                              const TurnsOf& turns_of) {
   auto& shared = aligned_shared<Shared<kHeadDim>>();
-  const Place place = place_of_block<kQueryRows<kHeadDim>>(problem.shape);
+  const BlockSite site = site_of_block<kQueryRows<kHeadDim>>(problem.shape);
   if (threadIdx.x == 0) {
     shared.init();
     publish_barriers();
@@ -260,8 +260,8 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
     const auto turns = turns_of(warpgroup);
     turns.begin();
     Progress<kHeadDim> progress;
-    attend<kHeadDim>(problem, place, shared, progress, warpgroup, turns,
-                     StoreFromRegisters<kHeadDim>{problem, place});
+    attend<kHeadDim>(problem, site, shared, progress, warpgroup, turns,
+                     StoreFromRegisters<kHeadDim>{problem, site});
     turns.end();
     return;
   }
@@ -270,10 +270,10 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
   const int kv_head = head / problem.shape.group;
   RingPosition<kStages<kHeadDim>> position;
   if (threadIdx.x % kWarpgroup == 0) {
-    fetch_tile(shared.q, maps.q, head, place.first_query, shared.q_is_full);
-    fetch_tiles(shared.k, position, maps.k, kv_head, place.most_keys);
+    fetch_tile(shared.q, maps.q, head, site.first_query, shared.q_is_full);
+    fetch_tiles(shared.k, position, maps.k, kv_head, site.most_keys);
   } else if (threadIdx.x % kWarpgroup == 32) {
-    fetch_tiles(shared.v, position, maps.v, kv_head, place.most_keys);
+    fetch_tiles(shared.v, position, maps.v, kv_head, site.most_keys);
   }
 }
 

@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kWarpgroup)
 }  // namespace
 
 template <>
-void wgmma_tma<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper<kSide>(problem);
+void wgmma_tma<kExecutor>(const Problem& problem, const Queue& queue) {
+  expect_hopper<kExecutor>(problem);
   launch(wgmma_tma_kernel,
          {.name = "wgmma_tma",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

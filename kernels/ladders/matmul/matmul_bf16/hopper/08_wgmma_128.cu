@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(kWarpgroup)
 }  // namespace
 
 template <>
-void wgmma_128<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper<kSide>(problem);
+void wgmma_128<kExecutor>(const Problem& problem, const Queue& queue) {
+  expect_hopper<kExecutor>(problem);
   launch(wgmma_128_kernel,
          {.name = "wgmma_128",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 template <>
-void producer_consumer<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper<kSide>(problem);
+void producer_consumer<kExecutor>(const Problem& problem, const Queue& queue) {
+  expect_hopper<kExecutor>(problem);
   launch(producer_consumer_kernel,
          {.name = "producer_consumer",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

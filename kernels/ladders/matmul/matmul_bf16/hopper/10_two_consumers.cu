@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 template <>
-void two_consumers<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper<kSide>(problem);
+void two_consumers<kExecutor>(const Problem& problem, const Queue& queue) {
+  expect_hopper<kExecutor>(problem);
   launch(two_consumers_kernel,
          {.name = "two_consumers",
           .grid = {.x = ceil_div(problem.columns, BN), .y = ceil_div(problem.rows, BM)},

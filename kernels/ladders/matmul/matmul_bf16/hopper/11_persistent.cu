@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 template <>
-void persistent<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper<kSide>(problem);
+void persistent<kExecutor>(const Problem& problem, const Queue& queue) {
+  expect_hopper<kExecutor>(problem);
   const unsigned tiles = ceil_div(problem.columns, BN) * ceil_div(problem.rows, BM);
   launch(persistent_kernel,
          {.name = "persistent",

@@ -123,8 +123,8 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
 }  // namespace
 
 template <>
-void cluster_multicast<kSide>(const Problem& problem, const Queue& queue) {
-  expect_hopper<kSide>(problem);
+void cluster_multicast<kExecutor>(const Problem& problem, const Queue& queue) {
+  expect_hopper<kExecutor>(problem);
   const unsigned tiles = ceil_div(problem.columns, BN) * ceil_div(problem.rows, kBlocks * BM);
   launch_clusters<kBlocks>(
       cluster_multicast_kernel,

@@ -9,7 +9,7 @@
 namespace ultra::kernels::matmul_bf16 {
 
 template <>
-void expect_hopper<kSide>(const Problem& problem) {
+void expect_hopper<kExecutor>(const Problem& problem) {
   hopper::expect_hopper("rungs 1 to 6 run on any GPU since the A100");
   if (problem.columns % 8 != 0 || problem.depth % 8 != 0) {
     throw simt::SimtError(simt::Fault::kLaunch, "columns x depth are " +

@@ -15,7 +15,7 @@ using namespace hopper;
 
 /// @brief Refuses a GPU that is not of compute capability 9.0, and rows that TMA cannot describe.
 /// @throws simt::SimtError
-template <simt::Side side>
+template <simt::Executor executor>
 void expect_hopper(const Problem& problem);
 
 }  // namespace ultra::kernels::matmul_bf16

@@ -10,7 +10,7 @@
 
 #include "common/base/errors.hpp"
 #include "tests/support/expect_message.hpp"
-#include "tests/support/parse_options.hpp"
+#include "tests/support/programs/parse_options.hpp"
 
 namespace ultra::planner {
 namespace {

@@ -16,7 +16,7 @@
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/expect_message.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 
 namespace ultra::planner {
 namespace {

@@ -48,7 +48,8 @@ TEST(SentBytes, OfActivations) {
 TEST(SentBytes, OneRankSendsNothing) { EXPECT_EQ(sent({.zero = zero::ZeroStage::kNone}), 0); }
 
 TEST(TechniqueRows, EachTakesWhatItPromises) {
-  const auto rows = technique_rows(question("llama-8b"), 8, memory::Precision::kBf16MixedFp32Grads);
+  const auto rows =
+      technique_rows(question("llama-8b"), 8, memory::NumberFormats::kBf16MixedFp32Grads);
   const auto of = [&](const std::string& name) {
     return *std::ranges::find(rows, name, &TechniqueRow::name);
   };
@@ -67,7 +68,7 @@ TEST(TechniqueRows, EachTakesWhatItPromises) {
 
 TEST(TechniqueRows, WhatCannotBeSaysWhy) {
   const Question q = question("mixtral-8x7b");
-  const auto rows = technique_rows(q, 64, memory::Precision::kBf16Mixed);
+  const auto rows = technique_rows(q, 64, memory::NumberFormats::kBf16Mixed);
   EXPECT_EQ(rows.back().name, "ep");
   const std::string text = format_techniques(q, 64, rows);
   EXPECT_THAT(text, HasSubstr("tp                  cannot be: "));

@@ -55,7 +55,7 @@ TEST_F(TensorExchange, SendsTheBytesOfATraining) {
     const Layout layout{.tp = tp,
                         .micro_batch = micro_batch,
                         .sequence_parallel = shares_tokens,
-                        .precision = memory::Precision::kFp32};
+                        .precision = memory::NumberFormats::kFp32};
     const double block = exchanged(block_seconds(question, layout, false));
     const double ends =
         exchanged(head_seconds(question, layout)) + exchanged(embedding_seconds(question, layout));

@@ -5,7 +5,7 @@
 // Real processes that fail under mpirun: every other rank says which one and what it was doing, and
 // nothing hangs.
 
-#include "tests/support/process.hpp"
+#include "tests/support/programs/process.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra {

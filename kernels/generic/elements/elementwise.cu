@@ -1,0 +1,143 @@
+// A thread for each element; f32 or f64 inside.
+
+#include "kernels/generic/elements/elementwise.hpp"
+
+#include <cmath>
+
+#include "kernels/generic/functions.cuh"
+#include "kernels/generic/numbers.cuh"
+
+namespace ultra::kernels::generic {
+namespace {
+
+using namespace simt;
+
+// What stays the same for all elements of an AdamW update.
+template <typename T>
+struct AdamWConstants {
+  T beta1;
+  T beta2;
+  T keep1;
+  T keep2;
+  T gradient_scale;
+  T decay;
+  T step_size;
+  T root_scale;
+  T epsilon;
+};
+
+template <typename T>
+__global__ void add_kernel(Target out, Source left, Source right, std::size_t count) {
+  const std::size_t index = global_thread();
+  if (index < count) {
+    const T term = load<T>(left, index);
+    store(out, index, term + load<T>(right, index));
+  }
+}
+
+template <typename T>
+__global__ void scale_kernel(Target x, T factor, std::size_t count) {
+  const std::size_t index = global_thread();
+  if (index < count) {
+    store(x, index, load<T>(x, index) * factor);
+  }
+}
+
+template <typename T>
+__global__ void swiglu_kernel(Target product, Source gate, Source up, std::size_t count) {
+  const std::size_t index = global_thread();
+  if (index < count) {
+    const T left = load<T>(gate, index);
+    store(product, index, left * sigmoid(left) * load<T>(up, index));
+  }
+}
+
+template <typename T>
+__global__ void swiglu_backward_kernel(SwigluBackward of, std::size_t count) {
+  const std::size_t index = global_thread();
+  if (index < count) {
+    const T left = load<T>(of.gate, index);
+    const T d_product = load<T>(of.d_product, index);
+    const T share = sigmoid(left);
+    const T silu = left * share;
+    const T slope = share + silu * (T(1) - share);
+    store(of.d_gate, index, d_product * load<T>(of.up, index) * slope);
+    store(of.d_up, index, d_product * silu);
+  }
+}
+
+template <typename T>
+__global__ void adamw_kernel(Target value, Source grad, Target first_moment, Target second_moment,
+                             AdamWConstants<T> c, std::size_t count) {
+  const std::size_t index = global_thread();
+  if (index < count) {
+    const T g = load<T>(grad, index) * c.gradient_scale;
+    const T m = c.beta1 * load<T>(first_moment, index) + c.keep1 * g;
+    const T v = c.beta2 * load<T>(second_moment, index) + c.keep2 * g * g;
+    const T update = c.step_size * m / (square_root(v) * c.root_scale + c.epsilon);
+    store(first_moment, index, m);
+    store(second_moment, index, v);
+    store(value, index, c.decay * load<T>(value, index) - update);
+  }
+}
+
+template <typename T>
+AdamWConstants<T> constants_of(const AdamW& of) {
+  const double correction1 = 1.0 - std::pow(of.beta1, of.step);
+  const double correction2 = 1.0 - std::pow(of.beta2, of.step);
+  return {.beta1 = static_cast<T>(of.beta1),
+          .beta2 = static_cast<T>(of.beta2),
+          .keep1 = static_cast<T>(1.0 - of.beta1),
+          .keep2 = static_cast<T>(1.0 - of.beta2),
+          .gradient_scale = static_cast<T>(of.gradient_scale),
+          .decay = static_cast<T>(1.0 - of.learning_rate * of.weight_decay),
+          .step_size = static_cast<T>(of.learning_rate / correction1),
+          .root_scale = static_cast<T>(1.0 / std::sqrt(correction2)),
+          .epsilon = static_cast<T>(of.epsilon)};
+}
+
+}  // namespace
+
+template <>
+void add<kExecutor>(const Target& out, const Source& left, const Source& right, std::size_t count,
+                    const Queue& queue) {
+  launch_each(sums_in_f64(out.number) ? add_kernel<double> : add_kernel<float>, "add", count, queue,
+              out, left, right, count);
+}
+
+template <>
+void scale<kExecutor>(const Target& x, double factor, std::size_t count, const Queue& queue) {
+  if (sums_in_f64(x.number)) {
+    launch_each(scale_kernel<double>, "scale", count, queue, x, factor, count);
+  } else {
+    launch_each(scale_kernel<float>, "scale", count, queue, x, static_cast<float>(factor), count);
+  }
+}
+
+template <>
+void swiglu<kExecutor>(const Target& product, const Source& gate, const Source& up,
+                       std::size_t count, const Queue& queue) {
+  launch_each(sums_in_f64(gate.number) ? swiglu_kernel<double> : swiglu_kernel<float>, "swiglu",
+              count, queue, product, gate, up, count);
+}
+
+template <>
+void swiglu_backward<kExecutor>(const SwigluBackward& operands, std::size_t count,
+                                const Queue& queue) {
+  launch_each(sums_in_f64(operands.gate.number) ? swiglu_backward_kernel<double>
+                                                : swiglu_backward_kernel<float>,
+              "swiglu_backward", count, queue, operands, count);
+}
+
+template <>
+void adamw<kExecutor>(const AdamW& of, std::size_t count, const Queue& queue) {
+  if (sums_in_f64(of.value.number)) {
+    launch_each(adamw_kernel<double>, "adamw", count, queue, of.value, of.grad, of.first_moment,
+                of.second_moment, constants_of<double>(of), count);
+  } else {
+    launch_each(adamw_kernel<float>, "adamw", count, queue, of.value, of.grad, of.first_moment,
+                of.second_moment, constants_of<float>(of), count);
+  }
+}
+
+}  // namespace ultra::kernels::generic

@@ -1,0 +1,32 @@
+#pragma once
+/// @file
+/// Sums that become one number, in f64 and in an order that depends on the number of terms alone.
+
+#include "kernels/generic/numbers.hpp"
+
+namespace ultra::kernels::generic {
+
+/// @brief Whether a result replaces what its place held or is added to it.
+enum class Write : unsigned char { kOverwrite, kAdd };
+
+/// @brief Elements of the scratch that sum_of_squares() takes.
+constexpr std::size_t partial_sums(std::size_t count) {
+  constexpr std::size_t kTermsOfThread = 64;
+  constexpr std::size_t kMost = 8192;
+  const std::size_t threads = (count + kTermsOfThread - 1) / kTermsOfThread;
+  return threads < 32 ? 32 : threads < kMost ? threads : kMost;
+}
+
+/// @brief sum = or += the squares of `count` elements.
+/// @param sum       one number.
+/// @param partials  [partial_sums(count)] of scratch.
+template <simt::Executor executor>
+void sum_of_squares(double* sum, const Source& x, std::size_t count, double* partials, Write write,
+                    const simt::Queue& queue);
+
+/// @brief sum = or += the sum of `count` terms, times `factor`.
+template <simt::Executor executor>
+void sum_of(double* sum, const double* terms, std::size_t count, double factor, Write write,
+            const simt::Queue& queue);
+
+}  // namespace ultra::kernels::generic

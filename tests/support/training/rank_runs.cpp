@@ -1,0 +1,92 @@
+#include "tests/support/training/rank_runs.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <functional>
+
+#include "tests/support/compare.hpp"
+
+namespace ultra::test {
+
+train::TrainResult train_replicated(const train::TrainOptions& options, const Communicator& world,
+                                    const Put& put) {
+  return train::train_with(
+      setup_of(options, world.size(), train::list_of(plain_training(), putting(put))), world);
+}
+
+Communicator alone(const Communicator& world) { return world.split(std::identity(), "alone"); }
+
+std::string quietly(const std::function<void()>& fn) {
+  std::string printed = printed_by(fn);
+  if (::testing::Test::HasFailure()) std::fputs(printed.c_str(), stdout);
+  return printed;
+}
+
+void run_quietly(const std::string& what, int ranks, const std::function<void(Communicator&)>& fn,
+                 const RankOptions& options) {
+  SCOPED_TRACE(what);
+  quietly([&] { run_ranks(ranks, fn, options); });
+  if (::testing::Test::HasFailure()) std::printf("%s\n", what.c_str());
+}
+
+void expect_same_on_all(const Communicator& world, const std::vector<double>& values) {
+  const Tensor first = Tensor::from<double>(Device::cpu(), {values.size()}, values).clone();
+  world.broadcast(first, 0).wait();
+  EXPECT_EQ(first.to_vector(), values) << "rank " << world.rank() << " against rank 0";
+}
+
+void expect_near_losses(const RankRun& actual, const RankRun& expected, double relative) {
+  ASSERT_EQ(actual.result.steps.size(), expected.result.steps.size());
+  for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
+    const double loss = expected.result.steps[i].loss;
+    EXPECT_NEAR(actual.result.steps[i].loss, loss, relative * loss) << "step " << i + 1;
+  }
+}
+
+void expect_near_norms(const RankRun& actual, const RankRun& expected, double relative) {
+  ASSERT_EQ(actual.result.steps.size(), expected.result.steps.size());
+  for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
+    const double norm = expected.result.steps[i].grad_norm;
+    if (actual.result.steps[i].grad_norm == norm) continue;  // both may be infinite
+    EXPECT_NEAR(actual.result.steps[i].grad_norm, norm, relative * norm) << "step " << i + 1;
+  }
+}
+
+void expect_near_weights(const RankRun& actual, const RankRun& expected, double relative) {
+  ASSERT_EQ(actual.weights.size(), expected.weights.size());
+  for (std::size_t p = 0; p < expected.weights.size(); ++p) {
+    ASSERT_EQ(actual.weights[p].size(), expected.weights[p].size()) << "parameter " << p;
+    double worst = 0;
+    for (std::size_t i = 0; i < expected.weights[p].size(); ++i) {
+      worst = std::max(worst, std::abs(actual.weights[p][i] - expected.weights[p][i]));
+    }
+    EXPECT_LE(worst, relative * largest_magnitude(expected.weights[p])) << "parameter " << p;
+  }
+}
+
+void expect_saved_once(const RankRun& run) {
+  EXPECT_THAT(run.written, ::testing::Each(::testing::Eq(1.0)))
+      << "every element is saved by one rank";
+}
+
+std::vector<double> losses_of(const train::TrainResult& result) {
+  std::vector<double> losses;
+  for (const train::StepMetrics& step : result.steps) losses.push_back(step.loss);
+  return losses;
+}
+
+std::vector<double> losses_and_norms(const train::TrainResult& result) {
+  std::vector<double> numbers;
+  for (const train::StepMetrics& step : result.steps) {
+    numbers.push_back(step.loss);
+    numbers.push_back(step.grad_norm);
+  }
+  return numbers;
+}
+
+}  // namespace ultra::test

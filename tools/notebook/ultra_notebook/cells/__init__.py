@@ -1,0 +1,1 @@
+"""A C++ cell: its program, compilation and run."""

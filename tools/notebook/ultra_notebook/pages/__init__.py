@@ -1,0 +1,1 @@
+"""A chapter as an HTML page."""

@@ -1,0 +1,1 @@
+"""Pictures: their files, what they show, and small SVG."""
