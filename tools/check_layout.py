@@ -28,7 +28,7 @@ MODULE_USES = {
     "data": ("ops",),
     "trace": ("ops",),
     "checkpoint": ("nn", "comm", "optim"),
-    "train": ("nn", "comm", "optim", "data", "trace", "checkpoint"),
+    "train": ("nn", "comm", "optim", "data", "trace", "checkpoint", "replay"),
 }
 HEADER_LINES, TEST_LINES, SOURCE_LINES = 350, 500, 600
 FOLDER_FILES = 25

@@ -7,5 +7,5 @@ int main(int argc, char** argv) {
   using namespace ultra;
   return train::run_techniques(
       "01_memory", "Trains a small Llama-style model on one rank and accounts for every byte.",
-      train::list_of(memory::technique()), argc, argv);
+      [] { return train::list_of(memory::technique()); }, argc, argv);
 }

@@ -6,6 +6,7 @@
 
 #include "chapters/02_collectives/bench/collective_bench.hpp"
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
+#include "chapters/02_collectives/cost/exchange_price.hpp"
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "chapters/02_collectives/simulator/simulate_report.hpp"
 
@@ -78,6 +79,8 @@ std::shared_ptr<const comm::CollectiveAlgorithms> Collectives::algorithms(
     const train::AlgorithmNames& names) const {
   return std::make_shared<const BookAlgorithms>(BookOptions{.names = names, .tuning = {}});
 }
+
+replay::PriceExchange Collectives::exchange_price() const { return exchange_seconds; }
 
 void Collectives::configure_step(train::StepConfig& step_config, const train::Setup&) const {
   step_config.share.offer(equal_share);

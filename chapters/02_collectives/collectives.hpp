@@ -58,6 +58,7 @@ class Collectives : public train::Technique {
   void measure(const train::Setup& setup) const override;
   [[nodiscard]] std::shared_ptr<const comm::CollectiveAlgorithms> algorithms(
       const train::AlgorithmNames& names) const override;
+  [[nodiscard]] replay::PriceExchange exchange_price() const override;
   void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
 
  private:

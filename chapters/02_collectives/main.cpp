@@ -9,5 +9,5 @@ int main(int argc, char** argv) {
   using namespace ultra;
   return train::run_techniques(
       "02_collectives", "Trains a small Llama-style model on ranks that each hold all of it.",
-      train::list_of(memory::technique(), collectives::technique()), argc, argv);
+      [] { return train::list_of(memory::technique(), collectives::technique()); }, argc, argv);
 }

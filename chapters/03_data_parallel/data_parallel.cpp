@@ -23,6 +23,13 @@ void DataParallel::validate_training(const train::Setup& setup) const {
   expect_work_for_all(setup.train.global_batch, setup.replicas());
 }
 
+std::vector<train::Conflict> DataParallel::conflicts_with_recording(const train::Setup&) const {
+  return {train::not_recorded("--compress", "what it sends depends on the numbers of gradients.",
+                              options_.compress != "none"),
+          train::not_recorded("--check-replicas", "there are no weights to compare.",
+                              options_.check_replicas > 0)};
+}
+
 train::ExtraConfig DataParallel::config(const train::Setup& setup) const {
   return train::joined({{{"dp", static_cast<std::size_t>(setup.replicas())}}, options_.config()});
 }

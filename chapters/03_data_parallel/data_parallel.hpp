@@ -27,6 +27,8 @@ class DataParallel : public train::Technique {
   void validate(train::Setup& setup) override;
   void check_ranks(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts_with_recording(
+      const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   void name_algorithms(train::AlgorithmNames& names) const override;
   void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;

@@ -12,7 +12,9 @@ int main(int argc, char** argv) {
   return train::run_techniques(
       "03_data_parallel",
       "Trains replicas of a small Llama-style model, each on its share of the batch.",
-      train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                     data_parallel::scaling_prediction()),
+      [] {
+        return train::list_of(memory::technique(), collectives::technique(),
+                              data_parallel::technique(), data_parallel::scaling_prediction());
+      },
       argc, argv);
 }

@@ -13,8 +13,10 @@ int main(int argc, char** argv) {
   using namespace ultra;
   return train::run_techniques(
       "04_zero", "Trains replicas of a small Llama-style model that share its states out.",
-      train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                     data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-                     zero::offload()),
+      [] {
+        return train::list_of(memory::technique(), collectives::technique(),
+                              data_parallel::technique(), data_parallel::scaling_prediction(),
+                              zero::technique(), zero::checkpoints(), zero::offload());
+      },
       argc, argv);
 }

@@ -27,6 +27,12 @@ class Offloading : public train::Technique {
     return options_.conflicts(zero.stage, zero.plus_plus.techniques);
   }
 
+  std::vector<train::Conflict> conflicts_with_recording(const train::Setup&) const override {
+    return {train::not_recorded("--offload",
+                                "what storage takes is measured, not recorded: leave it out.",
+                                settings().what != Offload::kNone)};
+  }
+
   train::ExtraConfig config(const train::Setup&) const override { return options_.config(); }
 
   std::vector<train::FileFlag> files() const override {
@@ -49,6 +55,12 @@ void Zero::validate(train::Setup& setup) { options_.validate(data_parallel::opti
 
 std::vector<train::Conflict> Zero::conflicts(const train::Setup& setup) const {
   return options_.conflicts(data_parallel::options_of(setup));
+}
+
+std::vector<train::Conflict> Zero::conflicts_with_recording(const train::Setup&) const {
+  return {train::not_recorded("--zero++",
+                              "its blocks of int8 are made of numbers, which nothing has here.",
+                              !options_.plus_plus.techniques.empty())};
 }
 
 void Zero::check_ranks(train::Setup& setup) { options_.expect_nodes_of(setup.data_ranks()); }

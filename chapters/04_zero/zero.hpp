@@ -31,6 +31,8 @@ class Zero : public train::Technique {
   void validate(train::Setup& setup) override;
   [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
   void check_ranks(train::Setup& setup) override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts_with_recording(
+      const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   void name_algorithms(train::AlgorithmNames& names) const override;

@@ -16,9 +16,12 @@ int main(int argc, char** argv) {
   return train::run_techniques(
       "05_tensor_sequence_parallel",
       "Trains a small Llama-style model whose matrices and sequences are split over ranks.",
-      train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                     data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-                     zero::offload(), tensor_parallel::technique(),
-                     tensor_parallel::tp_scaling_prediction()),
+      [] {
+        return train::list_of(memory::technique(), collectives::technique(),
+                              data_parallel::technique(), data_parallel::scaling_prediction(),
+                              zero::technique(), zero::checkpoints(), zero::offload(),
+                              tensor_parallel::technique(),
+                              tensor_parallel::tp_scaling_prediction());
+      },
       argc, argv);
 }

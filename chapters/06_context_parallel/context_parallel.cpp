@@ -70,7 +70,11 @@ Axis axis_of(std::size_t ranks) {
           .flag = fmt::format("--cp {}", ranks)};
 }
 
-std::optional<Axis> ContextParallel::axis() const { return axis_of(options_.cp); }
+std::optional<Axis> ContextParallel::axis() const {
+  Axis axis = axis_of(options_.cp);
+  axis.alike = options_.layout == SequenceLayout::kZigzag;
+  return axis;
+}
 
 // [region technique]
 void ContextParallel::configure_plan(train::Plan& plan, const train::Setup& setup) const {

@@ -18,10 +18,12 @@ int main(int argc, char** argv) {
   return train::run_techniques(
       "06_context_parallel",
       "Trains a small Llama-style model on sequences that are split over ranks.",
-      train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                     data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-                     zero::offload(), tensor_parallel::technique(),
-                     tensor_parallel::tp_scaling_prediction(), context_parallel::technique(),
-                     context_parallel::method_table()),
+      [] {
+        return train::list_of(
+            memory::technique(), collectives::technique(), data_parallel::technique(),
+            data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
+            zero::offload(), tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
+            context_parallel::technique(), context_parallel::method_table());
+      },
       argc, argv);
 }

@@ -19,11 +19,13 @@ int main(int argc, char** argv) {
   using namespace ultra;
   return train::run_techniques(
       "07_pipeline_parallel", "Trains a small Llama-style model whose layers are cut into stages.",
-      train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                     data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-                     zero::offload(), tensor_parallel::technique(),
-                     tensor_parallel::tp_scaling_prediction(), context_parallel::technique(),
-                     context_parallel::method_table(), pipeline_parallel::technique(),
-                     pipeline_parallel::schedule_table()),
+      [] {
+        return train::list_of(
+            memory::technique(), collectives::technique(), data_parallel::technique(),
+            data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
+            zero::offload(), tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
+            context_parallel::technique(), context_parallel::method_table(),
+            pipeline_parallel::technique(), pipeline_parallel::schedule_table());
+      },
       argc, argv);
 }

@@ -162,6 +162,14 @@ std::vector<train::Conflict> PipelineParallel::conflicts(const train::Setup& set
   return schedule_conflicts(options_.schedule_name(), schedule_.get(), setup);
 }
 
+std::vector<train::Conflict> PipelineParallel::conflicts_with_recording(
+    const train::Setup&) const {
+  return {train::not_recorded("--stage-split measured",
+                              "the pieces would be measured on this machine. Use balanced, or give "
+                              "the layers of each part.",
+                              options_.split.rule == StageSplit::Rule::kMeasured)};
+}
+
 void PipelineParallel::check_ranks(train::Setup& setup) {
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   options_.cut_batch(setup.train, replicas);
@@ -212,7 +220,8 @@ Axis axis_of(std::size_t ranks) {
           .size = ranks,
           .splits = Splits::kLayers,
           .nearness = 20,
-          .flag = fmt::format("--pp {}", ranks)};
+          .flag = fmt::format("--pp {}", ranks),
+          .alike = false};
 }
 
 std::optional<Axis> PipelineParallel::axis() const { return axis_of(options_.pp); }

@@ -41,6 +41,8 @@ class PipelineParallel : public train::Technique {
   void check_ranks(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::FileFlag> files() const override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts_with_recording(
+      const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<Axis> axis() const override;

@@ -95,6 +95,18 @@ std::vector<train::Conflict> ExpertParallel::conflicts(const train::Setup& setup
   return all;
 }
 
+std::vector<train::NamedModel> ExpertParallel::named_models() const {
+  return {{.name = "mixtral-8x7b",
+           .flags = {{"--layers", "32"},
+                     {"--hidden", "4096"},
+                     {"--heads", "32"},
+                     {"--kv-heads", "8"},
+                     {"--ffn", "14336"},
+                     {"--vocab", "32000"},
+                     {"--experts", "8"},
+                     {"--top-k", "2"}}}};
+}
+
 void ExpertParallel::check_ranks(train::Setup& setup) {
   if (!options_.has_experts()) return;
   const auto ranks = static_cast<std::size_t>(setup.data_ranks());

@@ -22,12 +22,14 @@ int main(int argc, char** argv) {
   return train::run_techniques(
       "08_expert_parallel",
       "Trains a small Llama-style model with experts that are dealt out to ranks.",
-      train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                     data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-                     zero::offload(), tensor_parallel::technique(),
-                     tensor_parallel::tp_scaling_prediction(), context_parallel::technique(),
-                     context_parallel::method_table(), pipeline_parallel::technique(),
-                     pipeline_parallel::schedule_table(), expert_parallel::technique(),
-                     expert_parallel::dispatch_table()),
+      [] {
+        return train::list_of(
+            memory::technique(), collectives::technique(), data_parallel::technique(),
+            data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
+            zero::offload(), tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
+            context_parallel::technique(), context_parallel::method_table(),
+            pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
+            expert_parallel::technique(), expert_parallel::dispatch_table());
+      },
       argc, argv);
 }

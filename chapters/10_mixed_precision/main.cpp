@@ -23,13 +23,15 @@ int main(int argc, char** argv) {
   using namespace ultra;
   return train::run_techniques(
       "10_mixed_precision", "Trains a small Llama-style model in mixed precision.",
-      train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                     data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-                     zero::offload(), tensor_parallel::technique(),
-                     tensor_parallel::tp_scaling_prediction(), context_parallel::technique(),
-                     context_parallel::method_table(), pipeline_parallel::technique(),
-                     pipeline_parallel::schedule_table(), expert_parallel::technique(),
-                     expert_parallel::dispatch_table(), mixed_precision::weight_export(),
-                     mixed_precision::technique()),
+      [] {
+        return train::list_of(
+            memory::technique(), collectives::technique(), data_parallel::technique(),
+            data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
+            zero::offload(), tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
+            context_parallel::technique(), context_parallel::method_table(),
+            pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
+            expert_parallel::technique(), expert_parallel::dispatch_table(),
+            mixed_precision::weight_export(), mixed_precision::technique());
+      },
       argc, argv);
 }

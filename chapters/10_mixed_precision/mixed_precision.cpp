@@ -66,7 +66,11 @@ void MixedPrecision::add_flags(CLI::App& app, train::Setup&) { options_.add_to(a
 
 void MixedPrecision::validate(train::Setup& setup) {
   options_.validate(setup.train.dtype);
-  if (options_.is_mixed()) setup.train.precision = options_.types();
+  if (options_.is_mixed()) {
+    setup.train.precision = options_.types();
+  } else if (options_.recipe_given) {
+    setup.train.precision.reset();
+  }
   auto* memory = setup.find<memory::Memory>();
   ensure(memory != nullptr, "a program without chapter 01");
   name_estimate(*memory, options_);

@@ -31,6 +31,8 @@ class MixedPrecision : public train::Technique {
   void check_ranks(train::Setup& setup) override;
   /// @brief See options/conflicts.cpp.
   [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts_with_recording(
+      const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] train::Identity identity(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::Question> questions() const override;

@@ -26,6 +26,7 @@
 #include "chapters/11_five_d/profile/machine_profile.hpp"
 #include "common/base/errors.hpp"
 #include "common/train/options/flags.hpp"
+#include "common/train/elsewhere/elsewhere.hpp"
 
 namespace ultra::five_d {
 namespace {
@@ -64,6 +65,12 @@ std::vector<train::Conflict> conflicts_of(const train::Setup& setup) {
   for (const auto& technique : setup.techniques) {
     for (train::Conflict& conflict : technique->conflicts(setup)) {
       all.push_back(std::move(conflict));
+    }
+  }
+  for (train::Conflict& row : train::conflicts_with_recording(setup)) all.push_back(std::move(row));
+  for (const auto& technique : setup.techniques) {
+    for (train::Conflict& row : technique->conflicts_with_recording(setup)) {
+      all.push_back(std::move(row));
     }
   }
   return all;

@@ -7,5 +7,5 @@ int main(int argc, char** argv) {
       "11_five_d",
       "Trains a small Llama-style model with every technique of the book at once: data, ZeRO, "
       "tensor, sequence, context, pipeline and expert parallel.",
-      ultra::five_d::techniques(), argc, argv);
+      ultra::five_d::techniques, argc, argv);
 }

@@ -33,6 +33,7 @@ struct Axis {
   /// Ranks along the axis with the largest number are neighbours; no two axes have the same.
   int nearness = 0;
   std::string flag = {};  ///< that asked for it, as given, for messages
+  bool alike = true;      ///< its ranks do equal work: one of them can stand for all
 };
 
 /// @brief The ranks of some axes counted by other axes. It adds no ranks.

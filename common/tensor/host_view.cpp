@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include "common/base/errors.hpp"
+#include "common/gpu/streams.hpp"
+#include "common/tensor/regions.hpp"
+
 namespace ultra {
 namespace {
 
@@ -13,6 +17,19 @@ Tensor host_side(const Tensor& tensor, HostAccess access) {
 }
 
 }  // namespace
+
+Tensor unread_on_host(const Tensor& tensor) {
+  const Device& device = tensor.device();
+  ensure(!has_numbers(device.kind()), "a tensor without numbers");
+  gpu::Streams& streams = device.streams();
+  const gpu::StreamRole role = gpu::current_role();
+  {
+    const gpu::Launch launch(streams, role, "copy to the host", {region_of(tensor)}, {});
+    streams.copy(role, nullptr, tensor.address(), tensor.nbytes(), gpu::CopyKind::kDeviceToHost);
+  }
+  streams.synchronize(role);
+  return Tensor::empty(device.host(), tensor.shape(), tensor.dtype());
+}
 
 HostCopy::HostCopy(const Tensor& tensor, HostAccess access)
     : tensor_(tensor),

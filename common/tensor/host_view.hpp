@@ -11,6 +11,11 @@
 
 namespace ultra {
 
+/// @brief A tensor of the host for a copy of `tensor` whose elements nobody reads: on a device without
+/// numbers, the copy and the wait for it are noted, and memory of the host stays as it was.
+/// @pre the tensor's device computes nothing (has_numbers), and has streams.
+[[nodiscard]] Tensor unread_on_host(const Tensor& tensor);
+
 /// @brief What the host does with a tensor's elements.
 enum class HostAccess { kRead, kWrite, kReadWrite };
 

@@ -39,7 +39,7 @@ void ask_for_ranks(train::CommOptions& comm, std::size_t needed, const std::stri
     throw ConfigError(fmt::format("{}: {} ranks are needed, but --ranks is {}. Leave --ranks out.",
                                   asked, needed, *comm.ranks));
   }
-  if (!comm.launched) {
+  if (!comm.launched && !comm.elsewhere) {
     train::expect_thread_ranks(needed, fmt::format("{} needs {}", asked, needed));
   }
   comm.ranks = needed;

@@ -11,7 +11,9 @@ int main(int argc, char** argv) {
   return train::run_techniques(
       "03_parameter_server",
       "Trains replicas of a small Llama-style model whose weights are kept by parameter servers.",
-      train::list_of(memory::technique(), collectives::technique(),
-                     data_parallel::parameter_servers()),
+      [] {
+        return train::list_of(memory::technique(), collectives::technique(),
+                              data_parallel::parameter_servers());
+      },
       argc, argv, data_parallel::worker_with_servers);
 }

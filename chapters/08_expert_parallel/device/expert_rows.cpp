@@ -6,6 +6,7 @@
 
 #include "chapters/08_expert_parallel/combine_weights.hpp"
 #include "common/ops/weighted_rows.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
@@ -56,6 +57,10 @@ Tensor combine_weights_backward_on_device(const Tensor& d_y, const Tensor& rows,
                                           const ExpertOrder& order, const Routing& routing,
                                           const Tensor& affinities) {
   const Device& host = affinities.device();
+  if (!has_numbers(rows.device().kind())) {
+    static_cast<void>(unread_on_host(ops::dot_rows(rows, d_y, tokens_of_rows(order))));
+    return Tensor::empty(host, affinities.shape(), affinities.dtype());
+  }
   const Tensor products = ops::dot_rows(rows, d_y, tokens_of_rows(order)).to(host);
   const Tensor ones = Tensor::empty(host, {order.tokens, 1}, d_y.dtype());
   ones.fill(1.0);

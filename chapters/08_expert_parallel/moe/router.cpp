@@ -83,7 +83,23 @@ void clear_rows(const Tensor& rows, const LocalTokens& tokens, const nn::Pass& p
 /// The router's numbers are few, and what it decides the host must know: on a device with streams it
 /// waits for the logits, and for nothing else.
 Tensor on_host(const Tensor& x) {
-  return has_streams(x.device().kind()) ? x.to(x.device().host()) : x;
+  const DeviceKind kind = x.device().kind();
+  if (!has_numbers(kind)) return unread_on_host(x);
+  return has_streams(kind) ? x.to(x.device().host()) : x;
+}
+
+/// Choices where no router has numbers: all experts are as often chosen, each token's are different.
+Routing even_routing(const Tensor& affinities, std::size_t top_k) {
+  const Shape shape{affinities.size(0), top_k};
+  Routing routing{.experts = Tensor::empty(affinities.device(), shape, DType::kI32),
+                  .weights = Tensor::empty(affinities.device(), shape, affinities.dtype())};
+  const auto experts = static_cast<std::int32_t>(affinities.size(1));
+  std::int32_t next = 0;
+  for (std::int32_t& expert : routing.experts.span<std::int32_t>()) {
+    expert = next;
+    next = next + 1 < experts ? next + 1 : 0;
+  }
+  return routing;
 }
 
 /// Back to where the tokens are.
@@ -169,15 +185,27 @@ void Router::count(const Tensor& choices, const Tensor& destinations, const nn::
   scope_.counters->add(dropped_name_, static_cast<double>(all - (left.size() - nowhere)));
 }
 
+/// Whether the logits are numbers.
+bool Router::decides() const { return has_numbers(weight_.device().kind()); }
+
+Tensor Router::affinities_of_numbers(const Tensor& logits) const {
+  return decides() ? affinities_of(logits, config_.router) : logits;
+}
+
+Routing Router::route(const Tensor& affinities) const {
+  const Tensor biases = biases_ ? on_host(biases_->value()) : Tensor();
+  return decides() ? top_k_routing(affinities, biases, config_.top_k)
+                   : even_routing(affinities, config_.top_k);
+}
+
 // [region forward]
 Decision Router::forward(const Tensor& x, std::size_t batch, nn::Saved& saved) {
   const nn::Pass& pass = saved.pass();
   const LocalTokens tokens = tokens_of(batch, x.size(0), pass);
   const Tensor logits = on_host(ops::matmul(x, Transpose::kNo, weight_.value(), Transpose::kYes,
                                             accumulation_dtype(x.dtype())));
-  const Tensor affinities = affinities_of(logits, config_.router);  // [tokens, experts]
-  const Routing routing =
-      top_k_routing(affinities, biases_ ? on_host(biases_->value()) : Tensor(), config_.top_k);
+  const Tensor affinities = affinities_of_numbers(logits);  // [tokens, experts]
+  const Routing routing = route(affinities);
   const Tensor destinations = routing.experts.clone();
   mask_padding(destinations, tokens, pass);
   const Tensor choices = choices_of(destinations, batch);
@@ -200,20 +228,22 @@ void Router::add_balancing_term(const Tensor& affinities, const Tensor& choices,
   if (config_.balance != Balance::kAux) return;
   if (scope_.cp.size() > 1) scope_.cp.labeled("expert choices").all_reduce(choices).wait();
   const Tensor of_sequences = as_float(choices, affinities.dtype());
+  saved.put("choices", of_sequences);
+  if (!decides()) return;
   const Tensor probabilities = probabilities_of(affinities, config_.router).clone();
   clear_rows(probabilities, tokens, saved.pass());
   const Shape shape{tokens.batch, tokens.seq, config_.num_experts};
   saved.pass().add_to_loss(
       balancing_loss(probabilities.view(shape), of_sequences, balancing_term()));
-  saved.put("choices", of_sequences);
 }
 
 void Router::add_z_loss(const Tensor& logits, const LocalTokens& tokens, nn::Saved& saved) const {
   if (config_.z_coefficient == 0.0) return;
+  saved.put("logits", logits);
+  if (!decides()) return;
   const Tensor sums = log_sum_exp(logits);  // [tokens]
   clear_rows(sums, tokens, saved.pass());
   saved.pass().add_to_loss(z_scale() * ops::sum_of_squares(sums));
-  saved.put("logits", logits);
 }
 
 Decision Router::take_decision(nn::Saved& saved) {
@@ -222,10 +252,9 @@ Decision Router::take_decision(nn::Saved& saved) {
           .destinations = saved.take("destinations")};
 }
 
-// [region backward]
-Tensor Router::backward(const Tensor& d_affinities, const Tensor& affinities, const Tensor& x,
-                        std::size_t batch, nn::Saved& saved) {
-  const LocalTokens tokens = tokens_of(batch, x.size(0), saved.pass());
+/// The gradient of the logits, on the host.
+Tensor Router::logits_backward(const Tensor& d_affinities, const Tensor& affinities,
+                               const LocalTokens& tokens, nn::Saved& saved) {
   if (config_.balance == Balance::kAux) {
     BalancingTerm term = balancing_term();
     term.coefficient *= saved.pass().loss_scale;
@@ -244,7 +273,17 @@ Tensor Router::backward(const Tensor& d_affinities, const Tensor& affinities, co
     }
   }
   clear_rows(d_wide, tokens, saved.pass());
-  const Tensor d_logits = to_device_of(cast(d_wide, x.dtype()), x);
+  return d_wide;
+}
+
+// [region backward]
+Tensor Router::backward(const Tensor& d_affinities, const Tensor& affinities, const Tensor& x,
+                        std::size_t batch, nn::Saved& saved) {
+  const LocalTokens tokens = tokens_of(batch, x.size(0), saved.pass());
+  const Tensor d_wide =
+      decides() ? cast(logits_backward(d_affinities, affinities, tokens, saved), x.dtype())
+                : Tensor::empty(affinities.device(), affinities.shape(), x.dtype());
+  const Tensor d_logits = to_device_of(d_wide, x);
   Tensor d_x = ops::matmul(d_logits, Transpose::kNo, weight_.value(), Transpose::kNo);
   nn::add_matmul_grad(weight_, d_logits, x);
   return d_x;

@@ -78,6 +78,11 @@ class Router : public nn::Module {
   void add_balancing_term(const Tensor& affinities, const Tensor& choices,
                           const LocalTokens& tokens, nn::Saved& saved) const;
   void add_z_loss(const Tensor& logits, const LocalTokens& tokens, nn::Saved& saved) const;
+  [[nodiscard]] bool decides() const;
+  [[nodiscard]] Tensor affinities_of_numbers(const Tensor& logits) const;
+  [[nodiscard]] Routing route(const Tensor& affinities) const;
+  [[nodiscard]] Tensor logits_backward(const Tensor& d_affinities, const Tensor& affinities,
+                                       const LocalTokens& tokens, nn::Saved& saved);
 
   MoeConfig config_;
   RouterScope scope_;

@@ -134,4 +134,14 @@ std::vector<train::Conflict> MixedPrecision::conflicts(const train::Setup& setup
   return all;
 }
 
+std::vector<train::Conflict> MixedPrecision::conflicts_with_recording(const train::Setup&) const {
+  const std::string numbers = "the host computes with the numbers, and there are none.";
+  return {train::not_recorded("--rounding stochastic", numbers,
+                              options_.rounding == Rounding::kStochastic),
+          train::not_recorded("--optimizer-state int8", numbers,
+                              options_.moments == MomentFormat::kInt8),
+          train::not_recorded("--round-sums", numbers, options_.rounded_sums.any()),
+          train::not_recorded("--count-updates", numbers, options_.counts_updates)};
+}
+
 }  // namespace ultra::mixed_precision

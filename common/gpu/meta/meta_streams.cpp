@@ -73,7 +73,7 @@ void MetaStreams::copy(StreamRole role, void* to, const void*, std::size_t bytes
   if (TapedWork* work = under_way(role)) {
     work->kind = kind == CopyKind::kDeviceToDevice ? WorkKind::kCopy : WorkKind::kHostCopy;
   }
-  if (kind != CopyKind::kDeviceToHost) return;
+  if (kind != CopyKind::kDeviceToHost || to == nullptr) return;
   if (bytes > kMostReadOfNothing) {
     throw Error(fmt::format(
         "{} in phase {}, after {}: the host would read {} of a device that computes nothing; at "

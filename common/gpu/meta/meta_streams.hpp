@@ -39,7 +39,8 @@ class MetaStreams : public Streams {
   void synchronize(const Event& event) override;
   std::uint64_t synchronizations() const override { return synchronizations_; }
   simt::Queue queue(StreamRole) override { return {}; }
-  /// @brief Says that the operation under way is a copy; what the host gets are zeros.
+  /// @brief Says that the operation under way is a copy; what the host gets are zeros, or nothing where
+  /// `to` is null.
   /// @throws Error when the host would get more than kMostReadOfNothing bytes, with the operation and
   /// what was done before it.
   void copy(StreamRole role, void* to, const void* from, std::size_t bytes, CopyKind kind) override;

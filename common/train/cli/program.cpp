@@ -55,7 +55,7 @@ int exit_code_of(ErrorKind kind) {
 int run(const Program& program, CommandParser& parser, const std::vector<std::string>& words) {
   try {
     expect_usable_launch();
-    if (const auto help = parser.read(words)) {
+    if (const auto help = parser.read(program.rewrite ? program.rewrite(words) : words)) {
       if (launched_rank() == 0) fmt::print("{}", *help);
       return kExitOk;
     }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/train/options/cli_fwd.hpp"
 
@@ -27,6 +28,8 @@ struct Program {
   std::string description;                   ///< for --help: one sentence
   std::function<void(CLI::App&)> add_flags;  ///< adds its flags to the command line
   std::function<void()> body;                ///< what it does when they are set
+  /// Changes the words of the command line before they are read; empty: it does not.
+  std::function<std::vector<std::string>(std::vector<std::string>)> rewrite = {};
 };
 
 /// @brief Parses the command line, calls the body, and turns every error into one line on stderr.

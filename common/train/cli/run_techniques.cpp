@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -9,11 +10,13 @@
 #include "common/comm/run_ranks.hpp"
 #include "common/optim/rules.hpp"
 #include "common/train/cli/program.hpp"
+#include "common/train/elsewhere/elsewhere.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/file_flags.hpp"
 #include "common/train/options/flags.hpp"
 #include "common/train/run/trainer.hpp"
 #include "common/train/weights/initial_weights.hpp"
+#include "common/train/weights/master_weights.hpp"
 
 namespace ultra::train {
 namespace {
@@ -44,6 +47,7 @@ void measure(const Setup& setup) {
 
 void add_flags(CLI::App& app, Setup& setup) {
   setup.train.add_to(app);
+  setup.on.add_to(app);
   for (const auto& technique : setup.techniques) technique->add_flags(app, setup);
 }
 
@@ -55,22 +59,44 @@ void expect_default_rule(const std::string& optimizer, const std::string& questi
       optim::kDefaultRule, optimizer));
 }
 
+/// Published models that the flags of a program can describe.
+std::vector<NamedModel> models_of(const Techniques& techniques) {
+  std::vector<NamedModel> models = llama_models();
+  for (const auto& technique : techniques) {
+    for (NamedModel& model : technique->named_models()) models.push_back(std::move(model));
+  }
+  return models;
+}
+
+void expect_recordable(const Setup& setup) {
+  reject_conflicts(conflicts_with_recording(setup));
+  for (const auto& technique : setup.techniques) {
+    reject_conflicts(technique->conflicts_with_recording(setup));
+  }
+}
+
 void validate(Setup& setup) {
+  if (setup.on.asked()) move_elsewhere(setup);
   adopt_model(setup.train);
   if (!setup.train.init.empty()) {
     // The folders of ranks on different machines are compared by what they say.
     setup.command_line.flags["the model of --init"] = described(setup.train.model);
   }
   for (const auto& technique : setup.techniques) technique->validate(setup);
-  const std::vector<FileFlag> files = setup.files();
+  std::vector<FileFlag> files = setup.files();
   const auto question = setup.question();
+  const bool records = question && question->what == Instead::kRecord;
+  if (records) expect_recordable(setup);
+  for (FileFlag& file : files) {
+    if (records && file.flag == "--trace") file.use = FileUse::kAnswer;
+  }
   if (question) expect_nothing_to_write(files, question->flag);
-  if (question && question->what != Instead::kMeasurement) {
+  if (question && question->what != Instead::kMeasurement && !records) {
     expect_default_rule(setup.train.optimizer, question->flag);
   }
   expect_different_files(files);
   // What needs no ranks may be asked for more of them than can run here.
-  if (question && question->what != Instead::kMeasurement) return;
+  if (question && question->what != Instead::kMeasurement && !records) return;
   for (const auto& technique : setup.techniques) technique->check_ranks(setup);
   if (setup.has_ranks()) setup.comm.validate();
 }
@@ -94,7 +120,12 @@ void train_on_ranks(const Setup& setup, int ranks, const WorkerOfRank& make_work
 void run(Setup& setup, const WorkerOfRank& make_worker) {
   validate(setup);
   const auto question = setup.question();
-  if (!question) validate_training(setup);
+  const bool records = question && question->what == Instead::kRecord;
+  if (!question || records) validate_training(setup);
+  if (records) {
+    if (make_worker) throw ConfigError("--on records ranks that train, and these have servers.");
+    return print_on_one_process(report_on_machine(setup));
+  }
   if (question && question->what == Instead::kEstimate) {
     return print_on_one_process(estimate_of(setup));
   }
@@ -107,6 +138,26 @@ void run(Setup& setup, const WorkerOfRank& make_worker) {
   train_on_ranks(setup, ranks, make_worker);
 }
 
+/// Whether flags can be read, whether or not they fit together.
+bool can_read(Techniques techniques, const std::vector<std::string>& words) {
+  Setup setup;
+  setup.techniques = std::move(techniques);
+  CommandParser parser;
+  add_flags(parser.app(), setup);
+  try {
+    static_cast<void>(parser.read(words));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool names_machine(const std::vector<std::string>& words) {
+  return std::ranges::any_of(words, [](const std::string& word) {
+    return word == kOnFlag || word.starts_with(std::string(kOnFlag) + "=");
+  });
+}
+
 }  // namespace
 
 Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags) {
@@ -114,7 +165,7 @@ Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags) 
   setup.techniques = std::move(techniques);
   CommandParser parser;
   add_flags(parser.app(), setup);
-  static_cast<void>(parser.read(flags));
+  static_cast<void>(parser.read(with_model_flags(flags, models_of(setup.techniques))));
   setup.command_line = command_line_of(parser.app(), setup.train.files());
   validate(setup);
   validate_training(setup);
@@ -125,6 +176,7 @@ std::unique_ptr<Worker> make_trainer(const Setup& setup, const RunContext& conte
                                      const Communicator& trainers, const ChangeTrainer& change) {
   StepConfig step_config;
   step_config.rule = optim::make_rule(setup.train.optimizer);
+  if (setup.on.asked()) step_config.weight_rule.offer(update_master_weights);
   for (const auto& technique : setup.techniques) technique->configure_step(step_config, setup);
   const auto plan =
       std::make_shared<Plan>(make_plan(setup.train, trainers, setup.mesh_shape(trainers.size()),
@@ -175,24 +227,41 @@ std::string tables(const Setup& setup, const TrainResult& result) {
   return text;
 }
 
-int run_techniques(const std::string& name, const std::string& description, Techniques techniques,
-                   int argc, const char* const* argv, const WorkerOfRank& make_worker) {
+int run_techniques(const std::string& name, const std::string& description,
+                   const MakeTechniques& techniques, int argc, const char* const* argv,
+                   const WorkerOfRank& make_worker) {
   Setup setup;
-  setup.techniques = std::move(techniques);
+  setup.techniques = techniques();
+  Sweep sweep;
   const CLI::App* parsed = nullptr;
-  return run_program({.name = name,
-                      .description = description,
-                      .add_flags =
-                          [&](CLI::App& app) {
-                            add_flags(app, setup);
-                            parsed = &app;
-                          },
-                      .body =
-                          [&] {
-                            setup.command_line = command_line_of(*parsed, setup.train.files());
-                            run(setup, make_worker);
-                          }},
-                     argc, argv);
+  const auto reads = [&](const std::string& flag, const std::string& value) {
+    return can_read(techniques(), {flag, value});
+  };
+  return run_program(
+      {.name = name,
+       .description = description,
+       .add_flags =
+           [&](CLI::App& app) {
+             add_flags(app, setup);
+             parsed = &app;
+           },
+       .body =
+           [&] {
+             if (sweep.lines.size() > 1) {
+               return print_on_one_process(report_sweep(
+                   sweep, [&](const auto& words) { return parse_setup(techniques(), words); }));
+             }
+             setup.command_line = command_line_of(*parsed, setup.train.files());
+             run(setup, make_worker);
+           },
+       .rewrite =
+           [&](const std::vector<std::string>& words) {
+             std::vector<std::string> all = with_model_flags(words, models_of(setup.techniques));
+             if (!names_machine(all)) return all;
+             sweep = sweep_of(all, reads);
+             return sweep.lines.front();
+           }},
+      argc, argv);
 }
 
 }  // namespace ultra::train

@@ -14,6 +14,9 @@ namespace ultra::train {
 /// The techniques of a program, in the order of the book.
 using Techniques = std::vector<std::unique_ptr<Technique>>;
 
+/// Makes the techniques of a program: each command line has its own.
+using MakeTechniques = std::function<Techniques()>;
+
 /// @brief Puts techniques into a list.
 template <class... Made>
 [[nodiscard]] Techniques list_of(Made... techniques) {
@@ -57,11 +60,11 @@ using WorkerOfRank =
 [[nodiscard]] std::string tables(const Setup& setup, const TrainResult& result);
 
 /// @brief Parses the command line and does what it asks for: prints an estimate or another answer,
-/// measures, or trains on the ranks that it asks for.
+/// measures, records steps for another machine, or trains on the ranks that it asks for.
 /// @param make_worker  makes the worker of each rank of a training.
 /// @return main's exit code: see run_program().
 [[nodiscard]] int run_techniques(const std::string& name, const std::string& description,
-                                 Techniques techniques, int argc, const char* const* argv,
-                                 const WorkerOfRank& make_worker = {});
+                                 const MakeTechniques& techniques, int argc,
+                                 const char* const* argv, const WorkerOfRank& make_worker = {});
 
 }  // namespace ultra::train

@@ -25,6 +25,7 @@ int replicas_among(const Setup& setup, int ranks) {
 
 std::optional<Question> Setup::question() const {
   std::optional<Question> asked;
+  if (on.asked()) asked = {.flag = "--on", .what = Instead::kRecord};
   for (const auto& technique : techniques) {
     for (Question& question : technique->questions()) {
       if (asked) {
@@ -83,6 +84,7 @@ std::size_t Setup::ranks_along(std::string_view name) const {
 MeshShape Setup::mesh_shape(int ranks) const {
   std::vector<Axis> axes = {
       ultra::replicas(static_cast<std::size_t>(replicas_among(*this, ranks)))};
+  axes.front().alike = train.global_batch % (axes.front().size * train.micro_batch) == 0;
   std::vector<MeshView> views;
   for (const auto& technique : techniques) {
     if (auto axis = technique->axis()) axes.push_back(*std::move(axis));

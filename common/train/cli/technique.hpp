@@ -20,13 +20,16 @@
 #include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/data/shared_dataset.hpp"
+#include "common/replay/prices.hpp"
 #include "common/train/cli/command_line.hpp"
 #include "common/train/cli/step_config.hpp"
+#include "common/train/elsewhere/on_option.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/comm_options.hpp"
 #include "common/train/options/conflict.hpp"
 #include "common/train/options/file_flags.hpp"
+#include "common/train/options/named_models.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/plan.hpp"
 #include "common/train/report/metrics.hpp"
@@ -41,6 +44,7 @@ enum class Instead {
   kEstimate,     ///< a closed form of memory, which may be of more ranks than can run here
   kAnswer,       ///< anything else that needs no ranks
   kMeasurement,  ///< a measurement on the ranks of the run
+  kRecord,       ///< what a step takes on another machine, whose ranks need not exist
 };
 
 /// @brief A flag by which something is asked for instead of training.
@@ -59,6 +63,7 @@ using Identity = std::map<std::string, std::string>;
 struct Setup {
   TrainOptions train;  ///< model, training, files
   CommOptions comm;    ///< ranks and links; one rank unless flags say more
+  OnOptions on;        ///< another machine
   std::vector<std::unique_ptr<Technique>> techniques;  ///< in the order of the book
   bool unequal_shares = false;  ///< whether a batch need not divide by the replicas
   CommandLine command_line;     ///< that has given all this; the same on every rank
@@ -139,8 +144,15 @@ class Technique {
   [[nodiscard]] virtual std::vector<Conflict> conflicts([[maybe_unused]] const Setup& setup) const {
     return {};
   }
+  /// @brief What of it a recorded step cannot have: not_recorded() rows, checked with --on alone.
+  [[nodiscard]] virtual std::vector<Conflict> conflicts_with_recording(
+      [[maybe_unused]] const Setup& setup) const {
+    return {};
+  }
   /// @brief The files and folders that its flags name.
   [[nodiscard]] virtual std::vector<FileFlag> files() const { return {}; }
+  /// @brief Published models that its flags can describe, for --model.
+  [[nodiscard]] virtual std::vector<NamedModel> named_models() const { return {}; }
   /// @brief Its flags for the metrics file.
   [[nodiscard]] virtual ExtraConfig config([[maybe_unused]] const Setup& setup) const { return {}; }
 
@@ -177,6 +189,9 @@ class Technique {
       [[maybe_unused]] const AlgorithmNames& names) const {
     return nullptr;
   }
+  /// @brief What an exchange takes on the links of another machine; empty unless this technique says
+  /// so.
+  [[nodiscard]] virtual replay::PriceExchange exchange_price() const { return {}; }
   /// @brief Changes the plan: adds groups, cuts the model into chunks. Collective over
   /// plan.ranks().
   virtual void configure_plan([[maybe_unused]] Plan& plan,

@@ -56,6 +56,7 @@ void CommOptions::add_to(CLI::App& app) {
   add_choice<Collectives>(app, "--collectives", collectives,
                           {{"ours", Collectives::kOurs}, {"native", Collectives::kNative}}, "Ranks",
                           "ours (written out over send and recv) or native (the platform's)");
+  when_given(app, "--collectives", [this] { collectives_given = true; });
   flags.add("--timeout", timeout, "seconds that a rank waits for others before it gives up",
             {kLeastTimeout, kMostTimeout});
   flags.add_parsed(
@@ -84,7 +85,10 @@ void CommOptions::validate() const {
   }
 }
 
-int CommOptions::world_size() const { return resolve_world_size(ranks, launched); }
+int CommOptions::world_size() const {
+  if (elsewhere) return checked_cast<int>(ranks.value_or(1));
+  return resolve_world_size(ranks, launched);
+}
 
 RankOptions CommOptions::rank_options(
     std::shared_ptr<const comm::CollectiveAlgorithms> ours) const {

@@ -38,10 +38,12 @@ struct CommOptions {
   std::optional<std::size_t> ranks;  ///< --ranks; absent: 1, or what mpirun started
   std::optional<int> launched = launched_world_size();  ///< processes that mpirun started
   Collectives collectives = Collectives::kOurs;         ///< --collectives
+  bool collectives_given = false;                       ///< whether the command line has it
   double timeout = 60;                                  ///< --timeout: seconds of one wait
   std::string link;                                     ///< --link: empty means as fast as it goes
   ultra::Progress progress = ultra::Progress::kThread;  ///< --progress
   Checking checking = Checking::kOn;                    ///< --check-collectives
+  bool elsewhere = false;  ///< the ranks need not exist: there may be any number
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ultra::train {
@@ -15,6 +16,13 @@ struct Conflict {
   std::string reason;   ///< and what to do, where that does not go without saying; a sentence
   bool broken = false;  ///< both are given
 };
+
+/// The flag that names another machine, on which a step is recorded.
+inline constexpr std::string_view kOnFlag = "--on";
+
+/// @brief A row for a flag that a recorded step cannot have.
+/// @param given  the flag is; the row is asked for only with kOnFlag.
+[[nodiscard]] Conflict not_recorded(std::string flag, std::string reason, bool given);
 
 /// @brief Checks that no two flags are given that do not go together.
 /// @throws ConfigError of the first conflict that is broken: both flags, and the reason.

@@ -55,6 +55,8 @@ void expect_device_with(const std::string& matmul, DeviceKind device) {
 
 void TrainOptions::add_to(CLI::App& app) {
   const Flags model_flags(app, "Model");
+  model_flags.add("--model", model_name,
+                  "a published model: its name stands for the flags that describe it");
   model_flags.add("--layers", model.num_layers, "transformer blocks");
   model_flags.add("--hidden", model.hidden_size, "hidden size");
   model_flags.add("--heads", model.num_heads, "query heads; divides --hidden");
@@ -84,6 +86,7 @@ void TrainOptions::add_to(CLI::App& app) {
       "--dtype",
       [this](const std::string& text) {
         dtype = under_flag("--dtype", "dtype", [&] { return parse_float_dtype(text); });
+        dtype_given = true;
       },
       "f32 or f64", "f32");
   training.add_parsed(
@@ -138,7 +141,7 @@ void TrainOptions::validate() const {
         "--micro-batch must divide --global-batch: {} % {} = {}. Choose a divisor of {}.",
         global_batch, micro_batch, global_batch % micro_batch, global_batch));
   }
-  if (bytes_upper_bound(*this) > kLargestBytes) {
+  if (!is_recorded && bytes_upper_bound(*this) > kLargestBytes) {
     if (!init.empty()) {
       throw ConfigError(fmt::format(
           "the model of --init {} and this batch can take more than 10 TB, by the sizes in its "

@@ -21,8 +21,9 @@ namespace ultra::train {
 
 /// @brief What to train, on what, for how long, and what to write.
 struct TrainOptions {
-  nn::ModelConfig model;  ///< --layers --hidden --heads --kv-heads --ffn --seq
-                          ///< --vocab --tied-embeddings, or --init's
+  nn::ModelConfig model;        ///< --layers --hidden --heads --kv-heads --ffn --seq
+                                ///< --vocab --tied-embeddings, or --init's
+  std::string model_name = {};  ///< --model: whose sizes these are; or empty
   std::vector<std::string> given_model_flags = {};  ///< those of them that the command line gives
   std::size_t global_batch = 16;                    ///< sequences per optimizer step
   std::size_t micro_batch = 4;                      ///< sequences per forward and backward pass
@@ -34,6 +35,7 @@ struct TrainOptions {
   std::uint64_t seed = 1;                      ///< of the weights and of the data's order
   std::size_t doc_length = 0;                  ///< mean tokens of a document; 0: a sequence is one
   DType dtype = DType::kF32;                   ///< --dtype: f32 or f64
+  bool dtype_given = false;                    ///< whether the command line has it
   std::optional<nn::Precision> precision;      ///< where a technique splits dtype into several
   DeviceKind device = DeviceKind::kCpu;        ///< where tensors live
   std::string matmul = {};  ///< whose products a GPU computes: "vendor", "ours"; or
@@ -50,6 +52,7 @@ struct TrainOptions {
   std::string trace;                       ///< Chrome trace; empty means none
   std::size_t trace_steps = 4;             ///< steps that the trace covers
   bool print_ranks = false;                ///< only print how many ranks these flags need
+  bool is_recorded = false;  ///< nothing of it is computed or kept: no size is too large
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);

@@ -1,7 +1,28 @@
 #include "common/train/weights/master_weights.hpp"
 
+#include <memory>
+#include <utility>
+
 namespace ultra::train {
 namespace {
+
+class MasterWeightRule final : public optim::UpdateRule {
+ public:
+  explicit MasterWeightRule(optim::Rule rule) : rule_(std::move(rule)) {}
+
+  std::span<const optim::StateSpec> states() const override { return rule_->states(); }
+  void apply(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
+             const optim::StepConstants& step) const override {
+    if (!update.master.defined()) return rule_->apply(i, update, states, step);
+    const Tensor gradient = cast(update.grad, update.master.dtype());
+    rule_->apply(i, {.value = update.master, .grad = gradient, .decay = update.decay}, states,
+                 step);
+    cast_into(update.value, update.master);
+  }
+
+ private:
+  optim::Rule rule_;
+};
 
 /// Between devices nothing is converted.
 void copy(const Tensor& to, const Tensor& from) {
@@ -29,6 +50,10 @@ void MasterWeights::read(std::size_t piece, const Tensor& weights, const Tensor&
 void MasterWeights::write(std::size_t piece, const Tensor& weights, const Tensor& in) const {
   if (of(piece).defined()) copy(of(piece), in);
   copy(weights, in);
+}
+
+optim::Rule update_master_weights(optim::Rule rule, const std::vector<OwnedPiece>&) {
+  return std::make_shared<MasterWeightRule>(std::move(rule));
 }
 
 }  // namespace ultra::train

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/nn/precision.hpp"
+#include "common/optim/update_rule.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/train/gradients/owned_piece.hpp"
 
@@ -43,5 +44,10 @@ class MasterWeights {
  private:
   std::vector<Tensor> masters_;  // by piece
 };
+
+/// @brief A rule around another one that updates master weights, where a piece has them, and rounds the
+/// weights to nearest.
+[[nodiscard]] optim::Rule update_master_weights(optim::Rule rule,
+                                                const std::vector<OwnedPiece>& pieces);
 
 }  // namespace ultra::train

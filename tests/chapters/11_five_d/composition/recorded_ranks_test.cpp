@@ -1,0 +1,100 @@
+// What ranks of random meshes take and send, measured and recorded: to the byte.
+//
+// Covers: common/train/elsewhere/record_step.hpp
+// Covers: common/comm/backend/meta/meta_world.hpp
+
+#include "common/train/elsewhere/record_step.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "chapters/11_five_d/composition/rank_activations.hpp"
+#include "common/comm/engine/operation.hpp"
+#include "common/train/elsewhere/elsewhere.hpp"
+#include "tests/chapters/11_five_d/composition/predicted_run.hpp"
+
+namespace ultra::five_d {
+namespace {
+
+using five_d::test::Configuration;
+
+/// What a technique allocates and frees where its program says so. Operations borrow the rest; and on
+/// the host, a buffer of communication is free when its message has arrived.
+constexpr MemoryCategory kExact[] = {MemoryCategory::kParameters, MemoryCategory::kGradients,
+                                     MemoryCategory::kOptimizer, MemoryCategory::kActivations};
+
+bool is_recordable(const train::Setup& setup) {
+  std::vector<train::Conflict> all = train::conflicts_with_recording(setup);
+  for (const auto& technique : setup.techniques) {
+    for (train::Conflict& row : technique->conflicts_with_recording(setup)) all.push_back(row);
+  }
+  return std::ranges::none_of(all, &train::Conflict::broken);
+}
+
+class RecordedRanks : public ultra::test::RandomTest {
+ protected:
+  /// Processes take longer to start.
+  static int trials() { return launched_world_size() ? 4 : 40; }
+
+  /// A training of one step that can be recorded. Of experts each token chooses all: what it would choose
+  /// is numbers.
+  Configuration draw() {
+    const auto processes = launched_world_size();
+    while (true) {
+      Configuration one = five_d::test::draw_configuration(
+          random, processes ? static_cast<std::size_t>(*processes) : 12);
+      one = one.with("--steps", "1");
+      one.goes_on = five_d::test::GoesOn::kNowhere;
+      std::erase_if(one.model, [](const five_d::test::Flag& flag) {
+        return flag.first.starts_with("--val") || flag.first.starts_with("--capacity");
+      });
+      const bool has_experts = !one.value_of("--experts").empty();
+      if (has_experts) {
+        one = one.with("--top-k", one.value_of("--experts")).with("--seq", "24");
+        one = one.with("--global-batch", "12");
+      }
+      if (!five_d::test::refusal_of(one).empty()) continue;
+      const train::Setup setup = five_d::test::setup_of(one);
+      if (is_recordable(setup) && (!has_experts || spreads_evenly(setup))) return one;
+    }
+  }
+
+  /// @param on_host  whether the host computed: then what a router decides with is kept with the rest.
+  static void expect_recorded(const Configuration& configuration, bool on_host) {
+    SCOPED_TRACE(configuration.line());
+    const train::Setup setup = five_d::test::setup_of(configuration);
+    for (const train::RankSummary& rank : five_d::test::summaries(configuration)) {
+      SCOPED_TRACE(rank.rank);
+      const train::RecordedRank recorded = train::record_step(setup, rank.rank);
+      for (const MemoryCategory category : kExact) {
+        const bool is_routed = !configuration.value_of("--experts").empty();
+        if (on_host && is_routed && category == MemoryCategory::kActivations) continue;
+        EXPECT_EQ(recorded.memory.peak(category).bytes, rank.memory.peak(category).bytes)
+            << to_string(category) << ", recorded in " << recorded.memory.peak(category).phase
+            << ", measured in " << rank.memory.peak(category).phase;
+      }
+      for (const OpKind kind : kDataOpKinds) {
+        EXPECT_EQ(recorded.sent[kind].sent_bytes, rank.communication[kind].sent_bytes)
+            << to_string(kind);
+      }
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+};
+
+TEST_F(RecordedRanks, TakeAndSendWhatRanksOfTheHostTakeAndSend) {
+  for (int trial = 0; trial < trials() && !HasFailure(); ++trial) expect_recorded(draw(), true);
+}
+
+TEST_F(RecordedRanks, TakeAndSendWhatRanksOfDevicesTakeAndSend) {
+  for (int trial = 0; trial < trials() / 2 && !HasFailure(); ++trial) {
+    Configuration one = draw();
+    one.layout.emplace_back("--device", "emulated");
+    expect_recorded(one, false);
+  }
+}
+
+}  // namespace
+}  // namespace ultra::five_d

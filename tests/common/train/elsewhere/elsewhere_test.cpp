@@ -1,0 +1,147 @@
+// What a program says of a machine that is not here.
+//
+// Covers: common/train/elsewhere/elsewhere.hpp
+// Covers: common/train/elsewhere/on_report.hpp
+
+#include "common/train/elsewhere/elsewhere.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/errors.hpp"
+#include "common/train/cli/run_techniques.hpp"
+#include "common/train/elsewhere/record_step.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/training/plain_training.hpp"
+
+namespace ultra::train {
+namespace {
+
+using nlohmann::json;
+using test::words_of;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kLayers = 3;
+constexpr std::size_t kHidden = 64;
+constexpr std::size_t kFfn = 128;
+constexpr std::size_t kVocab = 96;
+constexpr std::size_t kSeq = 32;
+constexpr std::size_t kBatch = 4;
+
+const std::string kModel =
+    "--layers 3 --hidden 64 --heads 4 --kv-heads 2 --ffn 128 --vocab 96 --seq 32 "
+    "--global-batch 4 ";
+
+Setup setup_of(const std::string& flags) {
+  const bool cuts = flags.find("--micro-batch") != std::string::npos;
+  return parse_setup(list_of(test::plain_training()),
+                     words_of(kModel + flags + (cuts ? "" : " --micro-batch 2")));
+}
+
+json answer_of(const std::string& flags) {
+  return json::parse(report_on_machine(setup_of(flags + " --on-json")));
+}
+
+/// Weights of the blocks' matrices: q and o, k and v, and three of the feed-forward part.
+constexpr std::size_t kMatrices =
+    kLayers * (2 * kHidden * kHidden + 2 * kHidden * kHidden / 2 + 3 * kHidden * kFfn);
+constexpr std::size_t kAllWeights = kMatrices + 2 * kVocab * kHidden + (2 * kLayers + 1) * kHidden;
+
+TEST(Elsewhere, KeepsTwoBytesOfAWeightFourOfItsGradientAndTwelveForTheOptimizer) {
+  const json memory = answer_of("--on dgx-h100")["memory"][0];
+  EXPECT_EQ(memory["rank"], 0);
+  // At the peak of the passes the optimizer's states are there, and all gradients but those of the
+  // blocks to come.
+  EXPECT_EQ(memory["bytes"]["parameters"], 2 * kAllWeights);
+  EXPECT_EQ(memory["bytes"]["optimizer"], 12 * kAllWeights);
+  EXPECT_LE(memory["bytes"]["gradients"], 4 * kAllWeights);
+  const json wide = answer_of("--on dgx-h100 --dtype f64")["memory"][0];
+  EXPECT_EQ(wide["bytes"]["parameters"], 8 * kAllWeights);
+  EXPECT_EQ(wide["bytes"]["optimizer"], 16 * kAllWeights);
+}
+
+TEST(Elsewhere, CountsSixOperationsAWeightAndTokenAndThoseOfAttention) {
+  const json report = answer_of("--on dgx-h100");
+  const double tokens = kBatch * kSeq;
+  // A query sees itself and those before it: a product of scores and one of values, three times.
+  const double pairs = kBatch * kSeq * (kSeq + 1) / 2.0;
+  const double attention = 3 * kLayers * 2 * 2 * kHidden * pairs;
+  EXPECT_EQ(report["tokens"], tokens);
+  EXPECT_EQ(report["flop"], 6 * (kMatrices + kVocab * kHidden) * tokens + attention);
+}
+
+TEST(Elsewhere, TakesAsLongAsItsParts) {
+  const json report = answer_of("--on dgx-h100,straggler=0");
+  double parts = 0;
+  for (const char* part : {"products", "attention", "elementwise", "update", "waits_for_the_host",
+                           "waits_for_stages", "waits_for_streams"}) {
+    parts += report[part].get<double>();
+  }
+  EXPECT_NEAR(report["seconds"].get<double>(), parts, 1e-9 * parts)
+      << "a rank alone has no exchange";
+}
+
+TEST(Elsewhere, IsSlowerOnASlowerMachine) {
+  const double fast = answer_of("--on dgx-h100")["products"];
+  const double slow = answer_of("--on dgx-h100,gpu.peak_flops=1e13")["products"];
+  EXPECT_GT(slow, 5 * fast);
+}
+
+TEST(Elsewhere, TwoRecordsAreEqual) {
+  const train::Setup setup = setup_of("--on dgx-h100");
+  const RecordedRank one = record_step(setup, 0);
+  const RecordedRank other = record_step(setup, 0);
+  ASSERT_EQ(one.tape->entries.size(), other.tape->entries.size());
+  for (std::size_t i = 0; i < one.tape->entries.size(); ++i) {
+    ASSERT_EQ(one.tape->entries[i].kind, other.tape->entries[i].kind) << i;
+    ASSERT_EQ(one.tape->entries[i].index, other.tape->entries[i].index) << i;
+  }
+  EXPECT_EQ(one.tape->names, other.tape->names);
+}
+
+TEST(Elsewhere, WritesATimelineOfWhatIsComputed) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("trace.json");
+  static_cast<void>(answer_of("--on dgx-h100 --trace " + path));
+  const json trace = json::parse(test::read_file(path));
+  std::size_t products = 0;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["name"].get<std::string>().starts_with("matmul")) ++products;
+  }
+  // Two micro-batches; seven products a block and the head's, each once forward and twice backward.
+  EXPECT_EQ(products, 2 * 3 * (7 * kLayers + 1));
+}
+
+TEST(Elsewhere, RefusesWhatIsNotRecorded) {
+  const auto expect_refused = [](const std::string& flags, const char* because) {
+    try {
+      static_cast<void>(setup_of(flags));
+      ADD_FAILURE() << flags;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(because)) << flags;
+    }
+  };
+  expect_refused("--on dgx-h100 --val-data x", "--val-data does not go together with --on");
+  expect_refused("--on dgx-h100 --device emulated", "--device does not go together with --on");
+  expect_refused("--on dgx-h100 --metrics m", "--metrics has no meaning with --on");
+  expect_refused("--on dgx-h100 --micro-batch 3", "4 % 3 = 1");
+}
+
+TEST(Elsewhere, ASweepHasARowForEachLine) {
+  const Sweep sweep{.flags = {"--micro-batch"},
+                    .values = {{"1"}, {"3"}},
+                    .lines = {words_of(kModel + "--on dgx-h100 --micro-batch 1"),
+                              words_of(kModel + "--on dgx-h100 --micro-batch 3")}};
+  const auto read = [](const std::vector<std::string>& words) {
+    return parse_setup(list_of(test::plain_training()), words);
+  };
+  const std::string text = report_sweep(sweep, read);
+  EXPECT_THAT(text, HasSubstr("tokens/s"));
+  EXPECT_THAT(text, HasSubstr("4 % 3 = 1")) << "what is refused says why";
+}
+
+}  // namespace
+}  // namespace ultra::train
