@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "common/optim/rules.hpp"
 #include "common/train/cli/program.hpp"
 #include "common/train/elsewhere/elsewhere.hpp"
+#include "common/train/elsewhere/memory_table.hpp"
 #include "common/train/model_worker.hpp"
 #include "common/train/options/file_flags.hpp"
 #include "common/train/options/flags.hpp"
@@ -216,13 +218,11 @@ TrainResult train_with(const Setup& setup, const Communicator& world,
 
 std::string tables(const Setup& setup, const TrainResult& result) {
   if (result.steps_made() == 0) return {};
-  std::string text;
-  for (std::size_t i = setup.techniques.size(); i-- > 0;) {
-    const auto table = setup.techniques[i]->memory_table(setup, result);
-    if (!table) continue;
-    text = *table;
-    break;
+  std::optional<std::string> memory;
+  for (std::size_t i = setup.techniques.size(); i-- > 0 && !memory;) {
+    memory = setup.techniques[i]->memory_table(setup, result);
   }
+  std::string text = memory ? *std::move(memory) : format_memory_table(setup, result);
   for (const auto& technique : setup.techniques) text += technique->table(setup, result);
   return text;
 }

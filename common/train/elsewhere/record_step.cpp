@@ -34,8 +34,10 @@ CommStats difference(const CommStats& all, const CommStats& before) {
   return own;
 }
 
-/// Where a rank stands along the axes whose ranks differ.
-std::string place_of(const MeshShape& shape, int rank) {
+}  // namespace
+
+std::string place_of(const Setup& setup, int rank) {
+  const MeshShape shape = setup.mesh_shape(setup.has_ranks() ? setup.comm.world_size() : 1);
   std::string text;
   for (const Axis& axis : shape.axes()) {
     if (axis.size == 1 || axis.alike) continue;
@@ -45,13 +47,10 @@ std::string place_of(const MeshShape& shape, int rank) {
   return text;
 }
 
-}  // namespace
-
 RecordedRank record_step(const Setup& setup, int rank) {
   const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
-  RecordedRank recorded{.rank = rank,
-                        .place = place_of(setup.mesh_shape(ranks), rank),
-                        .tape = std::make_unique<gpu::Tape>()};
+  RecordedRank recorded{
+      .rank = rank, .place = place_of(setup, rank), .tape = std::make_unique<gpu::Tape>()};
   gpu::Tape& tape = *recorded.tape;
   const Device device = Device::meta(tape, rank);
   const Communicator world =

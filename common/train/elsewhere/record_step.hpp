@@ -16,12 +16,12 @@ namespace ultra::train {
 
 /// @brief What one rank's step does, and what it keeps in memory.
 struct RecordedRank {
-  int rank = 0;       ///< of the world
-  std::string place;  ///< along the axes whose ranks differ: "stage 2 of pp"; or empty
+  int rank = 0;                     ///< of the world
+  std::string place;                ///< see place_of()
   std::unique_ptr<gpu::Tape> tape;  ///< the second step: the first one makes the optimizer's states
-  MemoryTracker memory = {};             ///< with the peaks of that step
+  MemoryTracker memory = {};        ///< with the peaks of that step
   std::size_t reserved_bytes = 0;   ///< that the caching allocator holds after it
-  CommStats sent = {};                   ///< in that step
+  CommStats sent = {};              ///< in that step
   std::size_t parameters = 0;       ///< of the whole model
   std::size_t tokens = 0;           ///< of the global batch
 };
@@ -33,6 +33,10 @@ struct RecordedRank {
 /// experts) it decides as if these were zeros or even.
 /// @throws ConfigError where the plan does not fit the model.
 [[nodiscard]] RecordedRank record_step(const Setup& setup, int rank);
+
+/// @brief Where a rank stands along the axes whose ranks do different work: "pp 2"; empty where none
+/// do.
+[[nodiscard]] std::string place_of(const Setup& setup, int rank);
 
 /// @brief The ranks that stand for all: one of each place along the axes whose ranks do different
 /// work, at the beginning of the others.

@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 
@@ -29,34 +30,47 @@ TEST_F(FiveDProgram, AllAxesTogetherHaveTheLossesOfOneRank) {
       losses_of(experts), 1e-10);
 }
 
-TEST_F(FiveDProgram, TheTableFindsItsPredictionsExact) {
-  for (const char* flags : {"--dp 2 --pp 2 --cp 2 --tp 2 --zero 3", "--dp 3 --tp 2 --zero 2",
-                            "--dp 2 --pp 2 --schedule zero-bubble-h2 --zero 1",
-                            "--cp 2 --tp 2 --sp on --cp-method ulysses --kv-heads 4"}) {
-    const std::string out = output_of(kModel + "--all-reduce ring --reduce-scatter ring " + flags);
-    EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact .* exact\n")) << flags << out;
-    EXPECT_THAT(out, ContainsRegex("together [^;]*; measured [^\n]* exact")) << flags << out;
+TEST_F(FiveDProgram, RanksKeepAndSendWhatIsRecorded) {
+  for (const char* flags : {"--dp 2 --pp 2 --cp 2 --tp 2 --zero 3", "--dp 2 --tp 2 --pp 2",
+                            "--dp 2 --pp 2 --schedule zero-bubble-h2 --zero 1", "--dp 3 --zero 2",
+                            "--cp 2 --tp 2 --sp on --cp-method ulysses --kv-heads 4", ""}) {
+    const std::string out = output_of(kModel + flags);
+    EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact .* exact ")) << flags << out;
+    const bool has_stages = std::string(flags).find("--pp") != std::string::npos;
+    if (has_stages) {
+      EXPECT_THAT(out, ContainsRegex("exact .* exact .* exact .* exact [^\n]*\\(pp 1\\)\n")) << out;
+    }
+    if (*flags == 0) continue;
+    EXPECT_THAT(out, ContainsRegex("All ranks sent in a step:( [a-z_]+ [0-9.]+ k?M?B exact,)* "
+                                   "together [^\n]* exact\\.\n"))
+        << flags << out;
   }
 }
 
-TEST_F(FiveDProgram, StagesWithExpertsShowTheirStatesAndTheLoads) {
-  const std::string out = output_of(kModel + "--experts 4 --dp 2 --pp 2 --ep 2 --zero 3");
-  EXPECT_THAT(out, ContainsRegex("\n +1 .* exact .* exact .* exact"));
+TEST_F(FiveDProgram, WhatTokensChooseIsNotRecorded) {
+  const std::string experts = kModel + "--experts 4 --dp 2 --pp 2 --ep 2 --zero 3 ";
+  const std::string out = output_of(experts);
+  EXPECT_THAT(out, ContainsRegex("exact .* exact .* exact .*\\(pp 1\\)\n"));
+  EXPECT_THAT(out, HasSubstr("Which experts tokens choose is not recorded"));
   EXPECT_THAT(out, HasSubstr("Shares of the experts in the last step"));
+  // Where every token uses every expert nothing hangs on what it would choose. (What routers decide
+  // with stays on the host of a device.)
+  EXPECT_THAT(output_of(experts + "--top-k 4 --device emulated"),
+              ContainsRegex("\n +0 .* exact .* exact .* exact .* exact "));
 }
 
-TEST_F(FiveDProgram, StagesWithExpertsKeepAndSendWhatIsPredicted) {
-  // Every token uses every expert, so that nothing hangs on what it would choose.
-  const std::string out = output_of(
-      kModel +
-      "--experts 4 --top-k 4 --dp 2 --pp 2 --ep 2 --all-reduce ring --reduce-scatter ring");
-  EXPECT_THAT(out, ContainsRegex("\n +1 .* exact .* exact .* exact .* exact\n")) << out;
-  EXPECT_THAT(out, ContainsRegex("to the experts that were chosen and back [^;]*; measured [^\n]* "
-                                 "exact"))
-      << out;
-  // Where tokens choose, the bytes on the way are those of their choices.
-  EXPECT_THAT(output_of(kModel + "--experts 4 --dp 2 --pp 2 --ep 2 --all-reduce ring"),
-              ContainsRegex("experts that were chosen and back [^;]*; measured [^\n]* exact"));
+TEST_F(FiveDProgram, WhatCannotBeRecordedIsMeasured) {
+  for (const auto& [flags, why] :
+       {std::pair{"--dp 2 --compress int8", "--compress"},
+        std::pair{"--dp 2 --pp 2 --check-replicas 1", "--check-replicas"}}) {
+    const std::string out = output_of(kModel + flags);
+    EXPECT_THAT(out, HasSubstr(std::string("with ") + why + ", no step is recorded beside it"));
+    EXPECT_THAT(out, Not(HasSubstr("exact")));
+    EXPECT_THAT(out, HasSubstr("All ranks sent in a step: all_reduce"));
+  }
+  const std::string file = folder.path("gantt.json");
+  EXPECT_THAT(output_of(kModel + "--pp 2 --executed-gantt " + file),
+              HasSubstr("with --executed-gantt, no step is recorded"));
 }
 
 TEST_F(FiveDProgram, EstimatesOfExpertsKnowNoStages) {
@@ -64,7 +78,7 @@ TEST_F(FiveDProgram, EstimatesOfExpertsKnowNoStages) {
                                  std::pair{"--estimate mixtral-8x7b --pp 4", "--pp is 4"}}) {
     const ultra::test::ProcessResult result = run_words(line);
     EXPECT_EQ(result.exit_code, 2) << line;
-    expect_parts(result.err, {"all its blocks", pp, "--plan"});
+    expect_parts(result.err, {"all its blocks", pp, "--on CLUSTER"});
   }
 }
 

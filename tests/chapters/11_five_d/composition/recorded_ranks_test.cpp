@@ -10,10 +10,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "chapters/11_five_d/composition/rank_activations.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "common/comm/engine/operation.hpp"
 #include "common/train/elsewhere/elsewhere.hpp"
-#include "tests/chapters/11_five_d/composition/predicted_run.hpp"
+#include "tests/chapters/11_five_d/composition/draw.hpp"
+#include "tests/chapters/11_five_d/composition/summaries.hpp"
 
 namespace ultra::five_d {
 namespace {
@@ -31,6 +32,18 @@ bool is_recordable(const train::Setup& setup) {
     for (train::Conflict& row : technique->conflicts_with_recording(setup)) all.push_back(row);
   }
   return std::ranges::none_of(all, &train::Conflict::broken);
+}
+
+/// Whether nothing pads sequences or the batch: every rank has as many tokens.
+bool spreads_evenly(const train::Setup& setup) {
+  const auto* context = setup.find<context_parallel::ContextParallel>();
+  if (context == nullptr ||
+      setup.train.global_batch % static_cast<std::size_t>(setup.replicas()) != 0) {
+    return false;
+  }
+  const bool alone = setup.ranks_along(context_parallel::kAxis) == 1;
+  return alone || context_parallel::layout_of(setup, context->options()).padded_len() ==
+                      setup.train.model.max_seq_len;
 }
 
 class RecordedRanks : public ultra::test::RandomTest {

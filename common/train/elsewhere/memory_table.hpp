@@ -1,0 +1,23 @@
+#pragma once
+/// @file
+/// The table behind a training: bytes that ranks kept and sent, measured, beside a recorded step of
+/// the same ranks.
+
+#include <string>
+
+#include "common/train/cli/technique.hpp"
+#include "common/train/report/metrics.hpp"
+
+namespace ultra::train {
+
+/// @brief What the ranks that stand for all kept at most, by category, and what all ranks sent in a
+/// step, by kind: measured, and how far from what record_step() says of the same setup.
+///
+/// It stands behind a training where no technique's memory_table() has another. Parameters,
+/// gradients, optimizer and activations are exact wherever no number decides what a step does, as
+/// the choice of experts does. A training with flags that cannot be recorded, and one that begins
+/// with weights or uses files, is measured alone.
+/// @param result  of at least one step.
+[[nodiscard]] std::string format_memory_table(const Setup& setup, const TrainResult& result);
+
+}  // namespace ultra::train
