@@ -81,7 +81,7 @@ class FlagValues : public ::testing::TestWithParam<std::string> {
     ::testing::internal::CaptureStderr();
     int exit_code = 0;
     static_cast<void>(test::printed_by([&] {
-      exit_code = train::run_techniques("program", "", all_techniques(),
+      exit_code = train::run_techniques("program", "", all_techniques,
                                         static_cast<int>(argv.size()), argv.data());
     }));
     const std::string message = ::testing::internal::GetCapturedStderr();
