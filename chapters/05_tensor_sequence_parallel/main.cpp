@@ -6,7 +6,6 @@
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero.hpp"
-#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/train/cli/run_techniques.hpp"
 
@@ -18,8 +17,7 @@ int main(int argc, char** argv) {
       [] {
         return train::list_of(memory::technique(), collectives::technique(),
                               data_parallel::technique(), zero::technique(), zero::checkpoints(),
-                              zero::offload(), tensor_parallel::technique(),
-                              tensor_parallel::tp_scaling_prediction());
+                              zero::offload(), tensor_parallel::technique());
       },
       argc, argv);
 }

@@ -11,7 +11,6 @@
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero.hpp"
-#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/cost/cp_table_options.hpp"
@@ -110,13 +109,12 @@ std::unique_ptr<train::Technique> combinations() { return std::make_unique<Combi
 train::Techniques techniques() {
   return train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
                         zero::technique(), zero::checkpoints(), zero::offload(),
-                        tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
-                        context_parallel::technique(), context_parallel::method_table(),
-                        pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
-                        expert_parallel::technique(), expert_parallel::dispatch_table(),
-                        mixed_precision::weight_export(), mixed_precision::technique(),
-                        combined_table(), combinations(), profile::technique(),
-                        planner::technique());
+                        tensor_parallel::technique(), context_parallel::technique(),
+                        context_parallel::method_table(), pipeline_parallel::technique(),
+                        pipeline_parallel::schedule_table(), expert_parallel::technique(),
+                        expert_parallel::dispatch_table(), mixed_precision::weight_export(),
+                        mixed_precision::technique(), combined_table(), combinations(),
+                        profile::technique(), planner::technique());
 }
 // [/region]
 
