@@ -19,9 +19,9 @@ struct RecordedRank {
   int rank = 0;       ///< of the world
   std::string place;  ///< along the axes whose ranks differ: "stage 2 of pp"; or empty
   std::unique_ptr<gpu::Tape> tape;  ///< the second step: the first one makes the optimizer's states
-  MemoryTracker memory = {};             ///< with the peaks of that step
+  MemoryTracker memory = {};        ///< with the peaks of that step
   std::size_t reserved_bytes = 0;   ///< that the caching allocator holds after it
-  CommStats sent = {};                   ///< in that step
+  CommStats sent = {};              ///< in that step
   std::size_t parameters = 0;       ///< of the whole model
   std::size_t tokens = 0;           ///< of the global batch
 };
