@@ -4,7 +4,6 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "common/train/cli/run_techniques.hpp"
@@ -15,8 +14,8 @@ int main(int argc, char** argv) {
       "04_zero", "Trains replicas of a small Llama-style model that share its states out.",
       [] {
         return train::list_of(memory::technique(), collectives::technique(),
-                              data_parallel::technique(), data_parallel::scaling_prediction(),
-                              zero::technique(), zero::checkpoints(), zero::offload());
+                              data_parallel::technique(), zero::technique(), zero::checkpoints(),
+                              zero::offload());
       },
       argc, argv);
 }

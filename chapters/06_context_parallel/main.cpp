@@ -4,10 +4,8 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero.hpp"
-#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/cost/cp_table_options.hpp"
@@ -19,11 +17,10 @@ int main(int argc, char** argv) {
       "06_context_parallel",
       "Trains a small Llama-style model on sequences that are split over ranks.",
       [] {
-        return train::list_of(
-            memory::technique(), collectives::technique(), data_parallel::technique(),
-            data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-            zero::offload(), tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
-            context_parallel::technique(), context_parallel::method_table());
+        return train::list_of(memory::technique(), collectives::technique(),
+                              data_parallel::technique(), zero::technique(), zero::checkpoints(),
+                              zero::offload(), tensor_parallel::technique(),
+                              context_parallel::technique(), context_parallel::method_table());
       },
       argc, argv);
 }

@@ -162,8 +162,7 @@ std::vector<train::Conflict> PipelineParallel::conflicts(const train::Setup& set
   return schedule_conflicts(options_.schedule_name(), schedule_.get(), setup);
 }
 
-std::vector<train::Conflict> PipelineParallel::conflicts_with_recording(
-    const train::Setup&) const {
+std::vector<train::Conflict> PipelineParallel::conflicts_with_recording(const train::Setup&) const {
   return {train::not_recorded("--stage-split measured",
                               "the pieces would be measured on this machine. Use balanced, or give "
                               "the layers of each part.",

@@ -4,10 +4,8 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero.hpp"
-#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/06_context_parallel/cost/cp_table_options.hpp"
@@ -24,14 +22,13 @@ int main(int argc, char** argv) {
   return train::run_techniques(
       "10_mixed_precision", "Trains a small Llama-style model in mixed precision.",
       [] {
-        return train::list_of(
-            memory::technique(), collectives::technique(), data_parallel::technique(),
-            data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-            zero::offload(), tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
-            context_parallel::technique(), context_parallel::method_table(),
-            pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
-            expert_parallel::technique(), expert_parallel::dispatch_table(),
-            mixed_precision::weight_export(), mixed_precision::technique());
+        return train::list_of(memory::technique(), collectives::technique(),
+                              data_parallel::technique(), zero::technique(), zero::checkpoints(),
+                              zero::offload(), tensor_parallel::technique(),
+                              context_parallel::technique(), context_parallel::method_table(),
+                              pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
+                              expert_parallel::technique(), expert_parallel::dispatch_table(),
+                              mixed_precision::weight_export(), mixed_precision::technique());
       },
       argc, argv);
 }

@@ -118,14 +118,14 @@ class Transport {
   /// @brief A collective in a world of which only this rank exists, as an operation that has ended; null
   /// in any other, where messages carry its schedule out.
   /// @param sent_bytes  by this rank, to others.
-  [[nodiscard]] virtual std::shared_ptr<Operation> note(const CollectiveCall& /*call*/,
-                                                        std::size_t /*sent_bytes*/) {
+  [[nodiscard]] virtual std::shared_ptr<Operation> note([[maybe_unused]] const CollectiveCall& call,
+                                                        [[maybe_unused]] std::size_t sent_bytes) {
     return nullptr;
   }
   /// @brief The same of a message to or from member `info.root`; null where it travels.
-  [[nodiscard]] virtual std::shared_ptr<Operation> note(const OperationInfo& /*info*/,
-                                                        const Tensor& /*data*/,
-                                                        const Tag& /*tag*/) {
+  [[nodiscard]] virtual std::shared_ptr<Operation> note([[maybe_unused]] const OperationInfo& info,
+                                                        [[maybe_unused]] const Tensor& data,
+                                                        [[maybe_unused]] const Tag& tag) {
     return nullptr;
   }
 };

@@ -1,5 +1,6 @@
 #include "common/replay/prices.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/base/errors.hpp"
@@ -10,11 +11,27 @@ namespace {
 
 double real(std::size_t value) { return static_cast<double>(value); }
 
+double memory_seconds(const GpuType& gpu, double bytes) {
+  return bytes / (gpu.memory_bandwidth * gpu.efficiency.memory);
+}
+
+/// Bytes of products beyond their three matrices: of results that are wider, and of what was there
+/// before, where they are added to it.
+double bytes_besides(const gpu::TapedWork& work) {
+  const double elements =
+      real(work.m) * real(work.k) + real(work.k) * real(work.n) + real(work.m) * real(work.n);
+  const double bytes = real(work.read_bytes) + real(work.written_bytes);
+  return std::max(0.0, bytes - real(work.count * work.element_bytes) * elements);
+}
+
 double products_seconds(const GpuType& gpu, const gpu::TapedWork& work) {
   if (work.count == 0 || work.m == 0 || work.k == 0 || work.n == 0) return 0;
   const ProductShape shape{.m = real(work.m), .k = real(work.k), .n = real(work.n)};
-  return real(work.count) *
-         product_seconds(gpu, shape, real(work.element_bytes), peak_flops(gpu, work.element_bytes));
+  const double seconds = real(work.count) * product_seconds(gpu, shape, real(work.element_bytes),
+                                                            peak_flops(gpu, work.element_bytes));
+  // Where products were measured, so was what they write.
+  return gpu.measured_products.empty() ? seconds + memory_seconds(gpu, bytes_besides(work))
+                                       : seconds;
 }
 
 double seconds_beside_the_kernel(const Cluster& cluster, const gpu::TapedWork& work) {
@@ -24,10 +41,11 @@ double seconds_beside_the_kernel(const Cluster& cluster, const gpu::TapedWork& w
     case gpu::WorkKind::kProduct:
       return products_seconds(gpu, work);
     case gpu::WorkKind::kAttention:
-      return work.flop / (peak_flops(gpu, work.element_bytes) * gpu.flash_attention);
+      return (work.flop + work.flop_again) /
+             (peak_flops(gpu, work.element_bytes) * gpu.flash_attention);
     case gpu::WorkKind::kElementwise:
     case gpu::WorkKind::kCopy:
-      return bytes / (gpu.memory_bandwidth * gpu.efficiency.memory);
+      return memory_seconds(gpu, bytes);
     case gpu::WorkKind::kHostCopy:
       return bytes / cluster.host_bandwidth;
   }

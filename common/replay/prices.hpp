@@ -31,10 +31,11 @@ struct Prices {
 
 /// @brief Seconds of work on a stream: one kernel.
 ///
-/// A product by product_seconds(), `count` times over; attention by its FLOP at the published part
-/// of the peak; elementwise work and copies on the device by the bytes that pass through its
-/// memory, copies to and from the host by those that pass through the host's link. Each takes
-/// GpuType::kernel_seconds besides.
+/// A product by product_seconds(), `count` times over, and what it reads and writes beyond its three
+/// matrices (a gradient that is added up in f32) by the memory; attention by its FLOP, with those of
+/// scores that it computes again, at the published part of the peak; elementwise work and copies on
+/// the device by the bytes that pass through its memory, copies to and from the host by those that
+/// pass through the host's link. Each takes GpuType::kernel_seconds besides.
 [[nodiscard]] double work_seconds(const Cluster& cluster, const gpu::TapedWork& work);
 
 /// @brief Seconds of one message from each rank to the next of its group, on a link of its own.

@@ -29,18 +29,26 @@ class WorkPrices {
 
   double operator()(const gpu::TapedWork& work) {
     if (work.kind != gpu::WorkKind::kProduct) return work_seconds(cluster_, work);
-    const std::size_t hash = ((work.m * 31 + work.k) * 31 + work.n) * 31 + work.count;
+    const std::size_t bytes = work.read_bytes + work.written_bytes;
+    const std::size_t hash =
+        (((work.m * 31 + work.k) * 31 + work.n) * 31 + work.count) * 31 + bytes;
     Slot& slot = slots_[(hash ^ hash >> 8U) % slots_.size()];
     if (slot.m != work.m || slot.k != work.k || slot.n != work.n || slot.count != work.count ||
-        slot.element_bytes != work.element_bytes) {
-      slot = {work.m, work.k, work.n, work.count, work.element_bytes, work_seconds(cluster_, work)};
+        slot.element_bytes != work.element_bytes || slot.bytes != bytes) {
+      slot = {work.m,
+              work.k,
+              work.n,
+              work.count,
+              work.element_bytes,
+              bytes,
+              work_seconds(cluster_, work)};
     }
     return slot.seconds;
   }
 
  private:
   struct Slot {
-    std::size_t m = 0, k = 0, n = 0, count = 0, element_bytes = 0;
+    std::size_t m = 0, k = 0, n = 0, count = 0, element_bytes = 0, bytes = 0;
     double seconds = kUnknown;
   };
   const Cluster& cluster_;

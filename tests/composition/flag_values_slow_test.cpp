@@ -11,10 +11,8 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/zero.hpp"
-#include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/train/cli/program.hpp"
 #include "common/train/cli/run_techniques.hpp"
@@ -28,9 +26,8 @@ namespace {
 /// Those of the last program, which has the flags of all before it.
 train::Techniques all_techniques() {
   return train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
-                        data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
-                        zero::offload(), tensor_parallel::technique(),
-                        tensor_parallel::tp_scaling_prediction());
+                        zero::technique(), zero::checkpoints(), zero::offload(),
+                        tensor_parallel::technique());
 }
 
 /// The flags that take a value.
@@ -64,8 +61,6 @@ const std::vector<std::string> kQuestions = {"",
                                              "--estimate custom --dp 1000000 --tp 2",
                                              "--simulate h100 --simulate-sizes 1KB",
                                              "--op all_reduce",
-                                             "--scale 1,2",
-                                             "--scale-tp 2",
                                              "--shapes table"};
 
 class FlagValues : public ::testing::TestWithParam<std::string> {
@@ -81,7 +76,7 @@ class FlagValues : public ::testing::TestWithParam<std::string> {
     ::testing::internal::CaptureStderr();
     int exit_code = 0;
     static_cast<void>(test::printed_by([&] {
-      exit_code = train::run_techniques("program", "", all_techniques(),
+      exit_code = train::run_techniques("program", "", all_techniques,
                                         static_cast<int>(argv.size()), argv.data());
     }));
     const std::string message = ::testing::internal::GetCapturedStderr();

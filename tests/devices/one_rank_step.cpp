@@ -8,8 +8,8 @@
 #include "common/gpu/streams.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "tests/devices/tiny_run.hpp"
-#include "tests/support/programs/command_line.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/programs/command_line.hpp"
 
 namespace ultra::devices {
 namespace {

@@ -83,6 +83,14 @@ void DataParallelOptions::add_to(CLI::App& app) {
             "their own: ./workbook run 03/parameter_server --dp N --servers K.");
       },
       "");
+  train::Flags(app, "").add_parsed(
+      "--scale",
+      [](const std::string&) {
+        throw ConfigError(
+            "a step on another machine is recorded with --on, and lists of replicas stand behind "
+            "--dp: --model llama-1b --dp 1,8,64 --on dgx-h100.");
+      },
+      "");
 }
 
 void DataParallelOptions::validate(std::string_view optimizer) const {

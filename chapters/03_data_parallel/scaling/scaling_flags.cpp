@@ -1,6 +1,9 @@
 #include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
 
-#include <cmath>
+#include <fmt/format.h>
+
+#include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 
 namespace ultra::data_parallel {
 
@@ -17,24 +20,6 @@ Topology node_of(std::string_view ranks, const std::string& text) {
   return train::under_flag(flag, "--simulate", [&] { return collectives::parse_topology(text); });
 }
 
-void expect_between(std::string_view flag, std::size_t value, std::size_t least, std::size_t most) {
-  if (value < least || value > most) {
-    throw ConfigError(fmt::format("{} is {}. It must be from {} to {}.", flag, value, least, most));
-  }
-}
-
-void expect_positive(std::string_view flag, double value, std::string_view unit) {
-  if (!(value > 0.0) || !std::isfinite(value)) {
-    throw ConfigError(fmt::format("{} is {:g}{}. It must be above 0.", flag, value, unit));
-  }
-}
-
-void expect_part(std::string_view flag, double value) {
-  if (!(value > 0.0 && value <= 1.0)) {
-    throw ConfigError(fmt::format("{} is {:g}. It must be above 0 and at most 1.", flag, value));
-  }
-}
-
 void expect_ascending(std::span<const int> numbers, const RankNumbers& allowed) {
   const auto& [flag, example, most, bounds] = allowed;
   if (numbers.empty()) {
@@ -49,15 +34,6 @@ void expect_ascending(std::span<const int> numbers, const RankNumbers& allowed) 
       throw ConfigError(fmt::format("{} must ascend: {} comes after {}.", flag, number, before));
     }
     before = number;
-  }
-}
-
-void expect_one_node(std::string_view ranks, const Topology& machine) {
-  machine.validate();
-  if (machine.is_torus() || machine.nodes != 1) {
-    throw ConfigError(
-        fmt::format("{0}-machine describes one node: {0} says how many there are. Found {1}.",
-                    ranks, machine.describe()));
   }
 }
 

@@ -47,6 +47,14 @@ void TensorParallelOptions::add_to(CLI::App& app) {
       app, "--shapes", shapes, kShapes, group,
       "print what a rank has of each tensor along a block, instead of training: table, "
       "compare (with one device and without --sp) or json");
+  train::Flags(app, "").add_parsed(
+      "--scale-tp",
+      [](const std::string&) {
+        throw ConfigError(
+            "a step on another machine is recorded with --on, and lists of ranks stand behind "
+            "--tp: --model llama-8b --tp 2,4,8 --sp on --on dgx-h100.");
+      },
+      "");
   train::when_given(app, "--tp-overlap", [this] { overlap_given_ = true; });
 }
 

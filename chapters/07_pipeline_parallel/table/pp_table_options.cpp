@@ -6,8 +6,6 @@
 #include <functional>
 #include <utility>
 
-#include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
-#include "chapters/03_data_parallel/scaling/scaling_technique.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_file.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_text.hpp"
 #include "chapters/07_pipeline_parallel/simulate/gantt.hpp"
@@ -16,6 +14,8 @@
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/base/text.hpp"
+#include "common/train/cli/prediction.hpp"
+#include "common/train/options/question_flags.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -26,7 +26,7 @@ constexpr std::size_t kMostStages = 1U << 10U;
 constexpr std::size_t kMostMicroBatches = 1U << 16U;
 constexpr train::Numbers kTimes{0, 1e9};
 
-/// Calls visit with each flag, see data_parallel::add_flags().
+/// Calls visit with each flag, see train::add_flags().
 constexpr auto kEachFlag = [](const auto& visit) {
   using Options = PpTableOptions;
   visit(
@@ -64,8 +64,8 @@ constexpr auto kEachFlag = [](const auto& visit) {
 };
 
 std::vector<std::size_t> counts(const char* flag, const std::string& text, std::size_t most) {
-  const auto numbers = data_parallel::numbers_of<std::size_t>(flag, text, "4,8");
-  for (const std::size_t number : numbers) data_parallel::expect_between(flag, number, 1, most);
+  const auto numbers = train::numbers_of<std::size_t>(flag, text, "4,8");
+  for (const std::size_t number : numbers) train::expect_between(flag, number, 1, most);
   return numbers;
 }
 
@@ -160,12 +160,12 @@ class ScheduleFiles {
 }  // namespace
 
 void PpTableOptions::add_to(CLI::App& app) {
-  data_parallel::add_flags(app, "Pipeline schedules", *this, kEachFlag);
+  train::add_flags(app, "Pipeline schedules", *this, kEachFlag);
 }
 
 void PpTableOptions::validate() const {
   if (predicts()) return;
-  data_parallel::expect_defaults(*this, kEachFlag, "--pp-table STAGES, for example --pp-table 4,8");
+  train::expect_defaults(*this, kEachFlag, "--pp-table STAGES, for example --pp-table 4,8");
 }
 
 std::vector<train::FileFlag> PpTableOptions::files() const {
@@ -241,7 +241,7 @@ std::string PpTableOptions::answer(const nn::ModelConfig& /*model*/) const {
 }
 
 std::unique_ptr<train::Technique> schedule_table() {
-  return std::make_unique<data_parallel::Prediction<PpTableOptions>>();
+  return std::make_unique<train::Prediction<PpTableOptions>>();
 }
 
 }  // namespace ultra::pipeline_parallel

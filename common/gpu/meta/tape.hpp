@@ -30,6 +30,7 @@ struct TapedWork {
   std::size_t n = 0;      ///< features that go out
   std::size_t element_bytes = 0;  ///< of a product's or attention's factors
   double flop = 0;                ///< multiplications and additions, each counted
+  double flop_again = 0;          ///< that a kernel computes once more, which the flop do not count
   std::size_t read_bytes = 0;     ///< of the device's memory
   std::size_t written_bytes = 0;  ///< of the device's memory
 };

@@ -38,13 +38,13 @@ struct OnExchanges {
 
 /// @brief What a step takes.
 struct OnReport {
-  std::string heading;           ///< model, types, layout and machine
-  int ranks = 1;                 ///< GPUs
-  double memory_bytes = 0;       ///< of a GPU
+  std::string heading;                ///< model, types, layout and machine
+  int ranks = 1;                      ///< GPUs
+  double memory_bytes = 0;            ///< of a GPU
   std::vector<OnMemory> memory = {};  ///< of the recorded ranks
-  int slowest = 0;               ///< the rank whose seconds these are
-  double seconds = 0;            ///< of a step
-  std::size_t tokens = 0;        ///< in it
+  int slowest = 0;                    ///< the rank whose seconds these are
+  double seconds = 0;                 ///< of a step
+  std::size_t tokens = 0;             ///< in it
   double flop = 0;         ///< of products and attention, of all ranks, recomputed ones included
   double peak_flops = 0;   ///< of a GPU
   double products = 0;     ///< seconds

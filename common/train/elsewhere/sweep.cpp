@@ -52,7 +52,7 @@ Sweep sweep_of(const std::vector<std::string>& words, const ReadsValue& reads) {
     if (!words[i].starts_with("--")) continue;
     const std::size_t equals = words[i].find('=');
     const bool is_one_word = equals != std::string::npos;
-    if (!is_one_word && i + 1 == words.size()) continue;
+    if (!is_one_word && (i + 1 == words.size() || words[i + 1].starts_with("--"))) continue;
     const std::string flag = words[i].substr(0, equals);
     const std::string value = is_one_word ? words[i].substr(equals + 1) : words[i + 1];
     if (flag == kOnFlag || value.find(',') == std::string::npos || reads(flag, value)) continue;

@@ -70,8 +70,10 @@ TEST_F(DataParallelProgram, PrintsTheRanksThatItsFlagsNeed) {
   expect_ranks({{"", "1"}, {"--dp 3", "3"}});
 }
 
-TEST_F(DataParallelProgram, PredictsScalingInsteadOfTraining) {
-  EXPECT_EQ(json::parse(answer_to("--scale 1,8,64 --scale-json")).at("points").size(), 3U);
+TEST_F(DataParallelProgram, SaysHowFarReplicasScaleElsewhere) {
+  const json rows = json::parse(answer_to("--dp 1,8,16 --global-batch 16 --on dgx-h100 --on-json"));
+  EXPECT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows.back().at("ranks"), 16);
 }
 
 TEST_F(DataParallelProgram, KeepsWhatEarlierChaptersCan) {
@@ -94,6 +96,7 @@ TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
            {"--bucket-mb nan", {"--bucket-mb is nan"}},
            {"--all-reduce chain", {"'chain'", "pairwise"}},
            {"--dp 2 --sync parameter-server", {"--sync", "./workbook run 03/parameter_server"}},
+           {"--scale 1,8", {"--scale", "--dp 1,8,64 --on dgx-h100"}},
            {"--check-replicas -1", {"--check-replicas", "whole number"}},
            {"--no-error-feedback", {"--no-error-feedback", "--compress"}},
            {"--compress-warmup 3", {"--compress-warmup", "--compress"}},

@@ -61,10 +61,10 @@ TEST_F(InterruptedProgram, WhileItSimulates) {
   expect_stops("--simulate h100,nodes=512 --simulate-op all_to_all");
 }
 
-TEST_F(InterruptedProgram, WhileItPredictsManyScales) {
+TEST_F(InterruptedProgram, WhileItRecordsManySteps) {
   expect_stops(
-      "--scale 1024,2048,4096 --scale-algorithm ring --scale-bucket-mb 0 "
-      "--scale-global-batch 4096");
+      "--model llama-8b --dp 1,2,4,8,16,32 --zero 0,1,2,3 --seq 4096 --global-batch 1024 "
+      "--micro-batch 1 --on dgx-h100");
 }
 
 TEST_F(InterruptedProgram, WhileItDrawsTheWeightsOfALargeModel) {

@@ -97,8 +97,12 @@ TEST_F(SplitProgram, EstimatesKnowTp) {
       << "chapter 04's answer without --tp";
 }
 
-TEST_F(SplitProgram, ThroughputOverTpIsPredicted) {
-  expect_parts(answer_to("--scale-tp 4,8,16"), {"tokens/s/GPU"});
+TEST_F(SplitProgram, SaysWhatMoreRanksWouldReachElsewhere) {
+  const json rows = json::parse(
+      answer_to("--model llama-1b --tp 4,8 --seq 512 --micro-batch 2 --on dgx-h100 --on-json"));
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows.back().at("flags").at("--tp"), "8");
+  EXPECT_GT(rows.back().at("seconds"), 0);
 }
 
 TEST_F(SplitProgram, PrintsHowManyRanksItNeeds) {
@@ -127,6 +131,7 @@ TEST_F(BadSplitRun, RanksThatDoNotFit) {
 
 TEST_F(BadSplitRun, FlagsThatDoNotGoTogether) {
   refused({{"--sp on", {"--sp on has no meaning without --tp"}},
+           {"--scale-tp 2,4", {"--scale-tp", "--tp 2,4,8 --sp on --on dgx-h100"}},
            {"--tp-overlap some", {"--tp-overlap is 'some'", "none, backward or ring"}},
            {"--shapes all", {"--shapes is 'all'", "none, table, compare or json"}}});
 }

@@ -175,8 +175,7 @@ TEST_F(BadExpertRun, FlagsThatDoNotGoTogether) {
        {"--experts 4 --capacity-group sequence", {"--capacity-group has no meaning without"}},
        {"--experts 4 --balance none --aux-loss 1", {"--aux-loss has a meaning with --balance aux"}},
        {"--experts 4 --bias-rate 1", {"--bias-rate has a meaning with --balance bias"}},
-       {"--experts 4 --shapes table", {"--experts does not go together with --shapes"}},
-       {"--experts 4 --scale 2", {"--experts does not go together with --scale"}}});
+       {"--experts 4 --shapes table", {"--experts does not go together with --shapes"}}});
 }
 
 TEST_F(BadExpertRun, EstimatesOfWhatCouldNotTrain) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/03_data_parallel/scaling/scaling_flags.hpp"
 #include "chapters/11_five_d/planner/model/model_file.hpp"
 #include "chapters/11_five_d/planner/published/published_choices.hpp"
 #include "chapters/11_five_d/planner/published/published_table.hpp"
@@ -15,6 +14,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/replay/cluster/cluster_file.hpp"
+#include "common/train/options/question_flags.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -28,7 +28,7 @@ constexpr std::size_t kMostBatch = 1ULL << 36U;
 constexpr std::size_t kMostSeq = 1U << 24U;
 constexpr std::size_t kMostLayouts = 10'000;
 
-/// Calls visit with each flag, see data_parallel::add_flags().
+/// Calls visit with each flag, see train::add_flags().
 constexpr auto kEachFlag = [](const auto& visit) {
   using Options = PlanOptions;
   visit("--plan-json", &Options::json, "print the plan, or the table, as JSON");
@@ -125,14 +125,14 @@ void PlanOptions::add_to(CLI::App& app) {
   flags.add_switch(kTechniques, techniques,
                    "say what each technique keeps, sends and hides, alone on the GPUs of one node, "
                    "instead of training");
-  data_parallel::add_flags(app, group, *this, kEachFlag);
+  train::add_flags(app, group, *this, kEachFlag);
 }
 
 void PlanOptions::validate() const {
   if (*asked() != '\0') return;
-  data_parallel::expect_defaults(*this, kEachFlag,
-                                 "--plan, --plan-scaling, --plan-techniques or "
-                                 "--plan-published");
+  train::expect_defaults(*this, kEachFlag,
+                         "--plan, --plan-scaling, --plan-techniques or "
+                         "--plan-published");
 }
 
 const char* PlanOptions::asked() const {

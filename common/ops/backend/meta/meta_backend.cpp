@@ -69,11 +69,11 @@ struct SeenLists {
   Tensor first;
 };
 
-/// @param products  of a pair of head_dim elements each, per pair that is seen: 2 forward. Backward 4:
-///                  those of a gradient, without what is computed again on the way.
+/// @param products  of a pair of head_dim elements each, per pair that is seen: 2 forward, 4 backward.
+/// @param again     of these products, which a kernel that keeps no scores computes once more.
 auto attention_of(const Tensor& query, const Tensor& key, const AttentionOptions& options,
-                  double products) {
-  return [&query, &key, &options, products](TapedWork& work) {
+                  double products, double again) {
+  return [&query, &key, &options, products, again](TapedWork& work) {
     const std::size_t batch = query.size(0);
     const std::size_t heads = query.size(2);
     work.kind = WorkKind::kAttention;
@@ -82,7 +82,9 @@ auto attention_of(const Tensor& query, const Tensor& key, const AttentionOptions
     work.k = query.size(3);
     work.n = key.size(1);
     work.element_bytes = size_of(query.dtype());
-    work.flop = products * 2 * real(work.k) * real(pairs_of_batch(batch, options)) * real(heads);
+    const double product = 2 * real(work.k) * real(pairs_of_batch(batch, options)) * real(heads);
+    work.flop = products * product;
+    work.flop_again = again * product;
   };
 }
 
@@ -155,7 +157,7 @@ void MetaBackend::attention(const AttentionResult& result, const Tensor& query, 
                             const Tensor& value, const AttentionOptions& options) const {
   const SeenLists seen(query.device(), options);
   note("attention", {query, key, value, seen.first, seen.query.list(), seen.key.list()},
-       {result.output, result.log_sum_exp}, attention_of(query, key, options, 2));
+       {result.output, result.log_sum_exp}, attention_of(query, key, options, 2, 0));
 }
 
 void MetaBackend::attention_backward(const AttentionGradients& gradients, const Tensor& d_output,
@@ -167,7 +169,7 @@ void MetaBackend::attention_backward(const AttentionGradients& gradients, const 
        {d_output, query, key, value, output, log_sum_exp, seen.first, seen.query.list(),
         seen.key.list()},
        {gradients.d_query, gradients.d_key, gradients.d_value},
-       attention_of(query, key, options, 4));
+       attention_of(query, key, options, 4, 1));
 }
 
 void MetaBackend::embedding(const Tensor& out, const Tensor& part, const Tensor& tokens,

@@ -185,8 +185,9 @@ class Program : public ::testing::Test {
     for (const std::string& word : words) argv.push_back(word.c_str());
     ::testing::internal::CaptureStderr();
     const std::string out = test::printed_by([&] {
-      EXPECT_EQ(run_techniques("talker", "Talks.", techniques(), static_cast<int>(argv.size()),
-                               argv.data()),
+      EXPECT_EQ(run_techniques(
+                    "talker", "Talks.", [&] { return techniques(); }, static_cast<int>(argv.size()),
+                    argv.data()),
                 exit_code);
     });
     return out + ::testing::internal::GetCapturedStderr();
