@@ -39,21 +39,19 @@ std::vector<RecordedRank> recorded_ranks(const Setup& setup, std::size_t ranks) 
 }
 
 /// Bytes of one step of several, and how far those of all steps are from recorded ones.
-std::string beside(std::size_t measured, std::optional<std::size_t> recorded,
-                   std::size_t steps = 1) {
+std::string beside(std::size_t measured, std::size_t recorded, std::size_t steps = 1) {
   const std::string bytes = format_bytes(measured / steps);
-  if (!recorded) return bytes;
-  if (*recorded == 0 && measured > 0) return bytes + " unrecorded";
-  return bytes + " " + format_difference(measured, *recorded * steps, 1);
+  if (recorded == 0 && measured > 0) return bytes + " unrecorded";
+  return bytes + " " + format_difference(measured, recorded * steps, 1);
 }
 
 std::string memory_row(const RankSummary& rank, const RecordedRank* recorded,
                        const std::string& place) {
   std::string row = fmt::format("  {:>4}", rank.rank);
   for (const MemoryCategory category : kCompared) {
-    const std::optional<std::size_t> known =
-        recorded ? std::optional(recorded->memory.peak(category).bytes) : std::nullopt;
-    row += fmt::format("{:>16}", beside(rank.memory.peak(category).bytes, known));
+    const std::size_t measured = rank.memory.peak(category).bytes;
+    row += fmt::format("{:>16}", recorded ? beside(measured, recorded->memory.peak(category).bytes)
+                                          : format_bytes(measured));
   }
   for (const MemoryCategory category : {MemoryCategory::kCommunication, MemoryCategory::kOther}) {
     row += fmt::format("{:>{}}", format_bytes(rank.memory.peak(category).bytes),
@@ -68,7 +66,7 @@ std::string memory_row(const RankSummary& rank, const RecordedRank* recorded,
 std::string sent_line(const TrainResult& result, const std::vector<RecordedRank>& recorded) {
   const std::size_t steps = result.steps_made();
   const auto text = [&](std::size_t measured, std::size_t of_step) {
-    return beside(measured, recorded.empty() ? std::nullopt : std::optional(of_step), steps);
+    return recorded.empty() ? format_bytes(measured / steps) : beside(measured, of_step, steps);
   };
   std::size_t all = 0;
   std::size_t all_recorded = 0;
