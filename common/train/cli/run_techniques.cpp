@@ -125,7 +125,10 @@ void run(Setup& setup, const WorkerOfRank& make_worker) {
   const bool records = question && question->what == Instead::kRecord;
   if (!question || records) validate_training(setup);
   if (records) {
-    if (make_worker) throw ConfigError("--on records ranks that train, and these have servers.");
+    if (make_worker)
+      throw ConfigError(
+          "--on records ranks that are alike, and this program has others beside them. Ask a "
+          "program without those, such as ./workbook run 03.");
     return print_on_one_process(report_on_machine(setup));
   }
   if (question && question->what == Instead::kEstimate) {
