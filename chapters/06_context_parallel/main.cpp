@@ -10,7 +10,6 @@
 #include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
-#include "chapters/06_context_parallel/cost/cp_table_options.hpp"
 #include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
@@ -23,7 +22,7 @@ int main(int argc, char** argv) {
             memory::technique(), collectives::technique(), data_parallel::technique(),
             data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
             zero::offload(), tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
-            context_parallel::technique(), context_parallel::method_table());
+            context_parallel::technique());
       },
       argc, argv);
 }

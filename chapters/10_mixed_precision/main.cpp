@@ -10,10 +10,8 @@
 #include "chapters/05_tensor_sequence_parallel/scaling/tp_scaling_technique.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
-#include "chapters/06_context_parallel/cost/cp_table_options.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
-#include "chapters/08_expert_parallel/cost/ep_table_options.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/10_mixed_precision/export/export_technique.hpp"
 #include "chapters/10_mixed_precision/mixed_precision.hpp"
@@ -28,9 +26,8 @@ int main(int argc, char** argv) {
             memory::technique(), collectives::technique(), data_parallel::technique(),
             data_parallel::scaling_prediction(), zero::technique(), zero::checkpoints(),
             zero::offload(), tensor_parallel::technique(), tensor_parallel::tp_scaling_prediction(),
-            context_parallel::technique(), context_parallel::method_table(),
-            pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
-            expert_parallel::technique(), expert_parallel::dispatch_table(),
+            context_parallel::technique(), pipeline_parallel::technique(),
+            pipeline_parallel::schedule_table(), expert_parallel::technique(),
             mixed_precision::weight_export(), mixed_precision::technique());
       },
       argc, argv);
