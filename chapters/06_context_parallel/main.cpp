@@ -8,7 +8,6 @@
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
-#include "chapters/06_context_parallel/cost/cp_table_options.hpp"
 #include "common/train/cli/run_techniques.hpp"
 
 int main(int argc, char** argv) {
@@ -20,7 +19,7 @@ int main(int argc, char** argv) {
         return train::list_of(memory::technique(), collectives::technique(),
                               data_parallel::technique(), zero::technique(), zero::checkpoints(),
                               zero::offload(), tensor_parallel::technique(),
-                              context_parallel::technique(), context_parallel::method_table());
+                              context_parallel::technique());
       },
       argc, argv);
 }

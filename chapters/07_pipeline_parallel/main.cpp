@@ -8,7 +8,6 @@
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
-#include "chapters/06_context_parallel/cost/cp_table_options.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
 #include "common/train/cli/run_techniques.hpp"
@@ -21,8 +20,8 @@ int main(int argc, char** argv) {
         return train::list_of(memory::technique(), collectives::technique(),
                               data_parallel::technique(), zero::technique(), zero::checkpoints(),
                               zero::offload(), tensor_parallel::technique(),
-                              context_parallel::technique(), context_parallel::method_table(),
-                              pipeline_parallel::technique(), pipeline_parallel::schedule_table());
+                              context_parallel::technique(), pipeline_parallel::technique(),
+                              pipeline_parallel::schedule_table());
       },
       argc, argv);
 }

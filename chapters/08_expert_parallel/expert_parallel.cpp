@@ -85,7 +85,7 @@ void ExpertParallel::validate(train::Setup& setup) {
 std::vector<train::Conflict> ExpertParallel::conflicts(const train::Setup& setup) const {
   std::vector<train::Conflict> all;
   // Answers of models whose feed-forward parts are dense.
-  for (const char* flag : {"--simulate", "--shapes", "--cp-table"}) {
+  for (const char* flag : {"--simulate", "--shapes"}) {
     const std::optional<train::Question> question = setup.question();
     all.push_back({.first = "--experts",
                    .second = flag,

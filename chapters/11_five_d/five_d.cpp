@@ -13,10 +13,8 @@
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
-#include "chapters/06_context_parallel/cost/cp_table_options.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
-#include "chapters/08_expert_parallel/cost/ep_table_options.hpp"
 #include "chapters/08_expert_parallel/estimate/expert_table.hpp"
 #include "chapters/08_expert_parallel/estimate/moe_models.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
@@ -147,9 +145,8 @@ train::Techniques techniques() {
   return train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
                         zero::technique(), zero::checkpoints(), zero::offload(),
                         tensor_parallel::technique(), context_parallel::technique(),
-                        context_parallel::method_table(), pipeline_parallel::technique(),
-                        pipeline_parallel::schedule_table(), expert_parallel::technique(),
-                        expert_parallel::dispatch_table(), mixed_precision::weight_export(),
+                        pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
+                        expert_parallel::technique(), mixed_precision::weight_export(),
                         mixed_precision::technique(), together(), combinations(),
                         profile::technique(), planner::technique());
 }

@@ -55,6 +55,14 @@ void ContextParallelOptions::add_to(CLI::App& app) {
                     "or ulysses+ring (for heads among neighbours, a ring across)");
   flags.add("--cp-ulysses", ulysses, "neighbours that exchange heads with ulysses+ring",
             {1, kMostRanks});
+  train::Flags(app, "").add_parsed(
+      "--cp-table",
+      [](const std::string&) {
+        throw ConfigError(
+            "--cp-table is no longer there: --on prices the training itself. Write for example "
+            "--model llama-8b --cp 2,4,8 --cp-method ring,all-gather --on dgx-h100.");
+      },
+      "");
   train::when_given(app, "--cp-layout", [this] { layout_given_ = true; });
   train::when_given(app, "--cp-method", [this] { method_given_ = true; });
 }

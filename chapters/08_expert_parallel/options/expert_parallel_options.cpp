@@ -85,6 +85,14 @@ void ExpertParallelOptions::add_to(CLI::App& app) {
   flags.add("--aux-loss", moe.aux_coefficient, "coefficient of the balancing term", {0, 1e6});
   flags.add("--z-loss", moe.z_coefficient, "coefficient of the router's z-loss", {0, 1e6});
   flags.add("--bias-rate", moe.bias_rate, "by how much biases move in a step", {0, 1e6});
+  train::Flags(app, "").add_parsed(
+      "--ep-table",
+      [](const std::string&) {
+        throw ConfigError(
+            "--ep-table is no longer there: --on prices the training itself. Write for example "
+            "--model mixtral-8x7b --dp 8 --ep 1,2,4,8 --on dgx-h100.");
+      },
+      "");
   for (const char* flag :
        {"--top-k", "--expert-ffn", "--shared-experts", "--ep", "--router", "--capacity-factor",
         "--capacity-group", "--balance", "--aux-loss", "--z-loss", "--bias-rate"}) {

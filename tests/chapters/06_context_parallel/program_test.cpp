@@ -180,9 +180,10 @@ TEST_F(ContextProgram, EstimatesKnowCp) {
       << "chapter 05's answer without --cp";
 }
 
-TEST_F(ContextProgram, SaysWhichMethodWins) {
-  expect_parts(answer_to("--cp-table 4,16 --cp-table-seq 8192"),
-               {"ulysses+ring 8x2", "all-gather", "fastest"});
+TEST_F(ContextProgram, SaysWhatEachMethodTakesElsewhere) {
+  expect_parts(answer_to("--model llama-8b --layers 1 --cp 4 --cp-method ring,all-gather,ulysses "
+                         "--seq 8192 --global-batch 1 --micro-batch 1 --on dgx-h100"),
+               {"ring", "all-gather", "ulysses", "a step"});
 }
 
 TEST_F(ContextProgram, PrintsHowManyRanksItNeeds) {
@@ -207,6 +208,10 @@ TEST_F(BadContextRun, EstimatesOfWhatCouldNotTrain) {
                  "must divide --kv-heads: 8 % 16 = 8");
   expect_refused("--estimate llama-8b --cp 2 --zero 3 --hybrid-shard 3",
                  "2 ranks are not whole nodes of 3");
+}
+
+TEST_F(BadContextRun, TheTableOfMethodsIsNowOn) {
+  refused({{"--cp-table 2,4", {"--cp-table", "--cp 2,4,8 --cp-method ring,all-gather --on"}}});
 }
 
 TEST_F(BadContextRun, RanksThatDoNotFit) {

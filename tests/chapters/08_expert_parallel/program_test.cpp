@@ -129,12 +129,10 @@ TEST_F(ExpertProgram, EstimatesKnowExperts) {
 }
 
 TEST_F(ExpertProgram, SaysWhatDispatchingCosts) {
-  expect_parts(answer_to("--ep-table 2,8 --ep-table-node-limit 4"),
-               {"deepseek-v3", "two-level", "per node", "fastest", "at most on 4 nodes"});
-  EXPECT_EQ(json::parse(answer_to("--ep-table 1 --ep-table-model mixtral-8x7b --ep-table-json"))
-                .at(0)
-                .at("ranks"),
-            8);
+  expect_parts(
+      answer_to("--model mixtral-8x7b --layers 1 --dp 8 --ep 8 --seq 1024 --global-batch 8 "
+                "--micro-batch 1 --on dgx-h100"),
+      {"mixtral-8x7b", "ep ", "dispatch", "combine"});
 }
 
 TEST_F(ExpertProgram, PrintsHowManyRanksItNeeds) {
@@ -193,11 +191,7 @@ TEST_F(BadExpertRun, EstimatesOfWhatCouldNotTrain) {
   expect_refused("--estimate custom --experts 4 --expert-ffn 288230376151711744",
                  "more than 1000 PB");
   expect_refused("--estimate deepseek", "Models with experts are mixtral-8x7b and deepseek-v3");
-  expect_refused("--ep-table 64 --ep-table-machine h100,gpus=4 --ep-table-node-limit 1",
-                 "a token chooses 8 experts, and a limit of 1 nodes leaves it 4");
-  expect_refused("--ep-table 3", "256 experts are no multiple of 24 ranks");
-  expect_refused("--ep-table 2 --ep-table-model gpt", "--ep-table-model is 'gpt'");
-  expect_refused("--ep-table-tokens 3", "--ep-table NODES");
+  expect_refused("--ep-table 1,2", "--dp 8 --ep 1,2,4,8 --on dgx-h100");
 }
 
 TEST_F(BadExpertRun, ACheckpointWithOtherExpertsIsAnother) {

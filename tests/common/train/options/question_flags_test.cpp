@@ -1,6 +1,4 @@
 // Covers: common/train/options/question_flags.hpp, common/train/cli/prediction.hpp
-// Covers: chapters/03_data_parallel/scaling/scaling_flags.hpp
-// Covers: chapters/03_data_parallel/scaling/scaling_technique.hpp
 #include "common/train/options/question_flags.hpp"
 
 #include <gmock/gmock.h>
