@@ -10,7 +10,6 @@
 #include "chapters/11_five_d/planner/published/published_table.hpp"
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
 #include "chapters/11_five_d/planner/scaling/scaling_curves.hpp"
-#include "chapters/11_five_d/planner/techniques/technique_table.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/replay/cluster/cluster_file.hpp"
@@ -22,7 +21,6 @@ namespace {
 constexpr const char* kPlan = "--plan";
 constexpr const char* kScaling = "--plan-scaling";
 constexpr const char* kPublished = "--plan-published";
-constexpr const char* kTechniques = "--plan-techniques";
 constexpr std::size_t kMostGpus = 1U << 17U;
 constexpr std::size_t kMostBatch = 1ULL << 36U;
 constexpr std::size_t kMostSeq = 1U << 24U;
@@ -68,14 +66,6 @@ std::string scaling_answer(const Question& question, const SearchSpace& space) {
   return answer.dump(2) + "\n";
 }
 
-/// On one node, or on fewer GPUs: where a technique is used alone.
-std::string techniques_answer(const Question& question, const SearchSpace& space, bool json) {
-  const std::size_t ranks =
-      std::min(space.gpus, static_cast<std::size_t>(question.cluster.gpus_per_node));
-  const std::vector<TechniqueRow> rows = technique_rows(question, ranks, space.precision);
-  return json ? techniques_to_json(rows).dump(2) + "\n" : format_techniques(question, ranks, rows);
-}
-
 std::string published_answer(bool json) {
   const std::string path = published_rows_path();
   const std::vector<ComparedRow> rows = compare_all(path);
@@ -97,7 +87,6 @@ class Planning : public train::Technique {
     if (options_.plan) all.push_back({kPlan, train::Instead::kAnswer});
     if (options_.scaling) all.push_back({kScaling, train::Instead::kAnswer});
     if (options_.published) all.push_back({kPublished, train::Instead::kAnswer});
-    if (options_.techniques) all.push_back({kTechniques, train::Instead::kAnswer});
     return all;
   }
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override {
@@ -122,23 +111,23 @@ void PlanOptions::add_to(CLI::App& app) {
                    "training");
   flags.add_switch(kPublished, published,
                    "compare the planner with steps that others measured, instead of training");
-  flags.add_switch(kTechniques, techniques,
-                   "say what each technique keeps, sends and hides, alone on the GPUs of one node, "
-                   "instead of training");
+  train::Flags(app, "").add_switch("--plan-techniques", techniques, "");
   train::add_flags(app, group, *this, kEachFlag);
 }
 
 void PlanOptions::validate() const {
+  if (techniques) {
+    throw ConfigError(
+        "--plan-techniques is no longer there: --on says what a technique keeps, sends and hides. "
+        "Write for example --model llama-8b --dp 8 --zero 0,1,2,3 --on dgx-h100.");
+  }
   if (*asked() != '\0') return;
-  train::expect_defaults(*this, kEachFlag,
-                         "--plan, --plan-scaling, --plan-techniques or "
-                         "--plan-published");
+  train::expect_defaults(*this, kEachFlag, "--plan, --plan-scaling or --plan-published");
 }
 
 const char* PlanOptions::asked() const {
   if (plan) return kPlan;
   if (scaling) return kScaling;
-  if (techniques) return kTechniques;
   return published ? kPublished : "";
 }
 
@@ -163,7 +152,6 @@ std::string PlanOptions::answer(const nn::ModelConfig& custom) const {
   if (published) return published_answer(json);
   const Question asked_question = question(custom);
   if (scaling) return scaling_answer(asked_question, space());
-  if (techniques) return techniques_answer(asked_question, space(), json);
   const SearchResult result = search_layouts(asked_question, space(), count);
   return json ? plan_to_json(asked_question, space(), result).dump(2) + "\n"
               : format_plan(asked_question, space(), result);

@@ -24,8 +24,6 @@ TEST_F(PlanProgram, AnswersWithoutRanks) {
                          "--plan-batch 16777216"),
                {"4096 x h100", "Fit in memory", "Megatron-LM:", "--tensor-model-parallel-size"});
   expect_parts(answer_to("--plan-published"), {"reference rows", "median error"});
-  expect_parts(answer_to("--plan-techniques --plan-gpus 8"),
-               {"on 8 x h100", "ZeRO-3", "tp with sp"});
 }
 
 TEST_F(PlanProgram, ItsFlagsTrain) {
@@ -38,10 +36,14 @@ TEST_F(PlanProgram, ItsFlagsTrain) {
   EXPECT_EQ(losses_of(flags + " --steps 2").size(), 2U) << flags;
 }
 
+TEST_F(PlanProgram, TheTableOfTechniquesIsNowOn) {
+  failed("--plan-techniques", 2, {"--plan-techniques", "--dp 8 --zero 0,1,2,3 --on dgx-h100"});
+}
+
 TEST_F(PlanProgram, TwoQuestionsAreRefused) {
   failed("--plan --plan-published", 2, {"--plan", "--plan-published"});
-  failed("--plan --plan-techniques", 2, {"--plan", "--plan-techniques"});
-  failed("--plan-json", 2, {"--plan-json", "--plan-techniques"});
+  failed("--plan --plan-scaling", 2, {"--plan", "--plan-scaling"});
+  failed("--plan-json", 2, {"--plan-json", "--plan-scaling"});
   failed("--plan --estimate llama-8b", 2, {"--plan", "--estimate"});
 }
 
