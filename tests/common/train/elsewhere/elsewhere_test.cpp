@@ -8,9 +8,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/nn/layer_factory.hpp"
+#include "common/nn/transformer_block.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "common/train/elsewhere/record_step.hpp"
 #include "tests/support/files/temporary_folder.hpp"
@@ -88,6 +94,42 @@ TEST(Elsewhere, IsSlowerOnASlowerMachine) {
   const double fast = answer_of("--on dgx-h100")["products"];
   const double slow = answer_of("--on dgx-h100,gpu.peak_flops=1e13")["products"];
   EXPECT_GT(slow, 5 * fast);
+}
+
+/// A norm more in front of each feed-forward part: a layer that nobody but this test knows.
+class FurtherNorms : public nn::FactoryWrapper {
+ public:
+  using FactoryWrapper::FactoryWrapper;
+  std::unique_ptr<nn::Layer> feed_forward(const nn::BuildContext& context,
+                                          std::size_t layer) override {
+    std::vector<std::unique_ptr<nn::Layer>> layers;
+    layers.push_back(inner().norm(context, "further." + std::to_string(layer) + ".weight"));
+    layers.push_back(inner().feed_forward(context, layer));
+    return std::make_unique<nn::Sequential>(std::move(layers));
+  }
+};
+
+class FurtherNormsTechnique : public Technique {
+  void wrap_layers(FactoryStack& factories, const Plan&, const Setup&) const override {
+    factories.push_back(std::make_unique<FurtherNorms>(*factories.back()));
+  }
+};
+
+TEST(Elsewhere, KnowsALayerOnTheDayItIsWritten) {
+  const std::string flags = kModel + "--micro-batch 2 --on dgx-h100 --on-json";
+  const json plain =
+      json::parse(report_on_machine(parse_setup(list_of(test::plain_training()), words_of(flags))));
+  const json more = json::parse(report_on_machine(
+      parse_setup(list_of(test::plain_training(), std::make_unique<FurtherNormsTechnique>()),
+                  words_of(flags))));
+  const auto bytes = [](const json& report, const char* category) {
+    return report["memory"][0]["bytes"][category].get<std::size_t>();
+  };
+  EXPECT_EQ(bytes(more, "parameters") - bytes(plain, "parameters"), 2 * kLayers * kHidden);
+  EXPECT_EQ(bytes(more, "optimizer") - bytes(plain, "optimizer"), 12 * kLayers * kHidden);
+  EXPECT_GT(bytes(more, "activations"), bytes(plain, "activations"));
+  EXPECT_GT(more["elementwise"], plain["elementwise"]);
+  EXPECT_EQ(more["flop"], plain["flop"]) << "a norm is no product";
 }
 
 TEST(Elsewhere, TwoRecordsAreEqual) {
