@@ -112,6 +112,7 @@ std::vector<OnExchanges> exchanges_of(const replay::ReplayedRank& rank) {
   }
   std::vector<OnExchanges> list;
   for (auto& [name, of] : groups) {
+    if (of.bytes == 0) continue;  // a rank alone in its group
     of.group = name;
     of.waited_for = dearest(std::move(labels[name]));
     list.push_back(std::move(of));
