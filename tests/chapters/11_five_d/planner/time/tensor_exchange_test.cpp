@@ -1,6 +1,7 @@
 // Exchanges of tp by the bytes that a recorded training sends.
 #include <gtest/gtest.h>
 
+#include "chapters/11_five_d/five_d.hpp"
 #include "chapters/11_five_d/planner/time/block_time.hpp"
 #include "common/train/elsewhere/record_step.hpp"
 #include "tests/chapters/11_five_d/composition/configuration.hpp"
@@ -12,16 +13,16 @@ namespace {
 class TensorExchange : public ultra::test::RandomTest {
  protected:
   static double real(std::size_t value) { return static_cast<double>(value); }
-  /// What all ranks of tp send for products and the loss in a recorded step: neither the loss and the
-  /// norm, which are the host's, nor the gradients that each has a part of, which have no label.
+  /// What all ranks of tp send for products and the loss in a recorded step.
   static double sent_by_all(const train::Setup& setup, std::size_t tp) {
     double sent = 0;
     for (std::size_t rank = 0; rank < tp; ++rank) {
       const train::RecordedRank recorded = train::record_step(setup, static_cast<int>(rank));
-      for (const gpu::TapedExchange& exchange : recorded.tape->exchanges) {
-        const bool of_gradients =
-            exchange.kind == gpu::ExchangeKind::kAllReduce && exchange.label == 0;
-        if (!exchange.of_host && !of_gradients) sent += real(exchange.sent_bytes);
+      const gpu::Tape& tape = *recorded.tape;
+      for (const gpu::TapedExchange& exchange : tape.exchanges) {
+        const bool is_of_tp = tape.groups[exchange.group].name == "tp";
+        const bool is_of_update = tape.names[exchange.label] == "gradients of copies";
+        if (is_of_tp && !is_of_update) sent += real(exchange.sent_bytes);
       }
     }
     return sent;
@@ -51,7 +52,7 @@ TEST_F(TensorExchange, SendsTheBytesOfATraining) {
                        {"--sp", shares_tokens ? "on" : "off"},
                        {"--micro-batch", std::to_string(micro_batch)},
                        {"--on", "dgx-a100"}};
-    const double sent = sent_by_all(five_d::test::setup_of(training), tp);
+    const double sent = sent_by_all(train::parse_setup(five_d::techniques(), training.words()), tp);
 
     // A byte a second, and no latency: seconds of a rank are the bytes that it sends.
     Question question{.work = {},
