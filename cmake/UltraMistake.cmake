@@ -24,6 +24,12 @@ function(ultra_mistaken_objects out chapter file mistake)
   set(${out} "$<FILTER:${objects},INCLUDE,/mistakes/${chapter}/${mistake}/>" PARENT_SCOPE)
 endfunction()
 
+# Where the names stand that the mistakes of an exercise call, as options of the linker: the check is
+# linked with one of them, and all have to find what they call.
+function(ultra_called_by_mistakes out chapter file)
+  set(${out} ${CMAKE_BINARY_DIR}/tests/mistakes/${chapter}/${file}.called PARENT_SCOPE)
+endfunction()
+
 # Links libprovider.so of each mistake.
 function(ultra_provider_libraries out chapter file)
   set(linker "")
@@ -40,7 +46,10 @@ function(ultra_provider_libraries out chapter file)
     list(APPEND commands COMMAND ${CMAKE_CXX_COMPILER} -shared ${linker}
       -Wl,-soname,libprovider.so -o ${folder}/libprovider.so "${objects}")
   endforeach()
-  add_custom_command(OUTPUT ${libraries} ${commands}
+  ultra_called_by_mistakes(called ${chapter} ${file})
+  add_custom_command(OUTPUT ${libraries} ${called} ${commands}
+    COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/mistakes.py called ${called}
+            "$<TARGET_OBJECTS:${chapter}.${file}.providers>"
     DEPENDS $<TARGET_OBJECTS:${chapter}.${file}.providers>
     COMMENT "Linking the providers of ${chapter}.${file}" COMMAND_EXPAND_LISTS VERBATIM)
   set(${out} ${libraries} PARENT_SCOPE)
@@ -74,7 +83,10 @@ function(ultra_mistakes_of_exercise chapter solution own)
   ultra_check_executable(${name}.mistakes ${chapter} ${file} ${name}.provider
     solutions/${chapter}/${file_name} "${own}")
   target_sources(${name}.mistakes PRIVATE ${libraries})
-  target_link_options(${name}.mistakes PRIVATE -Wl,--enable-new-dtags) # LD_LIBRARY_PATH goes first
+  ultra_called_by_mistakes(called ${chapter} ${file})
+  target_link_options(${name}.mistakes PRIVATE
+    -Wl,--enable-new-dtags # LD_LIBRARY_PATH goes first
+    @${called})
   set_target_properties(${name}.mistakes PROPERTIES
     OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/mistakes
     ENABLE_EXPORTS ON) # providers call what is linked here

@@ -1,6 +1,7 @@
 """Classic wrong answers: applies tests/mistakes/NN_name/FILE/NAME.patch and proves that it is caught.
 
     mistakes.py apply SOLUTION FOLDER PATCH...   the solution with each mistake: FOLDER/NAME/ and its name
+    mistakes.py called FILE OBJECT...            what the objects call of ours, as options of the linker
     mistakes.py expect PATCH EXECUTABLE FOLDER   the check must fail, with the hint, when it loads
                                                  the solution with the mistake, FOLDER/libprovider.so
 
@@ -63,6 +64,14 @@ def apply_all(solution, folder, *patches):
         apply(patch, solution, pathlib.Path(folder, pathlib.Path(patch).stem, pathlib.Path(solution).name))
 
 
+def called(file, *objects):
+    """Writes -u NAME for each name of ours that some object calls and does not have."""
+    done = subprocess.run(["nm", "-u", "-P", *objects], capture_output=True, text=True, check=True)
+    names = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("_Z") and "5ultra" in line}
+    text = "".join(f"-Wl,-u,{name}\n" for name in sorted(names))
+    pathlib.Path(file).write_text(text, encoding="utf-8")
+
+
 def run_check(executable, folder, change):
     """Runs a check that loads FOLDER/libprovider.so, the solution with `change`."""
     if not pathlib.Path(folder, "libprovider.so").is_file():
@@ -98,6 +107,8 @@ def main():
     match sys.argv[1:]:
         case "apply", solution, folder, *patches:
             apply_all(solution, folder, *patches)
+        case "called", file, *objects:
+            called(file, *objects)
         case "expect", patch, executable, folder:
             expect(patch, executable, folder)
         case _:

@@ -132,7 +132,7 @@ TEST_F(ExpertProgram, SaysWhatDispatchingCosts) {
   expect_parts(
       answer_to("--model mixtral-8x7b --layers 1 --dp 8 --ep 8 --seq 1024 --global-batch 8 "
                 "--micro-batch 1 --on dgx-h100"),
-      {"mixtral-8x7b", "ep ", "dispatch", "combine"});
+      {"mixtral-8x7b", "ep ", "dispatch"});
 }
 
 TEST_F(ExpertProgram, PrintsHowManyRanksItNeeds) {

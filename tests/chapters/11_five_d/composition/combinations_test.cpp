@@ -144,8 +144,8 @@ TEST(Combinations, ForEachPairOfFlagsTheTableSaysWhatTheProgramDoes) {
 TEST(Combinations, EveryRowOfTheTableRefusesSomething) {
   // Answers instead of training, a model of others, what only a file of passes asks for, and a
   // device that this build may not have.
-  const std::vector<std::string> others = {"--init", "--simulate", "--shapes", "--device cuda",
-                                           "several parts on a rank"};
+  const std::vector<std::string> others = {
+      "--init", "--simulate", "--shapes", "--device cuda", "--on", "several parts on a rank"};
   for (const train::Conflict& row : test::table_of_combinations()) {
     const auto is_other = [&](const std::string& name) {
       return std::ranges::find(others, name) != others.end();
@@ -160,6 +160,39 @@ TEST(Combinations, EveryRowOfTheTableRefusesSomething) {
       }
     }
     EXPECT_TRUE(refuses) << row.first << ", " << row.second << ": " << row.reason;
+  }
+}
+
+TEST(Combinations, WhatCannotBeRecordedIsRefusedWithItsReason) {
+  const std::vector<std::string> asked = {
+      "--init x",
+      "--val-data x",
+      "--device emulated",
+      "--link gbps=1",
+      "--dp 2 --compress int8",
+      "--dp 2 --check-replicas 1",
+      "--dp 4 --zero 3 --zero++ weights-int8",
+      "--dp 2 --zero 1 --offload optimizer",
+      "--pp 2 --stage-split measured",
+      "--precision bf16-pure --rounding stochastic",
+      "--optimizer-state int8",
+      "--round-sums norms",
+      "--count-updates",
+  };
+  std::vector<std::string> reasons;
+  for (const std::string& flags : asked) {
+    try {
+      static_cast<void>(train::parse_setup(
+          techniques(), ultra::test::words_of("--on dgx-h100 --vocab 256 " + flags)));
+      ADD_FAILURE() << flags;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("does not go together with --on: ")) << flags;
+      reasons.emplace_back(error.what());
+    }
+  }
+  for (const train::Conflict& row : test::table_of_combinations()) {
+    if (row.second != train::kOnFlag) continue;
+    EXPECT_THAT(reasons, ::testing::Contains(HasSubstr(row.first + " does not go together")));
   }
 }
 
