@@ -40,6 +40,7 @@ void ask_for_gpus(CommOptions& comm, const Machine& machine) {
 }  // namespace
 
 void move_elsewhere(Setup& setup) {
+  reject_conflicts(conflicts_with_recording(setup));
   ask_for_gpus(setup.comm, parse_machine(setup.on.machine));
   if (!setup.comm.collectives_given) setup.comm.collectives = Collectives::kNative;
   setup.train.is_recorded = true;

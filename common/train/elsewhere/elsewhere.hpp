@@ -14,7 +14,8 @@ namespace ultra::train {
 /// @brief Settles what --on changes before flags are checked: there are as many ranks as the machine
 /// has GPUs, and numbers are bf16 with gradients and master weights in f32, unless flags say
 /// otherwise.
-/// @throws ConfigError for a machine that cannot be read, and for --ranks of another number.
+/// @throws ConfigError for a machine that cannot be read, for --ranks of another number, and for what
+/// conflicts_with_recording() has.
 void move_elsewhere(Setup& setup);
 
 /// @brief What of every trainer's flags cannot be recorded, as rows whose second flag is kOnFlag.

@@ -176,7 +176,7 @@ TEST(Combinations, WhatCannotBeRecordedIsRefusedWithItsReason) {
       "--pp 2 --stage-split measured",
       "--precision bf16-pure --rounding stochastic",
       "--optimizer-state int8",
-      "--round-sums norms",
+      "--precision bf16 --round-sums norms",
       "--count-updates",
   };
   std::vector<std::string> reasons;
