@@ -47,12 +47,12 @@ std::string place_of(const Setup& setup, int rank) {
   return text;
 }
 
-RecordedRank record_step(const Setup& setup, int rank) {
+RecordedRank record_step(const Setup& setup, int rank, bool checks_order) {
   const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
   RecordedRank recorded{
       .rank = rank, .place = place_of(setup, rank), .tape = std::make_unique<gpu::Tape>()};
   gpu::Tape& tape = *recorded.tape;
-  const Device device = Device::meta(tape, rank);
+  const Device device = Device::meta(tape, rank, checks_order);
   const Communicator world =
       comm::meta_world(rank, ranks, tape).with_algorithms(setup.rank_options().algorithms);
   const data::Sampler sampler = sampler_of(setup.train);

@@ -31,8 +31,10 @@ struct RecordedRank {
 /// The setup is checked as for training; its ranks are as many as the machine has, and need not exist.
 /// Nothing is computed: what a step decides by numbers on the host (a loss, a norm, a choice of
 /// experts) it decides as if these were zeros or even.
+/// @param checks_order  whether two streams' accesses of the same bytes without an order between them
+///                      throw gpu::OrderError, as on the emulated device.
 /// @throws ConfigError where the plan does not fit the model.
-[[nodiscard]] RecordedRank record_step(const Setup& setup, int rank);
+[[nodiscard]] RecordedRank record_step(const Setup& setup, int rank, bool checks_order = false);
 
 /// @brief Where a rank stands along the axes whose ranks do different work: "pp 2"; empty where none
 /// do.
