@@ -77,6 +77,9 @@ void expect_recordable(const Setup& setup) {
 }
 
 void validate(Setup& setup) {
+  if (setup.on.json && !setup.on.asked()) {
+    throw ConfigError("--on-json has no meaning without --on CLUSTER. Give both.");
+  }
   if (setup.on.asked()) move_elsewhere(setup);
   adopt_model(setup.train);
   if (!setup.train.init.empty()) {

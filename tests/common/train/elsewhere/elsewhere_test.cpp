@@ -170,6 +170,7 @@ TEST(Elsewhere, RefusesWhatIsNotRecorded) {
   expect_refused("--on dgx-h100 --device emulated", "--device does not go together with --on");
   expect_refused("--on dgx-h100 --metrics m", "--metrics has no meaning with --on");
   expect_refused("--on dgx-h100 --micro-batch 3", "4 % 3 = 1");
+  expect_refused("--on-json", "--on-json has no meaning without --on CLUSTER");
 }
 
 TEST(Elsewhere, ASweepHasARowForEachLine) {
