@@ -99,11 +99,6 @@ std::vector<train::Conflict> conflicts_of(const train::Setup& setup) {
     }
   }
   for (train::Conflict& row : train::conflicts_with_recording(setup)) all.push_back(std::move(row));
-  for (const auto& technique : setup.techniques) {
-    for (train::Conflict& row : technique->conflicts_with_recording(setup)) {
-      all.push_back(std::move(row));
-    }
-  }
   return all;
 }
 

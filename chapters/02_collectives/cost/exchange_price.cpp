@@ -49,11 +49,7 @@ double tree_seconds(const Cluster& cluster, const GroupPlacement& group, double 
 double all_reduce_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
   if (group.ranks == 1) return 0;
   const double rings = 2 * gather_seconds(cluster, group, bytes);
-  const double levels = std::ceil(std::log2(real(group.nodes)));
-  const double trees =
-      2 * (levels * cluster.inter.latency + real(group.per_node - 1) * cluster.intra.latency) +
-      2 * bytes / ring_bandwidth(cluster, group);
-  return std::min(rings, trees);
+  return std::min(rings, 2 * tree_seconds(cluster, group, bytes));
 }
 
 double all_to_all_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes,

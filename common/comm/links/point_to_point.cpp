@@ -10,11 +10,6 @@
 namespace ultra::comm {
 namespace {
 
-DevicePart device_part_of(const Tensor& data, const OperationInfo& info) {
-  if (info.device == DeviceKind::kCpu) return {};
-  return DevicePart({data}, stream_name(info));
-}
-
 class Message : public Operation {
  public:
   Message(OperationInfo info, Tensor data, std::shared_ptr<Transport> transport, Tag tag)
@@ -99,6 +94,11 @@ class Shift : public Operation {
 };
 
 }  // namespace
+
+DevicePart device_part_of(const Tensor& data, const OperationInfo& info) {
+  if (info.device == DeviceKind::kCpu) return {};
+  return DevicePart({data}, stream_name(info));
+}
 
 std::shared_ptr<Operation> make_message(OperationInfo info, Tensor data,
                                         std::shared_ptr<Transport> transport, Tag tag) {

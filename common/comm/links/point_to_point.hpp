@@ -9,6 +9,9 @@
 
 namespace ultra::comm {
 
+/// @brief What of a message happens on a device: nothing, where its tensor is on the host.
+[[nodiscard]] DevicePart device_part_of(const Tensor& data, const OperationInfo& info);
+
 /// @brief A message to or from `info.root`, as an operation.
 /// @param tag  its use is Tag::Use::kPointToPoint or kNamed.
 [[nodiscard]] std::shared_ptr<Operation> make_message(OperationInfo info, Tensor data,

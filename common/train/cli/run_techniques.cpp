@@ -70,12 +70,6 @@ std::vector<NamedModel> models_of(const Techniques& techniques) {
   return models;
 }
 
-void expect_recordable(const Setup& setup) {
-  for (const auto& technique : setup.techniques) {
-    reject_conflicts(technique->conflicts_with_recording(setup));
-  }
-}
-
 void validate(Setup& setup) {
   if (setup.on.json && !setup.on.asked()) {
     throw ConfigError("--on-json has no meaning without --on CLUSTER. Give both.");
@@ -90,17 +84,17 @@ void validate(Setup& setup) {
   std::vector<FileFlag> files = setup.files();
   const auto question = setup.question();
   const bool records = question && question->what == Instead::kRecord;
-  if (records) expect_recordable(setup);
+  if (records) reject_conflicts(conflicts_with_recording(setup));
+  const bool answers =
+      question && (question->what == Instead::kEstimate || question->what == Instead::kAnswer);
   for (FileFlag& file : files) {
     if (records && file.flag == "--trace") file.use = FileUse::kAnswer;
   }
   if (question) expect_nothing_to_write(files, question->flag);
-  if (question && question->what != Instead::kMeasurement && !records) {
-    expect_default_rule(setup.train.optimizer, question->flag);
-  }
+  if (answers) expect_default_rule(setup.train.optimizer, question->flag);
   expect_different_files(files);
   // What needs no ranks may be asked for more of them than can run here.
-  if (question && question->what != Instead::kMeasurement && !records) return;
+  if (answers) return;
   for (const auto& technique : setup.techniques) technique->check_ranks(setup);
   if (setup.has_ranks()) setup.comm.validate();
 }

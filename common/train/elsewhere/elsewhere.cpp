@@ -37,17 +37,8 @@ void ask_for_gpus(CommOptions& comm, const Machine& machine) {
   comm.ranks = gpus;
 }
 
-}  // namespace
-
-void move_elsewhere(Setup& setup) {
-  reject_conflicts(conflicts_with_recording(setup));
-  ask_for_gpus(setup.comm, parse_machine(setup.on.machine));
-  if (!setup.comm.collectives_given) setup.comm.collectives = Collectives::kNative;
-  setup.train.is_recorded = true;
-  if (!setup.train.dtype_given) setup.train.precision = mixed_precision();
-}
-
-std::vector<Conflict> conflicts_with_recording(const Setup& setup) {
+/// What of every trainer's flags cannot be recorded.
+std::vector<Conflict> conflicts_of_every_trainer(const Setup& setup) {
   const TrainOptions& train = setup.train;
   return {
       not_recorded("--init", "no weight is read: give the model's sizes, or --model.",
@@ -61,6 +52,24 @@ std::vector<Conflict> conflicts_with_recording(const Setup& setup) {
   };
 }
 
+}  // namespace
+
+void move_elsewhere(Setup& setup) {
+  reject_conflicts(conflicts_of_every_trainer(setup));
+  ask_for_gpus(setup.comm, parse_machine(setup.on.machine));
+  if (!setup.comm.collectives_given) setup.comm.collectives = Collectives::kNative;
+  setup.train.is_recorded = true;
+  if (!setup.train.dtype_given) setup.train.precision = mixed_precision();
+}
+
+std::vector<Conflict> conflicts_with_recording(const Setup& setup) {
+  std::vector<Conflict> all = conflicts_of_every_trainer(setup);
+  for (const auto& technique : setup.techniques) {
+    for (Conflict& row : technique->conflicts_with_recording(setup)) all.push_back(std::move(row));
+  }
+  return all;
+}
+
 std::string report_on_machine(const Setup& setup) {
   const Machine machine = parse_machine(setup.on.machine);
   std::optional<AtomicFile> trace;
@@ -72,7 +81,7 @@ std::string report_on_machine(const Setup& setup) {
     trace->write(timeline_of(report));
     trace->commit();
   }
-  return setup.on.json ? to_json(report) : to_text(report);
+  return setup.on.json ? to_json(report).dump(2) + "\n" : to_text(report);
 }
 
 std::string report_sweep(const Sweep& sweep, const ReadLine& read) {

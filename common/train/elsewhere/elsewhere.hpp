@@ -14,11 +14,12 @@ namespace ultra::train {
 /// @brief Settles what --on changes before flags are checked: there are as many ranks as the machine
 /// has GPUs, and numbers are bf16 with gradients and master weights in f32, unless flags say
 /// otherwise.
-/// @throws ConfigError for a machine that cannot be read, for --ranks of another number, and for what
-/// conflicts_with_recording() has.
+/// @throws ConfigError for a machine that cannot be read, for --ranks of another number, and for
+/// flags of every trainer that a recorded step cannot have.
 void move_elsewhere(Setup& setup);
 
-/// @brief What of every trainer's flags cannot be recorded, as rows whose second flag is kOnFlag.
+/// @brief What cannot be recorded, of every trainer's flags and of all techniques': rows whose
+/// second flag is kOnFlag.
 [[nodiscard]] std::vector<Conflict> conflicts_with_recording(const Setup& setup);
 
 /// @brief Records a step, prices it on the machine of --on, and says what it takes, for stdout; writes

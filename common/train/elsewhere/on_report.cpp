@@ -154,6 +154,14 @@ std::string holding_back(const OnReport& report) {
 
 }  // namespace
 
+double OnReport::exchanges_waited() const {
+  double waited = 0;
+  for (const OnExchanges& of : exchanges) {
+    if (of.group != kMessages) waited += of.waited;
+  }
+  return waited;
+}
+
 OnReport price(const Setup& setup, const replay::Cluster& cluster,
                const std::vector<RecordedRank>& ranks, replay::Spans spans) {
   const int all = setup.has_ranks() ? setup.comm.world_size() : 1;
@@ -228,14 +236,10 @@ std::string to_text(const OnReport& report) {
                         rank.phase, rank.place.empty() ? "" : fmt::format(" ({})", rank.place));
   }
   const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
-  text += fmt::format("\n  a step: {}, {} tokens/s, {:.2f} of the GPUs' peak\n",
-                      format_seconds(report.seconds),
-                      format_count(static_cast<std::uint64_t>(tokens_per_second)),
-                      report.flop / report.seconds / report.ranks / report.peak_flops);
-  double waits = report.stage + report.streams + report.host;
-  for (const OnExchanges& of : report.exchanges) {
-    if (of.group != kMessages) waits += of.waited;
-  }
+  text += fmt::format(
+      "\n  a step: {}, {} tokens/s, {:.2f} of the GPUs' peak\n", format_seconds(report.seconds),
+      format_count(static_cast<std::uint64_t>(tokens_per_second)), report.part_of_peak());
+  const double waits = report.stage + report.streams + report.host + report.exchanges_waited();
   text += fmt::format(
       "    of rank {}, in seconds: products {:.3f}, attention {:.3f}, elementwise {:.3f}, update "
       "{:.3f}, waits {:.3f}\n",
@@ -253,7 +257,7 @@ std::string to_text(const OnReport& report) {
   return text + "\n" + holding_back(report);
 }
 
-std::string to_json(const OnReport& report) {
+Json to_json(const OnReport& report) {
   Json memory = Json::array();
   for (const OnMemory& rank : report.memory) {
     Json bytes;
@@ -275,23 +279,22 @@ std::string to_json(const OnReport& report) {
                          {"seconds", of.seconds},
                          {"waited", of.waited}});
   }
-  const Json json = {{"ranks", report.ranks},
-                     {"memory_bytes", report.memory_bytes},
-                     {"memory", std::move(memory)},
-                     {"seconds", report.seconds},
-                     {"tokens", report.tokens},
-                     {"flop", report.flop},
-                     {"peak_flops", report.peak_flops},
-                     {"slowest_rank", report.slowest},
-                     {"products", report.products},
-                     {"attention", report.attention},
-                     {"elementwise", report.elementwise},
-                     {"update", report.update},
-                     {"waits_for_stages", report.stage},
-                     {"waits_for_the_host", report.host},
-                     {"waits_for_streams", report.streams},
-                     {"exchanges", std::move(exchanges)}};
-  return json.dump(2) + "\n";
+  return {{"ranks", report.ranks},
+          {"memory_bytes", report.memory_bytes},
+          {"memory", std::move(memory)},
+          {"seconds", report.seconds},
+          {"tokens", report.tokens},
+          {"flop", report.flop},
+          {"peak_flops", report.peak_flops},
+          {"slowest_rank", report.slowest},
+          {"products", report.products},
+          {"attention", report.attention},
+          {"elementwise", report.elementwise},
+          {"update", report.update},
+          {"waits_for_stages", report.stage},
+          {"waits_for_the_host", report.host},
+          {"waits_for_streams", report.streams},
+          {"exchanges", std::move(exchanges)}};
 }
 
 }  // namespace ultra::train

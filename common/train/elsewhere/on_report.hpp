@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/json.hpp"
 #include "common/replay/cluster/cluster.hpp"
 #include "common/replay/replay.hpp"
 #include "common/tensor/memory_tracker.hpp"
@@ -56,6 +57,11 @@ struct OnReport {
   double host = 0;         ///< seconds that streams waited for the host
   std::vector<replay::ReplayedRank> replayed = {};  ///< all recorded ranks
   std::vector<OnExchanges> exchanges = {};          ///< by group
+
+  /// @brief The part of the GPUs' peak that the step reaches.
+  [[nodiscard]] double part_of_peak() const { return flop / seconds / ranks / peak_flops; }
+  /// @brief Seconds waited for the exchanges of groups.
+  [[nodiscard]] double exchanges_waited() const;
 };
 
 /// @brief Prices recorded ranks on a machine.
@@ -66,7 +72,7 @@ struct OnReport {
 /// @brief The report as tables.
 [[nodiscard]] std::string to_text(const OnReport& report);
 /// @brief The report as JSON: bytes and seconds.
-[[nodiscard]] std::string to_json(const OnReport& report);
+[[nodiscard]] Json to_json(const OnReport& report);
 
 /// @brief The report's spans as a timeline: the text of a file that ui.perfetto.dev opens.
 [[nodiscard]] std::string timeline_of(const OnReport& report);

@@ -35,14 +35,6 @@ OnMemory fullest(const OnReport& report) {
                                    [](const OnMemory& rank) { return rank.at_peak.total(); });
 }
 
-double exchanges_waited(const OnReport& report) {
-  double seconds = 0;
-  for (const OnExchanges& of : report.exchanges) {
-    if (of.group != kMessages) seconds += of.waited;
-  }
-  return seconds;
-}
-
 }  // namespace
 
 Sweep sweep_of(const std::vector<std::string>& words, const ReadsValue& reads) {
@@ -110,9 +102,8 @@ std::string sweep_to_text(const Sweep& sweep, const std::vector<SweepRow>& rows)
     text += fmt::format("{:>7.1f}  {:>6.1f}  {:>10}  {:>12.0f}  {:>7.2f}  {:>9}  {:>9}\n",
                         static_cast<double>(fullest(report).at_peak.total()) / 1e9,
                         report.memory_bytes / 1e9, format_seconds(report.seconds),
-                        static_cast<double>(report.tokens) / report.seconds,
-                        report.flop / report.seconds / report.ranks / report.peak_flops,
-                        share(exchanges_waited(report)), share(report.stage));
+                        static_cast<double>(report.tokens) / report.seconds, report.part_of_peak(),
+                        share(report.exchanges_waited()), share(report.stage));
   }
   return text + "\nGB of the fullest rank; exchanges and stages: waited for them, of a step.\n";
 }
@@ -122,7 +113,7 @@ std::string sweep_to_json(const Sweep& sweep, const std::vector<SweepRow>& rows)
   for (const SweepRow& row : rows) {
     Json flags = Json::object();
     for (std::size_t f = 0; f < sweep.flags.size(); ++f) flags[sweep.flags[f]] = row.values[f];
-    Json entry = row.error.empty() ? Json::parse(to_json(row.report)) : Json{{"error", row.error}};
+    Json entry = row.error.empty() ? to_json(row.report) : Json{{"error", row.error}};
     entry["flags"] = std::move(flags);
     list.push_back(std::move(entry));
   }

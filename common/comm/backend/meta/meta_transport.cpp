@@ -10,6 +10,7 @@
 #include "common/comm/backend/meta/mirror.hpp"
 #include "common/comm/collectives/native_volume.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
+#include "common/comm/links/point_to_point.hpp"
 #include "common/gpu/meta/meta_event.hpp"
 #include "common/gpu/meta/meta_streams.hpp"
 #include "common/gpu/meta/tape.hpp"
@@ -122,8 +123,7 @@ class MetaTransport final : public Transport {
                                   const Tag& tag) override {
     expect_nothing_computes(info);
     const bool sends = info.kind == OpKind::kSend;
-    const DevicePart part =
-        info.device == DeviceKind::kCpu ? DevicePart() : DevicePart({data}, stream_name(info));
+    const DevicePart part = device_part_of(data, info);
     const std::size_t sent_bytes = sends && info.root != rank_ ? data.nbytes() : 0;
     const auto noted = std::make_shared<Noted>(info, Operation::Order::kAnyTime, part, sent_bytes);
     // A send that has ended says nothing of its receiver: nobody may come to wait for that.

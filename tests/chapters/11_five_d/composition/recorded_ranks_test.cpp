@@ -27,10 +27,7 @@ constexpr MemoryCategory kExact[] = {MemoryCategory::kParameters, MemoryCategory
                                      MemoryCategory::kOptimizer, MemoryCategory::kActivations};
 
 bool is_recordable(const train::Setup& setup) {
-  std::vector<train::Conflict> all = train::conflicts_with_recording(setup);
-  for (const auto& technique : setup.techniques) {
-    for (train::Conflict& row : technique->conflicts_with_recording(setup)) all.push_back(row);
-  }
+  const std::vector<train::Conflict> all = train::conflicts_with_recording(setup);
   return std::ranges::none_of(all, &train::Conflict::broken);
 }
 
