@@ -1,4 +1,4 @@
-/// 01_memory: trains on one rank and accounts for every byte; or estimates a model's memory.
+/// 01_memory: trains on one rank and accounts for every byte.
 
 #include "chapters/01_memory/memory.hpp"
 #include "common/train/cli/run_techniques.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Chapter 01 as a technique: recomputation, accumulation, and an account of every byte.
+/// Chapter 01 as a technique: recomputation, accumulation, and what they keep.
 ///
 /// | part of training    | becomes                                      | where                 |
 /// |---------------------|----------------------------------------------|-----------------------|
@@ -10,12 +10,7 @@
 /// | the update          | the written AdamW                            | adamw_step            |
 
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "chapters/01_memory/estimate/stored_formats.hpp"
-#include "chapters/01_memory/memory_options.hpp"
 #include "chapters/01_memory/recompute_mode.hpp"
 #include "common/train/cli/technique.hpp"
 #include "common/train/options/options.hpp"
@@ -24,48 +19,38 @@
 /// @brief Chapter 01: what training keeps in memory.
 namespace ultra::memory {
 
-/// @brief --recompute, --estimate, and the parts of a training that chapter 01 writes out.
+/// @brief --recompute, and the parts of a training that chapter 01 writes out.
 class Memory : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
-  [[nodiscard]] std::vector<train::Question> questions() const override;
-  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
                    const train::Setup& setup) const override;
   void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> memory_table(
-      const train::Setup& setup, const train::TrainResult& result) const override;
+  void write_formulas(train::Formulas& formulas, const train::Setup& setup) const override;
 
-  /// @brief Its flags.
-  [[nodiscard]] const MemoryOptions& options() const { return options_; }
-  /// @brief The precision of an estimate, by a technique whose --precision says more.
-  void set_estimate_precision(NumberFormats precision) { options_.precision = precision; }
-  /// @brief The formats of a training, by a technique that stores not all in --dtype.
-  void set_formats(const StoredFormats& formats) { formats_ = formats; }
-  /// @brief Those of a training in `dtype`, unless a technique has set others.
-  [[nodiscard]] StoredFormats formats(DType dtype) const {
-    return formats_ ? *formats_ : all_in(dtype);
-  }
+  /// @brief What is computed again.
+  [[nodiscard]] const RecomputeConfig& recompute() const { return recompute_; }
 
  private:
-  MemoryOptions options_;
-  std::optional<StoredFormats> formats_;
+  RecomputeConfig recompute_;
 };
 
 /// @brief The technique of this chapter.
 [[nodiscard]] std::unique_ptr<train::Technique> technique();
 
-/// @brief The flags of this chapter in a program that has it.
-[[nodiscard]] const MemoryOptions& options_of(const train::Setup& setup);
-/// @brief What a training of these flags stores, for the closed forms of all chapters.
-[[nodiscard]] StoredFormats formats_of(const train::Setup& setup);
+/// @brief What a program that has this chapter computes again.
+[[nodiscard]] const RecomputeConfig& recompute_of(const train::Setup& setup);
 
-/// @brief Predicted and measured bytes per category, and when each was at its peak.
-[[nodiscard]] std::string format_memory_table(const train::TrainOptions& options,
-                                              const StoredFormats& formats,
-                                              const RecomputeConfig& recompute,
-                                              const train::TrainResult& result);
+/// @brief How many times the bytes that states take in f32 with two moments they take in a training.
+struct StateFactors {
+  double parameters = 1;  ///< of the passes' weights
+  double gradients = 1;   ///< of their gradients
+  double optimizer = 1;   ///< of what the optimizer keeps, master weights among it
+};
+
+/// @brief Those of a training's types and optimizer.
+[[nodiscard]] StateFactors state_factors(const train::TrainOptions& options);
 
 }  // namespace ultra::memory

@@ -53,9 +53,7 @@ enum class NumberFormats {
   kFp32,                ///< everything in 4 bytes: `--dtype f32`
   kBf16Mixed,           ///< bf16 weights, gradients, activations; fp32 master weights, Adam states
   kBf16MixedFp32Grads,  ///< the same, with gradients accumulated in a second, fp32 buffer
-  kTwoBytes,            ///< as kBf16Mixed, and numbers that sum up a row stay in fp32
-  kFp8Tensors,          ///< as kTwoBytes, and linear layers of blocks keep fp8 inputs, a scale each
-  kFp8Tiles             ///< likewise, with a scale for each 128 features of a token
+  kTwoBytes             ///< as kBf16Mixed, and numbers that sum up a row stay in fp32
 };
 
 /// @brief e, bytes of one element of an activation.
@@ -68,8 +66,6 @@ enum class NumberFormats {
     case NumberFormats::kBf16Mixed:
     case NumberFormats::kBf16MixedFp32Grads:
     case NumberFormats::kTwoBytes:
-    case NumberFormats::kFp8Tensors:
-    case NumberFormats::kFp8Tiles:
       break;
   }
   return 2;
@@ -79,36 +75,7 @@ enum class NumberFormats {
 ///
 /// e, but in a training whose types say otherwise.
 [[nodiscard]] constexpr std::size_t row_sum_bytes(NumberFormats precision) {
-  switch (precision) {
-    case NumberFormats::kTwoBytes:
-    case NumberFormats::kFp8Tensors:
-    case NumberFormats::kFp8Tiles:
-      return 4;
-    default:
-      return activation_element_bytes(precision);
-  }
-}
-
-/// @brief Whether linear layers of blocks keep codes of fp8, and not the tensor that they were given.
-[[nodiscard]] constexpr bool keeps_codes(NumberFormats precision) {
-  return precision == NumberFormats::kFp8Tensors || precision == NumberFormats::kFp8Tiles;
-}
-
-/// @brief Bytes of the scales of such an input of [tokens, features].
-[[nodiscard]] constexpr std::size_t scale_bytes(NumberFormats precision, std::size_t tokens,
-                                                std::size_t features) {
-  if (!keeps_codes(precision) || tokens * features == 0) return 0;
-  return 4 * (precision == NumberFormats::kFp8Tiles ? tokens * ((features + 127) / 128) : 1);
-}
-
-/// @brief Bytes that a linear layer of a block keeps of its input of [tokens, features].
-///
-/// e for each element; of fp8 one, rows of whole words of four bytes, and scales of four bytes.
-[[nodiscard]] constexpr std::size_t linear_input_bytes(NumberFormats precision, std::size_t tokens,
-                                                       std::size_t features) {
-  if (tokens * features == 0) return 0;
-  if (!keeps_codes(precision)) return activation_element_bytes(precision) * tokens * features;
-  return tokens * ((features + 3) / 4 * 4) + scale_bytes(precision, tokens, features);
+  return precision == NumberFormats::kTwoBytes ? 4 : activation_element_bytes(precision);
 }
 
 /// @brief Bytes of the model's states, per parameter or in total.

@@ -1,16 +1,38 @@
 #include "chapters/04_zero/zero.hpp"
 
+#include <cmath>
+
 #include "chapters/01_memory/memory.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/04_zero/estimate/zero_estimate.hpp"
-#include "chapters/04_zero/estimate/zero_memory_table.hpp"
 #include "chapters/04_zero/offload/storage_trace.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/base/units.hpp"
+#include "common/storage/storage.hpp"
 #include "common/train/run/agree.hpp"
 
 namespace ultra::zero {
 namespace {
+
+std::string traffic_line(std::string_view name, const train::StorageTraffic& traffic) {
+  const double moved = traffic.read_seconds + traffic.write_seconds;
+  if (moved <= 0) return "";
+  return fmt::format(
+      "  {:<10}read {} in {:.3f} s, wrote {} in {:.3f} s; waited {:.3f} s, {:.0f}%\n", name,
+      format_bytes(traffic.read_bytes), traffic.read_seconds, format_bytes(traffic.written_bytes),
+      traffic.write_seconds, traffic.exposed_seconds, 100.0 * traffic.exposed_seconds / moved);
+}
+
+/// What a rank keeps beside its device, and what moved.
+std::string format_storage(const OffloadSettings& settings, const train::OffloadUse& use) {
+  const std::string where =
+      settings.folder.empty() ? "in the host's memory"
+                              : fmt::format("in a file, by {}", to_string(storage::file_backend()));
+  return fmt::format("\n  Rank 0 has {} {}.\n{}{}", format_bytes(use.stored_bytes), where,
+                     traffic_line("optimizer", use.optimizer),
+                     traffic_line("weights", use.weights));
+}
 
 /// Where the moments, and weights, of a program's ranks are.
 class Offloading : public train::Technique {
@@ -41,6 +63,12 @@ class Offloading : public train::Technique {
     return {{"--offload-to", folder, train::FileUse::kScratch}};
   }
 
+  std::string table(const train::Setup&, const train::TrainResult& result) const override {
+    return settings().what == Offload::kNone
+               ? ""
+               : format_storage(settings(), result.ranks.front().offload);
+  }
+
   [[nodiscard]] OffloadSettings settings() const { return options_.settings(); }
 
  private:
@@ -69,12 +97,6 @@ train::ExtraConfig Zero::config(const train::Setup& setup) const {
   return options_.config(data_parallel::options_of(setup));
 }
 
-std::optional<std::string> Zero::estimate(const train::Setup& setup) const {
-  const auto asked = data_parallel::options_of(setup).dp;
-  const auto ranks = checked_cast<int>(asked.value_or(setup.comm.ranks.value_or(8)));
-  return zero::answer(memory::options_of(setup), setup.train, ranks, options_.node_size);
-}
-
 void Zero::name_algorithms(train::AlgorithmNames& names) const {
   names[OpKind::kReduceScatter] = options_.reduce_scatter;
 }
@@ -83,27 +105,11 @@ ZeroSettings Zero::settings(const train::Setup& setup) const {
   ZeroSettings settings =
       options_.settings(data_parallel::options_of(setup), setup.train.formats().gradients);
   if (const auto* offloading = setup.find<Offloading>()) settings.offload = offloading->settings();
-  const memory::RecomputeConfig& recompute = memory::options_of(setup).recompute;
+  const memory::RecomputeConfig& recompute = memory::recompute_of(setup);
   if (recompute.mode == memory::Recompute::kFull) {
     settings.recompute_every = recompute.recompute_every;
   }
   return settings;
-}
-
-ShardedRun Zero::sharded_run(const train::Setup& setup) const {
-  const auto replicas = static_cast<std::size_t>(setup.replicas());
-  const std::size_t share = ceil_div(setup.train.global_batch, replicas);
-  const Sharding sharding = options_.sharding(setup.data_ranks());
-  const memory::StateWidths of_setup = memory::formats_of(setup).states;
-  std::optional<memory::StateWidths> widths;
-  if (of_setup != memory::all_in(setup.train.dtype).states) widths = of_setup;
-  return {.model = setup.train.model,
-          .dtype = setup.train.formats().gradients,
-          .settings = settings(setup),
-          .shards = sharding.shards,
-          .replicas = sharding.replicas,
-          .micro_batches = ceil_div(share, setup.train.micro_batch),
-          .widths = widths};
 }
 
 // [region join]
@@ -138,12 +144,30 @@ train::MakeStates sharded_states(const ZeroSettings& settings,
 }
 // [/region]
 
-std::optional<std::string> Zero::memory_table(const train::Setup& setup,
-                                              const train::TrainResult& result) const {
-  if (!options_.shards()) return {};
-  return format_zero_memory_table(setup.train, memory::formats_of(setup),
-                                  memory::options_of(setup).recompute, sharded_run(setup),
-                                  *options_.algorithms(data_parallel::options_of(setup)), result);
+void Zero::write_formulas(train::Formulas& formulas, const train::Setup& setup) const {
+  if (!options_.shards()) return;
+  const RankBytes of_fp32 = bytes_per_rank(
+      options_.sharding(setup.data_ranks()),
+      memory::parameter_count(memory::shape_of(setup.train.model)), memory::NumberFormats::kFp32);
+  const memory::StateFactors factors = memory::state_factors(setup.train);
+  const auto whole = [](double bytes) { return static_cast<std::size_t>(std::llround(bytes)); };
+  train::Formula formula{.exercise = "04.6"};
+  // What secondary shards add, and what is outside the device, are not in it.
+  const OffloadSettings offload = settings(setup).offload;
+  if (options_.plus_plus.techniques.empty() && !offload.offloads_parameters()) {
+    formula[MemoryCategory::kParameters] = whole(factors.parameters * of_fp32.parameters);
+  }
+  formula[MemoryCategory::kGradients] = whole(factors.gradients * of_fp32.gradients);
+  if (offload.what == Offload::kNone) {
+    formula[MemoryCategory::kOptimizer] = whole(factors.optimizer * of_fp32.optimizer);
+  }
+  for (train::Formula& before : formulas) {
+    for (const MemoryCategory category :
+         {MemoryCategory::kParameters, MemoryCategory::kGradients, MemoryCategory::kOptimizer}) {
+      before[category].reset();
+    }
+  }
+  formulas.push_back(formula);
 }
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<Zero>(); }

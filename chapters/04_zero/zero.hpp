@@ -16,7 +16,6 @@
 #include <optional>
 #include <string>
 
-#include "chapters/04_zero/estimate/sharded_bytes.hpp"
 #include "chapters/04_zero/offload/offload_options.hpp"
 #include "chapters/04_zero/options/zero_options.hpp"
 #include "chapters/04_zero/stages.hpp"
@@ -34,18 +33,14 @@ class Zero : public train::Technique {
   [[nodiscard]] std::vector<train::Conflict> conflicts_with_recording(
       const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   void name_algorithms(train::AlgorithmNames& names) const override;
   void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> memory_table(
-      const train::Setup& setup, const train::TrainResult& result) const override;
+  void write_formulas(train::Formulas& formulas, const train::Setup& setup) const override;
 
   /// @brief Its flags.
   [[nodiscard]] const ZeroOptions& options() const { return options_; }
   /// @brief How the model is sharded, and what of it is offloaded; only when options().shards().
   [[nodiscard]] ZeroSettings settings(const train::Setup& setup) const;
-  /// @brief What the closed forms of a sharded training need.
-  [[nodiscard]] ShardedRun sharded_run(const train::Setup& setup) const;
 
  private:
   ZeroOptions options_;

@@ -5,8 +5,6 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
-#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_estimate.hpp"
-#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
 #include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
@@ -35,13 +33,6 @@ void TensorParallel::validate_training(const train::Setup& setup) const {
 }
 
 train::ExtraConfig TensorParallel::config(const train::Setup&) const { return options_.config(); }
-
-std::optional<std::string> TensorParallel::estimate(const train::Setup& setup) const {
-  if (!options_.splits()) return {};
-  const auto replicas = checked_cast<int>(data_parallel::options_of(setup).dp.value_or(1));
-  return tensor_parallel::answer(memory::options_of(setup), setup.train, options_.layout(),
-                                 zero::zero_of(setup).options().sharding(replicas));
-}
 
 std::vector<train::Question> TensorParallel::questions() const {
   if (options_.shapes == Shapes::kNone) return {};
@@ -85,10 +76,8 @@ void TensorParallel::configure_step(train::StepConfig& step_config, const train:
 }
 // [/region]
 
-std::optional<std::string> TensorParallel::memory_table(const train::Setup& setup,
-                                                        const train::TrainResult& result) const {
-  if (!options_.splits()) return {};
-  return format_tensor_parallel_table(setup, options_, result);
+void TensorParallel::write_formulas(train::Formulas& formulas, const train::Setup&) const {
+  if (options_.splits()) formulas.clear();
 }
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<TensorParallel>(); }

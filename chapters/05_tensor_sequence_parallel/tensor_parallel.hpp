@@ -36,7 +36,6 @@ class TensorParallel : public train::Technique {
   void validate(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<Axis> axis() const override;
@@ -44,8 +43,7 @@ class TensorParallel : public train::Technique {
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
                    const train::Setup& setup) const override;
   void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> memory_table(
-      const train::Setup& setup, const train::TrainResult& result) const override;
+  void write_formulas(train::Formulas& formulas, const train::Setup& setup) const override;
 
   /// @brief The flags.
   [[nodiscard]] const TensorParallelOptions& options() const { return options_; }

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel_factory.hpp"
-#include "chapters/06_context_parallel/estimate/context_estimate.hpp"
-#include "chapters/06_context_parallel/estimate/context_table.hpp"
 #include "chapters/06_context_parallel/sequence_chunks.hpp"
 #include "common/base/numeric.hpp"
 #include "common/train/options/flags.hpp"
@@ -20,6 +20,27 @@ namespace {
 std::size_t parts_of_tokens(const train::Setup& setup) {
   const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
   return tensor && tensor->options().layout().splits_sequences() ? tensor->options().tp : 1;
+}
+
+double flops_of(const train::RankSummary& rank) {
+  const auto& sums = rank.counters.sums();
+  const auto found = sums.find(kAttentionFlops);
+  return found == sums.end() ? 0 : found->second;
+}
+
+/// What the ranks of a run computed: the most, relative to the average.
+std::string balance_line(const train::TrainResult& result) {
+  double sum = 0;
+  double most = 0;
+  for (const train::RankSummary& rank : result.ranks) {
+    sum += flops_of(rank);
+    most = std::max(most, flops_of(rank));
+  }
+  const double average = sum / static_cast<double>(result.ranks.size());
+  return fmt::format(
+      "  Attention took {:.4g} floating-point operations per rank and step; the busiest rank "
+      "{:.2f} times that.\n",
+      average / static_cast<double>(result.steps_made()), average > 0 ? most / average : 1.0);
 }
 
 }  // namespace
@@ -52,16 +73,6 @@ train::ExtraConfig ContextParallel::config(const train::Setup& setup) const {
   return train::joined({options_.config(), {{"doc_length", setup.train.doc_length}}});
 }
 
-std::optional<std::string> ContextParallel::estimate(const train::Setup& setup) const {
-  if (!options_.splits()) return {};
-  const std::size_t replicas = data_parallel::options_of(setup).dp.value_or(1);
-  const auto ranks = checked_cast<int>(replicas * options_.cp);
-  const zero::ZeroOptions& zero = zero::zero_of(setup).options();
-  zero.expect_nodes_of(ranks);
-  return context_parallel::answer(memory::options_of(setup), setup.train, share_of(setup, options_),
-                                  zero.sharding(ranks));
-}
-
 Axis axis_of(std::size_t ranks) {
   return {.name = std::string(kAxis),
           .size = ranks,
@@ -92,10 +103,21 @@ void ContextParallel::wrap_layers(train::FactoryStack& factories, const train::P
 }
 // [/region]
 
-std::optional<std::string> ContextParallel::memory_table(const train::Setup& setup,
-                                                         const train::TrainResult& result) const {
+std::string ContextParallel::table(const train::Setup& setup,
+                                   const train::TrainResult& result) const {
   if (!options_.splits()) return {};
-  return format_context_table(setup, options_, result);
+  const ContextLayout layout = layout_of(setup, options_);
+  std::string padding;
+  if (layout.padded_len() > layout.seq_len) {
+    padding = fmt::format("  {} tokens of padding make each sequence {} chunks of {} tokens.\n",
+                          layout.padded_len() - layout.seq_len,
+                          layout.ranks() * layout.chunks_per_rank(), layout.chunk_len());
+  }
+  return "\n" + padding + balance_line(result);
+}
+
+void ContextParallel::write_formulas(train::Formulas& formulas, const train::Setup&) const {
+  if (options_.splits()) formulas.clear();
 }
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<ContextParallel>(); }

@@ -37,13 +37,13 @@ class ContextParallel : public train::Technique {
   void validate(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<Axis> axis() const override;
   void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
                    const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> memory_table(
-      const train::Setup& setup, const train::TrainResult& result) const override;
+  [[nodiscard]] std::string table(const train::Setup& setup,
+                                  const train::TrainResult& result) const override;
+  void write_formulas(train::Formulas& formulas, const train::Setup& setup) const override;
 
   /// @brief The flags.
   [[nodiscard]] const ContextParallelOptions& options() const { return options_; }

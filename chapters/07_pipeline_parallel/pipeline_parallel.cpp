@@ -13,8 +13,6 @@
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
-#include "chapters/07_pipeline_parallel/estimate/pipeline_estimate.hpp"
-#include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
 #include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
 #include "chapters/07_pipeline_parallel/execution/pipeline_links.hpp"
 #include "chapters/07_pipeline_parallel/execution/weight_stash.hpp"
@@ -116,6 +114,53 @@ std::vector<train::Conflict> schedule_conflicts(const std::string& name,
   return all;
 }
 
+/// The layers of each part, where they follow from the flags.
+std::optional<std::vector<std::size_t>> known_layers(const train::Setup& setup,
+                                                     const StageSplit& split,
+                                                     const Placement& placement) {
+  switch (split.rule) {
+    case StageSplit::Rule::kGiven:
+      return split.layers;
+    case StageSplit::Rule::kBalanced:
+      return balanced_layers(setup.train.model.num_layers, placement,
+                             operations_of(setup.train.model));
+    case StageSplit::Rule::kMeasured:
+      break;
+  }
+  return {};
+}
+
+std::string layers_text(const Placement& placement, std::size_t stage,
+                        std::span<const std::size_t> layers) {
+  std::string text;
+  for (std::size_t chunk = 0; chunk < placement.chunks(); ++chunk) {
+    const std::size_t part = placement.part_at({.stage = stage, .chunk = chunk});
+    text += fmt::format("{}{}", chunk == 0 ? "" : "+", layers[part]);
+  }
+  return text;
+}
+
+std::size_t held(const train::RankSummary& rank) {
+  const auto found = rank.counters.sums().find(kPeakActivations);
+  return found == rank.counters.sums().end() ? 0 : static_cast<std::size_t>(found->second);
+}
+
+/// The layers of each stage of the first pipeline, and what it held.
+std::string format_stages(const train::Setup& setup, const PipelineOptions& options,
+                          const PipelineSchedule& schedule, const train::TrainResult& result) {
+  const auto layers = known_layers(setup, options.split, schedule.placement);
+  const std::size_t ranks_of_stage =
+      setup.ranks_along(context_parallel::kAxis) * setup.ranks_along(tensor_parallel::kAxis);
+  std::string table = fmt::format("\n  {}, {} micro-batches\n  stage  layers  held\n",
+                                  options.schedule_name(), schedule.micro_batches);
+  for (std::size_t stage = 0; stage < options.pp; ++stage) {
+    table += fmt::format("  {:>5}{:>8}{:>6}\n", stage,
+                         layers ? layers_text(schedule.placement, stage, *layers) : "-",
+                         held(result.ranks.at(stage * ranks_of_stage)));
+  }
+  return table + "  held: micro-batches times chunks whose activations a stage had at a time.\n";
+}
+
 /// Ranks that share the tokens between layers.
 std::size_t parts_of_tokens(const train::Setup& setup) {
   const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
@@ -200,20 +245,6 @@ train::ExtraConfig PipelineParallel::config(const train::Setup&) const {
   return train::joined({options_.config(), {{"micro_batches", schedule_->micro_batches}}});
 }
 
-std::optional<std::string> PipelineParallel::estimate(const train::Setup& setup) const {
-  if (!options_.has_schedule()) return {};
-  const std::size_t replicas = data_parallel::options_of(setup).dp.value_or(1);
-  const std::size_t data_ranks = replicas * setup.ranks_along(context_parallel::kAxis);
-  const zero::ZeroOptions& zero = zero::zero_of(setup).options();
-  zero.expect_nodes_of(checked_cast<int>(data_ranks));
-  return pipeline_parallel::answer({.memory = memory::options_of(setup),
-                                    .train = setup.train,
-                                    .share = rank_share(setup),
-                                    .sharding = zero.sharding(checked_cast<int>(data_ranks)),
-                                    .replicas = replicas},
-                                   options_);
-}
-
 Axis axis_of(std::size_t ranks) {
   return {.name = std::string(kAxis),
           .size = ranks,
@@ -282,10 +313,14 @@ std::vector<train::UnsavedState> PipelineParallel::states_that_are_not_saved() c
            .kept = updates}};
 }
 
-std::optional<std::string> PipelineParallel::memory_table(const train::Setup& setup,
-                                                          const train::TrainResult& result) const {
+std::string PipelineParallel::table(const train::Setup& setup,
+                                    const train::TrainResult& result) const {
   if (!options_.has_schedule()) return {};
-  return format_pipeline_table(setup, options_, *schedule_, result);
+  return format_stages(setup, options_, *schedule_, result);
+}
+
+void PipelineParallel::write_formulas(train::Formulas& formulas, const train::Setup&) const {
+  if (schedule_) formulas.clear();
 }
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<PipelineParallel>(); }

@@ -44,15 +44,15 @@ class PipelineParallel : public train::Technique {
   [[nodiscard]] std::vector<train::Conflict> conflicts_with_recording(
       const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
-  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<Axis> axis() const override;
   void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
                    const train::Setup& setup) const override;
   void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::UnsavedState> states_that_are_not_saved() const override;
-  [[nodiscard]] std::optional<std::string> memory_table(
-      const train::Setup& setup, const train::TrainResult& result) const override;
+  [[nodiscard]] std::string table(const train::Setup& setup,
+                                  const train::TrainResult& result) const override;
+  void write_formulas(train::Formulas& formulas, const train::Setup& setup) const override;
 
   /// @brief The flags.
   [[nodiscard]] const PipelineOptions& options() const { return options_; }

@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <string_view>
 
-#include "chapters/01_memory/memory.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/08_expert_parallel/balancing/expert_observer.hpp"
-#include "chapters/08_expert_parallel/estimate/expert_table.hpp"
+#include "chapters/08_expert_parallel/moe/moe_models.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
@@ -67,6 +68,33 @@ void expect_mixture_of(const std::string& init, const ExpertParallelOptions& opt
                   in_quotes(init)));
 }
 
+/// Shares in percent; of many experts, the extremes.
+std::string shares_in_words(const std::vector<double>& shares) {
+  constexpr std::size_t kColumns = 16;
+  std::string text;
+  if (shares.size() <= kColumns) {
+    for (const double share : shares) text += fmt::format("{:>7.1f}", 100 * share);
+    return text;
+  }
+  const auto [least, most] = std::ranges::minmax_element(shares);
+  const auto without = std::ranges::count(shares, 0.0);
+  return fmt::format("  from {:.2f} to {:.2f} (expert {}), {} of {} without tokens", 100 * *least,
+                     100 * *most, most - shares.begin(), without, shares.size());
+}
+
+/// The shares of tokens that the experts of each layer got in the last step; empty when an earlier run
+/// has made it.
+std::string format_loads(const train::TrainResult& result, std::size_t layers) {
+  const auto& figures = result.steps.back().figures;
+  std::string text = "\nShares of the experts in the last step, in percent\n\n";
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    const auto found = figures.find(fmt::format("expert_load.{}", layer));
+    if (found == figures.end()) return {};  // an earlier run has made the last step
+    text += fmt::format("  layer {:<4}{}\n", layer, shares_in_words(found->second));
+  }
+  return text;
+}
+
 /// More than a machine has.
 constexpr double kMostTrainedBytes = 1e13;
 
@@ -75,8 +103,6 @@ constexpr double kMostTrainedBytes = 1e13;
 void ExpertParallel::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
 
 void ExpertParallel::validate(train::Setup& setup) {
-  const bool published = find_moe_model(memory::options_of(setup).estimate) != nullptr;
-  if (published && !options_.has_experts()) return options_.validate_for_published();
   options_.validate();
   if (!setup.train.init.empty()) expect_mixture_of(setup.train.init, options_);
   if (options_.has_experts()) train::reject_conflicts(conflicts(setup));
@@ -96,15 +122,11 @@ std::vector<train::Conflict> ExpertParallel::conflicts(const train::Setup& setup
 }
 
 std::vector<train::NamedModel> ExpertParallel::named_models() const {
-  return {{.name = "mixtral-8x7b",
-           .flags = {{"--layers", "32"},
-                     {"--hidden", "4096"},
-                     {"--heads", "32"},
-                     {"--kv-heads", "8"},
-                     {"--ffn", "14336"},
-                     {"--vocab", "32000"},
-                     {"--experts", "8"},
-                     {"--top-k", "2"}}}};
+  const MoeModel& mixtral = published_moe_models().front();
+  train::NamedModel named = train::in_flags({mixtral.shape.name, memory::config_of(mixtral.shape)});
+  named.flags.emplace_back("--experts", fmt::to_string(mixtral.moe.num_experts));
+  named.flags.emplace_back("--top-k", fmt::to_string(mixtral.moe.top_k));
+  return {named};
 }
 
 void ExpertParallel::check_ranks(train::Setup& setup) {
@@ -140,22 +162,6 @@ train::ExtraConfig ExpertParallel::config(const train::Setup& setup) const {
 train::Identity ExpertParallel::identity(const train::Setup& setup) const {
   if (!options_.has_experts()) return {};
   return options_.identity(setup.train.model.ffn_hidden_size);
-}
-
-std::optional<std::string> ExpertParallel::estimate(const train::Setup& setup) const {
-  const memory::MemoryOptions& memory = memory::options_of(setup);
-  if (!options_.has_experts() && find_moe_model(memory.estimate) == nullptr) {
-    expect_known_model(memory.estimate);
-    return {};
-  }
-  const ExpertRequest request = request_of(setup, options_);
-  return memory.json ? json_of_estimates(request) : format_estimates(request);
-}
-
-std::optional<std::string> ExpertParallel::memory_table(const train::Setup& setup,
-                                                        const train::TrainResult& result) const {
-  if (!options_.has_experts()) return {};
-  return format_expert_table(setup, options_, result);
 }
 
 MeshView view_of(std::size_t ranks) {
@@ -215,6 +221,19 @@ void ExpertParallel::configure_step(train::StepConfig& step_config, const train:
       [moe = options_.moe](const train::ModelScope& scope) { return observe_experts(scope, moe); });
 }
 // [/region]
+
+std::string ExpertParallel::table(const train::Setup& setup,
+                                  const train::TrainResult& result) const {
+  if (!options_.has_experts()) return {};
+  return "\n  Which experts tokens choose is not recorded: there, each gets as many. And on the "
+         "CPU, "
+         "what routers\n  decide with stays with the activations.\n" +
+         format_loads(result, setup.train.model.num_layers);
+}
+
+void ExpertParallel::write_formulas(train::Formulas& formulas, const train::Setup&) const {
+  if (options_.has_experts()) formulas.clear();
+}
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<ExpertParallel>(); }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/01_memory/memory.hpp"
 #include "chapters/10_mixed_precision/formats/format_table.hpp"
 #include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
@@ -16,42 +14,6 @@
 
 namespace ultra::mixed_precision {
 namespace {
-
-/// Tells the estimates in which precision they are asked for.
-void name_estimate(memory::Memory& memory, const PrecisionOptions& options) {
-  if (options.estimate_only) {
-    if (!memory.options().estimates()) {
-      throw ConfigError(fmt::format(
-          "--precision {} needs --estimate MODEL. For training use fp32, bf16, bf16-pure, fp16 or "
-          "fp8; --dtype f64 for everything in f64.",
-          memory::to_string(*options.estimate_only)));
-    }
-    memory.set_estimate_precision(*options.estimate_only);
-  } else if (options.recipe_given && !options.is_mixed()) {
-    memory.set_estimate_precision(memory::NumberFormats::kFp32);
-  }
-}
-
-memory::StoredFormats stored_formats(const train::TrainOptions& train,
-                                     const PrecisionOptions& options) {
-  const auto bytes = [](DType type) { return static_cast<double>(size_of(type)); };
-  const nn::Precision types = train.formats();
-  const double moments = options.moment_bytes().value_or(2 * bytes(train.dtype));
-  const double masters = types.has_master_weights() ? bytes(types.optimizer) : 0;
-  memory::StoredFormats stored{.states = {.parameters = bytes(types.parameters),
-                                          .gradients = bytes(types.gradients),
-                                          .state = moments / 2,
-                                          .masters = masters},
-                               .activations = options.is_mixed()
-                                                  ? memory::NumberFormats::kTwoBytes
-                                                  : memory::precision_of(train.dtype)};
-  if (options.recipe != Recipe::kFp8) return stored;
-  const Fp8Recipe fp8 = options.fp8();
-  stored.activations = fp8.scaling == Scaling::kBlockwise ? memory::NumberFormats::kFp8Tiles
-                                                          : memory::NumberFormats::kFp8Tensors;
-  if (fp8.scaling == Scaling::kDelayed) stored.history = 1 + fp8.history;
-  return stored;
-}
 
 train::MakeLossScaler loss_scaler_of(const PrecisionOptions& options) {
   if (options.scaling() == LossScaling::kConstant) {
@@ -70,12 +32,6 @@ void MixedPrecision::validate(train::Setup& setup) {
     setup.train.precision = options_.types();
   } else if (options_.recipe_given) {
     setup.train.precision.reset();
-  }
-  auto* memory = setup.find<memory::Memory>();
-  ensure(memory != nullptr, "a program without chapter 01");
-  name_estimate(*memory, options_);
-  if (options_.is_mixed() || options_.moment_bytes()) {
-    memory->set_formats(stored_formats(setup.train, options_));
   }
 }
 
@@ -145,6 +101,10 @@ void MixedPrecision::configure_step(train::StepConfig& step_config,
   }
 }
 // [/region]
+
+void MixedPrecision::write_formulas(train::Formulas& formulas, const train::Setup&) const {
+  if (options_.recipe == Recipe::kFp8 || options_.moments != MomentFormat::kF32) formulas.clear();
+}
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<MixedPrecision>(); }
 

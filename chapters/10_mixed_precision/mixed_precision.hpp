@@ -37,12 +37,11 @@ class MixedPrecision : public train::Technique {
   [[nodiscard]] train::Identity identity(const train::Setup& setup) const override;
   [[nodiscard]] std::vector<train::Question> questions() const override;
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override;
-  /// @brief See estimate/recipe_estimate.cpp.
-  [[nodiscard]] std::optional<std::string> estimate(const train::Setup& setup) const override;
   void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
   void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
                    const train::Setup& setup) const override;
   void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
+  void write_formulas(train::Formulas& formulas, const train::Setup& setup) const override;
 
   /// @brief The flags.
   [[nodiscard]] const PrecisionOptions& options() const { return options_; }

@@ -15,8 +15,6 @@
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
-#include "chapters/08_expert_parallel/estimate/expert_table.hpp"
-#include "chapters/08_expert_parallel/estimate/moe_models.hpp"
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/10_mixed_precision/export/export_technique.hpp"
 #include "chapters/10_mixed_precision/mixed_precision.hpp"
@@ -24,7 +22,6 @@
 #include "chapters/11_five_d/profile/machine_profile.hpp"
 #include "common/base/errors.hpp"
 #include "common/train/elsewhere/elsewhere.hpp"
-#include "common/train/elsewhere/memory_table.hpp"
 #include "common/train/options/flags.hpp"
 
 namespace ultra::five_d {
@@ -55,38 +52,6 @@ class Combinations : public train::Technique {
  private:
   bool asked_ = false;
   bool json_ = false;
-};
-
-/// Whether --estimate asks for a model with experts.
-bool estimates_experts(const train::Setup& setup) {
-  return expert_parallel::options_of(setup).has_experts() ||
-         expert_parallel::find_moe_model(memory::options_of(setup).estimate) != nullptr;
-}
-
-/// What numbers decide, so that a record cannot know it.
-constexpr const char* kChoice =
-    "\n  Which experts tokens choose is not recorded: there, each gets as many. And on the CPU, "
-    "what "
-    "routers\n  decide with stays with the activations.\n";
-
-/// What the program says of all its techniques together, in place of each of them.
-class Together : public train::Technique {
- public:
-  std::optional<std::string> estimate(const train::Setup& setup) const override {
-    const std::size_t stages = setup.ranks_along(pipeline_parallel::kAxis);
-    if (stages == 1 || !estimates_experts(setup)) return {};
-    throw ConfigError(fmt::format(
-        "--estimate of a model with experts is of ranks that have all its blocks, and --pp is {}. "
-        "Write --on CLUSTER instead, which records a step: --model mixtral-8x7b --pp {} --on "
-        "dgx-h100. Or leave --pp out.",
-        stages, stages));
-  }
-  std::optional<std::string> memory_table(const train::Setup& setup,
-                                          const train::TrainResult& result) const override {
-    const std::string table = train::format_memory_table(setup, result);
-    if (!expert_parallel::options_of(setup).has_experts()) return table;
-    return table + kChoice + expert_parallel::format_loads(result, setup.train.model.num_layers);
-  }
 };
 
 }  // namespace
@@ -131,8 +96,6 @@ Json combinations_to_json(const std::vector<train::Conflict>& conflicts) {
   return rows;
 }
 
-std::unique_ptr<train::Technique> together() { return std::make_unique<Together>(); }
-
 std::unique_ptr<train::Technique> combinations() { return std::make_unique<Combinations>(); }
 
 // [region techniques]
@@ -142,8 +105,8 @@ train::Techniques techniques() {
                         tensor_parallel::technique(), context_parallel::technique(),
                         pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
                         expert_parallel::technique(), mixed_precision::weight_export(),
-                        mixed_precision::technique(), together(), combinations(),
-                        profile::technique(), planner::technique());
+                        mixed_precision::technique(), combinations(), profile::technique(),
+                        planner::technique());
 }
 // [/region]
 

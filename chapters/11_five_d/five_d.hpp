@@ -17,10 +17,6 @@ namespace ultra::five_d {
 /// @brief The techniques of all chapters, in the order of the book.
 [[nodiscard]] train::Techniques techniques();
 
-/// @brief What the program says of all techniques together: the table behind a training is the
-/// recorded one (train::format_memory_table), in place of the chapters', which know fewer axes.
-[[nodiscard]] std::unique_ptr<train::Technique> together();
-
 /// @brief What the techniques of a program say they do not go together with: the same rows that
 /// refuse a training.
 [[nodiscard]] std::vector<train::Conflict> conflicts_of(const train::Setup& setup);

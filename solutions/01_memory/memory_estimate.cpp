@@ -35,8 +35,6 @@ StateBytes bytes_per_parameter(NumberFormats precision) {
     case NumberFormats::kFp32:
       return {.parameters = 4, .gradients = 4, .optimizer = adam};
     case NumberFormats::kBf16Mixed:
-    case NumberFormats::kFp8Tensors:
-    case NumberFormats::kFp8Tiles:
     case NumberFormats::kTwoBytes:
       break;
     case NumberFormats::kBf16MixedFp32Grads:
@@ -65,16 +63,9 @@ std::size_t block_activation_bytes(const TransformerShape& shape, const BatchSha
   const std::size_t attention = 2 * h + 2 * shape.kv_hidden_size() + shape.num_heads;
   const std::size_t feed_forward = 2 * f;  // gate, up
   const std::size_t kept = norms + attention + feed_forward;
+  const std::size_t again = mode == Recompute::kSelective ? 0 : 2 * h + f;  // norm outputs, product
   const std::size_t wider = (row_sum_bytes(precision) - e) * tokens * (2 + shape.num_heads);
-  // The output projection's input is the core's output, which is there unless it is kept as codes.
-  const std::size_t codes = keeps_codes(precision) ? linear_input_bytes(precision, tokens, h) : 0;
-  const std::size_t always = e * tokens * kept + wider + codes;
-  if (mode == Recompute::kSelective) {  // scales stay
-    return always + 2 * scale_bytes(precision, tokens, h) + scale_bytes(precision, tokens, f);
-  }
-  // Norm outputs, product.
-  return always + 2 * linear_input_bytes(precision, tokens, h) +
-         linear_input_bytes(precision, tokens, f);
+  return e * tokens * (kept + again) + wider;
 }
 
 OutsideBytes outside_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
@@ -89,34 +80,16 @@ OutsideBytes outside_activation_bytes(const TransformerShape& shape, const Batch
           .head = batch.tokens() * (e * (2 * h + v) + row_sum_bytes(precision))};
 }
 
-namespace {
-
-/// What a block has in its backward pass beside what it keeps without recomputation. A linear layer in
-/// fp8 unpacks its input beside the codes; the widest counts. What is computed again is no code yet.
-std::size_t unpacked_bytes(const TransformerShape& shape, const BatchShape& batch,
-                           NumberFormats precision, Recompute mode) {
-  if (!keeps_codes(precision)) return 0;
-  const std::size_t feature = activation_element_bytes(precision) * batch.tokens();
-  const std::size_t widest = feature * shape.ffn_hidden_size;
-  if (mode != Recompute::kSelective) return widest;
-  const std::size_t again = feature * 2 * shape.hidden_size + widest;
-  return widest + again + block_activation_bytes(shape, batch, precision, mode) -
-         block_activation_bytes(shape, batch, precision, Recompute::kNone);
-}
-
-}  // namespace
-
 std::size_t peak_activation_bytes(const TransformerShape& shape, const BatchShape& batch,
                                   NumberFormats precision, const RecomputeConfig& config) {
   const std::size_t layers = shape.num_layers;
   const auto [embedding, head] = outside_activation_bytes(shape, batch, precision);
   const std::size_t whole = block_activation_bytes(shape, batch, precision, Recompute::kNone);
   const std::size_t kept = block_activation_bytes(shape, batch, precision, config.mode);
-  const std::size_t unpacked = unpacked_bytes(shape, batch, precision, config.mode);
 
   if (config.mode != Recompute::kFull) {
     const std::size_t at_loss = layers * kept + head;
-    const std::size_t in_last_block = layers * kept + (whole - kept) + unpacked;  // both passes
+    const std::size_t in_last_block = layers * kept + (whole - kept);
     return embedding + std::max(at_loss, in_last_block);
   }
   const std::size_t groups = ceil_div(layers, config.recompute_every);
@@ -126,7 +99,7 @@ std::size_t peak_activation_bytes(const TransformerShape& shape, const BatchShap
     // input is the first of these blocks' input, so it is counted there.
     const std::size_t blocks =
         std::min(config.recompute_every, layers - group * config.recompute_every);
-    peak = std::max(peak, group * kept + blocks * whole + unpacked);
+    peak = std::max(peak, group * kept + blocks * whole);
   }
   return embedding + peak;
 }

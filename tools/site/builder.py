@@ -17,7 +17,7 @@ from front import front_page
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 from search_index import SearchIndex
-from timeline import timeline_script
+from timeline import STEP, recorded_step, timeline_script
 from ultra_notebook.pages.glossary import Glossary, read_glossary
 from ultra_notebook.pages.math_font import math_font_css
 from ultra_notebook.pages.page import DARK_STYLE, LIGHT_STYLE
@@ -254,8 +254,25 @@ def _write_figures_page(site: Site) -> None:
             figure.title,
             figure.about,
         )
+    body += _recorded_step(site)
     scripts = figure_pages.scripts_of(figures) if site.computes else []
     site.write("figures", "Figures that compute", body, figures=bool(scripts), scripts=scripts)
+
+
+def _recorded_step(site: Site) -> str:
+    """A timeline to download: a step that the program recorded while the site was built."""
+    timeline = recorded_step(site.root)
+    if timeline is None:
+        return ""
+    name = "assets/step_of_512_gpus.json.gz"
+    (site.output / name).write_bytes(timeline)
+    return (
+        '<h2 id="recorded-step">A step of 512 GPUs, as a timeline</h2><p>No figure, but the whole of'
+        " it: every operation, exchange and message of eight ranks, one of each stage, as the"
+        f" program recorded and priced it. Save <a href=\"{name}\" download>the timeline</a> and"
+        ' open it in <a href="https://ui.perfetto.dev">ui.perfetto.dev</a>; it stays on your'
+        f" computer. It was made by</p><pre>./workbook run 11 {escape(STEP)} --trace step.json</pre>"
+    )
 
 
 def _write_appendices(site: Site) -> None:

@@ -63,6 +63,8 @@ def _case_faults(browser: Browser, case: Case, programs: Path) -> Iterator[str]:
 
 def answer_of(case: Case, programs: Path) -> dict:
     """What a program prints as JSON, or writes to a file for which the flags have a {}."""
+    if not case.flags:
+        return {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "answer.json"
         flags = [flag.replace("{}", str(file)) for flag in case.flags]

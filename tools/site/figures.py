@@ -33,8 +33,8 @@ FIGURES = [
         "01_memory",
         "the-same-forms-for-models-that-do-not-fit-here",
         "The memory of a training step",
-        "Chapter 1's closed forms, for any Llama-like or GPT-like model. The same code answers"
-        " `./workbook run 01 --estimate`.",
+        "Chapter 1's closed forms, for any Llama-like or GPT-like model. `./workbook run 01 --on`"
+        " holds them against a recorded step.",
         "chapters/01_memory/figures/memory_timeline.svg",
         "The memory of a step over time",
     ),
@@ -82,8 +82,7 @@ FIGURES = [
         "04_zero",
         "what-it-saves",
         "What a rank keeps",
-        "ZeRO's stages for any model and any number of ranks, as `./workbook run 04 --estimate 7.5B"
-        " --dp 64` computes them.",
+        "ZeRO's stages for any model and any number of ranks, by the formulas of exercise 04.6.",
         "chapters/04_zero/figures/memory_per_rank.svg",
         "Bytes per rank with each stage",
     ),

@@ -1,6 +1,9 @@
-"""The front page's picture: every allocation of four training steps, from a run on this machine."""
+"""Timelines of the site: every allocation of four training steps, from a run on this machine, which is the
+front page's picture; and a step of 512 GPUs that nobody has, for a viewer of traces."""
 
+import gzip
 import json
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -8,6 +11,26 @@ from pathlib import Path
 KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 MOST = 3000
 """Moments that are kept: more cannot be told apart on a screen."""
+
+
+STEP = (
+    "--model llama-70b --tp 8 --sp on --pp 8 --dp 8 --zero 1 --recompute selective --seq 4096"
+    " --global-batch 64 --micro-batch 1 --on dgx-h100:64"
+)
+"""As chapter 11 has it."""
+
+
+def recorded_step(root: Path) -> bytes | None:
+    """The timeline of STEP, compressed; None where chapter 11's program is not built."""
+    program = root / "build" / "release" / "bin" / "11_five_d"
+    if not program.is_file():
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "step.json"
+        subprocess.run(
+            [program, *shlex.split(STEP), "--trace", trace], check=True, capture_output=True
+        )
+        return gzip.compress(trace.read_bytes(), mtime=0)
 
 
 def timeline_script(root: Path) -> str | None:

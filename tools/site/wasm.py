@@ -35,9 +35,9 @@ BASE = [
     "common/tensor/dtype.cpp",
 ]
 ESTIMATE = [
-    "chapters/01_memory/estimate/estimate_report.cpp",
-    "chapters/01_memory/estimate/model_presets.cpp",
+    "chapters/01_memory/model_presets.cpp",
     "common/nn/model_config.cpp",
+    "common/nn/named_models.cpp",
     "solutions/01_memory/memory_estimate.cpp",
 ]
 
@@ -97,7 +97,7 @@ MODULES = {
         "solutions/04_zero/zero_memory.cpp",
         "solutions/04_zero/prefetch.cpp",
         "chapters/04_zero/prefetch.cpp",
-        "chapters/04_zero/estimate/prefetch_condition.cpp",
+        "chapters/04_zero/prefetch_condition.cpp",
         "solutions/01_memory/gradient_accumulation.cpp",
         "common/train/step_schedule.cpp",
     ],
@@ -131,14 +131,11 @@ MODULES = {
         "solutions/04_zero/zero_memory.cpp",
         "solutions/07_pipeline_parallel/bubble_fraction.cpp",
         "chapters/02_collectives/simulator/topology.cpp",
-        "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.cpp",
         "chapters/06_context_parallel/context_layout.cpp",
         "chapters/06_context_parallel/cost/ring_overlap.cpp",
-        "chapters/06_context_parallel/estimate/context_memory.cpp",
         "chapters/07_pipeline_parallel/closed_forms/schedule_volume.cpp",
         "chapters/08_expert_parallel/cost/dispatch_cost.cpp",
-        "chapters/08_expert_parallel/estimate/moe_memory.cpp",
-        "chapters/08_expert_parallel/estimate/moe_models.cpp",
+        "chapters/08_expert_parallel/moe/moe_models.cpp",
     ],
 }
 """The sources of each module, as patterns."""

@@ -66,10 +66,6 @@ class ParameterServers : public train::Technique {
     });
   }
 
-  std::optional<std::string> memory_table(const train::Setup&,
-                                          const train::TrainResult&) const override {
-    return "";  // replicas and servers keep different things: one closed form is neither's
-  }
   std::string table(const train::Setup&, const train::TrainResult& result) const override {
     return format_communication_table(result);
   }

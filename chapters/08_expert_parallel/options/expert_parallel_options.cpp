@@ -129,16 +129,6 @@ void ExpertParallelOptions::validate() const {
   }
 }
 
-void ExpertParallelOptions::validate_for_published() const {
-  const auto other =
-      std::ranges::find_if(given_, [](const std::string& flag) { return flag != "--ep"; });
-  if (other == given_.end()) return;
-  throw ConfigError(
-      fmt::format("{} does not go together with --estimate of a model that has experts of its own. "
-                  "Leave it out.",
-                  *other));
-}
-
 MoeConfig ExpertParallelOptions::config(std::size_t ffn) const {
   MoeConfig config = moe;
   config.expert_ffn = expert_ffn.value_or(ffn);

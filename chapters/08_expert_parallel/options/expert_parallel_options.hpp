@@ -27,11 +27,6 @@ struct ExpertParallelOptions {
   /// @throws ConfigError that says what does not fit and what to do.
   void validate() const;
 
-  /// @brief Checks the values for an estimate of a model that has experts of its own: --ep alone
-  /// says something about it.
-  /// @throws ConfigError that names another flag that was given.
-  void validate_for_published() const;
-
   /// @brief Whether there are experts at all.
   [[nodiscard]] bool has_experts() const { return moe.num_experts > 0; }
   /// @brief The whole configuration.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
 #include "chapters/10_mixed_precision/training/scaling.hpp"
@@ -43,16 +42,6 @@ std::string word_of(const std::vector<train::Choice<T>>& choices, T value) {
   return std::string(std::ranges::find(choices, value, &train::Choice<T>::second)->first);
 }
 
-/// Words that chapter 01 has for estimates, and no training.
-std::optional<memory::NumberFormats> estimate_precision(const std::string& text) {
-  for (const auto precision :
-       {memory::NumberFormats::kBf16Mixed, memory::NumberFormats::kBf16MixedFp32Grads,
-        memory::NumberFormats::kFp64}) {
-    if (text == memory::to_string(precision)) return precision;
-  }
-  return {};
-}
-
 double scale_from(const std::string& text) {
   const std::optional<double> scale = parse_number<double>(text);
   if (scale && *scale >= kSmallestConstant && *scale <= kLargestScale) return *scale;
@@ -74,19 +63,14 @@ std::string_view to_string(Recipe recipe) {
 }
 
 void PrecisionOptions::add_to(CLI::App& app) {
-  // With an estimate the flag means what it means in chapter 01.
-  train::remove_flag(app, "--precision");
   const train::Flags flags(app, kGroup);
   flags.add_parsed(
       "--precision",
       [this](const std::string& text) {
         recipe_given = true;
-        estimate_only = estimate_precision(text);
-        if (!estimate_only) recipe = train::parse_choice("--precision", text, kRecipes);
+        recipe = train::parse_choice("--precision", text, kRecipes);
       },
-      "fp32, bf16, bf16-pure, fp16 or fp8; of an estimate also bf16-mixed (its default), "
-      "bf16-mixed-fp32grads and fp64",
-      "fp32");
+      "fp32, bf16, bf16-pure, fp16 or fp8", "fp32");
   flags.add_parsed(
       "--master-weights",
       [this](const std::string& text) {
@@ -213,19 +197,6 @@ Fp8Recipe PrecisionOptions::fp8() const {
   Fp8Recipe chosen;
   chosen.scaling = fp8_scaling.value_or(Scaling::kDelayed);
   return chosen;
-}
-
-std::optional<double> PrecisionOptions::moment_bytes() const {
-  constexpr std::size_t kWeights = std::size_t{1} << 20U;
-  switch (moments) {
-    case MomentFormat::kF32:
-      break;
-    case MomentFormat::kBf16:
-      return static_cast<double>(bf16_moment_bytes(1));
-    case MomentFormat::kInt8:
-      return static_cast<double>(int8_moment_bytes(kWeights)) / static_cast<double>(kWeights);
-  }
-  return {};
 }
 
 train::ExtraConfig PrecisionOptions::config() const {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_recipe.hpp"
 #include "chapters/10_mixed_precision/loss_scaler.hpp"
 #include "chapters/10_mixed_precision/training/rounded_sums.hpp"
@@ -34,10 +33,8 @@ enum class MomentFormat { kF32, kBf16, kInt8 };
 
 /// @brief Types, recipes, and what is counted.
 struct PrecisionOptions {
-  Recipe recipe = Recipe::kFp32;  ///< --precision
-  bool recipe_given = false;      ///< whether the command line has it
-  std::optional<memory::NumberFormats>
-      estimate_only;                          ///< --precision of an estimate, by chapter 01
+  Recipe recipe = Recipe::kFp32;              ///< --precision
+  bool recipe_given = false;                  ///< whether the command line has it
   std::optional<bool> master_weights;         ///< --master-weights; absent: by the recipe
   std::optional<DType> grad_dtype;            ///< --grad-dtype; absent: by the recipe
   std::optional<LossScaling> loss_scaling;    ///< --loss-scale; absent: by the recipe
@@ -52,7 +49,7 @@ struct PrecisionOptions {
   bool formats = false;                       ///< --formats: only print the table
   bool sum_drift = false;                     ///< --sum-drift: only print that table
 
-  /// @brief Adds the flags to a command line, --precision in place of chapter 01's.
+  /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);
 
   /// @brief Checks the flags against each other.
@@ -70,8 +67,6 @@ struct PrecisionOptions {
   [[nodiscard]] LossScaleRule scale_rule() const;
   /// @brief How numbers are put into fp8; only of Recipe::kFp8.
   [[nodiscard]] Fp8Recipe fp8() const;
-  /// @brief Bytes of both moments of one weight; absent: as wide as --dtype, or f32.
-  [[nodiscard]] std::optional<double> moment_bytes() const;
 
   /// @brief These flags for the metrics file.
   [[nodiscard]] train::ExtraConfig config() const;

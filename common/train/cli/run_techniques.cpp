@@ -27,13 +27,6 @@ void print_on_one_process(const std::string& text) {
   if (launched_rank() == 0) fmt::print("{}", text);
 }
 
-std::string estimate_of(const Setup& setup) {
-  for (std::size_t i = setup.techniques.size(); i-- > 0;) {
-    if (auto answer = setup.techniques[i]->estimate(setup)) return *std::move(answer);
-  }
-  throw InternalError("an estimate is asked for, and no technique has one");
-}
-
 std::string answer_of(const Setup& setup) {
   for (const auto& technique : setup.techniques) {
     if (auto answer = technique->answer(setup)) return *std::move(answer);
@@ -63,7 +56,8 @@ void expect_default_rule(const std::string& optimizer, const std::string& questi
 
 /// Published models that the flags of a program can describe.
 std::vector<NamedModel> models_of(const Techniques& techniques) {
-  std::vector<NamedModel> models = llama_models();
+  std::vector<NamedModel> models;
+  for (const nn::NamedModel& llama : nn::llama_models()) models.push_back(in_flags(llama));
   for (const auto& technique : techniques) {
     for (NamedModel& model : technique->named_models()) models.push_back(std::move(model));
   }
@@ -85,8 +79,7 @@ void validate(Setup& setup) {
   const auto question = setup.question();
   const bool records = question && question->what == Instead::kRecord;
   if (records) reject_conflicts(conflicts_with_recording(setup));
-  const bool answers =
-      question && (question->what == Instead::kEstimate || question->what == Instead::kAnswer);
+  const bool answers = question && question->what == Instead::kAnswer;
   for (FileFlag& file : files) {
     if (records && file.flag == "--trace") file.use = FileUse::kAnswer;
   }
@@ -104,13 +97,21 @@ void validate_training(const Setup& setup) {
   for (const auto& technique : setup.techniques) technique->validate_training(setup);
 }
 
+std::string tables_of_techniques(const Setup& setup, const TrainResult& result) {
+  std::string text;
+  for (const auto& technique : setup.techniques) text += technique->table(setup, result);
+  return text;
+}
+
 void train_on_ranks(const Setup& setup, int ranks, const WorkerOfRank& make_worker) {
   if (!setup.has_ranks()) expect_one_process();
   run_ranks(
       ranks,
       [&](Communicator& world) {
         const TrainResult result = train_with(setup, world, make_worker);
-        if (world.rank() == 0) fmt::print("{}", tables(setup, result));
+        if (world.rank() != 0) return;
+        // Ranks that are not alike have no recorded step beside them.
+        fmt::print("{}", make_worker ? tables_of_techniques(setup, result) : tables(setup, result));
       },
       setup.rank_options());
 }
@@ -127,13 +128,10 @@ void run(Setup& setup, const WorkerOfRank& make_worker) {
           "program without those, such as ./workbook run 03.");
     return print_on_one_process(report_on_machine(setup));
   }
-  if (question && question->what == Instead::kEstimate) {
-    return print_on_one_process(estimate_of(setup));
-  }
   if (question && question->what == Instead::kAnswer) {
     return print_on_one_process(answer_of(setup));
   }
-  const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
+  const int ranks = setup.ranks();
   if (setup.train.print_ranks) return print_on_one_process(fmt::format("{}\n", ranks));
   if (question) return measure(setup);
   train_on_ranks(setup, ranks, make_worker);
@@ -154,9 +152,7 @@ bool can_read(Techniques techniques, const std::vector<std::string>& words) {
 }
 
 bool names_machine(const std::vector<std::string>& words) {
-  return std::ranges::any_of(words, [](const std::string& word) {
-    return word == kOnFlag || word.starts_with(std::string(kOnFlag) + "=");
-  });
+  return std::ranges::any_of(words, [](const std::string& word) { return is_flag(word, kOnFlag); });
 }
 
 }  // namespace
@@ -217,13 +213,7 @@ TrainResult train_with(const Setup& setup, const Communicator& world,
 
 std::string tables(const Setup& setup, const TrainResult& result) {
   if (result.steps_made() == 0) return {};
-  std::optional<std::string> memory;
-  for (std::size_t i = setup.techniques.size(); i-- > 0 && !memory;) {
-    memory = setup.techniques[i]->memory_table(setup, result);
-  }
-  std::string text = memory ? *std::move(memory) : format_memory_table(setup, result);
-  for (const auto& technique : setup.techniques) text += technique->table(setup, result);
-  return text;
+  return format_memory_table(setup, result) + tables_of_techniques(setup, result);
 }
 
 int run_techniques(const std::string& name, const std::string& description,

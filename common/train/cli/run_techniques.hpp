@@ -59,7 +59,7 @@ using WorkerOfRank =
 /// @brief The tables of a training, for stdout; empty when it made no step.
 [[nodiscard]] std::string tables(const Setup& setup, const TrainResult& result);
 
-/// @brief Parses the command line and does what it asks for: prints an estimate or another answer,
+/// @brief Parses the command line and does what it asks for: prints an answer,
 /// measures, records steps for another machine, or trains on the ranks that it asks for.
 /// @param make_worker  makes the worker of each rank of a training.
 /// @return main's exit code: see run_program().

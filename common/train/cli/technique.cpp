@@ -122,4 +122,16 @@ RankOptions Setup::rank_options() const {
   return comm.rank_options(nullptr);
 }
 
+Formulas Setup::formulas() const {
+  Formulas all;
+  for (const auto& technique : techniques) {
+    try {
+      technique->write_formulas(all, *this);
+    } catch (const NotWritten&) {
+      continue;  // an exercise that its reader has not reached
+    }
+  }
+  return all;
+}
+
 }  // namespace ultra::train

@@ -22,6 +22,7 @@
 #include "common/data/shared_dataset.hpp"
 #include "common/replay/prices.hpp"
 #include "common/train/cli/command_line.hpp"
+#include "common/train/cli/formula.hpp"
 #include "common/train/cli/step_config.hpp"
 #include "common/train/elsewhere/on_option.hpp"
 #include "common/train/model_worker.hpp"
@@ -41,8 +42,7 @@ class Technique;
 
 /// @brief What a program can do instead of training.
 enum class Instead {
-  kEstimate,     ///< a closed form of memory, which may be of more ranks than can run here
-  kAnswer,       ///< anything else that needs no ranks
+  kAnswer,       ///< something that needs no ranks
   kMeasurement,  ///< a measurement on the ranks of the run
   kRecord,       ///< what a step takes on another machine, whose ranks need not exist
 };
@@ -105,8 +105,12 @@ struct Setup {
   [[nodiscard]] ExtraConfig config() const;
   /// @brief Those of all techniques' flags that decide what is trained.
   [[nodiscard]] Identity identity() const;
+  /// @brief Ranks of the training; 1 unless has_ranks().
+  [[nodiscard]] int ranks() const { return has_ranks() ? comm.world_size() : 1; }
   /// @brief How the ranks run.
   [[nodiscard]] RankOptions rank_options() const;
+  /// @brief The formulas of all techniques that hold for these flags.
+  [[nodiscard]] Formulas formulas() const;
 };
 
 /// @brief Something that a training keeps and a checkpoint does not.
@@ -163,11 +167,6 @@ class Technique {
 
   /// @brief The flags of its own that were given and ask for something instead of training.
   [[nodiscard]] virtual std::vector<Question> questions() const { return {}; }
-  /// @brief The answer to an estimate, for stdout; the last technique that has one answers for all.
-  [[nodiscard]] virtual std::optional<std::string> estimate(
-      [[maybe_unused]] const Setup& setup) const {
-    return {};
-  }
   /// @brief The answer to its question that needs no ranks; empty: none is asked for.
   [[nodiscard]] virtual std::optional<std::string> answer(
       [[maybe_unused]] const Setup& setup) const {
@@ -218,15 +217,14 @@ class Technique {
   /// whole.
   [[nodiscard]] virtual std::vector<UnsavedState> states_that_are_not_saved() const { return {}; }
 
-  // After training --------------------------------------------------------------------------------
+  // After training, or instead of it --------------------------------------------------------------
 
-  /// @brief The table that explains the bytes of a training; the last technique that has one prints
-  /// it.
-  [[nodiscard]] virtual std::optional<std::string> memory_table(
-      [[maybe_unused]] const Setup& setup, [[maybe_unused]] const TrainResult& result) const {
-    return {};
-  }
-  /// @brief A further table, behind that.
+  /// @brief Adds the formulas of its exercises to those of the techniques before, and takes out what
+  /// of them does not hold any more.
+  virtual void write_formulas([[maybe_unused]] Formulas& formulas,
+                              [[maybe_unused]] const Setup& setup) const {}
+
+  /// @brief A table of its own behind that of memory.
   [[nodiscard]] virtual std::string table([[maybe_unused]] const Setup& setup,
                                           [[maybe_unused]] const TrainResult& result) const {
     return {};

@@ -56,7 +56,7 @@ std::vector<Conflict> conflicts_of_every_trainer(const Setup& setup) {
 
 void move_elsewhere(Setup& setup) {
   reject_conflicts(conflicts_of_every_trainer(setup));
-  ask_for_gpus(setup.comm, parse_machine(setup.on.machine));
+  ask_for_gpus(setup.comm, *setup.on.machine);
   if (!setup.comm.collectives_given) setup.comm.collectives = Collectives::kNative;
   setup.train.is_recorded = true;
   if (!setup.train.dtype_given) setup.train.precision = mixed_precision();
@@ -71,12 +71,12 @@ std::vector<Conflict> conflicts_with_recording(const Setup& setup) {
 }
 
 std::string report_on_machine(const Setup& setup) {
-  const Machine machine = parse_machine(setup.on.machine);
   std::optional<AtomicFile> trace;
   if (!setup.train.trace.empty()) trace.emplace(setup.train.trace, "trace file (--trace)");
   const std::vector<RecordedRank> ranks = record_ranks(setup, ranks_that_differ(setup));
-  const OnReport report =
-      price(setup, machine.cluster, ranks, trace ? replay::Spans::kKept : replay::Spans::kDropped);
+  // Spans name what is on the ranks' tapes.
+  const OnReport report = price(setup, setup.on.machine->cluster, ranks,
+                                trace ? replay::Spans::kKept : replay::Spans::kDropped);
   if (trace) {
     trace->write(timeline_of(report));
     trace->commit();
@@ -97,9 +97,8 @@ std::string report_sweep(const Sweep& sweep, const ReadLine& read) {
         throw ConfigError(fmt::format("--trace has one timeline, and {} several values. Give one.",
                                       sweep.flags.front()));
       }
-      const Machine machine = parse_machine(setup.on.machine);
-      const auto ranks = record_ranks(setup, ranks_that_differ(setup));
-      row.report = price(setup, machine.cluster, ranks, replay::Spans::kDropped);
+      row.report = price(setup, setup.on.machine->cluster,
+                         record_ranks(setup, ranks_that_differ(setup)), replay::Spans::kDropped);
     } catch (const ConfigError& error) {
       row.error = error.what();
     }

@@ -62,6 +62,16 @@ std::string memory_row(const RankSummary& rank, const RecordedRank* recorded,
   return row + (place.empty() ? "\n" : fmt::format(" ({})\n", place));
 }
 
+/// How far rank 0 is from an exercise's formulas.
+std::string formula_row(const RankSummary& rank, const Formula& formula) {
+  std::string row = fmt::format("  {:>4}", formula.exercise);
+  for (const MemoryCategory category : kCompared) {
+    const auto& bytes = formula[category];
+    row += fmt::format("{:>16}", bytes ? beside(rank.memory.peak(category).bytes, *bytes) : "-");
+  }
+  return row + "   formulas of that exercise, and how far rank 0 is from them\n";
+}
+
 /// What all ranks sent in a step, kind by kind.
 std::string sent_line(const TrainResult& result, const std::vector<RecordedRank>& recorded) {
   const std::size_t steps = result.steps_made();
@@ -103,6 +113,9 @@ std::string format_memory_table(const Setup& setup, const TrainResult& result) {
     const auto number = static_cast<std::size_t>(rank);
     table += memory_row(result.ranks.at(number), flag ? nullptr : &recorded.at(number),
                         place_of(setup, rank));
+  }
+  for (const Formula& formula : setup.formulas()) {
+    table += formula_row(result.ranks.front(), formula);
   }
   return table + sent_line(result, recorded);
 }

@@ -13,8 +13,7 @@ namespace ultra::train {
 /// @brief What the ranks that stand for all kept at most, by category, and what all ranks sent in a
 /// step, by kind: measured, and how far from what record_step() says of the same setup.
 ///
-/// It stands behind a training where no technique's memory_table() has another. Parameters,
-/// gradients, optimizer and activations are exact wherever no number decides what a step does, as
+/// Behind them stand the formulas that hold (Technique::write_formulas). Parameters, gradients, optimizer and activations are exact wherever no number decides what a step does, as
 /// the choice of experts does. A training with flags that cannot be recorded, and one that begins
 /// with weights or uses files, is measured alone.
 /// @param result  of at least one step.

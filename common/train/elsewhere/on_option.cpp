@@ -70,10 +70,20 @@ void change(Cluster& cluster, std::string_view pair) {
 
 void OnOptions::add_to(CLI::App& app) {
   const Flags flags(app, "On another machine");
-  flags.add("--on", machine,
-            "record a step and say what it takes on this machine, instead of training: a cluster "
-            "or a .json file, with :NODES and ,key=value behind it");
+  flags.add_parsed(
+      "--on", [this](const std::string& text) { machine = parse_machine(text); },
+      "record a step and say what it takes on this machine, instead of training: a cluster "
+      "or a .json file, with :NODES and ,key=value behind it");
   flags.add_switch("--on-json", json, "say so as JSON");
+  Flags(app, "").add_parsed(
+      "--estimate",
+      [](const std::string& model) {
+        throw ConfigError(fmt::format(
+            "--estimate is no longer there: --on records a step of the program itself. Write for "
+            "example --model {} --on dgx-h100, and --on-json for JSON.",
+            model == "custom" ? "llama-8b" : model));
+      },
+      "");
 }
 
 Machine parse_machine(const std::string& text) {

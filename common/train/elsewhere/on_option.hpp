@@ -19,13 +19,13 @@ struct Machine {
 
 /// @brief What --on says.
 struct OnOptions {
-  std::string machine;  ///< --on; empty: the training runs here
-  bool json = false;    ///< --on-json
+  std::optional<Machine> machine;  ///< --on; absent: the training runs here
+  bool json = false;               ///< --on-json
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);
   /// @brief Whether a machine is named.
-  [[nodiscard]] bool asked() const { return !machine.empty(); }
+  [[nodiscard]] bool asked() const { return machine.has_value(); }
 };
 
 /// @brief Reads "dgx-h100:4,nics_per_node=1": a named cluster or a file that ends in .json, its

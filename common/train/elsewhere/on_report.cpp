@@ -52,9 +52,14 @@ std::string heading_of(const Setup& setup, const replay::Cluster& cluster,
 }
 
 OnMemory memory_of(const RecordedRank& rank) {
+  MemoryUsage highest;
+  for (const MemoryCategory category : kMemoryCategories) {
+    highest.bytes[static_cast<std::size_t>(category)] = rank.memory.peak(category).bytes;
+  }
   return {.rank = rank.rank,
           .place = rank.place,
           .at_peak = rank.memory.usage_at_peak(),
+          .highest = highest,
           .phase = rank.memory.peak_total().phase,
           .reserved = rank.reserved_bytes};
 }
@@ -134,6 +139,16 @@ std::string share(double part, double whole) {
   return fmt::format("{:.0f} % of the step", 100 * part / whole);
 }
 
+double as_double(std::size_t bytes) { return static_cast<double>(bytes); }
+
+Json by_category(const MemoryUsage& usage) {
+  Json bytes;
+  for (const MemoryCategory category : kMemoryCategories) {
+    bytes[std::string(to_string(category))] = usage[category];
+  }
+  return bytes;
+}
+
 /// The largest of what is no product: what a reader would change first.
 std::string holding_back(const OnReport& report) {
   std::vector<std::pair<double, std::string>> costs = {
@@ -164,7 +179,7 @@ double OnReport::exchanges_waited() const {
 
 OnReport price(const Setup& setup, const replay::Cluster& cluster,
                const std::vector<RecordedRank>& ranks, replay::Spans spans) {
-  const int all = setup.has_ranks() ? setup.comm.world_size() : 1;
+  const int all = setup.ranks();
   replay::Prices prices{.cluster = cluster, .exchange = {}};
   for (const auto& technique : setup.techniques) {
     if (auto found = technique->exchange_price()) prices.exchange = std::move(found);
@@ -181,6 +196,7 @@ OnReport price(const Setup& setup, const replay::Cluster& cluster,
   OnReport report{
       .heading = heading_of(setup, cluster, ranks, all),
       .ranks = all,
+      .parameters = ranks.front().parameters,
       .memory_bytes = cluster.gpu.memory_bytes,
       .slowest = rank.rank,
       .seconds = rank.seconds * replay::straggler_slowdown(cluster, static_cast<std::size_t>(all)),
@@ -193,6 +209,7 @@ OnReport price(const Setup& setup, const replay::Cluster& cluster,
       .stage = rank.for_a_stage,
       .host = rank.for_the_host};
   for (const RecordedRank& recorded : ranks) report.memory.push_back(memory_of(recorded));
+  report.formulas = setup.formulas();
   add_elements(report, rank);
   report.exchanges = exchanges_of(rank);
   if (OnExchanges messages = messages_of(tape, rank.for_a_stage); messages.times > 0) {
@@ -229,11 +246,19 @@ std::string to_text(const OnReport& report) {
   for (const OnMemory& rank : report.memory) {
     text += fmt::format("  {:<10}", fmt::format("rank {}", rank.rank));
     for (const MemoryCategory category : kMemoryCategories) {
-      text += fmt::format("  {:>13.2f}", gb(static_cast<double>(rank.at_peak[category])));
+      text += fmt::format("  {:>13.2f}", gb(as_double(rank.at_peak[category])));
     }
     text += fmt::format("  {:>9.2f}  {:>6.1f}  highest in {}{}\n",
-                        gb(static_cast<double>(rank.at_peak.total())), gb(report.memory_bytes),
-                        rank.phase, rank.place.empty() ? "" : fmt::format(" ({})", rank.place));
+                        gb(as_double(rank.at_peak.total())), gb(report.memory_bytes), rank.phase,
+                        rank.place.empty() ? "" : fmt::format(" ({})", rank.place));
+  }
+  for (const Formula& formula : report.formulas) {
+    text += fmt::format("  by {:<7}", formula.exercise);
+    for (const MemoryCategory category : kMemoryCategories) {
+      const auto& bytes = formula[category];
+      text += fmt::format("  {:>13}", bytes ? fmt::format("{:.2f}", gb(as_double(*bytes))) : "-");
+    }
+    text += "                     each at its highest\n";
   }
   const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
   text += fmt::format(
@@ -260,13 +285,10 @@ std::string to_text(const OnReport& report) {
 Json to_json(const OnReport& report) {
   Json memory = Json::array();
   for (const OnMemory& rank : report.memory) {
-    Json bytes;
-    for (const MemoryCategory category : kMemoryCategories) {
-      bytes[std::string(to_string(category))] = rank.at_peak[category];
-    }
     memory.push_back({{"rank", rank.rank},
                       {"place", rank.place},
-                      {"bytes", std::move(bytes)},
+                      {"bytes", by_category(rank.at_peak)},
+                      {"highest_bytes", by_category(rank.highest)},
                       {"total", rank.at_peak.total()},
                       {"reserved", rank.reserved},
                       {"highest_in", rank.phase}});
@@ -279,9 +301,18 @@ Json to_json(const OnReport& report) {
                          {"seconds", of.seconds},
                          {"waited", of.waited}});
   }
+  Json formulas = Json::object();
+  for (const Formula& formula : report.formulas) {
+    Json& bytes = formulas[formula.exercise] = Json::object();
+    for (const MemoryCategory category : kMemoryCategories) {
+      if (const auto& found = formula[category]) bytes[std::string(to_string(category))] = *found;
+    }
+  }
   return {{"ranks", report.ranks},
+          {"parameters", report.parameters},
           {"memory_bytes", report.memory_bytes},
           {"memory", std::move(memory)},
+          {"formulas", std::move(formulas)},
           {"seconds", report.seconds},
           {"tokens", report.tokens},
           {"flop", report.flop},

@@ -20,6 +20,7 @@ struct OnMemory {
   int rank = 0;              ///< of the world
   std::string place;         ///< among ranks that do different work; or empty
   MemoryUsage at_peak;       ///< where the total is highest, by category
+  MemoryUsage highest;       ///< each category where it is highest
   std::string phase;         ///< what it does then
   std::size_t reserved = 0;  ///< that the caching allocator holds
 };
@@ -41,8 +42,10 @@ struct OnExchanges {
 struct OnReport {
   std::string heading;                ///< model, types, layout and machine
   int ranks = 1;                      ///< GPUs
+  std::size_t parameters = 0;         ///< of the whole model
   double memory_bytes = 0;            ///< of a GPU
   std::vector<OnMemory> memory = {};  ///< of the recorded ranks
+  Formulas formulas = {};             ///< that hold for rank 0's highest bytes
   int slowest = 0;                    ///< the rank whose seconds these are
   double seconds = 0;                 ///< of a step
   std::size_t tokens = 0;             ///< in it

@@ -37,7 +37,7 @@ CommStats difference(const CommStats& all, const CommStats& before) {
 }  // namespace
 
 std::string place_of(const Setup& setup, int rank) {
-  const MeshShape shape = setup.mesh_shape(setup.has_ranks() ? setup.comm.world_size() : 1);
+  const MeshShape shape = setup.mesh_shape(setup.ranks());
   std::string text;
   for (const Axis& axis : shape.axes()) {
     if (axis.size == 1 || axis.alike) continue;
@@ -48,7 +48,7 @@ std::string place_of(const Setup& setup, int rank) {
 }
 
 RecordedRank record_step(const Setup& setup, int rank, bool checks_order) {
-  const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
+  const int ranks = setup.ranks();
   RecordedRank recorded{
       .rank = rank, .place = place_of(setup, rank), .tape = std::make_unique<gpu::Tape>()};
   gpu::Tape& tape = *recorded.tape;
@@ -83,7 +83,7 @@ RecordedRank record_step(const Setup& setup, int rank, bool checks_order) {
 }
 
 std::vector<int> ranks_that_differ(const Setup& setup) {
-  const int ranks = setup.has_ranks() ? setup.comm.world_size() : 1;
+  const int ranks = setup.ranks();
   const MeshShape shape = setup.mesh_shape(ranks);
   std::vector<int> differ = {0};
   std::size_t stride = static_cast<std::size_t>(ranks);

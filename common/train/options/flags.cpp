@@ -184,10 +184,6 @@ std::map<std::string, std::string> values_of(const CLI::App& app) {
   return values;
 }
 
-void remove_flag(CLI::App& app, const char* flag) {
-  if (CLI::Option* found = app.get_option_no_throw(flag)) app.remove_option(found);
-}
-
 void when_given(CLI::App& app, const char* flag, std::function<void()> fn) {
   app.get_option(flag)->each([fn = std::move(fn)](const std::string&) { fn(); });
 }

@@ -63,6 +63,11 @@ class CommandParser {
   std::unique_ptr<CLI::App> app_;
 };
 
+/// @brief Whether a word of a command line is a flag: "--on", or "--on=dgx-h100".
+[[nodiscard]] inline bool is_flag(std::string_view word, std::string_view flag) {
+  return word.starts_with(flag) && (word.size() == flag.size() || word[flag.size()] == '=');
+}
+
 /// @brief Whether --help shows the value that a flag has when it is left out.
 enum class ShowDefault {
   kYes,
@@ -128,9 +133,6 @@ class Flags {
 
 /// @brief Each flag's value, as given or by default; empty: not given.
 [[nodiscard]] std::map<std::string, std::string> values_of(const CLI::App& app);
-
-/// @brief Takes a flag out again, if it is there.
-void remove_flag(CLI::App& app, const char* flag);
 
 /// @brief Calls `fn` when the command line gives a flag that was added before.
 void when_given(CLI::App& app, const char* flag, std::function<void()> fn);

@@ -8,37 +8,12 @@
 
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
+#include "common/train/options/flags.hpp"
 
 namespace ultra::train {
 namespace {
 
 constexpr std::string_view kModel = "--model";
-
-struct LlamaSizes {
-  std::size_t layers;
-  std::size_t hidden;
-  std::size_t heads;
-  std::size_t kv_heads;
-  std::size_t ffn;
-  std::size_t vocab;
-  bool tied = false;
-};
-
-NamedModel llama(std::string name, const LlamaSizes& sizes) {
-  NamedModel model{.name = std::move(name),
-                   .flags = {{"--layers", fmt::to_string(sizes.layers)},
-                             {"--hidden", fmt::to_string(sizes.hidden)},
-                             {"--heads", fmt::to_string(sizes.heads)},
-                             {"--kv-heads", fmt::to_string(sizes.kv_heads)},
-                             {"--ffn", fmt::to_string(sizes.ffn)},
-                             {"--vocab", fmt::to_string(sizes.vocab)}}};
-  if (sizes.tied) model.flags.emplace_back("--tied-embeddings", "");
-  return model;
-}
-
-bool is_flag(std::string_view word, std::string_view flag) {
-  return word.starts_with(flag) && (word.size() == flag.size() || word[flag.size()] == '=');
-}
 
 /// What --model says, as the command line's reader will find it.
 std::optional<std::string> named_in(const std::vector<std::string>& words) {
@@ -52,15 +27,17 @@ std::optional<std::string> named_in(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const std::vector<NamedModel>& llama_models() {
-  static const std::vector<NamedModel> models = {
-      llama("llama-1b", {16, 2048, 32, 8, 8192, 128256, true}),
-      llama("llama-7b", {32, 4096, 32, 32, 11008, 32000}),
-      llama("llama-8b", {32, 4096, 32, 8, 14336, 128256}),
-      llama("llama-70b", {80, 8192, 64, 8, 28672, 128256}),
-      llama("llama-405b", {126, 16384, 128, 8, 53248, 128256}),
-  };
-  return models;
+NamedModel in_flags(const nn::NamedModel& named) {
+  const nn::ModelConfig& config = named.config;
+  NamedModel model{.name = named.name,
+                   .flags = {{"--layers", fmt::to_string(config.num_layers)},
+                             {"--hidden", fmt::to_string(config.hidden_size)},
+                             {"--heads", fmt::to_string(config.num_heads)},
+                             {"--kv-heads", fmt::to_string(config.num_kv_heads)},
+                             {"--ffn", fmt::to_string(config.ffn_hidden_size)},
+                             {"--vocab", fmt::to_string(config.vocab_size)}}};
+  if (config.tied_embeddings) model.flags.emplace_back("--tied-embeddings", "");
+  return model;
 }
 
 std::vector<std::string> with_model_flags(std::vector<std::string> words,

@@ -74,7 +74,6 @@ TEST_F(BadInput, FlagsThatCannotWork) {
   expect_refused({{"--lr", "inf"}}, {"--lr is inf", "from 0 to"});
   expect_refused({{"--dtype", "bf16"}}, {"--dtype 'bf16'", "f32 or f64"});
   expect_refused({{"--recompute-every", "2"}}, {"--recompute-every 2", "--recompute full"});
-  expect_refused({{"--precision", "fp32"}}, {"--precision needs --estimate"});
   expect_refused({{"--optimizer", "adam"}}, {"--optimizer is 'adam'", "adamw or sgd"});
 }
 
@@ -92,20 +91,15 @@ TEST_F(BadInput, ADeviceThatThereIsNoCodeFor) {
   expect_refused({{"--device", "cuda"}}, {"device cuda", "use --device cpu"});
 }
 
-TEST_F(BadInput, EstimatesOfModelsThatDoNotExist) {
-  expect_no_answer("--estimate llama-9b",
-                   {"'llama-9b'", "gpt2-124m", "llama-1b", "llama-7b", "llama-8b", "llama-70b",
-                    "gpt3-175b", "llama-405b", "custom"});
-  expect_no_answer("--estimate custom --hidden 16 --heads 3", {"16 % 3 = 1"});
-  expect_no_answer("--estimate llama-7b --optimizer sgd",
-                   {"--estimate answers for a training with adamw", "Leave out --optimizer"});
+TEST_F(BadInput, ModelsThatDoNotExist) {
+  expect_no_answer("--model llama-9b --on dgx-h100", {"'llama-9b'", "llama-1b", "llama-405b"});
+  expect_no_answer("--estimate llama-70b", {"--estimate is no longer there",
+                                            "--model llama-70b --on dgx-h100", "--on-json"});
 }
 
-TEST_F(BadInput, FilesThatAnEstimateDoesNotWrite) {
-  for (const std::string flag : {"--metrics", "--trace"}) {
-    expect_no_answer("--estimate llama-7b " + flag + " " + output.path("file"),
-                     {flag + " has no meaning with --estimate", "stdout"});
-  }
+TEST_F(BadInput, FilesThatAnAnswerDoesNotWrite) {
+  expect_no_answer("--on dgx-h100 --metrics " + output.path("file"),
+                   {"--metrics has no meaning with --on", "stdout"});
 }
 
 TEST_F(BadInput, DataThatIsNoText) {

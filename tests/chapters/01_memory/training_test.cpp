@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "tests/chapters/01_memory/chapter_run.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/training/model.hpp"
@@ -132,11 +132,6 @@ TEST_F(ChapterTraining, MemoryIsThatOfTheClosedForms) {
                 batch.tokens() * (4 + e * (m.num_layers * per_block + head)))
           << "what is saved, tensor by tensor";
     }
-    const std::string table =
-        format_memory_table(options, all_in(options.dtype), recompute, result);
-    std::size_t exact = 0;
-    for (std::size_t at = 0; (at = table.find("exact", at)) != std::string::npos; ++at) ++exact;
-    EXPECT_EQ(exact, 4U) << table;
   }
 }
 

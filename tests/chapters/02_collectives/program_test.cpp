@@ -53,13 +53,8 @@ TEST_F(Program, PrintsTheRanksThatItsFlagsNeed) {
 }
 
 TEST_F(Program, HelpListsTheFlagsOfBothChapters) {
-  expect_parts(answer_to("--help"),
-               {"--layers", "--recompute", "--estimate", "--ranks", "--collectives", "--timeout",
-                "--link", "--progress", "--check-collectives"});
-}
-
-TEST_F(Program, StillEstimates) {
-  expect_parts(output_of("--estimate llama-7b"), {"6,738,415,616"});
+  expect_parts(answer_to("--help"), {"--layers", "--recompute", "--on", "--ranks", "--collectives",
+                                     "--timeout", "--link", "--progress", "--check-collectives"});
 }
 
 TEST_F(Program, MeasuresACollectiveInsteadOfTraining) {

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "chapters/01_memory/recompute_mode.hpp"
-#include "chapters/04_zero/estimate/sharded_bytes.hpp"
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_stage.hpp"
 #include "common/base/numeric.hpp"
@@ -50,14 +49,6 @@ struct ZeroCase {
     return ceil_div(options.global_batch, static_cast<std::size_t>(ranks));
   }
   [[nodiscard]] std::size_t passes() const { return ceil_div(largest_share(), micro_batch); }
-  [[nodiscard]] ShardedRun sharded_run() const {
-    return {.model = options.model,
-            .dtype = options.dtype,
-            .settings = all_settings(),
-            .shards = shards(),
-            .replicas = ranks / shards(),
-            .micro_batches = passes()};
-  }
   /// With what is computed again, which decides when units are used.
   [[nodiscard]] ZeroSettings all_settings() const {
     ZeroSettings all = settings;

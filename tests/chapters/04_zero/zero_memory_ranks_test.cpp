@@ -1,18 +1,19 @@
-// What each rank keeps, holds for a moment and sends, measured in training runs: to the byte what
-// sharded_bytes.hpp predicts, and the P / N of the closed forms.
+// What each rank keeps, holds for a moment and sends, measured in training runs: the P / N of the
+// closed forms.
 //
 // Covers: chapters/04_zero/zero_memory.hpp
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 
@@ -103,46 +104,9 @@ class ZeroMemory : public ZeroTest {
       check(rank, result.parameters);
     }
   }
-
-  static void expect_predicted(const ZeroCase& c, const RankSummary& rank) {
-    const ShardedBytes bytes =
-        predict_bytes(c.sharded_run(), rank.rank % c.shards(), *in_rank_order().algorithms);
-    EXPECT_EQ(peak(rank, MemoryCategory::kParameters), bytes.parameters);
-    EXPECT_EQ(peak(rank, MemoryCategory::kGradients), bytes.gradients);
-    EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), bytes.optimizer);
-    EXPECT_GE(peak(rank, MemoryCategory::kCommunication), bytes.buffers);
-    EXPECT_LE(peak(rank, MemoryCategory::kCommunication), bytes.buffers + bytes.scratch);
-  }
 };
 
 // Memory ------------------------------------------------------------------------------------------
-
-TEST_F(ZeroMemory, EveryRankTakesWhatIsPredictedToTheByte) {
-  for (int ranks = 1; ranks <= 8; ++ranks) {
-    for (const ZeroStage stage : kSharded) {
-      const ZeroCase c = draw_two_steps(ranks, stage);
-      for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
-    }
-  }
-}
-
-TEST_F(ZeroMemory, ATableThatIsTheOutputMatrixTooStandsAsAWholeForAWhile) {
-  for (const ZeroStage stage : kSharded) {
-    for (int trial = 0; trial < 3; ++trial) {
-      ZeroCase c = draw_two_steps(random.pick({2, 3, 4}), stage);
-      c.options.model.tied_embeddings = true;
-      for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
-    }
-  }
-}
-
-TEST_F(ZeroMemory, NodesTakeWhatTheirShardsTake) {
-  for (const ZeroStage stage : kSharded) {
-    ZeroCase c = draw_two_steps(6, stage);
-    c.node_size = random.pick<std::size_t>({2, 3});
-    for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
-  }
-}
 
 TEST_F(ZeroMemory, ActivationsAreThoseOfOneDevice) {
   for (const ZeroStage stage : kSharded) {
@@ -207,23 +171,33 @@ TEST_F(ZeroMemory, TheWholeGradientNeverExists) {
   }
 }
 
-TEST_F(ZeroMemory, OverlapCostsOneMoreGroupAndPrefetchOneMoreUnit) {
+/// A unit and its gradients on their way take 3 blocks at most; 4 units and gradients take more.
+TEST_F(ZeroMemory, LookingAheadCostsTheUnitsThatAreThere) {
   ZeroCase c = draw(2, ZeroStage::kParameters, DType::kF32);
-  c.options.model.num_layers = 3;
+  c.options.model = {.vocab_size = data::kByteVocabulary,
+                     .hidden_size = 64,
+                     .num_layers = 4,
+                     .num_heads = 4,
+                     .num_kv_heads = 4,
+                     .ffn_hidden_size = 256,
+                     .max_seq_len = 4};
   c.options.steps = 1;
-  std::size_t before = 0;
-  for (const auto& [overlap, prefetch] :
-       {std::pair{Overlap::kOff, std::size_t{0}}, std::pair{Overlap::kOn, std::size_t{0}},
-        std::pair{Overlap::kOn, std::size_t{3}}}) {
+  c.settings.reshard = Reshard::kAfterForward;
+  const std::size_t block = sizeof(float) * (4 * 64 * 64 + 3 * 64 * 256 + 2 * 64);
+  const auto peak_with = [&](Overlap overlap, std::size_t prefetch) {
     c.settings.overlap = overlap;
     c.settings.prefetch = prefetch;
-    c.settings.reshard = Reshard::kAfterForward;
-    for_each_rank(c, [&](const RankSummary& rank, std::size_t) { expect_predicted(c, rank); });
-    const std::size_t bytes =
-        predict_bytes(c.sharded_run(), 0, *in_rank_order().algorithms).buffers;
-    EXPECT_GT(bytes, before);
-    before = bytes;
-  }
+    std::size_t bytes = 0;
+    for_each_rank(c, [&](const RankSummary& rank, std::size_t) {
+      bytes = std::max(bytes, peak(rank, MemoryCategory::kCommunication));
+    });
+    return bytes;
+  };
+  const std::size_t none = peak_with(Overlap::kOff, 0);
+  const std::size_t three = peak_with(Overlap::kOn, 3);
+  if (none == 0) return;  // under mpirun: another process has them
+  EXPECT_LE(none, 3 * block);
+  EXPECT_GT(three, 3 * block);
 }
 
 // Volume ------------------------------------------------------------------------------------------
@@ -233,38 +207,6 @@ std::size_t sent_in_a_step(const RankSummary& rank, const ZeroCase& c) {
   return (rank.communication[OpKind::kReduceScatter].sent_bytes +
           rank.communication[OpKind::kAllGather].sent_bytes) /
          c.options.steps;
-}
-
-TEST_F(ZeroMemory, EveryRankSendsWhatIsPredictedToTheByte) {
-  for (const int ranks : {1, 2, 3, 5}) {
-    for (const ZeroStage stage : kSharded) {
-      const ZeroCase c = draw_two_steps(ranks, stage);
-      std::size_t others = 0;
-      std::size_t seen = 0;
-      for_each_rank(c, [&](const RankSummary& rank, std::size_t) {
-        EXPECT_EQ(sent_in_a_step(rank, c),
-                  predict_sent_elements(c.sharded_run()) * size_of(c.options.dtype));
-        others += rank.communication.sent_bytes() - c.options.steps * sent_in_a_step(rank, c);
-        ++seen;
-      });
-      if (seen == 0) continue;  // under mpirun: another process has them
-      EXPECT_EQ(others, c.options.steps * sent_for_loss_and_norm(c)) << "loss and norm, no more";
-    }
-  }
-}
-
-TEST_F(ZeroMemory, ATiedTableIsGatheredForTheHeadToo) {
-  for (const ZeroStage stage : kSharded) {
-    for (int trial = 0; trial < 2; ++trial) {
-      ZeroCase c = draw_two_steps(random.pick({2, 3}), stage);
-      c.options.model.tied_embeddings = true;
-      for_each_rank(c, [&](const RankSummary& rank, std::size_t) {
-        EXPECT_EQ(sent_in_a_step(rank, c),
-                  predict_sent_elements(c.sharded_run()) * size_of(c.options.dtype));
-        EXPECT_EQ(predict_sent(c.sharded_run(), rank.rank).total, sent_in_a_step(rank, c));
-      });
-    }
-  }
 }
 
 TEST_F(ZeroMemory, ClosedFormsHoldExactlyWithoutPadding) {
@@ -325,8 +267,6 @@ TEST_F(ZeroMemory, NodesSendTheirShardsOncePerStep) {
       std::size_t inside = 0;
       std::size_t between = 0;
       for (const RankSummary& rank : result.ranks) {
-        EXPECT_EQ(sent_in_a_step(rank, c),
-                  predict_sent_elements(c.sharded_run()) * size_of(c.options.dtype));
         inside += sent_in_a_step(rank, c);
         between += rank.communication[OpKind::kAllReduce].sent_bytes / c.options.steps;
       }

@@ -1,18 +1,11 @@
-// What ranks send and keep, in runs, against the closed forms.
-//
-// Covers: chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_volume.hpp
+// What ranks send, in runs, against the closed forms.
 
-#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_volume.hpp"
-
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
+#include "tests/chapters/05_tensor_sequence_parallel/tensor_parallel_volume.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -74,34 +67,6 @@ TEST_F(TensorTrafficTest, ABlockExchangesItsActivationsFourTimes) {
   EXPECT_EQ(per_block({.tp = 2, .sequence_parallel = SequenceParallel::kOn}),
             (ActivationExchanges{.all_gathers = 4 + 2, .reduce_scatters = 4}));
   EXPECT_EQ(per_block({.tp = 1}), ActivationExchanges());
-}
-
-TEST_F(TensorTrafficTest, RanksKeepWhatTheClosedFormSays) {
-  for (const std::size_t tp : {1U, 2U, 3U, 4U}) {
-    for (const auto mode :
-         {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull}) {
-      const Split split = draw_split();
-      const TensorParallelLayout layout = layout_of(tp, split);
-      MeshCase c = draw_replica(tp, split);
-      c.more = fmt::format("--recompute {}", to_string(mode));
-      const auto shape = memory::shape_of(c.options.model);
-      const auto precision = memory::precision_of(c.options.dtype);
-      const std::size_t largest = std::ranges::max(c.micro_batches());
-      const std::size_t weights = parameter_count(shape, layout) * size_of(c.options.dtype);
-      const std::vector<RankSummary> ranks = summaries(c);
-      SCOPED_TRACE(c.str());
-      for (const RankSummary& rank : ranks) {
-        const auto peak = [&](MemoryCategory category) { return rank.memory.peak(category).bytes; };
-        EXPECT_EQ(peak(MemoryCategory::kParameters), weights);
-        EXPECT_EQ(peak(MemoryCategory::kGradients), weights);
-        EXPECT_EQ(peak(MemoryCategory::kOptimizer), 2 * weights);
-        EXPECT_EQ(
-            peak(MemoryCategory::kActivations),
-            peak_activation_bytes(shape, {.size = largest, .seq_len = c.options.model.max_seq_len},
-                                  precision, {.mode = mode, .recompute_every = 1}, layout));
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -1,16 +1,13 @@
 // What ranks send, keep and compute, in runs, against the closed forms.
-//
-// Covers: chapters/06_context_parallel/estimate/context_volume.hpp
-// Covers: chapters/06_context_parallel/estimate/context_memory.hpp
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/06_context_parallel/estimate/context_table.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "tests/chapters/06_context_parallel/context_run.hpp"
+#include "tests/chapters/06_context_parallel/context_volume.hpp"
 
 namespace ultra::context_parallel {
 namespace {
@@ -74,25 +71,6 @@ TEST_F(ContextTraffic, EachRankSendsWhatTheClosedFormSays) {
       EXPECT_EQ(sent(OpKind::kAllGather), step.all_gather);
       EXPECT_EQ(sent(OpKind::kReduceScatter), step.reduce_scatter);
       EXPECT_EQ(sent(OpKind::kAllToAll), step.all_to_all);
-    }
-  }
-}
-
-TEST_F(ContextTraffic, RanksKeepWhatTheClosedFormSays) {
-  for (const Sharing& sharing : sharings()) {
-    for (const auto mode :
-         {memory::Recompute::kNone, memory::Recompute::kSelective, memory::Recompute::kFull}) {
-      MeshCase c = draw_replica(sharing);
-      c.more = fmt::format("--recompute {}", to_string(mode));
-      const std::size_t expected = peak_activation_bytes(
-          memory::shape_of(c.options.model), std::ranges::max(c.micro_batches()),
-          memory::precision_of(c.options.dtype), {.mode = mode, .recompute_every = 1},
-          {.layout = layout(c, sharing), .choice = sharing.choice, .tensor = {}});
-      const std::vector<RankSummary> ranks = summaries(c);
-      SCOPED_TRACE(c.str());
-      for (const RankSummary& rank : ranks) {
-        EXPECT_EQ(rank.memory.peak(MemoryCategory::kActivations).bytes, expected);
-      }
     }
   }
 }

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <limits>
+
 #include "tests/support/programs/program.hpp"
 
 namespace ultra::pipeline_parallel {
@@ -139,15 +141,17 @@ TEST_F(PipelineProgram, TheSummaryHoldsItsFlagsAndWhatRanksCounted) {
   }
 }
 
-TEST_F(PipelineProgram, TheTableFindsItsPredictionsExact) {
+TEST_F(PipelineProgram, TheTableFindsTheRecordExact) {
   for (const char* flags :
        {"--pp 2", "--pp 2 --schedule zero-bubble-h1 --recompute full", "--pp 2 --dp 2",
         "--pp 2 --layers 4 --schedule zb-v --tp 2 --sp on",
         "--pp 2 --layers 4 --schedule zero-bubble-h2 --tp 2 --sp on --recompute selective",
         "--pp 2 --cp 2 --seq 15", "--pp 2 --schedule pipedream-async --clip 0"}) {
     const std::string out = output_of(std::string(flags) + " --global-batch 8 --micro-batch 1");
-    EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact .* exact\n")) << flags << out;
-    EXPECT_THAT(out, ContainsRegex("\n +1 .* exact .* exact .* exact .* exact\n")) << flags << out;
+    EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact .* exact .*pp 0"))
+        << flags << out;
+    EXPECT_THAT(out, ContainsRegex("\n +[1-9] .* exact .* exact .* exact .* exact .*pp 1"))
+        << flags << out;
   }
 }
 
@@ -209,20 +213,18 @@ TEST_F(PipelineProgram, OneForwardOneBackwardTrainsWhereAllForwardDoesNot) {
 
 // Other answers -----------------------------------------------------------------------------------
 
-TEST_F(PipelineProgram, EstimatesKnowPp) {
-  const json estimate = json::parse(
-      answer_to("--estimate llama-8b --pp 4 --micro-batches 8 --tp 2 --dp 2 --zero 1 --json"));
-  EXPECT_EQ(estimate.at("pp"), 4);
-  EXPECT_EQ(estimate.at("schedule"), "1f1b");
-  EXPECT_EQ(estimate.at("micro_batches"), 8);
-  ASSERT_EQ(estimate.at("stages").size(), 4U);
-  for (std::size_t stage = 0; stage < 4; ++stage) {
-    EXPECT_EQ(estimate.at("stages").at(stage).at("held"), 4 - stage);
+TEST_F(PipelineProgram, RecordsEveryStageElsewhere) {
+  const json report = json::parse(
+      answer_to("--model llama-1b --seq 256 --pp 4 --global-batch 8 --micro-batch 1 --schedule "
+                "1f1b --on dgx-h100 --on-json"));
+  ASSERT_EQ(report.at("memory").size(), 4U);
+  std::size_t before = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t stage : {0U, 1U, 2U}) {
+    EXPECT_EQ(report.at("memory").at(stage).at("place"), fmt::format("pp {}", stage));
+    const std::size_t kept = report.at("memory").at(stage).at("highest_bytes").at("activations");
+    EXPECT_LT(kept, before) << "a stage keeps p - s micro-batches";
+    before = kept;
   }
-  expect_parts(answer_to("--estimate llama-8b --pp 2 --schedule zb-v --cp 2"),
-               {"zb-v on 2 stages", "1/2 of the tokens", "Bubble:"});
-  EXPECT_THAT(answer_to("--estimate llama-8b --tp 8"), HasSubstr("Tensor parallelism"))
-      << "chapter 05's answer without --pp";
 }
 
 TEST_F(PipelineProgram, PrintsHowManyRanksItNeeds) {
@@ -363,16 +365,15 @@ TEST_F(BadPipelineRun, AnOutputThatWouldReplaceAFileOfACheckpoint) {
   EXPECT_EQ(ultra::test::events_of(saved + "/metrics.jsonl").back().at("losses").size(), 3U);
 }
 
-TEST_F(BadPipelineRun, EstimatesOfWhatCouldNotTrain) {
+TEST_F(BadPipelineRun, RecordsOfWhatCouldNotTrain) {
   const auto expect_refused = [&](const std::string& line, const std::string& part) {
     const ultra::test::ProcessResult result = run_words(line);
     EXPECT_EQ(result.exit_code, 2) << line;
     EXPECT_THAT(result.err, HasSubstr(part));
   };
-  expect_refused("--estimate llama-8b --pp 64", "--layers 32 are fewer than the 64 parts");
-  expect_refused("--estimate llama-8b --pp 2 --stage-split measured", "measures nothing");
-  expect_refused("--estimate 7B --pp 2", "how many layers there are");
-  expect_refused("--estimate llama-8b --pp 2 --micro-batches 3", "16 % 6 = 4");
+  expect_refused("--model llama-8b --pp 64 --on dgx-h100",
+                 "--layers 32 are fewer than the 64 parts");
+  expect_refused("--model llama-8b --pp 2 --stage-split measured --on dgx-h100", "--stage-split");
 }
 
 TEST_F(BadPipelineRun, AChartThatCannotBeWritten) {

@@ -1,16 +1,12 @@
-// What a rank keeps and sends in each precision, to the byte: the closed forms of ZeRO's stages with
-// the bytes per parameter that the types have.
-//
-// Covers: chapters/04_zero/estimate/trained_shares.hpp
-// Covers: chapters/01_memory/estimate/stored_formats.hpp
+// What a rank keeps and sends in each precision, to the byte: ZeRO's stages with the bytes per
+// parameter that the types have.
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "chapters/04_zero/estimate/sharded_bytes.hpp"
-#include "chapters/04_zero/estimate/trained_shares.hpp"
 #include "tests/chapters/10_mixed_precision/precision_run.hpp"
 
 namespace ultra::mixed_precision {
@@ -82,54 +78,22 @@ TEST_F(PrecisionMemory, BytesPerParameterAreThoseOfTheBooks) {
   }
 }
 
-TEST_F(PrecisionMemory, PredictionsHoldWithPaddingToo) {
-  for (const std::size_t stage : {1U, 2U, 3U}) {
-    for (int trial = 0; trial < 2; ++trial) {
-      MeshCase c = draw({.dp = random.pick({2U, 3U})},
-                        kRecipes[random.between(0, kRecipes.size() - 1)].flags);
-      c.options.steps = 2;
-      c.more = fmt::format("--zero {}", stage);
-      const train::Setup setup = c.setup();
-      zero::ShardedRun run = zero::zero_of(setup).sharded_run(setup);
-      const std::size_t share = c.options.global_batch / c.axes.dp;
-      run.micro_batches = ceil_div(share, c.micro_batch);
-      for (const RankSummary& rank : summaries(c)) {
-        SCOPED_TRACE(c.str());
-        const zero::ShardedBytes predicted = zero::predict_bytes(
-            run, rank.rank,
-            *zero::zero_of(setup).options().algorithms(data_parallel::options_of(setup)));
-        EXPECT_EQ(peak(rank, MemoryCategory::kParameters), predicted.parameters);
-        EXPECT_EQ(peak(rank, MemoryCategory::kGradients), predicted.gradients);
-        EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), predicted.optimizer);
-        EXPECT_LE(peak(rank, MemoryCategory::kCommunication),
-                  predicted.buffers + predicted.scratch);
-        const std::size_t sent = rank.communication[OpKind::kReduceScatter].sent_bytes +
-                                 rank.communication[OpKind::kAllGather].sent_bytes;
-        EXPECT_EQ(sent, c.options.steps * zero::predict_sent(run, rank.rank).total);
-      }
-    }
-  }
-}
-
 // Where moments are stored the master weights are too: the device holds a window of blocks.
-TEST_F(PrecisionMemory, OffloadedStatesArePredicted) {
-  for (const std::size_t stage : {1U, 2U, 3U}) {
-    MeshCase c = draw({.dp = random.pick({1U, 2U, 3U})},
-                      random.pick({"--precision bf16", "--precision fp16", "--precision bf16-pure",
-                                   "--precision bf16 --master-weights off",
-                                   "--precision bf16 --grad-dtype bf16", "--precision fp32"}));
-    c.options.steps = 2;
-    c.more = fmt::format("--zero {} --offload optimizer", stage);
-    const train::Setup setup = c.setup();
-    const zero::ShardedRun run = zero::zero_of(setup).sharded_run(setup);
-    for (const RankSummary& rank : summaries(c)) {
-      SCOPED_TRACE(c.str());
-      const zero::ShardedBytes predicted = zero::predict_bytes(
-          run, rank.rank,
-          *zero::zero_of(setup).options().algorithms(data_parallel::options_of(setup)));
-      EXPECT_EQ(peak(rank, MemoryCategory::kParameters), predicted.parameters);
-      EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), predicted.optimizer);
-      EXPECT_EQ(rank.offload.stored_bytes, predicted.stored);
+TEST_F(PrecisionMemory, OffloadTakesWhatTheOptimizerKeeps) {
+  for (const auto& [flags, bytes] :
+       {std::pair{"--precision bf16", 12}, std::pair{"--precision bf16-pure", 8},
+        std::pair{"--precision bf16 --master-weights off", 8}, std::pair{"--precision fp32", 8}}) {
+    const MeshCase stays = without_padding(2, flags, 1);
+    MeshCase goes = stays;
+    goes.more += " --offload optimizer";
+    const std::vector<RankSummary> before = summaries(stays);
+    const std::vector<RankSummary> after = summaries(goes);
+    for (std::size_t rank = 0; rank < before.size(); ++rank) {
+      SCOPED_TRACE(goes.str());
+      const std::size_t optimizer = peak(before[rank], MemoryCategory::kOptimizer);
+      EXPECT_EQ(optimizer % static_cast<std::size_t>(bytes), 0U);
+      EXPECT_EQ(after[rank].offload.stored_bytes, optimizer);
+      EXPECT_LE(peak(after[rank], MemoryCategory::kOptimizer), optimizer);
     }
   }
 }

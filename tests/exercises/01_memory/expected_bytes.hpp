@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "tests/exercises/01_memory/measured_step.hpp"
 
 namespace ultra::memory::measured {

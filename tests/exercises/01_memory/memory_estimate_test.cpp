@@ -2,7 +2,7 @@
 // models to the last one.
 #include "chapters/01_memory/memory_estimate.hpp"
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "tests/exercises/01_memory/expected_bytes.hpp"
 #include "tests/support/toolbox.hpp"
 

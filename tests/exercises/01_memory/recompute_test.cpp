@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "chapters/02_collectives/ring_cost.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "tests/support/suspects.hpp"

@@ -1,5 +1,5 @@
 // The planner: chapter 11's `--plan --plan-json`.
-#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "chapters/11_five_d/planner/model/model_shape.hpp"
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
 #include "common/base/errors.hpp"

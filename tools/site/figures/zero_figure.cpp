@@ -1,8 +1,6 @@
-// ZeRO: what a rank keeps and sends, which is chapter 04's `--estimate MODEL --dp N --json`; and a
-// micro-batch on a rank and its link, with and without prefetching.
-#include "chapters/01_memory/estimate/estimate_report.hpp"
-#include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/04_zero/estimate/prefetch_condition.hpp"
+// ZeRO: what a rank keeps and sends, by the formulas of exercise 04.6; and a micro-batch on a rank and its link, with and without prefetching.
+#include "chapters/01_memory/model_presets.hpp"
+#include "chapters/04_zero/prefetch_condition.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
@@ -26,18 +24,18 @@ Json stage_to_json(const Sharding& sharding, const Json& question) {
   const auto micro_batches = value_of<std::size_t>(question, "micro_batches", 1);
   const RankBytes bytes = bytes_per_rank(sharding, parameters, precision);
   const SentElements sent = sent_per_rank(sharding, parameters, micro_batches);
-  return {{"stage", number_of(sharding.stage)},
-          {"name", name_of(sharding.stage)},
-          {"bytes",
-           {{"parameters", bytes.parameters},
-            {"gradients", bytes.gradients},
-            {"optimizer", bytes.optimizer},
-            {"total", bytes.total()}}},
-          {"sent_elements",
-           {{"inside", sent.inside}, {"between", sent.between}, {"total", sent.total()}}},
-          {"largest_model_80gb",
-           largest_model(sharding, precision, static_cast<double>(memory::kGpuBytes))},
-          {"fits_80gb_gpu", bytes.total() <= static_cast<double>(memory::kGpuBytes)}};
+  return {
+      {"stage", number_of(sharding.stage)},
+      {"name", name_of(sharding.stage)},
+      {"bytes",
+       {{"parameters", bytes.parameters},
+        {"gradients", bytes.gradients},
+        {"optimizer", bytes.optimizer},
+        {"total", bytes.total()}}},
+      {"sent_elements",
+       {{"inside", sent.inside}, {"between", sent.between}, {"total", sent.total()}}},
+      {"largest_model_80gb", largest_model(sharding, precision, static_cast<double>(kGpuBytes))},
+      {"fits_80gb_gpu", bytes.total() <= static_cast<double>(kGpuBytes)}};
 }
 
 Json stages(const Json& question) {

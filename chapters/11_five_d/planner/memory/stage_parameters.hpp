@@ -1,7 +1,6 @@
 #pragma once
 /// @file
-/// The parameters and activations of one stage of a layout, from the closed forms of the chapters
-/// before.
+/// The parameters and activations of one stage of a layout, from the closed forms of a rank's blocks.
 
 #include "chapters/11_five_d/planner/layout/layout.hpp"
 
@@ -34,8 +33,7 @@ struct StageParameters {
 /// @brief Bytes that one block keeps of a micro-batch between its passes.
 /// @param mode     none: the whole block; the layout's own is Layout::recompute.
 /// @param experts  a block with experts, whose tokens are spread evenly.
-/// Chapter 05's form for the tokens of a rank of cp, chapter 08's for experts. Flash attention keeps
-/// no scores; elementwise operations that are not fused keep what lies between them.
+/// RankBlocks' form for the tokens of a rank of cp. Flash attention keeps no scores; elementwise operations that are not fused keep what lies between them.
 [[nodiscard]] double kept_bytes(const Workload& work, const Layout& layout,
                                 const Software& software, memory::Recompute mode, bool experts);
 
@@ -45,7 +43,7 @@ struct TableBytes {
   double head = 0;       ///< on the last
 };
 
-/// @brief The tables' bytes by chapter 05's form, with logits in fp32 twice where the loss is not
+/// @brief The tables' bytes by RankBlocks' form, with logits in fp32 twice where the loss is not
 /// fused.
 [[nodiscard]] TableBytes table_bytes(const Workload& work, const Layout& layout,
                                      const Software& software);

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json_fields.hpp"
 #include "common/base/text.hpp"

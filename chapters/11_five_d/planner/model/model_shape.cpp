@@ -4,7 +4,7 @@
 #include <cctype>
 #include <utility>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 
 namespace ultra::planner {
 namespace {

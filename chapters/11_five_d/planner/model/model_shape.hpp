@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chapters/08_expert_parallel/estimate/moe_models.hpp"
+#include "chapters/08_expert_parallel/moe/moe_models.hpp"
 
 /// @brief Chapter 11: which layout of a model on a cluster fits, how fast it is, and why.
 namespace ultra::planner {

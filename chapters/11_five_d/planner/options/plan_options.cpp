@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/model_presets.hpp"
+#include "chapters/11_five_d/planner/check/plan_check.hpp"
 #include "chapters/11_five_d/planner/model/model_file.hpp"
 #include "chapters/11_five_d/planner/published/published_choices.hpp"
 #include "chapters/11_five_d/planner/published/published_table.hpp"
@@ -25,6 +26,7 @@ constexpr std::size_t kMostGpus = 1U << 17U;
 constexpr std::size_t kMostBatch = 1ULL << 36U;
 constexpr std::size_t kMostSeq = 1U << 24U;
 constexpr std::size_t kMostLayouts = 10'000;
+constexpr std::size_t kMostChecked = 100;
 
 /// Calls visit with each flag, see train::add_flags().
 constexpr auto kEachFlag = [](const auto& visit) {
@@ -43,6 +45,10 @@ constexpr auto kEachFlag = [](const auto& visit) {
   visit("--plan-seq", &Options::seq_len, "tokens of a sequence", train::Counts{1, kMostSeq});
   visit("--plan-count", &Options::count, "how many of the best layouts the plan names",
         train::Counts{1, kMostLayouts});
+  visit("--plan-check", &Options::check,
+        "how many of them are also recorded, as --on does: a step of this program with the same "
+        "flags",
+        train::Counts{0, kMostChecked});
 };
 
 /// 1, 2, 4, ... times the first number of GPUs, up to 4,096 or the flag's.
@@ -153,8 +159,13 @@ std::string PlanOptions::answer(const nn::ModelConfig& custom) const {
   const Question asked_question = question(custom);
   if (scaling) return scaling_answer(asked_question, space());
   const SearchResult result = search_layouts(asked_question, space(), count);
-  return json ? plan_to_json(asked_question, space(), result).dump(2) + "\n"
-              : format_plan(asked_question, space(), result);
+  const auto checked = check_plan(asked_question, result.best, check, cluster);
+  if (json) {
+    Json answer = plan_to_json(asked_question, space(), result);
+    if (check > 0) answer["checked"] = check_to_json(checked);
+    return answer.dump(2) + "\n";
+  }
+  return format_plan(asked_question, space(), result) + (check > 0 ? check_to_text(checked) : "");
 }
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<Planning>(); }

@@ -28,6 +28,7 @@ struct PlanOptions {
   std::size_t batch_tokens = 1U << 22U;            ///< --plan-batch, tokens of a step
   std::size_t seq_len = 4096;                      ///< --plan-seq, tokens of a sequence
   std::size_t count = 10;                          ///< --plan-count, layouts that a plan names
+  std::size_t check = 0;                           ///< --plan-check, of them: also recorded
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);

@@ -1,7 +1,7 @@
 // What training runs with ZeRO++ send, in all and between nodes, and what memory they take: to the
 // byte what the closed forms say, for every subset of the techniques.
 //
-// Covers: chapters/04_zero/estimate/buffer_replay.hpp, chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp
+// Covers: chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "chapters/04_zero/shards/shard_groups.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
 
 namespace ultra::zero {
@@ -148,8 +149,6 @@ TEST_F(ZeroPlusPlusVolume, EveryRankSendsWhatTheClosedFormsSay) {
                     times * (volume.forward.between + volume.backward.between));
           EXPECT_EQ(traffic.reductions.total, times * volume.reduce.total);
           EXPECT_EQ(traffic.reductions.between, times * volume.reduce.between);
-          EXPECT_EQ(c.options.steps * predict_sent(c.sharded_run(), dp.rank()).total,
-                    traffic.gathers.total + traffic.reductions.total);
         },
         options());
   });
@@ -184,29 +183,6 @@ TEST_F(ZeroPlusPlusVolume, WithSecondaryShardsBackwardGathersStayInTheNode) {
 }
 
 // Memory ------------------------------------------------------------------------------------------
-
-TEST_F(ZeroPlusPlusVolume, EveryRankTakesWhatIsPredictedToTheByte) {
-  for_cases([](const ZeroCase& c) {
-    train::TrainResult result;
-    on_ranks(
-        c,
-        [&](Communicator& dp) {
-          const train::TrainResult own = train_zero(dp, c);
-          if (dp.rank() == 0) result = own;
-        },
-        options());
-    const auto algorithms = rings_and_pairs();
-    for (const RankSummary& rank : result.ranks) {
-      SCOPED_TRACE(fmt::format("{}, rank {}", c.str(), rank.rank));
-      const ShardedBytes bytes = predict_bytes(c.sharded_run(), rank.rank, *algorithms);
-      EXPECT_EQ(peak(rank, MemoryCategory::kParameters), bytes.parameters);
-      EXPECT_EQ(peak(rank, MemoryCategory::kGradients), bytes.gradients);
-      EXPECT_EQ(peak(rank, MemoryCategory::kOptimizer), bytes.optimizer);
-      EXPECT_GE(peak(rank, MemoryCategory::kCommunication), bytes.buffers);
-      EXPECT_LE(peak(rank, MemoryCategory::kCommunication), bytes.buffers + bytes.scratch);
-    }
-  });
-}
 
 /// P width / n beside the shard of P width / N, without quantisation and padding.
 TEST_F(ZeroPlusPlusVolume, SecondaryShardsAreOneNthOfTheModel) {

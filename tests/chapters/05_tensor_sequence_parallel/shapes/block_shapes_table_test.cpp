@@ -1,7 +1,5 @@
 // Tables of shapes, and what is refused before a block is run for them.
 //
-// Covers: chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp
-// Covers: chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp
 // Covers: chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp
 
 #include <gmock/gmock.h>
@@ -12,21 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/memory.hpp"
-#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
-#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_table.hpp"
 #include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
-#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/programs/table_row.hpp"
-#include "tests/support/training/plain_training.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
-using ::testing::ElementsAre;
-using testing::HasSubstr;
 using ::testing::HasSubstr;
 
 /// h 16, 4 heads of 4, 2 key/value heads (kv 8), f 24, V 32; 3 sequences of 8 tokens.
@@ -168,22 +159,6 @@ TEST(SplitShapes, OfModelsThatNoMachineRunsAreRefused) {
   many_heads.hidden_size = 1024;
   many_heads.num_heads = many_heads.num_kv_heads = 512;
   EXPECT_THAT(refusal(many_heads, 1, 512), HasSubstr("--shapes runs a block on --tp 512 ranks"));
-}
-
-TEST(TensorStepOf, IsTheLargestShareInMicroBatches) {
-  train::TrainOptions train;
-  train.global_batch = 13;
-  train.micro_batch = 2;
-  const train::Setup setup = ultra::test::setup_of(
-      train, 4, train::list_of(memory::technique(), technique()), "--tp 2 --recompute full");
-  TensorParallelOptions options;
-  options.tp = 2;
-  const std::vector<std::size_t> micro_batches =
-      data_parallel::micro_batch_sizes(setup.train, static_cast<std::size_t>(setup.replicas()));
-  const TensorStep step = step_of(setup, options, micro_batches);
-  EXPECT_THAT(step.micro_batches, ElementsAre(2, 2, 2, 1));
-  EXPECT_EQ(step.block_forwards, 2U);
-  EXPECT_EQ(step.layout.tp, 2);
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
-#include "chapters/05_tensor_sequence_parallel/estimate/tensor_parallel_memory.hpp"
 #include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "common/base/errors.hpp"
@@ -273,21 +271,26 @@ TEST_F(BlockShapes, KeepTheBytesOfTheClosedForms) {
     const memory::BatchShape batch{.size = random.between(1, 3), .seq_len = config.max_seq_len};
     for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
       const TensorParallelLayout layout{.tp = tp, .sequence_parallel = sequence_parallel};
-      const memory::TransformerShape shape = memory::shape_of(config);
-      const auto precision = memory::NumberFormats::kFp32;
-      const auto [embedding, head] = outside_activation_bytes(shape, batch, precision, layout);
-      const std::size_t blocks =
-          config.num_layers *
-          block_activation_bytes(shape, batch, precision, memory::Recompute::kNone, layout);
+      const std::size_t h = config.hidden_size;
+      const std::size_t f = config.ffn_hidden_size;
+      const std::size_t v = (config.vocab_size + t - 1) / t;
+      const std::size_t kv = std::max<std::size_t>(config.num_kv_heads / t, 1) * config.head_dim();
+      const std::size_t tokens = batch.tokens();
+      const std::size_t l =
+          layout.splits_sequences() ? tokens / t : tokens;  // between the matrices
+      const std::size_t block = l * (4 * h + 2) + tokens * ((2 * h + 3 * f) / t + 2 * kv) +
+                                tokens * (config.num_heads / t);
+      const std::size_t outside = tokens + l * (2 * h + 1) + tokens * v;  // ids have 4 bytes too
+      const std::size_t weights =
+          config.num_layers * ((2 * h * h + 3 * h * f) / t + 2 * h * kv + 2 * h);
       on_split_ranks(layout, [&](nn::LayerFactory& factory, bool /*first*/) {
         nn::Model model(config, Device::cpu(), DType::kF32, 0, factory);
-        const Tensor tokens =
-            Tensor::zeros(Device::cpu(), {batch.size, batch.seq_len}, DType::kI32);
+        const Tensor ids = Tensor::zeros(Device::cpu(), {batch.size, batch.seq_len}, DType::kI32);
         nn::Saved saved;
-        const Tensor logits = model.forward(tokens, saved);
-        (void)model.loss(logits, tokens, 1, saved);
-        EXPECT_EQ(saved.bytes(), embedding + head + blocks);
-        EXPECT_EQ(model.parameter_count(), parameter_count(shape, layout));
+        const Tensor logits = model.forward(ids, saved);
+        (void)model.loss(logits, ids, 1, saved);
+        EXPECT_EQ(saved.bytes(), 4 * (outside + config.num_layers * block));
+        EXPECT_EQ(model.parameter_count(), weights + 2 * v * h + h);
       });
     }
   }

@@ -2,7 +2,6 @@
 //
 // Covers: chapters/07_pipeline_parallel/execution/pass_recorder.hpp
 // Covers: chapters/07_pipeline_parallel/execution/action_log.hpp
-// Covers: chapters/07_pipeline_parallel/estimate/stage_memory.hpp
 
 #include <gtest/gtest.h>
 
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
-#include "chapters/07_pipeline_parallel/estimate/pipeline_table.hpp"
 #include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
 #include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
 #include "chapters/07_pipeline_parallel/schedule/messages.hpp"
@@ -55,39 +53,6 @@ class ExecutedSchedules : public PipelineTest {
                          sizes(c).size());
   }
 
-  static StagedModel staged(const MeshCase& c) {
-    const Placement placement = schedule(c).placement;
-    return staged_model(c.setup(), balanced_layers(c.options.model.num_layers, placement,
-                                                   operations_of(c.options.model)));
-  }
-
-  /// The first pipeline's rank of a stage.
-  static const RankSummary& rank_of(const std::vector<RankSummary>& ranks, const MeshCase& c,
-                                    std::size_t stage) {
-    return ranks[stage * c.axes.cp * c.axes.tp];
-  }
-
-  static void expect_predicted_bytes(const MeshCase& c) {
-    const std::vector<RankSummary> ranks = summaries(c);
-    if (ranks.empty()) return;
-    const StagedModel model = staged(c);
-    const PipelineSchedule list = schedule(c);
-    for (std::size_t stage = 0; stage < list.ranks.size(); ++stage) {
-      const RankSummary& rank = rank_of(ranks, c, stage);
-      const auto peak = [&](MemoryCategory category) { return rank.memory.peak(category).bytes; };
-      std::size_t parameters = 0;
-      for (std::size_t chunk = 0; chunk < list.placement.chunks(); ++chunk) {
-        const std::size_t part = list.placement.part_at({.stage = stage, .chunk = chunk});
-        parameters += part_parameters(model, model.parts[part]);
-      }
-      EXPECT_EQ(peak(MemoryCategory::kParameters), parameters * size_of(c.options.dtype))
-          << "stage " << stage << " of " << c.str();
-      EXPECT_EQ(peak(MemoryCategory::kActivations),
-                peak_activation_bytes(model, list, stage, sizes(c)))
-          << "stage " << stage << " of " << c.str();
-    }
-  }
-
   ultra::test::TemporaryFolder folder;
 };
 
@@ -119,34 +84,6 @@ TEST_F(ExecutedSchedules, HoldWhatThePapersSay) {
     for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
       EXPECT_EQ(ranks[stage].counters.sums().at(std::string(kPeakActivations)),
                 std::min(ranks.size() - stage, micro_batches));
-    }
-  }
-}
-
-TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSays) {
-  for (int trial = 0; trial < 10; ++trial) expect_predicted_bytes(draw_case());
-}
-
-TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysWithRecomputation) {
-  for (const char* more :
-       {"--recompute full", "--recompute selective", "--recompute full --recompute-every 2"}) {
-    for (const char* schedule : {"1f1b", "zero-bubble-h1", "zb-v"}) {
-      MeshCase c = draw_case({.pp = random.pick({2U, 3U, 4U})}, schedule);
-      c.options.model.num_layers = std::max<std::size_t>(c.options.model.num_layers, 8);
-      c.more = more;
-      expect_predicted_bytes(c);
-    }
-  }
-}
-
-TEST_F(ExecutedSchedules, KeepTheBytesThatTheClosedFormSaysOnMeshes) {
-  for (const char* schedule : {"1f1b", "interleaved:2", "zero-bubble-h2", "zb-v"}) {
-    for (const Axes& axes : {Axes{.pp = 2, .cp = 2}, Axes{.pp = 2, .tp = 2}}) {
-      MeshCase c = draw_case(axes, schedule);
-      c.options.model.num_layers = 4;
-      cut(c, 4);
-      if (axes.tp > 1) c.more = random.pick({"--sp on", "--sp off"});
-      expect_predicted_bytes(c);
     }
   }
 }

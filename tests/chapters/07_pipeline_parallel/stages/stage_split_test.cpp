@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/01_memory/estimate/model_presets.hpp"
+#include "chapters/01_memory/model_presets.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/programs/command_line.hpp"

@@ -32,7 +32,6 @@ struct Refused {
 TEST(PrecisionOptions, WhatDoesNotFitIsSaidInWords) {
   const std::vector<Refused> cases = {
       {"--precision bf17", {"--precision is 'bf17'", "bf16-pure", "fp8"}},
-      {"--precision bf16-mixed", {"--precision bf16-mixed needs --estimate", "bf16"}},
       {"--master-weights off", {"--master-weights", "f32 already", "--precision bf16"}},
       {"--precision bf16 --master-weights maybe", {"--master-weights is 'maybe'", "on", "off"}},
       {"--grad-dtype bf16", {"--grad-dtype bf16", "--precision fp32", "Add --precision bf16"}},

@@ -40,11 +40,36 @@ TEST_F(PlanProgram, TheTableOfTechniquesIsNowOn) {
   failed("--plan-techniques", 2, {"--plan-techniques", "--dp 8 --zero 0,1,2,3 --on dgx-h100"});
 }
 
+// By one price list, for a plan that knows what this program hides.
+TEST_F(PlanProgram, IsHeldAgainstTheProgram) {
+  const nlohmann::json plan = nlohmann::json::parse(
+      answer_to("--plan --plan-json --plan-model llama-8b --plan-gpus 64 --plan-software workbook "
+                "--plan-check 3"));
+  ASSERT_EQ(plan.at("checked").size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const nlohmann::json& row = plan.at("checked").at(i);
+    EXPECT_EQ(row.at("layout"), plan.at("layouts").at(i).at("layout"));
+    EXPECT_NEAR(row.at("recorded_seconds").get<double>() / row.at("planned_seconds").get<double>(),
+                1, 0.15)
+        << row;
+  }
+  expect_parts(answer_to("--plan --plan-model mixtral-8x7b --plan-gpus 64 --plan-check 1"),
+               {"The same layouts, recorded", "recorded", " 1 "});
+}
+
+TEST_F(PlanProgram, IsCheckedForItsOwnBlocksOnly) {
+  const ultra::test::ProcessResult refused =
+      run_words("--plan --plan-model gpt3-175b --plan-gpus 1024 --plan-check 1");
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_parts(refused.err, {"--plan-check", "no blocks like those of gpt3-175b", "a Mixtral"});
+  failed("--plan-check 2", 2, {"--plan-check", "--plan"});
+}
+
 TEST_F(PlanProgram, TwoQuestionsAreRefused) {
   failed("--plan --plan-published", 2, {"--plan", "--plan-published"});
   failed("--plan --plan-scaling", 2, {"--plan", "--plan-scaling"});
   failed("--plan-json", 2, {"--plan-json", "--plan-scaling"});
-  failed("--plan --estimate llama-8b", 2, {"--plan", "--estimate"});
+  failed("--plan --on dgx-h100", 2, {"--plan", "--on"});
 }
 
 }  // namespace

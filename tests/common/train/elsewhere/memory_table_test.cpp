@@ -1,6 +1,7 @@
 // The table behind a training: what was measured, beside what is recorded.
 //
 // Covers: common/train/elsewhere/memory_table.hpp
+// Covers: common/train/cli/formula.hpp
 
 #include "common/train/elsewhere/memory_table.hpp"
 

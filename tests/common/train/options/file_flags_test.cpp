@@ -113,13 +113,13 @@ TEST_F(FileFlags, MayReplaceWhatIsInAFolderForFilesWithoutAName) {
 
 TEST_F(FileFlags, ThatAreWrittenHaveNoMeaningWithAnAnswer) {
   const auto with_answer = [](const FileFlag& file) {
-    expect_nothing_to_write(std::vector{file}, "--estimate");
+    expect_nothing_to_write(std::vector{file}, "--answer");
   };
   EXPECT_NO_THROW(with_answer(data("text")));
   EXPECT_NO_THROW(with_answer({"--table-list", folder.path("list"), FileUse::kAnswer}));
   for (const FileFlag& file : {metrics("m"), checkpoint("run")}) {
     test::expect_parts(test::message_of<ConfigError>([&] { with_answer(file); }),
-                       {file.flag + " has no meaning with --estimate", "stdout"});
+                       {file.flag + " has no meaning with --answer", "stdout"});
   }
 }
 

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "chapters/06_context_parallel/estimate/context_volume.hpp"
 #include "chapters/11_five_d/planner/memory/stage_parameters.hpp"
+#include "tests/chapters/06_context_parallel/context_volume.hpp"
 
 namespace ultra::planner {
 namespace {

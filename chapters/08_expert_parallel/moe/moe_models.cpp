@@ -1,0 +1,82 @@
+#include "chapters/08_expert_parallel/moe/moe_models.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace ultra::expert_parallel {
+
+MoeParameters parameter_counts(const MoeModel& model) {
+  memory::TransformerShape without = model.shape;  // feed-forward parts
+  without.ffn_hidden_size = 0;
+  std::size_t shared = memory::parameter_count(without);
+  if (model.attention_parameters) {
+    const std::size_t h = model.shape.hidden_size;
+    shared -= model.shape.num_layers * 2 * h * (h + model.shape.kv_hidden_size());
+    shared += model.shape.num_layers * *model.attention_parameters;
+  }
+  const MoeConfig& moe = model.moe;
+  const std::size_t expert = 3 * model.shape.hidden_size * moe.expert_ffn;
+  shared += model.dense_blocks * 3 * model.shape.hidden_size * model.shape.ffn_hidden_size;
+  const std::size_t biases = moe.balance == Balance::kBias ? moe.num_experts : 0;
+  shared += model.moe_blocks() *
+            (moe.shared_experts * expert + moe.num_experts * model.shape.hidden_size + biases);
+  const std::size_t routed = model.moe_blocks() * moe.num_experts * expert;
+  return {.total = shared + routed,
+          .active = shared + model.moe_blocks() * moe.top_k * expert,
+          .routed = routed};
+}
+
+std::size_t parameter_count(const LatentAttention& attention, std::size_t hidden) {
+  const auto& [heads, query_rank, kv_rank, key_dim, rotary_dim, value_dim] = attention;
+  const std::size_t query =
+      hidden * query_rank + query_rank + query_rank * heads * (key_dim + rotary_dim);
+  const std::size_t key_value =
+      hidden * (kv_rank + rotary_dim) + kv_rank + kv_rank * heads * (key_dim + value_dim);
+  return query + key_value + heads * value_dim * hidden;
+}
+
+const std::vector<MoeModel>& published_moe_models() {
+  static const std::vector<MoeModel> models = {
+      {.shape = {.name = "mixtral-8x7b",
+                 .num_layers = 32,
+                 .hidden_size = 4096,
+                 .num_heads = 32,
+                 .num_kv_heads = 8,
+                 .ffn_hidden_size = 14336,
+                 .vocab_size = 32000},
+       .moe = {.num_experts = 8, .top_k = 2, .expert_ffn = 14336}},
+      {.shape = {.name = "deepseek-v3",
+                 .num_layers = 61,
+                 .hidden_size = 7168,
+                 .num_heads = 128,
+                 .num_kv_heads = 128,
+                 .ffn_hidden_size = 18432,
+                 .vocab_size = 129280},
+       .moe = {.num_experts = 256,
+               .top_k = 8,
+               .expert_ffn = 2048,
+               .shared_experts = 1,
+               .router = RouterKind::kSigmoid,
+               .balance = Balance::kBias},
+       .dense_blocks = 3,
+       .attention_parameters = parameter_count(LatentAttention{.heads = 128,
+                                                               .query_rank = 1536,
+                                                               .kv_rank = 512,
+                                                               .key_dim = 128,
+                                                               .rotary_dim = 64,
+                                                               .value_dim = 128},
+                                               7168)}};
+  return models;
+}
+
+const MoeModel* find_moe_model(std::string_view name) {
+  const auto& models = published_moe_models();
+  const auto found = std::ranges::find_if(models, [name](const MoeModel& model) {
+    return std::ranges::equal(name, model.shape.name, [](unsigned char a, unsigned char b) {
+      return std::tolower(a) == b;
+    });
+  });
+  return found == models.end() ? nullptr : &*found;
+}
+
+}  // namespace ultra::expert_parallel

@@ -1,0 +1,114 @@
+#include "chapters/01_memory/model_presets.hpp"
+
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::memory {
+namespace {
+
+TEST(ModelPresets, AreFoundByNameInAnyCase) {
+  for (const TransformerShape& preset : model_presets()) {
+    EXPECT_EQ(find_preset(preset.name), preset);
+  }
+  EXPECT_EQ(find_preset("LLAMA-8B").name, "llama-8b");
+  EXPECT_EQ(find_preset("GPT3-175b").name, "gpt3-175b");
+}
+
+TEST(ModelPresets, UnknownNameIsAnsweredWithAllNames) {
+  const std::string message = test::message_of<ConfigError>([] { (void)find_preset("llama-9b"); });
+  EXPECT_THAT(message, HasSubstr("'llama-9b'"));
+  for (const char* name : {"gpt2-124m", "llama-1b", "llama-7b", "llama-8b", "llama-70b",
+                           "gpt3-175b", "llama-405b", "custom"}) {
+    EXPECT_THAT(message, HasSubstr(name));
+  }
+  EXPECT_EQ(message.find('\n'), std::string::npos) << "one line";
+}
+
+TEST(ModelPresets, HaveTheFormOfTheirFamily) {
+  for (const TransformerShape& preset : model_presets()) {
+    EXPECT_EQ(preset.hidden_size % preset.num_heads, 0u) << preset.name;
+    EXPECT_EQ(preset.num_heads % preset.num_kv_heads, 0u) << preset.name;
+    const bool gpt = preset.kind == BlockKind::kGpt;
+    EXPECT_EQ(preset.name.starts_with("gpt"), gpt) << preset.name;
+    EXPECT_EQ(preset.num_positions != 0, gpt) << preset.name << ": Llama rotates instead";
+  }
+  EXPECT_EQ(find_preset("llama-1b").embeddings, Embeddings::kTied);
+  EXPECT_EQ(find_preset("llama-8b").embeddings, Embeddings::kUntied);
+}
+
+TEST(ShapeOf, TakesOverEveryDimension) {
+  const nn::ModelConfig config{.vocab_size = 11,
+                               .hidden_size = 24,
+                               .num_layers = 3,
+                               .num_heads = 6,
+                               .num_kv_heads = 2,
+                               .ffn_hidden_size = 7,
+                               .max_seq_len = 5};
+  const TransformerShape shape = shape_of(config);
+  EXPECT_EQ(shape, (TransformerShape{.name = "custom",
+                                     .kind = BlockKind::kLlama,
+                                     .num_layers = 3,
+                                     .hidden_size = 24,
+                                     .num_heads = 6,
+                                     .num_kv_heads = 2,
+                                     .ffn_hidden_size = 7,
+                                     .vocab_size = 11}));
+  EXPECT_EQ(shape.kv_hidden_size(), config.kv_hidden_size());
+}
+
+TEST(ShapeForEstimate, IsAPresetOrTheModelOfTheFlags) {
+  const nn::ModelConfig config;
+  EXPECT_EQ(named_or_custom("Llama-70B", config).name, "llama-70b");
+  EXPECT_EQ(named_or_custom("custom", config), shape_of(config));
+  EXPECT_EQ(named_or_custom("Custom", config), shape_of(config));
+}
+
+TEST(ShapeForEstimate, CustomDimensionsMustMakeAModel) {
+  nn::ModelConfig config;
+  config.num_heads = 5;
+  EXPECT_THAT(test::message_of<ConfigError>([&] { (void)named_or_custom("custom", config); }),
+              AllOf(HasSubstr("--heads"), HasSubstr("128 % 5 = 3")));
+  EXPECT_EQ(named_or_custom("llama-7b", config).name, "llama-7b")
+      << "the flags do not matter to a preset";
+}
+
+TEST(PrecisionNames, SurviveTheRoundTrip) {
+  for (const NumberFormats precision :
+       {NumberFormats::kFp64, NumberFormats::kFp32, NumberFormats::kBf16Mixed,
+        NumberFormats::kBf16MixedFp32Grads}) {
+    EXPECT_EQ(parse_precision(to_string(precision)), precision);
+  }
+  EXPECT_THAT(test::message_of<ConfigError>([] { (void)parse_precision("fp8"); }),
+              AllOf(HasSubstr("'fp8'"), HasSubstr("bf16-mixed-fp32grads")));
+}
+
+TEST(PrecisionOf, IsThatOfTheTrainersTypes) {
+  EXPECT_EQ(precision_of(DType::kF32), NumberFormats::kFp32);
+  EXPECT_EQ(precision_of(DType::kF64), NumberFormats::kFp64);
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    EXPECT_EQ(activation_element_bytes(precision_of(dtype)), size_of(dtype));
+  }
+  EXPECT_THROW((void)precision_of(DType::kI32), ConfigError);
+}
+
+TEST(RecomputeNames, SurviveTheRoundTrip) {
+  for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    EXPECT_EQ(parse_recompute(std::string(to_string(mode))), mode);
+  }
+  EXPECT_THAT(test::message_of<ConfigError>([] { (void)parse_recompute("some"); }),
+              AllOf(HasSubstr("'some'"), HasSubstr("selective")));
+}
+
+TEST(RecomputeConfigs, GroupsAreForFullRecomputation) {
+  RecomputeConfig{}.validate();
+  RecomputeConfig{.mode = Recompute::kFull, .recompute_every = 3}.validate();
+  const auto message = [](const RecomputeConfig& config) {
+    return test::message_of<ConfigError>([&] { config.validate(); });
+  };
+  EXPECT_THAT(message({.mode = Recompute::kFull, .recompute_every = 0}),
+              HasSubstr("--recompute-every is 0"));
+  EXPECT_THAT(message({.mode = Recompute::kSelective, .recompute_every = 2}),
+              HasSubstr("needs --recompute full"));
+}
+
+}  // namespace
+}  // namespace ultra::memory
