@@ -19,7 +19,7 @@ namespace ultra::memory {
 /// (full); Korthikanti et al. 2022, arXiv 2205.05198, sec. 5 (selective).
 enum class Recompute {
   kNone,       ///< everything that backward needs
-  kSelective,  ///< what is dear to compute; the rest is computed again, block by block
+  kSelective,  ///< what is expensive to compute; the rest is computed again, block by block
   kFull        ///< the input of each group of blocks; the whole group runs forward again
 };
 

@@ -5,7 +5,7 @@
 /// | state                  | becomes                                                     | where               |
 /// |------------------------|-------------------------------------------------------------|---------------------|
 /// | parameters             | flat arrays of buckets or parts, one shard per rank         | flat_layout, shards/ |
-/// | moments                | those of the own shards (stage 1)                           | zero_step           |
+/// | moments                | those of the rank's shards (stage 1)                        | zero_step           |
 /// | gradients              | reduce-scattered group by group, kept as shards (stage 2)   | shard_reducer       |
 /// | weights                | units that are gathered for each use and released (stage 3) | unit_weights, prefetch |
 /// | a step                 | one ShardedModel per stage, in the order of time            | zero1, zero2, zero3 |

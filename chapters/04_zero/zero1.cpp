@@ -8,7 +8,7 @@ namespace {
 using data_parallel::Flush;
 
 // [region zero1]
-/// ZeRO-1: all weights and gradients, and the optimizer's states of the own shard. A step, in the
+/// ZeRO-1: all weights and gradients, and the optimizer's states of this rank's shard. A step, in the
 /// order of time:
 class Zero1 final : public ShardedModel {
  public:

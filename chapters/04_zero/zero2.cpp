@@ -6,7 +6,7 @@ namespace ultra::zero {
 namespace {
 
 // [region zero2]
-/// ZeRO-2: all weights, and gradients and the optimizer's states of the own shard. A step, in the
+/// ZeRO-2: all weights, and gradients and the optimizer's states of this rank's shard. A step, in the
 /// order of time:
 class Zero2 final : public ShardedModel {
  public:
@@ -28,7 +28,7 @@ class Zero2 final : public ShardedModel {
     return gradients_.shard(site(piece).group).slice(0, site(piece).elements);
   }
 
-  // 3. As in ZeRO-1: the own shard's step, then an all-gather of the weights.
+  // 3. As in ZeRO-1: the step of this rank's shard, then an all-gather of the weights.
   void update(std::span<const optim::TensorUpdate> own, const train::StepRule& rule) override {
     step_own_shard(own, whole(), rule, optimizer(), shards());
   }

@@ -56,7 +56,7 @@ class Zero3 final : public ShardedModel {
     for (const std::size_t unit : units) prefetch_.free(unit);
   }
 
-  /// After the passes each shard of the gradients is their sum; the own shard is updated, and the
+  /// After the passes each shard of the gradients is their sum; this rank's shard is updated, and the
   /// next gathers bring the new weights to all.
   train::GradientExchange* exchange() override { return &gradients_; }
   void update(std::span<const optim::TensorUpdate> own, const train::StepRule& rule) override {

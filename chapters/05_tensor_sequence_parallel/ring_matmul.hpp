@@ -23,7 +23,7 @@ namespace ultra::tensor_parallel {
 /// @brief What is done with a rank's chunk when it is here; must not write to it.
 using UseChunk = std::function<void(int chunk, const Tensor& values)>;
 
-/// @brief All-gather in a ring: `use` is called for every rank's chunk, for the own one first, then for
+/// @brief All-gather in a ring: `use` is called for every rank's chunk, for its own first, then for
 /// that of the rank before, and so on; while it works, the next chunk arrives.
 /// @param own  this rank's chunk, of the same shape on all ranks.
 /// Collective over tp.
@@ -36,7 +36,7 @@ using MakeChunk = std::function<Tensor(int chunk)>;
 /// @brief Reduce-scatter in a ring: sums that are not complete travel, and every rank adds its part;
 /// while it computes that, they arrive.
 ///
-/// Calls `make` once for every chunk; for the own one last.
+/// Calls `make` once for every chunk; for its own last.
 /// @return the sum of all ranks' parts of this rank's chunk.
 /// Collective over tp.
 /// Cost: tp - 1 chunks sent per rank, as by a reduce-scatter.   Memory: three chunks.

@@ -47,11 +47,11 @@ StepOutcome Step::run(const StepPlan& step) {
   const double factor = parts_.scaler ? unscale(outcome) : 1.0;
   if (!outcome.skipped) {
     expect_finite("gradient norm", outcome.grad_norm, step.step, context_.options);
+    const StepRule rule{.learning_rate = step.learning_rate,
+                        .norm = outcome.grad_norm,
+                        .clip_norm = context_.options.clip_norm};
+    update_weights(updates, rule, factor);
   }
-  const StepRule rule{.learning_rate = step.learning_rate,
-                      .norm = outcome.grad_norm,
-                      .clip_norm = context_.options.clip_norm};
-  if (!outcome.skipped) update_weights(updates, rule, factor);
   updates.clear();
 
   context_.timeline.enter("gradients freed");

@@ -40,7 +40,7 @@ class SubtreeView {
     return bits;
   }
 
-  /// Elements of the own subtree.
+  /// Elements of this rank's subtree.
   [[nodiscard]] std::size_t scratch_count() const {
     return is_root() || is_leaf() ? 0 : count(v_, width(v_, bit_));
   }
@@ -53,7 +53,7 @@ class SubtreeView {
     return {{{begin, begin + count(first, width(first, bit))}, Buffer::kScratch}};
   }
 
-  /// The messages that carry the own subtree, as blocks of this rank: cut as the parent cuts them.
+  /// The messages that carry this rank's subtree, as blocks of this rank: cut as the parent cuts them.
   [[nodiscard]] std::vector<Block> blocks_of_own() const {
     if (is_leaf()) return {own()};
     const int positions = width(v_, bit_);

@@ -31,7 +31,7 @@ struct Fit {
   std::optional<Layout> remedy = {};  ///< the smallest change that makes it fit, if one does
 };
 
-/// @brief The changes that need less memory and no other GPUs, from the cheapest to the dearest.
+/// @brief The changes that need less memory and no other GPUs, from the cheapest to the most expensive.
 ///
 /// In this order: the next ZeRO stages, while there is somebody to share with; selective, then full
 /// recomputation; a smaller micro-batch, halved again and again; the optimizer's states in the

@@ -55,7 +55,7 @@ void power_of_two_scales(float* amax, std::size_t count, const Fp8Format& format
 /// @brief A tensor's scale from the largest magnitudes of earlier steps.
 /// @param scale    one number: the tensor's own largest magnitude, replaced by the scale.
 /// @param history  [length] that of the step under way, then those of the steps before.
-/// @param notes    whether the own one counts for the step under way.
+/// @param notes    whether its own largest magnitude counts for this step.
 template <simt::Executor executor>
 void scale_from_history(float* scale, float* history, std::size_t length, const Fp8Format& format,
                         int margin, bool notes, const simt::Queue& queue);

@@ -69,7 +69,7 @@ inline std::size_t pair_elements(const AttentionShape& shape) {
   return 2 * shape.batch * shape.tokens * shape.kv_heads * shape.head_dim;
 }
 
-/// Query, key, value and output, or their gradients: all but the own part.
+/// Query, key, value and output, or their gradients: all but the rank's own part.
 inline std::size_t exchanged_elements(const AttentionShape& shape, const MethodChoice& choice) {
   const auto ranks = static_cast<std::size_t>(choice.ulysses);
   const std::size_t own =

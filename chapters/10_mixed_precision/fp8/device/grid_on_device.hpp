@@ -17,7 +17,7 @@ void scales_from_amax(const Tensor& amax, Fp8 format, int margin);
 /// @brief delayed_scale() behind note_amax(): part of the answer to exercise 10.7.
 /// @param amax     [1] the tensor's own, replaced by the scale.
 /// @param history  [1 + H].
-/// @param notes    whether the own one is noted.
+/// @param notes    whether its own largest magnitude is noted.
 void delayed_scale(const Tensor& amax, const Tensor& history, Fp8 format, int margin, bool notes);
 
 /// @brief See mixed_precision::on_grid.

@@ -182,6 +182,7 @@ const std::vector<Software>& named_software() {
        .validates_later = false,
        .offloads_activations = false,
        .overlaps_weight_gradients = false,
+       .keeps_gathered = true,
        .on_gpus = false},
       {.name = "deepspeed-2021",
        .attention = AttentionKernel::kStored,

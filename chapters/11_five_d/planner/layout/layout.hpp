@@ -84,6 +84,7 @@ struct Software {
   bool balances_stages = false;           ///< the last stage has fewer blocks, for the output table
   bool fp8_products = false;           ///< linear layers compute in fp8, and keep their inputs so
   bool exchanges_each_tensor = false;  ///< ZeRO's exchanges are one for each weight, in turn
+  bool keeps_gathered = false;  ///< a split backward pass leaves for W what tp gathered for B
   bool on_gpus = true;  ///< with a CUDA context, NCCL's buffers and an allocator that caches
   int data_nics = 0;    ///< of each node that an exchange of replicas passes through; 0: all
   int exchanging_multiprocessors = 0;  ///< that do nothing but exchange, all the time

@@ -104,6 +104,24 @@ std::size_t RankBlocks::expert_bytes(std::size_t seq_len, Recompute mode) const 
          kChoiceBytes * n * moe.top_k;
 }
 
+std::size_t RankBlocks::waiting_bytes(std::size_t seq_len, bool experts, Inputs inputs) const {
+  const std::size_t h = shape_.hidden_size;
+  const std::size_t t = layout_.tp;
+  const std::size_t n = tokens(seq_len);
+  const std::size_t whole = inputs == Inputs::kGathered ? n : local_tokens(seq_len);
+  if (shape_.kind == BlockKind::kGpt) {
+    return element() * (4 * h * whole + n * ((4 * h + 2 * shape_.ffn_hidden_size) / t));
+  }
+  const std::size_t ffn = experts ? 0 : shape_.ffn_hidden_size;
+  const std::size_t dense = 4 * h * whole + n * ((2 * h + 3 * ffn) / t + 2 * kv_width());
+  if (!experts) return element() * dense;
+  const auto& moe = model_.layers.moe;
+  const std::size_t rows = moe.top_k * n * (2 * h + 3 * moe.expert_ffn / t);
+  const std::size_t shared =
+      moe.shared_experts == 0 ? 0 : h * whole + n * (3 * moe.shared_experts * moe.expert_ffn / t);
+  return element() * (dense + n * moe.num_experts + rows + shared);
+}
+
 memory::OutsideBytes RankBlocks::outside_bytes(std::size_t seq_len) const {
   const std::size_t e = element();
   const std::size_t h = shape_.hidden_size;

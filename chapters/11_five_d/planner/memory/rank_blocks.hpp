@@ -24,6 +24,12 @@ struct BlockWeights {
   std::size_t others = 0;   ///< all others
 };
 
+/// @brief What W has of the inputs and gradients that sequence parallelism gathers.
+enum class Inputs {
+  kSplit,     ///< the rank's part: they are gathered again
+  kGathered,  ///< the whole, as B has gathered it
+};
+
 /// @brief What a rank of a layout has of a model.
 class RankBlocks {
  public:
@@ -51,6 +57,14 @@ class RankBlocks {
   /// Without f, and e k tokens (2 h + 3 f / t) for rows, e tokens (E + k) + 8 k tokens for the router
   /// (and E more a sequence, or a token, with a balancing term, or a z-loss), 3 e S f tokens / t.
   [[nodiscard]] std::size_t expert_bytes(std::size_t seq_len, memory::Recompute mode) const;
+  /// @brief Bytes of a block that waits for W, where a backward pass is split: the inputs of its
+  /// matrices, and the gradients of their outputs, whatever was computed again.
+  ///
+  /// With n = l, or tokens with Inputs::kGathered: e (4 h n + tokens ((2 h + 3 f) / t + 2 kv)) of
+  /// kLlama; of kGpt 4 h + 2 f for 2 h + 3 f, and no keys. With experts, without f: the router's h n
+  /// and E tokens more, and e k tokens (2 h + 3 f / t) of rows, e (h n + 3 S f tokens / t) shared.
+  /// Source: Qi et al. 2023, arXiv 2401.10241, section 2.1, M_W.
+  [[nodiscard]] std::size_t waiting_bytes(std::size_t seq_len, bool experts, Inputs inputs) const;
   /// @brief Bytes that embedding and head keep.
   ///
   /// kGpt: l h (a dropout mask); 2 e l h + 4 tokens v. kLlama: 4 tokens; e l (2 h + 1) + e tokens v.

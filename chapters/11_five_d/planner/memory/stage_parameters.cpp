@@ -44,13 +44,41 @@ StageParameters stage_parameters(const ModelShape& model, const Layout& layout,
   return result;
 }
 
+namespace {
+
+bool splits_backward(const pipeline_parallel::ScheduleChoice& schedule) {
+  using pipeline_parallel::ScheduleKind;
+  switch (schedule.kind) {
+    case ScheduleKind::kZeroBubbleH1:
+    case ScheduleKind::kZeroBubbleH2:
+    case ScheduleKind::kZbV:
+    case ScheduleKind::kDualPipeV:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Of a block that waits for W; 0 where none does.
+double waiting_bytes(const Workload& work, const Layout& layout, const Software& software,
+                     bool experts) {
+  if (layout.pp == 1 || !splits_backward(layout.schedule)) return 0;
+  return real(RankBlocks(work.model, layout)
+                  .waiting_bytes(work.seq_len / layout.cp, experts,
+                                 software.keeps_gathered ? Inputs::kGathered : Inputs::kSplit));
+}
+
+}  // namespace
+
 double kept_bytes(const Workload& work, const Layout& layout, const Software& software,
                   memory::Recompute mode, bool experts) {
   const memory::TransformerShape& s = work.model.shape();
   const RankBlocks rank(work.model, layout);
   const std::size_t seq_len = work.seq_len / layout.cp;
   if (experts) {
-    return (software.fp8_products ? 0.5 : 1) * real(rank.expert_bytes(seq_len, mode));
+    const double in_fp8 = software.fp8_products ? 0.5 : 1;
+    return std::max(in_fp8 * real(rank.expert_bytes(seq_len, mode)),
+                    waiting_bytes(work, layout, software, true));
   }
   const bool no_scores = s.kind == memory::BlockKind::kGpt && mode == memory::Recompute::kNone &&
                          software.attention == AttentionKernel::kFlash;
@@ -62,7 +90,7 @@ double kept_bytes(const Workload& work, const Layout& layout, const Software& so
         real(memory::activation_element_bytes(layout.precision) * layout.micro_batch * seq_len) *
         between / real(layout.tp);
   }
-  return bytes;
+  return std::max(bytes, waiting_bytes(work, layout, software, false));
 }
 
 TableBytes table_bytes(const Workload& work, const Layout& layout, const Software& software) {

@@ -30,7 +30,8 @@ struct StageParameters {
 [[nodiscard]] std::size_t expert_blocks(const ModelShape& model,
                                         const std::vector<std::size_t>& blocks, std::size_t stage);
 
-/// @brief Bytes that one block keeps of a micro-batch between its passes.
+/// @brief Bytes that one block keeps of a micro-batch between its passes; where a backward pass is
+/// split, at most: recomputation does not make less of what waits for W.
 /// @param mode     none: the whole block; the layout's own is Layout::recompute.
 /// @param experts  a block with experts, whose tokens are spread evenly.
 /// RankBlocks' form for the tokens of a rank of cp. Flash attention keeps no scores; elementwise operations that are not fused keep what lies between them.

@@ -220,7 +220,7 @@ class NativeCollective final : public Operation {
   int start_reduce_scatter(MPI_Datatype type) {
     std::byte* to = output();
     if (to >= input() && to < input() + call_.input.nbytes()) {
-      // MPI's "in place" puts the result at the beginning of the input, not at the own chunk.
+      // MPI's "in place" puts the result at the beginning of the input, not at this rank's chunk.
       memory_->own_chunk = Tensor::empty(call_.input.device(), {call_.output.numel()}, info().dtype,
                                          MemoryCategory::kCommunication);
       to = bytes_of(memory_->own_chunk).data();

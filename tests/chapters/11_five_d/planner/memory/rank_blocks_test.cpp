@@ -125,6 +125,41 @@ TEST_F(RankBlocksTest, BlocksWithExpertsAreThoseOfTheRecord) {
   for (int trial = 0; trial < 30; ++trial) expect_block(draw(true), true);
 }
 
+// With H1, stage s of p has s + 1 micro-batches that wait for W at its fullest, and p - 1 - s that wait
+// for B (Qi et al. 2023, arXiv 2401.10241, figure 3). Within B a block has a little of both.
+TEST_F(RankBlocksTest, WhatWaitsForWIsThatOfTheRecord) {
+  for (int trial = 0; trial < 20; ++trial) {
+    Drawn drawn = draw(random.pick({true, false}));
+    const bool experts = drawn.model.has_experts();
+    const std::size_t sequences = drawn.layout.dp * drawn.layout.micro_batch;
+    drawn.flags.replace(
+        drawn.flags.find("--global-batch"), fmt::format("--global-batch {}", sequences).size(),
+        fmt::format("--global-batch {} --pp 4 --schedule zero-bubble-h1", 8 * sequences));
+    SCOPED_TRACE(drawn.flags);
+    constexpr std::size_t kStage = 2;
+    const auto peak = [&](std::size_t layers) {
+      const train::Setup setup = train::parse_setup(
+          five_d::techniques(),
+          ultra::test::words_of(fmt::format("{} --stage-split {},{},{},{} --layers {}", drawn.flags,
+                                            layers, layers, layers, layers, 4 * layers)));
+      const std::vector<int> ranks = train::ranks_that_differ(setup);
+      return train::record_step(setup, ranks.at(kStage))
+          .memory.peak(MemoryCategory::kActivations)
+          .bytes;
+    };
+    const double of_a_block = static_cast<double>(peak(6) - peak(4)) / 2;
+    const RankBlocks rank(drawn.model, drawn.layout);
+    const std::size_t seq_len = drawn.seq_len / drawn.layout.cp;
+    const Recompute mode = drawn.layout.recompute;
+    const double kept = static_cast<double>(experts ? rank.expert_bytes(seq_len, mode)
+                                                    : rank.dense_bytes(seq_len, mode));
+    const double waiting =
+        static_cast<double>(rank.waiting_bytes(seq_len, experts, Inputs::kGathered));
+    const double expected = (kStage + 1) * waiting + (3 - kStage) * kept;
+    EXPECT_NEAR(of_a_block, expected, (experts ? 0.15 : 0.05) * expected);
+  }
+}
+
 // Korthikanti et al. 2022, arXiv 2205.05198, table 2: s b h (10 + 24 / t + 5 a s / (h t)), with sequence
 // parallelism s b h (34 + 5 a s / h) / t, selective without the term of a.
 TEST_F(RankBlocksTest, GptBlocksAreThoseOfThePaper) {
