@@ -64,6 +64,12 @@ std::vector<NamedModel> models_of(const Techniques& techniques) {
   return models;
 }
 
+/// The words that stand for those of a command line: of techniques, then of --model.
+std::vector<std::string> rewritten(std::vector<std::string> words, const Techniques& techniques) {
+  for (const auto& technique : techniques) words = technique->rewrite(std::move(words));
+  return with_model_flags(std::move(words), models_of(techniques));
+}
+
 void validate(Setup& setup) {
   if (setup.on.json && !setup.on.asked()) {
     throw ConfigError("--on-json has no meaning without --on CLUSTER. Give both.");
@@ -162,7 +168,7 @@ Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags) 
   setup.techniques = std::move(techniques);
   CommandParser parser;
   add_flags(parser.app(), setup);
-  static_cast<void>(parser.read(with_model_flags(flags, models_of(setup.techniques))));
+  static_cast<void>(parser.read(rewritten(flags, setup.techniques)));
   setup.command_line = command_line_of(parser.app(), setup.train.files());
   validate(setup);
   validate_training(setup);
@@ -245,7 +251,7 @@ int run_techniques(const std::string& name, const std::string& description,
            },
        .rewrite =
            [&](const std::vector<std::string>& words) {
-             std::vector<std::string> all = with_model_flags(words, models_of(setup.techniques));
+             std::vector<std::string> all = rewritten(words, setup.techniques);
              if (!names_machine(all)) return all;
              sweep = sweep_of(all, reads);
              return sweep.lines.front();

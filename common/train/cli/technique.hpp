@@ -131,6 +131,11 @@ class Technique {
 
   // From the command line -------------------------------------------------------------------------
 
+  /// @brief Changes the words of a command line before they are read: where flags mean something else
+  /// to it.
+  [[nodiscard]] virtual std::vector<std::string> rewrite(std::vector<std::string> words) const {
+    return words;
+  }
   /// @brief Adds its flags. Those of the techniques before are there already.
   virtual void add_flags([[maybe_unused]] CLI::App& app, [[maybe_unused]] Setup& setup) {}
   /// @brief Checks its flags, against each other and against those of the techniques before.

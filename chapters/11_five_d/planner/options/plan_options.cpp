@@ -27,6 +27,7 @@ constexpr std::size_t kMostBatch = 1ULL << 36U;
 constexpr std::size_t kMostSeq = 1U << 24U;
 constexpr std::size_t kMostLayouts = 10'000;
 constexpr std::size_t kMostChecked = 100;
+constexpr double kMostHeadroom = 0.9;
 
 /// Calls visit with each flag, see train::add_flags().
 constexpr auto kEachFlag = [](const auto& visit) {
@@ -49,6 +50,9 @@ constexpr auto kEachFlag = [](const auto& visit) {
         "how many of them are also recorded, as --on does: a step of this program with the same "
         "flags",
         train::Counts{0, kMostChecked});
+  visit("--plan-headroom", &Options::headroom,
+        "the part of a GPU's memory that a layout leaves free: predicted memory may be too low",
+        train::Numbers{0, kMostHeadroom});
 };
 
 /// 1, 2, 4, ... times the first number of GPUs, up to 4,096 or the flag's.
@@ -87,6 +91,9 @@ std::string published_answer(bool json) {
 class Planning : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup&) override { options_.add_to(app); }
+  [[nodiscard]] std::vector<std::string> rewrite(std::vector<std::string> words) const override {
+    return words_of_plan(std::move(words));
+  }
   void validate(train::Setup&) override { options_.validate(); }
   [[nodiscard]] std::vector<train::Question> questions() const override {
     std::vector<train::Question> all;
@@ -119,6 +126,7 @@ void PlanOptions::add_to(CLI::App& app) {
                    "compare the planner with steps that others measured, instead of training");
   train::Flags(app, "").add_switch("--plan-techniques", techniques, "");
   train::add_flags(app, group, *this, kEachFlag);
+  only.add_to(app);
 }
 
 void PlanOptions::validate() const {
@@ -128,6 +136,11 @@ void PlanOptions::validate() const {
         "Write for example --model llama-8b --dp 8 --zero 0,1,2,3 --on dgx-h100.");
   }
   if (*asked() != '\0') return;
+  if (!only.str().empty()) {
+    throw ConfigError(
+        "--plan-without has no meaning without --plan or --plan-scaling. Give one, or leave it "
+        "out.");
+  }
   train::expect_defaults(*this, kEachFlag, "--plan, --plan-scaling or --plan-published");
 }
 
@@ -141,6 +154,7 @@ Question PlanOptions::question(const nn::ModelConfig& custom) const {
   Question question{.work = {.model = model_for_plan(model, custom), .seq_len = seq_len},
                     .cluster = replay::cluster_by_name(cluster, "--plan-cluster"),
                     .software = find_software(software)};
+  question.cluster.gpu.memory_bytes *= 1 - headroom;
   if (batch_tokens % seq_len != 0) {
     throw ConfigError(
         fmt::format("--plan-batch {} tokens must be a multiple of --plan-seq {}: for example {}.",
@@ -151,7 +165,7 @@ Question PlanOptions::question(const nn::ModelConfig& custom) const {
 }
 
 SearchSpace PlanOptions::space() const {
-  return {.gpus = gpus, .precision = memory::parse_precision(precision)};
+  return {.gpus = gpus, .precision = memory::parse_precision(precision), .only = only};
 }
 
 std::string PlanOptions::answer(const nn::ModelConfig& custom) const {

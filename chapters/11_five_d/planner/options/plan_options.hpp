@@ -29,6 +29,8 @@ struct PlanOptions {
   std::size_t seq_len = 4096;                      ///< --plan-seq, tokens of a sequence
   std::size_t count = 10;                          ///< --plan-count, layouts that a plan names
   std::size_t check = 0;                           ///< --plan-check, of them: also recorded
+  double headroom = 0;                             ///< --plan-headroom, part of a GPU's memory
+  Restriction only = {};                           ///< flags of a layout, and --plan-without
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);

@@ -16,12 +16,14 @@ constexpr double kGB = 1e9;
 void expect_found(const Question& question, const SearchSpace& space, const SearchResult& result) {
   if (!result.best.empty()) return;
   const memory::TransformerShape& s = question.work.model.shape();
+  const std::string only = space.only.str();
   if (result.possible == 0) {
     throw ConfigError(
         fmt::format("--plan: no layout of {} on {} GPUs can run: the batch of {} sequences, heads "
                     "{} and blocks "
-                    "{} do not divide by any. Choose another --plan-gpus or --plan-batch.",
-                    s.name, space.gpus, question.work.global_batch, s.num_heads, s.num_layers));
+                    "{} do not divide by any{}. Choose another --plan-gpus or --plan-batch.",
+                    s.name, space.gpus, question.work.global_batch, s.num_heads, s.num_layers,
+                    only.empty() ? "" : fmt::format(", of those that are asked about ({})", only)));
   }
   const Layout& nearest = result.nearly.front();
   throw ConfigError(
@@ -31,12 +33,13 @@ void expect_found(const Question& question, const SearchSpace& space, const Sear
 }
 
 std::string heading(const Question& question, const SearchSpace& space) {
+  const std::string only = space.only.str();
   return fmt::format(
-      "{} ({} parameters) on {} x {} ({}), {} sequences of {} tokens a step, as {} trains\n",
+      "{} ({} parameters) on {} x {} ({}), {} sequences of {} tokens a step, as {} trains{}\n",
       question.work.model.shape().name,
       format_count(static_cast<std::uint64_t>(parameters_of(question.work.model))), space.gpus,
       question.cluster.gpu.name, question.cluster.name, question.work.global_batch,
-      question.work.seq_len, question.software.name);
+      question.work.seq_len, question.software.name, only.empty() ? "" : "; only " + only);
 }
 
 std::string table_of(const SearchResult& result) {

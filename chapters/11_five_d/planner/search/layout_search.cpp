@@ -25,53 +25,80 @@ std::vector<std::size_t> divisors(std::size_t value) {
   return all;
 }
 
+/// Whether one of the asked schedules is this one.
+bool names(const std::vector<AskedSchedule>& asked, const ScheduleChoice& schedule) {
+  return std::ranges::any_of(asked, [&](const AskedSchedule& one) {
+    return one.kind == schedule.kind && (!one.chunks || *one.chunks == schedule.chunks());
+  });
+}
+
+/// Kinds that are searched: those asked for, or the space's.
+std::vector<ScheduleKind> kinds_of(const SearchSpace& space) {
+  if (space.only.schedules.empty()) return space.schedules;
+  std::vector<ScheduleKind> kinds;
+  for (const AskedSchedule& asked : space.only.schedules) {
+    if (std::ranges::find(kinds, asked.kind) == kinds.end()) kinds.push_back(asked.kind);
+  }
+  return kinds;
+}
+
 std::vector<ScheduleChoice> schedules_for(const Workload& work, const SearchSpace& space,
                                           std::size_t pp) {
   if (pp == 1) return {{}};
   std::vector<ScheduleChoice> all;
   const std::size_t layers = work.model.shape().num_layers;
-  for (const ScheduleKind kind : space.schedules) {
+  const auto add = [&](const ScheduleChoice& schedule) {
+    const std::vector<AskedSchedule>& asked = space.only.schedules;
+    if (!asked.empty() && !names(asked, schedule)) return;
+    if (!names(space.only.without_schedules, schedule)) all.push_back(schedule);
+  };
+  for (const ScheduleKind kind : kinds_of(space)) {
     if (!ScheduleChoice{.kind = kind}.takes_chunks()) {
-      all.push_back({.kind = kind});
+      add({.kind = kind});
       continue;
     }
     for (const std::size_t chunks : divisors(layers / pp)) {
       if (chunks == 1 || layers % pp != 0) continue;
-      all.push_back({.kind = kind, .interleaved_chunks = chunks});
+      add({.kind = kind, .interleaved_chunks = chunks});
     }
   }
   return all;
 }
 
 std::vector<ZeroStage> stages_for(const SearchSpace& space, const Layout& layout) {
-  std::vector<ZeroStage> stages = {ZeroStage::kNone};
-  if (layout.dp * layout.cp == 1) return stages;
+  const std::vector<ZeroStage>& asked = space.only.zero;
+  std::vector<ZeroStage> stages;
   for (const ZeroStage stage : zero::kZeroStages) {
     const bool exchanges_often = stage > ZeroStage::kOptimizer && layout.pp > 1;
-    if (stage > ZeroStage::kNone && stage <= space.most_zero && !exchanges_often) {
-      stages.push_back(stage);
-    }
+    const bool not_worth = asked.empty() && (stage > space.most_zero || exchanges_often);
+    const bool alone = stage > ZeroStage::kNone && layout.dp * layout.cp == 1;
+    const bool left_out =
+        std::ranges::find(space.only.without_zero, stage) != space.only.without_zero.end();
+    if (!not_worth && !alone && !left_out && allows(asked, stage)) stages.push_back(stage);
   }
   return stages;
 }
 
-std::vector<std::size_t> expert_ranks(const Workload& work, const Layout& layout) {
+std::vector<std::size_t> expert_ranks(const Workload& work, const std::vector<std::size_t>& asked,
+                                      const Layout& layout) {
   if (!work.model.has_experts()) return {1};
   std::vector<std::size_t> all;
   for (const std::size_t ep : divisors(work.model.layers.moe.num_experts)) {
-    if (layout.dp * layout.cp % ep == 0) all.push_back(ep);
+    if (layout.dp * layout.cp % ep == 0 && allows(asked, ep)) all.push_back(ep);
   }
   return all;
 }
 
 /// The methods of cp that can deal the heads out.
-void for_each_method(const Workload& work, Layout layout,
+void for_each_method(const Workload& work,
+                     const std::vector<context_parallel::ContextMethod>& asked, Layout layout,
                      const std::function<void(const Layout&)>& visit) {
   using context_parallel::ContextMethod;
   constexpr std::array kMethods = {ContextMethod::kAllGather, ContextMethod::kRing,
                                    ContextMethod::kUlysses};
   for (const ContextMethod method : kMethods) {
     if (method != ContextMethod::kAllGather && layout.cp == 1) break;
+    if (layout.cp > 1 && !allows(asked, method)) continue;
     layout.context_method = method;
     if (!why_impossible(work, layout)) visit(layout);
   }
@@ -80,9 +107,10 @@ void for_each_method(const Workload& work, Layout layout,
 /// All choices but the mesh's.
 void for_each_choice(const Workload& work, const SearchSpace& space, Layout layout,
                      const std::function<void(const Layout&)>& visit) {
-  for (const std::size_t ep : expert_ranks(work, layout)) {
+  for (const std::size_t ep : expert_ranks(work, space.only.ep, layout)) {
     layout.ep = ep;
-    for (const std::size_t size : space.micro_batches) {
+    for (const std::size_t size :
+         space.only.micro_batch.empty() ? space.micro_batches : space.only.micro_batch) {
       layout.micro_batch = size;
       for (const ScheduleChoice& schedule : schedules_for(work, space, layout.pp)) {
         layout.schedule = schedule;
@@ -91,8 +119,9 @@ void for_each_choice(const Workload& work, const SearchSpace& space, Layout layo
         for (const ZeroStage stage : stages_for(space, layout)) {
           layout.zero = stage;
           for (const memory::Recompute mode : space.recomputations) {
+            if (!allows(space.only.recompute, mode)) continue;
             layout.recompute = mode;
-            for_each_method(work, layout, visit);
+            for_each_method(work, space.only.methods, layout, visit);
           }
         }
       }
@@ -102,8 +131,16 @@ void for_each_choice(const Workload& work, const SearchSpace& space, Layout layo
 
 /// Whether the mesh itself can work, so that its many choices are worth a look.
 bool sensible_mesh(const Workload& work, const SearchSpace& space, const Layout& layout) {
-  if (layout.tp > space.most_tp || layout.cp > space.most_cp) return false;
-  if (layout.cp > 1 && work.seq_len / layout.cp < space.least_context) return false;
+  const Restriction& only = space.only;
+  if (!allows(only.dp, layout.dp) || !allows(only.pp, layout.pp) || !allows(only.cp, layout.cp) ||
+      !allows(only.tp, layout.tp)) {
+    return false;
+  }
+  if (only.tp.empty() && layout.tp > space.most_tp) return false;
+  if (only.cp.empty() && layout.cp > 1 &&
+      (layout.cp > space.most_cp || work.seq_len / layout.cp < space.least_context)) {
+    return false;
+  }
   return layout.pp <= work.model.shape().num_layers && work.global_batch % layout.dp == 0;
 }
 
@@ -160,12 +197,13 @@ class Fitting {
 std::vector<Layout> offloaded_layouts(const Software& software, const SearchSpace& space,
                                       const Layout& layout) {
   std::vector<Layout> all;
-  if (!space.offloads) return all;
+  if (!space.offloads || space.only.without_offload) return all;
   Layout activations = layout;
   activations.offload_activations = true;
   Layout optimizer = layout;
   optimizer.offload = true;
   optimizer.zero = std::max(layout.zero, ZeroStage::kOptimizer);
+  if (!allows(space.only.zero, optimizer.zero)) return all;
   Layout both = optimizer;
   both.offload_activations = true;
   if (software.offloads_activations) all.push_back(activations);
@@ -181,14 +219,22 @@ void for_each_layout(const Workload& work, const SearchSpace& space,
   for (const std::size_t tp : divisors(space.gpus)) {
     for (const std::size_t cp : divisors(space.gpus / tp)) {
       for (const std::size_t pp : divisors(space.gpus / tp / cp)) {
-        const Layout mesh{.dp = space.gpus / tp / cp / pp,
-                          .pp = pp,
-                          .cp = cp,
-                          .tp = tp,
-                          .sequence_parallel = tp > 1,
-                          .precision = space.precision,
-                          .outermost = space.outermost};
-        if (sensible_mesh(work, space, mesh)) for_each_choice(work, space, mesh, visit);
+        Layout mesh{.dp = space.gpus / tp / cp / pp,
+                    .pp = pp,
+                    .cp = cp,
+                    .tp = tp,
+                    .sequence_parallel = tp > 1,
+                    .precision = space.precision,
+                    .outermost = space.outermost};
+        if (!sensible_mesh(work, space, mesh)) continue;
+        if (tp == 1 || space.only.sequence_parallel.empty()) {
+          for_each_choice(work, space, mesh, visit);
+          continue;
+        }
+        for (const bool split : space.only.sequence_parallel) {
+          mesh.sequence_parallel = split;
+          for_each_choice(work, space, mesh, visit);
+        }
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "chapters/11_five_d/planner/search/restriction.hpp"
 #include "chapters/11_five_d/planner/time/prediction.hpp"
 
 namespace ultra::planner {
@@ -27,6 +28,7 @@ struct SearchSpace {
   bool offloads = true;  ///< to the host's memory what does not fit otherwise
   memory::NumberFormats precision = memory::NumberFormats::kBf16MixedFp32Grads;  ///< of all layouts
   Outermost outermost = Outermost::kData;                                        ///< of all layouts
+  Restriction only = {};  ///< of all of this, what is asked about
 };
 
 /// @brief What came of it.

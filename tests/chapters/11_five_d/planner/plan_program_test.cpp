@@ -57,6 +57,32 @@ TEST_F(PlanProgram, IsHeldAgainstTheProgram) {
                {"The same layouts, recorded", "recorded", " 1 "});
 }
 
+TEST_F(PlanProgram, AnswersAboutALayout) {
+  const json plan = json::parse(
+      answer_to("--plan --plan-json --model llama-8b --plan-gpus 64 --tp 4 --pp 2 --zero 1 "
+                "--schedule 1f1b --micro-batch 2 --recompute none --plan-without offload"));
+  ASSERT_EQ(plan.at("layouts").size(), 1U) << "nothing is left to choose";
+  EXPECT_EQ(plan.at("layouts").at(0).at("layout"),
+            "dp 8 x pp 2 x tp 4, ZeRO-1, 1f1b, micro-batch 2, sp");
+  expect_parts(answer_to("--plan --model llama-8b --plan-gpus 64 --tp 2,4 --plan-headroom 0.3"),
+               {"as modern trains; only tp 2,4"});
+  failed("--plan-without zb-v", 2, {"--plan-without has no meaning without --plan"});
+}
+
+TEST_F(PlanProgram, LeavesRoom) {
+  const auto largest = [&](const std::string& flags) {
+    const json plan =
+        json::parse(answer_to("--plan --plan-json --model llama-70b --plan-gpus 512 " + flags));
+    double most = 0;
+    for (const json& layout : plan.at("layouts")) {
+      most = std::max(most, layout.at("memory").at("total").get<double>());
+    }
+    return most;
+  };
+  EXPECT_GT(largest(""), 0.8 * 85.9e9);
+  EXPECT_LE(largest("--plan-headroom 0.2"), 0.8 * 85.9e9);
+}
+
 TEST_F(PlanProgram, IsCheckedForItsOwnBlocksOnly) {
   const ultra::test::ProcessResult refused =
       run_words("--plan --plan-model gpt3-175b --plan-gpus 1024 --plan-check 1");
