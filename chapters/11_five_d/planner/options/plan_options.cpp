@@ -11,6 +11,7 @@
 #include "chapters/11_five_d/planner/published/published_table.hpp"
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
 #include "chapters/11_five_d/planner/scaling/scaling_curves.hpp"
+#include "chapters/11_five_d/planner/scaling/training_cost.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/replay/cluster/cluster_file.hpp"
@@ -28,6 +29,8 @@ constexpr std::size_t kMostSeq = 1U << 24U;
 constexpr std::size_t kMostLayouts = 10'000;
 constexpr std::size_t kMostChecked = 100;
 constexpr double kMostHeadroom = 0.9;
+constexpr double kMostTokens = 1e18;
+constexpr double kMostPrice = 1e6;
 
 /// Calls visit with each flag, see train::add_flags().
 constexpr auto kEachFlag = [](const auto& visit) {
@@ -53,6 +56,11 @@ constexpr auto kEachFlag = [](const auto& visit) {
   visit("--plan-headroom", &Options::headroom,
         "the part of a GPU's memory that a layout leaves free: predicted memory may be too low",
         train::Numbers{0, kMostHeadroom});
+  visit("--plan-tokens", &Options::tokens,
+        "what a training of so many tokens takes, as 1e12: days and GPU hours, with failures",
+        train::Numbers{0, kMostTokens});
+  visit("--plan-price", &Options::price, "dollars for an hour of a GPU: what that costs",
+        train::Numbers{0, kMostPrice});
 };
 
 /// 1, 2, 4, ... times the first number of GPUs, up to 4,096 or the flag's.
@@ -135,6 +143,9 @@ void PlanOptions::validate() const {
         "--plan-techniques is no longer there: --on says what a technique keeps, sends and hides. "
         "Write for example --model llama-8b --dp 8 --zero 0,1,2,3 --on dgx-h100.");
   }
+  if (price > 0 && tokens == 0) {
+    throw ConfigError("--plan-price has no meaning without --plan-tokens: how long? Give both.");
+  }
   if (*asked() != '\0') return;
   if (!only.str().empty()) {
     throw ConfigError(
@@ -177,9 +188,12 @@ std::string PlanOptions::answer(const nn::ModelConfig& custom) const {
   if (json) {
     Json answer = plan_to_json(asked_question, space(), result);
     if (check > 0) answer["checked"] = check_to_json(checked);
+    if (tokens > 0) answer["costs"] = costs_to_json(asked_question, result.best, tokens, price);
     return answer.dump(2) + "\n";
   }
-  return format_plan(asked_question, space(), result) + (check > 0 ? check_to_text(checked) : "");
+  std::string text = format_plan(asked_question, space(), result);
+  if (tokens > 0) text += costs_to_text(asked_question, result.best, tokens, price);
+  return text + (check > 0 ? check_to_text(checked) : "");
 }
 
 std::unique_ptr<train::Technique> technique() { return std::make_unique<Planning>(); }

@@ -30,6 +30,8 @@ struct PlanOptions {
   std::size_t count = 10;                          ///< --plan-count, layouts that a plan names
   std::size_t check = 0;                           ///< --plan-check, of them: also recorded
   double headroom = 0;                             ///< --plan-headroom, part of a GPU's memory
+  double tokens = 0;                               ///< --plan-tokens, of a whole training
+  double price = 0;                                ///< --plan-price, dollars for a GPU's hour
   Restriction only = {};                           ///< flags of a layout, and --plan-without
 
   /// @brief Adds the flags to a command line.

@@ -66,6 +66,10 @@ TEST_F(PlanProgram, AnswersAboutALayout) {
             "dp 8 x pp 2 x tp 4, ZeRO-1, 1f1b, micro-batch 2, sp");
   expect_parts(answer_to("--plan --model llama-8b --plan-gpus 64 --tp 2,4 --plan-headroom 0.3"),
                {"as modern trains; only tp 2,4"});
+  expect_parts(
+      answer_to("--plan --model llama-8b --plan-gpus 64 --plan-tokens 1e12 --plan-price 2"),
+      {"A training of 1e+12 tokens", "GPU hours", "dollars"});
+  failed("--plan-price 2", 2, {"--plan-price has no meaning without --plan-tokens"});
   failed("--plan-without zb-v", 2, {"--plan-without has no meaning without --plan"});
 }
 
