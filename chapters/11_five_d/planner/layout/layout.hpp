@@ -73,17 +73,22 @@ struct Software {
   bool gathers_ahead = true;  ///< what a pass needs first has arrived: ZeRO-1's and 2's new weights
                               ///< travel beside the step's end and beginning, ZeRO-3's first block
                               ///< beside the pass before
-  bool overlaps_tensor = false;           ///< exchanges of tp run beside products
-  bool overlaps_pipeline = false;         ///< messages between stages run beside passes
-  bool validates_later = true;            ///< an update does not wait for the norm of all stages
-  bool overlaps_experts = false;          ///< exchanges of tokens run beside another micro-batch
-  bool sends_once_per_node = false;       ///< a token to a node, not to each expert there
-  bool offloads_activations = true;       ///< it can: to the host's memory, beside the passes
+  bool overlaps_tensor = false;      ///< exchanges of tp run beside products
+  bool overlaps_pipeline = false;    ///< messages between stages run beside passes
+  bool validates_later = true;       ///< an update does not wait for the norm of all stages
+  bool overlaps_experts = false;     ///< exchanges of tokens run beside another micro-batch
+  bool sends_once_per_node = false;  ///< a token to a node, not to each expert there
+  bool offloads_activations = true;  ///< it can: to the host's memory, beside the passes
+  bool offloads_optimizer = true;    ///< it can: to the host's memory
+  zero::ZeroStage most_zero = zero::ZeroStage::kParameters;  ///< the highest stage that it has
+  std::vector<pipeline_parallel::ScheduleKind> schedules =
+      {};                                 ///< that it has; none: all that are searched
   bool overlaps_weight_gradients = true;  ///< of tp's backward exchanges one in two runs beside the
                                           ///< weight gradient's product
   bool balances_stages = false;           ///< the last stage has fewer blocks, for the output table
   bool fp8_products = false;           ///< linear layers compute in fp8, and keep their inputs so
   bool exchanges_each_tensor = false;  ///< ZeRO's exchanges are one for each weight, in turn
+  bool tables_fill_chunks = true;      ///< a chunk may have a table and no block
   bool keeps_gathered = false;  ///< a split backward pass leaves for W what tp gathered for B
   bool on_gpus = true;  ///< with a CUDA context, NCCL's buffers and an allocator that caches
   int data_nics = 0;    ///< of each node that an exchange of replicas passes through; 0: all

@@ -76,8 +76,8 @@ double kept_bytes(const Workload& work, const Layout& layout, const Software& so
   const RankBlocks rank(work.model, layout);
   const std::size_t seq_len = work.seq_len / layout.cp;
   if (experts) {
-    const double in_fp8 = software.fp8_products ? 0.5 : 1;
-    return std::max(in_fp8 * real(rank.expert_bytes(seq_len, mode)),
+    return (software.fp8_products ? 0.5 : 1) *
+           std::max(real(rank.expert_bytes(seq_len, mode)),
                     waiting_bytes(work, layout, software, true));
   }
   const bool no_scores = s.kind == memory::BlockKind::kGpt && mode == memory::Recompute::kNone &&

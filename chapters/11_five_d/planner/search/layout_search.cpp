@@ -32,6 +32,21 @@ bool names(const std::vector<AskedSchedule>& asked, const ScheduleChoice& schedu
   });
 }
 
+/// Numbers of chunks, more than one, into which a rank's blocks divide: all blocks, or all but the two
+/// whose place the tables take, as in Llama 3's 126 blocks on 128 chunks.
+std::vector<std::size_t> even_chunks(std::size_t layers, std::size_t pp, bool tables_fill_chunks) {
+  std::vector<std::size_t> all;
+  for (const std::size_t places : {layers, layers + 2}) {
+    if (places % pp != 0 || (places > layers && !tables_fill_chunks)) continue;
+    for (const std::size_t chunks : divisors(places / pp)) {
+      if (chunks > 1) all.push_back(chunks);
+    }
+  }
+  std::ranges::sort(all);
+  all.erase(std::ranges::unique(all).begin(), all.end());
+  return all;
+}
+
 /// Kinds that are searched: those asked for, or the space's.
 std::vector<ScheduleKind> kinds_of(const SearchSpace& space) {
   if (space.only.schedules.empty()) return space.schedules;
@@ -57,8 +72,7 @@ std::vector<ScheduleChoice> schedules_for(const Workload& work, const SearchSpac
       add({.kind = kind});
       continue;
     }
-    for (const std::size_t chunks : divisors(layers / pp)) {
-      if (chunks == 1 || layers % pp != 0) continue;
+    for (const std::size_t chunks : even_chunks(layers, pp, space.tables_fill_chunks)) {
       add({.kind = kind, .interleaved_chunks = chunks});
     }
   }
@@ -203,13 +217,32 @@ std::vector<Layout> offloaded_layouts(const Software& software, const SearchSpac
   Layout optimizer = layout;
   optimizer.offload = true;
   optimizer.zero = std::max(layout.zero, ZeroStage::kOptimizer);
-  if (!allows(space.only.zero, optimizer.zero)) return all;
   Layout both = optimizer;
   both.offload_activations = true;
   if (software.offloads_activations) all.push_back(activations);
+  if (!software.offloads_optimizer || optimizer.zero > software.most_zero ||
+      !allows(space.only.zero, optimizer.zero)) {
+    return all;
+  }
   all.push_back(optimizer);
   if (software.offloads_activations) all.push_back(both);
   return all;
+}
+
+/// Of what is asked about, that which a program has.
+SearchSpace of_software(SearchSpace space, const Software& software) {
+  space.most_zero = std::min(space.most_zero, software.most_zero);
+  space.tables_fill_chunks = software.tables_fill_chunks;
+  for (const ZeroStage stage : zero::kZeroStages) {
+    if (stage > software.most_zero) space.only.without_zero.push_back(stage);
+  }
+  if (software.schedules.empty()) return space;
+  space.schedules = software.schedules;
+  for (const ScheduleChoice& schedule : pipeline_parallel::all_schedules()) {
+    if (std::ranges::find(software.schedules, schedule.kind) != software.schedules.end()) continue;
+    space.only.without_schedules.push_back({.kind = schedule.kind});
+  }
+  return space;
 }
 
 }  // namespace
@@ -247,7 +280,8 @@ SearchResult search_layouts(const Question& question, const SearchSpace& space, 
   const auto missing_bytes = [&](const Layout& layout) {
     return largest_stage(question, layout).total() - question.cluster.gpu.memory_bytes;
   };
-  for_each_layout(question.work, space, [&](const Layout& layout) {
+  const SearchSpace offered = of_software(space, question.software);
+  for_each_layout(question.work, offered, [&](const Layout& layout) {
     ++result.possible;
     const double missing = missing_bytes(layout);
     if (missing <= 0) {
@@ -257,7 +291,7 @@ SearchResult search_layouts(const Question& question, const SearchSpace& space, 
     ++result.too_large;
     if (missing < least_missing) result.nearly = {layout};
     least_missing = std::min(least_missing, missing);
-    for (const Layout& offloaded : offloaded_layouts(question.software, space, layout)) {
+    for (const Layout& offloaded : offloaded_layouts(question.software, offered, layout)) {
       if (missing_bytes(offloaded) > 0) continue;
       fitting.add(offloaded);
       break;

@@ -27,6 +27,7 @@ struct SearchSpace {
   zero::ZeroStage most_zero = zero::ZeroStage::kParameters;  ///< the highest stage
   bool offloads = true;  ///< to the host's memory what does not fit otherwise
   memory::NumberFormats precision = memory::NumberFormats::kBf16MixedFp32Grads;  ///< of all layouts
+  bool tables_fill_chunks = true;                                                ///< see Software
   Outermost outermost = Outermost::kData;                                        ///< of all layouts
   Restriction only = {};  ///< of all of this, what is asked about
 };
@@ -43,7 +44,7 @@ struct SearchResult {
 /// @brief Every layout of the space that can run.
 ///
 /// All products dp pp cp tp = gpus, with each ep that divides experts and dp cp; ZeRO 0 to 3 where
-/// there is somebody to share with; 1f1b, interleaved chunks that divide a stage's blocks, zero-bubble-h1,
+/// there is somebody to share with; 1f1b, interleaved chunks that divide a stage's blocks, or those with the tables' two places, zero-bubble-h1,
 /// zb-v and dualpipe-v on pipelines; each recomputation; all-gather, ring and Ulysses where there is cp. Sequences are split between the matrices
 /// wherever there is tp. ZeRO-2 and 3 of pipelines are left out: they exchange for every
 /// micro-batch what a pipeline has many of.

@@ -52,9 +52,9 @@ std::vector<Prediction> by_brute_force(const Question& q, std::size_t gpus) {
               }
               layout.schedule.kind = ScheduleKind::kInterleaved;
               const std::size_t layers = q.work.model.shape().num_layers;
-              for (std::size_t v = 2; v <= layers / pp; ++v) {
+              for (std::size_t v = 2; v <= (layers + 2) / pp; ++v) {
                 layout.schedule.interleaved_chunks = v;
-                if (layers % (pp * v) == 0) try_layout(layout);
+                if (layers % (pp * v) == 0 || (layers + 2) % (pp * v) == 0) try_layout(layout);
               }
             }
           }
