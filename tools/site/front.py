@@ -1,4 +1,4 @@
-"""The front page: a picture that moves, one sentence, three doors, the map of the chapters."""
+"""The front page: a picture that moves, one sentence, four doors, the map of the chapters."""
 
 import re
 from html import escape
