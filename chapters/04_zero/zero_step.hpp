@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// ZeRO-1: every rank makes the optimizer step of its own shard only, so that it needs the
+/// ZeRO-1: every rank takes the optimizer step of its own shard only, so that it needs the
 /// optimizer's states of that shard only.
 ///
 /// An all-reduce is a reduce-scatter and an all-gather. ZeRO-1 puts the optimizer step between the

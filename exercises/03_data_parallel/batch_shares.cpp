@@ -8,7 +8,7 @@
 // Hints:       ./workbook hint 03.1
 // Targets:     losses and gradients of one rank within 1e-10 in f64, for every batch and 1 to 5
 //              replicas; shares that cover the batch and differ by at most one sequence;
-//              as many passes on every replica
+//              equally many passes on every replica
 //
 // chapters/03_data_parallel/batch_shares.hpp declares the functions; common/comm/communicator.hpp
 // has rank() and size(), common/train/micro_batch.hpp says what a share and a micro-batch are.

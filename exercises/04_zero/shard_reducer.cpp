@@ -8,6 +8,8 @@
 // Targets:     the sums over the ranks and over the passes;
 //              (N-1)/N bytes of all groups sent per rank and pass;
 //              memory for two groups at most, and for the shards; with Overlap::kOff for one
+// You will need: shard_range() (chapters/04_zero/flat_layout.hpp), a reduce-scatter in place
+//              (common/comm/communicator.hpp), ops::add_into() (common/ops/elementwise.hpp)
 //
 // chapters/04_zero/shard_reducer.hpp declares the class, and members that suffice.
 #include "chapters/04_zero/shard_reducer.hpp"

@@ -8,6 +8,9 @@
 // Targets:     weights of plain data parallelism, bit for bit in f32;
 //              2 (N-1)/N bytes of the gradients sent per rank and step, as an all-reduce would;
 //              two moments for the elements of the rank's own shard, and for no others
+// You will need: own_shard() (chapters/04_zero/shards/shard_groups.hpp), optim::clip_coefficient()
+//              (common/optim/clip.hpp); a reduce-scatter and an all-gather work in place when a
+//              rank's chunk is a slice of the whole array (common/comm/communicator.hpp)
 //
 // chapters/04_zero/zero_step.hpp declares the class and the functions.
 #include "chapters/04_zero/zero_step.hpp"

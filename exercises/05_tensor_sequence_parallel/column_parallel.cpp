@@ -9,6 +9,8 @@
 //              the region's functions once for all maps, and nothing else sent;
 //              "input" is saved as it came;
 //              both exchanges of the backward pass are under way while a product runs
+// You will need: ops::as_matrix() and ops::matmul_into() (common/ops/matmul.hpp),
+//              nn::add_matmul_grad() (common/nn/parameter.hpp)
 //
 // chapters/05_tensor_sequence_parallel/column_parallel.hpp declares the class; region.hpp, beside it,
 // is what it communicates with.

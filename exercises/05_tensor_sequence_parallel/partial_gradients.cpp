@@ -8,7 +8,7 @@
 // Targets:     what ranks have in parts is added up over the groups that the parameter names, and
 //              over no others;
 //              what every copy has whole, and what only one rank holds, stays as it is;
-//              two groups of as many ranks are two groups; a parameter may be in parts in both;
+//              two groups of equal size are still two groups; a parameter may be in parts in both;
 //              one all-reduce per group that has something to add up
 //
 // chapters/05_tensor_sequence_parallel/partial_gradients.hpp declares the function;

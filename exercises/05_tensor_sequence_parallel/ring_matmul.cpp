@@ -10,6 +10,9 @@
 //              its own chunk last;
 //              N - 1 chunks sent per rank, to the next one, and never more than two (three) in memory;
 //              while a chunk is used, or made, another travels
+// You will need: Communicator::ring_shift() (common/comm/communicator.hpp), which sends to the next
+//              rank and receives from the one before; wait() of the Work that it returns;
+//              ops::add_into() (common/ops/elementwise.hpp)
 //
 // chapters/05_tensor_sequence_parallel/ring_matmul.hpp declares the functions; ring_layers.cpp builds
 // layers from them.

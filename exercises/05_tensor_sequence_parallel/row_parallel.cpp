@@ -8,6 +8,7 @@
 // Targets:     outputs and gradients of the dense layer with the whole weight, the bias counted once;
 //              the gradient of the bias from this rank's tokens;
 //              the region's leave() and leave_backward() once each, and nothing else sent
+// You will need: what 05.1 needs
 //
 // chapters/05_tensor_sequence_parallel/row_parallel.hpp declares the class, and add_bias() and
 // sum_rows_into(), which are there for you; region.hpp, beside it, is what it communicates with.

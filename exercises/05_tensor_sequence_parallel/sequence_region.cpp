@@ -28,12 +28,12 @@ Pending SequenceRegion::enter_backward([[maybe_unused]] const Tensor& d_x) {
   throw NotWritten("05.4 sequence_region: enter_backward");
 }
 
-// TODO 3: which of the two above is this?
+// TODO 3: behind the split matrices. What is here is this rank's part of the sum for all tokens.
 Pending SequenceRegion::leave([[maybe_unused]] const Tensor& y) {
   throw NotWritten("05.4 sequence_region: leave");
 }
 
-// TODO 4: and this?
+// TODO 4: its backward pass.
 Pending SequenceRegion::leave_backward([[maybe_unused]] const Tensor& d_y) {
   throw NotWritten("05.4 sequence_region: leave_backward");
 }

@@ -10,6 +10,8 @@
 //              the same loss on every rank, bit for bit;
 //              padding is never looked at, and its gradient is 0;
 //              an all-reduce of one element per token, another of two, and no copy of the logits
+// You will need: dispatch_float(dtype, [&]<class T>() { ... }) (common/tensor/dtype.hpp), for f32
+//              and f64; HostView (common/tensor/host_view.hpp), for the host to read and write a tensor
 //
 // chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp declares the function.
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"

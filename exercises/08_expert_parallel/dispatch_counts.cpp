@@ -7,6 +7,7 @@
 // Hints:       ./workbook hint 08.3
 // Targets:     rows to and from every rank, on any number of ranks; rows of each local expert;
 //              one all-to-all of one i32 per expert, and none on one rank
+// You will need: ep.all_to_all() (common/comm/communicator.hpp), and wait() of the Work that it returns
 //
 // chapters/08_expert_parallel/dispatch_counts.hpp declares the functions.
 #include "chapters/08_expert_parallel/dispatch_counts.hpp"

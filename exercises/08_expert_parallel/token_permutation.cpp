@@ -7,6 +7,8 @@
 // Hints:       ./workbook hint 08.2
 // Targets:     the rows of each expert together, in the order of the tokens; no row for kDropped;
 //              weighted rows, and weighted sums of them; zeros for a token without a row
+// You will need: dispatch_float() (common/tensor/dtype.hpp) and HostView<T> (common/tensor/host_view.hpp),
+//              as in 08.1
 //
 // chapters/08_expert_parallel/token_permutation.hpp declares the functions.
 #include "chapters/08_expert_parallel/token_permutation.hpp"

@@ -8,6 +8,8 @@
 // Targets:     the best experts, best first, each once; equal scores in the order of their numbers;
 //              biases that move the choice and no weight; weights that add up to one, but for one
 //              choice
+// You will need: dispatch_float(dtype, [&]<class T>() { ... }) (common/tensor/dtype.hpp), for f32 and f64
+//              by one piece of code; HostView<T> (common/tensor/host_view.hpp), for the elements
 //
 // chapters/08_expert_parallel/top_k_routing.hpp declares the functions.
 #include "chapters/08_expert_parallel/top_k_routing.hpp"

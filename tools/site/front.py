@@ -10,7 +10,7 @@ from jinja2 import Template
 SENTENCE = (
     "Learn how large language models are trained on GPU clusters by building every technique"
     " yourself, in C++20 and CUDA, and proving that each one is the same computation as training on"
-    " one device, number for number."
+    " one device: the same numbers, to rounding."
 )
 MEASURED = {
     "01": "two_core_cpu#a-training-step",

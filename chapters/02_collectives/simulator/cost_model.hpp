@@ -45,10 +45,10 @@ struct CollectiveCost {
 
 // Reduce-scatter and all-gather -------------------------------------------------------------------
 
-/// @brief (n-1) alpha + (n-1)/n S (beta + gamma); of the pairwise exchange, too. For counts that do
-/// not divide: ring_cost.hpp.
+/// @brief Of the pairwise exchange, too. The formula is exercise 02.7; its ring_cost.hpp also knows
+/// counts that do not divide.
 [[nodiscard]] CollectiveCost ring_reduce_scatter_cost(int ranks, const LinkCost& link);
-/// @brief (n-1) alpha + (n-1)/n S beta.
+/// @brief The same without a reduction: exercise 02.7.
 [[nodiscard]] CollectiveCost ring_all_gather_cost(int ranks, const LinkCost& link);
 /// @brief log n alpha + (n-1)/n S (beta + gamma), for n a power of two.
 [[nodiscard]] CollectiveCost recursive_halving_cost(int ranks, const LinkCost& link);
@@ -57,7 +57,7 @@ struct CollectiveCost {
 
 // All-reduce --------------------------------------------------------------------------------------
 
-/// @brief 2 (n-1) alpha + 2 (n-1)/n S beta + (n-1)/n S gamma; of the pairwise exchange, too.
+/// @brief The two after each other (exercise 02.7); of the pairwise exchange, too.
 [[nodiscard]] CollectiveCost ring_all_reduce_cost(int ranks, const LinkCost& link);
 /// @brief log n (alpha + S beta + S gamma) for a power of two; else with the floor of log n, and
 /// 2 alpha + 2 S beta + S gamma more, to fold the other ranks in and out.

@@ -3,8 +3,7 @@
 /// Files that survive: written so that the power may fail at any moment, and visible all at once.
 ///
 /// The system keeps what a program writes in memory and puts it on the disk when it likes, in any order.
-/// A name may be there before the bytes are. So the order is forced: first the bytes of every file, then
-/// the names in the folder, then the folder's own name, by which others find it.
+/// A name may be there before the bytes are. So the order must be forced: which order, is the exercise.
 ///
 /// Exercise 04.7 (`./workbook check 04.7`). Body: solutions/04_zero/durable_files.cpp.
 /// Source: Pillai et al. 2014, "All File Systems Are Not Created Equal: On the Complexity of Crafting

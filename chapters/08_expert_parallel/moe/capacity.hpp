@@ -3,7 +3,7 @@
 /// Capacity: an expert has a number of places, and who comes after they are taken is dropped.
 ///
 /// First choices come before second ones, and among these the earlier position comes first. Who is
-/// dropped depends on who asks together: on the group of tokens. A sequence is the same on every
+/// dropped depends on which tokens compete: on their group. A sequence is the same on every
 /// layout, whatever ranks have its tokens; the tokens that a rank has in a micro-batch are not.
 /// Source: Lepikhin et al. 2020, "GShard", arXiv 2006.16668, section 2.2 and algorithm 1 (groups,
 /// first choices first); Fedus et al. 2021, arXiv 2101.03961, section 2.2, equation 3.

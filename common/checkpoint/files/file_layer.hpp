@@ -60,9 +60,6 @@ class InputFile {
 
 /// @brief The file system as checkpoints use it. All members may be called from several threads,
 /// and throw FileError with the path, what was tried and the system's reason, in one line.
-///
-/// An atomic commit: write the files into a new folder, sync() and close() each, sync_folder() that
-/// folder, rename() it, sync_folder() the folder it is in.
 class FileLayer {
  public:
   FileLayer() = default;

@@ -18,9 +18,10 @@ class WarpReduction : public test::RandomTest {
 
 TEST_F(WarpReduction, AddsUpEveryLaneOfEveryWarp) {
   for (const int n : {1, 32, 256, 1024}) {
-    test::expect_right(*ladder, rung, {.sizes = {n}},
-                       "five rounds with distances 16, 8, 4, 2 and 1 reach every lane, and the "
-                       "first warp then adds up the sums of all warps");
+    test::expect_right(
+        *ladder, rung, {.sizes = {n}},
+        "five rounds reach every lane of a warp, and the first warp then adds up the "
+        "sums of all warps");
   }
 }
 
