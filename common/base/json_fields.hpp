@@ -52,6 +52,9 @@ class JsonFields {
   /// @brief Checks that all keys are among those known.
   /// @throws FileError naming the first that is not, with those that are.
   void expect_only(const std::vector<std::string_view>& keys) const;
+  /// @brief The object.
+  [[nodiscard]] const Json& json() const { return object_; }
+
   /// @brief Where the object stands: for messages.
   [[nodiscard]] const std::string& where() const { return where_; }
 

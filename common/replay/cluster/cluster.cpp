@@ -67,6 +67,9 @@ std::vector<Cluster> all_clusters() {
   GpuType h200 = with_name(h100(), "h200");
   h200.memory_bandwidth = 4800 * kGB;
   h200.memory_bytes = 141 * kGB;
+  GpuType hbm2e = with_name(h100(), "h100-hbm2e");  // 500 W; by data sheet an H100 else
+  hbm2e.memory_bandwidth = 2400 * kGB;
+  hbm2e.memory_bytes = 95.04 * kGiB;
   GpuType a100_40 = with_name(a100(), "a100-40gb");
   a100_40.memory_bandwidth = 1555 * kGB;
   a100_40.memory_bytes = 40 * kGiB;
@@ -76,6 +79,7 @@ std::vector<Cluster> all_clusters() {
           dgx("dgx-h100", h100(), 370, 50, 8),
           dgx("h800", with_name(h100(), "h800"), 160, 50, 8),
           dgx("h200", h200, 370, 50, 8),
+          dgx("h100-hbm2e", hbm2e, 370, 50, 8),
           dgx("h100-efa", h100(), 250, 50, 8)};
 }
 

@@ -227,7 +227,15 @@ const std::vector<Software>& named_software() {
        .exchanged_gradient_bytes = 2,
        .overlaps_data = true,
        .schedules = {ScheduleKind::kOneFOneB},
-       .data_nics = 1}};
+       .data_nics = 1},
+      {.name = "torchtitan",
+       .fused_projections = false,
+       .overlaps_data = true,
+       .offloads_activations = false,
+       .offloads_optimizer = false,
+       .schedules = {ScheduleKind::kOneFOneB, ScheduleKind::kInterleaved, ScheduleKind::kZbV},
+       .overlaps_weight_gradients = false},
+      {.name = "llmq", .overlaps_data = true, .schedules = {ScheduleKind::kOneFOneB}}};
   return all;
 }
 

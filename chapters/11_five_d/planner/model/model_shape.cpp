@@ -39,6 +39,16 @@ ModelShape llama(std::string name, std::size_t layers, std::size_t hidden, std::
                       .vocab_size = 32000});
 }
 
+ModelShape qwen(std::string name, std::size_t layers, std::size_t hidden, std::size_t heads,
+                std::size_t kv_heads, std::size_t ffn) {
+  ModelShape model = llama(std::move(name), layers, hidden, heads, kv_heads, ffn);
+  constexpr std::size_t kTiedBelow = 3000;  // hidden size
+  const bool small = hidden < kTiedBelow;
+  model.layers.shape.vocab_size = small ? 151936 : 152064;
+  if (small) model.layers.shape.embeddings = Embeddings::kTied;
+  return model;
+}
+
 ModelShape nanotron(std::string name, std::size_t layers, std::size_t hidden, std::size_t heads,
                     std::size_t ffn) {
   ModelShape model = llama(std::move(name), layers, hidden, heads, heads, ffn);
@@ -72,6 +82,11 @@ std::vector<ModelShape> all_models() {
                                llama("llama2-7b", 32, 4096, 32, 32, 11008),
                                llama("llama2-13b", 40, 5120, 40, 40, 13824),
                                llama("llama2-70b", 80, 8192, 64, 8, 28672),
+                               qwen("qwen2.5-0.5b", 24, 896, 14, 2, 4864),
+                               qwen("qwen2.5-1.5b", 28, 1536, 12, 2, 8960),
+                               qwen("qwen2.5-3b", 36, 2048, 16, 2, 11008),
+                               qwen("qwen2.5-7b", 28, 3584, 28, 4, 18944),
+                               qwen("qwen2.5-14b", 48, 5120, 40, 8, 13824),
                                nanotron("nanotron-1.34b", 16, 2048, 32, 8192),
                                nanotron("nanotron-3.57b", 28, 3072, 32, 8192),
                                nanotron("nanotron-8.86b", 32, 4096, 32, 14336),

@@ -7,6 +7,7 @@
 #include "chapters/01_memory/model_presets.hpp"
 #include "chapters/11_five_d/planner/check/plan_check.hpp"
 #include "chapters/11_five_d/planner/model/model_file.hpp"
+#include "chapters/11_five_d/planner/published/exam.hpp"
 #include "chapters/11_five_d/planner/published/published_choices.hpp"
 #include "chapters/11_five_d/planner/published/published_table.hpp"
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
@@ -23,6 +24,7 @@ namespace {
 constexpr const char* kPlan = "--plan";
 constexpr const char* kScaling = "--plan-scaling";
 constexpr const char* kPublished = "--plan-published";
+constexpr const char* kExam = "--plan-exam";
 constexpr std::size_t kMostGpus = 1U << 17U;
 constexpr std::size_t kMostBatch = 1ULL << 36U;
 constexpr std::size_t kMostSeq = 1U << 24U;
@@ -95,6 +97,11 @@ std::string published_answer(bool json) {
   return answer.dump(2) + "\n";
 }
 
+std::string exam_answer(bool json) {
+  const std::vector<ExamTable> exam = take_exam(exam_path());
+  return json ? exam_to_json(exam).dump(2) + "\n" : exam_to_markdown(exam);
+}
+
 /// The planner's flags; see PlanOptions.
 class Planning : public train::Technique {
  public:
@@ -108,6 +115,7 @@ class Planning : public train::Technique {
     if (options_.plan) all.push_back({kPlan, train::Instead::kAnswer});
     if (options_.scaling) all.push_back({kScaling, train::Instead::kAnswer});
     if (options_.published) all.push_back({kPublished, train::Instead::kAnswer});
+    if (options_.exam) all.push_back({kExam, train::Instead::kAnswer});
     return all;
   }
   [[nodiscard]] std::optional<std::string> answer(const train::Setup& setup) const override {
@@ -132,6 +140,9 @@ void PlanOptions::add_to(CLI::App& app) {
                    "training");
   flags.add_switch(kPublished, published,
                    "compare the planner with steps that others measured, instead of training");
+  flags.add_switch(kExam, exam,
+                   "compare it with steps that it had not seen when they were entered, instead of "
+                   "training");
   train::Flags(app, "").add_switch("--plan-techniques", techniques, "");
   train::add_flags(app, group, *this, kEachFlag);
   only.add_to(app);
@@ -152,12 +163,14 @@ void PlanOptions::validate() const {
         "--plan-without has no meaning without --plan or --plan-scaling. Give one, or leave it "
         "out.");
   }
-  train::expect_defaults(*this, kEachFlag, "--plan, --plan-scaling or --plan-published");
+  train::expect_defaults(*this, kEachFlag,
+                         "--plan, --plan-scaling, --plan-published or --plan-exam");
 }
 
 const char* PlanOptions::asked() const {
   if (plan) return kPlan;
   if (scaling) return kScaling;
+  if (exam) return kExam;
   return published ? kPublished : "";
 }
 
@@ -181,6 +194,7 @@ SearchSpace PlanOptions::space() const {
 
 std::string PlanOptions::answer(const nn::ModelConfig& custom) const {
   if (published) return published_answer(json);
+  if (exam) return exam_answer(json);
   const Question asked_question = question(custom);
   if (scaling) return scaling_answer(asked_question, space());
   const SearchResult result = search_layouts(asked_question, space(), count);

@@ -18,6 +18,7 @@ struct PlanOptions {
   bool plan = false;                 ///< --plan: which layout is best
   bool scaling = false;              ///< --plan-scaling: curves and a heat map as JSON
   bool published = false;            ///< --plan-published: the table of published steps
+  bool exam = false;                 ///< --plan-exam: steps that it had not seen
   bool techniques = false;           ///< --plan-techniques, which validate() refuses
   bool json = false;                 ///< --plan-json
   std::string model = "llama-8b";    ///< --plan-model, see model_for_plan()

@@ -56,7 +56,8 @@ Layout layout_of(const JsonFields& fields) {
                 .zero = zero_of(fields),
                 .micro_batch = fields.count_or("micro_batch", 1),
                 .recompute = memory::parse_recompute(fields.text_or("recompute", "none")),
-                .sequence_parallel = fields.flag_or("sp", false)};
+                .sequence_parallel = fields.flag_or("sp", false),
+                .offload = fields.flag_or("offload", false)};
   layout.schedule = pipeline_parallel::parse_schedule_choice(fields.text_or("schedule", "1f1b"));
   layout.outermost =
       fields.flag_or("data_outermost", false) ? Outermost::kData : Outermost::kPipeline;
@@ -75,7 +76,9 @@ void read_speed(const JsonFields& fields, PublishedRow& row) {
   }
 }
 
-PublishedRow row_of(const JsonFields& fields) {
+}  // namespace
+
+PublishedRow published_row(const JsonFields& fields) {
   PublishedRow row{.id = fields.text("id"),
                    .source = fields.text("source"),
                    .group = fields.text("group"),
@@ -93,12 +96,35 @@ PublishedRow row_of(const JsonFields& fields) {
   if (fields.has("gradient_bytes")) {
     row.question.software.exchanged_gradient_bytes = fields.number("gradient_bytes");
   }
+  Software& software = row.question.software;
+  software.fused_elementwise = fields.flag_or("fused_elementwise", software.fused_elementwise);
+  software.overlaps_tensor = fields.flag_or("overlaps_tensor", software.overlaps_tensor);
+  software.fp8_products = fields.flag_or("fp8_products", software.fp8_products);
   read_speed(fields, row);
   if (const auto problem = why_impossible(row.question.work, row.layout)) {
     throw FileError(fmt::format("{}: {}.", fields.where(), *problem));
   }
   return row;
 }
+
+std::string_view unit_of(const PublishedRow& row) {
+  if (!row.unit) return "";
+  switch (*row.unit) {
+    case SpeedUnit::kSeconds:
+      return "s";
+    case SpeedUnit::kModelTflops:
+    case SpeedUnit::kCausalTflops:
+    case SpeedUnit::kRecomputedTflops:
+      return "TFLOP/s";
+    case SpeedUnit::kMfuPercent:
+      return "% MFU";
+    case SpeedUnit::kTokensPerGpu:
+      return "tokens/s";
+  }
+  return "";
+}
+
+namespace {
 
 /// FLOP of a step as the unit counts them.
 double counted_flop(const PublishedRow& row) {
@@ -174,7 +200,7 @@ std::string published_rows_path() {
 std::vector<PublishedRow> read_published_rows(const std::string& path) {
   std::vector<PublishedRow> rows;
   const JsonFields file = JsonFields::of_file(path);
-  for (const JsonFields& fields : file.objects("rows")) rows.push_back(row_of(fields));
+  for (const JsonFields& fields : file.objects("rows")) rows.push_back(published_row(fields));
   return rows;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "chapters/11_five_d/planner/time/prediction.hpp"
+#include "common/base/json_fields.hpp"
 
 namespace ultra::planner {
 
@@ -45,6 +46,13 @@ struct ComparedRow {
   double speed_ratio = 0;   ///< predicted seconds over published seconds
   double memory_ratio = 0;  ///< predicted bytes over published ones; 0: none published
 };
+
+/// @brief The row that an object of such a file describes.
+/// @throws FileError naming what is missing or wrong.
+[[nodiscard]] PublishedRow published_row(const JsonFields& fields);
+
+/// @brief The unit of a row's speed, as tables show it; empty for a row without one.
+[[nodiscard]] std::string_view unit_of(const PublishedRow& row);
 
 /// @brief The file of published rows, in the sources.
 [[nodiscard]] std::string published_rows_path();

@@ -12,23 +12,6 @@ namespace {
 
 constexpr double kGB = 1e9;
 
-std::string_view unit_of(const PublishedRow& row) {
-  if (!row.unit) return "";
-  switch (*row.unit) {
-    case SpeedUnit::kSeconds:
-      return "s";
-    case SpeedUnit::kModelTflops:
-    case SpeedUnit::kCausalTflops:
-    case SpeedUnit::kRecomputedTflops:
-      return "TFLOP/s";
-    case SpeedUnit::kMfuPercent:
-      return "% MFU";
-    case SpeedUnit::kTokensPerGpu:
-      return "tokens/s";
-  }
-  return "";
-}
-
 std::string_view kind_of(const PublishedRow& row) {
   if (row.fitted) return "fitted";
   return row.in_reference ? "" : "hold-out, from memory";

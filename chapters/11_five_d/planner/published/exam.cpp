@@ -1,0 +1,238 @@
+#include "chapters/11_five_d/planner/published/exam.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "build_config.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/interrupt.hpp"
+#include "common/base/json_fields.hpp"
+
+namespace ultra::planner {
+namespace {
+
+constexpr double kPercent = 100;
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+/// The object that a table's row stands for.
+Json whole_row(const Json& table, const Json& row, const std::string& where) {
+  const std::vector<Json>& columns = table.at("columns").elements();
+  if (row.size() != columns.size()) {
+    throw FileError(fmt::format("{} has {} values. The table has {} columns.", where, row.size(),
+                                columns.size()));
+  }
+  Json whole = table.at("defaults");
+  whole["group"] = table.at("group");
+  whole["source"] = table.at("source");
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    whole[columns[i].get<std::string>()] = row.at(i);
+  }
+  return whole;
+}
+
+EnteredRatios entered_of(const Json& table, std::size_t row) {
+  const Json* const entered = table.find("entered");
+  if (entered == nullptr || row >= entered->size()) return {};
+  const Json& ratios = entered->at(row);
+  return {.speed = ratios.at(0).get<double>(),
+          .memory = ratios.size() > 1 ? ratios.at(1).get<double>() : 0};
+}
+
+ExamTable table_of(const Json& json, const std::string& where) {
+  ExamTable table{.group = json.at("group").get<std::string>(),
+                  .source = json.at("source").get<std::string>()};
+  if (const Json* const choice = json.find("choice")) table.choice = choice->get<bool>();
+  const std::vector<Json>& rows = json.at("rows").elements();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    throw_if_interrupted();
+    const std::string place = fmt::format("{}: row {}", where, i + 1);
+    const JsonFields fields(whole_row(json, rows[i], place), place);
+    table.rows.push_back(compare(published_row(fields)));
+    table.entered.push_back(entered_of(json, i));
+  }
+  return table;
+}
+
+struct Ratios {
+  std::vector<double> speed, memory, entered_speed, entered_memory;
+};
+
+/// Whose program it was: "vTrain" of "vTrain 3.6B".
+std::string program_of(const std::string& group) { return group.substr(0, group.find(' ')); }
+
+/// Of one group, or of all groups of a program.
+Ratios ratios_of(const std::vector<ExamTable>& exam, const std::string& name) {
+  Ratios all;
+  for (const ExamTable& table : exam) {
+    if (table.group != name && program_of(table.group) != name) continue;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      all.speed.push_back(table.rows[i].speed_ratio);
+      all.entered_speed.push_back(table.entered[i].speed);
+      if (!table.rows[i].row.memory_bytes) continue;
+      all.memory.push_back(table.rows[i].memory_ratio);
+      all.entered_memory.push_back(table.entered[i].memory);
+    }
+  }
+  return all;
+}
+
+/// Programs, then groups.
+std::vector<std::string> names_of(const std::vector<ExamTable>& exam) {
+  std::vector<std::string> names;
+  const auto add = [&names](const std::string& name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const ExamTable& table : exam) add(program_of(table.group));
+  for (const ExamTable& table : exam) add(table.group);
+  return names;
+}
+
+std::string errors_cell(const std::vector<double>& ratios) {
+  const auto errors = exam_errors(ratios);
+  if (!errors) return " - | - | - |";
+  return fmt::format(" {:.1f} % | {:.1f} % | {:.2f} |", kPercent * errors->median,
+                     kPercent * errors->mean, errors->worst);
+}
+
+constexpr const char* kSixColumns =
+    "| | rows | median, as entered | mean | worst ratio | median, today | mean | worst ratio |\n"
+    "|---|---|---|---|---|---|---|---|\n";
+
+std::string errors_line(const std::string& group, const std::vector<double>& entered,
+                        const std::vector<double>& today) {
+  return fmt::format("| {} | {} |{}{}\n", group, today.size(), errors_cell(entered),
+                     errors_cell(today));
+}
+
+const ComparedRow& fastest(const ExamTable& table, bool measured) {
+  return *std::ranges::min_element(table.rows, {}, [measured](const ComparedRow& one) {
+    return measured ? one.row.speed : one.predicted;
+  });
+}
+
+std::string rows_of(const ExamTable& table) {
+  std::string text =
+      fmt::format("\n## {}\n\n{}.\n\n", table.group, table.source) +
+      "| row | layout | published | predicted | entered | today | GiB | entered | today |\n"
+      "|---|---|---|---|---|---|---|---|---|\n";
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const ComparedRow& one = table.rows[i];
+    text += fmt::format("| {} | {} | {:.4g} {} | {:.4g} | {:.2f} | {:.2f} |", one.row.id,
+                        one.prediction.layout.str(), one.row.speed, unit_of(one.row), one.predicted,
+                        table.entered[i].speed, one.speed_ratio);
+    text += one.row.memory_bytes
+                ? fmt::format(" {:.1f} | {:.2f} | {:.2f} |\n", *one.row.memory_bytes / kGiB,
+                              table.entered[i].memory, one.memory_ratio)
+                : " | | |\n";
+  }
+  return text;
+}
+
+constexpr const char* kWhatItIs = R"(# An exam: steps that the planner had not seen
+
+Written by `11_five_d --plan-exam`; the rows are in chapters/11_five_d/planner/published/exam.json.
+They were copied from the sources' own files, whose commits are named, and entered before anything
+was changed for them. "As entered" is what the planner said on that day; "today" is what it says now.
+Ratios are predicted over published: seconds, or bytes.
+
+What is not a blind test any more: the presets `torchtitan` and `llmq`, and the cluster
+`h100-hbm2e`, were written for these rows. On the day of entry they said what the sources say of the
+programs and the machines, and the GPU's constants were those of `dgx-h100`. The preset `megatron-2021`
+is older than the rows of vTrain.
+
+)";
+
+}  // namespace
+
+std::string exam_path() {
+  return std::string(build::kSourceDir) + "/chapters/11_five_d/planner/published/exam.json";
+}
+
+std::vector<ExamTable> take_exam(const std::string& path) {
+  std::vector<ExamTable> exam;
+  const Json file = JsonFields::of_file(path).json();
+  try {
+    const std::vector<Json>& tables = file.at("tables").elements();
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+      exam.push_back(table_of(tables[i], fmt::format("{}: table {}", path, i + 1)));
+    }
+  } catch (const JsonError& error) {
+    throw FileError(fmt::format("{}: {}.", path, error.what()));
+  }
+  return exam;
+}
+
+std::optional<ExamErrors> exam_errors(const std::vector<double>& ratios) {
+  if (ratios.empty()) return {};
+  ExamErrors errors{.median = median_error(ratios)};
+  for (const double ratio : ratios) {
+    errors.mean += std::abs(ratio - 1) / static_cast<double>(ratios.size());
+    if (std::abs(ratio - 1) > std::abs(errors.worst - 1)) errors.worst = ratio;
+  }
+  return errors;
+}
+
+double regret(const ExamTable& table) {
+  return 1 - fastest(table, true).row.speed / fastest(table, false).row.speed;
+}
+
+std::string exam_to_markdown(const std::vector<ExamTable>& exam) {
+  std::string times = "Times:\n\n" + std::string(kSixColumns);
+  std::string bytes = "\nMemory:\n\n" + std::string(kSixColumns);
+  for (const std::string& group : names_of(exam)) {
+    const Ratios ratios = ratios_of(exam, group);
+    times += errors_line(group, ratios.entered_speed, ratios.speed);
+    if (!ratios.memory.empty()) bytes += errors_line(group, ratios.entered_memory, ratios.memory);
+  }
+  std::string choices =
+      "\nChoices among the layouts that were measured:\n\n"
+      "| training | layouts | chosen | fastest | the choice takes longer by |\n"
+      "|---|---|---|---|---|\n";
+  std::string rows;
+  for (const ExamTable& table : exam) {
+    if (table.choice) {
+      choices += fmt::format("| {} | {} | {} | {} | {:.1f} % |\n", table.group, table.rows.size(),
+                             fastest(table, false).row.id, fastest(table, true).row.id,
+                             kPercent * regret(table));
+    }
+    rows += rows_of(table);
+  }
+  return kWhatItIs + times + bytes + choices + rows;
+}
+
+Json exam_to_json(const std::vector<ExamTable>& exam) {
+  Json answer = {{"groups", Json::array()}, {"choices", Json::array()}, {"rows", Json::array()}};
+  const auto errors = [](const std::vector<double>& ratios) -> Json {
+    const auto found = exam_errors(ratios);
+    if (!found) return nullptr;
+    return {{"median", found->median}, {"mean", found->mean}, {"worst", found->worst}};
+  };
+  for (const std::string& group : names_of(exam)) {
+    const Ratios ratios = ratios_of(exam, group);
+    answer["groups"].push_back({{"group", group},
+                                {"rows", ratios.speed.size()},
+                                {"entered", errors(ratios.entered_speed)},
+                                {"today", errors(ratios.speed)},
+                                {"memory_entered", errors(ratios.entered_memory)},
+                                {"memory_today", errors(ratios.memory)}});
+  }
+  for (const ExamTable& table : exam) {
+    if (table.choice) {
+      answer["choices"].push_back({{"training", table.group},
+                                   {"chosen", fastest(table, false).row.id},
+                                   {"best", fastest(table, true).row.id},
+                                   {"regret", regret(table)}});
+    }
+    for (const ComparedRow& one : table.rows) {
+      answer["rows"].push_back({{"id", one.row.id},
+                                {"group", table.group},
+                                {"ratio", one.speed_ratio},
+                                {"memory_ratio", one.memory_ratio}});
+    }
+  }
+  return answer;
+}
+
+}  // namespace ultra::planner
