@@ -24,6 +24,7 @@ APPENDICES = {
     "kernels_on_a_gpu": "docs/measurements/kernels.md",
     "training_on_a_gpu": "docs/measurements/training_on_gpus.md",
     "planner_and_published": "docs/measurements/planner_published.md",
+    "planner_exam": "docs/measurements/planner_exam.md",
     "plans_and_runs": "docs/measurements/plans_run_here.md",
     "soak": "docs/measurements/soak.md",
     "how_the_site_works": "docs/site/README.md",

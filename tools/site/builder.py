@@ -31,7 +31,7 @@ GROUPS = [
         ["from_your_framework", "misconceptions", "errata", "deviations"],
     ),
     ("Measured", ["two_core_cpu", "kernels_on_a_gpu", "training_on_a_gpu",
-                  "planner_and_published", "plans_and_runs", "soak"]),
+                  "planner_and_published", "planner_exam", "plans_and_runs", "soak"]),
     ("The site", ["how_the_site_works"]),
 ]
 ABOUT = {
@@ -49,6 +49,7 @@ ABOUT = {
     "kernels_on_a_gpu": "What has, and has not, run on a GPU.",
     "training_on_a_gpu": "How training is timed on a GPU, beside what others publish; none has been timed yet.",
     "planner_and_published": "The planner's predictions beside what others have measured.",
+    "planner_exam": "An exam: 157 published steps that the planner had not seen, row by row.",
     "plans_and_runs": "The planner's predictions beside runs on one machine and on two hosts.",
     "soak": "Trainings that are killed, again and again.",
     "how_the_site_works": "How these pages and their figures are made, and tested.",

@@ -35,6 +35,9 @@ struct StageMemory {
 [[nodiscard]] double overhead_bytes(const Software& software, const StageMemory& memory,
                                     int groups);
 
+/// @brief What the allocator holds and cannot use: a part of what comes and goes.
+[[nodiscard]] double fragmented_bytes(const StageMemory& memory);
+
 /// @brief Kinds of groups: axes of more than one rank.
 [[nodiscard]] int communicating_axes(const Layout& layout);
 

@@ -67,9 +67,12 @@ std::vector<Cluster> all_clusters() {
   GpuType h200 = with_name(h100(), "h200");
   h200.memory_bandwidth = 4800 * kGB;
   h200.memory_bytes = 141 * kGB;
-  GpuType hbm2e = with_name(h100(), "h100-hbm2e");  // 500 W; by data sheet an H100 else
+  // 500 W. Products and attention (PyTorch's) were fitted on two rows of torchtitan's.
+  GpuType hbm2e = with_name(h100(), "h100-hbm2e");
   hbm2e.memory_bandwidth = 2400 * kGB;
   hbm2e.memory_bytes = 95.04 * kGiB;
+  hbm2e.flash_attention = 0.225;
+  hbm2e.efficiency.products = 0.50;
   GpuType a100_40 = with_name(a100(), "a100-40gb");
   a100_40.memory_bandwidth = 1555 * kGB;
   a100_40.memory_bytes = 40 * kGiB;

@@ -185,6 +185,7 @@ const std::vector<Software>& named_software() {
       {.name = "nanotron",
        .fused_elementwise = false,
        .fused_accumulation = false,
+       .copies_logits = true,
        .low_precision_gradients = true,
        .overlaps_data = true,
        .offloads_activations = false,
@@ -230,11 +231,16 @@ const std::vector<Software>& named_software() {
        .data_nics = 1},
       {.name = "torchtitan",
        .fused_projections = false,
+       .copies_logits = true,
+       .keeps_all_logits = true,
+       .keeps_half_products = true,
+       .weights_are_masters = true,
        .overlaps_data = true,
        .offloads_activations = false,
        .offloads_optimizer = false,
        .schedules = {ScheduleKind::kOneFOneB, ScheduleKind::kInterleaved, ScheduleKind::kZbV},
-       .overlaps_weight_gradients = false},
+       .overlaps_weight_gradients = false,
+       .keeps_inputs_gathered = true},
       {.name = "llmq", .overlaps_data = true, .schedules = {ScheduleKind::kOneFOneB}}};
   return all;
 }

@@ -67,6 +67,14 @@ struct Software {
   bool fused_elementwise = true;   ///< activation, dropout and residual sum in one kernel each
   bool fused_accumulation = true;  ///< a weight's gradient is added up where its product is written
   bool fused_projections = true;   ///< query, key and value are one product, gate and up another
+  bool copies_logits = false;      ///< the loss has them in fp32 as well, and their softmax
+  bool keeps_all_logits = false;   ///< a pipeline's last stage keeps each micro-batch's to the end
+  bool keeps_half_products =
+      false;  ///< selective recomputation keeps every second product's output,
+              ///< and attention's, and computes all else again
+  bool weights_are_masters =
+      false;  ///< ZeRO-3's shards are the fp32 weights; gathered ones are cast,
+              ///< and the tables stay gathered
   bool low_precision_gradients = false;  ///< keeps bf16 gradients beside the fp32 ones
   double exchanged_gradient_bytes = 4;   ///< of an element when replicas exchange gradients
   bool overlaps_data = false;            ///< exchanges of replicas run beside backward and forward
@@ -89,6 +97,8 @@ struct Software {
   bool fp8_products = false;           ///< linear layers compute in fp8, and keep their inputs so
   bool exchanges_each_tensor = false;  ///< ZeRO's exchanges are one for each weight, in turn
   bool tables_fill_chunks = true;      ///< a chunk may have a table and no block
+  bool keeps_inputs_gathered =
+      false;                    ///< what tp gathered for a product stays for its backward pass
   bool keeps_gathered = false;  ///< a split backward pass leaves for W what tp gathered for B
   bool on_gpus = true;  ///< with a CUDA context, NCCL's buffers and an allocator that caches
   int data_nics = 0;    ///< of each node that an exchange of replicas passes through; 0: all

@@ -1,15 +1,20 @@
 #include <algorithm>
 
 #include "chapters/11_five_d/planner/layout_memory.hpp"
+#include "chapters/11_five_d/planner/memory/rank_blocks.hpp"
 
 namespace ultra::planner {
 
 double overhead_bytes(const Software& software, const StageMemory& memory, int groups) {
   if (!software.on_gpus) return 0;
-  constexpr double kContext = 0.8e9;    // CUDA context, kernels, cuBLAS workspace
-  constexpr double kPerGroup = 0.4e9;   // NCCL's buffers and channels
-  constexpr double kFragmented = 0.05;  // of what comes and goes
-  return kContext + kPerGroup * groups + kFragmented * (memory.activations + memory.transient);
+  constexpr double kContext = 0.8e9;   // CUDA context, kernels, cuBLAS workspace
+  constexpr double kPerGroup = 0.4e9;  // NCCL's buffers and channels
+  return kContext + kPerGroup * groups + fragmented_bytes(memory);
+}
+
+double fragmented_bytes(const StageMemory& memory) {
+  constexpr double kFragmented = 0.05;
+  return kFragmented * (memory.activations + memory.transient);
 }
 
 int communicating_axes(const Layout& layout) {
@@ -30,7 +35,56 @@ StageMemory with_offloaded_activations(const Question& question, const Layout& l
                                      question.work.model.has_experts());
   const double held = static_cast<double>(std::min<std::size_t>(blocks, 2)) * of_block;
   memory.activations = std::min(memory.activations, held);
-  memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout));
+  return memory;
+}
+
+/// Where weights are the masters, a shard is no second copy of them; gathered tables stay.
+StageMemory with_masters_as_weights(const Question& question, const Layout& layout,
+                                    std::size_t stage, StageMemory memory) {
+  if (!question.software.weights_are_masters || !zero::shards_parameters(layout.zero))
+    return memory;
+  const auto tables =
+      static_cast<double>((stage == 0 ? 1 : 0) + (stage == output_stage(layout) ? 1 : 0));
+  memory.parameters = 0;
+  memory.transient += tables *
+                      static_cast<double>(memory::activation_element_bytes(layout.precision)) *
+                      static_cast<double>(RankBlocks(question.work.model, layout).table_weights());
+  return memory;
+}
+
+/// Of the micro-batches whose passes are over.
+StageMemory with_all_logits(const Question& question, const Layout& layout, std::size_t stage,
+                            StageMemory memory) {
+  if (!question.software.keeps_all_logits || layout.pp == 1 || stage != output_stage(layout)) {
+    return memory;
+  }
+  const auto others = static_cast<double>(micro_batches_of(question.work, layout) - 1);
+  const auto tokens = static_cast<double>(layout.micro_batch * (question.work.seq_len / layout.cp));
+  memory.activations += others * tokens *
+                        static_cast<double>(question.work.model.shape().vocab_size) /
+                        static_cast<double>(layout.tp) *
+                        static_cast<double>(memory::activation_element_bytes(layout.precision));
+  return memory;
+}
+
+/// Gradients of activations while a block's backward pass runs: of what it puts out and takes in, and
+/// of what its feed-forward network has inside. By then the last stage's logits are gone.
+StageMemory with_block_gradients(const Question& question, const Layout& layout, std::size_t stage,
+                                 StageMemory memory) {
+  const Workload& work = question.work;
+  const memory::TransformerShape& s = work.model.shape();
+  const expert_parallel::MoeConfig& moe = work.model.layers.moe;
+  const auto tokens = static_cast<double>(layout.micro_batch * (work.seq_len / layout.cp));
+  const double rows = work.model.has_experts() ? static_cast<double>(moe.top_k) : 1;
+  const auto width =
+      static_cast<double>(work.model.has_experts() ? moe.expert_ffn : s.ffn_hidden_size);
+  const double inside = (s.kind == memory::BlockKind::kGpt ? 2 : 3) * width;
+  const double bytes =
+      static_cast<double>(memory::activation_element_bytes(layout.precision)) * tokens *
+      (2 * static_cast<double>(s.hidden_size) + rows * inside / static_cast<double>(layout.tp));
+  const double gone =
+      stage == output_stage(layout) ? table_bytes(work, layout, question.software).head : 0;
+  memory.transient += std::max(0.0, bytes - gone);
   return memory;
 }
 
@@ -41,8 +95,12 @@ StageMemory largest_stage(const Question& question, const Layout& layout) {
       blocks_of_stages(question.work.model, layout, question.software);
   StageMemory largest;
   for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
-    const StageMemory memory = with_offloaded_activations(
-        question, layout, blocks[stage], stage_memory(question, layout, blocks, stage));
+    StageMemory memory = with_offloaded_activations(question, layout, blocks[stage],
+                                                    stage_memory(question, layout, blocks, stage));
+    memory = with_masters_as_weights(question, layout, stage, memory);
+    memory = with_block_gradients(question, layout, stage, memory);
+    memory = with_all_logits(question, layout, stage, memory);
+    memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout));
     if (memory.total() > largest.total()) largest = memory;
   }
   return largest;

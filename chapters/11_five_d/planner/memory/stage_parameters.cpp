@@ -68,6 +68,20 @@ double waiting_bytes(const Workload& work, const Layout& layout, const Software&
                                  software.keeps_gathered ? Inputs::kGathered : Inputs::kSplit));
 }
 
+/// What is kept of a block of which every second product is computed again: its input, queries, values,
+/// the gate, what attention puts out, and what the last product does, before and after tp adds it up.
+double half_products_bytes(const memory::TransformerShape& s, const Layout& layout,
+                           std::size_t seq_len) {
+  const double n = real(layout.micro_batch * seq_len);
+  const double h = real(s.hidden_size);
+  const double t = real(layout.tp);
+  const double between = layout.sequence_parallel ? n / t : n;
+  const double inside = n * (2 * h + real(s.kv_hidden_size() + s.ffn_hidden_size)) / t;
+  const double put_out = n * h + (layout.tp > 1 ? between * h : 0);
+  return real(memory::activation_element_bytes(layout.precision)) *
+         (between * h + inside + put_out);
+}
+
 }  // namespace
 
 double kept_bytes(const Workload& work, const Layout& layout, const Software& software,
@@ -83,6 +97,18 @@ double kept_bytes(const Workload& work, const Layout& layout, const Software& so
   const bool no_scores = s.kind == memory::BlockKind::kGpt && mode == memory::Recompute::kNone &&
                          software.attention == AttentionKernel::kFlash;
   double bytes = real(rank.dense_bytes(seq_len, no_scores ? memory::Recompute::kSelective : mode));
+  if (mode == memory::Recompute::kSelective && software.keeps_half_products &&
+      s.kind != memory::BlockKind::kGpt) {
+    return std::max(half_products_bytes(s, layout, seq_len),
+                    waiting_bytes(work, layout, software, false));
+  }
+  const bool splits = layout.sequence_parallel && layout.tp > 1;
+  if (splits && software.keeps_inputs_gathered && mode != memory::Recompute::kFull) {
+    constexpr double kInputs = 2;  // of attention, of the feed-forward network
+    const double n = real(layout.micro_batch * seq_len);
+    bytes += kInputs * real(memory::activation_element_bytes(layout.precision)) *
+             real(s.hidden_size) * (n - n / real(layout.tp));
+  }
   if (mode == memory::Recompute::kNone && !software.fused_elementwise) {
     // SwiGLU's activation, and queries and keys once more behind their rotation.
     const double between = real(s.ffn_hidden_size + s.hidden_size + s.kv_hidden_size());
@@ -97,7 +123,7 @@ TableBytes table_bytes(const Workload& work, const Layout& layout, const Softwar
   const std::size_t seq_len = work.seq_len / layout.cp;
   const memory::OutsideBytes outside = RankBlocks(work.model, layout).outside_bytes(seq_len);
   TableBytes bytes{.embedding = real(outside.embedding), .head = real(outside.head)};
-  if (!software.fused_elementwise) {
+  if (software.copies_logits) {
     constexpr double kTwiceFp32 = 8;
     bytes.head += kTwiceFp32 * real(layout.micro_batch * seq_len) *
                   real(work.model.shape().vocab_size) / real(layout.tp);

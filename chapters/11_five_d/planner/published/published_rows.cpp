@@ -73,6 +73,7 @@ void read_speed(const JsonFields& fields, PublishedRow& row) {
   if (fields.has("memory_gib")) {
     constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
     row.memory_bytes = fields.number("memory_gib") * kGiB;
+    row.reserved = fields.flag_or("reserved", false);
   }
 }
 
@@ -99,6 +100,7 @@ PublishedRow published_row(const JsonFields& fields) {
   Software& software = row.question.software;
   software.fused_elementwise = fields.flag_or("fused_elementwise", software.fused_elementwise);
   software.overlaps_tensor = fields.flag_or("overlaps_tensor", software.overlaps_tensor);
+  software.copies_logits = fields.flag_or("copies_logits", software.copies_logits);
   software.fp8_products = fields.flag_or("fp8_products", software.fp8_products);
   read_speed(fields, row);
   if (const auto problem = why_impossible(row.question.work, row.layout)) {
@@ -213,7 +215,9 @@ ComparedRow compare(const PublishedRow& row) {
         is_time ? compared.predicted / row.speed : row.speed / compared.predicted;
   }
   if (row.memory_bytes) {
-    compared.memory_ratio = compared.prediction.memory.tensors() / *row.memory_bytes;
+    const StageMemory& memory = compared.prediction.memory;
+    compared.memory_ratio =
+        (memory.tensors() + (row.reserved ? fragmented_bytes(memory) : 0)) / *row.memory_bytes;
   }
   return compared;
 }

@@ -35,7 +35,8 @@ struct PublishedRow {
   std::optional<SpeedUnit> unit = {};       ///< of `speed`; absent: no speed was published
   double speed = 0;                         ///< as published
   std::optional<double> memory_bytes = {};  ///< the highest of a GPU, as published
-  std::string remark = {};                  ///< why it is off, if it is
+  bool reserved = false;    ///< of these bytes the allocator holds some that no tensor has
+  std::string remark = {};  ///< why it is off, if it is
 };
 
 /// @brief A row with the planner's word.

@@ -302,6 +302,11 @@ class BlockModel {
       }
       return;
     }
+    if (q_.software.keeps_half_products) {
+      block.recompute.products = attention_projections() / 2 + ffn_products(tokens_, ffn()) / 3;
+      block.recompute.elementwise = elementwise(true, experts);
+      return;
+    }
     block.recompute.elementwise = elementwise(true, experts) / 2;  // norms and SwiGLU's product
   }
 

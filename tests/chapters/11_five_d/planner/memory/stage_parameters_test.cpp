@@ -91,6 +91,69 @@ TEST_F(StageParametersTest, KeptBytesAreKorthikantisEquations) {
   EXPECT_EQ(kept_bytes(work, layout, stored, Recompute::kFull, false), 2 * sbh / 8);
 }
 
+TEST_F(StageParametersTest, EverySecondProductComputedAgain) {
+  // torchtitan's selective recomputation. Of a token a block of Llama 3 8B keeps its input, what it adds
+  // for attention and for the network (each of 4096), queries (4096), values (1024), what attention puts
+  // out (4096), and the gate (14336), in bf16; keys, and the network's other products, come again.
+  const Workload work{.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 1};
+  const double elements = 4096 + 4096 + 1024 + 4096 + 14336 + 4096;
+  const Software& software = find_software("torchtitan");
+  EXPECT_EQ(kept_bytes(work, {}, software, memory::Recompute::kSelective, false),
+            2 * 8192 * elements);
+  EXPECT_GT(kept_bytes(work, {}, software, memory::Recompute::kNone, false), 2 * 8192 * elements);
+}
+
+TEST_F(StageParametersTest, InputsThatStayGathered) {
+  // With sp a rank keeps a t-th of each gathered input; this program keeps the two of a block whole.
+  const Workload work{.model = *find_model("llama-70b"), .seq_len = 8192, .global_batch = 1};
+  for (const std::size_t tp : {2U, 8U}) {
+    const Layout layout{.tp = tp};
+    Software software = find_software("torchtitan");
+    const double gathered = kept_bytes(work, layout, software, memory::Recompute::kNone, false);
+    software.keeps_inputs_gathered = false;
+    const double part = static_cast<double>(tp - 1) / static_cast<double>(tp);
+    EXPECT_DOUBLE_EQ(gathered - kept_bytes(work, layout, software, memory::Recompute::kNone, false),
+                     2 * 2 * 8192.0 * 8192 * part);
+  }
+}
+
+TEST_F(StageParametersTest, WeightsThatAreTheirOwnMasters) {
+  // ZeRO-3 over 64: bf16 shards beside fp32 masters are 2 of 18 bytes a parameter less, but the two
+  // tables of 128256 x 4096 stay gathered.
+  const Question as_is{
+      .work = {.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 64},
+      .cluster = *replay::find_cluster("h100-hbm2e"),
+      .software = find_software("torchtitan")};
+  Question apart = as_is;
+  apart.software.weights_are_masters = false;
+  const Layout layout{.dp = 64, .zero = zero::ZeroStage::kParameters};
+  const StageMemory one = largest_stage(as_is, layout);
+  const StageMemory two = largest_stage(apart, layout);
+  EXPECT_EQ(one.parameters, 0);
+  EXPECT_NEAR(two.parameters, 2 * 8.03e9 / 64, 1e6);
+  EXPECT_EQ(one.optimizer, two.optimizer);
+  EXPECT_EQ(one.transient - two.transient, 2 * 2 * 128256.0 * 4096);
+}
+
+TEST_F(StageParametersTest, LogitsOfAllMicroBatches) {
+  const Question question{
+      .work = {.model = *find_model("llama-70b"), .seq_len = 8192, .global_batch = 32},
+      .cluster = *replay::find_cluster("h100-hbm2e"),
+      .software = find_software("torchtitan")};
+  Question forgets = question;
+  forgets.software.keeps_all_logits = false;
+  const auto more = [&](std::size_t pp) {
+    const Layout layout{.pp = pp,
+                        .tp = 8,
+                        .schedule = {.kind = pipeline_parallel::ScheduleKind::kAfab},
+                        .recompute = memory::Recompute::kFull};
+    return largest_stage(question, layout).activations - largest_stage(forgets, layout).activations;
+  };
+  // Of 32 micro-batches the last of four stages keeps bf16 logits; tp cuts the vocabulary.
+  EXPECT_DOUBLE_EQ(more(4), 31 * 2 * 8192 * 128256.0 / 8);
+  EXPECT_EQ(more(1), 0);
+}
+
 TEST_F(StageParametersTest, MoreOfAnythingNeedsNoMoreMemory) {
   // Monotonic: sharding further, or recomputing more, never needs more states or activations.
   for (int round = 0; round < 40; ++round) {

@@ -58,6 +58,20 @@ TEST(Exam, OfTimesThatOthersMeasuredOnHundredsOfGpus) {
   }
 }
 
+TEST(Exam, OfAProgramThatNoPresetKnewWithTwoConstantsFitted) {
+  int fitted = 0;
+  for (const ExamTable& table : exam()) {
+    for (const ComparedRow& one : table.rows) fitted += one.row.fitted ? 1 : 0;
+  }
+  EXPECT_EQ(fitted, 2);
+  const Json answer = exam_to_json(exam());
+  EXPECT_LE(group(answer, "torchtitan")["today"]["median"].get<double>(), 0.12);
+  // More than half of the memory was missing in some rows when they were entered.
+  EXPECT_LT(group(answer, "torchtitan")["memory_entered"]["worst"].get<double>(), 0.5);
+  EXPECT_GT(group(answer, "torchtitan")["memory_today"]["worst"].get<double>(), 0.75);
+  EXPECT_LE(group(answer, "torchtitan")["memory_today"]["median"].get<double>(), 0.13);
+}
+
 TEST(Exam, ErrorsOfRatios) {
   EXPECT_FALSE(exam_errors({}).has_value());
   const auto errors = exam_errors({1.1, 0.7, 1.2});
