@@ -75,7 +75,7 @@ double work_seconds(const Cluster& cluster, const gpu::TapedWork& work) {
 double message_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
   if (group.ranks == 1) return 0;
   if (group.nodes == 1) return cluster.intra.latency + bytes / cluster.intra.bandwidth;
-  return cluster.inter.latency + bytes / cluster.rank_network();
+  return cluster.inter.latency + bytes / cluster.rank_network(group.nodes);
 }
 
 double straggler_slowdown(const Cluster& cluster, std::size_t gpus) {

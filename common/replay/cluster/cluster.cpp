@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -12,7 +14,8 @@ namespace ultra::replay {
 namespace {
 
 constexpr double kGB = 1e9;
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr double kMiB = 1024.0 * 1024.0;
+constexpr double kGiB = 1024.0 * kMiB;
 constexpr double kTera = 1e12;
 constexpr double kMicro = 1e-6;
 
@@ -53,6 +56,30 @@ GpuType with_name(GpuType gpu, const char* name) {
   return gpu;
 }
 
+/// The H100's constants: no row of it was fitted.
+GpuType blackwell(const char* name, double tera, double bytes) {
+  GpuType gpu = with_name(h100(), name);
+  gpu.peak_flops = tera * kTera;
+  gpu.fp8_flops = 2 * tera * kTera;
+  gpu.memory_bandwidth = 8000 * kGB;
+  gpu.memory_bytes = bytes;
+  gpu.multiprocessors = 148;
+  return gpu;
+}
+
+/// A card on PCIe. The A100's constants, whose products are instructions of a warp too: no row of it
+/// was fitted.
+GpuType card(const char* name, double tera, double fp8_tera, double memory_gb, double gib,
+             int multiprocessors) {
+  GpuType gpu = with_name(a100(), name);
+  gpu.peak_flops = tera * kTera;
+  gpu.fp8_flops = fp8_tera * kTera;
+  gpu.memory_bandwidth = memory_gb * kGB;
+  gpu.memory_bytes = gib * kGiB;
+  gpu.multiprocessors = multiprocessors;
+  return gpu;
+}
+
 Cluster dgx(std::string name, GpuType gpu, double intra_gb, double nic_gb, int nics) {
   return {.name = std::move(name),
           .gpu = std::move(gpu),
@@ -62,11 +89,12 @@ Cluster dgx(std::string name, GpuType gpu, double intra_gb, double nic_gb, int n
 }
 
 /// Inside a node what a ring reaches, not what sums in the switch do: of H800 that is the part of
-/// its 200 GB/s that H100 reaches of 450.
+/// its 200 GB/s that H100 reaches of 450, of Blackwell the part of its 900, of cards on PCIe 5 and 4
+/// likewise of 63 and 31; without copies from card to card (RTX 4090) half of that.
 std::vector<Cluster> all_clusters() {
   GpuType h200 = with_name(h100(), "h200");
   h200.memory_bandwidth = 4800 * kGB;
-  h200.memory_bytes = 141 * kGB;
+  h200.memory_bytes = 143771 * kMiB;  // as nvidia-smi says
   // 500 W. Products and attention (PyTorch's) were fitted on two rows of torchtitan's.
   GpuType hbm2e = with_name(h100(), "h100-hbm2e");
   hbm2e.memory_bandwidth = 2400 * kGB;
@@ -76,6 +104,8 @@ std::vector<Cluster> all_clusters() {
   GpuType a100_40 = with_name(a100(), "a100-40gb");
   a100_40.memory_bandwidth = 1555 * kGB;
   a100_40.memory_bytes = 40 * kGiB;
+  Cluster gb200 = dgx("gb200-nvl72", blackwell("gb200", 2500, 186 * kGB), 740, 50, 72);
+  gb200.gpus_per_node = 72;
   return {dgx("dgx-v100", v100(), 130, 12.5, 4),
           dgx("dgx-a100", a100(), 230, 25, 8),
           dgx("dgx-a100-40gb", a100_40, 230, 25, 8),
@@ -83,7 +113,12 @@ std::vector<Cluster> all_clusters() {
           dgx("h800", with_name(h100(), "h800"), 160, 50, 8),
           dgx("h200", h200, 370, 50, 8),
           dgx("h100-hbm2e", hbm2e, 370, 50, 8),
-          dgx("h100-efa", h100(), 250, 50, 8)};
+          dgx("h100-efa", h100(), 250, 50, 8),
+          dgx("dgx-b200", blackwell("b200", 2250, 180 * kGB), 740, 50, 8),
+          gb200,
+          dgx("l40s", card("l40s", 362, 733, 864, 48, 142), 25, 25, 4),
+          dgx("rtx-4090", card("rtx-4090", 165.2, 330.3, 1008, 24, 128), 16, 12.5, 1),
+          dgx("rtx-pro-6000", card("rtx-pro-6000", 503.8, 1007.6, 1792, 96, 188), 50, 50, 8)};
 }
 
 /// Numbers beyond these are of no machine, and times made of them of no calendar.
@@ -147,12 +182,36 @@ void expect_gpu(const GpuType& gpu, const Checker& check) {
   }
 }
 
+/// One measured number of nodes after the other, each with more than the one before it.
+void expect_network(const std::vector<NetworkPart>& network, const Checker& check) {
+  std::size_t before = 1;
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    const Checker one = check.number(i + 1);
+    const auto nodes = static_cast<double>(network[i].nodes);
+    one.expect(network[i].nodes > before, "nodes", nodes, fmt::format("more than {}", before));
+    one.expect("part", network[i].part, kPart);
+    before = network[i].nodes;
+  }
+}
+
 void expect_link(const Link& link, const Checker& check) {
   check.expect("latency", link.latency, kSeconds);
   check.expect("bandwidth", link.bandwidth, kBandwidth);
 }
 
 }  // namespace
+
+double Cluster::node_bandwidth(std::size_t nodes) const {
+  const double all = nics_per_node * inter.bandwidth;
+  if (network_by_nodes.empty()) return all * gpu.efficiency.network;
+  const auto above = std::ranges::lower_bound(network_by_nodes, nodes, {}, &NetworkPart::nodes);
+  if (above == network_by_nodes.end()) return all * network_by_nodes.back().part;
+  if (above == network_by_nodes.begin()) return all * above->part;
+  const NetworkPart& below = *std::prev(above);
+  const double way = std::log(static_cast<double>(nodes) / static_cast<double>(below.nodes)) /
+                     std::log(static_cast<double>(above->nodes) / static_cast<double>(below.nodes));
+  return all * below.part * std::pow(above->part / below.part, way);
+}
 
 void Cluster::validate(const std::string& where) const {
   const Checker check(where);
@@ -162,6 +221,7 @@ void Cluster::validate(const std::string& where) const {
                fmt::format("from 1 to gpus_per_node, {}", gpus_per_node));
   expect_link(intra, check.in("intra"));
   expect_link(inter, check.in("inter"));
+  expect_network(network_by_nodes, check.in("network_by_nodes"));
   check.expect(straggler >= 0 && straggler < 1, "straggler", straggler, "at least 0 and below 1");
   check.expect("network_steals", network_steals, {0, 1});
   check.expect("mean_hours_to_failure", mean_hours_to_failure, kHours);

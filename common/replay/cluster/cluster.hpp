@@ -49,6 +49,14 @@ struct GpuType {
       {};  ///< where there are any, instead of the rest
 };
 
+/// @brief What exchanges over so many nodes reach, as a part of the NICs' bandwidth.
+struct NetworkPart {
+  std::size_t nodes = 2;
+  double part = 1;
+
+  bool operator==(const NetworkPart&) const = default;
+};
+
 /// @brief Nodes of GPUs.
 struct Cluster {
   std::string name;           ///< "dgx-a100"
@@ -64,13 +72,15 @@ struct Cluster {
   double checkpoint_bandwidth = 2e9;      ///< bytes per second and node, to storage
   double restart_seconds = 600;           ///< from a failure until training goes on
   double host_bandwidth = 25e9;           ///< bytes per second of a GPU to the host's memory
+  std::vector<NetworkPart> network_by_nodes =
+      {};  ///< where it was measured, fewest nodes first, instead of the GPU's one constant
 
-  /// @brief Bytes per second that all NICs of a node carry in an exchange.
-  [[nodiscard]] double node_bandwidth() const {
-    return nics_per_node * inter.bandwidth * gpu.efficiency.network;
-  }
+  /// @brief Bytes per second that all NICs of a node carry in an exchange over so many nodes.
+  [[nodiscard]] double node_bandwidth(std::size_t nodes) const;
   /// @brief The part of those that falls to one GPU, when all of the node exchange.
-  [[nodiscard]] double rank_network() const { return node_bandwidth() / gpus_per_node; }
+  [[nodiscard]] double rank_network(std::size_t nodes) const {
+    return node_bandwidth(nodes) / gpus_per_node;
+  }
   /// @brief Checks that there is such a cluster.
   /// @param where  it is described, for messages: "cluster.json".
   /// @throws ConfigError naming that, the key and its place, its value and what would work.
@@ -79,7 +89,9 @@ struct Cluster {
 
 /// @brief The clusters that have names: those of published measurements.
 ///
-/// Sources: data sheets of NVIDIA's V100, A100, H100, H800 and H200; bus bandwidths inside a node:
+/// Sources: data sheets of NVIDIA's V100, A100, H100, H800, H200, HGX B200, GB200 NVL72, L40S, GeForce
+/// RTX 4090 and RTX PRO 6000, products with fp32 sums (IST-DASLab/llmq, src/utilities/sol.cpp has the
+/// last three as well); bus bandwidths inside a node:
 /// nccl-tests, doc/PERFORMANCE.md and issues 161, 212 and 272; nccl, issue 1374 (H800); the
 /// Playbook's figure of bandwidths, all-gather on one node (h100-efa); FlashAttention-2, arXiv
 /// 2307.08691, figure 4 and section 4.1, FlashAttention-3, arXiv 2407.08608.

@@ -77,7 +77,7 @@ Cluster read_cluster_file(const std::string& path) {
   const JsonFields file = JsonFields::of_file(path);
   file.expect_only({"name", "gpu", "gpus_per_node", "nics_per_node", "intra", "inter", "ranks_copy",
                     "network_steals", "straggler", "mean_hours_to_failure", "checkpoint_bandwidth",
-                    "restart_seconds", "host_bandwidth"});
+                    "restart_seconds", "host_bandwidth", "network_by_nodes"});
   Cluster cluster{.name = name_or(file, path),
                   .gpu = gpu_of(file.object("gpu")),
                   .gpus_per_node = count_of(file, "gpus_per_node"),
@@ -93,6 +93,11 @@ Cluster read_cluster_file(const std::string& path) {
       file.number_or("checkpoint_bandwidth", cluster.checkpoint_bandwidth);
   cluster.restart_seconds = file.number_or("restart_seconds", cluster.restart_seconds);
   cluster.host_bandwidth = file.number_or("host_bandwidth", cluster.host_bandwidth);
+  for (const JsonFields& measured : file.objects("network_by_nodes")) {
+    measured.expect_only({"nodes", "part"});
+    cluster.network_by_nodes.push_back(
+        {.nodes = measured.count("nodes"), .part = measured.number("part")});
+  }
   cluster.validate(file.where());
   return cluster;
 }

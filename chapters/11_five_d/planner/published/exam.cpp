@@ -141,7 +141,8 @@ Ratios are predicted over published: seconds, or bytes.
 The rows of vTrain are blind to this day: the preset `megatron-2021` is older than they are, and nothing
 was changed for them. The presets `torchtitan` and `llmq` and the cluster `h100-hbm2e` were written for
 the other rows. On the day of entry they said what the sources say of programs and machines in general,
-and had the GPU's constants of `dgx-h100`. What was changed since:
+and had the GPU's constants of `dgx-h100`. The cards on PCIe have the A100's constants, of which nothing
+was fitted on cards; of LLM.Q's rows nothing was changed. What was changed since:
 
 - Read in torchtitan's code (commit 9dec370, of the benchmark's day): selective recomputation keeps every
   second product's output, and computes the others again; the loss has its logits in bf16, in fp32 and

@@ -57,7 +57,8 @@ Layout layout_of(const JsonFields& fields) {
                 .micro_batch = fields.count_or("micro_batch", 1),
                 .recompute = memory::parse_recompute(fields.text_or("recompute", "none")),
                 .sequence_parallel = fields.flag_or("sp", false),
-                .offload = fields.flag_or("offload", false)};
+                .offload = fields.flag_or("offload", false),
+                .offload_activations = fields.flag_or("offload_activations", false)};
   layout.schedule = pipeline_parallel::parse_schedule_choice(fields.text_or("schedule", "1f1b"));
   layout.outermost =
       fields.flag_or("data_outermost", false) ? Outermost::kData : Outermost::kPipeline;

@@ -132,7 +132,7 @@ What the errors mean, and what they do not:
   and of Llama 3 that are not marked were read in restatements by others, not in the papers.
 - Of these rows those of MT-NLG alone are blind: they were entered, from memory too, when the model
   and all presets were done, and nothing was changed for them. Their error is what to expect of a
-  program that no preset describes. An exam of 157 more rows is in planner_exam.md.
+  program that no preset describes. An exam of 202 more rows is in planner_exam.md.
 - Narayanan et al. do not publish the micro-batches of their table 1: there the planner takes those
   that are best by its own prediction. It takes the layouts of both Megatron-Core rows likewise.
 - The memory of the Playbook's rows is read as GiB, where the figure says GB.

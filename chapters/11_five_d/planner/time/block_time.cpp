@@ -6,6 +6,7 @@
 #include "chapters/02_collectives/cost/exchange_price.hpp"
 #include "chapters/11_five_d/planner/rank_placement.hpp"
 #include "chapters/11_five_d/planner/time/exposed_exchanges.hpp"
+#include "common/replay/prices.hpp"
 #include "common/replay/product_time.hpp"
 
 namespace ultra::planner {
@@ -89,13 +90,17 @@ class BlockModel {
     return bytes / (gpu.memory_bandwidth * gpu.efficiency.memory);
   }
 
+  double peak_flops() const {
+    return replay::peak_flops(q_.cluster.gpu, static_cast<std::size_t>(e_));
+  }
+
   bool computes_in_fp8() const { return q_.software.fp8_products && q_.cluster.gpu.fp8_flops > 0; }
 
   double product(double m, double k, double n, bool may_be_fp8 = true) const {
     const replay::GpuType& gpu = q_.cluster.gpu;
     const bool fp8 = may_be_fp8 && computes_in_fp8();
     const double seconds = replay::product_seconds(gpu, {.m = m, .k = k, .n = n}, fp8 ? 1 : e_,
-                                                   fp8 ? gpu.fp8_flops : gpu.peak_flops);
+                                                   fp8 ? gpu.fp8_flops : peak_flops());
     return seconds / free_multiprocessors() + gpu.kernel_seconds;
   }
 
@@ -164,11 +169,11 @@ class BlockModel {
     const replay::GpuType& gpu = q_.cluster.gpu;
     if (q_.software.attention == AttentionKernel::kFlash) {
       return times * attention_flop() / 2 /
-                 (gpu.peak_flops * gpu.flash_attention * free_multiprocessors()) +
+                 (peak_flops() * gpu.flash_attention * free_multiprocessors()) +
              gpu.kernel_seconds;
     }
     constexpr double kBatchedProducts = 0.6;  // of a large product's speed, with k of a head
-    return times * attention_flop() / (gpu.peak_flops * gpu.efficiency.products * kBatchedProducts);
+    return times * attention_flop() / (peak_flops() * gpu.efficiency.products * kBatchedProducts);
   }
 
   double attention_forward() const {

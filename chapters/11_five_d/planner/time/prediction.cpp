@@ -293,7 +293,9 @@ Prediction predict(const Question& question, const Layout& layout, PipelineTime 
   result.tokens_per_second = question.work.tokens() / result.step.total();
   result.flops_per_gpu = result.tokens_per_second / real(layout.gpus()) *
                          model_flop_per_token(question.work.model, question.work.seq_len);
-  result.mfu = result.flops_per_gpu / question.cluster.gpu.peak_flops;
+  result.mfu =
+      result.flops_per_gpu /
+      replay::peak_flops(question.cluster.gpu, memory::activation_element_bytes(layout.precision));
   return result;
 }
 

@@ -65,6 +65,26 @@ TEST_F(ClusterFile, EverythingIsRead) {
   EXPECT_EQ(cluster.network_steals, 0.3);
 }
 
+TEST_F(ClusterFile, ANetworkByNodes) {
+  json content = right();
+  content["network_by_nodes"] = {{{"nodes", 2}, {"part", 0.8}}, {{"nodes", 8}, {"part", 0.2}}};
+  const Cluster cluster = read(content);
+  const double all = 2 * 1.2e8;
+  // As measured; between two numbers of nodes a straight line between logarithms; the nearest beyond.
+  EXPECT_DOUBLE_EQ(cluster.node_bandwidth(2), 0.8 * all);
+  EXPECT_DOUBLE_EQ(cluster.node_bandwidth(4), 0.4 * all);
+  EXPECT_DOUBLE_EQ(cluster.node_bandwidth(8), 0.2 * all);
+  EXPECT_DOUBLE_EQ(cluster.node_bandwidth(100), 0.2 * all);
+  EXPECT_DOUBLE_EQ(cluster.rank_network(8), 0.2 * all / cluster.gpus_per_node);
+  refuses<ConfigError>("/network_by_nodes", {{{"nodes", 1}, {"part", 0.8}}},
+                       {"\"network_by_nodes\" number 1: \"nodes\" is 1", "more than 1"});
+  refuses<ConfigError>("/network_by_nodes",
+                       {{{"nodes", 4}, {"part", 0.8}}, {{"nodes", 4}, {"part", 0.7}}},
+                       {"\"network_by_nodes\" number 2: \"nodes\" is 4", "more than 4"});
+  refuses<ConfigError>("/network_by_nodes", {{{"nodes", 2}, {"part", 1.5}}},
+                       {"number 1: \"part\" is 1.5", "from 1e-06 to 1"});
+}
+
 TEST_F(ClusterFile, MissingKeysAreNamed) {
   for (const char* key : {"gpu", "gpus_per_node", "intra", "inter"}) {
     json content = right();
